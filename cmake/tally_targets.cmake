@@ -1,0 +1,71 @@
+# How a target is made in this repository: one function per kind.
+#
+#   tally_room_library(NAME SOURCES... [DEPS ...])      a static library, usable from shared ones
+#   tally_executable(NAME SOURCES... [DEPS ...])        a program, into build/<preset>/bin
+#   tally_test(NAME SOURCES... [DEPS ...] [LABELS ...]) a GoogleTest binary, registered with CTest as a whole
+#   tally_bench(NAME SOURCES... [DEPS ...])             a Google Benchmark binary, run once per CI as <NAME>_smoke
+set(CMAKE_CXX_STANDARD 23)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+add_library(tally_options INTERFACE)
+target_compile_options(tally_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror)
+target_include_directories(tally_options INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+
+# A code that runs inside somebody else's process (the shim) is never instrumented: see tally_uninstrumented().
+add_library(tally_sanitizer INTERFACE)
+if(TALLY_SANITIZER STREQUAL "address")
+  set(TALLY_SANITIZER_FLAGS -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+elseif(TALLY_SANITIZER STREQUAL "thread")
+  set(TALLY_SANITIZER_FLAGS -fsanitize=thread -fno-omit-frame-pointer)
+elseif(NOT TALLY_SANITIZER STREQUAL "")
+  message(FATAL_ERROR "TALLY_SANITIZER is '', 'address' or 'thread', not '${TALLY_SANITIZER}'")
+endif()
+if(TALLY_SANITIZER)
+  target_compile_options(tally_sanitizer INTERFACE ${TALLY_SANITIZER_FLAGS})
+  target_link_options(tally_sanitizer INTERFACE ${TALLY_SANITIZER_FLAGS})
+endif()
+
+function(tally_room_library name)
+  cmake_parse_arguments(arg "UNINSTRUMENTED" "" "DEPS" ${ARGN})
+  add_library(${name} STATIC ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PUBLIC tally_options ${arg_DEPS})
+  if(NOT arg_UNINSTRUMENTED)
+    target_link_libraries(${name} PUBLIC tally_sanitizer)
+  endif()
+endfunction()
+
+function(tally_executable name)
+  cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE tally_options tally_sanitizer ${arg_DEPS})
+endfunction()
+
+function(tally_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE tally_options tally_sanitizer ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()
+
+function(tally_bench name)
+  cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE tally_options tally_sanitizer ${arg_DEPS} benchmark::benchmark_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+  add_test(NAME ${name}_smoke COMMAND ${name} --benchmark_min_time=0.001)
+  set_tests_properties(${name}_smoke PROPERTIES TIMEOUT 120 LABELS bench)
+endfunction()
