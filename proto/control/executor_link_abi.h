@@ -1,17 +1,17 @@
 // Messages between tallyd and its executors, on the SOCK_SEQPACKET socket RUNTIME_DIR/executors.sock.
 //
 //   executor                                  tallyd
-//     | -- Hello ----------------------------> |  first message of every connection; status says if the driver is usable
-//     | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a re-connect
-//     | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
+//     | -- Hello ----------------------------> |  first message of every connection; status says if the driver is
+//     usable | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a
+//     re-connect | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
 //     | -- SessionReport (kEnded) -----------> |  the last figures of a session that is gone
 //     | <- Query(n) -------------------------- |  tallyctl ps, a scrape
 //     | -- SessionReport x N, ReportEnd(n) --> |
 //     | <- SetPriority(n) -------------------- |
 //     | -- SetPriorityReply(n) --------------> |
 //     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
-//     | -- Idle -----------------------------> |  no session for the configured time; tallyd answers Shutdown or nothing
-//     | <- Shutdown -------------------------- |  end now, sessions or not
+//     | -- Idle -----------------------------> |  no session for the configured time; tallyd answers Shutdown or
+//     nothing | <- Shutdown -------------------------- |  end now, sessions or not
 //
 // The executor connects, not tallyd: when tallyd dies, each executor keeps serving and tries again every
 // kReconnectMs until the next tallyd listens. tallyd accepts only peers of its own uid (SO_PEERCRED).

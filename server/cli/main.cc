@@ -113,15 +113,14 @@ bool ListSessions(Client& client, bool as_json) {
   bool is_any_stale = false;
   for (const v1::Session& session : response.sessions()) {
     is_any_stale |= session.is_stale();
-    table.AddRow(
-        {fmt::format("{}", session.id()), session.tenant(), fmt::format("{}", session.pid()),
-         fmt::format("{}", session.uid()), NameOf(session.priority_class()), session.domain(),
-         fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""), FormatAge(session.age_ns()),
-         fmt::format("{}", session.kernel_launches() + session.graph_launches()),
-         FormatBytes(session.host_to_device_bytes() + session.device_to_host_bytes() +
-                     session.device_to_device_bytes()),
-         FormatBytes(session.device_memory_bytes()), FormatBytes(session.pinned_memory_bytes()),
-         fmt::format("{}", session.refused_calls())});
+    table.AddRow({fmt::format("{}", session.id()), session.tenant(), fmt::format("{}", session.pid()),
+                  fmt::format("{}", session.uid()), NameOf(session.priority_class()), session.domain(),
+                  fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
+                  FormatAge(session.age_ns()), fmt::format("{}", session.kernel_launches() + session.graph_launches()),
+                  FormatBytes(session.host_to_device_bytes() + session.device_to_host_bytes() +
+                              session.device_to_device_bytes()),
+                  FormatBytes(session.device_memory_bytes()), FormatBytes(session.pinned_memory_bytes()),
+                  fmt::format("{}", session.refused_calls())});
   }
   fmt::print("{}", table.ToString());
   if (response.sessions().empty()) fmt::print("no sessions: 'tally-run PROGRAM' makes one\n");

@@ -116,9 +116,8 @@ void ClientGate::OnReadable(uint64_t pending_id) {
     return Refuse(pending_id, Status(StatusCode::kInvalidArgument, "what connected does not speak Tally's protocol"));
   }
   if (message->bytes.size() != sizeof(hello) && hello.protocol_version == shm::kProtocolVersion) {
-    return Refuse(pending_id, Status(StatusCode::kInvalidArgument,
-                                     fmt::format("a hello of {} bytes instead of {}", message->bytes.size(),
-                                                 sizeof(hello))));
+    return Refuse(pending_id, Status(StatusCode::kInvalidArgument, fmt::format("a hello of {} bytes instead of {}",
+                                                                               message->bytes.size(), sizeof(hello))));
   }
   OnHello(pending_id, hello);
 }
@@ -216,8 +215,8 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
              [this, pending_id, identity, client_end](const Status& status) {
                if (!pending_.contains(pending_id)) return;  // gone meanwhile: both ends close
                if (!status.ok()) return Refuse(pending_id, status);
-               LOG_INFO("session {}: {} (process {}, user {})", identity.session_id, identity.tenant_name,
-                        identity.pid, identity.uid);
+               LOG_INFO("session {}: {} (process {}, user {})", identity.session_id, identity.tenant_name, identity.pid,
+                        identity.uid);
                Reply(pending_id, identity.session_id, status, client_end->get());
              });
 }

@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kDescription =
     "tallyd shares this machine's GPUs between unmodified CUDA programs.\n"
-    "It gives programs started by tally-run a session, and starts one executor process per domain, which owns the GPU.\n"
+    "It gives programs started by tally-run a session, and starts one executor process per domain, which owns the "
+    "GPU.\n"
     "Without a GPU it uses a CUDA driver in software.";
 
 constexpr const char* kFooter =
@@ -28,7 +29,7 @@ constexpr const char* kFooter =
 
 // What flags say, kept apart until the file has been read: flags win.
 struct Flags {
-  std::string config_path, socket, runtime_dir, driver, default_priority, metrics_address, executor_path;
+  std::string config_path, socket, driver, default_priority, metrics_address, executor_path;
   std::vector<uid_t> allow;
   bool allow_any = false;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
@@ -36,7 +37,6 @@ struct Flags {
 
 Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   if (!flags.socket.empty()) config.socket = flags.socket;
-  if (!flags.runtime_dir.empty()) config.runtime_dir = flags.runtime_dir;
   if (!flags.driver.empty()) {
     const auto driver = ParseDriverChoice(flags.driver);
     if (!driver) return driver.error().With("--driver");
@@ -69,9 +69,9 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.set_version_flag("--version", VersionLine("tallyd"));
   app.add_option("--config", flags.config_path, "JSON file with the settings below (docs/tallyd.md lists the keys)");
   app.add_option("--socket", flags.socket,
-                 "where clients connect (default: /run/tally/tally.sock for root, else "
+                 "where clients connect; its directory also holds tallyd's own files (default: /run/tally/tally.sock "
+                 "for root, else "
                  "$XDG_RUNTIME_DIR/tally/tally.sock or /tmp/tally-UID/tally.sock)");
-  app.add_option("--runtime-dir", flags.runtime_dir, "directory of tallyd's own files (default: the socket's)");
   app.add_option("--driver", flags.driver, "auto (a GPU if there is one), cuda, or sim (the software driver)");
   app.add_option("--default-priority", flags.default_priority,
                  "class of programs that ask for none: high or best-effort (default)");

@@ -67,7 +67,6 @@ using Reader = std::function<Status(const std::string& key, const Json& value, D
 const std::map<std::string, Reader>& Readers() {
   static const std::map<std::string, Reader> readers = {
       {"socket", [](auto& key, auto& value, auto& config) { return ReadString(key, value, config.socket); }},
-      {"runtime_dir", [](auto& key, auto& value, auto& config) { return ReadString(key, value, config.runtime_dir); }},
       {"allowed_uids", [](auto& key, auto& value, auto& config) { return ReadUids(key, value, config.allowed_uids); }},
       {"high_priority_uids",
        [](auto& key, auto& value, auto& config) { return ReadUids(key, value, config.high_priority_uids); }},
@@ -129,9 +128,7 @@ Status CheckMetricsAddress(const std::string& address) {
 
 }  // namespace
 
-bool UidSet::Contains(uid_t uid) const {
-  return everybody || std::find(uids.begin(), uids.end(), uid) != uids.end();
-}
+bool UidSet::Contains(uid_t uid) const { return everybody || std::find(uids.begin(), uids.end(), uid) != uids.end(); }
 
 Result<shm::PriorityClass> ParsePriorityClass(const std::string& text) {
   if (text == "high") return shm::PriorityClass::kHighPriority;
@@ -196,23 +193,20 @@ Status MergeConfigFile(const std::string& path, DaemonConfig& config) {
 }
 
 Status Validate(uid_t uid, DaemonConfig& config) {
-  if (config.socket.empty() && !config.runtime_dir.empty()) {
-    config.socket = config.runtime_dir + "/" + control::kClientSocketName;
-  }
   if (config.socket.empty()) config.socket = control::DefaultSocket(uid);
   if (config.socket.front() != '/') {
     return Status(StatusCode::kInvalidArgument, fmt::format("socket '{}' must be an absolute path", config.socket));
   }
-  if (config.runtime_dir.empty()) config.runtime_dir = config.socket.substr(0, config.socket.rfind('/'));
-  if (config.runtime_dir.empty() || config.runtime_dir.front() != '/') {
+  config.runtime_dir = config.socket.substr(0, config.socket.rfind('/'));
+  if (config.runtime_dir.empty() || config.socket.back() == '/') {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("runtime directory '{}' must be an absolute path other than /", config.runtime_dir));
+                  fmt::format("socket '{}' must be a file in a directory of its own", config.socket));
   }
   // Linux gives a UNIX socket's path 107 characters; the longest name in the directory decides.
   if (config.runtime_dir.size() + 1 + sizeof("executors.sock") > 107 || config.socket.size() > 107) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("runtime directory '{}' is too long for a UNIX socket (at most 90 characters)",
-                              config.runtime_dir));
+    return Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("the path of socket '{}' is too long: its directory may have 90 characters", config.socket));
   }
   if (!config.allowed_uids) config.allowed_uids = UidSet{uid == 0, {uid}};
   if (!config.high_priority_uids) config.high_priority_uids = UidSet{true, {}};

@@ -28,8 +28,8 @@ struct UidSet {
 struct DaemonConfig {
   // Where clients connect. Empty: the default of proto/control/socket_paths.h for the daemon's user.
   std::string socket;
-  // Directory of the daemon's own sockets and files; created with mode 0700 (0755 if other users may connect). Empty:
-  // the socket's directory.
+  // The socket's directory, with all of the daemon's sockets and files (Validate sets it); created with mode 0700 (0711
+  // if other users may connect).
   std::string runtime_dir;
   // Who may get a session. Unset: everybody if the daemon is root, else only its own user. Root always may.
   std::optional<UidSet> allowed_uids;
@@ -58,8 +58,8 @@ struct DaemonConfig {
   bool is_metrics_address_explicit = false;
 
   // Flags only.
-  int ready_fd = -1;        // gets one line "ready ..." once clients can connect; -1: none
-  pid_t embedded_parent{};  // not 0: private daemon of that tally-run; ends with it, takes its executors along
+  int ready_fd = -1;          // gets one line "ready ..." once clients can connect; -1: none
+  pid_t embedded_parent{};    // not 0: private daemon of that tally-run; ends with it, takes its executors along
   std::string executor_path;  // empty: tally-executor beside tallyd
 };
 

@@ -34,8 +34,8 @@ struct ExecutorRow {
 };
 
 struct Overview {
-  std::vector<SessionRow> sessions;    // by id
-  std::vector<ExecutorRow> executors;  // by pid
+  std::vector<SessionRow> sessions;                      // by id
+  std::vector<ExecutorRow> executors;                    // by pid
   std::map<TenantKey, control::SessionFigures> tenants;  // ended and running sessions together
   std::map<std::string, DomainCounters> domains;         // by Domain::Label
   std::map<std::string, uint64_t> refused_sessions;      // by status code's name

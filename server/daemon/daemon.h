@@ -5,8 +5,8 @@
 
 namespace tally::server {
 
-// Serves until SIGTERM or SIGINT; returns the exit status. `config` has been validated. Call once, from main, before any
-// thread exists: signals are blocked and the file mode mask is set for the whole process.
+// Serves until SIGTERM or SIGINT; returns the exit status. `config` has been validated. Call once, from main, before
+// any thread exists: signals are blocked and the file mode mask is set for the whole process.
 int RunDaemon(const DaemonConfig& config);
 
 }  // namespace tally::server

@@ -13,8 +13,8 @@ namespace tally::server {
 
 // Two sessions share an executor if and only if name and owner are equal.
 struct Domain {
-  std::string name;                               // "high", "best-effort" or what the client asked for
-  uint32_t owner_uid = control::kSharedDomain;    // kSharedDomain: the users of this daemon trust one another
+  std::string name;                             // "high", "best-effort" or what the client asked for
+  uint32_t owner_uid = control::kSharedDomain;  // kSharedDomain: the users of this daemon trust one another
   shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;
 
   bool SameAs(const Domain& other) const { return name == other.name && owner_uid == other.owner_uid; }

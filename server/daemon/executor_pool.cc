@@ -142,7 +142,7 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   }
   executor->sessions.clear();  // its reports follow
   executor->state = hello.is_faulted != 0 || executor->is_end_expected || is_shutting_down_ ? ExecutorState::kRetiring
-                                                                                           : ExecutorState::kServing;
+                                                                                            : ExecutorState::kServing;
   failed_starts_.erase(executor->domain.Label());
   LOG_INFO("executor {} serves domain {} with {}", pid, executor->domain.Label(), executor->driver_name);
   auto waiting = std::exchange(executor->waiting, {});
@@ -203,8 +203,8 @@ void ExecutorPool::OnExit(pid_t pid) {
     LOG_WARNING("executor {} of domain {} {}", pid, label, how);
   }
   if (!executor->waiting.empty()) {
-    const std::string why = executor->error.empty() ? fmt::format("its executor {} before it was ready", how)
-                                                    : executor->error;
+    const std::string why =
+        executor->error.empty() ? fmt::format("its executor {} before it was ready", how) : executor->error;
     const Status status(StatusCode::kUnavailable, fmt::format("domain {}: {}", label, why));
     failed_starts_[label] = {steady_clock::now(), status};
     RefuseWaiting(*executor, status);
@@ -417,8 +417,7 @@ void ExecutorPool::Shutdown(bool all, milliseconds limit, std::function<void()> 
     executor->is_end_expected = true;
     executor->state = ExecutorState::kRetiring;
     ending_.insert(executor->pid);
-    const bool was_told =
-        executor->link != nullptr && executor->link->SendSignal(control::LinkKind::kShutdown, 0).ok();
+    const bool was_told = executor->link != nullptr && executor->link->SendSignal(control::LinkKind::kShutdown, 0).ok();
     if (!was_told) ::kill(executor->pid, SIGTERM);
   }
   loop_.PostDelayed(limit, [this, all] {

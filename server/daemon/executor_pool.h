@@ -148,7 +148,7 @@ class ExecutorPool {
   TenantLedger ledger_;
   std::map<std::string, DomainCounters> counters_;  // by Domain::Label
 
-  std::set<pid_t> awaited_;  // executors of an earlier tallyd that have not come back yet
+  std::set<pid_t> awaited_;                  // executors of an earlier tallyd that have not come back yet
   std::vector<std::function<void()>> held_;  // Open() calls that wait for them
 
   uint64_t next_request_id_ = 1;

@@ -32,9 +32,8 @@ Result<Overview> LoopDesk::GetOverview() {
   // The promise is shared with the loop: it may answer after we have stopped waiting.
   auto promise = std::make_shared<std::promise<Result<Overview>>>();
   auto answer = promise->get_future();
-  loop_.Post([this, promise] {
-    pool_.Query(kExecutorAnswerLimit, [this, promise] { promise->set_value(Collect()); });
-  });
+  loop_.Post(
+      [this, promise] { pool_.Query(kExecutorAnswerLimit, [this, promise] { promise->set_value(Collect()); }); });
   return Await<Result<Overview>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
@@ -64,9 +63,8 @@ Overview LoopDesk::Collect() const {
       Accumulate(overview.tenants[{session.identity.tenant_name, session.identity.uid}], session.figures);
     }
   }
-  std::sort(overview.sessions.begin(), overview.sessions.end(), [](auto& left, auto& right) {
-    return left.record.identity.session_id < right.record.identity.session_id;
-  });
+  std::sort(overview.sessions.begin(), overview.sessions.end(),
+            [](auto& left, auto& right) { return left.record.identity.session_id < right.record.identity.session_id; });
   std::sort(overview.executors.begin(), overview.executors.end(),
             [](auto& left, auto& right) { return left.pid < right.pid; });
   return overview;

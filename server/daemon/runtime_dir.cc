@@ -57,13 +57,13 @@ Result<std::unique_ptr<RuntimeDir>> RuntimeDir::Open(const std::string& path, bo
   if (state.st_uid != ::geteuid()) {
     return Error(StatusCode::kPermissionDenied,
                  fmt::format("runtime directory '{}' belongs to user {}, not to you (user {}): choose another with "
-                             "--socket or --runtime-dir",
+                             "--socket",
                              path, state.st_uid, ::geteuid()));
   }
   if ((state.st_mode & 022) != 0) {
     return Error(StatusCode::kPermissionDenied,
                  fmt::format("runtime directory '{}' can be written by others: choose one that only you can write "
-                             "(e.g. --runtime-dir {}/tally)",
+                             "(e.g. --socket {}/tally/tally.sock)",
                              path, path));
   }
   UniqueFd lock(::open((path + "/tallyd.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -83,8 +83,7 @@ Result<std::unique_ptr<RuntimeDir>> RuntimeDir::Open(const std::string& path, bo
   UniqueFd ids(::open((path + "/next-session").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!ids.valid()) return std::unexpected(StatusFromErrno(errno, fmt::format("open '{}/next-session'", path)));
   const uint64_t next = ReadNumber<uint64_t>(ids.get());
-  return std::unique_ptr<RuntimeDir>(
-      new RuntimeDir(path, std::move(lock), std::move(ids), next == 0 ? 1 : next));
+  return std::unique_ptr<RuntimeDir>(new RuntimeDir(path, std::move(lock), std::move(ids), next == 0 ? 1 : next));
 }
 
 RuntimeDir::RuntimeDir(std::string path, UniqueFd lock, UniqueFd ids, uint64_t next_session_id)

@@ -10,8 +10,8 @@
 namespace tally::server {
 
 struct ExecutorOptions {
-  ExecutorConfig config;     // without its callbacks
-  uint32_t owner_uid = 0;    // whose domain; control::kSharedDomain: everybody's
+  ExecutorConfig config;   // without its callbacks
+  uint32_t owner_uid = 0;  // whose domain; control::kSharedDomain: everybody's
   std::string control_socket;
   std::chrono::seconds idle{60};  // without sessions for this time: end
   pid_t exit_with_parent = 0;     // not 0: end with that parent (private daemon)

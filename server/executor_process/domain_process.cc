@@ -57,8 +57,8 @@ class DomainProcess {
     };
     events.on_query = [this](uint64_t request_id) { Report(request_id); };
     events.on_set_priority = [this](uint64_t request_id, uint64_t session_id, uint32_t priority_class) {
-      link_.SendPriorityReply(request_id, executor_->SetPriority(session_id,
-                                                                 static_cast<shm::PriorityClass>(priority_class)));
+      link_.SendPriorityReply(request_id,
+                              executor_->SetPriority(session_id, static_cast<shm::PriorityClass>(priority_class)));
     };
     events.on_shutdown = [this] { End(); };
     return events;
