@@ -1,6 +1,6 @@
 // Control flow that the compiler cannot flatten: recursion, calls through function pointers and virtual functions, a
 // dense switch (indirect branch), and a deep stack set by cudaDeviceSetLimit.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // What the runtime knows about pointers: device, inside of device, pinned, registered, ordinary memory; the base and
 // size of an allocation.
-#include "driver_entry.h"
+#include "tests/programs/driver_entry.h"
 
 using check::Results;
 
