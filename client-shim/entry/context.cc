@@ -92,7 +92,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   if (t_thread.context == index) Pop();
   return call.lane->CallStruct(shm::Op::kCloseContext, shm::CloseContext{index, 0}).result;
 }
-CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
+CUresult cuCtxDestroy(CUcontext ctx) { return entry::cuCtxDestroy_v2(ctx); }
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   Process* process = nullptr;
@@ -117,7 +117,7 @@ CUresult cuCtxDetach(CUcontext ctx) {
       return CUDA_SUCCESS;
     }
   }
-  return cuCtxDestroy_v2(process->contexts.Handle(index));
+  return entry::cuCtxDestroy_v2(process->contexts.Handle(index));
 }
 
 CUresult cuCtxGetCurrent(CUcontext* pctx) {
@@ -147,7 +147,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   const uint32_t index = process->contexts.Find(ctx);
   return index == shm::kNoContext ? CUDA_ERROR_INVALID_CONTEXT : Push(index);
 }
-CUresult cuCtxPushCurrent(CUcontext ctx) { return cuCtxPushCurrent_v2(ctx); }
+CUresult cuCtxPushCurrent(CUcontext ctx) { return entry::cuCtxPushCurrent_v2(ctx); }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
   const Process* process = CurrentProcess();
@@ -157,7 +157,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
   Pop();
   return CUDA_SUCCESS;
 }
-CUresult cuCtxPopCurrent(CUcontext* pctx) { return cuCtxPopCurrent_v2(pctx); }
+CUresult cuCtxPopCurrent(CUcontext* pctx) { return entry::cuCtxPopCurrent_v2(pctx); }
 
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   Process* process = nullptr;
@@ -167,7 +167,7 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   *device = process->contexts[index].device;
   return CUDA_SUCCESS;
 }
-CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nullptr); }
+CUresult cuCtxGetDevice(CUdevice* device) { return entry::cuCtxGetDevice_v2(device, nullptr); }
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
   Process* process = nullptr;
@@ -239,7 +239,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   const Reply reply = lane->Call();
   return reply.result != CUDA_SUCCESS ? reply.result : lane->TakeAsyncError();
 }
-CUresult cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
+CUresult cuCtxSynchronize() { return entry::cuCtxSynchronize_v2(nullptr); }
 
 // All contexts of one device share one address space on the server, and peers are opened there: what matters to the
 // program is the native return code.
@@ -251,7 +251,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   if (peer == shm::kNoContext) return CUDA_ERROR_INVALID_CONTEXT;
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   int can_access = 0;
-  cuDeviceCanAccessPeer(&can_access, process->contexts[index].device, process->contexts[peer].device);
+  entry::cuDeviceCanAccessPeer(&can_access, process->contexts[index].device, process->contexts[peer].device);
   return can_access != 0 ? RefuseUse("cuCtxEnablePeerAccess") : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {

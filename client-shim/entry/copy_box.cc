@@ -299,7 +299,7 @@ void ToArray(CUDA_MEMCPY3D* box, CUarray array, size_t offset) {
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
   return pCopy == nullptr ? CUDA_ERROR_INVALID_VALUE : CopyBox3D(BoxOf2D(*pCopy), nullptr, true);
 }
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) { return cuMemcpy2D_v2(pCopy); }
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) { return entry::cuMemcpy2D_v2(pCopy); }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
   return pCopy == nullptr ? CUDA_ERROR_INVALID_VALUE : CopyBox3D(BoxOf2D(*pCopy), hStream, false);
 }

@@ -222,12 +222,12 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
                       size_t ByteCount) {
   if (const CUresult result = CheckPeers(dstContext, srcContext); result != CUDA_SUCCESS) return result;
-  return cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+  return entry::cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
                            size_t ByteCount, CUstream hStream) {
   if (const CUresult result = CheckPeers(dstContext, srcContext); result != CUDA_SUCCESS) return result;
-  return cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+  return entry::cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
 }
 
 CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,

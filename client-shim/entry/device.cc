@@ -66,7 +66,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   std::memcpy(uuid->bytes, description->uuid, sizeof(uuid->bytes));
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) { return cuDeviceGetUuid_v2(uuid, dev); }
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) { return entry::cuDeviceGetUuid_v2(uuid, dev); }
 
 CUresult cuDeviceGetLuid(char*, unsigned int*, CUdevice dev) {
   const shm::DeviceDescription* description = nullptr;
@@ -83,10 +83,10 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
-  if (const CUresult result = cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
+  if (const CUresult result = entry::cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, dev);
       result != CUDA_SUCCESS)
     return result;
-  return cuDeviceGetAttribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
+  return entry::cuDeviceGetAttribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, dev);
 }
 
 CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
@@ -151,7 +151,7 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
 
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
   int can_access = 0;
-  if (const CUresult result = cuDeviceCanAccessPeer(&can_access, srcDevice, dstDevice); result != CUDA_SUCCESS)
+  if (const CUresult result = entry::cuDeviceCanAccessPeer(&can_access, srcDevice, dstDevice); result != CUDA_SUCCESS)
     return result;
   if (value == nullptr || srcDevice == dstDevice) return CUDA_ERROR_INVALID_VALUE;
   switch (attrib) {

@@ -40,7 +40,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
   call.process->event_names.Return(handle);
   return result;
 }
-CUresult cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
+CUresult cuEventDestroy(CUevent hEvent) { return entry::cuEventDestroy_v2(hEvent); }
 
 CUresult cuEventSynchronize(CUevent hEvent) {
   Call call;

@@ -41,7 +41,7 @@ CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* 
   }
 }
 CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
-  return cuCoredumpGetAttribute(attrib, value, size);
+  return entry::cuCoredumpGetAttribute(attrib, value, size);
 }
 
 // The driver's error log. The executor's driver writes one for itself; the client's is always empty.

@@ -51,7 +51,7 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
   }
   if (shm::HandleKindOf(kernel->handle) == shm::HandleKind::kKernel) {
     CUfunction function = nullptr;
-    if (const CUresult result = cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(hfunc));
+    if (const CUresult result = entry::cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(hfunc));
         result != CUDA_SUCCESS)
       return result;
     return wire::cuFuncGetAttribute(pi, attrib, function);
@@ -67,7 +67,7 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
   if (IsSet(kernel, attrib, value)) return CUDA_SUCCESS;
   CUfunction function = hfunc;
   if (shm::HandleKindOf(kernel->handle) == shm::HandleKind::kKernel) {
-    if (const CUresult result = cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(hfunc));
+    if (const CUresult result = entry::cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(hfunc));
         result != CUDA_SUCCESS)
       return result;
   }
@@ -88,7 +88,7 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   const Kernel* kernel = FindKernel(hfunc);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (shm::HandleKindOf(kernel->owner) == shm::HandleKind::kLibrary)
-    return cuLibraryGetModule(hmod, reinterpret_cast<CUlibrary>(kernel->owner));
+    return entry::cuLibraryGetModule(hmod, reinterpret_cast<CUlibrary>(kernel->owner));
   *hmod = reinterpret_cast<CUmodule>(kernel->owner);
   return CUDA_SUCCESS;
 }

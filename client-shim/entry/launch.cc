@@ -49,8 +49,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
   const uint64_t threads = uint64_t{blockDimX} * blockDimY * blockDimZ;
   int per_multiprocessor = 0;
   if (threads != 0 && threads <= 1024 &&
-      cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, f, static_cast<int>(threads), sharedMemBytes) ==
-          CUDA_SUCCESS) {
+      entry::cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, f, static_cast<int>(threads),
+                                                         sharedMemBytes) == CUDA_SUCCESS) {
     const Process* process = CurrentProcess();
     const auto num_multiprocessors = static_cast<uint64_t>(
         process->device(process->current_device()).attribute[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);

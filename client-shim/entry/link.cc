@@ -68,7 +68,7 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   return CUDA_SUCCESS;
 }
 CUresult cuLinkCreate(unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
-  return cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+  return entry::cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
 }
 
 CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
@@ -79,7 +79,7 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
 }
 CUresult cuLinkAddData(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
                        unsigned int numOptions, CUjit_option* options, void** optionValues) {
-  return cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+  return entry::cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
 }
 
 CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
@@ -91,7 +91,7 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pa
 }
 CUresult cuLinkAddFile(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
                        CUjit_option* options, void** optionValues) {
-  return cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+  return entry::cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
 }
 
 CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {

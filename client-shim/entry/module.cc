@@ -42,10 +42,10 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int nu
   return Load(module, outgoing, jit);
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-  return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
+  return entry::cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
 }
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
-  return cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr);
+  return entry::cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr);
 }
 
 CUresult cuModuleUnload(CUmodule hmod) {

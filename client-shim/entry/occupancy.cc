@@ -22,7 +22,7 @@ CUresult ActiveBlocks(int* blocks, CUfunction function, int block_size, size_t s
     return CUDA_SUCCESS;
   }
   if (shm::HandleKindOf(kernel->handle) == shm::HandleKind::kKernel) {
-    if (const CUresult result = cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(function));
+    if (const CUresult result = entry::cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(function));
         result != CUDA_SUCCESS)
       return result;
   }
@@ -83,7 +83,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   if (minGridSize == nullptr || blockSize == nullptr || func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const shm::DeviceDescription& device = call.process->device(call.process->current_device());
   int most_threads = 0;
-  if (const CUresult result = cuFuncGetAttribute(&most_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, func);
+  if (const CUresult result = entry::cuFuncGetAttribute(&most_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, func);
       result != CUDA_SUCCESS)
     return result;
   if (blockSizeLimit > 0) most_threads = std::min(most_threads, blockSizeLimit);
@@ -109,8 +109,8 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
 CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
                                           CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
                                           int blockSizeLimit) {
-  return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
-                                                   dynamicSMemSize, blockSizeLimit, CU_OCCUPANCY_DEFAULT);
+  return entry::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
+                                                          dynamicSMemSize, blockSizeLimit, CU_OCCUPANCY_DEFAULT);
 }
 
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {

@@ -61,7 +61,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   context.is_active = false;
   return Close(process, index, false);
 }
-CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { return cuDevicePrimaryCtxRelease_v2(dev); }
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { return entry::cuDevicePrimaryCtxRelease_v2(dev); }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   Process* process = nullptr;
@@ -74,7 +74,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   context.num_retained = 0;
   return Close(process, index, true);
 }
-CUresult cuDevicePrimaryCtxReset(CUdevice dev) { return cuDevicePrimaryCtxReset_v2(dev); }
+CUresult cuDevicePrimaryCtxReset(CUdevice dev) { return entry::cuDevicePrimaryCtxReset_v2(dev); }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   Process* process = nullptr;
@@ -85,7 +85,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
-  return cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+  return entry::cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {

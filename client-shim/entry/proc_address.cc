@@ -59,7 +59,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
-  return cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, nullptr);
+  return entry::cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, nullptr);
 }
 
 }  // namespace entry

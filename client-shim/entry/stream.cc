@@ -67,7 +67,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   if (call.process->streams.Remove(word) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return call.lane->PostStruct(shm::Op::kDestroyStream, word);
 }
-CUresult cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream); }
+CUresult cuStreamDestroy(CUstream hStream) { return entry::cuStreamDestroy_v2(hStream); }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
   Call call;
@@ -118,7 +118,7 @@ CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
 }
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
   if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
-  return cuStreamGetCtx(hStream, pCtx);
+  return entry::cuStreamGetCtx(hStream, pCtx);
 }
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
   Stream description;
