@@ -26,7 +26,7 @@ struct CubinKernel {
   std::array<uint32_t, 3> required_threads = {};  // .reqntid
   std::array<uint32_t, 3> cluster = {};           // blocks per cluster, if fixed at compile time
   uint32_t registers = 0;                         // per thread
-  uint32_t static_shared_bytes = 0;
+  uint32_t static_shared_bytes = 0;               // without the 1 KiB that sm_90 and later reserve
   uint64_t code_bytes = 0;
 };
 
@@ -53,7 +53,8 @@ class CubinView {
   std::vector<CubinKernel> kernels_;
 };
 
-// Whether the cubin or PTX text in `bytes` names vprintf. False for what can be read as neither.
+// Whether code in `bytes` may call the device's printf: the cubin or PTX text names vprintf, or a container holds such
+// an entry or one that would have to be decompressed to know. False for what can be read as none of these.
 bool MentionsPrintf(std::span<const std::byte> bytes);
 
 }  // namespace tally::images
