@@ -78,9 +78,7 @@ RequestReader::Outcome RequestReader::Read(Request* request) {
   return Malformed("request ring: padding after padding");
 }
 
-bool RequestReader::HasData() const {
-  return state_.write_position.load(std::memory_order_seq_cst) != read_position_;
-}
+bool RequestReader::HasData() const { return state_.write_position.load(std::memory_order_seq_cst) != read_position_; }
 
 void RequestReader::Wait(const std::atomic<bool>& stop) {
   for (int i = SpinPauses(); i > 0; --i) {

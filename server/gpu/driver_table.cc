@@ -104,8 +104,8 @@ std::vector<std::string> SimCandidates(const ExecutorConfig& config) {
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) {
     const std::filesystem::path here = program.parent_path();
-    for (const auto& directory : {here, here / "../lib", here / "../lib/tally", here / "../sim-driver",
-                                  here / "../sim-driver/api"}) {
+    for (const auto& directory :
+         {here, here / "../lib", here / "../lib/tally", here / "../sim-driver", here / "../sim-driver/api"}) {
       const std::filesystem::path path = directory / kSimLibraryName;
       if (std::filesystem::exists(path, error)) paths.push_back(path.lexically_normal().string());
     }
@@ -115,9 +115,9 @@ std::vector<std::string> SimCandidates(const ExecutorConfig& config) {
 
 Attempt OpenFirst(const std::vector<std::string>& paths, bool is_software) {
   Attempt last;
-  last.failure = is_software ? fmt::format("{} was not found beside the program (TALLY_SIM_DRIVER names it)",
-                                           kSimLibraryName)
-                             : "libcuda.so.1 is not installed (TALLY_REAL_LIBCUDA names it)";
+  last.failure = is_software
+                     ? fmt::format("{} was not found beside the program (TALLY_SIM_DRIVER names it)", kSimLibraryName)
+                     : "libcuda.so.1 is not installed (TALLY_REAL_LIBCUDA names it)";
   std::string failures;
   for (const std::string& path : paths) {
     last = Open(path, is_software);

@@ -131,9 +131,7 @@ CUresult ReadBoxCopy(ServedLane& lane, const shm::CopyBox& box, std::span<const 
   p.Height = box.height;
   p.Depth = box.depth;
   copy->size_bytes = static_cast<uint64_t>(total);
-  copy->direction = to.is_host     ? CopyDirection::kDown
-                    : from.is_host ? CopyDirection::kUp
-                                   : CopyDirection::kDevice;
+  copy->direction = to.is_host ? CopyDirection::kDown : from.is_host ? CopyDirection::kUp : CopyDirection::kDevice;
   return CUDA_SUCCESS;
 }
 

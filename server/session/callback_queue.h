@@ -1,8 +1,8 @@
 // Host functions that the device has reached and the client must run.
 //
-// The driver calls us on a thread of its own when a stream reaches a host function. That thread posts the client's token
-// here and waits until the client has run it: the stream does not go on before. The client's callback thread fetches
-// tokens with Op::kAwaitCallback and acknowledges each with the next one.
+// The driver calls us on a thread of its own when a stream reaches a host function. That thread posts the client's
+// token here and waits until the client has run it: the stream does not go on before. The client's callback thread
+// fetches tokens with Op::kAwaitCallback and acknowledges each with the next one.
 //
 // Thread-safe; shared by the session and its host calls, whichever lives longer.
 #pragma once

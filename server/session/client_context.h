@@ -36,8 +36,8 @@ struct Stream {
   int priority = 0;
   bool is_legacy = false;
   bool is_blocking = false;
-  bool began_capture = false;    // between BeginCapture and EndCapture on this stream
-  bool capture_spoiled = false;  // EndCapture must fail with 901
+  bool began_capture = false;      // between BeginCapture and EndCapture on this stream
+  bool capture_spoiled = false;    // EndCapture must fail with 901
   bool has_unjoined_work = false;  // blocking: work that the legacy stream has not waited for
   uint64_t legacy_seen = 0;        // blocking: version of the legacy stream's work this one has waited for
   uint64_t num_issued = 0;         // operations ever

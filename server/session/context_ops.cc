@@ -35,10 +35,9 @@ CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter&) {
   if (session.contexts.contains(request.context)) {
     return request.context < shm::kMaxDevices ? CUDA_SUCCESS : lane.Malformed("context opened twice");
   }
-  session.contexts.emplace(request.context,
-                           std::make_unique<ClientContext>(lane.driver(), request.context,
-                                                           static_cast<int>(request.device), request.flags,
-                                                           &session.num_captures));
+  session.contexts.emplace(
+      request.context, std::make_unique<ClientContext>(lane.driver(), request.context, static_cast<int>(request.device),
+                                                       request.flags, &session.num_captures));
   return CUDA_SUCCESS;
 }
 

@@ -30,7 +30,7 @@ class ExecutorCore {
   const SessionLimits limits;
   HostWindow host_window;
   std::unique_ptr<DispatchGate> gate;
-  std::unique_ptr<PrintfCapture> printf_capture;  // null: device printf goes where the process's stdout goes
+  std::unique_ptr<PrintfCapture> printf_capture;        // null: device printf goes where the process's stdout goes
   std::vector<std::unique_ptr<EventPool>> event_pools;  // by device
 
   // The sticky error, CUDA_SUCCESS while all is well.

@@ -195,9 +195,8 @@ CUresult ServeAddCopyNode(ServedLane& lane, WireReader& in, WireWriter& out) {
   CUcontext context = nullptr;
   if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
   CUgraphNode node = nullptr;
-  const CUresult result =
-      lane.driver().cuGraphAddMemcpyNode(&node, target.graph, target.dependency_pointer(), target.dependencies.size(),
-                                         &copy.parameters, context);
+  const CUresult result = lane.driver().cuGraphAddMemcpyNode(&node, target.graph, target.dependency_pointer(),
+                                                             target.dependencies.size(), &copy.parameters, context);
   return PutNode(lane, result, node, out);
 }
 

@@ -84,9 +84,9 @@ CUresult ServeLoadLibrary(ServedLane& lane, WireReader& in, WireWriter& out) {
   // We keep the bytes for as long as the library lives, so the driver need not copy them.
   CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
   void* preserved = reinterpret_cast<void*>(uintptr_t{1});
-  const CUresult result = lane.driver().cuLibraryLoadData(
-      &image->library, request.bytes->pointer(), request.options.options(), request.options.values(),
-      request.options.count(), &option, &preserved, 1);
+  const CUresult result =
+      lane.driver().cuLibraryLoadData(&image->library, request.bytes->pointer(), request.options.options(),
+                                      request.options.values(), request.options.count(), &option, &preserved, 1);
   return Finish(lane, request, result, std::move(image), out);
 }
 

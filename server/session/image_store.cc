@@ -87,8 +87,7 @@ bool ImageStore::Write(const shm::WriteImage& piece, std::span<const std::byte> 
   }
   const auto found = assemblies_.find(piece.image);
   if (found == assemblies_.end() || found->second.total_bytes != piece.total_bytes ||
-      found->second.bytes.size() != piece.offset_bytes ||
-      piece.size_bytes > piece.total_bytes - piece.offset_bytes) {
+      found->second.bytes.size() != piece.offset_bytes || piece.size_bytes > piece.total_bytes - piece.offset_bytes) {
     *reason = "image piece out of place";
     return false;
   }

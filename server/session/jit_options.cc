@@ -14,11 +14,20 @@ constexpr uint32_t kMaxLogBytes = 24 * 1024;
 // Options whose value is a number. Everything else is a pointer into the caller.
 bool IsNumber(uint32_t option) {
   constexpr std::array kNumbers = {
-      CU_JIT_MAX_REGISTERS,        CU_JIT_THREADS_PER_BLOCK,        CU_JIT_OPTIMIZATION_LEVEL,
-      CU_JIT_TARGET_FROM_CUCONTEXT, CU_JIT_TARGET,                  CU_JIT_FALLBACK_STRATEGY,
-      CU_JIT_GENERATE_DEBUG_INFO,  CU_JIT_LOG_VERBOSE,              CU_JIT_GENERATE_LINE_INFO,
-      CU_JIT_CACHE_MODE,           CU_JIT_POSITION_INDEPENDENT_CODE, CU_JIT_MIN_CTA_PER_SM,
-      CU_JIT_MAX_THREADS_PER_BLOCK, CU_JIT_OVERRIDE_DIRECTIVE_VALUES,
+      CU_JIT_MAX_REGISTERS,
+      CU_JIT_THREADS_PER_BLOCK,
+      CU_JIT_OPTIMIZATION_LEVEL,
+      CU_JIT_TARGET_FROM_CUCONTEXT,
+      CU_JIT_TARGET,
+      CU_JIT_FALLBACK_STRATEGY,
+      CU_JIT_GENERATE_DEBUG_INFO,
+      CU_JIT_LOG_VERBOSE,
+      CU_JIT_GENERATE_LINE_INFO,
+      CU_JIT_CACHE_MODE,
+      CU_JIT_POSITION_INDEPENDENT_CODE,
+      CU_JIT_MIN_CTA_PER_SM,
+      CU_JIT_MAX_THREADS_PER_BLOCK,
+      CU_JIT_OVERRIDE_DIRECTIVE_VALUES,
   };
   return std::any_of(kNumbers.begin(), kNumbers.end(),
                      [&](CUjit_option known) { return static_cast<uint32_t>(known) == option; });

@@ -47,8 +47,7 @@ void PutDescription(ServedLane& lane, const Kernel& kernel, WireWriter& out) {
   description.handle = kernel.handle;
   description.num_parameters = static_cast<uint32_t>(kernel.layout.size());
   description.parameter_bytes = kernel.parameter_bytes;
-  const CUdevice device =
-      lane.session().core.devices->device(lane.context() != nullptr ? lane.context()->device() : 0);
+  const CUdevice device = lane.session().core.devices->device(lane.context() != nullptr ? lane.context()->device() : 0);
   for (uint32_t i = 0; i < shm::kNumKernelAttributes; ++i) {
     const auto attribute = static_cast<CUfunction_attribute>(i);
     int value = 0;
@@ -103,9 +102,8 @@ CUresult ListAll(const DriverTable& driver, const LoadedImage& image, std::vecto
   if (counted != CUDA_SUCCESS) return counted;
   std::vector<CUfunction> functions(image.is_library ? 0 : count);
   std::vector<CUkernel> kernels(image.is_library ? count : 0);
-  const CUresult listed = image.is_library
-                              ? driver.cuLibraryEnumerateKernels(kernels.data(), count, image.library)
-                              : driver.cuModuleEnumerateFunctions(functions.data(), count, image.module);
+  const CUresult listed = image.is_library ? driver.cuLibraryEnumerateKernels(kernels.data(), count, image.library)
+                                           : driver.cuModuleEnumerateFunctions(functions.data(), count, image.module);
   if (listed != CUDA_SUCCESS) return listed;
   for (unsigned int i = 0; i < count; ++i) {
     ListedKernel entry;
@@ -115,8 +113,8 @@ CUresult ListAll(const DriverTable& driver, const LoadedImage& image, std::vecto
       entry.function = functions[i];
     }
     const char* name = nullptr;
-    const CUresult named = image.is_library ? driver.cuKernelGetName(&name, entry.kernel)
-                                            : driver.cuFuncGetName(&name, entry.function);
+    const CUresult named =
+        image.is_library ? driver.cuKernelGetName(&name, entry.kernel) : driver.cuFuncGetName(&name, entry.function);
     if (named != CUDA_SUCCESS) return named;
     entry.name = name != nullptr ? name : "";
     list->push_back(std::move(entry));
@@ -138,8 +136,7 @@ CUresult NameKernel(ServedLane& lane, LoadedImage* image, CUfunction function, C
   made->kernel = kernel;
   made->image = image;
   if (const CUresult r = ReadLayout(lane.driver(), made.get()); r != CUDA_SUCCESS) return r;
-  made->handle =
-      lane.NameOf(function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel, made.get());
+  made->handle = lane.NameOf(function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel, made.get());
   if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   session.kernel_of[key] = made.get();
   *result = made.get();
@@ -181,9 +178,8 @@ CUresult ServeGetGlobal(ServedLane& lane, WireReader& in, WireWriter& out) {
   CUdeviceptr address = 0;
   size_t size = 0;
   const CUresult result =
-      image->is_library
-          ? lane.driver().cuLibraryGetGlobal(&address, &size, image->library, request.name.c_str())
-          : lane.driver().cuModuleGetGlobal_v2(&address, &size, image->module, request.name.c_str());
+      image->is_library ? lane.driver().cuLibraryGetGlobal(&address, &size, image->library, request.name.c_str())
+                        : lane.driver().cuModuleGetGlobal_v2(&address, &size, image->module, request.name.c_str());
   if (result != CUDA_SUCCESS) return result;
   // Asked for again, it is there already.
   lane.session().memory.Add({address, size, MemoryKind::kGlobal, lane.context_index(), image});

@@ -162,7 +162,8 @@ bool Lane::ServeAwaitCallback(const Request& request) {
   if (!in.AtEnd() || (request.header.flags & shm::kWantReply) == 0) return Nonsense("malformed wait for callbacks");
   // The acknowledgement needs no turn: a lane that holds the turn may be waiting for just this.
   if (running_callback_ != nullptr) {
-    if (wait.finished_token != running_callback_->token) return Nonsense("a callback was finished that was not running");
+    if (wait.finished_token != running_callback_->token)
+      return Nonsense("a callback was finished that was not running");
     surroundings_.state.callbacks->Finish(running_callback_);
     running_callback_ = nullptr;
   }

@@ -16,6 +16,7 @@
 #include "server/session/served_lane.h"
 #include "server/session/session_state.h"
 #include "server/session/turn_order.h"
+#include "server/session/wire_codec.h"
 
 namespace tally::server {
 

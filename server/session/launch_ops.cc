@@ -19,13 +19,13 @@ CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter&) {
     const CUlaunchConfig config = request.Config(stream);
     result = driver.cuLaunchKernelEx(&config, function, request.parameters(), request.extra());
   } else if ((launch.flags & shm::kLaunchCooperative) != 0) {
-    result = driver.cuLaunchCooperativeKernel(function, launch.grid[0], launch.grid[1], launch.grid[2],
-                                              launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes,
-                                              stream, request.parameters());
+    result = driver.cuLaunchCooperativeKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
+                                              launch.block[1], launch.block[2], launch.shared_bytes, stream,
+                                              request.parameters());
   } else {
     result = driver.cuLaunchKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                                   launch.block[1], launch.block[2], launch.shared_bytes, stream,
-                                   request.parameters(), request.extra());
+                                   launch.block[1], launch.block[2], launch.shared_bytes, stream, request.parameters(),
+                                   request.extra());
   }
   gate.AfterDispatch(stream);
   lane.session().counters.num_launches.fetch_add(1, std::memory_order_relaxed);
@@ -42,10 +42,9 @@ CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) 
   auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token, false});
   // In a capture it becomes a node that every replay runs again.
   call->is_repeatable = stream->context->IsCapturing(*stream);
-  const CUresult result =
-      request.is_callback != 0
-          ? lane.driver().cuStreamAddCallback(stream->real, &RunStreamCallback, call.get(), 0)
-          : lane.driver().cuLaunchHostFunc(stream->real, &RunHostFunction, call.get());
+  const CUresult result = request.is_callback != 0
+                              ? lane.driver().cuStreamAddCallback(stream->real, &RunStreamCallback, call.get(), 0)
+                              : lane.driver().cuLaunchHostFunc(stream->real, &RunHostFunction, call.get());
   if (result != CUDA_SUCCESS) return result;
   if (call->is_repeatable) {
     session.kept_host_calls.push_back(std::move(call));

@@ -14,7 +14,8 @@ CUresult LaunchParameters::ReadAttributes(ServedLane& lane, WireReader& in) {
     // These two carry an event, which is a session's id until here; the third returns a pointer.
     CUevent* event = nullptr;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = &attribute.value.programmaticEvent.event;
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) event = &attribute.value.launchCompletionEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = &attribute.value.launchCompletionEvent.event;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
     if (event != nullptr) {
       const auto handle = reinterpret_cast<uint64_t>(*event);

@@ -107,8 +107,7 @@ CUresult ServeReadLinked(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (!in.AtEnd() || request.size_bytes > shm::kMaxReplyBytes / 2) return lane.Malformed();
   LinkState* link = FindLink(lane.session(), request.handle);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (request.offset_bytes > link->result.size() ||
-      request.size_bytes > link->result.size() - request.offset_bytes) {
+  if (request.offset_bytes > link->result.size() || request.size_bytes > link->result.size() - request.offset_bytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   out.PutBytes(std::span(link->result).subspan(request.offset_bytes, request.size_bytes));

@@ -24,7 +24,7 @@ struct MemoryRange {
   uint64_t address = 0;
   uint64_t size_bytes = 0;
   MemoryKind kind = MemoryKind::kDevice;
-  uint32_t context = 0;      // of the client, when it was made
+  uint32_t context = 0;         // of the client, when it was made
   const void* image = nullptr;  // kGlobal: what it goes with
 };
 

@@ -74,8 +74,7 @@ CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out) {
     return r;
   }
   CUdeviceptr address = 0;
-  if (const CUresult r =
-          lane.driver().cuMemAllocFromPoolAsync(&address, request.size_bytes, pool, stream->real);
+  if (const CUresult r = lane.driver().cuMemAllocFromPoolAsync(&address, request.size_bytes, pool, stream->real);
       r != CUDA_SUCCESS) {
     return r;
   }

@@ -20,7 +20,11 @@ void WireWriter::PutHandleOf(ServedLane& lane, shm::HandleKind kind, void* value
 }
 
 ServedLane::ServedLane(SessionState& session, TurnOrder& turns, uint32_t lane_index, const LaneRegion& region)
-    : session_(session), turns_(turns), lane_index_(lane_index), region_(region), launch_parameters_(std::make_unique<LaunchParameters>()) {}
+    : session_(session),
+      turns_(turns),
+      lane_index_(lane_index),
+      region_(region),
+      launch_parameters_(std::make_unique<LaunchParameters>()) {}
 
 ServedLane::~ServedLane() {
   for (const CUevent event : chunk_events_) {

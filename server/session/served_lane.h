@@ -100,7 +100,8 @@ class ServedLane {
   void GiveUpTurn();
   bool has_turn() const { return has_turn_; }
 
-  // Records where the work of a stream / of all streams of a context (kNoContext: of the session) stands. With the turn.
+  // Records where the work of a stream / of all streams of a context (kNoContext: of the session) stands. With the
+  // turn.
   CUresult MarkStream(Stream& stream, std::vector<WaitPoint>* points);
   CUresult MarkContext(uint32_t context, std::vector<WaitPoint>* points);
   // Gives the turn up and waits for the points; takes device printf output when the session's kernels may print.

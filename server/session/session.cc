@@ -34,8 +34,8 @@ Result<std::unique_ptr<Session>> Session::Create(ExecutorCore& core, UniqueFd so
   auto* header = new (region->data()) shm::SessionHeader{};
   header->magic = shm::kSessionMagic;
   header->protocol_version = shm::kProtocolVersion;
-  return std::unique_ptr<Session>(new Session(core, std::move(socket), std::move(identity), std::move(on_end),
-                                              std::move(*fd), std::move(*region)));
+  return std::unique_ptr<Session>(
+      new Session(core, std::move(socket), std::move(identity), std::move(on_end), std::move(*fd), std::move(*region)));
 }
 
 Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, OnEnd on_end, UniqueFd region_fd,
@@ -195,8 +195,7 @@ Status Session::AllocateHost(const shm::SessionRequest& request) {
     LOG_WARNING("pinned memory: {}", allocation.error().message());
     return Reply(request, result);
   }
-  state_.memory.Add(
-      {allocation->address, allocation->size_bytes, MemoryKind::kPinned, static_cast<uint32_t>(ordinal)});
+  state_.memory.Add({allocation->address, allocation->size_bytes, MemoryKind::kPinned, static_cast<uint32_t>(ordinal)});
   return Reply(request, CUDA_SUCCESS, allocation->address, allocation->size_bytes, allocation->fd.get());
 }
 

@@ -77,8 +77,8 @@ class Session {
   std::atomic<State> phase_{State::kConnecting};
 
   mutable std::mutex mutex_;
-  SessionIdentity identity_;   // guarded by mutex_ (its priority class changes)
-  std::string evict_reason_;   // guarded by mutex_
+  SessionIdentity identity_;  // guarded by mutex_ (its priority class changes)
+  std::string evict_reason_;  // guarded by mutex_
   std::thread thread_;
 };
 

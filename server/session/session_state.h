@@ -89,21 +89,21 @@ class SessionState {
   ExecutorCore& core;
   const DriverTable& driver;
   SessionCounters counters;
-  MemoryMap memory;         // thread-safe
-  HostMemory host_memory;   // thread-safe
-  PendingOutput output;     // thread-safe
-  AwaitedEvents awaited;    // thread-safe
+  MemoryMap memory;        // thread-safe
+  HostMemory host_memory;  // thread-safe
+  PendingOutput output;    // thread-safe
+  AwaitedEvents awaited;   // thread-safe
   const std::shared_ptr<CallbackQueue> callbacks;
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }
   ImageStore images;
   std::map<uint32_t, std::unique_ptr<ClientContext>> contexts;
   std::vector<std::unique_ptr<LoadedImage>> loaded;
-  std::unordered_map<const void*, Kernel*> kernel_of;     // by CUfunction or CUkernel
+  std::unordered_map<const void*, Kernel*> kernel_of;      // by CUfunction or CUkernel
   std::vector<std::unique_ptr<HostCall>> kept_host_calls;  // graphs may call them until the session ends
-  std::map<int, CUmemoryPool> default_pools;  // by device: what this session gets for "the default pool"
-  uint32_t num_captures = 0;  // begun and not ended
-  std::atomic<bool> may_print{false};  // an image was loaded that mentions printf; thread-safe
+  std::map<int, CUmemoryPool> default_pools;               // by device: what this session gets for "the default pool"
+  uint32_t num_captures = 0;                               // begun and not ended
+  std::atomic<bool> may_print{false};                      // an image was loaded that mentions printf; thread-safe
 
   // The primary context of a device opens by itself. Null: no such context.
   ClientContext* FindContext(uint32_t index);
