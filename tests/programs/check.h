@@ -160,7 +160,7 @@ template <class T>
 std::vector<T> RandomIntegers(size_t count, uint64_t seed) {
   Random random(seed);
   std::vector<T> values(count);
-  for (T& value : values) value = static_cast<T>(random.Next() >> 7);
+  for (T& value : values) value = static_cast<T>(sizeof(T) == 8 ? random.Next() : random.Next() >> 7);
   return values;
 }
 
