@@ -1,0 +1,61 @@
+// Fat binary containers: bounds-checked reading of untrusted bytes.
+//
+// Layout (little-endian; measured on CUDA 13.0):
+//   header  u32 0xBA55ED50, u16 version 1, u16 header size (16), u64 bytes after the header
+//   entry   64 or more bytes of header: u16 kind, u16 0x0101, u32 header size, u64 padded payload size,
+//           u32 compressed size (0: stored), u32 offset of ptxas options, u16 minor, u16 major, u32 arch,
+//           u32 name offset, u32 name length, u64 flags, u64 checksum-like, u64 uncompressed size;
+//           then the payload. The next entry follows at header size + padded payload size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "images/image_kind.h"
+
+namespace tally::images {
+
+enum class FatEntryKind : uint16_t { kPtx = 1, kCubin = 2, kLtoIr = 8 };  // other values exist and are kept
+
+enum class Compression : uint8_t { kStored, kLz4, kZstd, kUnknown };
+
+namespace fat_flag {
+inline constexpr uint64_t k64Bit = 0x1;
+inline constexpr uint64_t kDebug = 0x2;
+inline constexpr uint64_t kLz4 = 0x2000;
+inline constexpr uint64_t kZstd = 0x8000;
+inline constexpr uint64_t kArchSpecific = 0x100000;    // sm_90a
+inline constexpr uint64_t kFamilySpecific = 0x200000;  // sm_100f
+}  // namespace fat_flag
+
+// Views into the container's bytes.
+struct FatEntry {
+  FatEntryKind kind = FatEntryKind::kCubin;
+  Compression compression = Compression::kStored;
+  uint16_t version_major = 0;  // of the PTX language or of the cubin format
+  uint16_t version_minor = 0;
+  uint32_t arch = 0;  // 90 for sm_90 and compute_90
+  uint64_t flags = 0;
+  uint64_t uncompressed_bytes = 0;     // of the payload once decompressed; of a stored one its padded size
+  std::string_view name;               // source file, mostly empty
+  std::span<const std::byte> payload;  // as stored: without padding if compressed, with it if not
+};
+
+// The entries of the container at the start of `bytes`; bytes after the container are ignored.
+// kInvalidArgument: not a container; kDataLoss: something points out of it.
+Result<std::vector<FatEntry>> ReadFatContainer(std::span<const std::byte> bytes);
+
+// Total bytes of the container at the start of `bytes`, header included; errors as above.
+Result<size_t> FatContainerBytes(std::span<const std::byte> bytes);
+
+// Whether a driver that is given a pointer to these bytes stays inside them: everything it would follow by sizes and
+// offsets (container entries, ELF tables, sections, their string tables, the NUL of PTX text) lies inside.
+// It says nothing about what the code does. Segments are refused: their pointers mean nothing here.
+// Returns what the bytes are.
+Result<ImageKind> ValidateImage(std::span<const std::byte> bytes);
+
+}  // namespace tally::images

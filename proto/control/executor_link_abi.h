@@ -1,0 +1,155 @@
+// Messages between tallyd and its executors, on the SOCK_SEQPACKET socket RUNTIME_DIR/executors.sock.
+//
+//   executor                                  tallyd
+//     | -- Hello ----------------------------> |  first message of every connection; status says if the driver is
+//     usable | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a
+//     re-connect | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
+//     | -- SessionReport (kEnded) -----------> |  the last figures of a session that is gone
+//     | <- Query(n) -------------------------- |  tallyctl ps, a scrape
+//     | -- SessionReport x N, ReportEnd(n) --> |
+//     | <- SetPriority(n) -------------------- |
+//     | -- SetPriorityReply(n) --------------> |
+//     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
+//     | -- Idle -----------------------------> |  no session for the configured time; tallyd answers Shutdown or
+//     nothing | <- Shutdown -------------------------- |  end now, sessions or not
+//
+// The executor connects, not tallyd: when tallyd dies, each executor keeps serving and tries again every
+// kReconnectMs until the next tallyd listens. tallyd accepts only peers of its own uid (SO_PEERCRED).
+//
+// One struct is one message; every message starts with LinkHeader. Strings are NUL-terminated. Times are of
+// CLOCK_MONOTONIC, which all processes of a machine share. Both ends are always of one build: a different
+// kLinkVersion is refused, and the executor then ends when its sessions have.
+//
+// Behaviour lives in server/daemon/executor_link.cc and server/executor_process/daemon_link.cc;
+// tests/server/daemon/executor_link_abi_test.cc pins this page.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tally::control {
+
+inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
+inline constexpr uint32_t kLinkVersion = 1;
+inline constexpr uint32_t kReconnectMs = 250;
+
+inline constexpr size_t kLinkNameBytes = 64;
+inline constexpr size_t kLinkTextBytes = 512;
+
+enum class LinkKind : uint32_t {
+  kHello = 1,
+  kSessionReport = 2,
+  kReportEnd = 3,
+  kAddSession = 4,
+  kQuery = 5,
+  kSetPriority = 6,
+  kSetPriorityReply = 7,
+  kFaulted = 8,
+  kIdle = 9,
+  kShutdown = 10,
+};
+
+struct LinkHeader {
+  uint32_t magic;       // kLinkMagic
+  uint32_t kind;        // LinkKind
+  uint64_t request_id;  // of the Query or SetPriority being answered; 0 for anything unasked
+};
+static_assert(sizeof(LinkHeader) == 16);
+
+// Executor to tallyd.
+struct LinkHello {
+  LinkHeader header;
+  uint32_t link_version;
+  uint32_t priority_class;  // shm::PriorityClass of the domain
+  uint64_t api_table_hash;  // as in shm::HelloRequest
+  uint32_t owner_uid;       // whose sessions the domain is for; kSharedDomain: everybody's
+  uint32_t status_code;     // StatusCode; not 0: could not start, says why in error and ends
+  uint32_t num_devices;
+  uint32_t is_faulted;   // 1 after its context was lost
+  uint32_t is_software;  // 1: the software driver
+  uint32_t reserved;
+  char domain_name[kLinkNameBytes];
+  char driver_name[kLinkTextBytes];  // one line for people
+  char error[kLinkTextBytes];
+};
+static_assert(sizeof(LinkHello) == 16 + 40 + 64 + 512 + 512);
+inline constexpr uint32_t kSharedDomain = UINT32_MAX;
+
+// What a session has done since it opened. Counters never go down; the two memory fields are what is held now.
+struct SessionFigures {
+  uint64_t kernel_launches;
+  uint64_t graph_launches;
+  uint64_t host_to_device_bytes;
+  uint64_t device_to_host_bytes;
+  uint64_t device_to_device_bytes;
+  uint64_t device_memory_bytes;  // held now
+  uint64_t pinned_memory_bytes;  // held now
+  uint64_t refused_calls;        // calls that Tally does not support and refused by name
+  uint64_t failed_calls;         // calls that returned any other error
+  uint64_t requests;             // calls that reached the executor
+};
+static_assert(sizeof(SessionFigures) == 80);
+
+struct SessionIdentity {
+  uint64_t session_id;
+  uint64_t opened_ns;       // CLOCK_MONOTONIC
+  int32_t pid;              // as tallyd sees it; 0 if it is in a process namespace that tallyd cannot see
+  uint32_t uid;             // likewise
+  uint32_t gid;             // likewise
+  uint32_t priority_class;  // shm::PriorityClass, never kDefault
+  char tenant_name[kLinkNameBytes];
+};
+static_assert(sizeof(SessionIdentity) == 96);
+
+// Executor to tallyd.
+struct LinkSessionReport {
+  LinkHeader header;
+  SessionIdentity identity;
+  SessionFigures figures;
+  uint32_t has_ended;  // 1: the last report of this session
+  uint32_t reserved;
+};
+static_assert(sizeof(LinkSessionReport) == 16 + 96 + 80 + 8);
+
+// Executor to tallyd, after the reports that answer request_id.
+struct LinkReportEnd {
+  LinkHeader header;
+  uint64_t num_sessions;
+};
+static_assert(sizeof(LinkReportEnd) == 24);
+
+// tallyd to executor, with one descriptor: the executor's end of the session socket.
+struct LinkAddSession {
+  LinkHeader header;
+  SessionIdentity identity;
+};
+static_assert(sizeof(LinkAddSession) == 112);
+
+// tallyd to executor: kQuery and kShutdown. Executor to tallyd: kIdle.
+struct LinkSignal {
+  LinkHeader header;
+};
+
+struct LinkSetPriority {
+  LinkHeader header;
+  uint64_t session_id;
+  uint32_t priority_class;  // shm::PriorityClass, never kDefault
+  uint32_t reserved;
+};
+static_assert(sizeof(LinkSetPriority) == 32);
+
+struct LinkSetPriorityReply {
+  LinkHeader header;
+  uint32_t status_code;
+  uint32_t reserved;
+  char error[kLinkTextBytes];
+};
+static_assert(sizeof(LinkSetPriorityReply) == 24 + 512);
+
+struct LinkFaulted {
+  LinkHeader header;
+  char reason[kLinkTextBytes];
+};
+static_assert(sizeof(LinkFaulted) == 16 + 512);
+
+}  // namespace tally::control

@@ -1,0 +1,37 @@
+// Where a daemon listens unless told otherwise: the agreement between tallyd, tally-run, tallyctl and the shim.
+//
+// Header only, so that the client's side needs nothing of the server's.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace tally::control {
+
+// The daemon of the machine, run by root or by a system user that owns the directory.
+inline constexpr const char* kSystemRuntimeDir = "/run/tally";
+inline constexpr const char* kClientSocketName = "tally.sock";
+inline constexpr const char* kControlSocketName = "control.sock";
+inline constexpr const char* kExecutorSocketName = "executors.sock";
+
+// The runtime directory of a daemon that user `uid` starts for himself; root's is the machine's.
+inline std::string DefaultRuntimeDir(uid_t uid) {
+  if (uid == 0) return kSystemRuntimeDir;
+  const char* xdg = std::getenv("XDG_RUNTIME_DIR");
+  if (xdg != nullptr && xdg[0] == '/') return std::string(xdg) + "/tally";
+  return "/tmp/tally-" + std::to_string(uid);
+}
+
+inline std::string SystemSocket() { return std::string(kSystemRuntimeDir) + "/" + kClientSocketName; }
+inline std::string DefaultSocket(uid_t uid) { return DefaultRuntimeDir(uid) + "/" + kClientSocketName; }
+
+// Where a client looks: $TALLY_SOCKET, else the user's own daemon if its socket exists, else the machine's.
+inline std::string FindSocket(uid_t uid) {
+  if (const char* named = std::getenv("TALLY_SOCKET"); named != nullptr && named[0] != '\0') return named;
+  const std::string own = DefaultSocket(uid);
+  return ::access(own.c_str(), F_OK) == 0 ? own : SystemSocket();
+}
+
+}  // namespace tally::control

@@ -1,0 +1,88 @@
+// Messages on the UNIX sockets by which a client gets a session: first with tallyd, then with its executor.
+//
+//   client                        tallyd                              executor of the client's domain
+//     | -- HelloRequest ---------> |                                        |
+//     |                            | (checks SO_PEERCRED, finds the domain)  |
+//     |                            | -- one end of a new socket pair ------> |
+//     | <- HelloReply + other end- |                                        |
+//     | (closes this socket)                                                |
+//     | == session socket: SessionRequest / SessionReply, one at a time ==> |
+//
+// All sockets are SOCK_SEQPACKET (base/unix_socket.h): one struct is one message, descriptors ride along. The session
+// socket stays open for the client's life: its end is how either side learns that the other died. It carries only what
+// needs a descriptor; every driver call goes through a lane (shm/channel_abi.h).
+//
+// Trust: the server takes identity from the socket (SO_PEERCRED), never from a field here. Names are for people.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tally::shm {
+
+inline constexpr uint32_t kHelloMagic = 0x594C4154;  // "TALY" in memory
+// Raised by any change to handshake_abi.h, channel_abi.h or records_abi.h that an older peer would misread.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+inline constexpr size_t kTenantNameBytes = 64;   // NUL-terminated; default is the program's name
+inline constexpr size_t kDomainNameBytes = 32;   // NUL-terminated; empty: the domain of the priority class
+inline constexpr size_t kHelloErrorBytes = 512;  // NUL-terminated sentence for a person
+
+// The two classes of tenant. kDefault lets the configuration decide (best-effort unless it says otherwise).
+enum class PriorityClass : uint32_t { kDefault = 0, kHighPriority = 1, kBestEffort = 2 };
+
+// Client to tallyd, first and only message.
+struct HelloRequest {
+  uint32_t magic;             // kHelloMagic
+  uint32_t protocol_version;  // kProtocolVersion
+  uint64_t api_table_hash;    // of proto/driver/driver_api.tsv at build time
+  uint32_t priority_class;    // PriorityClass
+  uint32_t reserved;
+  char tenant_name[kTenantNameBytes];
+  char domain_name[kDomainNameBytes];
+};
+static_assert(sizeof(HelloRequest) == 120);
+static_assert(offsetof(HelloRequest, tenant_name) == 24 && offsetof(HelloRequest, domain_name) == 88);
+
+// tallyd to client. With status 0 it carries one descriptor: the session socket.
+struct HelloReply {
+  uint32_t magic;
+  uint32_t protocol_version;  // tallyd's own, so that the client can say what differs
+  uint64_t api_table_hash;    // likewise
+  uint64_t session_id;        // unique while the machine is up; for logs and tallyctl
+  uint32_t status_code;       // tally::StatusCode; 0 is accepted
+  uint32_t reserved;
+  char error[kHelloErrorBytes];
+};
+static_assert(sizeof(HelloReply) == 544);
+
+enum class SessionRequestKind : uint32_t {
+  kAttach = 1,        // -> descriptor of the session region; value0 = its bytes. Once, first.
+  kOpenLane = 2,      // -> descriptor of a new lane's region; value0 = its bytes, value1 = lane number
+  kAllocateHost = 3,  // value0 = bytes, value1 = device ordinal, value2 = HostMemoryUse -> value0 = address, value1 =
+                      // bytes mapped, descriptor of the memory: the client maps it at exactly that address
+  kRejectHost =
+      4,  // value0 = address: the client could not map it there; the server forgets it (the client asks again)
+};
+
+enum class HostMemoryUse : uint64_t { kPinned = 0, kManaged = 1 };
+
+// Client to executor on the session socket; the client waits for the reply before it sends the next.
+struct SessionRequest {
+  uint32_t kind;  // SessionRequestKind
+  uint32_t reserved;
+  uint64_t value[3];
+};
+static_assert(sizeof(SessionRequest) == 32);
+
+struct SessionReply {
+  uint32_t kind;         // of the request
+  uint32_t cuda_result;  // CUresult; 0 is done
+  uint64_t value[3];
+};
+static_assert(sizeof(SessionReply) == 32);
+
+// A client's limits; asking for more is answered with an error, not with eviction.
+inline constexpr uint32_t kMaxLanesPerSession = 512;
+
+}  // namespace tally::shm

@@ -1,0 +1,410 @@
+// What the records of a lane mean: one struct per hand-written operation. Operations that merely carry scalars, handles
+// and plain structs are generated from proto/driver/driver_api.tsv and numbered from kFirstWireOp (wire_format.md).
+//
+// Conventions, for every struct below: fixed-width fields, no pointer is ever followed by the server, sizes in bytes,
+// variable parts follow the struct in the order stated, each starting at a multiple of 8. A field that is not used is
+// 0.
+// "-> X" is the reply's payload. The server validates a private copy; a record that does not make sense ends the
+// session (the shim never writes one), a call that is wrong as the native driver would find it gets the native error.
+//
+// HANDLES. What the program holds as CUstream, CUevent, ... is a 64-bit id of this session, never a server pointer:
+//     bits 47-40 HandleKind | 39-32 generation | bit 31: 1 = named by the server, 0 = by the client | 30-4 index | 3-0
+//     zero
+// Streams also have CUDA's reserved values 0 and 1 (legacy) and 2 (per-thread: of this lane).
+//
+// CONTEXTS are small integers chosen by the client: 0..63 is the primary context of device n, 64.. are created ones.
+// All contexts of one device share the executor's one real context; each has a legacy stream of its own.
+//
+// ADDRESSES of device memory and of shared pinned memory are the real ones, equal in client and executor. The server
+// checks that they belong to the session.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tally::shm {
+
+enum class HandleKind : uint8_t {
+  kNone = 0,
+  kStream = 1,
+  kEvent = 2,
+  kModule = 3,
+  kLibrary = 4,
+  kFunction = 5,  // CUfunction, and CUkernel where the two are interchangeable for the caller
+  kKernel = 6,    // CUkernel
+  kGraph = 7,
+  kGraphNode = 8,
+  kGraphExec = 9,
+  kMemPool = 10,
+  kArray = 11,
+  kMipmappedArray = 12,
+  kLinkState = 13,
+  kContext = 14,  // client-side only: the value of a CUcontext is Handle(kContext, index)
+};
+inline constexpr size_t kNumHandleKinds = 15;
+
+inline constexpr uint64_t kServerNamedBit = uint64_t{1} << 31;
+inline constexpr uint64_t kMaxHandleIndex = (uint64_t{1} << 27) - 1;
+constexpr uint64_t MakeHandle(HandleKind kind, uint8_t generation, bool server_named, uint64_t index) {
+  return static_cast<uint64_t>(kind) << 40 | static_cast<uint64_t>(generation) << 32 |
+         (server_named ? kServerNamedBit : 0) | index << 4;
+}
+constexpr HandleKind HandleKindOf(uint64_t handle) { return static_cast<HandleKind>(handle >> 40 & 0xff); }
+constexpr uint64_t HandleIndexOf(uint64_t handle) { return (handle & 0x7fffffff) >> 4; }
+constexpr bool IsServerNamed(uint64_t handle) { return (handle & kServerNamedBit) != 0; }
+
+inline constexpr uint64_t kLegacyStream = 1;  // 0 means the same
+inline constexpr uint64_t kPerThreadStream = 2;
+
+inline constexpr uint32_t kNoContext = 0xffffffff;
+inline constexpr uint32_t kMaxDevices = 64;
+inline constexpr uint32_t kMaxContexts = 1024;
+
+enum class Op : uint16_t {
+  kPadding = 0,
+  // Session and contexts.
+  kDescribeDevices = 1,     // {} -> uint32 count, uint32 driver_version, DeviceDescription[count]
+  kOpenContext = 2,         // OpenContext -> {}
+  kCloseContext = 3,        // CloseContext -> {}   destroys what was made in it
+  kSynchronizeContext = 4,  // {} (header's context) -> {}   may wait
+  kFetchOutput = 5,         // {} -> bytes of device printf output, empty when there is no more
+  // Images and kernels.
+  kWriteImage = 10,      // WriteImage + bytes (no reply)
+  kLoadModule = 11,      // LoadImage + JitOption[] -> LoadedImage + info log + error log (each LoadedImage's sizes)
+  kLoadLibrary = 12,     // the same; the handle is of kind kLibrary
+  kGetFunction = 13,     // GetByName + name -> KernelDescription (+ ParameterLayout[]); owner is a module
+  kGetKernel = 14,       // GetByName + name -> KernelDescription; owner is a library
+  kKernelFunction = 15,  // GetByName with owner = kernel, no name -> KernelDescription of its function in the context
+  kGetGlobal = 16,       // GetByName + name -> GlobalDescription; owner is a module or library
+  kLibraryModule = 17,   // GetByName with owner = library -> uint64 module handle
+  kListKernels = 18,     // GetByName with owner = module or library -> uint32 count, uint32 0, then per kernel: uint64
+                      // handle, (function or kernel), uint32 name bytes, uint32 0, name padded to 8
+  kUnloadModule = 19,  // uint64 handle (no reply)
+  kUnloadLibrary = 20,
+  kLinkCreate = 21,  // LoadImage (image 0) + JitOption[] -> uint64 handle
+  kLinkAdd = 22,     // LinkAdd + JitOption[] + name -> LoadedImage (handle 0) + logs
+  kLinkComplete =
+      23,             // uint64 handle -> LoadedImage (handle = bytes of the result; it is read with kReadLinked) + logs
+  kReadLinked = 24,   // ReadLinked -> bytes
+  kLinkDestroy = 25,  // uint64 handle (no reply)
+  // Launches.
+  kLaunch = 30,              // Launch + attributes (72 bytes each) + parameters (no reply)
+  kLaunchHostFunction = 31,  // LaunchHostFunction (no reply)
+  kAwaitCallback = 32,       // AwaitCallback -> uint64 token, uint32 CUresult of the stream, uint32 0   may wait
+  kMaxActiveClusters = 33,   // ClusterQuery + attributes -> int32 result, int32 0
+  // Memory.
+  kAllocate = 40,       // Allocate -> uint64 address, uint64 pitch bytes (0 unless pitched)
+  kFree = 41,           // uint64 address -> {}   may wait (native cuMemFree does)
+  kAllocateAsync = 42,  // AllocateAsync -> uint64 address
+  kFreeAsync = 43,      // FreeAsync (no reply)
+  kFreeHost = 44,       // uint64 address -> {}   may wait
+  kMemoryAmount = 45,   // {} -> uint64 free bytes, uint64 total bytes
+  kCopy = 46,           // Copy (+ inline bytes) (reply if wanted: after the copy is complete; may wait)
+  kCopyBox = 47,        // CopyBox (+ inline bytes)
+  kFill = 48,           // Fill
+  kAwaitArena = 49,     // uint32 chunk index, uint32 0 -> {}   until the last copy that uses the chunk is complete
+  // Streams and events that need more than the generated form.
+  kCreateStream = 60,       // CreateStream -> uint64 handle
+  kDestroyStream = 61,      // uint64 handle (no reply)
+  kSynchronizeStream = 62,  // uint64 stream -> {}   may wait
+  kCreateEvent = 63,        // CreateEvent (no reply): named by the client
+  kSynchronizeEvent = 64,   // uint64 event -> {}   may wait
+  // Capture and graphs.
+  kBeginCapture = 70,   // BeginCapture + uint64 node[num_dependencies] -> {}
+  kEndCapture = 71,     // uint64 stream -> uint64 graph (0 if invalidated)
+  kCaptureState = 72,   // uint64 stream -> CaptureState + uint64 node[num_dependencies] + edge data (8 bytes each)
+  kUpdateCapture = 73,  // BeginCapture (graph and mode unused, flags used) + nodes
+  kAddKernelNode = 74,  // GraphNodeTarget + uint64 dependency[] + Launch + attributes + parameters -> uint64 node
+  kSetKernelNode = 75,  // GraphNodeTarget (exec 0: the node itself) + Launch + attributes + parameters -> {}
+  kGetKernelNode = 76,  // uint64 node -> Launch + parameters (packed as the kernel's layout)
+  kAddCopyNode = 77,    // GraphNodeTarget + uint64 dependency[] + CopyBox -> uint64 node
+  kSetCopyNode = 78,    // GraphNodeTarget + CopyBox -> {}
+  kAddFillNode = 79,    // GraphNodeTarget + uint64 dependency[] + Fill -> uint64 node
+  kSetFillNode = 80,    // GraphNodeTarget + Fill -> {}
+  kAddHostNode = 81,    // GraphNodeTarget + uint64 dependency[] + LaunchHostFunction -> uint64 node
+  kSetHostNode = 82,    // GraphNodeTarget + LaunchHostFunction -> {}
+  kUpdateExec = 83,  // uint64 exec, uint64 graph -> uint32 CUgraphExecUpdateResult, uint32 0, uint64 error node, uint64
+                     // error from node
+};
+inline constexpr uint16_t kFirstWireOp = 256;
+
+// Device as the client sees it. Attributes the shim cannot honour are already answered "no" by the executor.
+inline constexpr uint32_t kNumDeviceAttributes =
+    160;  // indexed by CUdevice_attribute; unknown ones are attribute_valid 0
+struct DeviceDescription {
+  char name[256];
+  uint8_t uuid[16];
+  uint64_t total_memory_bytes;
+  uint32_t pci_domain, pci_bus, pci_device, reserved;
+  int32_t attribute[kNumDeviceAttributes];
+  uint8_t attribute_valid[kNumDeviceAttributes];
+  int32_t lowest_stream_priority;   // cuCtxGetStreamPriorityRange: numerically greatest
+  int32_t highest_stream_priority;  // numerically least
+  uint64_t can_access_peer;         // bit n: device n
+};
+static_assert(sizeof(DeviceDescription) == 1112);
+
+struct OpenContext {
+  uint32_t context;  // index chosen by the client
+  uint32_t device;   // ordinal as in kDescribeDevices
+  uint32_t flags;    // CUctx_flags
+  uint32_t reserved;
+};
+static_assert(sizeof(OpenContext) == 16);
+
+struct CloseContext {
+  uint32_t context;
+  uint32_t is_reset;  // 1: cuDevicePrimaryCtxReset
+};
+static_assert(sizeof(CloseContext) == 8);
+
+// Piece of an image. Pieces of one image come in order and without gaps; the first has offset 0.
+struct WriteImage {
+  uint32_t image;  // chosen by the client, unique among images not yet loaded; never 0
+  uint32_t size_bytes;
+  uint64_t total_bytes;
+  uint64_t offset_bytes;
+};
+static_assert(sizeof(WriteImage) == 24);
+inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 30;
+
+enum class ImageFormat : uint32_t {
+  kPtx = 1,        // NUL-terminated text
+  kElf = 2,        // a cubin
+  kContainer = 3,  // a bare fat-binary container
+  kWrapper =
+      4,  // a wrapper: the image is its containers one after another; wrapper_version and num_prelinked say which
+};
+
+struct JitOption {
+  uint32_t option;  // CUjit_option; those that take buffers are not sent (see LoadImage's log sizes)
+  uint32_t reserved;
+  uint64_t value;
+};
+static_assert(sizeof(JitOption) == 16);
+
+struct LoadImage {
+  uint32_t image;
+  uint32_t format;           // ImageFormat
+  uint32_t wrapper_version;  // 1 or 2 when format is kWrapper
+  uint32_t num_prelinked;    // version 2: containers after the first, padded to 8 bytes each as the first is
+  uint32_t num_options;      // JitOption records that follow
+  uint32_t info_log_bytes;   // capacity the caller offered, 0 if none
+  uint32_t error_log_bytes;
+  uint32_t reserved;
+};
+static_assert(sizeof(LoadImage) == 32);
+
+struct LoadedImage {
+  uint64_t handle;
+  uint32_t info_log_bytes;  // text that follows, without NUL, then padding to 8
+  uint32_t error_log_bytes;
+};
+static_assert(sizeof(LoadedImage) == 16);
+
+struct GetByName {
+  uint64_t owner;
+  uint32_t name_bytes;  // without NUL
+  uint32_t reserved;
+};
+static_assert(sizeof(GetByName) == 16);
+
+struct ParameterLayout {
+  uint32_t offset_bytes;
+  uint32_t size_bytes;
+};
+static_assert(sizeof(ParameterLayout) == 8);
+
+inline constexpr uint32_t kNumKernelAttributes = 16;  // CUfunction_attribute 0..15
+struct KernelDescription {
+  uint64_t handle;
+  uint32_t num_parameters;   // ParameterLayout records that follow
+  uint32_t parameter_bytes;  // end of the last parameter
+  int32_t attribute[kNumKernelAttributes];
+  uint32_t attribute_valid;  // bit n: attribute n
+  uint32_t reserved;
+};
+static_assert(sizeof(KernelDescription) == 88);
+inline constexpr uint32_t kMaxParameterBytes = 32764;
+
+struct GlobalDescription {
+  uint64_t address;
+  uint64_t size_bytes;
+};
+static_assert(sizeof(GlobalDescription) == 16);
+
+struct LinkAdd {
+  uint64_t handle;
+  uint32_t image;
+  uint32_t input_type;  // CUjitInputType
+  uint32_t num_options;
+  uint32_t name_bytes;  // after the options, without NUL
+  uint32_t info_log_bytes;
+  uint32_t error_log_bytes;
+};
+static_assert(sizeof(LinkAdd) == 32);
+
+struct ReadLinked {
+  uint64_t handle;
+  uint64_t offset_bytes;
+  uint64_t size_bytes;  // at most kMaxReplyBytes / 2
+};
+static_assert(sizeof(ReadLinked) == 24);
+
+enum LaunchFlags : uint16_t {
+  kLaunchCooperative = 1,  // cuLaunchCooperativeKernel
+  kLaunchEx = 2,           // cuLaunchKernelEx: attributes follow, possibly none
+  kLaunchExtra = 4,        // the parameters are the caller's `extra` buffer, verbatim
+};
+inline constexpr uint32_t kLaunchAttributeBytes =
+    72;  // a CUlaunchAttribute, verbatim; events in it are session handles
+inline constexpr uint32_t kMaxLaunchAttributes = 32;
+
+struct Launch {
+  uint64_t function;  // kFunction or kKernel
+  uint64_t stream;
+  uint32_t grid[3];   // blocks
+  uint32_t block[3];  // threads
+  uint32_t shared_bytes;
+  uint32_t parameter_bytes;  // packed at the kernel's layout offsets
+  uint16_t num_attributes;
+  uint16_t flags;  // LaunchFlags
+  uint32_t reserved;
+};
+static_assert(sizeof(Launch) == 56);
+
+struct LaunchHostFunction {
+  uint64_t stream;
+  uint64_t token;        // the client's name for {function, argument}; comes back in kAwaitCallback
+  uint32_t is_callback;  // 1: cuStreamAddCallback (runs also after an error, gets a CUresult)
+  uint32_t reserved;
+};
+static_assert(sizeof(LaunchHostFunction) == 24);
+
+// Sent by the client's callback thread only, on a lane of its own.
+struct AwaitCallback {
+  uint64_t finished_token;  // the one just run, 0 the first time: its stream may go on
+};
+static_assert(sizeof(AwaitCallback) == 8);
+
+struct ClusterQuery {
+  Launch config;          // stream and parameters unused
+  uint32_t want_maximum;  // 0: cuOccupancyMaxActiveClusters, 1: cuOccupancyMaxPotentialClusterSize
+  uint32_t reserved;
+};
+static_assert(sizeof(ClusterQuery) == 64);
+
+struct Allocate {
+  uint64_t size_bytes;  // or width when pitched
+  uint64_t height;      // 0: not pitched
+  uint32_t element_bytes;
+  uint32_t reserved;
+};
+static_assert(sizeof(Allocate) == 24);
+
+struct AllocateAsync {
+  uint64_t size_bytes;
+  uint64_t pool;  // 0: the current pool
+  uint64_t stream;
+};
+static_assert(sizeof(AllocateAsync) == 24);
+
+struct FreeAsync {
+  uint64_t address;
+  uint64_t stream;
+};
+static_assert(sizeof(FreeAsync) == 16);
+
+// Where one side of a copy is.
+enum class Place : uint32_t {
+  kAddress = 0,  // device or shared pinned memory of this session
+  kArena = 1,    // offset into this lane's arena
+  kInline = 2,   // bytes after the struct (source only; at most kMaxInlineBytes)
+  kArray = 3,    // a CUarray handle (kCopyBox only)
+};
+inline constexpr uint32_t kMaxInlineBytes = 64 * 1024;
+
+struct Copy {
+  uint64_t destination;  // address or arena offset
+  uint64_t source;
+  uint64_t size_bytes;
+  uint64_t stream;
+  uint32_t destination_place;  // Place
+  uint32_t source_place;
+};
+static_assert(sizeof(Copy) == 40);
+
+// One side of a box copy, as CUDA_MEMCPY3D has it.
+struct BoxSide {
+  uint64_t base;  // address, arena offset or array handle; ignored for kInline
+  uint64_t x_bytes, y, z;
+  uint64_t pitch_bytes;  // 0: tight
+  uint64_t height;       // rows per slice, 0: tight
+  uint32_t place;        // Place
+  uint32_t lod;
+};
+static_assert(sizeof(BoxSide) == 56);
+
+struct CopyBox {
+  BoxSide destination;
+  BoxSide source;
+  uint64_t width_bytes, height, depth;
+  uint64_t stream;
+  uint32_t inline_bytes;  // after the struct when the source is kInline
+  uint32_t reserved;
+};
+static_assert(sizeof(CopyBox) == 152);
+
+struct Fill {
+  uint64_t address;
+  uint64_t pitch_bytes;  // ignored when height is 1
+  uint64_t width;        // elements
+  uint64_t height;
+  uint64_t stream;
+  uint32_t value;
+  uint32_t element_bytes;  // 1, 2 or 4
+};
+static_assert(sizeof(Fill) == 48);
+
+struct CreateStream {
+  uint32_t flags;  // CUstream_flags
+  int32_t priority;
+};
+static_assert(sizeof(CreateStream) == 8);
+
+struct CreateEvent {
+  uint64_t handle;  // named by the client
+  uint32_t flags;   // CUevent_flags
+  uint32_t reserved;
+};
+static_assert(sizeof(CreateEvent) == 16);
+
+struct BeginCapture {
+  uint64_t stream;
+  uint64_t graph;  // 0: a new one
+  uint32_t mode;   // CUstreamCaptureMode, checked by the client; the executor always captures relaxed
+  uint32_t flags;  // kUpdateCapture: CUstreamUpdateCaptureDependencies_flags
+  uint32_t num_dependencies;
+  uint32_t has_edge_data;  // 1: 8 bytes per dependency follow the nodes
+};
+static_assert(sizeof(BeginCapture) == 32);
+
+struct CaptureState {
+  uint32_t status;  // CUstreamCaptureStatus
+  uint32_t num_dependencies;
+  uint64_t id;
+  uint64_t graph;
+};
+static_assert(sizeof(CaptureState) == 24);
+
+// Which node an add or set concerns.
+struct GraphNodeTarget {
+  uint64_t graph;  // add: the graph
+  uint64_t exec;   // set: the executable graph, 0 for the template node
+  uint64_t node;   // set: the node
+  uint32_t num_dependencies;
+  uint32_t reserved;
+};
+static_assert(sizeof(GraphNodeTarget) == 32);
+
+}  // namespace tally::shm

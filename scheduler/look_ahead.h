@@ -1,0 +1,43 @@
+// LookAhead: how many best-effort launches may be in flight, so that what is queued drains in bounded time.
+//
+// Work that was handed to the GPU cannot be taken back (until kernels can yield), so the queue must be short in *time*.
+// Launches differ by orders of magnitude, so a fixed count is wrong for most programs: the depth follows the measured
+// drain time (dispatch of a launch to its completion, all earlier ones included). Additive increase while draining is
+// quick, halving when it is slow: the depth settles where draining takes about `target_drain`.
+//
+// Not thread-safe. No clock: the caller measures.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace tally::scheduler {
+
+class LookAhead {
+ public:
+  struct Config {
+    std::chrono::nanoseconds target_drain = std::chrono::microseconds(500);
+    uint32_t max_depth = 64;
+  };
+
+  explicit LookAhead(Config config) : config_(config) {}
+
+  // A launch completed `drain_time` after it was dispatched.
+  void OnDrained(std::chrono::nanoseconds drain_time) {
+    if (drain_time > config_.target_drain) {
+      depth_ = std::max<uint32_t>(1, depth_ / 2);
+    } else if (drain_time < config_.target_drain / 2) {
+      depth_ = std::min(config_.max_depth, depth_ + 1);
+    }
+  }
+
+  // Launches that may be in flight at one time; at least 1.
+  uint32_t depth() const { return depth_; }
+
+ private:
+  const Config config_;
+  uint32_t depth_ = 1;
+};
+
+}  // namespace tally::scheduler

@@ -1,0 +1,237 @@
+// tallyctl: a client of control.proto for people and scripts. Links nothing of the daemon.
+#include <fmt/format.h>
+#include <grpcpp/create_channel.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "proto/control/control.grpc.pb.h"
+#include "proto/control/socket_paths.h"
+#include "server/cli/table.h"
+#include "server/daemon/version.h"
+
+namespace tally::cli {
+namespace {
+
+namespace v1 = control::v1;
+using Json = nlohmann::json;
+
+constexpr std::chrono::seconds kCallLimit{10};
+
+const char* NameOf(v1::PriorityClass priority_class) {
+  if (priority_class == v1::PRIORITY_CLASS_HIGH) return "high";
+  return priority_class == v1::PRIORITY_CLASS_BEST_EFFORT ? "best-effort" : "unknown";
+}
+
+const char* NameOf(v1::Executor::State state) {
+  switch (state) {
+    case v1::Executor::STATE_STARTING:
+      return "starting";
+    case v1::Executor::STATE_SERVING:
+      return "serving";
+    case v1::Executor::STATE_RETIRING:
+      return "retiring";
+    default:
+      return "unknown";
+  }
+}
+
+class Client {
+ public:
+  explicit Client(std::string socket)
+      : socket_(std::move(socket)),
+        stub_(v1::Control::NewStub(grpc::CreateChannel("unix:" + socket_, grpc::InsecureChannelCredentials()))) {}
+
+  // Makes one call; prints one sentence and returns false if it fails.
+  template <typename Call>
+  bool Try(Call call) {
+    if (::access(socket_.c_str(), R_OK | W_OK) != 0) {
+      if (errno == EACCES) {
+        fmt::print(stderr, "tallyctl: the control socket '{}' is only for the user who runs tallyd (try sudo)\n",
+                   socket_);
+      } else {
+        fmt::print(stderr,
+                   "tallyctl: no tallyd serves '{}': start one with 'tallyd', or name its socket with --socket or "
+                   "TALLY_SOCKET\n",
+                   socket_);
+      }
+      return false;
+    }
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kCallLimit);
+    const grpc::Status status = call(*stub_, context);
+    if (status.ok()) return true;
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      fmt::print(stderr, "tallyctl: no tallyd answers at '{}': start one with 'tallyd' ({})\n", socket_,
+                 status.error_message());
+    } else {
+      fmt::print(stderr, "tallyctl: {}\n", status.error_message());
+    }
+    return false;
+  }
+
+ private:
+  std::string socket_;
+  std::unique_ptr<v1::Control::Stub> stub_;
+};
+
+bool ListSessions(Client& client, bool as_json) {
+  v1::ListSessionsResponse response;
+  if (!client.Try([&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &response); })) return false;
+  if (as_json) {
+    Json rows = Json::array();
+    for (const v1::Session& session : response.sessions()) {
+      rows.push_back({{"id", session.id()},
+                      {"tenant", session.tenant()},
+                      {"pid", session.pid()},
+                      {"uid", session.uid()},
+                      {"class", NameOf(session.priority_class())},
+                      {"domain", session.domain()},
+                      {"executor_pid", session.executor_pid()},
+                      {"driver", session.driver()},
+                      {"age_ns", session.age_ns()},
+                      {"kernel_launches", session.kernel_launches()},
+                      {"graph_launches", session.graph_launches()},
+                      {"host_to_device_bytes", session.host_to_device_bytes()},
+                      {"device_to_host_bytes", session.device_to_host_bytes()},
+                      {"device_to_device_bytes", session.device_to_device_bytes()},
+                      {"device_memory_bytes", session.device_memory_bytes()},
+                      {"pinned_memory_bytes", session.pinned_memory_bytes()},
+                      {"requests", session.requests()},
+                      {"refused_calls", session.refused_calls()},
+                      {"failed_calls", session.failed_calls()},
+                      {"is_stale", session.is_stale()}});
+    }
+    fmt::print("{}\n", rows.dump(2));
+    return true;
+  }
+  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "DOMAIN", "EXECUTOR", "AGE", "LAUNCHES", "COPIED", "MEMORY",
+               "PINNED", "REFUSED"});
+  bool is_any_stale = false;
+  for (const v1::Session& session : response.sessions()) {
+    is_any_stale |= session.is_stale();
+    table.AddRow({fmt::format("{}", session.id()), session.tenant(), fmt::format("{}", session.pid()),
+                  fmt::format("{}", session.uid()), NameOf(session.priority_class()), session.domain(),
+                  fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
+                  FormatAge(session.age_ns()), fmt::format("{}", session.kernel_launches() + session.graph_launches()),
+                  FormatBytes(session.host_to_device_bytes() + session.device_to_host_bytes() +
+                              session.device_to_device_bytes()),
+                  FormatBytes(session.device_memory_bytes()), FormatBytes(session.pinned_memory_bytes()),
+                  fmt::format("{}", session.refused_calls())});
+  }
+  fmt::print("{}", table.ToString());
+  if (response.sessions().empty()) fmt::print("no sessions: 'tally-run PROGRAM' makes one\n");
+  if (is_any_stale) fmt::print("'?': this executor did not answer in time; its figures are the last known ones\n");
+  return true;
+}
+
+bool ListExecutors(Client& client, bool as_json) {
+  v1::ListExecutorsResponse response;
+  if (!client.Try([&](auto& stub, auto& context) { return stub.ListExecutors(&context, {}, &response); })) return false;
+  if (as_json) {
+    Json rows = Json::array();
+    for (const v1::Executor& executor : response.executors()) {
+      rows.push_back({{"pid", executor.pid()},
+                      {"domain", executor.domain()},
+                      {"class", NameOf(executor.priority_class())},
+                      {"state", NameOf(executor.state())},
+                      {"driver", executor.driver()},
+                      {"num_devices", executor.num_devices()},
+                      {"num_sessions", executor.num_sessions()},
+                      {"age_ns", executor.age_ns()},
+                      {"is_adopted", executor.is_adopted()}});
+    }
+    fmt::print("{}\n", rows.dump(2));
+    return true;
+  }
+  Table table({"PID", "DOMAIN", "CLASS", "STATE", "SESSIONS", "DEVICES", "AGE", "FROM", "DRIVER"});
+  for (const v1::Executor& executor : response.executors()) {
+    table.AddRow({fmt::format("{}", executor.pid()), executor.domain(), NameOf(executor.priority_class()),
+                  NameOf(executor.state()), fmt::format("{}", executor.num_sessions()),
+                  fmt::format("{}", executor.num_devices()), FormatAge(executor.age_ns()),
+                  executor.is_adopted() ? "adopted" : "started", executor.driver()});
+  }
+  fmt::print("{}", table.ToString());
+  if (response.executors().empty()) fmt::print("no executors: the first program of a domain starts its executor\n");
+  return true;
+}
+
+bool ShowVersion(Client& client, bool as_json) {
+  v1::VersionResponse response;
+  if (!client.Try([&](auto& stub, auto& context) { return stub.Version(&context, {}, &response); })) return false;
+  if (as_json) {
+    const Json row = {{"version", response.version()},
+                      {"protocol_version", response.protocol_version()},
+                      {"api_table_hash", fmt::format("{:016x}", response.api_table_hash())},
+                      {"pid", response.pid()},
+                      {"uptime_ns", response.uptime_ns()},
+                      {"socket", response.socket()},
+                      {"driver", response.driver()}};
+    fmt::print("{}\n", row.dump(2));
+    return true;
+  }
+  fmt::print("{}\n", server::VersionLine("tallyctl"));
+  fmt::print("tallyd {} (protocol {}, driver table {:016x}), process {}, up {}, serves {}, driver {}\n",
+             response.version(), response.protocol_version(), response.api_table_hash(), response.pid(),
+             FormatAge(response.uptime_ns()), response.socket(), response.driver());
+  return true;
+}
+
+bool SetPriority(Client& client, uint64_t session_id, bool is_high) {
+  v1::SetPriorityRequest request;
+  request.set_session_id(session_id);
+  request.set_priority_class(is_high ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
+  v1::SetPriorityResponse response;
+  return client.Try([&](auto& stub, auto& context) { return stub.SetPriority(&context, request, &response); });
+}
+
+int Run(int argc, char** argv) {
+  std::string socket;
+  bool as_json = false;
+  uint64_t session_id = 0;
+  std::string priority;
+  CLI::App app("tallyctl shows and changes what a running tallyd does.", "tallyctl");
+  app.footer(
+      "\nExamples:\n"
+      "  tallyctl ps                        every program that shares the GPU now\n"
+      "  tallyctl set-priority 7 high       session 7 is high-priority from now on\n"
+      "  tallyctl --json ps | jq '.[].tenant'\n"
+      "\nThe control socket lies beside the clients' socket and is only for the user who runs tallyd.");
+  app.set_version_flag("--version", server::VersionLine("tallyctl"));
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--socket", socket,
+                 "tallyd's client socket (default: TALLY_SOCKET, your own daemon's, then /run/tally/tally.sock)");
+  app.add_flag("--json", as_json, "print JSON: sizes in bytes, times in nanoseconds");
+  CLI::App* ps = app.add_subcommand("ps", "list the sessions: one program each");
+  CLI::App* executors = app.add_subcommand("executors", "list the executor processes: one domain each");
+  CLI::App* version = app.add_subcommand("version", "versions of tallyctl and of the running tallyd");
+  CLI::App* set_priority = app.add_subcommand("set-priority", "change the class of a running session");
+  set_priority->add_option("SESSION", session_id, "number from 'tallyctl ps'")->required();
+  set_priority->add_option("CLASS", priority, "high or best-effort")
+      ->required()
+      ->check(CLI::IsMember({"high", "best-effort"}));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "tallyctl: {}. 'tallyctl --help' lists the commands.\n", error.what());
+    return 2;
+  }
+  if (socket.empty()) socket = control::FindSocket(::geteuid());
+  Client client(socket.substr(0, socket.rfind('/') + 1) + control::kControlSocketName);
+  bool is_done = false;
+  if (ps->parsed()) is_done = ListSessions(client, as_json);
+  if (executors->parsed()) is_done = ListExecutors(client, as_json);
+  if (version->parsed()) is_done = ShowVersion(client, as_json);
+  if (set_priority->parsed()) is_done = SetPriority(client, session_id, priority == "high");
+  return is_done ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tally::cli
+
+int main(int argc, char** argv) { return tally::cli::Run(argc, argv); }

@@ -1,0 +1,254 @@
+#include "server/daemon/client_gate.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+#include "base/log.h"
+#include "proto/driver/generated/wire_ops.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::steady_clock;
+
+uint64_t MonotonicNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Text of a client for logs, labels and terminals: printable ASCII, always terminated.
+template <size_t size>
+std::string PrintableName(const char (&text)[size]) {
+  std::string name(text, ::strnlen(text, size - 1));
+  for (char& letter : name) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return name;
+}
+
+bool IsDomainName(const std::string& name) {
+  return std::all_of(name.begin(), name.end(), [](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+           letter == '-' || letter == '_' || letter == '.';
+  });
+}
+
+}  // namespace
+
+ClientGate::ClientGate(EventLoop& loop, const DaemonConfig& config, ExecutorPool& pool, RuntimeDir& runtime_dir)
+    : loop_(loop), config_(config), pool_(pool), runtime_dir_(runtime_dir) {}
+
+Status ClientGate::Listen(const std::string& socket_path) {
+  const UidSet& allowed = *config_.allowed_uids;
+  const bool only_me = !allowed.everybody && allowed.uids == std::vector<uid_t>{::geteuid()};
+  auto listening = ListenUnix(socket_path, only_me ? 0600 : 0666);
+  if (!listening) return listening.error();
+  listening_ = std::move(*listening);
+  return loop_.Watch(listening_.get(), [this] { OnConnection(); });
+}
+
+void ClientGate::StopListening() {
+  if (!listening_.valid()) return;
+  loop_.Unwatch(listening_.get());
+  listening_.Reset();
+}
+
+void ClientGate::OnConnection() {
+  auto socket = AcceptUnix(listening_.get());
+  if (!socket) {
+    // Out of descriptors: the connection stays in the queue and the descriptor readable, so look away for a moment.
+    LOG_WARNING("cannot accept a client: {}", socket.error().message());
+    loop_.Unwatch(listening_.get());
+    loop_.PostDelayed(std::chrono::milliseconds(100), [this] {
+      if (listening_.valid()) (void)loop_.Watch(listening_.get(), [this] { OnConnection(); });
+    });
+    return;
+  }
+  const auto peer = GetPeerCredentials(socket->get());
+  if (!peer || ::fcntl(socket->get(), F_SETFL, O_NONBLOCK) != 0) return;
+  if (pending_.size() >= kMaxPending) Drop(pending_.begin()->first);
+  const uint64_t id = next_pending_id_++;
+  const int fd = socket->get();
+  pending_.emplace(id, Pending{std::move(*socket), *peer, steady_clock::now()});
+  if (!loop_.Watch(fd, [this, id] { OnReadable(id); }).ok()) return Drop(id);
+  if (!is_timer_set_) {
+    is_timer_set_ = true;
+    loop_.PostDelayed(kHelloLimit, [this] { HangUpOnTheSilent(); });
+  }
+}
+
+void ClientGate::HangUpOnTheSilent() {
+  is_timer_set_ = false;
+  const auto limit = steady_clock::now() - kHelloLimit;
+  std::vector<uint64_t> silent;
+  bool is_any_left = false;
+  for (const auto& [id, pending] : pending_) {
+    if (pending.has_said_hello) continue;
+    if (pending.since <= limit) silent.push_back(id);
+    is_any_left |= pending.since > limit;
+  }
+  for (const uint64_t id : silent) Refuse(id, Status(StatusCode::kDeadlineExceeded, "no hello in 5 s"));
+  if (is_any_left) {
+    is_timer_set_ = true;
+    loop_.PostDelayed(kHelloLimit, [this] { HangUpOnTheSilent(); });
+  }
+}
+
+void ClientGate::OnReadable(uint64_t pending_id) {
+  Pending& pending = pending_.at(pending_id);
+  const auto message = ReceiveMessage(pending.socket.get(), std::chrono::milliseconds(0));
+  if (!message) {
+    // The end of a connection that never said anything is how tally-run looks if we are there.
+    if (message.error().code() != StatusCode::kDeadlineExceeded) Drop(pending_id);
+    return;
+  }
+  if (pending.has_said_hello) return Refuse(pending_id, Status(StatusCode::kInvalidArgument, "a second hello"));
+  pending.has_said_hello = true;
+  // The first three fields are the same in every version, so that any client can be told what is wrong.
+  shm::HelloRequest hello{};
+  std::memcpy(&hello, message->bytes.data(), std::min(message->bytes.size(), sizeof(hello)));
+  if (message->bytes.size() < 8 || hello.magic != shm::kHelloMagic) {
+    return Refuse(pending_id, Status(StatusCode::kInvalidArgument, "what connected does not speak Tally's protocol"));
+  }
+  if (message->bytes.size() != sizeof(hello) && hello.protocol_version == shm::kProtocolVersion) {
+    return Refuse(pending_id, Status(StatusCode::kInvalidArgument, fmt::format("a hello of {} bytes instead of {}",
+                                                                               message->bytes.size(), sizeof(hello))));
+  }
+  OnHello(pending_id, hello);
+}
+
+Status ClientGate::CheckBuild(const shm::HelloRequest& hello) const {
+  if (hello.protocol_version != shm::kProtocolVersion) {
+    return Status(StatusCode::kFailedPrecondition,
+                  fmt::format("the client speaks protocol version {}, this tallyd version {}: use the client library "
+                              "that was installed with this tallyd",
+                              hello.protocol_version, shm::kProtocolVersion));
+  }
+  if (hello.api_table_hash != kApiTableHash) {
+    return Status(StatusCode::kFailedPrecondition,
+                  fmt::format("the client was built from driver table {:016x}, this tallyd from {:016x}: use the "
+                              "client library that was installed with this tallyd",
+                              hello.api_table_hash, kApiTableHash));
+  }
+  return OkStatus();
+}
+
+Status ClientGate::CheckQuotas(uid_t uid) const {
+  if (uid != 0 && uid != ::geteuid() && !config_.allowed_uids->Contains(uid)) {
+    return Status(StatusCode::kPermissionDenied,
+                  fmt::format("this tallyd runs for user {} and gives user {} no session: start your own (tallyd), or "
+                              "have its owner allow you (--allow-uid {})",
+                              ::geteuid(), uid, uid));
+  }
+  if (pool_.NumSessions() >= config_.max_sessions) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("all {} sessions are in use (max_sessions)", config_.max_sessions));
+  }
+  if (pool_.NumSessionsOf(uid) >= config_.max_sessions_per_user) {
+    return Status(StatusCode::kResourceExhausted, fmt::format("user {} has all {} sessions a user may have "
+                                                              "(max_sessions_per_user)",
+                                                              uid, config_.max_sessions_per_user));
+  }
+  return OkStatus();
+}
+
+Result<Domain> ClientGate::ChooseDomain(const shm::HelloRequest& hello, uid_t uid) const {
+  Domain domain;
+  domain.owner_uid = config_.share_domains_between_users ? control::kSharedDomain : uid;
+  domain.name.assign(hello.domain_name, ::strnlen(hello.domain_name, sizeof(hello.domain_name)));
+  if (domain.name.size() == sizeof(hello.domain_name) || !IsDomainName(domain.name)) {
+    return Error(StatusCode::kInvalidArgument,
+                 fmt::format("a domain's name is made of at most {} letters, digits, '-', '_' and '.'",
+                             sizeof(hello.domain_name) - 1));
+  }
+  if (hello.priority_class > static_cast<uint32_t>(shm::PriorityClass::kBestEffort)) {
+    return Error(StatusCode::kInvalidArgument, fmt::format("there is no priority class {}", hello.priority_class));
+  }
+  // The class: as asked, else the domain's, else the configured one.
+  std::optional<shm::PriorityClass> domain_class;
+  if (const auto reserved = ParsePriorityClass(domain.name)) domain_class = *reserved;
+  if (!domain_class && !domain.name.empty()) domain_class = pool_.ClassOf(domain);
+  const auto asked = static_cast<shm::PriorityClass>(hello.priority_class);
+  domain.priority_class =
+      asked != shm::PriorityClass::kDefault ? asked : domain_class.value_or(config_.default_priority);
+  if (domain_class && domain.priority_class != *domain_class) {
+    return Error(StatusCode::kFailedPrecondition,
+                 fmt::format("domain '{}' is {}, so a {} program cannot run in it: leave --domain or --priority away",
+                             domain.name, PriorityClassName(*domain_class), PriorityClassName(domain.priority_class)));
+  }
+  if (domain.priority_class == shm::PriorityClass::kHighPriority && uid != 0 &&
+      !config_.high_priority_uids->Contains(uid)) {
+    return Error(StatusCode::kPermissionDenied,
+                 fmt::format("user {} may not run high-priority programs here (high_priority_uids)", uid));
+  }
+  if (domain.name.empty()) domain.name = PriorityClassName(domain.priority_class);
+  return domain;
+}
+
+void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
+  const PeerCredentials peer = pending_.at(pending_id).peer;
+  if (const Status build = CheckBuild(hello); !build.ok()) return Refuse(pending_id, build);
+  if (const Status quotas = CheckQuotas(peer.uid); !quotas.ok()) return Refuse(pending_id, quotas);
+  auto domain = ChooseDomain(hello, peer.uid);
+  if (!domain) return Refuse(pending_id, domain.error());
+  auto pair = CreateSocketPair();
+  if (!pair) return Refuse(pending_id, Status(StatusCode::kResourceExhausted, pair.error().message()));
+
+  control::SessionIdentity identity{};
+  identity.session_id = runtime_dir_.TakeSessionId();
+  identity.opened_ns = MonotonicNs();
+  identity.pid = peer.pid;
+  identity.uid = peer.uid;
+  identity.gid = peer.gid;
+  identity.priority_class = static_cast<uint32_t>(domain->priority_class);
+  std::string tenant = PrintableName(hello.tenant_name);
+  if (tenant.empty()) tenant = "unnamed";
+  std::memcpy(identity.tenant_name, tenant.c_str(), std::min(tenant.size() + 1, sizeof(identity.tenant_name) - 1));
+
+  auto client_end = std::make_shared<UniqueFd>(std::move(pair->first));
+  pool_.Open(*domain, identity, std::move(pair->second),
+             [this, pending_id, identity, client_end](const Status& status) {
+               if (!pending_.contains(pending_id)) return;  // gone meanwhile: both ends close
+               if (!status.ok()) return Refuse(pending_id, status);
+               LOG_INFO("session {}: {} (process {}, user {})", identity.session_id, identity.tenant_name, identity.pid,
+                        identity.uid);
+               Reply(pending_id, identity.session_id, status, client_end->get());
+             });
+}
+
+void ClientGate::Refuse(uint64_t pending_id, const Status& why) {
+  const PeerCredentials& peer = pending_.at(pending_id).peer;
+  LOG_WARNING("refused a session to process {} of user {}: {}", peer.pid, peer.uid, why.message());
+  ++refusals_[std::string(StatusCodeName(why.code()))];
+  Reply(pending_id, 0, why, -1);
+}
+
+void ClientGate::Reply(uint64_t pending_id, uint64_t session_id, const Status& status, int session_socket) {
+  shm::HelloReply reply{};
+  reply.magic = shm::kHelloMagic;
+  reply.protocol_version = shm::kProtocolVersion;
+  reply.api_table_hash = kApiTableHash;
+  reply.session_id = session_id;
+  reply.status_code = static_cast<uint32_t>(status.code());
+  const std::string sentence = status.message().substr(0, sizeof(reply.error) - 1);
+  std::memcpy(reply.error, sentence.data(), sentence.size());
+  const int fds[] = {session_socket};
+  const std::span<const int> passed = session_socket >= 0 ? std::span<const int>(fds) : std::span<const int>();
+  // Not blocking; a client that is gone meanwhile is no concern: its session closes with the descriptor.
+  (void)SendMessage(pending_.at(pending_id).socket.get(), std::as_bytes(std::span(&reply, 1)), passed);
+  Drop(pending_id);
+}
+
+void ClientGate::Drop(uint64_t pending_id) {
+  const auto found = pending_.find(pending_id);
+  if (found == pending_.end()) return;
+  loop_.Unwatch(found->second.socket.get());
+  pending_.erase(found);
+}
+
+}  // namespace tally::server

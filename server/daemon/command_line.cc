@@ -1,0 +1,111 @@
+#include "server/daemon/command_line.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/log.h"
+#include "server/daemon/version.h"
+
+namespace tally::server {
+namespace {
+
+constexpr const char* kDescription =
+    "tallyd shares this machine's GPUs between unmodified CUDA programs.\n"
+    "It gives programs started by tally-run a session, and starts one executor process per domain, which owns the "
+    "GPU.\n"
+    "Without a GPU it uses a CUDA driver in software.";
+
+constexpr const char* kFooter =
+    "\nExamples:\n"
+    "  tallyd                          for yourself (or, as root, for the machine)\n"
+    "  tallyd --config /etc/tally/tallyd.json\n"
+    "  tallyd --driver sim --socket /tmp/demo/tally.sock --metrics-address 0\n"
+    "\nThen: tally-run PROGRAM; tallyctl ps; curl http://127.0.0.1:9464/metrics\n"
+    "Log level: environment variable TALLY_LOG = error, warning, info (what tallyd uses by default), debug.\n"
+    "SIGTERM or SIGINT ends tallyd; programs that run keep their executors, and the next tallyd finds them again.";
+
+// What flags say, kept apart until the file has been read: flags win.
+struct Flags {
+  std::string config_path, socket, driver, default_priority, metrics_address, executor_path;
+  std::vector<uid_t> allow;
+  bool allow_any = false;
+  int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
+};
+
+Status MergeFlags(const Flags& flags, DaemonConfig& config) {
+  if (!flags.socket.empty()) config.socket = flags.socket;
+  if (!flags.driver.empty()) {
+    const auto driver = ParseDriverChoice(flags.driver);
+    if (!driver) return driver.error().With("--driver");
+    config.driver = *driver;
+  }
+  if (!flags.default_priority.empty()) {
+    const auto priority = ParsePriorityClass(flags.default_priority);
+    if (!priority) return priority.error().With("--default-priority");
+    config.default_priority = *priority;
+  }
+  if (!flags.metrics_address.empty()) {
+    config.metrics_address = flags.metrics_address;
+    config.is_metrics_address_explicit = true;
+  }
+  if (flags.allow_any || !flags.allow.empty()) config.allowed_uids = UidSet{flags.allow_any, flags.allow};
+  if (flags.idle_seconds >= 0) config.executor_idle = std::chrono::seconds(flags.idle_seconds);
+  if (flags.max_sessions >= 0) config.max_sessions = static_cast<uint32_t>(flags.max_sessions);
+  config.ready_fd = flags.ready_fd;
+  config.embedded_parent = flags.embedded_parent;
+  if (!flags.executor_path.empty()) config.executor_path = flags.executor_path;
+  return OkStatus();
+}
+
+}  // namespace
+
+std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
+  Flags flags;
+  CLI::App app(kDescription, "tallyd");
+  app.footer(kFooter);
+  app.set_version_flag("--version", VersionLine("tallyd"));
+  app.add_option("--config", flags.config_path, "JSON file with the settings below (docs/tallyd.md lists the keys)");
+  app.add_option("--socket", flags.socket,
+                 "where clients connect; its directory also holds tallyd's own files (default: /run/tally/tally.sock "
+                 "for root, else "
+                 "$XDG_RUNTIME_DIR/tally/tally.sock or /tmp/tally-UID/tally.sock)");
+  app.add_option("--driver", flags.driver, "auto (a GPU if there is one), cuda, or sim (the software driver)");
+  app.add_option("--default-priority", flags.default_priority,
+                 "class of programs that ask for none: high or best-effort (default)");
+  app.add_option("--allow-uid", flags.allow, "let this user have sessions too (may be repeated)");
+  app.add_flag("--allow-any-uid", flags.allow_any, "let every user have sessions (default when root runs tallyd)");
+  app.add_option("--max-sessions", flags.max_sessions, "sessions at a time (default 1024)")
+      ->check(CLI::Range(1, 1000000));
+  app.add_option("--executor-idle-seconds", flags.idle_seconds,
+                 "an executor without sessions ends after this time (default 60)")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--metrics-address", flags.metrics_address,
+                 "HOST:PORT of the Prometheus endpoint (default 127.0.0.1:9464), 0 for none");
+  app.add_option("--ready-fd", flags.ready_fd, "write one line 'ready ...' to this descriptor once clients can connect")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--executor", flags.executor_path, "the tally-executor to start (default: the one beside tallyd)");
+  // For tally-run --embedded only: ends with that process.
+  app.add_option("--embedded-parent", flags.embedded_parent)->group("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "tallyd: {}. 'tallyd --help' lists the options.\n", error.what());
+    return 2;
+  }
+
+  DaemonConfig config;
+  Status status = flags.config_path.empty() ? OkStatus() : MergeConfigFile(flags.config_path, config);
+  if (status.ok()) status = MergeFlags(flags, config);
+  if (status.ok()) status = Validate(::geteuid(), config);
+  if (!status.ok()) {
+    fmt::print(stderr, "tallyd: {}\n", status.message());
+    return 2;
+  }
+  return config;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,225 @@
+#include "server/daemon/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "proto/control/socket_paths.h"
+
+namespace tally::server {
+namespace {
+
+using Json = nlohmann::json;
+
+Status WrongType(const std::string& key, const char* expected, const Json& value) {
+  return Status(StatusCode::kInvalidArgument, fmt::format("'{}' must be {}, not {}", key, expected, value.dump()));
+}
+
+Status ReadString(const std::string& key, const Json& value, std::string& into) {
+  if (!value.is_string()) return WrongType(key, "a string", value);
+  into = value.get<std::string>();
+  return OkStatus();
+}
+
+Status ReadCount(const std::string& key, const Json& value, uint32_t& into) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > 1'000'000) {
+    return WrongType(key, "a whole number from 0 to 1000000", value);
+  }
+  into = value.get<uint32_t>();
+  return OkStatus();
+}
+
+Status ReadBytes(const std::string& key, const Json& value, uint64_t& into) {
+  if (!value.is_number_unsigned()) return WrongType(key, "a number of bytes", value);
+  into = value.get<uint64_t>();
+  return OkStatus();
+}
+
+Status ReadSeconds(const std::string& key, const Json& value, std::chrono::seconds& into) {
+  uint32_t count = 0;
+  TALLY_RETURN_IF_ERROR(ReadCount(key, value, count));
+  into = std::chrono::seconds(count);
+  return OkStatus();
+}
+
+Status ReadUids(const std::string& key, const Json& value, std::optional<UidSet>& into) {
+  UidSet set;
+  if (value == "any") {
+    set.everybody = true;
+  } else if (value.is_array() &&
+             std::all_of(value.begin(), value.end(), [](const Json& uid) { return uid.is_number_unsigned(); })) {
+    for (const Json& uid : value) set.uids.push_back(uid.get<uid_t>());
+  } else {
+    return WrongType(key, "\"any\" or a list of numeric user ids", value);
+  }
+  into = std::move(set);
+  return OkStatus();
+}
+
+using Reader = std::function<Status(const std::string& key, const Json& value, DaemonConfig& config)>;
+
+// The whole vocabulary of the file. docs/tallyd.md describes each; tests/server/daemon/config_test.cc compares.
+const std::map<std::string, Reader>& Readers() {
+  static const std::map<std::string, Reader> readers = {
+      {"socket", [](auto& key, auto& value, auto& config) { return ReadString(key, value, config.socket); }},
+      {"allowed_uids", [](auto& key, auto& value, auto& config) { return ReadUids(key, value, config.allowed_uids); }},
+      {"high_priority_uids",
+       [](auto& key, auto& value, auto& config) { return ReadUids(key, value, config.high_priority_uids); }},
+      {"default_priority",
+       [](auto& key, auto& value, auto& config) {
+         std::string text;
+         TALLY_RETURN_IF_ERROR(ReadString(key, value, text));
+         const auto parsed = ParsePriorityClass(text);
+         if (!parsed) return parsed.error().With(key);
+         config.default_priority = *parsed;
+         return OkStatus();
+       }},
+      {"share_domains_between_users",
+       [](auto& key, auto& value, auto& config) {
+         if (!value.is_boolean()) return WrongType(key, "true or false", value);
+         config.share_domains_between_users = value.template get<bool>();
+         return OkStatus();
+       }},
+      {"max_sessions", [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions); }},
+      {"max_sessions_per_user",
+       [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions_per_user); }},
+      {"max_domains_per_user",
+       [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_domains_per_user); }},
+      {"session_device_memory_bytes",
+       [](auto& key, auto& value, auto& config) { return ReadBytes(key, value, config.session_device_memory_bytes); }},
+      {"session_pinned_memory_bytes",
+       [](auto& key, auto& value, auto& config) { return ReadBytes(key, value, config.session_pinned_memory_bytes); }},
+      {"driver",
+       [](auto& key, auto& value, auto& config) {
+         std::string text;
+         TALLY_RETURN_IF_ERROR(ReadString(key, value, text));
+         const auto parsed = ParseDriverChoice(text);
+         if (!parsed) return parsed.error().With(key);
+         config.driver = *parsed;
+         return OkStatus();
+       }},
+      {"executor_idle_seconds",
+       [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.executor_idle); }},
+      {"executor_start_limit_seconds",
+       [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.executor_start_limit); }},
+      {"metrics_address",
+       [](auto& key, auto& value, auto& config) {
+         config.is_metrics_address_explicit = true;
+         return ReadString(key, value, config.metrics_address);
+       }},
+  };
+  return readers;
+}
+
+Status CheckMetricsAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const bool has_port = colon != std::string::npos && colon > 0 && colon + 1 < address.size() &&
+                        address.find_first_not_of("0123456789", colon + 1) == std::string::npos &&
+                        address.size() - colon <= 6 && std::stoi(address.substr(colon + 1)) <= 65535;
+  if (has_port) return OkStatus();
+  return Status(StatusCode::kInvalidArgument,
+                fmt::format("metrics address '{}' must be HOST:PORT, e.g. 127.0.0.1:9464, or 0 for none", address));
+}
+
+}  // namespace
+
+bool UidSet::Contains(uid_t uid) const { return everybody || std::find(uids.begin(), uids.end(), uid) != uids.end(); }
+
+Result<shm::PriorityClass> ParsePriorityClass(const std::string& text) {
+  if (text == "high") return shm::PriorityClass::kHighPriority;
+  if (text == "best-effort") return shm::PriorityClass::kBestEffort;
+  return Error(StatusCode::kInvalidArgument, fmt::format("'{}' is no priority: say high or best-effort", text));
+}
+
+const char* PriorityClassName(shm::PriorityClass priority_class) {
+  switch (priority_class) {
+    case shm::PriorityClass::kDefault:
+      return "default";
+    case shm::PriorityClass::kHighPriority:
+      return "high";
+    case shm::PriorityClass::kBestEffort:
+      return "best-effort";
+  }
+  return "unknown";
+}
+
+Result<DriverChoice> ParseDriverChoice(const std::string& text) {
+  if (text == "auto") return DriverChoice::kAuto;
+  if (text == "cuda") return DriverChoice::kCuda;
+  if (text == "sim") return DriverChoice::kSim;
+  return Error(StatusCode::kInvalidArgument, fmt::format("'{}' is no driver: say auto, cuda or sim", text));
+}
+
+const char* DriverChoiceName(DriverChoice driver) {
+  switch (driver) {
+    case DriverChoice::kAuto:
+      return "auto";
+    case DriverChoice::kCuda:
+      return "cuda";
+    case DriverChoice::kSim:
+      return "sim";
+  }
+  return "unknown";
+}
+
+Status MergeConfigJson(const std::string& text, DaemonConfig& config) {
+  const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (root.is_discarded()) return Status(StatusCode::kInvalidArgument, "not valid JSON");
+  if (!root.is_object()) return Status(StatusCode::kInvalidArgument, "must be one JSON object {...}");
+  for (const auto& [key, value] : root.items()) {
+    const auto reader = Readers().find(key);
+    if (reader == Readers().end()) {
+      std::string known;
+      for (const auto& entry : Readers()) known += (known.empty() ? "" : ", ") + entry.first;
+      return Status(StatusCode::kInvalidArgument, fmt::format("unknown key '{}' (known: {})", key, known));
+    }
+    TALLY_RETURN_IF_ERROR(reader->second(key, value, config));
+  }
+  return OkStatus();
+}
+
+Status MergeConfigFile(const std::string& path, DaemonConfig& config) {
+  std::ifstream file(path);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return StatusFromErrno(errno != 0 ? errno : EIO, fmt::format("read config file '{}'", path));
+  }
+  return MergeConfigJson(text.str(), config).With(fmt::format("config file '{}'", path));
+}
+
+Status Validate(uid_t uid, DaemonConfig& config) {
+  if (config.socket.empty()) config.socket = control::DefaultSocket(uid);
+  if (config.socket.front() != '/') {
+    return Status(StatusCode::kInvalidArgument, fmt::format("socket '{}' must be an absolute path", config.socket));
+  }
+  config.runtime_dir = config.socket.substr(0, config.socket.rfind('/'));
+  if (config.runtime_dir.empty() || config.socket.back() == '/') {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("socket '{}' must be a file in a directory of its own", config.socket));
+  }
+  // Linux gives a UNIX socket's path 107 characters; the longest name in the directory decides.
+  if (config.runtime_dir.size() + 1 + sizeof("executors.sock") > 107 || config.socket.size() > 107) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("the path of socket '{}' is too long: its directory may have 90 characters", config.socket));
+  }
+  if (!config.allowed_uids) config.allowed_uids = UidSet{uid == 0, {uid}};
+  if (!config.high_priority_uids) config.high_priority_uids = UidSet{true, {}};
+  if (config.max_sessions == 0 || config.max_sessions_per_user == 0 || config.max_domains_per_user == 0) {
+    return Status(StatusCode::kInvalidArgument,
+                  "max_sessions, max_sessions_per_user and max_domains_per_user must be at least 1");
+  }
+  if (config.executor_start_limit.count() == 0) {
+    return Status(StatusCode::kInvalidArgument, "executor_start_limit_seconds must be at least 1");
+  }
+  if (config.metrics_address == "0") config.metrics_address.clear();
+  if (!config.metrics_address.empty()) TALLY_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_address));
+  return OkStatus();
+}
+
+}  // namespace tally::server

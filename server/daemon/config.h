@@ -1,0 +1,78 @@
+// Everything that can be set about tallyd: one struct, filled from a JSON file and flags, validated once.
+//
+// Precedence: flags, then the file, then the defaults below. After Validate() nothing is changed any more.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/shm/handshake_abi.h"
+#include "server/executor.h"
+
+namespace tally::server {
+
+// A set of users: everybody, or a list.
+struct UidSet {
+  bool everybody = false;
+  std::vector<uid_t> uids;
+
+  bool Contains(uid_t uid) const;
+};
+
+struct DaemonConfig {
+  // Where clients connect. Empty: the default of proto/control/socket_paths.h for the daemon's user.
+  std::string socket;
+  // The socket's directory, with all of the daemon's sockets and files (Validate sets it); created with mode 0700 (0711
+  // if other users may connect).
+  std::string runtime_dir;
+  // Who may get a session. Unset: everybody if the daemon is root, else only its own user. Root always may.
+  std::optional<UidSet> allowed_uids;
+  // Who may ask for the high-priority class. Unset: everybody who is allowed at all.
+  std::optional<UidSet> high_priority_uids;
+  // Class of a session that asks for none.
+  shm::PriorityClass default_priority = shm::PriorityClass::kBestEffort;
+  // Tenants of different users in one address space: off unless the users trust one another.
+  bool share_domains_between_users = false;
+  // Sessions at a time, of all users together and of one user.
+  uint32_t max_sessions = 1024;
+  uint32_t max_sessions_per_user = 512;
+  // Domains (executor processes) at a time of one user: each costs a context, about 0.5 GB of GPU memory.
+  uint32_t max_domains_per_user = 8;
+  // What one session may hold; 0: whatever the device has, half of the machine's memory.
+  uint64_t session_device_memory_bytes = 0;
+  uint64_t session_pinned_memory_bytes = 0;
+  DriverChoice driver = DriverChoice::kAuto;
+  // An executor without sessions ends after this time and gives its GPU memory back.
+  std::chrono::seconds executor_idle{60};
+  // How long opening the driver may take before the clients that wait are refused.
+  std::chrono::seconds executor_start_limit{60};
+  // "HOST:PORT" of the Prometheus endpoint; "0" or empty: none.
+  std::string metrics_address = "127.0.0.1:9464";
+  // Whether somebody asked for that address (then failing to bind it is an error, else a warning).
+  bool is_metrics_address_explicit = false;
+
+  // Flags only.
+  int ready_fd = -1;          // gets one line "ready ..." once clients can connect; -1: none
+  pid_t embedded_parent{};    // not 0: private daemon of that tally-run; ends with it, takes its executors along
+  std::string executor_path;  // empty: tally-executor beside tallyd
+};
+
+// Merges the JSON object in `text` into `config`. Unknown keys and wrong types are errors that name the key.
+Status MergeConfigJson(const std::string& text, DaemonConfig& config);
+Status MergeConfigFile(const std::string& path, DaemonConfig& config);
+// Fills what is empty with the defaults of user `uid` and checks the rest.
+Status Validate(uid_t uid, DaemonConfig& config);
+
+Result<shm::PriorityClass> ParsePriorityClass(const std::string& text);
+// "high", "best-effort"; never null.
+const char* PriorityClassName(shm::PriorityClass priority_class);
+Result<DriverChoice> ParseDriverChoice(const std::string& text);
+const char* DriverChoiceName(DriverChoice driver);
+
+}  // namespace tally::server

@@ -1,0 +1,59 @@
+// What an operator can see and do, for gRPC and the metrics endpoint: plain copies, no protocol.
+//
+// Thread-safe: called from their threads, answered by the daemon's loop within a bounded time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "server/daemon/executor_pool.h"
+
+namespace tally::server {
+
+struct SessionRow {
+  SessionRecord record;
+  Domain domain;
+  pid_t executor_pid = 0;
+  std::string driver_name;
+  std::chrono::nanoseconds age{0};
+};
+
+struct ExecutorRow {
+  pid_t pid = 0;
+  Domain domain;
+  ExecutorState state = ExecutorState::kStarting;
+  std::string driver_name;
+  uint32_t num_devices = 0;
+  size_t num_sessions = 0;
+  std::chrono::nanoseconds age{0};  // since this tallyd first saw it
+  bool is_adopted = false;
+};
+
+struct Overview {
+  std::vector<SessionRow> sessions;                      // by id
+  std::vector<ExecutorRow> executors;                    // by pid
+  std::map<TenantKey, control::SessionFigures> tenants;  // ended and running sessions together
+  std::map<std::string, DomainCounters> domains;         // by Domain::Label
+  std::map<std::string, uint64_t> refused_sessions;      // by status code's name
+};
+
+struct DaemonFacts {
+  std::string socket;
+  std::string driver;  // of new executors
+  std::chrono::nanoseconds uptime{0};
+};
+
+class ControlDesk {
+ public:
+  virtual ~ControlDesk() = default;
+  // Executors that do not answer within half a second count with their last figures. kUnavailable: tallyd is ending.
+  virtual Result<Overview> GetOverview() = 0;
+  virtual Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) = 0;
+  virtual DaemonFacts facts() const = 0;
+};
+
+}  // namespace tally::server

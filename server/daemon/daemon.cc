@@ -1,0 +1,134 @@
+#include "server/daemon/daemon.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "base/log.h"
+#include "proto/control/socket_paths.h"
+#include "server/daemon/client_gate.h"
+#include "server/daemon/executor_pool.h"
+#include "server/daemon/executor_spawner.h"
+#include "server/daemon/loop_desk.h"
+#include "server/daemon/readiness.h"
+#include "server/daemon/runtime_dir.h"
+#include "server/daemon/version.h"
+#include "server/metrics/exporter.h"
+#include "server/rpc/rpc_server.h"
+
+namespace tally::server {
+namespace {
+
+// How long the end of tallyd may take: idle executors close their driver in this time.
+constexpr std::chrono::seconds kShutdownLimit{5};
+
+int Fail(const Status& status) {
+  fmt::print(stderr, "tallyd: {}\n", status.message());
+  return 1;
+}
+
+// A private daemon must not outlive its tally-run, however that dies.
+bool FollowParent(pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  return ::getppid() == parent;
+}
+
+UniqueFd BlockAndWatchSignals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, number);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  return UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+// A session needs a few descriptors for a moment; the usual soft limit of 1024 is for programs that use select().
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
+int RunDaemon(const DaemonConfig& config) {
+  // The process: private files, signals on the loop, never alone without its parent.
+  ::umask(0077);
+  const UniqueFd signals = BlockAndWatchSignals();
+  if (config.embedded_parent != 0 && !FollowParent(config.embedded_parent)) return 1;
+  RaiseDescriptorLimit();
+
+  // The runtime directory: ours alone from here on.
+  const UidSet& allowed = *config.allowed_uids;
+  const bool others_may_connect = allowed.everybody || allowed.uids != std::vector<uid_t>{::geteuid()};
+  auto runtime_dir = RuntimeDir::Open(config.runtime_dir, others_may_connect);
+  if (!runtime_dir) return Fail(runtime_dir.error());
+
+  // The loop and what lives on it: executors, then the clients that need them.
+  auto loop = EventLoop::Create();
+  if (!loop) return Fail(loop.error());
+  const ResolvedDriver driver = ResolveDriver(config.driver);
+  const std::string executor_socket = (*runtime_dir)->PathOf(control::kExecutorSocketName);
+  auto spawner = ExecutorSpawner::Create(config, driver.driver, executor_socket);
+  if (!spawner) return Fail(spawner.error());
+  ExecutorPool pool(**loop, **runtime_dir, *spawner, config);
+  ClientGate gate(**loop, config, pool, **runtime_dir);
+  if (const Status listening = pool.Listen(executor_socket); !listening.ok()) return Fail(listening);
+
+  // The operator's side, on threads of its own that ask the loop.
+  LoopDesk desk(**loop, pool, gate, {config.socket, DriverChoiceName(driver.driver)});
+  auto rpc = RpcServer::Start((*runtime_dir)->PathOf(control::kControlSocketName), desk);
+  if (!rpc) return Fail(rpc.error());
+  std::unique_ptr<MetricsExporter> metrics;
+  if (!config.metrics_address.empty() && config.embedded_parent == 0) {
+    auto started = MetricsExporter::Start(config.metrics_address, desk);
+    if (!started && config.is_metrics_address_explicit) return Fail(started.error());
+    if (!started) {
+      LOG_WARNING("{}; going on without metrics (--metrics-address chooses another)", started.error().message());
+    } else {
+      metrics = std::move(*started);
+    }
+  }
+
+  // Clients last: from the first one on, everything above is there.
+  if (const Status listening = gate.Listen(config.socket); !listening.ok()) return Fail(listening);
+  LOG_INFO("{} serves {}; driver {} ({})", VersionLine("tallyd"), config.socket, DriverChoiceName(driver.driver),
+           driver.reason);
+  if (driver.driver == DriverChoice::kSim && config.driver == DriverChoice::kAuto && config.embedded_parent == 0) {
+    LOG_WARNING("{}: programs run on the software driver, which is for trying things out, not for speed",
+                driver.reason);
+  }
+  WriteReadyLine(config.ready_fd, fmt::format("ready driver={} ({})", DriverChoiceName(driver.driver), driver.reason));
+  NotifyServiceManager("READY=1\nSTATUS=serving " + config.socket);
+
+  // The end: no new client, executors without sessions end too; those with sessions wait for the next tallyd.
+  const bool is_embedded = config.embedded_parent != 0;
+  bool is_ending = false;
+  const Status watched = (*loop)->Watch(signals.get(), [&] {
+    signalfd_siginfo signal{};
+    if (::read(signals.get(), &signal, sizeof(signal)) != sizeof(signal) || is_ending) return;
+    if (signal.ssi_signo == SIGHUP && !is_embedded) return;  // a closed terminal is no reason to end a service
+    is_ending = true;
+    LOG_INFO("ending on signal {}", signal.ssi_signo);
+    NotifyServiceManager("STOPPING=1");
+    gate.StopListening();
+    ::unlink(config.socket.c_str());
+    pool.Shutdown(is_embedded, kShutdownLimit, [&] { (*loop)->Quit(); });
+  });
+  if (!watched.ok()) return Fail(watched);
+  (*loop)->Run();
+
+  // Those who still ask are answered "ending"; then nobody asks any more.
+  rpc->reset();
+  metrics.reset();
+  (*runtime_dir)->RemoveFiles(is_embedded);
+  return 0;
+}
+
+}  // namespace tally::server

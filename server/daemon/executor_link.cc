@@ -1,0 +1,139 @@
+#include "server/daemon/executor_link.h"
+
+#include <fcntl.h>
+
+#include <cstring>
+#include <span>
+
+#include "base/log.h"
+#include "base/unix_socket.h"
+
+namespace tally::server {
+namespace {
+
+using control::LinkKind;
+
+template <typename Message>
+Status Send(int socket, LinkKind kind, uint64_t request_id, Message message, std::span<const int> fds = {}) {
+  message.header = {control::kLinkMagic, static_cast<uint32_t>(kind), request_id};
+  return SendMessage(socket, std::as_bytes(std::span(&message, 1)), fds);
+}
+
+template <typename Message>
+bool Read(std::span<const std::byte> bytes, Message& into) {
+  if (bytes.size() != sizeof(Message)) return false;
+  std::memcpy(&into, bytes.data(), sizeof(Message));
+  return true;
+}
+
+template <size_t size>
+bool IsTerminated(const char (&text)[size]) {
+  return std::memchr(text, '\0', size) != nullptr;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<ExecutorLink>> ExecutorLink::Create(EventLoop& loop, UniqueFd socket, Events events) {
+  if (::fcntl(socket.get(), F_SETFL, O_NONBLOCK) != 0) return std::unexpected(StatusFromErrno(errno, "fcntl"));
+  const int fd = socket.get();
+  std::shared_ptr<ExecutorLink> link(new ExecutorLink(loop, std::move(socket), std::move(events)));
+  std::weak_ptr<ExecutorLink> weak = link;
+  const Status watched = loop.Watch(fd, [weak] {
+    if (const auto alive = weak.lock()) alive->OnReadable();
+  });
+  if (!watched.ok()) return std::unexpected(watched);
+  return link;
+}
+
+ExecutorLink::~ExecutorLink() { Close(); }
+
+void ExecutorLink::Close() {
+  if (!socket_.valid()) return;
+  loop_.Unwatch(socket_.get());
+  socket_.Reset();
+}
+
+void ExecutorLink::OnReadable() {
+  while (socket_.valid()) {
+    const auto message = ReceiveMessage(socket_.get(), std::chrono::milliseconds(0));
+    if (!message && message.error().code() == StatusCode::kDeadlineExceeded) return;
+    if (!message || !Dispatch(message->bytes)) {
+      if (message) LOG_ERROR("an executor sent a message that is not understood: its connection is closed");
+      Close();
+      events_.on_closed();
+      return;
+    }
+  }
+}
+
+bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
+  control::LinkHeader header{};
+  if (bytes.size() < sizeof(header)) return false;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.magic != control::kLinkMagic) return false;
+  switch (static_cast<LinkKind>(header.kind)) {
+    case LinkKind::kHello: {
+      control::LinkHello hello{};
+      if (!Read(bytes, hello) || !IsTerminated(hello.domain_name) || !IsTerminated(hello.driver_name) ||
+          !IsTerminated(hello.error)) {
+        return false;
+      }
+      events_.on_hello(hello);
+      return true;
+    }
+    case LinkKind::kSessionReport: {
+      control::LinkSessionReport report{};
+      if (!Read(bytes, report) || !IsTerminated(report.identity.tenant_name)) return false;
+      events_.on_report(report);
+      return true;
+    }
+    case LinkKind::kReportEnd: {
+      control::LinkReportEnd end{};
+      if (!Read(bytes, end)) return false;
+      events_.on_report_end(end.header.request_id);
+      return true;
+    }
+    case LinkKind::kSetPriorityReply: {
+      control::LinkSetPriorityReply reply{};
+      if (!Read(bytes, reply) || !IsTerminated(reply.error)) return false;
+      events_.on_set_priority_reply(reply.header.request_id,
+                                    Status(static_cast<StatusCode>(reply.status_code), reply.error));
+      return true;
+    }
+    case LinkKind::kFaulted: {
+      control::LinkFaulted faulted{};
+      if (!Read(bytes, faulted) || !IsTerminated(faulted.reason)) return false;
+      events_.on_faulted(faulted.reason);
+      return true;
+    }
+    case LinkKind::kIdle:
+      events_.on_idle();
+      return true;
+    case LinkKind::kAddSession:
+    case LinkKind::kQuery:
+    case LinkKind::kSetPriority:
+    case LinkKind::kShutdown:
+      return false;  // ours to send
+  }
+  return false;
+}
+
+Status ExecutorLink::SendAddSession(const control::SessionIdentity& identity, int session_socket) {
+  control::LinkAddSession message{};
+  message.identity = identity;
+  const int fds[] = {session_socket};
+  return Send(socket_.get(), LinkKind::kAddSession, 0, message, fds);
+}
+
+Status ExecutorLink::SendSetPriority(uint64_t request_id, uint64_t session_id, uint32_t priority_class) {
+  control::LinkSetPriority message{};
+  message.session_id = session_id;
+  message.priority_class = priority_class;
+  return Send(socket_.get(), LinkKind::kSetPriority, request_id, message);
+}
+
+Status ExecutorLink::SendSignal(control::LinkKind kind, uint64_t request_id) {
+  return Send(socket_.get(), kind, request_id, control::LinkSignal{});
+}
+
+}  // namespace tally::server

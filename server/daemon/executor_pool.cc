@@ -1,0 +1,437 @@
+#include "server/daemon/executor_pool.h"
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/unix_socket.h"
+#include "proto/driver/generated/wire_ops.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// An executor tries again every kReconnectMs; eight tries are plenty for one that lives.
+constexpr milliseconds kAdoptionWait{8 * control::kReconnectMs};
+constexpr milliseconds kPriorityReplyLimit{2000};
+constexpr milliseconds kFailedStartPause{1000};
+
+std::string DescribeEnd(int wait_status) {
+  if (WIFSIGNALED(wait_status)) return fmt::format("was ended by signal {}", WTERMSIG(wait_status));
+  return fmt::format("ended with exit status {}", WEXITSTATUS(wait_status));
+}
+
+}  // namespace
+
+ExecutorPool::ExecutorPool(EventLoop& loop, RuntimeDir& runtime_dir, ExecutorSpawner spawner,
+                           const DaemonConfig& config)
+    : loop_(loop), runtime_dir_(runtime_dir), spawner_(std::move(spawner)), config_(config) {}
+
+Status ExecutorPool::Listen(const std::string& socket_path) {
+  auto listening = ListenUnix(socket_path, 0600);
+  if (!listening) return listening.error();
+  listening_ = std::move(*listening);
+  for (const pid_t pid : runtime_dir_.LivingExecutors()) awaited_.insert(pid);
+  if (!awaited_.empty()) {
+    LOG_INFO("waiting for {} executors of an earlier tallyd", awaited_.size());
+    loop_.PostDelayed(kAdoptionWait, [this] {
+      awaited_.clear();
+      RetryHeld();
+    });
+  }
+  return loop_.Watch(listening_.get(), [this] { OnConnection(); });
+}
+
+// --- connections ----------------------------------------------------------------------------------------------------
+
+void ExecutorPool::OnConnection() {
+  auto socket = AcceptUnix(listening_.get());
+  if (!socket) return;
+  const auto peer = GetPeerCredentials(socket->get());
+  if (!peer || peer->uid != ::geteuid()) {
+    LOG_WARNING("a process of user {} is not accepted as an executor", peer ? peer->uid : 0);
+    return;
+  }
+  // The link is a stranger's until it says hello; its events need it, and it needs its events.
+  auto holder = std::make_shared<std::shared_ptr<ExecutorLink>>();
+  auto link = ExecutorLink::Create(loop_, std::move(*socket), EventsOf(peer->pid, holder));
+  if (!link) {
+    LOG_ERROR("executor {}: {}", peer->pid, link.error().message());
+    return;
+  }
+  *holder = std::move(*link);
+  strangers_.push_back(holder);
+}
+
+ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std::shared_ptr<ExecutorLink>>& holder) {
+  // Weak: the holder owns the link, which owns these.
+  std::weak_ptr<std::shared_ptr<ExecutorLink>> weak = holder;
+  auto with_executor = [this, pid](auto action) {
+    const ExecutorPtr executor = FindByPid(pid);
+    if (executor != nullptr) action(*executor);
+  };
+  ExecutorLink::Events events;
+  events.on_hello = [this, pid, weak](const control::LinkHello& hello) {
+    const auto alive = weak.lock();
+    if (alive == nullptr) return;  // a second hello
+    const std::shared_ptr<ExecutorLink> link = *alive;
+    strangers_.remove(alive);
+    OnHello(pid, link, hello);
+  };
+  events.on_report = [this, with_executor](const control::LinkSessionReport& report) {
+    with_executor([&](Executor& executor) { OnReport(executor, report); });
+  };
+  events.on_report_end = [this, pid](uint64_t request_id) { AnswerArrived(request_id, pid); };
+  events.on_set_priority_reply = [this](uint64_t request_id, Status status) {
+    const auto change = priority_changes_.extract(request_id);
+    if (!change.empty()) change.mapped()(std::move(status));
+  };
+  events.on_faulted = [this, with_executor](const std::string& reason) {
+    with_executor([&](Executor& executor) { OnFaulted(executor, reason); });
+  };
+  events.on_idle = [this, with_executor] { with_executor([&](Executor& executor) { OnIdle(executor); }); };
+  events.on_closed = [this, weak, with_executor] {
+    if (const auto alive = weak.lock()) {
+      strangers_.remove(alive);
+      return;
+    }
+    with_executor([&](Executor& executor) { OnDisconnected(executor); });
+  };
+  return events;
+}
+
+void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link, const control::LinkHello& hello) {
+  const bool is_same_build = hello.link_version == control::kLinkVersion && hello.api_table_hash == kApiTableHash;
+  if (!is_same_build) {
+    LOG_WARNING("executor {} is of another build: it ends when its sessions have", pid);
+    link->Close();
+    StopAwaiting(pid);
+    return;
+  }
+  ExecutorPtr executor = FindByPid(pid);
+  if (executor == nullptr) {
+    executor = std::make_shared<Executor>();
+    executor->pid = pid;
+    executor->domain = {hello.domain_name, hello.owner_uid, static_cast<shm::PriorityClass>(hello.priority_class)};
+    executor->first_seen = steady_clock::now();
+    if (const Status watched = WatchEnd(executor); !watched.ok()) {
+      LOG_WARNING("executor {}: {}", pid, watched.message());
+      link->Close();
+      return;
+    }
+    executors_.push_back(executor);
+    runtime_dir_.NoteExecutor(pid);
+    LOG_INFO("adopted executor {} of domain {}", pid, executor->domain.Label());
+  }
+  if (executor->link != nullptr) executor->link->Close();
+  executor->link = link;
+  executor->driver_name = hello.driver_name;
+  executor->num_devices = hello.num_devices;
+  if (hello.status_code != 0) {
+    executor->state = ExecutorState::kRetiring;
+    executor->error = hello.error;
+    return;  // it ends now; OnExit tells those who wait
+  }
+  executor->sessions.clear();  // its reports follow
+  executor->state = hello.is_faulted != 0 || executor->is_end_expected || is_shutting_down_ ? ExecutorState::kRetiring
+                                                                                            : ExecutorState::kServing;
+  failed_starts_.erase(executor->domain.Label());
+  LOG_INFO("executor {} serves domain {} with {}", pid, executor->domain.Label(), executor->driver_name);
+  auto waiting = std::exchange(executor->waiting, {});
+  for (auto& session : waiting) Deliver(*executor, std::move(session));
+  StopAwaiting(pid);
+}
+
+void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport& report) {
+  if (report.has_ended != 0) {
+    ledger_.AddEnded(report.identity, report.figures);
+    executor.sessions.erase(report.identity.session_id);
+    return;
+  }
+  executor.sessions[report.identity.session_id] = {report.identity, report.figures, false};
+}
+
+void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
+  LOG_WARNING("executor {} of domain {} lost its context: {}", executor.pid, executor.domain.Label(), reason);
+  ++counters_[executor.domain.Label()].faults;
+  executor.state = ExecutorState::kRetiring;
+  executor.is_end_expected = true;
+}
+
+void ExecutorPool::OnIdle(Executor& executor) {
+  if (!executor.sessions.empty() || executor.state != ExecutorState::kServing) return;
+  executor.state = ExecutorState::kRetiring;
+  executor.is_end_expected = true;
+  // If this does not arrive the executor is gone already, which is what was wanted.
+  [[maybe_unused]] const Status sent = executor.link->SendSignal(control::LinkKind::kShutdown, 0);
+}
+
+void ExecutorPool::OnDisconnected(Executor& executor) {
+  executor.link.reset();
+  // Most likely it is dying and OnExit follows at once. If it lives it connects again and reports its sessions.
+  if (executor.state == ExecutorState::kServing) executor.state = ExecutorState::kDisconnected;
+  AnswersFailed(executor.pid);
+}
+
+void ExecutorPool::OnExit(pid_t pid) {
+  const ExecutorPtr executor = FindByPid(pid);
+  if (executor == nullptr) return;
+  loop_.Unwatch(executor->pidfd.get());
+  // Its last words may still be in the socket.
+  if (const auto link = executor->link) link->Drain();
+  if (executor->link != nullptr) executor->link->Close();
+  std::string how = "ended";
+  if (executor->is_child) {
+    int wait_status = 0;
+    if (::waitpid(pid, &wait_status, WNOHANG) == pid) how = DescribeEnd(wait_status);
+  }
+  executors_.remove(executor);
+  runtime_dir_.ForgetExecutor(pid);
+  EndSessions(*executor);
+
+  const std::string label = executor->domain.Label();
+  if (!executor->is_end_expected) {
+    ++counters_[label].failures;
+    LOG_WARNING("executor {} of domain {} {}", pid, label, how);
+  }
+  if (!executor->waiting.empty()) {
+    const std::string why =
+        executor->error.empty() ? fmt::format("its executor {} before it was ready", how) : executor->error;
+    const Status status(StatusCode::kUnavailable, fmt::format("domain {}: {}", label, why));
+    failed_starts_[label] = {steady_clock::now(), status};
+    RefuseWaiting(*executor, status);
+  }
+  AnswersFailed(pid);
+  StopAwaiting(pid);
+  ending_.erase(pid);
+  CheckShutdown();
+}
+
+// --- sessions -------------------------------------------------------------------------------------------------------
+
+void ExecutorPool::Open(const Domain& domain, const control::SessionIdentity& identity, UniqueFd socket, Done done) {
+  if (is_shutting_down_) return done(Status(StatusCode::kUnavailable, "tallyd is ending"));
+  ExecutorPtr executor = FindForNewSession(domain);
+  if (executor == nullptr && MayStillBeAdopted()) {
+    auto kept = std::make_shared<UniqueFd>(std::move(socket));
+    held_.push_back([this, domain, identity, kept, done = std::move(done)]() mutable {
+      Open(domain, identity, std::move(*kept), std::move(done));
+    });
+    return;
+  }
+  if (executor == nullptr) {
+    auto started = Start(domain);
+    if (!started) return done(started.error());
+    executor = *started;
+  }
+  Executor::Waiting waiting{identity, std::move(socket), std::move(done)};
+  if (executor->state == ExecutorState::kServing) {
+    Deliver(*executor, std::move(waiting));
+  } else {
+    executor->waiting.push_back(std::move(waiting));
+  }
+}
+
+void ExecutorPool::Deliver(Executor& executor, Executor::Waiting waiting) {
+  const Status sent = executor.link->SendAddSession(waiting.identity, waiting.socket.get());
+  if (!sent.ok()) {
+    waiting.done(Status(StatusCode::kUnavailable, fmt::format("executor {} of domain {} does not take sessions: {}",
+                                                              executor.pid, executor.domain.Label(), sent.message())));
+    return;
+  }
+  executor.sessions[waiting.identity.session_id] = {waiting.identity, {}, false};
+  waiting.done(OkStatus());
+}
+
+std::optional<shm::PriorityClass> ExecutorPool::ClassOf(const Domain& domain) const {
+  const ExecutorPtr executor = FindForNewSession(domain);
+  if (executor == nullptr) return std::nullopt;
+  return executor->domain.priority_class;
+}
+
+ExecutorPool::ExecutorPtr ExecutorPool::FindByPid(pid_t pid) const {
+  const auto found = std::find_if(executors_.begin(), executors_.end(), [&](auto& each) { return each->pid == pid; });
+  return found == executors_.end() ? nullptr : *found;
+}
+
+ExecutorPool::ExecutorPtr ExecutorPool::FindForNewSession(const Domain& domain) const {
+  for (const ExecutorPtr& executor : executors_) {
+    const bool takes_sessions =
+        executor->state == ExecutorState::kStarting || executor->state == ExecutorState::kServing;
+    if (takes_sessions && executor->domain.SameAs(domain)) return executor;
+  }
+  return nullptr;
+}
+
+size_t ExecutorPool::NumSessions() const {
+  size_t count = held_.size();
+  for (const ExecutorPtr& executor : executors_) count += executor->sessions.size() + executor->waiting.size();
+  return count;
+}
+
+size_t ExecutorPool::NumSessionsOf(uint32_t uid) const {
+  size_t count = 0;
+  for (const ExecutorPtr& executor : executors_) {
+    for (const auto& [id, session] : executor->sessions) count += session.identity.uid == uid;
+    for (const auto& waiting : executor->waiting) count += waiting.identity.uid == uid;
+  }
+  return count;
+}
+
+void ExecutorPool::EndSessions(Executor& executor) {
+  for (const auto& [id, session] : executor.sessions) ledger_.AddEnded(session.identity, session.figures);
+  executor.sessions.clear();
+}
+
+void ExecutorPool::RefuseWaiting(Executor& executor, const Status& why) {
+  auto waiting = std::exchange(executor.waiting, {});
+  for (auto& session : waiting) session.done(why);
+}
+
+// --- processes ------------------------------------------------------------------------------------------------------
+
+Result<ExecutorPool::ExecutorPtr> ExecutorPool::Start(const Domain& domain) {
+  const std::string label = domain.Label();
+  const auto failed = failed_starts_.find(label);
+  if (failed != failed_starts_.end()) {
+    if (steady_clock::now() - failed->second.at < kFailedStartPause) return std::unexpected(failed->second.status);
+    failed_starts_.erase(failed);
+  }
+  const auto num_domains = std::count_if(executors_.begin(), executors_.end(), [&](auto& each) {
+    return each->domain.owner_uid == domain.owner_uid && each->state != ExecutorState::kRetiring;
+  });
+  if (static_cast<uint32_t>(num_domains) >= config_.max_domains_per_user) {
+    return Error(StatusCode::kResourceExhausted,
+                 fmt::format("domain {}: there are {} domains already, as many as tallyd allows (max_domains_per_user)",
+                             label, num_domains));
+  }
+  const auto pid = spawner_.Spawn(domain);
+  if (!pid) return std::unexpected(pid.error());
+  auto executor = std::make_shared<Executor>();
+  executor->pid = *pid;
+  executor->domain = domain;
+  executor->is_child = true;
+  executor->first_seen = steady_clock::now();
+  if (const Status watched = WatchEnd(executor); !watched.ok()) {
+    ::kill(*pid, SIGKILL);
+    ::waitpid(*pid, nullptr, 0);
+    return std::unexpected(watched);
+  }
+  executors_.push_back(executor);
+  runtime_dir_.NoteExecutor(*pid);
+  ++counters_[label].starts;
+  LOG_INFO("started executor {} for domain {}", *pid, label);
+  const std::weak_ptr<Executor> weak = executor;
+  loop_.PostDelayed(config_.executor_start_limit, [this, weak] {
+    const ExecutorPtr late = weak.lock();
+    if (late == nullptr || late->state != ExecutorState::kStarting) return;
+    late->state = ExecutorState::kRetiring;
+    late->error = fmt::format("its executor was not ready after {} s", config_.executor_start_limit.count());
+    ::kill(late->pid, SIGKILL);
+  });
+  return executor;
+}
+
+Status ExecutorPool::WatchEnd(const ExecutorPtr& executor) {
+  executor->pidfd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, executor->pid, 0)));
+  if (!executor->pidfd.valid()) return StatusFromErrno(errno, fmt::format("pidfd_open {}", executor->pid));
+  const pid_t pid = executor->pid;
+  return loop_.Watch(executor->pidfd.get(), [this, pid] { OnExit(pid); });
+}
+
+void ExecutorPool::StopAwaiting(pid_t pid) {
+  if (awaited_.erase(pid) > 0 && awaited_.empty()) RetryHeld();
+}
+
+void ExecutorPool::RetryHeld() {
+  auto held = std::exchange(held_, {});
+  for (auto& open : held) open();
+}
+
+// --- questions ------------------------------------------------------------------------------------------------------
+
+void ExecutorPool::Query(milliseconds limit, std::function<void()> done) {
+  const uint64_t id = next_request_id_++;
+  Inquiry inquiry{{}, std::move(done)};
+  for (const ExecutorPtr& executor : executors_) {
+    for (auto& [session_id, session] : executor->sessions) session.is_stale = true;  // until it answers
+    if (executor->link != nullptr && executor->link->SendSignal(control::LinkKind::kQuery, id).ok()) {
+      inquiry.awaited.insert(executor->pid);
+    }
+  }
+  if (inquiry.awaited.empty()) return inquiry.done();
+  inquiries_.emplace(id, std::move(inquiry));
+  loop_.PostDelayed(limit, [this, id] {
+    const auto late = inquiries_.extract(id);
+    if (!late.empty()) late.mapped().done();
+  });
+}
+
+void ExecutorPool::AnswerArrived(uint64_t inquiry_id, pid_t pid) {
+  const auto found = inquiries_.find(inquiry_id);
+  if (found == inquiries_.end()) return;
+  found->second.awaited.erase(pid);
+  if (found->second.awaited.empty()) inquiries_.extract(found).mapped().done();
+}
+
+void ExecutorPool::AnswersFailed(pid_t pid) {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, inquiry] : inquiries_) ids.push_back(id);
+  for (const uint64_t id : ids) AnswerArrived(id, pid);
+}
+
+void ExecutorPool::SetPriority(uint64_t session_id, shm::PriorityClass priority_class, Done done) {
+  for (const ExecutorPtr& executor : executors_) {
+    if (!executor->sessions.contains(session_id)) continue;
+    if (executor->link == nullptr) return done(Status(StatusCode::kUnavailable, "its executor does not answer"));
+    const uint64_t id = next_request_id_++;
+    const Status sent = executor->link->SendSetPriority(id, session_id, static_cast<uint32_t>(priority_class));
+    if (!sent.ok()) return done(Status(StatusCode::kUnavailable, "its executor does not answer"));
+    priority_changes_.emplace(id, std::move(done));
+    loop_.PostDelayed(kPriorityReplyLimit, [this, id] {
+      const auto late = priority_changes_.extract(id);
+      if (!late.empty()) {
+        late.mapped()(Status(StatusCode::kDeadlineExceeded, "its executor did not answer in 2 s"));
+      }
+    });
+    return;
+  }
+  done(Status(StatusCode::kNotFound, fmt::format("there is no session {}: 'tallyctl ps' lists them", session_id)));
+}
+
+void ExecutorPool::Shutdown(bool all, milliseconds limit, std::function<void()> done) {
+  is_shutting_down_ = true;
+  shutdown_done_ = std::move(done);
+  RetryHeld();  // they are refused now
+  for (const ExecutorPtr& executor : std::list(executors_)) {
+    RefuseWaiting(*executor, Status(StatusCode::kUnavailable, "tallyd is ending"));
+    if (!all && !executor->sessions.empty()) continue;
+    executor->is_end_expected = true;
+    executor->state = ExecutorState::kRetiring;
+    ending_.insert(executor->pid);
+    const bool was_told = executor->link != nullptr && executor->link->SendSignal(control::LinkKind::kShutdown, 0).ok();
+    if (!was_told) ::kill(executor->pid, SIGTERM);
+  }
+  loop_.PostDelayed(limit, [this, all] {
+    for (const pid_t pid : all ? ending_ : std::set<pid_t>()) ::kill(pid, SIGKILL);
+    if (all) return;  // OnExit follows
+    ending_.clear();
+    CheckShutdown();
+  });
+  CheckShutdown();
+}
+
+void ExecutorPool::CheckShutdown() {
+  if (!is_shutting_down_ || !ending_.empty() || shutdown_done_ == nullptr) return;
+  std::exchange(shutdown_done_, nullptr)();
+}
+
+}  // namespace tally::server

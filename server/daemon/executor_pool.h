@@ -1,0 +1,170 @@
+// All executors of this tallyd: starts them on demand, adopts those of an earlier tallyd, replaces those that die.
+//
+//            Open()                    Hello                     Faulted, Idle, Shutdown
+//   (none) ----------> kStarting ----------------> kServing ------------------------------> kRetiring ----> (gone)
+//                          |  Hello with an error, start limit                                 the process ends
+//                          +---------------------------------------> kRetiring; waiting clients are refused
+//
+//   kServing <--> kDisconnected when its connection is lost and comes back.
+//
+// An executor that retires gets no new session: the next Open() of its domain starts a fresh one at once. An entry
+// lives exactly as long as its process (a pidfd tells the end), whatever its connection does.
+//
+// Lives on the daemon's loop; callbacks are called there, perhaps before the method returns.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/event_loop.h"
+#include "server/daemon/config.h"
+#include "server/daemon/domain.h"
+#include "server/daemon/executor_link.h"
+#include "server/daemon/executor_spawner.h"
+#include "server/daemon/runtime_dir.h"
+#include "server/daemon/tenant_ledger.h"
+
+namespace tally::server {
+
+// A session as tallyd knows it: who, and the figures of the last report.
+struct SessionRecord {
+  control::SessionIdentity identity{};
+  control::SessionFigures figures{};
+  bool is_stale = false;  // the executor did not answer the last query in time
+};
+
+enum class ExecutorState {
+  kStarting,      // no Hello yet
+  kServing,       // takes sessions
+  kDisconnected,  // its connection is gone: it is dying, or connects again in a moment
+  kRetiring,      // takes no session any more; its process still runs
+};
+
+// Counters of one domain since tallyd started; they survive its executors.
+struct DomainCounters {
+  uint64_t starts = 0;
+  uint64_t faults = 0;    // an executor lost its context
+  uint64_t failures = 0;  // an executor ended without having been asked
+};
+
+class ExecutorPool {
+ public:
+  using Done = std::function<void(Status)>;
+
+  struct Executor {
+    pid_t pid = 0;
+    Domain domain;
+    ExecutorState state = ExecutorState::kStarting;
+    bool is_child = false;
+    bool is_end_expected = false;  // it said or was told that it ends: its death is no failure
+    std::chrono::steady_clock::time_point first_seen;
+    UniqueFd pidfd;
+    std::shared_ptr<ExecutorLink> link;  // null until Hello and after a disconnection
+    std::string driver_name;
+    std::string error;  // why it could not start
+    uint32_t num_devices = 0;
+    std::map<uint64_t, SessionRecord> sessions;
+
+    struct Waiting {
+      control::SessionIdentity identity;
+      UniqueFd socket;
+      Done done;
+    };
+    std::vector<Waiting> waiting;  // until Hello
+  };
+
+  // Everything but `config` must outlive the pool.
+  ExecutorPool(EventLoop& loop, RuntimeDir& runtime_dir, ExecutorSpawner spawner, const DaemonConfig& config);
+
+  // Listens for executors at `socket_path`. Those noted in the runtime directory by an earlier tallyd are awaited:
+  // until they have come back or kAdoptionWait is over, no new executor is started.
+  Status Listen(const std::string& socket_path);
+
+  // Hands `socket` to the executor of `domain`, which is started if need be. `done` gets OK once the executor has it.
+  void Open(const Domain& domain, const control::SessionIdentity& identity, UniqueFd socket, Done done);
+  // The class that a domain of this name and owner has now, if it exists.
+  std::optional<shm::PriorityClass> ClassOf(const Domain& domain) const;
+  size_t NumSessions() const;
+  size_t NumSessionsOf(uint32_t uid) const;
+
+  // Asks every executor for its figures; calls `done` when all have answered or `limit` is over.
+  void Query(std::chrono::milliseconds limit, std::function<void()> done);
+  void SetPriority(uint64_t session_id, shm::PriorityClass priority_class, Done done);
+
+  // Ends executors without sessions, or all of them; calls `done` when those are gone. After `limit` with `all`, they
+  // are killed. No Open() after this.
+  void Shutdown(bool all, std::chrono::milliseconds limit, std::function<void()> done);
+
+  const std::list<std::shared_ptr<Executor>>& executors() const { return executors_; }
+  const TenantLedger& ledger() const { return ledger_; }
+  const std::map<std::string, DomainCounters>& counters() const { return counters_; }
+
+ private:
+  using ExecutorPtr = std::shared_ptr<Executor>;
+
+  struct Inquiry {  // one Query()
+    std::set<pid_t> awaited;
+    std::function<void()> done;
+  };
+
+  void OnConnection();
+  ExecutorLink::Events EventsOf(pid_t pid, const std::shared_ptr<std::shared_ptr<ExecutorLink>>& link);
+  void OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link, const control::LinkHello& hello);
+  void OnReport(Executor& executor, const control::LinkSessionReport& report);
+  void OnFaulted(Executor& executor, const std::string& reason);
+  void OnIdle(Executor& executor);
+  void OnDisconnected(Executor& executor);
+  void OnExit(pid_t pid);
+
+  ExecutorPtr FindByPid(pid_t pid) const;
+  ExecutorPtr FindForNewSession(const Domain& domain) const;
+  Result<ExecutorPtr> Start(const Domain& domain);
+  Status WatchEnd(const ExecutorPtr& executor);
+  void Deliver(Executor& executor, Executor::Waiting waiting);
+  void RefuseWaiting(Executor& executor, const Status& why);
+  void EndSessions(Executor& executor);
+  void AnswerArrived(uint64_t inquiry_id, pid_t pid);
+  void AnswersFailed(pid_t pid);
+  void StopAwaiting(pid_t pid);
+  bool MayStillBeAdopted() const { return !awaited_.empty(); }
+  void RetryHeld();
+  void CheckShutdown();
+
+  EventLoop& loop_;
+  RuntimeDir& runtime_dir_;
+  ExecutorSpawner spawner_;
+  DaemonConfig config_;
+  UniqueFd listening_;
+  // Connections whose Hello has not come yet.
+  std::list<std::shared_ptr<std::shared_ptr<ExecutorLink>>> strangers_;
+  std::list<ExecutorPtr> executors_;
+  TenantLedger ledger_;
+  std::map<std::string, DomainCounters> counters_;  // by Domain::Label
+
+  std::set<pid_t> awaited_;                  // executors of an earlier tallyd that have not come back yet
+  std::vector<std::function<void()>> held_;  // Open() calls that wait for them
+
+  uint64_t next_request_id_ = 1;
+  std::map<uint64_t, Inquiry> inquiries_;
+  std::map<uint64_t, Done> priority_changes_;
+
+  // The last failed start per domain: clients that come at once again are refused with its sentence, not with a fork.
+  struct FailedStart {
+    std::chrono::steady_clock::time_point at;
+    Status status;
+  };
+  std::map<std::string, FailedStart> failed_starts_;
+
+  bool is_shutting_down_ = false;
+  std::function<void()> shutdown_done_;
+  std::set<pid_t> ending_;  // executors that Shutdown waits for
+};
+
+}  // namespace tally::server

@@ -1,0 +1,73 @@
+#include "server/daemon/loop_desk.h"
+
+#include <algorithm>
+#include <future>
+
+namespace tally::server {
+namespace {
+
+using std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kExecutorAnswerLimit{500};
+// Longer than anything the loop waits for itself: beyond it, the loop has ended.
+constexpr std::chrono::seconds kLoopAnswerLimit{5};
+
+template <typename Answer>
+Answer Await(std::future<Answer>& answer, Answer too_late) {
+  if (answer.wait_for(kLoopAnswerLimit) != std::future_status::ready) return too_late;
+  return answer.get();
+}
+
+}  // namespace
+
+LoopDesk::LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientGate& gate, DaemonFacts facts)
+    : loop_(loop), pool_(pool), gate_(gate), facts_(std::move(facts)), started_(steady_clock::now()) {}
+
+DaemonFacts LoopDesk::facts() const {
+  DaemonFacts facts = facts_;
+  facts.uptime = steady_clock::now() - started_;
+  return facts;
+}
+
+Result<Overview> LoopDesk::GetOverview() {
+  // The promise is shared with the loop: it may answer after we have stopped waiting.
+  auto promise = std::make_shared<std::promise<Result<Overview>>>();
+  auto answer = promise->get_future();
+  loop_.Post(
+      [this, promise] { pool_.Query(kExecutorAnswerLimit, [this, promise] { promise->set_value(Collect()); }); });
+  return Await<Result<Overview>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
+Status LoopDesk::SetPriority(uint64_t session_id, shm::PriorityClass priority_class) {
+  auto promise = std::make_shared<std::promise<Status>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise, session_id, priority_class] {
+    pool_.SetPriority(session_id, priority_class, [promise](Status status) { promise->set_value(std::move(status)); });
+  });
+  return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
+Overview LoopDesk::Collect() const {
+  Overview overview;
+  const auto now = steady_clock::now();
+  const auto now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch());
+  overview.tenants = pool_.ledger().ended();
+  overview.domains = pool_.counters();
+  overview.refused_sessions = gate_.refusals();
+  for (const auto& executor : pool_.executors()) {
+    overview.executors.push_back({executor->pid, executor->domain, executor->state, executor->driver_name,
+                                  executor->num_devices, executor->sessions.size(), now - executor->first_seen,
+                                  !executor->is_child});
+    for (const auto& [id, session] : executor->sessions) {
+      const auto age = now_ns - std::chrono::nanoseconds(session.identity.opened_ns);
+      overview.sessions.push_back({session, executor->domain, executor->pid, executor->driver_name, age});
+      Accumulate(overview.tenants[{session.identity.tenant_name, session.identity.uid}], session.figures);
+    }
+  }
+  std::sort(overview.sessions.begin(), overview.sessions.end(),
+            [](auto& left, auto& right) { return left.record.identity.session_id < right.record.identity.session_id; });
+  std::sort(overview.executors.begin(), overview.executors.end(),
+            [](auto& left, auto& right) { return left.pid < right.pid; });
+  return overview;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,32 @@
+// The control desk of a daemon: carries each question to the daemon's loop and its answer back.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "base/event_loop.h"
+#include "server/daemon/client_gate.h"
+#include "server/daemon/control_desk.h"
+
+namespace tally::server {
+
+class LoopDesk final : public ControlDesk {
+ public:
+  // All must outlive the desk; `loop` must run while questions are asked.
+  LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientGate& gate, DaemonFacts facts);
+
+  Result<Overview> GetOverview() override;
+  Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override;
+  DaemonFacts facts() const override;
+
+ private:
+  Overview Collect() const;  // on the loop
+
+  EventLoop& loop_;
+  ExecutorPool& pool_;
+  const ClientGate& gate_;
+  DaemonFacts facts_;
+  std::chrono::steady_clock::time_point started_;
+};
+
+}  // namespace tally::server

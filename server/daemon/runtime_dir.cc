@@ -1,0 +1,137 @@
+#include "server/daemon/runtime_dir.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+
+#include "base/log.h"
+#include "proto/control/socket_paths.h"
+
+namespace tally::server {
+namespace {
+
+constexpr const char* kExecutorPrefix = "executor-";
+
+Status CreateDirectories(const std::string& path) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+      return StatusFromErrno(errno, fmt::format("create directory '{}'", part));
+    }
+    if (end == std::string::npos) return OkStatus();
+  }
+}
+
+// A process name as in /proc/PID/comm: at most 15 characters.
+bool IsExecutor(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  return std::getline(file, name) && name == "tally-executor";
+}
+
+template <typename Number>
+Number ReadNumber(int fd) {
+  char text[32] = {};
+  const ssize_t size = ::pread(fd, text, sizeof(text) - 1, 0);
+  Number number = 0;
+  if (size > 0) std::from_chars(text, text + size, number);
+  return number;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RuntimeDir>> RuntimeDir::Open(const std::string& path, bool others_may_connect) {
+  if (const Status made = CreateDirectories(path); !made.ok()) return std::unexpected(made);
+  struct stat state {};
+  if (::lstat(path.c_str(), &state) != 0) return std::unexpected(StatusFromErrno(errno, path));
+  if (!S_ISDIR(state.st_mode)) return Error(StatusCode::kFailedPrecondition, fmt::format("'{}' is no directory", path));
+  if (state.st_uid != ::geteuid()) {
+    return Error(StatusCode::kPermissionDenied,
+                 fmt::format("runtime directory '{}' belongs to user {}, not to you (user {}): choose another with "
+                             "--socket",
+                             path, state.st_uid, ::geteuid()));
+  }
+  if ((state.st_mode & 022) != 0) {
+    return Error(StatusCode::kPermissionDenied,
+                 fmt::format("runtime directory '{}' can be written by others: choose one that only you can write "
+                             "(e.g. --socket {}/tally/tally.sock)",
+                             path, path));
+  }
+  UniqueFd lock(::open((path + "/tallyd.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.valid()) return std::unexpected(StatusFromErrno(errno, fmt::format("open '{}/tallyd.lock'", path)));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Error(StatusCode::kAlreadyExists,
+                 fmt::format("another tallyd (process {}) already serves '{}': use it, end it, or choose another "
+                             "directory with --socket",
+                             ReadNumber<pid_t>(lock.get()), path));
+  }
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) {
+    return std::unexpected(StatusFromErrno(errno, fmt::format("write '{}/tallyd.lock'", path)));
+  }
+  // Others need to reach the socket, not to list what else is there.
+  if (others_may_connect) ::chmod(path.c_str(), 0711);
+  UniqueFd ids(::open((path + "/next-session").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!ids.valid()) return std::unexpected(StatusFromErrno(errno, fmt::format("open '{}/next-session'", path)));
+  const uint64_t next = ReadNumber<uint64_t>(ids.get());
+  return std::unique_ptr<RuntimeDir>(new RuntimeDir(path, std::move(lock), std::move(ids), next == 0 ? 1 : next));
+}
+
+RuntimeDir::RuntimeDir(std::string path, UniqueFd lock, UniqueFd ids, uint64_t next_session_id)
+    : path_(std::move(path)), lock_(std::move(lock)), ids_(std::move(ids)), next_session_id_(next_session_id) {}
+
+RuntimeDir::~RuntimeDir() = default;
+
+uint64_t RuntimeDir::TakeSessionId() {
+  const uint64_t id = next_session_id_++;
+  const std::string text = fmt::format("{}\n", next_session_id_);
+  if (::pwrite(ids_.get(), text.data(), text.size(), 0) < 0) {
+    LOG_WARNING("cannot note the next session id: {}", std::strerror(errno));
+  }
+  return id;
+}
+
+void RuntimeDir::NoteExecutor(pid_t pid) {
+  const UniqueFd file(
+      ::open(PathOf(fmt::format("{}{}", kExecutorPrefix, pid)).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.valid()) LOG_WARNING("cannot note executor {}: {}", pid, std::strerror(errno));
+}
+
+void RuntimeDir::ForgetExecutor(pid_t pid) { ::unlink(PathOf(fmt::format("{}{}", kExecutorPrefix, pid)).c_str()); }
+
+std::vector<pid_t> RuntimeDir::LivingExecutors() {
+  std::vector<pid_t> living;
+  std::vector<pid_t> dead;
+  DIR* directory = ::opendir(path_.c_str());
+  if (directory == nullptr) return living;
+  while (const dirent* entry = ::readdir(directory)) {
+    if (std::strncmp(entry->d_name, kExecutorPrefix, std::strlen(kExecutorPrefix)) != 0) continue;
+    const char* digits = entry->d_name + std::strlen(kExecutorPrefix);
+    pid_t pid = 0;
+    std::from_chars(digits, digits + std::strlen(digits), pid);
+    if (pid <= 0) continue;
+    (IsExecutor(pid) ? living : dead).push_back(pid);
+  }
+  ::closedir(directory);
+  for (const pid_t pid : dead) ForgetExecutor(pid);
+  return living;
+}
+
+void RuntimeDir::RemoveFiles(bool and_directory) {
+  for (const char* name : {control::kControlSocketName, control::kExecutorSocketName}) ::unlink(PathOf(name).c_str());
+  if (!and_directory) return;  // the lock file stays: removing it would let two daemons hold "the" lock
+  for (const char* name : {control::kClientSocketName, "next-session", "tallyd.lock"}) ::unlink(PathOf(name).c_str());
+  for (const pid_t pid : LivingExecutors()) ForgetExecutor(pid);
+  ::rmdir(path_.c_str());
+}
+
+}  // namespace tally::server

@@ -1,0 +1,27 @@
+#include "server/daemon/tenant_ledger.h"
+
+namespace tally::server {
+
+void Accumulate(control::SessionFigures& sum, const control::SessionFigures& more) {
+  sum.kernel_launches += more.kernel_launches;
+  sum.graph_launches += more.graph_launches;
+  sum.host_to_device_bytes += more.host_to_device_bytes;
+  sum.device_to_host_bytes += more.device_to_host_bytes;
+  sum.device_to_device_bytes += more.device_to_device_bytes;
+  sum.device_memory_bytes += more.device_memory_bytes;
+  sum.pinned_memory_bytes += more.pinned_memory_bytes;
+  sum.refused_calls += more.refused_calls;
+  sum.failed_calls += more.failed_calls;
+  sum.requests += more.requests;
+}
+
+void TenantLedger::AddEnded(const control::SessionIdentity& identity, const control::SessionFigures& figures) {
+  TenantKey key{identity.tenant_name, identity.uid};
+  if (ended_.size() >= kMaxTenants && !ended_.contains(key)) key = {"(others)", UINT32_MAX};
+  control::SessionFigures counters = figures;
+  counters.device_memory_bytes = 0;
+  counters.pinned_memory_bytes = 0;
+  Accumulate(ended_[key], counters);
+}
+
+}  // namespace tally::server

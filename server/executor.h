@@ -1,0 +1,127 @@
+// The executor of one domain: owns the CUDA context of every device it uses and serves client sessions.
+//
+// Front desk of tally-executor. Sessions arrive as one end of a socket pair whose other end the client got from tallyd
+// (proto/shm/handshake_abi.h). Each session has a socket thread and one thread per lane (server/session).
+//
+// Thread-safe unless a method says otherwise. Callbacks run on threads of the executor, never while it holds a lock:
+// they may call any method except Shutdown.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "proto/shm/handshake_abi.h"
+
+namespace tally::server {
+
+struct DriverTable;
+
+enum class DriverChoice {
+  kAuto,  // the real driver if it opens, initialises and has a device; else the software driver, with one log line
+  kCuda,  // only libcuda.so.1
+  kSim,   // only libtally-sim-driver.so
+};
+
+// What one session may use. Asking for more is answered with CUDA_ERROR_OUT_OF_MEMORY (memory) or evicts (handles).
+struct SessionLimits {
+  uint64_t device_memory_bytes = 0;  // 0: whatever the device has
+  uint64_t pinned_bytes = 0;         // 0: half of the machine's memory
+  uint64_t image_bytes = uint64_t{8} << 30;
+  uint32_t lanes = shm::kMaxLanesPerSession;
+  uint32_t handles_per_kind = 1u << 20;
+  // How long a client may take to acknowledge a host function before its session is evicted.
+  std::chrono::seconds host_function_timeout{300};
+};
+
+// Fixed for a session's life except the priority class (Executor::SetPriority).
+struct SessionIdentity {
+  uint64_t session_id = 0;  // chosen by tallyd, unique while the machine is up
+  pid_t pid = 0;            // from SO_PEERCRED, like uid and gid
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::string tenant_name;
+  shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;
+};
+
+// A consistent-enough copy for ps and metrics; counters only grow.
+struct SessionSnapshot {
+  SessionIdentity identity;
+  std::chrono::nanoseconds age{0};
+  uint64_t num_launches = 0;
+  uint64_t num_graph_launches = 0;
+  uint64_t num_requests = 0;
+  uint64_t copied_up_bytes = 0;      // host to device
+  uint64_t copied_down_bytes = 0;    // device to host
+  uint64_t copied_device_bytes = 0;  // device to device
+  uint64_t device_memory_bytes = 0;  // now
+  uint64_t pinned_bytes = 0;         // now
+  uint64_t num_refused_calls = 0;    // answered CUDA_ERROR_NOT_SUPPORTED
+  uint64_t num_failed_calls = 0;     // answered any other error
+  uint32_t num_lanes = 0;
+  bool is_draining = false;  // the client is gone, its work is being ended
+};
+
+struct SessionEnd {
+  SessionIdentity identity;
+  SessionSnapshot last;
+  std::string reason;  // one sentence: "client closed the connection", "malformed record: ..."
+  bool evicted = false;
+};
+
+struct ExecutorConfig {
+  std::string domain_name;
+  shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;
+  DriverChoice driver = DriverChoice::kAuto;
+  std::string cuda_library_path;  // empty: search (TALLY_REAL_LIBCUDA, then the usual directories)
+  std::string sim_library_path;   // full path of libtally-sim-driver.so; empty: TALLY_SIM_DRIVER, then beside the program
+                                  // and in ../lib
+  SessionLimits limits;
+  uint32_t max_sessions = 256;
+  // Device printf: makes descriptor 1 of this process a pipe and hands what arrives there to the sessions.
+  bool capture_stdout = false;
+
+  // Called once per session, after everything it made is gone.
+  std::function<void(const SessionEnd&)> on_session_end;
+  // Called once: the context is lost, no new sessions are accepted; the process should be replaced.
+  std::function<void(const std::string& reason)> on_fault;
+
+  // Tests inject a table; everything about libraries above is then ignored. Must outlive the executor.
+  const DriverTable* driver_table_for_testing = nullptr;
+};
+
+class Executor {
+ public:
+  // Opens and initialises the driver. kUnavailable: no usable driver; the message says what was tried.
+  static Result<std::unique_ptr<Executor>> Create(ExecutorConfig config);
+  // Calls Shutdown.
+  virtual ~Executor() = default;
+
+  // Serves `session_socket` (SOCK_SEQPACKET) until its other end closes. kUnavailable: faulted or shutting down;
+  // kResourceExhausted: too many sessions; kAlreadyExists: the id is in use.
+  virtual Status AddSession(UniqueFd session_socket, SessionIdentity identity) = 0;
+  virtual std::vector<SessionSnapshot> Snapshot() const = 0;
+  // kNotFound: no such session.
+  virtual Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) = 0;
+  // Ends a session as if it had misbehaved. kNotFound: no such session.
+  virtual Status Evict(uint64_t session_id, const std::string& reason) = 0;
+
+  // The context is lost: every session has its sticky error, new ones are refused.
+  virtual bool faulted() const = 0;
+  // "libcuda.so.1 (driver 13000) at /usr/lib/..." or "software driver ...".
+  virtual const std::string& driver_description() const = 0;
+  virtual bool is_software() const = 0;
+  virtual int num_devices() const = 0;
+
+  // Ends every session and releases the contexts. Idempotent. Not from a callback.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace tally::server

@@ -1,0 +1,50 @@
+#include "server/executor_process/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <map>
+
+#include "server/daemon/version.h"
+
+namespace tally::server {
+
+std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** argv) {
+  ExecutorOptions options;
+  int64_t idle_seconds = options.idle.count();
+  CLI::App app(
+      "tally-executor owns the GPU for one domain and serves the programs in it.\n"
+      "tallyd starts it; nobody else needs to. It outlives tallyd: it connects again to the next one.",
+      "tally-executor");
+  app.set_version_flag("--version", VersionLine("tally-executor"));
+  app.add_option("--domain", options.config.domain_name, "name of the domain")->required();
+  app.add_option("--owner-uid", options.owner_uid, "user whose programs the domain is for")->required();
+  app.add_option("--priority-class", options.config.priority_class, "high or best-effort")
+      ->required()
+      ->transform(CLI::CheckedTransformer(std::map<std::string, shm::PriorityClass>{
+          {"high", shm::PriorityClass::kHighPriority}, {"best-effort", shm::PriorityClass::kBestEffort}}));
+  app.add_option("--driver", options.config.driver, "auto, cuda or sim")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, DriverChoice>{
+          {"auto", DriverChoice::kAuto}, {"cuda", DriverChoice::kCuda}, {"sim", DriverChoice::kSim}}));
+  app.add_option("--control-socket", options.control_socket, "tallyd's socket for executors")->required();
+  app.add_option("--idle-seconds", idle_seconds, "end after this time without programs (default 60)")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--max-sessions", options.config.max_sessions, "programs at a time");
+  app.add_option("--session-device-memory-bytes", options.config.limits.device_memory_bytes,
+                 "device memory one program may hold (0: no limit of ours)");
+  app.add_option("--session-pinned-memory-bytes", options.config.limits.pinned_bytes,
+                 "page-locked memory one program may hold (0: half of the machine's)");
+  app.add_option("--exit-with-parent", options.exit_with_parent, "end when this parent process ends")->group("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    fmt::print(stderr, "tally-executor: {}. 'tally-executor --help' lists the options.\n", error.what());
+    return 2;
+  }
+  options.idle = std::chrono::seconds(idle_seconds);
+  return options;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,161 @@
+#include "server/executor_process/daemon_link.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+#include "base/log.h"
+#include "base/unix_socket.h"
+
+namespace tally::server {
+namespace {
+
+using control::LinkKind;
+
+// A tallyd that does not read for this long is treated as gone.
+constexpr timeval kSendLimit{1, 0};
+
+uint64_t MonotonicNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+template <typename Message>
+bool Read(std::span<const std::byte> bytes, Message& into) {
+  if (bytes.size() != sizeof(Message)) return false;
+  std::memcpy(&into, bytes.data(), sizeof(Message));
+  return true;
+}
+
+}  // namespace
+
+DaemonLink::DaemonLink(EventLoop& loop, std::string socket_path, Events events)
+    : loop_(loop), socket_path_(std::move(socket_path)), events_(std::move(events)) {}
+
+DaemonLink::~DaemonLink() {
+  if (socket_.valid()) loop_.Unwatch(socket_.get());
+}
+
+void DaemonLink::Connect() {
+  auto socket = ConnectUnix(socket_path_);
+  if (socket) {
+    // The directory is only ours to write, but a path is a path: be sure who listens.
+    const auto peer = GetPeerCredentials(socket->get());
+    if (peer && peer->uid == ::geteuid()) {
+      ::setsockopt(socket->get(), SOL_SOCKET, SO_SNDTIMEO, &kSendLimit, sizeof(kSendLimit));
+      socket_ = std::move(*socket);
+      if (loop_.Watch(socket_.get(), [this] { OnReadable(); }).ok()) {
+        events_.on_connected();
+        return;
+      }
+      socket_.Reset();
+    }
+  }
+  loop_.PostDelayed(std::chrono::milliseconds(control::kReconnectMs), [this] { Connect(); });
+}
+
+void DaemonLink::Disconnect() {
+  if (!socket_.valid()) return;
+  loop_.Unwatch(socket_.get());
+  socket_.Reset();
+  LOG_INFO("tallyd is gone; going on without");
+  loop_.PostDelayed(std::chrono::milliseconds(control::kReconnectMs), [this] { Connect(); });
+}
+
+void DaemonLink::OnReadable() {
+  auto message = ReceiveMessage(socket_.get(), std::chrono::milliseconds(0));
+  if (!message && message.error().code() == StatusCode::kDeadlineExceeded) return;
+  if (!message || !Dispatch(message->bytes, message->fds)) Disconnect();
+}
+
+bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd>& fds) {
+  control::LinkHeader header{};
+  if (bytes.size() < sizeof(header)) return false;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.magic != control::kLinkMagic) return false;
+  switch (static_cast<LinkKind>(header.kind)) {
+    case LinkKind::kAddSession: {
+      control::LinkAddSession add{};
+      if (!Read(bytes, add) || fds.size() != 1) return false;
+      add.identity.tenant_name[sizeof(add.identity.tenant_name) - 1] = '\0';
+      events_.on_add_session(add.identity, std::move(fds[0]));
+      return true;
+    }
+    case LinkKind::kQuery:
+      events_.on_query(header.request_id);
+      return true;
+    case LinkKind::kSetPriority: {
+      control::LinkSetPriority set{};
+      if (!Read(bytes, set)) return false;
+      events_.on_set_priority(header.request_id, set.session_id, set.priority_class);
+      return true;
+    }
+    case LinkKind::kShutdown:
+      events_.on_shutdown();
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <typename Message>
+void DaemonLink::Send(LinkKind kind, uint64_t request_id, Message message) {
+  if (!socket_.valid()) return;
+  message.header = {control::kLinkMagic, static_cast<uint32_t>(kind), request_id};
+  const Status sent = SendMessage(socket_.get(), std::as_bytes(std::span(&message, 1)));
+  // The loop sees the end of the connection too; here nothing else can be done.
+  if (!sent.ok()) loop_.Post([this] { Disconnect(); });
+}
+
+void DaemonLink::SendHello(control::LinkHello hello) { Send(LinkKind::kHello, 0, hello); }
+
+void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot, bool has_ended) {
+  control::LinkSessionReport report{};
+  report.identity.session_id = snapshot.identity.session_id;
+  report.identity.opened_ns = MonotonicNs() - static_cast<uint64_t>(snapshot.age.count());
+  report.identity.pid = snapshot.identity.pid;
+  report.identity.uid = snapshot.identity.uid;
+  report.identity.gid = snapshot.identity.gid;
+  report.identity.priority_class = static_cast<uint32_t>(snapshot.identity.priority_class);
+  CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
+  report.figures.kernel_launches = snapshot.num_launches;
+  report.figures.graph_launches = snapshot.num_graph_launches;
+  report.figures.host_to_device_bytes = snapshot.copied_up_bytes;
+  report.figures.device_to_host_bytes = snapshot.copied_down_bytes;
+  report.figures.device_to_device_bytes = snapshot.copied_device_bytes;
+  report.figures.device_memory_bytes = snapshot.device_memory_bytes;
+  report.figures.pinned_memory_bytes = snapshot.pinned_bytes;
+  report.figures.refused_calls = snapshot.num_refused_calls;
+  report.figures.failed_calls = snapshot.num_failed_calls;
+  report.figures.requests = snapshot.num_requests;
+  report.has_ended = has_ended ? 1 : 0;
+  Send(LinkKind::kSessionReport, request_id, report);
+}
+
+void DaemonLink::SendReportEnd(uint64_t request_id, size_t num_sessions) {
+  control::LinkReportEnd end{};
+  end.num_sessions = num_sessions;
+  Send(LinkKind::kReportEnd, request_id, end);
+}
+
+void DaemonLink::SendPriorityReply(uint64_t request_id, const Status& status) {
+  control::LinkSetPriorityReply reply{};
+  reply.status_code = static_cast<uint32_t>(status.code());
+  CopyText(status.message(), reply.error);
+  Send(LinkKind::kSetPriorityReply, request_id, reply);
+}
+
+void DaemonLink::SendFaulted(const std::string& reason) {
+  control::LinkFaulted faulted{};
+  CopyText(reason, faulted.reason);
+  Send(LinkKind::kFaulted, 0, faulted);
+}
+
+void DaemonLink::SendIdle() { Send(LinkKind::kIdle, 0, control::LinkSignal{}); }
+
+}  // namespace tally::server

@@ -1,0 +1,171 @@
+#include "server/executor_process/domain_process.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "base/log.h"
+#include "proto/driver/generated/wire_ops.h"
+#include "server/executor_process/daemon_link.h"
+
+namespace tally::server {
+namespace {
+
+// After a fault the sessions' last replies (with the sticky error) get this long to reach their clients.
+constexpr std::chrono::milliseconds kFaultLinger{2000};
+// Closing a driver whose GPU is stuck may hang: then the kernel ends the process.
+constexpr unsigned kExitLimitSeconds = 10;
+
+class DomainProcess {
+ public:
+  DomainProcess(EventLoop& loop, ExecutorOptions options)
+      : loop_(loop), options_(std::move(options)), link_(loop, options_.control_socket, MakeEvents()) {}
+
+  int Run() {
+    ExecutorConfig config = options_.config;
+    config.capture_stdout = true;
+    config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
+    config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
+    auto executor = Executor::Create(std::move(config));
+    if (!executor) {
+      start_error_ = executor.error();
+      LOG_ERROR("domain {}: {}", options_.config.domain_name, start_error_.message());
+    } else {
+      executor_ = std::move(*executor);
+      LOG_INFO("domain {}: {}", options_.config.domain_name, executor_->driver_description());
+    }
+    link_.Connect();
+    if (executor_ == nullptr) return 1;  // said so, if tallyd is there
+    WaitForIdle();
+    loop_.Run();
+    ::alarm(kExitLimitSeconds);
+    executor_->Shutdown();
+    return is_faulted_ ? 3 : 0;
+  }
+
+  void End() { loop_.Quit(); }  // tallyd counts the sessions that end with us from their last report
+
+ private:
+  DaemonLink::Events MakeEvents() {
+    DaemonLink::Events events;
+    events.on_connected = [this] { OnConnected(); };
+    events.on_add_session = [this](const control::SessionIdentity& identity, UniqueFd socket) {
+      OnAddSession(identity, std::move(socket));
+    };
+    events.on_query = [this](uint64_t request_id) { Report(request_id); };
+    events.on_set_priority = [this](uint64_t request_id, uint64_t session_id, uint32_t priority_class) {
+      link_.SendPriorityReply(request_id,
+                              executor_->SetPriority(session_id, static_cast<shm::PriorityClass>(priority_class)));
+    };
+    events.on_shutdown = [this] { End(); };
+    return events;
+  }
+
+  void OnConnected() {
+    control::LinkHello hello{};
+    hello.link_version = control::kLinkVersion;
+    hello.priority_class = static_cast<uint32_t>(options_.config.priority_class);
+    hello.api_table_hash = kApiTableHash;
+    hello.owner_uid = options_.owner_uid;
+    hello.status_code = static_cast<uint32_t>(start_error_.code());
+    hello.is_faulted = is_faulted_ ? 1 : 0;
+    CopyText(options_.config.domain_name, hello.domain_name);
+    CopyText(start_error_.message(), hello.error);
+    if (executor_ != nullptr) {
+      hello.num_devices = static_cast<uint32_t>(executor_->num_devices());
+      hello.is_software = executor_->is_software() ? 1 : 0;
+      CopyText(executor_->driver_description(), hello.driver_name);
+    }
+    link_.SendHello(hello);
+    if (executor_ != nullptr) Report(0);
+  }
+
+  void OnAddSession(const control::SessionIdentity& identity, UniqueFd socket) {
+    SessionIdentity session;
+    session.session_id = identity.session_id;
+    session.pid = identity.pid;
+    session.uid = identity.uid;
+    session.gid = identity.gid;
+    session.tenant_name = identity.tenant_name;
+    session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
+    ++num_sessions_;
+    const Status added = executor_->AddSession(std::move(socket), session);
+    if (added.ok()) return;
+    // Its socket is closed now, which is what the client sees.
+    LOG_WARNING("session {}: {}", session.session_id, added.message());
+    SessionEnd end;
+    end.identity = session;
+    end.last.identity = session;
+    OnSessionEnd(end);
+  }
+
+  void OnSessionEnd(const SessionEnd& end) {
+    if (end.evicted) LOG_WARNING("session {} was evicted: {}", end.identity.session_id, end.reason);
+    LOG_INFO("session {} ended: {}", end.identity.session_id, end.reason);
+    link_.SendReport(0, end.last, /*has_ended=*/true);
+    --num_sessions_;
+    if (num_sessions_ == 0) WaitForIdle();
+  }
+
+  void Report(uint64_t request_id) {
+    const auto sessions = executor_->Snapshot();
+    for (const SessionSnapshot& session : sessions) link_.SendReport(request_id, session, /*has_ended=*/false);
+    link_.SendReportEnd(request_id, sessions.size());
+  }
+
+  void WaitForIdle() {
+    const uint64_t wait = ++num_idle_waits_;
+    loop_.PostDelayed(options_.idle, [this, wait] {
+      if (num_sessions_ > 0 || wait != num_idle_waits_) return;
+      if (!link_.is_connected()) return End();  // nobody who could send a session
+      link_.SendIdle();
+      WaitForIdle();  // tallyd may have had a session on its way
+    });
+  }
+
+  void OnFault(const std::string& reason) {
+    if (std::exchange(is_faulted_, true)) return;
+    LOG_ERROR("domain {}: the context is lost: {}", options_.config.domain_name, reason);
+    link_.SendFaulted(reason);
+    loop_.PostDelayed(kFaultLinger, [this] { End(); });
+  }
+
+  EventLoop& loop_;
+  ExecutorOptions options_;
+  DaemonLink link_;
+  Status start_error_;
+  std::unique_ptr<Executor> executor_;
+  size_t num_sessions_ = 0;
+  uint64_t num_idle_waits_ = 0;  // only the last wait counts
+  bool is_faulted_ = false;
+};
+
+}  // namespace
+
+int RunDomainProcess(ExecutorOptions options) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  // A terminal's signals are for the program; a dead client's socket is no reason to die.
+  for (const int number : {SIGINT, SIGHUP, SIGPIPE}) ::signal(number, SIG_IGN);
+  const UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (options.exit_with_parent != 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != options.exit_with_parent) return 1;
+  }
+  auto loop = EventLoop::Create();
+  if (!loop) {
+    fmt::print(stderr, "tally-executor: {}\n", loop.error().message());
+    return 1;
+  }
+  DomainProcess process(**loop, std::move(options));
+  const Status watched = (*loop)->Watch(signal_fd.get(), [&] { process.End(); });
+  if (!watched.ok()) return 1;
+  return process.Run();
+}
+
+}  // namespace tally::server

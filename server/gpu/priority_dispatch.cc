@@ -1,0 +1,197 @@
+#include "server/gpu/priority_dispatch.h"
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "scheduler/look_ahead.h"
+#include "scheduler/priority_gate.h"
+#include "server/gpu/driver_table.h"
+
+namespace tally::server {
+namespace {
+
+constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
+
+// Announces this executor's work. One watcher thread per device in use sleeps in the driver until the work is complete.
+class HighPriorityDispatch final : public DispatchGate {
+ public:
+  HighPriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page)
+      : driver_(driver), page_(std::move(page)) {}
+
+  ~HighPriorityDispatch() override {
+    for (auto& device : devices_) {
+      {
+        std::lock_guard lock(device.mutex);
+        device.stopping = true;
+      }
+      device.changed.notify_all();
+      if (device.watcher.joinable()) device.watcher.join();
+    }
+  }
+
+  void BeforeDispatch(int index) override {
+    Device& device = devices_[index];
+    std::lock_guard lock(device.mutex);
+    ++device.num_dispatching;
+    if (device.is_busy) return;
+    device.is_busy = true;
+    device.gate.OnHighPriorityBusy(clock_.Now());
+    page_->SetBusy(static_cast<uint32_t>(index));
+  }
+
+  void AfterDispatch(int index, CUstream stream) override {
+    Device& device = devices_[index];
+    std::lock_guard lock(device.mutex);
+    --device.num_dispatching;
+    CUevent& event = device.last_work[stream];
+    // Without an event completion cannot be seen: the watcher then synchronises with the whole stream's past by the
+    // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
+    if (event == nullptr && driver_.cuEventCreate(&event, kQuietEvent) != CUDA_SUCCESS) return;
+    if (driver_.cuEventRecord(event, stream) == CUDA_SUCCESS) device.pending.push_back(event);
+    if (!device.watcher.joinable()) StartWatcher(index);
+    device.changed.notify_one();
+  }
+
+ private:
+  struct Device {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool stopping = false;                  // guarded by mutex, as all below
+    bool is_busy = false;                   // what the page says
+    int num_dispatching = 0;                // between Before and After
+    std::map<CUstream, CUevent> last_work;  // re-recorded at each launch; streams come and go, addresses are reused
+    std::vector<CUevent> pending;           // recorded since the watcher last looked
+    scheduler::PriorityGate gate{{}};
+    std::thread watcher;
+  };
+
+  void StartWatcher(int index) {
+    CUcontext context = nullptr;
+    driver_.cuCtxGetCurrent(&context);
+    devices_[index].watcher = std::thread([this, index, context] {
+      driver_.cuCtxSetCurrent(context);
+      Watch(index);
+    });
+  }
+
+  void Watch(int index) {
+    Device& device = devices_[index];
+    std::unique_lock lock(device.mutex);
+    for (;;) {
+      device.changed.wait(lock, [&] { return device.stopping || !device.pending.empty(); });
+      if (device.stopping) return;
+      std::vector<CUevent> pending;
+      pending.swap(device.pending);
+      lock.unlock();
+      for (CUevent event : pending) driver_.cuEventSynchronize(event);
+      lock.lock();
+      if (!device.pending.empty() || device.num_dispatching != 0) continue;
+      const TimePoint now = clock_.Now();
+      device.gate.OnHighPriorityIdle(now);
+      device.is_busy = false;
+      page_->SetIdle(static_cast<uint32_t>(index), now + device.gate.hold_off());
+    }
+  }
+
+  const DriverTable& driver_;
+  const std::unique_ptr<ActivityPage> page_;
+  const SteadyClock clock_;
+  std::array<Device, shm::kActivityDevices> devices_;
+};
+
+// Holds this executor's launches back while a high-priority executor is busy, and bounds what is in flight.
+class BestEffortDispatch final : public DispatchGate {
+ public:
+  BestEffortDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page)
+      : driver_(driver), page_(std::move(page)) {}
+
+  void BeforeDispatch(int index) override {
+    while (page_->HighPriorityPresent() && !open_.load(std::memory_order_relaxed)) {
+      if (page_->IsBusy(static_cast<uint32_t>(index))) {
+        // Bounded, so that Open() is noticed.
+        page_->WaitWhileBusy(static_cast<uint32_t>(index), std::chrono::milliseconds(10));
+        continue;
+      }
+      const auto hold_off = page_->OpensAt(static_cast<uint32_t>(index)) - clock_.Now();
+      if (hold_off > hold_off.zero()) {
+        std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(hold_off, std::chrono::milliseconds(10)));
+        continue;
+      }
+      if (!DrainOne(devices_[index])) return;
+    }
+  }
+
+  void AfterDispatch(int index, CUstream stream) override {
+    if (!page_->HighPriorityPresent()) return;
+    Device& device = devices_[index];
+    std::lock_guard lock(device.mutex);
+    CUevent event = nullptr;
+    if (!device.free_events.empty()) {
+      event = device.free_events.back();
+      device.free_events.pop_back();
+    } else if (driver_.cuEventCreate(&event, kQuietEvent) != CUDA_SUCCESS) {
+      return;
+    }
+    if (driver_.cuEventRecord(event, stream) == CUDA_SUCCESS) {
+      device.in_flight.push_back({event, clock_.Now()});
+    } else {
+      device.free_events.push_back(event);
+    }
+  }
+
+  void Open() override { open_.store(true, std::memory_order_relaxed); }
+
+ private:
+  struct InFlight {
+    CUevent event;
+    TimePoint dispatched_at;
+  };
+  struct Device {
+    std::mutex mutex;
+    std::deque<InFlight> in_flight;  // guarded by mutex, as all below
+    std::vector<CUevent> free_events;
+    scheduler::LookAhead look_ahead{{}};
+  };
+
+  // Waits for the oldest launch if too many are in flight. Returns whether it waited.
+  bool DrainOne(Device& device) {
+    InFlight oldest{};
+    {
+      std::lock_guard lock(device.mutex);
+      if (device.in_flight.size() < device.look_ahead.depth()) return false;
+      oldest = device.in_flight.front();
+      device.in_flight.pop_front();
+    }
+    driver_.cuEventSynchronize(oldest.event);
+    std::lock_guard lock(device.mutex);
+    device.look_ahead.OnDrained(clock_.Now() - oldest.dispatched_at);
+    device.free_events.push_back(oldest.event);
+    return true;
+  }
+
+  const DriverTable& driver_;
+  const std::unique_ptr<ActivityPage> page_;
+  const SteadyClock clock_;
+  std::atomic<bool> open_{false};
+  std::array<Device, shm::kActivityDevices> devices_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DispatchGate>> CreatePriorityDispatch(shm::PriorityClass priority_class,
+                                                             const DriverTable& driver,
+                                                             std::unique_ptr<ActivityPage> page) {
+  if (priority_class != shm::PriorityClass::kHighPriority) {
+    return std::make_unique<BestEffortDispatch>(driver, std::move(page));
+  }
+  if (const Status claimed = page->ClaimSlot(); !claimed.ok()) return std::unexpected(claimed);
+  return std::make_unique<HighPriorityDispatch>(driver, std::move(page));
+}
+
+}  // namespace tally::server

@@ -1,0 +1,126 @@
+#include "server/metrics/families.h"
+
+#include <map>
+#include <utility>
+
+#include "proto/shm/handshake_abi.h"
+#include "server/daemon/version.h"
+#include "server/metrics/metrics_list.h"
+
+namespace tally::server {
+namespace {
+
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+const char* StateName(ExecutorState state) {
+  switch (state) {
+    case ExecutorState::kStarting:
+    case ExecutorState::kDisconnected:
+      return "starting";
+    case ExecutorState::kServing:
+      return "serving";
+    case ExecutorState::kRetiring:
+      return "retiring";
+  }
+  return "unknown";
+}
+
+class FamilySet {
+ public:
+  FamilySet() : families_(MetricsList().size()) {
+    for (size_t i = 0; i < families_.size(); ++i) {
+      const MetricRow& row = MetricsList()[i];
+      families_[i].name = row.name;
+      families_[i].help = row.sentence;
+      families_[i].type =
+          row.kind == MetricKind::kCounter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge;
+    }
+  }
+
+  void Add(Metric metric, const Labels& labels, double value) {
+    prometheus::ClientMetric sample;
+    for (const auto& [name, text] : labels) sample.label.push_back({name, text});
+    if (RowOf(metric).kind == MetricKind::kCounter) {
+      sample.counter.value = value;
+    } else {
+      sample.gauge.value = value;
+    }
+    families_[static_cast<size_t>(metric)].metric.push_back(std::move(sample));
+  }
+
+  std::vector<prometheus::MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+void AddTenants(const Overview& overview, FamilySet& set) {
+  for (const auto& [tenant, figures] : overview.tenants) {
+    const Labels labels = {{"tenant", tenant.name}, {"uid", std::to_string(tenant.uid)}};
+    auto add = [&](Metric metric, uint64_t value) { set.Add(metric, labels, static_cast<double>(value)); };
+    auto add_copies = [&](const char* direction, uint64_t bytes) {
+      Labels more = labels;
+      more.emplace_back("direction", direction);
+      set.Add(Metric::kTenantCopiedBytes, more, static_cast<double>(bytes));
+    };
+    add(Metric::kTenantKernelLaunches, figures.kernel_launches);
+    add(Metric::kTenantGraphLaunches, figures.graph_launches);
+    add_copies("host_to_device", figures.host_to_device_bytes);
+    add_copies("device_to_host", figures.device_to_host_bytes);
+    add_copies("device_to_device", figures.device_to_device_bytes);
+    add(Metric::kTenantDeviceMemoryBytes, figures.device_memory_bytes);
+    add(Metric::kTenantPinnedMemoryBytes, figures.pinned_memory_bytes);
+    add(Metric::kTenantRequests, figures.requests);
+    add(Metric::kTenantRefusedCalls, figures.refused_calls);
+    add(Metric::kTenantFailedCalls, figures.failed_calls);
+  }
+}
+
+void AddSessions(const Overview& overview, FamilySet& set) {
+  std::map<std::pair<std::string, std::string>, int> sessions;  // by class and domain
+  int num_stale = 0;
+  for (const SessionRow& row : overview.sessions) {
+    const auto priority_class = static_cast<shm::PriorityClass>(row.record.identity.priority_class);
+    ++sessions[{PriorityClassName(priority_class), row.domain.Label()}];
+    num_stale += row.record.is_stale ? 1 : 0;
+  }
+  for (const auto& [key, count] : sessions) {
+    set.Add(Metric::kSessions, {{"class", key.first}, {"domain", key.second}}, count);
+  }
+  for (const auto& [reason, count] : overview.refused_sessions) {
+    set.Add(Metric::kSessionsRefused, {{"reason", reason}}, static_cast<double>(count));
+  }
+  set.Add(Metric::kStaleSessions, {}, num_stale);
+}
+
+void AddExecutors(const Overview& overview, FamilySet& set) {
+  std::map<std::pair<std::string, std::string>, int> executors;  // by domain and state
+  for (const ExecutorRow& row : overview.executors) ++executors[{row.domain.Label(), StateName(row.state)}];
+  for (const auto& [key, count] : executors) {
+    set.Add(Metric::kExecutors, {{"domain", key.first}, {"state", key.second}}, count);
+  }
+  for (const auto& [domain, counters] : overview.domains) {
+    const Labels labels = {{"domain", domain}};
+    set.Add(Metric::kExecutorStarts, labels, static_cast<double>(counters.starts));
+    set.Add(Metric::kExecutorFaults, labels, static_cast<double>(counters.faults));
+    set.Add(Metric::kExecutorFailures, labels, static_cast<double>(counters.failures));
+  }
+}
+
+}  // namespace
+
+std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, const DaemonFacts& facts) {
+  FamilySet set;
+  AddTenants(overview, set);
+  AddSessions(overview, set);
+  AddExecutors(overview, set);
+  set.Add(Metric::kUptimeSeconds, {}, std::chrono::duration<double>(facts.uptime).count());
+  set.Add(Metric::kBuild,
+          {{"version", std::string(kVersion)},
+           {"protocol", std::to_string(shm::kProtocolVersion)},
+           {"driver", facts.driver}},
+          1);
+  return set.Take();
+}
+
+}  // namespace tally::server

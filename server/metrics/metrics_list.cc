@@ -1,0 +1,44 @@
+#include "server/metrics/metrics_list.h"
+
+namespace tally::server {
+namespace {
+
+constexpr MetricRow kRows[] = {
+    {"tally_tenant_kernel_launches_total", MetricKind::kCounter, "launches", "tenant, uid",
+     "Kernels launched one by one, not through graphs."},
+    {"tally_tenant_graph_launches_total", MetricKind::kCounter, "launches", "tenant, uid", "Graphs launched."},
+    {"tally_tenant_copied_bytes_total", MetricKind::kCounter, "bytes", "tenant, uid, direction",
+     "Bytes copied; direction is host_to_device, device_to_host or device_to_device."},
+    {"tally_tenant_device_memory_bytes", MetricKind::kGauge, "bytes", "tenant, uid",
+     "Device memory held by running sessions."},
+    {"tally_tenant_pinned_memory_bytes", MetricKind::kGauge, "bytes", "tenant, uid",
+     "Page-locked host memory held by running sessions."},
+    {"tally_tenant_requests_total", MetricKind::kCounter, "calls", "tenant, uid",
+     "Driver calls that reached the executor; most calls are answered in the client and are not counted."},
+    {"tally_tenant_refused_calls_total", MetricKind::kCounter, "calls", "tenant, uid",
+     "Driver calls that Tally does not support and refused with CUDA_ERROR_NOT_SUPPORTED."},
+    {"tally_tenant_failed_calls_total", MetricKind::kCounter, "calls", "tenant, uid",
+     "Driver calls that returned any other error."},
+    {"tally_sessions", MetricKind::kGauge, "sessions", "class, domain", "Client processes connected now."},
+    {"tally_sessions_refused_total", MetricKind::kCounter, "sessions", "reason",
+     "Clients that got no session; reason is a status code such as PERMISSION_DENIED or UNAVAILABLE."},
+    {"tally_stale_sessions", MetricKind::kGauge, "sessions", "",
+     "Sessions whose executor did not answer this scrape within half a second: their figures are the last known ones."},
+    {"tally_executors", MetricKind::kGauge, "processes", "domain, state",
+     "Executor processes; state is starting, serving or retiring."},
+    {"tally_executor_starts_total", MetricKind::kCounter, "processes", "domain", "Executors started by this tallyd."},
+    {"tally_executor_faults_total", MetricKind::kCounter, "faults", "domain",
+     "Times an executor lost its CUDA context, for instance by an illegal access of a kernel."},
+    {"tally_executor_failures_total", MetricKind::kCounter, "processes", "domain",
+     "Executors that ended without having been asked to (killed or crashed)."},
+    {"tally_uptime_seconds", MetricKind::kGauge, "seconds", "", "Time since this tallyd started."},
+    {"tally_build_info", MetricKind::kGauge, "none", "version, protocol, driver",
+     "Always 1; the labels say which tallyd this is and which driver new executors use."},
+};
+static_assert(std::size(kRows) == static_cast<size_t>(Metric::kCount), "one row per enumerator, in its order");
+
+}  // namespace
+
+std::span<const MetricRow> MetricsList() { return kRows; }
+
+}  // namespace tally::server

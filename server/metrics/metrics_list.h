@@ -1,0 +1,45 @@
+// Every metric that tallyd exports: one table. docs/metrics.md is checked against it by a test.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace tally::server {
+
+enum class MetricKind { kCounter, kGauge };
+
+// Index into MetricsList(): what exporter.cc fills.
+enum class Metric : size_t {
+  kTenantKernelLaunches,
+  kTenantGraphLaunches,
+  kTenantCopiedBytes,
+  kTenantDeviceMemoryBytes,
+  kTenantPinnedMemoryBytes,
+  kTenantRequests,
+  kTenantRefusedCalls,
+  kTenantFailedCalls,
+  kSessions,
+  kSessionsRefused,
+  kStaleSessions,
+  kExecutors,
+  kExecutorStarts,
+  kExecutorFaults,
+  kExecutorFailures,
+  kUptimeSeconds,
+  kBuild,
+  kCount,
+};
+
+struct MetricRow {
+  const char* name;
+  MetricKind kind;
+  const char* unit;    // "launches", "bytes", ...
+  const char* labels;  // names, separated by ", "; "" for none
+  const char* sentence;
+};
+
+// In the order of Metric, kCount rows.
+std::span<const MetricRow> MetricsList();
+inline const MetricRow& RowOf(Metric metric) { return MetricsList()[static_cast<size_t>(metric)]; }
+
+}  // namespace tally::server

@@ -1,0 +1,154 @@
+#include "server/rpc/control_service.h"
+
+#include <grpcpp/server_builder.h>
+#include <unistd.h>
+
+#include "proto/driver/generated/wire_ops.h"
+#include "server/daemon/version.h"
+#include "server/rpc/rpc_server.h"
+
+namespace tally::server {
+namespace {
+
+namespace v1 = control::v1;
+
+// Codes are numbered alike (base/status.h).
+grpc::Status ToGrpc(const Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
+}
+
+v1::PriorityClass ToProto(shm::PriorityClass priority_class) {
+  switch (priority_class) {
+    case shm::PriorityClass::kHighPriority:
+      return v1::PRIORITY_CLASS_HIGH;
+    case shm::PriorityClass::kBestEffort:
+      return v1::PRIORITY_CLASS_BEST_EFFORT;
+    case shm::PriorityClass::kDefault:
+      break;
+  }
+  return v1::PRIORITY_CLASS_UNSPECIFIED;
+}
+
+v1::Executor::State ToProto(ExecutorState state) {
+  switch (state) {
+    case ExecutorState::kStarting:
+    case ExecutorState::kDisconnected:
+      return v1::Executor::STATE_STARTING;
+    case ExecutorState::kServing:
+      return v1::Executor::STATE_SERVING;
+    case ExecutorState::kRetiring:
+      return v1::Executor::STATE_RETIRING;
+  }
+  return v1::Executor::STATE_UNSPECIFIED;
+}
+
+void Fill(const SessionRow& row, v1::Session* session) {
+  const control::SessionIdentity& identity = row.record.identity;
+  const control::SessionFigures& figures = row.record.figures;
+  session->set_id(identity.session_id);
+  session->set_tenant(identity.tenant_name);
+  session->set_pid(identity.pid);
+  session->set_uid(identity.uid);
+  session->set_priority_class(ToProto(static_cast<shm::PriorityClass>(identity.priority_class)));
+  session->set_domain(row.domain.Label());
+  session->set_executor_pid(row.executor_pid);
+  session->set_driver(row.driver_name);
+  session->set_age_ns(static_cast<uint64_t>(row.age.count()));
+  session->set_kernel_launches(figures.kernel_launches);
+  session->set_graph_launches(figures.graph_launches);
+  session->set_host_to_device_bytes(figures.host_to_device_bytes);
+  session->set_device_to_host_bytes(figures.device_to_host_bytes);
+  session->set_device_to_device_bytes(figures.device_to_device_bytes);
+  session->set_device_memory_bytes(figures.device_memory_bytes);
+  session->set_pinned_memory_bytes(figures.pinned_memory_bytes);
+  session->set_refused_calls(figures.refused_calls);
+  session->set_failed_calls(figures.failed_calls);
+  session->set_requests(figures.requests);
+  session->set_is_stale(row.record.is_stale);
+}
+
+class RunningServer final : public RpcServer {
+ public:
+  explicit RunningServer(ControlDesk& desk) : service_(desk) {}
+  ~RunningServer() override {
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  }
+
+  Status Listen(const std::string& socket_path) {
+    ::unlink(socket_path.c_str());  // the runtime directory is locked: nobody serves it
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + socket_path, grpc::InsecureServerCredentials());
+    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    if (server_ != nullptr) return OkStatus();
+    return Status(StatusCode::kUnavailable, "cannot serve the control socket '" + socket_path + "'");
+  }
+
+ private:
+  ControlService service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+grpc::Status ControlService::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
+                                          v1::ListSessionsResponse* response) {
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  for (const SessionRow& row : overview->sessions) Fill(row, response->add_sessions());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListExecutorsRequest*,
+                                           v1::ListExecutorsResponse* response) {
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  for (const ExecutorRow& row : overview->executors) {
+    v1::Executor* executor = response->add_executors();
+    executor->set_pid(row.pid);
+    executor->set_domain(row.domain.Label());
+    executor->set_priority_class(ToProto(row.domain.priority_class));
+    executor->set_state(ToProto(row.state));
+    executor->set_driver(row.driver_name);
+    executor->set_num_devices(row.num_devices);
+    executor->set_num_sessions(static_cast<uint32_t>(row.num_sessions));
+    executor->set_age_ns(static_cast<uint64_t>(row.age.count()));
+    executor->set_is_adopted(row.is_adopted);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::SetPriority(grpc::ServerContext*, const v1::SetPriorityRequest* request,
+                                         v1::SetPriorityResponse*) {
+  switch (request->priority_class()) {
+    case v1::PRIORITY_CLASS_HIGH:
+      return ToGrpc(desk_.SetPriority(request->session_id(), shm::PriorityClass::kHighPriority));
+    case v1::PRIORITY_CLASS_BEST_EFFORT:
+      return ToGrpc(desk_.SetPriority(request->session_id(), shm::PriorityClass::kBestEffort));
+    default:
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "priority_class must be HIGH or BEST_EFFORT");
+  }
+}
+
+grpc::Status ControlService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {
+  const DaemonFacts facts = desk_.facts();
+  response->set_version(std::string(kVersion));
+  response->set_protocol_version(shm::kProtocolVersion);
+  response->set_api_table_hash(kApiTableHash);
+  response->set_pid(::getpid());
+  response->set_uptime_ns(static_cast<uint64_t>(facts.uptime.count()));
+  response->set_socket(facts.socket);
+  response->set_driver(facts.driver);
+  return grpc::Status::OK;
+}
+
+Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& socket_path, ControlDesk& desk) {
+  auto server = std::make_unique<RunningServer>(desk);
+  if (const Status listening = server->Listen(socket_path); !listening.ok()) return std::unexpected(listening);
+  return server;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,26 @@
+// Translates between control.proto and the control desk; decides nothing.
+#pragma once
+
+#include "proto/control/control.grpc.pb.h"
+#include "server/daemon/control_desk.h"
+
+namespace tally::server {
+
+class ControlService final : public control::v1::Control::Service {
+ public:
+  explicit ControlService(ControlDesk& desk) : desk_(desk) {}
+
+  grpc::Status ListSessions(grpc::ServerContext*, const control::v1::ListSessionsRequest*,
+                            control::v1::ListSessionsResponse* response) override;
+  grpc::Status ListExecutors(grpc::ServerContext*, const control::v1::ListExecutorsRequest*,
+                             control::v1::ListExecutorsResponse* response) override;
+  grpc::Status SetPriority(grpc::ServerContext*, const control::v1::SetPriorityRequest* request,
+                           control::v1::SetPriorityResponse*) override;
+  grpc::Status Version(grpc::ServerContext*, const control::v1::VersionRequest*,
+                       control::v1::VersionResponse* response) override;
+
+ private:
+  ControlDesk& desk_;
+};
+
+}  // namespace tally::server
