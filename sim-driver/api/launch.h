@@ -11,11 +11,11 @@ namespace tally::sim_driver {
 
 struct LaunchArguments {
   CUfunction function = nullptr;  // or a CUkernel
-  Dim3 grid, block;
+  Dim3 grid = {}, block = {};
   uint32_t dynamic_shared_bytes = 0;
   void** parameters = nullptr;
   void** extra = nullptr;
-  std::span<const CUlaunchAttribute> attributes;
+  std::span<const CUlaunchAttribute> attributes = {};
   bool is_cooperative = false;
 };
 
