@@ -33,9 +33,7 @@ void RefuseImplicitLocked(const StreamUse& use, bool is_query = false) {
   Require(!is_refused, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 }
 
-void RequireValid(const Capture& capture) {
-  Require(!capture.is_invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-}
+void RequireValid(const Capture& capture) { Require(!capture.is_invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED); }
 
 GraphNodePtr CaptureLocked(const StreamUse& use, Operation operation) {
   const CapturePtr& capture = use.stream->capture;
@@ -276,8 +274,7 @@ CaptureState StateOfCapture(const StreamUse& use) {
     RefuseImplicitLocked(use, /*is_query=*/true);
     return state;
   }
-  state.status =
-      capture->is_invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  state.status = capture->is_invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   state.id = capture->id;
   if (capture->is_invalidated) return state;
   state.graph = capture->graph->handle;

@@ -20,9 +20,9 @@ bool IsKnown(uint64_t address) {
 // Bytes from the first to the last byte that is touched. Fails with INVALID_VALUE when that does not fit a size.
 uint64_t Extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t slice) {
   uint64_t rows = 0, slices = 0, extent = 0;
-  const bool overflows = __builtin_mul_overflow(pitch, height - 1, &rows) ||
-                         __builtin_mul_overflow(slice, depth - 1, &slices) ||
-                         __builtin_add_overflow(rows, slices, &extent) || __builtin_add_overflow(extent, width, &extent);
+  const bool overflows =
+      __builtin_mul_overflow(pitch, height - 1, &rows) || __builtin_mul_overflow(slice, depth - 1, &slices) ||
+      __builtin_add_overflow(rows, slices, &extent) || __builtin_add_overflow(extent, width, &extent);
   Require(!overflows, CUDA_ERROR_INVALID_VALUE);
   return extent;
 }
@@ -232,9 +232,8 @@ std::optional<uint64_t> RunCopy(const CopyOperation& copy) {
   const uint64_t source = copy.staged ? reinterpret_cast<uint64_t>(copy.staged->data()) : copy.source;
   for (uint64_t z = 0; z < copy.depth; ++z) {
     for (uint64_t y = 0; y < copy.height; ++y) {
-      std::memmove(
-          reinterpret_cast<void*>(copy.destination + z * copy.destination_slice + y * copy.destination_pitch),
-          reinterpret_cast<const void*>(source + z * copy.source_slice + y * copy.source_pitch), copy.width);
+      std::memmove(reinterpret_cast<void*>(copy.destination + z * copy.destination_slice + y * copy.destination_pitch),
+                   reinterpret_cast<const void*>(source + z * copy.source_slice + y * copy.source_pitch), copy.width);
     }
   }
   return std::nullopt;

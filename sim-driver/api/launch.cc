@@ -175,8 +175,8 @@ KernelOperation CheckedLaunch(const LaunchArguments& arguments, const ContextPtr
   Require(operation.dynamic_shared_bytes <= static_cast<uint32_t>(code.settings->max_dynamic_shared_bytes.load()),
           CUDA_ERROR_INVALID_VALUE);
   if (operation.is_cooperative) {
-    const uint64_t most = uint64_t{MachineLimits::kNumSms} * MaxBlocksPerMultiprocessor(kernel, operation.block.Count(),
-                                                                                       operation.dynamic_shared_bytes);
+    const uint64_t most = uint64_t{MachineLimits::kNumSms} *
+                          MaxBlocksPerMultiprocessor(kernel, operation.block.Count(), operation.dynamic_shared_bytes);
     // Factors first: the product of three 32-bit numbers can wrap.
     const Dim3& grid = operation.grid;
     Require(grid.x <= most && uint64_t{grid.x} * grid.y <= most && grid.Count() <= most,

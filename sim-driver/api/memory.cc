@@ -196,7 +196,7 @@ CUresult PointerAttribute(void* out, CUpointer_attribute attribute, uint64_t poi
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return put(static_cast<unsigned long long>(CU_MEM_HANDLE_TYPE_NONE));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return put(static_cast<unsigned>(!region->is_readable   ? 0
+      return put(static_cast<unsigned>(!region->is_readable  ? 0
                                        : region->is_writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
                                                              : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

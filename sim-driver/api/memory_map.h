@@ -1,9 +1,9 @@
 // Every piece of memory that the software device may touch, by address.
 //
 // Device memory is memory of this process, so a device address is a real address: it lies in a window that is reserved
-// (not committed) at first use, by preference at kWindowStart. Addresses in the window are handed out in rising order and
-// come back only when the whole window has been used, so that a use of freed memory meets nothing alive.
-// Host memory that the program pins or registers is entered here as well, at its own address.
+// (not committed) at first use, by preference at kWindowStart. Addresses in the window are handed out in rising order
+// and come back only when the whole window has been used, so that a use of freed memory meets nothing alive. Host
+// memory that the program pins or registers is entered here as well, at its own address.
 //
 // A range is exactly as long as was asked for; at least one byte between two of them belongs to none.
 // Sizes in bytes. Thread-safe.
@@ -33,13 +33,13 @@ struct MemoryRegion {
   uint64_t base = 0;
   uint64_t num_bytes = 0;
   MemoryKind kind = MemoryKind::kDevice;
-  bool is_readable = true;   // by kernels and copies
-  bool is_writable = true;   // by kernels and copies
-  int device = 0;            // ordinal; for host memory the device of the context that made it
-  uint64_t context = 0;      // id of the owning context; 0: none (VMM)
-  uint64_t buffer_id = 0;    // CU_POINTER_ATTRIBUTE_BUFFER_ID, never used twice
-  uint64_t pool = 0;         // handle of the pool that it came from; 0: none
-  uint32_t flags = 0;        // cuMemHostAlloc / cuMemHostRegister / cuMemAllocManaged flags
+  bool is_readable = true;  // by kernels and copies
+  bool is_writable = true;  // by kernels and copies
+  int device = 0;           // ordinal; for host memory the device of the context that made it
+  uint64_t context = 0;     // id of the owning context; 0: none (VMM)
+  uint64_t buffer_id = 0;   // CU_POINTER_ATTRIBUTE_BUFFER_ID, never used twice
+  uint64_t pool = 0;        // handle of the pool that it came from; 0: none
+  uint32_t flags = 0;       // cuMemHostAlloc / cuMemHostRegister / cuMemAllocManaged flags
   bool is_graph_owned = false;
   bool is_module_owned = false;
   bool synchronizes = false;  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
@@ -51,7 +51,7 @@ struct MemoryRegion {
 class MemoryMap {
  public:
   static constexpr uint64_t kWindowStart = 0x7ea0'0000'0000;
-  static constexpr uint64_t kGranularity = 512;         // alignment of every allocation, as native
+  static constexpr uint64_t kGranularity = 512;          // alignment of every allocation, as native
   static constexpr uint64_t kPageGranularity = 2 << 20;  // of VMM reservations and mappings
 
   // The map of this process. Never destroyed.
@@ -106,8 +106,8 @@ class MemoryMap {
   bool OverlapsLocked(const std::map<uint64_t, MemoryRegion>& ranges, uint64_t begin, uint64_t end) const;
 
   mutable std::shared_mutex mutex_;
-  std::map<uint64_t, MemoryRegion> ranges_;     // all but kReserved: these never overlap
-  std::map<uint64_t, MemoryRegion> reserved_;   // kReserved
+  std::map<uint64_t, MemoryRegion> ranges_;    // all but kReserved: these never overlap
+  std::map<uint64_t, MemoryRegion> reserved_;  // kReserved
   std::vector<bool> is_committed_;             // per kPageGranularity of the window
   uint64_t window_start_ = 0;
   uint64_t window_end_ = 0;

@@ -7,8 +7,8 @@
 
 namespace tally::sim_driver {
 
-// Each checks its struct like the stream call of the same meaning and fails with the same codes. `context`: a handle from
-// the struct or the call, null for the current one; on return the context that the node runs in.
+// Each checks its struct like the stream call of the same meaning and fails with the same codes. `context`: a handle
+// from the struct or the call, null for the current one; on return the context that the node runs in.
 KernelOperation KernelFromParams(const CUDA_KERNEL_NODE_PARAMS& params, std::span<const CUlaunchAttribute> attributes,
                                  ContextPtr& context);
 CopyOperation CopyFromParams(const CUDA_MEMCPY3D& params, CUcontext handle, ContextPtr& context);

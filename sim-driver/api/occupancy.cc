@@ -44,8 +44,8 @@ uint32_t MaxBlocksPerMultiprocessor(const Kernel& kernel, uint64_t threads_per_b
 uint32_t MaxActiveClusters(const Kernel& kernel, const Dim3& block, uint64_t dynamic_shared_bytes,
                            uint64_t blocks_per_cluster) {
   if (blocks_per_cluster == 0 || blocks_per_cluster > MachineLimits::kMaxBlocksPerCluster) return 0;
-  const uint64_t blocks = uint64_t{MaxBlocksPerMultiprocessor(kernel, block.Count(), dynamic_shared_bytes)} *
-                          MachineLimits::kNumSms;
+  const uint64_t blocks =
+      uint64_t{MaxBlocksPerMultiprocessor(kernel, block.Count(), dynamic_shared_bytes)} * MachineLimits::kNumSms;
   return static_cast<uint32_t>(blocks / blocks_per_cluster);
 }
 

@@ -98,9 +98,9 @@ struct ChildOperation {
   std::shared_ptr<Graph> graph;
 };
 
-using Operation =
-    std::variant<KernelOperation, CopyOperation, MemsetOperation, HostOperation, CallbackOperation, EmptyOperation,
-                 EventRecordOperation, EventWaitOperation, AllocOperation, FreeOperation, MemOpsOperation, ChildOperation>;
+using Operation = std::variant<KernelOperation, CopyOperation, MemsetOperation, HostOperation, CallbackOperation,
+                               EmptyOperation, EventRecordOperation, EventWaitOperation, AllocOperation, FreeOperation,
+                               MemOpsOperation, ChildOperation>;
 
 // The task that does `operation` in `context`. `priority` as for streams. A ChildOperation has none of its own.
 TaskPtr MakeTask(Operation operation, const ContextPtr& context, int priority);

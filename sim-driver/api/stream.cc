@@ -1,9 +1,9 @@
 #include "sim-driver/api/stream.h"
 
+#include "sim-driver/api/capture.h"
 #include "sim-driver/api/context.h"
 #include "sim-driver/api/device.h"
 #include "sim-driver/api/error.h"
-#include "sim-driver/api/capture.h"
 
 namespace tally::sim_driver {
 

@@ -8,7 +8,8 @@
 
 namespace tally::sim_driver {
 
-// Fails with INVALID_VALUE for misaligned or foreign addresses and unknown flags, NOT_SUPPORTED for remote-write flushes.
+// Fails with INVALID_VALUE for misaligned or foreign addresses and unknown flags, NOT_SUPPORTED for remote-write
+// flushes.
 void CheckStreamMemoryOperation(const CUstreamBatchMemOpParams& operation);
 
 // Performs the operations in order; returns false as long as one of the waits does not hold. Safe if memory is freed

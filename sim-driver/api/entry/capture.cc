@@ -43,9 +43,8 @@ TALLY_EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream) {
 }
 
 TALLY_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
-                                                          const CUgraphNode* dependencies,
-                                                          const CUgraphEdgeData*, size_t numDependencies,
-                                                          CUstreamCaptureMode mode) {
+                                                          const CUgraphNode* dependencies, const CUgraphEdgeData*,
+                                                          size_t numDependencies, CUstreamCaptureMode mode) {
   TALLY_ENTRY({
     const StreamUse use = UseStream(hStream);
     BeginCaptureTo(use, mode, FindGraph(hGraph), FindNodes(dependencies, numDependencies));
@@ -78,9 +77,8 @@ TALLY_EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream hStream, CUstre
                                                         cuuint64_t* id_out, CUgraph* graph_out,
                                                         const CUgraphNode** dependencies_out,
                                                         size_t* numDependencies_out) {
-  TALLY_ENTRY({
-    GetInfo(hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr, numDependencies_out);
-  });
+  TALLY_ENTRY(
+      { GetInfo(hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr, numDependencies_out); });
 }
 
 TALLY_EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
@@ -88,9 +86,8 @@ TALLY_EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstre
                                                         const CUgraphNode** dependencies_out,
                                                         const CUgraphEdgeData** edgeData_out,
                                                         size_t* numDependencies_out) {
-  TALLY_ENTRY({
-    GetInfo(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
-  });
+  TALLY_ENTRY(
+      { GetInfo(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out); });
 }
 
 TALLY_EXPORT CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,

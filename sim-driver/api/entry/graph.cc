@@ -36,9 +36,12 @@ void PutEdges(const std::vector<Edge>& edges, CUgraphNode* from, CUgraphNode* to
     *count = edges.size();
     return;
   }
-  PutList(edges, from, capacity, [](const Edge& edge) { return edge.from; }, CUgraphNode{nullptr});
-  PutList(edges, to, capacity, [](const Edge& edge) { return edge.to; }, CUgraphNode{nullptr});
-  PutList(edges, data, capacity, [](const Edge& edge) { return edge.data; }, CUgraphEdgeData{});
+  PutList(
+      edges, from, capacity, [](const Edge& edge) { return edge.from; }, CUgraphNode{nullptr});
+  PutList(
+      edges, to, capacity, [](const Edge& edge) { return edge.to; }, CUgraphNode{nullptr});
+  PutList(
+      edges, data, capacity, [](const Edge& edge) { return edge.data; }, CUgraphEdgeData{});
   *count = std::min(capacity, edges.size());
 }
 
@@ -85,7 +88,8 @@ void PutNodes(const std::vector<GraphNodePtr>& nodes, CUgraphNode* out, size_t* 
     *count = nodes.size();
     return;
   }
-  PutList(nodes, out, capacity, [](const GraphNodePtr& node) { return node->handle; }, CUgraphNode{nullptr});
+  PutList(
+      nodes, out, capacity, [](const GraphNodePtr& node) { return node->handle; }, CUgraphNode{nullptr});
   *count = std::min(capacity, nodes.size());
 }
 
@@ -109,9 +113,9 @@ void ChangeEdges(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, 
 
 GraphExecPtr InstantiateFor(CUgraph graph, unsigned long long flags) {
   const ContextPtr context = EnterContext();
-  Require((flags & ~kKnownInstantiateFlags) == 0,
-          (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0 ? CUDA_ERROR_NOT_SUPPORTED
-                                                                   : CUDA_ERROR_INVALID_VALUE);
+  Require((flags & ~kKnownInstantiateFlags) == 0, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0
+                                                      ? CUDA_ERROR_NOT_SUPPORTED
+                                                      : CUDA_ERROR_INVALID_VALUE);
   const std::lock_guard lock(GraphMutex());
   return Instantiate(FindGraph(graph), flags, context);
 }

@@ -61,7 +61,9 @@ CUcontext ContextOf(CUgraphNode handle) {
 }
 
 // The attributes that the node has already stay when its parameters change.
-std::vector<CUlaunchAttribute> AttributesOf(CUgraphNode handle) { return OperationAs<KernelOperation>(handle).attributes; }
+std::vector<CUlaunchAttribute> AttributesOf(CUgraphNode handle) {
+  return OperationAs<KernelOperation>(handle).attributes;
+}
 
 CUDA_KERNEL_NODE_PARAMS Wide(const CUDA_KERNEL_NODE_PARAMS_v1& old) {
   CUDA_KERNEL_NODE_PARAMS params{};

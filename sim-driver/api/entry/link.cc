@@ -35,7 +35,7 @@ void Add(Link& link, CUjitInputType type, const std::byte* bytes, size_t size) {
   std::vector<std::string> texts = PtxOfBytes(bytes, size);
   const std::lock_guard lock(link.mutex);
   // Errors of one text are told when it is added, as natively.
-  CompileTexts({texts.back()}, link.options);
+  for (const std::string& text : texts) CheckText(text, link.options);
   for (std::string& text : texts) link.texts.push_back(std::move(text));
 }
 

@@ -1,9 +1,10 @@
 // Allocation, pinned memory, pointer attributes, managed-memory hints.
+#include "sim-driver/api/memory.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "sim-driver/api/entry/entry.h"
-#include "sim-driver/api/memory.h"
 
 using namespace tally::sim_driver;
 
@@ -214,9 +215,8 @@ TALLY_EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void* value, CUpointer
     Require(region.has_value(), CUDA_ERROR_INVALID_VALUE);
     unsigned synchronizes = 0;
     std::memcpy(&synchronizes, value, sizeof synchronizes);
-    MemoryMap::Get().Update(region->base, [synchronizes](MemoryRegion& changed) {
-      changed.synchronizes = synchronizes != 0;
-    });
+    MemoryMap::Get().Update(region->base,
+                            [synchronizes](MemoryRegion& changed) { changed.synchronizes = synchronizes != 0; });
   });
 }
 
@@ -225,8 +225,7 @@ namespace {
 
 void RequireManaged(CUdeviceptr address, size_t num_bytes) {
   const auto region = MemoryMap::Get().Find(address);
-  Require(region && region->kind == MemoryKind::kManaged && num_bytes != 0 &&
-              num_bytes <= region->end() - address,
+  Require(region && region->kind == MemoryKind::kManaged && num_bytes != 0 && num_bytes <= region->end() - address,
           CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -303,5 +302,17 @@ TALLY_EXPORT CUresult CUDAAPI cuMemRangeGetAttribute(void* data, size_t dataSize
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     return CUDA_SUCCESS;
+  });
+}
+
+TALLY_EXPORT CUresult CUDAAPI cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes,
+                                                      size_t numAttributes, CUdeviceptr devPtr, size_t count) {
+  TALLY_ENTRY({
+    EnterContext();
+    Require(data != nullptr && dataSizes != nullptr && attributes != nullptr && numAttributes != 0,
+            CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < numAttributes; ++i) {
+      RequireSuccess(cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count));
+    }
   });
 }

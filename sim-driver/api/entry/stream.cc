@@ -198,23 +198,23 @@ TALLY_EXPORT CUresult CUDAAPI cuStreamAddCallback(CUstream hStream, CUstreamCall
 
 #define DEFINE_STREAM_WORD(bits)                                                                                    \
   TALLY_EXPORT CUresult CUDAAPI cuStreamWaitValue##bits##_v2(CUstream stream, CUdeviceptr addr,                     \
-                                                             cuuint##bits##_t value, unsigned int flags) {         \
+                                                             cuuint##bits##_t value, unsigned int flags) {          \
     TALLY_ENTRY({                                                                                                   \
       IssueMemoryOperations(stream, {WaitOperation(CU_STREAM_MEM_OP_WAIT_VALUE_##bits, addr, value, flags)}, 0);    \
     });                                                                                                             \
   }                                                                                                                 \
   TALLY_EXPORT CUresult CUDAAPI cuStreamWriteValue##bits##_v2(CUstream stream, CUdeviceptr addr,                    \
-                                                              cuuint##bits##_t value, unsigned int flags) {        \
+                                                              cuuint##bits##_t value, unsigned int flags) {         \
     TALLY_ENTRY({                                                                                                   \
       IssueMemoryOperations(stream, {WriteOperation(CU_STREAM_MEM_OP_WRITE_VALUE_##bits, addr, value, flags)}, 0);  \
     });                                                                                                             \
   }                                                                                                                 \
   TALLY_EXPORT CUresult CUDAAPI cuStreamWaitValue##bits(CUstream stream, CUdeviceptr addr, cuuint##bits##_t value,  \
-                                                        unsigned int flags) {                                      \
+                                                        unsigned int flags) {                                       \
     return cuStreamWaitValue##bits##_v2(stream, addr, value, flags);                                                \
   }                                                                                                                 \
   TALLY_EXPORT CUresult CUDAAPI cuStreamWriteValue##bits(CUstream stream, CUdeviceptr addr, cuuint##bits##_t value, \
-                                                         unsigned int flags) {                                     \
+                                                         unsigned int flags) {                                      \
     return cuStreamWriteValue##bits##_v2(stream, addr, value, flags);                                               \
   }
 

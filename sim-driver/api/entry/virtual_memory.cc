@@ -84,7 +84,8 @@ TALLY_EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const
   });
 }
 
-TALLY_EXPORT CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+TALLY_EXPORT CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                                             CUdeviceptr ptr) {
   TALLY_ENTRY({
     RequireInitialized();
     RequireOut(flags);

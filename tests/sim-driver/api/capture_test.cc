@@ -200,8 +200,7 @@ TEST_F(CaptureTest, InfoAndDependencies) {
   ASSERT_OK(cuGraphCreate(&own, 0));
   CUgraphNode first = nullptr;
   ASSERT_OK(cuGraphAddEmptyNode(&first, own, nullptr, 0));
-  ASSERT_OK(
-      cuStreamBeginCaptureToGraph(stream, own, &first, nullptr, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
+  ASSERT_OK(cuStreamBeginCaptureToGraph(stream, own, &first, nullptr, 1, CU_STREAM_CAPTURE_MODE_RELAXED));
   CUstreamCaptureStatus status{};
   cuuint64_t id = 0;
   const CUgraphNode* dependencies = nullptr;

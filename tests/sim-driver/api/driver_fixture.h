@@ -30,7 +30,9 @@ class DriverTest : public ::testing::Test {
   }
 
   CUfunction Kernel(const char* name) {
-    if (module_ == nullptr) EXPECT_OK(cuModuleLoadData(&module_, kTestPtx));
+    if (module_ == nullptr) {
+      EXPECT_OK(cuModuleLoadData(&module_, kTestPtx));
+    }
     CUfunction function = nullptr;
     EXPECT_OK(cuModuleGetFunction(&function, module_, name)) << name;
     return function;

@@ -75,12 +75,11 @@ TEST_F(GraphTest, BuiltByHand) {
     uint32_t* result;
     std::atomic<uint32_t>* seen;
   } look{&result, &seen};
-  const CUDA_HOST_NODE_PARAMS call{
-      [](void* argument) {
-        const auto* const one = static_cast<Look*>(argument);
-        one->seen->store(*one->result);
-      },
-      &look};
+  const CUDA_HOST_NODE_PARAMS call{[](void* argument) {
+                                     const auto* const one = static_cast<Look*>(argument);
+                                     one->seen->store(*one->result);
+                                   },
+                                   &look};
   const CUgraphNode both[] = {copy, memset};
   ASSERT_OK(cuGraphAddHostNode(&host, graph_, both, 2, &call));
   Run(Instantiate());

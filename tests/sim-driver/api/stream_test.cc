@@ -97,9 +97,9 @@ TEST_F(StreamTest, LegacyStreamJoinsBlockingStreams) {
   const CUstream blocking = NewStream(CU_STREAM_DEFAULT);
   const CUstream free = NewStream(CU_STREAM_NON_BLOCKING);
   ASSERT_OK(Launch("wait_for_flag", 1, 1, blocking, Address(flags), out, 1U));
-  ASSERT_OK(Launch("increment", 1, 1, nullptr, out, 1U));       // waits for `blocking`
+  ASSERT_OK(Launch("increment", 1, 1, nullptr, out, 1U));               // waits for `blocking`
   ASSERT_OK(Launch("increment", 1, 1, CU_STREAM_PER_THREAD, out, 1U));  // waits for the legacy stream
-  ASSERT_OK(Launch("fill", 1, 1, free, Address(&flags[1]), 4U, 1U));  // waits for nobody
+  ASSERT_OK(Launch("fill", 1, 1, free, Address(&flags[1]), 4U, 1U));    // waits for nobody
   EXPECT_OK(cuStreamSynchronize(free));
   EXPECT_EQ(4U, flags[1]);
   EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));
@@ -159,7 +159,8 @@ TEST_F(StreamTest, CallbackIsToldOfAFault) {
       stream,
       [](CUstream, CUresult result, void* argument) { static_cast<std::atomic<int>*>(argument)->store(result); },
       &status, 0);
-  cuLaunchHostFunc(stream, [](void* argument) { ++*static_cast<std::atomic<int>*>(argument); }, &host_function_runs);
+  cuLaunchHostFunc(
+      stream, [](void* argument) { ++*static_cast<std::atomic<int>*>(argument); }, &host_function_runs);
   EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
   if (added == CUDA_SUCCESS) {
     EXPECT_EQ(CUDA_ERROR_ILLEGAL_ADDRESS, status.load());
@@ -183,12 +184,21 @@ TEST_F(StreamTest, MemoryOperations) {
   EXPECT_EQ(1U, Read(out, 1)[0]);
 
   CUstreamBatchMemOpParams batch[3] = {};
-  batch[0].writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = Address(flags), .value64 = 1ULL << 40,
-                         .flags = 0, .alias = 0};
-  batch[1].waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64, .address = Address(flags), .value64 = 1ULL << 40,
-                        .flags = CU_STREAM_WAIT_VALUE_AND, .alias = 0};
-  batch[2].writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = Address(&flags[4]), .value64 = 66,
-                         .flags = 0, .alias = 0};
+  batch[0].writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64,
+                         .address = Address(flags),
+                         .value64 = 1ULL << 40,
+                         .flags = 0,
+                         .alias = 0};
+  batch[1].waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64,
+                        .address = Address(flags),
+                        .value64 = 1ULL << 40,
+                        .flags = CU_STREAM_WAIT_VALUE_AND,
+                        .alias = 0};
+  batch[2].writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+                         .address = Address(&flags[4]),
+                         .value64 = 66,
+                         .flags = 0,
+                         .alias = 0};
   EXPECT_OK(cuStreamBatchMemOp_v2(waiting, 3, batch, 0));
   EXPECT_OK(cuStreamSynchronize(waiting));
   EXPECT_EQ(66U, flags[4]);
