@@ -1,5 +1,5 @@
 // Calls with arguments that cannot be: each gives the documented code, none is sticky, and the device works afterwards.
-#include "driver_entry.h"
+#include "tests/programs/driver_entry.h"
 
 using check::Results;
 

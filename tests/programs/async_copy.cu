@@ -2,7 +2,7 @@
 // mbarriers: arrive and wait by phase, and cp.async arrivals on an mbarrier.
 #include <cuda_pipeline.h>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

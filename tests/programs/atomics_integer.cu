@@ -2,7 +2,7 @@
 // depends on timing only its set is a result: each ticket handed out exactly once.
 #include <algorithm>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

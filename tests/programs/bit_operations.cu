@@ -1,6 +1,6 @@
 // Instructions on bits: count, find, reverse, funnel shift, byte permute, insert and extract fields, three-input logic,
 // byte-wise dot products, averages, absolute differences, 24-bit multiplies, shifts by 32 and more.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

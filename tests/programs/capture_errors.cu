@@ -1,6 +1,6 @@
 // What stream capture forbids: synchronising a captured stream, the legacy stream during a global capture, ending a
 // capture that is invalid, on the wrong stream or with a branch not joined.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 namespace check {
 

@@ -2,7 +2,7 @@
 // compiled into the kernel and once given as a launch attribute.
 #include <cooperative_groups.h>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 namespace cg = cooperative_groups;
 using check::Results;

@@ -3,7 +3,7 @@
 #include <cfenv>
 #include <cmath>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

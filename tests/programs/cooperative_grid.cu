@@ -2,7 +2,7 @@
 // another wrote. Also: a grid that cannot be resident at once is refused with its own error code.
 #include <cooperative_groups.h>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 namespace cg = cooperative_groups;
 using check::Results;

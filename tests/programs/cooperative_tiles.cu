@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 namespace cg = cooperative_groups;
 using check::Results;

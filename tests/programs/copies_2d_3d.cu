@@ -1,6 +1,6 @@
 // Pitched copies: cudaMemcpy2D(Async) and cudaMemcpy3D with different pitches on either side, sub-boxes, and
 // device-to-device. Only the logical rows are results: the pitch that cudaMallocPitch chooses is the driver's business.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

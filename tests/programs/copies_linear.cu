@@ -1,6 +1,6 @@
 // One-dimensional copies in every direction and form: odd sizes and offsets, pageable and pinned, synchronous and
 // asynchronous, device to device (overlap-free), cudaMemcpyDefault, and one of 64 MiB.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

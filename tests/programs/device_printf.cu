@@ -1,6 +1,6 @@
 // printf from a kernel arrives on the program's own stdout, by the time of the next synchronisation, in the order in
 // which one thread printed it. The program runs itself with stdout in a pipe and reads what came out.
-#include "child_case.h"
+#include "tests/programs/child_case.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // cudaDeviceReset ends everything of the device's context; the next call starts afresh: symbols have their initial
 // values again, and kernels, memory and streams work as on the first day. Three times.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,7 +1,7 @@
 // __device__ and __constant__ variables: initial values, cudaMemcpyToSymbol and FromSymbol (with offsets, async,
 // device to device), cudaGetSymbolAddress and Size, a pointer stored in a symbol, and constants that change between
 // launches of one stream.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

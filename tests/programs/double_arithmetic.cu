@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 namespace check {
 

@@ -1,6 +1,6 @@
 // More than 48 KB of dynamic shared memory: refused until the kernel's attribute allows it, then used to its last
 // byte, beside static shared memory; and the carve-out preference, which must not change results.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Event states and elapsed times: only relations are results, never durations. A pending event is not ready and has no
 // elapsed time; later events are not earlier; events without timing refuse; re-recording moves an event.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // fork() after CUDA was initialised: in the child every call gives "initialization error" at once (it neither hangs nor
 // touches what belongs to the parent), a child that calls exec is a new program and works, and the parent works on.
-#include "child_case.h"
+#include "tests/programs/child_case.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // A graph built node by node: memset, copies, kernels, a host function and a child graph; then the executable's kernel
 // parameters are changed in place, a node is disabled and enabled again, and the whole is updated from a changed graph.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

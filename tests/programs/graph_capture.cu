@@ -1,6 +1,6 @@
 // A graph captured from two streams (fork and join by events, copies, memset, kernels) and replayed many times with
 // changed inputs; then instantiated a second time, and captured again in pieces with cudaStreamBeginCapture's modes.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

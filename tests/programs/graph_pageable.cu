@@ -1,6 +1,6 @@
 // A graph whose copy nodes name ordinary (pageable) host memory: each replay must read what is there at that time, and
 // the result must be there when the stream is done.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // 1-D, 2-D and 3-D grids and blocks: every thread records which one it was, through every index register; blocks that
 // are not a multiple of a warp, tall grids, a grid of 70,000 blocks in x.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Histograms of skewed bytes: shared-memory counters per block merged by global atomics, and warp-aggregated counting
 // by __match_any_sync.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

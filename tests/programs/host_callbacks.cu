@@ -2,7 +2,7 @@
 // kernels around them, on some other thread; they read results and prepare the next input.
 #include <pthread.h>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

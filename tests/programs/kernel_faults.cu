@@ -2,7 +2,7 @@
 // call of that process gives it too), that cudaGetLastError does not clear it, and that the next process is well.
 #include <cassert>
 
-#include "child_case.h"
+#include "tests/programs/child_case.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Kernels with much to be told: one struct of 4,000 bytes, twelve parameters of mixed types
 // and alignments. The launch copies the bytes: the host changes them right afterwards.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // cudaLaunchKernelEx with attributes: a programmatic dependent launch (the second kernel waits by griddepcontrol where
 // it exists), priorities of launches and streams, and a launch without attributes through the same entry.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

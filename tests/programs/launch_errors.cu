@@ -1,6 +1,6 @@
 // Launches that cannot be: each must be refused by the launch itself with the runtime's code for it, must not be
 // sticky, and must leave the device as it was.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // The legacy default stream waits for blocking streams and they for it; non-blocking streams do neither. Shown without
 // clocks: a kernel that spins until the host opens its gate holds one stream, and the others are asked for their state.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -3,7 +3,7 @@
 // point to global, shared or local memory.
 #include <algorithm>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Stream-ordered allocation: cudaMallocAsync and cudaFreeAsync between kernels, memory handed from one stream to
 // another by an event, a pool of its own with a release threshold, and memory freed in a stream while still in use.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Managed memory: cudaMallocManaged and a __managed__ variable, written by the host, read and written by kernels, read
 // by the host after synchronisation.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

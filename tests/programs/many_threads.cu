@@ -2,7 +2,7 @@
 // shared stream, where only the total is known.
 #include <thread>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

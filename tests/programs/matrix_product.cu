@@ -2,7 +2,7 @@
 // with a size that is not a multiple of the tile.
 #include <cmath>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

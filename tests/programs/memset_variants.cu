@@ -1,6 +1,6 @@
 // Every form of memset: bytes (synchronous and on a stream), 16- and 32-bit patterns through the driver, pitched 2-D
 // and 3-D, odd offsets and lengths, zero length.
-#include "driver_entry.h"
+#include "tests/programs/driver_entry.h"
 
 using check::Results;
 

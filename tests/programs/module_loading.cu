@@ -1,7 +1,7 @@
 // Modules through the driver API: PTX text loaded, its kernel launched with kernelParams and with an `extra` buffer,
 // its global read and written, several modules with the same names side by side, two PTX files linked, and a syntax
 // error that is refused with a log.
-#include "driver_entry.h"
+#include "tests/programs/driver_entry.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Barriers that only some warps of a block meet: bar.sync with a name and a count for two independent groups, and
 // bar.arrive / bar.sync as producer and consumer with double buffering.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

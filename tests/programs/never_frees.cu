@@ -1,6 +1,6 @@
 // A program that frees, destroys and waits for nothing: memory, pinned memory, streams, events, graphs and a kernel
 // still running when it ends. Started several times in a row, each run finds what the first one found.
-#include "child_case.h"
+#include "tests/programs/child_case.h"
 
 using check::Results;
 

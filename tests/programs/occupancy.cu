@@ -1,6 +1,6 @@
 // Occupancy queries and function attributes. Their values differ between devices, so the results are relations that
 // hold on all: more shared memory never allows more blocks, suggested sizes are launchable, limits fit together.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -2,7 +2,7 @@
 // threads work independently; a thread held by its own gate does not hold the others; cudaStreamLegacy still exists.
 #include <thread>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Page-locked memory of every origin (cudaMallocHost, cudaHostAlloc with flags, cudaHostRegister of ordinary memory)
 // as source and target of asynchronous copies, many in flight; flags are reported back as they were given.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Reductions: integer sum by grid-stride loop, shuffles and one atomic per block; float sum in a fixed tree order (so
 // its bits are known); minimum with index; and the last-block-done pattern with __threadfence.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Exclusive prefix sum of 50,000 integers in three launches (scan each block, scan the block sums, add them), and the
 // same in one launch, where each block waits for its predecessor's sum in global memory (decoupled look-back by one).
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -2,7 +2,7 @@
 // also reduce (__syncthreads_count, _and, _or).
 #include <algorithm>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

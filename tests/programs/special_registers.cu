@@ -1,6 +1,6 @@
 // Special registers, by what must hold of them: clocks and the global timer advance, lane, warp and multiprocessor
 // numbers are in range, lane masks have their bits, each block stays on one multiprocessor.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -2,7 +2,7 @@
 // destructor, a thread_local one at the end of its thread, and a function of atexit still copies.
 #include <thread>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Ten steps of a five-point stencil on a torus, float, each step its own launch with buffers swapped; shared-memory
 // halo. Every operation is rounded on its own, so the host gets the same bits.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

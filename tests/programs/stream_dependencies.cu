@@ -1,6 +1,6 @@
 // Streams joined by events: a diamond (one producer, two branches, one consumer) repeated with the same events, and a
 // chain that hops over four streams. Kernels wait a while first, so a missing dependency shows as a wrong number.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

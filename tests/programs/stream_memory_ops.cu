@@ -1,6 +1,6 @@
 // Streams that wait for and write words of memory themselves (cuStreamWaitValue32, cuStreamWriteValue32/64), on device
 // and on pinned host memory: two streams hand a buffer to and fro without any event, and the host opens a gate.
-#include "driver_entry.h"
+#include "tests/programs/driver_entry.h"
 
 using check::Results;
 

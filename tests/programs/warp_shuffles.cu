@@ -1,5 +1,5 @@
 // Shuffles of every form: indexed, up, down, butterfly; widths below 32; 64-bit values; partial member masks.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

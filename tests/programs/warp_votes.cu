@@ -2,7 +2,7 @@
 // __syncwarp, with full and with partial member masks.
 #include <algorithm>
 
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Integer arithmetic wider than a register: 64- and 128-bit products and quotients, carry chains in PTX (add.cc, addc,
 // mad.lo.cc, madc.hi), and a 256-bit product by rows.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,6 +1,6 @@
 // Kernels that read and write host memory directly: no copy anywhere. The host reads what the kernel wrote right after
 // the stream is done, and a running kernel and the host answer each other through two words of mapped memory.
-#include "check.h"
+#include "tests/programs/check.h"
 
 using check::Results;
 

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""The checks of tools/ find what they are for, and nothing in clean text: each case is a tree of a few small files."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools")
+
+
+def run_check(check, files):
+    """Exit status and output of a check on a tree that holds `files` (path -> text)."""
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            full = os.path.join(root, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as output:
+                output.write(text)
+        run = subprocess.run([sys.executable, os.path.join(TOOLS, check), root], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, check=False)
+        return run.returncode, run.stdout
+
+
+class Layers(unittest.TestCase):
+    def accept(self, files):
+        status, output = run_check("check_layers.py", files)
+        self.assertEqual(status, 0, output)
+
+    def refuse(self, path, line, fragment):
+        status, output = run_check("check_layers.py", {path: line + "\n"})
+        self.assertEqual(status, 1, output)
+        self.assertIn(f"{path}:1: ", output)
+        self.assertIn(fragment, output)
+
+    def test_accepts_what_the_table_allows(self):
+        self.accept({
+            "server/gpu/a.cc": '#include "server/session/b.h"\n#include "scheduler/gate.h"\n#include "proto/shm/x_abi.h"\n',
+            "sim-driver/engine/a.cc": '#include "ptx-transforms/syntax/ast.h"\n#include <cuda.h>\n',
+            "client-shim/entry/a.cc": '#include "base/status.h"\n#include <cuda.h>\n',
+            "proto/shm/x_abi.h": "#include <cstdint>\n",
+            "tests/server/gpu/a_test.cc": '#include "server/gpu/a.h"\n#include "scheduler/gate.h"\n',
+            "base/a.cc": '// #include <cuda.h>\nconst char* text = R"(\n#include "server/x.h"\n)";\n',
+        })
+
+    def test_refuses_the_other_half_of_the_product(self):
+        self.refuse("client-shim/entry/a.cc", '#include "server/executor.h"', "not server")
+        self.refuse("server/a.cc", '#include "client-shim/state/x.h"', "not client-shim")
+        self.refuse("server/a.cc", '#include "sim-driver/engine/x.h"', "not sim-driver")
+
+    def test_refuses_private_headers_of_other_rooms(self):
+        self.refuse("server/a.cc", '#include "ptx-transforms/syntax/ast.h"', "private to ptx-transforms")
+        self.refuse("tests/server/a_test.cc", '#include "scheduler/core/x.h"', "private to scheduler")
+
+    def test_refuses_forbidden_system_headers(self):
+        self.refuse("scheduler/a.cc", "#include <mutex>", "pure decisions")
+        self.refuse("base/a.h", "#include <cuda_runtime.h>", "no CUDA")
+        self.refuse("client-shim/a.cc", "#include <grpcpp/grpcpp.h>", "somebody else's process")
+        self.refuse("proto/shm/x_abi.h", "#include <vector>", "may include only")
+
+    def test_refuses_relative_includes(self):
+        self.refuse("base/a.cc", '#include "status.h"', "repository root")
+
+
+class Banned(unittest.TestCase):
+    def refuse(self, path, text, fragment):
+        status, output = run_check("check_banned.py", {path: text})
+        self.assertEqual(status, 1, output)
+        self.assertIn(fragment, output)
+
+    def accept(self, path, text):
+        status, output = run_check("check_banned.py", {path: text})
+        self.assertEqual(status, 0, output)
+
+    def test_names(self):
+        self.refuse("base/string_util.h", "#pragma once\n", "'util' in a file name")
+        self.refuse("base/a.cc", "class SessionManager {};\n", "SessionManager")
+        self.refuse("base/a.cc", "struct KernelInfo;\n", "KernelInfo")
+        self.refuse("base/a.cc", "int my_value = do_work();\n", "my_value")
+        self.refuse("server/a.cu", "", "device code")
+        self.refuse("base/a.h", "int x;\n", "#pragma once")
+        self.accept("base/a.cc", "class Metadata {}; struct Database; enum class Kind { kInfo };\n")
+        self.accept("server/opcode_handler_table.cc", "int x;\n")
+
+    def test_calls(self):
+        self.refuse("server/a.cc", "auto t = std::chrono::system_clock::now();\n", "monotonic")
+        self.refuse("client-shim/entry/a.cc", "void F() { std::exit(1); }\n", "never ends the program")
+        self.refuse("client-shim/entry/a.cc", "void F() { throw 1; }\n", "C ABI")
+        self.refuse("client-shim/entry/a.cc", "void F() { std::cout << 1; }\n", "stdout")
+
+    def test_exceptions(self):
+        self.accept("client-shim/launcher/main.cc", "void F() { std::exit(1); }\n")
+        self.accept("client-shim/entry/a.cc", "void F() { thread.exit(1); } // exit(1) and throw in words\n")
+        self.accept("client-shim/entry/a.cc", 'const char* text = "abort(";\n')
+        self.accept("client-shim/entry/a.cc", "try {} catch (A) { throw; }\n")
+        self.accept("client-shim/entry/a.cc", "void F() { throw 1; }  // allow: caught two lines below\n")
+        self.refuse("client-shim/entry/a.cc", "void F() { throw 1; }  // allow:\n", "C ABI")
+
+
+if __name__ == "__main__":
+    unittest.main()

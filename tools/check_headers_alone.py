@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Checks that every header compiles alone.
+
+usage: check_headers_alone.py BUILD_DIRECTORY [--budget-seconds N] [--jobs N]
+
+A header that is the first include of its own source (x.cc begins with x.h) is proved by the build itself and costs
+nothing here. The others are compiled with the flags of a neighbour from compile_commands.json; what passed is remembered in
+BUILD_DIRECTORY/headers_alone by a hash of flags and contents. Out of time is said and is no failure: the next run goes on.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+
+import source_tree
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)', re.MULTILINE)
+
+
+def proved_by_build(headers):
+    proved = set()
+    for source in source_tree.list_files(ROOT, (".cc",)):
+        first = INCLUDE.search(source_tree.read(ROOT, source))
+        if first and first.group(1) in headers:
+            proved.add(first.group(1))
+    return proved
+
+
+def flags_by_folder(build):
+    """Folder (relative to the root) -> compiler and its -I, -isystem, -D, -std options."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as text:
+        commands = json.load(text)
+    flags = {}
+    for command in commands:
+        folder = os.path.dirname(os.path.relpath(command["file"], ROOT))
+        words = shlex.split(command["command"])
+        kept, position = [words[0]], 1
+        while position < len(words):
+            word = words[position]
+            if word in ("-isystem", "-I", "-D", "-include"):
+                kept += words[position:position + 2]
+                position += 1
+            elif re.match(r"-(?:I|D|std=|isystem|pthread|W)", word):
+                kept.append(word)
+            position += 1
+        # The longest line knows most include folders.
+        if len(kept) > len(flags.get(folder, [])):
+            flags[folder] = kept
+    return flags
+
+
+def flags_for(header, flags):
+    folder = os.path.dirname(header)
+    room = header.split("/", 1)[0]
+    candidates = [folder, room] + sorted((f for f in flags if f.startswith(room)), key=lambda f: -len(flags[f]))
+    candidates += ["tests/" + room] + sorted(flags, key=lambda f: -len(flags[f]))
+    return next(flags[f] for f in candidates if f in flags)
+
+
+def fingerprint(header, command):
+    digest = hashlib.sha256(repr(command).encode())
+    waiting, seen = [header], set()
+    while waiting:
+        path = waiting.pop()
+        if path in seen or not os.path.isfile(os.path.join(ROOT, path)):
+            continue
+        seen.add(path)
+        text = source_tree.read(ROOT, path)
+        digest.update(text.encode())
+        waiting += INCLUDE.findall(text)
+    return digest.hexdigest()
+
+
+def compile_alone(header, command, cache):
+    mark = os.path.join(cache, fingerprint(header, command))
+    if os.path.exists(mark):
+        return None
+    run = subprocess.run(command + ["-fsyntax-only", "-x", "c++", "-"], input=f'#include "{header}"\n', text=True, cwd=ROOT,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if run.returncode == 0:
+        with open(mark, "w", encoding="ascii"):
+            return None
+    return run.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build")
+    parser.add_argument("--budget-seconds", type=float, default=180)
+    parser.add_argument("--jobs", type=int, default=2)
+    arguments = parser.parse_args()
+    deadline = time.monotonic() + arguments.budget_seconds
+    if not os.path.exists(os.path.join(arguments.build, "compile_commands.json")):
+        sys.exit(f"{arguments.build} has no compile_commands.json: configure it first (cmake --preset release)")
+    headers = {h for h in source_tree.list_files(ROOT, (".h",)) if not h.startswith("tests/programs/")}
+    flags = flags_by_folder(arguments.build)
+    if not flags:
+        sys.exit("compile_commands.json is empty")
+    cache = os.path.join(arguments.build, "headers_alone")
+    os.makedirs(cache, exist_ok=True)
+    proved = proved_by_build(headers)
+    failed, skipped = [], []
+
+    def check(header):
+        if time.monotonic() > deadline:
+            skipped.append(header)
+            return
+        complaint = compile_alone(header, flags_for(header, flags), cache)
+        if complaint is not None:
+            failed.append((header, complaint))
+
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(check, sorted(headers - proved)))
+    for header, complaint in failed:
+        print(f"{header} does not compile alone:\n{complaint}")
+    print(f"{len(headers)} headers: {len(proved)} proved by their own source, "
+          f"{len(headers) - len(proved) - len(skipped)} checked here, {len(failed)} failed, {len(skipped)} left for lack of time")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

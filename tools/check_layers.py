@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Checks who includes whom: the table of docs/architecture.md, and the front desk rule.
+
+usage: check_layers.py [ROOT]
+
+A room is a top-level folder. Headers directly in a room's root are its public face (the front desk); those in
+sub-folders are private to the room. Includes are written from the repository root, so an include line is a path.
+"""
+import os
+import re
+import sys
+
+import source_tree
+
+# unit: (other units it may include, pattern of system headers it must not include, why). A unit is a room, or a part
+# of a room that has rules of its own; the longest matching prefix counts.
+CUDA = r"cuda|cuComplex|nv"
+THREADS = r"thread|mutex|condition_variable|future|shared_mutex|pthread\.h|semaphore"
+RPC = r"grpc|google/protobuf"
+UNITS = {
+    "base": ([], CUDA, "base knows no CUDA"),
+    "images": (["base"], CUDA + "|sys/socket", "images reads bytes; it needs no CUDA"),
+    "proto/shm": ([], None, ""),
+    "proto/device": ([], None, ""),
+    "proto/driver": (["proto/shm"], RPC, "driver calls travel by shared memory"),
+    "proto/control": ([], CUDA, "the control plane knows no CUDA"),
+    "ptx-transforms": (["base", "proto/device"], CUDA + "|sys/socket", "text in, text out"),
+    "scheduler": (["base"], CUDA + "|" + THREADS, "pure decisions: no CUDA, no threads; the caller owns the clock"),
+    "sim-driver": (["base", "images", "ptx-transforms", "proto/device"], RPC, "a driver knows no daemon"),
+    "client-shim": (["base", "images", "proto/shm", "proto/driver", "proto/control"], RPC + "|prometheus",
+                    "it runs inside somebody else's process"),
+    "server": (["base", "images", "proto", "ptx-transforms", "scheduler"], None, ""),
+}
+# Only these, so that the layout compiles the same everywhere.
+ONLY_THESE = {unit: {"cstdint", "cstddef", "atomic", "type_traits"} for unit in ("proto/shm", "proto/device")}
+# Whole folders that others may use although they are no front desk.
+PUBLIC_FOLDERS = {"proto/shm", "proto/device", "proto/driver", "proto/driver/generated", "proto/control"}
+# (who, private folder): the software driver executes the syntax tree itself, so it needs all of it.
+EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")', re.MULTILINE)
+
+
+def unit_of(path):
+    prefixes = [unit for unit in UNITS if path == unit or path.startswith(unit + "/")]
+    return max(prefixes, key=len, default=None)
+
+
+def room_of(path):
+    return path.split("/", 1)[0]
+
+
+def may_include(unit, target):
+    allowed, _, _ = UNITS[unit]
+    return any(target == a or target.startswith(a + "/") for a in allowed)
+
+
+def at_front_desk(includer, target_path):
+    folder = os.path.dirname(target_path)
+    if folder == room_of(target_path) or folder in PUBLIC_FOLDERS:
+        return True
+    return any(includer == who and (folder == private or folder.startswith(private + "/"))
+               for who, private in EXCEPTIONS)
+
+
+def check_system(unit, name):
+    """The complaint about `#include <name>` in `unit`, or None."""
+    if unit in ONLY_THESE and name not in ONLY_THESE[unit]:
+        return f"<{name}>: {unit} may include only {', '.join(sorted(ONLY_THESE[unit]))}"
+    _, forbidden, why = UNITS[unit]
+    if forbidden and re.match(rf"(?:{forbidden})", name):
+        return f"<{name}>: not in {unit}: {why}"
+    return None
+
+
+def check_room_include(path, unit, name):
+    """The complaint about `#include "name"` in a file of a room, or None."""
+    target = unit_of(name)
+    if target is None:
+        if room_of(name) in source_tree.OUTSIDE:
+            return f'"{name}": a room never includes {room_of(name)}'
+        return f'"{name}": includes are written from the repository root and start with a room\'s name'
+    if name.endswith(".pb.h") and room_of(path) != "server":
+        return f'"{name}": only server speaks gRPC'
+    if target == unit or (room_of(name) == room_of(path) and room_of(path) != "proto"):
+        return None
+    if not may_include(unit, target):
+        allowed = ", ".join(UNITS[unit][0]) or "nothing of ours"
+        return f'"{name}": {unit} may include {allowed}; not {target}'
+    if not at_front_desk(room_of(path), name):
+        return f'"{name}" is private to {room_of(name)}; only headers directly in {room_of(name)}/ are for others'
+    return None
+
+
+def check_outside_include(path, name):
+    """Tests and benchmarks: any front desk, and the private parts of the room that they mirror."""
+    if name.startswith(room_of(path) + "/") or name.endswith(".pb.h"):
+        return None
+    if unit_of(name) is None:
+        return f'"{name}": includes are written from the repository root'
+    parts = path.split("/")
+    mirrored = parts[1] if len(parts) > 2 else ""
+    if room_of(name) == mirrored or at_front_desk(mirrored, name):
+        return None
+    return f'"{name}" is private to {room_of(name)}, and {path} mirrors {mirrored or "no room"}'
+
+
+def complaints(root):
+    for path in source_tree.list_files(root):
+        unit, room = unit_of(path), room_of(path)
+        if unit is None and room not in source_tree.OUTSIDE:
+            if room in source_tree.ROOMS:
+                yield f"{path}:1: {room}/ has rules only for its sub-folders; put the file into one of them"
+            continue
+        # Literals hold no include lines that matter (generated text, test input).
+        text = source_tree.blank_comments_and_strings(source_tree.read(root, path))
+        for match in INCLUDE.finditer(text):
+            quoted, name = match.group(1)[0] == '"', match.group(1)[1:-1]
+            if unit is None:
+                complaint = check_outside_include(path, name) if quoted else None
+            elif quoted:
+                complaint = check_room_include(path, unit, name)
+            else:
+                complaint = check_system(unit, name)
+            if complaint:
+                yield f"{path}:{text.count(chr(10), 0, match.start(1)) + 1}: {complaint}"
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    found = list(complaints(root))
+    for line in found:
+        print(line)
+    if found:
+        sys.exit(f"{len(found)} include(s) break the layers (docs/architecture.md, rooms)")
+
+
+if __name__ == "__main__":
+    main()
