@@ -86,7 +86,7 @@ class Files(unittest.TestCase):
                                 ROOT, "--exclude-dir=build"], stdout=subprocess.PIPE, text=True, check=True).stdout
         for target in targets:
             with self.subTest(target=target):
-                if target in ("tally_client_shim", "tally_sim_driver", "tally-executor") and target not in known:
+                if target in ("tally_shim", "tally_sim_driver", "tally-executor") and target not in known:
                     self.skipTest(f"{target} is not in this tree")
                 self.assertIn(target, known)
 
