@@ -16,6 +16,10 @@ namespace tally::ptx_transforms {
 template <typename T>
 class List {
  public:
+  using value_type = T;
+  using const_iterator = const T*;
+  using iterator = const_iterator;
+
   List() = default;
   List(const T* first, size_t size) : first_(first), size_(static_cast<uint32_t>(size)) {}
 

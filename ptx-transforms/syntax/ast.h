@@ -241,6 +241,7 @@ struct AddressSizeDirective {
 struct FileDirective {
   uint64_t index = 0;
   std::string_view path;
+  List<uint64_t> timestamp_and_size;  // as many of them as were written
 };
 
 // .alias name, target;

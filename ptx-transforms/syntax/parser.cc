@@ -151,10 +151,13 @@ bool ModuleParser::ParseFile(FileDirective& file) {
   if (tokens_.current().kind != TokenKind::kString) return tokens_.Fail("the name of a file");
   file.path = tokens_.Text().substr(1, tokens_.current().end - tokens_.current().begin - 2);
   tokens_.Advance();
-  while (tokens_.Accept(',')) {  // time stamp, size
-    uint64_t ignored = 0;
-    if (!ParseCount(tokens_, std::numeric_limits<uint64_t>::max(), "a number", ignored)) return false;
+  ListBuilder<uint64_t> values(values_);
+  while (tokens_.Accept(',')) {
+    uint64_t value = 0;
+    if (!ParseCount(tokens_, std::numeric_limits<uint64_t>::max(), "a number", value)) return false;
+    values.Add(value);
   }
+  file.timestamp_and_size = values.Finish(module_.arena());
   return true;
 }
 

@@ -246,7 +246,8 @@ void AddFunctionHead(std::string& out, const Function& function) {
   out += function.name;
   AddParameters(out, function.parameters);
   for (const FunctionDirective& directive : function.directives) {
-    Format(out, "\n.{} ", directive.name);
+    Format(out, "\n.{}", directive.name);
+    if (!directive.values.empty() || !directive.strings.empty()) out += ' ';
     Join(out, directive.values, ", ", [&out](uint64_t value) { Format(out, "{}", value); });
     AddStrings(out, directive.strings);
     if (directive.name == "pragma") out += ';';
@@ -378,7 +379,10 @@ void AddItemText(std::string& out, const Item& item) {
       AddNames(out, node.targets);
     }
     void operator()(const AddressSizeDirective& node) const { Format(out, ".address_size {}", node.bits); }
-    void operator()(const FileDirective& node) const { Format(out, ".file {} \"{}\"", node.index, node.path); }
+    void operator()(const FileDirective& node) const {
+      Format(out, ".file {} \"{}\"", node.index, node.path);
+      for (const uint64_t value : node.timestamp_and_size) Format(out, ", {}", value);
+    }
     void operator()(const VariableDeclaration& node) const { AddVariables(out, node); }
     void operator()(const Function& node) const {
       AddFunctionHead(out, node);

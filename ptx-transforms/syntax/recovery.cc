@@ -26,6 +26,7 @@ bool Recovery::SkipStatement(const Token& start, bool is_directive) {
       closing.pop_back();
       if (!closing.empty() || c != '}' || !is_directive) continue;
       tokens_.Advance();
+      tokens_.Accept(';');
       return true;
     } else if (c == ';') {
       if (closing.empty()) {

@@ -208,7 +208,7 @@ Status Validate(uid_t uid, DaemonConfig& config) {
         StatusCode::kInvalidArgument,
         fmt::format("the path of socket '{}' is too long: its directory may have 90 characters", config.socket));
   }
-  if (!config.allowed_uids) config.allowed_uids = UidSet{uid == 0, {uid}};
+  if (!config.allowed_uids) config.allowed_uids = UidSet{uid == 0 && config.embedded_parent == 0, {uid}};
   if (!config.high_priority_uids) config.high_priority_uids = UidSet{true, {}};
   if (config.max_sessions == 0 || config.max_sessions_per_user == 0 || config.max_domains_per_user == 0) {
     return Status(StatusCode::kInvalidArgument,

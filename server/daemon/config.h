@@ -31,7 +31,8 @@ struct DaemonConfig {
   // The socket's directory, with all of the daemon's sockets and files (Validate sets it); created with mode 0700 (0711
   // if other users may connect).
   std::string runtime_dir;
-  // Who may get a session. Unset: everybody if the daemon is root, else only its own user. Root always may.
+  // Who may get a session. Unset: everybody if the daemon is root (and not a private one), else only its own
+  // user. Root always may.
   std::optional<UidSet> allowed_uids;
   // Who may ask for the high-priority class. Unset: everybody who is allowed at all.
   std::optional<UidSet> high_priority_uids;

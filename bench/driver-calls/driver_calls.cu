@@ -1,0 +1,372 @@
+// What single driver calls cost, natively and under tally-run alike: this program does not know under which it runs.
+//
+//   driver_calls [--smoke] [--json FILE] [--only SUBSTRING]
+//
+// Each line is one measurement: a batch of calls is timed by the client's clock and divided by their number, many
+// batches are taken, and median, p10, p90 and p99 over the batches are printed. Batches of asynchronous calls are
+// followed by a synchronisation that is not timed, so that a full queue is not measured (but for `sustained launches`,
+// which is about just that). --smoke takes few and small batches: it shows that everything runs, its numbers mean
+// nothing.
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+#define CHECK(call)                                                                                          \
+  do {                                                                                                       \
+    cudaError_t result_of_call = (call);                                                                     \
+    if (result_of_call != cudaSuccess) {                                                                     \
+      fprintf(stderr, "driver_calls: line %d: %s: %s\n", __LINE__, #call, cudaGetErrorName(result_of_call)); \
+      exit(1);                                                                                               \
+    }                                                                                                        \
+  } while (false)
+#define CHECK_DRIVER(call)                                                                                   \
+  do {                                                                                                       \
+    CUresult result_of_call = (call);                                                                        \
+    if (result_of_call != CUDA_SUCCESS) {                                                                    \
+      fprintf(stderr, "driver_calls: line %d: %s: driver error %d\n", __LINE__, #call, (int)result_of_call); \
+      exit(1);                                                                                               \
+    }                                                                                                        \
+  } while (false)
+
+struct Parameters64 {
+  unsigned char bytes[64];
+};
+struct Parameters4k {
+  unsigned char bytes[4000];
+};
+__global__ void Empty() {}
+__global__ void Empty64(Parameters64) {}
+__global__ void Empty4k(Parameters4k) {}
+
+template <class Function>
+Function* Entry(const char* name) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  CHECK(cudaGetDriverEntryPointByVersion(name, &entry, 12000, cudaEnableDefault, &found));
+  if (entry == nullptr) {
+    fprintf(stderr, "driver_calls: the driver has no %s\n", name);
+    exit(1);
+  }
+  return reinterpret_cast<Function*>(entry);
+}
+#define ENTRY(name) Entry<decltype(name)>(#name)
+
+struct Row {
+  std::string name, unit;
+  double median, p10, p90, p99;
+  int batches, per_batch;
+};
+
+class Bench {
+ public:
+  Bench(bool smoke, std::string only) : smoke_(smoke), only_(std::move(only)) {}
+
+  bool Wants(const std::string& name) const { return name.find(only_) != std::string::npos; }
+
+  // Time of one `body` (or of one of the calls in it), microseconds. `settle` runs after each batch, untimed.
+  void Time(const std::string& name, int per_batch, int batches, const std::function<void()>& body,
+            const std::function<void()>& settle, double calls_in_body = 1) {
+    if (!Wants(name)) return;
+    Adapt(&per_batch, &batches);
+    body();
+    settle();
+    std::vector<double> samples;
+    for (int batch = 0; batch < batches; ++batch) {
+      Clock::time_point begin = Clock::now();
+      for (int i = 0; i < per_batch; ++i) body();
+      samples.push_back(Microseconds(begin) / (per_batch * calls_in_body));
+      settle();
+    }
+    Add(name, "us", samples, per_batch);
+  }
+
+  // Bandwidth of one `body` that moves `bytes`, GB/s (10^9), synchronised within the time.
+  void Bandwidth(const std::string& name, size_t bytes, const std::function<void()>& body) {
+    if (!Wants(name)) return;
+    int per_batch = static_cast<int>(std::max<size_t>(1, std::min<size_t>(50, (size_t{64} << 20) / bytes))),
+        batches = 15;
+    Adapt(&per_batch, &batches);
+    body();
+    std::vector<double> samples;
+    for (int batch = 0; batch < batches; ++batch) {
+      Clock::time_point begin = Clock::now();
+      for (int i = 0; i < per_batch; ++i) body();
+      samples.push_back(static_cast<double>(bytes) * per_batch / (Microseconds(begin) * 1e3));
+    }
+    Add(name, "GB/s", samples, per_batch);
+  }
+
+  bool smoke() const { return smoke_; }
+  const std::vector<Row>& rows() const { return rows_; }
+
+ private:
+  static double Microseconds(Clock::time_point begin) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+  }
+
+  void Adapt(int* per_batch, int* batches) const {
+    if (!smoke_) return;
+    *per_batch = std::min(*per_batch, 3);
+    *batches = std::min(*batches, 2);
+  }
+
+  void Add(const std::string& name, const char* unit, std::vector<double> samples, int per_batch) {
+    std::sort(samples.begin(), samples.end());
+    auto quantile = [&samples](double q) {
+      return samples[std::min(samples.size() - 1, static_cast<size_t>(q * static_cast<double>(samples.size())))];
+    };
+    rows_.push_back({name, unit, quantile(0.5), quantile(0.1), quantile(0.9), quantile(0.99),
+                     static_cast<int>(samples.size()), per_batch});
+    const Row& row = rows_.back();
+    printf("%-44s %10.3f %10.3f %10.3f %10.3f  %-5s %6d x %d\n", row.name.c_str(), row.median, row.p10, row.p90,
+           row.p99, row.unit.c_str(), row.batches, row.per_batch);
+    fflush(stdout);
+  }
+
+  bool smoke_;
+  std::string only_;
+  std::vector<Row> rows_;
+};
+
+void MeasureAsynchronousCalls(Bench& bench, cudaStream_t stream) {
+  auto settle = [stream] { CHECK(cudaStreamSynchronize(stream)); };
+  cudaEvent_t event;
+  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  void* device;
+  CHECK(cudaMalloc(&device, 1 << 20));
+  char* pinned;
+  CHECK(cudaMallocHost(&pinned, 1 << 20));
+  Parameters64 small = {};
+  Parameters4k large = {};
+  bench.Time(
+      "launch, no parameters", 100, 300, [=] { Empty<<<1, 32, 0, stream>>>(); }, settle);
+  bench.Time(
+      "launch, 64 bytes of parameters", 100, 300, [=] { Empty64<<<1, 32, 0, stream>>>(small); }, settle);
+  bench.Time(
+      "launch, 4000 bytes of parameters", 100, 300, [=] { Empty4k<<<1, 32, 0, stream>>>(large); }, settle);
+  bench.Time(
+      "cudaMemsetAsync, 4 KB", 100, 300, [=] { CHECK(cudaMemsetAsync(device, 0, 4096, stream)); }, settle);
+  bench.Time(
+      "cudaMemcpyAsync, 4 KB, pinned to device", 100, 300,
+      [=] { CHECK(cudaMemcpyAsync(device, pinned, 4096, cudaMemcpyHostToDevice, stream)); }, settle);
+  bench.Time(
+      "cudaEventRecord", 100, 300, [=] { CHECK(cudaEventRecord(event, stream)); }, settle);
+  bench.Time(
+      "cudaStreamWaitEvent", 100, 300, [=] { CHECK(cudaStreamWaitEvent(stream, event, 0)); }, settle);
+  CHECK(cudaGetLastError());
+  CHECK(cudaEventDestroy(event));
+  CHECK(cudaFreeHost(pinned));
+  CHECK(cudaFree(device));
+}
+
+void MeasureRoundTrips(Bench& bench, cudaStream_t stream) {
+  auto nothing = [] {};
+  auto query = ENTRY(cuStreamQuery);
+  CUstream driver_stream = stream;
+  cudaEvent_t event;
+  CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CHECK(cudaEventRecord(event, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  bench.Time(
+      "cuStreamQuery, idle stream", 100, 300, [=] { CHECK_DRIVER(query(driver_stream)); }, nothing);
+  bench.Time(
+      "cudaStreamSynchronize, idle stream", 100, 300, [=] { CHECK(cudaStreamSynchronize(stream)); }, nothing);
+  bench.Time(
+      "cudaEventQuery, event that has happened", 100, 300, [=] { CHECK(cudaEventQuery(event)); }, nothing);
+  bench.Time(
+      "cudaMemGetInfo", 20, 100,
+      [=] {
+        size_t free_bytes, total_bytes;
+        CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+      },
+      nothing);
+  bench.Time(
+      "empty launch + cudaStreamSynchronize", 1, 3000,
+      [=] {
+        Empty<<<1, 32, 0, stream>>>();
+        CHECK(cudaStreamSynchronize(stream));
+      },
+      nothing);
+  bench.Time(
+      "empty launch + cudaDeviceSynchronize", 1, 1000,
+      [=] {
+        Empty<<<1, 32, 0, stream>>>();
+        CHECK(cudaDeviceSynchronize());
+      },
+      nothing);
+  CHECK(cudaEventDestroy(event));
+}
+
+void MeasureSustained(Bench& bench, cudaStream_t stream) {
+  // All launches and the wait for them are one sample, divided by their number.
+  const int launches = bench.smoke() ? 200 : 100000;
+  bench.Time(
+      "sustained launches (" + std::to_string(launches) + "), each", 1, 5,
+      [=] {
+        for (int i = 0; i < launches; ++i) Empty<<<1, 32, 0, stream>>>();
+        CHECK(cudaStreamSynchronize(stream));
+      },
+      [] {}, launches);
+}
+
+void MeasureGraphs(Bench& bench, cudaStream_t stream) {
+  for (int num_nodes : {1, 20, 100}) {
+    cudaGraph_t graph;
+    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    for (int i = 0; i < num_nodes; ++i) Empty<<<1, 32, 0, stream>>>();
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    cudaGraphExec_t executable;
+    CHECK(cudaGraphInstantiate(&executable, graph, 0));
+    std::string nodes = std::to_string(num_nodes) + (num_nodes == 1 ? " node" : " nodes");
+    bench.Time(
+        "graph launch, " + nodes + ", call only", 10, 100, [=] { CHECK(cudaGraphLaunch(executable, stream)); },
+        [=] { CHECK(cudaStreamSynchronize(stream)); });
+    bench.Time(
+        "graph launch, " + nodes + ", + synchronise", 1, 500,
+        [=] {
+          CHECK(cudaGraphLaunch(executable, stream));
+          CHECK(cudaStreamSynchronize(stream));
+        },
+        [] {});
+    CHECK(cudaGraphExecDestroy(executable));
+    CHECK(cudaGraphDestroy(graph));
+  }
+}
+
+std::string SizeName(size_t bytes) {
+  return bytes >= 1 << 20 ? std::to_string(bytes >> 20) + " MB" : std::to_string(bytes >> 10) + " KB";
+}
+
+void MeasureCopies(Bench& bench, cudaStream_t stream) {
+  const size_t largest = bench.smoke() ? size_t{1} << 20 : size_t{256} << 20;
+  char *device, *pinned;
+  CHECK(cudaMalloc(&device, largest));
+  CHECK(cudaMallocHost(&pinned, largest));
+  std::vector<char> pageable(largest, 1);
+  memset(pinned, 1, largest);
+  for (size_t bytes = 4096; bytes <= largest; bytes *= 4) {
+    auto copy = [&](const char* kind, void* target, const void* source, cudaMemcpyKind direction, bool asynchronous) {
+      bench.Bandwidth(std::string(kind) + ", " + SizeName(bytes), bytes, [=] {
+        if (asynchronous) {
+          CHECK(cudaMemcpyAsync(target, source, bytes, direction, stream));
+          CHECK(cudaStreamSynchronize(stream));
+        } else {
+          CHECK(cudaMemcpy(target, source, bytes, direction));
+        }
+      });
+    };
+    copy("copy pinned to device", device, pinned, cudaMemcpyHostToDevice, true);
+    copy("copy device to pinned", pinned, device, cudaMemcpyDeviceToHost, true);
+    copy("copy pageable to device", device, pageable.data(), cudaMemcpyHostToDevice, false);
+    copy("copy device to pageable", pageable.data(), device, cudaMemcpyDeviceToHost, false);
+  }
+  CHECK(cudaFreeHost(pinned));
+  CHECK(cudaFree(device));
+}
+
+void MeasureAllocations(Bench& bench, cudaStream_t stream) {
+  for (size_t bytes : {size_t{4096}, size_t{16} << 20}) {
+    bench.Time(
+        "cudaMalloc + cudaFree, " + SizeName(bytes), 1, 200,
+        [=] {
+          void* pointer;
+          CHECK(cudaMalloc(&pointer, bytes));
+          CHECK(cudaFree(pointer));
+        },
+        [] {});
+    bench.Time(
+        "cudaMallocAsync + cudaFreeAsync, " + SizeName(bytes), 10, 100,
+        [=] {
+          void* pointer;
+          CHECK(cudaMallocAsync(&pointer, bytes, stream));
+          CHECK(cudaFreeAsync(pointer, stream));
+        },
+        [=] { CHECK(cudaStreamSynchronize(stream)); });
+  }
+  bench.Time(
+      "cudaMallocHost + cudaFreeHost, 1 MB", 1, 100,
+      [] {
+        void* pointer;
+        CHECK(cudaMallocHost(&pointer, 1 << 20));
+        CHECK(cudaFreeHost(pointer));
+      },
+      [] {});
+}
+
+void WriteJson(const Bench& bench, const char* path, const cudaDeviceProp& properties) {
+  FILE* file = fopen(path, "w");
+  if (file == nullptr) {
+    fprintf(stderr, "driver_calls: cannot write %s: %s\n", path, strerror(errno));
+    exit(1);
+  }
+  fprintf(file, "{\"device\": \"%s\", \"smoke\": %s, \"rows\": [", properties.name, bench.smoke() ? "true" : "false");
+  const char* separator = "\n";
+  for (const Row& row : bench.rows()) {
+    fprintf(file,
+            "%s  {\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.6g, \"p10\": %.6g, \"p90\": %.6g, \"p99\": %.6g, "
+            "\"batches\": %d, \"per_batch\": %d}",
+            separator, row.name.c_str(), row.unit.c_str(), row.median, row.p10, row.p90, row.p99, row.batches,
+            row.per_batch);
+    separator = ",\n";
+  }
+  fprintf(file, "\n]}\n");
+  if (fclose(file) != 0) {
+    fprintf(stderr, "driver_calls: cannot write %s: %s\n", path, strerror(errno));
+    exit(1);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bool smoke = false;
+  const char* json_path = nullptr;
+  std::string only;
+  for (int i = 1; i < argc; ++i) {
+    std::string option = argv[i];
+    if (option == "--smoke") {
+      smoke = true;
+    } else if (option == "--json" && i + 1 < argc) {
+      json_path = argv[++i];
+    } else if (option == "--only" && i + 1 < argc) {
+      only = argv[++i];
+    } else {
+      fprintf(stderr, "usage: driver_calls [--smoke] [--json FILE] [--only SUBSTRING]\n");
+      return 2;
+    }
+  }
+  cudaDeviceProp properties;
+  CHECK(cudaGetDeviceProperties(&properties, 0));
+  printf("device: %s%s\n", properties.name, smoke ? " (smoke: numbers mean nothing)" : "");
+  printf("%-44s %10s %10s %10s %10s  %-5s %s\n", "what", "median", "p10", "p90", "p99", "unit", "batches");
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  Bench bench(smoke, only);
+  MeasureAsynchronousCalls(bench, stream);
+  MeasureRoundTrips(bench, stream);
+  MeasureSustained(bench, stream);
+  MeasureGraphs(bench, stream);
+  MeasureCopies(bench, stream);
+  MeasureAllocations(bench, stream);
+  CHECK(cudaDeviceSynchronize());
+  CHECK(cudaStreamDestroy(stream));
+  if (json_path != nullptr) WriteJson(bench, json_path, properties);
+  if (bench.rows().empty()) {
+    fprintf(stderr, "driver_calls: nothing is called like '%s'\n", only.c_str());
+    return 1;
+  }
+  return fflush(stdout) == 0 ? 0 : 1;
+}

@@ -1,0 +1,72 @@
+#include "client-shim/launcher/environment.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace tally::launcher {
+namespace {
+
+// Puts `first` in front of a list separated by colons, once: tally-run may run under tally-run.
+void Prepend(const char* variable, const std::string& first) {
+  const char* text = std::getenv(variable);
+  const std::string rest = text != nullptr ? text : "";
+  if (rest == first || rest.starts_with(first + ":")) return;
+  ::setenv(variable, (rest.empty() ? first : first + ":" + rest).c_str(), 1);
+}
+
+void SetUnlessEmpty(const char* variable, const std::string& value) {
+  if (!value.empty()) ::setenv(variable, value.c_str(), 1);
+}
+
+}  // namespace
+
+std::string ProgramDirectory() {
+  char path[4096];
+  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
+  if (size <= 0) return ".";
+  const std::string full(path, static_cast<size_t>(size));
+  return full.substr(0, full.rfind('/'));
+}
+
+Result<std::string> FindClientDirectory() {
+  std::string directory;
+  if (const char* named = std::getenv("TALLY_CLIENT_DIR"); named != nullptr && named[0] != '\0') {
+    directory = named;
+  } else {
+    const std::string own = ProgramDirectory();
+    directory = own.substr(0, own.rfind('/')) + "/lib/tally/client";
+  }
+  if (::access((directory + "/libcuda.so.1").c_str(), R_OK) != 0) {
+    return Error(
+        StatusCode::kNotFound,
+        fmt::format("Tally's libcuda.so.1 is not in '{}' ({}): install Tally again, or name its directory with "
+                    "TALLY_CLIENT_DIR",
+                    directory, std::strerror(errno)));
+  }
+  // The loader splits its lists at these, and there is no way to quote them.
+  if (directory.find_first_of(": ;") != std::string::npos) {
+    return Error(
+        StatusCode::kInvalidArgument,
+        fmt::format("the loader cannot use the directory '{}' because of a space or colon in its name: install "
+                    "Tally elsewhere",
+                    directory));
+  }
+  return directory;
+}
+
+Status PrepareEnvironment(const Options& options, const std::string& client_directory, const std::string& socket) {
+  Prepend("LD_LIBRARY_PATH", client_directory);
+  Prepend("LD_PRELOAD", client_directory + "/libcuda.so.1");
+  ::setenv("TRITON_LIBCUDA_PATH", client_directory.c_str(), 1);
+  if (::setenv("TALLY_SOCKET", socket.c_str(), 1) != 0) return StatusFromErrno(errno, "set the environment");
+  SetUnlessEmpty("TALLY_PRIORITY", options.priority);
+  SetUnlessEmpty("TALLY_DOMAIN", options.domain);
+  SetUnlessEmpty("TALLY_NAME", options.tenant);
+  return OkStatus();
+}
+
+}  // namespace tally::launcher

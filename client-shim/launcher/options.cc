@@ -1,0 +1,108 @@
+#include "client-shim/launcher/options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "proto/shm/handshake_abi.h"
+
+namespace tally::launcher {
+namespace {
+
+constexpr const char* kDescription =
+    "tally-run starts a CUDA program that shares the GPU through Tally. The program is not changed: it finds Tally's\n"
+    "libcuda.so.1 in place of the driver's.";
+
+constexpr const char* kFooter =
+    "\nExamples:\n"
+    "  tally-run --embedded ./program          first try: nothing else needed, not even a GPU\n"
+    "  tallyd &                                the service that programs share ...\n"
+    "  tally-run --priority high ./inference   ... gets the GPU as if it were alone\n"
+    "  tally-run python train.py               ... gets what is left (best-effort)\n"
+    "\nEnvironment: TALLY_SOCKET, TALLY_PRIORITY, TALLY_DOMAIN stand in for the options; TALLY_LOG = error, warning, "
+    "info, debug.\n"
+    "Exit status: the program's own; it dies of the signal that the program died of. 1: no tallyd; 2: wrong options;\n"
+    "126: the program cannot be run; 127: there is no such program.";
+
+// CLI11 does not know that what it hands back unparsed is the point of the program.
+class UsageFormatter final : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: tally-run [OPTIONS] PROGRAM [ARGUMENTS...]\n";
+  }
+};
+
+int Refuse(const std::string& sentence) {
+  fmt::print(stderr, "tally-run: {}. 'tally-run --help' lists the options.\n", sentence);
+  return 2;
+}
+
+void FillFromEnvironment(const char* variable, std::string& option) {
+  const char* text = std::getenv(variable);
+  if (option.empty() && text != nullptr) option = text;
+}
+
+bool IsDomainName(const std::string& name) {
+  return name.size() < shm::kDomainNameBytes && std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+           return std::isalnum(letter) != 0 || letter == '-' || letter == '_' || letter == '.';
+         });
+}
+
+}  // namespace
+
+std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
+  Options options;
+  CLI::App app(kDescription, "tally-run");
+  app.formatter(std::make_shared<UsageFormatter>());
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string("tally-run ") + TALLY_VERSION);
+  app.prefix_command();  // from PROGRAM on, everything is the program's
+  app.add_option("--priority", options.priority, "high or best-effort (default: as tallyd is configured)");
+  app.add_option("--domain", options.domain,
+                 "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory");
+  app.add_option("--name", options.tenant, "name shown by tallyctl and in metrics (default: the program's)");
+  app.add_option("--socket", options.socket,
+                 "tallyd's socket (default: your own daemon's if there is one, else /run/tally/tally.sock)");
+  app.add_flag("--embedded", options.is_embedded, "start a private tallyd for this program and end it afterwards");
+  app.add_option("--driver", options.driver,
+                 "with --embedded: auto (default: a GPU if there is one), cuda, or sim (the software driver)");
+  app.add_flag("--quiet", options.is_quiet, "say nothing unless something is wrong");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return Refuse(error.what());
+  }
+  options.command = app.remaining();
+  if (!options.command.empty() && options.command.front() == "--") {
+    options.command.erase(options.command.begin());
+  } else if (!options.command.empty() && options.command.front().starts_with("-")) {
+    return Refuse(fmt::format("there is no option '{}'", options.command.front()));
+  }
+  if (options.command.empty()) return Refuse("say which program to run");
+
+  FillFromEnvironment("TALLY_PRIORITY", options.priority);
+  FillFromEnvironment("TALLY_DOMAIN", options.domain);
+  FillFromEnvironment("TALLY_NAME", options.tenant);
+  if (!options.priority.empty() && options.priority != "high" && options.priority != "best-effort") {
+    return Refuse(fmt::format("'{}' is no priority: say high or best-effort", options.priority));
+  }
+  if (!IsDomainName(options.domain)) {
+    return Refuse(fmt::format("'{}' is no domain's name: at most {} letters, digits, '-', '_' and '.'", options.domain,
+                              shm::kDomainNameBytes - 1));
+  }
+  if (options.is_embedded && !options.socket.empty()) return Refuse("--embedded makes its own socket: drop --socket");
+  if (!options.is_embedded && !options.driver.empty()) {
+    return Refuse("--driver goes with --embedded: a running tallyd has chosen its driver");
+  }
+  if (options.driver.empty()) options.driver = "auto";
+  if (options.driver != "auto" && options.driver != "cuda" && options.driver != "sim") {
+    return Refuse(fmt::format("'{}' is no driver: say auto, cuda or sim", options.driver));
+  }
+  return options;
+}
+
+}  // namespace tally::launcher

@@ -1,0 +1,25 @@
+// tally-run's command line and the environment variables that stand in for options.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tally::launcher {
+
+struct Options {
+  std::string socket;    // empty: where FindSocket() of proto/control/socket_paths.h looks
+  std::string priority;  // "high", "best-effort"; empty: tallyd decides
+  std::string domain;    // empty: the domain of the class
+  std::string tenant;    // empty: the program's name
+  std::string driver;    // embedded only: "auto", "cuda", "sim"
+  bool is_embedded = false;
+  bool is_quiet = false;
+  std::vector<std::string> command;  // the program and its arguments; at least one
+};
+
+// The options, or the exit status of a run that ends here (the text has then been printed). Options after the program's
+// name are the program's.
+std::variant<Options, int> ParseCommandLine(int argc, char** argv);
+
+}  // namespace tally::launcher
