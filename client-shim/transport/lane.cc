@@ -95,7 +95,7 @@ void Lane::FetchOutput() {
     const Reply output = CallEmpty(shm::Op::kFetchOutput);
     if (output.result != CUDA_SUCCESS || output.payload_bytes == 0) break;
     // Through the program's own stream, so that it stands where it belongs among the program's own lines.
-    std::fwrite(output.payload, 1, output.payload_bytes, stdout);
+    std::fwrite(output.payload, 1, output.payload_bytes, stdout);  // allow: the program's own printf
   }
   is_fetching_output_ = false;
 }

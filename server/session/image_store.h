@@ -38,7 +38,7 @@ struct Kernel {
 
 // The bytes handed to the driver, and the wrapper around them if there is one.
 struct ImageBytes {
-  struct Wrapper {  // of nvcc: .nvFatBinSegment
+  struct Wrapper {  // allow: NVIDIA's word for .nvFatBinSegment
     uint32_t magic = 0;
     uint32_t version = 0;
     const void* first = nullptr;
