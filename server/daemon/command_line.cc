@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "base/log.h"
+#include "proto/control/socket_paths.h"
 #include "server/daemon/version.h"
 
 namespace tally::server {
@@ -29,13 +29,14 @@ constexpr const char* kFooter =
 
 // What flags say, kept apart until the file has been read: flags win.
 struct Flags {
-  std::string config_path, socket, driver, default_priority, metrics_address, executor_path;
+  std::string config_path, socket, runtime_dir, driver, default_priority, metrics_address, executor_path;
   std::vector<uid_t> allow;
-  bool allow_any = false;
+  bool allow_any = false, is_embedded = false;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
 };
 
 Status MergeFlags(const Flags& flags, DaemonConfig& config) {
+  if (!flags.runtime_dir.empty()) config.socket = flags.runtime_dir + "/" + control::kClientSocketName;
   if (!flags.socket.empty()) config.socket = flags.socket;
   if (!flags.driver.empty()) {
     const auto driver = ParseDriverChoice(flags.driver);
@@ -56,6 +57,7 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   if (flags.max_sessions >= 0) config.max_sessions = static_cast<uint32_t>(flags.max_sessions);
   config.ready_fd = flags.ready_fd;
   config.embedded_parent = flags.embedded_parent;
+  if (flags.is_embedded) config.embedded_parent = ::getppid();
   if (!flags.executor_path.empty()) config.executor_path = flags.executor_path;
   return OkStatus();
 }
@@ -72,6 +74,8 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
                  "where clients connect; its directory also holds tallyd's own files (default: /run/tally/tally.sock "
                  "for root, else "
                  "$XDG_RUNTIME_DIR/tally/tally.sock or /tmp/tally-UID/tally.sock)");
+  app.add_option("--runtime-dir", flags.runtime_dir, "the same as --socket RUNTIME_DIR/tally.sock")
+      ->excludes(app.get_option("--socket"));
   app.add_option("--driver", flags.driver, "auto (a GPU if there is one), cuda, or sim (the software driver)");
   app.add_option("--default-priority", flags.default_priority,
                  "class of programs that ask for none: high or best-effort (default)");
@@ -87,7 +91,10 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_option("--ready-fd", flags.ready_fd, "write one line 'ready ...' to this descriptor once clients can connect")
       ->check(CLI::Range(0, 1000000));
   app.add_option("--executor", flags.executor_path, "the tally-executor to start (default: the one beside tallyd)");
-  // For tally-run --embedded only: ends with that process.
+  app.add_flag("--embedded", flags.is_embedded,
+               "private: only for you, no metrics; ends with the process that started it, and takes its executors and "
+               "the directory along");
+  // For tally-run --embedded: the same, sure of which process.
   app.add_option("--embedded-parent", flags.embedded_parent)->group("");
   try {
     app.parse(argc, argv);

@@ -1,0 +1,244 @@
+// One-dimensional copies; copy_plan.h says how bytes travel.
+#include <algorithm>
+#include <cstring>
+
+#include "client-shim/entry/capture_staging.h"
+#include "client-shim/entry/copy_plan.h"
+#include "client-shim/entry/guard.h"
+#include "proto/driver/generated/client_calls.h"
+
+namespace tally::client_shim {
+namespace {
+
+constexpr auto kAddress = static_cast<uint32_t>(shm::Place::kAddress);
+constexpr auto kArena = static_cast<uint32_t>(shm::Place::kArena);
+constexpr auto kInline = static_cast<uint32_t>(shm::Place::kInline);
+
+// Pageable, or known to the device? CUDA_ERROR_INVALID_VALUE for device addresses that are nobody's.
+CUresult Classify(const AddressMap& addresses, const LinearSide& side, size_t size_bytes, bool* is_pageable) {
+  const auto allocation = addresses.Find(side.address);
+  if (!allocation) {
+    *is_pageable = side.kind != SideKind::kDevice;
+    return side.address != 0 && *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  }
+  *is_pageable = false;
+  return allocation->Contains(side.address, size_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* source, size_t size_bytes,
+                      uint64_t stream) {
+  if (size_bytes <= shm::kMaxInlineBytes) {
+    std::byte* room = call.lane->Begin(shm::Op::kCopy, static_cast<uint32_t>(sizeof(shm::Copy) + size_bytes));
+    if (room == nullptr) return call.lane->failure();
+    const shm::Copy copy{destination, 0, size_bytes, stream, kAddress, kInline};
+    std::memcpy(room, &copy, sizeof(copy));
+    std::memcpy(room + sizeof(copy), source, size_bytes);
+    call.lane->Post();
+    return CUDA_SUCCESS;
+  }
+  for (size_t offset = 0; offset < size_bytes;) {
+    const size_t piece = std::min<size_t>(shm::kArenaChunkBytes, size_bytes - offset);
+    uint32_t chunk = 0;
+    if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+    std::memcpy(call.lane->chunk(chunk), source + offset, piece);
+    const shm::Copy copy{destination + offset, Lane::chunk_offset(chunk), piece, stream, kAddress, kArena};
+    if (const CUresult result = call.lane->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
+    offset += piece;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, size_t size_bytes, uint64_t stream) {
+  // One chunk: the reply to the copy itself says that the bytes are there.
+  if (size_bytes <= shm::kArenaChunkBytes) {
+    uint32_t chunk = 0;
+    if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+    const shm::Copy copy{Lane::chunk_offset(chunk), source, size_bytes, stream, kArena, kAddress};
+    const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy);
+    if (reply.result != CUDA_SUCCESS) return reply.result;
+    std::memcpy(destination, call.lane->chunk(chunk), size_bytes);
+    return call.lane->TakeAsyncError();
+  }
+  // More: the next chunks are on their way while one is emptied.
+  struct Pending {
+    uint32_t chunk;
+    size_t offset, size;
+  };
+  Pending pending[shm::kArenaChunks];
+  size_t first = 0, count = 0;
+  for (size_t offset = 0; offset < size_bytes || count != 0;) {
+    if (offset < size_bytes && count < shm::kArenaChunks) {
+      const size_t piece = std::min<size_t>(shm::kArenaChunkBytes, size_bytes - offset);
+      uint32_t chunk = 0;
+      if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+      const shm::Copy copy{Lane::chunk_offset(chunk), source + offset, piece, stream, kArena, kAddress};
+      if (const CUresult result = call.lane->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
+      pending[(first + count++) % shm::kArenaChunks] = {chunk, offset, piece};
+      offset += piece;
+      continue;
+    }
+    const Pending oldest = pending[first];
+    first = (first + 1) % shm::kArenaChunks;
+    --count;
+    if (const CUresult result = call.lane->AwaitChunk(oldest.chunk); result != CUDA_SUCCESS) return result;
+    std::memcpy(destination + oldest.offset, call.lane->chunk(oldest.chunk), oldest.size);
+  }
+  return call.lane->TakeAsyncError();
+}
+
+CUresult CopyCaptured(const Call& call, const LinearSide& destination, const LinearSide& source, size_t size_bytes,
+                      uint64_t stream, bool from_pageable, bool to_pageable) {
+  if (from_pageable && to_pageable)
+    return CaptureHostCopy(call, stream, reinterpret_cast<void*>(destination.address),
+                           reinterpret_cast<const void*>(source.address), size_bytes);
+  void* staging = nullptr;
+  if (const CUresult result = AllocateStaging(call, size_bytes, &staging); result != CUDA_SUCCESS) return result;
+  shm::Copy copy{destination.address, source.address, size_bytes, stream, kAddress, kAddress};
+  if (from_pageable) {
+    if (const CUresult result =
+            CaptureHostCopy(call, stream, staging, reinterpret_cast<const void*>(source.address), size_bytes);
+        result != CUDA_SUCCESS)
+      return result;
+    copy.source = reinterpret_cast<uint64_t>(staging);
+    return call.lane->PostStruct(shm::Op::kCopy, copy);
+  }
+  copy.destination = reinterpret_cast<uint64_t>(staging);
+  if (const CUresult result = call.lane->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
+  return CaptureHostCopy(call, stream, reinterpret_cast<void*>(destination.address), staging, size_bytes);
+}
+
+}  // namespace
+
+CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes, CUstream stream, bool waits) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  uint64_t word = 0;
+  if (const CUresult result = ResolveStream(stream, &word); result != CUDA_SUCCESS) return result;
+  if (word == shm::kLegacyStream) {
+    if (const CUresult result = call.process->captures.CheckLegacyStream(t_thread.context); result != CUDA_SUCCESS)
+      return result;
+  }
+  if (size_bytes == 0) return CUDA_SUCCESS;
+  bool to_pageable = false, from_pageable = false;
+  const AddressMap& addresses = call.process->addresses;
+  if (const CUresult result = Classify(addresses, destination, size_bytes, &to_pageable); result != CUDA_SUCCESS)
+    return result;
+  if (const CUresult result = Classify(addresses, source, size_bytes, &from_pageable); result != CUDA_SUCCESS)
+    return result;
+
+  if (from_pageable || to_pageable) {
+    bool is_capturing = false;
+    if (const CUresult result = IsStreamCapturing(call, word, &is_capturing); result != CUDA_SUCCESS) return result;
+    if (is_capturing) {
+      if (waits) return call.process->captures.Spoil(word), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+      return CopyCaptured(call, destination, source, size_bytes, word, from_pageable, to_pageable);
+    }
+  }
+  if (from_pageable && to_pageable) {
+    // Host to host, in the stream's order.
+    if (const CUresult result = entry::cuStreamSynchronize(reinterpret_cast<CUstream>(word)); result != CUDA_SUCCESS)
+      return result;
+    std::memmove(reinterpret_cast<void*>(destination.address), reinterpret_cast<const void*>(source.address),
+                 size_bytes);
+    return CUDA_SUCCESS;
+  }
+  if (from_pageable)
+    return FromPageable(call, destination.address, reinterpret_cast<const std::byte*>(source.address), size_bytes,
+                        word);
+  if (to_pageable)
+    return ToPageable(call, reinterpret_cast<std::byte*>(destination.address), source.address, size_bytes, word);
+
+  const shm::Copy copy{destination.address, source.address, size_bytes, word, kAddress, kAddress};
+  // Between device addresses the blocking forms do not block natively either.
+  const auto is_host = [&](uint64_t address) {
+    const auto allocation = addresses.Find(address);
+    return allocation && allocation->is_host();
+  };
+  if (!waits || (!is_host(destination.address) && !is_host(source.address)))
+    return call.lane->PostStruct(shm::Op::kCopy, copy);
+  const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy);
+  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+}
+
+namespace entry {
+namespace {
+
+LinearSide Device(CUdeviceptr address) { return {SideKind::kDevice, address}; }
+LinearSide Host(const void* address) { return {SideKind::kHost, reinterpret_cast<uint64_t>(address)}; }
+LinearSide Unified(CUdeviceptr address) { return {SideKind::kUnified, address}; }
+
+CUresult CheckPeers(CUcontext destination, CUcontext source) {
+  const Process* process = CurrentProcess();
+  if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  for (const CUcontext context : {destination, source}) {
+    if (context != nullptr && process->contexts.Find(context) == shm::kNoContext) return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult CopyBatch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attributes,
+                   size_t* attribute_indices, size_t num_attributes, size_t* fail_index, CUstream stream) {
+  if (fail_index != nullptr) *fail_index = SIZE_MAX;
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attributes == nullptr ||
+      attribute_indices == nullptr || num_attributes == 0 || num_attributes > count || stream == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  // In stream order always: the strictest of the orders an attribute may ask for.
+  for (size_t i = 0; i < count; ++i) {
+    const CUresult result = CopyLinear(Unified(dsts[i]), Unified(srcs[i]), sizes[i], stream, false);
+    if (result == CUDA_SUCCESS) continue;
+    if (fail_index != nullptr) *fail_index = i;
+    return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return CopyLinear(Unified(dst), Unified(src), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  return CopyLinear(Unified(dst), Unified(src), ByteCount, hStream, false);
+}
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  return CopyLinear(Device(dstDevice), Host(srcHost), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+  return CopyLinear(Device(dstDevice), Host(srcHost), ByteCount, hStream, false);
+}
+CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return CopyLinear(Host(dstHost), Device(srcDevice), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  return CopyLinear(Host(dstHost), Device(srcDevice), ByteCount, hStream, false);
+}
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  return CopyLinear(Device(dstDevice), Device(srcDevice), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  return CopyLinear(Device(dstDevice), Device(srcDevice), ByteCount, hStream, false);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                      size_t ByteCount) {
+  if (const CUresult result = CheckPeers(dstContext, srcContext); result != CUDA_SUCCESS) return result;
+  return entry::cuMemcpyDtoD_v2(dstDevice, srcDevice, ByteCount);
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                           size_t ByteCount, CUstream hStream) {
+  if (const CUresult result = CheckPeers(dstContext, srcContext); result != CUDA_SUCCESS) return result;
+  return entry::cuMemcpyDtoDAsync_v2(dstDevice, srcDevice, ByteCount, hStream);
+}
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,
+                            CUstream hStream) {
+  return CopyBatch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream);
+}
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
+  return CopyBatch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, nullptr, hStream);
+}
+
+}  // namespace entry
+}  // namespace tally::client_shim

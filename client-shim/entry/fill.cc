@@ -1,0 +1,76 @@
+// CUDA manual: Memory Management, memset. All forms are one record; blocking ones do not block natively either (device
+// memory).
+#include "client-shim/entry/guard.h"
+#include "client-shim/state/process.h"
+#include "proto/driver/generated/client_calls.h"
+
+namespace tally::client_shim::entry {
+namespace {
+
+CUresult Fill(CUdeviceptr address, size_t pitch, uint32_t value, uint32_t element_bytes, size_t width, size_t height,
+              CUstream stream, bool waits) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  uint64_t word = 0;
+  if (const CUresult result = ResolveStream(stream, &word); result != CUDA_SUCCESS) return result;
+  if (word == shm::kLegacyStream) {
+    if (const CUresult result = call.process->captures.CheckLegacyStream(t_thread.context); result != CUDA_SUCCESS)
+      return result;
+  }
+  if (width == 0 || height == 0) return CUDA_SUCCESS;
+  if (address % element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t row_bytes = uint64_t{width} * element_bytes;
+  if (height > 1 && (pitch < row_bytes || pitch % element_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+  const auto allocation = call.process->addresses.Find(address);
+  if (!allocation || width > allocation->size_bytes || height > allocation->size_bytes ||
+      !allocation->Contains(address, (height - 1) * pitch + row_bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  const shm::Fill fill{address, height > 1 ? pitch : 0, width, height, word, value, element_bytes};
+  if (!waits || !allocation->is_host()) return call.lane->PostStruct(shm::Op::kFill, fill);
+  const Reply reply = call.lane->CallStruct(shm::Op::kFill, fill);
+  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+}
+
+}  // namespace
+
+CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+  return Fill(dstDevice, 0, uc, 1, N, 1, nullptr, true);
+}
+CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+  return Fill(dstDevice, 0, us, 2, N, 1, nullptr, true);
+}
+CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+  return Fill(dstDevice, 0, ui, 4, N, 1, nullptr, true);
+}
+CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
+  return Fill(dstDevice, 0, uc, 1, N, 1, hStream, false);
+}
+CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream) {
+  return Fill(dstDevice, 0, us, 2, N, 1, hStream, false);
+}
+CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
+  return Fill(dstDevice, 0, ui, 4, N, 1, hStream, false);
+}
+CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height) {
+  return Fill(dstDevice, dstPitch, uc, 1, Width, Height, nullptr, true);
+}
+CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height) {
+  return Fill(dstDevice, dstPitch, us, 2, Width, Height, nullptr, true);
+}
+CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height) {
+  return Fill(dstDevice, dstPitch, ui, 4, Width, Height, nullptr, true);
+}
+CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height,
+                           CUstream hStream) {
+  return Fill(dstDevice, dstPitch, uc, 1, Width, Height, hStream, false);
+}
+CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height,
+                            CUstream hStream) {
+  return Fill(dstDevice, dstPitch, us, 2, Width, Height, hStream, false);
+}
+CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
+                            CUstream hStream) {
+  return Fill(dstDevice, dstPitch, ui, 4, Width, Height, hStream, false);
+}
+
+}  // namespace tally::client_shim::entry

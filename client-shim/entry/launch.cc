@@ -1,0 +1,82 @@
+// CUDA manual: Execution Control. The hottest path of the shim: arguments are checked, and written straight into the
+// ring.
+#include <cstring>
+
+#include "client-shim/entry/guard.h"
+#include "client-shim/entry/launch_record.h"
+#include "client-shim/state/process.h"
+#include "proto/driver/generated/client_calls.h"
+
+namespace tally::client_shim::entry {
+namespace {
+
+CUresult Launch(const LaunchArguments& arguments, CUstream stream) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  PreparedLaunch prepared;
+  if (const CUresult result = PrepareLaunch(*call.process, arguments, &prepared); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = ResolveStream(stream, &prepared.launch.stream); result != CUDA_SUCCESS) return result;
+  if (prepared.launch.stream == shm::kLegacyStream) {
+    if (const CUresult result = call.process->captures.CheckLegacyStream(t_thread.context); result != CUDA_SUCCESS)
+      return result;
+  }
+  std::byte* room =
+      call.lane->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + prepared.tail_bytes());
+  if (room == nullptr) return call.lane->failure();
+  std::memcpy(room, &prepared.launch, sizeof(prepared.launch));
+  WriteLaunchTail(prepared, room + sizeof(prepared.launch));
+  call.lane->Post();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                        unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
+  return Launch(
+      {f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, extra},
+      hStream);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+  // Whether all blocks fit at once is found here, as natively: the answer is memorised per kernel and shape.
+  LaunchArguments arguments{
+      f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, nullptr};
+  arguments.flags = shm::kLaunchCooperative;
+  const uint64_t threads = uint64_t{blockDimX} * blockDimY * blockDimZ;
+  int per_multiprocessor = 0;
+  if (threads != 0 && threads <= 1024 &&
+      entry::cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, f, static_cast<int>(threads),
+                                                         sharedMemBytes) == CUDA_SUCCESS) {
+    const Process* process = CurrentProcess();
+    const auto num_multiprocessors = static_cast<uint64_t>(
+        process->device(process->current_device()).attribute[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+    if (uint64_t{gridDimX} * gridDimY * gridDimZ > static_cast<uint64_t>(per_multiprocessor) * num_multiprocessors)
+      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  }
+  return Launch(arguments, hStream);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < config->numAttrs && config->attrs != nullptr; ++i) {
+    // This one returns a handle into a graph under construction.
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+      return RefuseUse("cuLaunchKernelEx: device-updatable graph nodes");
+  }
+  return Launch({f,
+                 {config->gridDimX, config->gridDimY, config->gridDimZ},
+                 {config->blockDimX, config->blockDimY, config->blockDimZ},
+                 config->sharedMemBytes,
+                 kernelParams,
+                 extra,
+                 config->attrs,
+                 config->numAttrs,
+                 shm::kLaunchEx},
+                config->hStream);
+}
+
+}  // namespace tally::client_shim::entry

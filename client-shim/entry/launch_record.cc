@@ -1,0 +1,124 @@
+#include "client-shim/entry/launch_record.h"
+
+#include <cstring>
+
+namespace tally::client_shim {
+namespace {
+
+static_assert(sizeof(CUlaunchAttribute) == shm::kLaunchAttributeBytes);
+
+// Reads the caller's `extra` list: {1, buffer, 2, &size, 0}.
+CUresult ReadExtra(void** extra, const void** bytes, size_t* size) {
+  bool has_size = false;
+  for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+      *bytes = extra[i + 1];
+    } else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[i + 1] != nullptr) {
+      *size = *static_cast<size_t*>(extra[i + 1]);
+      has_size = true;
+    } else {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return *bytes != nullptr && has_size && *size <= shm::kMaxParameterBytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CheckShape(const Process& process, const Kernel& kernel, const LaunchArguments& a) {
+  const int32_t* limit = process.device(process.current_device()).attribute;
+  const uint64_t threads = uint64_t{a.block[0]} * a.block[1] * a.block[2];
+  for (int axis = 0; axis < 3; ++axis) {
+    if (a.grid[axis] == 0 || a.block[axis] == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (a.grid[axis] > static_cast<uint32_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + axis]) ||
+        a.block[axis] > static_cast<uint32_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + axis]))
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (threads > static_cast<uint64_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (const int32_t most = kernel.Attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+      most >= 0 && threads > static_cast<uint64_t>(most)) {
+    // Too many registers for so many threads, or more than __launch_bounds__ promised.
+    const int32_t registers = kernel.Attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
+    const auto available = static_cast<uint64_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
+    return registers > 0 && threads * static_cast<uint64_t>(registers) > available ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+                                                                                   : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const int32_t most = kernel.Attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+      most >= 0 && a.shared_bytes > static_cast<uint32_t>(most))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult PrepareLaunch(const Process& process, const LaunchArguments& a, PreparedLaunch* prepared) {
+  if (a.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Kernel* kernel = process.kernels.Find(reinterpret_cast<uint64_t>(a.function));
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult result = CheckShape(process, *kernel, a); result != CUDA_SUCCESS) return result;
+  if (a.num_attributes > shm::kMaxLaunchAttributes || (a.num_attributes != 0 && a.attributes == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+
+  prepared->kernel = kernel;
+  prepared->attributes = a.attributes;
+  shm::Launch& launch = prepared->launch;
+  launch.function = kernel->handle;
+  launch.stream = 0;
+  for (int axis = 0; axis < 3; ++axis) {
+    launch.grid[axis] = a.grid[axis];
+    launch.block[axis] = a.block[axis];
+  }
+  launch.shared_bytes = a.shared_bytes;
+  launch.parameter_bytes = kernel->parameter_bytes;
+  launch.num_attributes = static_cast<uint16_t>(a.num_attributes);
+  launch.flags = a.flags;
+  launch.reserved = 0;
+
+  if (a.extra != nullptr) {
+    if (a.parameters != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    size_t size = 0;
+    if (const CUresult result = ReadExtra(a.extra, &prepared->extra_bytes, &size); result != CUDA_SUCCESS)
+      return result;
+    launch.parameter_bytes = static_cast<uint32_t>(size);
+    launch.flags |= shm::kLaunchExtra;
+    return CUDA_SUCCESS;
+  }
+  if (kernel->num_parameters == 0) return CUDA_SUCCESS;
+  if (a.parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < kernel->num_parameters; ++i) {
+    if (a.parameters[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  }
+  prepared->parameters = a.parameters;
+  return CUDA_SUCCESS;
+}
+
+void WriteLaunchTail(const PreparedLaunch& prepared, std::byte* out) {
+  const size_t attribute_bytes = size_t{prepared.launch.num_attributes} * shm::kLaunchAttributeBytes;
+  if (attribute_bytes != 0) std::memcpy(out, prepared.attributes, attribute_bytes);
+  out += attribute_bytes;
+  if (prepared.extra_bytes != nullptr) {
+    std::memcpy(out, prepared.extra_bytes, prepared.launch.parameter_bytes);
+    return;
+  }
+  if (prepared.parameters == nullptr) return;
+  const Kernel& kernel = *prepared.kernel;
+  uint32_t end = 0;
+  for (uint32_t i = 0; i < kernel.num_parameters; ++i) {
+    const shm::ParameterLayout parameter = kernel.layout[i];
+    // Holes between parameters would show what the ring held before.
+    if (parameter.offset_bytes > end) std::memset(out + end, 0, parameter.offset_bytes - end);
+    std::byte* place = out + parameter.offset_bytes;
+    switch (parameter.size_bytes) {  // pointers and ints, by far the most: one move instead of a call
+      case 8:
+        std::memcpy(place, prepared.parameters[i], 8);
+        break;
+      case 4:
+        std::memcpy(place, prepared.parameters[i], 4);
+        break;
+      default:
+        std::memcpy(place, prepared.parameters[i], parameter.size_bytes);
+    }
+    end = parameter.offset_bytes + parameter.size_bytes;
+  }
+}
+
+}  // namespace tally::client_shim

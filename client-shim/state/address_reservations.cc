@@ -1,0 +1,50 @@
+#include "client-shim/state/address_reservations.h"
+
+#include <sys/mman.h>
+
+#include "base/mapped_region.h"
+
+namespace tally::client_shim {
+
+bool AddressReservations::Hold(uint64_t address, uint64_t size_bytes) {
+  if (size_bytes == 0) return true;
+  const uint64_t first = address / kGranuleBytes;
+  const uint64_t last = (address + size_bytes - 1) / kGranuleBytes + 1;
+  const std::lock_guard lock(mutex_);
+  uint64_t granule = first;
+  while (granule < last) {
+    if (const auto held = holders_.find(granule); held != holders_.end()) {
+      ++held->second;
+      ++granule;
+      continue;
+    }
+    uint64_t end = granule + 1;  // one mapping for a run of new granules
+    while (end < last && !holders_.contains(end)) ++end;
+    auto region =
+        MappedRegion::ReserveAt(reinterpret_cast<void*>(granule * kGranuleBytes), (end - granule) * kGranuleBytes);
+    if (!region) {
+      ReleaseLocked(first, granule);
+      return false;
+    }
+    region->Leak();
+    for (; granule < end; ++granule) holders_[granule] = 1;
+  }
+  return true;
+}
+
+void AddressReservations::Release(uint64_t address, uint64_t size_bytes) {
+  if (size_bytes == 0) return;
+  const std::lock_guard lock(mutex_);
+  ReleaseLocked(address / kGranuleBytes, (address + size_bytes - 1) / kGranuleBytes + 1);
+}
+
+void AddressReservations::ReleaseLocked(uint64_t first, uint64_t last) {
+  for (uint64_t granule = first; granule < last; ++granule) {
+    const auto held = holders_.find(granule);
+    if (held == holders_.end() || --held->second != 0) continue;
+    holders_.erase(held);
+    ::munmap(reinterpret_cast<void*>(granule * kGranuleBytes), kGranuleBytes);
+  }
+}
+
+}  // namespace tally::client_shim

@@ -1,0 +1,56 @@
+#include "client-shim/state/callback_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstring>
+
+#include "client-shim/state/process.h"
+
+namespace tally::client_shim {
+namespace {
+
+void RunCallback(const Callback& callback, CUresult stream_status) {
+  if (callback.size_bytes != 0) {
+    std::memcpy(callback.destination, callback.source, callback.size_bytes);
+  } else if (callback.stream_callback != nullptr) {
+    callback.stream_callback(callback.stream, stream_status, callback.user);
+  } else {
+    callback.function(callback.user);
+  }
+}
+
+}  // namespace
+
+CUresult CallbackThread::Ensure() {
+  const std::lock_guard lock(mutex_);
+  if (is_running_) return CUDA_SUCCESS;
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
+  pthread_t thread;
+  const int error = ::pthread_create(&thread, nullptr, &CallbackThread::Run, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  ::pthread_detach(thread);
+  ::pthread_setname_np(thread, "tally-callbacks");
+  is_running_ = true;
+  return CUDA_SUCCESS;
+}
+
+void* CallbackThread::Run(void*) {
+  Lane* lane = nullptr;
+  if (CurrentLane(&lane) != CUDA_SUCCESS) return nullptr;
+  uint64_t finished = 0;
+  while (true) {
+    const Reply reply = lane->CallStruct(shm::Op::kAwaitCallback, shm::AwaitCallback{finished});
+    if (reply.result != CUDA_SUCCESS) return nullptr;
+    finished = reply.Read<uint64_t>();
+    if (finished == 0) continue;
+    auto* callback = reinterpret_cast<Callback*>(finished);
+    RunCallback(*callback, static_cast<CUresult>(reply.Read<uint32_t>(8)));
+    if (callback->runs_once) delete callback;
+  }
+}
+
+}  // namespace tally::client_shim

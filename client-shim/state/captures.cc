@@ -1,0 +1,101 @@
+#include "client-shim/state/captures.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "client-shim/transport/thread_state.h"
+
+namespace tally::client_shim {
+namespace {
+
+uint64_t ThisThread() { return static_cast<uint64_t>(::pthread_self()); }
+
+}  // namespace
+
+void Captures::Begin(uint64_t origin_stream, bool is_blocking_stream, uint32_t context, CUstreamCaptureMode mode) {
+  const std::lock_guard lock(mutex_);
+  open_.push_back({origin_stream, ThisThread(), context, is_blocking_stream, false, mode});
+  num_open_.fetch_add(1, std::memory_order_relaxed);
+}
+
+const Captures::Capture* Captures::FindLocked(uint64_t origin_stream) const {
+  const auto found =
+      std::ranges::find_if(open_, [&](const Capture& capture) { return capture.origin_stream == origin_stream; });
+  return found != open_.end() ? &*found : nullptr;
+}
+
+CUresult Captures::CheckEnd(uint64_t origin_stream) const {
+  const std::lock_guard lock(mutex_);
+  const Capture* capture = FindLocked(origin_stream);
+  if (capture == nullptr) return CUDA_SUCCESS;  // the executor knows what is wrong
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != ThisThread())
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  return CUDA_SUCCESS;
+}
+
+CUresult Captures::End(uint64_t origin_stream, bool* is_open) {
+  const std::lock_guard lock(mutex_);
+  const Capture* capture = FindLocked(origin_stream);
+  *is_open = capture != nullptr;
+  if (capture == nullptr) return CUDA_SUCCESS;
+  const CUresult result = capture->is_spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  open_.erase(open_.begin() + (capture - open_.data()));
+  num_open_.fetch_sub(1, std::memory_order_relaxed);
+  return result;
+}
+
+bool Captures::IsSpoilt(uint64_t origin_stream) const {
+  if (!any()) return false;
+  const std::lock_guard lock(mutex_);
+  const Capture* capture = FindLocked(origin_stream);
+  return capture != nullptr && capture->is_spoilt;
+}
+
+CUresult Captures::CheckUnsafeSlowly() {
+  const auto mode = static_cast<CUstreamCaptureMode>(t_thread.capture_mode);
+  if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  bool is_forbidden = false;
+  const std::lock_guard lock(mutex_);
+  for (Capture& capture : open_) {
+    const bool is_own = capture.thread == ThisThread() && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool is_everybodys = mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!is_own && !is_everybodys) continue;
+    capture.is_spoilt = true;
+    is_forbidden = true;
+  }
+  return is_forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult Captures::CheckSynchronizeContext(uint32_t context) {
+  if (!any()) return CUDA_SUCCESS;
+  bool is_forbidden = false;
+  const std::lock_guard lock(mutex_);
+  for (Capture& capture : open_) {
+    if (capture.context != context) continue;
+    capture.is_spoilt = true;
+    is_forbidden = true;
+  }
+  return is_forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult Captures::CheckLegacyStream(uint32_t context) {
+  if (!any()) return CUDA_SUCCESS;
+  bool is_forbidden = false;
+  const std::lock_guard lock(mutex_);
+  for (Capture& capture : open_) {
+    if (capture.context != context || !capture.is_blocking_stream) continue;
+    capture.is_spoilt = true;
+    is_forbidden = true;
+  }
+  return is_forbidden ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+void Captures::Spoil(uint64_t origin_stream) {
+  const std::lock_guard lock(mutex_);
+  for (Capture& capture : open_) {
+    if (capture.origin_stream == origin_stream) capture.is_spoilt = true;
+  }
+}
+
+}  // namespace tally::client_shim

@@ -1,0 +1,68 @@
+// The contexts this process has: one primary per device, and those it created. They are the client's own invention: the
+// executor has one real context per device and knows ours by index (records_abi.h).
+//
+// Thread-safe. Whether an index is active is read without a lock.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "proto/shm/records_abi.h"
+
+namespace tally::client_shim {
+
+struct Context {
+  std::atomic<bool> is_active{false};
+  std::atomic<uint8_t> generation{0};
+  CUdevice device = 0;  // the client's ordinal
+  std::atomic<uint32_t> flags{0};
+  uint32_t num_retained = 0;  // primary contexts; guarded by Contexts::mutex_
+  uint32_t num_attached = 0;  // created ones, cuCtxAttach
+};
+
+class Contexts {
+ public:
+  // Handle of the primary context of a device, active or not: it never changes.
+  static CUcontext Primary(int server_ordinal) { return HandleOf(static_cast<uint32_t>(server_ordinal), 0); }
+  static CUcontext HandleOf(uint32_t index, uint8_t generation) {
+    return reinterpret_cast<CUcontext>(shm::MakeHandle(shm::HandleKind::kContext, generation, false, index));
+  }
+  CUcontext Handle(uint32_t index) const { return HandleOf(index, contexts_[index].generation.load()); }
+
+  // Index of an active context; kNoContext for anything else.
+  uint32_t Find(CUcontext handle) const {
+    const auto value = reinterpret_cast<uint64_t>(handle);
+    const uint64_t index = shm::HandleIndexOf(value);
+    if (shm::HandleKindOf(value) != shm::HandleKind::kContext || index >= shm::kMaxContexts) return shm::kNoContext;
+    const Context& context = contexts_[index];
+    if (!context.is_active.load(std::memory_order_acquire) ||
+        HandleOf(static_cast<uint32_t>(index), context.generation.load(std::memory_order_relaxed)) != handle)
+      return shm::kNoContext;
+    return static_cast<uint32_t>(index);
+  }
+  bool IsActive(uint32_t index) const {
+    return index < shm::kMaxContexts && contexts_[index].is_active.load(std::memory_order_acquire);
+  }
+
+  Context& operator[](uint32_t index) { return contexts_[index]; }
+  const Context& operator[](uint32_t index) const { return contexts_[index]; }
+
+  // Serialises opening and closing.
+  std::mutex& mutex() { return mutex_; }
+  // A free index for a created context, kNoContext if there is none. Call with mutex() held.
+  uint32_t FreeIndex() const {
+    for (uint32_t index = shm::kMaxDevices; index < shm::kMaxContexts; ++index) {
+      if (!contexts_[index].is_active.load(std::memory_order_relaxed)) return index;
+    }
+    return shm::kNoContext;
+  }
+
+ private:
+  std::mutex mutex_;
+  Context contexts_[shm::kMaxContexts];
+};
+
+}  // namespace tally::client_shim

@@ -1,0 +1,198 @@
+#include "client-shim/state/images_upload.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "base/log.h"
+#include "client-shim/entry/guard.h"
+#include "client-shim/state/process.h"
+#include "images/image_kind.h"
+
+namespace tally::client_shim {
+namespace {
+
+// Big enough to amortise a record, small enough that several fit into the ring and both sides work at once.
+constexpr size_t kPieceBytes = 128 * 1024;
+static_assert(kPieceBytes + sizeof(shm::WriteImage) + sizeof(shm::RequestHeader) <= shm::kMaxRequestBytes);
+
+constexpr size_t PaddedTo8(size_t size) { return (size + 7) & ~size_t{7}; }
+
+uint32_t FormatOf(images::ImageKind kind) {
+  switch (kind) {
+    case images::ImageKind::kFatContainer:
+      return static_cast<uint32_t>(shm::ImageFormat::kContainer);
+    case images::ImageKind::kCubin:
+      return static_cast<uint32_t>(shm::ImageFormat::kElf);
+    default:
+      return static_cast<uint32_t>(shm::ImageFormat::kPtx);
+  }
+}
+
+}  // namespace
+
+CUresult JitOptions::Parse(unsigned int count, CUjit_option* options, void** values) {
+  if (count != 0 && options == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned int i = 0; i < count; ++i) {
+    const bool is_switch = options[i] == CU_JIT_TARGET_FROM_CUCONTEXT;
+    if (values == nullptr && !is_switch) return CUDA_ERROR_INVALID_VALUE;
+    void* value = values != nullptr ? values[i] : nullptr;
+    const auto number = reinterpret_cast<uint64_t>(value);
+    switch (options[i]) {
+      case CU_JIT_INFO_LOG_BUFFER:
+        info_.buffer = static_cast<char*>(value);
+        break;
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+        info_.capacity = static_cast<uint32_t>(number);
+        info_.size_value = &values[i];
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER:
+        error_.buffer = static_cast<char*>(value);
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+        error_.capacity = static_cast<uint32_t>(number);
+        error_.size_value = &values[i];
+        break;
+      case CU_JIT_WALL_TIME:
+        // Out: milliseconds as a float in the value's own bytes. The compilation happens elsewhere; 0 is honest enough.
+        values[i] = nullptr;
+        break;
+      case CU_JIT_GLOBAL_SYMBOL_NAMES:
+      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+      case CU_JIT_GLOBAL_SYMBOL_COUNT:
+      case CU_JIT_REFERENCED_KERNEL_NAMES:
+      case CU_JIT_REFERENCED_KERNEL_COUNT:
+      case CU_JIT_REFERENCED_VARIABLE_NAMES:
+      case CU_JIT_REFERENCED_VARIABLE_COUNT:
+        return RefuseUse("JIT options that list symbols");
+      default:
+        sent_.push_back({static_cast<uint32_t>(options[i]), 0, number});
+    }
+  }
+  if (info_.buffer == nullptr) info_.capacity = 0;
+  if (error_.buffer == nullptr) error_.capacity = 0;
+  // A log longer than a reply would not arrive whole.
+  info_.capacity = std::min(info_.capacity, shm::kMaxReplyBytes / 4);
+  error_.capacity = std::min(error_.capacity, shm::kMaxReplyBytes / 4);
+  return CUDA_SUCCESS;
+}
+
+void JitOptions::Fill(const Log& log, const Reply& reply, size_t offset, uint32_t size) {
+  if (log.capacity != 0) {
+    const size_t available = offset < reply.payload_bytes ? reply.payload_bytes - offset : 0;
+    const size_t copied = std::min({size_t{size}, available, size_t{log.capacity} - 1});
+    if (copied != 0) std::memcpy(log.buffer, reply.payload + offset, copied);
+    log.buffer[copied] = '\0';
+    size = static_cast<uint32_t>(copied);
+  }
+  // The native driver returns the bytes filled in the value itself.
+  if (log.size_value != nullptr) *log.size_value = reinterpret_cast<void*>(uint64_t{log.capacity != 0 ? size : 0});
+}
+
+void JitOptions::ReturnLogs(const Reply& reply, size_t logs_offset, uint32_t info_bytes, uint32_t error_bytes) const {
+  Fill(info_, reply, logs_offset, info_bytes);
+  Fill(error_, reply, logs_offset + PaddedTo8(info_bytes), error_bytes);
+}
+
+CUresult DescribeImage(const void* pointer, OutgoingImage* image) {
+  if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<const void*> pointers = {pointer};
+  const bool is_segment = images::KindOfImageAt(pointer) == images::ImageKind::kFatSegment;
+  if (is_segment) {
+    auto containers = images::ContainersOfSegment(pointer);
+    if (!containers || containers->empty()) return CUDA_ERROR_INVALID_IMAGE;
+    pointers = *containers;
+    image->format = shm::ImageFormat::kWrapper;
+    image->wrapper_version = static_cast<const uint32_t*>(pointer)[1];
+    image->num_prelinked = static_cast<uint32_t>(pointers.size() - 1);
+  } else {
+    image->format = static_cast<shm::ImageFormat>(FormatOf(images::KindOfImageAt(pointer)));
+  }
+  for (const void* part : pointers) {
+    const auto size = images::ImageSizeFromPointer(part);
+    if (!size) {
+      LOG_INFO("a pointer to device code is not understood: {}", size.error().message());
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
+    image->parts.push_back({static_cast<const std::byte*>(part), *size});
+  }
+  return CUDA_SUCCESS;
+}
+
+OutgoingImage ImageOfBytes(const void* bytes, size_t size_bytes) {
+  OutgoingImage image;
+  const auto* begin = static_cast<const std::byte*>(bytes);
+  image.format = static_cast<shm::ImageFormat>(FormatOf(images::KindOfImage({begin, size_bytes})));
+  image.parts.push_back({begin, size_bytes});
+  return image;
+}
+
+CUresult ReadImageFile(const char* path, OutgoingImage* image) {
+  if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rbe"), &std::fclose);
+  if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
+  std::string content;
+  char buffer[64 * 1024];
+  while (const size_t size = std::fread(buffer, 1, sizeof(buffer), file.get())) {
+    content.append(buffer, size);
+    if (content.size() > shm::kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
+  }
+  if (std::ferror(file.get()) != 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (content.empty()) return CUDA_ERROR_INVALID_IMAGE;
+  content.push_back('\0');  // PTX text ends with one; harmless behind anything else
+  OutgoingImage described = ImageOfBytes(content.data(), content.size());
+  image->format = described.format;
+  image->file = std::move(content);
+  image->parts = {{reinterpret_cast<const std::byte*>(image->file.data()), image->file.size()}};
+  return CUDA_SUCCESS;
+}
+
+CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id) {
+  uint64_t total = 0;
+  for (const auto& part : image.parts) total += image.parts.size() > 1 ? PaddedTo8(part.size_bytes) : part.size_bytes;
+  if (total == 0 || total > shm::kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
+  const uint32_t id = CurrentProcess()->next_image.fetch_add(1, std::memory_order_relaxed);
+  *image_id = id;
+  uint64_t sent = 0;
+  for (const auto& part : image.parts) {
+    const uint64_t padded = image.parts.size() > 1 ? PaddedTo8(part.size_bytes) : part.size_bytes;
+    for (uint64_t offset = 0; offset < padded;) {
+      const auto size = static_cast<uint32_t>(std::min<uint64_t>(kPieceBytes, padded - offset));
+      std::byte* room = lane->Begin(shm::Op::kWriteImage, static_cast<uint32_t>(sizeof(shm::WriteImage)) + size);
+      if (room == nullptr) return lane->failure();
+      const shm::WriteImage piece{id, size, total, sent};
+      std::memcpy(room, &piece, sizeof(piece));
+      const uint64_t real = offset < part.size_bytes ? std::min<uint64_t>(size, part.size_bytes - offset) : 0;
+      if (real != 0) std::memcpy(room + sizeof(piece), part.bytes + offset, real);
+      std::memset(room + sizeof(piece) + real, 0, size - real);
+      lane->Post();
+      offset += size;
+      sent += size;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult LoadImage(Lane* lane, shm::Op op, const OutgoingImage& image, const JitOptions& options, uint64_t* handle) {
+  shm::LoadImage load{};
+  if (const CUresult result = SendImage(lane, image, &load.image); result != CUDA_SUCCESS) return result;
+  load.format = static_cast<uint32_t>(image.format);
+  load.wrapper_version = image.wrapper_version;
+  load.num_prelinked = image.num_prelinked;
+  load.num_options = static_cast<uint32_t>(options.sent().size());
+  load.info_log_bytes = options.info_log_bytes();
+  load.error_log_bytes = options.error_log_bytes();
+  std::byte* room = lane->Begin(op, static_cast<uint32_t>(sizeof(load) + options.sent().size_bytes()));
+  if (room == nullptr) return lane->failure();
+  std::memcpy(room, &load, sizeof(load));
+  if (!options.sent().empty()) std::memcpy(room + sizeof(load), options.sent().data(), options.sent().size_bytes());
+  const Reply reply = lane->Call();
+  const auto loaded = reply.Read<shm::LoadedImage>();
+  options.ReturnLogs(reply, sizeof(loaded), loaded.info_log_bytes, loaded.error_log_bytes);
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  *handle = loaded.handle;
+  return loaded.handle != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+}  // namespace tally::client_shim

@@ -1,0 +1,70 @@
+// Sends device code to the executor: the program hands over a bare pointer, the executor gets the bytes, in pieces.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client-shim/transport/lane.h"
+#include "proto/shm/records_abi.h"
+
+namespace tally::client_shim {
+
+// The options of a compilation, split into those that travel and the caller's log buffers.
+class JitOptions {
+ public:
+  // CUDA_ERROR_INVALID_VALUE for missing arrays, CUDA_ERROR_NOT_SUPPORTED for options that hold pointers we cannot
+  // send.
+  CUresult Parse(unsigned int count, CUjit_option* options, void** values);
+
+  std::span<const shm::JitOption> sent() const { return sent_; }
+  uint32_t info_log_bytes() const { return info_.capacity; }
+  uint32_t error_log_bytes() const { return error_.capacity; }
+  // Copies the logs that follow `logs_offset` in the reply to the caller's buffers and updates the caller's size
+  // options.
+  void ReturnLogs(const Reply& reply, size_t logs_offset, uint32_t info_bytes, uint32_t error_bytes) const;
+
+ private:
+  struct Log {
+    char* buffer = nullptr;
+    uint32_t capacity = 0;
+    void** size_value = nullptr;
+  };
+  static void Fill(const Log& log, const Reply& reply, size_t offset, uint32_t size);
+
+  std::vector<shm::JitOption> sent_;
+  Log info_;
+  Log error_;
+};
+
+// Bytes of one image on their way, with what kind they are.
+struct OutgoingImage {
+  struct Part {
+    const std::byte* bytes;
+    size_t size_bytes;
+  };
+  std::vector<Part> parts;  // each padded to 8 when there are several
+  shm::ImageFormat format = shm::ImageFormat::kPtx;
+  uint32_t wrapper_version = 0;
+  uint32_t num_prelinked = 0;
+  std::string file;  // owns the bytes of an image read from a file
+};
+
+// Finds out what is at `pointer`. CUDA_ERROR_INVALID_IMAGE when it is no device code.
+CUresult DescribeImage(const void* pointer, OutgoingImage* image);
+// Reads a file into `image`. CUDA_ERROR_FILE_NOT_FOUND.
+CUresult ReadImageFile(const char* path, OutgoingImage* image);
+// An image of known size (cuLinkAddData).
+OutgoingImage ImageOfBytes(const void* bytes, size_t size_bytes);
+
+// Sends the bytes; `*image_id` names them in the record that loads them.
+CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id);
+
+// Sends and loads: op is kLoadModule or kLoadLibrary.
+CUresult LoadImage(Lane* lane, shm::Op op, const OutgoingImage& image, const JitOptions& options, uint64_t* handle);
+
+}  // namespace tally::client_shim

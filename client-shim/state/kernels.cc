@@ -1,0 +1,59 @@
+#include "client-shim/state/kernels.h"
+
+#include <cstring>
+#include <utility>
+
+namespace tally::client_shim {
+
+Kernel* Kernels::File(const Reply& reply, uint64_t owner, const std::string& name) {
+  if (reply.payload_bytes < sizeof(shm::KernelDescription)) return nullptr;
+  const auto description = reply.Read<shm::KernelDescription>();
+  const uint64_t layout_bytes = uint64_t{description.num_parameters} * sizeof(shm::ParameterLayout);
+  if (layout_bytes > reply.payload_bytes - sizeof(description) || description.parameter_bytes > shm::kMaxParameterBytes)
+    return nullptr;
+  if (Kernel* known = Find(description.handle); known != nullptr) return known;
+
+  auto kernel = std::make_unique<Kernel>();
+  kernel->handle = description.handle;
+  kernel->owner = owner;
+  kernel->name = name;
+  kernel->num_parameters = description.num_parameters;
+  kernel->parameter_bytes = description.parameter_bytes;
+  kernel->layout = std::make_unique<shm::ParameterLayout[]>(description.num_parameters);
+  if (layout_bytes != 0) std::memcpy(kernel->layout.get(), reply.payload + sizeof(description), layout_bytes);
+  for (uint32_t i = 0; i < description.num_parameters; ++i) {
+    // The launch path copies by these numbers: they must stay inside the parameter bytes.
+    const shm::ParameterLayout& parameter = kernel->layout[i];
+    if (parameter.offset_bytes > description.parameter_bytes ||
+        parameter.size_bytes > description.parameter_bytes - parameter.offset_bytes)
+      return nullptr;
+  }
+  for (uint32_t id = 0; id < shm::kNumKernelAttributes; ++id) kernel->attribute[id] = description.attribute[id];
+  kernel->attribute_valid = description.attribute_valid;
+
+  switch (shm::HandleKindOf(description.handle)) {
+    case shm::HandleKind::kFunction:
+      return functions_.Insert(std::move(kernel));
+    case shm::HandleKind::kKernel:
+      return kernels_.Insert(std::move(kernel));
+    default:
+      return nullptr;
+  }
+}
+
+void Kernels::RemoveOwner(uint64_t owner) {
+  const auto is_doomed = [owner](const Kernel& kernel) { return kernel.owner == owner; };
+  functions_.RemoveIf(is_doomed);
+  kernels_.RemoveIf(is_doomed);
+}
+
+void Kernels::SetAttribute(Kernel* kernel, int id, int value) {
+  if (id < 0 || id >= static_cast<int>(shm::kNumKernelAttributes)) return;
+  for (Kernel* view : {kernel, Find(kernel->twin.load(std::memory_order_acquire))}) {
+    if (view == nullptr) continue;
+    view->attribute[id].store(value, std::memory_order_relaxed);
+    view->attribute_valid.fetch_or(1u << id, std::memory_order_release);
+  }
+}
+
+}  // namespace tally::client_shim

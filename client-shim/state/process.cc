@@ -1,0 +1,103 @@
+#include "client-shim/state/process.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "base/log.h"
+#include "client-shim/state/visible_devices.h"
+
+namespace tally::client_shim {
+
+constinit std::atomic<Process*> g_process{nullptr};
+
+namespace {
+
+constinit std::mutex g_start_mutex;
+constinit std::atomic<bool> g_watches_forks{false};
+
+}  // namespace
+
+// In the child. Only calls that are safe there: nothing is freed, the parent's objects are left as they are.
+void ForgetProcessInChild() {
+  Process* process = g_process.exchange(nullptr);
+  if (process != nullptr && process->session() != nullptr) process->session()->CloseInChild();
+  new (&g_start_mutex) std::mutex;  // its holder does not exist here
+  ForgetThread();
+}
+
+CUresult Process::Start() {
+  if (CurrentProcess() != nullptr) return CUDA_SUCCESS;
+  const std::lock_guard lock(g_start_mutex);
+  if (CurrentProcess() != nullptr) return CUDA_SUCCESS;
+  if (!g_watches_forks.exchange(true)) ::pthread_atfork(nullptr, nullptr, &ForgetProcessInChild);
+
+  std::string sentence;
+  Session* session = nullptr;
+  if (const CUresult result = Session::Connect(&session, &sentence); result != CUDA_SUCCESS) {
+    LOG_ERROR("{}", sentence);
+    return result;
+  }
+  auto process = std::make_unique<Process>();
+  process->session_.store(session);
+  // Published before the first call, which needs it; taken back if that fails.
+  Process* started = process.release();
+  g_process.store(started, std::memory_order_release);
+  const CUresult result = started->DescribeDevices();
+  if (result != CUDA_SUCCESS) {
+    g_process.store(nullptr);
+    t_thread.lane = nullptr;
+    session->CloseInChild();  // ends the session; its few objects stay, as another thread may have seen them
+  }
+  return result;
+}
+
+CUresult Process::DescribeDevices() {
+  Lane* lane = nullptr;
+  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
+  const Reply reply = lane->CallEmpty(shm::Op::kDescribeDevices);
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  const auto count = reply.Read<uint32_t>();
+  if (count > shm::kMaxDevices || reply.payload_bytes < 8 + count * sizeof(shm::DeviceDescription)) {
+    session()->DeclareGone("its description of the devices makes no sense");
+    return kExecutorGone;
+  }
+  driver_version_ = static_cast<int>(reply.Read<uint32_t>(4));
+  described_.resize(count);
+  if (count != 0) std::memcpy(described_.data(), reply.payload + 8, count * sizeof(shm::DeviceDescription));
+  visible_ = VisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"), described_);
+  for (CUdevice device = 0; device < num_devices(); ++device)
+    contexts[static_cast<uint32_t>(server_ordinal(device))].device = device;
+  return visible_.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult BeginCall(Call* call) {
+  if (const CUresult result = CurrentLane(&call->lane); result != CUDA_SUCCESS) return result;
+  call->process = CurrentProcess();
+  return CUDA_SUCCESS;
+}
+
+CUresult BeginCallInContext(Call* call) {
+  if (const CUresult result = BeginCall(call); result != CUDA_SUCCESS) return result;
+  if (t_thread.context == shm::kNoContext) return CUDA_ERROR_INVALID_CONTEXT;
+  return call->process->contexts.IsActive(t_thread.context) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+void ForgetContext(Process* process, uint32_t context) {
+  process->storage.EndContext(context, process->contexts.Handle(context));
+  for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);
+  process->streams.RemoveIf([context](const Stream& stream) { return stream.context == context; });
+}
+
+void ReleaseAllocation(Process* process, const Allocation& allocation) {
+  if (allocation.reserved_bytes != 0) process->reservations.Release(allocation.address, allocation.reserved_bytes);
+  if (allocation.mapped_bytes != 0) ::munmap(reinterpret_cast<void*>(allocation.address), allocation.mapped_bytes);
+}
+
+}  // namespace tally::client_shim

@@ -1,0 +1,94 @@
+// Everything the shim knows in this process between cuInit and the end: one object, created by cuInit, never destroyed
+// (the runtime calls us from atexit handlers that run after static destructors). A fork's child forgets it and may
+// cuInit anew; the parent's threads, and thus the holders of its locks, do not exist there.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "client-shim/state/address_map.h"
+#include "client-shim/state/address_reservations.h"
+#include "client-shim/state/callback_thread.h"
+#include "client-shim/state/captures.h"
+#include "client-shim/state/context_storage.h"
+#include "client-shim/state/contexts.h"
+#include "client-shim/state/handle_names.h"
+#include "client-shim/state/kernels.h"
+#include "client-shim/state/link_results.h"
+#include "client-shim/state/node_parameters.h"
+#include "client-shim/state/occupancy_memo.h"
+#include "client-shim/state/slot_table.h"
+#include "client-shim/state/streams.h"
+#include "client-shim/transport/session.h"
+
+namespace tally::client_shim {
+
+struct Event {
+  uint64_t handle = 0;
+  uint32_t context = 0;
+};
+
+class Process {
+ public:
+  // Connects if that has not been done. Says on stderr what is wrong, once per attempt.
+  static CUresult Start();
+
+  Session* session() const { return session_.load(std::memory_order_relaxed); }
+
+  // Devices as the program counts them: CUDA_VISIBLE_DEVICES applied.
+  int num_devices() const { return static_cast<int>(visible_.size()); }
+  bool IsDevice(CUdevice device) const { return device >= 0 && device < num_devices(); }
+  int server_ordinal(CUdevice device) const { return visible_[static_cast<size_t>(device)]; }
+  const shm::DeviceDescription& device(CUdevice device) const {
+    return described_[static_cast<size_t>(server_ordinal(device))];
+  }
+  int driver_version() const { return driver_version_; }
+  CUdevice current_device() const { return contexts[t_thread.context].device; }
+
+  Contexts contexts;
+  ContextStorage storage;
+  AddressMap addresses;
+  AddressReservations reservations;
+  Kernels kernels;
+  SlotTable<Stream> streams;
+  SlotTable<Event> events;
+  HandleNames event_names{shm::HandleKind::kEvent};
+  Captures captures;
+  LinkResults link_results;
+  CallbackThread callback_thread;
+  OccupancyMemo occupancy;
+  NodeParameters node_parameters;
+  std::atomic<uint64_t> next_stream_id{16};  // below: legacy and per-thread streams
+  std::atomic<uint32_t> next_image{1};
+
+ private:
+  friend void ForgetProcessInChild();
+  CUresult DescribeDevices();
+
+  std::atomic<Session*> session_{nullptr};
+  std::vector<shm::DeviceDescription> described_;  // by the executor's ordinal
+  std::vector<int> visible_;                       // the executor's ordinal, by the client's
+  int driver_version_ = 0;
+};
+
+extern std::atomic<Process*> g_process;
+inline Process* CurrentProcess() { return g_process.load(std::memory_order_acquire); }
+
+// The process and the thread's lane, or the error to return.
+struct Call {
+  Process* process = nullptr;
+  Lane* lane = nullptr;
+};
+CUresult BeginCall(Call* call);
+// The same for calls that need a current context (CUDA_ERROR_INVALID_CONTEXT without).
+CUresult BeginCallInContext(Call* call);
+
+// For the end of a context: forgets everything that lived in it.
+void ForgetContext(Process* process, uint32_t context);
+// Gives back what an allocation held in this process.
+void ReleaseAllocation(Process* process, const Allocation& allocation);
+
+}  // namespace tally::client_shim

@@ -1,0 +1,28 @@
+#include "client-shim/state/streams.h"
+
+#include "client-shim/state/process.h"
+
+namespace tally::client_shim {
+
+CUresult ResolveStream(CUstream stream, uint64_t* word) {
+  const auto value = reinterpret_cast<uint64_t>(stream);
+  if (value <= shm::kPerThreadStream) {
+    *word = value != 0 ? value : t_thread.is_per_thread ? shm::kPerThreadStream : shm::kLegacyStream;
+    return t_thread.context != shm::kNoContext ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  }
+  *word = value;
+  const Process* process = CurrentProcess();
+  if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  return process->streams.Find(value) != nullptr && shm::HandleKindOf(value) == shm::HandleKind::kStream
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_HANDLE;
+}
+
+uint32_t ContextOfStream(uint64_t word) {
+  if (word <= shm::kPerThreadStream) return t_thread.context;
+  const Process* process = CurrentProcess();
+  const Stream* stream = process != nullptr ? process->streams.Find(word) : nullptr;
+  return stream != nullptr ? stream->context : shm::kNoContext;
+}
+
+}  // namespace tally::client_shim

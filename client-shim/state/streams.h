@@ -1,0 +1,29 @@
+// What the client keeps about streams, and how a CUstream argument becomes a word of a request.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "client-shim/state/slot_table.h"
+
+namespace tally::client_shim {
+
+struct Stream {
+  uint64_t handle = 0;
+  uint64_t id = 0;  // cuStreamGetId: unique while the process lives
+  uint32_t context = 0;
+  uint32_t flags = 0;  // CUstream_flags
+  int32_t priority = 0;
+};
+
+// The value that stands for `stream` in a request: kLegacyStream, kPerThreadStream or a handle. Stream 0 means legacy,
+// or per-thread inside a _ptsz/_ptds entry. No lock, no allocation.
+//   CUDA_ERROR_INVALID_CONTEXT  a default stream, and no context is current
+//   CUDA_ERROR_INVALID_HANDLE   not a stream
+CUresult ResolveStream(CUstream stream, uint64_t* word);
+
+// The context a resolved stream belongs to.
+uint32_t ContextOfStream(uint64_t word);
+
+}  // namespace tally::client_shim

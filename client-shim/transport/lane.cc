@@ -1,0 +1,132 @@
+#include "client-shim/transport/lane.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "client-shim/state/process.h"
+#include "client-shim/transport/session.h"
+
+namespace tally::client_shim {
+namespace {
+
+// A sleeper looks this often whether the executor still lives: the bound on how late its end is noticed.
+constexpr auto kLivenessPeriod = std::chrono::milliseconds(100);
+
+shm::LaneHeader* HeaderOf(const MappedRegion& region) { return reinterpret_cast<shm::LaneHeader*>(region.data()); }
+
+}  // namespace
+
+Lane::Lane(Session* session, MappedRegion region, uint32_t index)
+    : session_(session),
+      session_header_(session->header()),
+      region_(std::move(region)),
+      index_(index),
+      spin_(session->num_cpus()) {
+  shm::LaneHeader* header = HeaderOf(region_);
+  writer_ = RingWriter(region_.data() + header->request_offset, header->request_bytes, &header->request);
+  reader_ = RingReader(region_.data() + header->reply_offset, header->reply_bytes, &header->reply);
+  arena_ = region_.data() + header->arena_offset;
+}
+
+CUresult Lane::sticky_error() const { return session_->sticky_error(); }
+
+CUresult Lane::TakeAsyncError() {
+  if (session_header_->async_error.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  return static_cast<CUresult>(session_header_->async_error.exchange(0, std::memory_order_acq_rel));
+}
+
+std::byte* Lane::ReserveSlowly(uint32_t size_bytes) {
+  if (size_bytes > shm::kMaxRequestBytes) return nullptr;  // callers split before they come here
+  while (true) {
+    writer_.WaitForSpace(size_bytes, kLivenessPeriod);
+    if (std::byte* record = writer_.TryReserve(size_bytes); record != nullptr) return record;
+    if (session_->CheckGone()) return nullptr;
+  }
+}
+
+const shm::ReplyHeader* Lane::AwaitRecord() {
+  const shm::ReplyHeader* record = nullptr;
+  const SteadyClock clock;
+  const TimePoint deadline = clock.Now() + spin_.budget();
+  RingReader::Look look;
+  while ((look = reader_.Peek(&record)) == RingReader::Look::kEmpty) {
+    if (clock.Now() >= deadline) break;
+    for (int i = 0; i < 8; ++i) CpuRelax();
+  }
+  if (look == RingReader::Look::kRecord) {
+    spin_.OnSuccess();
+    return record;
+  }
+  spin_.OnFailure();
+  while (true) {
+    look = reader_.Peek(&record);
+    if (look == RingReader::Look::kRecord) return record;
+    if (look == RingReader::Look::kBroken) {
+      session_->DeclareGone("a reply does not make sense");
+      return nullptr;
+    }
+    if (!reader_.WaitForRecord(kLivenessPeriod) && session_->CheckGone()) {
+      // What it wrote before it ended still counts.
+      return reader_.Peek(&record) == RingReader::Look::kRecord ? record : nullptr;
+    }
+  }
+}
+
+Reply Lane::AwaitReply() {
+  if (unconsumed_ != nullptr) reader_.Consume(std::exchange(unconsumed_, nullptr));
+  const shm::ReplyHeader* record = AwaitRecord();
+  if (record == nullptr) return {sticky_error(), nullptr, 0};
+  const auto* payload = reinterpret_cast<const std::byte*>(record + 1);
+  Reply reply{static_cast<CUresult>(record->cuda_result), payload, record->payload_bytes};
+  unconsumed_ = record;
+  if ((record->flags & shm::kOutputPending) != 0 && !is_fetching_output_) {
+    kept_payload_.assign(payload, payload + record->payload_bytes);
+    FetchOutput();
+    reply.payload = kept_payload_.data();
+  }
+  return reply;
+}
+
+void Lane::FetchOutput() {
+  is_fetching_output_ = true;
+  while (true) {
+    const Reply output = CallEmpty(shm::Op::kFetchOutput);
+    if (output.result != CUDA_SUCCESS || output.payload_bytes == 0) break;
+    // Through the program's own stream, so that it stands where it belongs among the program's own lines.
+    std::fwrite(output.payload, 1, output.payload_bytes, stdout);  // allow: the program's own printf
+  }
+  is_fetching_output_ = false;
+}
+
+CUresult Lane::NextChunk(uint32_t* chunk_index) {
+  const uint32_t chosen = next_chunk_;
+  if (chunk_in_use_[chosen]) {
+    if (const CUresult result = AwaitChunk(chosen); result != CUDA_SUCCESS) return result;
+  }
+  next_chunk_ = (next_chunk_ + 1) % shm::kArenaChunks;
+  chunk_in_use_[chosen] = true;
+  *chunk_index = chosen;
+  return CUDA_SUCCESS;
+}
+
+CUresult Lane::AwaitChunk(uint32_t chunk_index) {
+  const uint32_t payload[2] = {chunk_index, 0};
+  const Reply reply = CallStruct(shm::Op::kAwaitArena, payload);
+  if (reply.result == CUDA_SUCCESS) chunk_in_use_[chunk_index] = false;
+  return reply.result;
+}
+
+CUresult AcquireLane(Lane** lane) {
+  Process* process = CurrentProcess();
+  if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Session* session = process->session();
+  if (const CUresult sticky = session->sticky_error(); sticky != CUDA_SUCCESS) return sticky;
+  if (const CUresult result = session->TakeLane(lane); result != CUDA_SUCCESS) return result;
+  t_thread.lane = *lane;
+  WatchThreadEnd();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tally::client_shim

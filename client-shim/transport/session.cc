@@ -1,0 +1,269 @@
+#include "client-shim/transport/session.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "base/log.h"
+#include "base/unix_socket.h"
+#include "proto/driver/generated/wire_ops.h"
+
+namespace tally::client_shim {
+namespace {
+
+// tallyd may have to start an executor, which loads a driver and creates a context, before it answers.
+constexpr auto kHelloTimeout = std::chrono::seconds(60);
+constexpr auto kSessionTimeout = std::chrono::seconds(30);
+// How often another address is tried when the one offered is taken here.
+constexpr int kMaxAddressTries = 16;
+
+unsigned CountCpus() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return static_cast<unsigned>(CPU_COUNT(&set));
+}
+
+template <size_t kSize>
+void CopyText(char (&out)[kSize], const char* text) {
+  std::strncpy(out, text, kSize - 1);
+}
+
+template <typename T>
+std::span<const std::byte> BytesOf(const T& message) {
+  return std::as_bytes(std::span<const T, 1>(&message, 1));
+}
+
+shm::HelloRequest MakeHello() {
+  shm::HelloRequest hello{};
+  hello.magic = shm::kHelloMagic;
+  hello.protocol_version = shm::kProtocolVersion;
+  hello.api_table_hash = kApiTableHash;
+  const char* priority = std::getenv("TALLY_PRIORITY");
+  auto priority_class = shm::PriorityClass::kDefault;
+  if (priority != nullptr && std::strcmp(priority, "high") == 0) priority_class = shm::PriorityClass::kHighPriority;
+  if (priority != nullptr && std::strcmp(priority, "best-effort") == 0)
+    priority_class = shm::PriorityClass::kBestEffort;
+  hello.priority_class = static_cast<uint32_t>(priority_class);
+  const char* name = std::getenv("TALLY_NAME");
+  CopyText(hello.tenant_name, name != nullptr ? name : program_invocation_short_name);
+  if (const char* domain = std::getenv("TALLY_DOMAIN"); domain != nullptr) CopyText(hello.domain_name, domain);
+  return hello;
+}
+
+CUresult ResultOfRefusal(uint32_t status_code) {
+  switch (static_cast<StatusCode>(status_code)) {
+    case StatusCode::kPermissionDenied:
+      return CUDA_ERROR_NOT_PERMITTED;
+    case StatusCode::kFailedPrecondition:
+      return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case StatusCode::kResourceExhausted:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+      return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> Session::SocketPaths() {
+  if (const char* path = std::getenv("TALLY_SOCKET"); path != nullptr && *path != '\0') return {path};
+  std::vector<std::string> paths;
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime != '\0')
+    paths.push_back(fmt::format("{}/tally/tally.sock", runtime));
+  paths.push_back("/run/tally/tally.sock");
+  return paths;
+}
+
+CUresult Session::Connect(Session** session, std::string* sentence) {
+  UniqueFd daemon;
+  std::string tried;
+  for (const std::string& path : SocketPaths()) {
+    auto connected = ConnectUnix(path);
+    if (connected) {
+      daemon = std::move(*connected);
+      break;
+    }
+    tried += (tried.empty() ? "" : ", ") + path;
+  }
+  if (!daemon.valid()) {
+    *sentence = fmt::format(
+        "no Tally daemon listens on {}: start one with 'tallyd', or run the program with 'tally-run --embedded'",
+        tried);
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+
+  const shm::HelloRequest hello = MakeHello();
+  if (const Status sent = SendMessage(daemon.get(), BytesOf(hello)); !sent.ok()) {
+    *sentence = fmt::format("tallyd does not take our hello: {}", sent.message());
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  auto received = ReceiveMessage(daemon.get(), kHelloTimeout);
+  if (!received || received->bytes.size() != sizeof(shm::HelloReply)) {
+    *sentence = fmt::format("tallyd does not answer our hello: {}",
+                            received ? "its reply has another size, so it is of another version"
+                                     : std::string_view(received.error().message()));
+    return received ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  shm::HelloReply reply;
+  std::memcpy(&reply, received->bytes.data(), sizeof(reply));
+  if (reply.magic != shm::kHelloMagic || reply.protocol_version != shm::kProtocolVersion) {
+    *sentence =
+        fmt::format("tallyd speaks protocol version {}, this libcuda.so.1 speaks {}: install both from one build",
+                    reply.protocol_version, shm::kProtocolVersion);
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  if (reply.api_table_hash != kApiTableHash) {
+    *sentence = fmt::format(
+        "tallyd has table {:016x} of the driver API, this libcuda.so.1 has {:016x}: install both from one build",
+        reply.api_table_hash, kApiTableHash);
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  reply.error[sizeof(reply.error) - 1] = '\0';
+  if (reply.status_code != 0 || received->fds.size() != 1) {
+    *sentence = fmt::format("tallyd refuses: {}", reply.status_code != 0 ? reply.error : "it sent no session socket");
+    return ResultOfRefusal(reply.status_code);
+  }
+
+  std::unique_ptr<Session> created(new Session);
+  created->socket_ = std::move(received->fds[0]);
+  created->id_ = reply.session_id;
+  created->num_cpus_ = CountCpus();
+  if (const CUresult result = created->Attach(sentence); result != CUDA_SUCCESS) return result;
+  *session = created.release();
+  return CUDA_SUCCESS;
+}
+
+CUresult Session::Attach(std::string* sentence) {
+  shm::SessionRequest request{};
+  request.kind = static_cast<uint32_t>(shm::SessionRequestKind::kAttach);
+  shm::SessionReply reply{};
+  UniqueFd fd;
+  const CUresult result = Ask(request, &reply, &fd);
+  if (result != CUDA_SUCCESS || !fd.valid() || reply.value[0] < sizeof(shm::SessionHeader)) {
+    *sentence = fmt::format("the executor does not accept this session (CUDA error {})", static_cast<int>(result));
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_SYSTEM_NOT_READY;
+  }
+  auto region = MappedRegion::Map(fd.get(), reply.value[0]);
+  if (!region) {
+    *sentence = region.error().message();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  region_ = std::move(*region);
+  header_ = reinterpret_cast<shm::SessionHeader*>(region_.data());
+  if (header_->magic != shm::kSessionMagic || header_->protocol_version != shm::kProtocolVersion) {
+    *sentence = fmt::format("the executor speaks protocol version {}, this libcuda.so.1 speaks {}",
+                            header_->protocol_version, shm::kProtocolVersion);
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Session::Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd) {
+  const std::lock_guard lock(mutex_);
+  if (!SendMessage(socket_.get(), BytesOf(request)).ok()) {
+    DeclareGone("its socket is closed");
+    return kExecutorGone;
+  }
+  auto received = ReceiveMessage(socket_.get(), kSessionTimeout);
+  if (!received || received->bytes.size() != sizeof(*reply)) {
+    // A reply that comes too late would be taken for the next one's: the session is over either way.
+    DeclareGone(received ? "a reply on its socket has the wrong size" : "it does not answer on its socket");
+    return kExecutorGone;
+  }
+  std::memcpy(reply, received->bytes.data(), sizeof(*reply));
+  if (!received->fds.empty()) *fd = std::move(received->fds[0]);
+  return static_cast<CUresult>(reply->cuda_result);
+}
+
+CUresult Session::TakeLane(Lane** lane) {
+  {
+    const std::lock_guard lock(lanes_mutex_);
+    if (!free_lanes_.empty()) {
+      *lane = free_lanes_.back();
+      free_lanes_.pop_back();
+      return CUDA_SUCCESS;
+    }
+  }
+  shm::SessionRequest request{};
+  request.kind = static_cast<uint32_t>(shm::SessionRequestKind::kOpenLane);
+  shm::SessionReply reply{};
+  UniqueFd fd;
+  if (const CUresult result = Ask(request, &reply, &fd); result != CUDA_SUCCESS) {
+    LOG_ERROR("no lane for another thread: the executor answers CUDA error {}", static_cast<int>(result));
+    return result;
+  }
+  const uint64_t size = reply.value[0];
+  if (!fd.valid() || size < shm::kLaneRegionBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto region = MappedRegion::Map(fd.get(), size);
+  if (!region) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto* header = reinterpret_cast<const shm::LaneHeader*>(region->data());
+  const auto fits = [size](uint64_t offset, uint64_t bytes) { return offset <= size && bytes <= size - offset; };
+  if (header->magic != shm::kLaneMagic || !fits(header->request_offset, header->request_bytes) ||
+      !fits(header->reply_offset, header->reply_bytes) || header->request_bytes != shm::kRequestRingBytes ||
+      header->reply_bytes != shm::kReplyRingBytes || header->arena_chunk_bytes != shm::kArenaChunkBytes ||
+      header->arena_chunks != shm::kArenaChunks ||
+      !fits(header->arena_offset, uint64_t{shm::kArenaChunkBytes} * shm::kArenaChunks)) {
+    DeclareGone("its lane has another layout");
+    return kExecutorGone;
+  }
+  *lane = new Lane(this, std::move(*region), static_cast<uint32_t>(reply.value[1]));
+  return CUDA_SUCCESS;
+}
+
+void Session::ReturnLane(Lane* lane) {
+  const std::lock_guard lock(lanes_mutex_);
+  free_lanes_.push_back(lane);
+}
+
+CUresult Session::AllocateHost(size_t size_bytes, int server_device, shm::HostMemoryUse use, HostMemory* memory) {
+  for (int attempt = 0; attempt < kMaxAddressTries; ++attempt) {
+    shm::SessionRequest request{};
+    request.kind = static_cast<uint32_t>(shm::SessionRequestKind::kAllocateHost);
+    request.value[0] = size_bytes;
+    request.value[1] = static_cast<uint64_t>(server_device);
+    request.value[2] = static_cast<uint64_t>(use);
+    shm::SessionReply reply{};
+    UniqueFd fd;
+    if (const CUresult result = Ask(request, &reply, &fd); result != CUDA_SUCCESS) return result;
+    if (!fd.valid() || reply.value[1] < size_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+    auto* address = reinterpret_cast<void*>(reply.value[0]);
+    auto mapped = MappedRegion::MapAt(fd.get(), reply.value[1], address);
+    if (mapped) {
+      *memory = {address, reply.value[1]};
+      mapped->Leak();  // belongs to the address map now
+      return CUDA_SUCCESS;
+    }
+    const StatusCode code = mapped.error().code();
+    shm::SessionRequest reject{};
+    reject.kind = static_cast<uint32_t>(shm::SessionRequestKind::kRejectHost);
+    reject.value[0] = reply.value[0];
+    if (const CUresult result = Ask(reject, &reply, &fd); result != CUDA_SUCCESS) return result;
+    if (code != StatusCode::kAlreadyExists) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  LOG_ERROR("shared host memory: {} addresses in a row are taken in this process", kMaxAddressTries);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool Session::CheckGone() {
+  if (gone_.load(std::memory_order_relaxed) != 0) return true;
+  if (!PeerHungUp(socket_.get())) return false;
+  DeclareGone("it has ended");
+  return true;
+}
+
+void Session::DeclareGone(const char* reason) {
+  if (gone_.exchange(kExecutorGone) == 0)
+    LOG_ERROR("session {}: the executor is lost ({}); every CUDA call returns error {} from now on", id_, reason,
+              static_cast<int>(kExecutorGone));
+}
+
+void Session::CloseInChild() { socket_.Reset(); }
+
+}  // namespace tally::client_shim

@@ -1,0 +1,80 @@
+// The connection of this process with its executor: the session socket, the session region, and all lanes.
+//
+// Created by cuInit, never destroyed: threads may call until the process's very last instruction. After a fork the
+// child forgets it (state/process.h).
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/mapped_region.h"
+#include "base/unique_fd.h"
+#include "client-shim/transport/lane.h"
+#include "proto/shm/channel_abi.h"
+#include "proto/shm/handshake_abi.h"
+
+namespace tally::client_shim {
+
+// The documented error of every call after the executor is gone (docs/adding-a-driver-call.md names all of ours).
+inline constexpr CUresult kExecutorGone = CUDA_ERROR_DEVICE_UNAVAILABLE;
+
+class Session {
+ public:
+  // Says hello to tallyd and attaches. On failure `*sentence` is for a person.
+  //   CUDA_ERROR_SYSTEM_NOT_READY       nobody listens, or tallyd has no executor for us now
+  //   CUDA_ERROR_SYSTEM_DRIVER_MISMATCH other protocol or another table of calls
+  //   CUDA_ERROR_NOT_PERMITTED          tallyd refuses this user
+  static CUresult Connect(Session** session, std::string* sentence);
+  // Where tallyd is looked for, best first.
+  static std::vector<std::string> SocketPaths();
+
+  // A lane for the calling thread, new or one that an ended thread left.
+  CUresult TakeLane(Lane** lane);
+  void ReturnLane(Lane* lane);
+
+  struct HostMemory {
+    void* address = nullptr;
+    size_t mapped_bytes = 0;
+  };
+  // Memory shared with the executor and known to the device, at the same address on both sides.
+  CUresult AllocateHost(size_t size_bytes, int server_device, shm::HostMemoryUse use, HostMemory* memory);
+
+  CUresult sticky_error() const {
+    const uint32_t gone = gone_.load(std::memory_order_relaxed);
+    return static_cast<CUresult>(gone != 0 ? gone : header_->sticky_error.load(std::memory_order_relaxed));
+  }
+  // True, once and for all, when the executor has ended. Asks the kernel.
+  bool CheckGone();
+  // A reply that makes no sense: treated like the executor's end.
+  void DeclareGone(const char* reason);
+
+  shm::SessionHeader* header() const { return header_; }
+  uint64_t id() const { return id_; }
+  unsigned num_cpus() const { return num_cpus_; }
+
+  // For the child of a fork: closes the socket, so that the executor sees the parent's end and not the child's.
+  void CloseInChild();
+
+ private:
+  Session() = default;
+  CUresult Attach(std::string* sentence);
+  // One exchange on the session socket; `fd` receives the reply's descriptor if it has one.
+  CUresult Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd);
+
+  UniqueFd socket_;
+  uint64_t id_ = 0;
+  unsigned num_cpus_ = 1;
+  MappedRegion region_;
+  shm::SessionHeader* header_ = nullptr;
+  std::atomic<uint32_t> gone_{0};
+
+  std::mutex mutex_;               // one exchange on the socket at a time
+  std::vector<Lane*> free_lanes_;  // guarded by lanes_mutex_
+  std::mutex lanes_mutex_;
+};
+
+}  // namespace tally::client_shim

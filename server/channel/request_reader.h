@@ -1,0 +1,51 @@
+// Reads the request ring of a lane: look at positions once, check them, copy the record out, then let others validate
+// the copy. The ring is hostile input; nothing here can be made to read outside it or to loop for ever.
+//
+// One thread (the lane's), except Wake.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "proto/shm/channel_abi.h"
+#include "server/channel/lane_region.h"
+
+namespace tally::server {
+
+struct Request {
+  shm::RequestHeader header;
+  std::span<const std::byte> payload;  // private copy, 16-byte aligned; valid until the next Read
+};
+
+class RequestReader {
+ public:
+  enum class Outcome { kRequest, kEmpty, kMalformed };
+
+  // `region` must outlive the reader.
+  explicit RequestReader(const LaneRegion& region);
+
+  // Takes the next record, if any; padding is skipped. After kMalformed, reason() says why and Read must not be called
+  // again.
+  Outcome Read(Request* request);
+  // Blocks until Read may find something or `stop` is set: spins a little, then sleeps on the doorbell.
+  void Wait(const std::atomic<bool>& stop);
+  // From any thread, after setting the `stop` that Wait watches.
+  void Wake();
+  const char* reason() const { return reason_; }
+
+ private:
+  Outcome Malformed(const char* reason);
+  void PublishReadPosition();
+  bool HasData() const;
+
+  shm::RingState& state_;
+  const std::byte* ring_;
+  uint64_t read_position_ = 0;  // ours; the copy in shared memory is write-only to us
+  std::unique_ptr<std::byte[]> copy_;
+  const char* reason_ = "";
+};
+
+}  // namespace tally::server

@@ -1,0 +1,206 @@
+#include "server/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "server/gpu/driver_table.h"
+#include "server/session/executor_core.h"
+#include "server/session/session.h"
+
+namespace tally::server {
+
+bool IsSticky(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+ExecutorCore::ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices,
+                           const SessionLimits& session_limits)
+    : driver(table), devices(std::move(all_devices)), limits(session_limits), gate(std::make_unique<DispatchGate>()) {
+  for (int i = 0; i < devices->count(); ++i) event_pools.push_back(std::make_unique<EventPool>(driver));
+}
+
+namespace {
+
+class ExecutorProcess final : public Executor, private ExecutorCore {
+ public:
+  ExecutorProcess(ExecutorConfig config, std::unique_ptr<LoadedDriver> loaded, std::unique_ptr<Devices> all_devices,
+                  std::unique_ptr<PrintfCapture> capture)
+      : ExecutorCore(loaded->table, std::move(all_devices), config.limits),
+        config_(std::move(config)),
+        loaded_(std::move(loaded)) {
+    printf_capture = std::move(capture);
+    reaper_ = std::thread([this] { Reap(); });
+  }
+  ~ExecutorProcess() override { Shutdown(); }
+
+  Status AddSession(UniqueFd session_socket, SessionIdentity identity) override;
+  std::vector<SessionSnapshot> Snapshot() const override;
+  Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override;
+  Status Evict(uint64_t session_id, const std::string& reason) override;
+  bool faulted() const override { return fault() != CUDA_SUCCESS; }
+  const std::string& driver_description() const override { return loaded_->description; }
+  bool is_software() const override { return loaded_->is_software; }
+  int num_devices() const override { return devices->count(); }
+  void Shutdown() override;
+
+  void ReportFault(CUresult result, const std::string& what) override;
+
+ private:
+  void OnSessionEnd(const SessionEnd& end);
+  void Reap();
+
+  const ExecutorConfig config_;
+  const std::unique_ptr<LoadedDriver> loaded_;
+
+  mutable std::mutex mutex_;
+  std::map<uint64_t, std::unique_ptr<Session>> sessions_;  // guarded by mutex_, like all below
+  std::vector<std::unique_ptr<Session>> ended_;            // to be joined by the reaper
+  std::condition_variable changed_;
+  bool shutting_down_ = false;
+  bool stop_reaper_ = false;
+  std::thread reaper_;
+};
+
+Status ExecutorProcess::AddSession(UniqueFd session_socket, SessionIdentity identity) {
+  const uint64_t id = identity.session_id;
+  auto session = Session::Create(*this, std::move(session_socket), std::move(identity),
+                                 [this](const SessionEnd& end) { OnSessionEnd(end); });
+  if (!session) return session.error();
+  const std::lock_guard lock(mutex_);
+  if (shutting_down_) return Status(StatusCode::kUnavailable, "the executor is shutting down");
+  if (faulted()) return Status(StatusCode::kUnavailable, "the executor's context is lost");
+  if (sessions_.size() >= config_.max_sessions) {
+    return Status(StatusCode::kResourceExhausted, fmt::format("{} sessions are open already", sessions_.size()));
+  }
+  const auto [place, is_new] = sessions_.try_emplace(id, nullptr);
+  if (!is_new) return Status(StatusCode::kAlreadyExists, fmt::format("session {} exists", id));
+  place->second = std::move(*session);
+  place->second->Start();
+  return OkStatus();
+}
+
+std::vector<SessionSnapshot> ExecutorProcess::Snapshot() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<SessionSnapshot> result;
+  result.reserve(sessions_.size());
+  for (const auto& [id, session] : sessions_) result.push_back(session->Snapshot());
+  return result;
+}
+
+Status ExecutorProcess::SetPriority(uint64_t session_id, shm::PriorityClass priority_class) {
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(session_id);
+  if (found == sessions_.end()) return Status(StatusCode::kNotFound, fmt::format("no session {}", session_id));
+  found->second->SetPriority(priority_class);
+  return OkStatus();
+}
+
+Status ExecutorProcess::Evict(uint64_t session_id, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(session_id);
+  if (found == sessions_.end()) return Status(StatusCode::kNotFound, fmt::format("no session {}", session_id));
+  found->second->Evict(reason);
+  return OkStatus();
+}
+
+void ExecutorProcess::ReportFault(CUresult result, const std::string& what) {
+  int none = CUDA_SUCCESS;
+  if (!fault_.compare_exchange_strong(none, static_cast<int>(result))) return;
+  LOG_ERROR("the context is lost: {}", what);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, session] : sessions_) session->SetStickyError(result);
+  }
+  if (config_.on_fault) config_.on_fault(what);
+}
+
+void ExecutorProcess::OnSessionEnd(const SessionEnd& end) {
+  if (end.evicted) LOG_WARNING("session {} ({}): {}", end.identity.session_id, end.identity.tenant_name, end.reason);
+  if (config_.on_session_end) config_.on_session_end(end);
+  const std::lock_guard lock(mutex_);
+  const auto found = sessions_.find(end.identity.session_id);
+  ended_.push_back(std::move(found->second));
+  sessions_.erase(found);
+  changed_.notify_all();
+}
+
+void ExecutorProcess::Reap() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_reaper_ || !ended_.empty(); });
+    std::vector<std::unique_ptr<Session>> ended;
+    ended.swap(ended_);
+    if (ended.empty() && stop_reaper_) return;
+    lock.unlock();
+    ended.clear();  // joins their threads, which have nothing left to do but return
+    lock.lock();
+  }
+}
+
+void ExecutorProcess::Shutdown() {
+  {
+    std::unique_lock lock(mutex_);
+    if (stop_reaper_) return;
+    shutting_down_ = true;
+    gate->Open();
+    for (const auto& [id, session] : sessions_) session->Evict("the executor is shutting down");
+    changed_.wait(lock, [&] { return sessions_.empty(); });
+    stop_reaper_ = true;
+    changed_.notify_all();
+  }
+  reaper_.join();
+  for (int i = 0; i < devices->count(); ++i) event_pools[static_cast<size_t>(i)]->Clear();
+  devices->Release();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
+  std::unique_ptr<PrintfCapture> capture;
+  if (config.capture_stdout) {
+    auto created = PrintfCapture::Create();
+    if (!created) return std::unexpected(created.error());
+    capture = std::move(*created);
+  }
+  auto loaded = std::make_unique<LoadedDriver>();
+  if (config.driver_table_for_testing != nullptr) {
+    loaded->table = *config.driver_table_for_testing;
+    loaded->description = "injected driver";
+    loaded->is_software = true;
+  } else {
+    auto driver = LoadDriver(config);
+    if (!driver) return std::unexpected(driver.error());
+    *loaded = std::move(*driver);
+  }
+  auto devices = Devices::Create(loaded->table);
+  if (!devices) return std::unexpected(devices.error());
+  LOG_INFO("domain '{}' on {}, {} device(s)", config.domain_name, loaded->description, (*devices)->count());
+  return std::make_unique<ExecutorProcess>(std::move(config), std::move(loaded), std::move(*devices),
+                                           std::move(capture));
+}
+
+}  // namespace tally::server

@@ -1,0 +1,48 @@
+// The devices of this executor and its one real context on each (the primary context, retained on first use).
+//
+// Thread-safe. Descriptions are what clients see: attributes that Tally cannot honour already say "no".
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/shm/records_abi.h"
+#include "server/gpu/driver_table.h"
+
+namespace tally::server {
+
+class Devices {
+ public:
+  static Result<std::unique_ptr<Devices>> Create(const DriverTable& driver);
+  ~Devices();
+
+  int count() const { return static_cast<int>(devices_.size()); }
+  // `ordinal` must be below count().
+  CUdevice device(int ordinal) const { return devices_[static_cast<size_t>(ordinal)].handle; }
+  // The context, retained for as long as this lives. Takes about 0.2 s the first time on a real GPU.
+  CUresult Context(int ordinal, CUcontext* context);
+  // Fills in what needs a context (the stream priorities) with the current one of the caller: `ordinal`'s is made
+  // current. At most 58 devices fit into a reply.
+  CUresult Describe(int ordinal, shm::DeviceDescription* description);
+  // Releases every context. Nothing may use them any more.
+  void Release();
+
+ private:
+  struct Device {
+    CUdevice handle = 0;
+    CUcontext context = nullptr;  // guarded by mutex_
+  };
+
+  explicit Devices(const DriverTable& driver) : driver_(driver) {}
+
+  const DriverTable& driver_;
+  std::vector<Device> devices_;
+  std::mutex mutex_;
+};
+
+}  // namespace tally::server

@@ -1,0 +1,68 @@
+// Host functions that the device has reached and the client must run.
+//
+// The driver calls us on a thread of its own when a stream reaches a host function. That thread posts the client's
+// token here and waits until the client has run it: the stream does not go on before. The client's callback thread
+// fetches tokens with Op::kAwaitCallback and acknowledges each with the next one.
+//
+// Thread-safe; shared by the session and its host calls, whichever lives longer.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace tally::server {
+
+class CallbackQueue {
+ public:
+  struct Entry {
+    uint64_t token = 0;
+    CUresult stream_status = CUDA_SUCCESS;
+    bool done = false;
+  };
+
+  // `on_timeout` is called on the driver's thread, never after Close; it must not call back into the queue.
+  CallbackQueue(std::chrono::seconds timeout, std::function<void()> on_timeout)
+      : timeout_(timeout), on_timeout_(std::move(on_timeout)) {}
+
+  // On the driver's thread: returns when the client has run it, the queue is closed, or time ran out.
+  void RunInClient(uint64_t token, CUresult stream_status);
+  // On a lane's thread: the next one to run; null once closed or `stop` is set (after WakeAll).
+  std::shared_ptr<Entry> Next(const std::atomic<bool>& stop);
+  void Finish(const std::shared_ptr<Entry>& entry);
+  // Releases every waiting host function unrun, now and from now on.
+  void Close();
+  void WakeAll();
+
+ private:
+  const std::chrono::seconds timeout_;
+  const std::function<void()> on_timeout_;
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::condition_variable finished_;
+  std::deque<std::shared_ptr<Entry>> waiting_;
+  bool closed_ = false;
+};
+
+// What the driver gets as a host function's argument. Kept by whoever can still cause a call: freed by itself after the
+// only call, or by the session at its end when a graph may call it again.
+struct HostCall {
+  std::shared_ptr<CallbackQueue> queue;
+  uint64_t token = 0;
+  bool is_repeatable = false;
+};
+
+// For cuLaunchHostFunc and graph host nodes; `argument` is a HostCall.
+void CUDA_CB RunHostFunction(void* argument);
+// For cuStreamAddCallback.
+void CUDA_CB RunStreamCallback(CUstream stream, CUresult status, void* argument);
+
+}  // namespace tally::server

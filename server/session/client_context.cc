@@ -1,0 +1,141 @@
+#include "server/session/client_context.h"
+
+#include <algorithm>
+
+namespace tally::server {
+
+ClientContext::ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags,
+                             const uint32_t* num_captures)
+    : driver_(driver), index_(index), device_(device), flags_(flags), num_captures_(num_captures) {}
+
+ClientContext::~ClientContext() {
+  for (const auto& stream : streams_) *stream->num_waited = stream->num_issued;  // nobody is left to wait for it
+  while (!streams_.empty()) DestroyStream(streams_.back().get());
+}
+
+CUresult ClientContext::NewStream(uint32_t flags, int priority, bool is_legacy, Stream** stream) {
+  auto made = std::make_unique<Stream>();
+  if (const CUresult r = driver_.cuStreamCreateWithPriority(&made->real, CU_STREAM_NON_BLOCKING, priority);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  made->context = this;
+  made->flags = flags;
+  made->priority = priority;
+  made->is_legacy = is_legacy;
+  made->is_blocking = !is_legacy && (flags & CU_STREAM_NON_BLOCKING) == 0;
+  *stream = made.get();
+  streams_.push_back(std::move(made));
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::CreateStream(uint32_t flags, int priority, Stream** stream) {
+  if ((flags & ~static_cast<uint32_t>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  return NewStream(flags, priority, false, stream);
+}
+
+CUresult ClientContext::Legacy(Stream** stream) {
+  if (legacy_ == nullptr) {
+    if (const CUresult r = NewStream(0, 0, true, &legacy_); r != CUDA_SUCCESS) return r;
+  }
+  *stream = legacy_;
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::PerThread(uint32_t lane, Stream** stream) {
+  Stream*& slot = per_thread_[lane];
+  if (slot == nullptr) {
+    if (const CUresult r = NewStream(0, 0, false, &slot); r != CUDA_SUCCESS) return r;
+  }
+  *stream = slot;
+  return CUDA_SUCCESS;
+}
+
+void ClientContext::KeepUnfinishedWork(Stream& stream) {
+  if (&stream == remains_ || !stream.HasUnfinishedWork() || IsCapturing(stream)) return;
+  if (remains_ == nullptr && NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_) != CUDA_SUCCESS) return;
+  if (Record(stream) != CUDA_SUCCESS) return;
+  if (driver_.cuStreamWaitEvent(remains_->real, stream.join_event, 0) == CUDA_SUCCESS) ++remains_->num_issued;
+  if (stream.has_unjoined_work && legacy_ != nullptr) {
+    driver_.cuStreamWaitEvent(legacy_->real, stream.join_event, 0);
+    ++legacy_->num_issued;
+  }
+}
+
+void ClientContext::DestroyStream(Stream* stream) {
+  KeepUnfinishedWork(*stream);
+  if (stream->has_unjoined_work) --num_unjoined_;
+  if (stream->join_event != nullptr) driver_.cuEventDestroy_v2(stream->join_event);
+  driver_.cuStreamDestroy_v2(stream->real);
+  if (stream == legacy_) legacy_ = nullptr;
+  if (stream == remains_) remains_ = nullptr;
+  std::erase_if(per_thread_, [&](const auto& entry) { return entry.second == stream; });
+  std::erase_if(streams_, [&](const auto& owned) { return owned.get() == stream; });
+}
+
+bool ClientContext::IsCapturing(const Stream& stream) const {
+  if (*num_captures_ == 0) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver_.cuStreamIsCapturing(stream.real, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUresult ClientContext::Record(Stream& stream) {
+  if (stream.join_event == nullptr) {
+    if (const CUresult r = driver_.cuEventCreate(&stream.join_event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) {
+      return r;
+    }
+  }
+  return driver_.cuEventRecord(stream.join_event, stream.real);
+}
+
+CUresult ClientContext::Order(Stream& stream) {
+  if (stream.is_legacy) return OrderLegacy(stream);
+  if (stream.is_blocking) return OrderBlocking(stream);
+  ++stream.num_issued;
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::OrderLegacy(Stream& legacy) {
+  if (*num_captures_ != 0) {
+    bool any = false;
+    for (const auto& stream : streams_) {
+      if (!stream->is_blocking || !IsCapturing(*stream)) continue;
+      stream->capture_spoiled = any = true;
+    }
+    if (any) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  if (num_unjoined_ != 0) {
+    for (const auto& stream : streams_) {
+      if (!stream->has_unjoined_work) continue;
+      if (const CUresult r = Record(*stream); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = driver_.cuStreamWaitEvent(legacy.real, stream->join_event, 0); r != CUDA_SUCCESS) {
+        return r;
+      }
+      stream->has_unjoined_work = false;
+      --num_unjoined_;
+    }
+  }
+  ++legacy_version_;
+  ++legacy.num_issued;
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::OrderBlocking(Stream& stream) {
+  if (IsCapturing(stream)) return CUDA_SUCCESS;
+  if (stream.legacy_seen != legacy_version_) {
+    if (legacy_recorded_ != legacy_version_) {
+      if (const CUresult r = Record(*legacy_); r != CUDA_SUCCESS) return r;
+      legacy_recorded_ = legacy_version_;
+    }
+    if (const CUresult r = driver_.cuStreamWaitEvent(stream.real, legacy_->join_event, 0); r != CUDA_SUCCESS) return r;
+    stream.legacy_seen = legacy_version_;
+  }
+  if (!stream.has_unjoined_work) {
+    stream.has_unjoined_work = true;
+    ++num_unjoined_;
+  }
+  ++stream.num_issued;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tally::server

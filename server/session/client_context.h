@@ -1,0 +1,101 @@
+// A client's context: its streams, and CUDA's implicit order between the legacy stream and blocking ones.
+//
+// All client contexts of one device share the executor's one real context, in which the real legacy stream would order
+// every tenant after every other. So every real stream is a non-blocking one, and what the program sees as its legacy
+// stream is a real stream of its own, tied to its blocking streams by events:
+//
+//   work on the legacy stream   waits for all earlier work of the blocking streams of this client context
+//   work on a blocking stream   waits for all earlier work of the legacy stream
+//
+// A program that uses only one of the two kinds pays nothing but a comparison. Streams that are being captured take no
+// part: joining them would put our events into the program's graph. Legacy work while a blocking stream is captured is
+// an error, as it is natively.
+//
+// Guarded by the session's turn.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "server/gpu/driver_table.h"
+
+namespace tally::server {
+
+class ClientContext;
+
+struct Stream {
+  CUstream real = nullptr;
+  ClientContext* context = nullptr;
+  uint64_t handle = 0;  // 0: legacy and per-thread streams
+  uint32_t flags = 0;   // as the client created it
+  int priority = 0;
+  bool is_legacy = false;
+  bool is_blocking = false;
+  bool began_capture = false;      // between BeginCapture and EndCapture on this stream
+  bool capture_spoiled = false;    // EndCapture must fail with 901
+  bool has_unjoined_work = false;  // blocking: work that the legacy stream has not waited for
+  uint64_t legacy_seen = 0;        // blocking: version of the legacy stream's work this one has waited for
+  uint64_t num_issued = 0;         // operations ever
+  // Of them known to be complete, by a wait for the whole stream. Shared with lanes that wait without the turn and may
+  // outlive the stream.
+  std::shared_ptr<std::atomic<uint64_t>> num_waited = std::make_shared<std::atomic<uint64_t>>(0);
+  CUevent join_event = nullptr;
+
+  bool HasUnfinishedWork() const { return num_issued > num_waited->load(std::memory_order_acquire); }
+};
+
+class ClientContext {
+ public:
+  // `num_captures` counts the captures of the whole session: while it is 0 no stream is asked. It outlives this, as the
+  // driver does.
+  ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags, const uint32_t* num_captures);
+  // Destroys the streams. The real context must be current.
+  ~ClientContext();
+  ClientContext(const ClientContext&) = delete;
+  ClientContext& operator=(const ClientContext&) = delete;
+
+  uint32_t index() const { return index_; }
+  int device() const { return device_; }
+  uint32_t flags() const { return flags_; }
+
+  CUresult CreateStream(uint32_t flags, int priority, Stream** stream);
+  // Work that it still has goes on, and counts for waits of the whole context.
+  void DestroyStream(Stream* stream);
+  // Created on first use.
+  CUresult Legacy(Stream** stream);
+  CUresult PerThread(uint32_t lane, Stream** stream);
+
+  // Puts the implicit waits in front of an operation that the caller is about to put on `stream`.
+  CUresult Order(Stream& stream);
+  // Asks the driver, if anything of this session is being captured at all.
+  bool IsCapturing(const Stream& stream) const;
+
+  const std::vector<std::unique_ptr<Stream>>& streams() const { return streams_; }
+
+ private:
+  CUresult NewStream(uint32_t flags, int priority, bool is_legacy, Stream** stream);
+  CUresult Record(Stream& stream);
+  void KeepUnfinishedWork(Stream& stream);
+  CUresult OrderLegacy(Stream& legacy);
+  CUresult OrderBlocking(Stream& stream);
+
+  const DriverTable& driver_;
+  uint32_t index_;
+  int device_;
+  uint32_t flags_;
+  const uint32_t* num_captures_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  Stream* legacy_ = nullptr;
+  Stream* remains_ = nullptr;               // waits for what destroyed streams still had to do; no client sees it
+  std::map<uint32_t, Stream*> per_thread_;  // by lane
+  uint32_t num_unjoined_ = 0;               // blocking streams with has_unjoined_work
+  uint64_t legacy_version_ = 0;             // raised by every operation on the legacy stream
+  uint64_t legacy_recorded_ = 0;            // version that legacy_->join_event covers
+};
+
+}  // namespace tally::server

@@ -1,0 +1,80 @@
+// Devices, contexts, printf output.
+#include "server/session/operations.h"
+
+namespace tally::server {
+
+CUresult ServeDescribeDevices(ServedLane& lane, WireReader& in, WireWriter& out) {
+  if (!in.AtEnd()) return lane.Malformed();
+  Devices& devices = *lane.session().core.devices;
+  int version = 0;
+  if (const CUresult r = lane.driver().cuDriverGetVersion(&version); r != CUDA_SUCCESS) return r;
+  const std::array<uint32_t, 2> head = {static_cast<uint32_t>(devices.count()), static_cast<uint32_t>(version)};
+  out.PutStruct(head);
+  for (int ordinal = 0; ordinal < devices.count(); ++ordinal) {
+    shm::DeviceDescription description;
+    if (const CUresult r = devices.Describe(ordinal, &description); r != CUDA_SUCCESS) return r;
+    out.PutStruct(description);
+  }
+  lane.ForgetCurrentDevice();
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter&) {
+  shm::OpenContext request{};
+  in.TakeStruct(&request);
+  SessionState& session = lane.session();
+  if (!in.AtEnd() || request.context >= shm::kMaxContexts ||
+      request.device >= static_cast<uint32_t>(session.core.devices->count()) ||
+      (request.context < shm::kMaxDevices && request.context != request.device)) {
+    return lane.Malformed("context that cannot be opened");
+  }
+  CUcontext real = nullptr;
+  if (const CUresult r = session.core.devices->Context(static_cast<int>(request.device), &real); r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (session.contexts.contains(request.context)) {
+    return request.context < shm::kMaxDevices ? CUDA_SUCCESS : lane.Malformed("context opened twice");
+  }
+  session.contexts.emplace(
+      request.context, std::make_unique<ClientContext>(lane.driver(), request.context, static_cast<int>(request.device),
+                                                       request.flags, &session.num_captures));
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeCloseContext(ServedLane& lane, WireReader& in, WireWriter&) {
+  shm::CloseContext request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  SessionState& session = lane.session();
+  const auto found = session.contexts.find(request.context);
+  if (found == session.contexts.end()) return CUDA_ERROR_INVALID_CONTEXT;
+  CUcontext real = nullptr;
+  if (const CUresult r = session.core.devices->Context(found->second->device(), &real); r != CUDA_SUCCESS) return r;
+  lane.driver().cuCtxSetCurrent(real);
+  lane.ForgetCurrentDevice();
+  // Waits for the context's work with the turn held: what comes after must find everything gone.
+  session.DestroyContents(request.context);
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeSynchronizeContext(ServedLane& lane, WireReader& in, WireWriter&) {
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  for (const auto& stream : lane.context()->streams()) {
+    if (lane.context()->IsCapturing(*stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  std::vector<WaitPoint> points;
+  const CUresult marked = lane.MarkContext(lane.context_index(), &points);
+  const CUresult waited = lane.AwaitPoints(&points);
+  return marked != CUDA_SUCCESS ? marked : waited;
+}
+
+CUresult ServeFetchOutput(ServedLane& lane, WireReader& in, WireWriter& out) {
+  if (!in.AtEnd()) return lane.Malformed();
+  lane.GiveUpTurn();
+  const std::string text = lane.session().output.Take(kMaxReplyPayloadBytes / 2);
+  out.PutText(text);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,174 @@
+// Copies and fills on streams.
+#include "server/session/box_copy.h"
+#include "server/session/operations.h"
+
+namespace tally::server {
+namespace {
+
+void Count(SessionState& session, CopyDirection direction, uint64_t size_bytes) {
+  std::atomic<uint64_t>* counter = &session.counters.copied_device_bytes;
+  if (direction == CopyDirection::kUp) counter = &session.counters.copied_up_bytes;
+  if (direction == CopyDirection::kDown) counter = &session.counters.copied_down_bytes;
+  counter->fetch_add(size_bytes, std::memory_order_relaxed);
+}
+
+// After the copy was put on its stream: remembers the arena chunks, and waits if the client does.
+CUresult Finish(ServedLane& lane, Stream& stream, const ArenaUse& arena) {
+  if (arena.used) {
+    if (const CUresult r = lane.MarkChunks(arena.offset_bytes, arena.size_bytes, stream.real); r != CUDA_SUCCESS) {
+      return r;
+    }
+  }
+  if (!lane.wants_reply() || stream.context->IsCapturing(stream)) return CUDA_SUCCESS;
+  std::vector<WaitPoint> points;
+  if (const CUresult r = lane.MarkStream(stream, &points); r != CUDA_SUCCESS) return r;
+  return lane.AwaitPoints(&points);
+}
+
+struct LinearSide {
+  uint64_t address = 0;
+  bool is_host = false;
+};
+
+CUresult ReadSide(ServedLane& lane, uint32_t place, uint64_t base, uint64_t size_bytes, bool is_source,
+                  std::span<const std::byte> inline_bytes, ArenaUse* arena, LinearSide* side) {
+  switch (static_cast<shm::Place>(place)) {
+    case shm::Place::kAddress: {
+      const std::optional<MemoryRange> range = lane.session().memory.Find(base, size_bytes);
+      if (!range) return CUDA_ERROR_INVALID_VALUE;
+      *side = {base, range->kind == MemoryKind::kPinned};
+      return CUDA_SUCCESS;
+    }
+    case shm::Place::kArena: {
+      if (base > LaneRegion::kArenaBytes || size_bytes > LaneRegion::kArenaBytes - base) {
+        return lane.Malformed("copy beyond the arena");
+      }
+      if (arena->used) return lane.Malformed("copy from arena to arena");
+      CUresult registered = CUDA_SUCCESS;
+      std::byte* memory = lane.Arena(&registered);
+      if (memory == nullptr) return registered;
+      *arena = {true, base, size_bytes};
+      *side = {reinterpret_cast<uint64_t>(memory + base), true};
+      return CUDA_SUCCESS;
+    }
+    case shm::Place::kInline:
+      if (!is_source || size_bytes > inline_bytes.size()) return lane.Malformed("copy beyond its inline bytes");
+      *side = {reinterpret_cast<uint64_t>(inline_bytes.data()), true};
+      return CUDA_SUCCESS;
+    case shm::Place::kArray:
+      break;
+  }
+  return lane.Malformed("unknown place of a copy");
+}
+
+// What the program's own memory holds when a captured copy is replayed cannot be known here.
+bool IsPageable(uint32_t place) {
+  return place == static_cast<uint32_t>(shm::Place::kArena) || place == static_cast<uint32_t>(shm::Place::kInline);
+}
+
+}  // namespace
+
+CUresult ServeCopy(ServedLane& lane, WireReader& in, WireWriter&) {
+  shm::Copy copy{};
+  in.TakeStruct(&copy);
+  const bool is_inline = copy.source_place == static_cast<uint32_t>(shm::Place::kInline);
+  if (is_inline && copy.size_bytes > shm::kMaxInlineBytes) return lane.Malformed("too many inline bytes");
+  const std::span<const std::byte> inline_bytes = in.TakeBytes(is_inline ? copy.size_bytes : 0);
+  if (!in.AtEnd()) return lane.Malformed();
+  ArenaUse arena;
+  LinearSide from;
+  LinearSide to;
+  if (const CUresult r =
+          ReadSide(lane, copy.source_place, copy.source, copy.size_bytes, true, inline_bytes, &arena, &from);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (const CUresult r =
+          ReadSide(lane, copy.destination_place, copy.destination, copy.size_bytes, false, {}, &arena, &to);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  Stream* stream = nullptr;
+  if (const CUresult r = lane.ResolveStream(copy.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if ((IsPageable(copy.source_place) || IsPageable(copy.destination_place)) && stream->context->IsCapturing(*stream)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const DriverTable& driver = lane.driver();
+  CUresult result = CUDA_SUCCESS;
+  CopyDirection direction = CopyDirection::kDevice;
+  if (copy.size_bytes == 0) return CUDA_SUCCESS;
+  if (from.is_host && to.is_host) {
+    result = driver.cuMemcpyAsync(to.address, from.address, copy.size_bytes, stream->real);
+    direction = CopyDirection::kDown;
+  } else if (from.is_host) {
+    result = driver.cuMemcpyHtoDAsync_v2(to.address, reinterpret_cast<const void*>(from.address), copy.size_bytes,
+                                         stream->real);
+    direction = CopyDirection::kUp;
+  } else if (to.is_host) {
+    result =
+        driver.cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(to.address), from.address, copy.size_bytes, stream->real);
+    direction = CopyDirection::kDown;
+  } else {
+    result = driver.cuMemcpyDtoDAsync_v2(to.address, from.address, copy.size_bytes, stream->real);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  Count(lane.session(), direction, copy.size_bytes);
+  return Finish(lane, *stream, arena);
+}
+
+CUresult ServeCopyBox(ServedLane& lane, WireReader& in, WireWriter&) {
+  shm::CopyBox box{};
+  in.TakeStruct(&box);
+  if (box.inline_bytes > shm::kMaxInlineBytes) return lane.Malformed("too many inline bytes");
+  const std::span<const std::byte> inline_bytes = in.TakeBytes(box.inline_bytes);
+  if (!in.AtEnd()) return lane.Malformed();
+  BoxCopy copy;
+  if (const CUresult r = ReadBoxCopy(lane, box, inline_bytes, &copy); r != CUDA_SUCCESS) return r;
+  Stream* stream = nullptr;
+  if (const CUresult r = lane.ResolveStream(box.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if (copy.size_bytes == 0) return CUDA_SUCCESS;
+  if ((IsPageable(box.source.place) || IsPageable(box.destination.place)) && stream->context->IsCapturing(*stream)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (const CUresult r = lane.driver().cuMemcpy3DAsync_v2(&copy.parameters, stream->real); r != CUDA_SUCCESS) return r;
+  Count(lane.session(), copy.direction, copy.size_bytes);
+  return Finish(lane, *stream, copy.arena);
+}
+
+CUresult ServeFill(ServedLane& lane, WireReader& in, WireWriter&) {
+  shm::Fill fill{};
+  in.TakeStruct(&fill);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (const CUresult r = CheckFill(lane, fill); r != CUDA_SUCCESS) return r;
+  Stream* stream = nullptr;
+  if (const CUresult r = lane.ResolveStream(fill.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
+  const DriverTable& driver = lane.driver();
+  const auto byte = static_cast<unsigned char>(fill.value);
+  const auto half = static_cast<unsigned short>(fill.value);
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  if (fill.height == 1) {
+    if (fill.element_bytes == 1) result = driver.cuMemsetD8Async(fill.address, byte, fill.width, stream->real);
+    if (fill.element_bytes == 2) result = driver.cuMemsetD16Async(fill.address, half, fill.width, stream->real);
+    if (fill.element_bytes == 4) result = driver.cuMemsetD32Async(fill.address, fill.value, fill.width, stream->real);
+  } else {
+    const CUdeviceptr at = fill.address;
+    const size_t pitch = fill.pitch_bytes;
+    if (fill.element_bytes == 1) {
+      result = driver.cuMemsetD2D8Async(at, pitch, byte, fill.width, fill.height, stream->real);
+    } else if (fill.element_bytes == 2) {
+      result = driver.cuMemsetD2D16Async(at, pitch, half, fill.width, fill.height, stream->real);
+    } else {
+      result = driver.cuMemsetD2D32Async(at, pitch, fill.value, fill.width, fill.height, stream->real);
+    }
+  }
+  return result == CUDA_SUCCESS ? Finish(lane, *stream, {}) : result;
+}
+
+CUresult ServeAwaitArena(ServedLane& lane, WireReader& in, WireWriter&) {
+  const auto chunk = static_cast<uint32_t>(in.TakeWord());
+  if (!in.AtEnd()) return lane.Malformed();
+  return lane.AwaitChunk(chunk);
+}
+
+}  // namespace tally::server

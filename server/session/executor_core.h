@@ -1,0 +1,45 @@
+// What every session of an executor shares, and what a session may tell its executor. Built by the executor before the
+// first session, outlives them all.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/executor.h"
+#include "server/gpu/devices.h"
+#include "server/gpu/dispatch_gate.h"
+#include "server/gpu/driver_table.h"
+#include "server/gpu/event_pool.h"
+#include "server/gpu/printf_capture.h"
+#include "server/session/host_memory.h"
+
+namespace tally::server {
+
+// Errors after which a context is of no use to anybody: the driver returns them from every later call.
+bool IsSticky(CUresult result);
+
+class ExecutorCore {
+ public:
+  ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices, const SessionLimits& session_limits);
+  virtual ~ExecutorCore() = default;
+
+  const DriverTable& driver;
+  const std::unique_ptr<Devices> devices;
+  const SessionLimits limits;
+  HostWindow host_window;
+  std::unique_ptr<DispatchGate> gate;
+  std::unique_ptr<PrintfCapture> printf_capture;        // null: device printf goes where the process's stdout goes
+  std::vector<std::unique_ptr<EventPool>> event_pools;  // by device
+
+  // The sticky error, CUDA_SUCCESS while all is well.
+  CUresult fault() const { return static_cast<CUresult>(fault_.load(std::memory_order_acquire)); }
+  // The first one counts: tells every session and the executor's owner. From any thread.
+  virtual void ReportFault(CUresult result, const std::string& what) = 0;
+
+ protected:
+  std::atomic<int> fault_{CUDA_SUCCESS};
+};
+
+}  // namespace tally::server

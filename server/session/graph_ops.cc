@@ -1,0 +1,283 @@
+// Graph nodes whose parameters hold pointers: kernels, copies, fills, host functions; and the update of executables.
+#include "server/session/box_copy.h"
+#include "server/session/kernel_ops.h"
+#include "server/session/launch_parameters.h"
+#include "server/session/operations.h"
+
+namespace tally::server {
+namespace {
+
+struct Target {
+  shm::GraphNodeTarget head{};
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode node = nullptr;
+  std::vector<CUgraphNode> dependencies;
+  const CUgraphNode* dependency_pointer() const { return dependencies.empty() ? nullptr : dependencies.data(); }
+};
+
+CUresult ReadAddTarget(ServedLane& lane, WireReader& in, Target* target) {
+  in.TakeStruct(&target->head);
+  if (target->head.num_dependencies > in.remaining() / sizeof(uint64_t)) return lane.Malformed();
+  std::vector<uint64_t> handles(target->head.num_dependencies);
+  for (uint64_t& handle : handles) handle = in.TakeWord();
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, target->head.graph, &target->graph); r != CUDA_SUCCESS) {
+    return r;
+  }
+  return lane.FindAll(shm::HandleKind::kGraphNode, handles, &target->dependencies);
+}
+
+CUresult ReadSetTarget(ServedLane& lane, WireReader& in, Target* target) {
+  in.TakeStruct(&target->head);
+  if (const CUresult r = lane.FindOptional(shm::HandleKind::kGraphExec, target->head.exec, &target->exec);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  return lane.Find(shm::HandleKind::kGraphNode, target->head.node, &target->node);
+}
+
+CUDA_KERNEL_NODE_PARAMS_v2 KernelParameters(LaunchParameters& request) {
+  const shm::Launch& launch = request.launch();
+  CUDA_KERNEL_NODE_PARAMS_v2 p{};
+  p.func = request.kernel().function;
+  p.kern = request.kernel().kernel;
+  p.gridDimX = launch.grid[0];
+  p.gridDimY = launch.grid[1];
+  p.gridDimZ = launch.grid[2];
+  p.blockDimX = launch.block[0];
+  p.blockDimY = launch.block[1];
+  p.blockDimZ = launch.block[2];
+  p.sharedMemBytes = launch.shared_bytes;
+  p.kernelParams = request.parameters();
+  p.extra = request.extra();
+  return p;
+}
+
+CUresult ReadCopy(ServedLane& lane, WireReader& in, BoxCopy* copy) {
+  shm::CopyBox box{};
+  in.TakeStruct(&box);
+  if (!in.AtEnd() || box.inline_bytes != 0) return lane.Malformed();
+  const auto is_place = [](uint32_t place) {
+    return place == static_cast<uint32_t>(shm::Place::kAddress) || place == static_cast<uint32_t>(shm::Place::kArray);
+  };
+  if (!is_place(box.source.place) || !is_place(box.destination.place)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = ReadBoxCopy(lane, box, {}, copy); r != CUDA_SUCCESS) return r;
+  return copy->size_bytes != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult ReadFill(ServedLane& lane, WireReader& in, CUDA_MEMSET_NODE_PARAMS* p) {
+  shm::Fill fill{};
+  in.TakeStruct(&fill);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (const CUresult r = CheckFill(lane, fill); r != CUDA_SUCCESS) return r;
+  *p = {};
+  p->dst = fill.address;
+  p->pitch = fill.pitch_bytes;
+  p->value = fill.value;
+  p->elementSize = fill.element_bytes;
+  p->width = fill.width;
+  p->height = fill.height;
+  return CUDA_SUCCESS;
+}
+
+// A node's host function may run any number of times: the call is kept until the session ends.
+CUresult ReadHostCall(ServedLane& lane, WireReader& in, CUDA_HOST_NODE_PARAMS* p) {
+  shm::LaunchHostFunction request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  SessionState& session = lane.session();
+  session.kept_host_calls.push_back(std::make_unique<HostCall>(HostCall{session.callbacks, request.token, true}));
+  p->fn = &RunHostFunction;
+  p->userData = session.kept_host_calls.back().get();
+  return CUDA_SUCCESS;
+}
+
+CUresult RealContext(ServedLane& lane, CUcontext* context) {
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return lane.session().core.devices->Context(lane.context()->device(), context);
+}
+
+CUresult PutNode(ServedLane& lane, CUresult result, CUgraphNode node, WireWriter& out) {
+  if (result == CUDA_SUCCESS) out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
+  return result;
+}
+
+}  // namespace
+
+CUresult ServeAddKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  Target target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  LaunchParameters request;
+  if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
+  if (lane.driver().cuGraphAddKernelNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(request);
+  CUgraphNode node = nullptr;
+  CUresult result = lane.driver().cuGraphAddKernelNode_v2(&node, target.graph, target.dependency_pointer(),
+                                                          target.dependencies.size(), &parameters);
+  for (const CUlaunchAttribute& attribute : request.attributes()) {
+    if (result != CUDA_SUCCESS) break;
+    result = lane.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
+    if (result != CUDA_SUCCESS) lane.driver().cuGraphDestroyNode(node);
+  }
+  return PutNode(lane, result, node, out);
+}
+
+CUresult ServeSetKernelNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  Target target;
+  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  LaunchParameters request;
+  if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
+  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(request);
+  const DriverTable& driver = lane.driver();
+  if (target.exec != nullptr) {
+    if (driver.cuGraphExecKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &parameters);
+  }
+  if (driver.cuGraphKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return driver.cuGraphKernelNodeSetParams_v2(target.node, &parameters);
+}
+
+CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraphNode node = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  if (lane.driver().cuGraphKernelNodeGetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUDA_KERNEL_NODE_PARAMS_v2 p{};
+  if (const CUresult r = lane.driver().cuGraphKernelNodeGetParams_v2(node, &p); r != CUDA_SUCCESS) return r;
+  const auto& known = lane.session().kernel_of;
+  auto found = known.find(p.kern);
+  if (p.kern == nullptr || found == known.end()) found = known.find(p.func);
+  if (found == known.end()) {
+    // Captured through a function that the client never looked up: a kernel's function in the context.
+    CUfunction function = nullptr;
+    for (const auto& [key, kernel] : known) {
+      if (kernel->kernel == nullptr || lane.driver().cuKernelGetFunction(&function, kernel->kernel) != CUDA_SUCCESS) {
+        continue;
+      }
+      if (function == p.func) {
+        found = known.find(key);
+        break;
+      }
+    }
+  }
+  if (found == known.end()) return CUDA_ERROR_NOT_SUPPORTED;
+  const Kernel& kernel = *found->second;
+  shm::Launch launch{};
+  launch.function = kernel.handle;
+  launch.grid[0] = p.gridDimX;
+  launch.grid[1] = p.gridDimY;
+  launch.grid[2] = p.gridDimZ;
+  launch.block[0] = p.blockDimX;
+  launch.block[1] = p.blockDimY;
+  launch.block[2] = p.blockDimZ;
+  launch.shared_bytes = p.sharedMemBytes;
+  std::vector<std::byte> packed;
+  if (p.kernelParams != nullptr) {
+    packed.resize(kernel.parameter_bytes);
+    for (size_t i = 0; i < kernel.layout.size(); ++i) {
+      std::memcpy(packed.data() + kernel.layout[i].offset_bytes, p.kernelParams[i], kernel.layout[i].size_bytes);
+    }
+  } else if (p.extra != nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;  // the driver keeps a buffer whose layout the client alone knows
+  }
+  launch.parameter_bytes = static_cast<uint32_t>(packed.size());
+  out.PutStruct(launch);
+  out.PutBytes(packed);
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeAddCopyNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  Target target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  BoxCopy copy;
+  if (const CUresult r = ReadCopy(lane, in, &copy); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
+  CUgraphNode node = nullptr;
+  const CUresult result = lane.driver().cuGraphAddMemcpyNode(&node, target.graph, target.dependency_pointer(),
+                                                             target.dependencies.size(), &copy.parameters, context);
+  return PutNode(lane, result, node, out);
+}
+
+CUresult ServeSetCopyNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  Target target;
+  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  BoxCopy copy;
+  if (const CUresult r = ReadCopy(lane, in, &copy); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (target.exec != nullptr) {
+    return lane.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy.parameters, context);
+  }
+  return lane.driver().cuGraphMemcpyNodeSetParams(target.node, &copy.parameters);
+}
+
+CUresult ServeAddFillNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  Target target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  CUDA_MEMSET_NODE_PARAMS parameters;
+  if (const CUresult r = ReadFill(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
+  CUgraphNode node = nullptr;
+  const CUresult result = lane.driver().cuGraphAddMemsetNode(&node, target.graph, target.dependency_pointer(),
+                                                             target.dependencies.size(), &parameters, context);
+  return PutNode(lane, result, node, out);
+}
+
+CUresult ServeSetFillNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  Target target;
+  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  CUDA_MEMSET_NODE_PARAMS parameters;
+  if (const CUresult r = ReadFill(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (target.exec != nullptr) {
+    return lane.driver().cuGraphExecMemsetNodeSetParams(target.exec, target.node, &parameters, context);
+  }
+  return lane.driver().cuGraphMemsetNodeSetParams(target.node, &parameters);
+}
+
+CUresult ServeAddHostNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  Target target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  CUDA_HOST_NODE_PARAMS parameters{};
+  if (const CUresult r = ReadHostCall(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  CUgraphNode node = nullptr;
+  const CUresult result = lane.driver().cuGraphAddHostNode(&node, target.graph, target.dependency_pointer(),
+                                                           target.dependencies.size(), &parameters);
+  return PutNode(lane, result, node, out);
+}
+
+CUresult ServeSetHostNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  Target target;
+  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  CUDA_HOST_NODE_PARAMS parameters{};
+  if (const CUresult r = ReadHostCall(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  if (target.exec != nullptr) {
+    return lane.driver().cuGraphExecHostNodeSetParams(target.exec, target.node, &parameters);
+  }
+  return lane.driver().cuGraphHostNodeSetParams(target.node, &parameters);
+}
+
+CUresult ServeUpdateExec(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t exec_handle = in.TakeWord();
+  const uint64_t graph_handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraphExec exec = nullptr;
+  CUgraph graph = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
+  if (lane.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphExecUpdateResultInfo details{};
+  const CUresult result = lane.driver().cuGraphExecUpdate_v2(exec, graph, &details);
+  // The details matter most when it failed: they go along either way.
+  const std::array<uint32_t, 2> head = {static_cast<uint32_t>(details.result), 0};
+  out.PutStruct(head);
+  out.PutHandle(lane, shm::HandleKind::kGraphNode, details.errorNode);
+  out.PutHandle(lane, shm::HandleKind::kGraphNode, details.errorFromNode);
+  return result;
+}
+
+}  // namespace tally::server

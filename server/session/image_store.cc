@@ -1,0 +1,131 @@
+#include "server/session/image_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "images/cubin.h"
+#include "images/fat_container.h"
+#include "images/image_kind.h"
+
+namespace tally::server {
+namespace {
+
+constexpr uint32_t kWrapperMagic = 0x466243B1;
+// An image is assembled before its memory is used: do not let a client announce gigabytes that never come.
+constexpr size_t kMaxAssemblies = 64;
+constexpr uint64_t kReserveBytes = 64 << 20;
+
+bool MayPrint(std::span<const std::byte> bytes, images::ImageKind kind) {
+  if (kind != images::ImageKind::kFatContainer) return images::MentionsPrintf(bytes);
+  const auto entries = images::ReadFatContainer(bytes);
+  if (!entries) return false;
+  return std::any_of(entries->begin(), entries->end(), [](const images::FatEntry& entry) {
+    // A compressed entry would have to be unpacked to know: assume that it may.
+    return entry.compression != images::Compression::kStored || images::MentionsPrintf(entry.payload);
+  });
+}
+
+// Whether the bytes are what the client said they are.
+bool Agrees(uint32_t format, images::ImageKind kind) {
+  switch (static_cast<shm::ImageFormat>(format)) {
+    case shm::ImageFormat::kPtx:
+      return kind == images::ImageKind::kPtxText;
+    case shm::ImageFormat::kElf:
+      return kind == images::ImageKind::kCubin;
+    case shm::ImageFormat::kContainer:
+    case shm::ImageFormat::kWrapper:
+      return kind == images::ImageKind::kFatContainer;
+  }
+  return false;
+}
+
+CUresult BuildWrapper(const shm::LoadImage& request, ImageBytes* image) {
+  std::vector<const void*> containers;
+  std::span<const std::byte> rest = image->bytes;
+  for (uint32_t i = 0; i <= request.num_prelinked; ++i) {
+    const auto kind = images::ValidateImage(rest);
+    const auto size = images::FatContainerBytes(rest);
+    if (!kind || *kind != images::ImageKind::kFatContainer || !size) return CUDA_ERROR_INVALID_IMAGE;
+    containers.push_back(rest.data());
+    image->may_print = image->may_print || MayPrint(rest.first(*size), *kind);
+    rest = rest.subspan(std::min((*size + 7) & ~size_t{7}, rest.size()));
+  }
+  image->wrapper = std::make_unique<ImageBytes::Wrapper>();
+  image->wrapper->magic = kWrapperMagic;
+  image->wrapper->version = request.wrapper_version;
+  image->wrapper->first = containers.front();
+  if (request.wrapper_version == 2) {
+    image->prelinked.assign(containers.begin() + 1, containers.end());
+    image->prelinked.push_back(nullptr);
+    image->wrapper->prelinked = image->prelinked.data();
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool ImageStore::Write(const shm::WriteImage& piece, std::span<const std::byte> bytes, const char** reason) {
+  if (piece.image == 0 || piece.total_bytes == 0 || piece.total_bytes > shm::kMaxImageBytes ||
+      bytes.size() < piece.size_bytes) {
+    *reason = "image piece with impossible sizes";
+    return false;
+  }
+  if (piece.offset_bytes == 0) {
+    if (assemblies_.size() >= kMaxAssemblies || piece.total_bytes > quota_bytes_ - used_bytes_) {
+      *reason = "more device code than this session may hold";
+      return false;
+    }
+    if (assemblies_.contains(piece.image)) {
+      *reason = "image number used twice";
+      return false;
+    }
+    used_bytes_ += piece.total_bytes;
+    Assembly& assembly = assemblies_[piece.image];
+    assembly.total_bytes = piece.total_bytes;
+    assembly.bytes.reserve(std::min<uint64_t>(piece.total_bytes, kReserveBytes));
+  }
+  const auto found = assemblies_.find(piece.image);
+  if (found == assemblies_.end() || found->second.total_bytes != piece.total_bytes ||
+      found->second.bytes.size() != piece.offset_bytes || piece.size_bytes > piece.total_bytes - piece.offset_bytes) {
+    *reason = "image piece out of place";
+    return false;
+  }
+  std::vector<std::byte>& whole = found->second.bytes;
+  whole.insert(whole.end(), bytes.begin(), bytes.begin() + piece.size_bytes);
+  return true;
+}
+
+CUresult ImageStore::Take(const shm::LoadImage& request, std::shared_ptr<ImageBytes>* result) {
+  const auto found = assemblies_.find(request.image);
+  if (found == assemblies_.end()) return CUDA_ERROR_INVALID_VALUE;
+  Assembly assembly = std::move(found->second);
+  assemblies_.erase(found);
+  auto image = std::make_shared<ImageBytes>();
+  image->bytes = std::move(assembly.bytes);
+  CUresult failure = CUDA_SUCCESS;
+  if (image->bytes.size() != assembly.total_bytes) {
+    failure = CUDA_ERROR_INVALID_IMAGE;
+  } else if (request.format == static_cast<uint32_t>(shm::ImageFormat::kWrapper)) {
+    const bool possible = request.wrapper_version == 1 || request.wrapper_version == 2;
+    failure = possible ? BuildWrapper(request, image.get()) : CUDA_ERROR_INVALID_IMAGE;
+  } else {
+    const auto kind = images::ValidateImage(image->bytes);
+    if (!kind || !Agrees(request.format, *kind)) {
+      LOG_INFO("image refused: {}", kind ? "not of the announced format" : kind.error().message());
+      failure = CUDA_ERROR_INVALID_IMAGE;
+    } else {
+      image->may_print = MayPrint(image->bytes, *kind);
+    }
+  }
+  if (failure != CUDA_SUCCESS) {
+    used_bytes_ -= assembly.total_bytes;
+    return failure;
+  }
+  *result = std::move(image);
+  return CUDA_SUCCESS;
+}
+
+void ImageStore::Return(const ImageBytes& image) { used_bytes_ -= image.bytes.size(); }
+
+}  // namespace tally::server

@@ -1,0 +1,91 @@
+// Device code of one session: pieces on their way in, loaded modules and libraries, the kernels found in them.
+//
+// The client's bytes are copied, bounded by a quota, validated (images/), and kept for as long as the module lives: the
+// driver may go on reading them. Guarded by the session's turn.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "proto/shm/records_abi.h"
+#include "server/gpu/driver_table.h"
+
+namespace tally::server {
+
+struct LoadedImage;
+
+// What the launch path needs, found once when the kernel is looked up.
+struct Kernel {
+  CUfunction function = nullptr;  // exactly one of the two is set at first; function_of_kernel fills in later
+  CUkernel kernel = nullptr;
+  CUfunction function_of_kernel = nullptr;
+  LoadedImage* image = nullptr;
+  uint64_t handle = 0;
+  std::vector<shm::ParameterLayout> layout;
+  uint32_t parameter_bytes = 0;
+
+  // A CUkernel may stand for its function in launches and occupancy queries.
+  CUfunction ForLaunch() const { return function != nullptr ? function : reinterpret_cast<CUfunction>(kernel); }
+};
+
+// The bytes handed to the driver, and the wrapper around them if there is one.
+struct ImageBytes {
+  struct Wrapper {  // allow: NVIDIA's word for .nvFatBinSegment
+    uint32_t magic = 0;
+    uint32_t version = 0;
+    const void* first = nullptr;
+    const void* prelinked = nullptr;  // version 2: null-terminated array of pointers to containers
+  };
+
+  std::vector<std::byte> bytes;
+  std::vector<const void*> prelinked;
+  std::unique_ptr<Wrapper> wrapper;
+  bool may_print = false;  // the code may call the device's printf
+
+  // What the driver gets.
+  const void* pointer() const { return wrapper ? static_cast<const void*>(wrapper.get()) : bytes.data(); }
+};
+
+struct LoadedImage {
+  bool is_library = false;
+  bool is_borrowed = false;  // the module of a library: unloading it is not the client's business
+  CUmodule module = nullptr;
+  CUlibrary library = nullptr;
+  uint64_t handle = 0;
+  std::shared_ptr<ImageBytes> bytes;
+  std::unordered_map<std::string, Kernel*> by_name;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  LoadedImage* library_image = nullptr;  // is_borrowed: whose module this is
+};
+
+class ImageStore {
+ public:
+  explicit ImageStore(uint64_t quota_bytes) : quota_bytes_(quota_bytes) {}
+
+  // False: the piece makes no sense (the reason is in *reason) or the quota is exceeded.
+  bool Write(const shm::WriteImage& piece, std::span<const std::byte> bytes, const char** reason);
+  // Takes a complete image out, validated and with its wrapper rebuilt. Fails with the CUresult a driver would give.
+  CUresult Take(const shm::LoadImage& request, std::shared_ptr<ImageBytes>* image);
+  // To be called when an image taken is no longer kept.
+  void Return(const ImageBytes& image);
+
+ private:
+  struct Assembly {
+    std::vector<std::byte> bytes;
+    uint64_t total_bytes = 0;
+  };
+
+  uint64_t quota_bytes_;
+  uint64_t used_bytes_ = 0;
+  std::map<uint32_t, Assembly> assemblies_;
+};
+
+}  // namespace tally::server

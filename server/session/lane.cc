@@ -1,0 +1,187 @@
+#include "server/session/lane.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <new>
+
+#include "base/log.h"
+#include "server/session/operations.h"
+#include "server/session/wire_codec.h"
+#include "server/session/wire_table.h"
+
+namespace tally::server {
+namespace {
+
+std::string NameOfOp(uint16_t op) {
+  if (op >= shm::kFirstWireOp && op - shm::kFirstWireOp < static_cast<int>(kNumWireOps)) {
+    return kWireTable[op - shm::kFirstWireOp].name;
+  }
+  return fmt::format("operation {}", op);
+}
+
+bool IsFailure(CUresult result) { return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY; }
+
+}  // namespace
+
+Lane::Lane(LaneSurroundings& surroundings, uint32_t index, LaneRegion region)
+    : surroundings_(surroundings),
+      index_(index),
+      region_(std::move(region)),
+      reader_(region_),
+      writer_(region_),
+      served_(surroundings.state, surroundings.turns, index, region_) {}
+
+Lane::~Lane() { Join(); }
+
+void Lane::Start() {
+  thread_ = std::thread([this] { Run(); });
+  ::pthread_setname_np(thread_.native_handle(), fmt::format("lane-{}", index_).c_str());
+}
+
+void Lane::Wake() {
+  reader_.Wake();
+  writer_.Wake();
+}
+
+void Lane::Join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Lane::Run() {
+  Request request{};
+  while (!surroundings_.stopping.load(std::memory_order_acquire)) {
+    switch (reader_.Read(&request)) {
+      case RequestReader::Outcome::kEmpty:
+        reader_.Wait(surroundings_.stopping);
+        break;
+      case RequestReader::Outcome::kMalformed:
+        Nonsense(reader_.reason());
+        return;
+      case RequestReader::Outcome::kRequest:
+        if (!Serve(request)) return;
+        break;
+    }
+  }
+}
+
+bool Lane::Nonsense(const std::string& reason) {
+  surroundings_.on_nonsense(fmt::format("lane {}: {}", index_, reason));
+  return false;
+}
+
+bool Lane::Serve(const Request& request) {
+  if (request.header.op == static_cast<uint16_t>(shm::Op::kAwaitCallback)) return ServeAwaitCallback(request);
+  switch (surroundings_.turns.Take(request.header.ticket, surroundings_.stopping)) {
+    case TurnOrder::Outcome::kMine:
+      break;
+    case TurnOrder::Outcome::kStopped:
+      return false;
+    case TurnOrder::Outcome::kNonsense:
+      return Nonsense("a ticket was used twice");
+  }
+  surroundings_.state.counters.num_requests.fetch_add(1, std::memory_order_relaxed);
+  reply_.Clear();
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  try {
+    result = CarryOut(request, reply_);
+  } catch (const std::bad_alloc&) {
+    LOG_WARNING("out of memory in {}", NameOfOp(request.header.op));
+  }
+  served_.GiveUpTurn();
+  if (const char* reason = served_.malformed_reason(); reason != nullptr) {
+    return Nonsense(fmt::format("{}: {}", NameOfOp(request.header.op), reason));
+  }
+  return Answer(request, result);
+}
+
+CUresult Lane::CarryOut(const Request& request, WireWriter& out) {
+  const shm::RequestHeader& header = request.header;
+  const bool wants_reply = (header.flags & shm::kWantReply) != 0;
+  served_.HoldTurn(header.ticket, wants_reply);
+  ExecutorCore& core = surroundings_.state.core;
+  // A lost context answers everything alike, without bothering the driver.
+  if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
+  CUresult result = served_.EnterContext(header.context);
+  if (result == CUDA_SUCCESS) {
+    WireReader in(request.payload);
+    if (const Operation operation = FindOperation(header.op); operation != nullptr) {
+      result = operation(served_, in, out);
+    } else if (header.op >= shm::kFirstWireOp && header.op - shm::kFirstWireOp < static_cast<int>(kNumWireOps)) {
+      if (!ServeBeforeWire(served_, header.op, in, out, &result)) {
+        result = kWireTable[header.op - shm::kFirstWireOp].serve(served_, in, out);
+      }
+      if (result != CUDA_SUCCESS) out.Clear();
+    } else {
+      served_.Malformed("unknown operation");
+    }
+  }
+  if (result == CUDA_SUCCESS && out.overflowed()) {
+    LOG_WARNING("{}: the answer is longer than a reply can be; refused", NameOfOp(header.op));
+    result = CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (out.overflowed()) out.Clear();
+  if (IsSticky(result)) {
+    core.ReportFault(result, fmt::format("{}: {}", NameOfOp(header.op), CudaErrorName(core.driver, result)));
+  }
+  return result;
+}
+
+void Lane::CountFailure(const Request& request, CUresult result) {
+  SessionCounters& counters = surroundings_.state.counters;
+  if (result == CUDA_ERROR_NOT_SUPPORTED) {
+    counters.num_refused_calls.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    counters.num_failed_calls.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (LogEnabled(LogLevel::kDebug)) {
+    LOG_DEBUG("{}: {}", NameOfOp(request.header.op), CudaErrorName(surroundings_.state.driver, result));
+  }
+}
+
+bool Lane::Answer(const Request& request, CUresult result) {
+  if (IsFailure(result)) CountFailure(request, result);
+  if ((request.header.flags & shm::kWantReply) == 0) {
+    if (IsFailure(result)) {
+      uint32_t none = 0;  // the first one stays
+      surroundings_.header.async_error.compare_exchange_strong(none, static_cast<uint32_t>(result));
+    }
+    return true;
+  }
+  const uint16_t flags = surroundings_.state.output.empty() ? 0 : static_cast<uint16_t>(shm::kOutputPending);
+  if (writer_.Write(request.header.op, flags, static_cast<uint32_t>(result), reply_.bytes(), surroundings_.stopping)) {
+    return true;
+  }
+  return surroundings_.stopping.load() ? false : Nonsense("reply ring: impossible read position");
+}
+
+bool Lane::ServeAwaitCallback(const Request& request) {
+  WireReader in(request.payload);
+  shm::AwaitCallback wait{};
+  in.TakeStruct(&wait);
+  if (!in.AtEnd() || (request.header.flags & shm::kWantReply) == 0) return Nonsense("malformed wait for callbacks");
+  // The acknowledgement needs no turn: a lane that holds the turn may be waiting for just this.
+  if (running_callback_ != nullptr) {
+    if (wait.finished_token != running_callback_->token)
+      return Nonsense("a callback was finished that was not running");
+    surroundings_.state.callbacks->Finish(running_callback_);
+    running_callback_ = nullptr;
+  }
+  switch (surroundings_.turns.Skip(request.header.ticket)) {
+    case TurnOrder::Outcome::kMine:
+      break;
+    case TurnOrder::Outcome::kStopped:
+      return false;
+    case TurnOrder::Outcome::kNonsense:
+      return Nonsense("a ticket was used twice");
+  }
+  running_callback_ = surroundings_.state.callbacks->Next(surroundings_.stopping);
+  if (running_callback_ == nullptr) return false;
+  reply_.Clear();
+  reply_.PutWord(running_callback_->token);
+  const std::array<uint32_t, 2> status = {static_cast<uint32_t>(running_callback_->stream_status), 0};
+  reply_.PutStruct(status);
+  return Answer(request, CUDA_SUCCESS);
+}
+
+}  // namespace tally::server

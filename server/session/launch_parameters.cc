@@ -1,0 +1,76 @@
+#include "server/session/launch_parameters.h"
+
+#include "server/session/kernel_ops.h"
+
+namespace tally::server {
+
+static_assert(sizeof(CUlaunchAttribute) == shm::kLaunchAttributeBytes);
+
+CUresult LaunchParameters::ReadAttributes(ServedLane& lane, WireReader& in) {
+  if (launch_.num_attributes > shm::kMaxLaunchAttributes) return lane.Malformed("too many launch attributes");
+  attributes_.resize(launch_.num_attributes);
+  for (CUlaunchAttribute& attribute : attributes_) {
+    in.TakeStruct(&attribute);
+    // These two carry an event, which is a session's id until here; the third returns a pointer.
+    CUevent* event = nullptr;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = &attribute.value.programmaticEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = &attribute.value.launchCompletionEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (event != nullptr) {
+      const auto handle = reinterpret_cast<uint64_t>(*event);
+      if (const CUresult r = lane.Find(shm::HandleKind::kEvent, handle, event); r != CUDA_SUCCESS) return r;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult LaunchParameters::Read(ServedLane& lane, WireReader& in) {
+  in.TakeStruct(&launch_);
+  if (const CUresult r = ReadAttributes(lane, in); r != CUDA_SUCCESS) return r;
+  if (launch_.parameter_bytes > shm::kMaxParameterBytes) return lane.Malformed("too many parameter bytes");
+  const std::span<const std::byte> bytes = in.TakeBytes(launch_.parameter_bytes);
+  if (!in.AtEnd()) return lane.Malformed();
+  kernel_ = FindKernel(lane.session(), launch_.function);
+  if (kernel_ == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  auto* base = const_cast<std::byte*>(bytes.data());
+  if (is_extra()) {
+    extra_bytes_ = bytes.size();
+    extra_[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
+    extra_[1] = base;
+    extra_[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
+    extra_[3] = &extra_bytes_;
+    extra_[4] = CU_LAUNCH_PARAM_END;
+    return CUDA_SUCCESS;
+  }
+  if (bytes.size() < kernel_->parameter_bytes) return lane.Malformed("fewer parameter bytes than the kernel takes");
+  pointers_.resize(kernel_->layout.size() + 1);  // never a null array
+  for (size_t i = 0; i < kernel_->layout.size(); ++i) pointers_[i] = base + kernel_->layout[i].offset_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult LaunchParameters::ReadQuery(ServedLane& lane, WireReader& in, shm::ClusterQuery* query) {
+  in.TakeStruct(query);
+  launch_ = query->config;
+  if (const CUresult r = ReadAttributes(lane, in); r != CUDA_SUCCESS) return r;
+  if (!in.AtEnd()) return lane.Malformed();
+  kernel_ = FindKernel(lane.session(), launch_.function);
+  return kernel_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUlaunchConfig LaunchParameters::Config(CUstream stream) {
+  CUlaunchConfig config{};
+  config.gridDimX = launch_.grid[0];
+  config.gridDimY = launch_.grid[1];
+  config.gridDimZ = launch_.grid[2];
+  config.blockDimX = launch_.block[0];
+  config.blockDimY = launch_.block[1];
+  config.blockDimZ = launch_.block[2];
+  config.sharedMemBytes = launch_.shared_bytes;
+  config.hStream = stream;
+  config.attrs = attributes_.empty() ? nullptr : attributes_.data();
+  config.numAttrs = static_cast<unsigned int>(attributes_.size());
+  return config;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,70 @@
+#include "server/session/memory_map.h"
+
+namespace tally::server {
+
+void MemoryMap::Count(const MemoryRange& range, bool added) {
+  uint64_t* sum = range.kind == MemoryKind::kPinned ? &pinned_bytes_ : &device_bytes_;
+  if (range.kind == MemoryKind::kGlobal) return;
+  *sum = added ? *sum + range.size_bytes : *sum - range.size_bytes;
+}
+
+bool MemoryMap::Add(const MemoryRange& range) {
+  if (range.size_bytes == 0 || range.address + range.size_bytes < range.address) return false;
+  const std::lock_guard lock(mutex_);
+  const auto next = ranges_.lower_bound(range.address);
+  if (next != ranges_.end() && next->first < range.address + range.size_bytes) return false;
+  if (next != ranges_.begin()) {
+    const MemoryRange& before = std::prev(next)->second;
+    if (before.address + before.size_bytes > range.address) return false;
+  }
+  ranges_.emplace_hint(next, range.address, range);
+  Count(range, true);
+  return true;
+}
+
+std::optional<MemoryRange> MemoryMap::Find(uint64_t address, uint64_t size_bytes) const {
+  const std::lock_guard lock(mutex_);
+  auto after = ranges_.upper_bound(address);
+  if (after == ranges_.begin()) return std::nullopt;
+  const MemoryRange& range = std::prev(after)->second;
+  const uint64_t offset = address - range.address;
+  if (offset > range.size_bytes || size_bytes > range.size_bytes - offset) return std::nullopt;
+  return range;
+}
+
+std::optional<MemoryRange> MemoryMap::Take(uint64_t address, MemoryKind kind, MemoryKind or_kind) {
+  const std::lock_guard lock(mutex_);
+  const auto found = ranges_.find(address);
+  if (found == ranges_.end() || (found->second.kind != kind && found->second.kind != or_kind)) return std::nullopt;
+  const MemoryRange range = found->second;
+  ranges_.erase(found);
+  Count(range, false);
+  return range;
+}
+
+void MemoryMap::RemoveGlobals(const void* image) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ranges_, [&](const auto& entry) {
+    return entry.second.kind == MemoryKind::kGlobal && entry.second.image == image;
+  });
+}
+
+std::vector<MemoryRange> MemoryMap::Ranges() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<MemoryRange> result;
+  result.reserve(ranges_.size());
+  for (const auto& [address, range] : ranges_) result.push_back(range);
+  return result;
+}
+
+uint64_t MemoryMap::device_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return device_bytes_;
+}
+
+uint64_t MemoryMap::pinned_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return pinned_bytes_;
+}
+
+}  // namespace tally::server

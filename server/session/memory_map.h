@@ -1,0 +1,54 @@
+// Which addresses belong to a session: device memory, shared pinned memory, module globals.
+//
+// Every copy, fill and free is checked against it, so that one tenant cannot name another's memory in a call. (A kernel
+// can still reach what shares its address space: architecture.md section 2 says who may share a domain.)
+// Thread-safe: lanes and the socket thread use it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace tally::server {
+
+enum class MemoryKind : uint8_t {
+  kDevice,  // cuMemAlloc, pitched ones too
+  kAsync,   // from a pool
+  kPinned,  // shared with the client, host or managed
+  kGlobal,  // a variable of a loaded image
+};
+
+struct MemoryRange {
+  uint64_t address = 0;
+  uint64_t size_bytes = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  uint32_t context = 0;         // of the client, when it was made
+  const void* image = nullptr;  // kGlobal: what it goes with
+};
+
+class MemoryMap {
+ public:
+  // False if it overlaps another range or wraps around.
+  bool Add(const MemoryRange& range);
+  // The range that contains all of [address, address + size_bytes), if any. An empty piece may be anywhere inside.
+  std::optional<MemoryRange> Find(uint64_t address, uint64_t size_bytes) const;
+  // Takes out the range that starts at `address` and is of one of the kinds.
+  std::optional<MemoryRange> Take(uint64_t address, MemoryKind kind, MemoryKind or_kind);
+  void RemoveGlobals(const void* image);
+  std::vector<MemoryRange> Ranges() const;
+  // Sum of device and pool memory, of pinned memory.
+  uint64_t device_bytes() const;
+  uint64_t pinned_bytes() const;
+
+ private:
+  void Count(const MemoryRange& range, bool added);
+
+  mutable std::mutex mutex_;
+  std::map<uint64_t, MemoryRange> ranges_;  // by address, disjoint
+  uint64_t device_bytes_ = 0;
+  uint64_t pinned_bytes_ = 0;
+};
+
+}  // namespace tally::server

@@ -1,0 +1,138 @@
+// Device memory: allocation, pools, freeing. (Pinned memory is allocated over the session socket.)
+#include "server/session/operations.h"
+#include "server/session/pools.h"
+
+namespace tally::server {
+namespace {
+
+bool FitsQuota(const SessionState& session, uint64_t size_bytes) {
+  const uint64_t limit = session.core.limits.device_memory_bytes;
+  if (limit == 0) return true;
+  const uint64_t used = session.memory.device_bytes();
+  return used <= limit && size_bytes <= limit - used;
+}
+
+}  // namespace
+
+CUresult ServeAllocate(ServedLane& lane, WireReader& in, WireWriter& out) {
+  shm::Allocate request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  SessionState& session = lane.session();
+  CUdeviceptr address = 0;
+  size_t pitch = 0;
+  uint64_t size = request.size_bytes;
+  if (request.height != 0) {
+    if (request.size_bytes > UINT64_MAX / 2 / request.height) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!FitsQuota(session, request.size_bytes * request.height)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (const CUresult r = lane.driver().cuMemAllocPitch_v2(&address, &pitch, request.size_bytes, request.height,
+                                                            request.element_bytes);
+        r != CUDA_SUCCESS) {
+      return r;
+    }
+    size = pitch * request.height;
+  } else {
+    if (!FitsQuota(session, size)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (const CUresult r = lane.driver().cuMemAlloc_v2(&address, size); r != CUDA_SUCCESS) return r;
+  }
+  if (!session.memory.Add({address, size, MemoryKind::kDevice, lane.context_index()})) {
+    lane.driver().cuMemFree_v2(address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  out.PutWord(address);
+  out.PutWord(pitch);
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeFree(ServedLane& lane, WireReader& in, WireWriter&) {
+  const uint64_t address = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  // Out of the map with the turn held: later requests, of any lane, find it freed.
+  if (!lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<WaitPoint> points;
+  const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
+  const CUresult waited = lane.AwaitPoints(&points);
+  const CUresult freed = lane.driver().cuMemFree_v2(address);
+  if (marked != CUDA_SUCCESS) return marked;
+  return waited != CUDA_SUCCESS ? waited : freed;
+}
+
+CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out) {
+  shm::AllocateAsync request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  SessionState& session = lane.session();
+  if (!FitsQuota(session, request.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Stream* stream = nullptr;
+  if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  CUmemoryPool pool = nullptr;
+  if (request.pool != 0) {
+    if (const CUresult r = lane.Find(shm::HandleKind::kMemPool, request.pool, &pool); r != CUDA_SUCCESS) return r;
+  } else if (const CUresult r = DefaultPool(session, stream->context->device(), &pool); r != CUDA_SUCCESS) {
+    return r;
+  }
+  CUdeviceptr address = 0;
+  if (const CUresult r = lane.driver().cuMemAllocFromPoolAsync(&address, request.size_bytes, pool, stream->real);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (!session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, lane.context_index()})) {
+    // In a graph, freed and allocated again: the driver may give out an address that an earlier node still names.
+    if (!session.memory.Find(address, request.size_bytes)) {
+      lane.driver().cuMemFreeAsync(address, stream->real);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  out.PutWord(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
+  shm::FreeAsync request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  SessionState& session = lane.session();
+  const std::optional<MemoryRange> range = session.memory.Find(request.address, 0);
+  if (!range || range->address != request.address || range->kind == MemoryKind::kPinned ||
+      range->kind == MemoryKind::kGlobal) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUstream stream = nullptr;
+  if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  const CUresult result = lane.driver().cuMemFreeAsync(request.address, stream);
+  if (result == CUDA_SUCCESS) session.memory.Take(request.address, MemoryKind::kAsync, MemoryKind::kDevice);
+  return result;
+}
+
+CUresult ServeFreeHost(ServedLane& lane, WireReader& in, WireWriter&) {
+  const uint64_t address = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  SessionState& session = lane.session();
+  if (!session.memory.Take(address, MemoryKind::kPinned, MemoryKind::kPinned)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<WaitPoint> points;
+  const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
+  const CUresult waited = lane.AwaitPoints(&points);
+  session.host_memory.Free(address);
+  return marked != CUDA_SUCCESS ? marked : waited;
+}
+
+CUresult ServeMemoryAmount(ServedLane& lane, WireReader& in, WireWriter& out) {
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  if (const CUresult r = lane.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes); r != CUDA_SUCCESS) return r;
+  const uint64_t limit = lane.session().core.limits.device_memory_bytes;
+  if (limit != 0) {
+    const uint64_t used = std::min(lane.session().memory.device_bytes(), limit);
+    free_bytes = std::min<size_t>(free_bytes, limit - used);
+    total_bytes = std::min<size_t>(total_bytes, limit);
+  }
+  out.PutWord(free_bytes);
+  out.PutWord(total_bytes);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tally::server

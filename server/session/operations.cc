@@ -1,0 +1,74 @@
+#include "server/session/operations.h"
+
+#include <array>
+
+namespace tally::server {
+namespace {
+
+constexpr size_t kNumOps = 84;
+static_assert(static_cast<size_t>(shm::Op::kUpdateExec) + 1 == kNumOps);
+
+constexpr std::array<Operation, kNumOps> kOperations = [] {
+  std::array<Operation, kNumOps> table{};
+  const auto set = [&](shm::Op op, Operation operation) { table[static_cast<size_t>(op)] = operation; };
+  set(shm::Op::kDescribeDevices, &ServeDescribeDevices);
+  set(shm::Op::kOpenContext, &ServeOpenContext);
+  set(shm::Op::kCloseContext, &ServeCloseContext);
+  set(shm::Op::kSynchronizeContext, &ServeSynchronizeContext);
+  set(shm::Op::kFetchOutput, &ServeFetchOutput);
+  set(shm::Op::kWriteImage, &ServeWriteImage);
+  set(shm::Op::kLoadModule, &ServeLoadModule);
+  set(shm::Op::kLoadLibrary, &ServeLoadLibrary);
+  set(shm::Op::kGetFunction, &ServeGetFunction);
+  set(shm::Op::kGetKernel, &ServeGetKernel);
+  set(shm::Op::kKernelFunction, &ServeKernelFunction);
+  set(shm::Op::kGetGlobal, &ServeGetGlobal);
+  set(shm::Op::kLibraryModule, &ServeLibraryModule);
+  set(shm::Op::kListKernels, &ServeListKernels);
+  set(shm::Op::kUnloadModule, &ServeUnloadModule);
+  set(shm::Op::kUnloadLibrary, &ServeUnloadLibrary);
+  set(shm::Op::kLinkCreate, &ServeLinkCreate);
+  set(shm::Op::kLinkAdd, &ServeLinkAdd);
+  set(shm::Op::kLinkComplete, &ServeLinkComplete);
+  set(shm::Op::kReadLinked, &ServeReadLinked);
+  set(shm::Op::kLinkDestroy, &ServeLinkDestroy);
+  set(shm::Op::kLaunch, &ServeLaunch);
+  set(shm::Op::kLaunchHostFunction, &ServeLaunchHostFunction);
+  set(shm::Op::kMaxActiveClusters, &ServeMaxActiveClusters);
+  set(shm::Op::kAllocate, &ServeAllocate);
+  set(shm::Op::kFree, &ServeFree);
+  set(shm::Op::kAllocateAsync, &ServeAllocateAsync);
+  set(shm::Op::kFreeAsync, &ServeFreeAsync);
+  set(shm::Op::kFreeHost, &ServeFreeHost);
+  set(shm::Op::kMemoryAmount, &ServeMemoryAmount);
+  set(shm::Op::kCopy, &ServeCopy);
+  set(shm::Op::kCopyBox, &ServeCopyBox);
+  set(shm::Op::kFill, &ServeFill);
+  set(shm::Op::kAwaitArena, &ServeAwaitArena);
+  set(shm::Op::kCreateStream, &ServeCreateStream);
+  set(shm::Op::kDestroyStream, &ServeDestroyStream);
+  set(shm::Op::kSynchronizeStream, &ServeSynchronizeStream);
+  set(shm::Op::kCreateEvent, &ServeCreateEvent);
+  set(shm::Op::kSynchronizeEvent, &ServeSynchronizeEvent);
+  set(shm::Op::kBeginCapture, &ServeBeginCapture);
+  set(shm::Op::kEndCapture, &ServeEndCapture);
+  set(shm::Op::kCaptureState, &ServeCaptureState);
+  set(shm::Op::kUpdateCapture, &ServeUpdateCapture);
+  set(shm::Op::kAddKernelNode, &ServeAddKernelNode);
+  set(shm::Op::kSetKernelNode, &ServeSetKernelNode);
+  set(shm::Op::kGetKernelNode, &ServeGetKernelNode);
+  set(shm::Op::kAddCopyNode, &ServeAddCopyNode);
+  set(shm::Op::kSetCopyNode, &ServeSetCopyNode);
+  set(shm::Op::kAddFillNode, &ServeAddFillNode);
+  set(shm::Op::kSetFillNode, &ServeSetFillNode);
+  set(shm::Op::kAddHostNode, &ServeAddHostNode);
+  set(shm::Op::kSetHostNode, &ServeSetHostNode);
+  set(shm::Op::kUpdateExec, &ServeUpdateExec);
+  return table;
+}();
+
+}  // namespace
+
+Operation FindOperation(uint16_t op) { return op < kNumOps ? kOperations[op] : nullptr; }
+
+}  // namespace tally::server

@@ -1,0 +1,229 @@
+#include "server/session/served_lane.h"
+
+#include "server/session/launch_parameters.h"
+#include "server/session/wire_codec.h"
+
+namespace tally::server {
+
+CUdevice WireReader::TakeDevice(ServedLane& lane) {
+  const uint64_t ordinal = TakeWord();
+  const Devices& devices = *lane.session().core.devices;
+  if (ordinal >= static_cast<uint64_t>(devices.count())) {
+    Fail();
+    return 0;
+  }
+  return devices.device(static_cast<int>(ordinal));
+}
+
+void WireWriter::PutHandleOf(ServedLane& lane, shm::HandleKind kind, void* value) {
+  PutWord(value != nullptr ? lane.NameOf(kind, value) : 0);
+}
+
+ServedLane::ServedLane(SessionState& session, TurnOrder& turns, uint32_t lane_index, const LaneRegion& region)
+    : session_(session),
+      turns_(turns),
+      lane_index_(lane_index),
+      region_(region),
+      launch_parameters_(std::make_unique<LaunchParameters>()) {}
+
+ServedLane::~ServedLane() {
+  for (const CUevent event : chunk_events_) {
+    if (event != nullptr) driver().cuEventDestroy_v2(event);
+  }
+  if (arena_registered_) driver().cuMemHostUnregister(region_.arena());
+}
+
+void ServedLane::HoldTurn(uint64_t ticket, bool wants_reply) {
+  ticket_ = ticket;
+  has_turn_ = true;
+  wants_reply_ = wants_reply;
+}
+
+CUresult ServedLane::EnterContext(uint32_t context_index) {
+  context_index_ = context_index;
+  context_ = nullptr;
+  if (context_index == shm::kNoContext) {
+    if (current_device_ != kNoDevice) driver().cuCtxSetCurrent(nullptr);
+    current_device_ = kNoDevice;
+    return CUDA_SUCCESS;
+  }
+  context_ = session_.FindContext(context_index);
+  if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context_->device() == current_device_) return CUDA_SUCCESS;
+  CUcontext real = nullptr;
+  if (const CUresult r = session_.core.devices->Context(context_->device(), &real); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = driver().cuCtxSetCurrent(real); r != CUDA_SUCCESS) return r;
+  if (current_device_ < 0 && driver().cuThreadExchangeStreamCaptureMode != nullptr) {
+    // The client checks what its thread may do while it captures; here nothing is forbidden.
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    driver().cuThreadExchangeStreamCaptureMode(&mode);
+  }
+  current_device_ = context_->device();
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::Find(shm::HandleKind, uint64_t handle, CUfunction* out) {
+  const bool is_kernel = shm::HandleKindOf(handle) == shm::HandleKind::kKernel;
+  auto* kernel = static_cast<Kernel*>(
+      session_.handles(is_kernel ? shm::HandleKind::kKernel : shm::HandleKind::kFunction).Find(handle));
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (kernel->function != nullptr) {
+    *out = kernel->function;
+    return CUDA_SUCCESS;
+  }
+  if (kernel->function_of_kernel == nullptr) {
+    // Same real context for every client context of a device; with several devices each has its own function.
+    CUfunction function = nullptr;
+    if (const CUresult r = driver().cuKernelGetFunction(&function, kernel->kernel); r != CUDA_SUCCESS) return r;
+    if (session_.core.devices->count() > 1) {
+      *out = function;
+      return CUDA_SUCCESS;
+    }
+    kernel->function_of_kernel = function;
+  }
+  *out = kernel->function_of_kernel;
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::Find(shm::HandleKind, uint64_t handle, CUkernel* out) {
+  auto* kernel = static_cast<Kernel*>(session_.handles(shm::HandleKind::kKernel).Find(handle));
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = kernel->kernel;
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::Find(shm::HandleKind, uint64_t handle, CUmodule* out) {
+  auto* image = static_cast<LoadedImage*>(session_.handles(shm::HandleKind::kModule).Find(handle));
+  if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = image->module;
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::Find(shm::HandleKind, uint64_t handle, CUlibrary* out) {
+  auto* image = static_cast<LoadedImage*>(session_.handles(shm::HandleKind::kLibrary).Find(handle));
+  if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = image->library;
+  return CUDA_SUCCESS;
+}
+
+uint64_t ServedLane::NameOf(shm::HandleKind kind, void* value) {
+  const uint64_t handle = session_.handles(kind).Add(value, context_index_);
+  if (handle == 0) Malformed("more handles of one kind than a session may have");
+  return handle;
+}
+
+CUresult ServedLane::FindStream(uint64_t handle, Stream** out) {
+  if (handle > shm::kPerThreadStream) return Find(shm::HandleKind::kStream, handle, out);
+  if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return handle == shm::kPerThreadStream ? context_->PerThread(lane_index_, out) : context_->Legacy(out);
+}
+
+CUresult ServedLane::ResolveStream(uint64_t handle, StreamUse use, Stream** out) {
+  if (const CUresult r = FindStream(handle, out); r != CUDA_SUCCESS) return r;
+  return use == StreamUse::kOrdered ? (*out)->context->Order(**out) : CUDA_SUCCESS;
+}
+
+CUresult ServedLane::ResolveStream(uint64_t handle, StreamUse use, CUstream* out) {
+  Stream* stream = nullptr;
+  const CUresult result = ResolveStream(handle, use, &stream);
+  if (result == CUDA_SUCCESS) *out = stream->real;
+  return result;
+}
+
+CUresult ServedLane::Malformed(const char* reason) {
+  if (malformed_reason_ == nullptr) malformed_reason_ = reason;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+void ServedLane::GiveUpTurn() {
+  if (!has_turn_) return;
+  has_turn_ = false;
+  turns_.Pass(ticket_);
+}
+
+CUresult ServedLane::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
+  WaitPoint point;
+  point.device = stream.context->device();
+  EventPool& pool = *session_.core.event_pools[static_cast<size_t>(point.device)];
+  if (const CUresult r = pool.Acquire(&point.event); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = driver().cuEventRecord(point.event, stream.real); r != CUDA_SUCCESS) {
+    pool.Release(point.event);
+    return r;
+  }
+  point.num_waited = stream.num_waited;
+  point.num_issued = stream.num_issued;
+  points->push_back(std::move(point));
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::MarkContext(uint32_t context_index, std::vector<WaitPoint>* points) {
+  for (const auto& [index, context] : session_.contexts) {
+    if (context_index != shm::kNoContext && context_index != index) continue;
+    if (context->device() != current_device_) continue;  // its work cannot be on this device's memory
+    for (const auto& stream : context->streams()) {
+      if (!stream->HasUnfinishedWork() || context->IsCapturing(*stream)) continue;
+      if (const CUresult r = MarkStream(*stream, points); r != CUDA_SUCCESS) return r;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
+  GiveUpTurn();
+  CUresult result = CUDA_SUCCESS;
+  for (const WaitPoint& point : *points) {
+    const CUresult waited = driver().cuEventSynchronize(point.event);
+    if (result == CUDA_SUCCESS) result = waited;
+    uint64_t before = point.num_waited->load(std::memory_order_relaxed);
+    while (waited == CUDA_SUCCESS && before < point.num_issued &&
+           !point.num_waited->compare_exchange_weak(before, point.num_issued, std::memory_order_release)) {
+    }
+    session_.core.event_pools[static_cast<size_t>(point.device)]->Release(point.event);
+  }
+  points->clear();
+  CollectOutput();
+  return result;
+}
+
+void ServedLane::CollectOutput() {
+  if (session_.may_print && session_.core.printf_capture != nullptr) {
+    session_.output.Append(session_.core.printf_capture->Take());
+  }
+}
+
+std::byte* ServedLane::Arena(CUresult* result) {
+  *result = CUDA_SUCCESS;
+  if (!arena_registered_) {
+    *result = driver().cuMemHostRegister_v2(region_.arena(), LaneRegion::kArenaBytes,
+                                            CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (*result != CUDA_SUCCESS) return nullptr;
+    arena_registered_ = true;
+  }
+  return region_.arena();
+}
+
+CUresult ServedLane::MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, CUstream stream) {
+  if (size_bytes == 0) return CUDA_SUCCESS;
+  const uint64_t first = offset_bytes / shm::kArenaChunkBytes;
+  const uint64_t last = (offset_bytes + size_bytes - 1) / shm::kArenaChunkBytes;
+  for (uint64_t chunk = first; chunk <= last && chunk < shm::kArenaChunks; ++chunk) {
+    CUevent& event = chunk_events_[chunk];
+    if (event == nullptr) {
+      if (const CUresult r = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) return r;
+    }
+    if (const CUresult r = driver().cuEventRecord(event, stream); r != CUDA_SUCCESS) return r;
+    chunk_used_[chunk] = true;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::AwaitChunk(uint32_t chunk) {
+  if (chunk >= shm::kArenaChunks) return Malformed("arena chunk out of range");
+  GiveUpTurn();
+  if (!chunk_used_[chunk]) return CUDA_SUCCESS;
+  const CUresult result = driver().cuEventSynchronize(chunk_events_[chunk]);
+  if (result == CUDA_SUCCESS) chunk_used_[chunk] = false;
+  return result;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,223 @@
+#include "server/session/session.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/log.h"
+
+namespace tally::server {
+namespace {
+
+uint64_t PinnedLimit(const SessionLimits& limits) {
+  if (limits.pinned_bytes != 0) return limits.pinned_bytes;
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) / 2;
+}
+
+shm::SessionHeader& HeaderOf(const MappedRegion& region) {
+  return *reinterpret_cast<shm::SessionHeader*>(region.data());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::Create(ExecutorCore& core, UniqueFd socket, SessionIdentity identity,
+                                                 OnEnd on_end) {
+  auto fd = CreateSealedMemfd("tally-session", shm::kSessionRegionBytes);
+  if (!fd) return std::unexpected(fd.error());
+  auto region = MappedRegion::Map(fd->get(), shm::kSessionRegionBytes);
+  if (!region) return std::unexpected(region.error());
+  auto* header = new (region->data()) shm::SessionHeader{};
+  header->magic = shm::kSessionMagic;
+  header->protocol_version = shm::kProtocolVersion;
+  return std::unique_ptr<Session>(
+      new Session(core, std::move(socket), std::move(identity), std::move(on_end), std::move(*fd), std::move(*region)));
+}
+
+Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, OnEnd on_end, UniqueFd region_fd,
+                 MappedRegion region)
+    : core_(core),
+      socket_(std::move(socket)),
+      on_end_(std::move(on_end)),
+      region_fd_(std::move(region_fd)),
+      region_(std::move(region)),
+      callbacks_(std::make_shared<CallbackQueue>(core.limits.host_function_timeout,
+                                                 [this] { Evict("the client did not run a host function in time"); })),
+      state_(core, callbacks_),
+      surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
+      identity_(std::move(identity)) {}
+
+Session::~Session() { Join(); }
+
+void Session::Start() {
+  thread_ = std::thread([this] { Run(); });
+  ::pthread_setname_np(thread_.native_handle(), fmt::format("session-{}", identity_.session_id % 1000000).c_str());
+}
+
+void Session::Join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Session::Evict(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (evict_reason_.empty()) evict_reason_ = reason;
+  }
+  SetStickyError(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  ::shutdown(socket_.get(), SHUT_RDWR);  // wakes the socket thread, tells the client
+}
+
+void Session::SetStickyError(CUresult error) {
+  uint32_t none = 0;
+  HeaderOf(region_).sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(error));
+}
+
+void Session::SetPriority(shm::PriorityClass priority_class) {
+  const std::lock_guard lock(mutex_);
+  identity_.priority_class = priority_class;
+}
+
+SessionSnapshot Session::Snapshot() const {
+  SessionSnapshot snapshot;
+  {
+    const std::lock_guard lock(mutex_);
+    snapshot.identity = identity_;
+  }
+  const SessionCounters& counters = state_.counters;
+  snapshot.age = std::chrono::steady_clock::now() - started_;
+  snapshot.num_launches = counters.num_launches.load(std::memory_order_relaxed);
+  snapshot.num_graph_launches = counters.num_graph_launches.load(std::memory_order_relaxed);
+  snapshot.num_requests = counters.num_requests.load(std::memory_order_relaxed);
+  snapshot.copied_up_bytes = counters.copied_up_bytes.load(std::memory_order_relaxed);
+  snapshot.copied_down_bytes = counters.copied_down_bytes.load(std::memory_order_relaxed);
+  snapshot.copied_device_bytes = counters.copied_device_bytes.load(std::memory_order_relaxed);
+  snapshot.num_refused_calls = counters.num_refused_calls.load(std::memory_order_relaxed);
+  snapshot.num_failed_calls = counters.num_failed_calls.load(std::memory_order_relaxed);
+  snapshot.device_memory_bytes = state_.memory.device_bytes();
+  snapshot.pinned_bytes = state_.memory.pinned_bytes();
+  snapshot.num_lanes = num_lanes_.load(std::memory_order_relaxed);
+  snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;
+  return snapshot;
+}
+
+void Session::Run() {
+  ServeSocket();
+  End();
+}
+
+void Session::ServeSocket() {
+  for (;;) {
+    auto message = ReceiveMessage(socket_.get(), std::chrono::milliseconds(-1));
+    if (!message) {
+      if (message.error().code() != StatusCode::kUnavailable) Evict(message.error().message());
+      return;
+    }
+    shm::SessionRequest request{};
+    if (message->bytes.size() != sizeof(request) || !message->fds.empty()) {
+      Evict("session socket: a message of the wrong size");
+      return;
+    }
+    std::memcpy(&request, message->bytes.data(), sizeof(request));
+    if (const Status status = ServeRequest(request); !status.ok()) {
+      if (status.code() == StatusCode::kInvalidArgument) Evict("session socket: " + status.message());
+      return;
+    }
+  }
+}
+
+Status Session::Reply(const shm::SessionRequest& request, CUresult result, uint64_t value0, uint64_t value1, int fd) {
+  const shm::SessionReply reply{request.kind, static_cast<uint32_t>(result), {value0, value1, 0}};
+  const std::span<const int> fds = fd >= 0 ? std::span(&fd, 1) : std::span<const int>();
+  return SendMessage(socket_.get(), std::as_bytes(std::span(&reply, 1)), fds);
+}
+
+Status Session::ServeRequest(const shm::SessionRequest& request) {
+  const bool is_attached = phase_.load(std::memory_order_relaxed) == State::kActive;
+  const auto kind = static_cast<shm::SessionRequestKind>(request.kind);
+  if ((kind == shm::SessionRequestKind::kAttach) == is_attached) {
+    return Status(StatusCode::kInvalidArgument, "attach comes first, and once");
+  }
+  switch (kind) {
+    case shm::SessionRequestKind::kAttach:
+      phase_.store(State::kActive, std::memory_order_release);
+      return Reply(request, CUDA_SUCCESS, shm::kSessionRegionBytes, 0, region_fd_.get());
+    case shm::SessionRequestKind::kOpenLane:
+      return OpenLane(request);
+    case shm::SessionRequestKind::kAllocateHost:
+      return AllocateHost(request);
+    case shm::SessionRequestKind::kRejectHost:
+      if (!state_.memory.Take(request.value[0], MemoryKind::kPinned, MemoryKind::kPinned)) {
+        return Reply(request, CUDA_ERROR_INVALID_VALUE);
+      }
+      state_.host_memory.Reject(request.value[0]);
+      return Reply(request, CUDA_SUCCESS);
+  }
+  return Status(StatusCode::kInvalidArgument, "unknown request");
+}
+
+Status Session::OpenLane(const shm::SessionRequest& request) {
+  const auto index = static_cast<uint32_t>(lanes_.size());
+  if (index >= std::min(core_.limits.lanes, shm::kMaxLanesPerSession)) {
+    return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  auto region = LaneRegion::Create(index);
+  if (!region) {
+    LOG_WARNING("cannot open a lane: {}", region.error().message());
+    return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  lanes_.push_back(std::make_unique<Lane>(surroundings_, index, std::move(*region)));
+  lanes_.back()->Start();
+  num_lanes_.store(index + 1, std::memory_order_relaxed);
+  return Reply(request, CUDA_SUCCESS, shm::kLaneRegionBytes, index, lanes_.back()->fd());
+}
+
+Status Session::AllocateHost(const shm::SessionRequest& request) {
+  const uint64_t size_bytes = request.value[0];
+  const uint64_t ordinal = request.value[1];
+  if (ordinal >= static_cast<uint64_t>(core_.devices->count())) {
+    return Status(StatusCode::kInvalidArgument, "unknown device");
+  }
+  if (const CUresult fault = core_.fault(); fault != CUDA_SUCCESS) return Reply(request, fault);
+  const uint64_t limit = PinnedLimit(core_.limits);
+  const uint64_t used = state_.host_memory.size_bytes();
+  if (size_bytes == 0) return Reply(request, CUDA_ERROR_INVALID_VALUE);
+  if (used > limit || size_bytes > limit - used) return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
+  CUcontext context = nullptr;
+  CUresult result = core_.devices->Context(static_cast<int>(ordinal), &context);
+  if (result == CUDA_SUCCESS) result = core_.driver.cuCtxSetCurrent(context);
+  if (result != CUDA_SUCCESS) return Reply(request, result);
+  auto allocation = state_.host_memory.Allocate(size_bytes, &result);
+  if (!allocation) {
+    LOG_WARNING("pinned memory: {}", allocation.error().message());
+    return Reply(request, result);
+  }
+  state_.memory.Add({allocation->address, allocation->size_bytes, MemoryKind::kPinned, static_cast<uint32_t>(ordinal)});
+  return Reply(request, CUDA_SUCCESS, allocation->address, allocation->size_bytes, allocation->fd.get());
+}
+
+void Session::End() {
+  phase_.store(State::kDraining, std::memory_order_release);
+  stopping_.store(true, std::memory_order_seq_cst);
+  callbacks_->Close();
+  turns_.WakeAll();
+  for (const auto& lane : lanes_) lane->Wake();
+  for (const auto& lane : lanes_) lane->Join();
+  SessionEnd end;
+  end.last = Snapshot();
+  state_.Destroy();
+  lanes_.clear();
+  end.identity = end.last.identity;
+  {
+    const std::lock_guard lock(mutex_);
+    end.evicted = !evict_reason_.empty();
+    end.reason = end.evicted ? evict_reason_ : "the client closed the connection";
+  }
+  phase_.store(State::kClosed, std::memory_order_release);
+  on_end_(end);
+}
+
+}  // namespace tally::server

@@ -1,0 +1,242 @@
+#include "server/session/session_state.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace tally::server {
+namespace {
+
+// Results of calls like GraphChildGraphNodeGetGraph name objects that may have a name already.
+bool IsByValue(shm::HandleKind kind) {
+  switch (kind) {
+    case shm::HandleKind::kEvent:
+    case shm::HandleKind::kGraph:
+    case shm::HandleKind::kGraphNode:
+    case shm::HandleKind::kMemPool:
+    case shm::HandleKind::kArray:
+      return true;
+    default:
+      return false;
+  }
+}
+
+constexpr int kMaxGraphDepth = 64;
+
+}  // namespace
+
+void PendingOutput::Append(std::string text) {
+  if (text.empty()) return;
+  const std::lock_guard lock(mutex_);
+  text_ += text;
+  is_empty_.store(false, std::memory_order_release);
+}
+
+std::string PendingOutput::Take(size_t max_bytes) {
+  const std::lock_guard lock(mutex_);
+  std::string result = text_.substr(0, max_bytes);
+  text_.erase(0, result.size());
+  is_empty_.store(text_.empty(), std::memory_order_release);
+  return result;
+}
+
+void AwaitedEvents::Begin(CUevent event) {
+  const std::lock_guard lock(mutex_);
+  ++awaited_[event].count;
+}
+
+bool AwaitedEvents::End(CUevent event) {
+  const std::lock_guard lock(mutex_);
+  const auto found = awaited_.find(event);
+  if (--found->second.count != 0) return false;
+  const bool destroy = found->second.destroy;
+  awaited_.erase(found);
+  return destroy;
+}
+
+bool AwaitedEvents::PutOffDestruction(CUevent event) {
+  const std::lock_guard lock(mutex_);
+  const auto found = awaited_.find(event);
+  if (found == awaited_.end()) return false;
+  found->second.destroy = true;
+  return true;
+}
+
+SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue)
+    : core(executor_core),
+      driver(executor_core.driver),
+      host_memory(executor_core.driver, executor_core.host_window),
+      callbacks(std::move(callback_queue)),
+      images(executor_core.limits.image_bytes) {
+  for (size_t kind = 0; kind < shm::kNumHandleKinds; ++kind) {
+    const auto handle_kind = static_cast<shm::HandleKind>(kind);
+    tables_.emplace_back(handle_kind, core.limits.handles_per_kind, IsByValue(handle_kind));
+  }
+}
+
+SessionState::~SessionState() { Destroy(); }
+
+ClientContext* SessionState::FindContext(uint32_t index) {
+  if (const auto found = contexts.find(index); found != contexts.end()) return found->second.get();
+  if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;
+  auto context = std::make_unique<ClientContext>(driver, index, static_cast<int>(index), 0, &num_captures);
+  return contexts.emplace(index, std::move(context)).first->second.get();
+}
+
+void SessionState::Unload(LoadedImage* image) {
+  // A library's module goes with it.
+  for (size_t i = 0; i < loaded.size(); ++i) {
+    if (loaded[i]->library_image == image) {
+      Unload(loaded[i].get());
+      i = static_cast<size_t>(-1);
+    }
+  }
+  for (const auto& kernel : image->kernels) {
+    handles(kernel->function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel).Remove(kernel->handle);
+    std::erase_if(kernel_of, [&](const auto& entry) { return entry.second == kernel.get(); });
+  }
+  memory.RemoveGlobals(image);
+  handles(image->is_library ? shm::HandleKind::kLibrary : shm::HandleKind::kModule).Remove(image->handle);
+  if (image->is_library) {
+    driver.cuLibraryUnload(image->library);
+  } else if (!image->is_borrowed) {
+    driver.cuModuleUnload(image->module);
+  }
+  if (image->bytes) images.Return(*image->bytes);
+  std::erase_if(loaded, [&](const auto& owned) { return owned.get() == image; });
+}
+
+void SessionState::ForgetGraphContents(CUgraph graph, int depth) {
+  HandleTable& nodes = handles(shm::HandleKind::kGraphNode);
+  if (nodes.size() == 0 || depth > kMaxGraphDepth || driver.cuGraphGetNodes == nullptr) return;
+  size_t count = 0;
+  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return;
+  std::vector<CUgraphNode> list(count);
+  if (driver.cuGraphGetNodes(graph, list.data(), &count) != CUDA_SUCCESS) return;
+  for (const CUgraphNode node : list) {
+    const uint64_t handle = nodes.FindHandle(node);
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    CUgraph child = nullptr;
+    if (driver.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH &&
+        driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
+      ForgetGraphContents(child, depth + 1);
+      handles(shm::HandleKind::kGraph).Remove(handles(shm::HandleKind::kGraph).FindHandle(child));
+    }
+    if (handle != 0) nodes.Remove(handle);
+  }
+}
+
+void SessionState::AbandonCapture(Stream& stream) {
+  if (!stream.began_capture) return;
+  stream.began_capture = false;
+  --num_captures;
+  CUgraph graph = nullptr;
+  if (driver.cuStreamEndCapture(stream.real, &graph) != CUDA_SUCCESS || graph == nullptr) return;
+  // A graph that was handed to BeginCaptureToGraph is the client's own and goes with its handles.
+  if (handles(shm::HandleKind::kGraph).FindHandle(graph) == 0) driver.cuGraphDestroy(graph);
+}
+
+void SessionState::WaitForStreams(uint32_t context) {
+  for (const auto& [index, owner] : contexts) {
+    if (context != shm::kNoContext && context != index) continue;
+    for (const auto& stream : owner->streams()) AbandonCapture(*stream);
+    for (const auto& stream : owner->streams()) {
+      if (!stream->HasUnfinishedWork()) continue;
+      driver.cuStreamSynchronize(stream->real);
+      *stream->num_waited = stream->num_issued;
+    }
+  }
+}
+
+void SessionState::DestroyHandles(uint32_t context) {
+  const auto each = [&](shm::HandleKind kind, auto destroy) {
+    for (const HandleTable::Entry& entry : handles(kind).Entries()) {
+      if (context != shm::kNoContext && entry.context != context) continue;
+      if (handles(kind).Find(entry.handle) == nullptr) continue;  // went with another one
+      destroy(entry.value);
+      handles(kind).Remove(entry.handle);
+    }
+  };
+  each(shm::HandleKind::kGraphExec, [&](void* value) { driver.cuGraphExecDestroy(static_cast<CUgraphExec>(value)); });
+  // Child graphs belong to a node of another graph: destroying the owners first takes them out of the table.
+  std::vector<CUgraph> owned;
+  for (const HandleTable::Entry& entry : handles(shm::HandleKind::kGraph).Entries()) {
+    if (context == shm::kNoContext || entry.context == context) owned.push_back(static_cast<CUgraph>(entry.value));
+  }
+  for (const CUgraph graph : owned) ForgetGraphContents(graph);
+  each(shm::HandleKind::kGraph, [&](void* value) { driver.cuGraphDestroy(static_cast<CUgraph>(value)); });
+  each(shm::HandleKind::kGraphNode, [](void*) {});
+  each(shm::HandleKind::kEvent, [&](void* value) {
+    if (!awaited.PutOffDestruction(static_cast<CUevent>(value))) {
+      driver.cuEventDestroy_v2(static_cast<CUevent>(value));
+    }
+  });
+  each(shm::HandleKind::kLinkState, [&](void* value) {
+    const std::unique_ptr<LinkState> link(static_cast<LinkState*>(value));
+    driver.cuLinkDestroy(link->link);
+    for (const auto& input : link->inputs) images.Return(*input);
+  });
+  each(shm::HandleKind::kMipmappedArray,
+       [&](void* value) { driver.cuMipmappedArrayDestroy(static_cast<CUmipmappedArray>(value)); });
+  each(shm::HandleKind::kArray, [&](void* value) { driver.cuArrayDestroy(static_cast<CUarray>(value)); });
+  each(shm::HandleKind::kModule, [&](void* value) { Unload(static_cast<LoadedImage*>(value)); });
+  if (context == shm::kNoContext) {
+    each(shm::HandleKind::kLibrary, [&](void* value) { Unload(static_cast<LoadedImage*>(value)); });
+  }
+}
+
+void SessionState::FreeMemory(uint32_t context) {
+  for (const MemoryRange& range : memory.Ranges()) {
+    if (context != shm::kNoContext && range.context != context) continue;
+    switch (range.kind) {
+      case MemoryKind::kDevice:
+      case MemoryKind::kAsync:
+        driver.cuMemFree_v2(range.address);
+        break;
+      case MemoryKind::kPinned:
+        host_memory.Free(range.address);
+        break;
+      case MemoryKind::kGlobal:
+        continue;
+    }
+    memory.Take(range.address, range.kind, range.kind);
+  }
+}
+
+void SessionState::DestroyContents(uint32_t context) {
+  WaitForStreams(context);
+  DestroyHandles(context);
+  FreeMemory(context);
+  if (context == shm::kNoContext) {
+    for (const HandleTable::Entry& entry : handles(shm::HandleKind::kMemPool).Entries()) {
+      const auto pool = static_cast<CUmemoryPool>(entry.value);
+      const bool is_default = std::any_of(default_pools.begin(), default_pools.end(),
+                                          [&](const auto& known) { return known.second == pool; });
+      if (!is_default) driver.cuMemPoolDestroy(pool);
+      handles(shm::HandleKind::kMemPool).Remove(entry.handle);
+    }
+    for (const auto& [device, pool] : default_pools) driver.cuMemPoolDestroy(pool);
+    default_pools.clear();
+  }
+  // Stream handles point into the contexts.
+  for (const HandleTable::Entry& entry : handles(shm::HandleKind::kStream).Entries()) {
+    if (context == shm::kNoContext || static_cast<Stream*>(entry.value)->context->index() == context) {
+      handles(shm::HandleKind::kStream).Remove(entry.handle);
+    }
+  }
+  std::erase_if(contexts, [&](const auto& entry) { return context == shm::kNoContext || entry.first == context; });
+}
+
+void SessionState::Destroy() {
+  if (destroyed_) return;
+  destroyed_ = true;
+  // Calls that name no context need one that is current; any will do for destroying.
+  CUcontext current = nullptr;
+  const int device = contexts.empty() ? 0 : contexts.begin()->second->device();
+  const bool used = !contexts.empty() || !loaded.empty() || memory.device_bytes() != 0 || memory.pinned_bytes() != 0;
+  if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
+  DestroyContents(shm::kNoContext);
+  host_memory.FreeAll();
+}
+
+}  // namespace tally::server

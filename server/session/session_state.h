@@ -1,0 +1,130 @@
+// Everything one session owns on the device's side, without threads or sockets.
+//
+// Guarded by the session's turn (turn_order.h) unless a member says that it is thread-safe. Destroy() ends it: after
+// that nothing of the session is left in the driver.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "server/session/callback_queue.h"
+#include "server/session/client_context.h"
+#include "server/session/executor_core.h"
+#include "server/session/handle_table.h"
+#include "server/session/host_memory.h"
+#include "server/session/image_store.h"
+#include "server/session/memory_map.h"
+
+namespace tally::server {
+
+// Written by lanes, read by anybody; relaxed.
+struct SessionCounters {
+  std::atomic<uint64_t> num_requests{0};
+  std::atomic<uint64_t> num_launches{0};
+  std::atomic<uint64_t> num_graph_launches{0};
+  std::atomic<uint64_t> copied_up_bytes{0};
+  std::atomic<uint64_t> copied_down_bytes{0};
+  std::atomic<uint64_t> copied_device_bytes{0};
+  std::atomic<uint64_t> num_refused_calls{0};
+  std::atomic<uint64_t> num_failed_calls{0};
+};
+
+// A cuLink in progress: the driver keeps pointers into the logs until it is destroyed.
+struct LinkState {
+  CUlinkState link = nullptr;
+  std::vector<char> info_log;
+  std::vector<char> error_log;
+  std::vector<std::shared_ptr<ImageBytes>> inputs;
+  std::vector<std::byte> result;
+};
+
+// Text that a session's kernels printed. Thread-safe.
+class PendingOutput {
+ public:
+  void Append(std::string text);
+  // At most `max_bytes` of it.
+  std::string Take(size_t max_bytes);
+  bool empty() const { return is_empty_.load(std::memory_order_acquire); }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+  std::atomic<bool> is_empty_{true};
+};
+
+// Events that a lane waits for without having the turn: their destruction is put off until it has done. Thread-safe.
+class AwaitedEvents {
+ public:
+  void Begin(CUevent event);
+  // Returns true if the event was to be destroyed meanwhile: the caller does it now.
+  [[nodiscard]] bool End(CUevent event);
+  // True if somebody waits for it: it will be destroyed later, the caller must not.
+  [[nodiscard]] bool PutOffDestruction(CUevent event);
+
+ private:
+  struct Waiters {
+    uint32_t count = 0;
+    bool destroy = false;
+  };
+  std::mutex mutex_;
+  std::map<CUevent, Waiters> awaited_;
+};
+
+class SessionState {
+ public:
+  SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks);
+  ~SessionState();
+  SessionState(const SessionState&) = delete;
+  SessionState& operator=(const SessionState&) = delete;
+
+  ExecutorCore& core;
+  const DriverTable& driver;
+  SessionCounters counters;
+  MemoryMap memory;        // thread-safe
+  HostMemory host_memory;  // thread-safe
+  PendingOutput output;    // thread-safe
+  AwaitedEvents awaited;   // thread-safe
+  const std::shared_ptr<CallbackQueue> callbacks;
+
+  HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }
+  ImageStore images;
+  std::map<uint32_t, std::unique_ptr<ClientContext>> contexts;
+  std::vector<std::unique_ptr<LoadedImage>> loaded;
+  std::unordered_map<const void*, Kernel*> kernel_of;      // by CUfunction or CUkernel
+  std::vector<std::unique_ptr<HostCall>> kept_host_calls;  // graphs may call them until the session ends
+  std::map<int, CUmemoryPool> default_pools;               // by device: what this session gets for "the default pool"
+  uint32_t num_captures = 0;                               // begun and not ended
+  std::atomic<bool> may_print{false};                      // an image was loaded that mentions printf; thread-safe
+
+  // The primary context of a device opens by itself. Null: no such context.
+  ClientContext* FindContext(uint32_t index);
+  // Unloads and forgets it, its kernels and its globals. With `unload` false the driver's object is gone already.
+  void Unload(LoadedImage* image);
+  // Forgets the nodes (and child graphs, and their nodes) of a graph that is about to go.
+  void ForgetGraphContents(CUgraph graph, int depth = 0);
+  // Ends a capture whose result nobody wants.
+  void AbandonCapture(Stream& stream);
+  // Destroys what was made in one client context, or in all (kNoContext). Everything queued there is waited for first.
+  void DestroyContents(uint32_t context);
+  // The whole session; idempotent.
+  void Destroy();
+
+ private:
+  void WaitForStreams(uint32_t context);
+  void DestroyHandles(uint32_t context);
+  void FreeMemory(uint32_t context);
+
+  std::vector<HandleTable> tables_;
+  bool destroyed_ = false;
+};
+
+}  // namespace tally::server

@@ -1,0 +1,166 @@
+// What has to happen around some generated calls.
+#include <algorithm>
+
+#include "proto/driver/generated/wire_ops.h"
+#include "server/session/operations.h"
+#include "server/session/pools.h"
+
+namespace tally::server {
+namespace {
+
+CUgraph FindGraph(ServedLane& lane, uint64_t handle) {
+  CUgraph graph = nullptr;
+  return lane.Find(shm::HandleKind::kGraph, handle, &graph) == CUDA_SUCCESS ? graph : nullptr;
+}
+
+// A child graph goes with the node that holds it.
+void ForgetChild(ServedLane& lane, uint64_t handle) {
+  CUgraphNode node = nullptr;
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  CUgraph child = nullptr;
+  if (lane.Find(shm::HandleKind::kGraphNode, handle, &node) == CUDA_SUCCESS &&
+      lane.driver().cuGraphNodeGetType(node, &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH &&
+      lane.driver().cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
+    lane.session().ForgetGraphContents(child);
+    HandleTable& graphs = lane.session().handles(shm::HandleKind::kGraph);
+    graphs.Remove(graphs.FindHandle(child));
+  }
+}
+
+// The arrays of a mipmap's levels go with it.
+void ForgetLevels(ServedLane& lane, uint64_t handle) {
+  CUmipmappedArray mipmap = nullptr;
+  if (lane.Find(shm::HandleKind::kMipmappedArray, handle, &mipmap) != CUDA_SUCCESS) return;
+  HandleTable& arrays = lane.session().handles(shm::HandleKind::kArray);
+  CUarray level = nullptr;
+  for (unsigned int i = 0; i < 32 && lane.driver().cuMipmappedArrayGetLevel(&level, mipmap, i) == CUDA_SUCCESS; ++i) {
+    arrays.Remove(arrays.FindHandle(level));
+  }
+}
+
+// Attribute values that hold an event or return a pointer have no generated form.
+bool HoldsPointer(uint64_t attribute) {
+  return attribute == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+         attribute == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
+         attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+}
+
+CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
+  const uint64_t exec_handle = in.TakeWord();
+  const uint64_t stream_handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraphExec exec = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
+  CUstream stream = nullptr;
+  if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  DispatchGate& gate = *lane.session().core.gate;
+  gate.BeforeDispatch();
+  const CUresult result = lane.driver().cuGraphLaunch(exec, stream);
+  gate.AfterDispatch(stream);
+  lane.session().counters.num_graph_launches.fetch_add(1, std::memory_order_relaxed);
+  return result;
+}
+
+CUresult CreatePool(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUmemPoolProps properties{};
+  in.TakeStruct(&properties);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  properties.win32SecurityAttributes = nullptr;  // a pointer of the client's
+  CUmemoryPool pool = nullptr;
+  if (lane.driver().cuMemPoolCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = lane.driver().cuMemPoolCreate(&pool, &properties); r != CUDA_SUCCESS) return r;
+  out.PutHandle(lane, shm::HandleKind::kMemPool, pool);
+  return CUDA_SUCCESS;
+}
+
+bool IsDefaultPool(ServedLane& lane, uint64_t handle) {
+  CUmemoryPool pool = nullptr;
+  if (lane.Find(shm::HandleKind::kMemPool, handle, &pool) != CUDA_SUCCESS) return false;
+  const auto& pools = lane.session().default_pools;
+  return std::any_of(pools.begin(), pools.end(), [&](const auto& known) { return known.second == pool; });
+}
+
+CUresult GetDefaultPool(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t ordinal = in.TakeWord();
+  if (!in.AtEnd() || ordinal >= static_cast<uint64_t>(lane.session().core.devices->count())) return lane.Malformed();
+  CUmemoryPool pool = nullptr;
+  if (const CUresult r = DefaultPool(lane.session(), static_cast<int>(ordinal), &pool); r != CUDA_SUCCESS) return r;
+  out.PutHandle(lane, shm::HandleKind::kMemPool, pool);
+  return CUDA_SUCCESS;
+}
+
+// Every real stream is a non-blocking one: the client's own flags are ours to remember.
+CUresult GetStreamFlags(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  Stream* stream = nullptr;
+  if (const CUresult r = lane.FindStream(handle, &stream); r != CUDA_SUCCESS) return r;
+  out.PutStruct(static_cast<unsigned int>(stream->flags));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result) {
+  switch (op) {
+    case kOp_cuGraphLaunch:
+      *result = LaunchGraph(lane, in);
+      return true;
+    case kOp_cuEventDestroy_v2: {
+      const uint64_t handle = in.TakeWord();
+      CUevent event = nullptr;
+      if (!in.AtEnd() || lane.Find(shm::HandleKind::kEvent, handle, &event) != CUDA_SUCCESS) return false;
+      if (!lane.session().awaited.PutOffDestruction(event)) return false;
+      lane.Forget(shm::HandleKind::kEvent, handle);
+      *result = CUDA_SUCCESS;
+      return true;
+    }
+    case kOp_cuGraphDestroy:
+      if (const CUgraph graph = FindGraph(lane, in.TakeWord()); graph != nullptr) {
+        lane.session().ForgetGraphContents(graph);
+      }
+      return false;
+    case kOp_cuGraphDestroyNode:
+      ForgetChild(lane, in.TakeWord());
+      return false;
+    case kOp_cuMipmappedArrayDestroy:
+      ForgetLevels(lane, in.TakeWord());
+      return false;
+    case kOp_cuGraphAddMemFreeNode: {
+      // graph, the dependencies, their number, the address
+      in.TakeWord();
+      std::vector<uint64_t> dependencies;
+      in.TakeArray(&dependencies);
+      in.TakeWord();
+      const uint64_t address = in.TakeWord();
+      if (!in.AtEnd() || lane.OwnsAddresses(address, 1)) return false;
+      *result = CUDA_ERROR_INVALID_VALUE;
+      return true;
+    }
+    case kOp_cuGraphKernelNodeSetAttribute:
+    case kOp_cuStreamSetAttribute:
+    case kOp_cuGraphKernelNodeGetAttribute:
+      in.TakeWord();
+      if (!HoldsPointer(in.TakeWord())) return false;
+      *result = CUDA_ERROR_NOT_SUPPORTED;
+      return true;
+    case kOp_cuMemPoolCreate:
+      *result = CreatePool(lane, in, out);
+      return true;
+    case kOp_cuMemPoolDestroy:
+      if (!IsDefaultPool(lane, in.TakeWord())) return false;
+      *result = CUDA_ERROR_INVALID_VALUE;  // as natively: the default pool cannot be destroyed
+      return true;
+    case kOp_cuDeviceGetDefaultMemPool:
+      *result = GetDefaultPool(lane, in, out);
+      return true;
+    case kOp_cuStreamGetFlags:
+      *result = GetStreamFlags(lane, in, out);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace tally::server

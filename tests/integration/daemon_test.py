@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""tallyd with a scripted executor: hello, refusals, supervision, adoption, control plane, metrics."""
+import os
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+from support.daemon_fixture import (BEST_EFFORT, HIGH, HELLO, DaemonTest, Refused, Session, free_port, is_alive,
+                                    program, wait_until)
+
+INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNAVAILABLE = 3, 5, 7, 8, 9, 14
+
+
+class Hello(DaemonTest):
+    def test_session_is_listed_with_what_the_kernel_knows(self):
+        self.start_daemon()
+        session = self.session(tenant="resnet", priority=HIGH)
+        (row,) = self.ctl_json("ps")
+        self.assertEqual(row["id"], session.id)
+        self.assertEqual(row["tenant"], "resnet")
+        self.assertEqual(row["pid"], os.getpid())
+        self.assertEqual(row["uid"], os.getuid())
+        self.assertEqual(row["class"], "high")
+        self.assertEqual(row["domain"], f"high:{os.getuid()}")
+        self.assertEqual(row["kernel_launches"], session.id)
+        self.assertEqual(row["device_memory_bytes"], 4096)
+        self.assertFalse(row["is_stale"])
+        self.assertIn("resnet", self.ctl("ps").stdout)
+
+    def test_wrong_protocol_version_gets_a_sentence_with_both(self):
+        self.start_daemon()
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 99, this tallyd version 1", version=99)
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 2", raw=HELLO.pack(0x594C4154, 2, 0, 0, 0, b"", b"")
+                            + b"more of a later version")
+
+    def test_other_driver_table_gets_a_sentence(self):
+        self.start_daemon()
+        self.assert_refused(FAILED_PRECONDITION, "driver table 0000000000000005", table=5)
+
+    def test_garbage_is_refused_and_the_daemon_lives(self):
+        self.start_daemon()
+        self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"GET / HTTP/1.0\r\n\r\n")
+        self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"x")
+        self.assert_refused(INVALID_ARGUMENT, "a hello of 119 bytes", raw=HELLO.pack(
+            0x594C4154, 1, 0, 0, 0, b"", b"")[:119])
+        self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
+        self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="../../etc")
+        self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="x" * 32)
+        self.assertTrue(self.session(tenant="\x1b[31m\xff").is_open())
+        self.assertEqual(self.ctl_json("ps")[0]["tenant"], "?[31m??")
+
+    def test_silent_client_is_hung_up_on(self):
+        self.start_daemon()
+        silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(silent.close)
+        silent.settimeout(60)
+        silent.connect(self.socket_path)
+        self.assertIn(b"no hello", silent.recv(4096))
+
+    def test_class_and_domain_must_agree(self):
+        self.start_daemon()
+        self.assert_refused(FAILED_PRECONDITION, "domain 'high' is high", domain="high", priority=BEST_EFFORT)
+        self.session(domain="mine", priority=HIGH)
+        self.assert_refused(FAILED_PRECONDITION, "domain 'mine' is high", domain="mine", priority=BEST_EFFORT)
+        self.session(domain="mine")  # takes the domain's class
+        self.assertEqual({row["class"] for row in self.ctl_json("ps")}, {"high"})
+
+    def test_quotas(self):
+        self.start_daemon("--max-sessions", "2")
+        self.session()
+        self.session()
+        self.assert_refused(RESOURCE_EXHAUSTED, "all 2 sessions are in use")
+
+    def test_daemon_of_another_user_refuses(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become another user")
+        os.chmod(self.directory, 0o711)
+        self.start_daemon("--allow-uid", "12345")
+        # Root itself is always let in; somebody else who is not on the list is not.
+        child = os.fork()
+        if child == 0:
+            os.setgid(54321)
+            os.setuid(54321)
+            try:
+                Session(self.socket_path, table=0)
+            except Refused as refused:
+                os._exit(0 if refused.code in (PERMISSION_DENIED, FAILED_PRECONDITION) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+class Supervision(DaemonTest):
+    def executors(self):
+        return self.ctl_json("executors")
+
+    def test_one_executor_per_domain_and_class(self):
+        self.start_daemon()
+        for arguments in ({"priority": HIGH}, {"priority": HIGH}, {"priority": BEST_EFFORT}, {"domain": "own"}):
+            self.session(**arguments)
+        rows = self.executors()
+        uid = os.getuid()
+        self.assertEqual({row["domain"]: row["num_sessions"] for row in rows},
+                         {f"high:{uid}": 2, f"best-effort:{uid}": 1, f"own:{uid}": 1})
+
+    def test_killed_executor_ends_its_sessions_only_and_is_replaced_at_once(self):
+        self.start_daemon()
+        victim, survivor = self.session(priority=BEST_EFFORT), self.session(priority=HIGH)
+        before = {row["class"]: row["pid"] for row in self.executors()}
+        os.kill(before["best-effort"], signal.SIGKILL)
+        fresh = self.session(priority=BEST_EFFORT)
+        wait_until(lambda: not victim.is_open(), "the client of the killed executor sees the end")
+        self.assertTrue(survivor.is_open() and fresh.is_open())
+        after = {row["class"]: row["pid"] for row in self.executors()}
+        self.assertEqual(after["high"], before["high"])
+        self.assertNotEqual(after["best-effort"], before["best-effort"])
+        self.assertEqual({row["id"] for row in self.ctl_json("ps")}, {survivor.id, fresh.id})
+
+    def test_faulted_executor_takes_no_new_session(self):
+        port = free_port()
+        self.start_daemon(metrics=f"127.0.0.1:{port}")
+        self.session(priority=HIGH)
+        self.session(priority=BEST_EFFORT, tenant="fault")
+        wait_until(lambda: any(row["state"] == "retiring" for row in self.executors()), "the fault is known")
+        fresh = self.session(priority=BEST_EFFORT, tenant="next")
+        wait_until(lambda: len(self.executors()) == 2, "the faulted executor has ended")
+        self.assertTrue(fresh.is_open())
+        page = self.scrape(port)
+        self.assertIn(f'tally_executor_faults_total{{domain="best-effort:{os.getuid()}"}} 1', page)
+        self.assertIn(f'tally_executor_failures_total{{domain="high:{os.getuid()}"}} 0', page)
+
+    def test_executor_that_cannot_start_says_why_to_the_client(self):
+        self.start_daemon(env={"TALLY_SCRIPT_START": "fail"})
+        self.assert_refused(UNAVAILABLE, "no driver here, says the script")
+        self.assert_refused(UNAVAILABLE, "no driver here, says the script")  # at once, from memory
+
+    def test_executor_that_dies_in_its_start_is_an_answer_not_a_hang(self):
+        self.executor = "/bin/false"
+        self.start_daemon()
+        self.assert_refused(UNAVAILABLE, "ended with exit status 1 before it was ready")
+
+    def test_executor_that_hangs_in_its_start_is_killed(self):
+        config = os.path.join(self.directory, "config.json")
+        with open(config, "w", encoding="ascii") as file:
+            file.write('{"executor_start_limit_seconds": 1}')
+        self.start_daemon("--config", config, env={"TALLY_SCRIPT_START": "hang"})
+        self.assert_refused(UNAVAILABLE, "not ready after 1 s")
+
+    def test_idle_executor_ends(self):
+        self.start_daemon("--executor-idle-seconds", "1")
+        self.session().close()
+        (row,) = self.executors()
+        wait_until(lambda: not is_alive(row["pid"]), "the idle executor has ended")
+        wait_until(lambda: not self.executors(), "and is forgotten")
+        self.assertEqual(self.noted_executors(), [])
+
+    def test_killed_client_leaves_nothing(self):
+        self.start_daemon()
+        child = subprocess.Popen(["python3", "-c", (
+            "import sys, time; sys.path.insert(0, sys.argv[1]);"
+            "from support.daemon_fixture import Session; session = Session(sys.argv[2]); print('in', flush=True);"
+            "time.sleep(100)"), os.path.dirname(os.path.abspath(__file__)), self.socket_path], stdout=subprocess.PIPE)
+        child.stdout.readline()
+        self.assertEqual([row["pid"] for row in self.ctl_json("ps")], [child.pid])
+        child.kill()
+        child.communicate()
+        wait_until(lambda: not self.ctl_json("ps"), "the session of the dead client is gone")
+
+
+class Restart(DaemonTest):
+    def test_killed_tallyd_leaves_sessions_and_the_next_adopts_them(self):
+        first = self.start_daemon()
+        high, low = self.session(priority=HIGH, tenant="a"), self.session(priority=BEST_EFFORT, tenant="b")
+        before = {row["domain"]: row["pid"] for row in self.ctl_json("executors")}
+        first.kill()
+        first.wait()
+        time.sleep(0.5)
+        self.assertTrue(high.is_open() and low.is_open() and all(map(is_alive, before.values())))
+
+        self.start_daemon()
+        third = self.session(priority=BEST_EFFORT, tenant="c")
+        self.assertGreater(third.id, low.id)
+        rows = self.ctl_json("executors")
+        self.assertEqual({row["domain"]: row["pid"] for row in rows}, before)  # nothing was started twice
+        self.assertTrue(all(row["is_adopted"] for row in rows))
+        sessions = self.ctl_json("ps")
+        self.assertEqual({(row["id"], row["tenant"]) for row in sessions},
+                         {(high.id, "a"), (low.id, "b"), (third.id, "c")})
+        self.assertTrue(high.is_open() and low.is_open())
+
+    def test_orderly_end_keeps_executors_with_sessions_and_ends_the_others(self):
+        first = self.start_daemon("--executor-idle-seconds", "1")
+        busy = self.session(priority=HIGH)
+        self.session(priority=BEST_EFFORT).close()
+        wait_until(lambda: len(self.ctl_json("ps")) == 1, "one session left")
+        pids = {row["class"]: row["pid"] for row in self.ctl_json("executors")}
+        first.send_signal(signal.SIGTERM)
+        self.assertEqual(first.wait(60), 0)
+        self.assertFalse(is_alive(pids["best-effort"]))
+        self.assertTrue(is_alive(pids["high"]) and busy.is_open())
+        self.assertFalse(os.path.exists(self.socket_path))
+        # Without a tallyd, the end of its last session is the end of the executor.
+        busy.close()
+        wait_until(lambda: not is_alive(pids["high"]), "the orphaned idle executor ends")
+
+    def test_second_daemon_on_the_same_socket_says_who_is_there(self):
+        first = self.start_daemon()
+        second = self.start_daemon(wait=False)
+        self.assertIn(f"another tallyd (process {first.pid}) already serves", self.wait_for_failure(second))
+        self.assertTrue(self.session().is_open())
+
+
+class Control(DaemonTest):
+    def test_set_priority(self):
+        self.start_daemon()
+        session, stubborn = self.session(priority=BEST_EFFORT), self.session(tenant="stubborn")
+        self.assertEqual(self.ctl("set-priority", str(session.id), "high").returncode, 0)
+        self.assertEqual({row["id"]: row["class"] for row in self.ctl_json("ps")},
+                         {session.id: "high", stubborn.id: "best-effort"})
+        refused = self.ctl("set-priority", str(stubborn.id), "high")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("the context of this domain is fixed", refused.stderr)
+        unknown = self.ctl("set-priority", "999999", "high")
+        self.assertEqual((unknown.returncode, unknown.stderr),
+                         (1, "tallyctl: there is no session 999999: 'tallyctl ps' lists them\n"))
+        self.assertEqual(self.ctl("set-priority", "1", "urgent").returncode, 2)
+
+    def test_no_daemon_is_one_sentence(self):
+        result = self.ctl("ps")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"^tallyctl: no tallyd serves '.*': start one with 'tallyd'.*\n$")
+        # A socket file that nobody serves, as kill -9 leaves it.
+        daemon = self.start_daemon()
+        daemon.kill()
+        daemon.wait()
+        result = self.ctl("ps")
+        self.assertEqual((result.returncode, result.stderr.count("\n")), (1, 1), result.stderr)
+        self.assertIn("no tallyd answers", result.stderr)
+
+    def test_version(self):
+        daemon = self.start_daemon()
+        row = self.ctl_json("version")
+        self.assertEqual((row["pid"], row["protocol_version"], row["driver"], row["socket"]),
+                         (daemon.pid, 1, "sim", self.socket_path))
+        self.assertIn("tallyctl", self.ctl("version").stdout)
+
+    def test_stuck_executor_is_shown_as_stale_within_a_bound(self):
+        self.start_daemon()
+        self.session()
+        (executor,) = self.ctl_json("executors")
+        os.kill(executor["pid"], signal.SIGSTOP)
+        self.assertTrue(self.ctl_json("ps")[0]["is_stale"])
+        os.kill(executor["pid"], signal.SIGCONT)
+        wait_until(lambda: not self.ctl_json("ps")[0]["is_stale"], "it answers again")
+
+    def test_unknown_options_and_bad_configuration(self):
+        for arguments, words in ((["--frobnicate"], "--frobnicate"), (["--driver", "magic"], "'magic' is no driver"),
+                                 (["--metrics-address", "nonsense"], "HOST:PORT"), (["--config", "/nowhere"], "/nowhere"),
+                                 (["--socket", "relative"], "absolute")):
+            with self.subTest(arguments=arguments):
+                result = subprocess.run([program("tallyd"), *arguments], stderr=subprocess.PIPE, text=True, timeout=60,
+                                        check=False)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn(words, result.stderr)
+                self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertEqual(self.ctl("frobnicate").returncode, 2)
+
+    def test_runtime_directory_that_others_can_write_is_refused(self):
+        os.chmod(self.directory, 0o777)
+        daemon = self.start_daemon(wait=False)
+        self.assertIn("can be written by others", self.wait_for_failure(daemon))
+
+
+class Metrics(DaemonTest):
+    def test_counters_of_running_and_ended_sessions_never_go_down(self):
+        port = free_port()
+        self.start_daemon(metrics=f"127.0.0.1:{port}")
+        first = self.session(tenant="bert")
+        labels = f'{{tenant="bert",uid="{os.getuid()}"}}'
+        self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id}", self.scrape(port))
+        self.assertIn(f"tally_tenant_device_memory_bytes{labels} 4096", self.scrape(port))
+        first.close()
+        wait_until(lambda: not self.ctl_json("ps"), "the session is gone")
+        page = self.scrape(port)
+        self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id}", page)
+        self.assertIn(f"tally_tenant_device_memory_bytes{labels} 0", page)
+        second = self.session(tenant="bert")
+        self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id + second.id}", self.scrape(port))
+        self.assertIn('direction="host_to_device"} 2000', self.scrape(port))
+
+    def test_refusals_are_counted(self):
+        port = free_port()
+        self.start_daemon(metrics=f"127.0.0.1:{port}")
+        self.assert_refused(FAILED_PRECONDITION, "version", version=3)
+        self.assertIn('tally_sessions_refused_total{reason="FAILED_PRECONDITION"} 1', self.scrape(port))
+
+    def test_address_in_use_is_an_error_only_if_asked_for(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            daemon = self.start_daemon(metrics=f"127.0.0.1:{port}", wait=False)
+            self.assertIn("cannot listen at", self.wait_for_failure(daemon))
+
+
+class Idleness(DaemonTest):
+    def test_idle_tallyd_and_executor_use_no_cpu(self):
+        daemon = self.start_daemon(metrics=f"127.0.0.1:{free_port()}")
+        self.session()
+        (executor,) = self.ctl_json("executors")
+
+        def cpu_ticks(pid):
+            with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+                fields = stat.read().rsplit(")", 1)[1].split()
+            return int(fields[11]) + int(fields[12])
+
+        before = cpu_ticks(daemon.pid)
+        time.sleep(4)
+        used = cpu_ticks(daemon.pid) - before
+        # A hundredth of a core would be 4 ticks of 10 ms.
+        self.assertLessEqual(used, 4)
+        self.assertTrue(is_alive(executor["pid"]))
+
+
+class Readiness(DaemonTest):
+    def test_service_manager_is_told(self):
+        path = os.path.join(self.directory, "notify.sock")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(path)
+            manager.settimeout(60)
+            daemon = self.start_daemon(env={"NOTIFY_SOCKET": path})
+            self.assertTrue(manager.recv(4096).startswith(b"READY=1\n"))
+            daemon.send_signal(signal.SIGINT)
+            self.assertEqual(manager.recv(4096), b"STOPPING=1")
+            self.assertEqual(daemon.wait(60), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,185 @@
+"""Real tallyd processes for tests, and clients that speak its hello (proto/shm/handshake_abi.h) by hand."""
+import contextlib
+import faulthandler
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.request
+
+BIN = os.environ["TALLY_TEST_BIN"]
+SCRIPTED_EXECUTOR = os.environ.get("TALLY_TEST_SCRIPTED_EXECUTOR", "")
+WATCHDOG_SECONDS = 100
+
+HELLO = struct.Struct("<IIQII64s32s")
+REPLY = struct.Struct("<IIQQII512s")
+MAGIC = 0x594C4154
+HIGH, BEST_EFFORT = 1, 2
+
+
+def program(name):
+    return os.path.join(BIN, name)
+
+
+def driver_table_hash():
+    text = subprocess.run([program("tallyd"), "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
+    return int(re.search(r"driver table ([0-9a-f]{16})", text).group(1), 16)
+
+
+def is_alive(pid):
+    """True while the process runs (a zombie does not)."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_until(condition, what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+class Refused(Exception):
+    def __init__(self, code, sentence):
+        super().__init__(sentence)
+        self.code = code
+        self.sentence = sentence
+
+
+class Session:
+    """One client's session: only the sockets, no driver calls."""
+
+    def __init__(self, path, tenant="tester", priority=0, domain="", version=1, table=None, magic=MAGIC, raw=None):
+        table = driver_table_hash() if table is None else table
+        hello = HELLO.pack(magic, version, table, priority, 0, tenant.encode(), domain.encode())
+        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as gate:
+            gate.settimeout(60)
+            gate.connect(path)
+            gate.send(hello if raw is None else raw)
+            answer, fds, _, _ = socket.recv_fds(gate, 4096, 4)
+        if not answer:
+            raise Refused(-1, "hung up")
+        _, _, _, self.id, code, _, sentence = REPLY.unpack(answer)
+        if code != 0:
+            for fd in fds:
+                os.close(fd)
+            raise Refused(code, sentence.split(b"\0")[0].decode())
+        (fd,) = fds
+        self.socket = socket.socket(fileno=fd)
+
+    def is_open(self):
+        self.socket.setblocking(False)
+        try:
+            return self.socket.recv(1) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def close(self):
+        self.socket.close()
+
+
+class DaemonTest(unittest.TestCase):
+    """Each test has a directory of its own and a watchdog; whatever it started is ended afterwards."""
+
+    executor = SCRIPTED_EXECUTOR
+
+    def setUp(self):
+        faulthandler.dump_traceback_later(WATCHDOG_SECONDS, exit=True)
+        self.directory = tempfile.mkdtemp(prefix="tally-test-")
+        self.socket_path = os.path.join(self.directory, "tally.sock")
+        self.daemons = []
+        self.executors_seen = set()
+
+    def tearDown(self):
+        for daemon in self.daemons:
+            if daemon.poll() is None:
+                daemon.kill()
+            daemon.wait()
+        for pid in self.executors_seen | set(self.noted_executors()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        faulthandler.cancel_dump_traceback_later()
+
+    def noted_executors(self):
+        with contextlib.suppress(FileNotFoundError):
+            return [int(name[9:]) for name in os.listdir(self.directory) if name.startswith("executor-")]
+        return []
+
+    def start_daemon(self, *arguments, env=None, wait=True, metrics="0"):
+        """Starts tallyd; with `wait`, returns once it says that clients can connect."""
+        read_end, write_end = os.pipe()
+        command = [program("tallyd"), "--socket", self.socket_path, "--driver", "sim", "--metrics-address", metrics,
+                   "--ready-fd", str(write_end)]
+        if self.executor:
+            command += ["--executor", self.executor]
+        # A file and no pipe: executors inherit it and may outlive the daemon.
+        daemon_log = os.path.join(self.directory, f"daemon-{len(self.daemons)}.log")
+        with open(daemon_log, "wb") as log:
+            daemon = subprocess.Popen(command + list(arguments), pass_fds=[write_end], stderr=log, stdout=log,
+                                      env={**os.environ, **(env or {})})
+        daemon.log_path = daemon_log
+        os.close(write_end)
+        self.daemons.append(daemon)
+        with os.fdopen(read_end) as ready:
+            line = ready.readline() if wait else ""
+        if wait:
+            self.assertTrue(line.startswith("ready driver="), self.log_of(daemon))
+        return daemon
+
+    def log_of(self, daemon):
+        with open(daemon.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def wait_for_failure(self, daemon):
+        """The text of a daemon that ends by itself with status 1."""
+        self.assertEqual(daemon.wait(60), 1)
+        return self.log_of(daemon)
+
+    def ctl(self, *arguments):
+        return subprocess.run([program("tallyctl"), "--socket", self.socket_path, *arguments], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+
+    def ctl_json(self, *arguments):
+        result = self.ctl("--json", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = json.loads(result.stdout)
+        if arguments == ("executors",):
+            self.executors_seen |= {row["pid"] for row in rows}
+        return rows
+
+    def session(self, **arguments):
+        session = Session(self.socket_path, **arguments)
+        self.addCleanup(session.close)
+        return session
+
+    def assert_refused(self, code, words, **arguments):
+        with self.assertRaises(Refused) as caught:
+            self.session(**arguments)
+        self.assertEqual(caught.exception.code, code, caught.exception.sentence)
+        self.assertIn(words, caught.exception.sentence)
+
+    def scrape(self, port):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
+            return page.read().decode()
+
+
+def free_port():
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

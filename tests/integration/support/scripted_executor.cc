@@ -1,0 +1,124 @@
+// An executor without a driver, for tests of supervision: sessions that do nothing until their client hangs up.
+//
+// Same front desk (server/executor.h) and same process around it as the real one, so what is tested is tallyd and
+// tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches.
+// Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready); the launch counter of a session is its id.
+#include <poll.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "server/executor.h"
+
+namespace tally::server {
+namespace {
+
+class ScriptedExecutor final : public Executor {
+ public:
+  explicit ScriptedExecutor(ExecutorConfig config) : config_(std::move(config)) {}
+  ~ScriptedExecutor() override { Shutdown(); }
+
+  Status AddSession(UniqueFd session_socket, SessionIdentity identity) override {
+    std::lock_guard lock(mutex_);
+    if (is_faulted_) return Status(StatusCode::kUnavailable, "faulted");
+    const uint64_t id = identity.session_id;
+    sessions_[id] = {identity, SteadyClock().Now()};
+    const bool does_fault = identity.tenant_name == "fault";
+    threads_.emplace_back(
+        [this, id, does_fault, socket = std::move(session_socket)] { Serve(id, socket, does_fault); });
+    return OkStatus();
+  }
+
+  std::vector<SessionSnapshot> Snapshot() const override {
+    std::lock_guard lock(mutex_);
+    std::vector<SessionSnapshot> snapshots;
+    for (const auto& [id, session] : sessions_) snapshots.push_back(SnapshotOf(session));
+    return snapshots;
+  }
+
+  Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override {
+    std::lock_guard lock(mutex_);
+    const auto found = sessions_.find(session_id);
+    if (found == sessions_.end()) return Status(StatusCode::kNotFound, "no such session");
+    if (found->second.identity.tenant_name == "stubborn") {
+      return Status(StatusCode::kFailedPrecondition, "the context of this domain is fixed until it ends");
+    }
+    found->second.identity.priority_class = priority_class;
+    return OkStatus();
+  }
+
+  Status Evict(uint64_t, const std::string&) override { return Status(StatusCode::kUnimplemented, "not scripted"); }
+  bool faulted() const override { return is_faulted_; }
+  const std::string& driver_description() const override { return description_; }
+  bool is_software() const override { return true; }
+  int num_devices() const override { return 1; }
+
+  void Shutdown() override {
+    is_ending_ = true;
+    std::vector<std::thread> threads;
+    {
+      std::lock_guard lock(mutex_);
+      threads.swap(threads_);
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  struct Session {
+    SessionIdentity identity;
+    TimePoint since;
+  };
+
+  static SessionSnapshot SnapshotOf(const Session& session) {
+    SessionSnapshot snapshot;
+    snapshot.identity = session.identity;
+    snapshot.age = SteadyClock().Now() - session.since;
+    snapshot.num_launches = session.identity.session_id;
+    snapshot.copied_up_bytes = 1000;
+    snapshot.device_memory_bytes = 4096;
+    return snapshot;
+  }
+
+  void Serve(uint64_t id, const UniqueFd& socket, bool does_fault) {
+    if (does_fault) {
+      is_faulted_ = true;
+      config_.on_fault("scripted fault");
+    }
+    pollfd state{socket.get(), POLLIN | POLLRDHUP, 0};
+    while (!is_ending_ && (::poll(&state, 1, 20) <= 0 || (state.revents & (POLLHUP | POLLRDHUP)) == 0)) continue;
+    SessionEnd end;
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = sessions_.extract(id);
+      end.identity = found.mapped().identity;
+      end.last = SnapshotOf(found.mapped());
+    }
+    end.reason = "client closed the connection";
+    config_.on_session_end(end);
+  }
+
+  ExecutorConfig config_;
+  std::string description_ = "scripted";
+  std::atomic<bool> is_faulted_ = false;
+  std::atomic<bool> is_ending_ = false;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Session> sessions_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
+  const char* start = std::getenv("TALLY_SCRIPT_START");
+  const std::string script = start != nullptr ? start : "";
+  if (script == "fail") return Error(StatusCode::kUnavailable, "no driver here, says the script");
+  if (script == "hang") ::pause();
+  return std::make_unique<ScriptedExecutor>(std::move(config));
+}
+
+}  // namespace tally::server
