@@ -49,7 +49,9 @@ class MemoryLookup {
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
  private:
-  std::atomic<uint64_t> generation_{1};
+  // Lookups start far apart, so that one made where another was is not taken for it.
+  static inline std::atomic<uint64_t> next_start_{1};
+  std::atomic<uint64_t> generation_{next_start_.fetch_add(uint64_t{1} << 40, std::memory_order_relaxed)};
 };
 
 struct Dim3 {

@@ -1,0 +1,71 @@
+// The software devices of this process: what they say about themselves, their memory budget and their machine.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "sim-driver/engine/machine.h"
+
+namespace tally::sim_driver {
+
+class Context;
+class MemoryPool;
+
+constexpr int kDriverVersion = 13000;
+
+class Device {
+ public:
+  Device(int ordinal, uint64_t total_bytes);
+
+  int ordinal() const { return ordinal_; }
+  const std::string& name() const { return name_; }
+  CUuuid uuid() const;
+  std::string PciBusId() const;
+
+  // Empty for an attribute that does not exist.
+  std::optional<int> Attribute(int attribute) const;
+
+  // Memory budget. Take() is false when fewer than `num_bytes` are left.
+  uint64_t total_bytes() const { return total_bytes_; }
+  uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
+  bool Take(uint64_t num_bytes);
+  void Return(uint64_t num_bytes);
+
+  // Started at first use; its threads live as long as the process. Null on a CPU that the engine cannot run on.
+  Machine* machine();
+
+  // Primary context: see context.h. Guarded by primary_mutex.
+  std::mutex primary_mutex;
+  std::shared_ptr<Context> primary;
+  int primary_references = 0;
+  unsigned primary_flags = 0;
+
+  // Memory pools: see pool.h. Guarded by pool_mutex.
+  std::mutex pool_mutex;
+  std::shared_ptr<MemoryPool> default_pool;
+  std::shared_ptr<MemoryPool> current_pool;
+
+ private:
+  const int ordinal_;
+  const uint64_t total_bytes_;
+  const std::string name_;
+  std::atomic<uint64_t> used_bytes_{0};
+  std::once_flag machine_once_;
+  std::unique_ptr<Machine> machine_;
+};
+
+// cuInit: reads TALLY_SIM_DEVICES, TALLY_SIM_MEMORY_BYTES. Anything but a sane number is ignored with a line on stderr.
+void InitializeDevices();
+bool IsInitialized();
+int NumDevices();
+// Fails with INVALID_DEVICE, or NOT_INITIALIZED before cuInit (and in a forked child, for ever).
+Device& DeviceAt(int ordinal);
+void RequireInitialized();
+
+}  // namespace tally::sim_driver

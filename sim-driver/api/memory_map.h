@@ -1,0 +1,130 @@
+// Every piece of memory that the software device may touch, by address.
+//
+// Device memory is memory of this process, so a device address is a real address: it lies in a window that is reserved
+// (not committed) at first use, by preference at kWindowStart. Addresses in the window are handed out in rising order
+// and come back only when the whole window has been used, so that a use of freed memory meets nothing alive. Host
+// memory that the program pins or registers is entered here as well, at its own address.
+//
+// A range is exactly as long as was asked for; at least one byte between two of them belongs to none.
+// Sizes in bytes. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+#include "sim-driver/engine/machine.h"
+
+namespace tally::sim_driver {
+
+enum class MemoryKind : uint8_t {
+  kDevice,      // cuMemAlloc, module globals, pools
+  kManaged,     // cuMemAllocManaged
+  kPinned,      // cuMemHostAlloc: ours
+  kRegistered,  // cuMemHostRegister: the program's
+  kReserved,    // cuMemAddressReserve: an address range without memory
+  kMapped,      // cuMemMap: inside a reserved range
+};
+
+struct MemoryRegion {
+  uint64_t base = 0;
+  uint64_t num_bytes = 0;
+  MemoryKind kind = MemoryKind::kDevice;
+  bool is_readable = true;  // by kernels and copies
+  bool is_writable = true;  // by kernels and copies
+  int device = 0;           // ordinal; for host memory the device of the context that made it
+  uint64_t context = 0;     // id of the owning context; 0: none (VMM)
+  uint64_t buffer_id = 0;   // CU_POINTER_ATTRIBUTE_BUFFER_ID, never used twice
+  uint64_t pool = 0;        // handle of the pool that it came from; 0: none
+  uint32_t flags = 0;       // cuMemHostAlloc / cuMemHostRegister / cuMemAllocManaged flags
+  bool is_graph_owned = false;
+  bool is_module_owned = false;
+  bool synchronizes = false;  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+
+  uint64_t end() const { return base + num_bytes; }
+  bool IsHost() const { return kind == MemoryKind::kPinned || kind == MemoryKind::kRegistered; }
+};
+
+class MemoryMap {
+ public:
+  static constexpr uint64_t kWindowStart = 0x7ea0'0000'0000;
+  static constexpr uint64_t kGranularity = 512;          // alignment of every allocation, as native
+  static constexpr uint64_t kPageGranularity = 2 << 20;  // of VMM reservations and mappings
+
+  // The map of this process. Never destroyed.
+  static MemoryMap& Get();
+
+  // Takes addresses from the window, commits them unless kind is kReserved, and enters `shape` there (its base is
+  // ignored). `alignment` is a power of two; 0 means what a native driver would give. Fresh memory reads as zero.
+  // Empty when the window is full or the system has no memory. Accounting is the caller's (device.h).
+  std::optional<uint64_t> Allocate(MemoryRegion shape, uint64_t alignment);
+  // Enters memory that is already there. False when it overlaps a live range.
+  bool Insert(const MemoryRegion& range);
+  // Removes the range that starts at `base`; for window memory the pages go back to the system.
+  std::optional<MemoryRegion> Remove(uint64_t base);
+  // Removes and returns everything of one context (but not VMM, which has none).
+  std::vector<MemoryRegion> RemoveContext(uint64_t context);
+
+  // The range that holds `address` (a mapped one before the reserved one around it).
+  std::optional<MemoryRegion> Find(uint64_t address) const;
+  // Whether all of [address, address+num_bytes) is memory that copies may read (or write), possibly over several
+  // adjoining mappings. True for zero bytes at any address.
+  bool IsAccessible(uint64_t address, uint64_t num_bytes, bool is_write) const;
+  // Changes fields of the range that starts at `base`; false when there is none.
+  template <typename Change>
+  bool Update(uint64_t base, Change change) {
+    const std::unique_lock lock(mutex_);
+    const auto found = ranges_.find(base);
+    if (found == ranges_.end()) return false;
+    change(found->second);
+    BumpLocked();
+    return true;
+  }
+  // All mappings inside [begin, end), in order of address.
+  std::vector<MemoryRegion> MappedWithin(uint64_t begin, uint64_t end) const;
+
+  // VMM: puts `num_bytes` of `memory_fd` (a memfd) at `address`, which lies in a kReserved range.
+  bool MapPhysical(const MemoryRegion& range, int memory_fd, uint64_t fd_offset);
+  bool UnmapPhysical(uint64_t base);
+
+  // Tells `lookup` of every removal until it is taken off again; see ContextMemory.
+  void AddLookup(MemoryLookup* lookup);
+  void RemoveLookup(MemoryLookup* lookup);
+
+  bool IsInWindow(uint64_t address) const { return address >= window_start_ && address < window_end_; }
+  static uint64_t NextBufferId();
+
+ private:
+  MemoryMap();
+  void BumpLocked();
+  bool CommitLocked(uint64_t begin, uint64_t end);
+  std::optional<uint64_t> FindGapLocked(uint64_t num_bytes, uint64_t alignment);
+  void ReturnPagesLocked(uint64_t begin, uint64_t end);
+  bool OverlapsLocked(const std::map<uint64_t, MemoryRegion>& ranges, uint64_t begin, uint64_t end) const;
+
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, MemoryRegion> ranges_;    // all but kReserved: these never overlap
+  std::map<uint64_t, MemoryRegion> reserved_;  // kReserved
+  std::vector<bool> is_committed_;             // per kPageGranularity of the window
+  uint64_t window_start_ = 0;
+  uint64_t window_end_ = 0;
+  uint64_t cursor_ = 0;
+  std::vector<MemoryLookup*> lookups_;
+};
+
+// What the kernels of one context may touch: the whole map (unified addressing). One object per context, since the
+// engine tells contexts apart by it.
+class ContextMemory final : public MemoryLookup {
+ public:
+  ContextMemory() { MemoryMap::Get().AddLookup(this); }
+  ~ContextMemory() override { MemoryMap::Get().RemoveLookup(this); }
+  ContextMemory(const ContextMemory&) = delete;
+  ContextMemory& operator=(const ContextMemory&) = delete;
+
+  MemoryRange Find(uint64_t address) const override;
+};
+
+}  // namespace tally::sim_driver

@@ -1,0 +1,174 @@
+#include "sim-driver/api/virtual_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "sim-driver/api/device.h"
+#include "sim-driver/api/error.h"
+#include "sim-driver/api/handle_table.h"
+#include "sim-driver/api/memory_map.h"
+
+namespace tally::sim_driver {
+namespace {
+
+// Guards all three tables; VMM calls are rare.
+struct State {
+  std::mutex mutex;
+  std::unordered_map<CUmemGenericAllocationHandle, std::shared_ptr<PhysicalMemory>> physical;
+  std::unordered_map<uint64_t, std::shared_ptr<PhysicalMemory>> mapped;  // by address
+};
+State& GetState() {
+  static auto& state = *new State();
+  return state;
+}
+
+std::shared_ptr<PhysicalMemory> FindLocked(State& state, CUmemGenericAllocationHandle handle) {
+  const auto found = state.physical.find(handle);
+  Require(found != state.physical.end(), CUDA_ERROR_INVALID_VALUE);
+  return found->second;
+}
+
+bool IsWhole(uint64_t value) { return value % MemoryMap::kPageGranularity == 0; }
+
+// The mappings that fill exactly [address, address+num_bytes). Fails with INVALID_VALUE when they do not.
+std::vector<MemoryRegion> WholeMappings(uint64_t address, uint64_t num_bytes) {
+  Require(num_bytes != 0 && address + num_bytes > address, CUDA_ERROR_INVALID_VALUE);
+  std::vector<MemoryRegion> mapped = MemoryMap::Get().MappedWithin(address, address + num_bytes);
+  uint64_t next = address;
+  for (const MemoryRegion& region : mapped) {
+    Require(region.kind == MemoryKind::kMapped && region.base == next, CUDA_ERROR_INVALID_VALUE);
+    next = region.end();
+  }
+  Require(next == address + num_bytes, CUDA_ERROR_INVALID_VALUE);
+  return mapped;
+}
+
+}  // namespace
+
+PhysicalMemory::~PhysicalMemory() { DeviceAt(device).Return(num_bytes); }
+
+void CheckAllocationProperties(const CUmemAllocationProp& properties) {
+  Require(properties.type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
+  // Host memory and exportable memory: attributes say that this device has neither.
+  Require(properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
+  Require(properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
+  DeviceAt(properties.location.id);
+}
+
+CUmemGenericAllocationHandle CreatePhysical(uint64_t num_bytes, const CUmemAllocationProp& properties) {
+  CheckAllocationProperties(properties);
+  Require(num_bytes != 0 && IsWhole(num_bytes), CUDA_ERROR_INVALID_VALUE);
+  Device& device = DeviceAt(properties.location.id);
+  Require(num_bytes <= device.total_bytes() && device.Take(num_bytes), CUDA_ERROR_OUT_OF_MEMORY);
+  auto memory = std::make_shared<PhysicalMemory>();  // from here on its destructor gives the budget back
+  memory->num_bytes = num_bytes;
+  memory->device = device.ordinal();
+  memory->properties = properties;
+  memory->fd = UniqueFd(memfd_create("tally-sim-vmm", MFD_CLOEXEC));
+  Require(memory->fd.get() >= 0 && ftruncate(memory->fd.get(), static_cast<off_t>(num_bytes)) == 0,
+          CUDA_ERROR_OUT_OF_MEMORY);
+  memory->handle = NextHandleValue();
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  state.physical.emplace(memory->handle, memory);
+  return memory->handle;
+}
+
+void ReleasePhysical(CUmemGenericAllocationHandle handle) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  const auto memory = FindLocked(state, handle);
+  if (--memory->num_references == 0) state.physical.erase(handle);
+}
+
+CUmemAllocationProp PropertiesOf(CUmemGenericAllocationHandle handle) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  return FindLocked(state, handle)->properties;
+}
+
+CUmemGenericAllocationHandle RetainPhysicalAt(uint64_t address) {
+  const auto region = MemoryMap::Get().Find(address);
+  Require(region && region->kind == MemoryKind::kMapped, CUDA_ERROR_INVALID_VALUE);
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  const auto found = state.mapped.find(region->base);
+  Require(found != state.mapped.end(), CUDA_ERROR_INVALID_VALUE);
+  PhysicalMemory& memory = *found->second;
+  ++memory.num_references;
+  state.physical.emplace(memory.handle, found->second);
+  return memory.handle;
+}
+
+uint64_t ReserveAddresses(uint64_t num_bytes, uint64_t alignment) {
+  Require(num_bytes != 0 && IsWhole(num_bytes), CUDA_ERROR_INVALID_VALUE);
+  Require((alignment & (alignment - 1)) == 0, CUDA_ERROR_INVALID_VALUE);
+  MemoryRegion shape;
+  shape.num_bytes = num_bytes;
+  shape.kind = MemoryKind::kReserved;
+  const auto base = MemoryMap::Get().Allocate(shape, alignment);
+  Require(base.has_value(), CUDA_ERROR_OUT_OF_MEMORY);
+  return *base;
+}
+
+void FreeAddresses(uint64_t base, uint64_t num_bytes) {
+  const auto region = MemoryMap::Get().Find(base);
+  Require(region && region->kind == MemoryKind::kReserved && region->base == base && region->num_bytes == num_bytes &&
+              MemoryMap::Get().MappedWithin(base, base + num_bytes).empty(),
+          CUDA_ERROR_INVALID_VALUE);
+  MemoryMap::Get().Remove(base);
+}
+
+void MapAt(uint64_t address, uint64_t num_bytes, uint64_t offset, CUmemGenericAllocationHandle handle) {
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  const auto memory = FindLocked(state, handle);
+  Require(num_bytes != 0 && IsWhole(num_bytes) && IsWhole(address) && offset == 0 && num_bytes == memory->num_bytes &&
+              address + num_bytes > address,
+          CUDA_ERROR_INVALID_VALUE);
+  MemoryRegion region;
+  region.base = address;
+  region.num_bytes = num_bytes;
+  region.kind = MemoryKind::kMapped;
+  region.device = memory->device;
+  region.buffer_id = MemoryMap::NextBufferId();
+  region.is_readable = false;  // until cuMemSetAccess
+  region.is_writable = false;
+  Require(MemoryMap::Get().MapPhysical(region, memory->fd.get(), 0), CUDA_ERROR_INVALID_VALUE);
+  state.mapped[address] = memory;
+}
+
+void UnmapAt(uint64_t address, uint64_t num_bytes) {
+  const std::vector<MemoryRegion> mapped = WholeMappings(address, num_bytes);
+  State& state = GetState();
+  const std::lock_guard lock(state.mutex);
+  for (const MemoryRegion& region : mapped) {
+    Require(MemoryMap::Get().UnmapPhysical(region.base), CUDA_ERROR_INVALID_VALUE);
+    state.mapped.erase(region.base);
+  }
+}
+
+void SetAccess(uint64_t address, uint64_t num_bytes, CUmemAccess_flags access) {
+  Require(access == CU_MEM_ACCESS_FLAGS_PROT_NONE || access == CU_MEM_ACCESS_FLAGS_PROT_READ ||
+              access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+          CUDA_ERROR_INVALID_VALUE);
+  for (const MemoryRegion& region : WholeMappings(address, num_bytes)) {
+    MemoryMap::Get().Update(region.base, [access](MemoryRegion& changed) {
+      changed.is_readable = access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      changed.is_writable = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    });
+  }
+}
+
+CUmemAccess_flags AccessAt(uint64_t address) {
+  const auto region = MemoryMap::Get().Find(address);
+  Require(region.has_value(), CUDA_ERROR_INVALID_VALUE);
+  if (region->kind == MemoryKind::kReserved || !region->is_readable) return CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return region->is_writable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
+}
+
+}  // namespace tally::sim_driver

@@ -1,0 +1,95 @@
+#include "tests/sim-driver/api/driver_fixture.h"
+
+namespace tally::sim_driver {
+namespace {
+
+constexpr size_t kPage = 2 << 20;
+
+class VirtualMemoryTest : public DriverTest {
+ protected:
+  VirtualMemoryTest() {
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  }
+  CUresult Open(CUdeviceptr address, size_t num_bytes, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+    const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, flags};
+    return cuMemSetAccess(address, num_bytes, &access, 1);
+  }
+  CUmemAllocationProp properties_{};
+};
+
+TEST_F(VirtualMemoryTest, GrowsInPlace) {
+  size_t granularity = 0;
+  EXPECT_OK(cuMemGetAllocationGranularity(&granularity, &properties_, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  EXPECT_EQ(kPage, granularity);
+  CUdeviceptr base = 0;
+  ASSERT_OK(cuMemAddressReserve(&base, 4 * kPage, 0, 0, 0));
+  CUmemGenericAllocationHandle first = 0, second = 0;
+  ASSERT_OK(cuMemCreate(&first, kPage, &properties_, 0));
+  ASSERT_OK(cuMemCreate(&second, kPage, &properties_, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(base, 1, 16));  // nothing there yet
+  ASSERT_OK(cuMemMap(base, kPage, 0, first, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(base, 1, 16));  // no access yet
+  EXPECT_OK(Open(base, kPage));
+  ASSERT_OK(cuMemMap(base + kPage, kPage, 0, second, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemMap(base + kPage, kPage, 0, second, 0));
+  EXPECT_OK(Open(base + kPage, kPage));
+  // One memset and one kernel over both.
+  EXPECT_OK(cuMemsetD32_v2(base, 6, 2 * kPage / 4));
+  const uint32_t count = 8;
+  EXPECT_OK(Launch("increment", 1, 32, nullptr, base + kPage - 16, count));
+  EXPECT_EQ(std::vector<uint32_t>(count, 7), Read(base + kPage - 16, count));
+  EXPECT_OK(cuMemRelease(first));
+  EXPECT_OK(cuMemRelease(second));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(base, 4 * kPage));  // still mapped
+  EXPECT_OK(cuMemUnmap(base, 2 * kPage));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base, kPage));
+  EXPECT_OK(cuMemAddressFree(base, 4 * kPage));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemRelease(first));
+}
+
+TEST_F(VirtualMemoryTest, OneMemoryAtTwoAddresses) {
+  CUdeviceptr a = 0, b = 0;
+  ASSERT_OK(cuMemAddressReserve(&a, kPage, 0, 0, 0));
+  ASSERT_OK(cuMemAddressReserve(&b, kPage, 0, 0, 0));
+  CUmemGenericAllocationHandle memory = 0;
+  ASSERT_OK(cuMemCreate(&memory, kPage, &properties_, 0));
+  ASSERT_OK(cuMemMap(a, kPage, 0, memory, 0));
+  ASSERT_OK(cuMemMap(b, kPage, 0, memory, 0));
+  EXPECT_OK(Open(a, kPage));
+  EXPECT_OK(Open(b, kPage, CU_MEM_ACCESS_FLAGS_PROT_READ));
+  EXPECT_OK(cuMemsetD32_v2(a, 99, 1));
+  EXPECT_EQ(99U, Read(b, 1)[0]);
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(b, 98, 1));
+  unsigned long long access = 0;
+  const CUmemLocation here{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  EXPECT_OK(cuMemGetAccess(&access, &here, b));
+  EXPECT_EQ(static_cast<unsigned long long>(CU_MEM_ACCESS_FLAGS_PROT_READ), access);
+  CUmemGenericAllocationHandle again = 0;
+  EXPECT_OK(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(a)));
+  EXPECT_EQ(memory, again);
+  EXPECT_OK(cuMemRelease(again));
+  EXPECT_OK(cuMemUnmap(a, kPage));
+  EXPECT_EQ(99U, Read(b, 1)[0]);
+  EXPECT_OK(cuMemUnmap(b, kPage));
+  EXPECT_OK(cuMemRelease(memory));
+  EXPECT_OK(cuMemAddressFree(a, kPage));
+  EXPECT_OK(cuMemAddressFree(b, kPage));
+}
+
+TEST_F(VirtualMemoryTest, BadArguments) {
+  CUdeviceptr base = 0;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&base, 100, 0, 0, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&base, 0, 0, 0, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&base, kPage, 3, 0, 0));
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAddressReserve(&base, size_t{1} << 60, 0, 0, 0));
+  CUmemGenericAllocationHandle memory = 0;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&memory, 5, &properties_, 0));
+  EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&memory, size_t{1} << 50, &properties_, 0));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemMap(0, kPage, 0, 77, 0));
+  properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&memory, kPage, &properties_, 0));
+}
+
+}  // namespace
+}  // namespace tally::sim_driver
