@@ -102,7 +102,9 @@ CUresult Lane::CarryOut(const Request& request, WireWriter& out) {
   ExecutorCore& core = surroundings_.state.core;
   // A lost context answers everything alike, without bothering the driver.
   if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
-  CUresult result = served_.EnterContext(header.context);
+  // The runtime makes a primary context current before it retains it: what opens a context cannot need one.
+  const bool opens_context = header.op == static_cast<uint16_t>(shm::Op::kOpenContext);
+  CUresult result = served_.EnterContext(opens_context ? shm::kNoContext : header.context);
   if (result == CUDA_SUCCESS) {
     WireReader in(request.payload);
     if (const Operation operation = FindOperation(header.op); operation != nullptr) {
