@@ -1,7 +1,5 @@
 #include "sim-driver/engine/execution.h"
 
-
-
 #include <cstring>
 #include <ctime>
 
@@ -240,8 +238,8 @@ ClusterOutcome RunCluster(Cluster& cluster, MemoryView& memory, int64_t slice, u
       if (!still_live) continue;
       cluster.fault = Fault{kFaultLaunchTimeout,
                             Format("kernel {}: threads wait for ever, because no other thread of the block can "
-                                        "still arrive: {}",
-                                        grid.kernel.name, DescribeWaiting(cluster))};
+                                   "still arrive: {}",
+                                   grid.kernel.name, DescribeWaiting(cluster))};
       outcome = ClusterOutcome::kFaulted;
     } else if (yields_only) {
       outcome = ClusterOutcome::kPolling;  // for another block or the host

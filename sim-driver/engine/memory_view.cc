@@ -1,7 +1,5 @@
 #include "sim-driver/engine/memory_view.h"
 
-
-
 #include "sim-driver/engine/operations.h"
 #include "sim-driver/engine/text.h"
 

@@ -32,10 +32,38 @@ void OpDynamicSharedAddress(Warp& w, const Instruction& i) {
 namespace {
 
 enum class Special : uint32_t {
-  kTid, kNtid, kCtaid, kNctaid, kLaneid, kWarpid, kNwarpid, kSmid, kNsmid, kGridid, kClock, kClockHigh, kGlobalTimer,
-  kGlobalTimerHigh, kLanemaskEq, kLanemaskLe, kLanemaskLt, kLanemaskGe, kLanemaskGt, kEnvreg, kDynamicSharedBytes,
-  kTotalSharedBytes, kAggregateSharedBytes, kIsExplicitCluster, kClusterid, kNclusterid, kClusterCtaid, kClusterNctaid,
-  kClusterCtarank, kClusterNctarank, kReservedShared, kZero,
+  kTid,
+  kNtid,
+  kCtaid,
+  kNctaid,
+  kLaneid,
+  kWarpid,
+  kNwarpid,
+  kSmid,
+  kNsmid,
+  kGridid,
+  kClock,
+  kClockHigh,
+  kGlobalTimer,
+  kGlobalTimerHigh,
+  kLanemaskEq,
+  kLanemaskLe,
+  kLanemaskLt,
+  kLanemaskGe,
+  kLanemaskGt,
+  kEnvreg,
+  kDynamicSharedBytes,
+  kTotalSharedBytes,
+  kAggregateSharedBytes,
+  kIsExplicitCluster,
+  kClusterid,
+  kNclusterid,
+  kClusterCtaid,
+  kClusterNctaid,
+  kClusterCtarank,
+  kClusterNctarank,
+  kReservedShared,
+  kZero,
 };
 
 uint32_t Component(const Dim3& dim, uint32_t component) {
@@ -147,21 +175,40 @@ struct SpecialName {
   std::string_view name;
   Special special;
 };
-constexpr SpecialName kNames[] = {
-    {"%tid", Special::kTid}, {"%ntid", Special::kNtid}, {"%ctaid", Special::kCtaid}, {"%nctaid", Special::kNctaid},
-    {"%laneid", Special::kLaneid}, {"%warpid", Special::kWarpid}, {"%nwarpid", Special::kNwarpid},
-    {"%smid", Special::kSmid}, {"%nsmid", Special::kNsmid}, {"%gridid", Special::kGridid}, {"%clock", Special::kClock},
-    {"%clock64", Special::kClock}, {"%clock_hi", Special::kClockHigh}, {"%globaltimer", Special::kGlobalTimer},
-    {"%globaltimer_lo", Special::kGlobalTimer}, {"%globaltimer_hi", Special::kGlobalTimerHigh},
-    {"%lanemask_eq", Special::kLanemaskEq}, {"%lanemask_le", Special::kLanemaskLe},
-    {"%lanemask_lt", Special::kLanemaskLt}, {"%lanemask_ge", Special::kLanemaskGe},
-    {"%lanemask_gt", Special::kLanemaskGt}, {"%dynamic_smem_size", Special::kDynamicSharedBytes},
-    {"%total_smem_size", Special::kTotalSharedBytes}, {"%aggr_smem_size", Special::kAggregateSharedBytes},
-    {"%is_explicit_cluster", Special::kIsExplicitCluster}, {"%clusterid", Special::kClusterid},
-    {"%nclusterid", Special::kNclusterid}, {"%cluster_ctaid", Special::kClusterCtaid},
-    {"%cluster_nctaid", Special::kClusterNctaid}, {"%cluster_ctarank", Special::kClusterCtarank},
-    {"%cluster_nctarank", Special::kClusterNctarank}, {"%reserved_smem_offset_begin", Special::kZero},
-    {"%reserved_smem_offset_end", Special::kZero}, {"%reserved_smem_offset_cap", Special::kZero}};
+constexpr SpecialName kNames[] = {{"%tid", Special::kTid},
+                                  {"%ntid", Special::kNtid},
+                                  {"%ctaid", Special::kCtaid},
+                                  {"%nctaid", Special::kNctaid},
+                                  {"%laneid", Special::kLaneid},
+                                  {"%warpid", Special::kWarpid},
+                                  {"%nwarpid", Special::kNwarpid},
+                                  {"%smid", Special::kSmid},
+                                  {"%nsmid", Special::kNsmid},
+                                  {"%gridid", Special::kGridid},
+                                  {"%clock", Special::kClock},
+                                  {"%clock64", Special::kClock},
+                                  {"%clock_hi", Special::kClockHigh},
+                                  {"%globaltimer", Special::kGlobalTimer},
+                                  {"%globaltimer_lo", Special::kGlobalTimer},
+                                  {"%globaltimer_hi", Special::kGlobalTimerHigh},
+                                  {"%lanemask_eq", Special::kLanemaskEq},
+                                  {"%lanemask_le", Special::kLanemaskLe},
+                                  {"%lanemask_lt", Special::kLanemaskLt},
+                                  {"%lanemask_ge", Special::kLanemaskGe},
+                                  {"%lanemask_gt", Special::kLanemaskGt},
+                                  {"%dynamic_smem_size", Special::kDynamicSharedBytes},
+                                  {"%total_smem_size", Special::kTotalSharedBytes},
+                                  {"%aggr_smem_size", Special::kAggregateSharedBytes},
+                                  {"%is_explicit_cluster", Special::kIsExplicitCluster},
+                                  {"%clusterid", Special::kClusterid},
+                                  {"%nclusterid", Special::kNclusterid},
+                                  {"%cluster_ctaid", Special::kClusterCtaid},
+                                  {"%cluster_nctaid", Special::kClusterNctaid},
+                                  {"%cluster_ctarank", Special::kClusterCtarank},
+                                  {"%cluster_nctarank", Special::kClusterNctarank},
+                                  {"%reserved_smem_offset_begin", Special::kZero},
+                                  {"%reserved_smem_offset_end", Special::kZero},
+                                  {"%reserved_smem_offset_cap", Special::kZero}};
 
 bool DiffersByLane(Special special) {
   return special == Special::kTid || special == Special::kLaneid ||
@@ -211,9 +258,13 @@ VirtualOperand EmitSpecialRegister(Lowering& l, std::string_view name, char comp
   if (width_bytes == kPredicateClass) {
     op = &OpSpecialPredicate;
   } else if (DiffersByLane(special)) {
-    op = width_bytes == 2 ? &OpSpecialLane<uint16_t> : width_bytes == 4 ? &OpSpecialLane<uint32_t> : &OpSpecialLane<uint64_t>;
+    op = width_bytes == 2   ? &OpSpecialLane<uint16_t>
+         : width_bytes == 4 ? &OpSpecialLane<uint32_t>
+                            : &OpSpecialLane<uint64_t>;
   } else {
-    op = width_bytes == 2 ? &OpSpecialUniform<uint16_t> : width_bytes == 4 ? &OpSpecialUniform<uint32_t> : &OpSpecialUniform<uint64_t>;
+    op = width_bytes == 2   ? &OpSpecialUniform<uint16_t>
+         : width_bytes == 4 ? &OpSpecialUniform<uint32_t>
+                            : &OpSpecialUniform<uint64_t>;
   }
   if (width_bytes > 8) l.Invalid("a special register has at most 64 bits");
   Instruction& i = l.Emit(op, d).i;

@@ -1,0 +1,109 @@
+// The client's half of a session, driven by a test: no shim, so that it can also write what the shim never would.
+//
+// A ScriptedLane is used by one thread at a time.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/mapped_region.h"
+#include "base/unix_socket.h"
+#include "proto/shm/channel_abi.h"
+#include "proto/shm/handshake_abi.h"
+#include "proto/shm/records_abi.h"
+
+namespace tally::fakes {
+
+// The bytes of a payload, put together as the wire format says.
+class Payload {
+ public:
+  template <typename T>
+  Payload& Put(const T& value) {
+    return PutBytes(&value, sizeof(value));
+  }
+  Payload& PutWord(uint64_t word) { return Put(word); }
+  Payload& PutBytes(const void* bytes, size_t size) {
+    const size_t at = bytes_.size();
+    bytes_.resize(at + (size + 7) / 8 * 8);
+    if (size != 0) std::memcpy(bytes_.data() + at, bytes, size);
+    return *this;
+  }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+struct Answer {
+  uint32_t result = 0xffffffff;  // CUresult
+  uint16_t flags = 0;
+  std::vector<std::byte> payload;
+  bool arrived = false;  // false: the session ended instead
+
+  template <typename T>
+  T Get(size_t offset = 0) const {
+    T value{};
+    if (offset + sizeof(T) <= payload.size()) std::memcpy(&value, payload.data() + offset, sizeof(T));
+    return value;
+  }
+};
+
+class ScriptedClient;
+
+class ScriptedLane {
+ public:
+  // Takes a ticket, publishes.
+  void Post(shm::Op op, const Payload& payload = {}, uint32_t context = 0) {
+    Publish(static_cast<uint16_t>(op), payload, 0, context);
+  }
+  Answer Call(shm::Op op, const Payload& payload = {}, uint32_t context = 0) {
+    return CallNumber(static_cast<uint16_t>(op), payload, context);
+  }
+  Answer CallNumber(uint16_t op, const Payload& payload = {}, uint32_t context = 0);
+  void Publish(uint16_t op, const Payload& payload, uint16_t flags, uint32_t context,
+               std::optional<uint64_t> ticket = std::nullopt);
+  // Waits for the next reply.
+  Answer Await();
+
+  shm::LaneHeader& header() { return *reinterpret_cast<shm::LaneHeader*>(region_.data()); }
+  std::byte* request_ring() { return region_.data() + header().request_offset; }
+  std::byte* arena() { return region_.data() + header().arena_offset; }
+  std::span<std::byte> region() { return region_.bytes(); }
+  // Rings the server's doorbell as after a publication.
+  void Ring();
+
+ private:
+  friend class ScriptedClient;
+  ScriptedLane(ScriptedClient& client, MappedRegion region) : client_(client), region_(std::move(region)) {}
+
+  ScriptedClient& client_;
+  MappedRegion region_;
+  uint64_t write_position_ = 0;
+  uint64_t read_position_ = 0;
+};
+
+class ScriptedClient {
+ public:
+  explicit ScriptedClient(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  bool Attach();
+  // Null: refused, or the session is over.
+  std::unique_ptr<ScriptedLane> OpenLane();
+  std::optional<shm::SessionReply> Request(shm::SessionRequestKind kind, uint64_t value0 = 0, uint64_t value1 = 0,
+                                           uint64_t value2 = 0, UniqueFd* fd = nullptr);
+  bool IsOver() const { return PeerHungUp(socket_.get()); }
+  void WaitUntilOver();
+  void Hangup() { socket_.Reset(); }
+  int socket() const { return socket_.get(); }
+  shm::SessionHeader& header() { return *reinterpret_cast<shm::SessionHeader*>(region_.data()); }
+
+ private:
+  UniqueFd socket_;
+  MappedRegion region_;
+};
+
+}  // namespace tally::fakes
