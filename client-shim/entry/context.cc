@@ -135,7 +135,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx) {
     Pop();
     return CUDA_SUCCESS;
   }
-  const uint32_t index = process->contexts.Find(ctx);
+  const uint32_t index = process->contexts.FindOrPrimary(ctx);
   if (index == shm::kNoContext) return CUDA_ERROR_INVALID_CONTEXT;
   t_thread.context = index;
   return CUDA_SUCCESS;

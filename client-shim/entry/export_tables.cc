@@ -205,9 +205,10 @@ CUresult CheckIntegrity(uint32_t version, uint64_t unix_seconds, uint64_t out[2]
       const shm::DeviceDescription& description = process->device(device);
       HandshakeInput::Device& added = devices.emplace_back();
       std::memcpy(added.uuid, description.uuid, sizeof(added.uuid));
-      added.pci_domain = static_cast<int32_t>(description.pci_domain);
-      added.pci_bus = static_cast<int32_t>(description.pci_bus);
-      added.pci_device = static_cast<int32_t>(description.pci_device);
+      // From the attributes, where the runtime reads them too.
+      added.pci_domain = description.attribute[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID];
+      added.pci_bus = description.attribute[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID];
+      added.pci_device = description.attribute[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID];
     }
     int driver_version = 0;
     entry::cuDriverGetVersion(&driver_version);

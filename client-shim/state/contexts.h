@@ -17,7 +17,8 @@ namespace tally::client_shim {
 struct Context {
   std::atomic<bool> is_active{false};
   std::atomic<uint8_t> generation{0};
-  CUdevice device = 0;  // the client's ordinal
+  CUdevice device = 0;      // the client's ordinal
+  bool is_visible = false;  // primary contexts: of a device that the program sees; constant after cuInit
   std::atomic<uint32_t> flags{0};
   uint32_t num_retained = 0;  // primary contexts; guarded by Contexts::mutex_
   uint32_t num_attached = 0;  // created ones, cuCtxAttach
@@ -42,6 +43,14 @@ class Contexts {
         HandleOf(static_cast<uint32_t>(index), context.generation.load(std::memory_order_relaxed)) != handle)
       return shm::kNoContext;
     return static_cast<uint32_t>(index);
+  }
+  // The same, and also a primary context that is not active yet: the runtime makes one current before it retains it.
+  uint32_t FindOrPrimary(CUcontext handle) const {
+    const auto value = reinterpret_cast<uint64_t>(handle);
+    const uint64_t index = shm::HandleIndexOf(value);
+    if (index < shm::kMaxDevices && handle == Primary(static_cast<int>(index)) && contexts_[index].is_visible)
+      return static_cast<uint32_t>(index);
+    return Find(handle);
   }
   bool IsActive(uint32_t index) const {
     return index < shm::kMaxContexts && contexts_[index].is_active.load(std::memory_order_acquire);

@@ -72,8 +72,11 @@ CUresult Process::DescribeDevices() {
   described_.resize(count);
   if (count != 0) std::memcpy(described_.data(), reply.payload + 8, count * sizeof(shm::DeviceDescription));
   visible_ = VisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"), described_);
-  for (CUdevice device = 0; device < num_devices(); ++device)
-    contexts[static_cast<uint32_t>(server_ordinal(device))].device = device;
+  for (CUdevice device = 0; device < num_devices(); ++device) {
+    Context& primary = contexts[static_cast<uint32_t>(server_ordinal(device))];
+    primary.device = device;
+    primary.is_visible = true;
+  }
   return visible_.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 

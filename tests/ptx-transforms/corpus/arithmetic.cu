@@ -22,14 +22,15 @@ __global__ void Mathematics(const double* in, double* out, const float* fin, flo
   const double x = in[threadIdx.x];
   const float f = fin[threadIdx.x];
   out[threadIdx.x] = sin(x) + exp(x) / log(fabs(x) + 1e-300) + pow(x, 1.7) + fma(x, x, 0.5) + rsqrt(x) + erf(x);
-  fout[threadIdx.x] = sinf(f) + __expf(f) + powf(f, 3.3f) + __fdividef(f, 3.0f) + sqrtf(f) + truncf(f) + tanhf(f) +
-                      fmodf(f, 7.1f);
+  fout[threadIdx.x] =
+      sinf(f) + __expf(f) + powf(f, 3.3f) + __fdividef(f, 3.0f) + sqrtf(f) + truncf(f) + tanhf(f) + fmodf(f, 7.1f);
 }
 
 __global__ void Integers(const uint32_t* in, uint64_t* out, uint32_t divisor, int64_t wide) {
   const uint32_t x = in[threadIdx.x];
   uint64_t sum = x / divisor + x % divisor + __popc(x) + __clz(x) + __ffs(x) + __brev(x);
-  sum += __byte_perm(x, divisor, 0x5140) + __funnelshift_l(x, divisor, 7) + __umulhi(x, divisor) + __dp4a(x, divisor, 3u);
+  sum +=
+      __byte_perm(x, divisor, 0x5140) + __funnelshift_l(x, divisor, 7) + __umulhi(x, divisor) + __dp4a(x, divisor, 3u);
   sum += static_cast<uint64_t>(wide / static_cast<int64_t>(x + 1)) + (wide >> (x & 63)) + __sad(1, 2, x);
   sum += __vabsdiffu4(x, divisor) + max(min(x, 100u), 3u);
   out[threadIdx.x] = sum;

@@ -47,16 +47,34 @@ __global__ void Calls(int* out, float* values, int which, Large* large) {
 __global__ void Switch(int* out, int x) {
   int result = 0;
   switch (x) {
-    case 0: result = out[5]; break;
-    case 1: result = out[7] * 3; break;
-    case 2: result = out[9] - out[1]; break;
-    case 3: printf("three %d %f\n", x, 1.5); break;
-    case 4: result = clock(); break;
-    case 5: result = out[11] / out[2]; break;
-    case 6: result = threadIdx.x; break;
-    case 7: __trap();
-    case 9: result = static_cast<int>(clock64()); break;
-    default: result = -1;
+    case 0:
+      result = out[5];
+      break;
+    case 1:
+      result = out[7] * 3;
+      break;
+    case 2:
+      result = out[9] - out[1];
+      break;
+    case 3:
+      printf("three %d %f\n", x, 1.5);
+      break;
+    case 4:
+      result = clock();
+      break;
+    case 5:
+      result = out[11] / out[2];
+      break;
+    case 6:
+      result = threadIdx.x;
+      break;
+    case 7:
+      __trap();
+    case 9:
+      result = static_cast<int>(clock64());
+      break;
+    default:
+      result = -1;
   }
   out[threadIdx.x] = result;
 }

@@ -1,7 +1,10 @@
-// Inline assembly: registers with plain names, nested scopes, tensor cores, bulk copies, cache hints, special registers.
+// Inline assembly: registers with plain names, nested scopes, tensor cores, bulk copies, cache hints, special
+// registers.
 #include <cstdint>
 
-__device__ uint32_t SharedAddress(const void* pointer) { return static_cast<uint32_t>(__cvta_generic_to_shared(pointer)); }
+__device__ uint32_t SharedAddress(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
 
 __global__ void Scopes(int* out, uint64_t* wide) {
   int result;
@@ -28,10 +31,9 @@ __global__ void TensorCores(const uint32_t* a, const uint32_t* b, float* c) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(SharedAddress(tile)));
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   c[threadIdx.x] = d[0] + d[1] + d[2] + d[3] + r[0] + r[3];
 }
 
@@ -43,7 +45,8 @@ __global__ void BulkCopies(const void* global, const __grid_constant__ uint4 map
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(1));
   asm volatile("fence.proxy.async.shared::cta;");
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(dst),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          dst),
       "l"(&map), "r"(0), "r"(1), "r"(bar));
   asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 16;" ::"r"(dst + 16), "l"(global));
   asm volatile("cp.async.wait_group 0;");

@@ -1,10 +1,11 @@
 // Barriers, shuffles, votes, atomics, fences, cooperative groups, asynchronous copies.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
+#include <cuda_pipeline.h>
+
 #include <cuda/atomic>
 #include <cuda/barrier>
 #include <cuda/pipeline>
-#include <cuda_pipeline.h>
 
 namespace cg = cooperative_groups;
 

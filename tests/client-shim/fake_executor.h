@@ -1,0 +1,136 @@
+// A tallyd and an executor in a few threads of the test: speaks the hello, opens lanes, records every request in ticket
+// order and answers what the test scripted; everything else with CUDA_SUCCESS and no payload.
+#pragma once
+
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mapped_region.h"
+#include "base/unique_fd.h"
+#include "proto/shm/channel_abi.h"
+#include "proto/shm/handshake_abi.h"
+#include "proto/shm/records_abi.h"
+
+namespace tally::client_shim {
+
+struct FakeRequest {
+  uint32_t lane = 0;
+  uint16_t op = 0;
+  uint16_t flags = 0;
+  uint64_t ticket = 0;
+  uint32_t context = 0;
+  std::vector<std::byte> payload;
+
+  template <typename T>
+  T Read(size_t offset = 0) const {
+    T value{};
+    if (offset + sizeof(T) <= payload.size()) std::memcpy(&value, payload.data() + offset, sizeof(T));
+    return value;
+  }
+};
+
+struct FakeReply {
+  uint32_t result = 0;
+  uint16_t flags = 0;
+  std::vector<std::byte> payload;
+  bool is_withheld = false;  // never answered
+
+  template <typename T>
+  void Append(const T& value) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    payload.insert(payload.end(), bytes, bytes + sizeof(value));
+  }
+};
+
+class FakeExecutor {
+ public:
+  using Script = std::function<void(const FakeRequest&, FakeReply*)>;
+
+  FakeExecutor();
+  ~FakeExecutor();
+
+  const std::string& socket_path() const { return socket_path_; }
+  // Before the first client comes.
+  void set_protocol_version(uint32_t version) { protocol_version_ = version; }
+  void set_devices(std::vector<shm::DeviceDescription> devices) { devices_ = std::move(devices); }
+  // A device that passes for a small sm_90.
+  static shm::DeviceDescription MakeDevice(int ordinal);
+  void On(shm::Op op, Script script) { On(static_cast<uint16_t>(op), std::move(script)); }
+  void On(uint16_t op, Script script);
+  // While paused no lane is read.
+  void Pause(bool is_paused) { is_paused_ = is_paused; }
+  // Closes every session socket, as if the process had died; lanes are not read any more.
+  void Die();
+  // Session header of the latest session, for errors set behind the client's back.
+  shm::SessionHeader* session_header();
+  // Every request so far, except kDescribeDevices, in ticket order.
+  std::vector<FakeRequest> requests();
+  size_t num_lanes();
+
+ private:
+  struct Lane {
+    uint32_t index;
+    MappedRegion region;
+    UniqueFd fd;
+    uint64_t request_position = 0;
+    uint64_t reply_position = 0;
+  };
+  struct Session {
+    UniqueFd socket;
+    UniqueFd region_fd;
+    MappedRegion region;
+    std::vector<std::unique_ptr<Lane>> lanes;
+  };
+  void AcceptLoop();
+  void SessionLoop(Session* session);
+  void ReadLoop();
+  bool ServeLane(Lane* lane);
+  void Answer(Lane* lane, const FakeRequest& request);
+  void WriteReply(Lane* lane, uint16_t op, const FakeReply& reply);
+
+  std::string directory_;
+  std::string socket_path_;
+  uint32_t protocol_version_ = shm::kProtocolVersion;
+  std::vector<shm::DeviceDescription> devices_;
+  UniqueFd listening_;
+  std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_paused_{false};
+  std::atomic<bool> is_dead_{false};
+
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::map<uint16_t, Script> scripts_;
+  std::vector<FakeRequest> requests_;
+  uint64_t next_host_address_ = 0x600000000000;
+
+  std::vector<std::thread> threads_;  // guarded by mutex_ until the destructor
+};
+
+// Runs `body` in a child process with TALLY_SOCKET set to `socket_path` and the built libcuda.so.1 not yet loaded. The
+// body returns 0 for success. Returns the exit status, 128 + signal if one ended it.
+int RunInChild(const std::string& socket_path, const std::function<int()>& body);
+
+// The built library, opened in this process. Null and a test failure when it does not load.
+void* OpenShim();
+// A driver function of it, with the type that cuda.h gives it: SHIM(cuInit)(0).
+template <typename Function>
+Function* ShimFunction(const char* name, Function*) {
+  return reinterpret_cast<Function*>(::dlsym(OpenShim(), name));
+}
+#define SHIM(symbol) ::tally::client_shim::ShimFunction(#symbol, static_cast<decltype(&::symbol)>(nullptr))
+
+}  // namespace tally::client_shim

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""tally-run: what the program sees, what the shell sees, and what is left behind (nothing)."""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from support.daemon_fixture import SCRIPTED_EXECUTOR, DaemonTest, is_alive, program, wait_until
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EMPTY_CLIENT = os.environ["TALLY_TEST_EMPTY_CLIENT"]
+
+
+class LauncherTest(DaemonTest):
+    """An installation of its own: the real programs, a scripted executor, an empty client library."""
+
+    def setUp(self):
+        super().setUp()
+        self.bin = os.path.join(self.directory, "installed", "bin")
+        self.client = os.path.join(self.directory, "installed", "lib", "tally", "client")
+        self.runtime = os.path.join(self.directory, "runtime")
+        for path in (self.bin, self.client, self.runtime):
+            os.makedirs(path)
+        os.chmod(self.runtime, 0o700)
+        for name in ("tally-run", "tallyd"):
+            shutil.copy(program(name), self.bin)
+        shutil.copy(SCRIPTED_EXECUTOR, os.path.join(self.bin, "tally-executor"))
+        shutil.copy(EMPTY_CLIENT, os.path.join(self.client, "libcuda.so.1"))
+        os.symlink("libcuda.so.1", os.path.join(self.client, "libcuda.so"))
+        self.environment = {name: text for name, text in os.environ.items() if not name.startswith("TALLY_")}
+        self.environment["XDG_RUNTIME_DIR"] = self.runtime
+
+    def command(self, *arguments):
+        return [os.path.join(self.bin, "tally-run"), *arguments]
+
+    def run_it(self, *arguments, env=None, **options):
+        return subprocess.run(self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=80, env={**self.environment, **(env or {})}, check=False, **options)
+
+    def ours(self):
+        """Processes of this installation, except tests'."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink(f"/proc/{pid}/exe").startswith(self.bin) and is_alive(pid):
+                    found.append(int(pid))
+            except OSError:
+                pass
+        return found
+
+    def assert_nothing_left(self):
+        wait_until(lambda: not self.ours(), "no process is left")
+        wait_until(lambda: not os.listdir(self.runtime), "no file is left")
+
+
+class Embedded(LauncherTest):
+    def test_output_and_status_are_the_programs(self):
+        result = self.run_it("--embedded", "sh", "-c", "echo out; echo err >&2; exit 7")
+        self.assertEqual((result.returncode, result.stdout), (7, "out\n"))
+        self.assertEqual(result.stderr.splitlines()[-1], "err")
+        self.assert_nothing_left()
+
+    def test_says_in_one_line_that_there_is_no_gpu_unless_quiet(self):
+        if any(name.startswith("nvidia") for name in os.listdir("/dev")):
+            self.skipTest("this machine has a GPU")
+        result = self.run_it("--embedded", "true")
+        self.assertEqual(result.stderr, "tally-run: using the software driver (no NVIDIA GPU in /dev)\n")
+        self.assertEqual(self.run_it("--embedded", "--quiet", "true").stderr, "")
+        self.assertEqual(self.run_it("--embedded", "--driver", "sim", "true").stderr, "")  # as asked
+
+    def test_death_by_signal_is_passed_on(self):
+        for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM):
+            with self.subTest(signal=number):
+                self.assertEqual(self.run_it("--embedded", "sh", "-c", f"kill -{int(number)} $$").returncode, -number)
+        self.assert_nothing_left()
+
+    def test_signals_of_other_processes_reach_the_program(self):
+        for number, status in ((signal.SIGTERM, 42), (signal.SIGINT, 43), (signal.SIGUSR1, 44)):
+            with self.subTest(signal=number):
+                run = subprocess.Popen(
+                    self.command("--embedded", "--quiet", "sh", "-c",
+                                 "trap 'exit 42' TERM; trap 'exit 43' INT; trap 'exit 44' USR1; echo in; "
+                                 "while :; do sleep 0.05; done"),
+                    env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                self.assertEqual(run.stdout.readline(), b"in\n")
+                run.send_signal(number)
+                self.assertEqual(run.wait(80), status)
+                run.communicate()
+        self.assert_nothing_left()
+
+    def test_killed_launcher_takes_everything_along(self):
+        run = subprocess.Popen(self.command("--embedded", "--quiet", "sh", "-c", "echo $$; exec sleep 100"),
+                               env=self.environment, stdout=subprocess.PIPE)
+        program_pid = int(run.stdout.readline())
+        self.assertGreaterEqual(len(self.ours()), 2)
+        run.kill()
+        run.communicate()
+        wait_until(lambda: not is_alive(program_pid), "the program ends too")
+        self.assert_nothing_left()
+
+    def test_program_gets_a_session_of_a_private_daemon(self):
+        client = ("import os, sys; sys.path.insert(0, sys.argv[1]); os.environ['TALLY_TEST_BIN'] = sys.argv[2];"
+                  "from support.daemon_fixture import Session; session = Session(os.environ['TALLY_SOCKET']);"
+                  "print(session.id, session.is_open(), oct(os.stat(os.path.dirname(os.environ['TALLY_SOCKET'])).st_mode))")
+        result = self.run_it("--embedded", "--quiet", "--driver", "sim", sys.executable, "-c", client, HERE, self.bin)
+        self.assertEqual(result.stdout, "1 True 0o40700\n", result.stderr)
+        self.assert_nothing_left()
+
+    def test_daemon_that_cannot_start_is_one_more_sentence(self):
+        os.unlink(os.path.join(self.bin, "tally-executor"))
+        result = self.run_it("--embedded", "echo", "never")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("no executor program", result.stderr)
+        self.assertIn("tally-run: the private tallyd could not start", result.stderr)
+        self.assert_nothing_left()
+
+
+class Shared(LauncherTest):
+    def setUp(self):
+        super().setUp()
+        self.start_daemon()
+        self.environment["TALLY_SOCKET"] = self.socket_path
+
+    def test_becomes_the_program(self):
+        run = subprocess.Popen(self.command("sh", "-c", "echo $$"), env=self.environment, stdout=subprocess.PIPE)
+        output, _ = run.communicate(timeout=80)
+        self.assertEqual(int(output), run.pid)
+
+    def test_environment_of_the_program(self):
+        result = self.run_it("--priority", "high", "--domain", "mine", "--name", "bert", "env",
+                             env={"LD_LIBRARY_PATH": "/other/place", "LD_PRELOAD": ""})
+        variables = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+        self.assertEqual(variables["LD_LIBRARY_PATH"], self.client + ":/other/place")
+        self.assertEqual(variables["LD_PRELOAD"], self.client + "/libcuda.so.1")
+        self.assertEqual(variables["TRITON_LIBCUDA_PATH"], self.client)
+        self.assertEqual([variables[name] for name in ("TALLY_SOCKET", "TALLY_PRIORITY", "TALLY_DOMAIN", "TALLY_NAME")],
+                         [self.socket_path, "high", "mine", "bert"])
+
+    def test_library_is_loaded_and_tally_run_under_tally_run_changes_nothing(self):
+        result = self.run_it(*self.command("sh", "-c", "echo $LD_PRELOAD; grep -c libcuda.so.1 /proc/$$/maps"))
+        preload, mappings = result.stdout.splitlines()
+        self.assertEqual(preload, self.client + "/libcuda.so.1")
+        self.assertGreater(int(mappings), 0)
+
+    def test_options_behind_the_program_are_its_own(self):
+        for separator in ([], ["--"]):
+            result = self.run_it("--priority", "high", *separator, "echo", "--help", "--priority", "low", "--", "x")
+            self.assertEqual(result.stdout, "--help --priority low -- x\n", result.stderr)
+
+
+class Mistakes(LauncherTest):
+    def assert_sentence(self, status, words, *arguments, env=None):
+        result = self.run_it(*arguments, env=env)
+        self.assertEqual((result.returncode, result.stdout), (status, ""), result.stderr)
+        self.assertIn(words, result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertTrue(result.stderr.startswith("tally-run: "))
+
+    def test_usage(self):
+        self.assert_sentence(2, "there is no option '--frobnicate'", "--frobnicate", "true")
+        self.assert_sentence(2, "say which program")
+        self.assert_sentence(2, "'urgent' is no priority", "--priority", "urgent", "true")
+        self.assert_sentence(2, "'urgent' is no priority", "true", env={"TALLY_PRIORITY": "urgent"})
+        self.assert_sentence(2, "no domain's name", "--domain", "a/b", "true")
+        self.assert_sentence(2, "--driver goes with --embedded", "--driver", "sim", "true")
+        self.assert_sentence(2, "'magic' is no driver", "--embedded", "--driver", "magic", "true")
+        self.assert_sentence(2, "drop --socket", "--embedded", "--socket", "/x", "true")
+
+    def test_program(self):
+        self.assert_sentence(127, "there is no program 'no-such-program'", "--embedded", "no-such-program")
+        self.assert_sentence(127, "No such file", "--embedded", "./no-such-program")
+        self.assert_sentence(126, "it is a directory", "--embedded", "/usr")
+        plain = os.path.join(self.directory, "plain")
+        with open(plain, "w", encoding="ascii") as file:
+            file.write("no program\n")
+        self.assert_sentence(126, "not an executable file", "--embedded", plain)
+        os.chmod(plain, 0o755)
+        self.assert_sentence(126, "neither a program nor a script", "--embedded", "--quiet", plain)
+        self.assert_nothing_left()
+
+    def test_no_daemon(self):
+        self.assert_sentence(1, "start one with 'tallyd &', or use tally-run --embedded", "true",
+                             env={"TALLY_SOCKET": os.path.join(self.directory, "nobody.sock")})
+        self.assert_sentence(1, "no tallyd serves '/nowhere/tally.sock'", "--socket", "/nowhere/tally.sock", "true")
+
+    def test_daemon_that_is_not_open_to_us(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become another user")
+        os.chmod(self.directory, 0o711)
+        self.start_daemon("--allow-uid", "0")
+
+        def become_another():
+            os.setgid(54321)
+            os.setuid(54321)
+
+        result = self.run_it("true", env={"TALLY_SOCKET": self.socket_path}, preexec_fn=become_another)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("belongs to another user", result.stderr)
+
+    def test_daemon_of_another_user_in_our_own_place_is_not_trusted(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become another user")
+        os.makedirs(os.path.join(self.runtime, "tally"))
+        for path in (self.runtime, os.path.join(self.runtime, "tally")):
+            os.chown(path, 54321, 54321)
+        os.chmod(self.directory, 0o755)
+
+        def become(uid):
+            def change():
+                os.setgid(uid)
+                os.setuid(uid)
+            return change
+
+        daemon = subprocess.Popen(
+            [os.path.join(self.bin, "tallyd"), "--socket", os.path.join(self.runtime, "tally", "tally.sock"),
+             "--metrics-address", "0", "--allow-any-uid"], preexec_fn=become(54321), stderr=subprocess.DEVNULL)
+        self.daemons.append(daemon)
+        wait_until(lambda: os.path.exists(os.path.join(self.runtime, "tally", "tally.sock")), "it listens")
+        os.chmod(self.runtime, 0o755)
+        result = self.run_it("true", preexec_fn=become(54322))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("is run by user 54321, not by you", result.stderr)
+
+    def test_missing_client_library(self):
+        os.unlink(os.path.join(self.client, "libcuda.so.1"))
+        self.assert_sentence(1, "Tally's libcuda.so.1 is not in", "--embedded", "true")
+
+    def test_programs_that_cannot_load_the_library_are_pointed_out(self):
+        plain = os.path.join(self.directory, "rights")
+        shutil.copy(shutil.which("true"), plain)
+        if os.getuid() == 0:
+            os.chown(plain, 54321, 54321)
+            os.chmod(plain, 0o4755)
+            result = self.run_it("--embedded", "--quiet", plain)
+            self.assertEqual(result.returncode, 0)
+            self.assertIn("warning: ", result.stderr)
+            self.assertIn("set-user-id", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,101 @@
+#include "server/daemon/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+namespace tally::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Config, FileFillsEveryKindOfKey) {
+  DaemonConfig config;
+  const Status merged = MergeConfigJson(R"({
+    // comments are allowed
+    "socket": "/x/tally.sock", "allowed_uids": [1, 2], "high_priority_uids": "any", "default_priority": "high",
+    "share_domains_between_users": true, "max_sessions": 7, "driver": "sim", "executor_idle_seconds": 3,
+    "session_device_memory_bytes": 8589934592, "metrics_address": "0"})",
+                                        config);
+  ASSERT_TRUE(merged.ok()) << merged.message();
+  EXPECT_EQ(config.socket, "/x/tally.sock");
+  EXPECT_TRUE(config.allowed_uids->Contains(2));
+  EXPECT_FALSE(config.allowed_uids->Contains(3));
+  EXPECT_TRUE(config.high_priority_uids->Contains(3));
+  EXPECT_EQ(config.default_priority, shm::PriorityClass::kHighPriority);
+  EXPECT_TRUE(config.share_domains_between_users);
+  EXPECT_EQ(config.max_sessions, 7u);
+  EXPECT_EQ(config.driver, DriverChoice::kSim);
+  EXPECT_EQ(config.executor_idle, std::chrono::seconds(3));
+  EXPECT_EQ(config.session_device_memory_bytes, 8589934592u);
+  EXPECT_TRUE(config.is_metrics_address_explicit);
+}
+
+struct BadFile {
+  const char* text;
+  const char* words;
+};
+
+class BadConfig : public ::testing::TestWithParam<BadFile> {};
+
+TEST_P(BadConfig, IsRefusedWithASentenceThatNamesTheKey) {
+  DaemonConfig config;
+  const Status merged = MergeConfigJson(GetParam().text, config);
+  EXPECT_EQ(merged.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(merged.message(), HasSubstr(GetParam().words));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BadConfig,
+                         ::testing::Values(BadFile{"{", "not valid JSON"}, BadFile{"[]", "one JSON object"},
+                                           BadFile{R"({"sokcet": "/x"})", "unknown key 'sokcet'"},
+                                           BadFile{R"({"socket": 1})", "'socket' must be a string, not 1"},
+                                           BadFile{R"({"max_sessions": -1})", "'max_sessions'"},
+                                           BadFile{R"({"max_sessions": 1.5})", "'max_sessions'"},
+                                           BadFile{R"({"allowed_uids": "some"})", "'allowed_uids'"},
+                                           BadFile{R"({"allowed_uids": ["bob"]})", "'allowed_uids'"},
+                                           BadFile{R"({"driver": "gpu"})", "'gpu' is no driver"},
+                                           BadFile{R"({"default_priority": "low"})", "'low' is no priority"},
+                                           BadFile{R"({"share_domains_between_users": 1})", "true or false"}));
+
+TEST(Config, DefaultsDependOnTheUser) {
+  ::unsetenv("XDG_RUNTIME_DIR");
+  DaemonConfig root;
+  ASSERT_TRUE(Validate(0, root).ok());
+  EXPECT_EQ(root.socket, "/run/tally/tally.sock");
+  EXPECT_TRUE(root.allowed_uids->everybody);
+  DaemonConfig user;
+  ASSERT_TRUE(Validate(1000, user).ok());
+  EXPECT_EQ(user.socket, "/tmp/tally-1000/tally.sock");
+  EXPECT_EQ(user.runtime_dir, "/tmp/tally-1000");
+  EXPECT_TRUE(user.allowed_uids->Contains(1000));
+  EXPECT_FALSE(user.allowed_uids->Contains(1001));
+  ::setenv("XDG_RUNTIME_DIR", "/run/user/1000", 1);
+  DaemonConfig session;
+  ASSERT_TRUE(Validate(1000, session).ok());
+  EXPECT_EQ(session.socket, "/run/user/1000/tally/tally.sock");
+  DaemonConfig embedded;
+  embedded.embedded_parent = 1;
+  ASSERT_TRUE(Validate(0, embedded).ok());
+  EXPECT_FALSE(embedded.allowed_uids->everybody);
+}
+
+TEST(Config, ImpossibleValuesAreRefused) {
+  auto refuses = [](auto change) {
+    DaemonConfig config;
+    change(config);
+    return !Validate(1000, config).ok();
+  };
+  EXPECT_FALSE(refuses([](auto&) {}));
+  EXPECT_TRUE(refuses([](auto& config) { config.socket = "relative.sock"; }));
+  EXPECT_TRUE(refuses([](auto& config) { config.socket = "/tally.sock"; }));
+  EXPECT_TRUE(refuses([](auto& config) { config.socket = "/tmp/"; }));
+  EXPECT_TRUE(refuses([](auto& config) { config.socket = "/" + std::string(100, 'x') + "/tally.sock"; }));
+  EXPECT_TRUE(refuses([](auto& config) { config.max_sessions = 0; }));
+  EXPECT_TRUE(refuses([](auto& config) { config.executor_start_limit = std::chrono::seconds(0); }));
+  for (const char* address : {"9464", "localhost:", ":9464", "localhost:99999", "localhost:port"}) {
+    EXPECT_TRUE(refuses([&](auto& config) { config.metrics_address = address; })) << address;
+  }
+}
+
+}  // namespace
+}  // namespace tally::server

@@ -1,0 +1,64 @@
+// The layout once more, written down apart: a change of one is a change of the other and of kLinkVersion.
+#include "proto/control/executor_link_abi.h"
+
+#include <gtest/gtest.h>
+
+#include <type_traits>
+
+namespace tally::control {
+namespace {
+
+struct TwinHello {
+  uint32_t magic, kind;
+  uint64_t request_id;
+  uint32_t link_version, priority_class;
+  uint64_t api_table_hash;
+  uint32_t owner_uid, status_code, num_devices, is_faulted, is_software, reserved;
+  char domain_name[64], driver_name[512], error[512];
+};
+
+struct TwinReport {
+  uint32_t magic, kind;
+  uint64_t request_id, session_id, opened_ns;
+  int32_t pid;
+  uint32_t uid, gid, priority_class;
+  char tenant_name[64];
+  uint64_t figures[10];
+  uint32_t has_ended, reserved;
+};
+
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 1u); }
+
+TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
+  static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
+  EXPECT_EQ(sizeof(LinkHello), sizeof(TwinHello));
+  EXPECT_EQ(offsetof(LinkHello, link_version), offsetof(TwinHello, link_version));
+  EXPECT_EQ(offsetof(LinkHello, api_table_hash), offsetof(TwinHello, api_table_hash));
+  EXPECT_EQ(offsetof(LinkHello, owner_uid), offsetof(TwinHello, owner_uid));
+  EXPECT_EQ(offsetof(LinkHello, status_code), offsetof(TwinHello, status_code));
+  EXPECT_EQ(offsetof(LinkHello, is_software), offsetof(TwinHello, is_software));
+  EXPECT_EQ(offsetof(LinkHello, domain_name), offsetof(TwinHello, domain_name));
+  EXPECT_EQ(offsetof(LinkHello, driver_name), offsetof(TwinHello, driver_name));
+  EXPECT_EQ(offsetof(LinkHello, error), offsetof(TwinHello, error));
+}
+
+TEST(ExecutorLinkAbi, ReportIsLaidOutAsItsTwin) {
+  static_assert(std::is_trivially_copyable_v<LinkSessionReport>);
+  EXPECT_EQ(sizeof(LinkSessionReport), sizeof(TwinReport));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, session_id),
+            offsetof(TwinReport, session_id));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, pid), offsetof(TwinReport, pid));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, tenant_name),
+            offsetof(TwinReport, tenant_name));
+  EXPECT_EQ(offsetof(LinkSessionReport, figures), offsetof(TwinReport, figures));
+  EXPECT_EQ(offsetof(LinkSessionReport, has_ended), offsetof(TwinReport, has_ended));
+}
+
+TEST(ExecutorLinkAbi, KindsAreNumberedForGood) {
+  EXPECT_EQ(static_cast<uint32_t>(LinkKind::kHello), 1u);
+  EXPECT_EQ(static_cast<uint32_t>(LinkKind::kAddSession), 4u);
+  EXPECT_EQ(static_cast<uint32_t>(LinkKind::kShutdown), 10u);
+}
+
+}  // namespace
+}  // namespace tally::control

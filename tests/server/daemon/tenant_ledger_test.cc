@@ -1,0 +1,46 @@
+#include "server/daemon/tenant_ledger.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace tally::server {
+namespace {
+
+control::SessionIdentity Identity(const std::string& tenant, uint32_t uid) {
+  control::SessionIdentity identity{};
+  std::strncpy(identity.tenant_name, tenant.c_str(), sizeof(identity.tenant_name) - 1);
+  identity.uid = uid;
+  return identity;
+}
+
+TEST(TenantLedger, CountersAddUpAndWhatWasHeldIsFree) {
+  TenantLedger ledger;
+  control::SessionFigures figures{};
+  figures.kernel_launches = 5;
+  figures.device_memory_bytes = 4096;
+  figures.refused_calls = 1;
+  ledger.AddEnded(Identity("bert", 1000), figures);
+  ledger.AddEnded(Identity("bert", 1000), figures);
+  ledger.AddEnded(Identity("bert", 1001), figures);
+  ASSERT_EQ(ledger.ended().size(), 2u);
+  const auto& bert = ledger.ended().at({"bert", 1000});
+  EXPECT_EQ(bert.kernel_launches, 10u);
+  EXPECT_EQ(bert.refused_calls, 2u);
+  EXPECT_EQ(bert.device_memory_bytes, 0u);
+}
+
+TEST(TenantLedger, InventedNamesDoNotGrowIt) {
+  TenantLedger ledger;
+  control::SessionFigures figures{};
+  figures.kernel_launches = 1;
+  for (size_t i = 0; i < TenantLedger::kMaxTenants + 500; ++i) {
+    ledger.AddEnded(Identity(fmt::format("name{}", i), 1000), figures);
+  }
+  EXPECT_EQ(ledger.ended().size(), TenantLedger::kMaxTenants + 1);
+  EXPECT_EQ(ledger.ended().at({"(others)", UINT32_MAX}).kernel_launches, 500u);
+}
+
+}  // namespace
+}  // namespace tally::server

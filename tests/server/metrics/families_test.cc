@@ -1,0 +1,70 @@
+#include "server/metrics/families.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "server/metrics/metrics_list.h"
+
+namespace tally::server {
+namespace {
+
+TEST(MetricsList, NamesFollowPrometheusConventions) {
+  std::set<std::string> names;
+  for (const MetricRow& row : MetricsList()) {
+    const std::string name = row.name;
+    EXPECT_TRUE(names.insert(name).second) << name << " twice";
+    EXPECT_TRUE(name.starts_with("tally_")) << name;
+    EXPECT_EQ(name.ends_with("_total"), row.kind == MetricKind::kCounter) << name;
+    const std::string unit = row.unit;
+    if (unit == "bytes" || unit == "seconds") {
+      EXPECT_THAT(name, ::testing::HasSubstr("_" + unit));
+    }
+    EXPECT_EQ(std::string(row.sentence).back(), '.') << name;
+  }
+}
+
+Overview MakeOverview() {
+  Overview overview;
+  SessionRow session;
+  session.record.identity.priority_class = static_cast<uint32_t>(shm::PriorityClass::kHighPriority);
+  session.domain = {"high", 1000, shm::PriorityClass::kHighPriority};
+  overview.sessions = {session, session};
+  overview.sessions[1].record.is_stale = true;
+  overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false}};
+  overview.tenants[{"bert", 1000}].host_to_device_bytes = 12;
+  overview.domains["high:1000"].failures = 3;
+  overview.refused_sessions["UNAVAILABLE"] = 4;
+  return overview;
+}
+
+// Every label that a sample has is announced in the table, and every metric of the table has a sample.
+TEST(Families, AgreeWithTheTable) {
+  const auto families = MakeFamilies(MakeOverview(), {});
+  ASSERT_EQ(families.size(), MetricsList().size());
+  for (size_t i = 0; i < families.size(); ++i) {
+    EXPECT_EQ(families[i].name, MetricsList()[i].name);
+    EXPECT_FALSE(families[i].metric.empty()) << families[i].name;
+    for (const auto& sample : families[i].metric) {
+      std::string labels;
+      for (const auto& label : sample.label) labels += (labels.empty() ? "" : ", ") + label.name;
+      EXPECT_EQ(labels, MetricsList()[i].labels) << families[i].name;
+    }
+  }
+}
+
+TEST(Families, CarryTheFigures) {
+  const auto families = MakeFamilies(MakeOverview(), {});
+  auto family = [&](Metric metric) { return families[static_cast<size_t>(metric)]; };
+  EXPECT_EQ(family(Metric::kTenantCopiedBytes).metric.at(0).counter.value, 12);
+  EXPECT_EQ(family(Metric::kSessions).metric.at(0).gauge.value, 2);
+  EXPECT_EQ(family(Metric::kStaleSessions).metric.at(0).gauge.value, 1);
+  EXPECT_EQ(family(Metric::kExecutors).metric.at(0).gauge.value, 1);
+  EXPECT_EQ(family(Metric::kExecutorFailures).metric.at(0).counter.value, 3);
+  EXPECT_EQ(family(Metric::kSessionsRefused).metric.at(0).counter.value, 4);
+}
+
+}  // namespace
+}  // namespace tally::server
