@@ -123,10 +123,16 @@ CUresult AllocateShared(size_t size_bytes, shm::HostMemoryUse use, unsigned flag
 }
 
 // Host memory of either use. The executor forgets it first, once nothing on the device uses it.
-CUresult FreeShared(const Call& call, uint64_t address) {
-  const Reply reply = call.lane->CallStruct(shm::Op::kFreeHost, address);
-  if (reply.result != CUDA_SUCCESS) return reply.result;
-  if (const auto removed = call.process->addresses.Remove(address)) ReleaseAllocation(call.process, *removed);
+// Forgets first: once the executor has freed the address, another thread's allocation may get it.
+CUresult FreeAndForget(const Call& call, shm::Op op, uint64_t address) {
+  const auto removed = call.process->addresses.Remove(address);
+  if (!removed) return CUDA_ERROR_INVALID_VALUE;
+  const Reply reply = call.lane->CallStruct(op, address);
+  if (reply.result != CUDA_SUCCESS) {
+    call.process->addresses.Insert(*removed);
+    return reply.result;
+  }
+  ReleaseAllocation(call.process, *removed);
   return call.lane->TakeAsyncError();
 }
 
@@ -151,11 +157,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (!allocation || allocation->address != dptr || allocation->kind == MemoryKind::kGlobal ||
       allocation->kind == MemoryKind::kPinned)
     return CUDA_ERROR_INVALID_VALUE;
-  if (allocation->kind == MemoryKind::kManaged) return FreeShared(call, dptr);
-  const Reply reply = call.lane->CallStruct(shm::Op::kFree, uint64_t{dptr});
-  if (reply.result != CUDA_SUCCESS) return reply.result;
-  if (const auto removed = call.process->addresses.Remove(dptr)) ReleaseAllocation(call.process, *removed);
-  return call.lane->TakeAsyncError();
+  if (allocation->kind == MemoryKind::kManaged) return FreeAndForget(call, shm::Op::kFreeHost, dptr);
+  return FreeAndForget(call, shm::Op::kFree, dptr);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
@@ -201,7 +204,7 @@ CUresult cuMemFreeHost(void* p) {
   const auto allocation = call.process->addresses.Find(reinterpret_cast<uint64_t>(p));
   if (!allocation || allocation->address != reinterpret_cast<uint64_t>(p) || allocation->kind != MemoryKind::kPinned)
     return CUDA_ERROR_INVALID_VALUE;
-  return FreeShared(call, allocation->address);
+  return FreeAndForget(call, shm::Op::kFreeHost, allocation->address);
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {

@@ -258,7 +258,8 @@ def server_wire(row, parameters):
             decode.append(f"const auto {a} = in.TakeScalar<{p.ctype}>();")
         elif p.word == "daddr":
             decode.append(f"const auto {a} = in.TakeScalar<CUdeviceptr>();")
-            after.append(f"if (!lane.OwnsAddresses({a}, 8)) return CUDA_ERROR_INVALID_VALUE;")
+            size = 4 if "32" in row.symbol else 8
+            after.append(f"if (!lane.OwnsAddresses({a}, {size})) return CUDA_ERROR_INVALID_VALUE;")
         elif p.word == "dev":
             decode.append(f"const CUdevice {a} = in.TakeDevice(lane);")
         elif p.word in ("stream", "streamq"):
