@@ -7,6 +7,7 @@
 #include "sim-driver/engine/lanes.h"
 #include "sim-driver/engine/opcode_table.h"
 #include "sim-driver/engine/operations.h"
+#include "sim-driver/engine/reserved_shared.h"
 #include "sim-driver/engine/text.h"
 
 namespace tally::sim_driver {
@@ -63,6 +64,7 @@ enum class Special : uint32_t {
   kClusterCtarank,
   kClusterNctarank,
   kReservedShared,
+  kReservedSharedEnd,
   kZero,
 };
 
@@ -127,6 +129,10 @@ uint64_t UniformValue(const Warp& w, Special special, uint32_t component) {
       return block.rank;
     case Special::kClusterNctarank:
       return grid.blocks_per_cluster;
+    case Special::kReservedShared:
+      return kReservedSharedOffset;
+    case Special::kReservedSharedEnd:
+      return kReservedSharedOffset + kReservedSharedBytes;
     default:
       return 0;
   }
@@ -206,9 +212,11 @@ constexpr SpecialName kNames[] = {{"%tid", Special::kTid},
                                   {"%cluster_nctaid", Special::kClusterNctaid},
                                   {"%cluster_ctarank", Special::kClusterCtarank},
                                   {"%cluster_nctarank", Special::kClusterNctarank},
-                                  {"%reserved_smem_offset_begin", Special::kZero},
-                                  {"%reserved_smem_offset_end", Special::kZero},
-                                  {"%reserved_smem_offset_cap", Special::kZero}};
+                                  {"%reserved_smem_offset_begin", Special::kReservedShared},
+                                  {"%reserved_smem_offset_end", Special::kReservedSharedEnd},
+                                  {"%reserved_smem_offset_cap", Special::kReservedSharedEnd},
+                                  {"%reserved_smem_offset_0", Special::kReservedShared},
+                                  {"%reserved_smem_offset_1", Special::kReservedShared}};
 
 bool DiffersByLane(Special special) {
   return special == Special::kTid || special == Special::kLaneid ||
