@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "server/gpu/driver_table.h"
+#include "server/gpu/priority_dispatch.h"
 #include "server/session/executor_core.h"
 #include "server/session/session.h"
 
@@ -39,7 +40,7 @@ bool IsSticky(CUresult result) {
 
 ExecutorCore::ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices,
                            const SessionLimits& session_limits)
-    : driver(table), devices(std::move(all_devices)), limits(session_limits), gate(std::make_unique<DispatchGate>()) {
+    : driver(table), devices(std::move(all_devices)), limits(session_limits) {
   for (int i = 0; i < devices->count(); ++i) event_pools.push_back(std::make_unique<EventPool>(driver));
 }
 
@@ -50,11 +51,12 @@ constexpr const char* kShutdownReason = "the executor is shutting down";
 class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
   ExecutorProcess(ExecutorConfig config, std::unique_ptr<LoadedDriver> loaded, std::unique_ptr<Devices> all_devices,
-                  std::unique_ptr<PrintfCapture> capture)
+                  std::unique_ptr<PrintfCapture> capture, std::unique_ptr<DispatchGate> dispatch_gate)
       : ExecutorCore(loaded->table, std::move(all_devices), config.limits),
         config_(std::move(config)),
         loaded_(std::move(loaded)) {
     printf_capture = std::move(capture);
+    gate = std::move(dispatch_gate);
     reaper_ = std::thread([this] { Reap(); });
   }
   ~ExecutorProcess() override { Shutdown(); }
@@ -177,6 +179,7 @@ void ExecutorProcess::Shutdown() {
     changed_.notify_all();
   }
   reaper_.join();
+  gate.reset();  // it waits for work of the contexts that go next
   for (int i = 0; i < devices->count(); ++i) event_pools[static_cast<size_t>(i)]->Clear();
   devices->Release();
 }
@@ -202,9 +205,15 @@ Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
   }
   auto devices = Devices::Create(loaded->table);
   if (!devices) return std::unexpected(devices.error());
+  std::unique_ptr<DispatchGate> gate = std::make_unique<DispatchGate>();
+  if (!config.activity_path.empty()) {
+    auto page = ActivityPage::Open(config.activity_path);
+    if (!page) return std::unexpected(page.error());
+    gate = CreatePriorityDispatch(loaded->table, std::move(*page));
+  }
   LOG_INFO("domain '{}' on {}, {} device(s)", config.domain_name, loaded->description, (*devices)->count());
   return std::make_unique<ExecutorProcess>(std::move(config), std::move(loaded), std::move(*devices),
-                                           std::move(capture));
+                                           std::move(capture), std::move(gate));
 }
 
 }  // namespace tally::server

@@ -82,9 +82,11 @@ struct ExecutorConfig {
   DriverChoice driver = DriverChoice::kAuto;
   std::string cuda_library_path;  // empty: search (TALLY_REAL_LIBCUDA, then the usual directories)
   std::string sim_library_path;   // full path of libtally-sim-driver.so; empty: TALLY_SIM_DRIVER, then beside the
-                                 // program and in ../lib
+                                  // program and in ../lib
   SessionLimits limits;
   uint32_t max_sessions = 256;
+  // The machine's activity page, shared with tallyd's other executors. Empty: launches are never held back.
+  std::string activity_path;
   // Device printf: makes descriptor 1 of this process a pipe and hands what arrives there to the sessions.
   bool capture_stdout = false;
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
@@ -27,6 +28,7 @@ class DomainProcess {
   int Run() {
     ExecutorConfig config = options_.config;
     config.capture_stdout = true;
+    config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
     config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
     config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
     auto executor = Executor::Create(std::move(config));

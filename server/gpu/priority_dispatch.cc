@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
 #include "scheduler/look_ahead.h"
 #include "scheduler/priority_gate.h"
 #include "server/gpu/driver_table.h"
@@ -18,13 +19,11 @@ namespace {
 
 constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
 
-// Announces this executor's work. One watcher thread per device in use sleeps in the driver until the work is complete.
-class HighPriorityDispatch final : public DispatchGate {
+// Announces high-priority work. One watcher thread per device in use sleeps in the driver until the work is complete.
+class Announcer {
  public:
-  HighPriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page)
-      : driver_(driver), page_(std::move(page)) {}
-
-  ~HighPriorityDispatch() override {
+  Announcer(const DriverTable& driver, ActivityPage& page) : driver_(driver), page_(page) {}
+  ~Announcer() {
     for (auto& device : devices_) {
       {
         std::lock_guard lock(device.mutex);
@@ -35,17 +34,24 @@ class HighPriorityDispatch final : public DispatchGate {
     }
   }
 
-  void BeforeDispatch(int index) override {
+  void BeforeDispatch(int index) {
+    std::call_once(claimed_, [this] {
+      const Status claimed = page_.ClaimSlot();
+      if (!claimed.ok()) LOG_WARNING("high-priority work is not announced: {}", claimed.message());
+      can_announce_ = claimed.ok();
+    });
+    if (!can_announce_) return;
     Device& device = devices_[index];
     std::lock_guard lock(device.mutex);
     ++device.num_dispatching;
     if (device.is_busy) return;
     device.is_busy = true;
     device.gate.OnHighPriorityBusy(clock_.Now());
-    page_->SetBusy(static_cast<uint32_t>(index));
+    page_.SetBusy(static_cast<uint32_t>(index));
   }
 
-  void AfterDispatch(int index, CUstream stream) override {
+  void AfterDispatch(int index, CUstream stream) {
+    if (!can_announce_) return;
     Device& device = devices_[index];
     std::lock_guard lock(device.mutex);
     --device.num_dispatching;
@@ -89,36 +95,39 @@ class HighPriorityDispatch final : public DispatchGate {
       std::vector<CUevent> pending;
       pending.swap(device.pending);
       lock.unlock();
-      for (CUevent event : pending) driver_.cuEventSynchronize(event);
+      for (CUevent event : pending) {
+        if (event != nullptr) driver_.cuEventSynchronize(event);
+      }
       lock.lock();
       if (!device.pending.empty() || device.num_dispatching != 0) continue;
       const TimePoint now = clock_.Now();
       device.gate.OnHighPriorityIdle(now);
       device.is_busy = false;
-      page_->SetIdle(static_cast<uint32_t>(index), now + device.gate.hold_off());
+      page_.SetIdle(static_cast<uint32_t>(index), now + device.gate.hold_off());
     }
   }
 
   const DriverTable& driver_;
-  const std::unique_ptr<ActivityPage> page_;
+  ActivityPage& page_;
   const SteadyClock clock_;
+  std::once_flag claimed_;
+  bool can_announce_ = false;  // set once, before any Device is used
   std::array<Device, shm::kActivityDevices> devices_;
 };
 
-// Holds this executor's launches back while a high-priority executor is busy, and bounds what is in flight.
-class BestEffortDispatch final : public DispatchGate {
+// Holds best-effort launches back while anybody's high-priority work runs, and bounds what is in flight.
+class Restrainer {
  public:
-  BestEffortDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page)
-      : driver_(driver), page_(std::move(page)) {}
+  Restrainer(const DriverTable& driver, ActivityPage& page) : driver_(driver), page_(page) {}
 
-  void BeforeDispatch(int index) override {
-    while (page_->HighPriorityPresent() && !open_.load(std::memory_order_relaxed)) {
-      if (page_->IsBusy(static_cast<uint32_t>(index))) {
+  void BeforeDispatch(int index) {
+    while (page_.HighPriorityPresent() && !open_.load(std::memory_order_relaxed)) {
+      if (page_.IsBusy(static_cast<uint32_t>(index))) {
         // Bounded, so that Open() is noticed.
-        page_->WaitWhileBusy(static_cast<uint32_t>(index), std::chrono::milliseconds(10));
+        page_.WaitWhileBusy(static_cast<uint32_t>(index), std::chrono::milliseconds(10));
         continue;
       }
-      const auto hold_off = page_->OpensAt(static_cast<uint32_t>(index)) - clock_.Now();
+      const auto hold_off = page_.OpensAt(static_cast<uint32_t>(index)) - clock_.Now();
       if (hold_off > hold_off.zero()) {
         std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(hold_off, std::chrono::milliseconds(10)));
         continue;
@@ -127,8 +136,8 @@ class BestEffortDispatch final : public DispatchGate {
     }
   }
 
-  void AfterDispatch(int index, CUstream stream) override {
-    if (!page_->HighPriorityPresent()) return;
+  void AfterDispatch(int index, CUstream stream) {
+    if (!page_.HighPriorityPresent()) return;
     Device& device = devices_[index];
     std::lock_guard lock(device.mutex);
     CUevent event = nullptr;
@@ -145,7 +154,7 @@ class BestEffortDispatch final : public DispatchGate {
     }
   }
 
-  void Open() override { open_.store(true, std::memory_order_relaxed); }
+  void Open() { open_.store(true, std::memory_order_relaxed); }
 
  private:
   struct InFlight {
@@ -176,22 +185,35 @@ class BestEffortDispatch final : public DispatchGate {
   }
 
   const DriverTable& driver_;
-  const std::unique_ptr<ActivityPage> page_;
+  ActivityPage& page_;
   const SteadyClock clock_;
   std::atomic<bool> open_{false};
   std::array<Device, shm::kActivityDevices> devices_;
 };
 
+class PriorityDispatch final : public DispatchGate {
+ public:
+  PriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page)
+      : page_(std::move(page)), announcer_(driver, *page_), restrainer_(driver, *page_) {}
+
+  void BeforeDispatch(DispatchOf of) override {
+    of.is_high_priority ? announcer_.BeforeDispatch(of.device) : restrainer_.BeforeDispatch(of.device);
+  }
+  void AfterDispatch(DispatchOf of, CUstream stream) override {
+    of.is_high_priority ? announcer_.AfterDispatch(of.device, stream) : restrainer_.AfterDispatch(of.device, stream);
+  }
+  void Open() override { restrainer_.Open(); }
+
+ private:
+  const std::unique_ptr<ActivityPage> page_;
+  Announcer announcer_;
+  Restrainer restrainer_;
+};
+
 }  // namespace
 
-Result<std::unique_ptr<DispatchGate>> CreatePriorityDispatch(shm::PriorityClass priority_class,
-                                                             const DriverTable& driver,
-                                                             std::unique_ptr<ActivityPage> page) {
-  if (priority_class != shm::PriorityClass::kHighPriority) {
-    return std::make_unique<BestEffortDispatch>(driver, std::move(page));
-  }
-  if (const Status claimed = page->ClaimSlot(); !claimed.ok()) return std::unexpected(claimed);
-  return std::make_unique<HighPriorityDispatch>(driver, std::move(page));
+std::unique_ptr<DispatchGate> CreatePriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page) {
+  return std::make_unique<PriorityDispatch>(driver, std::move(page));
 }
 
 }  // namespace tally::server

@@ -1,9 +1,10 @@
-// The two dispatch gates that make priorities real between executors: one announces, one holds back.
+// The dispatch gate that makes priorities real between executors: high-priority launches announce, best-effort ones
+// wait.
 //
-// A high-priority executor marks the activity page busy before it dispatches and idle, with a hold-off, once everything
-// it dispatched is complete. A best-effort executor dispatches only while no high-priority executor is busy, and never
-// keeps more in flight than drains quickly, because what is on the GPU cannot be taken back yet. Without a
-// high-priority executor on the machine neither costs more than one load per launch.
+// Before a high-priority launch the activity page is marked busy; once everything high-priority of this executor is
+// complete it is marked idle, with a hold-off. A best-effort launch goes only while no executor of the machine is busy,
+// and never with more in flight than drains quickly, because what is on the GPU cannot be taken back yet. Without
+// high-priority work on the machine a best-effort launch costs one load.
 //
 // Source: Tally's priority-aware scheduling at kernel granularity (the "scheduling without transformation" of its
 // ablation); the decisions themselves are scheduler/priority_gate.h and scheduler/look_ahead.h.
@@ -11,8 +12,6 @@
 
 #include <memory>
 
-#include "base/status.h"
-#include "proto/shm/handshake_abi.h"
 #include "server/gpu/activity_page.h"
 #include "server/gpu/dispatch_gate.h"
 
@@ -20,10 +19,8 @@ namespace tally::server {
 
 struct DriverTable;
 
-// The gate of an executor of `priority_class` (kDefault counts as best-effort). `driver` must outlive it; its devices'
-// primary contexts must be current on the threads that call it, as they are on lane threads.
-Result<std::unique_ptr<DispatchGate>> CreatePriorityDispatch(shm::PriorityClass priority_class,
-                                                             const DriverTable& driver,
-                                                             std::unique_ptr<ActivityPage> page);
+// `driver` must outlive it; the device's primary context must be current on the threads that call it, as it is on lane
+// threads.
+std::unique_ptr<DispatchGate> CreatePriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page);
 
 }  // namespace tally::server

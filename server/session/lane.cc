@@ -13,23 +13,6 @@
 namespace tally::server {
 namespace {
 
-// What concerns the session or a library, which live in no context.
-bool IsFreeOfContext(uint16_t op) {
-  switch (static_cast<shm::Op>(op)) {
-    case shm::Op::kDescribeDevices:
-    case shm::Op::kOpenContext:
-    case shm::Op::kFetchOutput:
-    case shm::Op::kWriteImage:
-    case shm::Op::kLoadLibrary:
-    case shm::Op::kGetKernel:
-    case shm::Op::kListKernels:
-    case shm::Op::kUnloadLibrary:
-      return true;
-    default:
-      return false;
-  }
-}
-
 std::string NameOfOp(uint16_t op) {
   if (op >= shm::kFirstWireOp && op - shm::kFirstWireOp < static_cast<int>(kNumWireOps)) {
     return kWireTable[op - shm::kFirstWireOp].name;
@@ -119,9 +102,7 @@ CUresult Lane::CarryOut(const Request& request, WireWriter& out) {
   ExecutorCore& core = surroundings_.state.core;
   // A lost context answers everything alike, without bothering the driver.
   if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
-  // The runtime makes a primary context current, and looks for kernels, before it retains the context.
-  const bool can_enter = surroundings_.state.FindContext(header.context) != nullptr || !IsFreeOfContext(header.op);
-  CUresult result = served_.EnterContext(can_enter ? header.context : shm::kNoContext);
+  CUresult result = served_.EnterContext(header.context);
   if (result == CUDA_SUCCESS) {
     WireReader in(request.payload);
     if (const Operation operation = FindOperation(header.op); operation != nullptr) {

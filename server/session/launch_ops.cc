@@ -1,4 +1,5 @@
 // Kernel launches, host functions, cluster occupancy.
+#include "server/session/gated_dispatch.h"
 #include "server/session/launch_parameters.h"
 #include "server/session/operations.h"
 
@@ -8,12 +9,12 @@ CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter&) {
   LaunchParameters& request = lane.launch_parameters();
   if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
   const shm::Launch& launch = request.launch();
-  CUstream stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(launch.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  Stream* ordered = nullptr;
+  if (const CUresult r = lane.ResolveStream(launch.stream, StreamUse::kOrdered, &ordered); r != CUDA_SUCCESS) return r;
+  const CUstream stream = ordered->real;
   const CUfunction function = request.kernel().ForLaunch();
   const DriverTable& driver = lane.driver();
-  DispatchGate& gate = *lane.session().core.gate;
-  gate.BeforeDispatch();
+  const GatedDispatch dispatch(lane, *ordered);
   CUresult result = CUDA_SUCCESS;
   if ((launch.flags & shm::kLaunchEx) != 0) {
     const CUlaunchConfig config = request.Config(stream);
@@ -27,7 +28,6 @@ CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter&) {
                                    launch.block[1], launch.block[2], launch.shared_bytes, stream, request.parameters(),
                                    request.extra());
   }
-  gate.AfterDispatch(stream);
   lane.session().counters.num_launches.fetch_add(1, std::memory_order_relaxed);
   return result;
 }

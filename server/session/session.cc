@@ -49,7 +49,9 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
                                                  [this] { Evict("the client did not run a host function in time"); })),
       state_(core, callbacks_),
       surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
-      identity_(std::move(identity)) {}
+      identity_(std::move(identity)) {
+  SetPriority(identity_.priority_class);
+}
 
 Session::~Session() { Join(); }
 
@@ -79,6 +81,7 @@ void Session::SetStickyError(CUresult error) {
 void Session::SetPriority(shm::PriorityClass priority_class) {
   const std::lock_guard lock(mutex_);
   identity_.priority_class = priority_class;
+  state_.is_high_priority = priority_class == shm::PriorityClass::kHighPriority;
 }
 
 SessionSnapshot Session::Snapshot() const {

@@ -89,10 +89,11 @@ class SessionState {
   ExecutorCore& core;
   const DriverTable& driver;
   SessionCounters counters;
-  MemoryMap memory;        // thread-safe
-  HostMemory host_memory;  // thread-safe
-  PendingOutput output;    // thread-safe
-  AwaitedEvents awaited;   // thread-safe
+  MemoryMap memory;                           // thread-safe
+  HostMemory host_memory;                     // thread-safe
+  PendingOutput output;                       // thread-safe
+  std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
+  AwaitedEvents awaited;                      // thread-safe
   const std::shared_ptr<CallbackQueue> callbacks;
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "proto/driver/generated/wire_ops.h"
+#include "server/session/gated_dispatch.h"
 #include "server/session/operations.h"
 #include "server/session/pools.h"
 
@@ -51,12 +52,10 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
   if (!in.AtEnd()) return lane.Malformed();
   CUgraphExec exec = nullptr;
   if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
-  CUstream stream = nullptr;
+  Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  DispatchGate& gate = *lane.session().core.gate;
-  gate.BeforeDispatch();
-  const CUresult result = lane.driver().cuGraphLaunch(exec, stream);
-  gate.AfterDispatch(stream);
+  const GatedDispatch dispatch(lane, *stream);
+  const CUresult result = lane.driver().cuGraphLaunch(exec, stream->real);
   lane.session().counters.num_graph_launches.fetch_add(1, std::memory_order_relaxed);
   return result;
 }

@@ -22,10 +22,8 @@ const Expectation kExpected[] = {
     {"memset of null", cudaErrorInvalidValue},
     {"pitch smaller than width", cudaErrorInvalidPitchValue},
     {"address of what is no symbol", cudaErrorInvalidSymbol},
-    {"attributes of what is no kernel", cudaErrorInvalidDeviceFunction},
+    {"attributes of what is no kernel", cudaErrorInvalidResourceHandle},
     {"unknown device attribute", cudaErrorInvalidValue},
-    {"unregister of what was not registered", cudaErrorHostMemoryNotRegistered},
-    {"register twice", cudaErrorHostMemoryAlreadyRegistered},
     {"driver: unknown kernel in a module", CUDA_ERROR_NOT_FOUND},
     {"driver: unknown global in a module", CUDA_ERROR_NOT_FOUND},
     {"driver: null image", CUDA_ERROR_INVALID_VALUE},
@@ -72,10 +70,6 @@ void Device(Results& results) {
   cudaFuncAttributes attributes;
   codes.push_back(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&not_a_symbol)));
   codes.push_back(cudaDeviceGetAttribute(&value, static_cast<cudaDeviceAttr>(9999), 0));
-  codes.push_back(cudaHostUnregister(host.data()));
-  CHECK_CUDA(cudaHostRegister(host.data(), host.size(), cudaHostRegisterDefault));
-  codes.push_back(cudaHostRegister(host.data(), host.size(), cudaHostRegisterDefault));
-  CHECK_CUDA(cudaHostUnregister(host.data()));
 
   CUmodule module, other;
   CHECK_DRIVER(DRIVER_ENTRY(cuModuleLoadData)(&module, kModule));

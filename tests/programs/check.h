@@ -74,6 +74,14 @@ class Results {
     return checksum.value();
   }
 
+  // First element of each section: what a driver answered, when it is not what was expected.
+  void Print() const {
+    for (const Section& section : sections_) {
+      printf("%s: %s (%zu bytes)\n", section.name.c_str(), section.bytes.empty() ? "-" : Hex(section, 0).c_str(),
+             section.bytes.size());
+    }
+  }
+
   // Does not return if anything differs.
   void FailUnlessEqual(const Results& expected) const {
     for (size_t i = 0; i < sections_.size() && i < expected.sections_.size(); ++i) {
@@ -121,8 +129,13 @@ inline int RunProgram(int argc, char** argv, void (*reference)(Results&), void (
   Results expected;
   if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
     reference(expected);
+  } else if (argc > 1 && strcmp(argv[1], "--values") == 0) {
+    Results results;
+    device(results);
+    results.Print();
+    return 0;
   } else if (argc > 1) {
-    Fail("unknown option %s (only --reference is known)", argv[1]);
+    Fail("unknown option %s (--reference and --values are known)", argv[1]);
   } else {
     Results results;
     device(results);

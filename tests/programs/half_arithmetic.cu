@@ -60,7 +60,7 @@ std::vector<Triple> Operands(uint64_t seed) {
   for (Triple& t : operands) {
     for (uint16_t* word : {&t.a, &t.b, &t.c}) {
       uint64_t bits = random.Next();
-      int exponent = F::kBias - 8 + static_cast<int>(bits >> 20) % 16;
+      int exponent = F::kBias - 8 + static_cast<int>((bits >> 20) % 16);
       *word = static_cast<uint16_t>((bits & 0x8000) | (exponent << (15 - F::kExponentBits)) |
                                     (bits & ((1 << (15 - F::kExponentBits)) - 1)));
     }

@@ -13,8 +13,10 @@ struct Fault {
   int code;
 };
 const Fault kFaults[] = {
-    {"null", cudaErrorIllegalAddress},          {"freed", cudaErrorIllegalAddress}, {"wild", cudaErrorIllegalAddress},
-    {"misaligned", cudaErrorMisalignedAddress}, {"assert", cudaErrorAssert},
+    {"null", cudaErrorIllegalAddress},
+    {"wild", cudaErrorIllegalAddress},
+    {"misaligned", cudaErrorMisalignedAddress},
+    {"assert", cudaErrorAssert},
 };
 
 void Reference(Results& results) {
@@ -74,8 +76,10 @@ void Device(Results& results) {
     results.AddText(fault.name, check::RunCase(fault.name).output);
     results.AddText("after it", check::RunCase("healthy").output);
   }
-  // The code of __trap() is not the same on all devices: only shown.
+  // Only shown: the code of __trap() is not the same on all devices, and whether freed memory is still mapped is the
+  // driver's affair (on an H200 the write goes through, the software driver reports it).
   printf("trap: %s", check::RunCase("trap").output.c_str());
+  printf("freed: %s", check::RunCase("freed").output.c_str());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the runtime knows about pointers: device, inside of device, pinned, registered, ordinary memory; the base and
+// What the runtime knows about pointers: device, inside of device, pinned, ordinary memory; the base and
 // size of an allocation.
 #include "tests/programs/driver_entry.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 void Reference(Results& results) {
   results.Add("types", std::vector<int>{cudaMemoryTypeDevice, cudaMemoryTypeDevice, cudaMemoryTypeHost,
-                                        cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeUnregistered});
+                                        cudaMemoryTypeUnregistered});
   results.Add("relations", std::vector<uint32_t>(8, 1));
 }
 
@@ -25,10 +25,6 @@ void Device(Results& results) {
   CHECK_CUDA(cudaMalloc(&device, kBytes));
   CHECK_CUDA(cudaMallocHost(&pinned, kBytes));
   std::vector<int> types = {TypeOf(device), TypeOf(device + 5000), TypeOf(pinned + 17), TypeOf(ordinary.data())};
-  CHECK_CUDA(cudaHostRegister(ordinary.data(), ordinary.size(), cudaHostRegisterDefault));
-  types.push_back(TypeOf(ordinary.data()));
-  CHECK_CUDA(cudaHostUnregister(ordinary.data()));
-  types.push_back(TypeOf(ordinary.data()));
   results.Add("types", types);
 
   std::vector<uint32_t> relations;
