@@ -61,7 +61,7 @@ Status ElfView::ReadSections(std::span<const std::byte> bytes) {
     section.link = raw.sh_link;
     section.info = raw.sh_info;
     section.size = raw.sh_size;
-    if (raw.sh_type == SHT_NOBITS || raw.sh_type == SHT_NULL) continue;
+    if (!HasBytes(raw.sh_type)) continue;
     if (!IsInside(raw.sh_offset, raw.sh_size, bytes.size()))
       return Broken("section " + std::to_string(i) + " out of the file");
     section.content = bytes.subspan(raw.sh_offset, raw.sh_size);

@@ -63,6 +63,21 @@ struct NvAttribute {
 Result<std::vector<NvAttribute>> ReadNvAttributes(std::span<const std::byte> section);
 
 inline constexpr uint32_t kSectionTypeNvInfo = 0x70000000;
+// Whether a section of that type has bytes in the file. Besides NOBITS, CUDA has types of its own for memory that only
+// exists at run time: global, local and shared (NCCL's .nv_debug.shared reaches beyond its file), and reserved shared.
+constexpr bool HasBytes(uint32_t section_type) {
+  switch (section_type) {
+    case SHT_NULL:
+    case SHT_NOBITS:
+    case 0x70000007:
+    case 0x70000009:
+    case 0x7000000A:
+    case 0x70000015:
+      return false;
+    default:
+      return true;
+  }
+}
 inline constexpr std::string_view kNvInfoSection = ".nv.info";
 
 }  // namespace tally::images

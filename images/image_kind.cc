@@ -7,6 +7,7 @@
 #include <string>
 
 #include "images/byte_reader.h"
+#include "images/elf_view.h"
 
 namespace tally::images {
 namespace {
@@ -57,7 +58,7 @@ Result<size_t> CubinSize(const void* image) {
   end = std::max(end, header.e_shoff + num_sections * sizeof(Elf64_Shdr));
   for (uint64_t i = 0; i < num_sections; ++i) {
     const auto section = LoadAt<Elf64_Shdr>(image, header.e_shoff + i * sizeof(Elf64_Shdr));
-    if (section.sh_type == SHT_NOBITS || section.sh_type == SHT_NULL) continue;
+    if (!HasBytes(section.sh_type)) continue;
     if (!IsInside(section.sh_offset, section.sh_size, kMaxImageBytes))
       return Error(StatusCode::kOutOfRange, "ELF image has a section beyond the limit");
     end = std::max(end, section.sh_offset + section.sh_size);

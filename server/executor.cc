@@ -45,6 +45,8 @@ ExecutorCore::ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> al
 
 namespace {
 
+constexpr const char* kShutdownReason = "the executor is shutting down";
+
 class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
   ExecutorProcess(ExecutorConfig config, std::unique_ptr<LoadedDriver> loaded, std::unique_ptr<Devices> all_devices,
@@ -139,7 +141,9 @@ void ExecutorProcess::ReportFault(CUresult result, const std::string& what) {
 }
 
 void ExecutorProcess::OnSessionEnd(const SessionEnd& end) {
-  if (end.evicted) LOG_WARNING("session {} ({}): {}", end.identity.session_id, end.identity.tenant_name, end.reason);
+  if (end.evicted && end.reason != kShutdownReason) {
+    LOG_WARNING("session {} ({}): {}", end.identity.session_id, end.identity.tenant_name, end.reason);
+  }
   if (config_.on_session_end) config_.on_session_end(end);
   const std::lock_guard lock(mutex_);
   const auto found = sessions_.find(end.identity.session_id);
@@ -167,7 +171,7 @@ void ExecutorProcess::Shutdown() {
     if (stop_reaper_) return;
     shutting_down_ = true;
     gate->Open();
-    for (const auto& [id, session] : sessions_) session->Evict("the executor is shutting down");
+    for (const auto& [id, session] : sessions_) session->Evict(kShutdownReason);
     changed_.wait(lock, [&] { return sessions_.empty(); });
     stop_reaper_ = true;
     changed_.notify_all();

@@ -138,7 +138,9 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   if (hello.status_code != 0) {
     executor->state = ExecutorState::kRetiring;
     executor->error = hello.error;
-    return;  // it ends now; OnExit tells those who wait
+    // It waits for this, so that its end is not seen before its reason; OnExit tells those who wait.
+    [[maybe_unused]] const Status sent = link->SendSignal(control::LinkKind::kShutdown, 0);
+    return;
   }
   executor->sessions.clear();  // its reports follow
   executor->state = hello.is_faulted != 0 || executor->is_end_expected || is_shutting_down_ ? ExecutorState::kRetiring

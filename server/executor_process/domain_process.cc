@@ -38,7 +38,12 @@ class DomainProcess {
       LOG_INFO("domain {}: {}", options_.config.domain_name, executor_->driver_description());
     }
     link_.Connect();
-    if (executor_ == nullptr) return 1;  // said so, if tallyd is there
+    if (executor_ == nullptr) {
+      // tallyd must have read why before it sees our end: it answers with a shutdown.
+      loop_.PostDelayed(kFaultLinger, [this] { End(); });
+      loop_.Run();
+      return 1;
+    }
     WaitForIdle();
     loop_.Run();
     ::alarm(kExitLimitSeconds);
@@ -84,6 +89,7 @@ class DomainProcess {
   }
 
   void OnAddSession(const control::SessionIdentity& identity, UniqueFd socket) {
+    if (executor_ == nullptr) return;
     SessionIdentity session;
     session.session_id = identity.session_id;
     session.pid = identity.pid;
@@ -111,6 +117,7 @@ class DomainProcess {
   }
 
   void Report(uint64_t request_id) {
+    if (executor_ == nullptr) return;
     const auto sessions = executor_->Snapshot();
     for (const SessionSnapshot& session : sessions) link_.SendReport(request_id, session, /*has_ended=*/false);
     link_.SendReportEnd(request_id, sessions.size());

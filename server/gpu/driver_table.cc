@@ -7,7 +7,10 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -15,8 +18,10 @@
 namespace tally::server {
 namespace {
 
-// Exported by our own shim and by nothing else: a library that has it is a client's half, never a driver.
-constexpr const char* kShimMarker = "tally_shim_marker";
+// Our own shim must never be taken for the driver. It exports exactly the driver's names, so it is told by a string
+// that it alone contains (the variable that it reads), and by its size: NVIDIA's library is several times as large.
+constexpr std::string_view kShimMarker = "TALLY_SOCKET";
+constexpr uintmax_t kMaxShimBytes = 16 << 20;
 constexpr const char* kSimLibraryName = "libtally-sim-driver.so";
 
 // Where distributions, containers and WSL put the driver. Full paths: LD_LIBRARY_PATH may name the shim's directory.
@@ -36,16 +41,24 @@ void FillMember(void* library, const char* name, Function* member) {
   *member = reinterpret_cast<Function>(::dlsym(library, name));
 }
 
+bool IsOwnShim(const std::string& path) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || size > kMaxShimBytes) return false;
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return bytes.find(kShimMarker) != std::string::npos;
+}
+
 Attempt Open(const std::string& path, bool is_software) {
   Attempt attempt;
+  if (!is_software && IsOwnShim(path)) {
+    attempt.failure = fmt::format("{}: this is Tally's client library, not a driver", path);
+    return attempt;
+  }
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     attempt.failure = ::dlerror();
-    return attempt;
-  }
-  if (::dlsym(library, kShimMarker) != nullptr) {
-    ::dlclose(library);
-    attempt.failure = fmt::format("{}: this is Tally's client library, not a driver", path);
     return attempt;
   }
   LoadedDriver driver;

@@ -53,7 +53,9 @@ CUresult ServeCloseContext(ServedLane& lane, WireReader& in, WireWriter&) {
   lane.driver().cuCtxSetCurrent(real);
   lane.ForgetCurrentDevice();
   // Waits for the context's work with the turn held: what comes after must find everything gone.
+  const bool is_only_one = session.contexts.size() == 1;
   session.DestroyContents(request.context);
+  if (request.is_reset != 0 && is_only_one) session.ReloadLibraries();
   return CUDA_SUCCESS;
 }
 

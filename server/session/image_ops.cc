@@ -34,6 +34,7 @@ CUresult Finish(ServedLane& lane, LoadRequest& request, CUresult result, std::un
   uint64_t handle = 0;
   if (result == CUDA_SUCCESS) {
     image->bytes = request.bytes;
+    request.options.CopyNumbers(&image->jit_options, &image->jit_values);
     handle = lane.NameOf(image->is_library ? shm::HandleKind::kLibrary : shm::HandleKind::kModule, image.get());
     image->handle = handle;
     if (request.bytes->may_print) session.may_print.store(true, std::memory_order_relaxed);
@@ -81,12 +82,8 @@ CUresult ServeLoadLibrary(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (const CUresult r = ReadRequest(lane, in, &request); r != CUDA_SUCCESS) return r;
   auto image = std::make_unique<LoadedImage>();
   image->is_library = true;
-  // We keep the bytes for as long as the library lives, so the driver need not copy them.
-  CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
-  void* preserved = reinterpret_cast<void*>(uintptr_t{1});
-  const CUresult result =
-      lane.driver().cuLibraryLoadData(&image->library, request.bytes->pointer(), request.options.options(),
-                                      request.options.values(), request.options.count(), &option, &preserved, 1);
+  const CUresult result = LoadLibraryData(lane.driver(), *request.bytes, request.options.options(),
+                                          request.options.values(), request.options.count(), &image->library);
   return Finish(lane, request, result, std::move(image), out);
 }
 

@@ -65,6 +65,13 @@ CUresult BuildWrapper(const shm::LoadImage& request, ImageBytes* image) {
 
 }  // namespace
 
+CUresult LoadLibraryData(const DriverTable& driver, const ImageBytes& bytes, CUjit_option* options, void** values,
+                         unsigned int num_options, CUlibrary* library) {
+  CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
+  void* preserved = reinterpret_cast<void*>(uintptr_t{1});
+  return driver.cuLibraryLoadData(library, bytes.pointer(), options, values, num_options, &option, &preserved, 1);
+}
+
 bool ImageStore::Write(const shm::WriteImage& piece, std::span<const std::byte> bytes, const char** reason) {
   if (piece.image == 0 || piece.total_bytes == 0 || piece.total_bytes > shm::kMaxImageBytes ||
       bytes.size() < piece.size_bytes) {

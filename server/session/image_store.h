@@ -61,10 +61,16 @@ struct LoadedImage {
   CUlibrary library = nullptr;
   uint64_t handle = 0;
   std::shared_ptr<ImageBytes> bytes;
+  std::vector<CUjit_option> jit_options;  // numbers only, for loading it again
+  std::vector<void*> jit_values;
   std::unordered_map<std::string, Kernel*> by_name;
   std::vector<std::unique_ptr<Kernel>> kernels;
   LoadedImage* library_image = nullptr;  // is_borrowed: whose module this is
 };
+
+// We keep the bytes for as long as the library lives, so the driver need not copy them.
+CUresult LoadLibraryData(const DriverTable& driver, const ImageBytes& bytes, CUjit_option* options, void** values,
+                         unsigned int num_options, CUlibrary* library);
 
 class ImageStore {
  public:

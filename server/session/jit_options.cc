@@ -45,7 +45,13 @@ bool JitOptions::Read(WireReader& in, uint32_t count) {
     options_.push_back(static_cast<CUjit_option>(option.option));
     values_.push_back(reinterpret_cast<void*>(option.value));
   }
+  num_numbers_ = options_.size();
   return in.ok();
+}
+
+void JitOptions::CopyNumbers(std::vector<CUjit_option>* numbers, std::vector<void*>* number_values) const {
+  numbers->assign(options_.begin(), options_.begin() + static_cast<ptrdiff_t>(num_numbers_));
+  number_values->assign(values_.begin(), values_.begin() + static_cast<ptrdiff_t>(num_numbers_));
 }
 
 void JitOptions::AddLogs(uint32_t info_bytes, uint32_t error_bytes, std::vector<char>* info_log,

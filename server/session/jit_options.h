@@ -18,6 +18,9 @@ class JitOptions {
   // Log buffers for what the caller offered, bounded; they must outlive the driver's use of values().
   void AddLogs(uint32_t info_bytes, uint32_t error_bytes, std::vector<char>* info_log, std::vector<char>* error_log);
 
+  // Copies of what was read, without the logs.
+  void CopyNumbers(std::vector<CUjit_option>* numbers, std::vector<void*>* number_values) const;
+
   unsigned int count() const { return static_cast<unsigned int>(options_.size()); }
   CUjit_option* options() { return options_.data(); }
   void** values() { return values_.data(); }
@@ -31,6 +34,7 @@ class JitOptions {
 
   std::vector<CUjit_option> options_;
   std::vector<void*> values_;
+  size_t num_numbers_ = 0;  // the logs follow
   int info_size_at_ = -1;
   int error_size_at_ = -1;
 };

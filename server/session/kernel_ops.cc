@@ -42,7 +42,14 @@ CUresult ReadLayout(const DriverTable& driver, Kernel* kernel) {
   return CUDA_SUCCESS;
 }
 
+// Attributes of a library's kernel are those of its function in a device's primary context, which must be alive.
+void KeepContextAlive(ServedLane& lane) {
+  CUcontext real = nullptr;
+  if (lane.context() == nullptr) lane.session().core.devices->Context(0, &real);
+}
+
 void PutDescription(ServedLane& lane, const Kernel& kernel, WireWriter& out) {
+  KeepContextAlive(lane);
   shm::KernelDescription description{};
   description.handle = kernel.handle;
   description.num_parameters = static_cast<uint32_t>(kernel.layout.size());

@@ -106,6 +106,39 @@ void SessionState::Unload(LoadedImage* image) {
   std::erase_if(loaded, [&](const auto& owned) { return owned.get() == image; });
 }
 
+void SessionState::ReloadLibraries() {
+  for (const HandleTable::Entry& entry : handles(shm::HandleKind::kLibrary).Entries()) {
+    Reload(*static_cast<LoadedImage*>(entry.value));
+  }
+}
+
+void SessionState::Reload(LoadedImage& library) {
+  CUlibrary fresh = nullptr;
+  if (LoadLibraryData(driver, *library.bytes, library.jit_options.data(), library.jit_values.data(),
+                      static_cast<unsigned int>(library.jit_options.size()), &fresh) != CUDA_SUCCESS) {
+    return;  // the old one goes on, with what its variables hold
+  }
+  for (size_t i = 0; i < loaded.size(); ++i) {
+    if (loaded[i]->library_image != &library) continue;
+    Unload(loaded[i].get());
+    i = static_cast<size_t>(-1);
+  }
+  for (const auto& kernel : library.kernels) {
+    if (kernel->function != nullptr) handles(shm::HandleKind::kFunction).Remove(kernel->handle);
+    std::erase_if(kernel_of, [&](const auto& entry) { return entry.second == kernel.get(); });
+  }
+  std::erase_if(library.kernels, [](const auto& kernel) { return kernel->function != nullptr; });
+  for (const auto& [name, kernel] : library.by_name) {
+    kernel->function_of_kernel = nullptr;
+    if (driver.cuLibraryGetKernel(&kernel->kernel, fresh, name.c_str()) == CUDA_SUCCESS) {
+      kernel_of[kernel->kernel] = kernel;
+    }
+  }
+  memory.RemoveGlobals(&library);
+  driver.cuLibraryUnload(library.library);
+  library.library = fresh;
+}
+
 void SessionState::ForgetGraphContents(CUgraph graph, int depth) {
   HandleTable& nodes = handles(shm::HandleKind::kGraphNode);
   if (nodes.size() == 0 || depth > kMaxGraphDepth || driver.cuGraphGetNodes == nullptr) return;

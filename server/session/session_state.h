@@ -109,6 +109,9 @@ class SessionState {
   ClientContext* FindContext(uint32_t index);
   // Unloads and forgets it, its kernels and its globals. With `unload` false the driver's object is gone already.
   void Unload(LoadedImage* image);
+  // Gives every library's variables their first values again, as the reset of the only context does; handles stay.
+  // CUfunctions of its kernels and its module go, as natively.
+  void ReloadLibraries();
   // Forgets the nodes (and child graphs, and their nodes) of a graph that is about to go.
   void ForgetGraphContents(CUgraph graph, int depth = 0);
   // Ends a capture whose result nobody wants.
@@ -119,6 +122,7 @@ class SessionState {
   void Destroy();
 
  private:
+  void Reload(LoadedImage& library);
   void WaitForStreams(uint32_t context);
   void DestroyHandles(uint32_t context);
   void FreeMemory(uint32_t context);

@@ -151,15 +151,6 @@ std::shared_ptr<const Program> CompileTexts(const std::vector<std::string>& text
   return std::move(*program);
 }
 
-void CheckText(const std::string& text, JitOptions& options) {
-  const std::string_view view = text;
-  const auto program = CompileProgram({&view, 1});
-  if (program || program.error().code() == StatusCode::kNotFound) return;
-  options.WriteErrorLog(program.error().message());
-  options.Finish();
-  Fail(CUDA_ERROR_INVALID_PTX);
-}
-
 std::shared_ptr<const Program> LoadImage(const void* image, JitOptions& options) {
   return CompileTexts(PtxOfImage(image), options);
 }

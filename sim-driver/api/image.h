@@ -41,9 +41,6 @@ std::vector<std::string> PtxOfBytes(const std::byte* bytes, size_t size);
 
 // Fails with INVALID_PTX; the error log says where.
 std::shared_ptr<const Program> CompileTexts(const std::vector<std::string>& texts, JitOptions& options);
-// What can be said about one of several texts before all are there: fails with INVALID_PTX unless only symbols of
-// others are missing.
-void CheckText(const std::string& text, JitOptions& options);
 std::shared_ptr<const Program> LoadImage(const void* image, JitOptions& options);
 // Fails with FILE_NOT_FOUND.
 std::vector<std::byte> ReadFileOrFail(const char* path);

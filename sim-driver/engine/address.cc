@@ -1,6 +1,5 @@
 // Addresses: cvta, isspacep, mapa, getctarank, alloca, stacksave, stackrestore.
 
-
 #include "sim-driver/engine/lanes.h"
 #include "sim-driver/engine/memory_access.h"
 #include "sim-driver/engine/opcode_table.h"
@@ -183,7 +182,8 @@ bool DecodeAlloca(Lowering& l) {
   if (l.Type() != ScalarType::kU64) return false;
   VirtualOperand a = l.Use(1, ScalarType::kU64);
   uint64_t align = l.num_operands() > 2 ? l.operand(2).bits : 16;
-  if (align == 0 || align > 128 || (align & (align - 1)) != 0) return l.Invalid("alignment is not a power of two up to 128");
+  if (align == 0 || align > 128 || (align & (align - 1)) != 0)
+    return l.Invalid("alignment is not a power of two up to 128");
   l.Emit(&OpAlloca, l.Define(0, ScalarType::kU64), a).i.x = static_cast<uint32_t>(align);
   return true;
 }

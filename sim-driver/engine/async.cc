@@ -1,7 +1,6 @@
 // Asynchronous copies and their barriers: cp.async, cp.async.bulk, mbarrier. Copies are done when issued, which is one
 // of the orders that PTX allows; waiting for groups then has nothing to do.
 
-
 #include <cstring>
 
 #include "sim-driver/engine/lanes.h"
@@ -18,9 +17,9 @@ struct MBarrier {
   static constexpr uint64_t kCountMask = (1u << 20) - 1;
   static constexpr uint64_t kTransactionMask = (1u << 23) - 1;
 
-  uint32_t phase;     // bit 63
-  uint32_t pending;   // bits 43-62
-  uint32_t expected;  // bits 23-42
+  uint32_t phase;        // bit 63
+  uint32_t pending;      // bits 43-62
+  uint32_t expected;     // bits 23-42
   int32_t transactions;  // bits 0-22, signed
 
   static MBarrier Unpack(uint64_t bits) {
@@ -44,7 +43,8 @@ void ForBarriers(Warp& w, const Instruction& i, Body body) {
   const uint64_t* base = Source<uint64_t>(w, i.a);
   for (uint32_t rest = w.mask; rest != 0; rest &= rest - 1) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-    std::byte* at = ResolveAddress(w, i, lane, static_cast<Space>(i.x), base[lane] + static_cast<uint64_t>(i.imm), 8, 8, true);
+    std::byte* at =
+        ResolveAddress(w, i, lane, static_cast<Space>(i.x), base[lane] + static_cast<uint64_t>(i.imm), 8, 8, true);
     if (at == nullptr) return;
     uint64_t bits = 0;
     std::memcpy(&bits, at, 8);
@@ -136,7 +136,8 @@ bool DecodeMBarrier(Lowering& l) {
   if (what == "inval") return true;
   if (what == "init") return emit(&OpMBarrierInit, kNoOperand, l.Use(next + 1, ScalarType::kU32), kNoOperand, 0);
   if (what == "expect_tx" || what == "complete_tx")
-    return emit(&OpMBarrierTransactions, kNoOperand, l.Use(next + 1, ScalarType::kU32), kNoOperand, what == "complete_tx");
+    return emit(&OpMBarrierTransactions, kNoOperand, l.Use(next + 1, ScalarType::kU32), kNoOperand,
+                what == "complete_tx");
   if (what == "arrive" || what == "arrive_drop") {
     bool expects = l.Has("expect_tx");
     VirtualOperand extra = l.num_operands() > next + 1 ? l.Use(next + 1, ScalarType::kU32) : l.Constant(4, 1);
@@ -147,7 +148,8 @@ bool DecodeMBarrier(Lowering& l) {
   if ((what == "test_wait" || what == "try_wait") && has_result) {
     bool is_parity = l.Has("parity");
     VirtualOperand b = l.Use(2, is_parity ? ScalarType::kU32 : ScalarType::kB64);
-    return emit(&OpMBarrierWait, l.DefinePredicate(size_t{0}), b, kNoOperand, (is_parity ? kParity : 0) | (what == "try_wait" ? kTry : 0));
+    return emit(&OpMBarrierWait, l.DefinePredicate(size_t{0}), b, kNoOperand,
+                (is_parity ? kParity : 0) | (what == "try_wait" ? kTry : 0));
   }
   return false;
 }
@@ -172,7 +174,8 @@ void OpCopyAsync(Warp& w, const Instruction& i) {
       for (uint32_t k = 0; k < size; ++k)
         bytes[k] = static_cast<std::byte>(AtomicLoad(reinterpret_cast<const uint8_t*>(source + k)));
     }
-    std::byte* target = ResolveAddress(w, i, lane, Space::kShared, to_base[lane] + static_cast<uint64_t>(i.imm), i.x, i.x, true);
+    std::byte* target =
+        ResolveAddress(w, i, lane, Space::kShared, to_base[lane] + static_cast<uint64_t>(i.imm), i.x, i.x, true);
     if (target == nullptr) return;
     std::memcpy(target, bytes, i.x);
   }
@@ -201,16 +204,23 @@ void OpCopyBulk(Warp& w, const Instruction& i) {
   for (uint32_t rest = w.mask; rest != 0; rest &= rest - 1) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     uint32_t size = sizes[lane];
-    if (size % 16 != 0) return RaiseFault(w, i, lane, kFaultMisalignedAddress, Format("{} bytes are not a multiple of 16", size));
+    if (size % 16 != 0)
+      return RaiseFault(w, i, lane, kFaultMisalignedAddress, Format("{} bytes are not a multiple of 16", size));
     if (size == 0) continue;
-    std::byte* to = ResolveAddress(w, i, lane, static_cast<Space>(i.x & 0xff), to_base[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[0])), size, 16, true);
+    std::byte* to =
+        ResolveAddress(w, i, lane, static_cast<Space>(i.x & 0xff),
+                       to_base[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[0])), size, 16, true);
     if (to == nullptr) return;
-    const std::byte* from = ResolveAddress(w, i, lane, static_cast<Space>(i.x >> 8 & 0xff), from_base[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[1])), size, 16, false);
+    const std::byte* from =
+        ResolveAddress(w, i, lane, static_cast<Space>(i.x >> 8 & 0xff),
+                       from_base[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[1])), size, 16, false);
     if (from == nullptr) return;
     for (uint32_t k = 0; k < size; k += 8)
       AtomicStore(reinterpret_cast<uint64_t*>(to + k), AtomicLoad(reinterpret_cast<const uint64_t*>(from + k)));
     if (!i.y) continue;
-    std::byte* at = ResolveAddress(w, i, lane, static_cast<Space>(i.x >> 16), Source<uint64_t>(w, i.f)[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[2])), 8, 8, true);
+    std::byte* at = ResolveAddress(
+        w, i, lane, static_cast<Space>(i.x >> 16),
+        Source<uint64_t>(w, i.f)[lane] + static_cast<uint64_t>(static_cast<int32_t>(i.list[2])), 8, 8, true);
     if (at == nullptr) return;
     uint64_t bits = 0;
     std::memcpy(&bits, at, 8);
@@ -232,7 +242,9 @@ bool DecodeCopyBulk(Lowering& l) {
   for (std::string_view modifier : l.instruction().modifiers) {
     StateSpace space = ptx::StateSpaceFromName(modifier);
     if (space == StateSpace::kNone) continue;
-    Space as = space == StateSpace::kGlobal ? Space::kGlobal : modifier == "shared::cluster" ? Space::kSharedCluster : Space::kShared;
+    Space as = space == StateSpace::kGlobal    ? Space::kGlobal
+               : modifier == "shared::cluster" ? Space::kSharedCluster
+                                               : Space::kShared;
     (found++ == 0 ? to : from) = as;
   }
   bool has_mbarrier = l.Has("mbarrier::complete_tx::bytes");
@@ -250,9 +262,11 @@ bool DecodeCopyBulk(Lowering& l) {
   }
   LoweredInstruction& lowered = l.Emit(&OpCopyBulk, kNoOperand, a, b, c);
   lowered.i.f = f;
-  lowered.i.x = static_cast<uint32_t>(to) | static_cast<uint32_t>(from) << 8 | static_cast<uint32_t>(to == Space::kGlobal ? Space::kShared : to) << 16;
+  lowered.i.x = static_cast<uint32_t>(to) | static_cast<uint32_t>(from) << 8 |
+                static_cast<uint32_t>(to == Space::kGlobal ? Space::kShared : to) << 16;
   lowered.i.y = has_mbarrier;
-  lowered.numbers = {static_cast<uint32_t>(to_address.offset), static_cast<uint32_t>(from_address.offset), static_cast<uint32_t>(barrier_address.offset)};
+  lowered.numbers = {static_cast<uint32_t>(to_address.offset), static_cast<uint32_t>(from_address.offset),
+                     static_cast<uint32_t>(barrier_address.offset)};
   return true;
 }
 
@@ -267,7 +281,8 @@ bool DecodeCopy(Lowering& l) {
   VirtualOperand a = l.WideAddress(to);
   VirtualOperand b = l.WideAddress(from);
   uint64_t bytes = l.operand(2).bits;
-  if (l.operand(2).kind != OperandKind::kInteger || (bytes != 4 && bytes != 8 && bytes != 16)) return l.Invalid("cp.async copies 4, 8 or 16 bytes");
+  if (l.operand(2).kind != OperandKind::kInteger || (bytes != 4 && bytes != 8 && bytes != 16))
+    return l.Invalid("cp.async copies 4, 8 or 16 bytes");
   VirtualOperand size = l.Constant(4, bytes);
   VirtualOperand ignore = kNoOperand;
   if (l.num_operands() > 3 && !(l.num_operands() == 4 && l.Has("L2::cache_hint"))) {

@@ -26,7 +26,8 @@ void ForAddresses(Warp& w, const Instruction& i, Body body) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     uint64_t address = base[lane] + static_cast<uint64_t>(i.imm);
     auto* at = reinterpret_cast<T*>(address);
-    if (!is_global || !range.Contains(address, sizeof(T)) || address % sizeof(T) != 0 || !range.is_writable) [[unlikely]] {
+    if (!is_global || !range.Contains(address, sizeof(T)) || address % sizeof(T) != 0 || !range.is_writable)
+        [[unlikely]] {
       at = reinterpret_cast<T*>(ResolveAddress(w, i, lane, space, address, sizeof(T), sizeof(T), true, &range));
       if (at == nullptr) return;
     }
@@ -34,7 +35,8 @@ void ForAddresses(Warp& w, const Instruction& i, Body body) {
     body(lane, at);
     changed |= d[lane] != before;
   }
-  w.NotePoll(changed);
+  // Locks are taken by cas and exch; other operations that change nothing are just work.
+  if (i.f != 0) w.NotePoll(changed);
 }
 
 template <typename T, auto kUpdate>
@@ -95,25 +97,35 @@ void OpAtomic128(Warp& w, const Instruction& i) {  // y: exchange rather than co
 
 struct And {
   template <typename T>
-  T operator()(T old, T b) const { return old & b; }
+  T operator()(T old, T b) const {
+    return old & b;
+  }
 };
 struct Or {
   template <typename T>
-  T operator()(T old, T b) const { return old | b; }
+  T operator()(T old, T b) const {
+    return old | b;
+  }
 };
 struct Xor {
   template <typename T>
-  T operator()(T old, T b) const { return old ^ b; }
+  T operator()(T old, T b) const {
+    return old ^ b;
+  }
 };
 template <typename T>
 struct Min {
   template <typename U>
-  U operator()(U old, U b) const { return static_cast<T>(b) < static_cast<T>(old) ? b : old; }
+  U operator()(U old, U b) const {
+    return static_cast<T>(b) < static_cast<T>(old) ? b : old;
+  }
 };
 template <typename T>
 struct Max {
   template <typename U>
-  U operator()(U old, U b) const { return static_cast<T>(old) < static_cast<T>(b) ? b : old; }
+  U operator()(U old, U b) const {
+    return static_cast<T>(old) < static_cast<T>(b) ? b : old;
+  }
 };
 struct Increment {
   uint32_t operator()(uint32_t old, uint32_t b) const { return old >= b ? 0 : old + 1; }
@@ -137,7 +149,8 @@ struct HalfUpdate {
     float y = F::ToFloat(b);
     if (kKind == HalfKind::kAdd) return F::FromFloat(x + y);
     if (x != x || y != y) return x == x ? old : y == y ? b : F::kNan;
-    bool takes_b = kKind == HalfKind::kMin ? y < x || (y == x && std::signbit(y)) : y > x || (y == x && !std::signbit(y));
+    bool takes_b =
+        kKind == HalfKind::kMin ? y < x || (y == x && std::signbit(y)) : y > x || (y == x && !std::signbit(y));
     return takes_b ? b : old;
   }
   uint32_t operator()(uint32_t old, uint32_t b) const {
@@ -233,7 +246,8 @@ bool DecodeAtomic(Lowering& l) {
   const ptx::Operand& value = l.operand(first + 1);
   if (count > 1) {
     // A vector is as many atomic operations; only each element is atomic, as PTX says.
-    if (value.kind != OperandKind::kVector || value.parts.size() != count) return l.Invalid("a vector operand of another length");
+    if (value.kind != OperandKind::kVector || value.parts.size() != count)
+      return l.Invalid("a vector operand of another length");
     EmitAlignmentCheck(l, base, address.offset, count * bytes);
   }
   std::vector<VirtualOperand> results;
@@ -245,12 +259,15 @@ bool DecodeAtomic(Lowering& l) {
     i.imm = address.offset + int64_t{k} * bytes;
     i.x = static_cast<uint32_t>(space);
     i.y = what == "exch";
+    // Keeps the register of the old value alive, for the comparison in ForAddresses. (A lone first slot reads as 0 and
+    // only loses the courtesy of giving way.)
+    if (!is_red && (what == "cas" || what == "exch")) i.f = results.back();
   }
   if (is_red) return true;
   const ptx::Operand& to = l.operand(0);
-  if (count > 1 && (to.kind != OperandKind::kVector || to.parts.size() != count)) return l.Invalid("a vector operand of another length");
-  for (uint32_t k = 0; k < count; ++k)
-    l.Emit(MoveOp(bytes), l.Define(count > 1 ? to.parts[k] : to, type), results[k]);
+  if (count > 1 && (to.kind != OperandKind::kVector || to.parts.size() != count))
+    return l.Invalid("a vector operand of another length");
+  for (uint32_t k = 0; k < count; ++k) l.Emit(MoveOp(bytes), l.Define(count > 1 ? to.parts[k] : to, type), results[k]);
   return true;
 }
 

@@ -1,8 +1,6 @@
 // Barriers of blocks (bar, barrier), warps (bar.warp.sync) and clusters (barrier.cluster).
 #include "sim-driver/engine/barrier.h"
 
-
-
 #include "sim-driver/engine/grid.h"
 #include "sim-driver/engine/lanes.h"
 #include "sim-driver/engine/location.h"
@@ -13,14 +11,15 @@
 namespace tally::sim_driver {
 
 void MergeSplits(Warp& w) {
-  // `current` is the running split, whose entry is stale: it takes no part.
+  // `current` is the running split; its entry is stale until it is saved, and then takes no part.
+  bool is_stale = w.stop == StopReason::kNone || w.stop == StopReason::kGone;
   for (size_t k = 0; k < w.splits.size(); ++k) {
     Split& to = w.splits[k];
-    if (k == w.current && w.stop == StopReason::kNone) continue;
+    if (k == w.current && is_stale) continue;
     if (to.state != SplitState::kRunnable) continue;
     for (size_t n = k + 1; n < w.splits.size();) {
       Split& from = w.splits[n];
-      if ((n == w.current && w.stop == StopReason::kNone) || from.state != SplitState::kRunnable || from.pc != to.pc ||
+      if ((n == w.current && is_stale) || from.state != SplitState::kRunnable || from.pc != to.pc ||
           from.frame != to.frame || from.record != to.record) {
         ++n;
         continue;
@@ -81,7 +80,8 @@ void TryComplete(Block& block, uint32_t id, Warp* running, const Instruction* ru
         auto* d = reinterpret_cast<uint32_t*>(registers + i.d);
         for (uint32_t rest = split.mask; rest != 0; rest &= rest - 1) d[std::countr_zero(rest)] = barrier.reduction;
       } else if (kind != BarrierKind::kSync) {
-        bool value = kind == BarrierKind::kRedOr ? barrier.reduction != 0 : barrier.reduction == barrier.reduction_lanes;
+        bool value =
+            kind == BarrierKind::kRedOr ? barrier.reduction != 0 : barrier.reduction == barrier.reduction_lanes;
         auto* d = reinterpret_cast<uint32_t*>(registers + i.d);
         *d = (*d & ~split.mask) | (value ? split.mask : 0);
       }
@@ -114,7 +114,7 @@ void OpBarrier(Warp& w, const Instruction& i) {
   if (barrier.is_open && barrier.required != count)
     return RaiseFault(w, i, first, kFaultIllegalInstruction,
                       Format("barrier {} is waited for with {} threads by some and {} by others (0: all)", id,
-                                  barrier.required, count));
+                             barrier.required, count));
   barrier.is_open = true;
   barrier.required = count;
   barrier.arrived += static_cast<uint32_t>(std::popcount(w.mask));
@@ -209,11 +209,8 @@ void OpClusterWait(Warp& w, const Instruction&) {
     waits |= w.cluster_arrival_phase[static_cast<size_t>(std::countr_zero(rest))] == w.block->cluster->cluster_phase;
   if (!waits) return;
   w.CountInstructions();
-  w.splits[w.current] = {.mask = w.mask,
-                         .state = SplitState::kClusterBarrier,
-                         .pc = w.pc,
-                         .frame = w.frame,
-                         .record = w.record};
+  w.splits[w.current] = {
+      .mask = w.mask, .state = SplitState::kClusterBarrier, .pc = w.pc, .frame = w.frame, .record = w.record};
   w.Stop(StopReason::kBlocked);
 }
 
@@ -252,9 +249,9 @@ std::string DescribeWaiting(const Cluster& cluster) {
         int others = std::popcount(split.mask) - 1;
         const Instruction* at = split.state == SplitState::kWarpSync ? split.pc : split.pc - 1;
         text += Format("{}block ({},{},{}) {}{} at {}", text.empty() ? "" : "; ", block.index.x, block.index.y,
-                            block.index.z, DescribeThread(block, thread),
-                            others > 0 ? Format(" and {} more of its warp", others) : "",
-                            DescribeInstruction(*cluster.grid, *split.frame->function, at));
+                       block.index.z, DescribeThread(block, thread),
+                       others > 0 ? Format(" and {} more of its warp", others) : "",
+                       DescribeInstruction(*cluster.grid, *split.frame->function, at));
       }
     }
   }

@@ -9,35 +9,52 @@ namespace {
 
 struct And {
   template <typename T>
-  T operator()(T a, T b) const { return a & b; }
+  T operator()(T a, T b) const {
+    return a & b;
+  }
 };
 struct Or {
   template <typename T>
-  T operator()(T a, T b) const { return a | b; }
+  T operator()(T a, T b) const {
+    return a | b;
+  }
 };
 struct Xor {
   template <typename T>
-  T operator()(T a, T b) const { return a ^ b; }
+  T operator()(T a, T b) const {
+    return a ^ b;
+  }
 };
 struct Not {
   template <typename T>
-  T operator()(T a) const { return static_cast<T>(~a); }
+  T operator()(T a) const {
+    return static_cast<T>(~a);
+  }
 };
 struct LogicalNot {
   template <typename T>
-  T operator()(T a) const { return a == 0; }
+  T operator()(T a) const {
+    return a == 0;
+  }
 };
 struct Copy {
   template <typename T>
-  T operator()(T a) const { return a; }
+  T operator()(T a) const {
+    return a;
+  }
 };
 struct ShiftLeft {
   template <typename T>
-  T operator()(T a, uint32_t n) const { return n >= 8 * sizeof(T) ? T{0} : static_cast<T>(a << n); }
+  T operator()(T a, uint32_t n) const {
+    return n >= 8 * sizeof(T) ? T{0} : static_cast<T>(a << n);
+  }
 };
 struct ShiftRight {
   template <typename T>
-  T operator()(T a, uint32_t n) const { return static_cast<T>(a >> std::min<uint32_t>(n, 8 * sizeof(T) - 1) >> (!std::is_signed_v<T> && n >= 8 * sizeof(T))); }
+  T operator()(T a, uint32_t n) const {
+    return static_cast<T>(a >> std::min<uint32_t>(n, 8 * sizeof(T) - 1) >>
+                          (!std::is_signed_v<T> && n >= 8 * sizeof(T)));
+  }
 };
 template <bool kLeft, bool kClamp>
 struct Funnel {
@@ -49,11 +66,15 @@ struct Funnel {
 };
 struct CountZeros {
   template <typename T>
-  uint32_t operator()(T a) const { return static_cast<uint32_t>(std::countl_zero(a)); }
+  uint32_t operator()(T a) const {
+    return static_cast<uint32_t>(std::countl_zero(a));
+  }
 };
 struct CountOnes {
   template <typename T>
-  uint32_t operator()(T a) const { return static_cast<uint32_t>(std::popcount(a)); }
+  uint32_t operator()(T a) const {
+    return static_cast<uint32_t>(std::popcount(a));
+  }
 };
 struct Reverse {
   template <typename T>
@@ -235,7 +256,10 @@ bool DecodeLogic(Lowering& l, uint32_t kind) {
   if (type == ScalarType::kPred) {
     VirtualOperand a = l.UsePredicate(size_t{1});
     VirtualOperand b = l.UsePredicate(size_t{2});
-    l.Emit(kind == 0 ? &OpPredicateLogic<0> : kind == 1 ? &OpPredicateLogic<1> : &OpPredicateLogic<2>, l.DefinePredicate(size_t{0}), a, b);
+    l.Emit(kind == 0   ? &OpPredicateLogic<0>
+           : kind == 1 ? &OpPredicateLogic<1>
+                       : &OpPredicateLogic<2>,
+           l.DefinePredicate(size_t{0}), a, b);
     return true;
   }
   OpFunction op = ForWidth(TypeBytes(type), []<typename T>(T) -> OpFunction { return &Binary<T, T, T, F{}>; });
@@ -304,8 +328,9 @@ bool DecodeShift(Lowering& l) {
   ScalarType type = l.Type();
   bool is_left = l.instruction().opcode == "shl";
   OpFunction op =
-      is_left ? ForInteger(Unsigned(type), []<typename T>(T) -> OpFunction { return &Binary<T, T, uint32_t, ShiftLeft{}>; })
-              : ForInteger(type, []<typename T>(T) -> OpFunction { return &Binary<T, T, uint32_t, ShiftRight{}>; });
+      is_left
+          ? ForInteger(Unsigned(type), []<typename T>(T) -> OpFunction { return &Binary<T, T, uint32_t, ShiftLeft{}>; })
+          : ForInteger(type, []<typename T>(T) -> OpFunction { return &Binary<T, T, uint32_t, ShiftRight{}>; });
   if (op == nullptr) return false;
   VirtualOperand a = l.Use(1, type);
   VirtualOperand b = l.Use(2, ScalarType::kU32);
@@ -317,8 +342,9 @@ bool DecodeFunnel(Lowering& l) {
   bool is_left = l.Modifier(0) == "l";
   bool clamps = l.Has("clamp");
   using U = uint32_t;
-  OpFunction op = is_left ? (clamps ? &Ternary<U, U, U, U, Funnel<true, true>{}> : &Ternary<U, U, U, U, Funnel<true, false>{}>)
-                          : (clamps ? &Ternary<U, U, U, U, Funnel<false, true>{}> : &Ternary<U, U, U, U, Funnel<false, false>{}>);
+  OpFunction op =
+      is_left ? (clamps ? &Ternary<U, U, U, U, Funnel<true, true>{}> : &Ternary<U, U, U, U, Funnel<true, false>{}>)
+              : (clamps ? &Ternary<U, U, U, U, Funnel<false, true>{}> : &Ternary<U, U, U, U, Funnel<false, false>{}>);
   VirtualOperand a = l.Use(1, ScalarType::kB32);
   VirtualOperand b = l.Use(2, ScalarType::kB32);
   VirtualOperand c = l.Use(3, ScalarType::kU32);
@@ -328,7 +354,9 @@ bool DecodeFunnel(Lowering& l) {
 
 bool DecodeBfe(Lowering& l) {
   ScalarType type = l.Type();
-  OpFunction op = TypeBytes(type) < 4 ? nullptr : ForInteger(type, []<typename T>(T) -> OpFunction { return &Ternary<T, T, uint32_t, uint32_t, Extract{}>; });
+  OpFunction op = TypeBytes(type) < 4 ? nullptr : ForInteger(type, []<typename T>(T) -> OpFunction {
+    return &Ternary<T, T, uint32_t, uint32_t, Extract{}>;
+  });
   if (op == nullptr) return false;
   VirtualOperand a = l.Use(1, type);
   VirtualOperand b = l.Use(2, ScalarType::kU32);
@@ -399,7 +427,8 @@ bool DecodeBmsk(Lowering& l) {
   using U = uint32_t;
   VirtualOperand a = l.Use(1, ScalarType::kB32);
   VirtualOperand b = l.Use(2, ScalarType::kB32);
-  l.Emit(l.Has("clamp") ? &Binary<U, U, U, Bitmask<true>{}> : &Binary<U, U, U, Bitmask<false>{}>, l.Define(0, ScalarType::kB32), a, b);
+  l.Emit(l.Has("clamp") ? &Binary<U, U, U, Bitmask<true>{}> : &Binary<U, U, U, Bitmask<false>{}>,
+         l.Define(0, ScalarType::kB32), a, b);
   return true;
 }
 
@@ -409,8 +438,9 @@ bool DecodeSzext(Lowering& l) {
   bool is_signed = IsSigned(l.Type());
   VirtualOperand a = l.Use(1, ScalarType::kB32);
   VirtualOperand b = l.Use(2, ScalarType::kB32);
-  l.Emit(clamps ? (is_signed ? &Binary<U, U, U, SignExtend<true, true>{}> : &Binary<U, U, U, SignExtend<true, false>{}>)
-                : (is_signed ? &Binary<U, U, U, SignExtend<false, true>{}> : &Binary<U, U, U, SignExtend<false, false>{}>),
+  l.Emit(clamps
+             ? (is_signed ? &Binary<U, U, U, SignExtend<true, true>{}> : &Binary<U, U, U, SignExtend<true, false>{}>)
+             : (is_signed ? &Binary<U, U, U, SignExtend<false, true>{}> : &Binary<U, U, U, SignExtend<false, false>{}>),
          l.Define(0, ScalarType::kB32), a, b);
   return true;
 }
@@ -447,7 +477,10 @@ OpFunction PartOp(uint32_t part_bytes, uint32_t whole_bytes) {
 }
 
 ScalarType BitsType(uint32_t bytes) {
-  return bytes == 2 ? ScalarType::kB16 : bytes == 4 ? ScalarType::kB32 : bytes == 8 ? ScalarType::kB64 : ScalarType::kB128;
+  return bytes == 2   ? ScalarType::kB16
+         : bytes == 4 ? ScalarType::kB32
+         : bytes == 8 ? ScalarType::kB64
+                      : ScalarType::kB128;
 }
 
 bool DecodeMove(Lowering& l) {
@@ -498,16 +531,23 @@ struct Extended {
 template <typename D, typename A>
 OpFunction ExtendFrom(ScalarType type) {
   switch (type) {
-    case ScalarType::kS8: return &Unary<D, A, Extended<D, A, int8_t>{}>;
+    case ScalarType::kS8:
+      return &Unary<D, A, Extended<D, A, int8_t>{}>;
     case ScalarType::kU8:
-    case ScalarType::kB8: return &Unary<D, A, Extended<D, A, uint8_t>{}>;
-    case ScalarType::kS16: return &Unary<D, A, Extended<D, A, int16_t>{}>;
+    case ScalarType::kB8:
+      return &Unary<D, A, Extended<D, A, uint8_t>{}>;
+    case ScalarType::kS16:
+      return &Unary<D, A, Extended<D, A, int16_t>{}>;
     case ScalarType::kU16:
-    case ScalarType::kB16: return &Unary<D, A, Extended<D, A, uint16_t>{}>;
-    case ScalarType::kS32: return &Unary<D, A, Extended<D, A, int32_t>{}>;
+    case ScalarType::kB16:
+      return &Unary<D, A, Extended<D, A, uint16_t>{}>;
+    case ScalarType::kS32:
+      return &Unary<D, A, Extended<D, A, int32_t>{}>;
     case ScalarType::kU32:
-    case ScalarType::kB32: return &Unary<D, A, Extended<D, A, uint32_t>{}>;
-    default: return &Unary<D, A, Extended<D, A, uint64_t>{}>;
+    case ScalarType::kB32:
+      return &Unary<D, A, Extended<D, A, uint32_t>{}>;
+    default:
+      return &Unary<D, A, Extended<D, A, uint64_t>{}>;
   }
 }
 
@@ -536,7 +576,9 @@ OpFunction NotPredicateOp() { return &OpNotPredicate; }
 
 OpFunction ExtendOp(uint32_t to_bytes, uint32_t from_bytes, ScalarType type) {
   auto from = [&]<typename D>(D) -> OpFunction {
-    return from_bytes == 2 ? ExtendFrom<D, uint16_t>(type) : from_bytes == 4 ? ExtendFrom<D, uint32_t>(type) : ExtendFrom<D, uint64_t>(type);
+    return from_bytes == 2   ? ExtendFrom<D, uint16_t>(type)
+           : from_bytes == 4 ? ExtendFrom<D, uint32_t>(type)
+                             : ExtendFrom<D, uint64_t>(type);
   };
   return ForWidth(to_bytes, from);
 }

@@ -1,7 +1,5 @@
 #include "sim-driver/engine/builtin.h"
 
-
-
 #include <cstring>
 
 #include "sim-driver/engine/lanes.h"
@@ -85,9 +83,9 @@ void OpAssertFail(Warp& w, const Instruction& i) {
   const Dim3& dims = block.cluster->grid->request.block;
   const Grid& grid = *block.cluster->grid;
   uint32_t thread = w.index * kLanes + lane;
-  std::string text = Format("{}:{}: {}: block: [{},{},{}], thread: [{},{},{}] Assertion `{}` failed.\n", texts[1],
-                                 line, texts[2], block.index.x, block.index.y, block.index.z, thread % dims.x,
-                                 thread / dims.x % dims.y, thread / dims.x / dims.y, texts[0]);
+  std::string text = Format("{}:{}: {}: block: [{},{},{}], thread: [{},{},{}] Assertion `{}` failed.\n", texts[1], line,
+                            texts[2], block.index.x, block.index.y, block.index.z, thread % dims.x,
+                            thread / dims.x % dims.y, thread / dims.x / dims.y, texts[0]);
   if (grid.request.on_printf) {
     std::lock_guard lock(const_cast<Grid&>(grid).printf_mutex);
     grid.request.on_printf(text);
@@ -109,7 +107,8 @@ void OpFree(Warp& w, const Instruction& i) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     uint64_t address = Argument(w, i, lane, 0);
     if (address != 0 && !grid.heap->Free(address))
-      return RaiseFault(w, i, lane, kFaultIllegalAddress, Format("free of {:#x}, which malloc did not return", address));
+      return RaiseFault(w, i, lane, kFaultIllegalAddress,
+                        Format("free of {:#x}, which malloc did not return", address));
   }
 }
 

@@ -1,6 +1,5 @@
 // Calls: direct, indirect, and of what the driver provides.
 
-
 #include <cstring>
 
 #include "sim-driver/engine/builtin.h"

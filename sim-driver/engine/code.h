@@ -27,8 +27,8 @@ struct FunctionCode {
   std::vector<Instruction> instructions;  // ends with an instruction that never falls through
   std::vector<SourceRef> sources;         // parallel
   std::vector<std::unique_ptr<uint32_t[]>> lists;
-  uint32_t frame_bytes = 0;  // registers, a multiple of 64
-  uint32_t local_bytes = 0;  // .local variables, a multiple of 16
+  uint32_t frame_bytes = 0;             // registers, a multiple of 64
+  uint32_t local_bytes = 0;             // .local variables, a multiple of 16
   uint32_t parameter_stride_bytes = 0;  // parameter area per lane, a multiple of 16
   std::vector<FormalSlot> parameters;
   std::vector<FormalSlot> returns;

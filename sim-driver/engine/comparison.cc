@@ -11,23 +11,33 @@ namespace {
 
 struct Eq {
   template <typename T>
-  bool operator()(T a, T b) const { return a == b; }
+  bool operator()(T a, T b) const {
+    return a == b;
+  }
 };
 struct Ne {  // of floats: ordered
   template <typename T>
-  bool operator()(T a, T b) const { return a < b || a > b; }
+  bool operator()(T a, T b) const {
+    return a < b || a > b;
+  }
 };
 struct Lt {
   template <typename T>
-  bool operator()(T a, T b) const { return a < b; }
+  bool operator()(T a, T b) const {
+    return a < b;
+  }
 };
 struct Le {
   template <typename T>
-  bool operator()(T a, T b) const { return a <= b; }
+  bool operator()(T a, T b) const {
+    return a <= b;
+  }
 };
 struct IsNumber {
   template <typename T>
-  bool operator()(T a, T b) const { return a == a && b == b; }
+  bool operator()(T a, T b) const {
+    return a == a && b == b;
+  }
 };
 
 // The other comparisons are these with operands swapped or the result negated.
@@ -149,7 +159,10 @@ bool EmitCompare(Lowering& l, ScalarType type, VirtualOperand a, VirtualOperand 
   Instruction& i = l.Emit(op, to.p, a, b).i;
   i.e = to.q;
   i.f = bool_operand;
-  i.x = (l.Modifier(1) == "and" ? kAnd : l.Modifier(1) == "or" ? kOr : l.Modifier(1) == "xor" ? kXor : kNone) |
+  i.x = (l.Modifier(1) == "and"   ? kAnd
+         : l.Modifier(1) == "or"  ? kOr
+         : l.Modifier(1) == "xor" ? kXor
+                                  : kNone) |
         (comparison.negates ? kNegate : 0);
   i.y = FloatMode(l, type);
   return true;

@@ -106,8 +106,7 @@ void LeaveRecords(Warp& w, uint32_t lanes, Record* from, const Record* until) {
     if (record->expected == 0) {
       FreeRecord(w, record);
     } else if (record->arrived == record->expected) {
-      w.splits.push_back(
-          {.mask = record->arrived, .pc = record->pc, .frame = record->frame, .record = parent});
+      w.splits.push_back({.mask = record->arrived, .pc = record->pc, .frame = record->frame, .record = parent});
       // pc is the meeting point's OpConverge (does nothing for these: their record is the parent now) or, of a call,
       // the instruction after it.
       FreeRecord(w, record);
@@ -218,8 +217,8 @@ void AddControlOpcodes(OpcodeTable& table) {
   table["trap"] = {&DecodeEnding<&OpTrap>, true};
   table["brkpt"] = {&DecodeEnding<&OpBreakpoint>, true};
   // Hints, and what orders memory more weakly than this machine does by itself.
-  for (const char* name : {"griddepcontrol", "prefetch", "prefetchu", "applypriority", "discard", "pmevent", "setmaxnreg",
-                           "createpolicy"})
+  for (const char* name :
+       {"griddepcontrol", "prefetch", "prefetchu", "applypriority", "discard", "pmevent", "setmaxnreg", "createpolicy"})
     table[name] = {&DecodeNothing, false};
 }
 

@@ -13,8 +13,8 @@ struct BasicBlock {
   uint32_t end = 0;
   std::vector<uint32_t> successors{};
   std::vector<uint32_t> predecessors{};
-  int32_t meeting = -1;         // block where lanes that part at its end meet; -1: nowhere
-  bool is_meeting = false;      // some block's `meeting`
+  int32_t meeting = -1;     // block where lanes that part at its end meet; -1: nowhere
+  bool is_meeting = false;  // some block's `meeting`
 };
 
 struct ControlFlow {

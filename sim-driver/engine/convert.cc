@@ -102,7 +102,9 @@ void OpRoundIntegral(Warp& w, const Instruction& i) {
 }
 struct SaturateFloat {
   template <typename T>
-  T operator()(T a) const { return a > 0 ? (a < 1 ? a : T{1}) : T{0}; }
+  T operator()(T a) const {
+    return a > 0 ? (a < 1 ? a : T{1}) : T{0};
+  }
 };
 
 constexpr uint32_t kRelu = 4;
@@ -176,10 +178,17 @@ bool IsHalf(ScalarType type) { return type == ScalarType::kF16 || type == Scalar
 uint32_t Bits(ScalarType type) { return 8 * MemoryBytes(type); }
 
 Rounding RoundingOf(const Lowering& l) {
-  return l.Has("rz") ? Rounding::kZero : l.Has("rm") ? Rounding::kDown : l.Has("rp") ? Rounding::kUp : Rounding::kNearest;
+  return l.Has("rz")   ? Rounding::kZero
+         : l.Has("rm") ? Rounding::kDown
+         : l.Has("rp") ? Rounding::kUp
+                       : Rounding::kNearest;
 }
 Integral IntegralOf(const Lowering& l) {
-  return l.Has("rni") ? Integral::kNearest : l.Has("rzi") ? Integral::kZero : l.Has("rmi") ? Integral::kDown : l.Has("rpi") ? Integral::kUp : Integral::kNone;
+  return l.Has("rni")   ? Integral::kNearest
+         : l.Has("rzi") ? Integral::kZero
+         : l.Has("rmi") ? Integral::kDown
+         : l.Has("rpi") ? Integral::kUp
+                        : Integral::kNone;
 }
 
 // A source that may be wider than its type, as exactly its type (8-bit ones as 16).
@@ -200,7 +209,8 @@ VirtualOperand Narrowed(Lowering& l, size_t index, ScalarType type) {
 bool Deposit(Lowering& l, VirtualOperand value, uint32_t value_bytes, ScalarType type) {
   uint32_t width = 0;
   VirtualOperand d = l.DefineWide(l.operand(0), type, &width);
-  if (width < TypeBytes(type) || width > 8 || width == kPredicateClass) return l.Invalid("the destination register does not fit its type");
+  if (width < TypeBytes(type) || width > 8 || width == kPredicateClass)
+    return l.Invalid("the destination register does not fit its type");
   l.Emit(ExtendOp(width, value_bytes, type), d, value);
   return true;
 }
@@ -208,13 +218,16 @@ bool Deposit(Lowering& l, VirtualOperand value, uint32_t value_bytes, ScalarType
 bool IntegerToInteger(Lowering& l, ScalarType to, ScalarType from) {
   uint32_t source_width = 0;
   VirtualOperand a = l.UseWide(l.operand(1), from, &source_width);
-  if (source_width < TypeBytes(from) || source_width > 8 || source_width == kPredicateClass) return l.Invalid("the source register does not fit its type");
+  if (source_width < TypeBytes(from) || source_width > 8 || source_width == kPredicateClass)
+    return l.Invalid("the source register does not fit its type");
   bool to_signed = IsSigned(to);
   bool from_signed = IsSigned(from);
   if (l.Has("sat")) {
     VirtualOperand wide = l.Temporary(8);
     l.Emit(ExtendOp(8, source_width, from), wide, a);
-    uint64_t high = to_signed ? (uint64_t{1} << (Bits(to) - 1)) - 1 : Bits(to) == 64 ? ~uint64_t{0} : (uint64_t{1} << Bits(to)) - 1;
+    uint64_t high = to_signed        ? (uint64_t{1} << (Bits(to) - 1)) - 1
+                    : Bits(to) == 64 ? ~uint64_t{0}
+                                     : (uint64_t{1} << Bits(to)) - 1;
     if (from_signed && high > uint64_t{INT64_MAX}) high = INT64_MAX;
     uint64_t low = to_signed && from_signed ? ~((uint64_t{1} << (Bits(to) - 1)) - 1) : 0;
     l.Emit(from_signed ? &OpClamp<int64_t> : &OpClamp<uint64_t>, wide, wide, l.Constant(8, low), l.Constant(8, high));
@@ -224,7 +237,8 @@ bool IntegerToInteger(Lowering& l, ScalarType to, ScalarType from) {
   if (Bits(to) <= Bits(from)) return Deposit(l, a, source_width, to);
   uint32_t width = 0;
   VirtualOperand d = l.DefineWide(l.operand(0), to, &width);
-  if (width < TypeBytes(to) || width > 8 || width == kPredicateClass) return l.Invalid("the destination register does not fit its type");
+  if (width < TypeBytes(to) || width > 8 || width == kPredicateClass)
+    return l.Invalid("the destination register does not fit its type");
   if (width == TypeBytes(to) && MemoryBytes(to) != 1) {
     l.Emit(ExtendOp(width, source_width, from), d, a);
     return true;
@@ -255,7 +269,9 @@ VirtualOperand FloatSource(Lowering& l, ScalarType* from) {
 bool FloatToIntegerConversion(Lowering& l, ScalarType to, ScalarType from) {
   VirtualOperand a = FloatSource(l, &from);
   bool is_double = from == ScalarType::kF64;
-  auto op_for = [&]<typename T>(T) -> OpFunction { return is_double ? &OpFloatToInteger<T, double> : &OpFloatToInteger<T, float>; };
+  auto op_for = [&]<typename T>(T) -> OpFunction {
+    return is_double ? &OpFloatToInteger<T, double> : &OpFloatToInteger<T, float>;
+  };
   Integral rounding = IntegralOf(l);
   if (rounding == Integral::kNone) return l.Invalid("float to integer needs .rni, .rzi, .rmi or .rpi");
   uint32_t bytes = TypeBytes(to);
@@ -266,7 +282,8 @@ bool FloatToIntegerConversion(Lowering& l, ScalarType to, ScalarType from) {
     l.Emit(op, value, a).i.y = static_cast<uint32_t>(rounding);
     VirtualOperand wide = l.Temporary(8);
     l.Emit(ExtendOp(8, 2, IsSigned(to) ? ScalarType::kS16 : ScalarType::kU16), wide, value);
-    l.Emit(&OpClamp<int64_t>, wide, wide, l.Constant(8, IsSigned(to) ? ~uint64_t{127} : 0), l.Constant(8, IsSigned(to) ? 127 : 255));
+    l.Emit(&OpClamp<int64_t>, wide, wide, l.Constant(8, IsSigned(to) ? ~uint64_t{127} : 0),
+           l.Constant(8, IsSigned(to) ? 127 : 255));
     return Deposit(l, wide, 8, to);
   }
   l.Emit(op, value, a).i.y = static_cast<uint32_t>(rounding);
@@ -279,20 +296,25 @@ bool IntegerToFloatConversion(Lowering& l, ScalarType to, ScalarType from) {
   bool is_signed = IsSigned(from);
   if (IsHalf(to)) {
     VirtualOperand wide = l.Temporary(8);
-    l.Emit(ExtendOp(8, bytes, MemoryBytes(from) == 1 ? (is_signed ? ScalarType::kS16 : ScalarType::kU16) : from), wide, a);
-    Instruction& i = l.Emit(to == ScalarType::kBf16 ? &OpIntegerToHalf<Bf16> : &OpIntegerToHalf<F16>, l.Define(0, to), wide).i;
+    l.Emit(ExtendOp(8, bytes, MemoryBytes(from) == 1 ? (is_signed ? ScalarType::kS16 : ScalarType::kU16) : from), wide,
+           a);
+    Instruction& i =
+        l.Emit(to == ScalarType::kBf16 ? &OpIntegerToHalf<Bf16> : &OpIntegerToHalf<F16>, l.Define(0, to), wide).i;
     i.x = static_cast<uint32_t>(RoundingOf(l)) | (l.Has("satfinite") ? kSatfinite : 0);
     i.y = !is_signed;
     return true;
   }
   bool is_double = to == ScalarType::kF64;
-  auto op_for = [&]<typename T>(T) -> OpFunction { return is_double ? &OpIntegerToFloat<double, T> : &OpIntegerToFloat<float, T>; };
+  auto op_for = [&]<typename T>(T) -> OpFunction {
+    return is_double ? &OpIntegerToFloat<double, T> : &OpIntegerToFloat<float, T>;
+  };
   ScalarType as = MemoryBytes(from) == 1 ? (is_signed ? ScalarType::kS16 : ScalarType::kU16) : from;
   OpFunction op = ForInteger(as, op_for);
   if (op == nullptr) return false;
   VirtualOperand d = l.Define(0, to);
   l.Emit(op, d, a).i.x = FloatMode(l, ScalarType::kF64);
-  if (l.Has("sat")) l.Emit(is_double ? &Unary<double, double, SaturateFloat{}> : &Unary<float, float, SaturateFloat{}>, d, d);
+  if (l.Has("sat"))
+    l.Emit(is_double ? &Unary<double, double, SaturateFloat{}> : &Unary<float, float, SaturateFloat{}>, d, d);
   return true;
 }
 
@@ -308,15 +330,18 @@ bool FloatToFloat(Lowering& l, ScalarType to, ScalarType from) {
   VirtualOperand a = FloatSource(l, &from);
   if (integral != Integral::kNone) {
     VirtualOperand rounded = l.Temporary(TypeBytes(from));
-    l.Emit(from == ScalarType::kF64 ? &OpRoundIntegral<double> : &OpRoundIntegral<float>, rounded, a).i.y = static_cast<uint32_t>(integral);
+    l.Emit(from == ScalarType::kF64 ? &OpRoundIntegral<double> : &OpRoundIntegral<float>, rounded, a).i.y =
+        static_cast<uint32_t>(integral);
     a = rounded;
   }
   VirtualOperand d = l.Define(0, to);
   if (IsHalf(to)) {
-    uint32_t flags = static_cast<uint32_t>(RoundingOf(l)) | (l.Has("relu") ? kRelu : 0) | (l.Has("satfinite") ? kSatfinite : 0);
+    uint32_t flags =
+        static_cast<uint32_t>(RoundingOf(l)) | (l.Has("relu") ? kRelu : 0) | (l.Has("satfinite") ? kSatfinite : 0);
     if (l.Has("sat")) {
       VirtualOperand clamped = l.Temporary(TypeBytes(from));
-      l.Emit(from == ScalarType::kF64 ? &Unary<double, double, SaturateFloat{}> : &Unary<float, float, SaturateFloat{}>, clamped, a);
+      l.Emit(from == ScalarType::kF64 ? &Unary<double, double, SaturateFloat{}> : &Unary<float, float, SaturateFloat{}>,
+             clamped, a);
       a = clamped;
     }
     bool is_bf16 = to == ScalarType::kBf16;
@@ -333,7 +358,9 @@ bool FloatToFloat(Lowering& l, ScalarType to, ScalarType from) {
   } else {
     l.Emit(&OpDoubleToFloat, d, a).i.x = FloatMode(l, ScalarType::kF32);
   }
-  if (l.Has("sat")) l.Emit(to == ScalarType::kF64 ? &Unary<double, double, SaturateFloat{}> : &Unary<float, float, SaturateFloat{}>, d, d);
+  if (l.Has("sat"))
+    l.Emit(to == ScalarType::kF64 ? &Unary<double, double, SaturateFloat{}> : &Unary<float, float, SaturateFloat{}>, d,
+           d);
   if (l.Has("relu")) return false;
   static_cast<void>(original);
   return true;
@@ -348,7 +375,8 @@ bool DecodePack(Lowering& l) {  // cvt.pack.sat.{u16,s16}.s32 d, a, b
   for (size_t k = 0; k < 2; ++k) {
     VirtualOperand wide = l.Temporary(8);
     l.Emit(ExtendOp(8, 4, ScalarType::kS32), wide, l.Use(k + 1, ScalarType::kS32));
-    l.Emit(&OpClamp<int64_t>, wide, wide, l.Constant(8, is_signed ? ~uint64_t{0x7fff} : 0), l.Constant(8, is_signed ? 0x7fff : 0xffff));
+    l.Emit(&OpClamp<int64_t>, wide, wide, l.Constant(8, is_signed ? ~uint64_t{0x7fff} : 0),
+           l.Constant(8, is_signed ? 0x7fff : 0xffff));
     halves[k] = l.Temporary(2);
     l.Emit(ExtendOp(2, 8, ScalarType::kU16), halves[k], wide);
   }
@@ -365,18 +393,22 @@ bool DecodeConvert(Lowering& l) {
     bool is_type = ptx::ScalarTypeFromName(modifier) != ScalarType::kNone;
     types += is_type;
     // Eight-, six- and four-bit floats and the like.
-    if (!is_type && (modifier[0] == 'e' || modifier[0] == 'u' || modifier.ends_with("x2") || modifier.ends_with("x4"))) return false;
+    if (!is_type && (modifier[0] == 'e' || modifier[0] == 'u' || modifier.ends_with("x2") || modifier.ends_with("x4")))
+      return false;
   }
   if (types != 2 || l.Has("rs") || l.Has("scaled")) return false;
   if (to == ScalarType::kF16x2 || to == ScalarType::kBf16x2) {
     if (from != ScalarType::kF32) return false;
     VirtualOperand a = l.Use(1, from);
     VirtualOperand b = l.Use(2, from);
-    Instruction& i = l.Emit(to == ScalarType::kBf16x2 ? &OpToHalfPair<Bf16> : &OpToHalfPair<F16>, l.Define(0, ScalarType::kB32), a, b).i;
+    Instruction& i = l.Emit(to == ScalarType::kBf16x2 ? &OpToHalfPair<Bf16> : &OpToHalfPair<F16>,
+                            l.Define(0, ScalarType::kB32), a, b)
+                         .i;
     i.x = static_cast<uint32_t>(RoundingOf(l)) | (l.Has("relu") ? kRelu : 0) | (l.Has("satfinite") ? kSatfinite : 0);
     return true;
   }
-  if (from == ScalarType::kF16x2 || from == ScalarType::kBf16x2 || to == ScalarType::kPred || from == ScalarType::kPred) return false;
+  if (from == ScalarType::kF16x2 || from == ScalarType::kBf16x2 || to == ScalarType::kPred || from == ScalarType::kPred)
+    return false;
   if (IsFloat(to)) return IsFloat(from) ? FloatToFloat(l, to, from) : IntegerToFloatConversion(l, to, from);
   return IsFloat(from) ? FloatToIntegerConversion(l, to, from) : IntegerToInteger(l, to, from);
 }

@@ -1,7 +1,5 @@
 #include "sim-driver/engine/execution.h"
 
-
-
 #include <cstring>
 #include <ctime>
 
@@ -10,6 +8,7 @@
 #include "sim-driver/engine/grid.h"
 #include "sim-driver/engine/memory_view.h"
 #include "sim-driver/engine/operations.h"
+#include "sim-driver/engine/reserved_shared.h"
 #include "sim-driver/engine/text.h"
 
 namespace tally::sim_driver {
@@ -129,7 +128,7 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
   cluster.cluster_phase = 0;
   cluster.fault.reset();
   size_t local_bytes = AlignUp(size_t{grid.local_stride_bytes} * kLanes, 64);
-  size_t shared_bytes = AlignUp(grid.shared_bytes, 128);
+  size_t shared_bytes = ReservedSharedStart(grid.shared_bytes) + kReservedSharedBytes;
   size_t per_block = shared_bytes + local_bytes * grid.warps_per_block;
   size_t needed = per_block * grid.blocks_per_cluster + 128;
   if (cluster.memory_bytes < needed) {
@@ -159,6 +158,7 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
     block.live_threads = grid.threads_per_block;
     block.shared = memory;
     block.shared_bytes = grid.shared_bytes;
+    std::memset(block.shared + ReservedSharedStart(grid.shared_bytes), 0, kReservedSharedBytes);
     memory += shared_bytes;
     if (grid.options.check_uninitialized_shared) block.shared_written.assign(grid.shared_bytes, 0);
     block.barriers.fill(NamedBarrier());
@@ -240,8 +240,8 @@ ClusterOutcome RunCluster(Cluster& cluster, MemoryView& memory, int64_t slice, u
       if (!still_live) continue;
       cluster.fault = Fault{kFaultLaunchTimeout,
                             Format("kernel {}: threads wait for ever, because no other thread of the block can "
-                                        "still arrive: {}",
-                                        grid.kernel.name, DescribeWaiting(cluster))};
+                                   "still arrive: {}",
+                                   grid.kernel.name, DescribeWaiting(cluster))};
       outcome = ClusterOutcome::kFaulted;
     } else if (yields_only) {
       outcome = ClusterOutcome::kPolling;  // for another block or the host

@@ -28,9 +28,9 @@ void RaiseFault(Warp& w, const Instruction& i, uint32_t lane, int cu_result, std
   const Grid& grid = *block.cluster->grid;
   if (lane >= kLanes) lane = w.mask == 0 ? 0 : static_cast<uint32_t>(std::countr_zero(w.mask));
   block.cluster->fault =
-      Fault{cu_result, Format("kernel {}, block ({},{},{}), {}, {}: {}", grid.kernel.name, block.index.x,
-                                   block.index.y, block.index.z, DescribeThread(block, w.index * kLanes + lane),
-                                   DescribeInstruction(grid, *w.frame->function, &i), what)};
+      Fault{cu_result, Format("kernel {}, block ({},{},{}), {}, {}: {}", grid.kernel.name, block.index.x, block.index.y,
+                              block.index.z, DescribeThread(block, w.index * kLanes + lane),
+                              DescribeInstruction(grid, *w.frame->function, &i), what)};
   w.Stop(StopReason::kFault);
 }
 

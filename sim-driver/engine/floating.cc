@@ -10,25 +10,33 @@
 namespace tally::sim_driver {
 namespace {
 
-constexpr uint32_t kSaturate = 1;       // Instruction::y
+constexpr uint32_t kSaturate = 1;  // Instruction::y
 constexpr uint32_t kPropagatesNan = 2;
 constexpr uint32_t kXorSignAbs = 4;
 
 struct Add {
   template <typename T>
-  T operator()(T a, T b) const { return Canonical(a + b); }
+  T operator()(T a, T b) const {
+    return Canonical(a + b);
+  }
 };
 struct Sub {
   template <typename T>
-  T operator()(T a, T b) const { return Canonical(a - b); }
+  T operator()(T a, T b) const {
+    return Canonical(a - b);
+  }
 };
 struct Mul {
   template <typename T>
-  T operator()(T a, T b) const { return Canonical(a * b); }
+  T operator()(T a, T b) const {
+    return Canonical(a * b);
+  }
 };
 struct Div {
   template <typename T>
-  T operator()(T a, T b) const { return Canonical(a / b); }
+  T operator()(T a, T b) const {
+    return Canonical(a / b);
+  }
 };
 struct Fma {
   float operator()(float a, float b, float c) const { return Canonical(__builtin_fmaf(a, b, c)); }
@@ -40,7 +48,9 @@ struct Sqrt {
 };
 struct Reciprocal {
   template <typename T>
-  T operator()(T a) const { return Canonical(T{1} / a); }
+  T operator()(T a) const {
+    return Canonical(T{1} / a);
+  }
 };
 struct ReciprocalSqrt {
   float operator()(float a) const { return Canonical(static_cast<float>(1.0 / __builtin_sqrt(double{a}))); }
@@ -145,6 +155,19 @@ void OpExtreme(Warp& w, const Instruction& i) {
     d[l] = (flags & kXorSignAbs) ? std::copysign(r, sign) : r;
   });
 }
+// The same without modifiers, as selections that the compiler can vectorise.
+template <typename T, bool kMax>
+struct PlainExtreme {
+  T operator()(T a, T b) const {
+    using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    auto x = std::bit_cast<Bits>(a);
+    auto y = std::bit_cast<Bits>(b);
+    T r = (kMax ? a > b : a < b) ? a : b;                     // b where they are unordered
+    r = a == b ? std::bit_cast<T>(kMax ? x & y : x | y) : r;  // the same, or zeros of different sign
+    return Canonical(b != b ? a : r);
+  }
+};
+
 template <typename T>
 void OpFlush(Warp& w, const Instruction& i) {
   T* d = Target<T>(w, i.d);
@@ -158,11 +181,17 @@ struct Choice {
   uint32_t operands = 2;
 };
 template <typename F>
-constexpr Choice One() { return {&OpFloat1<float, F{}>, &OpFloat1<double, F{}>, 1}; }
+constexpr Choice One() {
+  return {&OpFloat1<float, F{}>, &OpFloat1<double, F{}>, 1};
+}
 template <typename F>
-constexpr Choice Two() { return {&OpFloat2<float, F{}>, &OpFloat2<double, F{}>, 2}; }
+constexpr Choice Two() {
+  return {&OpFloat2<float, F{}>, &OpFloat2<double, F{}>, 2};
+}
 template <typename F>
-constexpr Choice Approximate() { return {&OpApproximate<F{}>, nullptr, 1}; }
+constexpr Choice Approximate() {
+  return {&OpApproximate<F{}>, nullptr, 1};
+}
 
 Choice ChoiceFor(Lowering& l, std::string_view name) {
   bool is_approximate = l.Has("approx");
@@ -172,9 +201,11 @@ Choice ChoiceFor(Lowering& l, std::string_view name) {
   if (name == "div") return Two<Div>();
   if (name == "fma" || name == "mad") return {&OpFloat3<float, Fma{}>, &OpFloat3<double, Fma{}>, 3};
   if (name == "sqrt") return One<Sqrt>();
-  if (name == "rcp" && is_approximate) return {&OpFloat1<float, Reciprocal{}>, &OpFloat1<double, UpperHalf<Reciprocal>{}>, 1};
+  if (name == "rcp" && is_approximate)
+    return {&OpFloat1<float, Reciprocal{}>, &OpFloat1<double, UpperHalf<Reciprocal>{}>, 1};
   if (name == "rcp") return One<Reciprocal>();
-  if (name == "rsqrt" && l.Has("ftz")) return {&OpApproximate<ReciprocalSqrt{}>, &OpFloat1<double, UpperHalf<ReciprocalSqrt>{}>, 1};
+  if (name == "rsqrt" && l.Has("ftz"))
+    return {&OpApproximate<ReciprocalSqrt{}>, &OpFloat1<double, UpperHalf<ReciprocalSqrt>{}>, 1};
   if (name == "rsqrt") return {&OpApproximate<ReciprocalSqrt{}>, &OpFloat1<double, ReciprocalSqrt{}>, 1};
   if (name == "sin") return Approximate<Sine>();
   if (name == "cos") return Approximate<Cosine>();
@@ -197,11 +228,17 @@ bool DecodeFloat(Lowering& l) {
   std::string_view name = l.instruction().opcode;
   bool is_double = type == ScalarType::kF64;
   for (std::string_view modifier : l.instruction().modifiers)
-    if (modifier == "f32x2" || modifier == "f16" || modifier == "bf16") return false;  // packed, mixed precision: sm_100
+    if (modifier == "f32x2" || modifier == "f16" || modifier == "bf16")
+      return false;  // packed, mixed precision: sm_100
   Choice choice = ChoiceFor(l, name);
   OpFunction op = is_double ? choice.f64 : choice.f32;
   bool is_extreme = name == "min" || name == "max";
   if (op == nullptr) return false;
+  if (is_extreme && !l.Has("ftz") && !l.Has("NaN") && !l.Has("xorsign"))
+    op = name == "min" ? (is_double ? &Binary<double, double, double, PlainExtreme<double, false>{}>
+                                    : &Binary<float, float, float, PlainExtreme<float, false>{}>)
+                       : (is_double ? &Binary<double, double, double, PlainExtreme<double, true>{}>
+                                    : &Binary<float, float, float, PlainExtreme<float, true>{}>);
   if (is_extreme && l.num_operands() == 4) {  // three inputs: twice two
     choice.operands = 3;
   } else if (l.num_operands() != choice.operands + 1) {
@@ -225,8 +262,7 @@ bool DecodeFloat(Lowering& l) {
   i.x = mode;
   i.y = flags;
   if ((name == "abs" || name == "neg") && mode != 0) l.Emit(is_double ? &OpFlush<double> : &OpFlush<float>, d, d);
-  if (l.Has("sat"))
-    l.Emit(is_double ? &Unary<double, double, Saturate{}> : &Unary<float, float, Saturate{}>, d, d);
+  if (l.Has("sat")) l.Emit(is_double ? &Unary<double, double, Saturate{}> : &Unary<float, float, Saturate{}>, d, d);
   return true;
 }
 

@@ -9,6 +9,7 @@ namespace tally::sim_driver {
 namespace {
 
 constexpr uint32_t kMaxDepth = 4096;
+constexpr size_t kMaxFrameBytes = 64u << 20;  // of one warp's chain of calls, so that recursion cannot eat the host
 
 }  // namespace
 
@@ -20,6 +21,7 @@ Frame* EnterFrame(Warp& w, const FunctionCode& function, Frame* parent, uint32_t
     return nullptr;
   size_t parameters = size_t{function.parameter_stride_bytes} * kLanes;
   size_t bytes = function.frame_bytes + parameters + 64;
+  if (depth * bytes > kMaxFrameBytes) return nullptr;
   std::unique_ptr<Frame> frame;
   for (size_t k = w.free_frames.size(); k-- > 0;) {
     if (w.free_frames[k]->storage_bytes < bytes) continue;

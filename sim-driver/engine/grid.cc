@@ -39,7 +39,8 @@ Grid::Grid(LaunchRequest launch, uint64_t grid_id, std::shared_ptr<Heap> device_
       parameters(PaddedParameters(request, kernel.parameter_bytes)) {
   if (request.is_cooperative) workspace = std::make_unique<Workspace>();
   // As many blocks as the reported device would hold at once.
-  uint64_t per_sm = std::min<uint64_t>(MachineLimits::kMaxBlocksPerSm, MachineLimits::kMaxThreadsPerSm / threads_per_block);
+  uint64_t per_sm =
+      std::min<uint64_t>(MachineLimits::kMaxBlocksPerSm, MachineLimits::kMaxThreadsPerSm / threads_per_block);
   uint64_t shared = uint64_t{shared_bytes} + MachineLimits::kReservedSharedBytesPerBlock;
   per_sm = std::max<uint64_t>(1, std::min<uint64_t>(per_sm, MachineLimits::kSharedBytesPerSm / shared));
   max_resident = std::max<uint64_t>(1, per_sm * MachineLimits::kNumSms / blocks_per_cluster);

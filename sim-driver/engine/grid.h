@@ -17,7 +17,8 @@ namespace tally::sim_driver {
 
 class Grid {
  public:
-  Grid(LaunchRequest request, uint64_t grid_id, std::shared_ptr<Heap> device_heap, const MachineOptions& machine_options);
+  Grid(LaunchRequest request, uint64_t grid_id, std::shared_ptr<Heap> device_heap,
+       const MachineOptions& machine_options);
 
   const LaunchRequest request;
   const uint64_t id;

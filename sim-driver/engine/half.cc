@@ -85,15 +85,21 @@ uint16_t Flushed(uint16_t x, uint32_t flags) {
 // bits. A fused multiply-add does not: its double sum is rounded to odd, so that the last rounding sees all.
 struct HalfAdd {
   template <typename F>
-  static uint16_t Do(uint16_t a, uint16_t b) { return F::FromFloat(F::ToFloat(a) + F::ToFloat(b)); }
+  static uint16_t Do(uint16_t a, uint16_t b) {
+    return F::FromFloat(F::ToFloat(a) + F::ToFloat(b));
+  }
 };
 struct HalfSub {
   template <typename F>
-  static uint16_t Do(uint16_t a, uint16_t b) { return F::FromFloat(F::ToFloat(a) - F::ToFloat(b)); }
+  static uint16_t Do(uint16_t a, uint16_t b) {
+    return F::FromFloat(F::ToFloat(a) - F::ToFloat(b));
+  }
 };
 struct HalfMul {
   template <typename F>
-  static uint16_t Do(uint16_t a, uint16_t b) { return F::FromFloat(F::ToFloat(a) * F::ToFloat(b)); }
+  static uint16_t Do(uint16_t a, uint16_t b) {
+    return F::FromFloat(F::ToFloat(a) * F::ToFloat(b));
+  }
 };
 double SumToOdd(double a, double b) {
   double sum = a + b;
@@ -131,7 +137,9 @@ struct HalfExtreme {
       if (r == F::kNan) return r;
     } else {
       // As integers of sign and magnitude, which orders -0 before +0.
-      auto key = [](uint16_t v) { return v & 0x8000 ? -static_cast<int32_t>(v & 0x7fff) - 1 : static_cast<int32_t>(v); };
+      auto key = [](uint16_t v) {
+        return v & 0x8000 ? -static_cast<int32_t>(v & 0x7fff) - 1 : static_cast<int32_t>(v);
+      };
       r = (key(a) < key(b)) != kMax ? a : b;
     }
     return r | sign;
@@ -139,19 +147,27 @@ struct HalfExtreme {
 };
 struct HalfNeg {
   template <typename F>
-  static uint16_t Do(uint16_t a) { return (a & 0x7fff) > F::kInfinity ? F::kNan : a ^ 0x8000; }
+  static uint16_t Do(uint16_t a) {
+    return (a & 0x7fff) > F::kInfinity ? F::kNan : a ^ 0x8000;
+  }
 };
 struct HalfAbs {
   template <typename F>
-  static uint16_t Do(uint16_t a) { return (a & 0x7fff) > F::kInfinity ? F::kNan : a & 0x7fff; }
+  static uint16_t Do(uint16_t a) {
+    return (a & 0x7fff) > F::kInfinity ? F::kNan : a & 0x7fff;
+  }
 };
 struct HalfExp2 {
   template <typename F>
-  static uint16_t Do(uint16_t a) { return F::FromDouble(std::exp2(static_cast<double>(F::ToFloat(a)))); }
+  static uint16_t Do(uint16_t a) {
+    return F::FromDouble(std::exp2(static_cast<double>(F::ToFloat(a))));
+  }
 };
 struct HalfTanh {
   template <typename F>
-  static uint16_t Do(uint16_t a) { return F::FromDouble(std::tanh(static_cast<double>(F::ToFloat(a)))); }
+  static uint16_t Do(uint16_t a) {
+    return F::FromDouble(std::tanh(static_cast<double>(F::ToFloat(a))));
+  }
 };
 
 template <typename F, typename Op>
@@ -181,7 +197,8 @@ void OpHalf(Warp& w, const Instruction& i) {
   const T* c = Source<T>(w, i.c);
   uint32_t flags = i.x;
   ForLanes(w.mask, [=](uint32_t l) {
-    auto low = Apply<F, Op>(static_cast<uint16_t>(a[l]), static_cast<uint16_t>(b[l]), static_cast<uint16_t>(c[l]), flags);
+    auto low =
+        Apply<F, Op>(static_cast<uint16_t>(a[l]), static_cast<uint16_t>(b[l]), static_cast<uint16_t>(c[l]), flags);
     if constexpr (sizeof(T) == 4) {
       auto high = Apply<F, Op>(static_cast<uint16_t>(a[l] >> 16), static_cast<uint16_t>(b[l] >> 16),
                                static_cast<uint16_t>(c[l] >> 16), flags);

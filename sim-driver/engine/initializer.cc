@@ -1,7 +1,5 @@
 #include "sim-driver/engine/initializer.h"
 
-
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -35,8 +33,10 @@ class Filler {
     }
     if (offset + element_bytes_ > variable_.size_bytes)
       return Status(StatusCode::kInvalidArgument, Format("too many initial values for {}", variable_.name));
-    if (variable_.initial_bytes.size() < offset + element_bytes_) variable_.initial_bytes.resize(offset + element_bytes_);
-    if (value.kind == Initializer::Kind::kSymbol || value.kind == Initializer::Kind::kMask) return Relocate(value, offset);
+    if (variable_.initial_bytes.size() < offset + element_bytes_)
+      variable_.initial_bytes.resize(offset + element_bytes_);
+    if (value.kind == Initializer::Kind::kSymbol || value.kind == Initializer::Kind::kMask)
+      return Relocate(value, offset);
     uint64_t bits = ScalarBits(value);
     std::memcpy(variable_.initial_bytes.data() + offset, &bits, std::min<size_t>(element_bytes_, 8));
     return OkStatus();
@@ -52,8 +52,10 @@ class Filler {
 
   uint64_t ScalarBits(const Initializer& value) const {
     if (value.kind == Initializer::Kind::kInteger) {
-      if (declaration_.type == ScalarType::kF32) return std::bit_cast<uint32_t>(static_cast<float>(int64_t(value.bits)));
-      if (declaration_.type == ScalarType::kF64) return std::bit_cast<uint64_t>(static_cast<double>(int64_t(value.bits)));
+      if (declaration_.type == ScalarType::kF32)
+        return std::bit_cast<uint32_t>(static_cast<float>(int64_t(value.bits)));
+      if (declaration_.type == ScalarType::kF64)
+        return std::bit_cast<uint64_t>(static_cast<double>(int64_t(value.bits)));
       return value.bits;
     }
     double number = value.kind == Initializer::Kind::kFloat32
@@ -72,8 +74,8 @@ class Filler {
   Status Relocate(const Initializer& value, uint64_t offset) {
     InitializerTarget target = find_(value.name);
     if (!target.is_known)
-      return Status(StatusCode::kNotFound, Format("{}, named in the initial value of {}, is nowhere defined",
-                                                       value.name, variable_.name));
+      return Status(StatusCode::kNotFound,
+                    Format("{}, named in the initial value of {}, is nowhere defined", value.name, variable_.name));
     uint32_t shift = value.kind == Initializer::Kind::kMask && value.bits != 0
                          ? static_cast<uint32_t>(std::countr_zero(value.bits))
                          : 0;
@@ -98,7 +100,8 @@ Status FillVariable(const ptx::Variable& declaration, const std::function<Initia
                     Variable& variable) {
   uint32_t element_bytes = MemoryBytes(declaration.type);
   if (element_bytes == 0)
-    return Status(StatusCode::kInvalidArgument, Format("variable {} of type .{}", declaration.name, declaration.type_name));
+    return Status(StatusCode::kInvalidArgument,
+                  Format("variable {} of type .{}", declaration.name, declaration.type_name));
   variable.size_bytes = declaration.SizeBytes();
   if (variable.size_bytes == 0 && declaration.has_initializer) {  // int a[] = {...}
     uint64_t row = uint64_t{element_bytes} * declaration.vector_width;

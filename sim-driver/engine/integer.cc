@@ -15,24 +15,48 @@ using Wide = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
 struct Add {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(Wide<T>(a) + Wide<T>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(Wide<T>(a) + Wide<T>(b));
+  }
 };
 struct Sub {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(Wide<T>(a) - Wide<T>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(Wide<T>(a) - Wide<T>(b));
+  }
 };
 struct MulLo {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(Wide<T>(a) * Wide<T>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(Wide<T>(a) * Wide<T>(b));
+  }
 };
 template <typename T>
 struct Widened;
-template <> struct Widened<uint16_t> { using Type = uint32_t; };
-template <> struct Widened<int16_t> { using Type = int32_t; };
-template <> struct Widened<uint32_t> { using Type = uint64_t; };
-template <> struct Widened<int32_t> { using Type = int64_t; };
-template <> struct Widened<uint64_t> { using Type = unsigned __int128; };
-template <> struct Widened<int64_t> { using Type = __int128; };
+template <>
+struct Widened<uint16_t> {
+  using Type = uint32_t;
+};
+template <>
+struct Widened<int16_t> {
+  using Type = int32_t;
+};
+template <>
+struct Widened<uint32_t> {
+  using Type = uint64_t;
+};
+template <>
+struct Widened<int32_t> {
+  using Type = int64_t;
+};
+template <>
+struct Widened<uint64_t> {
+  using Type = unsigned __int128;
+};
+template <>
+struct Widened<int64_t> {
+  using Type = __int128;
+};
 struct MulHi {
   template <typename T>
   T operator()(T a, T b) const {
@@ -49,15 +73,21 @@ struct MulWide {
 };
 struct MadLo {
   template <typename T>
-  T operator()(T a, T b, T c) const { return Add()(MulLo()(a, b), c); }
+  T operator()(T a, T b, T c) const {
+    return Add()(MulLo()(a, b), c);
+  }
 };
 struct MadHi {
   template <typename T>
-  T operator()(T a, T b, T c) const { return Add()(MulHi()(a, b), c); }
+  T operator()(T a, T b, T c) const {
+    return Add()(MulHi()(a, b), c);
+  }
 };
 struct MadWide {
   template <typename T, typename W>
-  W operator()(T a, T b, W c) const { return Add()(static_cast<W>(MulWide()(a, b)), c); }
+  W operator()(T a, T b, W c) const {
+    return Add()(static_cast<W>(MulWide()(a, b)), c);
+  }
 };
 template <bool kMultiply>
 struct Saturated {  // add.sat, sub.sat (kMultiply false), of s32 only
@@ -67,9 +97,7 @@ struct Saturated {  // add.sat, sub.sat (kMultiply false), of s32 only
   }
 };
 struct MadHiSaturated {
-  int32_t operator()(int32_t a, int32_t b, int32_t c) const {
-    return Saturated<false>()(MulHi()(a, b), c);
-  }
+  int32_t operator()(int32_t a, int32_t b, int32_t c) const { return Saturated<false>()(MulHi()(a, b), c); }
 };
 // Division by zero gives all ones (as NVIDIA devices do), the remainder then is the dividend.
 struct Div {
@@ -92,27 +120,39 @@ struct Rem {
 };
 struct Min {
   template <typename T>
-  T operator()(T a, T b) const { return b < a ? b : a; }
+  T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
 };
 struct Max {
   template <typename T>
-  T operator()(T a, T b) const { return a < b ? b : a; }
+  T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
 };
 struct Relu {
   template <typename T>
-  T operator()(T a) const { return a < 0 ? T{0} : a; }
+  T operator()(T a) const {
+    return a < 0 ? T{0} : a;
+  }
 };
 struct Abs {
   template <typename T>
-  T operator()(T a) const { return a < 0 ? Sub()(T{0}, a) : a; }
+  T operator()(T a) const {
+    return a < 0 ? Sub()(T{0}, a) : a;
+  }
 };
 struct Neg {
   template <typename T>
-  T operator()(T a) const { return Sub()(T{0}, a); }
+  T operator()(T a) const {
+    return Sub()(T{0}, a);
+  }
 };
 struct Sad {
   template <typename T>
-  T operator()(T a, T b, T c) const { return Add()(c, a < b ? Sub()(b, a) : Sub()(a, b)); }
+  T operator()(T a, T b, T c) const {
+    return Add()(c, a < b ? Sub()(b, a) : Sub()(a, b));
+  }
 };
 struct Mul24 {
   template <typename T>
@@ -124,19 +164,27 @@ struct Mul24 {
     return low(a) * low(b);
   }
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(Product(a, b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(Product(a, b));
+  }
 };
 struct Mul24Hi {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(Mul24::Product(a, b) >> 16); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(Mul24::Product(a, b) >> 16);
+  }
 };
 struct Mad24 {
   template <typename T>
-  T operator()(T a, T b, T c) const { return Add()(Mul24()(a, b), c); }
+  T operator()(T a, T b, T c) const {
+    return Add()(Mul24()(a, b), c);
+  }
 };
 struct Mad24Hi {
   template <typename T>
-  T operator()(T a, T b, T c) const { return Add()(Mul24Hi()(a, b), c); }
+  T operator()(T a, T b, T c) const {
+    return Add()(Mul24Hi()(a, b), c);
+  }
 };
 // Two 16-bit lanes in a word.
 template <typename T, typename F>
@@ -179,7 +227,8 @@ void OpCarry(Warp& w, const Instruction& i) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     T c = (carry_in >> lane) & 1;
     T sum = 0;
-    bool first = kSubtract ? __builtin_sub_overflow(a[lane], b[lane], &sum) : __builtin_add_overflow(a[lane], b[lane], &sum);
+    bool first =
+        kSubtract ? __builtin_sub_overflow(a[lane], b[lane], &sum) : __builtin_add_overflow(a[lane], b[lane], &sum);
     bool second = kSubtract ? __builtin_sub_overflow(sum, c, &sum) : __builtin_add_overflow(sum, c, &sum);
     d[lane] = sum;
     if (first || second) carry_out |= 1u << lane;
@@ -245,8 +294,10 @@ bool DecodeAddSub(Lowering& l, bool subtract) {
   }
   if (l.Has("sat")) {
     if (type != ScalarType::kS32) return false;
-    return EmitBinary(l, subtract ? &Binary<int32_t, int32_t, int32_t, Saturated<true>{}>
-                                  : &Binary<int32_t, int32_t, int32_t, Saturated<false>{}>, type);
+    return EmitBinary(l,
+                      subtract ? &Binary<int32_t, int32_t, int32_t, Saturated<true>{}>
+                               : &Binary<int32_t, int32_t, int32_t, Saturated<false>{}>,
+                      type);
   }
   return EmitBinary(l, subtract ? BinaryOp<Sub>(Unsigned(type)) : BinaryOp<Add>(Unsigned(type)), type);
 }
@@ -265,11 +316,16 @@ bool DecodeWithCarry(Lowering& l) {  // addc, subc
 
 ScalarType WideType(ScalarType type) {
   switch (type) {
-    case ScalarType::kU16: return ScalarType::kU32;
-    case ScalarType::kS16: return ScalarType::kS32;
-    case ScalarType::kU32: return ScalarType::kU64;
-    case ScalarType::kS32: return ScalarType::kS64;
-    default: return ScalarType::kNone;
+    case ScalarType::kU16:
+      return ScalarType::kU32;
+    case ScalarType::kS16:
+      return ScalarType::kS32;
+    case ScalarType::kU32:
+      return ScalarType::kU64;
+    case ScalarType::kS32:
+      return ScalarType::kS64;
+    default:
+      return ScalarType::kNone;
   }
 }
 
@@ -278,9 +334,8 @@ bool DecodeMul(Lowering& l) {
   if (l.Has("wide")) {
     ScalarType wide = WideType(type);
     if (wide == ScalarType::kNone) return false;
-    OpFunction op = ForNarrowInteger(type, []<typename T>(T) -> OpFunction {
-      return &Binary<typename Widened<T>::Type, T, T, MulWide{}>;
-    });
+    OpFunction op = ForNarrowInteger(
+        type, []<typename T>(T) -> OpFunction { return &Binary<typename Widened<T>::Type, T, T, MulWide{}>; });
     VirtualOperand a = l.Use(1, type);
     VirtualOperand b = l.Use(2, type);
     l.Emit(op, l.Define(0, wide), a, b);
@@ -316,7 +371,8 @@ bool DecodeMad(Lowering& l) {
     return true;
   }
   OpFunction op = is_high ? TernaryOp<MadHi>(type) : TernaryOp<MadLo>(Unsigned(type));
-  if (l.Has("sat")) op = is_high && type == ScalarType::kS32 ? &Ternary<int32_t, int32_t, int32_t, int32_t, MadHiSaturated{}> : nullptr;
+  if (l.Has("sat"))
+    op = is_high && type == ScalarType::kS32 ? &Ternary<int32_t, int32_t, int32_t, int32_t, MadHiSaturated{}> : nullptr;
   if (op == nullptr) return false;
   l.Emit(op, l.Define(0, type), a, b, c);
   return true;
@@ -368,8 +424,12 @@ bool DecodeSad(Lowering& l) {
 bool DecodeMul24(Lowering& l) {
   ScalarType type = l.Type();
   bool is_signed = type == ScalarType::kS32;
-  return EmitBinary(l, l.Has("hi") ? (is_signed ? &Binary<int32_t, int32_t, int32_t, Mul24Hi{}> : &Binary<uint32_t, uint32_t, uint32_t, Mul24Hi{}>)
-                                   : (is_signed ? &Binary<int32_t, int32_t, int32_t, Mul24{}> : &Binary<uint32_t, uint32_t, uint32_t, Mul24{}>), type);
+  return EmitBinary(l,
+                    l.Has("hi") ? (is_signed ? &Binary<int32_t, int32_t, int32_t, Mul24Hi{}>
+                                             : &Binary<uint32_t, uint32_t, uint32_t, Mul24Hi{}>)
+                                : (is_signed ? &Binary<int32_t, int32_t, int32_t, Mul24{}>
+                                             : &Binary<uint32_t, uint32_t, uint32_t, Mul24{}>),
+                    type);
 }
 
 bool DecodeMad24(Lowering& l) {
@@ -379,8 +439,10 @@ bool DecodeMad24(Lowering& l) {
   VirtualOperand b = l.Use(2, type);
   VirtualOperand c = l.Use(3, type);
   bool is_signed = type == ScalarType::kS32;
-  l.Emit(l.Has("hi") ? (is_signed ? &Ternary<int32_t, int32_t, int32_t, int32_t, Mad24Hi{}> : &Ternary<uint32_t, uint32_t, uint32_t, uint32_t, Mad24Hi{}>)
-                     : (is_signed ? &Ternary<int32_t, int32_t, int32_t, int32_t, Mad24{}> : &Ternary<uint32_t, uint32_t, uint32_t, uint32_t, Mad24{}>),
+  l.Emit(l.Has("hi") ? (is_signed ? &Ternary<int32_t, int32_t, int32_t, int32_t, Mad24Hi{}>
+                                  : &Ternary<uint32_t, uint32_t, uint32_t, uint32_t, Mad24Hi{}>)
+                     : (is_signed ? &Ternary<int32_t, int32_t, int32_t, int32_t, Mad24{}>
+                                  : &Ternary<uint32_t, uint32_t, uint32_t, uint32_t, Mad24{}>),
          l.Define(0, type), a, b, c);
   return true;
 }
@@ -388,8 +450,11 @@ bool DecodeMad24(Lowering& l) {
 template <int kKind>
 OpFunction DotOp(bool signed_a, bool signed_b) {
   using U = uint32_t;
-  if (signed_a) return signed_b ? &Ternary<U, U, U, U, DotProduct<true, true, kKind>{}> : &Ternary<U, U, U, U, DotProduct<true, false, kKind>{}>;
-  return signed_b ? &Ternary<U, U, U, U, DotProduct<false, true, kKind>{}> : &Ternary<U, U, U, U, DotProduct<false, false, kKind>{}>;
+  if (signed_a)
+    return signed_b ? &Ternary<U, U, U, U, DotProduct<true, true, kKind>{}>
+                    : &Ternary<U, U, U, U, DotProduct<true, false, kKind>{}>;
+  return signed_b ? &Ternary<U, U, U, U, DotProduct<false, true, kKind>{}>
+                  : &Ternary<U, U, U, U, DotProduct<false, false, kKind>{}>;
 }
 
 bool DecodeDot(Lowering& l) {

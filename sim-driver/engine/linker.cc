@@ -1,6 +1,5 @@
 // CompileProgram: parses texts, resolves names among them, lays out shared memory, lowers and assembles functions.
 
-
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -112,7 +111,8 @@ class Linker {
     return OkStatus();
   }
 
-  Status DefineFunction(uint32_t u, const ptx::Function& function, std::unordered_map<std::string_view, Symbol>& visible) {
+  Status DefineFunction(uint32_t u, const ptx::Function& function,
+                        std::unordered_map<std::string_view, Symbol>& visible) {
     Unit& unit = *units_[u];
     bool is_internal = function.linkage == ptx::Linkage::kInternal && !function.is_entry;
     if (!is_internal) {
@@ -133,31 +133,35 @@ class Linker {
     } else if (unit.symbols.contains(function.name)) {
       return Status(StatusCode::kInvalidArgument, Format("{} is defined twice", function.name));
     }
-    Symbol symbol{.kind = Symbol::Kind::kFunction, .index = static_cast<uint32_t>(functions_.size()), .declaration = &function};
+    Symbol symbol{
+        .kind = Symbol::Kind::kFunction, .index = static_cast<uint32_t>(functions_.size()), .declaration = &function};
     functions_.push_back({u, &function, {}, {}, false, false});
     unit.symbols[function.name] = symbol;
     if (!is_internal) visible[function.name] = symbol;
     return OkStatus();
   }
 
-  Status DefineVariable(uint32_t u, const ptx::Variable& variable, std::unordered_map<std::string_view, Symbol>& visible) {
+  Status DefineVariable(uint32_t u, const ptx::Variable& variable,
+                        std::unordered_map<std::string_view, Symbol>& visible) {
     Unit& unit = *units_[u];
     if (variable.linkage == ptx::Linkage::kExtern) return OkStatus();
     if (variable.space == ptx::StateSpace::kShared) {
       Symbol symbol{.kind = Symbol::Kind::kShared, .shared = &variable};
-      if (variable.linkage != ptx::Linkage::kInternal) symbol = visible.try_emplace(variable.name, symbol).first->second;
+      if (variable.linkage != ptx::Linkage::kInternal)
+        symbol = visible.try_emplace(variable.name, symbol).first->second;
       unit.symbols[variable.name] = symbol;
       return OkStatus();
     }
     if (variable.space != ptx::StateSpace::kGlobal && variable.space != ptx::StateSpace::kConst) return OkStatus();
-    if (MemoryBytes(variable.type) == 0 || variable.type == ScalarType::kTexref || variable.type == ScalarType::kSurfref ||
-        variable.type == ScalarType::kSamplerref)
+    if (MemoryBytes(variable.type) == 0 || variable.type == ScalarType::kTexref ||
+        variable.type == ScalarType::kSurfref || variable.type == ScalarType::kSamplerref)
       return OkStatus();  // textures: refused where used, as unknown names would be
     bool is_internal = variable.linkage == ptx::Linkage::kInternal;
     if (!is_internal) {
       auto found = visible.find(variable.name);
       if (found != visible.end()) {
-        if (found->second.kind != Symbol::Kind::kGlobal) return Status(StatusCode::kInvalidArgument, Format("{} is defined twice", variable.name));
+        if (found->second.kind != Symbol::Kind::kGlobal)
+          return Status(StatusCode::kInvalidArgument, Format("{} is defined twice", variable.name));
         const ptx::Variable& old = *variables_[found->second.index].node;
         if (!IsWeak(variable.linkage) && !IsWeak(old.linkage))
           return Status(StatusCode::kInvalidArgument, Format("{} is defined twice", variable.name));
@@ -182,7 +186,9 @@ class Linker {
         if (function->has_body || unit.symbols.contains(function->name)) continue;
         auto found = visible.find(function->name);
         if (found == visible.end()) {
-          Symbol symbol{.kind = Symbol::Kind::kFunction, .index = static_cast<uint32_t>(functions_.size()), .declaration = function};
+          Symbol symbol{.kind = Symbol::Kind::kFunction,
+                        .index = static_cast<uint32_t>(functions_.size()),
+                        .declaration = function};
           functions_.push_back({u, function, {}, {}, false, false});
           found = visible.emplace(function->name, symbol).first;
         }
@@ -260,11 +266,13 @@ class Linker {
       if (const auto* instruction = std::get_if<ptx::Instruction>(&statement.node)) {
         bool is_call = instruction->opcode == "call";
         entry.uses_alloca |= instruction->opcode == "alloca";
-        size_t target = is_call && !instruction->operands.empty() && instruction->operands[0].kind == OperandKind::kGroup;
+        size_t target =
+            is_call && !instruction->operands.empty() && instruction->operands[0].kind == OperandKind::kGroup;
         for (size_t k = 0; k < instruction->operands.size(); ++k) {
           const ptx::Operand& operand = instruction->operands[k];
           bool is_target = is_call && k == target;
-          if (is_target && (operand.kind == OperandKind::kRegister || !units_[entry.unit]->symbols.contains(operand.name)))
+          if (is_target &&
+              (operand.kind == OperandKind::kRegister || !units_[entry.unit]->symbols.contains(operand.name)))
             entry.calls_indirectly = true;
           ScanOperand(entry, operand, is_target);
         }
@@ -319,7 +327,8 @@ class Linker {
         for (const ptx::Variable* variable : functions_[reached].shared) {
           auto [slot, is_new] = index_of.try_emplace(variable, places.size());
           if (is_new) {
-            places.push_back({.size_bytes = variable->SizeBytes(), .align = std::max(1u, variable->Alignment()), .kernels = {}});
+            places.push_back(
+                {.size_bytes = variable->SizeBytes(), .align = std::max(1u, variable->Alignment()), .kernels = {}});
             nodes.push_back(variable);
           }
           auto& kernels = places[slot->second].kernels;
@@ -331,7 +340,8 @@ class Linker {
     for (size_t k = 0; k < places.size(); ++k) {
       shared_offsets_[nodes[k]] = places[k].offset_bytes;
       auto end = static_cast<uint32_t>(places[k].offset_bytes + places[k].size_bytes);
-      for (uint32_t kernel : places[k].kernels) kernels_[kernel].shared_bytes = std::max(kernels_[kernel].shared_bytes, end);
+      for (uint32_t kernel : places[k].kernels)
+        kernels_[kernel].shared_bytes = std::max(kernels_[kernel].shared_bytes, end);
     }
     return OkStatus();
   }
@@ -391,7 +401,9 @@ class Linker {
       kernel.is_explicit_cluster = node.FindDirective("explicitcluster") != nullptr;
       auto most = Triple(node.FindDirective("maxntid"));
       if (kernel.required_block[0] != 0) most = kernel.required_block;
-      if (most[0] != 0) kernel.max_threads_per_block = static_cast<uint32_t>(std::min<uint64_t>(1024, uint64_t{most[0]} * most[1] * most[2]));
+      if (most[0] != 0)
+        kernel.max_threads_per_block =
+            static_cast<uint32_t>(std::min<uint64_t>(1024, uint64_t{most[0]} * most[1] * most[2]));
       if (const auto* blocks = node.FindDirective("minnctapersm"); blocks && !blocks->values.empty())
         kernel.min_blocks_per_sm = static_cast<uint32_t>(blocks->values[0]);
       uint32_t local = 16;

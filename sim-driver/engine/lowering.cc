@@ -1,7 +1,5 @@
 #include "sim-driver/engine/lowering.h"
 
-
-
 #include <charconv>
 
 #include "sim-driver/engine/opcode_table.h"
@@ -73,8 +71,8 @@ Lowering::Lowering(const ptx::Module& module, uint32_t text_index, const ptx::Fu
 
 bool Lowering::Invalid(std::string_view why) {
   if (invalid.empty()) {
-    std::string where = sources.empty() ? Format("function {}", function_.name)
-                                        : Format("ptx:{}:1", sources[source_].line);
+    std::string where =
+        sources.empty() ? Format("function {}", function_.name) : Format("ptx:{}:1", sources[source_].line);
     std::string text;
     if (!sources.empty())
       text = Format(" in '{}'", module_.Text(ptx::TextRange{sources[source_].begin, sources[source_].end}));
@@ -136,7 +134,8 @@ std::optional<uint32_t> Lowering::FindRegister(std::string_view name) {
     Scope& scope = scopes_[depth];
     if (auto found = scope.registers.find(name); found != scope.registers.end()) return found->second;
     if (!number) continue;
-    // %rd1 may be number 1 of %rd or, oddly, 1 of "%r" "d"; also %r10 may be range "%r1" number 0: longest prefix first.
+    // %rd1 may be number 1 of %rd or, oddly, 1 of "%r" "d"; also %r10 may be range "%r1" number 0: longest prefix
+    // first.
     for (std::string_view prefix = number->first;;) {
       auto range = scope.ranges.find(prefix);
       if (range != scope.ranges.end()) {
@@ -543,6 +542,8 @@ void Lowering::LowerStatements(const std::vector<ptx::Statement>& statements) {
     if (const auto* instruction = std::get_if<ptx::Instruction>(&statement.node)) {
       LowerInstruction(statement, *instruction);
     } else if (const auto* label = std::get_if<ptx::Label>(&statement.node)) {
+      source_ = static_cast<uint32_t>(sources.size());
+      sources.push_back({text_index_, statement.span.begin, statement.span.end, statement.span.position.line});
       PlaceLabel(scopes_.back().labels[label->name]);
     } else if (const auto* registers = std::get_if<ptx::RegisterDeclaration>(&statement.node)) {
       DeclareRegisters(*registers);

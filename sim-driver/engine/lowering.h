@@ -36,22 +36,22 @@ struct LoweredInstruction {
   Instruction i;  // operands are VirtualOperands; target and list are set at the end
   std::vector<VirtualOperand> list;
   std::vector<uint32_t> numbers;  // becomes Instruction::list where there are no operands in it
-  bool list_is_defined = false;  // `list` is written rather than read
-  bool is_guard = false;         // runs the next instruction for fewer lanes
+  bool list_is_defined = false;   // `list` is written rather than read
+  bool is_guard = false;          // runs the next instruction for fewer lanes
   bool is_guarded = false;
-  bool ends_block = false;       // never continues with the next instruction
-  int32_t label = -1;            // where it may go
-  std::vector<int32_t> labels;   // brx.idx
-  bool rejoins_next = false;     // lanes that take different ways here meet at the next instruction
-  uint32_t source = 0;           // index into Lowering::sources
+  bool ends_block = false;      // never continues with the next instruction
+  int32_t label = -1;           // where it may go
+  std::vector<int32_t> labels;  // brx.idx
+  bool rejoins_next = false;    // lanes that take different ways here meet at the next instruction
+  uint32_t source = 0;          // index into Lowering::sources
 };
 
 // A name that PTX code may refer to, as the linker resolved it.
 struct Symbol {
   enum class Kind : uint8_t { kGlobal, kShared, kDynamicShared, kFunction, kAbsent };
   Kind kind = Kind::kAbsent;
-  uint32_t index = 0;                        // of the variable or function
-  const ptx::Variable* shared = nullptr;     // kShared
+  uint32_t index = 0;                          // of the variable or function
+  const ptx::Variable* shared = nullptr;       // kShared
   const ptx::Function* declaration = nullptr;  // kFunction: definition, or declaration if there is none
 };
 
@@ -115,7 +115,7 @@ class Lowering {
   struct Address {
     VirtualOperand base = kNoOperand;
     int64_t offset = 0;
-    bool is_wide = true;           // base has 64-bit lanes
+    bool is_wide = true;               // base has 64-bit lanes
     bool is_kernel_parameter = false;  // base is absent: offset into the kernel's parameters
     bool is_frame_parameter = false;   // offset into the frame's parameter area (plus base, if any)
   };

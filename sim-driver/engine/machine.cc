@@ -1,7 +1,5 @@
 #include "sim-driver/engine/machine.h"
 
-
-
 #include <algorithm>
 #include <condition_variable>
 #include <list>
@@ -21,7 +19,7 @@ namespace {
 constexpr uint64_t kAgingPeriod = 16;
 constexpr size_t kPooledClusters = 64;
 constexpr size_t kPooledBytes = 16u << 20;  // bigger cluster memory is not kept
-constexpr uint32_t kPollsBeforeSleep = 64;
+constexpr uint32_t kPollsBeforeSleep = 256;
 
 std::string CheckRequest(const LaunchRequest& request) {
   if (!request.program || !request.memory) return "no program or no memory";
@@ -71,13 +69,16 @@ class Machine::Core {
 
   uint64_t Submit(LaunchRequest request, OnDone on_done) {
     uint64_t id = next_id_.fetch_add(1, std::memory_order_relaxed);
+    if (request.program && request.kernel_index < request.program->kernels().size()) {
+      const auto& required = request.program->kernels()[request.kernel_index].required_cluster;
+      if (required[0] != 0 && request.cluster.Count() == 1) request.cluster = {required[0], required[1], required[2]};
+    }
     std::optional<Fault> refusal;
     if (std::string why = CheckRequest(request); !why.empty()) {
       refusal = Fault{kFaultInvalidValue, Format("launch refused: {}", why)};
     } else if (const Kernel& kernel = request.program->kernels()[request.kernel_index]; !kernel.unsupported.empty()) {
-      refusal = Fault{kFaultNotSupported,
-                      Format("kernel {} needs what the software driver does not do: {}", kernel.name,
-                                  kernel.unsupported)};
+      refusal = Fault{kFaultNotSupported, Format("kernel {} needs what the software driver does not do: {}",
+                                                 kernel.name, kernel.unsupported)};
     }
     if (refusal) {
       on_done(refusal);
@@ -291,12 +292,14 @@ class Machine::Core {
         if (ends_ && grids_.empty()) return;
         if (wake_ns == 0) continue;
         memory.Attach(nullptr);
+        ++num_waiting_;
         if (wake_ns == ~uint64_t{0}) {
           work_.wait(lock);
         } else {
           uint64_t now_ns = NowNs();
           work_.wait_for(lock, std::chrono::nanoseconds(wake_ns > now_ns ? wake_ns - now_ns : 0));
         }
+        --num_waiting_;
         continue;
       }
       lock.unlock();
@@ -311,6 +314,7 @@ class Machine::Core {
       if (stays && !grid->is_stopping.load(std::memory_order_relaxed)) {
         grid->suspended.push_back(std::move(piece.cluster));
         grid->num_suspended.store(static_cast<uint32_t>(grid->suspended.size()), std::memory_order_relaxed);
+        if (num_waiting_ > 0) work_.notify_one();
       } else {
         --grid->resident;
         if (outcome == ClusterOutcome::kFaulted) {
@@ -323,6 +327,7 @@ class Machine::Core {
         if (!grids_.empty()) work_.notify_one();
       }
       if (RetireIfDone(grid)) {
+        if (ends_) work_.notify_all();
         lock.unlock();
         memory.Attach(nullptr);
         Report(*grid);
@@ -335,11 +340,12 @@ class Machine::Core {
   std::mutex mutex_;
   std::condition_variable work_;
   std::condition_variable idle_;
-  std::list<std::shared_ptr<Grid>> grids_;        // not yet retired, in order of submission
-  std::vector<std::unique_ptr<Cluster>> pool_;    // ready for reuse
+  std::list<std::shared_ptr<Grid>> grids_;      // not yet retired, in order of submission
+  std::vector<std::unique_ptr<Cluster>> pool_;  // ready for reuse
   std::vector<std::pair<std::weak_ptr<const MemoryLookup>, std::shared_ptr<Heap>>> heaps_;
   uint64_t picks_ = 0;
-  uint64_t unfinished_ = 0;  // submitted, on_done not yet returned
+  uint64_t unfinished_ = 0;   // submitted, on_done not yet returned
+  uint32_t num_waiting_ = 0;  // workers without work
   bool ends_ = false;
   std::atomic<uint64_t> epoch_{0};  // changes when a worker should ask what to run
   std::atomic<uint64_t> next_id_{1};

@@ -1,6 +1,5 @@
 // Loads, stores and addresses: ld, ldu, st, cvta, isspacep, mapa, getctarank, alloca, stacksave, stackrestore.
 
-
 #include <cstring>
 
 #include "sim-driver/engine/lanes.h"
@@ -8,8 +7,8 @@
 #include "sim-driver/engine/memory_view.h"
 #include "sim-driver/engine/opcode_table.h"
 #include "sim-driver/engine/operations.h"
-#include "sim-driver/engine/type_switch.h"
 #include "sim-driver/engine/text.h"
+#include "sim-driver/engine/type_switch.h"
 
 namespace tally::sim_driver {
 namespace {
@@ -46,8 +45,8 @@ void OpLoadGlobal(Warp& w, const Instruction& i) {
     uint64_t address = base[lane] + offset;
     const auto* from = reinterpret_cast<const T*>(address);
     if (!range.Contains(address, sizeof(T)) || address % sizeof(T) != 0) [[unlikely]] {
-      from = reinterpret_cast<const T*>(
-          ResolveAddress(w, i, lane, space, address, sizeof(T), sizeof(T), false, &range));
+      from =
+          reinterpret_cast<const T*>(ResolveAddress(w, i, lane, space, address, sizeof(T), sizeof(T), false, &range));
       if (from == nullptr) return;
     }
     d[lane] = AtomicLoad(from);
@@ -106,9 +105,9 @@ void OpLoadShared(Warp& w, const Instruction& i) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     A address = base[lane] + static_cast<A>(i.imm);
     bool is_plain = address < last && address % sizeof(T) == 0 && !is_checked;
-    const std::byte* from = is_plain ? block.shared + address
-                                     : ResolveAddress(w, i, lane, static_cast<Space>(i.x), address, sizeof(T),
-                                                      sizeof(T), false);
+    const std::byte* from =
+        is_plain ? block.shared + address
+                 : ResolveAddress(w, i, lane, static_cast<Space>(i.x), address, sizeof(T), sizeof(T), false);
     if (from == nullptr) return;
     std::memcpy(&d[lane], from, sizeof(T));
   }
@@ -127,6 +126,38 @@ void OpStoreShared(Warp& w, const Instruction& i) {
     bool is_plain = address < last && address % sizeof(T) == 0 && !is_checked;
     std::byte* to = is_plain ? block.shared + address
                              : ResolveAddress(w, i, lane, static_cast<Space>(i.x), address, sizeof(T), sizeof(T), true);
+    if (to == nullptr) return;
+    std::memcpy(to, &value[lane], sizeof(T));
+  }
+}
+
+// The thread's own memory: each lane has local_stride_bytes of it.
+template <typename T>
+void OpLoadLocal(Warp& w, const Instruction& i) {
+  const uint64_t* base = Source<uint64_t>(w, i.a);
+  T* d = Target<T>(w, i.d);
+  uint64_t stride = w.block->cluster->local_stride_bytes;
+  for (uint32_t rest = w.mask; rest != 0; rest &= rest - 1) {
+    auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    uint64_t address = base[lane] + static_cast<uint64_t>(i.imm);
+    bool is_plain = address < stride - sizeof(T) && address % sizeof(T) == 0;
+    const std::byte* from = is_plain ? w.local + lane * stride + address
+                                     : ResolveAddress(w, i, lane, Space::kLocal, address, sizeof(T), sizeof(T), false);
+    if (from == nullptr) return;
+    std::memcpy(&d[lane], from, sizeof(T));
+  }
+}
+template <typename T>
+void OpStoreLocal(Warp& w, const Instruction& i) {
+  const uint64_t* base = Source<uint64_t>(w, i.a);
+  const T* value = Source<T>(w, i.b);
+  uint64_t stride = w.block->cluster->local_stride_bytes;
+  for (uint32_t rest = w.mask; rest != 0; rest &= rest - 1) {
+    auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    uint64_t address = base[lane] + static_cast<uint64_t>(i.imm);
+    bool is_plain = address < stride - sizeof(T) && address % sizeof(T) == 0;
+    std::byte* to = is_plain ? w.local + lane * stride + address
+                             : ResolveAddress(w, i, lane, Space::kLocal, address, sizeof(T), sizeof(T), true);
     if (to == nullptr) return;
     std::memcpy(to, &value[lane], sizeof(T));
   }
@@ -231,6 +262,7 @@ OpFunction LoadOp(Space space, uint32_t bytes, bool is_wide, bool is_strong) {
     return ForWidth(bytes, [&]<typename T>(T) -> OpFunction {
       return is_wide ? &OpLoadShared<T, uint64_t> : &OpLoadShared<T, uint32_t>;
     });
+  if (space == Space::kLocal) return ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpLoadLocal<T>; });
   return ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpLoadGlobal<T>; });
 }
 OpFunction StoreOp(Space space, uint32_t bytes, bool is_wide) {
@@ -238,6 +270,7 @@ OpFunction StoreOp(Space space, uint32_t bytes, bool is_wide) {
     return ForWidth(bytes, [&]<typename T>(T) -> OpFunction {
       return is_wide ? &OpStoreShared<T, uint64_t> : &OpStoreShared<T, uint32_t>;
     });
+  if (space == Space::kLocal) return ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpStoreLocal<T>; });
   return ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpStoreGlobal<T>; });
 }
 
@@ -313,7 +346,8 @@ bool EmitLoad(Lowering& l, const Access& access, const Lowering::Address& addres
       uint32_t size = 0;
       for (const FormalSlot& slot : l.parameters) size = std::max(size, slot.offset_bytes + slot.size_bytes);
       if (!IsInside(offset, bytes, size)) return l.Invalid("outside the kernel's parameters");
-      op = bytes == 1 ? &OpLoadKernelParameter<uint16_t, 1> : ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpLoadKernelParameter<T>; });
+      op = bytes == 1 ? &OpLoadKernelParameter<uint16_t, 1>
+                      : ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpLoadKernelParameter<T>; });
       l.Emit(op, d).i.imm = offset;
     } else if (address.is_kernel_parameter) {
       op = bytes == 1 ? &OpLoadByte : LoadOp(Space::kParam, bytes, true, false);
@@ -322,7 +356,8 @@ bool EmitLoad(Lowering& l, const Access& access, const Lowering::Address& addres
       i.x = static_cast<uint32_t>(Space::kParam);
     } else {
       if (!has_base && !IsInside(offset, bytes, l.parameter_bytes)) return l.Invalid("outside the parameters");
-      op = bytes == 1 ? &OpLoadFrameParameter<uint16_t, 1> : ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpLoadFrameParameter<T>; });
+      op = bytes == 1 ? &OpLoadFrameParameter<uint16_t, 1>
+                      : ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpLoadFrameParameter<T>; });
       VirtualOperand base = has_base ? l.WideAddress(address) : kNoOperand;
       Instruction& i = l.Emit(op, d, base).i;
       i.imm = offset;
@@ -342,13 +377,15 @@ bool EmitLoad(Lowering& l, const Access& access, const Lowering::Address& addres
   return true;
 }
 
-bool EmitStore(Lowering& l, const Access& access, const Lowering::Address& address, int64_t extra, VirtualOperand value) {
+bool EmitStore(Lowering& l, const Access& access, const Lowering::Address& address, int64_t extra,
+               VirtualOperand value) {
   uint32_t bytes = access.element_bytes;
   int64_t offset = address.offset + extra;
   if (access.state_space == StateSpace::kParam) {
     if (!address.is_frame_parameter || address.base != kNoOperand) return l.Invalid("st.param needs a named parameter");
     if (!IsInside(offset, bytes, l.parameter_bytes)) return l.Invalid("outside the parameters");
-    OpFunction op = bytes == 1 ? &OpStoreFrameByte : ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpStoreFrameParameter<T>; });
+    OpFunction op = bytes == 1 ? &OpStoreFrameByte
+                               : ForWidth(bytes, []<typename T>(T) -> OpFunction { return &OpStoreFrameParameter<T>; });
     l.Emit(op, kNoOperand, kNoOperand, value).i.imm = offset;
     return true;
   }
@@ -434,7 +471,8 @@ bool DecodeAccess(Lowering& l, bool is_load) {
     FinishLoad(l, element, access.type);
     return true;
   }
-  if (value.kind != OperandKind::kVector || value.parts.size() != access.count) return l.Invalid("a vector operand of another length");
+  if (value.kind != OperandKind::kVector || value.parts.size() != access.count)
+    return l.Invalid("a vector operand of another length");
   bool by_element = access.state_space == StateSpace::kParam || access.element_bytes == 1;
   if (access.state_space != StateSpace::kParam && access.element_bytes == 1) {
     // Alignment of the whole is what distinguishes this from single accesses.
@@ -467,8 +505,9 @@ bool DecodeAccess(Lowering& l, bool is_load) {
   }
   if (by_element) return true;
   VirtualOperand base = l.WideAddress(address);
-  OpFunction op = is_load ? ForWidth(access.element_bytes, []<typename T>(T) -> OpFunction { return &OpLoadVector<T>; })
-                          : ForWidth(access.element_bytes, []<typename T>(T) -> OpFunction { return &OpStoreVector<T>; });
+  OpFunction op = is_load
+                      ? ForWidth(access.element_bytes, []<typename T>(T) -> OpFunction { return &OpLoadVector<T>; })
+                      : ForWidth(access.element_bytes, []<typename T>(T) -> OpFunction { return &OpStoreVector<T>; });
   LoweredInstruction& lowered = l.Emit(op, kNoOperand, base);
   lowered.i.imm = address.offset;
   lowered.i.x = static_cast<uint32_t>(access.space);
@@ -498,7 +537,9 @@ void EmitFrameParameterStore(Lowering& l, VirtualOperand a, uint32_t offset, uin
     l.Unsupported("a register parameter of this type");
     return;
   }
-  l.Emit(ForWidth(width_bytes, []<typename T>(T) -> OpFunction { return &OpStoreFrameParameter<T>; }), kNoOperand, kNoOperand, a).i.imm = offset;
+  l.Emit(ForWidth(width_bytes, []<typename T>(T) -> OpFunction { return &OpStoreFrameParameter<T>; }), kNoOperand,
+         kNoOperand, a)
+      .i.imm = offset;
 }
 
 void AddMemoryOpcodes(OpcodeTable& table) {

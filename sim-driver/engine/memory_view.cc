@@ -1,8 +1,7 @@
 #include "sim-driver/engine/memory_view.h"
 
-
-
 #include "sim-driver/engine/operations.h"
+#include "sim-driver/engine/reserved_shared.h"
 #include "sim-driver/engine/text.h"
 
 namespace tally::sim_driver {
@@ -81,6 +80,9 @@ std::byte* ResolveShared(Warp& w, const Instruction& i, uint32_t lane, uint64_t 
     if (block->live_threads == 0)
       return OutOfBounds(w, i, lane, Space::kShared, address, bytes, "in a block of the cluster that has ended");
   }
+  if (offset >= kReservedSharedOffset && bytes <= kReservedSharedBytes &&
+      offset - kReservedSharedOffset <= kReservedSharedBytes - bytes)
+    return block->shared + ReservedSharedStart(block->shared_bytes) + (offset - kReservedSharedOffset);
   if (block->shared_bytes < bytes || offset > block->shared_bytes - bytes)
     return OutOfBounds(w, i, lane, Space::kShared, address, bytes,
                        Format("outside the block's {} bytes", block->shared_bytes));

@@ -33,9 +33,7 @@ class MemoryView {
   }
   // Looks `address` up and fills `range`; false if no allocation contains it.
   bool Find(uint64_t address, Range& range) const;
-  uint64_t Generation() const {
-    return grid_->request.memory->generation() + grid_->heap->generation();
-  }
+  uint64_t Generation() const { return grid_->request.memory->generation() + grid_->heap->generation(); }
 
  private:
   void Forget();

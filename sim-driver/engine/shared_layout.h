@@ -15,7 +15,7 @@ struct SharedVariable {
   uint32_t offset_bytes = 0;      // result
 };
 
-// Greedy, in order. False if something would not fit into 16 MB.
+// Greedy. False if something would not fit into 16 MB.
 bool LayOutShared(std::span<SharedVariable> variables);
 
 }  // namespace tally::sim_driver

@@ -7,6 +7,7 @@
 #include "sim-driver/engine/lanes.h"
 #include "sim-driver/engine/opcode_table.h"
 #include "sim-driver/engine/operations.h"
+#include "sim-driver/engine/reserved_shared.h"
 #include "sim-driver/engine/text.h"
 
 namespace tally::sim_driver {
@@ -32,10 +33,39 @@ void OpDynamicSharedAddress(Warp& w, const Instruction& i) {
 namespace {
 
 enum class Special : uint32_t {
-  kTid, kNtid, kCtaid, kNctaid, kLaneid, kWarpid, kNwarpid, kSmid, kNsmid, kGridid, kClock, kClockHigh, kGlobalTimer,
-  kGlobalTimerHigh, kLanemaskEq, kLanemaskLe, kLanemaskLt, kLanemaskGe, kLanemaskGt, kEnvreg, kDynamicSharedBytes,
-  kTotalSharedBytes, kAggregateSharedBytes, kIsExplicitCluster, kClusterid, kNclusterid, kClusterCtaid, kClusterNctaid,
-  kClusterCtarank, kClusterNctarank, kReservedShared, kZero,
+  kTid,
+  kNtid,
+  kCtaid,
+  kNctaid,
+  kLaneid,
+  kWarpid,
+  kNwarpid,
+  kSmid,
+  kNsmid,
+  kGridid,
+  kClock,
+  kClockHigh,
+  kGlobalTimer,
+  kGlobalTimerHigh,
+  kLanemaskEq,
+  kLanemaskLe,
+  kLanemaskLt,
+  kLanemaskGe,
+  kLanemaskGt,
+  kEnvreg,
+  kDynamicSharedBytes,
+  kTotalSharedBytes,
+  kAggregateSharedBytes,
+  kIsExplicitCluster,
+  kClusterid,
+  kNclusterid,
+  kClusterCtaid,
+  kClusterNctaid,
+  kClusterCtarank,
+  kClusterNctarank,
+  kReservedShared,
+  kReservedSharedEnd,
+  kZero,
 };
 
 uint32_t Component(const Dim3& dim, uint32_t component) {
@@ -99,6 +129,10 @@ uint64_t UniformValue(const Warp& w, Special special, uint32_t component) {
       return block.rank;
     case Special::kClusterNctarank:
       return grid.blocks_per_cluster;
+    case Special::kReservedShared:
+      return kReservedSharedOffset;
+    case Special::kReservedSharedEnd:
+      return kReservedSharedOffset + kReservedSharedBytes;
     default:
       return 0;
   }
@@ -147,21 +181,42 @@ struct SpecialName {
   std::string_view name;
   Special special;
 };
-constexpr SpecialName kNames[] = {
-    {"%tid", Special::kTid}, {"%ntid", Special::kNtid}, {"%ctaid", Special::kCtaid}, {"%nctaid", Special::kNctaid},
-    {"%laneid", Special::kLaneid}, {"%warpid", Special::kWarpid}, {"%nwarpid", Special::kNwarpid},
-    {"%smid", Special::kSmid}, {"%nsmid", Special::kNsmid}, {"%gridid", Special::kGridid}, {"%clock", Special::kClock},
-    {"%clock64", Special::kClock}, {"%clock_hi", Special::kClockHigh}, {"%globaltimer", Special::kGlobalTimer},
-    {"%globaltimer_lo", Special::kGlobalTimer}, {"%globaltimer_hi", Special::kGlobalTimerHigh},
-    {"%lanemask_eq", Special::kLanemaskEq}, {"%lanemask_le", Special::kLanemaskLe},
-    {"%lanemask_lt", Special::kLanemaskLt}, {"%lanemask_ge", Special::kLanemaskGe},
-    {"%lanemask_gt", Special::kLanemaskGt}, {"%dynamic_smem_size", Special::kDynamicSharedBytes},
-    {"%total_smem_size", Special::kTotalSharedBytes}, {"%aggr_smem_size", Special::kAggregateSharedBytes},
-    {"%is_explicit_cluster", Special::kIsExplicitCluster}, {"%clusterid", Special::kClusterid},
-    {"%nclusterid", Special::kNclusterid}, {"%cluster_ctaid", Special::kClusterCtaid},
-    {"%cluster_nctaid", Special::kClusterNctaid}, {"%cluster_ctarank", Special::kClusterCtarank},
-    {"%cluster_nctarank", Special::kClusterNctarank}, {"%reserved_smem_offset_begin", Special::kZero},
-    {"%reserved_smem_offset_end", Special::kZero}, {"%reserved_smem_offset_cap", Special::kZero}};
+constexpr SpecialName kNames[] = {{"%tid", Special::kTid},
+                                  {"%ntid", Special::kNtid},
+                                  {"%ctaid", Special::kCtaid},
+                                  {"%nctaid", Special::kNctaid},
+                                  {"%laneid", Special::kLaneid},
+                                  {"%warpid", Special::kWarpid},
+                                  {"%nwarpid", Special::kNwarpid},
+                                  {"%smid", Special::kSmid},
+                                  {"%nsmid", Special::kNsmid},
+                                  {"%gridid", Special::kGridid},
+                                  {"%clock", Special::kClock},
+                                  {"%clock64", Special::kClock},
+                                  {"%clock_hi", Special::kClockHigh},
+                                  {"%globaltimer", Special::kGlobalTimer},
+                                  {"%globaltimer_lo", Special::kGlobalTimer},
+                                  {"%globaltimer_hi", Special::kGlobalTimerHigh},
+                                  {"%lanemask_eq", Special::kLanemaskEq},
+                                  {"%lanemask_le", Special::kLanemaskLe},
+                                  {"%lanemask_lt", Special::kLanemaskLt},
+                                  {"%lanemask_ge", Special::kLanemaskGe},
+                                  {"%lanemask_gt", Special::kLanemaskGt},
+                                  {"%dynamic_smem_size", Special::kDynamicSharedBytes},
+                                  {"%total_smem_size", Special::kTotalSharedBytes},
+                                  {"%aggr_smem_size", Special::kAggregateSharedBytes},
+                                  {"%is_explicit_cluster", Special::kIsExplicitCluster},
+                                  {"%clusterid", Special::kClusterid},
+                                  {"%nclusterid", Special::kNclusterid},
+                                  {"%cluster_ctaid", Special::kClusterCtaid},
+                                  {"%cluster_nctaid", Special::kClusterNctaid},
+                                  {"%cluster_ctarank", Special::kClusterCtarank},
+                                  {"%cluster_nctarank", Special::kClusterNctarank},
+                                  {"%reserved_smem_offset_begin", Special::kReservedShared},
+                                  {"%reserved_smem_offset_end", Special::kReservedSharedEnd},
+                                  {"%reserved_smem_offset_cap", Special::kReservedSharedEnd},
+                                  {"%reserved_smem_offset_0", Special::kReservedShared},
+                                  {"%reserved_smem_offset_1", Special::kReservedShared}};
 
 bool DiffersByLane(Special special) {
   return special == Special::kTid || special == Special::kLaneid ||
@@ -211,9 +266,13 @@ VirtualOperand EmitSpecialRegister(Lowering& l, std::string_view name, char comp
   if (width_bytes == kPredicateClass) {
     op = &OpSpecialPredicate;
   } else if (DiffersByLane(special)) {
-    op = width_bytes == 2 ? &OpSpecialLane<uint16_t> : width_bytes == 4 ? &OpSpecialLane<uint32_t> : &OpSpecialLane<uint64_t>;
+    op = width_bytes == 2   ? &OpSpecialLane<uint16_t>
+         : width_bytes == 4 ? &OpSpecialLane<uint32_t>
+                            : &OpSpecialLane<uint64_t>;
   } else {
-    op = width_bytes == 2 ? &OpSpecialUniform<uint16_t> : width_bytes == 4 ? &OpSpecialUniform<uint32_t> : &OpSpecialUniform<uint64_t>;
+    op = width_bytes == 2   ? &OpSpecialUniform<uint16_t>
+         : width_bytes == 4 ? &OpSpecialUniform<uint32_t>
+                            : &OpSpecialUniform<uint64_t>;
   }
   if (width_bytes > 8) l.Invalid("a special register has at most 64 bits");
   Instruction& i = l.Emit(op, d).i;

@@ -32,7 +32,7 @@ struct Record;
 struct Frame {
   Frame* parent = nullptr;
   const FunctionCode* function = nullptr;
-  Record* call_record = nullptr;  // where its lanes go back to; null for the kernel
+  Record* call_record = nullptr;      // where its lanes go back to; null for the kernel
   const Instruction* call = nullptr;  // the call in the parent, which says where return values go
   std::byte* registers = nullptr;
   std::byte* parameters = nullptr;  // kLanes * parameter_stride_bytes
@@ -58,8 +58,8 @@ enum class SplitState : uint8_t { kRunnable, kBarrier, kWarpSync, kClusterBarrie
 struct Split {
   uint32_t mask = 0;
   SplitState state = SplitState::kRunnable;
-  uint8_t barrier = 0;        // kBarrier: which
-  uint32_t wait_mask = 0;     // kWarpSync: lanes to wait for
+  uint8_t barrier = 0;              // kBarrier: which
+  uint32_t wait_mask = 0;           // kWarpSync: lanes to wait for
   const Instruction* pc = nullptr;  // next instruction; of a kWarpSync: the one that waits
   Frame* frame = nullptr;
   Record* record = nullptr;
@@ -81,7 +81,7 @@ struct Warp {
   // Of the running split, in use while it runs.
   const Instruction* pc = nullptr;
   uint32_t mask = 0;
-  int32_t remaining = 0;  // instructions until the slice ends; Stop makes it 0
+  int32_t remaining = 0;     // instructions until the slice ends; Stop makes it 0
   std::byte* bases[2] = {};  // registers of the frame; constants minus one (operands there have bit 0 set)
   Frame* frame = nullptr;
   Record* record = nullptr;
@@ -89,13 +89,13 @@ struct Warp {
   MemoryView* memory = nullptr;
   StopReason stop = StopReason::kNone;
   int32_t saved_remaining = 0;
-  int32_t counted_from = 0;          // `remaining` when thread instructions were last counted
+  int32_t counted_from = 0;  // `remaining` when thread instructions were last counted
   uint64_t thread_instructions = 0;
   uint32_t fruitless_polls = 0;  // strong loads and atomics in a row that found what they had found before
 
-  uint32_t live = 0;  // lanes that have not exited
-  uint32_t index = 0;  // in the block
-  uint32_t current = 0;  // index in `splits` of the running one
+  uint32_t live = 0;                   // lanes that have not exited
+  uint32_t index = 0;                  // in the block
+  uint32_t current = 0;                // index in `splits` of the running one
   uint32_t unmerged_instructions = 0;  // executed while lanes wait in records
   std::vector<Split> splits;
   std::vector<Record*> free_records;
@@ -103,7 +103,8 @@ struct Warp {
   std::vector<std::unique_ptr<Frame>> frames;       // in use
   std::vector<std::unique_ptr<Frame>> free_frames;  // kept for reuse
   std::byte* local = nullptr;                       // kLanes * Cluster::local_stride_bytes
-  std::array<uint32_t, kLanes> cluster_arrival_phase{};  // per lane: Cluster::cluster_phase at its barrier.cluster.arrive
+  std::array<uint32_t, kLanes>
+      cluster_arrival_phase{};  // per lane: Cluster::cluster_phase at its barrier.cluster.arrive
 
   void Stop(StopReason reason) {
     stop = reason;
@@ -112,7 +113,7 @@ struct Warp {
   }
   // After a load or atomic that a spinning thread would use: one that finds no change often gives way to others.
   void NotePoll(bool found_change) {
-    constexpr uint32_t kPatience = 16;
+    constexpr uint32_t kPatience = 32;
     fruitless_polls = found_change ? 0 : fruitless_polls + 1;
     if (fruitless_polls < kPatience || stop != StopReason::kNone) return;
     fruitless_polls = 0;
@@ -130,18 +131,18 @@ struct Warp {
 };
 
 struct NamedBarrier {
-  uint32_t arrived = 0;        // threads, or rounded up to whole warps with a count
-  uint32_t required = 0;       // 0: all threads of the block that have not exited
-  uint32_t reduction = 0;      // bar.red: number of true predicates, and of lanes that gave one
+  uint32_t arrived = 0;    // threads, or rounded up to whole warps with a count
+  uint32_t required = 0;   // 0: all threads of the block that have not exited
+  uint32_t reduction = 0;  // bar.red: number of true predicates, and of lanes that gave one
   uint32_t reduction_lanes = 0;
-  bool is_open = false;        // somebody arrived in this phase
+  bool is_open = false;                      // somebody arrived in this phase
   std::array<uint32_t, 32> arrived_lanes{};  // per warp
 };
 
 struct Block {
   Cluster* cluster = nullptr;
-  Dim3 index;            // %ctaid
-  uint32_t rank = 0;     // in the cluster
+  Dim3 index;         // %ctaid
+  uint32_t rank = 0;  // in the cluster
   uint32_t live_threads = 0;
   std::byte* shared = nullptr;
   uint32_t shared_bytes = 0;

@@ -1,6 +1,5 @@
 // Operations among the lanes of a warp: shfl, vote, match, redux, activemask, elect, bar.warp.sync.
 
-
 #include "sim-driver/engine/barrier.h"
 #include "sim-driver/engine/lanes.h"
 #include "sim-driver/engine/opcode_table.h"
@@ -224,27 +223,39 @@ bool DecodeMatch(Lowering& l) {
 
 struct ReduceAdd {
   template <typename T>
-  T operator()(T a, T b) const { return static_cast<T>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b)); }
+  T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+  }
 };
 struct ReduceMin {
   template <typename T>
-  T operator()(T a, T b) const { return b < a ? b : a; }
+  T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
 };
 struct ReduceMax {
   template <typename T>
-  T operator()(T a, T b) const { return a < b ? b : a; }
+  T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
 };
 struct ReduceAnd {
   template <typename T>
-  T operator()(T a, T b) const { return a & b; }
+  T operator()(T a, T b) const {
+    return a & b;
+  }
 };
 struct ReduceOr {
   template <typename T>
-  T operator()(T a, T b) const { return a | b; }
+  T operator()(T a, T b) const {
+    return a | b;
+  }
 };
 struct ReduceXor {
   template <typename T>
-  T operator()(T a, T b) const { return a ^ b; }
+  T operator()(T a, T b) const {
+    return a ^ b;
+  }
 };
 
 template <typename T, auto kReduce>

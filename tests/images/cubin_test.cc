@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "images/image_kind.h"
 #include "tests/images/test_images.h"
 
 namespace tally::images {
@@ -82,6 +83,29 @@ TEST(CubinView, RefusesEveryTruncation) {
   const std::vector<std::byte> image = ReadImage("sm_90.cubin");
   for (size_t size = 0; size < image.size(); size += size < 256 ? 1 : 61)
     EXPECT_FALSE(CubinView::Parse(std::span(image).first(size))) << size;
+}
+
+TEST(CubinView, MemoryOfTheRunNeedsNoBytes) {
+  std::vector<std::byte> image = ReadImage("sm_90.cubin");
+  uint64_t section_table = 0;
+  uint16_t num_sections = 0;
+  std::memcpy(&section_table, image.data() + 0x28, 8);
+  std::memcpy(&num_sections, image.data() + 0x3C, 2);
+  size_t num_changed = 0;
+  for (uint64_t i = 0; i < num_sections; ++i) {
+    std::byte* const section = image.data() + section_table + i * 64;
+    uint32_t type = 0;
+    std::memcpy(&type, section + 4, 4);
+    if (type != 8) continue;  // NOBITS
+    type = 0x7000000A;        // CUDA's own type for shared memory
+    const uint64_t size = image.size() * 2;
+    std::memcpy(section + 4, &type, 4);
+    std::memcpy(section + 32, &size, 8);
+    ++num_changed;
+  }
+  ASSERT_GT(num_changed, 0u);
+  EXPECT_TRUE(CubinView::Parse(image));
+  EXPECT_EQ(ImageSizeFromPointer(image.data()).value_or(0), image.size());
 }
 
 TEST(CubinView, OverlappingNamesOfAHostileFileTakeLinearTime) {

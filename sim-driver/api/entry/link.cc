@@ -34,8 +34,7 @@ void Add(Link& link, CUjitInputType type, const std::byte* bytes, size_t size) {
   Require(type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY, CUDA_ERROR_NO_BINARY_FOR_GPU);
   std::vector<std::string> texts = PtxOfBytes(bytes, size);
   const std::lock_guard lock(link.mutex);
-  // Errors of one text are told when it is added, as natively.
-  for (const std::string& text : texts) CheckText(text, link.options);
+  // Compiled together by cuLinkComplete: alone, a text may lack symbols of the others.
   for (std::string& text : texts) link.texts.push_back(std::move(text));
 }
 

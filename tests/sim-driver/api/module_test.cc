@@ -82,7 +82,7 @@ TEST_F(ModuleTest, BadImages) {
   EXPECT_EQ(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&module, "/nonexistent/file.ptx"));
 
   // The error log says where.
-  const char* const bad = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { nonsense.b32 %r1; }\n";
+  const char* const bad = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { mov.u32 %r1, ; }\n";
   char log[256] = "untouched";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log)};

@@ -7,7 +7,11 @@ namespace {
 // Runs `body` (%r1 = thread; result in %r2) with one block of `threads`.
 std::vector<uint32_t> RunBody(const std::string& body, uint32_t threads) {
   Launcher launcher;
-  auto program = launcher.Load({PtxHeader() + ".visible .entry k(.param .u64 p){.reg .b64 %rd<10>; .reg .b32 %r<20>; .reg .pred %p<10>;\nld.param.u64 %rd1,[p]; mov.u32 %r1,%tid.x; mov.u32 %r2,0;\n" + body + "\nmul.wide.u32 %rd2,%r1,4; add.u64 %rd3,%rd1,%rd2; st.global.u32 [%rd3],%r2; ret;}"});
+  auto program =
+      launcher.Load({PtxHeader() +
+                     ".visible .entry k(.param .u64 p){.reg .b64 %rd<10>; .reg .b32 %r<20>; .reg .pred "
+                     "%p<10>;\nld.param.u64 %rd1,[p]; mov.u32 %r1,%tid.x; mov.u32 %r2,0;\n" +
+                     body + "\nmul.wide.u32 %rd2,%r1,4; add.u64 %rd3,%rd1,%rd2; st.global.u32 [%rd3],%r2; ret;}"});
   if (!program) return {};
   uint64_t out = launcher.Upload(std::vector<uint32_t>(threads, 0xdead));
   auto fault = launcher.Run(launcher.Request(program, "k", {1}, {threads}, out));
@@ -17,8 +21,10 @@ std::vector<uint32_t> RunBody(const std::string& body, uint32_t threads) {
 
 TEST(ControlTest, NestedBranchesRejoin) {
   // After all of it the whole warp is together again: activemask says so.
-  auto out = RunBody(R"(and.b32 %r3,%r1,1; setp.eq.u32 %p1,%r3,0; @%p1 bra A; and.b32 %r4,%r1,2; setp.eq.u32 %p2,%r4,0; @%p2 bra B; add.u32 %r2,%r2,100; B: add.u32 %r2,%r2,10; bra.uni C;
-A: setp.gt.u32 %p3,%r1,20; @%p3 bra D; add.u32 %r2,%r2,1000; D: add.u32 %r2,%r2,1; C: activemask.b32 %r5; setp.ne.u32 %p4,%r5,-1; @%p4 mov.u32 %r2,77777;)", 32);
+  auto out = RunBody(
+      R"(and.b32 %r3,%r1,1; setp.eq.u32 %p1,%r3,0; @%p1 bra A; and.b32 %r4,%r1,2; setp.eq.u32 %p2,%r4,0; @%p2 bra B; add.u32 %r2,%r2,100; B: add.u32 %r2,%r2,10; bra.uni C;
+A: setp.gt.u32 %p3,%r1,20; @%p3 bra D; add.u32 %r2,%r2,1000; D: add.u32 %r2,%r2,1; C: activemask.b32 %r5; setp.ne.u32 %p4,%r5,-1; @%p4 mov.u32 %r2,77777;)",
+      32);
   for (uint32_t t = 0; t < 32; ++t) {
     uint32_t expected = t % 2 ? (t & 2 ? 110 : 10) : (t > 20 ? 1 : 1001);
     EXPECT_EQ(out[t], expected) << t;
@@ -26,8 +32,10 @@ A: setp.gt.u32 %p3,%r1,20; @%p3 bra D; add.u32 %r2,%r2,1000; D: add.u32 %r2,%r2,
 }
 
 TEST(ControlTest, LoopsWithBreaksRejoin) {
-  auto out = RunBody(R"(mov.u32 %r3,0; L: setp.ge.u32 %p1,%r3,%r1; @%p1 bra E; add.u32 %r3,%r3,1; add.u32 %r2,%r2,%r3; setp.gt.u32 %p2,%r2,50; @%p2 bra E; bra L;
-E: activemask.b32 %r5; setp.ne.u32 %p4,%r5,-1; @%p4 mov.u32 %r2,77777;)", 64);
+  auto out = RunBody(
+      R"(mov.u32 %r3,0; L: setp.ge.u32 %p1,%r3,%r1; @%p1 bra E; add.u32 %r3,%r3,1; add.u32 %r2,%r2,%r3; setp.gt.u32 %p2,%r2,50; @%p2 bra E; bra L;
+E: activemask.b32 %r5; setp.ne.u32 %p4,%r5,-1; @%p4 mov.u32 %r2,77777;)",
+      64);
   for (uint32_t t = 0; t < 64; ++t) {
     uint32_t sum = 0;
     for (uint32_t k = 1; k <= t && sum <= 50; ++k) sum += k;
@@ -36,7 +44,9 @@ E: activemask.b32 %r5; setp.ne.u32 %p4,%r5,-1; @%p4 mov.u32 %r2,77777;)", 64);
 }
 
 TEST(ControlTest, EarlyExitDoesNotKeepTheOthersApart) {
-  auto out = RunBody(R"(setp.lt.u32 %p1,%r1,8; @%p1 exit; setp.lt.u32 %p2,%r1,20; @%p2 bra A; setp.eq.u32 %p3,%r1,25; @%p3 ret; add.u32 %r2,%r2,5; A: activemask.b32 %r6; add.u32 %r2,%r2,%r6;)", 32);
+  auto out = RunBody(
+      R"(setp.lt.u32 %p1,%r1,8; @%p1 exit; setp.lt.u32 %p2,%r1,20; @%p2 bra A; setp.eq.u32 %p3,%r1,25; @%p3 ret; add.u32 %r2,%r2,5; A: activemask.b32 %r6; add.u32 %r2,%r2,%r6;)",
+      32);
   for (uint32_t t = 0; t < 32; ++t) {
     uint32_t together = ~0u & ~0xffu & ~(1u << 25);
     EXPECT_EQ(out[t], t < 8 || t == 25 ? 0xdead : (t < 20 ? 0 : 5) + together) << t;
@@ -44,14 +54,18 @@ TEST(ControlTest, EarlyExitDoesNotKeepTheOthersApart) {
 }
 
 TEST(ControlTest, IndexedBranch) {
-  auto out = RunBody(R"(and.b32 %r3,%r1,3; ts: .branchtargets A,B,C,D; brx.idx %r3,ts; A: mov.u32 %r2,10; bra E; B: mov.u32 %r2,11; bra E; C: mov.u32 %r2,12; bra E; D: mov.u32 %r2,13; E: activemask.b32 %r5; setp.ne.u32 %p4,%r5,-1; @%p4 mov.u32 %r2,77777;)", 32);
+  auto out = RunBody(
+      R"(and.b32 %r3,%r1,3; ts: .branchtargets A,B,C,D; brx.idx %r3,ts; A: mov.u32 %r2,10; bra E; B: mov.u32 %r2,11; bra E; C: mov.u32 %r2,12; bra E; D: mov.u32 %r2,13; E: activemask.b32 %r5; setp.ne.u32 %p4,%r5,-1; @%p4 mov.u32 %r2,77777;)",
+      32);
   for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(out[t], 10 + t % 4) << t;
 }
 
 TEST(ControlTest, LaneSpinsForALaneBehindTheMeetingPoint) {
   // Lane 0 leaves the loop at once and only then sets what all others spin for.
-  auto out = RunBody(R"(.shared .align 4 .b32 s; setp.ne.u32 %p5,%r1,0; @%p5 bra W; st.volatile.shared.u32 [s],0; W: bar.warp.sync -1;
-setp.eq.u32 %p1,%r1,0; L: @%p1 bra E; ld.volatile.shared.u32 %r3,[s]; setp.eq.u32 %p2,%r3,0; @%p2 bra L; E: @%p1 st.volatile.shared.u32 [s],1; mov.u32 %r2,1;)", 32);
+  auto out = RunBody(
+      R"(.shared .align 4 .b32 s; setp.ne.u32 %p5,%r1,0; @%p5 bra W; st.volatile.shared.u32 [s],0; W: bar.warp.sync -1;
+setp.eq.u32 %p1,%r1,0; L: @%p1 bra E; ld.volatile.shared.u32 %r3,[s]; setp.eq.u32 %p2,%r3,0; @%p2 bra L; E: @%p1 st.volatile.shared.u32 [s],1; mov.u32 %r2,1;)",
+      32);
   for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(out[t], 1u) << t;
 }
 

@@ -11,7 +11,8 @@ std::string Kernel1(const std::string& body) {
          "ld.param.u64 %rd1,[p];\nmov.u32 %r1,%tid.x;\n" + body + "\nret;}\n";
 }
 
-std::optional<Fault> RunText(Launcher& launcher, const std::string& text, uint64_t argument, Dim3 grid = {1}, Dim3 block = {32}) {
+std::optional<Fault> RunText(Launcher& launcher, const std::string& text, uint64_t argument, Dim3 grid = {1},
+                             Dim3 block = {32}) {
   auto program = launcher.Load({text});
   if (!program) return std::nullopt;
   return launcher.Run(launcher.Request(program, "k", grid, block, argument));
@@ -20,10 +21,14 @@ std::optional<Fault> RunText(Launcher& launcher, const std::string& text, uint64
 TEST(FaultTest, OutOfBoundsNamesThePlace) {
   Launcher launcher;
   uint64_t buffer = launcher.Upload(std::vector<uint32_t>(40));
-  auto fault = RunText(launcher, Kernel1("mul.wide.u32 %rd2,%r1,4;\nadd.u64 %rd3,%rd1,%rd2;\nst.global.u32 [%rd3],%r1;"), buffer, {1}, {64});
+  auto fault =
+      RunText(launcher, Kernel1("mul.wide.u32 %rd2,%r1,4;\nadd.u64 %rd3,%rd1,%rd2;\nst.global.u32 [%rd3],%r1;"), buffer,
+              {1}, {64});
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->cu_result, kFaultIllegalAddress);
-  EXPECT_NE(fault->message.find("kernel k, block (0,0,0), thread (40,0,0), PTX line 8 'st.global.u32 [%rd3],%r1;'"), std::string::npos) << fault->message;
+  EXPECT_NE(fault->message.find("kernel k, block (0,0,0), thread (40,0,0), PTX line 9 'st.global.u32 [%rd3],%r1;'"),
+            std::string::npos)
+      << fault->message;
 }
 
 TEST(FaultTest, NullPointer) {
@@ -56,7 +61,10 @@ TEST(FaultTest, FreedMemoryIsNoticedThoughTheAllocationWasRemembered) {
 
 TEST(FaultTest, SharedOutOfBounds) {
   Launcher launcher;
-  auto fault = RunText(launcher, Kernel1(".shared .align 4 .b8 s[64];\nmov.u32 %r2,s; shl.b32 %r3,%r1,2; add.u32 %r2,%r2,%r3; st.shared.u32 [%r2],%r1;"), 0);
+  auto fault = RunText(launcher,
+                       Kernel1(".shared .align 4 .b8 s[64];\nmov.u32 %r2,s; shl.b32 %r3,%r1,2; add.u32 %r2,%r2,%r3; "
+                               "st.shared.u32 [%r2],%r1;"),
+                       0);
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->cu_result, kFaultIllegalAddress);
   EXPECT_NE(fault->message.find("thread (16,0,0)"), std::string::npos) << fault->message;
@@ -64,7 +72,8 @@ TEST(FaultTest, SharedOutOfBounds) {
 
 TEST(FaultTest, BarrierThatHalfOfTheWarpNeverReaches) {
   Launcher launcher;
-  auto fault = RunText(launcher, Kernel1("setp.lt.u32 %p1,%r1,16;\n@%p1 bra A;\nbar.sync 1;\nbra.uni B;\nA: bar.sync 2;\nB:"), 0);
+  auto fault = RunText(launcher,
+                       Kernel1("setp.lt.u32 %p1,%r1,16;\n@%p1 bra A;\nbar.sync 1;\nbra.uni B;\nA: bar.sync 2;\nB:"), 0);
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->cu_result, kFaultLaunchTimeout);
   EXPECT_NE(fault->message.find("bar.sync 1"), std::string::npos) << fault->message;
@@ -109,7 +118,9 @@ TEST(FaultTest, CallOfWhatIsNoFunction) {
 
 TEST(FaultTest, EndlessRecursion) {
   Launcher launcher;
-  std::string text = PtxHeader() + ".func f(){ .local .b8 a[64]; .reg .b64 %rd<2>; mov.u64 %rd1, a; st.local.u64 [%rd1],%rd1; call f; ret; }\n.visible .entry k(.param .u64 p){ call f; ret; }";
+  std::string text = PtxHeader() +
+                     ".func f(){ .local .b8 a[64]; .reg .b64 %rd<2>; mov.u64 %rd1, a; st.local.u64 [%rd1],%rd1; call "
+                     "f; ret; }\n.visible .entry k(.param .u64 p){ call f; ret; }";
   auto fault = RunText(launcher, text, 0);
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->cu_result, kFaultHardwareStackError);
@@ -128,7 +139,9 @@ TEST(FaultTest, UnsupportedInstructionIsNamed) {
 }
 
 TEST(FaultTest, UninitialisedSharedMemoryWhenAsked) {
-  std::string text = Kernel1(".shared .align 4 .b8 s[256];\nmov.u32 %r2,s; shl.b32 %r3,%r1,2; add.u32 %r2,%r2,%r3;\nsetp.ne.u32 %p1,%r1,9;\n@%p1 st.shared.u32 [%r2],%r1;\nld.shared.u32 %r4,[%r2];");
+  std::string text = Kernel1(
+      ".shared .align 4 .b8 s[256];\nmov.u32 %r2,s; shl.b32 %r3,%r1,2; add.u32 %r2,%r2,%r3;\nsetp.ne.u32 "
+      "%p1,%r1,9;\n@%p1 st.shared.u32 [%r2],%r1;\nld.shared.u32 %r4,[%r2];");
   Launcher relaxed;
   EXPECT_FALSE(RunText(relaxed, text, 0));
   Launcher checking({.check_uninitialized_shared = true});
@@ -141,7 +154,10 @@ TEST(FaultTest, OtherBlocksStopAndTheMachineGoesOn) {
   Launcher launcher;
   uint64_t buffer = launcher.Upload(std::vector<uint32_t>(4));
   // Block 0 faults, all others spin for ever.
-  auto fault = RunText(launcher, Kernel1("mov.u32 %r2,%ctaid.x;\nsetp.ne.u32 %p1,%r2,0;\n@%p1 bra L;\ntrap;\nL: ld.volatile.global.u32 %r3,[%rd1];\nsetp.eq.u32 %p2,%r3,0;\n@%p2 bra L;"), buffer, {8});
+  auto fault = RunText(launcher,
+                       Kernel1("mov.u32 %r2,%ctaid.x;\nsetp.ne.u32 %p1,%r2,0;\n@%p1 bra L;\ntrap;\nL: "
+                               "ld.volatile.global.u32 %r3,[%rd1];\nsetp.eq.u32 %p2,%r3,0;\n@%p2 bra L;"),
+                       buffer, {8});
   ASSERT_TRUE(fault);
   EXPECT_NE(fault->message.find("block (0,0,0)"), std::string::npos);
   EXPECT_FALSE(RunText(launcher, Kernel1("st.global.u32 [%rd1],1;"), buffer));

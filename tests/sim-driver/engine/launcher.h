@@ -169,13 +169,16 @@ inline std::string ElementKernel(const std::string& in, const std::string& in_re
                                  const std::string& out_register, const std::string& body) {
   auto bytes = [](const std::string& type) { return std::to_string(std::stoi(type.substr(1)) / 8); };
   return PtxHeader() + ".visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd){\n" +
-         ".reg .b64 %rd<20>; .reg .b32 %r<20>; .reg .pred %p<20>; .reg .b16 %rs<20>; .reg .f32 %f<20>; .reg .f64 %fd<20>;\n.reg ." +
+         ".reg .b64 %rd<20>; .reg .b32 %r<20>; .reg .pred %p<20>; .reg .b16 %rs<20>; .reg .f32 %f<20>; .reg .f64 "
+         "%fd<20>;\n.reg ." +
          in_register + " %a, %b, %c; .reg ." + out_register + " %d;\n" +
          "ld.param.u64 %rd1,[pa]; ld.param.u64 %rd2,[pb]; ld.param.u64 %rd3,[pc]; ld.param.u64 %rd4,[pd];\n" +
          "mov.u32 %r1,%ctaid.x; mov.u32 %r2,%ntid.x; mov.u32 %r3,%tid.x; mad.lo.u32 %r4,%r1,%r2,%r3;\n" +
-         "mul.wide.u32 %rd5,%r4," + bytes(in) + "; add.u64 %rd1,%rd1,%rd5; add.u64 %rd2,%rd2,%rd5; add.u64 %rd3,%rd3,%rd5;\n" +
-         "ld.global." + in + " %a,[%rd1]; ld.global." + in + " %b,[%rd2]; ld.global." + in + " %c,[%rd3];\n" + body +
-         "\nmul.wide.u32 %rd6,%r4," + bytes(out) + "; add.u64 %rd4,%rd4,%rd6; st.global." + out + " [%rd4],%d; ret; }\n";
+         "mul.wide.u32 %rd5,%r4," + bytes(in) +
+         "; add.u64 %rd1,%rd1,%rd5; add.u64 %rd2,%rd2,%rd5; add.u64 %rd3,%rd3,%rd5;\n" + "ld.global." + in +
+         " %a,[%rd1]; ld.global." + in + " %b,[%rd2]; ld.global." + in + " %c,[%rd3];\n" + body +
+         "\nmul.wide.u32 %rd6,%r4," + bytes(out) + "; add.u64 %rd4,%rd4,%rd6; st.global." + out +
+         " [%rd4],%d; ret; }\n";
 }
 
 }  // namespace tally::sim_driver

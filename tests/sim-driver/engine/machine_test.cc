@@ -105,8 +105,7 @@ TEST(MachineTest, ThousandsOfLaunchesDoNotGrowMemory) {
   ASSERT_TRUE(program);
   uint64_t counter = launcher.Upload(std::vector<uint32_t>(4));
   auto launch = [&](int times) {
-    for (int k = 0; k < times; ++k)
-      ASSERT_FALSE(launcher.Run(launcher.Request(program, "count", {2}, {64}, counter)));
+    for (int k = 0; k < times; ++k) ASSERT_FALSE(launcher.Run(launcher.Request(program, "count", {2}, {64}, counter)));
   };
   launch(500);
   size_t before = mallinfo2().uordblks;

@@ -5,8 +5,12 @@ namespace tally::sim_driver {
 namespace {
 
 std::string Kernel1(const std::string& body, const std::string& before = "") {
-  return PtxHeader() + before + ".visible .entry k(.param .u64 p, .param .u64 q){.reg .b64 %rd<20>; .reg .b32 %r<20>; .reg .b16 %rs<20>; .reg .f32 %f<20>; .reg .f64 %fd<9>; .reg .pred %p<10>; .reg .b128 %q<3>;\n" +
-         "ld.param.u64 %rd1,[p]; ld.param.u64 %rd2,[q]; mov.u32 %r1,%tid.x; mul.wide.u32 %rd3,%r1,4; add.u64 %rd4,%rd2,%rd3;\n" + body + "\nret;}\n";
+  return PtxHeader() + before +
+         ".visible .entry k(.param .u64 p, .param .u64 q){.reg .b64 %rd<20>; .reg .b32 %r<20>; .reg .b16 %rs<20>; .reg "
+         ".f32 %f<20>; .reg .f64 %fd<9>; .reg .pred %p<10>; .reg .b128 %q<3>;\n" +
+         "ld.param.u64 %rd1,[p]; ld.param.u64 %rd2,[q]; mov.u32 %r1,%tid.x; mul.wide.u32 %rd3,%r1,4; add.u64 "
+         "%rd4,%rd2,%rd3;\n" +
+         body + "\nret;}\n";
 }
 
 class MemoryTest : public ::testing::Test {
@@ -27,9 +31,12 @@ class MemoryTest : public ::testing::Test {
 TEST_F(MemoryTest, SubWordsAndVectors) {
   std::vector<uint32_t> in = {0x80ff7f01, 2, 3, 4, 5, 6, 7, 8};
   uint64_t p = launcher_.Upload(in);
-  auto out = RunText(Kernel1("ld.global.s8 %r2,[%rd1+2]; ld.global.u8 %rs1,[%rd1+3]; cvt.u32.u16 %r3,%rs1; add.s32 %r4,%r2,%r3;\n"
-                             "ld.global.v4.u32 {%r5,%r6,_,%r8},[%rd1+16]; add.u32 %r4,%r4,%r8; ld.global.nc.v2.u64 {%rd5,%rd6},[%rd1]; cvt.u32.u64 %r9,%rd6; add.u32 %r4,%r4,%r9; st.global.u32 [%rd4],%r4;\n"
-                             "st.global.v2.u32 [%rd1+8],{%r5,%r6}; st.global.u8 [%rd1],%r8;"), p, {1});
+  auto out = RunText(
+      Kernel1("ld.global.s8 %r2,[%rd1+2]; ld.global.u8 %rs1,[%rd1+3]; cvt.u32.u16 %r3,%rs1; add.s32 %r4,%r2,%r3;\n"
+              "ld.global.v4.u32 {%r5,%r6,_,%r8},[%rd1+16]; add.u32 %r4,%r4,%r8; ld.global.nc.v2.u64 "
+              "{%rd5,%rd6},[%rd1]; cvt.u32.u64 %r9,%rd6; add.u32 %r4,%r4,%r9; st.global.u32 [%rd4],%r4;\n"
+              "st.global.v2.u32 [%rd1+8],{%r5,%r6}; st.global.u8 [%rd1],%r8;"),
+      p, {1});
   EXPECT_EQ(out[0], static_cast<uint32_t>(-1 + 0x80 + 8 + 3));
   auto after = launcher_.Download<uint32_t>(p, 4);
   EXPECT_EQ(after, (std::vector<uint32_t>{0x80ff7f08, 2, 5, 6}));
@@ -41,13 +48,18 @@ mov.u64 %rd5,l; cvta.local.u64 %rd6,%rd5; st.u32 [%rd6+4],%r1; ld.local.u32 %r2,
 mov.u64 %rd7,s; cvta.shared.u64 %rd8,%rd7; add.u64 %rd9,%rd8,%rd3; st.u32 [%rd9],%r2; bar.sync 0;
 mov.u32 %r3,s; xor.b32 %r4,%r1,1; shl.b32 %r5,%r4,2; add.u32 %r6,%r3,%r5; ld.shared.u32 %r7,[%r6];
 isspacep.shared %p1,%rd9; isspacep.local %p2,%rd6; isspacep.global %p3,%rd1; and.pred %p1,%p1,%p2; and.pred %p1,%p1,%p3; @!%p1 mov.u32 %r7,999;
-cvta.to.shared.u64 %rd10,%rd9; add.u64 %rd11,%rd7,%rd3; setp.ne.u64 %p4,%rd10,%rd11; @%p4 mov.u32 %r7,888; st.global.u32 [%rd4],%r7;)"), launcher_.Upload(std::vector<int>(4)));
+cvta.to.shared.u64 %rd10,%rd9; add.u64 %rd11,%rd7,%rd3; setp.ne.u64 %p4,%rd10,%rd11; @%p4 mov.u32 %r7,888; st.global.u32 [%rd4],%r7;)"),
+                     launcher_.Upload(std::vector<int>(4)));
   for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(out[t], t ^ 1) << t;
 }
 
 TEST_F(MemoryTest, DynamicSharedMemoryFollowsStatic) {
-  auto out = RunText(Kernel1("mov.u32 %r2,s; mov.u32 %r3,d; sub.u32 %r4,%r3,%r2; st.shared.u32 [d+60],%r4; mov.u32 %r5,%dynamic_smem_size; ld.shared.u32 %r6,[%r3+60]; mad.lo.u32 %r6,%r5,1000,%r6; st.global.u32 [%rd4],%r6;",
-                             ".shared .align 4 .b8 s[100];\n.extern .shared .align 16 .b8 d[];\n"), 0, {1}, 64);
+  auto out = RunText(
+      Kernel1(
+          "mov.u32 %r2,s; mov.u32 %r3,d; sub.u32 %r4,%r3,%r2; st.shared.u32 [d+60],%r4; mov.u32 "
+          "%r5,%dynamic_smem_size; ld.shared.u32 %r6,[%r3+60]; mad.lo.u32 %r6,%r5,1000,%r6; st.global.u32 [%rd4],%r6;",
+          ".shared .align 4 .b8 s[100];\n.extern .shared .align 16 .b8 d[];\n"),
+      0, {1}, 64);
   EXPECT_EQ(out[0], 64112u);
 }
 
@@ -55,9 +67,12 @@ TEST_F(MemoryTest, Atomics) {
   std::vector<uint32_t> in(16);
   in[1] = 100, in[3] = 7;
   uint64_t p = launcher_.Upload(in);
-  auto out = RunText(Kernel1(R"(atom.global.add.u32 %r2,[%rd1],%r1; atom.global.min.s32 %r3,[%rd1+4],%r1; red.global.or.b32 [%rd1+8],%r1; atom.global.inc.u32 %r4,[%rd1+12],9;
+  auto out = RunText(
+      Kernel1(
+          R"(atom.global.add.u32 %r2,[%rd1],%r1; atom.global.min.s32 %r3,[%rd1+4],%r1; red.global.or.b32 [%rd1+8],%r1; atom.global.inc.u32 %r4,[%rd1+12],9;
 cvt.rn.f32.u32 %f1,%r1; red.global.add.f32 [%rd1+16],%f1; cvt.f64.f32 %fd1,%f1; atom.global.add.f64 %fd2,[%rd1+24],%fd1; mov.u32 %r5,0x3c003c00; red.global.add.noftz.f16x2 [%rd1+20],%r5;
-atom.relaxed.sys.global.cas.b32 %r6,[%rd1+32],0,%r1; atom.global.exch.b64 %rd5,[%rd1+40],%rd3; atom.global.max.u64 %rd6,[%rd1+48],%rd3;)"), p);
+atom.relaxed.sys.global.cas.b32 %r6,[%rd1+32],0,%r1; atom.global.exch.b64 %rd5,[%rd1+40],%rd3; atom.global.max.u64 %rd6,[%rd1+48],%rd3;)"),
+      p);
   auto after = launcher_.Download<uint32_t>(p, 16);
   EXPECT_EQ(after[0], 496u);
   EXPECT_EQ(after[1], 0u);
@@ -76,7 +91,9 @@ TEST_F(MemoryTest, Atomics128) {
   uint64_t p = launcher_.memory().Allocate(64);
   p = (p + 15) / 16 * 16;
   std::memcpy(reinterpret_cast<void*>(p), place, 16);
-  RunText(Kernel1("mov.u64 %rd5,5; mov.u64 %rd6,6; mov.b128 %q1,{%rd5,%rd6}; mov.b128 %q0,{%rd7,%rd7}; mov.u64 %rd7,0; mov.b128 %q0,{%rd7,%rd7}; atom.global.cas.b128 %q2,[%rd1],%q0,%q1;"), p, {1});
+  RunText(Kernel1("mov.u64 %rd5,5; mov.u64 %rd6,6; mov.b128 %q1,{%rd5,%rd6}; mov.b128 %q0,{%rd7,%rd7}; mov.u64 %rd7,0; "
+                  "mov.b128 %q0,{%rd7,%rd7}; atom.global.cas.b128 %q2,[%rd1],%q0,%q1;"),
+          p, {1});
   EXPECT_EQ(launcher_.Download<uint64_t>(p, 2), (std::vector<uint64_t>{5, 6}));
 }
 
@@ -86,9 +103,12 @@ TEST_F(MemoryTest, AsynchronousCopies) {
   uint64_t p = launcher_.memory().Allocate(512);
   p = (p + 15) / 16 * 16;
   std::memcpy(reinterpret_cast<void*>(p), in.data(), 256);
-  auto out = RunText(Kernel1(R"(.shared .align 16 .b8 s[1024]; mov.u32 %r2,s; shl.b32 %r3,%r1,4; add.u32 %r4,%r2,%r3; mul.wide.u32 %rd5,%r1,8; add.u64 %rd6,%rd1,%rd5;
+  auto out = RunText(
+      Kernel1(
+          R"(.shared .align 16 .b8 s[1024]; mov.u32 %r2,s; shl.b32 %r3,%r1,4; add.u32 %r4,%r2,%r3; mul.wide.u32 %rd5,%r1,8; add.u64 %rd6,%rd1,%rd5;
 cp.async.ca.shared.global [%r4],[%rd6],8; cp.async.ca.shared.global [%r4+8],[%rd6],8,4; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
-ld.shared.v4.u32 {%r5,%r6,%r7,%r8},[%r4]; add.u32 %r9,%r5,%r6; add.u32 %r9,%r9,%r7; add.u32 %r9,%r9,%r8; st.global.u32 [%rd4],%r9;)"), p);
+ld.shared.v4.u32 {%r5,%r6,%r7,%r8},[%r4]; add.u32 %r9,%r5,%r6; add.u32 %r9,%r9,%r7; add.u32 %r9,%r9,%r8; st.global.u32 [%rd4],%r9;)"),
+      p);
   for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(out[t], 2 * in[2 * t] + in[2 * t + 1]) << t;
 }
 
@@ -96,21 +116,29 @@ TEST_F(MemoryTest, MBarrierAndBulkCopy) {
   uint64_t p = launcher_.memory().Allocate(512);
   p = (p + 15) / 16 * 16;
   for (uint32_t k = 0; k < 64; ++k) reinterpret_cast<uint32_t*>(p)[k] = k * 3;
-  auto out = RunText(Kernel1(R"(.shared .align 8 .b64 m; .shared .align 16 .b8 s[256]; mov.u32 %r2,m; mov.u32 %r3,s; setp.ne.u32 %p1,%r1,0; @%p1 bra W;
+  auto out = RunText(
+      Kernel1(
+          R"(.shared .align 8 .b64 m; .shared .align 16 .b8 s[256]; mov.u32 %r2,m; mov.u32 %r3,s; setp.ne.u32 %p1,%r1,0; @%p1 bra W;
 mbarrier.init.shared.b64 [%r2],64; fence.mbarrier_init.release.cluster; W: bar.sync 0; @%p1 bra X;
 mbarrier.arrive.expect_tx.shared.b64 %rd5,[%r2],256; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3],[%rd1],256,[%r2]; bra.uni Y;
 X: mbarrier.arrive.shared.b64 %rd5,[%r2]; Y: mbarrier.try_wait.parity.shared.b64 %p2,[%r2],0; @!%p2 bra Y;
-shl.b32 %r4,%r1,2; add.u32 %r4,%r4,%r3; ld.shared.u32 %r5,[%r4]; st.global.u32 [%rd4],%r5;)"), p, {64});
+shl.b32 %r4,%r1,2; add.u32 %r4,%r4,%r3; ld.shared.u32 %r5,[%r4]; st.global.u32 [%rd4],%r5;)"),
+      p, {64});
   for (uint32_t t = 0; t < 64; ++t) EXPECT_EQ(out[t], t * 3) << t;
 }
 
 TEST_F(MemoryTest, KernelParametersByAddress) {
-  auto out = RunText(Kernel1("mov.b64 %rd5,p; cvta.param.u64 %rd6,%rd5; ld.u64 %rd7,[%rd6]; ld.param.u32 %r2,[p+4]; cvt.u32.u64 %r3,%rd7; add.u32 %r3,%r3,%r2; st.global.u32 [%rd4],%r3;"), 0x700000005, {1});
+  auto out = RunText(Kernel1("mov.b64 %rd5,p; cvta.param.u64 %rd6,%rd5; ld.u64 %rd7,[%rd6]; ld.param.u32 %r2,[p+4]; "
+                             "cvt.u32.u64 %r3,%rd7; add.u32 %r3,%r3,%r2; st.global.u32 [%rd4],%r3;"),
+                     0x700000005, {1});
   EXPECT_EQ(out[0], 12u);
 }
 
 TEST_F(MemoryTest, Alloca) {
-  auto out = RunText(Kernel1("add.u64 %rd5,%rd3,16; stacksave.u64 %rd8; alloca.u64 %rd6,%rd5,16; add.u64 %rd7,%rd6,%rd3; st.local.u32 [%rd7],%r1; ld.local.u32 %r2,[%rd7]; stackrestore.u64 %rd8; st.global.u32 [%rd4],%r2;"), 0);
+  auto out = RunText(
+      Kernel1("add.u64 %rd5,%rd3,16; stacksave.u64 %rd8; alloca.u64 %rd6,%rd5,16; add.u64 %rd7,%rd6,%rd3; st.local.u32 "
+              "[%rd7],%r1; ld.local.u32 %r2,[%rd7]; stackrestore.u64 %rd8; st.global.u32 [%rd4],%r2;"),
+      0);
   for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(out[t], t);
 }
 

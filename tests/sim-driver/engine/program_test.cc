@@ -43,7 +43,9 @@ TEST(ProgramTest, DescribesKernelsAndVariables) {
 
 TEST(ProgramTest, LinksTexts) {
   Launcher launcher;
-  std::string first = PtxHeader() + R"(.extern .func (.param .b32 r) twice(.param .b32 a); .extern .global .u32 shared_name; .global .u32 own = 5;
+  std::string first =
+      PtxHeader() +
+      R"(.extern .func (.param .b32 r) twice(.param .b32 a); .extern .global .u32 shared_name; .global .u32 own = 5;
 .visible .entry k(.param .u64 p){ .reg .b64 %rd<3>; .reg .b32 %r<5>; ld.param.u64 %rd1,[p]; ld.global.u32 %r1,[shared_name]; ld.global.u32 %r2,[own]; add.u32 %r1,%r1,%r2;
 { .param .b32 a; .param .b32 r; st.param.b32 [a],%r1; call (r), twice, (a); ld.param.b32 %r3,[r]; } st.global.u32 [%rd1],%r3; ret; })";
   std::string second = PtxHeader() + R"(.visible .global .u32 shared_name = 10; .global .u32 own = 7;
@@ -67,17 +69,24 @@ TEST(ProgramTest, WeakDefinitionsMergeAndStrongOnesClash) {
 
 TEST(ProgramTest, SharedVariablesOfDifferentKernelsOverlap) {
   Launcher launcher;
-  auto program = launcher.Load({PtxHeader() + R"(.shared .align 4 .b8 a[30000]; .shared .align 4 .b8 b[30000]; .shared .align 4 .b8 both[8];
+  auto program = launcher.Load(
+      {PtxHeader() + R"(.shared .align 4 .b8 a[30000]; .shared .align 4 .b8 b[30000]; .shared .align 4 .b8 both[8];
 .visible .entry ka(){ .reg .b32 %r<3>; mov.u32 %r1,a; mov.u32 %r2,both; ret; } .visible .entry kb(){ .reg .b32 %r<3>; mov.u32 %r1,b; mov.u32 %r2,both; ret; })"});
   ASSERT_TRUE(program);
   for (const Kernel& kernel : program->kernels()) EXPECT_LE(kernel.static_shared_bytes, 30016u) << kernel.name;
 }
 
 TEST(ProgramTest, RefusesWhatMakesNoSense) {
-  auto in_kernel = [](const std::string& body) { return PtxHeader() + ".visible .entry k(.param .u64 p){.reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .pred %p<3>; .reg .f32 %f<3>;\n" + body + "\nret;}"; };
+  auto in_kernel = [](const std::string& body) {
+    return PtxHeader() +
+           ".visible .entry k(.param .u64 p){.reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .pred %p<3>; .reg .f32 %f<3>;\n" +
+           body + "\nret;}";
+  };
   EXPECT_TRUE(CompileError(in_kernel("add.u32 %r1,%r2,%r3;")).ok());
-  for (const char* body : {"add.u32 %r1,%r2,%r9;", "add.u32 %r1,%r2,%rd1;", "add.u32 %r1,%r2;", "bra NOWHERE;", "add.u64 %r1,%rd1,%rd2;", "ld.param.u64 %rd1,[p+4];",
-                           "ld.param.u64 %rd1,[p+-8];", "ld.global.u32 %r1,[nothing];", "call nothing;", "@%r1 add.u32 %r1,%r2,%r3;", "A: A: ret;", "mov.u64 %rd1,nothing;", "st.param.u32 [p],%r1;", "ld.global.u64 %r1,[%rd1];"}) {
+  for (const char* body : {"add.u32 %r1,%r2,%r9;", "add.u32 %r1,%r2,%rd1;", "add.u32 %r1,%r2;", "bra NOWHERE;",
+                           "add.u64 %r1,%rd1,%rd2;", "ld.param.u64 %rd1,[p+4];", "ld.param.u64 %rd1,[p+-8];",
+                           "ld.global.u32 %r1,[nothing];", "call nothing;", "@%r1 add.u32 %r1,%r2,%r3;", "A: A: ret;",
+                           "mov.u64 %rd1,nothing;", "st.param.u32 [p],%r1;", "ld.global.u64 %r1,[%rd1];"}) {
     Status status = CompileError(in_kernel(body));
     EXPECT_FALSE(status.ok()) << body;
     EXPECT_NE(status.message().find("ptx:5"), std::string::npos) << status.message();
@@ -86,7 +95,9 @@ TEST(ProgramTest, RefusesWhatMakesNoSense) {
 }
 
 TEST(ProgramTest, SurvivesMutilatedText) {
-  std::string text = ElementKernel("u32", "b32", "u32", "b32", "@%p1 bra L; setp.ne.u32 %p1|%p2,%a,%b; shfl.sync.idx.b32 %d|%p3,%a,0,31,-1; bar.sync 0; L: lop3.b32 %d,%a,%b,%c,0x11; ld.global.v2.u32 {%r5,%r6},[%rd1];");
+  std::string text = ElementKernel("u32", "b32", "u32", "b32",
+                                   "@%p1 bra L; setp.ne.u32 %p1|%p2,%a,%b; shfl.sync.idx.b32 %d|%p3,%a,0,31,-1; "
+                                   "bar.sync 0; L: lop3.b32 %d,%a,%b,%c,0x11; ld.global.v2.u32 {%r5,%r6},[%rd1];");
   ASSERT_TRUE(CompileError(text).ok());
   uint64_t random = 88172645463325252;
   int compiled = 0;

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""The real programs with unmodified CUDA programs on the software driver: who survives when something is killed."""
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from support.daemon_fixture import DaemonTest, program, wait_until
+
+BUILD = os.environ["TALLY_TEST_BUILD"]
+# Another build may have compiled the programs (TALLY_PROGRAMS_DIR).
+PROGRAMS = os.environ.get("TALLY_TEST_PROGRAMS") or os.path.join(BUILD, "programs")
+TRAINING = os.path.join(PROGRAMS, "demo", "batch_training")
+NEEDED = [program("tallyd"), program("tally-run"), program("tally-executor"), TRAINING,
+          os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"),
+          os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")]
+MISSING = [path for path in NEEDED if not os.path.exists(path)]
+
+
+class FullStack(DaemonTest):
+    executor = ""  # the real one, beside tallyd
+
+    def start_program(self, *arguments, priority="best-effort", seconds=60):
+        run = subprocess.Popen(
+            [program("tally-run"), "--socket", self.socket_path, "--priority", priority, *arguments, TRAINING, "--seconds",
+             str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(self.end, run)
+        return run
+
+    @staticmethod
+    def end(run):
+        if run.poll() is None:
+            run.kill()
+        run.communicate()
+
+    def launches_of(self, run):
+        for row in self.ctl_json("ps"):
+            if row["pid"] == run.pid:
+                return row["kernel_launches"] + row["graph_launches"]
+        return 0
+
+    def wait_until_launching(self, run):
+        first = wait_until(lambda: self.launches_of(run), "it launches kernels", 60)
+        wait_until(lambda: self.launches_of(run) > first, "it launches more", 60)
+
+    def executor_of(self, run):
+        return next(row["executor_pid"] for row in self.ctl_json("ps") if row["pid"] == run.pid)
+
+    def test_embedded_run_gives_the_programs_status_and_leaves_nothing(self):
+        runtime = os.path.join(self.directory, "runtime")
+        os.makedirs(runtime, mode=0o700)
+        result = subprocess.run([program("tally-run"), "--embedded", "--driver", "sim", TRAINING, "--seconds", "1"],
+                                env={**os.environ, "XDG_RUNTIME_DIR": runtime}, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, timeout=90, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout.decode())
+        self.assertEqual(os.listdir(runtime), [])
+
+    def test_killed_client_in_mid_launch(self):
+        self.start_daemon()
+        victim, survivor = self.start_program(), self.start_program()
+        self.wait_until_launching(victim)
+        self.wait_until_launching(survivor)
+        executor = self.executor_of(survivor)
+        victim.kill()
+        wait_until(lambda: [row["pid"] for row in self.ctl_json("ps")] == [survivor.pid], "only the survivor is left")
+        self.wait_until_launching(survivor)
+        self.assertEqual(self.executor_of(survivor), executor)
+
+    def test_killed_executor(self):
+        self.start_daemon()
+        victim, survivor = self.start_program(), self.start_program(priority="high")
+        self.wait_until_launching(victim)
+        self.wait_until_launching(survivor)
+        os.kill(self.executor_of(victim), signal.SIGKILL)
+        # One documented error, never a hang: the program ends by itself, with an error of its own.
+        self.assertNotEqual(victim.wait(60), 0)
+        self.wait_until_launching(survivor)
+        self.wait_until_launching(self.start_program())
+
+    def test_killed_tallyd(self):
+        first = self.start_daemon()
+        run = self.start_program()
+        self.wait_until_launching(run)
+        before = self.launches_of(run)
+        executor = self.executor_of(run)
+        first.kill()
+        first.wait()
+        time.sleep(1)
+        self.assertIsNone(run.poll())
+        self.start_daemon()
+        wait_until(lambda: self.launches_of(run) > before, "it went on launching and the next tallyd knows", 60)
+        self.assertEqual(self.executor_of(run), executor)
+
+    def test_full_dev_shm_does_not_matter(self):
+        """Channels are memfds: they do not live in /dev/shm."""
+        probe = "mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/full"
+        if subprocess.run(["unshare", "-m", "sh", "-c", probe], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("this machine does not allow a mount namespace")
+        result = subprocess.run(
+            ["unshare", "-m", "sh", "-c", probe + ' && exec "$@"', "sh", program("tally-run"), "--embedded", "--quiet",
+             TRAINING, "--seconds", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=90, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout.decode())
+
+
+if __name__ == "__main__":
+    if MISSING:
+        print("SKIPPED ALL: not built here:", *MISSING)
+        sys.exit(0)
+    unittest.main(verbosity=2)

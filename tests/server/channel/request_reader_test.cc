@@ -1,0 +1,110 @@
+#include "server/channel/request_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <thread>
+
+namespace tally::server {
+namespace {
+
+using Outcome = RequestReader::Outcome;
+
+class RequestReaderTest : public ::testing::Test {
+ protected:
+  void Put(uint64_t position, uint32_t size_bytes, uint16_t op, uint32_t payload_bytes = 0) {
+    shm::RequestHeader head{};
+    head.size_bytes = size_bytes;
+    head.op = op;
+    head.payload_bytes = payload_bytes;
+    const uint64_t at = position % shm::kRequestRingBytes;
+    std::memcpy(region_->request_ring() + at, &head, std::min<size_t>(sizeof(head), shm::kRequestRingBytes - at));
+  }
+  void Publish(uint64_t position) { region_->header().request.write_position.store(position); }
+
+  Result<LaneRegion> region_ = LaneRegion::Create(3);
+};
+
+TEST_F(RequestReaderTest, ReadsRecordsAndFreesTheirPlace) {
+  RequestReader reader(*region_);
+  Request request{};
+  EXPECT_EQ(reader.Read(&request), Outcome::kEmpty);
+  Put(0, 48, 7, 16);
+  Put(48, 32, 8);
+  Publish(80);
+  ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+  EXPECT_EQ(request.header.op, 7);
+  EXPECT_EQ(request.payload.size(), 16u);
+  EXPECT_EQ(region_->header().request.read_position.load(), 48u);
+  ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+  EXPECT_EQ(request.header.op, 8);
+  EXPECT_EQ(reader.Read(&request), Outcome::kEmpty);
+}
+
+TEST_F(RequestReaderTest, WrapsAtPadding) {
+  RequestReader reader(*region_);
+  Request request{};
+  uint64_t position = 0;
+  for (int i = 0; i < 3; ++i) {  // fills three quarters and goes round
+    Put(position, shm::kMaxRequestBytes, 5);
+    position += shm::kMaxRequestBytes;
+  }
+  Put(position, 64, 6);
+  position += 64;
+  Publish(position);
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+  const uint64_t rest = shm::kRequestRingBytes - position;
+  Put(position, static_cast<uint32_t>(rest), 0);
+  position += rest;
+  Put(position, 32, 9);
+  Publish(position + 32);
+  ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+  EXPECT_EQ(request.header.op, 9);
+}
+
+TEST_F(RequestReaderTest, RefusesNonsense) {
+  const auto outcome = [&](uint64_t write_position, uint32_t size, uint16_t op, uint32_t payload = 0) {
+    auto fresh = LaneRegion::Create(0);
+    region_ = std::move(fresh);
+    RequestReader reader(*region_);
+    Put(0, size, op, payload);
+    Publish(write_position);
+    Request request{};
+    return reader.Read(&request);
+  };
+  EXPECT_EQ(outcome(32, 32, 1), Outcome::kRequest);
+  EXPECT_EQ(outcome(8, 32, 1), Outcome::kMalformed);                            // not a multiple of the alignment
+  EXPECT_EQ(outcome(16, 32, 1), Outcome::kMalformed);                           // longer than what was written
+  EXPECT_EQ(outcome(UINT64_MAX - 15, 32, 1), Outcome::kMalformed);              // ahead by more than the ring
+  EXPECT_EQ(outcome(shm::kRequestRingBytes + 16, 32, 1), Outcome::kMalformed);  // likewise
+  EXPECT_EQ(outcome(32, 16, 1), Outcome::kMalformed);                           // shorter than its header
+  EXPECT_EQ(outcome(32, 0, 0), Outcome::kMalformed);
+  EXPECT_EQ(outcome(64, 40, 1), Outcome::kMalformed);
+  EXPECT_EQ(outcome(shm::kRequestRingBytes, shm::kMaxRequestBytes + 16, 1), Outcome::kMalformed);
+  EXPECT_EQ(outcome(64, 64, 1, 33), Outcome::kMalformed);  // payload longer than its record
+}
+
+TEST_F(RequestReaderTest, WaitEndsForDataAndForStop) {
+  RequestReader reader(*region_);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    Put(0, 32, 4);
+    Publish(32);
+    while (region_->header().request.reader_waiting.load() != 0) reader.Wake();
+  });
+  Request request{};
+  while (reader.Read(&request) == Outcome::kEmpty) reader.Wait(stop);
+  writer.join();
+  EXPECT_EQ(request.header.op, 4);
+  std::thread stopper([&] {
+    stop = true;
+    reader.Wake();
+  });
+  while (!stop) reader.Wait(stop);
+  stopper.join();
+  SUCCEED() << "neither wait hung";
+}
+
+}  // namespace
+}  // namespace tally::server
