@@ -3,8 +3,8 @@
 
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor.h"
-#include "tests/fakes/fake_driver.h"
-#include "tests/fakes/scripted_client.h"
+#include "tests/server/fakes/fake_driver.h"
+#include "tests/server/fakes/scripted_client.h"
 
 namespace tally::fakes {
 namespace {

@@ -157,20 +157,15 @@ CUresult CheckIntegrity(uint32_t version, uint64_t unix_seconds, uint64_t out[2]
 constexpr size_t kSlotBytes = sizeof(Slot);
 #define TALLY_SIZE_SLOT(count) reinterpret_cast<Slot>((count)*kSlotBytes)
 
-Slot g_runtime_table[13] = {
-    TALLY_SIZE_SLOT(13),    AsSlot(&LoadSegment), AsSlot(&PrimaryContextOf),    AsSlot(&Nothing),
-    AsSlot(&NotOffered),    AsSlot(&NotOffered),  AsSlot(&LoadSegmentExtended), AsSlot(&Unregister),
-    AsSlot(&LoadContainer), AsSlot(&NotOffered),  AsSlot(&NotOffered),          AsSlot(&NotOffered),
-    AsSlot(&Nothing)};
-Slot g_hook_table[7] = {TALLY_SIZE_SLOT(7), AsSlot(&Nothing), AsSlot(&ApiHooks),  AsSlot(&Nothing),
-                        AsSlot(&Nothing),   AsSlot(&Nothing), AsSlot(&EventHooks)};
-Slot g_thread_table[4] = {TALLY_SIZE_SLOT(4), AsSlot(&NotOffered), AsSlot(&CurrentContextOfThread),
-                          AsSlot(&NotOffered)};
-Slot g_storage_table[4] = {AsSlot(&StoragePut), AsSlot(&StorageDelete), AsSlot(&StorageGet), nullptr};
-Slot g_check_table[4] = {TALLY_SIZE_SLOT(4), AsSlot(&NotOffered), AsSlot(&KindOfContext), AsSlot(&Zero)};
-Slot g_integrity_table[3] = {TALLY_SIZE_SLOT(3), AsSlot(&CheckIntegrity), AsSlot(&NotOffered)};
+Slot g_runtime_table[13];
+Slot g_hook_table[7];
+Slot g_thread_table[4];
+Slot g_storage_table[4];
+Slot g_check_table[4];
+Slot g_integrity_table[3];
 
-// Long tables of which a few slots are known: filled when first asked for.
+// Filled when first asked for: a function's address as a void* is no constant, and nothing of ours may run at load
+// time. Long tables of which a few slots are known:
 constexpr size_t kToolsContextSlots = 93;
 constexpr size_t kToolsModuleSlots = 99;
 constexpr size_t kTopologySlots = 17;
@@ -178,9 +173,27 @@ Slot g_tools_context_table[kToolsContextSlots];
 Slot g_tools_module_table[kToolsModuleSlots];
 Slot g_topology_table[kTopologySlots];
 
-void FillLongTables() {
+void FillTables() {
   static constinit pthread_once_t once = PTHREAD_ONCE_INIT;
   ::pthread_once(&once, [] {
+    const Slot runtime_slots[13] = {
+        TALLY_SIZE_SLOT(13),    AsSlot(&LoadSegment), AsSlot(&PrimaryContextOf),    AsSlot(&Nothing),
+        AsSlot(&NotOffered),    AsSlot(&NotOffered),  AsSlot(&LoadSegmentExtended), AsSlot(&Unregister),
+        AsSlot(&LoadContainer), AsSlot(&NotOffered),  AsSlot(&NotOffered),          AsSlot(&NotOffered),
+        AsSlot(&Nothing)};
+    std::copy_n(runtime_slots, 13, g_runtime_table);
+    const Slot hook_slots[7] = {TALLY_SIZE_SLOT(7), AsSlot(&Nothing), AsSlot(&ApiHooks),  AsSlot(&Nothing),
+                                AsSlot(&Nothing),   AsSlot(&Nothing), AsSlot(&EventHooks)};
+    std::copy_n(hook_slots, 7, g_hook_table);
+    const Slot thread_slots[4] = {TALLY_SIZE_SLOT(4), AsSlot(&NotOffered), AsSlot(&CurrentContextOfThread),
+                                  AsSlot(&NotOffered)};
+    std::copy_n(thread_slots, 4, g_thread_table);
+    const Slot storage_slots[4] = {AsSlot(&StoragePut), AsSlot(&StorageDelete), AsSlot(&StorageGet), nullptr};
+    std::copy_n(storage_slots, 4, g_storage_table);
+    const Slot check_slots[4] = {TALLY_SIZE_SLOT(4), AsSlot(&NotOffered), AsSlot(&KindOfContext), AsSlot(&Zero)};
+    std::copy_n(check_slots, 4, g_check_table);
+    const Slot integrity_slots[3] = {TALLY_SIZE_SLOT(3), AsSlot(&CheckIntegrity), AsSlot(&NotOffered)};
+    std::copy_n(integrity_slots, 3, g_integrity_table);
     std::fill(std::begin(g_tools_context_table), std::end(g_tools_context_table), AsSlot(&NotOffered));
     g_tools_context_table[0] = TALLY_SIZE_SLOT(kToolsContextSlots);
     g_tools_context_table[3] = AsSlot(&DeviceOfContext);
@@ -253,7 +266,7 @@ namespace entry {
 
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   if (ppExportTable == nullptr || pExportTableId == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  FillLongTables();
+  FillTables();
   for (const TableRow& row : kTables) {
     if (std::memcmp(row.uuid, pExportTableId->bytes, sizeof(row.uuid)) != 0) continue;
     *ppExportTable = row.table;

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "proto/driver/generated/wire_ops.h"
-#include "tests/fakes/executor_fixture.h"
+#include "tests/server/fakes/executor_fixture.h"
 
 namespace tally::fakes {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/fakes/fake_driver.h"
+#include "tests/server/fakes/fake_driver.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tests/fakes/scripted_client.h"
+#include "tests/server/fakes/scripted_client.h"
 
 #include <thread>
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "server/executor.h"
-#include "tests/fakes/fake_driver.h"
-#include "tests/fakes/scripted_client.h"
+#include "tests/server/fakes/fake_driver.h"
+#include "tests/server/fakes/scripted_client.h"
 
 namespace tally::fakes {
 

@@ -1,0 +1,1 @@
+s/global:/global:\n    tally_shim_marker;/

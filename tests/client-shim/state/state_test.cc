@@ -1,0 +1,166 @@
+// The client's own books: addresses, reservations, visible devices, context storage, handles.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <vector>
+
+#include "client-shim/entry/runtime_handshake.h"
+#include "client-shim/state/address_map.h"
+#include "client-shim/state/address_reservations.h"
+#include "client-shim/state/context_storage.h"
+#include "client-shim/state/handle_names.h"
+#include "client-shim/state/slot_table.h"
+#include "client-shim/state/visible_devices.h"
+
+namespace tally::client_shim {
+namespace {
+
+Allocation At(uint64_t address, uint64_t size) {
+  Allocation allocation;
+  allocation.address = address;
+  allocation.size_bytes = size;
+  return allocation;
+}
+
+TEST(AddressMap, FindsWhatContainsAnAddress) {
+  AddressMap map;
+  map.Insert(At(0x1000, 0x100));
+  map.Insert(At(0x1100, 0x100));
+  EXPECT_FALSE(map.Find(0xfff));
+  EXPECT_EQ(map.Find(0x10ff)->address, 0x1000u);
+  EXPECT_EQ(map.Find(0x1100)->address, 0x1100u);
+  EXPECT_FALSE(map.Find(0x1200));
+  EXPECT_TRUE(map.Covers(0x1000, 0x100));
+  EXPECT_FALSE(map.Covers(0x1001, 0x100));
+  EXPECT_FALSE(map.Covers(0x1001, ~uint64_t{0}));
+  EXPECT_NE(map.Find(0x1000)->buffer_id, map.Find(0x1100)->buffer_id);
+  EXPECT_TRUE(map.Remove(0x1000));
+  EXPECT_FALSE(map.Remove(0x1000));
+  EXPECT_FALSE(map.Remove(0x1101));
+}
+
+TEST(AddressReservations, ShareGranulesAndRefuseWhatIsMapped) {
+  AddressReservations reservations;
+  constexpr uint64_t kBase = 0x510000000000;
+  constexpr uint64_t kGranule = AddressReservations::kGranuleBytes;
+  const auto is_free = [](uint64_t address) {
+    void* probe = ::mmap(reinterpret_cast<void*>(address), 4096, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (probe != reinterpret_cast<void*>(address)) return false;
+    ::munmap(probe, 4096);
+    return true;
+  };
+  EXPECT_TRUE(reservations.Hold(kBase, 100));
+  EXPECT_TRUE(reservations.Hold(kBase + 512, 2 * kGranule));  // shares the first granule
+  EXPECT_FALSE(is_free(kBase + kGranule));
+  reservations.Release(kBase, 100);
+  EXPECT_FALSE(is_free(kBase));
+  reservations.Release(kBase + 512, 2 * kGranule);
+  EXPECT_TRUE(is_free(kBase));
+  EXPECT_TRUE(is_free(kBase + kGranule));
+
+  void* mine = ::mmap(reinterpret_cast<void*>(kBase + kGranule + 4096), 4096, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_NE(mine, MAP_FAILED);
+  EXPECT_FALSE(reservations.Hold(kBase, 2 * kGranule));
+  EXPECT_TRUE(is_free(kBase)) << "a failed hold leaves nothing behind";
+  ::munmap(mine, 4096);
+}
+
+std::vector<shm::DeviceDescription> ThreeDevices() {
+  std::vector<shm::DeviceDescription> devices(3);
+  for (int i = 0; i < 3; ++i) {
+    for (auto& byte : devices[i].uuid) byte = static_cast<uint8_t>(0x10 * (i + 1));
+  }
+  devices[2].uuid[15] = 0x31;
+  return devices;
+}
+
+TEST(VisibleDevices, ReadsTheVariableAsTheDriverDoes) {
+  const auto devices = ThreeDevices();
+  const auto visible = [&](const char* filter) { return VisibleDevices(filter, devices); };
+  EXPECT_EQ(visible(nullptr), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(visible(""), std::vector<int>{});
+  EXPECT_EQ(visible("2,0"), (std::vector<int>{2, 0}));
+  EXPECT_EQ(visible(" 1 "), std::vector<int>{1});
+  EXPECT_EQ(visible("1,7,0"), std::vector<int>{1});  // ends at the first that is none
+  EXPECT_EQ(visible("-1"), std::vector<int>{});
+  EXPECT_EQ(visible("0,0"), std::vector<int>{});  // named twice: none at all
+  EXPECT_EQ(visible("GPU-2020,0"), (std::vector<int>{1, 0}));
+  EXPECT_EQ(visible("GPU-"), std::vector<int>{});  // more than one
+  EXPECT_EQ(visible("x"), std::vector<int>{});
+}
+
+TEST(ContextStorage, ForgetsWhatWasRemovedAndRunsDestructorsAtTheContextsEnd) {
+  ContextStorage storage;
+  int key = 0, value = 0;
+  void* found = nullptr;
+  EXPECT_FALSE(storage.Get(1, &key, &found));
+  static int destroyed;
+  destroyed = 0;
+  storage.Put(1, &key, &value, [](CUcontext, void*, void* stored) {
+    EXPECT_NE(stored, nullptr);
+    ++destroyed;
+  });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(storage.Get(1, &key, &found));
+    EXPECT_EQ(found, &value);
+  }
+  EXPECT_FALSE(storage.Get(2, &key, &found));
+  EXPECT_TRUE(storage.Remove(1, &key));
+  EXPECT_FALSE(storage.Get(1, &key, &found)) << "a remembered answer outlived its entry";
+  EXPECT_EQ(destroyed, 0);
+  storage.Put(1, &key, &value, [](CUcontext, void*, void*) { ++destroyed; });
+  storage.EndContext(1, nullptr);
+  EXPECT_EQ(destroyed, 1);
+  EXPECT_FALSE(storage.Get(1, &key, &found));
+}
+
+struct Thing {
+  uint64_t handle = 0;
+};
+
+TEST(HandleNames, StaleNamesFindNothing) {
+  HandleNames names(shm::HandleKind::kEvent);
+  SlotTable<Thing> things;
+  const uint64_t first = names.Take();
+  EXPECT_EQ(shm::HandleKindOf(first), shm::HandleKind::kEvent);
+  EXPECT_FALSE(shm::IsServerNamed(first));
+  things.Insert(std::make_unique<Thing>(Thing{first}));
+  EXPECT_NE(things.Find(first), nullptr);
+  EXPECT_NE(things.Remove(first), nullptr);
+  names.Return(first);
+  const uint64_t second = names.Take();
+  EXPECT_EQ(shm::HandleIndexOf(second), shm::HandleIndexOf(first));
+  EXPECT_NE(second, first);
+  things.Insert(std::make_unique<Thing>(Thing{second}));
+  EXPECT_EQ(things.Find(first), nullptr);
+  EXPECT_NE(things.Find(second), nullptr);
+}
+
+// The first two answers are constants; the third depends on every input. That the digest is the right one is shown by
+// ShimCalls.StaticRuntimeAcceptsTheDriver: the runtime itself checks it.
+TEST(RuntimeHandshake, CoversEveryInput) {
+  HandshakeInput::Device device{};
+  HandshakeInput input;
+  input.driver_version = 13000;
+  input.devices = {&device, 1};
+  EXPECT_EQ(AnswerHandshake(13000, input).word[0], 0x3341181C03CB675Cu);
+  EXPECT_EQ(AnswerHandshake(13001, input).word[0], 0x1841181C03CB675Cu);
+  const uint64_t plain = AnswerHandshake(13002, input).word[0];
+  const auto changes = [&](auto change) {
+    HandshakeInput changed = input;
+    change(&changed);
+    return AnswerHandshake(13002, changed).word[0] != plain;
+  };
+  EXPECT_TRUE(changes([](HandshakeInput* i) { i->process_id = 1; }));
+  EXPECT_TRUE(changes([](HandshakeInput* i) { i->thread_id = 1; }));
+  EXPECT_TRUE(changes([](HandshakeInput* i) { i->unix_seconds = 1; }));
+  EXPECT_TRUE(changes([](HandshakeInput* i) { i->check_function_address = 1; }));
+  EXPECT_TRUE(changes([](HandshakeInput* i) { i->devices = {}; }));
+  device.pci_bus = 1;
+  EXPECT_NE(AnswerHandshake(13002, input).word[0], plain);
+}
+
+}  // namespace
+}  // namespace tally::client_shim
