@@ -592,7 +592,19 @@ void Lowering::LowerInstruction(const ptx::Statement& statement, const ptx::Inst
     EmitBranch(around, guard, negated == 0);
   }
   size_t first = instructions.size();
-  if (!opcode->decode(*this) && invalid.empty() && unsupported.empty()) {
+  const bool was_supported = unsupported.empty();
+  const bool decoded = opcode->decode(*this);
+  if (was_supported && (!decoded || !unsupported.empty()) && invalid.empty()) {
+    // A form that is not ours may still be PTX; a name that nothing declares is not.
+    for (size_t i = 0; i < num_operands(); ++i) {
+      const ptx::Operand& named = operand(i);
+      const bool is_name = named.kind == ptx::OperandKind::kSymbol || named.kind == ptx::OperandKind::kRegister;
+      if (!is_name || !named.name.starts_with('%') || FindRegister(named.name)) continue;
+      Invalid(Format("unknown register {}", named.name));
+      return;
+    }
+  }
+  if (!decoded && invalid.empty() && unsupported.empty()) {
     std::string name(instruction.opcode);
     for (std::string_view modifier : instruction.modifiers) name += Format(".{}", modifier);
     Unsupported(name);
