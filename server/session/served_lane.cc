@@ -27,10 +27,15 @@ ServedLane::ServedLane(SessionState& session, TurnOrder& turns, uint32_t lane_in
       launch_parameters_(std::make_unique<LaunchParameters>()) {}
 
 ServedLane::~ServedLane() {
+  // On another thread than the lane's own, which has no context current; what follows needs one.
+  CUcontext context = nullptr;
+  if (arena_device_ != kNoDevice && session_.core.devices->Context(arena_device_, &context) == CUDA_SUCCESS) {
+    driver().cuCtxSetCurrent(context);
+  }
   for (const CUevent event : chunk_events_) {
     if (event != nullptr) driver().cuEventDestroy_v2(event);
   }
-  if (arena_registered_) driver().cuMemHostUnregister(region_.arena());
+  if (arena_device_ != kNoDevice) driver().cuMemHostUnregister(region_.arena());
 }
 
 void ServedLane::HoldTurn(uint64_t ticket, bool wants_reply) {
@@ -193,11 +198,11 @@ void ServedLane::CollectOutput() {
 
 std::byte* ServedLane::Arena(CUresult* result) {
   *result = CUDA_SUCCESS;
-  if (!arena_registered_) {
+  if (arena_device_ == kNoDevice) {
     *result = driver().cuMemHostRegister_v2(region_.arena(), LaneRegion::kArenaBytes,
                                             CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     if (*result != CUDA_SUCCESS) return nullptr;
-    arena_registered_ = true;
+    arena_device_ = current_device_;
   }
   return region_.arena();
 }
