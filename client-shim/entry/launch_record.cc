@@ -23,25 +23,17 @@ CUresult ReadExtra(void** extra, const void** bytes, size_t* size) {
   return *bytes != nullptr && has_size && *size <= shm::kMaxParameterBytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// The runtime hands a failed launch's code through unchanged, and its users see "invalid configuration" (9) for a grid
-// or block that cannot be, while users of the driver API see INVALID_VALUE: what differs is that the runtime launches
-// CUkernels.
-CUresult BadShape(const Kernel& kernel) {
-  constexpr auto kInvalidConfiguration = static_cast<CUresult>(9);  // cudaErrorInvalidConfiguration; cuda.h has no name
-  return shm::HandleKindOf(kernel.handle) == shm::HandleKind::kKernel ? kInvalidConfiguration
-                                                                      : CUDA_ERROR_INVALID_VALUE;
-}
-
 CUresult CheckShape(const Process& process, const Kernel& kernel, const LaunchArguments& a) {
   const int32_t* limit = process.device(process.current_device()).attribute;
   const uint64_t threads = uint64_t{a.block[0]} * a.block[1] * a.block[2];
   for (int axis = 0; axis < 3; ++axis) {
-    if (a.grid[axis] == 0 || a.block[axis] == 0) return BadShape(kernel);
+    if (a.grid[axis] == 0 || a.block[axis] == 0) return CUDA_ERROR_INVALID_VALUE;
     if (a.grid[axis] > static_cast<uint32_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + axis]) ||
         a.block[axis] > static_cast<uint32_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + axis]))
-      return BadShape(kernel);
+      return CUDA_ERROR_INVALID_VALUE;
   }
-  if (threads > static_cast<uint64_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) return BadShape(kernel);
+  if (threads > static_cast<uint64_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
+    return CUDA_ERROR_INVALID_VALUE;
   if (const int32_t most = kernel.Attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
       most >= 0 && threads > static_cast<uint64_t>(most)) {
     // Too many registers for so many threads, or more than __launch_bounds__ promised.
