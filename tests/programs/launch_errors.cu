@@ -7,17 +7,17 @@ using check::Results;
 namespace {
 
 void Reference(Results& results) {
-  results.AddValue<int>("empty grid", cudaErrorInvalidConfiguration);
-  results.AddValue<int>("empty block", cudaErrorInvalidConfiguration);
-  results.AddValue<int>("block of 1025", cudaErrorInvalidConfiguration);
-  results.AddValue<int>("block of 32 x 33", cudaErrorInvalidConfiguration);
-  results.AddValue<int>("block depth 65", cudaErrorInvalidConfiguration);
-  results.AddValue<int>("grid height 65536", cudaErrorInvalidConfiguration);
-  results.AddValue<int>("grid width 2^31", cudaErrorInvalidConfiguration);
+  results.AddValue<int>("empty grid", cudaErrorInvalidValue);
+  results.AddValue<int>("empty block", cudaErrorInvalidValue);
+  results.AddValue<int>("block of 1025", cudaErrorInvalidValue);
+  results.AddValue<int>("block of 32 x 33", cudaErrorInvalidValue);
+  results.AddValue<int>("block depth 65", cudaErrorInvalidValue);
+  results.AddValue<int>("grid height 65536", cudaErrorInvalidValue);
+  results.AddValue<int>("grid width 2^31", cudaErrorInvalidValue);
   results.AddValue<int>("shared memory above 48 KB", cudaErrorInvalidValue);
-  results.AddValue<int>("not a kernel", cudaErrorInvalidDeviceFunction);
-  results.AddValue<int>("peek", cudaErrorInvalidConfiguration);
-  results.AddValue<int>("get after peek", cudaErrorInvalidConfiguration);
+  results.AddValue<int>("not a kernel", cudaErrorInvalidResourceHandle);
+  results.AddValue<int>("peek", cudaErrorInvalidValue);
+  results.AddValue<int>("get after peek", cudaErrorInvalidValue);
   results.AddValue<int>("get again", cudaSuccess);
   results.AddValue<int>("good launches that ran", 2);
 }
