@@ -146,12 +146,15 @@ void ExecutorProcess::OnSessionEnd(const SessionEnd& end) {
   if (end.evicted && end.reason != kShutdownReason) {
     LOG_WARNING("session {} ({}): {}", end.identity.session_id, end.identity.tenant_name, end.reason);
   }
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = sessions_.find(end.identity.session_id);
+    ended_.push_back(std::move(found->second));
+    sessions_.erase(found);
+    changed_.notify_all();
+  }
+  // Last, so that whoever is told finds the session gone. The reaper joins this thread: Shutdown waits for it too.
   if (config_.on_session_end) config_.on_session_end(end);
-  const std::lock_guard lock(mutex_);
-  const auto found = sessions_.find(end.identity.session_id);
-  ended_.push_back(std::move(found->second));
-  sessions_.erase(found);
-  changed_.notify_all();
 }
 
 void ExecutorProcess::Reap() {

@@ -78,8 +78,8 @@ enum class Op : uint16_t {
   kGetGlobal = 16,       // GetByName + name -> GlobalDescription; owner is a module or library
   kLibraryModule = 17,   // GetByName with owner = library -> uint64 module handle
   kListKernels = 18,     // GetByName with owner = module or library -> uint32 count, uint32 0, then per kernel: uint64
-                      // handle, (function or kernel), uint32 name bytes, uint32 0, name padded to 8
-  kUnloadModule = 19,  // uint64 handle (no reply)
+                         // handle, (function or kernel), uint32 name bytes, uint32 0, name padded to 8
+  kUnloadModule = 19,    // uint64 handle (no reply)
   kUnloadLibrary = 20,
   kLinkCreate = 21,  // LoadImage (image 0) + JitOption[] -> uint64 handle
   kLinkAdd = 22,     // LinkAdd + JitOption[] + name -> LoadedImage (handle 0) + logs

@@ -90,6 +90,13 @@ CUresult Get(ServedLane& lane, WireReader& in, WireWriter& out, shm::HandleKind 
   if (const CUresult r = ReadRequest(lane, in, &request); r != CUDA_SUCCESS) return r;
   auto* image = static_cast<LoadedImage*>(lane.session().handles(owner_kind).Find(request.head.owner));
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A client's thread may look for kernels of a library before it has a context; the driver describes them in one.
+  if (lane.context() == nullptr) {
+    CUcontext any = nullptr;
+    if (const CUresult r = lane.session().core.devices->Context(0, &any); r != CUDA_SUCCESS) return r;
+    lane.driver().cuCtxSetCurrent(any);
+    lane.ForgetCurrentDevice();
+  }
   Kernel* kernel = nullptr;
   if (const CUresult r = FindFunction(lane, image, request.name, &kernel); r != CUDA_SUCCESS) return r;
   PutDescription(lane, *kernel, out);

@@ -134,7 +134,7 @@ class ServedLane {
   static constexpr int kNoDevice = -1;
   static constexpr int kUnknownDevice = -2;
   int current_device_ = kNoDevice;  // whose context is current on this thread
-  int arena_device_ = kNoDevice;  // on which the arena was registered
+  int arena_device_ = kNoDevice;    // on which the arena was registered
   std::array<CUevent, shm::kArenaChunks> chunk_events_{};
   std::array<bool, shm::kArenaChunks> chunk_used_{};
 };

@@ -81,7 +81,9 @@ extern "C" __global__ void spin_lock(int* counter) {
   }
 }
 
-extern "C" __global__ void greet(int n) { printf("thread %d of %s: %5.2f %lld %c%%\n", threadIdx.x, "greet", n * 0.5, 1LL << 40, 'x'); }
+extern "C" __global__ void greet(int n) {
+  printf("thread %d of %s: %5.2f %lld %c%%\n", threadIdx.x, "greet", n * 0.5, 1LL << 40, 'x');
+}
 extern "C" __global__ void check(int n) { assert(n == 3); }
 
 extern "C" __global__ void halves(const __half2* in, float* out) {
@@ -92,7 +94,8 @@ extern "C" __global__ void halves(const __half2* in, float* out) {
 
 extern "C" __global__ void mathematics(const double* in, double* out) {
   double x = in[threadIdx.x];
-  out[threadIdx.x] = sin(x) + exp(-x) * sqrt(x) + pow(x, 1.5) + (double)sinf((float)x) + log(x + 1) + (double)(long long)(x * 1000) / 7;
+  out[threadIdx.x] = sin(x) + exp(-x) * sqrt(x) + pow(x, 1.5) + (double)sinf((float)x) + log(x + 1) +
+                     (double)(long long)(x * 1000) / 7;
 }
 
 extern "C" __global__ void many_cases(const int* in, int* out) {
@@ -100,15 +103,35 @@ extern "C" __global__ void many_cases(const int* in, int* out) {
   int r = 0;
   for (int k = 0; k < 10; ++k) {
     switch ((x + k) % 9) {
-      case 0: r += 3; break;
-      case 1: r ^= x; break;
-      case 2: r = r * 5 + 1; break;
-      case 3: if (r & 1) continue; r >>= 1; break;
-      case 4: r -= x * k; break;
-      case 5: r = (r << 3) | (unsigned)r >> 29; break;
-      case 6: r = ~r; break;
-      case 7: if (r > 100000) goto done; r += 17; break;
-      default: r = __popc(r) + __clz(x) + r; break;
+      case 0:
+        r += 3;
+        break;
+      case 1:
+        r ^= x;
+        break;
+      case 2:
+        r = r * 5 + 1;
+        break;
+      case 3:
+        if (r & 1) continue;
+        r >>= 1;
+        break;
+      case 4:
+        r -= x * k;
+        break;
+      case 5:
+        r = (r << 3) | (unsigned)r >> 29;
+        break;
+      case 6:
+        r = ~r;
+        break;
+      case 7:
+        if (r > 100000) goto done;
+        r += 17;
+        break;
+      default:
+        r = __popc(r) + __clz(x) + r;
+        break;
     }
   }
 done:
@@ -116,10 +139,23 @@ done:
 }
 
 extern "C" __global__ void heap_list(int* out, int n) {
-  struct Node { Node* next; int value; };
+  struct Node {
+    Node* next;
+    int value;
+  };
   Node* head = nullptr;
-  for (int k = 0; k < n; ++k) { Node* node = (Node*)malloc(sizeof(Node)); node->next = head; node->value = k + threadIdx.x; head = node; }
+  for (int k = 0; k < n; ++k) {
+    Node* node = (Node*)malloc(sizeof(Node));
+    node->next = head;
+    node->value = k + threadIdx.x;
+    head = node;
+  }
   int sum = 0;
-  while (head) { Node* next = head->next; sum += head->value; free(head); head = next; }
+  while (head) {
+    Node* next = head->next;
+    sum += head->value;
+    free(head);
+    head = next;
+  }
   out[threadIdx.x] = sum;
 }
