@@ -41,12 +41,14 @@ CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) 
   SessionState& session = lane.session();
   auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token, false});
   // In a capture it becomes a node that every replay runs again.
-  call->is_repeatable = stream->context->IsCapturing(*stream);
+  const bool is_repeatable = stream->context->IsCapturing(*stream);
+  call->is_repeatable = is_repeatable;
   const CUresult result = request.is_callback != 0
                               ? lane.driver().cuStreamAddCallback(stream->real, &RunStreamCallback, call.get(), 0)
                               : lane.driver().cuLaunchHostFunc(stream->real, &RunHostFunction, call.get());
   if (result != CUDA_SUCCESS) return result;
-  if (call->is_repeatable) {
+  // If it is not repeatable it may have run by now and freed itself: only the local says which.
+  if (is_repeatable) {
     session.kept_host_calls.push_back(std::move(call));
   } else {
     static_cast<void>(call.release());  // frees itself after the call

@@ -34,7 +34,9 @@ std::vector<uint32_t> TakeRequest(Ring* ring, uint64_t* position) {
     std::vector<uint32_t> payload;
     if (op != 0) {
       payload.resize((size - sizeof(shm::RequestHeader)) / 4);
-      std::memcpy(payload.data(), record + sizeof(shm::RequestHeader), payload.size() * 4);
+      if (!payload.empty()) {
+        std::memcpy(payload.data(), record + sizeof(shm::RequestHeader), payload.size() * 4);
+      }
       payload.push_back(op);
     }
     *position += size;

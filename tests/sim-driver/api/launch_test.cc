@@ -181,6 +181,7 @@ size_t ResidentBytes() {
 TEST_F(LaunchTest, TenThousandLaunchesLeaveNothingBehind) {
   const CUdeviceptr out = Allocate(4);
   EXPECT_OK(cuMemsetD32_v2(out, 0, 1));
+  EXPECT_OK(cuCtxSynchronize());  // the stream does not wait for the legacy one
   const CUstream stream = NewStream();
   const auto run = [&](int count) {
     for (int i = 0; i < count; ++i) {
