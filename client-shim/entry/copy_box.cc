@@ -196,11 +196,7 @@ CUresult CopyBox3D(const CUDA_MEMCPY3D& copy, CUstream stream, bool waits) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   uint64_t word = 0;
-  if (const CUresult result = ResolveStream(stream, &word); result != CUDA_SUCCESS) return result;
-  if (word == shm::kLegacyStream) {
-    if (const CUresult result = call.process->captures.CheckLegacyStream(t_thread.context); result != CUDA_SUCCESS)
-      return result;
-  }
+  if (const CUresult result = ResolveStreamForWork(*call.process, stream, &word); result != CUDA_SUCCESS) return result;
   if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return CUDA_SUCCESS;
   Side source = SourceOf(copy), destination = DestinationOf(copy);
   bool from_pageable = false, to_pageable = false;

@@ -113,11 +113,7 @@ CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   uint64_t word = 0;
-  if (const CUresult result = ResolveStream(stream, &word); result != CUDA_SUCCESS) return result;
-  if (word == shm::kLegacyStream) {
-    if (const CUresult result = call.process->captures.CheckLegacyStream(t_thread.context); result != CUDA_SUCCESS)
-      return result;
-  }
+  if (const CUresult result = ResolveStreamForWork(*call.process, stream, &word); result != CUDA_SUCCESS) return result;
   if (size_bytes == 0) return CUDA_SUCCESS;
   bool to_pageable = false, from_pageable = false;
   const AddressMap& addresses = call.process->addresses;

@@ -12,11 +12,7 @@ CUresult Fill(CUdeviceptr address, size_t pitch, uint32_t value, uint32_t elemen
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   uint64_t word = 0;
-  if (const CUresult result = ResolveStream(stream, &word); result != CUDA_SUCCESS) return result;
-  if (word == shm::kLegacyStream) {
-    if (const CUresult result = call.process->captures.CheckLegacyStream(t_thread.context); result != CUDA_SUCCESS)
-      return result;
-  }
+  if (const CUresult result = ResolveStreamForWork(*call.process, stream, &word); result != CUDA_SUCCESS) return result;
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   if (address % element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t row_bytes = uint64_t{width} * element_bytes;

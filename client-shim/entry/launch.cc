@@ -15,11 +15,9 @@ CUresult Launch(const LaunchArguments& arguments, CUstream stream) {
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   PreparedLaunch prepared;
   if (const CUresult result = PrepareLaunch(*call.process, arguments, &prepared); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = ResolveStream(stream, &prepared.launch.stream); result != CUDA_SUCCESS) return result;
-  if (prepared.launch.stream == shm::kLegacyStream) {
-    if (const CUresult result = call.process->captures.CheckLegacyStream(t_thread.context); result != CUDA_SUCCESS)
-      return result;
-  }
+  if (const CUresult result = ResolveStreamForWork(*call.process, stream, &prepared.launch.stream);
+      result != CUDA_SUCCESS)
+    return result;
   std::byte* room =
       call.lane->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + prepared.tail_bytes());
   if (room == nullptr) return call.lane->failure();

@@ -18,6 +18,11 @@ CUresult ResolveStream(CUstream stream, uint64_t* word) {
              : CUDA_ERROR_INVALID_HANDLE;
 }
 
+CUresult ResolveStreamForWork(Process& process, CUstream stream, uint64_t* word) {
+  if (const CUresult result = ResolveStream(stream, word); result != CUDA_SUCCESS) return result;
+  return *word == shm::kLegacyStream ? process.captures.CheckLegacyStream(t_thread.context) : CUDA_SUCCESS;
+}
+
 uint32_t ContextOfStream(uint64_t word) {
   if (word <= shm::kPerThreadStream) return t_thread.context;
   const Process* process = CurrentProcess();

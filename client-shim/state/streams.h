@@ -9,6 +9,8 @@
 
 namespace tally::client_shim {
 
+class Process;
+
 struct Stream {
   uint64_t handle = 0;
   uint64_t id = 0;  // cuStreamGetId: unique while the process lives
@@ -22,6 +24,10 @@ struct Stream {
 //   CUDA_ERROR_INVALID_CONTEXT  a default stream, and no context is current
 //   CUDA_ERROR_INVALID_HANDLE   not a stream
 CUresult ResolveStream(CUstream stream, uint64_t* word);
+
+// The same for work that is put on the stream.
+//   what CheckLegacyStream says (captures.h)  the legacy stream, while a blocking stream of its context captures
+CUresult ResolveStreamForWork(Process& process, CUstream stream, uint64_t* word);
 
 // The context a resolved stream belongs to.
 uint32_t ContextOfStream(uint64_t word);

@@ -259,7 +259,8 @@ def server_wire(row, parameters):
         elif p.word == "daddr":
             decode.append(f"const auto {a} = in.TakeScalar<CUdeviceptr>();")
             size = 4 if "32" in row.symbol else 8
-            after.append(f"if (!lane.OwnsAddresses({a}, {size})) return CUDA_ERROR_INVALID_VALUE;")
+            # First: a call that is refused must not have joined its stream's order.
+            after.insert(0, f"if (!lane.OwnsAddresses({a}, {size})) return CUDA_ERROR_INVALID_VALUE;")
         elif p.word == "dev":
             decode.append(f"const CUdevice {a} = in.TakeDevice(lane);")
         elif p.word in ("stream", "streamq"):
@@ -315,13 +316,9 @@ def server_wire(row, parameters):
     # The client writes parameters in C order; arrays carry their own element count, so that the order of reading is the
     # same as of writing: rebuild it here.
     ordered = []
-    remaining = list(decode)
     if count_parameter:
-        ordered.append(remaining.pop(0))
-    position = {}
-    for p in parameters:
-        position[p.index] = []
-    lines_by_parameter = assign_lines(parameters, remaining, arrays, count_parameter)
+        ordered.append(decode.pop(0))
+    lines_by_parameter = assign_lines(parameters, decode, arrays)
     for p in parameters:
         ordered += lines_by_parameter[p.index]
     lines = [f"CUresult Serve_{row.symbol}([[maybe_unused]] ServedLane& lane, [[maybe_unused]] WireReader& in, [[maybe_unused]] WireWriter& out) {{"]
@@ -340,7 +337,7 @@ def server_wire(row, parameters):
     return "\n".join(lines)
 
 
-def assign_lines(parameters, decode, arrays, count_parameter):
+def assign_lines(parameters, decode, arrays):
     """Gives each decode line back to the parameter it belongs to (its index is in every name)."""
     result = {p.index: [] for p in parameters}
     for line in decode + arrays:

@@ -70,16 +70,21 @@ bool Lane::Nonsense(const std::string& reason) {
   return false;
 }
 
-bool Lane::Serve(const Request& request) {
-  if (request.header.op == static_cast<uint16_t>(shm::Op::kAwaitCallback)) return ServeAwaitCallback(request);
-  switch (surroundings_.turns.Take(request.header.ticket, surroundings_.stopping)) {
+bool Lane::MayGoOn(TurnOrder::Outcome outcome) {
+  switch (outcome) {
     case TurnOrder::Outcome::kMine:
-      break;
+      return true;
     case TurnOrder::Outcome::kStopped:
       return false;
     case TurnOrder::Outcome::kNonsense:
-      return Nonsense("a ticket was used twice");
+      break;
   }
+  return Nonsense("a ticket was used twice");
+}
+
+bool Lane::Serve(const Request& request) {
+  if (request.header.op == static_cast<uint16_t>(shm::Op::kAwaitCallback)) return ServeAwaitCallback(request);
+  if (!MayGoOn(surroundings_.turns.Take(request.header.ticket, surroundings_.stopping))) return false;
   surroundings_.state.counters.num_requests.fetch_add(1, std::memory_order_relaxed);
   reply_.Clear();
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -167,14 +172,7 @@ bool Lane::ServeAwaitCallback(const Request& request) {
     surroundings_.state.callbacks->Finish(running_callback_);
     running_callback_ = nullptr;
   }
-  switch (surroundings_.turns.Skip(request.header.ticket)) {
-    case TurnOrder::Outcome::kMine:
-      break;
-    case TurnOrder::Outcome::kStopped:
-      return false;
-    case TurnOrder::Outcome::kNonsense:
-      return Nonsense("a ticket was used twice");
-  }
+  if (!MayGoOn(surroundings_.turns.Skip(request.header.ticket))) return false;
   running_callback_ = surroundings_.state.callbacks->Next(surroundings_.stopping);
   if (running_callback_ == nullptr) return false;
   reply_.Clear();

@@ -52,6 +52,8 @@ class Lane {
   bool Answer(const Request& request, CUresult result);
   void CountFailure(const Request& request, CUresult result);
   bool Nonsense(const std::string& reason);
+  // What the order of turns answered; false ends the lane.
+  bool MayGoOn(TurnOrder::Outcome outcome);
 
   LaneSurroundings& surroundings_;
   const uint32_t index_;

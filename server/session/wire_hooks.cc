@@ -89,21 +89,6 @@ CUresult GetDefaultPool(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
-// The generated form asks for eight bytes that the session owns; these touch four.
-CUresult TouchWord(ServedLane& lane, WireReader& in,
-                   CUresult (*call)(CUstream, CUdeviceptr, cuuint32_t, unsigned int)) {
-  const uint64_t stream_handle = in.TakeWord();
-  const uint64_t address = in.TakeWord();
-  const auto value = in.TakeScalar<cuuint32_t>();
-  const auto flags = in.TakeScalar<unsigned int>();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (call == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!lane.OwnsAddresses(address, 4)) return CUDA_ERROR_INVALID_VALUE;
-  CUstream stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  return call(stream, address, value, flags);
-}
-
 // Every real stream is a non-blocking one: the client's own flags are ours to remember.
 CUresult GetStreamFlags(ServedLane& lane, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
@@ -120,12 +105,6 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
   switch (op) {
     case kOp_cuGraphLaunch:
       *result = LaunchGraph(lane, in);
-      return true;
-    case kOp_cuStreamWaitValue32_v2:
-      *result = TouchWord(lane, in, lane.driver().cuStreamWaitValue32_v2);
-      return true;
-    case kOp_cuStreamWriteValue32_v2:
-      *result = TouchWord(lane, in, lane.driver().cuStreamWriteValue32_v2);
       return true;
     case kOp_cuEventDestroy_v2: {
       const uint64_t handle = in.TakeWord();
