@@ -21,8 +21,8 @@ namespace {
 
 constinit std::mutex g_start_mutex;
 constinit std::atomic<bool> g_watches_forks{false};
-// In a fork's child of a process that had initialised CUDA, and in its children. A program's libraries (the CUDA runtime)
-// remember there what they did in the parent: a session of its own would give their handles another meaning.
+// In a fork's child of a process that had initialised CUDA, and in its children. A program's libraries (the CUDA
+// runtime) remember there what they did in the parent: a session of its own would give their handles another meaning.
 constinit std::atomic<bool> g_is_child_of_user{false};
 
 }  // namespace
