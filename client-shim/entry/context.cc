@@ -1,5 +1,6 @@
 // CUDA manual: Context Management and Peer Context Memory Access. Which context is current is the client's own
 // business.
+#include <cstring>
 #include <mutex>
 
 #include "client-shim/entry/guard.h"
@@ -19,6 +20,24 @@ CUresult ContextOrCurrent(CUcontext handle, Process** process, uint32_t* index) 
   *index = handle == nullptr ? t_thread.context : (*process)->contexts.Find(handle);
   if (*index == shm::kNoContext) return CUDA_ERROR_INVALID_CONTEXT;
   return (*process)->contexts.IsActive(*index) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+// An event and all work of a context.
+CUresult PostContextEvent(shm::Op op, CUcontext context, CUevent event) {
+  Process* process = nullptr;
+  uint32_t index = 0;
+  if (const CUresult result = ContextOrCurrent(context, &process, &index); result != CUDA_SUCCESS) return result;
+  Lane* lane = nullptr;
+  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
+  const auto handle = reinterpret_cast<uint64_t>(event);
+  if (process->events.Find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult result = process->captures.CheckSynchronizeContext(index); result != CUDA_SUCCESS) return result;
+  std::byte* room = lane->Begin(op, sizeof(handle));
+  if (room == nullptr) return lane->failure();
+  std::memcpy(room, &handle, sizeof(handle));
+  lane->SetContext(index);
+  lane->Post();
+  return CUDA_SUCCESS;
 }
 
 CUresult Push(uint32_t index) {
@@ -238,6 +257,12 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   lane->SetContext(index);
   const Reply reply = lane->Call(WaitForDevice(*process, index));
   return reply.result != CUDA_SUCCESS ? reply.result : lane->TakeAsyncError();
+}
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
+  return PostContextEvent(shm::Op::kRecordContextEvent, hCtx, hEvent);
+}
+CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+  return PostContextEvent(shm::Op::kWaitContextEvent, hCtx, hEvent);
 }
 CUresult cuCtxSynchronize() { return entry::cuCtxSynchronize_v2(nullptr); }
 

@@ -1,15 +1,14 @@
 // CUDA manual: Graph Management, the calls whose parameters hold pointers. All others are generated.
 #include <cstring>
 
-#include "client-shim/entry/graph_nodes.h"
+#include "client-shim/entry/graph_record.h"
 #include "client-shim/entry/guard.h"
+#include "client-shim/state/callback_thread.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
 namespace {
-
-uint64_t Word(const void* handle) { return reinterpret_cast<uint64_t>(handle); }
 
 CUDA_KERNEL_NODE_PARAMS_v2 FromV1(const CUDA_KERNEL_NODE_PARAMS_v1& old) {
   CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
@@ -48,28 +47,51 @@ CUresult GetKernelNode(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2* parameters)
   parameters->blockDimZ = launch.block[2];
   parameters->sharedMemBytes = launch.shared_bytes;
   const size_t size = launch.parameter_bytes;
-  if (reply.payload_bytes < sizeof(launch) + size || size < kernel->parameter_bytes) return CUDA_ERROR_UNKNOWN;
+  const bool is_extra = (launch.flags & shm::kLaunchExtra) != 0;
+  if (reply.payload_bytes < sizeof(launch) + size || (!is_extra && size < kernel->parameter_bytes))
+    return CUDA_ERROR_UNKNOWN;
   KernelNodeStorage* storage = call.process->node_parameters.NewKernelStorage(Word(node));
   storage->bytes.assign(reply.payload + sizeof(launch), reply.payload + sizeof(launch) + size);
+  if (is_extra) {
+    storage->size_bytes = size;
+    storage->pointers = {CU_LAUNCH_PARAM_BUFFER_POINTER, storage->bytes.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                         &storage->size_bytes, CU_LAUNCH_PARAM_END};
+    parameters->extra = storage->pointers.data();
+    return CUDA_SUCCESS;
+  }
   for (uint32_t i = 0; i < kernel->num_parameters; ++i)
     storage->pointers.push_back(storage->bytes.data() + kernel->layout[i].offset_bytes);
   parameters->kernelParams = storage->pointers.empty() ? nullptr : storage->pointers.data();
   return CUDA_SUCCESS;
 }
 
+// Parameters as the program gave them to a node it built itself.
 template <typename T>
-CUresult GetKept(CUgraphNode node, T* parameters, const char* refusal) {
+bool FindKept(CUgraphNode node, T* parameters) {
   const Process* process = CurrentProcess();
-  if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (process == nullptr) return false;
   const auto kept = process->node_parameters.Find<T>(Word(node));
-  if (!kept) return RefuseUse(refusal);
-  *parameters = *kept;
-  return CUDA_SUCCESS;
+  if (kept) *parameters = *kept;
+  return kept.has_value();
 }
 
-CUresult Instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
-  return wire::cuGraphInstantiateWithFlags(exec, graph, flags);
+CUresult Instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags, CUstream upload_stream,
+                     shm::Instantiated* details) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
+    return RefuseUse("cuGraphInstantiate: graphs that kernels launch");
+  shm::Instantiate request{Word(graph), flags, 0};
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
+    if (const CUresult result = ResolveStreamForWork(*call.process, upload_stream, &request.upload_stream);
+        result != CUDA_SUCCESS)
+      return result;
+  }
+  const Reply reply = call.lane->CallStruct(shm::Op::kInstantiate, request);
+  *details = reply.Read<shm::Instantiated>();
+  if (reply.result == CUDA_SUCCESS) *exec = reinterpret_cast<CUgraphExec>(details->exec);
+  return reply.result;
 }
 
 }  // namespace
@@ -98,60 +120,6 @@ CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgr
                             size_t numDependencies, const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return AddHostNode({phGraphNode, hGraph, dependencies, numDependencies}, *nodeParams);
-}
-
-CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                           const CUgraphEdgeData* dependencyData, size_t numDependencies,
-                           CUgraphNodeParams* nodeParams) {
-  if (phGraphNode == nullptr || nodeParams == nullptr || (numDependencies != 0 && dependencies == nullptr))
-    return CUDA_ERROR_INVALID_VALUE;
-  const CUgraphEdgeData plain{};
-  for (size_t i = 0; dependencyData != nullptr && i < numDependencies; ++i) {
-    if (std::memcmp(&dependencyData[i], &plain, sizeof(plain)) != 0)
-      return RefuseUse("cuGraphAddNode_v2: edges with data (add them with cuGraphAddDependencies_v2)");
-  }
-  const NodePlace place{phGraphNode, hGraph, dependencies, numDependencies};
-  switch (nodeParams->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL: {
-      const CUDA_KERNEL_NODE_PARAMS_v3& p = nodeParams->kernel;
-      CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
-      static_assert(sizeof(parameters) == sizeof(p));
-      std::memcpy(&parameters, &p, sizeof(p));
-      return AddKernelNode(place, parameters);
-    }
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return AddCopyNode(place, nodeParams->memcpy.copyParams);
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-      const CUDA_MEMSET_NODE_PARAMS_v2& p = nodeParams->memset;
-      return AddFillNode(place, {p.dst, p.pitch, p.value, p.elementSize, p.width, p.height});
-    }
-    case CU_GRAPH_NODE_TYPE_HOST:
-      return AddHostNode(place, {nodeParams->host.fn, nodeParams->host.userData});
-    case CU_GRAPH_NODE_TYPE_GRAPH: {
-      if (nodeParams->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
-        return RefuseUse("cuGraphAddNode: child graphs whose ownership moves");
-      const CUresult result =
-          wire::cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
-      if (result != CUDA_SUCCESS) return result;
-      return wire::cuGraphChildGraphNodeGetGraph(*phGraphNode, &nodeParams->graph.graph);
-    }
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      return wire::cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      return wire::cuGraphAddEventRecordNode(phGraphNode, hGraph, dependencies, numDependencies,
-                                             nodeParams->eventRecord.event);
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      return wire::cuGraphAddEventWaitNode(phGraphNode, hGraph, dependencies, numDependencies,
-                                           nodeParams->eventWait.event);
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return wire::cuGraphAddMemFreeNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams->free.dptr);
-    default:
-      return RefuseUse("cuGraphAddNode: nodes other than kernel, copy, fill, host, child, empty, event and free");
-  }
-}
-CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                        size_t numDependencies, CUgraphNodeParams* nodeParams) {
-  return entry::cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
 }
 
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
@@ -186,7 +154,13 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 }
 
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {
-  return GetKept(hNode, nodeParams, "cuGraphMemcpyNodeGetParams: of a node made by capture or cloning");
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (FindKept(hNode, nodeParams)) return CUDA_SUCCESS;
+  const Reply reply = call.lane->CallStruct(shm::Op::kGetCopyNode, Word(hNode));
+  if (reply.result == CUDA_SUCCESS) *nodeParams = reply.Read<CUDA_MEMCPY3D>();
+  return reply.result;
 }
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
   return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : SetCopyNode(nullptr, hNode, *nodeParams);
@@ -197,7 +171,8 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
   return SetCopyNode(hGraphExec, hNode, *copyParams);
 }
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) {
-  return GetKept(hNode, nodeParams, "cuGraphMemsetNodeGetParams: of a node made by capture or cloning");
+  if (nodeParams != nullptr && FindKept(hNode, nodeParams)) return CUDA_SUCCESS;
+  return wire::cuGraphMemsetNodeGetParams(hNode, nodeParams);
 }
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
   return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : SetFillNode(nullptr, hNode, *nodeParams);
@@ -208,7 +183,16 @@ CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
   return SetFillNode(hGraphExec, hNode, *memsetParams);
 }
 CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
-  return GetKept(hNode, nodeParams, "cuGraphHostNodeGetParams: of a node made by capture or cloning");
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Reply reply = call.lane->CallStruct(shm::Op::kGetHostNode, Word(hNode));
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  const Callback* callback = CallbackOf(reply.Read<uint64_t>());
+  if (callback == nullptr || callback->function == nullptr)
+    return RefuseUse("cuGraphHostNodeGetParams: of the shim's own node for pageable memory");
+  *nodeParams = {callback->function, callback->user};
+  return CUDA_SUCCESS;
 }
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
   return nodeParams == nullptr ? CUDA_ERROR_INVALID_VALUE : SetHostNode(nullptr, hNode, *nodeParams);
@@ -219,11 +203,17 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
   return SetHostNode(hGraphExec, hNode, *nodeParams);
 }
 
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
+  shm::Instantiated details;
+  return Instantiate(phGraphExec, hGraph, flags, nullptr, &details);
+}
 CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
                                size_t bufferSize) {
-  if (phErrorNode != nullptr) *phErrorNode = nullptr;
   if (logBuffer != nullptr && bufferSize != 0) logBuffer[0] = '\0';
-  return Instantiate(phGraphExec, hGraph, 0);
+  shm::Instantiated details{};
+  const CUresult result = Instantiate(phGraphExec, hGraph, 0, nullptr, &details);
+  if (phErrorNode != nullptr) *phErrorNode = reinterpret_cast<CUgraphNode>(details.error_node);
+  return result;
 }
 CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
                             size_t bufferSize) {
@@ -231,15 +221,14 @@ CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNod
 }
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams) {
-  if (phGraphExec == nullptr || instantiateParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const bool uploads = (instantiateParams->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
+  if (instantiateParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  shm::Instantiated details{};
+  details.result = CUDA_GRAPH_INSTANTIATE_ERROR;
   const CUresult result =
-      Instantiate(phGraphExec, hGraph, instantiateParams->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
-  instantiateParams->hErrNode_out = nullptr;
-  instantiateParams->result_out =
-      result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
-  if (result != CUDA_SUCCESS || !uploads) return result;
-  return wire::cuGraphUpload(*phGraphExec, instantiateParams->hUploadStream);
+      Instantiate(phGraphExec, hGraph, instantiateParams->flags, instantiateParams->hUploadStream, &details);
+  instantiateParams->hErrNode_out = reinterpret_cast<CUgraphNode>(details.error_node);
+  instantiateParams->result_out = static_cast<CUgraphInstantiateResult>(details.result);
+  return result;
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo) {
@@ -252,6 +241,16 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
   resultInfo->errorNode = reinterpret_cast<CUgraphNode>(reply.Read<uint64_t>(8));
   resultInfo->errorFromNode = reinterpret_cast<CUgraphNode>(reply.Read<uint64_t>(16));
   return reply.result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
+                           CUgraphExecUpdateResult* updateResult_out) {
+  CUgraphExecUpdateResultInfo details{};
+  details.result = CU_GRAPH_EXEC_UPDATE_ERROR;
+  const CUresult result = entry::cuGraphExecUpdate_v2(hGraphExec, hGraph, &details);
+  if (hErrorNode_out != nullptr) *hErrorNode_out = details.errorNode;
+  if (updateResult_out != nullptr) *updateResult_out = details.result;
+  return result;
 }
 
 }  // namespace tally::client_shim::entry

@@ -6,6 +6,7 @@
 
 #include "client-shim/entry/capture_staging.h"
 #include "client-shim/entry/copy_plan.h"
+#include "client-shim/entry/graph_record.h"
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/launch_record.h"
 #include "client-shim/state/callback_thread.h"
@@ -13,43 +14,6 @@
 
 namespace tally::client_shim {
 namespace {
-
-uint64_t Word(const void* handle) { return reinterpret_cast<uint64_t>(handle); }
-
-CUresult CheckPlace(const NodePlace& place) {
-  if (place.node == nullptr || (place.num_dependencies != 0 && place.dependencies == nullptr) ||
-      place.num_dependencies > shm::kMaxRequestBytes / 16)
-    return CUDA_ERROR_INVALID_VALUE;
-  return place.graph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-// Room for a target, its dependencies and `tail_bytes` more; `*tail` is where those go.
-CUresult BeginAdd(const Call& call, shm::Op op, const NodePlace& place, size_t tail_bytes, std::byte** tail) {
-  const size_t dependency_bytes = place.num_dependencies * 8;
-  const shm::GraphNodeTarget target{Word(place.graph), 0, 0, static_cast<uint32_t>(place.num_dependencies), 0};
-  std::byte* room = call.lane->Begin(op, static_cast<uint32_t>(sizeof(target) + dependency_bytes + tail_bytes));
-  if (room == nullptr) return call.lane->failure();
-  std::memcpy(room, &target, sizeof(target));
-  if (dependency_bytes != 0) std::memcpy(room + sizeof(target), place.dependencies, dependency_bytes);
-  *tail = room + sizeof(target) + dependency_bytes;
-  return CUDA_SUCCESS;
-}
-
-CUresult BeginSet(const Call& call, shm::Op op, CUgraphExec exec, CUgraphNode node, size_t tail_bytes,
-                  std::byte** tail) {
-  const shm::GraphNodeTarget target{0, Word(exec), Word(node), 0, 0};
-  std::byte* room = call.lane->Begin(op, static_cast<uint32_t>(sizeof(target) + tail_bytes));
-  if (room == nullptr) return call.lane->failure();
-  std::memcpy(room, &target, sizeof(target));
-  *tail = room + sizeof(target);
-  return CUDA_SUCCESS;
-}
-
-CUresult FinishAdd(const Call& call, const NodePlace& place) {
-  const Reply reply = call.lane->Call();
-  if (reply.result == CUDA_SUCCESS) *place.node = reinterpret_cast<CUgraphNode>(reply.Read<uint64_t>());
-  return reply.result;
-}
 
 CUresult PrepareKernel(const Call& call, const CUDA_KERNEL_NODE_PARAMS_v2& p, PreparedLaunch* prepared) {
   const CUfunction function = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
@@ -184,8 +148,9 @@ CUresult AddCopyNode(const NodePlace& place, const CUDA_MEMCPY3D& copy) {
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (const CUresult result = CheckPlace(place); result != CUDA_SUCCESS) return result;
   PageableSide side{};
-  const CUresult result = FindPageable(*call.process, copy, &side) ? AddStagedCopyNode(call, place, copy, side)
-                                                                   : AddPlainCopyNode(call, place, copy);
+  const bool is_staged = FindPageable(*call.process, copy, &side);
+  if (is_staged && place.has_later_edges) return RefuseUse("cuGraphAddNode_v2: edges with data to pageable copies");
+  const CUresult result = is_staged ? AddStagedCopyNode(call, place, copy, side) : AddPlainCopyNode(call, place, copy);
   if (result == CUDA_SUCCESS) call.process->node_parameters.Keep(Word(*place.node), copy);
   return result;
 }

@@ -32,6 +32,13 @@ CUresult NameOf(const char** name, const void* handle) {
   return CUDA_SUCCESS;
 }
 
+CUdevice Device() { return t_thread.context != shm::kNoContext ? CurrentProcess()->current_device() : 0; }
+
+// A CUkernel that is used on another device than the one its description is of.
+bool IsElsewhere(const Kernel& kernel) {
+  return shm::HandleKindOf(kernel.handle) == shm::HandleKind::kKernel && Device() != 0;
+}
+
 // Whether `attribute` already has `value`, so that setting it would change nothing.
 bool IsSet(const Kernel* kernel, CUfunction_attribute attribute, int value) {
   return value >= 0 && kernel->Attribute(static_cast<int>(attribute)) == value;
@@ -44,6 +51,7 @@ CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfu
   if (CurrentProcess() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const Kernel* kernel = FindKernel(hfunc);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (IsElsewhere(*kernel)) return entry::cuKernelGetAttribute(pi, attrib, reinterpret_cast<CUkernel>(hfunc), Device());
   const auto id = static_cast<uint32_t>(attrib);
   if (id < shm::kNumKernelAttributes && (kernel->attribute_valid.load(std::memory_order_acquire) >> id & 1) != 0) {
     *pi = kernel->attribute[id].load(std::memory_order_relaxed);
@@ -64,6 +72,8 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
   if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Kernel* kernel = FindKernel(hfunc);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (IsElsewhere(*kernel))
+    return entry::cuKernelSetAttribute(attrib, value, reinterpret_cast<CUkernel>(hfunc), Device());
   if (IsSet(kernel, attrib, value)) return CUDA_SUCCESS;
   CUfunction function = hfunc;
   if (shm::HandleKindOf(kernel->handle) == shm::HandleKind::kKernel) {
@@ -118,7 +128,8 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   if (reply.result != CUDA_SUCCESS) return reply.result;
   Kernel* function = call.process->kernels.File(reply, known->owner, known->name);
   if (function == nullptr) return CUDA_ERROR_UNKNOWN;
-  function->twin.store(known->handle, std::memory_order_relaxed);
+  // What is set through the function is the CUkernel's attribute on this device only.
+  if (Device() == 0) function->twin.store(known->handle, std::memory_order_relaxed);
   known->twin.store(function->handle, std::memory_order_relaxed);
   known->function_context.store(t_thread.context, std::memory_order_release);
   *pFunc = reinterpret_cast<CUfunction>(function->handle);
@@ -139,7 +150,7 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
   if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!process->IsDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  const Kernel* known = FindKernel(kernel);
+  Kernel* known = FindKernel(kernel);
   if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto id = static_cast<uint32_t>(attrib);
   // The description is of the first device; another kind of GPU beside it may have other machine code.
@@ -148,7 +159,14 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
     *pi = known->attribute[id].load(std::memory_order_relaxed);
     return CUDA_SUCCESS;
   }
-  return wire::cuKernelGetAttribute(pi, attrib, kernel, dev);
+  std::atomic<int32_t>* memo = known->OnOtherDevice(dev, id);
+  if (memo != nullptr && memo->load(std::memory_order_relaxed) != OtherDevices::kUnknown) {
+    *pi = memo->load(std::memory_order_relaxed);
+    return CUDA_SUCCESS;
+  }
+  const CUresult result = wire::cuKernelGetAttribute(pi, attrib, kernel, dev);
+  if (result == CUDA_SUCCESS && memo != nullptr) memo->store(*pi, std::memory_order_relaxed);
+  return result;
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
@@ -161,6 +179,8 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
   const CUresult result = wire::cuKernelSetAttribute(attrib, val, kernel, dev);
   if (result != CUDA_SUCCESS) return result;
   if (dev == 0) process->kernels.SetAttribute(known, static_cast<int>(attrib), val);
+  if (std::atomic<int32_t>* memo = known->OnOtherDevice(dev, static_cast<uint32_t>(attrib)); memo != nullptr)
+    memo->store(val, std::memory_order_relaxed);
   process->occupancy.Forget();
   return CUDA_SUCCESS;
 }

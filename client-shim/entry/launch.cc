@@ -10,7 +10,9 @@
 namespace tally::client_shim::entry {
 namespace {
 
-CUresult Launch(const LaunchArguments& arguments, CUstream stream) {
+// Null `node` unless the launch is to become a device-updatable node of a captured graph: then the executor answers
+// with the device's name for it.
+CUresult Launch(const LaunchArguments& arguments, CUstream stream, CUgraphDeviceNode* node = nullptr) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   PreparedLaunch prepared;
@@ -23,9 +25,26 @@ CUresult Launch(const LaunchArguments& arguments, CUstream stream) {
   if (room == nullptr) return call.lane->failure();
   std::memcpy(room, &prepared.launch, sizeof(prepared.launch));
   WriteLaunchTail(prepared, room + sizeof(prepared.launch));
-  call.lane->Post();
-  return CUDA_SUCCESS;
+  if (node == nullptr) [[likely]] {
+    call.lane->Post();
+    return CUDA_SUCCESS;
+  }
+  const Reply reply = call.lane->Call();
+  if (reply.result == CUDA_SUCCESS) *node = reinterpret_cast<CUgraphDeviceNode>(reply.Read<uint64_t>());
+  return reply.result;
 }
+
+// Attributes whose meaning, and thus what their value points at, is known.
+constexpr uint64_t kKnownAttributes =
+    1u << CU_LAUNCH_ATTRIBUTE_IGNORE | 1u << CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW |
+    1u << CU_LAUNCH_ATTRIBUTE_COOPERATIVE | 1u << CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY |
+    1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION | 1u << CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE |
+    1u << CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION | 1u << CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT |
+    1u << CU_LAUNCH_ATTRIBUTE_PRIORITY | 1u << CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP |
+    1u << CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN | 1u << CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION |
+    1u << CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT | 1u << CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE |
+    1u << CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT |
+    1u << CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
 
 }  // namespace
 
@@ -60,10 +79,14 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphDeviceNode* node = nullptr;
   for (unsigned int i = 0; i < config->numAttrs && config->attrs != nullptr; ++i) {
-    // This one returns a handle into a graph under construction.
-    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
-      return RefuseUse("cuLaunchKernelEx: device-updatable graph nodes");
+    CUlaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id >= 64 || (kKnownAttributes >> attribute.id & 1) == 0)
+      return RefuseUse("cuLaunchKernelEx: a launch attribute that this version does not know");
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE &&
+        attribute.value.deviceUpdatableKernelNode.deviceUpdatable != 0)
+      node = &attribute.value.deviceUpdatableKernelNode.devNode;
   }
   return Launch({f,
                  {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -74,7 +97,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
                  config->attrs,
                  config->numAttrs,
                  shm::kLaunchEx},
-                config->hStream);
+                config->hStream, node);
 }
 
 }  // namespace tally::client_shim::entry

@@ -42,7 +42,8 @@ CUresult CheckShape(const Process& process, const Kernel& kernel, const LaunchAr
     return registers > 0 && threads * static_cast<uint64_t>(registers) > available ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
                                                                                    : CUDA_ERROR_INVALID_VALUE;
   }
-  if (const int32_t most = kernel.Attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  if (const int32_t most =
+          kernel.AttributeOn(process.current_device(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
       most >= 0 && a.shared_bytes > static_cast<uint32_t>(most))
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;

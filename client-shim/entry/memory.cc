@@ -82,12 +82,14 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool p
     return CUDA_SUCCESS;
   }
   Allocation allocation;
+  bool is_graph_memory = false;
   const CUresult result = AllocateWhereFree(
       call.process,
       [&](uint64_t* found, uint64_t* found_bytes) {
         const Reply reply = call.lane->CallStruct(
             shm::Op::kAllocateAsync, shm::AllocateAsync{size_bytes, reinterpret_cast<uint64_t>(pool), word});
         *found = reply.Read<uint64_t>();
+        is_graph_memory = reply.Read<uint64_t>(8) != 0;
         *found_bytes = size_bytes;
         return reply.result;
       },
@@ -97,6 +99,7 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool p
       &allocation);
   if (result != CUDA_SUCCESS) return result;
   allocation.pool = reinterpret_cast<uint64_t>(pool);
+  allocation.is_graph_memory = is_graph_memory;
   call.process->addresses.Insert(allocation);
   *address = allocation.address;
   return CUDA_SUCCESS;
@@ -157,6 +160,10 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (!allocation || allocation->address != dptr || allocation->kind == MemoryKind::kGlobal ||
       allocation->kind == MemoryKind::kPinned)
     return CUDA_ERROR_INVALID_VALUE;
+  if (allocation->is_graph_memory) {
+    const Reply reply = call.lane->CallStruct(shm::Op::kFree, dptr);
+    return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+  }
   if (allocation->kind == MemoryKind::kManaged) return FreeAndForget(call, shm::Op::kFreeHost, dptr);
   return FreeAndForget(call, shm::Op::kFree, dptr);
 }
@@ -178,8 +185,8 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   const auto allocation = call.process->addresses.Find(dptr);
   if (!allocation || allocation->address != dptr || allocation->kind != MemoryKind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
-  // While a capture is open the free may be recorded, not done: the addresses stay known until the graph's end.
-  if (!call.process->captures.any()) {
+  // While a capture is open the free may be recorded, not done; what a graph allocated it may allocate again.
+  if (!call.process->captures.any() && !allocation->is_graph_memory) {
     if (const auto removed = call.process->addresses.Remove(dptr)) ReleaseAllocation(call.process, *removed);
   }
   return call.lane->PostStruct(shm::Op::kFreeAsync, shm::FreeAsync{dptr, word});

@@ -1,6 +1,7 @@
 // CUDA manual: Occupancy. The executor answers, the client remembers.
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/launch_record.h"
@@ -16,7 +17,7 @@ CUresult ActiveBlocks(int* blocks, CUfunction function, int block_size, size_t s
   if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* kernel = call.process->kernels.Find(reinterpret_cast<uint64_t>(function));
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const OccupancyMemo::Key key{kernel->handle, block_size, shared_bytes, flags};
+  const OccupancyMemo::Key key{kernel->handle, call.process->current_device(), block_size, shared_bytes, flags, {}};
   if (const auto known = call.process->occupancy.Find(key)) {
     *blocks = *known;
     return CUDA_SUCCESS;
@@ -53,14 +54,21 @@ CUresult Clusters(int* answer, CUfunction function, const CUlaunchConfig* config
   query.config.flags = shm::kLaunchEx;
   query.want_maximum = wants_maximum ? 1 : 0;
   const size_t attribute_bytes = size_t{config->numAttrs} * shm::kLaunchAttributeBytes;
-  std::byte* room =
-      call.lane->Begin(shm::Op::kMaxActiveClusters, static_cast<uint32_t>(sizeof(query) + attribute_bytes));
+  std::string request(reinterpret_cast<const char*>(&query), sizeof(query));
+  if (attribute_bytes != 0) request.append(reinterpret_cast<const char*>(config->attrs), attribute_bytes);
+  const OccupancyMemo::Key key{kernel->handle, call.process->current_device(), 0, 0, 0, request};
+  if (const auto known = call.process->occupancy.Find(key)) {
+    *answer = *known;
+    return CUDA_SUCCESS;
+  }
+  std::byte* room = call.lane->Begin(shm::Op::kMaxActiveClusters, static_cast<uint32_t>(request.size()));
   if (room == nullptr) return call.lane->failure();
-  std::memcpy(room, &query, sizeof(query));
-  if (attribute_bytes != 0) std::memcpy(room + sizeof(query), config->attrs, attribute_bytes);
+  std::memcpy(room, request.data(), request.size());
   const Reply reply = call.lane->Call();
-  if (reply.result == CUDA_SUCCESS) *answer = reply.Read<int32_t>();
-  return reply.result;
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  *answer = reply.Read<int32_t>();
+  call.process->occupancy.Keep(key, *answer);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace

@@ -48,6 +48,14 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
   return result;
 }
 
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  if (CurrentProcess() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t word = 0;
+  std::memcpy(&word, value, sizeof(word));
+  return wire::cuDeviceSetGraphMemAttribute(device, attr, &word);
+}
+
 // The executor's device serves every session: a session may not change its current pool for the others. It can
 // allocate from a pool of its own by name (cuMemAllocFromPoolAsync).
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) { return wire::cuDeviceGetDefaultMemPool(pool, dev); }

@@ -35,6 +35,7 @@ struct Allocation {
   uint64_t owner = 0;           // module or library of a kGlobal
   uint64_t reserved_bytes = 0;  // address space held for it (address_reservations.h), 0 if none
   bool sync_memory_operations = false;
+  bool is_graph_memory = false;  // of a memory node: its addresses outlive a free
 
   bool is_host() const { return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged; }
   bool Contains(uint64_t begin, uint64_t bytes) const {

@@ -39,5 +39,6 @@ class CallbackThread {
 
 // The executor's name for a callback, and back.
 inline uint64_t TokenOf(const Callback* callback) { return reinterpret_cast<uint64_t>(callback); }
+inline const Callback* CallbackOf(uint64_t token) { return reinterpret_cast<const Callback*>(token); }
 
 }  // namespace tally::client_shim

@@ -15,7 +15,24 @@
 
 namespace tally::client_shim {
 
+// Attributes of a CUkernel on the devices beyond the first, as far as the executor was asked or told.
+struct OtherDevices {
+  static constexpr int kNumDevices = 16;
+  static constexpr int32_t kUnknown = INT32_MIN;
+  std::atomic<int32_t> value[kNumDevices][shm::kNumKernelAttributes];
+  OtherDevices() {
+    for (auto& device : value) {
+      for (auto& attribute : device) attribute.store(kUnknown, std::memory_order_relaxed);
+    }
+  }
+};
+
 struct Kernel {
+  Kernel() = default;
+  ~Kernel() { delete other_devices.load(); }
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
   uint64_t handle = 0;
   uint64_t owner = 0;  // module or library
   std::string name;
@@ -27,6 +44,29 @@ struct Kernel {
   // Of a CUkernel: its CUfunction in `function_context`. Of that function: the CUkernel. 0 if not known.
   std::atomic<uint64_t> twin{0};
   std::atomic<uint32_t> function_context{shm::kNoContext};
+
+  std::atomic<OtherDevices*> other_devices{nullptr};  // made when first needed
+
+  // Where the attribute on a device is remembered; null for the first device, and for ids and devices without room.
+  std::atomic<int32_t>* OnOtherDevice(int device, uint32_t id) {
+    if (device <= 0 || device >= OtherDevices::kNumDevices || id >= shm::kNumKernelAttributes) return nullptr;
+    OtherDevices* others = other_devices.load(std::memory_order_acquire);
+    if (others == nullptr) {
+      auto made = std::make_unique<OtherDevices>();
+      if (other_devices.compare_exchange_strong(others, made.get(), std::memory_order_acq_rel)) others = made.release();
+    }
+    return &others->value[device][id];
+  }
+  // As Attribute, on any device; what is not known there is taken to be as on the first.
+  int32_t AttributeOn(int device, int id) const {
+    const OtherDevices* others = other_devices.load(std::memory_order_acquire);
+    if (device > 0 && device < OtherDevices::kNumDevices && others != nullptr) {
+      if (const int32_t known = others->value[device][id].load(std::memory_order_relaxed);
+          known != OtherDevices::kUnknown)
+        return known;
+    }
+    return Attribute(id);
+  }
 
   // -1 when the executor did not say.
   int32_t Attribute(int id) const {

@@ -15,10 +15,11 @@
 
 namespace tally::client_shim {
 
-// A kernel node's parameters with the memory that CUDA_KERNEL_NODE_PARAMS points at.
+// What a returned parameter struct points at: a kernel's parameters, memory operations, access rights, bodies.
 struct KernelNodeStorage {
-  std::vector<std::byte> bytes;  // packed as the kernel's layout
-  std::vector<void*> pointers;   // into bytes, one per parameter
+  std::vector<std::byte> bytes;  // a kernel's: packed as its layout
+  std::vector<void*> pointers;   // into bytes, one per parameter; or the list for `extra`
+  size_t size_bytes = 0;         // named by that list
 };
 
 class NodeParameters {

@@ -6,13 +6,16 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <tuple>
 
 namespace tally::client_shim {
 
 class OccupancyMemo {
  public:
-  using Key = std::tuple<uint64_t /*kernel*/, int /*block size*/, uint64_t /*shared bytes*/, uint32_t /*flags*/>;
+  // A CUkernel is one handle on every device, so the device belongs to the key. Cluster queries: the whole request.
+  using Key = std::tuple<uint64_t /*kernel*/, int /*device*/, int /*block size*/, uint64_t /*shared bytes*/,
+                         uint32_t /*flags*/, std::string /*cluster query*/>;
 
   std::optional<int> Find(const Key& key) const {
     const std::lock_guard lock(mutex_);

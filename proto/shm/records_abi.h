@@ -39,9 +39,10 @@ enum class HandleKind : uint8_t {
   kArray = 11,
   kMipmappedArray = 12,
   kLinkState = 13,
+  kUserObject = 18,
   kContext = 14,  // client-side only: the value of a CUcontext is Handle(kContext, index)
 };
-inline constexpr size_t kNumHandleKinds = 15;
+inline constexpr size_t kNumHandleKinds = 19;
 
 inline constexpr uint64_t kServerNamedBit = uint64_t{1} << 31;
 inline constexpr uint64_t kMaxHandleIndex = (uint64_t{1} << 27) - 1;
@@ -125,8 +126,26 @@ enum class Op : uint16_t {
   kSetHostNode = 82,    // GraphNodeTarget + LaunchHostFunction -> {}
   kUpdateExec = 83,  // uint64 exec, uint64 graph -> uint32 CUgraphExecUpdateResult, uint32 0, uint64 error node, uint64
                      // error from node
+  // Graphs, continued.
+  kInstantiate = 110,              // Instantiate -> Instantiated (after a failure too)
+  kGetCopyNode = 111,              // uint64 node -> CUDA_MEMCPY3D, arrays as handles
+  kGetHostNode = 112,              // uint64 node -> uint64 token
+  kMemoryOperations = 113,         // MemoryOperations + CUstreamBatchMemOpParams[] (no reply)
+  kAddMemoryOperationsNode = 114,  // GraphNodeTarget + uint64 dependency[] + MemoryOperations + [] -> uint64 node
+  kSetMemoryOperationsNode = 115,  // GraphNodeTarget + MemoryOperations + [] -> {}
+  kGetMemoryOperationsNode = 116,  // uint64 node -> MemoryOperations + []
+  kAddAllocationNode = 117,   // GraphNodeTarget + uint64 dependency[] + AllocationNode -> uint64 node, uint64 address
+  kGetAllocationNode = 118,   // uint64 node -> AllocationNode + uint64 address
+  kCreateConditional = 119,   // CreateConditional -> uint64 the driver's own number, which kernels take
+  kAddConditionalNode = 120,  // GraphNodeTarget + uint64 dependency[] + ConditionalNode -> uint64 node, uint64 graph[]
+  kCreateUserObject = 121,    // CreateUserObject -> uint64 handle; its destructor comes by kAwaitCallback
+  kCountUserObject = 122,     // CountUserObject -> {}
+  kGraphText = 123,           // GraphText -> uint64 total bytes + a piece, as long as there is
+  kRecordContextEvent = 124,  // uint64 event (header's context): after all work of the context so far (no reply)
+  kWaitContextEvent = 125,    // uint64 event (header's context): before all work of the context from now on (no reply)
+  kLastOp = 127,
 };
-inline constexpr uint16_t kFirstWireOp = 256;
+inline constexpr uint16_t kFirstWireOp = 256;  // what follows kLastOp up to here is free
 
 // Device as the client sees it. Attributes the shim cannot honour are already answered "no" by the executor.
 inline constexpr uint32_t kNumDeviceAttributes =
@@ -406,5 +425,78 @@ struct GraphNodeTarget {
   uint32_t reserved;
 };
 static_assert(sizeof(GraphNodeTarget) == 32);
+
+struct Instantiate {
+  uint64_t graph;
+  uint64_t flags;          // CUgraphInstantiate_flags
+  uint64_t upload_stream;  // with CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+};
+static_assert(sizeof(Instantiate) == 24);
+
+struct Instantiated {
+  uint64_t exec;
+  uint32_t result;  // CUgraphInstantiateResult
+  uint32_t reserved;
+  uint64_t error_node;
+};
+static_assert(sizeof(Instantiated) == 24);
+
+inline constexpr uint32_t kBatchMemoryOpBytes = 48;  // a CUstreamBatchMemOpParams, verbatim
+inline constexpr uint32_t kMaxBatchMemoryOps = 256;
+struct MemoryOperations {
+  uint64_t stream;  // unused in nodes
+  uint32_t num_operations;
+  uint32_t flags;
+};
+static_assert(sizeof(MemoryOperations) == 16);
+
+struct AllocationNode {
+  uint64_t size_bytes;
+  uint64_t readers;  // devices that may read it beside the one it is on: bit n for ordinal n
+  uint64_t writers;  // of them, those that may write
+  uint32_t device;   // ordinal
+  uint32_t reserved;
+};
+static_assert(sizeof(AllocationNode) == 32);
+
+struct CreateConditional {
+  uint64_t graph;
+  uint32_t default_value;
+  uint32_t flags;  // CU_GRAPH_COND_ASSIGN_DEFAULT
+};
+static_assert(sizeof(CreateConditional) == 16);
+
+inline constexpr uint32_t kMaxConditionalBodies = 1024;
+struct ConditionalNode {
+  uint64_t conditional;
+  uint32_t type;  // CUgraphConditionalNodeType
+  uint32_t num_bodies;
+};
+static_assert(sizeof(ConditionalNode) == 16);
+
+struct CreateUserObject {
+  uint64_t token;  // the client's name for the destructor and its argument
+  uint32_t num_references;
+  uint32_t flags;  // CUuserObject_flags
+};
+static_assert(sizeof(CreateUserObject) == 16);
+
+struct CountUserObject {
+  uint64_t object;
+  uint64_t graph;  // whose references; 0: the program's own
+  uint32_t count;
+  uint32_t flags;  // CUuserObjectRetain_flags
+  uint32_t is_release;
+  uint32_t reserved;
+};
+static_assert(sizeof(CountUserObject) == 32);
+
+struct GraphText {
+  uint64_t graph;
+  uint64_t offset_bytes;  // 0: draw it; else go on with what was drawn
+  uint32_t flags;         // CUgraphDebugDot_flags
+  uint32_t reserved;
+};
+static_assert(sizeof(GraphText) == 24);
 
 }  // namespace tally::shm

@@ -4,14 +4,31 @@
 
 namespace tally::server {
 
-void CallbackQueue::RunInClient(uint64_t token, CUresult stream_status) {
-  auto entry = std::make_shared<Entry>();
-  entry->token = token;
-  entry->stream_status = stream_status;
-  std::unique_lock lock(mutex_);
-  if (closed_) return;
+void CallbackQueue::Release(const Entry& entry) {
+  if (entry.word != nullptr) entry.word->store(entry.number, std::memory_order_release);
+}
+
+std::shared_ptr<CallbackQueue::Entry> CallbackQueue::AddLocked(uint64_t token, CUresult stream_status,
+                                                               std::atomic<uint32_t>* word, uint32_t number) {
+  auto entry = std::make_shared<Entry>(Entry{token, stream_status, word, number});
   waiting_.push_back(entry);
   posted_.notify_one();
+  return entry;
+}
+
+void CallbackQueue::Post(uint64_t token, CUresult stream_status, std::atomic<uint32_t>* word, uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) {
+    Release({token, stream_status, word, number});
+  } else {
+    AddLocked(token, stream_status, word, number);
+  }
+}
+
+void CallbackQueue::RunInClient(uint64_t token, CUresult stream_status) {
+  std::unique_lock lock(mutex_);
+  if (closed_) return;
+  const std::shared_ptr<Entry> entry = AddLocked(token, stream_status, nullptr, 0);
   if (!finished_.wait_for(lock, timeout_, [&] { return entry->done || closed_; })) {
     std::erase(waiting_, entry);
     on_timeout_();  // the lock is held: Close waits until this is over
@@ -24,12 +41,15 @@ std::shared_ptr<CallbackQueue::Entry> CallbackQueue::Next(const std::atomic<bool
   if (closed_ || stop.load(std::memory_order_acquire)) return nullptr;
   auto entry = waiting_.front();
   waiting_.pop_front();
+  running_.push_back(entry);
   return entry;
 }
 
 void CallbackQueue::Finish(const std::shared_ptr<Entry>& entry) {
   {
     const std::lock_guard lock(mutex_);
+    // Closed: released already, and the word may be gone.
+    if (std::erase(running_, entry) != 0) Release(*entry);
     entry->done = true;
   }
   finished_.notify_all();
@@ -39,7 +59,10 @@ void CallbackQueue::Close() {
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
+    for (const auto& entry : waiting_) Release(*entry);
+    for (const auto& entry : running_) Release(*entry);
     waiting_.clear();
+    running_.clear();
   }
   posted_.notify_all();
   finished_.notify_all();
@@ -54,10 +77,13 @@ namespace {
 
 void Run(void* argument, CUresult status) {
   auto* call = static_cast<HostCall*>(argument);
-  const std::shared_ptr<CallbackQueue> queue = call->queue;
-  const uint64_t token = call->token;
+  const HostCall copy = *call;
   if (!call->is_repeatable) delete call;
-  queue->RunInClient(token, status);
+  if (copy.word != nullptr) {
+    copy.queue->Post(copy.token, status, copy.word, copy.number);
+  } else {
+    copy.queue->RunInClient(copy.token, status);
+  }
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-// Host functions that the device has reached and the client must run.
+// Functions of the client whose turn has come: host functions, and destructors of user objects.
 //
-// The driver calls us on a thread of its own when a stream reaches a host function. That thread posts the client's
-// token here and waits until the client has run it: the stream does not go on before. The client's callback thread
-// fetches tokens with Op::kAwaitCallback and acknowledges each with the next one.
+// The driver calls us on a thread of its own, one for all streams of all sessions, when a stream reaches a host
+// function. Post only tells the client and returns; the stream itself waits for a word in memory (host_call_words.h).
+// Host nodes of graphs have no such word: there the driver's thread waits until the client has run them, within a time
+// limit. The client's callback thread fetches tokens with Op::kAwaitCallback and acknowledges each with the next one.
 //
 // Thread-safe; shared by the session and its host calls, whichever lives longer.
 #pragma once
@@ -18,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace tally::server {
 
@@ -26,6 +28,8 @@ class CallbackQueue {
   struct Entry {
     uint64_t token = 0;
     CUresult stream_status = CUDA_SUCCESS;
+    std::atomic<uint32_t>* word = nullptr;  // gets `number` when the client has run it
+    uint32_t number = 0;
     bool done = false;
   };
 
@@ -33,22 +37,29 @@ class CallbackQueue {
   CallbackQueue(std::chrono::seconds timeout, std::function<void()> on_timeout)
       : timeout_(timeout), on_timeout_(std::move(on_timeout)) {}
 
+  // On the driver's thread. Never waits.
+  void Post(uint64_t token, CUresult stream_status, std::atomic<uint32_t>* word, uint32_t number);
   // On the driver's thread: returns when the client has run it, the queue is closed, or time ran out.
   void RunInClient(uint64_t token, CUresult stream_status);
   // On a lane's thread: the next one to run; null once closed or `stop` is set (after WakeAll).
   std::shared_ptr<Entry> Next(const std::atomic<bool>& stop);
   void Finish(const std::shared_ptr<Entry>& entry);
-  // Releases every waiting host function unrun, now and from now on.
+  // Releases every waiting stream and host function unrun, now and from now on.
   void Close();
   void WakeAll();
 
  private:
+  std::shared_ptr<Entry> AddLocked(uint64_t token, CUresult stream_status, std::atomic<uint32_t>* word,
+                                   uint32_t number);
+  static void Release(const Entry& entry);
+
   const std::chrono::seconds timeout_;
   const std::function<void()> on_timeout_;
   std::mutex mutex_;
   std::condition_variable posted_;
   std::condition_variable finished_;
   std::deque<std::shared_ptr<Entry>> waiting_;
+  std::vector<std::shared_ptr<Entry>> running_;  // given to the client, not acknowledged
   bool closed_ = false;
 };
 
@@ -58,6 +69,8 @@ struct HostCall {
   std::shared_ptr<CallbackQueue> queue;
   uint64_t token = 0;
   bool is_repeatable = false;
+  std::atomic<uint32_t>* word = nullptr;  // null: the driver's thread waits
+  uint32_t number = 0;
 };
 
 // For cuLaunchHostFunc and graph host nodes; `argument` is a HostCall.

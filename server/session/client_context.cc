@@ -24,6 +24,13 @@ CUresult ClientContext::NewStream(uint32_t flags, int priority, bool is_legacy, 
   made->priority = priority;
   made->is_legacy = is_legacy;
   made->is_blocking = !is_legacy && (flags & CU_STREAM_NON_BLOCKING) == 0;
+  if (barrier_ != nullptr && barrier_->HasUnfinishedWork()) {
+    if (const CUresult r = driver_.cuStreamWaitEvent(made->real, barrier_->join_event, 0); r != CUDA_SUCCESS) {
+      driver_.cuStreamDestroy_v2(made->real);
+      return r;
+    }
+    ++made->num_issued;
+  }
   *stream = made.get();
   streams_.push_back(std::move(made));
   return CUDA_SUCCESS;
@@ -52,7 +59,7 @@ CUresult ClientContext::PerThread(uint32_t lane, Stream** stream) {
 }
 
 void ClientContext::KeepUnfinishedWork(Stream& stream) {
-  if (&stream == remains_ || !stream.HasUnfinishedWork() || IsCapturing(stream)) return;
+  if (&stream == remains_ || &stream == barrier_ || !stream.HasUnfinishedWork() || IsCapturing(stream)) return;
   if (remains_ == nullptr && NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_) != CUDA_SUCCESS) return;
   if (Record(stream) != CUDA_SUCCESS) return;
   if (driver_.cuStreamWaitEvent(remains_->real, stream.join_event, 0) == CUDA_SUCCESS) ++remains_->num_issued;
@@ -69,6 +76,7 @@ void ClientContext::DestroyStream(Stream* stream) {
   if (!awaited_->PutOffDestruction(stream->real)) driver_.cuStreamDestroy_v2(stream->real);
   if (stream == legacy_) legacy_ = nullptr;
   if (stream == remains_) remains_ = nullptr;
+  if (stream == barrier_) barrier_ = nullptr;
   std::erase_if(per_thread_, [&](const auto& entry) { return entry.second == stream; });
   std::erase_if(streams_, [&](const auto& owned) { return owned.get() == stream; });
 }
@@ -86,6 +94,32 @@ CUresult ClientContext::Record(Stream& stream) {
     }
   }
   return driver_.cuEventRecord(stream.join_event, stream.real);
+}
+
+CUresult ClientContext::RecordAll(CUevent event) {
+  if (remains_ == nullptr) {
+    if (const CUresult r = NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_); r != CUDA_SUCCESS) return r;
+  }
+  for (const auto& stream : streams_) {
+    if (stream.get() == remains_ || !stream->HasUnfinishedWork() || IsCapturing(*stream)) continue;
+    if (const CUresult r = Record(*stream); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = driver_.cuStreamWaitEvent(remains_->real, stream->join_event, 0); r != CUDA_SUCCESS)
+      return r;
+  }
+  ++remains_->num_issued;
+  return driver_.cuEventRecord(event, remains_->real);
+}
+
+CUresult ClientContext::WaitAll(CUevent event) {
+  if (barrier_ == nullptr) {
+    if (const CUresult r = NewStream(CU_STREAM_NON_BLOCKING, 0, false, &barrier_); r != CUDA_SUCCESS) return r;
+  }
+  for (const auto& stream : streams_) {
+    if (IsCapturing(*stream)) continue;
+    if (const CUresult r = driver_.cuStreamWaitEvent(stream->real, event, 0); r != CUDA_SUCCESS) return r;
+    ++stream->num_issued;
+  }
+  return Record(*barrier_);
 }
 
 CUresult ClientContext::Order(Stream& stream) {

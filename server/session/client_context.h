@@ -24,6 +24,7 @@
 
 #include "server/gpu/driver_table.h"
 #include "server/session/awaited_objects.h"
+#include "server/session/host_call_words.h"
 
 namespace tally::server {
 
@@ -46,6 +47,7 @@ struct Stream {
   // outlive the stream.
   std::shared_ptr<std::atomic<uint64_t>> num_waited = std::make_shared<std::atomic<uint64_t>>(0);
   CUevent join_event = nullptr;
+  HostCallWord host_calls;  // none before the first host function
 
   bool HasUnfinishedWork() const { return num_issued > num_waited->load(std::memory_order_acquire); }
 };
@@ -74,6 +76,10 @@ class ClientContext {
 
   // Puts the implicit waits in front of an operation that the caller is about to put on `stream`.
   CUresult Order(Stream& stream);
+  // cuCtxRecordEvent, cuCtxWaitEvent: `event` comes after all work of this context so far / before all from now on,
+  // that of streams yet to be made too.
+  CUresult RecordAll(CUevent event);
+  CUresult WaitAll(CUevent event);
   // Asks the driver, if anything of this session is being captured at all.
   bool IsCapturing(const Stream& stream) const;
 
@@ -94,6 +100,7 @@ class ClientContext {
   AwaitedObjects* awaited_;
   std::vector<std::unique_ptr<Stream>> streams_;
   Stream* legacy_ = nullptr;
+  Stream* barrier_ = nullptr;               // waits for what WaitAll was told; new streams wait for it
   Stream* remains_ = nullptr;               // waits for what destroyed streams still had to do; no client sees it
   std::map<uint32_t, Stream*> per_thread_;  // by lane
   uint32_t num_unjoined_ = 0;               // blocking streams with has_unjoined_work

@@ -79,4 +79,27 @@ CUresult ServeFetchOutput(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+CUresult FindContextEvent(ServedLane& lane, WireReader& in, CUevent* event) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return lane.Find(shm::HandleKind::kEvent, handle, event);
+}
+
+}  // namespace
+
+CUresult ServeRecordContextEvent(ServedLane& lane, WireReader& in, WireWriter&) {
+  CUevent event = nullptr;
+  if (const CUresult r = FindContextEvent(lane, in, &event); r != CUDA_SUCCESS) return r;
+  return lane.context()->RecordAll(event);
+}
+
+CUresult ServeWaitContextEvent(ServedLane& lane, WireReader& in, WireWriter&) {
+  CUevent event = nullptr;
+  if (const CUresult r = FindContextEvent(lane, in, &event); r != CUDA_SUCCESS) return r;
+  return lane.context()->WaitAll(event);
+}
+
 }  // namespace tally::server

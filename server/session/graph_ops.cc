@@ -1,40 +1,12 @@
 // Graph nodes whose parameters hold pointers: kernels, copies, fills, host functions; and the update of executables.
 #include "server/session/box_copy.h"
+#include "server/session/graph_target.h"
 #include "server/session/kernel_ops.h"
 #include "server/session/launch_parameters.h"
 #include "server/session/operations.h"
 
 namespace tally::server {
 namespace {
-
-struct Target {
-  shm::GraphNodeTarget head{};
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-  CUgraphNode node = nullptr;
-  std::vector<CUgraphNode> dependencies;
-  const CUgraphNode* dependency_pointer() const { return dependencies.empty() ? nullptr : dependencies.data(); }
-};
-
-CUresult ReadAddTarget(ServedLane& lane, WireReader& in, Target* target) {
-  in.TakeStruct(&target->head);
-  if (target->head.num_dependencies > in.remaining() / sizeof(uint64_t)) return lane.Malformed();
-  std::vector<uint64_t> handles(target->head.num_dependencies);
-  for (uint64_t& handle : handles) handle = in.TakeWord();
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, target->head.graph, &target->graph); r != CUDA_SUCCESS) {
-    return r;
-  }
-  return lane.FindAll(shm::HandleKind::kGraphNode, handles, &target->dependencies);
-}
-
-CUresult ReadSetTarget(ServedLane& lane, WireReader& in, Target* target) {
-  in.TakeStruct(&target->head);
-  if (const CUresult r = lane.FindOptional(shm::HandleKind::kGraphExec, target->head.exec, &target->exec);
-      r != CUDA_SUCCESS) {
-    return r;
-  }
-  return lane.Find(shm::HandleKind::kGraphNode, target->head.node, &target->node);
-}
 
 CUDA_KERNEL_NODE_PARAMS_v2 KernelParameters(LaunchParameters& request) {
   const shm::Launch& launch = request.launch();
@@ -51,6 +23,17 @@ CUDA_KERNEL_NODE_PARAMS_v2 KernelParameters(LaunchParameters& request) {
   p.kernelParams = request.parameters();
   p.extra = request.extra();
   return p;
+}
+
+// The parameter buffer of a node that was launched with one.
+std::vector<std::byte> ExtraBytes(void** extra) {
+  const std::byte* bytes = nullptr;
+  size_t size = 0;
+  for (int i = 0; i < 8 && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) bytes = static_cast<const std::byte*>(extra[i + 1]);
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<const size_t*>(extra[i + 1]);
+  }
+  return bytes != nullptr ? std::vector(bytes, bytes + size) : std::vector<std::byte>();
 }
 
 CUresult ReadCopy(ServedLane& lane, WireReader& in, BoxCopy* copy) {
@@ -92,20 +75,10 @@ CUresult ReadHostCall(ServedLane& lane, WireReader& in, CUDA_HOST_NODE_PARAMS* p
   return CUDA_SUCCESS;
 }
 
-CUresult RealContext(ServedLane& lane, CUcontext* context) {
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return lane.session().core.devices->Context(lane.context()->device(), context);
-}
-
-CUresult PutNode(ServedLane& lane, CUresult result, CUgraphNode node, WireWriter& out) {
-  if (result == CUDA_SUCCESS) out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
-  return result;
-}
-
 }  // namespace
 
 CUresult ServeAddKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
-  Target target;
+  GraphTarget target;
   if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
   LaunchParameters request;
   if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
@@ -123,7 +96,7 @@ CUresult ServeAddKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
 }
 
 CUresult ServeSetKernelNode(ServedLane& lane, WireReader& in, WireWriter&) {
-  Target target;
+  GraphTarget target;
   if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
   LaunchParameters request;
   if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
@@ -179,7 +152,8 @@ CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
       std::memcpy(packed.data() + kernel.layout[i].offset_bytes, p.kernelParams[i], kernel.layout[i].size_bytes);
     }
   } else if (p.extra != nullptr) {
-    return CUDA_ERROR_NOT_SUPPORTED;  // the driver keeps a buffer whose layout the client alone knows
+    packed = ExtraBytes(p.extra);
+    launch.flags = shm::kLaunchExtra;
   }
   launch.parameter_bytes = static_cast<uint32_t>(packed.size());
   out.PutStruct(launch);
@@ -188,12 +162,12 @@ CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
 }
 
 CUresult ServeAddCopyNode(ServedLane& lane, WireReader& in, WireWriter& out) {
-  Target target;
+  GraphTarget target;
   if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
   BoxCopy copy;
   if (const CUresult r = ReadCopy(lane, in, &copy); r != CUDA_SUCCESS) return r;
   CUcontext context = nullptr;
-  if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
   CUgraphNode node = nullptr;
   const CUresult result = lane.driver().cuGraphAddMemcpyNode(&node, target.graph, target.dependency_pointer(),
                                                              target.dependencies.size(), &copy.parameters, context);
@@ -201,12 +175,12 @@ CUresult ServeAddCopyNode(ServedLane& lane, WireReader& in, WireWriter& out) {
 }
 
 CUresult ServeSetCopyNode(ServedLane& lane, WireReader& in, WireWriter&) {
-  Target target;
+  GraphTarget target;
   if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
   BoxCopy copy;
   if (const CUresult r = ReadCopy(lane, in, &copy); r != CUDA_SUCCESS) return r;
   CUcontext context = nullptr;
-  if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
   if (target.exec != nullptr) {
     return lane.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy.parameters, context);
   }
@@ -214,12 +188,12 @@ CUresult ServeSetCopyNode(ServedLane& lane, WireReader& in, WireWriter&) {
 }
 
 CUresult ServeAddFillNode(ServedLane& lane, WireReader& in, WireWriter& out) {
-  Target target;
+  GraphTarget target;
   if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
   CUDA_MEMSET_NODE_PARAMS parameters;
   if (const CUresult r = ReadFill(lane, in, &parameters); r != CUDA_SUCCESS) return r;
   CUcontext context = nullptr;
-  if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
   CUgraphNode node = nullptr;
   const CUresult result = lane.driver().cuGraphAddMemsetNode(&node, target.graph, target.dependency_pointer(),
                                                              target.dependencies.size(), &parameters, context);
@@ -227,12 +201,12 @@ CUresult ServeAddFillNode(ServedLane& lane, WireReader& in, WireWriter& out) {
 }
 
 CUresult ServeSetFillNode(ServedLane& lane, WireReader& in, WireWriter&) {
-  Target target;
+  GraphTarget target;
   if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
   CUDA_MEMSET_NODE_PARAMS parameters;
   if (const CUresult r = ReadFill(lane, in, &parameters); r != CUDA_SUCCESS) return r;
   CUcontext context = nullptr;
-  if (const CUresult r = RealContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
   if (target.exec != nullptr) {
     return lane.driver().cuGraphExecMemsetNodeSetParams(target.exec, target.node, &parameters, context);
   }
@@ -240,7 +214,7 @@ CUresult ServeSetFillNode(ServedLane& lane, WireReader& in, WireWriter&) {
 }
 
 CUresult ServeAddHostNode(ServedLane& lane, WireReader& in, WireWriter& out) {
-  Target target;
+  GraphTarget target;
   if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
   CUDA_HOST_NODE_PARAMS parameters{};
   if (const CUresult r = ReadHostCall(lane, in, &parameters); r != CUDA_SUCCESS) return r;
@@ -251,7 +225,7 @@ CUresult ServeAddHostNode(ServedLane& lane, WireReader& in, WireWriter& out) {
 }
 
 CUresult ServeSetHostNode(ServedLane& lane, WireReader& in, WireWriter&) {
-  Target target;
+  GraphTarget target;
   if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
   CUDA_HOST_NODE_PARAMS parameters{};
   if (const CUresult r = ReadHostCall(lane, in, &parameters); r != CUDA_SUCCESS) return r;
@@ -277,6 +251,44 @@ CUresult ServeUpdateExec(ServedLane& lane, WireReader& in, WireWriter& out) {
   out.PutStruct(head);
   out.PutHandle(lane, shm::HandleKind::kGraphNode, details.errorNode);
   out.PutHandle(lane, shm::HandleKind::kGraphNode, details.errorFromNode);
+  return result;
+}
+
+CUresult ServeInstantiate(ServedLane& lane, WireReader& in, WireWriter& out) {
+  shm::Instantiate request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraph graph = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
+  // A kernel that launches a graph names it by the driver's own pointer, which the client does not have.
+  if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  const DriverTable& driver = lane.driver();
+  CUgraphExec exec = nullptr;
+  CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};
+  parameters.flags = request.flags;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (driver.cuGraphInstantiateWithParams != nullptr) {
+    if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
+      if (const CUresult r = lane.ResolveStream(request.upload_stream, StreamUse::kOrdered, &parameters.hUploadStream);
+          r != CUDA_SUCCESS) {
+        return r;
+      }
+    }
+    result = driver.cuGraphInstantiateWithParams(&exec, graph, &parameters);
+  } else if (driver.cuGraphInstantiateWithFlags != nullptr) {
+    result = driver.cuGraphInstantiateWithFlags(&exec, graph, request.flags);
+    parameters.result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+  }
+  shm::Instantiated reply{};
+  reply.result = static_cast<uint32_t>(parameters.result_out);
+  if (result == CUDA_SUCCESS) {
+    lane.session().graph_memory.OnInstantiated(graph, exec);
+    reply.exec = lane.NameOf(shm::HandleKind::kGraphExec, exec);
+  }
+  if (parameters.hErrNode_out != nullptr) {
+    reply.error_node = lane.NameOf(shm::HandleKind::kGraphNode, parameters.hErrNode_out);
+  }
+  out.PutStruct(reply);
   return result;
 }
 

@@ -5,7 +5,7 @@
 
 namespace tally::server {
 
-CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter& out) {
   LaunchParameters& request = lane.launch_parameters();
   if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
   const shm::Launch& launch = request.launch();
@@ -29,6 +29,12 @@ CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter&) {
                                    request.extra());
   }
   lane.session().counters.num_launches.fetch_add(1, std::memory_order_relaxed);
+  // Of a launch that becomes a device-updatable node: the device's name for it, which the program's kernels use.
+  for (const CUlaunchAttribute& attribute : request.attributes()) {
+    if (result != CUDA_SUCCESS || !lane.wants_reply()) break;
+    if (attribute.id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) continue;
+    out.PutWord(reinterpret_cast<uint64_t>(attribute.value.deviceUpdatableKernelNode.devNode));
+  }
   return result;
 }
 
@@ -39,10 +45,21 @@ CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) 
   Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   SessionState& session = lane.session();
-  auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token, false});
+  auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token});
   // In a capture it becomes a node that every replay runs again.
   const bool is_repeatable = stream->context->IsCapturing(*stream);
   call->is_repeatable = is_repeatable;
+  HostCallWord& word = stream->host_calls;
+  if (!is_repeatable) {
+    // Without words (a driver that cannot wait for them) its thread waits.
+    if (word.word == nullptr) {
+      const CUresult acquired = session.host_call_words.Acquire(&word);
+      if (acquired != CUDA_SUCCESS && acquired != CUDA_ERROR_NOT_SUPPORTED) return acquired;
+    }
+    call->word = word.word;
+    call->number = word.num_calls + 1;
+  }
+  const bool waits_for_word = call->word != nullptr;
   const CUresult result = request.is_callback != 0
                               ? lane.driver().cuStreamAddCallback(stream->real, &RunStreamCallback, call.get(), 0)
                               : lane.driver().cuLaunchHostFunc(stream->real, &RunHostFunction, call.get());
@@ -53,7 +70,10 @@ CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) 
   } else {
     static_cast<void>(call.release());  // frees itself after the call
   }
-  return CUDA_SUCCESS;
+  if (!waits_for_word) return CUDA_SUCCESS;
+  ++word.num_calls;
+  return lane.driver().cuStreamWaitValue32_v2(stream->real, reinterpret_cast<CUdeviceptr>(word.word), word.num_calls,
+                                              CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 CUresult ServeMaxActiveClusters(ServedLane& lane, WireReader& in, WireWriter& out) {

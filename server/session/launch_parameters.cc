@@ -6,17 +6,44 @@ namespace tally::server {
 
 static_assert(sizeof(CUlaunchAttribute) == shm::kLaunchAttributeBytes);
 
+bool IsKnownAttribute(CUlaunchAttributeID id) {
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:  // a hint to the cache: reads and writes nothing
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return true;
+    default:
+      return false;
+  }
+}
+
 CUresult LaunchParameters::ReadAttributes(ServedLane& lane, WireReader& in) {
   if (launch_.num_attributes > shm::kMaxLaunchAttributes) return lane.Malformed("too many launch attributes");
   attributes_.resize(launch_.num_attributes);
   for (CUlaunchAttribute& attribute : attributes_) {
     in.TakeStruct(&attribute);
-    // These two carry an event, which is a session's id until here; the third returns a pointer.
+    // These two carry an event, which is a session's id until here; the third is filled in by the driver.
     CUevent* event = nullptr;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = &attribute.value.programmaticEvent.event;
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
       event = &attribute.value.launchCompletionEvent.event;
-    if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
+      attribute.value.deviceUpdatableKernelNode.devNode = nullptr;
+    }
+    if (!IsKnownAttribute(attribute.id)) return CUDA_ERROR_NOT_SUPPORTED;
     if (event != nullptr) {
       const auto handle = reinterpret_cast<uint64_t>(*event);
       if (const CUresult r = lane.Find(shm::HandleKind::kEvent, handle, event); r != CUDA_SUCCESS) return r;

@@ -14,6 +14,9 @@
 
 namespace tally::server {
 
+// Whether the driver's meaning of the attribute is known, and thus what in its value has to be checked or translated.
+bool IsKnownAttribute(CUlaunchAttributeID id);
+
 class LaunchParameters {
  public:
   // Reads Launch + attributes + parameters, which must be the rest of the record. The parameters stay where they are:

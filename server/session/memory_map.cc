@@ -4,13 +4,24 @@ namespace tally::server {
 
 void MemoryMap::Count(const MemoryRange& range, bool added) {
   uint64_t* sum = range.kind == MemoryKind::kPinned ? &pinned_bytes_ : &device_bytes_;
-  if (range.kind == MemoryKind::kGlobal) return;
+  if (range.kind == MemoryKind::kGlobal || range.kind == MemoryKind::kGraph) return;
   *sum = added ? *sum + range.size_bytes : *sum - range.size_bytes;
+}
+
+void MemoryMap::DropOrphansLocked(uint64_t begin, uint64_t end) {
+  auto at = ranges_.lower_bound(begin);
+  if (at != ranges_.begin()) --at;
+  while (at != ranges_.end() && at->first < end) {
+    const MemoryRange& range = at->second;
+    const bool is_orphan = range.kind == MemoryKind::kGraph && range.owner == nullptr;
+    at = is_orphan && range.address + range.size_bytes > begin ? ranges_.erase(at) : std::next(at);
+  }
 }
 
 bool MemoryMap::Add(const MemoryRange& range) {
   if (range.size_bytes == 0 || range.address + range.size_bytes < range.address) return false;
   const std::lock_guard lock(mutex_);
+  DropOrphansLocked(range.address, range.address + range.size_bytes);
   const auto next = ranges_.lower_bound(range.address);
   if (next != ranges_.end() && next->first < range.address + range.size_bytes) return false;
   if (next != ranges_.begin()) {
@@ -42,11 +53,18 @@ std::optional<MemoryRange> MemoryMap::Take(uint64_t address, MemoryKind kind, Me
   return range;
 }
 
-void MemoryMap::RemoveGlobals(const void* image) {
+void MemoryMap::RemoveOwned(const void* owner, const std::set<uint64_t>& but) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(ranges_, [&](const auto& entry) {
-    return entry.second.kind == MemoryKind::kGlobal && entry.second.image == image;
-  });
+  for (auto at = ranges_.begin(); at != ranges_.end();) {
+    if (at->second.owner != owner) {
+      ++at;
+    } else if (but.contains(at->first)) {
+      at->second.owner = nullptr;
+      ++at;
+    } else {
+      at = ranges_.erase(at);
+    }
+  }
 }
 
 std::vector<MemoryRange> MemoryMap::Ranges() const {

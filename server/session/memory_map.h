@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace tally::server {
@@ -18,6 +19,7 @@ enum class MemoryKind : uint8_t {
   kAsync,   // from a pool
   kPinned,  // shared with the client, host or managed
   kGlobal,  // a variable of a loaded image
+  kGraph,   // of a memory node: graph_memory.h
 };
 
 struct MemoryRange {
@@ -25,24 +27,27 @@ struct MemoryRange {
   uint64_t size_bytes = 0;
   MemoryKind kind = MemoryKind::kDevice;
   uint32_t context = 0;         // of the client, when it was made
-  const void* image = nullptr;  // kGlobal: what it goes with
+  const void* owner = nullptr;  // kGlobal, kGraph: what it goes with; null: kGraph whose graph is gone
 };
 
 class MemoryMap {
  public:
-  // False if it overlaps another range or wraps around.
+  // False if it overlaps another range or wraps around. Graph memory whose graph is gone gives way: the driver knows
+  // better whether it was freed.
   bool Add(const MemoryRange& range);
   // The range that contains all of [address, address + size_bytes), if any. An empty piece may be anywhere inside.
   std::optional<MemoryRange> Find(uint64_t address, uint64_t size_bytes) const;
   // Takes out the range that starts at `address` and is of one of the kinds.
   std::optional<MemoryRange> Take(uint64_t address, MemoryKind kind, MemoryKind or_kind);
-  void RemoveGlobals(const void* image);
+  // Whatever goes with `owner`, but the addresses in `but` stay, without an owner.
+  void RemoveOwned(const void* owner, const std::set<uint64_t>& but = {});
   std::vector<MemoryRange> Ranges() const;
   // Sum of device and pool memory, of pinned memory.
   uint64_t device_bytes() const;
   uint64_t pinned_bytes() const;
 
  private:
+  void DropOrphansLocked(uint64_t begin, uint64_t end);
   void Count(const MemoryRange& range, bool added);
 
   mutable std::mutex mutex_;

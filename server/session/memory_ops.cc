@@ -12,6 +12,26 @@ bool FitsQuota(const SessionState& session, uint64_t size_bytes) {
   return used <= limit && size_bytes <= limit - used;
 }
 
+bool IsGraphMemory(const SessionState& session, uint64_t address) {
+  const std::optional<MemoryRange> range = session.memory.Find(address, 0);
+  return range && range->address == address && range->kind == MemoryKind::kGraph;
+}
+
+// Null when the stream is not being captured.
+CUgraph CapturingGraph(ServedLane& lane, const Stream& stream) {
+  if (!stream.context->IsCapturing(stream)) return nullptr;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  const DriverTable& driver = lane.driver();
+  if (driver.cuStreamGetCaptureInfo_v3 != nullptr) {
+    result = driver.cuStreamGetCaptureInfo_v3(stream.real, &status, nullptr, &graph, nullptr, nullptr, nullptr);
+  } else if (driver.cuStreamGetCaptureInfo_v2 != nullptr) {
+    result = driver.cuStreamGetCaptureInfo_v2(stream.real, &status, nullptr, &graph, nullptr, nullptr);
+  }
+  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : nullptr;
+}
+
 }  // namespace
 
 CUresult ServeAllocate(ServedLane& lane, WireReader& in, WireWriter& out) {
@@ -50,7 +70,9 @@ CUresult ServeFree(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   // Out of the map with the turn held: later requests, of any lane, find it freed.
-  if (!lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync)) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_taken = lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync).has_value();
+  // What a graph allocated keeps its addresses: its next launch may allocate there again.
+  if (!is_taken && !IsGraphMemory(lane.session(), address)) return CUDA_ERROR_INVALID_VALUE;
   std::vector<WaitPoint> points;
   const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
   const CUresult waited = lane.AwaitPoints(&points);
@@ -78,14 +100,16 @@ CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out) {
       r != CUDA_SUCCESS) {
     return r;
   }
-  if (!session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, lane.context_index()})) {
-    // In a graph, freed and allocated again: the driver may give out an address that an earlier node still names.
-    if (!session.memory.Find(address, request.size_bytes)) {
-      lane.driver().cuMemFreeAsync(address, stream->real);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+  const CUgraph graph = CapturingGraph(lane, *stream);
+  const bool is_known =
+      graph != nullptr ? session.graph_memory.Add(graph, address, request.size_bytes, lane.context_index())
+                       : session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, lane.context_index()});
+  if (!is_known) {
+    lane.driver().cuMemFreeAsync(address, stream->real);
+    return CUDA_ERROR_OUT_OF_MEMORY;
   }
   out.PutWord(address);
+  out.PutWord(graph != nullptr ? 1 : 0);
   return CUDA_SUCCESS;
 }
 
@@ -99,11 +123,17 @@ CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
       range->kind == MemoryKind::kGlobal) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  CUstream stream = nullptr;
+  Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  const CUresult result = lane.driver().cuMemFreeAsync(request.address, stream);
-  if (result == CUDA_SUCCESS) session.memory.Take(request.address, MemoryKind::kAsync, MemoryKind::kDevice);
-  return result;
+  const CUgraph graph = CapturingGraph(lane, *stream);
+  const CUresult result = lane.driver().cuMemFreeAsync(request.address, stream->real);
+  if (result != CUDA_SUCCESS) return result;
+  if (graph != nullptr) {
+    session.graph_memory.OnFreed(graph, request.address);  // recorded, not done
+  } else if (range->kind != MemoryKind::kGraph || range->owner == nullptr) {
+    session.memory.Take(request.address, range->kind, range->kind);
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult ServeFreeHost(ServedLane& lane, WireReader& in, WireWriter&) {

@@ -5,8 +5,7 @@
 namespace tally::server {
 namespace {
 
-constexpr size_t kNumOps = 84;
-static_assert(static_cast<size_t>(shm::Op::kUpdateExec) + 1 == kNumOps);
+constexpr size_t kNumOps = static_cast<size_t>(shm::Op::kLastOp) + 1;
 
 constexpr std::array<Operation, kNumOps> kOperations = [] {
   std::array<Operation, kNumOps> table{};
@@ -64,6 +63,22 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
   set(shm::Op::kAddHostNode, &ServeAddHostNode);
   set(shm::Op::kSetHostNode, &ServeSetHostNode);
   set(shm::Op::kUpdateExec, &ServeUpdateExec);
+  set(shm::Op::kInstantiate, &ServeInstantiate);
+  set(shm::Op::kGetCopyNode, &ServeGetCopyNode);
+  set(shm::Op::kGetHostNode, &ServeGetHostNode);
+  set(shm::Op::kMemoryOperations, &ServeMemoryOperations);
+  set(shm::Op::kAddMemoryOperationsNode, &ServeAddMemoryOperationsNode);
+  set(shm::Op::kSetMemoryOperationsNode, &ServeSetMemoryOperationsNode);
+  set(shm::Op::kGetMemoryOperationsNode, &ServeGetMemoryOperationsNode);
+  set(shm::Op::kAddAllocationNode, &ServeAddAllocationNode);
+  set(shm::Op::kGetAllocationNode, &ServeGetAllocationNode);
+  set(shm::Op::kCreateConditional, &ServeCreateConditional);
+  set(shm::Op::kAddConditionalNode, &ServeAddConditionalNode);
+  set(shm::Op::kCreateUserObject, &ServeCreateUserObject);
+  set(shm::Op::kCountUserObject, &ServeCountUserObject);
+  set(shm::Op::kGraphText, &ServeGraphText);
+  set(shm::Op::kRecordContextEvent, &ServeRecordContextEvent);
+  set(shm::Op::kWaitContextEvent, &ServeWaitContextEvent);
   return table;
 }();
 

@@ -28,6 +28,8 @@ CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeCloseContext(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeSynchronizeContext(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeFetchOutput(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeRecordContextEvent(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeWaitContextEvent(ServedLane& lane, WireReader& in, WireWriter& out);
 // image_ops.cc
 CUresult ServeWriteImage(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeLoadModule(ServedLane& lane, WireReader& in, WireWriter& out);
@@ -85,5 +87,26 @@ CUresult ServeSetFillNode(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeAddHostNode(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeSetHostNode(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeUpdateExec(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeInstantiate(ServedLane& lane, WireReader& in, WireWriter& out);
+// graph_read_ops.cc
+CUresult ServeGetCopyNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGetHostNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGraphText(ServedLane& lane, WireReader& in, WireWriter& out);
+// batch_ops.cc
+CUresult ServeMemoryOperations(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeAddMemoryOperationsNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeSetMemoryOperationsNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGetMemoryOperationsNode(ServedLane& lane, WireReader& in, WireWriter& out);
+// graph_memory_ops.cc
+CUresult ServeAddAllocationNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGetAllocationNode(ServedLane& lane, WireReader& in, WireWriter& out);
+// conditional_ops.cc
+CUresult ServeCreateConditional(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeAddConditionalNode(ServedLane& lane, WireReader& in, WireWriter& out);
+// user_object_ops.cc
+CUresult ServeCreateUserObject(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeCountUserObject(ServedLane& lane, WireReader& in, WireWriter& out);
+// A graph is about to go: references to user objects that it held are not ours to count any more.
+void ForgetReferencesOfGraph(SessionState& session, uint64_t graph_handle);
 
 }  // namespace tally::server

@@ -45,7 +45,9 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
       driver(executor_core.driver),
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses),
       callbacks(std::move(callback_queue)),
-      images(executor_core.limits.image_bytes) {
+      images(executor_core.limits.image_bytes),
+      host_call_words(executor_core.driver),
+      graph_memory(memory) {
   for (size_t kind = 0; kind < shm::kNumHandleKinds; ++kind) {
     const auto handle_kind = static_cast<shm::HandleKind>(kind);
     tables_.emplace_back(handle_kind, core.limits.handles_per_kind, IsByValue(handle_kind));
@@ -73,7 +75,7 @@ void SessionState::Unload(LoadedImage* image) {
     handles(kernel->function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel).Remove(kernel->handle);
     std::erase_if(kernel_of, [&](const auto& entry) { return entry.second == kernel.get(); });
   }
-  memory.RemoveGlobals(image);
+  memory.RemoveOwned(image);
   handles(image->is_library ? shm::HandleKind::kLibrary : shm::HandleKind::kModule).Remove(image->handle);
   if (image->is_library) {
     driver.cuLibraryUnload(image->library);
@@ -112,7 +114,7 @@ void SessionState::Reload(LoadedImage& library) {
       kernel_of[kernel->kernel] = kernel;
     }
   }
-  memory.RemoveGlobals(&library);
+  memory.RemoveOwned(&library);
   driver.cuLibraryUnload(library.library);
   library.library = fresh;
 }
@@ -126,14 +128,27 @@ void SessionState::ForgetGraphContents(CUgraph graph, int depth) {
   if (driver.cuGraphGetNodes(graph, list.data(), &count) != CUDA_SUCCESS) return;
   for (const CUgraphNode node : list) {
     const uint64_t handle = nodes.FindHandle(node);
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-    CUgraph child = nullptr;
-    if (driver.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH &&
-        driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-      ForgetGraphContents(child, depth + 1);
-      handles(shm::HandleKind::kGraph).Remove(handles(shm::HandleKind::kGraph).FindHandle(child));
-    }
+    ForgetNodeContents(node, depth);
     if (handle != 0) nodes.Remove(handle);
+  }
+}
+
+void SessionState::ForgetNodeContents(CUgraphNode node, int depth) {
+  HandleTable& graphs = handles(shm::HandleKind::kGraph);
+  const auto forget = [&](CUgraph graph) {
+    ForgetGraphContents(graph, depth + 1);
+    graphs.Remove(graphs.FindHandle(graph));
+  };
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return;
+  CUgraph child = nullptr;
+  if (type == CU_GRAPH_NODE_TYPE_GRAPH && driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
+    forget(child);
+  }
+  if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    if (const auto bodies = conditional_bodies.extract(node)) {
+      for (const CUgraph body : bodies.mapped()) forget(body);
+    }
   }
 }
 
@@ -168,14 +183,35 @@ void SessionState::DestroyHandles(uint32_t context) {
       handles(kind).Remove(entry.handle);
     }
   };
-  each(shm::HandleKind::kGraphExec, [&](void* value) { driver.cuGraphExecDestroy(static_cast<CUgraphExec>(value)); });
+  if (context == shm::kNoContext) {
+    // What graphs allocated and nobody freed; of what is not there now the driver says so.
+    for (const MemoryRange& range : memory.Ranges()) {
+      if (range.kind == MemoryKind::kGraph) driver.cuMemFree_v2(range.address);
+    }
+  }
+  each(shm::HandleKind::kGraphExec, [&](void* value) {
+    graph_memory.OnDestroyed(static_cast<CUgraphExec>(value));
+    driver.cuGraphExecDestroy(static_cast<CUgraphExec>(value));
+  });
   // Child graphs belong to a node of another graph: destroying the owners first takes them out of the table.
   std::vector<CUgraph> owned;
   for (const HandleTable::Entry& entry : handles(shm::HandleKind::kGraph).Entries()) {
     if (context == shm::kNoContext || entry.context == context) owned.push_back(static_cast<CUgraph>(entry.value));
   }
   for (const CUgraph graph : owned) ForgetGraphContents(graph);
-  each(shm::HandleKind::kGraph, [&](void* value) { driver.cuGraphDestroy(static_cast<CUgraph>(value)); });
+  each(shm::HandleKind::kGraph, [&](void* value) {
+    graph_memory.OnDestroyed(static_cast<CUgraph>(value));
+    driver.cuGraphDestroy(static_cast<CUgraph>(value));
+  });
+  if (context == shm::kNoContext) {
+    for (const auto& object : user_objects) {
+      if (object->num_client_references != 0) {
+        driver.cuUserObjectRelease(object->real, static_cast<unsigned int>(object->num_client_references));
+      }
+      handles(shm::HandleKind::kUserObject).Remove(object->handle);
+    }
+    user_objects.clear();
+  }
   each(shm::HandleKind::kGraphNode, [](void*) {});
   each(shm::HandleKind::kEvent, [&](void* value) {
     if (!awaited.PutOffDestruction(static_cast<CUevent>(value))) {
@@ -208,6 +244,7 @@ void SessionState::FreeMemory(uint32_t context) {
         host_memory.Free(range.address);
         break;
       case MemoryKind::kGlobal:
+      case MemoryKind::kGraph:
         continue;
     }
     memory.Take(range.address, range.kind, range.kind);
@@ -247,6 +284,7 @@ void SessionState::Destroy() {
   const bool used = !contexts.empty() || !loaded.empty() || memory.device_bytes() != 0 || memory.pinned_bytes() != 0;
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
   DestroyContents(shm::kNoContext);
+  host_call_words.FreeAll();
   host_memory.FreeAll();
 }
 

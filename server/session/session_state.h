@@ -20,7 +20,9 @@
 #include "server/session/callback_queue.h"
 #include "server/session/client_context.h"
 #include "server/session/executor_core.h"
+#include "server/session/graph_memory.h"
 #include "server/session/handle_table.h"
+#include "server/session/host_call_words.h"
 #include "server/session/host_memory.h"
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
@@ -46,6 +48,14 @@ struct LinkState {
   std::vector<char> error_log;
   std::vector<std::shared_ptr<ImageBytes>> inputs;
   std::vector<std::byte> result;
+};
+
+// A cuUserObject as far as this client holds it (user_object_ops.cc).
+struct UserObject {
+  CUuserObject real = nullptr;
+  uint64_t handle = 0;
+  uint64_t num_client_references = 0;
+  std::map<uint64_t, uint64_t> of_graph;  // references by graph handle
 };
 
 // Text that a session's kernels printed. Thread-safe.
@@ -81,6 +91,12 @@ class SessionState {
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }
   ImageStore images;
+  HostCallWords host_call_words;
+  GraphMemory graph_memory;
+  std::vector<std::unique_ptr<UserObject>> user_objects;
+  std::map<uint64_t, uint64_t> conditionals;                       // the driver's number -> the graph's handle
+  std::map<CUgraphNode, std::vector<CUgraph>> conditional_bodies;  // graphs that belong to a conditional node
+  std::string graph_text;                                          // the picture that the client is fetching
   std::map<uint32_t, std::unique_ptr<ClientContext>> contexts;
   std::vector<std::unique_ptr<LoadedImage>> loaded;
   std::unordered_map<const void*, Kernel*> kernel_of;      // by CUfunction or CUkernel
@@ -96,8 +112,10 @@ class SessionState {
   // Gives every library's variables their first values again, as the reset of the only context does; handles stay.
   // CUfunctions of its kernels and its module go, as natively.
   void ReloadLibraries();
-  // Forgets the nodes (and child graphs, and their nodes) of a graph that is about to go.
+  // Forgets the nodes (and child graphs and bodies, and their nodes) of a graph that is about to go.
   void ForgetGraphContents(CUgraph graph, int depth = 0);
+  // The same of one node.
+  void ForgetNodeContents(CUgraphNode node, int depth = 0);
   // Ends a capture whose result nobody wants.
   void AbandonCapture(Stream& stream);
   // Destroys what was made in one client context, or in all (kNoContext). Everything queued there is waited for first.

@@ -24,6 +24,7 @@ CUresult ServeDestroyStream(ServedLane& lane, WireReader& in, WireWriter&) {
   if (const CUresult r = lane.Find(shm::HandleKind::kStream, handle, &stream); r != CUDA_SUCCESS) return r;
   lane.session().AbandonCapture(*stream);
   lane.Forget(shm::HandleKind::kStream, handle);
+  lane.session().host_call_words.Release(stream->host_calls);
   stream->context->DestroyStream(stream);
   return CUDA_SUCCESS;
 }

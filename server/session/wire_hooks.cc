@@ -3,6 +3,7 @@
 
 #include "proto/driver/generated/wire_ops.h"
 #include "server/session/gated_dispatch.h"
+#include "server/session/launch_parameters.h"
 #include "server/session/operations.h"
 #include "server/session/pools.h"
 
@@ -14,18 +15,20 @@ CUgraph FindGraph(ServedLane& lane, uint64_t handle) {
   return lane.Find(shm::HandleKind::kGraph, handle, &graph) == CUDA_SUCCESS ? graph : nullptr;
 }
 
-// A child graph goes with the node that holds it.
-void ForgetChild(ServedLane& lane, uint64_t handle) {
+// Child graphs and bodies go with the node that holds them.
+void ForgetContents(ServedLane& lane, uint64_t handle) {
   CUgraphNode node = nullptr;
-  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-  CUgraph child = nullptr;
-  if (lane.Find(shm::HandleKind::kGraphNode, handle, &node) == CUDA_SUCCESS &&
-      lane.driver().cuGraphNodeGetType(node, &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_GRAPH &&
-      lane.driver().cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-    lane.session().ForgetGraphContents(child);
-    HandleTable& graphs = lane.session().handles(shm::HandleKind::kGraph);
-    graphs.Remove(graphs.FindHandle(child));
-  }
+  if (lane.Find(shm::HandleKind::kGraphNode, handle, &node) == CUDA_SUCCESS) lane.session().ForgetNodeContents(node);
+}
+
+void ForgetGraph(ServedLane& lane, uint64_t handle) {
+  SessionState& session = lane.session();
+  const CUgraph graph = FindGraph(lane, handle);
+  if (graph == nullptr) return;
+  session.ForgetGraphContents(graph);
+  session.graph_memory.OnDestroyed(graph);
+  if (!session.user_objects.empty()) ForgetReferencesOfGraph(session, handle);
+  std::erase_if(session.conditionals, [&](const auto& entry) { return entry.second == handle; });
 }
 
 // The arrays of a mipmap's levels go with it.
@@ -39,11 +42,50 @@ void ForgetLevels(ServedLane& lane, uint64_t handle) {
   }
 }
 
-// Attribute values that hold an event or return a pointer have no generated form.
-bool HoldsPointer(uint64_t attribute) {
-  return attribute == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
-         attribute == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT ||
-         attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+// The event in an attribute's value, if it has one.
+CUevent* EventIn(uint64_t attribute, CUlaunchAttributeValue* value) {
+  if (attribute == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) return &value->programmaticEvent.event;
+  if (attribute == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) return &value->launchCompletionEvent.event;
+  return nullptr;
+}
+
+CUresult SetNodeAttribute(ServedLane& lane, WireReader& in) {
+  const uint64_t handle = in.TakeWord();
+  const auto attribute = static_cast<CUlaunchAttributeID>(in.TakeWord());
+  CUlaunchAttributeValue value{};
+  in.TakeStruct(&value);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (!IsKnownAttribute(attribute) || lane.driver().cuGraphKernelNodeSetAttribute == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  CUgraphNode node = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  if (CUevent* event = EventIn(attribute, &value); event != nullptr) {
+    const auto name = reinterpret_cast<uint64_t>(*event);
+    if (const CUresult r = lane.Find(shm::HandleKind::kEvent, name, event); r != CUDA_SUCCESS) return r;
+  }
+  if (attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) value.deviceUpdatableKernelNode.devNode = nullptr;
+  return lane.driver().cuGraphKernelNodeSetAttribute(node, attribute, &value);
+}
+
+CUresult GetNodeAttribute(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  const auto attribute = static_cast<CUlaunchAttributeID>(in.TakeWord());
+  if (!in.AtEnd()) return lane.Malformed();
+  if (!IsKnownAttribute(attribute) || lane.driver().cuGraphKernelNodeGetAttribute == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  CUgraphNode node = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  CUlaunchAttributeValue value{};
+  if (const CUresult r = lane.driver().cuGraphKernelNodeGetAttribute(node, attribute, &value); r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (CUevent* event = EventIn(attribute, &value); event != nullptr) {
+    *event = reinterpret_cast<CUevent>(lane.session().handles(shm::HandleKind::kEvent).FindHandle(*event));
+  }
+  out.PutStruct(value);
+  return CUDA_SUCCESS;
 }
 
 CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
@@ -116,34 +158,51 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
       return true;
     }
     case kOp_cuGraphDestroy:
-      if (const CUgraph graph = FindGraph(lane, in.TakeWord()); graph != nullptr) {
-        lane.session().ForgetGraphContents(graph);
+      ForgetGraph(lane, in.TakeWord());
+      return false;
+    case kOp_cuGraphExecDestroy: {
+      CUgraphExec exec = nullptr;
+      if (lane.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
+        lane.session().graph_memory.OnDestroyed(exec);
       }
       return false;
+    }
     case kOp_cuGraphDestroyNode:
-      ForgetChild(lane, in.TakeWord());
+      ForgetContents(lane, in.TakeWord());
       return false;
     case kOp_cuMipmappedArrayDestroy:
       ForgetLevels(lane, in.TakeWord());
       return false;
     case kOp_cuGraphAddMemFreeNode: {
       // graph, the dependencies, their number, the address
-      in.TakeWord();
+      const CUgraph graph = FindGraph(lane, in.TakeWord());
       std::vector<uint64_t> dependencies;
       in.TakeArray(&dependencies);
       in.TakeWord();
       const uint64_t address = in.TakeWord();
-      if (!in.AtEnd() || lane.OwnsAddresses(address, 1)) return false;
+      if (!in.AtEnd() || lane.OwnsAddresses(address, 1)) {
+        if (graph != nullptr) lane.session().graph_memory.OnFreed(graph, address);
+        return false;
+      }
       *result = CUDA_ERROR_INVALID_VALUE;
       return true;
     }
     case kOp_cuGraphKernelNodeSetAttribute:
-    case kOp_cuStreamSetAttribute:
-    case kOp_cuGraphKernelNodeGetAttribute:
-      in.TakeWord();
-      if (!HoldsPointer(in.TakeWord())) return false;
-      *result = CUDA_ERROR_NOT_SUPPORTED;
+      *result = SetNodeAttribute(lane, in);
       return true;
+    case kOp_cuGraphKernelNodeGetAttribute:
+      *result = GetNodeAttribute(lane, in, out);
+      return true;
+    case kOp_cuStreamSetAttribute: {
+      in.TakeWord();
+      CUlaunchAttributeValue value{};
+      const uint64_t attribute = in.TakeWord();
+      if (IsKnownAttribute(static_cast<CUlaunchAttributeID>(attribute)) && EventIn(attribute, &value) == nullptr) {
+        return false;
+      }
+      *result = CUDA_ERROR_INVALID_VALUE;  // not for streams
+      return true;
+    }
     case kOp_cuMemPoolCreate:
       *result = CreatePool(lane, in, out);
       return true;
