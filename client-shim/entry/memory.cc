@@ -155,7 +155,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto allocation = call.process->addresses.Find(dptr);
   if (!allocation || allocation->address != dptr || allocation->kind == MemoryKind::kGlobal ||
-      allocation->kind == MemoryKind::kPinned)
+      allocation->kind == MemoryKind::kMapped || allocation->kind == MemoryKind::kPinned)
     return CUDA_ERROR_INVALID_VALUE;
   if (allocation->kind == MemoryKind::kManaged) return FreeAndForget(call, shm::Op::kFreeHost, dptr);
   return FreeAndForget(call, shm::Op::kFree, dptr);

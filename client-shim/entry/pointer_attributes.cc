@@ -21,7 +21,7 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
                    const Allocation& a) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Give(out, process.contexts.Handle(a.context));
+      return Give(out, a.context == shm::kNoContext ? nullptr : process.contexts.Handle(a.context));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       // Managed memory counts as device memory, as natively.
       return Give(out,
@@ -53,7 +53,7 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Give(out, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return Give(out, 0ull);
+      return Give(out, static_cast<unsigned long long>(a.handle_types));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Give(out, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

@@ -42,6 +42,11 @@ class Process {
   int num_devices() const { return static_cast<int>(visible_.size()); }
   bool IsDevice(CUdevice device) const { return device >= 0 && device < num_devices(); }
   int server_ordinal(CUdevice device) const { return visible_[static_cast<size_t>(device)]; }
+  // CU_DEVICE_INVALID for one that the program does not see.
+  CUdevice client_ordinal(uint32_t server_ordinal) const {
+    const Context* primary = server_ordinal < shm::kMaxDevices ? &contexts[server_ordinal] : nullptr;
+    return primary != nullptr && primary->is_visible ? primary->device : CU_DEVICE_INVALID;
+  }
   const shm::DeviceDescription& device(CUdevice device) const {
     return described_[static_cast<size_t>(server_ordinal(device))];
   }

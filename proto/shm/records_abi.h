@@ -40,8 +40,9 @@ enum class HandleKind : uint8_t {
   kMipmappedArray = 12,
   kLinkState = 13,
   kContext = 14,  // client-side only: the value of a CUcontext is Handle(kContext, index)
+  kPhysicalMemory = 15,  // CUmemGenericAllocationHandle
 };
-inline constexpr size_t kNumHandleKinds = 15;
+inline constexpr size_t kNumHandleKinds = 16;
 
 inline constexpr uint64_t kServerNamedBit = uint64_t{1} << 31;
 inline constexpr uint64_t kMaxHandleIndex = (uint64_t{1} << 27) - 1;
@@ -125,6 +126,18 @@ enum class Op : uint16_t {
   kSetHostNode = 82,    // GraphNodeTarget + LaunchHostFunction -> {}
   kUpdateExec = 83,  // uint64 exec, uint64 graph -> uint32 CUgraphExecUpdateResult, uint32 0, uint64 error node, uint64
                      // error from node
+  // Virtual memory management.
+  kReserveAddresses = 100,  // ReserveAddresses -> uint64 address
+  kFreeAddresses = 101,     // AddressSpan -> {}
+  kCreatePhysical = 102,    // CreatePhysical -> uint64 handle
+  kReleasePhysical = 103,   // uint64 handle -> {}
+  kMapPhysical = 104,       // MapPhysical -> uint32 device, uint32 requested handle types
+  kUnmapPhysical = 105,     // AddressSpan -> {}   may wait
+  kSetAccess = 106,         // AddressSpan + AccessGrant[] -> {}
+  kGetAccess = 107,         // GetAccess -> uint64 CUmemAccess_flags
+  kGranularity = 108,       // PhysicalProperties + uint64 CUmemAllocationGranularity_flags -> uint64 bytes
+  kDescribePhysical = 109,  // uint64 handle -> PhysicalProperties
+  kRetainPhysical = 110,    // uint64 address -> uint64 handle
 };
 inline constexpr uint16_t kFirstWireOp = 256;
 
@@ -406,5 +419,62 @@ struct GraphNodeTarget {
   uint32_t reserved;
 };
 static_assert(sizeof(GraphNodeTarget) == 32);
+
+// Whole pieces of the address space: what cuMemAddressFree, cuMemUnmap and cuMemSetAccess name.
+struct AddressSpan {
+  uint64_t address;
+  uint64_t size_bytes;
+};
+static_assert(sizeof(AddressSpan) == 16);
+
+struct ReserveAddresses {
+  uint64_t size_bytes;
+  uint64_t alignment_bytes;  // 0: the driver's
+  uint64_t wish;             // an address the caller would like, 0 if none
+  uint64_t flags;
+};
+static_assert(sizeof(ReserveAddresses) == 32);
+
+// CUmemAllocationProp without pointers.
+struct PhysicalProperties {
+  uint32_t type;             // CUmemAllocationType
+  uint32_t requested_types;  // CUmemAllocationHandleType, or-ed
+  uint32_t location_type;    // CUmemLocationType
+  uint32_t device;           // ordinal as in kDescribeDevices, where the location is a device
+  uint32_t usage;
+  uint8_t compression_type;
+  uint8_t gpu_direct_rdma;
+  uint16_t reserved;
+};
+static_assert(sizeof(PhysicalProperties) == 24);
+
+struct CreatePhysical {
+  PhysicalProperties properties;
+  uint64_t size_bytes;
+  uint64_t flags;
+};
+static_assert(sizeof(CreatePhysical) == 40);
+
+struct MapPhysical {
+  uint64_t address;
+  uint64_t size_bytes;
+  uint64_t offset_bytes;
+  uint64_t handle;
+  uint64_t flags;
+};
+static_assert(sizeof(MapPhysical) == 40);
+
+struct AccessGrant {
+  uint32_t device;  // ordinal
+  uint32_t flags;   // CUmemAccess_flags
+};
+static_assert(sizeof(AccessGrant) == 8);
+
+struct GetAccess {
+  uint64_t address;
+  uint32_t device;
+  uint32_t reserved;
+};
+static_assert(sizeof(GetAccess) == 16);
 
 }  // namespace tally::shm

@@ -27,8 +27,7 @@ constexpr std::array kOverrides = {
     // Managed memory is shared pinned memory: both sides may touch it, also at once.
     Override{CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
     Override{CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0},
-    // Virtual memory management, sharing between processes, other devices on the bus.
-    Override{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
+    // Sharing between processes, other devices on the bus.
     Override{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0},
     Override{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, 0},
     Override{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED, 0},

@@ -230,6 +230,7 @@ void SessionState::FreeMemory(uint32_t context) {
         host_memory.Free(range.address);
         break;
       case MemoryKind::kGlobal:
+      case MemoryKind::kMapped:
         continue;
     }
     memory.Take(range.address, range.kind, range.kind);
@@ -241,6 +242,7 @@ void SessionState::DestroyContents(uint32_t context) {
   DestroyHandles(context);
   FreeMemory(context);
   if (context == shm::kNoContext) {
+    virtual_memory.DestroyAll(driver);
     for (const HandleTable::Entry& entry : handles(shm::HandleKind::kMemPool).Entries()) {
       const auto pool = static_cast<CUmemoryPool>(entry.value);
       const bool is_default = std::any_of(default_pools.begin(), default_pools.end(),
@@ -266,7 +268,7 @@ void SessionState::Destroy() {
   // Calls that name no context need one that is current; any will do for destroying.
   CUcontext current = nullptr;
   const int device = contexts.empty() ? 0 : contexts.begin()->second->device();
-  const bool used = !contexts.empty() || !loaded.empty() || memory.device_bytes() != 0 || memory.pinned_bytes() != 0;
+  const bool used = !contexts.empty() || !loaded.empty() || !virtual_memory.empty() || memory.device_bytes() != 0 || memory.pinned_bytes() != 0;
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
   DestroyContents(shm::kNoContext);
   host_memory.FreeAll();

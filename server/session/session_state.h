@@ -23,6 +23,7 @@
 #include "server/session/host_memory.h"
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
+#include "server/session/virtual_memory.h"
 
 namespace tally::server {
 
@@ -91,6 +92,7 @@ class SessionState {
   SessionCounters counters;
   MemoryMap memory;                           // thread-safe
   HostMemory host_memory;                     // thread-safe
+  VirtualMemory virtual_memory{memory};
   PendingOutput output;                       // thread-safe
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
   AwaitedEvents awaited;                      // thread-safe
