@@ -41,9 +41,10 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Give(out, static_cast<int>(a.device));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return Give(out, a.is_ipc_capable() ? 1u : 0u);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      return Give(out, 0u);  // none of the three is offered
+      return Give(out, 0u);  // neither is offered
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return Give(out, a.address);

@@ -14,11 +14,16 @@ namespace {
 // that the driver has to find others.
 constexpr int kMaxTries = 8;
 
+constexpr size_t kHostGranularity = size_t{2} << 20;
+
+bool IsHost(CUmemLocationType type) {
+  return type == CU_MEM_LOCATION_TYPE_HOST || type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+}
+
 CUresult Pack(const Process& process, const CUmemAllocationProp* prop, shm::PhysicalProperties* packed) {
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (prop->location.type == CU_MEM_LOCATION_TYPE_HOST || prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-      prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
-    return RefuseUse("cuMemCreate: memory of the host");
+  if (IsHost(prop->location.type)) return RefuseUse("cuMemCreate: memory of the host");
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (!process.IsDevice(prop->location.id)) return CUDA_ERROR_INVALID_DEVICE;
   if ((prop->requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0)
@@ -36,7 +41,7 @@ CUresult Pack(const Process& process, const CUmemAllocationProp* prop, shm::Phys
 
 // Locations that may be given access: devices. Access by the host's processor is not offered.
 CUresult OrdinalOf(const Process& process, const CUmemLocation& location, uint32_t* ordinal) {
-  if (location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+  if (IsHost(location.type))
     return RefuseUse("cuMemSetAccess: access for the host");
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (!process.IsDevice(location.id)) return CUDA_ERROR_INVALID_DEVICE;
@@ -184,6 +189,11 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (granularity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Of host memory too, although none can be had: NCCL takes an error here for its own end, one from cuMemCreate not.
+  if (prop != nullptr && IsHost(prop->location.type)) {
+    *granularity = kHostGranularity;
+    return CUDA_SUCCESS;
+  }
   struct {
     shm::PhysicalProperties properties;
     uint64_t option;

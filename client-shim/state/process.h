@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "client-shim/state/address_map.h"
@@ -29,6 +30,7 @@ namespace tally::client_shim {
 struct Event {
   uint64_t handle = 0;
   uint32_t context = 0;
+  bool is_interprocess = false;  // other programs may use it too
 };
 
 class Process {
@@ -68,6 +70,7 @@ class Process {
   NodeParameters node_parameters;
   std::atomic<uint64_t> next_stream_id{16};  // below: legacy and per-thread streams
   std::atomic<uint32_t> next_image{1};
+  std::mutex opening_mutex;  // cuIpcOpenMemHandle and cuIpcCloseMemHandle, one at a time
 
  private:
   friend void ForgetProcessInChild();

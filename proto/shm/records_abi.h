@@ -138,6 +138,12 @@ enum class Op : uint16_t {
   kGranularity = 108,       // PhysicalProperties + uint64 CUmemAllocationGranularity_flags -> uint64 bytes
   kDescribePhysical = 109,  // uint64 handle -> PhysicalProperties
   kRetainPhysical = 110,    // uint64 address -> uint64 handle
+  // Sharing between programs, and between devices.
+  kOffer = 111,        // Offer -> SharedName
+  kOpenShared = 112,   // OpenShared -> OpenedShared
+  kCloseShared = 113,  // uint64 address -> uint64 how often it is still open   may wait
+  kEnablePeer = 114,   // EnablePeer -> {}
+  kFence = 115,        // {} -> {}: everything that this program asked for before has been carried out
 };
 inline constexpr uint16_t kFirstWireOp = 256;
 
@@ -476,5 +482,53 @@ struct GetAccess {
   uint32_t reserved;
 };
 static_assert(sizeof(GetAccess) == 16);
+
+// What one program gives to another so that both use the same object: the 64 bytes of a CUipcMemHandle or
+// CUipcEventHandle, or the contents of the memfd that stands for an exported handle. Whoever holds the token may open
+// it, in the executor that gave it out and nowhere else.
+enum class SharedKind : uint32_t {
+  kAllocation = 1,  // cuMemAlloc
+  kEvent = 2,       // cuEventCreate with CU_EVENT_INTERPROCESS
+  kPhysical = 3,    // cuMemCreate
+};
+inline constexpr uint64_t kSharedMagic = 0x63706979'6c6c6174;  // "tallyipc"
+struct SharedName {
+  uint64_t magic;
+  uint64_t executor;  // who can resolve it
+  uint64_t token[2];  // cannot be guessed
+  uint32_t kind;      // SharedKind
+  uint32_t reserved[7];
+};
+static_assert(sizeof(SharedName) == 64);
+
+struct Offer {
+  uint32_t kind;  // SharedKind
+  uint32_t reserved;
+  uint64_t what;  // base address of an allocation, or a handle
+};
+static_assert(sizeof(Offer) == 16);
+
+struct OpenShared {
+  SharedName name;
+  uint64_t handle;         // kEvent: named by the client
+  uint32_t enables_peers;  // kAllocation: 1, the current device may need access to the memory's
+  uint32_t reserved;
+};
+static_assert(sizeof(OpenShared) == 80);
+
+struct OpenedShared {
+  uint64_t value;       // kAllocation: its address; kPhysical: a handle
+  uint64_t size_bytes;  // kAllocation
+  uint32_t device;      // ordinal
+  uint32_t num_opens;   // kAllocation: how often this program has it open now
+};
+static_assert(sizeof(OpenedShared) == 24);
+
+// Kernels on `from` may use memory of `to`.
+struct EnablePeer {
+  uint32_t from;
+  uint32_t to;
+};
+static_assert(sizeof(EnablePeer) == 8);
 
 }  // namespace tally::shm

@@ -18,6 +18,7 @@ enum class MemoryKind : uint8_t {
   kAsync,   // from a pool
   kPinned,  // shared with the client, host or managed
   kGlobal,  // a variable of a loaded image
+  kOpened,  // another session's, opened by its name (shared_objects.h)
   kMapped,  // cuMemMap: inside a reserved range (virtual_memory.h); adjoining ones are one piece to Find
 };
 

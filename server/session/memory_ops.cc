@@ -45,7 +45,9 @@ CUresult ServeFree(ServedLane& lane, WireReader& in, WireWriter&) {
   std::vector<WaitPoint> points;
   const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
   const CUresult waited = lane.AwaitPoints(&points);
-  const CUresult freed = lane.driver().cuMemFree_v2(address);
+  // Memory that another program has open stays until that program is done with it.
+  const bool is_last = lane.session().core.shared.Drop(shm::SharedKind::kAllocation, address, true);
+  const CUresult freed = is_last ? lane.driver().cuMemFree_v2(address) : CUDA_SUCCESS;
   if (marked != CUDA_SUCCESS) return marked;
   return waited != CUDA_SUCCESS ? waited : freed;
 }
@@ -91,7 +93,8 @@ CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
   }
   CUstream stream = nullptr;
   if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  const CUresult result = lane.driver().cuMemFreeAsync(request.address, stream);
+  const bool is_last = session.core.shared.Drop(shm::SharedKind::kAllocation, request.address, true);
+  const CUresult result = is_last ? lane.driver().cuMemFreeAsync(request.address, stream) : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) session.memory.Take(request.address, MemoryKind::kAsync, MemoryKind::kDevice);
   return result;
 }

@@ -74,6 +74,11 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
   set(shm::Op::kGranularity, &ServeGranularity);
   set(shm::Op::kDescribePhysical, &ServeDescribePhysical);
   set(shm::Op::kRetainPhysical, &ServeRetainPhysical);
+  set(shm::Op::kOffer, &ServeOffer);
+  set(shm::Op::kOpenShared, &ServeOpenShared);
+  set(shm::Op::kCloseShared, &ServeCloseShared);
+  set(shm::Op::kEnablePeer, &ServeEnablePeer);
+  set(shm::Op::kFence, &ServeFence);
   return table;
 }();
 

@@ -70,6 +70,12 @@ CUresult ServeGetAccess(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeGranularity(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeDescribePhysical(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeRetainPhysical(ServedLane& lane, WireReader& in, WireWriter& out);
+// sharing_ops.cc
+CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeOpenShared(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeCloseShared(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeEnablePeer(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeFence(ServedLane& lane, WireReader& in, WireWriter& out);
 // The handle of physical memory that the session holds, with one more reference. 0: the table is full.
 uint64_t NameHeld(ServedLane& lane, VirtualMemory::Held& held);
 // copy_ops.cc

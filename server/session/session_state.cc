@@ -65,7 +65,7 @@ bool AwaitedEvents::PutOffDestruction(CUevent event) {
 SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue)
     : core(executor_core),
       driver(executor_core.driver),
-      host_memory(executor_core.driver, executor_core.host_window),
+      host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses),
       callbacks(std::move(callback_queue)),
       images(executor_core.limits.image_bytes) {
   for (size_t kind = 0; kind < shm::kNumHandleKinds; ++kind) {
@@ -181,6 +181,12 @@ void SessionState::WaitForStreams(uint32_t context) {
   }
 }
 
+bool SessionState::LetGoOfEvent(uint64_t handle, CUevent event) {
+  const bool is_owner = opened_events.erase(handle) == 0;
+  return core.shared.Drop(shm::SharedKind::kEvent, reinterpret_cast<uint64_t>(event), is_owner) &&
+         !awaited.PutOffDestruction(event);
+}
+
 void SessionState::DestroyHandles(uint32_t context) {
   const auto each = [&](shm::HandleKind kind, auto destroy) {
     for (const HandleTable::Entry& entry : handles(kind).Entries()) {
@@ -199,11 +205,12 @@ void SessionState::DestroyHandles(uint32_t context) {
   for (const CUgraph graph : owned) ForgetGraphContents(graph);
   each(shm::HandleKind::kGraph, [&](void* value) { driver.cuGraphDestroy(static_cast<CUgraph>(value)); });
   each(shm::HandleKind::kGraphNode, [](void*) {});
-  each(shm::HandleKind::kEvent, [&](void* value) {
-    if (!awaited.PutOffDestruction(static_cast<CUevent>(value))) {
-      driver.cuEventDestroy_v2(static_cast<CUevent>(value));
-    }
-  });
+  for (const HandleTable::Entry& entry : handles(shm::HandleKind::kEvent).Entries()) {
+    if (context != shm::kNoContext && entry.context != context) continue;
+    handles(shm::HandleKind::kEvent).Remove(entry.handle);
+    const auto event = static_cast<CUevent>(entry.value);
+    if (LetGoOfEvent(entry.handle, event)) driver.cuEventDestroy_v2(event);
+  }
   each(shm::HandleKind::kLinkState, [&](void* value) {
     const std::unique_ptr<LinkState> link(static_cast<LinkState*>(value));
     driver.cuLinkDestroy(link->link);
@@ -224,7 +231,11 @@ void SessionState::FreeMemory(uint32_t context) {
     switch (range.kind) {
       case MemoryKind::kDevice:
       case MemoryKind::kAsync:
-        driver.cuMemFree_v2(range.address);
+      case MemoryKind::kOpened:
+        num_opens.erase(range.address);
+        if (core.shared.Drop(shm::SharedKind::kAllocation, range.address, range.kind != MemoryKind::kOpened)) {
+          driver.cuMemFree_v2(range.address);
+        }
         break;
       case MemoryKind::kPinned:
         host_memory.Free(range.address);

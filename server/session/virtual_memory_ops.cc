@@ -54,18 +54,12 @@ CUresult ServeReserveAddresses(ServedLane& lane, WireReader& in, WireWriter& out
   if (!IsOffered(lane.driver())) return CUDA_ERROR_NOT_SUPPORTED;
   VirtualMemory& space = lane.session().virtual_memory;
   if (!space.MayReserve(request.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto reserve = [&](uint64_t wish, CUdeviceptr* address) {
-    return lane.driver().cuMemAddressReserve(address, request.size_bytes, request.alignment_bytes, wish, request.flags);
-  };
-  // Far below where programs and their libraries are mapped, the range is free in the client too. The driver takes a
-  // wish as no more than that.
-  const uint64_t wish = request.wish != 0 ? request.wish
-                                          : lane.session().core.next_reservation.Take(request.size_bytes,
-                                                                                      request.alignment_bytes);
   CUdeviceptr address = 0;
-  CUresult result = reserve(wish, &address);
-  if (result != CUDA_SUCCESS && request.wish == 0) result = reserve(0, &address);
-  if (result != CUDA_SUCCESS) return result;
+  if (const CUresult r = lane.driver().cuMemAddressReserve(&address, request.size_bytes, request.alignment_bytes,
+                                                           request.wish, request.flags);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
   space.AddReservation(address, request.size_bytes);
   out.PutWord(address);
   return CUDA_SUCCESS;
@@ -151,7 +145,7 @@ CUresult ServeUnmapPhysical(ServedLane& lane, WireReader& in, WireWriter&) {
   std::vector<std::shared_ptr<PhysicalMemory>> unmapped;  // given back after the wait
   for (const MemoryRange& range : mappings) unmapped.push_back(session.virtual_memory.RemoveMapping(range.address));
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
+  const CUresult marked = lane.MarkDevice(static_cast<int>(unmapped.front()->properties.device), &points);
   const CUresult waited = lane.AwaitPoints(&points);
   const CUresult result = lane.driver().cuMemUnmap(span.address, span.size_bytes);
   if (marked != CUDA_SUCCESS) return marked;

@@ -12,7 +12,7 @@ namespace tally::sim_driver {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kLastWindowStart = 0x7f00'0000'0000;
+constexpr uint64_t kLastWindowStart = 0x7d00'0000'0000;
 constexpr uint64_t kWindowStep = 0x8'0000'0000;  // 32 GiB
 // Tried in turn: a process with an address-space limit gets a smaller window.
 constexpr uint64_t kWindowSizes[] = {uint64_t{256} << 30, uint64_t{64} << 30, uint64_t{8} << 30};
@@ -72,7 +72,18 @@ void MemoryMap::RemoveLookup(MemoryLookup* lookup) {
 MemoryRange ContextMemory::Find(uint64_t address) const {
   const auto region = MemoryMap::Get().Find(address);
   if (!region || region->kind == MemoryKind::kReserved || !region->is_readable) return {};
+  if (region->kind == MemoryKind::kDevice && region->device != device_ &&
+      (peers_.load(std::memory_order_acquire) >> region->device & 1) == 0) {
+    return {};
+  }
   return {.base = region->base, .size_bytes = region->num_bytes, .is_writable = region->is_writable};
+}
+
+bool ContextMemory::SetPeer(int device, bool is_enabled) {
+  const uint32_t bit = 1u << device;
+  const uint32_t before = is_enabled ? peers_.fetch_or(bit) : peers_.fetch_and(~bit);
+  MemoryMap::Get().ForgetLookups();
+  return ((before & bit) != 0) != is_enabled;
 }
 
 uint64_t MemoryMap::NextBufferId() {

@@ -30,6 +30,10 @@ class Gpu {
       changed.wait(lock, [] { return is_done; });
       return CUDA_SUCCESS;
     };
+    table.cuEventQuery = [](CUevent) {
+      const std::lock_guard lock(mutex);
+      return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    };
     return table;
   }
   static void SetDone(bool done) {
