@@ -41,9 +41,11 @@ CUresult ServeFree(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   // Out of the map with the turn held: later requests, of any lane, find it freed.
-  if (!lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync)) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  const ClientContext* home = lane.session().FindContext(range->context);
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
+  const CUresult marked = lane.MarkDevice(home != nullptr ? home->device() : lane.context()->device(), &points);
   const CUresult waited = lane.AwaitPoints(&points);
   // Memory that another program has open stays until that program is done with it.
   const bool is_last = lane.session().core.shared.Drop(shm::SharedKind::kAllocation, address, true);

@@ -29,7 +29,7 @@ CUresult OpenAllocation(ServedLane& lane, const shm::OpenShared& request, WireWr
     // One holder per session, however often it opens.
     let_go(CUDA_SUCCESS);
   } else {
-    const auto own = session.memory.Find(object->key, 0);
+    const auto own = session.memory.Find(object->key, 1);
     const bool is_own = own && own->kind != MemoryKind::kMapped;
     const bool fits = FitsQuota(session, object->size_bytes);
     if (is_own || !fits ||
@@ -83,7 +83,7 @@ CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out) {
   bool is_named = false;
   switch (static_cast<shm::SharedKind>(request.kind)) {
     case shm::SharedKind::kAllocation: {
-      const auto range = session.memory.Find(request.what, 0);
+      const auto range = session.memory.Find(request.what, 1);
       const ClientContext* context = range ? session.FindContext(range->context) : nullptr;
       if (context == nullptr || range->kind != MemoryKind::kDevice || range->address != request.what) {
         return CUDA_ERROR_INVALID_VALUE;

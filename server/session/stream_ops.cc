@@ -22,6 +22,7 @@ CUresult ServeDestroyStream(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   Stream* stream = nullptr;
   if (const CUresult r = lane.Find(shm::HandleKind::kStream, handle, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.EnterDevice(stream->context->device()); r != CUDA_SUCCESS) return r;
   lane.session().AbandonCapture(*stream);
   lane.Forget(shm::HandleKind::kStream, handle);
   stream->context->DestroyStream(stream);

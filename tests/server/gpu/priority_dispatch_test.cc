@@ -129,5 +129,20 @@ TEST_F(PriorityDispatchTest, ShutdownEndsTheWait) {
   Gpu::SetDone(true);
 }
 
+TEST_F(PriorityDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
+  auto high = NewExecutorsGate();
+  auto best_effort = NewExecutorsGate();
+  high->BeforeDispatch(kHigh);
+  high->AfterDispatch(kHigh, kStream);
+  best_effort->BeforeDispatch(kBestEffort);
+  best_effort->AfterDispatch(kBestEffort, kStream);
+  Gpu::SetDone(false);  // from here on nothing completes: what is in flight waits for what is yet to be launched
+  for (int launch = 0; launch < 12; ++launch) {
+    best_effort->BeforeDispatch(kBestEffort);
+    best_effort->AfterDispatch(kBestEffort, kStream);
+  }
+  Gpu::SetDone(true);
+}
+
 }  // namespace
 }  // namespace tally::server
