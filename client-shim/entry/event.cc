@@ -44,7 +44,9 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return Recorded(hEvent, wire::cuEventRecord(hEvent, hStream)); }
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return Recorded(hEvent, wire::cuEventRecord(hEvent, hStream));
+}
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   return Recorded(hEvent, wire::cuEventRecordWithFlags(hEvent, hStream, flags));
 }

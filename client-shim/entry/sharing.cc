@@ -1,6 +1,6 @@
-// CUDA manual: what one program hands to another: IPC handles of memory and events, exported handles of physical memory.
-// A handle is 64 bytes that name an object in the executor (records_abi.h, SharedName), an exported descriptor is a
-// memfd that holds them: both may travel as the program likes. Memory has the same address in every program.
+// CUDA manual: what one program hands to another: IPC handles of memory and events, exported handles of physical
+// memory. A handle is 64 bytes that name an object in the executor (records_abi.h, SharedName), an exported descriptor
+// is a memfd that holds them: both may travel as the program likes. Memory has the same address in every program.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -65,8 +65,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   const std::lock_guard lock(call.process->opening_mutex);
   shm::OpenedShared opened{};
   const bool enables_peers = (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0;
-  if (const CUresult result =
-          OpenObject(call, shm::SharedKind::kAllocation, &handle, 0, enables_peers, &opened);
+  if (const CUresult result = OpenObject(call, shm::SharedKind::kAllocation, &handle, 0, enables_peers, &opened);
       result != CUDA_SUCCESS)
     return result;
   if (opened.num_opens == 1) {

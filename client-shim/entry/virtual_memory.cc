@@ -41,8 +41,7 @@ CUresult Pack(const Process& process, const CUmemAllocationProp* prop, shm::Phys
 
 // Locations that may be given access: devices. Access by the host's processor is not offered.
 CUresult OrdinalOf(const Process& process, const CUmemLocation& location, uint32_t* ordinal) {
-  if (IsHost(location.type))
-    return RefuseUse("cuMemSetAccess: access for the host");
+  if (IsHost(location.type)) return RefuseUse("cuMemSetAccess: access for the host");
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (!process.IsDevice(location.id)) return CUDA_ERROR_INVALID_DEVICE;
   *ordinal = static_cast<uint32_t>(process.server_ordinal(location.id));
@@ -127,8 +126,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
                   unsigned long long flags) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
-  const Reply reply =
-      call.lane->CallStruct(shm::Op::kMapPhysical, shm::MapPhysical{ptr, size, offset, handle, flags});
+  const Reply reply = call.lane->CallStruct(shm::Op::kMapPhysical, shm::MapPhysical{ptr, size, offset, handle, flags});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   Allocation mapping;
   mapping.address = ptr;

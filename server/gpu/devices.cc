@@ -113,7 +113,7 @@ CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
   description->pci_bus = static_cast<uint32_t>(description->attribute[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID]);
   description->pci_device = static_cast<uint32_t>(description->attribute[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]);
   CUcontext context = nullptr;
-  if (const CUresult r = Context(ordinal, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = Context(IsLikeFirst(ordinal) ? 0 : ordinal, &context); r != CUDA_SUCCESS) return r;
   driver_.cuCtxSetCurrent(context);
   if (driver_.cuCtxGetStreamPriorityRange != nullptr) {
     driver_.cuCtxGetStreamPriorityRange(&description->lowest_stream_priority, &description->highest_stream_priority);
@@ -126,6 +126,19 @@ CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
     }
   }
   return CUDA_SUCCESS;
+}
+
+bool Devices::IsLikeFirst(int ordinal) const {
+  for (const auto attribute :
+       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR}) {
+    int first = 0;
+    int own = 0;
+    if (driver_.cuDeviceGetAttribute(&first, attribute, device(0)) != CUDA_SUCCESS ||
+        driver_.cuDeviceGetAttribute(&own, attribute, device(ordinal)) != CUDA_SUCCESS || first != own) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void Devices::Release() {

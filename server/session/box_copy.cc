@@ -52,7 +52,7 @@ CUresult ReadSide(ServedLane& lane, const shm::BoxSide& side, const shm::CopyBox
       result->is_host = range->kind == MemoryKind::kPinned;
       // On several devices the driver is left to see whose address it is.
       const bool is_one_device = lane.session().core.devices->count() == 1;
-      result->type = result->is_host  ? CU_MEMORYTYPE_HOST
+      result->type = result->is_host ? CU_MEMORYTYPE_HOST
                      : is_one_device ? CU_MEMORYTYPE_DEVICE
                                      : CU_MEMORYTYPE_UNIFIED;
       result->address = side.base;

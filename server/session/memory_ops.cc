@@ -90,7 +90,8 @@ CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   SessionState& session = lane.session();
   const std::optional<MemoryRange> range = session.memory.Find(request.address, 0);
-  if (!range || range->address != request.address || (range->kind != MemoryKind::kDevice && range->kind != MemoryKind::kAsync)) {
+  if (!range || range->address != request.address ||
+      (range->kind != MemoryKind::kDevice && range->kind != MemoryKind::kAsync)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUstream stream = nullptr;

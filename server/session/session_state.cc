@@ -279,7 +279,8 @@ void SessionState::Destroy() {
   // Calls that name no context need one that is current; any will do for destroying.
   CUcontext current = nullptr;
   const int device = contexts.empty() ? 0 : contexts.begin()->second->device();
-  const bool used = !contexts.empty() || !loaded.empty() || !virtual_memory.empty() || memory.device_bytes() != 0 || memory.pinned_bytes() != 0;
+  const bool used = !contexts.empty() || !loaded.empty() || !virtual_memory.empty() || memory.device_bytes() != 0 ||
+                    memory.pinned_bytes() != 0;
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
   DestroyContents(shm::kNoContext);
   host_memory.FreeAll();

@@ -91,8 +91,8 @@ class SessionState {
   ExecutorCore& core;
   const DriverTable& driver;
   SessionCounters counters;
-  MemoryMap memory;                           // thread-safe
-  HostMemory host_memory;                     // thread-safe
+  MemoryMap memory;        // thread-safe
+  HostMemory host_memory;  // thread-safe
   VirtualMemory virtual_memory{memory};
   PendingOutput output;                       // thread-safe
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time

@@ -39,8 +39,7 @@ CUresult OpenAllocation(ServedLane& lane, const shm::OpenShared& request, WireWr
     }
   }
   ++num_opens;
-  out.PutStruct(
-      shm::OpenedShared{object->key, object->size_bytes, static_cast<uint32_t>(object->device), num_opens});
+  out.PutStruct(shm::OpenedShared{object->key, object->size_bytes, static_cast<uint32_t>(object->device), num_opens});
   return CUDA_SUCCESS;
 }
 
@@ -107,8 +106,7 @@ CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out) {
       if (lane.Find(shm::HandleKind::kPhysicalMemory, request.what, &memory) == CUDA_SUCCESS) {
         held = session.virtual_memory.Find(memory);
       }
-      if (held == nullptr ||
-          (memory->properties.requested_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
+      if (held == nullptr || (memory->properties.requested_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       is_named = session.core.shared.OfferPhysical(held->memory, &name);

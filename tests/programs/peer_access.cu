@@ -115,7 +115,8 @@ void Device(Results& results) {
     CHECK_CUDA(cudaEventRecord(there_event, there_stream));
     CHECK_CUDA(cudaStreamWaitEvent(here_stream, there_event, 0));
   }
-  CHECK_CUDA(cudaMemcpyAsync(here, there, kCount * 4, cudaMemcpyDeviceToDevice, here_stream));  // while `other` is current
+  CHECK_CUDA(
+      cudaMemcpyAsync(here, there, kCount * 4, cudaMemcpyDeviceToDevice, here_stream));  // while `other` is current
   CHECK_CUDA(cudaStreamSynchronize(here_stream));
   results.Add("after an event", download(here));
 

@@ -20,7 +20,8 @@ void Reference(Results& results) {
   results.Add("filled across", std::vector<uint8_t>(512, 0x5a));
   results.Add("moved piece", std::vector<uint32_t>{1, 2, 3, 4});
   results.Add("two addresses", std::vector<uint32_t>(64, 99));
-  results.Add("mapping, retained, access, properties", std::vector<uint32_t>{1, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 1});
+  results.Add("mapping, retained, access, properties",
+              std::vector<uint32_t>{1, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 1});
   results.Add("mistakes are refused", std::vector<uint32_t>(7, 1));
 }
 

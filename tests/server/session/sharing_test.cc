@@ -78,8 +78,7 @@ class SharingTest : public ExecutorFixture {
     return lane.Call(op, Payload().Put(shm::AddressSpan{address, size})).result;
   }
   static uint32_t Grant(ScriptedLane& lane, uint64_t address, uint64_t size, uint32_t flags) {
-    return lane
-        .Call(Op::kSetAccess, Payload().Put(shm::AddressSpan{address, size}).Put(shm::AccessGrant{0, flags}))
+    return lane.Call(Op::kSetAccess, Payload().Put(shm::AddressSpan{address, size}).Put(shm::AccessGrant{0, flags}))
         .result;
   }
   static uint32_t CopyIn(ScriptedLane& lane, uint64_t from, uint64_t to, uint64_t size) {
