@@ -110,7 +110,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Event* known = call.process->events.Find(reinterpret_cast<uint64_t>(event));
   if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!known->is_interprocess) return CUDA_ERROR_INVALID_VALUE;
+  if (!known->is_interprocess()) return CUDA_ERROR_INVALID_VALUE;
   return OfferObject(call, shm::SharedKind::kEvent, known->handle, pHandle);
 }
 
@@ -122,7 +122,7 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
   event->handle = call.process->event_names.Take();
   if (event->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   event->context = t_thread.context;
-  event->is_interprocess = true;
+  event->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
   const uint64_t name = event->handle;
   shm::OpenedShared opened{};
   if (const CUresult result = OpenObject(call, shm::SharedKind::kEvent, &handle, name, false, &opened);

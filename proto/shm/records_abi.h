@@ -39,7 +39,7 @@ enum class HandleKind : uint8_t {
   kArray = 11,
   kMipmappedArray = 12,
   kLinkState = 13,
-  kContext = 14,  // client-side only: the value of a CUcontext is Handle(kContext, index)
+  kContext = 14,         // client-side only: the value of a CUcontext is Handle(kContext, index)
   kPhysicalMemory = 15,  // CUmemGenericAllocationHandle
 };
 inline constexpr size_t kNumHandleKinds = 16;
