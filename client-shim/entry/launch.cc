@@ -10,6 +10,12 @@
 namespace tally::client_shim::entry {
 namespace {
 
+// A kernel runs on the current device or not at all.
+bool IsElsewhere(const Process& process, uint64_t stream) {
+  const uint32_t context = ContextOfStream(stream);
+  return context != shm::kNoContext && process.contexts[context].device != process.current_device();
+}
+
 // Null `node` unless the launch is to become a device-updatable node of a captured graph: then the executor answers
 // with the device's name for it.
 CUresult Launch(const LaunchArguments& arguments, CUstream stream, CUgraphDeviceNode* node = nullptr) {
@@ -20,6 +26,8 @@ CUresult Launch(const LaunchArguments& arguments, CUstream stream, CUgraphDevice
   if (const CUresult result = ResolveStreamForWork(*call.process, stream, &prepared.launch.stream);
       result != CUDA_SUCCESS)
     return result;
+  if (call.process->num_devices() > 1 && IsElsewhere(*call.process, prepared.launch.stream))
+    return CUDA_ERROR_INVALID_HANDLE;
   std::byte* room =
       call.lane->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + prepared.tail_bytes());
   if (room == nullptr) return call.lane->failure();

@@ -39,8 +39,9 @@ enum class HandleKind : uint8_t {
   kArray = 11,
   kMipmappedArray = 12,
   kLinkState = 13,
-  kUserObject = 18,
   kContext = 14,  // client-side only: the value of a CUcontext is Handle(kContext, index)
+  kUserObject = 18,
+  kPhysicalMemory = 15,  // CUmemGenericAllocationHandle
 };
 inline constexpr size_t kNumHandleKinds = 19;
 
@@ -126,26 +127,43 @@ enum class Op : uint16_t {
   kSetHostNode = 82,    // GraphNodeTarget + LaunchHostFunction -> {}
   kUpdateExec = 83,  // uint64 exec, uint64 graph -> uint32 CUgraphExecUpdateResult, uint32 0, uint64 error node, uint64
                      // error from node
+  // Virtual memory management.
+  kReserveAddresses = 100,  // ReserveAddresses -> uint64 address
+  kFreeAddresses = 101,     // AddressSpan -> {}
+  kCreatePhysical = 102,    // CreatePhysical -> uint64 handle
+  kReleasePhysical = 103,   // uint64 handle -> {}
+  kMapPhysical = 104,       // MapPhysical -> uint32 device, uint32 requested handle types
+  kUnmapPhysical = 105,     // AddressSpan -> {}   may wait
+  kSetAccess = 106,         // AddressSpan + AccessGrant[] -> {}
+  kGetAccess = 107,         // GetAccess -> uint64 CUmemAccess_flags
+  kGranularity = 108,       // PhysicalProperties + uint64 CUmemAllocationGranularity_flags -> uint64 bytes
+  kDescribePhysical = 109,  // uint64 handle -> PhysicalProperties
+  kRetainPhysical = 110,    // uint64 address -> uint64 handle
+  // Sharing between programs, and between devices.
+  kOffer = 111,        // Offer -> SharedName
+  kOpenShared = 112,   // OpenShared -> OpenedShared
+  kCloseShared = 113,  // uint64 address -> uint64 how often it is still open   may wait
+  kEnablePeer = 114,   // EnablePeer -> {}
+  kFence = 115,        // {} -> {}: everything that this program asked for before has been carried out
   // Graphs, continued.
-  kInstantiate = 110,              // Instantiate -> Instantiated (after a failure too)
-  kGetCopyNode = 111,              // uint64 node -> CUDA_MEMCPY3D, arrays as handles
-  kGetHostNode = 112,              // uint64 node -> uint64 token
-  kMemoryOperations = 113,         // MemoryOperations + CUstreamBatchMemOpParams[] (no reply)
-  kAddMemoryOperationsNode = 114,  // GraphNodeTarget + uint64 dependency[] + MemoryOperations + [] -> uint64 node
-  kSetMemoryOperationsNode = 115,  // GraphNodeTarget + MemoryOperations + [] -> {}
-  kGetMemoryOperationsNode = 116,  // uint64 node -> MemoryOperations + []
-  kAddAllocationNode = 117,   // GraphNodeTarget + uint64 dependency[] + AllocationNode -> uint64 node, uint64 address
-  kGetAllocationNode = 118,   // uint64 node -> AllocationNode + uint64 address
-  kCreateConditional = 119,   // CreateConditional -> uint64 the driver's own number, which kernels take
-  kAddConditionalNode = 120,  // GraphNodeTarget + uint64 dependency[] + ConditionalNode -> uint64 node, uint64 graph[]
-  kCreateUserObject = 121,    // CreateUserObject -> uint64 handle; its destructor comes by kAwaitCallback
-  kCountUserObject = 122,     // CountUserObject -> {}
-  kGraphText = 123,           // GraphText -> uint64 total bytes + a piece, as long as there is
-  kRecordContextEvent = 124,  // uint64 event (header's context): after all work of the context so far (no reply)
-  kWaitContextEvent = 125,    // uint64 event (header's context): before all work of the context from now on (no reply)
-  kLastOp = 127,
+  kInstantiate = 130,              // Instantiate -> Instantiated (after a failure too)
+  kGetCopyNode = 131,              // uint64 node -> CUDA_MEMCPY3D, arrays as handles
+  kGetHostNode = 132,              // uint64 node -> uint64 token
+  kMemoryOperations = 133,         // MemoryOperations + CUstreamBatchMemOpParams[] (no reply)
+  kAddMemoryOperationsNode = 134,  // GraphNodeTarget + uint64 dependency[] + MemoryOperations + [] -> uint64 node
+  kSetMemoryOperationsNode = 135,  // GraphNodeTarget + MemoryOperations + [] -> {}
+  kGetMemoryOperationsNode = 136,  // uint64 node -> MemoryOperations + []
+  kAddAllocationNode = 137,   // GraphNodeTarget + uint64 dependency[] + AllocationNode -> uint64 node, uint64 address
+  kGetAllocationNode = 138,   // uint64 node -> AllocationNode + uint64 address
+  kCreateConditional = 139,   // CreateConditional -> uint64 the driver's own number, which kernels take
+  kAddConditionalNode = 140,  // GraphNodeTarget + uint64 dependency[] + ConditionalNode -> uint64 node, uint64 graph[]
+  kCreateUserObject = 141,    // CreateUserObject -> uint64 handle; its destructor comes by kAwaitCallback
+  kCountUserObject = 142,     // CountUserObject -> {}
+  kGraphText = 143,           // GraphText -> uint64 total bytes + a piece, as long as there is
+  kRecordContextEvent = 144,  // uint64 event (header's context): after all work of the context so far (no reply)
+  kWaitContextEvent = 145,    // uint64 event (header's context): before all work of the context from now on (no reply)
 };
-inline constexpr uint16_t kFirstWireOp = 256;  // what follows kLastOp up to here is free
+inline constexpr uint16_t kFirstWireOp = 256;
 
 // Device as the client sees it. Attributes the shim cannot honour are already answered "no" by the executor.
 inline constexpr uint32_t kNumDeviceAttributes =
@@ -498,5 +516,110 @@ struct GraphText {
   uint32_t reserved;
 };
 static_assert(sizeof(GraphText) == 24);
+
+// Whole pieces of the address space: what cuMemAddressFree, cuMemUnmap and cuMemSetAccess name.
+struct AddressSpan {
+  uint64_t address;
+  uint64_t size_bytes;
+};
+static_assert(sizeof(AddressSpan) == 16);
+
+struct ReserveAddresses {
+  uint64_t size_bytes;
+  uint64_t alignment_bytes;  // 0: the driver's
+  uint64_t wish;             // an address the caller would like, 0 if none
+  uint64_t flags;
+};
+static_assert(sizeof(ReserveAddresses) == 32);
+
+// CUmemAllocationProp without pointers.
+struct PhysicalProperties {
+  uint32_t type;             // CUmemAllocationType
+  uint32_t requested_types;  // CUmemAllocationHandleType, or-ed
+  uint32_t location_type;    // CUmemLocationType
+  uint32_t device;           // ordinal as in kDescribeDevices, where the location is a device
+  uint32_t usage;
+  uint8_t compression_type;
+  uint8_t gpu_direct_rdma;
+  uint16_t reserved;
+};
+static_assert(sizeof(PhysicalProperties) == 24);
+
+struct CreatePhysical {
+  PhysicalProperties properties;
+  uint64_t size_bytes;
+  uint64_t flags;
+};
+static_assert(sizeof(CreatePhysical) == 40);
+
+struct MapPhysical {
+  uint64_t address;
+  uint64_t size_bytes;
+  uint64_t offset_bytes;
+  uint64_t handle;
+  uint64_t flags;
+};
+static_assert(sizeof(MapPhysical) == 40);
+
+struct AccessGrant {
+  uint32_t device;  // ordinal
+  uint32_t flags;   // CUmemAccess_flags
+};
+static_assert(sizeof(AccessGrant) == 8);
+
+struct GetAccess {
+  uint64_t address;
+  uint32_t device;
+  uint32_t reserved;
+};
+static_assert(sizeof(GetAccess) == 16);
+
+// What one program gives to another so that both use the same object: the 64 bytes of a CUipcMemHandle or
+// CUipcEventHandle, or the contents of the memfd that stands for an exported handle. Whoever holds the token may open
+// it, in the executor that gave it out and nowhere else.
+enum class SharedKind : uint32_t {
+  kAllocation = 1,  // cuMemAlloc
+  kEvent = 2,       // cuEventCreate with CU_EVENT_INTERPROCESS
+  kPhysical = 3,    // cuMemCreate
+};
+inline constexpr uint64_t kSharedMagic = 0x63706979'6c6c6174;  // "tallyipc"
+struct SharedName {
+  uint64_t magic;
+  uint64_t executor;  // who can resolve it
+  uint64_t token[2];  // cannot be guessed
+  uint32_t kind;      // SharedKind
+  uint32_t reserved[7];
+};
+static_assert(sizeof(SharedName) == 64);
+
+struct Offer {
+  uint32_t kind;  // SharedKind
+  uint32_t reserved;
+  uint64_t what;  // base address of an allocation, or a handle
+};
+static_assert(sizeof(Offer) == 16);
+
+struct OpenShared {
+  SharedName name;
+  uint64_t handle;         // kEvent: named by the client
+  uint32_t enables_peers;  // kAllocation: 1, the current device may need access to the memory's
+  uint32_t reserved;
+};
+static_assert(sizeof(OpenShared) == 80);
+
+struct OpenedShared {
+  uint64_t value;       // kAllocation: its address; kPhysical: a handle
+  uint64_t size_bytes;  // kAllocation
+  uint32_t device;      // ordinal
+  uint32_t num_opens;   // kAllocation: how often this program has it open now
+};
+static_assert(sizeof(OpenedShared) == 24);
+
+// Kernels on `from` may use memory of `to`.
+struct EnablePeer {
+  uint32_t from;
+  uint32_t to;
+};
+static_assert(sizeof(EnablePeer) == 8);
 
 }  // namespace tally::shm

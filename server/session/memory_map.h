@@ -20,6 +20,8 @@ enum class MemoryKind : uint8_t {
   kPinned,  // shared with the client, host or managed
   kGlobal,  // a variable of a loaded image
   kGraph,   // of a memory node: graph_memory.h
+  kOpened,  // another session's, opened by its name (shared_objects.h)
+  kMapped,  // cuMemMap: inside a reserved range (virtual_memory.h); adjoining ones are one piece to Find
 };
 
 struct MemoryRange {
@@ -28,6 +30,7 @@ struct MemoryRange {
   MemoryKind kind = MemoryKind::kDevice;
   uint32_t context = 0;         // of the client, when it was made
   const void* owner = nullptr;  // kGlobal, kGraph: what it goes with; null: kGraph whose graph is gone
+  uint64_t access_devices = 0;  // kMapped: bit n, device n was given access
 };
 
 class MemoryMap {
@@ -35,20 +38,30 @@ class MemoryMap {
   // False if it overlaps another range or wraps around. Graph memory whose graph is gone gives way: the driver knows
   // better whether it was freed.
   bool Add(const MemoryRange& range);
-  // The range that contains all of [address, address + size_bytes), if any. An empty piece may be anywhere inside.
+  // The range that contains all of [address, address + size_bytes), if any; the first of several adjoining mappings.
+  // An empty piece may be anywhere inside. A mapping that no device may access contains nothing.
   std::optional<MemoryRange> Find(uint64_t address, uint64_t size_bytes) const;
   // Takes out the range that starts at `address` and is of one of the kinds.
   std::optional<MemoryRange> Take(uint64_t address, MemoryKind kind, MemoryKind or_kind);
   // Whatever goes with `owner`, but the addresses in `but` stay, without an owner.
   void RemoveOwned(const void* owner, const std::set<uint64_t>& but = {});
+  // The mapping that contains `address`, accessible or not.
+  std::optional<MemoryRange> Mapping(uint64_t address) const;
+  // The mappings that fill exactly the piece, in order of address. Empty: they do not.
+  std::vector<MemoryRange> Mappings(uint64_t address, uint64_t size_bytes) const;
+  // Notes that a device may access the piece's mappings, or may not.
+  void SetAccess(uint64_t address, uint64_t size_bytes, int device, bool is_allowed);
+  // Physical memory of cuMemCreate, which counts wherever it is mapped, if at all.
+  void CountPhysical(uint64_t size_bytes, bool added);
   std::vector<MemoryRange> Ranges() const;
-  // Sum of device and pool memory, of pinned memory.
+  // Sum of device, pool and physical memory; of pinned memory.
   uint64_t device_bytes() const;
   uint64_t pinned_bytes() const;
 
  private:
   void DropOrphansLocked(uint64_t begin, uint64_t end);
   void Count(const MemoryRange& range, bool added);
+  bool ReachesLocked(std::map<uint64_t, MemoryRange>::const_iterator first, uint64_t end) const;
 
   mutable std::mutex mutex_;
   std::map<uint64_t, MemoryRange> ranges_;  // by address, disjoint

@@ -1,20 +1,14 @@
 // Device memory: allocation, pools, freeing. (Pinned memory is allocated over the session socket.)
 #include "server/session/operations.h"
 #include "server/session/pools.h"
+#include "server/session/quota.h"
 
 namespace tally::server {
 namespace {
 
-bool FitsQuota(const SessionState& session, uint64_t size_bytes) {
-  const uint64_t limit = session.core.limits.device_memory_bytes;
-  if (limit == 0) return true;
-  const uint64_t used = session.memory.device_bytes();
-  return used <= limit && size_bytes <= limit - used;
-}
-
-bool IsGraphMemory(const SessionState& session, uint64_t address) {
+std::optional<MemoryRange> FindGraphMemory(const SessionState& session, uint64_t address) {
   const std::optional<MemoryRange> range = session.memory.Find(address, 0);
-  return range && range->address == address && range->kind == MemoryKind::kGraph;
+  return range && range->address == address && range->kind == MemoryKind::kGraph ? range : std::nullopt;
 }
 
 // Null when the stream is not being captured.
@@ -70,13 +64,17 @@ CUresult ServeFree(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   // Out of the map with the turn held: later requests, of any lane, find it freed.
-  const bool is_taken = lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync).has_value();
   // What a graph allocated keeps its addresses: its next launch may allocate there again.
-  if (!is_taken && !IsGraphMemory(lane.session(), address)) return CUDA_ERROR_INVALID_VALUE;
+  auto range = lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync);
+  if (!range) range = FindGraphMemory(lane.session(), address);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  const ClientContext* home = lane.session().FindContext(range->context);
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
+  const CUresult marked = lane.MarkDevice(home != nullptr ? home->device() : lane.context()->device(), &points);
   const CUresult waited = lane.AwaitPoints(&points);
-  const CUresult freed = lane.driver().cuMemFree_v2(address);
+  // Memory that another program has open stays until that program is done with it.
+  const bool is_last = lane.session().core.shared.Drop(shm::SharedKind::kAllocation, address, true);
+  const CUresult freed = is_last ? lane.driver().cuMemFree_v2(address) : CUDA_SUCCESS;
   if (marked != CUDA_SUCCESS) return marked;
   return waited != CUDA_SUCCESS ? waited : freed;
 }
@@ -119,18 +117,22 @@ CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   SessionState& session = lane.session();
   const std::optional<MemoryRange> range = session.memory.Find(request.address, 0);
-  if (!range || range->address != request.address || range->kind == MemoryKind::kPinned ||
-      range->kind == MemoryKind::kGlobal) {
+  if (!range || range->address != request.address ||
+      (range->kind != MemoryKind::kDevice && range->kind != MemoryKind::kAsync && range->kind != MemoryKind::kGraph)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   const CUgraph graph = CapturingGraph(lane, *stream);
-  const CUresult result = lane.driver().cuMemFreeAsync(request.address, stream->real);
-  if (result != CUDA_SUCCESS) return result;
   if (graph != nullptr) {
-    session.graph_memory.OnFreed(graph, request.address);  // recorded, not done
-  } else if (range->kind != MemoryKind::kGraph || range->owner == nullptr) {
+    const CUresult recorded = lane.driver().cuMemFreeAsync(request.address, stream->real);
+    if (recorded == CUDA_SUCCESS) session.graph_memory.OnFreed(graph, request.address);
+    return recorded;
+  }
+  const bool is_last = session.core.shared.Drop(shm::SharedKind::kAllocation, request.address, true);
+  const CUresult result = is_last ? lane.driver().cuMemFreeAsync(request.address, stream->real) : CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) return result;
+  if (range->kind != MemoryKind::kGraph || range->owner == nullptr) {
     session.memory.Take(request.address, range->kind, range->kind);
   }
   return CUDA_SUCCESS;

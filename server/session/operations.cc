@@ -5,7 +5,7 @@
 namespace tally::server {
 namespace {
 
-constexpr size_t kNumOps = static_cast<size_t>(shm::Op::kLastOp) + 1;
+constexpr size_t kNumOps = shm::kFirstWireOp;
 
 constexpr std::array<Operation, kNumOps> kOperations = [] {
   std::array<Operation, kNumOps> table{};
@@ -79,6 +79,22 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
   set(shm::Op::kGraphText, &ServeGraphText);
   set(shm::Op::kRecordContextEvent, &ServeRecordContextEvent);
   set(shm::Op::kWaitContextEvent, &ServeWaitContextEvent);
+  set(shm::Op::kReserveAddresses, &ServeReserveAddresses);
+  set(shm::Op::kFreeAddresses, &ServeFreeAddresses);
+  set(shm::Op::kCreatePhysical, &ServeCreatePhysical);
+  set(shm::Op::kReleasePhysical, &ServeReleasePhysical);
+  set(shm::Op::kMapPhysical, &ServeMapPhysical);
+  set(shm::Op::kUnmapPhysical, &ServeUnmapPhysical);
+  set(shm::Op::kSetAccess, &ServeSetAccess);
+  set(shm::Op::kGetAccess, &ServeGetAccess);
+  set(shm::Op::kGranularity, &ServeGranularity);
+  set(shm::Op::kDescribePhysical, &ServeDescribePhysical);
+  set(shm::Op::kRetainPhysical, &ServeRetainPhysical);
+  set(shm::Op::kOffer, &ServeOffer);
+  set(shm::Op::kOpenShared, &ServeOpenShared);
+  set(shm::Op::kCloseShared, &ServeCloseShared);
+  set(shm::Op::kEnablePeer, &ServeEnablePeer);
+  set(shm::Op::kFence, &ServeFence);
   return table;
 }();
 
