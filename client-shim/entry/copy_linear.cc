@@ -5,6 +5,7 @@
 #include "client-shim/entry/capture_staging.h"
 #include "client-shim/entry/copy_plan.h"
 #include "client-shim/entry/guard.h"
+#include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim {
@@ -36,11 +37,12 @@ CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* s
     call.lane->Post();
     return CUDA_SUCCESS;
   }
+  CopyThreads::Turn threads(call.lane->session()->copy_threads(), size_bytes);
   for (size_t offset = 0; offset < size_bytes;) {
     const size_t piece = std::min<size_t>(shm::kArenaChunkBytes, size_bytes - offset);
     uint32_t chunk = 0;
     if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
-    std::memcpy(call.lane->chunk(chunk), source + offset, piece);
+    threads.Copy(call.lane->chunk(chunk), source + offset, piece);
     const shm::Copy copy{destination + offset, Lane::chunk_offset(chunk), piece, stream, kAddress, kArena};
     if (const CUresult result = call.lane->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
     offset += piece;
@@ -60,6 +62,7 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     return call.lane->TakeAsyncError();
   }
   // More: the next chunks are on their way while one is emptied.
+  CopyThreads::Turn threads(call.lane->session()->copy_threads(), size_bytes);
   struct Pending {
     uint32_t chunk;
     size_t offset, size;
@@ -81,7 +84,7 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     first = (first + 1) % shm::kArenaChunks;
     --count;
     if (const CUresult result = call.lane->AwaitChunk(oldest.chunk); result != CUDA_SUCCESS) return result;
-    std::memcpy(destination + oldest.offset, call.lane->chunk(oldest.chunk), oldest.size);
+    threads.Copy(destination + oldest.offset, call.lane->chunk(oldest.chunk), oldest.size);
   }
   return call.lane->TakeAsyncError();
 }
