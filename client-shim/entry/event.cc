@@ -11,6 +11,25 @@ namespace {
 
 constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
+template <typename Send>
+CUresult Record(CUevent handle, CUstream stream, Send send) {
+  const Process* process = CurrentProcess();
+  Event* event = process != nullptr ? process->events.Find(reinterpret_cast<uint64_t>(handle)) : nullptr;
+  if (event == nullptr) return send();
+  event->ForgetRecording();
+  // Once part of a graph it may be recorded whenever the graph runs.
+  if (process->captures.any()) event->StopTracking();
+  if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
+  Recording recording;
+  if (ResolveStream(stream, &recording.stream) != CUDA_SUCCESS) return CUDA_SUCCESS;
+  recording.context = ContextOfStream(recording.stream);
+  if (recording.context == shm::kNoContext) return CUDA_SUCCESS;
+  recording.epoch = process->contexts[recording.context].epoch.load();
+  recording.ticket_plus_1 = t_thread.lane->posted_ticket() + 1;
+  event->NoteRecording(recording);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
@@ -22,6 +41,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   event->handle = call.process->event_names.Take();
   if (event->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   event->context = t_thread.context;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0) event->StopTracking();
   const uint64_t handle = event->handle;
   call.process->events.Insert(std::move(event));
   if (const CUresult result = call.lane->PostStruct(shm::Op::kCreateEvent, shm::CreateEvent{handle, Flags, 0});
@@ -29,6 +49,25 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     return result;
   *phEvent = reinterpret_cast<CUevent>(handle);
   return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return Record(hEvent, hStream, [&] { return wire::cuEventRecord(hEvent, hStream); });
+}
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  return Record(hEvent, hStream, [&] { return wire::cuEventRecordWithFlags(hEvent, hStream, flags); });
+}
+
+CUresult cuEventQuery(CUevent hEvent) {
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  Event* event = call.process->events.Find(reinterpret_cast<uint64_t>(hEvent));
+  if (event == nullptr) return wire::cuEventQuery(hEvent);
+  if (IsKnownComplete(*call.process, *event)) return CUDA_SUCCESS;
+  const Recording recording = event->LatestRecording();
+  const CUresult result = wire::cuEventQuery(hEvent);
+  if (result == CUDA_SUCCESS) event->NoteComplete(recording);
+  return result;
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {
