@@ -42,6 +42,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if (event->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   event->context = t_thread.context;
   if ((Flags & CU_EVENT_INTERPROCESS) != 0) event->StopTracking();
+  event->flags = Flags;
   const uint64_t handle = event->handle;
   call.process->events.Insert(std::move(event));
   if (const CUresult result = call.lane->PostStruct(shm::Op::kCreateEvent, shm::CreateEvent{handle, Flags, 0});
@@ -85,10 +86,17 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   const auto handle = reinterpret_cast<uint64_t>(hEvent);
-  if (call.process->events.Find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Event* event = call.process->events.Find(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
-  const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeEvent, handle);
-  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+  if (IsKnownComplete(*call.process, *event)) return call.lane->TakeAsyncError();
+  const WaitFor wait =
+      (event->flags & CU_EVENT_BLOCKING_SYNC) != 0 ? WaitFor::kAnswer : WaitForDevice(*call.process, event->context);
+  const Recording recording = event->LatestRecording();
+  const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeEvent, handle, wait);
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  event->NoteComplete(recording);
+  return call.lane->TakeAsyncError();
 }
 
 CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {

@@ -11,8 +11,8 @@ bool IsDefaultStream(uint64_t word) { return word <= shm::kPerThreadStream; }
 
 void NoteStreamComplete(Process* process, uint64_t stream_word, uint64_t ticket) {
   if (IsDefaultStream(stream_word)) {
-    // The legacy stream is ordered after all earlier work of the blocking streams of its context. A per-thread stream is
-    // one of many; what is known about it is not worth a table.
+    // The legacy stream is ordered after all earlier work of the blocking streams of its context. A per-thread stream
+    // is one of many; what is known about it is not worth a table.
     if (stream_word != shm::kPerThreadStream) process->contexts[t_thread.context].blocking_completed.Raise(ticket);
     return;
   }

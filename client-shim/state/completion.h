@@ -1,5 +1,5 @@
-// What the client knows to be complete without asking the executor, counted in tickets (proto/shm/channel_abi.h, ORDER):
-// a wait that succeeded with ticket t says that all work of its stream with a lower ticket is complete.
+// What the client knows to be complete without asking the executor, counted in tickets (proto/shm/channel_abi.h,
+// ORDER): a wait that succeeded with ticket t says that all work of its stream with a lower ticket is complete.
 #pragma once
 
 #include <atomic>

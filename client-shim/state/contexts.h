@@ -24,8 +24,8 @@ struct Context {
   std::atomic<uint32_t> epoch{0};      // raised when everything in it is destroyed
   CompletedBefore completed;           // all its work
   CompletedBefore blocking_completed;  // that of its legacy stream and its blocking ones
-  uint32_t num_retained = 0;  // primary contexts; guarded by Contexts::mutex_
-  uint32_t num_attached = 0;  // created ones, cuCtxAttach
+  uint32_t num_retained = 0;           // primary contexts; guarded by Contexts::mutex_
+  uint32_t num_attached = 0;           // created ones, cuCtxAttach
 };
 
 class Contexts {

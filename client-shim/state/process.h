@@ -15,6 +15,7 @@
 #include "client-shim/state/captures.h"
 #include "client-shim/state/context_storage.h"
 #include "client-shim/state/contexts.h"
+#include "client-shim/state/events.h"
 #include "client-shim/state/handle_names.h"
 #include "client-shim/state/kernels.h"
 #include "client-shim/state/link_results.h"
@@ -25,11 +26,6 @@
 #include "client-shim/transport/session.h"
 
 namespace tally::client_shim {
-
-struct Event {
-  uint64_t handle = 0;
-  uint32_t context = 0;
-};
 
 class Process {
  public:
@@ -85,6 +81,12 @@ struct Call {
 CUresult BeginCall(Call* call);
 // The same for calls that need a current context (CUDA_ERROR_INVALID_CONTEXT without).
 CUresult BeginCallInContext(Call* call);
+
+// How this thread waits for work of a context: as the flags of its context ask for.
+inline WaitFor WaitForDevice(const Process& process, uint32_t context) {
+  const uint32_t flags = process.contexts[context].flags.load(std::memory_order_relaxed);
+  return (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC ? WaitFor::kAnswer : WaitFor::kDevice;
+}
 
 // For the end of a context: forgets everything that lived in it.
 void ForgetContext(Process* process, uint32_t context);

@@ -116,7 +116,8 @@ TEST_F(CompletionTest, AWaitForTheEventAnswersForItself) {
 
 TEST_F(CompletionTest, EventsThatOthersMayRecordAreAlwaysAskedFor) {
   EXPECT_EQ(Run([](const Streams& s) {
-              CUgraphNode node = reinterpret_cast<CUgraphNode>(shm::MakeHandle(shm::HandleKind::kGraphNode, 0, true, 1));
+              CUgraphNode node =
+                  reinterpret_cast<CUgraphNode>(shm::MakeHandle(shm::HandleKind::kGraphNode, 0, true, 1));
               REQUIRE(SHIM(cuGraphEventRecordNodeSetEvent)(node, s.event) == CUDA_SUCCESS);
               REQUIRE(SHIM(cuEventRecord)(s.event, s.legacy) == CUDA_SUCCESS);
               REQUIRE(SHIM(cuStreamSynchronize)(s.legacy) == CUDA_SUCCESS);
@@ -174,9 +175,8 @@ TEST_F(CompletionTest, AnIdleStreamIsNotAskedForAgainWhileNothingHappens) {
 }
 
 TEST_F(CompletionTest, AWaitThatFailedSaysNothing) {
-  executor_.On(shm::Op::kSynchronizeStream, [](const FakeRequest&, FakeReply* reply) {
-    reply->result = CUDA_ERROR_LAUNCH_FAILED;
-  });
+  executor_.On(shm::Op::kSynchronizeStream,
+               [](const FakeRequest&, FakeReply* reply) { reply->result = CUDA_ERROR_LAUNCH_FAILED; });
   EXPECT_EQ(Run([](const Streams& s) {
               REQUIRE(SHIM(cuEventRecord)(s.event, s.other) == CUDA_SUCCESS);
               REQUIRE(SHIM(cuStreamSynchronize)(s.other) == CUDA_ERROR_LAUNCH_FAILED);
