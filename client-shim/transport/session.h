@@ -59,16 +59,19 @@ class Session {
   // For large copies to and from the arenas.
   CopyThreads& copy_threads() { return copy_threads_; }
 
-  // For the child of a fork: closes the socket, so that the executor sees the parent's end and not the child's.
-  void CloseInChild();
+  // Ends this process's part. In the child of a fork: so that the executor sees the parent's end and not the child's.
+  void Close();
 
  private:
   explicit Session(unsigned num_cpus) : num_cpus_(num_cpus), copy_threads_(CopyThreads::NumFor(num_cpus)) {}
   CUresult Attach(std::string* sentence);
   // One exchange on the session socket; `fd` receives the reply's descriptor if it has one.
   CUresult Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd);
+  // False after the program has closed all descriptors, as daemons do: the number may be a file of its own by now.
+  bool HasSocket() const;
 
   UniqueFd socket_;
+  uint64_t socket_inode_ = 0;
   uint64_t id_ = 0;
   const unsigned num_cpus_;
   CopyThreads copy_threads_;
