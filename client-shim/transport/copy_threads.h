@@ -1,8 +1,8 @@
 // Copies bytes with several threads: one thread moves 10 to 15 GB/s, less than the native driver's pageable copies.
 //
-// A guest's threads: none before the first large copy, at most three, signals blocked, asleep unless a copy is going
-// on, never joined. A fork's child has none, and a Process of its own to start them from. One copy uses them at a time:
-// a program that copies from several threads has the parallelism already, and its other copies go on alone.
+// A guest's threads: none before the first large copy, at most three, signals blocked, asleep soon after a copy, never
+// joined. A fork's child has none, and a Process of its own to start them from. One copy uses them at a time: a program
+// that copies from several threads has the parallelism already, and its other copies go on alone.
 //
 // The slices of a copy are claimed one by one, by the caller too: a helper thread that is late costs nothing.
 #pragma once
@@ -53,6 +53,7 @@ class CopyThreads {
   std::atomic<bool> is_taken_{false};   // the turn
   std::atomic<uint32_t> bell_{0};       // raised when a turn begins
   std::atomic<uint32_t> is_active_{0};  // 1 during a turn
+  std::atomic<uint32_t> num_asleep_{0};
 
   // The present piece. `claims_` is its number (upper half) and how many slices nobody took yet: whoever takes one by
   // compare-exchange has read the fields of that very piece.

@@ -74,7 +74,7 @@ TEST(CopyThreadsTest, EveryByteArrivesWhateverTheSizes) {
 TEST(CopyThreadsTest, SmallCopiesStartNoThread) {
   CopyThreads& threads = NewCopyThreads(2);
   const size_t before = CopyThreadStates().size();
-  std::vector<std::byte> source(kMiB - 1, std::byte{5}), target(kMiB - 1);
+  std::vector<std::byte> source(2 * kMiB - 1, std::byte{5}), target(2 * kMiB - 1);
   CopyThreads::Turn turn(threads, source.size());
   turn.Copy(target.data(), source.data(), source.size());
   EXPECT_EQ(target, source);
@@ -84,7 +84,7 @@ TEST(CopyThreadsTest, SmallCopiesStartNoThread) {
 TEST(CopyThreadsTest, ThreadsSleepBetweenCopies) {
   CopyThreads& threads = NewCopyThreads(2);
   const size_t before = CopyThreadStates().size();
-  std::vector<std::byte> source(kMiB, std::byte{5}), target(kMiB);
+  std::vector<std::byte> source(2 * kMiB, std::byte{5}), target(2 * kMiB);
   {
     CopyThreads::Turn turn(threads, source.size());
     turn.Copy(target.data(), source.data(), source.size());
@@ -107,7 +107,7 @@ TEST(CopyThreadsTest, CopiesAtTheSameTimeDoNotMix) {
       for (uint32_t round = 0; round < 50; ++round) {
         const auto source = Numbers(kMiB / 4, caller * 1'000'000 + round);
         std::vector<uint32_t> target(source.size());
-        CopyThreads::Turn turn(threads, kMiB);
+        CopyThreads::Turn turn(threads, 2 * kMiB);
         turn.Copy(target.data(), source.data(), kMiB / 2);
         turn.Copy(target.data() + kMiB / 8, source.data() + kMiB / 8, kMiB / 2);
         if (target != source) ++num_wrong;
@@ -138,7 +138,7 @@ std::vector<uint64_t> BlockedSignals() {
 TEST(CopyThreadsTest, SignalsOfTheProgramDoNotReachTheThreads) {
   CopyThreads& threads = NewCopyThreads(1);
   std::vector<std::byte> source(kMiB), target(kMiB);
-  CopyThreads::Turn turn(threads, kMiB);
+  CopyThreads::Turn turn(threads, 2 * kMiB);
   turn.Copy(target.data(), source.data(), kMiB);
   const auto bit = [](int signal) { return uint64_t{1} << (signal - 1); };
   const uint64_t of_program = bit(SIGINT) | bit(SIGUSR1) | bit(SIGCHLD);
