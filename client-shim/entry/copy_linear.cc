@@ -51,12 +51,13 @@ CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* s
 }
 
 CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, size_t size_bytes, uint64_t stream) {
+  const WaitFor wait = WaitForDevice(*call.process, ContextOfStream(stream));
   // One chunk: the reply to the copy itself says that the bytes are there.
   if (size_bytes <= shm::kArenaChunkBytes) {
     uint32_t chunk = 0;
     if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
     const shm::Copy copy{Lane::chunk_offset(chunk), source, size_bytes, stream, kArena, kAddress};
-    const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy);
+    const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy, wait);
     if (reply.result != CUDA_SUCCESS) return reply.result;
     std::memcpy(destination, call.lane->chunk(chunk), size_bytes);
     return call.lane->TakeAsyncError();
@@ -83,7 +84,7 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     const Pending oldest = pending[first];
     first = (first + 1) % shm::kArenaChunks;
     --count;
-    if (const CUresult result = call.lane->AwaitChunk(oldest.chunk); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = call.lane->AwaitChunk(oldest.chunk, wait); result != CUDA_SUCCESS) return result;
     threads.Copy(destination + oldest.offset, call.lane->chunk(oldest.chunk), oldest.size);
   }
   return call.lane->TakeAsyncError();
@@ -155,7 +156,7 @@ CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes
   };
   if (!waits || (!is_host(destination.address) && !is_host(source.address)))
     return call.lane->PostStruct(shm::Op::kCopy, copy);
-  const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy);
+  const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy, WaitForDevice(*call.process, ContextOfStream(word)));
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
 }
 

@@ -135,7 +135,7 @@ class Lane {
   static uint64_t chunk_offset(uint32_t chunk_index) { return uint64_t{chunk_index} * shm::kArenaChunkBytes; }
   CUresult NextChunk(uint32_t* chunk_index);
   // Waits until the last copy that uses the chunk is complete.
-  CUresult AwaitChunk(uint32_t chunk_index);
+  CUresult AwaitChunk(uint32_t chunk_index, WaitFor wait = WaitFor::kAnswer);
 
  private:
   static constexpr uint32_t RecordBytes(uint32_t payload_bytes) {
