@@ -133,11 +133,11 @@ def closes_all_descriptors():
 
 
 def few_descriptors():
-    """A limit that leaves room for one descriptor: what a thread, an allocation and a child need at a time."""
+    """A limit that leaves one descriptor for each thread, which needs it for its lane and for every allocation, for a moment."""
     cuda = Cuda()
     highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, highest + 1))
-    held = [cuda.allocate_host(1 << 16) for _ in range(20)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + 40, highest + 1 + 40))
+    held = [cuda.allocate_host(1 << 16) for _ in range(100)]
 
     def launch():
         cuda.make_current()
