@@ -95,7 +95,7 @@ struct Bed {
   CUevent event = nullptr;
 };
 
-bool SetUp(Bed* bed) {
+bool Prepare(Bed* bed) {
   CUcontext context = nullptr;
   CUmodule module = nullptr;
   const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
@@ -164,7 +164,7 @@ TEST(LaunchPath, AllocatesNothingAndTakesNoLock) {
   EXPECT_EQ(RunInChild(executor.socket_path(),
                        []() -> int {
                          Bed bed;
-                         if (!SetUp(&bed)) return kNotSetUp;
+                         if (!Prepare(&bed)) return kNotSetUp;
                          Loop loop(bed);
                          if (!loop.Run(3)) return kCallFailed;
                          g_is_counting = true;
@@ -185,7 +185,7 @@ TEST(LaunchPath, MakesNoSystemCall) {
   EXPECT_EQ(RunInChild(executor.socket_path(),
                        []() -> int {
                          Bed bed;
-                         if (!SetUp(&bed)) return kNotSetUp;
+                         if (!Prepare(&bed)) return kNotSetUp;
                          Loop loop(bed);
                          if (!loop.Run(3)) return kCallFailed;
                          if (!ForbidSystemCalls()) return kNotSetUp;
@@ -202,7 +202,7 @@ TEST(LaunchPath, TheTrapsCatchWhatTheyShould) {
   EXPECT_EQ(RunInChild(executor.socket_path(),
                        []() -> int {
                          Bed bed;
-                         if (!SetUp(&bed)) return kNotSetUp;
+                         if (!Prepare(&bed)) return kNotSetUp;
                          g_is_counting = true;
                          CUevent event = nullptr;  // has a name and a slot of its own: allocates
                          const CUresult result = SHIM(cuEventCreate)(&event, 0);
@@ -214,7 +214,7 @@ TEST(LaunchPath, TheTrapsCatchWhatTheyShould) {
   EXPECT_EQ(RunInChild(executor.socket_path(),
                        []() -> int {
                          Bed bed;
-                         if (!SetUp(&bed)) return kNotSetUp;
+                         if (!Prepare(&bed)) return kNotSetUp;
                          if (!ForbidSystemCalls()) return kNotSetUp;
                          ::syscall(SYS_getpid);
                          return kFine;
