@@ -57,8 +57,8 @@ inline constexpr uint32_t kMaxReplyBytes = kReplyRingBytes / 4;
 inline constexpr uint32_t kRecordAlignment = 16;
 inline constexpr uint32_t kHeaderBytes = 4096;
 
-// A chunk is transferred while the next one is filled or the one before is emptied. At 55 GB/s it takes 19 us, ten times
-// what asking for it costs; a copy of 4 MiB already overlaps. All of them together absorb jitter.
+// A chunk is transferred while the next one is filled or the one before is emptied. At 55 GB/s it takes 19 us, ten
+// times what asking for it costs; a copy of 4 MiB already overlaps. All of them together absorb jitter.
 inline constexpr uint32_t kArenaChunkBytes = 1u << 20;
 inline constexpr uint32_t kArenaChunks = 16;
 
