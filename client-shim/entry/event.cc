@@ -20,6 +20,9 @@ CUresult Record(CUevent handle, CUstream stream, Send send) {
   // Once part of a graph it may be recorded whenever the graph runs.
   if (process->captures.any()) event->StopTracking();
   if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
+  // An event that other programs wait for has to be recorded when the call returns, as natively: what they do next is
+  // ordered by means that the executor does not see.
+  if (event->is_interprocess()) return t_thread.lane->CallEmpty(shm::Op::kFence).result;
   Recording recording;
   if (ResolveStream(stream, &recording.stream) != CUDA_SUCCESS) return CUDA_SUCCESS;
   recording.context = ContextOfStream(recording.stream);
@@ -36,12 +39,12 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0) return RefuseUse("cuEventCreate: events for other processes");
+  const bool is_interprocess = (Flags & CU_EVENT_INTERPROCESS) != 0;
+  if (is_interprocess && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   auto event = std::make_unique<Event>();
   event->handle = call.process->event_names.Take();
   if (event->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   event->context = t_thread.context;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0) event->StopTracking();
   event->flags = Flags;
   const uint64_t handle = event->handle;
   call.process->events.Insert(std::move(event));

@@ -2,6 +2,8 @@
 // here (completion.h).
 #pragma once
 
+#include <cuda.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -20,7 +22,10 @@ struct Event {
   uint32_t context = 0;
   uint32_t flags = 0;  // CUevent_flags
 
-  // Others than the calls of this process may record it (a graph, a launch attribute, another process): always ask.
+  // Other programs may use it too, and record it.
+  bool is_interprocess() const { return (flags & CU_EVENT_INTERPROCESS) != 0; }
+
+  // Others than the program's own calls may record it (a graph, a launch attribute): always ask.
   void StopTracking() {
     is_tracked_.store(false, std::memory_order_relaxed);
     ForgetRecording();
@@ -28,7 +33,7 @@ struct Event {
   // Before it is recorded anew.
   void ForgetRecording() { ticket_plus_1_.store(0, std::memory_order_seq_cst); }
   void NoteRecording(const Recording& recording) {
-    if (!is_tracked_.load(std::memory_order_relaxed)) return;
+    if (is_interprocess() || !is_tracked_.load(std::memory_order_relaxed)) return;
     stream_.store(recording.stream, std::memory_order_relaxed);
     context_of_stream_.store(recording.context, std::memory_order_relaxed);
     epoch_.store(recording.epoch, std::memory_order_relaxed);

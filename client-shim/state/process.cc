@@ -101,6 +101,7 @@ void ForgetContext(Process* process, uint32_t context) {
   process->contexts[context].epoch.fetch_add(1);
   process->storage.EndContext(context, process->contexts.Handle(context));
   for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);
+  process->contexts.ForgetPeersOf(context);
   process->streams.RemoveIf([context](const Stream& stream) { return stream.context == context; });
 }
 
