@@ -49,7 +49,7 @@ CUresult Complete(const AddressMap& addresses, const CUDA_MEMCPY3D& copy, Side* 
     return *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t rows = (side->z + copy.Depth - 1) * side->height + side->y + copy.Height - 1;
-  return allocation->Contains(side->address, rows * side->pitch + side->x_bytes + copy.WidthInBytes)
+  return addresses.Covers(side->address, rows * side->pitch + side->x_bytes + copy.WidthInBytes)
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }
@@ -142,7 +142,8 @@ CUresult ToPageable(const Call& call, const CUDA_MEMCPY3D& copy, const Side& des
     shm::CopyBox box = BoxFor(slice, stream);
     box.source = Shifted(source, slice);
     box.destination = ArenaSide(chunk, slice);
-    const Reply reply = call.lane->CallStruct(shm::Op::kCopyBox, box);
+    const Reply reply =
+        call.lane->CallStruct(shm::Op::kCopyBox, box, WaitForDevice(*call.process, ContextOfStream(stream)));
     if (reply.result != CUDA_SUCCESS) return reply.result;
     for (size_t row = 0; row < slice.rows; ++row)
       std::memcpy(RowOf(destination, slice, row), call.lane->chunk(chunk) + row * slice.width_bytes, slice.width_bytes);

@@ -9,7 +9,10 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <set>
+#include <utility>
 
+#include "client-shim/state/completion.h"
 #include "proto/shm/records_abi.h"
 
 namespace tally::client_shim {
@@ -20,8 +23,11 @@ struct Context {
   CUdevice device = 0;      // the client's ordinal
   bool is_visible = false;  // primary contexts: of a device that the program sees; constant after cuInit
   std::atomic<uint32_t> flags{0};
-  uint32_t num_retained = 0;  // primary contexts; guarded by Contexts::mutex_
-  uint32_t num_attached = 0;  // created ones, cuCtxAttach
+  std::atomic<uint32_t> epoch{0};      // raised when everything in it is destroyed
+  CompletedBefore completed;           // all its work
+  CompletedBefore blocking_completed;  // that of its legacy stream and its blocking ones
+  uint32_t num_retained = 0;           // primary contexts; guarded by Contexts::mutex_
+  uint32_t num_attached = 0;           // created ones, cuCtxAttach
 };
 
 class Contexts {
@@ -61,6 +67,11 @@ class Contexts {
 
   // Serialises opening and closing.
   std::mutex& mutex() { return mutex_; }
+  // (from, to): contexts that may use memory of another one's device. Call with mutex() held.
+  std::set<std::pair<uint32_t, uint32_t>>& peers() { return peers_; }
+  void ForgetPeersOf(uint32_t index) {
+    std::erase_if(peers_, [index](const auto& pair) { return pair.first == index || pair.second == index; });
+  }
   // A free index for a created context, kNoContext if there is none. Call with mutex() held.
   uint32_t FreeIndex() const {
     for (uint32_t index = shm::kMaxDevices; index < shm::kMaxContexts; ++index) {
@@ -71,6 +82,7 @@ class Contexts {
 
  private:
   std::mutex mutex_;
+  std::set<std::pair<uint32_t, uint32_t>> peers_;
   Context contexts_[shm::kMaxContexts];
 };
 
