@@ -30,8 +30,10 @@ CUresult PostContextEvent(shm::Op op, CUcontext context, CUevent event) {
   Lane* lane = nullptr;
   if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
   const auto handle = reinterpret_cast<uint64_t>(event);
-  if (process->events.Find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Event* known = process->events.Find(handle);
+  if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = process->captures.CheckSynchronizeContext(index); result != CUDA_SUCCESS) return result;
+  if (op == shm::Op::kRecordContextEvent) known->ForgetRecording();
   std::byte* room = lane->Begin(op, sizeof(handle));
   if (room == nullptr) return lane->failure();
   std::memcpy(room, &handle, sizeof(handle));

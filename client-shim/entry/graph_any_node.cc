@@ -152,6 +152,19 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUg
   return Set(hGraphExec, hNode, *nodeParams);
 }
 
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue* value) {
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUevent event = nullptr;
+  if (attr == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = value->programmaticEvent.event;
+  if (attr == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) event = value->launchCompletionEvent.event;
+  const Process* process = CurrentProcess();
+  if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  // Whenever the graph runs it is recorded.
+  if (Event* known = event != nullptr ? process->events.Find(Word(event)) : nullptr; known != nullptr)
+    known->StopTracking();
+  return wire::cuGraphKernelNodeSetAttribute(hNode, attr, value);
+}
+
 // The executor draws, the file is the program's own.
 CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {
   Call call;

@@ -118,6 +118,15 @@ CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
   *priority = description.priority;
   return CUDA_SUCCESS;
 }
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = wire::cuStreamSetAttribute(hStream, attr, value);
+  if (result != CUDA_SUCCESS || attr != CU_LAUNCH_ATTRIBUTE_PRIORITY) return result;
+  // cuStreamGetPriority is answered here.
+  if (Stream* known = CurrentProcess()->streams.Find(reinterpret_cast<uint64_t>(hStream)); known != nullptr)
+    known->priority = value->priority;
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
   Stream description;
   if (const CUresult result = Describe(hStream, &description); result != CUDA_SUCCESS) return result;
