@@ -159,7 +159,9 @@ void SessionState::AbandonCapture(Stream& stream) {
   CUgraph graph = nullptr;
   if (driver.cuStreamEndCapture(stream.real, &graph) != CUDA_SUCCESS || graph == nullptr) return;
   // A graph that was handed to BeginCaptureToGraph is the client's own and goes with its handles.
-  if (handles(shm::HandleKind::kGraph).FindHandle(graph) == 0) driver.cuGraphDestroy(graph);
+  if (handles(shm::HandleKind::kGraph).FindHandle(graph) != 0) return;
+  graph_memory.OnDestroyed(graph);
+  driver.cuGraphDestroy(graph);
 }
 
 void SessionState::WaitForStreams(uint32_t context) {
