@@ -14,15 +14,18 @@ constexpr auto kAddress = static_cast<uint32_t>(shm::Place::kAddress);
 constexpr auto kArena = static_cast<uint32_t>(shm::Place::kArena);
 constexpr auto kInline = static_cast<uint32_t>(shm::Place::kInline);
 
-// Pageable, or known to the device? CUDA_ERROR_INVALID_VALUE for device addresses that are nobody's.
-CUresult Classify(const AddressMap& addresses, const LinearSide& side, size_t size_bytes, bool* is_pageable) {
-  const auto allocation = addresses.Find(side.address);
+// Pageable, or known to the device, and then by what address? CUDA_ERROR_INVALID_VALUE for device addresses that are
+// nobody's.
+CUresult Classify(const AddressMap& addresses, LinearSide* side, size_t size_bytes, bool* is_pageable) {
+  const auto allocation = addresses.Find(side->address);
   if (!allocation) {
-    *is_pageable = side.kind != SideKind::kDevice;
-    return side.address != 0 && *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    *is_pageable = side->kind != SideKind::kDevice;
+    return side->address != 0 && *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   *is_pageable = false;
-  return allocation->Contains(side.address, size_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (!allocation->Contains(side->address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  side->address = allocation->DeviceAddressOf(side->address);
+  return CUDA_SUCCESS;
 }
 
 CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* source, size_t size_bytes,
@@ -117,9 +120,9 @@ CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes
   if (size_bytes == 0) return CUDA_SUCCESS;
   bool to_pageable = false, from_pageable = false;
   const AddressMap& addresses = call.process->addresses;
-  if (const CUresult result = Classify(addresses, destination, size_bytes, &to_pageable); result != CUDA_SUCCESS)
+  if (const CUresult result = Classify(addresses, &destination, size_bytes, &to_pageable); result != CUDA_SUCCESS)
     return result;
-  if (const CUresult result = Classify(addresses, source, size_bytes, &from_pageable); result != CUDA_SUCCESS)
+  if (const CUresult result = Classify(addresses, &source, size_bytes, &from_pageable); result != CUDA_SUCCESS)
     return result;
 
   if (from_pageable || to_pageable) {

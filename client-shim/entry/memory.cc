@@ -154,8 +154,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto allocation = call.process->addresses.Find(dptr);
-  if (!allocation || allocation->address != dptr || allocation->kind == MemoryKind::kGlobal ||
-      allocation->kind == MemoryKind::kPinned)
+  if (!allocation || allocation->address != dptr ||
+      (allocation->kind != MemoryKind::kDevice && allocation->kind != MemoryKind::kManaged))
     return CUDA_ERROR_INVALID_VALUE;
   if (allocation->kind == MemoryKind::kManaged) return FreeAndForget(call, shm::Op::kFreeHost, dptr);
   return FreeAndForget(call, shm::Op::kFree, dptr);
@@ -233,7 +233,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto allocation = process->addresses.Find(reinterpret_cast<uint64_t>(p));
   if (!allocation || !allocation->is_host()) return CUDA_ERROR_INVALID_VALUE;
-  *pdptr = reinterpret_cast<CUdeviceptr>(p);
+  *pdptr = allocation->DeviceAddressOf(reinterpret_cast<uint64_t>(p));
   return CUDA_SUCCESS;
 }
 
@@ -242,7 +242,8 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto allocation = process->addresses.Find(reinterpret_cast<uint64_t>(p));
-  if (!allocation || allocation->kind != MemoryKind::kPinned) return CUDA_ERROR_INVALID_VALUE;
+  if (!allocation || !allocation->is_host() || allocation->kind == MemoryKind::kManaged)
+    return CUDA_ERROR_INVALID_VALUE;
   *pFlags = allocation->host_flags;
   return CUDA_SUCCESS;
 }

@@ -24,13 +24,14 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
       return Give(out, process.contexts.Handle(a.context));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       // Managed memory counts as device memory, as natively.
-      return Give(out,
-                  static_cast<unsigned>(a.kind == MemoryKind::kPinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE));
+      return Give(out, static_cast<unsigned>(a.kind == MemoryKind::kPinned || a.kind == MemoryKind::kRegistered
+                                                 ? CU_MEMORYTYPE_HOST
+                                                 : CU_MEMORYTYPE_DEVICE));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return Give(out, pointer);
+      return Give(out, static_cast<CUdeviceptr>(a.DeviceAddressOf(pointer)));
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!a.is_host()) return CUDA_ERROR_INVALID_VALUE;
-      return Give(out, reinterpret_cast<void*>(pointer));
+      return Give(out, reinterpret_cast<void*>(a.HostAddressOf(pointer)));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return Give(out, static_cast<unsigned>(a.sync_memory_operations));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:

@@ -16,10 +16,11 @@
 namespace tally::client_shim {
 
 enum class MemoryKind : uint8_t {
-  kDevice,   // cuMemAlloc and its kin
-  kGlobal,   // a variable of a module
-  kPinned,   // cuMemHostAlloc: shared with the executor, host and device address are equal
-  kManaged,  // cuMemAllocManaged: the same thing under another name
+  kDevice,      // cuMemAlloc and its kin
+  kGlobal,      // a variable of a module
+  kPinned,      // cuMemHostAlloc: shared with the executor, host and device address are equal
+  kManaged,     // cuMemAllocManaged: the same thing under another name
+  kRegistered,  // cuMemHostRegister: the program's own, whose device address may be another
 };
 
 struct Allocation {
@@ -35,8 +36,18 @@ struct Allocation {
   uint64_t owner = 0;           // module or library of a kGlobal
   uint64_t reserved_bytes = 0;  // address space held for it (address_reservations.h), 0 if none
   bool sync_memory_operations = false;
+  // What host and device know it by. Only registered memory may have two addresses; then it is in the map twice.
+  uint64_t host_address = 0;     // 0 before Insert: the same as `address`
+  uint64_t device_address = 0;   // likewise
+  uint64_t registered_page = 0;  // of registered memory: its first page in this process
 
-  bool is_host() const { return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged; }
+  bool is_host() const {
+    return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged || kind == MemoryKind::kRegistered;
+  }
+  // The entry under the device's address of memory that has two.
+  bool is_device_view() const { return host_address != address; }
+  uint64_t HostAddressOf(uint64_t inside) const { return host_address + (inside - address); }
+  uint64_t DeviceAddressOf(uint64_t inside) const { return device_address + (inside - address); }
   bool Contains(uint64_t begin, uint64_t bytes) const {
     return begin >= address && bytes <= size_bytes && begin - address <= size_bytes - bytes;
   }
@@ -44,10 +55,13 @@ struct Allocation {
 
 class AddressMap {
  public:
-  // Fills in buffer_id. Replaces what is at the same address: the executor knows better what is where.
+  // Fills in buffer_id and what is 0 of the two addresses. Replaces what is at the same address: the executor knows
+  // better what is where.
   void Insert(Allocation allocation);
   // The allocation that contains `address`.
   std::optional<Allocation> Find(uint64_t address) const;
+  // The first allocation that shares a byte with [address, address + size_bytes).
+  std::optional<Allocation> FindOverlap(uint64_t address, uint64_t size_bytes) const;
   // Whether all of [address, address + size_bytes) lies inside one allocation.
   bool Covers(uint64_t address, uint64_t size_bytes) const;
   // The allocation that starts at exactly `address`, removed.

@@ -21,12 +21,25 @@ namespace {
 
 constinit std::mutex g_start_mutex;
 constinit std::atomic<bool> g_watches_forks{false};
+// The process between the handlers of one fork: cuInit of another thread may come in between.
+constinit thread_local Process* t_forking = nullptr;
+
+void BeforeFork() {
+  t_forking = g_process.load();
+  if (t_forking != nullptr) t_forking->registered.BeforeFork();
+}
+void AfterForkInParent() {
+  if (t_forking != nullptr) t_forking->registered.AfterForkInParent();
+  t_forking = nullptr;
+}
 
 }  // namespace
 
 // In the child. Only calls that are safe there: nothing is freed, the parent's objects are left as they are.
 void ForgetProcessInChild() {
   Process* process = g_process.exchange(nullptr);
+  if (t_forking != nullptr) t_forking->registered.AfterForkInChild();
+  t_forking = nullptr;
   if (process != nullptr && process->session() != nullptr) process->session()->CloseInChild();
   new (&g_start_mutex) std::mutex;  // its holder does not exist here
   ForgetThread();
@@ -36,7 +49,7 @@ CUresult Process::Start() {
   if (CurrentProcess() != nullptr) return CUDA_SUCCESS;
   const std::lock_guard lock(g_start_mutex);
   if (CurrentProcess() != nullptr) return CUDA_SUCCESS;
-  if (!g_watches_forks.exchange(true)) ::pthread_atfork(nullptr, nullptr, &ForgetProcessInChild);
+  if (!g_watches_forks.exchange(true)) ::pthread_atfork(&BeforeFork, &AfterForkInParent, &ForgetProcessInChild);
 
   std::string sentence;
   Session* session = nullptr;
@@ -100,6 +113,10 @@ void ForgetContext(Process* process, uint32_t context) {
 
 void ReleaseAllocation(Process* process, const Allocation& allocation) {
   if (allocation.reserved_bytes != 0) process->reservations.Release(allocation.address, allocation.reserved_bytes);
+  if (allocation.kind == MemoryKind::kRegistered && !allocation.is_device_view()) {
+    const std::lock_guard lock(process->registered.mutex());
+    process->registered.GiveBack(allocation.registered_page);
+  }
   if (allocation.mapped_bytes != 0) ::munmap(reinterpret_cast<void*>(allocation.address), allocation.mapped_bytes);
 }
 

@@ -20,6 +20,7 @@
 #include "client-shim/state/link_results.h"
 #include "client-shim/state/node_parameters.h"
 #include "client-shim/state/occupancy_memo.h"
+#include "client-shim/state/registered_memory.h"
 #include "client-shim/state/slot_table.h"
 #include "client-shim/state/streams.h"
 #include "client-shim/transport/session.h"
@@ -52,6 +53,7 @@ class Process {
   ContextStorage storage;
   AddressMap addresses;
   AddressReservations reservations;
+  RegisteredMemory registered;
   Kernels kernels;
   SlotTable<Stream> streams;
   SlotTable<Event> events;

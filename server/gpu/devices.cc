@@ -22,7 +22,9 @@ constexpr std::array kOverrides = {
     Override{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0},
     Override{CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0},
     Override{CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 0},
+    Override{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+    // Where the executor has something else at the program's address, the device sees registered memory elsewhere.
+    Override{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0},
     Override{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0},
     // Managed memory is shared pinned memory: both sides may touch it, also at once.
     Override{CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
