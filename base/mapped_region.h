@@ -25,6 +25,8 @@ class MappedRegion {
   // The same at exactly `address`, from `offset_bytes` of the file on; kAlreadyExists if anything is mapped there
   // (nothing is ever replaced).
   static Result<MappedRegion> MapAt(int fd, size_t size_bytes, void* address, uint64_t offset_bytes = 0);
+  // The same, replacing whatever is mapped there: for addresses that the caller holds.
+  static Result<MappedRegion> MapOver(int fd, size_t size_bytes, void* address, uint64_t offset_bytes = 0);
   // Reserves addresses without access (PROT_NONE) at exactly `address`; kAlreadyExists as above.
   static Result<MappedRegion> ReserveAt(void* address, size_t size_bytes);
 

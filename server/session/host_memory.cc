@@ -84,6 +84,7 @@ Result<HostMemory::Allocation> HostMemory::Allocate(uint64_t size_bytes, CUresul
   *result = driver_.cuMemHostRegister_v2(region->data(), allocation.size_bytes,
                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (*result != CUDA_SUCCESS) {
+    addresses_.Unmap(std::move(*region));
     window_.Release(allocation.address);
     return Error(StatusCode::kUnknown, "register pinned memory: " + CudaErrorName(driver_, *result));
   }
@@ -99,7 +100,7 @@ Result<MappedRegion> HostMemory::MapInWindow(int fd, uint64_t offset_bytes, uint
   for (int attempt = 0; attempt < kAttempts && !region; ++attempt) {
     *address = window_.Reserve(size_bytes);
     if (*address == 0) break;
-    region = MappedRegion::MapAt(fd, size_bytes, reinterpret_cast<void*>(*address), offset_bytes);
+    region = addresses_.Map(fd, size_bytes, *address, offset_bytes);
     if (!region) taken.push_back(*address);
   }
   for (const uint64_t other : taken) window_.Release(other);
@@ -120,11 +121,12 @@ Result<uint64_t> HostMemory::Register(int fd, uint64_t offset_bytes, uint64_t si
   Result<MappedRegion> region = Error(StatusCode::kAlreadyExists, "no place for a client to choose");
   const bool is_in_window = wish < HostWindow::kEnd && wish + size_bytes > HostWindow::kBegin;
   if (wish >= kLowestWish && wish < kHighestWish && size_bytes < kHighestWish - wish && !is_in_window) {
-    region = MappedRegion::MapAt(fd, size_bytes, reinterpret_cast<void*>(wish), offset_bytes);
+    region = addresses_.Map(fd, size_bytes, wish, offset_bytes);
   }
   if (!region) region = MapInWindow(fd, offset_bytes, size_bytes, &address);
   if (!region) return std::unexpected(region.error());
   if (!TruncationGuard::Cover(address, size_bytes)) {
+    addresses_.Unmap(std::move(*region));
     window_.Release(address);
     return Error(StatusCode::kResourceExhausted, "too much registered memory");
   }
@@ -132,6 +134,7 @@ Result<uint64_t> HostMemory::Register(int fd, uint64_t offset_bytes, uint64_t si
                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (*result != CUDA_SUCCESS) {
     TruncationGuard::Uncover(address);
+    addresses_.Unmap(std::move(*region));
     window_.Release(address);
     return Error(StatusCode::kUnknown, "register the client's memory: " + CudaErrorName(driver_, *result));
   }
@@ -143,7 +146,7 @@ Result<uint64_t> HostMemory::Register(int fd, uint64_t offset_bytes, uint64_t si
 void HostMemory::Dispose(uint64_t address, MappedRegion region) {
   driver_.cuMemHostUnregister(region.data());
   TruncationGuard::Uncover(address);
-  region.Reset();
+  addresses_.Unmap(std::move(region));
   window_.Release(address);
 }
 
