@@ -102,6 +102,18 @@ def collect_profiles(bench, sections):
     return profiles
 
 
+def write(options, machine, sections, profiles):
+    """After every part: a run that is cut short leaves what it has."""
+    page = report.markdown(machine, sections, profiles, options.smoke)
+    if options.output:
+        with open(options.output, "w", encoding="utf-8") as text:
+            text.write(page)
+    if options.json_path:
+        with open(options.json_path, "w", encoding="utf-8") as text:
+            json.dump(report.as_json(machine, sections, profiles, options.smoke), text, indent=1)
+    return page
+
+
 def main():
     options = read_options()
     began = time.monotonic()
@@ -121,15 +133,9 @@ def main():
             progress(title)
             rows = measure(bench, name, options.minutes * 60 * part_share / share, options)
             sections.append((title, [report.judge(row) for row in rows]))
+            write(options, machine, sections, {})
         profiles = collect_profiles(bench, sections) if options.profile else {}
-    page = report.markdown(machine, sections, profiles, options.smoke)
-    print(page)
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as text:
-            text.write(page)
-    if options.json_path:
-        with open(options.json_path, "w", encoding="utf-8") as text:
-            json.dump(report.as_json(machine, sections, profiles, options.smoke), text, indent=1)
+    print(write(options, machine, sections, profiles))
     failed = [item.row.name for _, rows in sections for item in rows if not item.row.tally]
     if options.smoke and failed:
         sys.exit("not measured: " + ", ".join(failed))

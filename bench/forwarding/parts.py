@@ -118,10 +118,11 @@ def measure_model(bench, seconds, part, name, samples_at_a_time):
     deadline = time.monotonic() + seconds
     try:
         first = {}
+        bench.progress(f"{name}: both build and warm up")
         for way in bench.both():
-            bench.progress(f"{name}: {way.name} builds and warms up")
             workers.append(Worker(way, part))
-            first[way.name] = workers[-1].answer(max(120, seconds))["digest"]
+        for worker in workers:
+            first[worker.way.name] = worker.answer(max(120, seconds))["digest"]
         if len(set(first.values())) == 1:
             row.note = "first result equal bit for bit" if len(first) == 2 else ""
         else:
