@@ -166,6 +166,15 @@ LinearSide Device(CUdeviceptr address) { return {SideKind::kDevice, address}; }
 LinearSide Host(const void* address) { return {SideKind::kHost, reinterpret_cast<uint64_t>(address)}; }
 LinearSide Unified(CUdeviceptr address) { return {SideKind::kUnified, address}; }
 
+// The blocking forms. What they wrote to managed variables has arrived when they return, whatever they wait for
+// otherwise.
+CUresult CopyNow(LinearSide destination, LinearSide source, size_t size_bytes) {
+  const CUresult result = CopyLinear(destination, source, size_bytes, nullptr, true);
+  const Process* process = CurrentProcess();
+  if (result != CUDA_SUCCESS || !process->managed.any()) return result;
+  return entry::cuStreamSynchronize(nullptr);
+}
+
 CUresult CheckPeers(CUcontext destination, CUcontext source) {
   const Process* process = CurrentProcess();
   if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -194,25 +203,25 @@ CUresult CopyBatch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t c
 }  // namespace
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-  return CopyLinear(Unified(dst), Unified(src), ByteCount, nullptr, true);
+  return CopyNow(Unified(dst), Unified(src), ByteCount);
 }
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
   return CopyLinear(Unified(dst), Unified(src), ByteCount, hStream, false);
 }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return CopyLinear(Device(dstDevice), Host(srcHost), ByteCount, nullptr, true);
+  return CopyNow(Device(dstDevice), Host(srcHost), ByteCount);
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
   return CopyLinear(Device(dstDevice), Host(srcHost), ByteCount, hStream, false);
 }
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return CopyLinear(Host(dstHost), Device(srcDevice), ByteCount, nullptr, true);
+  return CopyNow(Host(dstHost), Device(srcDevice), ByteCount);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
   return CopyLinear(Host(dstHost), Device(srcDevice), ByteCount, hStream, false);
 }
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return CopyLinear(Device(dstDevice), Device(srcDevice), ByteCount, nullptr, true);
+  return CopyNow(Device(dstDevice), Device(srcDevice), ByteCount);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
   return CopyLinear(Device(dstDevice), Device(srcDevice), ByteCount, hStream, false);

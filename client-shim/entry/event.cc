@@ -52,6 +52,11 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
 }
 
+CUresult cuEventQuery(CUevent hEvent) {
+  const CUresult result = wire::cuEventQuery(hEvent);
+  return result == CUDA_SUCCESS ? FetchManagedVariables() : result;
+}
+
 CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   return wire::cuEventElapsedTime_v2(pMilliseconds, hStart, hEnd);
 }

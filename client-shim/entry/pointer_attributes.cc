@@ -30,7 +30,7 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return Give(out, static_cast<CUdeviceptr>(a.DeviceAddressOf(pointer)));
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!a.is_host()) return CUDA_ERROR_INVALID_VALUE;
+      if (!a.is_host() && !a.is_managed()) return CUDA_ERROR_INVALID_VALUE;
       return Give(out, reinterpret_cast<void*>(a.HostAddressOf(pointer)));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return Give(out, static_cast<unsigned>(a.sync_memory_operations));
@@ -38,7 +38,7 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Give(out, static_cast<unsigned long long>(a.buffer_id));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return Give(out, static_cast<unsigned>(a.kind == MemoryKind::kManaged));
+      return Give(out, static_cast<unsigned>(a.is_managed()));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Give(out, static_cast<int>(a.device));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -114,7 +114,7 @@ CUresult CheckManaged(CUdeviceptr pointer, size_t count) {
   const Process* process = CurrentProcess();
   if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const auto allocation = process->addresses.Find(pointer);
-  return count != 0 && allocation && allocation->kind == MemoryKind::kManaged && allocation->Contains(pointer, count)
+  return count != 0 && allocation && allocation->is_managed() && allocation->Contains(pointer, count)
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }

@@ -88,6 +88,11 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
 }
 
+CUresult cuStreamQuery(CUstream hStream) {
+  const CUresult result = wire::cuStreamQuery(hStream);
+  return result == CUDA_SUCCESS ? FetchManagedVariables() : result;
+}
+
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
   Stream description;
   if (const CUresult result = Describe(hStream, &description); result != CUDA_SUCCESS) return result;

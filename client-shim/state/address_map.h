@@ -36,6 +36,7 @@ struct Allocation {
   uint64_t owner = 0;           // module or library of a kGlobal
   uint64_t reserved_bytes = 0;  // address space held for it (address_reservations.h), 0 if none
   bool sync_memory_operations = false;
+  bool is_managed_variable = false;  // a kGlobal that the host uses too (managed_variables.h)
   // What host and device know it by. Only registered memory may have two addresses; then it is in the map twice.
   uint64_t host_address = 0;     // 0 before Insert: the same as `address`
   uint64_t device_address = 0;   // likewise
@@ -44,6 +45,7 @@ struct Allocation {
   bool is_host() const {
     return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged || kind == MemoryKind::kRegistered;
   }
+  bool is_managed() const { return kind == MemoryKind::kManaged || is_managed_variable; }
   // The entry under the device's address of memory that has two.
   bool is_device_view() const { return host_address != address; }
   uint64_t HostAddressOf(uint64_t inside) const { return host_address + (inside - address); }

@@ -107,12 +107,14 @@ CUresult BeginCallInContext(Call* call) {
 
 void ForgetContext(Process* process, uint32_t context) {
   process->storage.EndContext(context, process->contexts.Handle(context));
+  process->managed.ForgetContext(context);
   for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);
   process->streams.RemoveIf([context](const Stream& stream) { return stream.context == context; });
 }
 
 void ReleaseAllocation(Process* process, const Allocation& allocation) {
   if (allocation.reserved_bytes != 0) process->reservations.Release(allocation.address, allocation.reserved_bytes);
+  if (allocation.is_managed_variable) process->managed.Remove(allocation.address);
   if (allocation.kind == MemoryKind::kRegistered && !allocation.is_device_view()) {
     const std::lock_guard lock(process->registered.mutex());
     process->registered.GiveBack(allocation.registered_page);

@@ -18,6 +18,7 @@
 #include "client-shim/state/handle_names.h"
 #include "client-shim/state/kernels.h"
 #include "client-shim/state/link_results.h"
+#include "client-shim/state/managed_variables.h"
 #include "client-shim/state/node_parameters.h"
 #include "client-shim/state/occupancy_memo.h"
 #include "client-shim/state/registered_memory.h"
@@ -54,6 +55,7 @@ class Process {
   AddressMap addresses;
   AddressReservations reservations;
   RegisteredMemory registered;
+  ManagedVariables managed;
   Kernels kernels;
   SlotTable<Stream> streams;
   SlotTable<Event> events;

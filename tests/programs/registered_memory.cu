@@ -1,6 +1,6 @@
 // cudaHostRegister in all the places where programs use it: in the middle of the heap while other threads write to the
-// neighbours on the same pages, static arrays, files in /dev/shm that are mapped twice and have no name any more; kernels
-// that read and write it in place; a fork meanwhile; and the errors of registering twice or in part.
+// neighbours on the same pages, static arrays, files in /dev/shm that are mapped twice and have no name any more;
+// kernels that read and write it in place; a fork meanwhile; and the errors of registering twice or in part.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -38,8 +38,9 @@ void Reference(Results& results) {
   results.Add("file, after the end", Stepped(3, 1));
   results.Add("child's view", Stepped(4, 1));
   results.Add("parent's view", Stepped(4, 2));
-  results.Add("codes", std::vector<int>{cudaErrorHostMemoryAlreadyRegistered, cudaErrorHostMemoryAlreadyRegistered,
-                                        cudaErrorHostMemoryNotRegistered, cudaErrorInvalidValue, cudaErrorInvalidValue});
+  results.Add("codes",
+              std::vector<int>{cudaErrorHostMemoryAlreadyRegistered, cudaErrorHostMemoryAlreadyRegistered,
+                               cudaErrorHostMemoryNotRegistered, cudaErrorInvalidValue, cudaErrorInvalidValue});
   results.Add("pointers", std::vector<uint32_t>(5, 1));
 }
 
@@ -181,9 +182,8 @@ void Errors(Results& results) {
   CHECK_CUDA(cudaPointerGetAttributes(&attributes, bytes + 600));
   pointers.push_back(attributes.type == cudaMemoryTypeHost);
   pointers.push_back(attributes.hostPointer == bytes + 600);
-  pointers.push_back(attributes.devicePointer == reinterpret_cast<char*>(DevicePointer(
-                                                     reinterpret_cast<uint32_t*>(bytes + 100))) +
-                                                     500);
+  pointers.push_back(attributes.devicePointer ==
+                     reinterpret_cast<char*>(DevicePointer(reinterpret_cast<uint32_t*>(bytes + 100))) + 500);
   CHECK_CUDA(cudaPointerGetAttributes(&attributes, attributes.devicePointer));
   pointers.push_back(attributes.hostPointer == bytes + 600);
   CHECK_CUDA(cudaHostUnregister(bytes + 100));
