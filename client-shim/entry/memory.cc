@@ -71,7 +71,8 @@ CUresult AllocateSync(size_t size_bytes, size_t height, unsigned element_bytes, 
   return CUDA_SUCCESS;
 }
 
-CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool, CUstream stream) {
+// `pool` 0: the current one of the stream's device.
+CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, uint64_t pool, CUstream stream) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -81,12 +82,12 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool p
     *address = 0;
     return CUDA_SUCCESS;
   }
+  if (pool == 0) pool = call.process->pools.Current(call.process->contexts[ContextOfStream(word)].device);
   Allocation allocation;
   const CUresult result = AllocateWhereFree(
       call.process,
       [&](uint64_t* found, uint64_t* found_bytes) {
-        const Reply reply = call.lane->CallStruct(
-            shm::Op::kAllocateAsync, shm::AllocateAsync{size_bytes, reinterpret_cast<uint64_t>(pool), word});
+        const Reply reply = call.lane->CallStruct(shm::Op::kAllocateAsync, shm::AllocateAsync{size_bytes, pool, word});
         *found = reply.Read<uint64_t>();
         *found_bytes = size_bytes;
         return reply.result;
@@ -96,7 +97,7 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool p
       },
       &allocation);
   if (result != CUDA_SUCCESS) return result;
-  allocation.pool = reinterpret_cast<uint64_t>(pool);
+  allocation.pool = pool != 0 ? pool : Pools::kDefault;
   call.process->addresses.Insert(allocation);
   *address = allocation.address;
   return CUDA_SUCCESS;
@@ -162,11 +163,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  return AllocateInOrder(dptr, bytesize, nullptr, hStream);
+  return AllocateInOrder(dptr, bytesize, 0, hStream);
 }
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return AllocateInOrder(dptr, bytesize, pool, hStream);
+  return AllocateInOrder(dptr, bytesize, reinterpret_cast<uint64_t>(pool), hStream);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {

@@ -16,14 +16,17 @@ constexpr uint64_t kPieceBytes = 4096;
 
 std::byte* Host(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
-// A copy in the variable's context, whatever is current in this thread; waits for it.
-CUresult CopyNow(Lane* lane, const shm::Copy& copy, uint32_t context) {
-  std::byte* room = lane->Begin(shm::Op::kCopy, sizeof(copy));
-  if (room == nullptr) return lane->failure();
-  std::memcpy(room, &copy, sizeof(copy));
-  lane->SetContext(context);
-  return lane->Call().result;
-}
+// While one is alive, the thread's calls are made in a variable's context, whatever is current otherwise.
+class InContext {
+ public:
+  explicit InContext(uint32_t context) : was_(t_thread.context) { t_thread.context = context; }
+  ~InContext() { t_thread.context = was_; }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+ private:
+  uint32_t was_;
+};
 
 constexpr auto kAddress = static_cast<uint32_t>(shm::Place::kAddress);
 constexpr auto kArena = static_cast<uint32_t>(shm::Place::kArena);
@@ -47,12 +50,7 @@ CUresult ManagedVariables::StreamOf(Lane* lane, uint32_t context, uint64_t* stre
     *stream = known->second;
     return CUDA_SUCCESS;
   }
-  const shm::CreateStream request{CU_STREAM_NON_BLOCKING, 0};
-  std::byte* room = lane->Begin(shm::Op::kCreateStream, sizeof(request));
-  if (room == nullptr) return lane->failure();
-  std::memcpy(room, &request, sizeof(request));
-  lane->SetContext(context);
-  const Reply reply = lane->Call();
+  const Reply reply = lane->CallStruct(shm::Op::kCreateStream, shm::CreateStream{CU_STREAM_NON_BLOCKING, 0});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   *stream = reply.Read<uint64_t>();
   streams_[context] = *stream;
@@ -60,6 +58,7 @@ CUresult ManagedVariables::StreamOf(Lane* lane, uint32_t context, uint64_t* stre
 }
 
 CUresult ManagedVariables::Fetch(Lane* lane, uint64_t address, Variable* variable) {
+  const InContext in_context(variable->context);
   uint64_t stream = 0;
   if (const CUresult result = StreamOf(lane, variable->context, &stream); result != CUDA_SUCCESS) return result;
   for (uint64_t offset = 0; offset < variable->size_bytes;) {
@@ -67,7 +66,7 @@ CUresult ManagedVariables::Fetch(Lane* lane, uint64_t address, Variable* variabl
     uint32_t chunk = 0;
     if (const CUresult result = lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
     const shm::Copy copy{Lane::chunk_offset(chunk), address + offset, piece, stream, kArena, kAddress};
-    if (const CUresult result = CopyNow(lane, copy, variable->context); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = lane->CallStruct(shm::Op::kCopy, copy).result; result != CUDA_SUCCESS) return result;
     Merge(Host(address + offset), variable->exchanged.data() + offset, lane->chunk(chunk), piece);
     offset += piece;
   }
@@ -75,6 +74,7 @@ CUresult ManagedVariables::Fetch(Lane* lane, uint64_t address, Variable* variabl
 }
 
 CUresult ManagedVariables::Send(Lane* lane, uint64_t address, Variable* variable) {
+  const InContext in_context(variable->context);
   const auto is_changed = [&](uint64_t offset) {
     const uint64_t size = std::min(kPieceBytes, variable->size_bytes - offset);
     return std::memcmp(Host(address + offset), variable->exchanged.data() + offset, size) != 0;
@@ -99,7 +99,7 @@ CUresult ManagedVariables::Send(Lane* lane, uint64_t address, Variable* variable
     std::memcpy(lane->chunk(chunk), host + offset, last - offset);
     std::memcpy(variable->exchanged.data() + offset, lane->chunk(chunk), last - offset);
     const shm::Copy copy{address + offset, Lane::chunk_offset(chunk), last - offset, stream, kAddress, kArena};
-    if (const CUresult result = CopyNow(lane, copy, variable->context); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = lane->CallStruct(shm::Op::kCopy, copy).result; result != CUDA_SUCCESS) return result;
     offset = end;
   }
   return CUDA_SUCCESS;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -64,15 +65,19 @@ class WriteBarrier {
 
  private:
   static int Open() {
-    // With privilege also system calls that write there wait; without, they fail with EFAULT in that moment.
-    int fd = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
-    if (fd < 0) fd = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY));
-    if (fd < 0) return -1;
-    uffdio_api api{};
-    api.api = UFFD_API;
-    api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
-    if (::ioctl(fd, UFFDIO_API, &api) == 0) return fd;
-    ::close(fd);
+    // Shared pages can be protected since 5.19.
+    for (const uint64_t features :
+         {UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM, UFFD_FEATURE_PAGEFAULT_FLAG_WP}) {
+      // With privilege also system calls that write there wait; without, they fail with EFAULT in that moment.
+      int fd = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK));
+      if (fd < 0) fd = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY));
+      if (fd < 0) return -1;
+      uffdio_api api{};
+      api.api = UFFD_API;
+      api.features = features;
+      if (::ioctl(fd, UFFDIO_API, &api) == 0) return fd;
+      ::close(fd);
+    }
     return -1;
   }
   // Only pages that are there can be protected.
@@ -89,10 +94,27 @@ class WriteBarrier {
   int fd_;
 };
 
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 // Calls `replace(offset, size)` for one piece after the other. The first and the last page go by themselves: that is
 // where other people's bytes are. Stops at the first failure and returns how far it came.
 template <typename Replace>
 uint64_t InSteps(uint64_t begin, uint64_t size_bytes, Replace replace) {
+  // A signal's handler may write there too, and would wait for this very thread.
+  const SignalsBlocked no_signals;
   WriteBarrier barrier(begin, size_bytes);
   const uint64_t step = barrier.is_effective() ? kGuardedStepBytes : kUnguardedStepBytes;
   uint64_t offset = 0;
