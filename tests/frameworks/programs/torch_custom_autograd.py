@@ -23,8 +23,8 @@ def scale(x: torch.Tensor, factor: float) -> torch.Tensor:
     return x * factor
 
 
-scale.register_autograd(lambda context, gradient: (gradient * context.factor, None),
-                        setup_context=lambda context, inputs, output: setattr(context, "factor", inputs[1]))
+scale.register_autograd(lambda ctx, gradient: (gradient * ctx.factor, None),
+                        setup_context=lambda ctx, inputs, output: setattr(ctx, "factor", inputs[1]))
 
 seed_torch()
 digest = Digest()
