@@ -236,7 +236,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   if (const CUresult result = process->captures.CheckSynchronizeContext(index); result != CUDA_SUCCESS) return result;
   if (lane->Begin(shm::Op::kSynchronizeContext, 0) == nullptr) return lane->failure();
   lane->SetContext(index);
-  const Reply reply = lane->Call();
+  const Reply reply = lane->Call(WaitForDevice(*process, index));
   return reply.result != CUDA_SUCCESS ? reply.result : lane->TakeAsyncError();
 }
 CUresult cuCtxSynchronize() { return entry::cuCtxSynchronize_v2(nullptr); }

@@ -22,6 +22,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   event->handle = call.process->event_names.Take();
   if (event->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   event->context = t_thread.context;
+  event->flags = Flags;
   const uint64_t handle = event->handle;
   call.process->events.Insert(std::move(event));
   if (const CUresult result = call.lane->PostStruct(shm::Op::kCreateEvent, shm::CreateEvent{handle, Flags, 0});
@@ -46,9 +47,12 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   const auto handle = reinterpret_cast<uint64_t>(hEvent);
-  if (call.process->events.Find(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Event* event = call.process->events.Find(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
-  const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeEvent, handle);
+  const WaitFor wait =
+      (event->flags & CU_EVENT_BLOCKING_SYNC) != 0 ? WaitFor::kAnswer : WaitForDevice(*call.process, event->context);
+  const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeEvent, handle, wait);
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
 }
 

@@ -1,6 +1,7 @@
 // Everything the shim knows in this process between cuInit and the end: one object, created by cuInit, never destroyed
-// (the runtime calls us from atexit handlers that run after static destructors). A fork's child forgets it and may
-// cuInit anew; the parent's threads, and thus the holders of its locks, do not exist there.
+// (the runtime calls us from atexit handlers that run after static destructors). A fork's child forgets it: the
+// parent's threads, and thus the holders of its locks, do not exist there. As with the native driver every call in that
+// child, cuInit too, is CUDA_ERROR_NOT_INITIALIZED until it execs; a fork before cuInit leaves both free to initialise.
 #pragma once
 
 #include <cuda.h>
@@ -33,6 +34,7 @@ namespace tally::client_shim {
 struct Event {
   uint64_t handle = 0;
   uint32_t context = 0;
+  uint32_t flags = 0;  // CUevent_flags
 };
 
 class Process {
@@ -93,6 +95,12 @@ struct Call {
 CUresult BeginCall(Call* call);
 // The same for calls that need a current context (CUDA_ERROR_INVALID_CONTEXT without).
 CUresult BeginCallInContext(Call* call);
+
+// How this thread waits for work of a context: as the flags of its context ask for.
+inline WaitFor WaitForDevice(const Process& process, uint32_t context) {
+  const uint32_t flags = process.contexts[context].flags.load(std::memory_order_relaxed);
+  return (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC ? WaitFor::kAnswer : WaitFor::kDevice;
+}
 
 // For the end of a context: forgets everything that lived in it.
 void ForgetContext(Process* process, uint32_t context);

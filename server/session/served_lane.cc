@@ -146,44 +146,64 @@ void ServedLane::GiveUpTurn() {
   turns_.Pass(ticket_);
 }
 
-CUresult ServedLane::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
-  WaitPoint point;
-  point.device = stream.context->device();
-  EventPool& pool = *session_.core.event_pools[static_cast<size_t>(point.device)];
-  if (const CUresult r = pool.Acquire(&point.event); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = driver().cuEventRecord(point.event, stream.real); r != CUDA_SUCCESS) {
-    pool.Release(point.event);
+void ServedLane::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
+  session_.awaited.Begin(stream.real);
+  points->push_back({stream.real, nullptr, stream.context->device(), stream.num_waited, stream.num_issued});
+}
+
+CUresult ServedLane::RecordPoint(Stream& stream, std::vector<WaitPoint>* points) {
+  const int device = stream.context->device();
+  EventPool& pool = *session_.core.event_pools[static_cast<size_t>(device)];
+  CUevent event = nullptr;
+  if (const CUresult r = pool.Acquire(&event); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = driver().cuEventRecord(event, stream.real); r != CUDA_SUCCESS) {
+    pool.Release(event);
     return r;
   }
-  point.num_waited = stream.num_waited;
-  point.num_issued = stream.num_issued;
-  points->push_back(std::move(point));
+  points->push_back({nullptr, event, device, stream.num_waited, stream.num_issued});
   return CUDA_SUCCESS;
 }
 
 CUresult ServedLane::MarkContext(uint32_t context_index, std::vector<WaitPoint>* points) {
+  std::vector<Stream*> busy;
   for (const auto& [index, context] : session_.contexts) {
     if (context_index != shm::kNoContext && context_index != index) continue;
     if (context->device() != current_device_) continue;  // its work cannot be on this device's memory
     for (const auto& stream : context->streams()) {
-      if (!stream->HasUnfinishedWork() || context->IsCapturing(*stream)) continue;
-      if (const CUresult r = MarkStream(*stream, points); r != CUDA_SUCCESS) return r;
+      if (stream->HasUnfinishedWork() && !context->IsCapturing(*stream)) busy.push_back(stream.get());
     }
   }
+  if (busy.size() == 1) {
+    MarkStream(*busy.front(), points);
+    return CUDA_SUCCESS;
+  }
+  for (Stream* stream : busy) {
+    if (const CUresult r = RecordPoint(*stream, points); r != CUDA_SUCCESS) return r;
+  }
   return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::Await(const WaitPoint& point) {
+  if (point.stream == nullptr) {
+    const CUresult result = driver().cuEventSynchronize(point.event);
+    session_.core.event_pools[static_cast<size_t>(point.device)]->Release(point.event);
+    return result;
+  }
+  const CUresult result = driver().cuStreamSynchronize(point.stream);
+  if (session_.awaited.End(point.stream)) driver().cuStreamDestroy_v2(point.stream);
+  return result;
 }
 
 CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
   GiveUpTurn();
   CUresult result = CUDA_SUCCESS;
   for (const WaitPoint& point : *points) {
-    const CUresult waited = driver().cuEventSynchronize(point.event);
+    const CUresult waited = Await(point);
     if (result == CUDA_SUCCESS) result = waited;
     uint64_t before = point.num_waited->load(std::memory_order_relaxed);
     while (waited == CUDA_SUCCESS && before < point.num_issued &&
            !point.num_waited->compare_exchange_weak(before, point.num_issued, std::memory_order_release)) {
     }
-    session_.core.event_pools[static_cast<size_t>(point.device)]->Release(point.event);
   }
   points->clear();
   CollectOutput();

@@ -40,28 +40,6 @@ std::string PendingOutput::Take(size_t max_bytes) {
   return result;
 }
 
-void AwaitedEvents::Begin(CUevent event) {
-  const std::lock_guard lock(mutex_);
-  ++awaited_[event].count;
-}
-
-bool AwaitedEvents::End(CUevent event) {
-  const std::lock_guard lock(mutex_);
-  const auto found = awaited_.find(event);
-  if (--found->second.count != 0) return false;
-  const bool destroy = found->second.destroy;
-  awaited_.erase(found);
-  return destroy;
-}
-
-bool AwaitedEvents::PutOffDestruction(CUevent event) {
-  const std::lock_guard lock(mutex_);
-  const auto found = awaited_.find(event);
-  if (found == awaited_.end()) return false;
-  found->second.destroy = true;
-  return true;
-}
-
 SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue)
     : core(executor_core),
       driver(executor_core.driver),
@@ -79,7 +57,7 @@ SessionState::~SessionState() { Destroy(); }
 ClientContext* SessionState::FindContext(uint32_t index) {
   if (const auto found = contexts.find(index); found != contexts.end()) return found->second.get();
   if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;
-  auto context = std::make_unique<ClientContext>(driver, index, static_cast<int>(index), 0, &num_captures);
+  auto context = std::make_unique<ClientContext>(driver, index, static_cast<int>(index), 0, &num_captures, &awaited);
   return contexts.emplace(index, std::move(context)).first->second.get();
 }
 

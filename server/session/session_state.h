@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/session/awaited_objects.h"
 #include "server/session/callback_queue.h"
 #include "server/session/client_context.h"
 #include "server/session/executor_core.h"
@@ -61,24 +62,6 @@ class PendingOutput {
   std::atomic<bool> is_empty_{true};
 };
 
-// Events that a lane waits for without having the turn: their destruction is put off until it has done. Thread-safe.
-class AwaitedEvents {
- public:
-  void Begin(CUevent event);
-  // Returns true if the event was to be destroyed meanwhile: the caller does it now.
-  [[nodiscard]] bool End(CUevent event);
-  // True if somebody waits for it: it will be destroyed later, the caller must not.
-  [[nodiscard]] bool PutOffDestruction(CUevent event);
-
- private:
-  struct Waiters {
-    uint32_t count = 0;
-    bool destroy = false;
-  };
-  std::mutex mutex_;
-  std::map<CUevent, Waiters> awaited_;
-};
-
 class SessionState {
  public:
   SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks);
@@ -93,7 +76,7 @@ class SessionState {
   HostMemory host_memory;                     // thread-safe
   PendingOutput output;                       // thread-safe
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
-  AwaitedEvents awaited;                      // thread-safe
+  AwaitedObjects awaited;                     // thread-safe; events and real streams
   const std::shared_ptr<CallbackQueue> callbacks;
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }

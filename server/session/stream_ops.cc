@@ -37,7 +37,7 @@ CUresult ServeSynchronizeStream(ServedLane& lane, WireReader& in, WireWriter&) {
     return lane.driver().cuStreamSynchronize(stream->real);  // fails at once, with the native error
   }
   std::vector<WaitPoint> points;
-  if (const CUresult r = lane.MarkStream(*stream, &points); r != CUDA_SUCCESS) return r;
+  lane.MarkStream(*stream, &points);
   return lane.AwaitPoints(&points);
 }
 
@@ -62,7 +62,7 @@ CUresult ServeSynchronizeEvent(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   CUevent event = nullptr;
   if (const CUresult r = lane.Find(shm::HandleKind::kEvent, handle, &event); r != CUDA_SUCCESS) return r;
-  AwaitedEvents& awaited = lane.session().awaited;
+  AwaitedObjects& awaited = lane.session().awaited;
   awaited.Begin(event);
   lane.GiveUpTurn();
   const CUresult result = lane.driver().cuEventSynchronize(event);

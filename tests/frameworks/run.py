@@ -279,7 +279,6 @@ def main():
         if not options.skip_tally and not options.embedded:
             daemon = Daemon(tally_run, scratch, log_dir / "tallyd.log", options.driver)
         began = time.monotonic()
-        # Programs on several GPUs first: they are the longest.
         order = sorted(programs, key=lambda program: (-program.gpus, "compile" not in program.name, program.name))
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             for done in concurrent.futures.as_completed([pool.submit(one, program) for program in order]):

@@ -3,6 +3,10 @@
 import math
 
 import numpy
+
+for removed, name in {"row_stack": "vstack", "in1d": "isin", "trapz": "trapezoid"}.items():
+    if not hasattr(numpy, removed):  # gone from numpy 2.5, which numba 0.6x still names when it compiles
+        setattr(numpy, removed, getattr(numpy, name))
 from numba import cuda, float32, vectorize
 
 from shared.digest import Digest

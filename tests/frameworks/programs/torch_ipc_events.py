@@ -24,7 +24,7 @@ def main():
     for _ in range(50):
         x = x.sin()
     event.record()
-    child = context.Process(target=wait_for, args=(event.ipc_handle(), outbox))
+    child = context.Process(target=wait_for, args=(event.ipc_handle(), outbox), daemon=True)
     child.start()
     digest.add("seen by the child", outbox.get(timeout=80))
     child.join(80)

@@ -22,7 +22,7 @@ def main():
     digest = Digest()
     context = multiprocessing.get_context("spawn")
     inbox, outbox = context.Queue(), context.Queue()
-    child = context.Process(target=double_in_place, args=(inbox, outbox))
+    child = context.Process(target=double_in_place, args=(inbox, outbox), daemon=True)
     child.start()
     tensor = torch.randint(0, 100, (4096,), device="cuda").float()
     digest.add("before", tensor)

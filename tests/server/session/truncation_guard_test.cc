@@ -40,7 +40,8 @@ TEST(TruncationGuardDeathTest, LetsOtherBusErrorsEndTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        UniqueFd covered_file, file;
+        UniqueFd covered_file;
+        UniqueFd file;
         volatile char* covered = MapAndTruncate(&covered_file);
         TruncationGuard::Cover(reinterpret_cast<uint64_t>(covered), kSize);
         volatile char* bytes = MapAndTruncate(&file);
