@@ -89,7 +89,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
 
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   Call call;
-  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   return LookUpGlobal(call, Word(library), name, dptr, bytes, true);
 }

@@ -32,6 +32,11 @@ CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdevi
                       bool only_managed) {
   if (BeginByName(call.lane, shm::Op::kGetGlobal, owner, name, only_managed ? shm::kOnlyManaged : 0) == nullptr)
     return call.lane->failure();
+  // Managed variables are the same on all devices, and the runtime asks for them before it has a context.
+  const bool has_context = t_thread.context != shm::kNoContext || !only_managed;
+  const uint32_t context =
+      has_context ? t_thread.context : static_cast<uint32_t>(call.process->server_ordinal(CUdevice{0}));
+  call.lane->SetContext(context);
   const Reply reply = call.lane->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto global = reply.Read<shm::GlobalDescription>();
@@ -42,15 +47,14 @@ CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdevi
   allocation.address = global.address;
   allocation.size_bytes = global.size_bytes;
   allocation.kind = MemoryKind::kGlobal;
-  allocation.context = t_thread.context;
-  allocation.device = t_thread.context != shm::kNoContext ? call.process->current_device() : 0;
+  allocation.context = context;
+  allocation.device = context != shm::kNoContext ? call.process->contexts[context].device : 0;
   allocation.owner = owner;
   // A collision is not fatal here: the module is where it is. It only makes a host pointer ambiguous.
   if (call.process->reservations.Hold(global.address, global.size_bytes)) allocation.reserved_bytes = global.size_bytes;
   if (global.is_managed != 0) {
     if (allocation.reserved_bytes == 0) return RefuseUse("a __managed__ variable whose address is taken here");
-    if (const CUresult result =
-            call.process->managed.Add(call.lane, global.address, global.size_bytes, t_thread.context);
+    if (const CUresult result = call.process->managed.Add(call.lane, global.address, global.size_bytes, context);
         result != CUDA_SUCCESS) {
       call.process->reservations.Release(global.address, global.size_bytes);
       return result;

@@ -79,7 +79,9 @@ TEST(AddressMap, AgreesWithAMapOfSingleBytes) {
         const auto found = map.Find(at);
         const int who = model.owner[at];
         ASSERT_EQ(found.has_value(), who != 0);
-        if (found) ASSERT_EQ(found->address, alive[who].address);
+        if (found) {
+          ASSERT_EQ(found->address, alive[who].address);
+        }
         break;
       }
       case 4: {
@@ -93,7 +95,9 @@ TEST(AddressMap, AgreesWithAMapOfSingleBytes) {
         ASSERT_EQ(map.Covers(at, size), model.owner[at] != 0 && is_one);
         const auto overlap = map.FindOverlap(at, size);
         ASSERT_EQ(overlap.has_value(), first != 0);
-        if (overlap) ASSERT_EQ(overlap->address, alive[first].address);
+        if (overlap) {
+          ASSERT_EQ(overlap->address, alive[first].address);
+        }
         break;
       }
       case 5: {
@@ -248,7 +252,9 @@ TEST(PageSwap, KeepsBytesAndWhatOthersWriteMeanwhile) {
     EXPECT_EQ(found, written[i]) << "page " << page_of[i];
   }
   for (size_t i = 0; i < kSize; ++i) {
-    if (i % kPageBytes >= 4) ASSERT_EQ(pages[i], static_cast<char>(i * 7)) << i;
+    if (i % kPageBytes >= 4) {
+      ASSERT_EQ(pages[i], static_cast<char>(i * 7)) << i;
+    }
   }
   ::munmap(pages, kSize);
 }
