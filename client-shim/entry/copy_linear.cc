@@ -23,7 +23,8 @@ CUresult Classify(const AddressMap& addresses, LinearSide* side, size_t size_byt
     return side->address != 0 && *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   *is_pageable = false;
-  if (!allocation->Contains(side->address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!allocation->Contains(side->address, size_bytes) && !addresses.Covers(side->address, size_bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   side->address = allocation->DeviceAddressOf(side->address);
   return CUDA_SUCCESS;
 }

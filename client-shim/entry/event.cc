@@ -9,6 +9,17 @@
 namespace tally::client_shim::entry {
 namespace {
 
+// An event that other programs wait for has to be recorded when the call returns, as natively: what they do next is
+// ordered by means that the executor does not see.
+CUresult Recorded(CUevent event, CUresult posted) {
+  if (posted != CUDA_SUCCESS) return posted;
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  const Event* known = call.process->events.Find(reinterpret_cast<uint64_t>(event));
+  if (known == nullptr || !known->is_interprocess()) return CUDA_SUCCESS;
+  return call.lane->CallEmpty(shm::Op::kFence).result;
+}
+
 constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 }  // namespace
@@ -17,7 +28,8 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0) return RefuseUse("cuEventCreate: events for other processes");
+  const bool is_interprocess = (Flags & CU_EVENT_INTERPROCESS) != 0;
+  if (is_interprocess && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   auto event = std::make_unique<Event>();
   event->handle = call.process->event_names.Take();
   if (event->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -30,6 +42,13 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     return result;
   *phEvent = reinterpret_cast<CUevent>(handle);
   return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return Recorded(hEvent, wire::cuEventRecord(hEvent, hStream));
+}
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  return Recorded(hEvent, wire::cuEventRecordWithFlags(hEvent, hStream, flags));
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {

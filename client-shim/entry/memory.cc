@@ -97,7 +97,8 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, uint64_t pool,
       },
       &allocation);
   if (result != CUDA_SUCCESS) return result;
-  allocation.pool = pool != 0 ? pool : Pools::kDefault;
+  allocation.pool = pool;
+  allocation.is_from_pool = true;
   call.process->addresses.Insert(allocation);
   *address = allocation.address;
   return CUDA_SUCCESS;

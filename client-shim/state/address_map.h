@@ -21,6 +21,8 @@ enum class MemoryKind : uint8_t {
   kPinned,      // cuMemHostAlloc: shared with the executor, host and device address are equal
   kManaged,     // cuMemAllocManaged: the same thing under another name
   kRegistered,  // cuMemHostRegister: the program's own, whose device address may be another
+  kOpened,      // another program's, by cuIpcOpenMemHandle
+  kMapped,      // cuMemMap: physical memory at reserved addresses; belongs to no context
 };
 
 struct Allocation {
@@ -31,10 +33,12 @@ struct Allocation {
   uint32_t context = 0;         // index
   uint32_t host_flags = 0;      // of cuMemHostAlloc
   uint64_t buffer_id = 0;       // unique while the process lives
-  uint64_t pool = 0;            // of cuMemAllocAsync, 0 if none
+  uint64_t pool = 0;            // of is_from_pool, 0: the default one
   uint64_t mapped_bytes = 0;    // of host memory: what munmap takes
   uint64_t owner = 0;           // module or library of a kGlobal
   uint64_t reserved_bytes = 0;  // address space held for it (address_reservations.h), 0 if none
+  uint32_t handle_types = 0;    // CUmemAllocationHandleType it may leave the program as
+  bool is_from_pool = false;    // cuMemAllocAsync and its kin
   bool sync_memory_operations = false;
   bool is_managed_variable = false;  // a kGlobal that the host uses too (managed_variables.h)
   // What host and device know it by. Only registered memory may have two addresses; then it is in the map twice.
@@ -50,6 +54,8 @@ struct Allocation {
   bool is_device_view() const { return host_address != address; }
   uint64_t HostAddressOf(uint64_t inside) const { return host_address + (inside - address); }
   uint64_t DeviceAddressOf(uint64_t inside) const { return device_address + (inside - address); }
+  // What cuIpcGetMemHandle takes: neither pools nor mappings have handles of that kind.
+  bool is_ipc_capable() const { return kind == MemoryKind::kDevice && !is_from_pool; }
   bool Contains(uint64_t begin, uint64_t bytes) const {
     return begin >= address && bytes <= size_bytes && begin - address <= size_bytes - bytes;
   }
@@ -64,7 +70,7 @@ class AddressMap {
   std::optional<Allocation> Find(uint64_t address) const;
   // The first allocation that shares a byte with [address, address + size_bytes).
   std::optional<Allocation> FindOverlap(uint64_t address, uint64_t size_bytes) const;
-  // Whether all of [address, address + size_bytes) lies inside one allocation.
+  // Whether all of [address, address + size_bytes) lies inside one allocation, or inside adjoining mappings.
   bool Covers(uint64_t address, uint64_t size_bytes) const;
   // The allocation that starts at exactly `address`, removed.
   std::optional<Allocation> Remove(uint64_t address);

@@ -14,9 +14,6 @@ namespace tally::client_shim {
 
 class Pools {
  public:
-  // Of an allocation from the default pool, whose handle need not be known.
-  static constexpr uint64_t kDefault = 1;
-
   void Add(uint64_t pool, CUdevice device) {
     const std::lock_guard lock(mutex_);
     device_of_[pool] = device;

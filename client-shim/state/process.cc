@@ -114,6 +114,7 @@ void ForgetContext(Process* process, uint32_t context) {
   process->storage.EndContext(context, process->contexts.Handle(context));
   process->managed.ForgetContext(context);
   for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);
+  process->contexts.ForgetPeersOf(context);
   process->streams.RemoveIf([context](const Stream& stream) { return stream.context == context; });
 }
 

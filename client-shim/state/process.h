@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "client-shim/state/address_map.h"
@@ -35,6 +36,9 @@ struct Event {
   uint64_t handle = 0;
   uint32_t context = 0;
   uint32_t flags = 0;  // CUevent_flags
+
+  // Other programs may use it too.
+  bool is_interprocess() const { return (flags & CU_EVENT_INTERPROCESS) != 0; }
 };
 
 class Process {
@@ -48,6 +52,11 @@ class Process {
   int num_devices() const { return static_cast<int>(visible_.size()); }
   bool IsDevice(CUdevice device) const { return device >= 0 && device < num_devices(); }
   int server_ordinal(CUdevice device) const { return visible_[static_cast<size_t>(device)]; }
+  // CU_DEVICE_INVALID for one that the program does not see.
+  CUdevice client_ordinal(uint32_t server_ordinal) const {
+    const Context* primary = server_ordinal < shm::kMaxDevices ? &contexts[server_ordinal] : nullptr;
+    return primary != nullptr && primary->is_visible ? primary->device : CU_DEVICE_INVALID;
+  }
   const shm::DeviceDescription& device(CUdevice device) const {
     return described_[static_cast<size_t>(server_ordinal(device))];
   }
@@ -73,6 +82,7 @@ class Process {
   NodeParameters node_parameters;
   std::atomic<uint64_t> next_stream_id{16};  // below: legacy and per-thread streams
   std::atomic<uint32_t> next_image{1};
+  std::mutex opening_mutex;  // cuIpcOpenMemHandle and cuIpcCloseMemHandle, one at a time
 
  private:
   friend void ForgetProcessInChild();

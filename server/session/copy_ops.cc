@@ -15,7 +15,7 @@ void Count(SessionState& session, CopyDirection direction, uint64_t size_bytes) 
 // After the copy was put on its stream: remembers the arena chunks, and waits if the client does.
 CUresult Finish(ServedLane& lane, Stream& stream, const ArenaUse& arena) {
   if (arena.used) {
-    if (const CUresult r = lane.MarkChunks(arena.offset_bytes, arena.size_bytes, stream.real); r != CUDA_SUCCESS) {
+    if (const CUresult r = lane.MarkChunks(arena.offset_bytes, arena.size_bytes, stream); r != CUDA_SUCCESS) {
       return r;
     }
   }

@@ -47,6 +47,11 @@ class ServedLane {
   // Makes the request's context current. CUDA_ERROR_INVALID_CONTEXT: it names one that does not exist.
   CUresult EnterContext(uint32_t context_index);
 
+  // Makes a device's context current for what follows in this request: helper events must be made where their stream
+  // is.
+  CUresult EnterDevice(int device);
+  // Kernels of one device may use memory of another from now on.
+  CUresult EnablePeer(int from, int to);
   // The operation made some other context current: EnterContext must not rely on what it knows.
   void ForgetCurrentDevice() { current_device_ = kUnknownDevice; }
 
@@ -102,12 +107,14 @@ class ServedLane {
   void GiveUpTurn();
   bool has_turn() const { return has_turn_; }
 
-  // Notes a stream / the streams of a context (kNoContext: of the session) that have work to be waited for. With the
-  // turn. One stream is waited for by the driver's own wait for streams: an event recorded behind a graph is seen 5 us
-  // later than the graph's end (H200). Of several, all are marked by events now, so that what other threads put on one
-  // while another is waited for does not count.
+  // Notes a stream / the streams of a context (kNoContext: of the request's device) that have work to be waited for.
+  // With the turn. One stream is waited for by the driver's own wait for streams: an event recorded behind a graph is
+  // seen 5 us later than the graph's end (H200). Of several, all are marked by events now, so that what other threads
+  // put on one while another is waited for does not count.
   void MarkStream(Stream& stream, std::vector<WaitPoint>* points);
   CUresult MarkContext(uint32_t context, std::vector<WaitPoint>* points);
+  // The same for all streams of the session on one device.
+  CUresult MarkDevice(int device, std::vector<WaitPoint>* points);
   // Gives the turn up and waits for the points; takes device printf output when the session's kernels may print.
   CUresult AwaitPoints(std::vector<WaitPoint>* points);
   void CollectOutput();
@@ -118,11 +125,12 @@ class ServedLane {
   // The arena, registered with the driver on first use. Null: it could not be, *result says why.
   std::byte* Arena(CUresult* result);
   // The last copy that uses the chunk was just put on this stream.
-  CUresult MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, CUstream stream);
+  CUresult MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, const Stream& stream);
   // Gives the turn up.
   CUresult AwaitChunk(uint32_t chunk);
 
  private:
+  CUresult MarkBusy(const std::vector<ClientContext*>& contexts, std::vector<WaitPoint>* points);
   CUresult RecordPoint(Stream& stream, std::vector<WaitPoint>* points);
   CUresult Await(const WaitPoint& point);
 
@@ -142,7 +150,11 @@ class ServedLane {
   static constexpr int kUnknownDevice = -2;
   int current_device_ = kNoDevice;  // whose context is current on this thread
   int arena_device_ = kNoDevice;    // on which the arena was registered
-  std::array<CUevent, shm::kArenaChunks> chunk_events_{};
+  struct ChunkEvent {
+    CUevent event = nullptr;
+    int device = 0;  // that it was made on; it can be recorded on no other's streams
+  };
+  std::array<ChunkEvent, shm::kArenaChunks> chunk_events_{};
   std::array<bool, shm::kArenaChunks> chunk_used_{};
 };
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "server/session/host_memory.h"
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
+#include "server/session/virtual_memory.h"
 
 namespace tally::server {
 
@@ -72,8 +74,9 @@ class SessionState {
   ExecutorCore& core;
   const DriverTable& driver;
   SessionCounters counters;
-  MemoryMap memory;                           // thread-safe
-  HostMemory host_memory;                     // thread-safe
+  MemoryMap memory;        // thread-safe
+  HostMemory host_memory;  // thread-safe
+  VirtualMemory virtual_memory{memory};
   PendingOutput output;                       // thread-safe
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
   AwaitedObjects awaited;                     // thread-safe; events and real streams
@@ -86,6 +89,8 @@ class SessionState {
   std::unordered_map<const void*, Kernel*> kernel_of;      // by CUfunction or CUkernel
   std::vector<std::unique_ptr<HostCall>> kept_host_calls;  // graphs may call them until the session ends
   std::map<int, CUmemoryPool> default_pools;               // by device: what this session gets for "the default pool"
+  std::map<uint64_t, uint32_t> num_opens;                  // of memory of other sessions, by address
+  std::set<uint64_t> opened_events;                        // handles of events of other sessions
   uint32_t num_captures = 0;                               // begun and not ended
   std::atomic<bool> may_print{false};                      // an image was loaded that mentions printf; thread-safe
 
@@ -102,6 +107,8 @@ class SessionState {
   void AbandonCapture(Stream& stream);
   // Destroys what was made in one client context, or in all (kNoContext). Everything queued there is waited for first.
   void DestroyContents(uint32_t context);
+  // An event of the session, by its handle, is no longer used here. True: nobody uses it, the caller destroys it.
+  [[nodiscard]] bool LetGoOfEvent(uint64_t handle, CUevent event);
   // The whole session; idempotent.
   void Destroy();
 
