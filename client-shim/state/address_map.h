@@ -56,6 +56,8 @@ struct Allocation {
   uint64_t DeviceAddressOf(uint64_t inside) const { return device_address + (inside - address); }
   // What cuIpcGetMemHandle takes: neither pools nor mappings have handles of that kind.
   bool is_ipc_capable() const { return kind == MemoryKind::kDevice && !is_from_pool; }
+  // cuMemPoolImportPointer: another program's, but freed like one's own.
+  bool is_opened_from_pool() const { return kind == MemoryKind::kOpened && pool != 0; }
   bool Contains(uint64_t begin, uint64_t bytes) const {
     return begin >= address && bytes <= size_bytes && begin - address <= size_bytes - bytes;
   }
