@@ -66,7 +66,7 @@ CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdevi
 }
 
 CUresult ListKernels(const Call& call, uint64_t owner, std::vector<ListedKernel>* kernels) {
-  // As many as a reply holds at a time; `reserved` says where to go on.
+  // As many as a reply holds at a time; `detail` says where to go on.
   for (uint32_t num_left = 1; num_left != 0;) {
     const auto first = static_cast<uint32_t>(kernels->size());
     const Reply reply = call.lane->CallStruct(shm::Op::kListKernels, shm::GetByName{owner, 0, first});
