@@ -175,7 +175,6 @@ bool Lane::ServeAwaitCallback(const Request& request) {
   if (!MayGoOn(surroundings_.turns.Skip(request.header.ticket))) return false;
   running_callback_ = surroundings_.state.callbacks->Next(surroundings_.stopping);
   if (running_callback_ == nullptr) return false;
-  served_.CollectOutput();  // what kernels before it printed stands before what the callback prints
   reply_.Clear();
   reply_.PutWord(running_callback_->token);
   const std::array<uint32_t, 2> status = {static_cast<uint32_t>(running_callback_->stream_status), 0};
