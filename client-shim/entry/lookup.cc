@@ -24,7 +24,7 @@ CUresult LookUpKernel(const Call& call, shm::Op op, uint64_t owner, const char* 
   if (BeginByName(call.lane, op, owner, name) == nullptr) return call.lane->failure();
   const Reply reply = call.lane->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
-  *kernel = call.process->kernels.File(reply, owner, name);
+  *kernel = call.process->kernels.File(*call.process, reply, owner, name);
   return *kernel != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
