@@ -19,8 +19,9 @@
 namespace tally::server {
 namespace {
 
-// Longer than nearly every kernel, short enough for a program whose kernels wait for one another.
-constexpr auto kLongestDrain = std::chrono::milliseconds(50);
+// Longer than all but exceptional kernels (those of training steps stay under 10 ms), and an end for programs whose
+// kernels wait for one another.
+constexpr auto kLongestDrain = std::chrono::milliseconds(250);
 // How often at most the watcher looks whether busy high-priority streams have come to an end: an interrupt and a
 // wake-up at every kernel's end would slow down what it watches.
 constexpr auto kBusyPeriod = std::chrono::microseconds(50);
