@@ -1,4 +1,5 @@
-// CHECK for broken invariants of our own, always on. Never for anything that a peer, a file or the environment can cause: that is a Status.
+// CHECK for broken invariants of our own, always on. Never for anything that a peer, a file or the environment can
+// cause: that is a Status.
 //
 // Code that runs in a client's process (client-shim) must not use CHECK: it turns doubt into an error code instead.
 #pragma once

@@ -182,7 +182,7 @@ CUresult DescribeBox(const Process& process, const CUDA_MEMCPY3D& copy, shm::Cop
     return result;
   if (const CUresult result = Complete(process.addresses, copy, &destination, &to_pageable); result != CUDA_SUCCESS)
     return result;
-  if (from_pageable || to_pageable) return RefuseUse("graph copy nodes of pageable memory (capture them instead)");
+  if (from_pageable || to_pageable) return RefuseUse("cuGraphAddMemcpyNode: pageable memory (capture the copy instead)");
   *box = {};
   box->source = ByAddress(source);
   box->destination = ByAddress(destination);
@@ -209,7 +209,7 @@ CUresult CopyBox3D(const CUDA_MEMCPY3D& copy, CUstream stream, bool waits) {
   if (from_pageable || to_pageable) {
     bool is_capturing = false;
     if (const CUresult result = IsStreamCapturing(call, word, &is_capturing); result != CUDA_SUCCESS) return result;
-    if (is_capturing) return RefuseUse("capture of 2-D and 3-D copies of pageable memory");
+    if (is_capturing) return RefuseUse("cuMemcpy3DAsync_v2: capture of a 2-D or 3-D copy of pageable memory");
   }
   if (from_pageable && to_pageable) {
     if (const CUresult result = entry::cuStreamSynchronize(reinterpret_cast<CUstream>(word)); result != CUDA_SUCCESS)

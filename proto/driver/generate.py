@@ -86,13 +86,13 @@ class Parameter:
 
     def __init__(self, word, ctype, name, index):
         self.ctype, self.name, self.index = ctype, name, index
-        match = re.fullmatch(r"([+\-=]?)(\w+?)(\??)(?:\[(\d+)(-1)?\])?", word)
+        match = re.fullmatch(r"([+\-=]?)(\w+?)(\??)(?:\[(\d+)(?:-(\d))?\])?", word)
         if not match:
             sys.exit(f"driver_api.tsv: cannot read parameter '{word}'")
         self.mark, self.word, optional, count, minus = match.groups()
         self.optional = bool(optional)
         self.count_index = int(count) if count else None
-        self.count_minus = 1 if minus else 0
+        self.count_minus = int(minus or 0)
         self.kind = KINDS.get(self.word)
         self.pointee = re.sub(r"\bconst\b", "", ctype).strip().removesuffix("*").strip()
 
@@ -148,6 +148,10 @@ def client_wire(row, parameters, prototype):
             if not p.optional:
                 checks.append(f"{n} == nullptr")
             takes.append(f"call.TakeStruct({n});")
+        elif p.word == "inout":
+            checks.append(f"{n} == nullptr")
+            puts.append(f"call.PutStruct(*{n});")
+            takes.append(f"call.TakeStruct({n});")
         elif p.word == "attr8":
             checks.append(f"{n} == nullptr")
             puts.append(f"call.PutWord(*static_cast<const uint64_t*>({n}));")
@@ -201,18 +205,21 @@ def write_client(out, rows, prototypes):
     text += "using tally::client_shim::Guarded;\nusing tally::client_shim::PerThreadDefaultStream;\n"
     text += "using tally::client_shim::Refuse;\nnamespace entry = tally::client_shim::entry;\n"
     text += 'namespace wire = tally::client_shim::wire;\n\n#define TALLY_EXPORT extern "C" __attribute__((visibility("default")))\n\n'
+    # Tests build a second library with a TALLY_ENTRY that records which functions were called.
+    text += "#ifndef TALLY_ENTRY\n#define TALLY_ENTRY(index, ...) __VA_ARGS__\n#endif\n\n"
     for index, row in enumerate(rows):
         if row.verdict == "refused":
             # The caller cleans the stack on x86-64: one stub without parameters fits every ABI.
             text += f'TALLY_EXPORT CUresult tally_refused_{index}(void) asm("{row.symbol}");\n'
-            text += f"CUresult tally_refused_{index}(void) {{ return Refuse({index}); }}\n"
+            text += f"CUresult tally_refused_{index}(void) {{ return TALLY_ENTRY({index}, Refuse({index})); }}\n"
             continue
         target = by_symbol[row.how] if row.verdict == "twin" else row
         prototype = prototypes[target.symbol]
         space = "entry" if target.is_hand else "wire"
         scope = "PerThreadDefaultStream scope; " if row.verdict == "twin" else ""
         text += f"TALLY_EXPORT CUresult {row.symbol}({declaration(prototype)}) {{\n"
-        text += f"  return Guarded([&] {{ {scope}return {space}::{target.symbol}({arguments(prototype)}); }});\n}}\n"
+        call = f"Guarded([&] {{ {scope}return {space}::{target.symbol}({arguments(prototype)}); }})"
+        text += f"  return TALLY_ENTRY({index}, {call});\n}}\n"
     (out / "client_entries.cc").write_text(text)
 
     text = BANNER + "// TALLY_SYMBOL(index, name, verdict)\n"
@@ -278,6 +285,10 @@ def server_wire(row, parameters):
                 names[-1] = f"&{a}"
         elif p.word == "out":
             decode.append(f"{p.pointee} {a}{{}};")
+            names[-1] = f"&{a}"
+            encode.append(f"out.PutStruct({a});")
+        elif p.word == "inout":
+            decode.append(f"{p.pointee} {a}{{}};\n  in.TakeStruct(&{a});")
             names[-1] = f"&{a}"
             encode.append(f"out.PutStruct({a});")
         elif p.word == "attr8":
@@ -374,6 +385,16 @@ def write_shared(out, rows):
         text += f"inline constexpr uint16_t kOp_{row.symbol} = {FIRST_WIRE_OP + number};\n"
     text += "}  // namespace tally\n"
     (out / "wire_ops.h").write_text(text)
+
+    text = BANNER + "#pragma once\n#include <cstddef>\n#include <cstdint>\n#include <iterator>\n#include <string_view>\n\n"
+    text += "namespace tally {\n\n// The table's rows, by their number.\n"
+    text += f"enum class Verdict : uint8_t {{ {', '.join('k' + verdict.capitalize() for verdict in VERDICTS)} }};\n"
+    text += "struct DriverSymbol {\n  const char* name;\n  Verdict verdict;\n};\ninline constexpr DriverSymbol kDriverSymbols[] = {\n"
+    text += "".join(f'    {{"{row.symbol}", Verdict::k{row.verdict.capitalize()}}},\n' for row in rows)
+    text += "};\ninline constexpr size_t kNumDriverSymbols = std::size(kDriverSymbols);\n\n"
+    text += "// kNumDriverSymbols: no such row.\nconstexpr size_t FindDriverSymbol(std::string_view name) {\n  size_t i = 0;\n"
+    text += "  while (i < kNumDriverSymbols && name != kDriverSymbols[i].name) ++i;\n  return i;\n}\n\n}  // namespace tally\n"
+    (out / "driver_symbols.h").write_text(text)
 
 
 def main():

@@ -79,4 +79,12 @@ CUresult ServeFetchOutput(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
+CUresult ServeNoteRefusal(ServedLane& lane, WireReader& in, WireWriter&) {
+  shm::NoteRefusal note{};
+  in.TakeStruct(&note);
+  if (!in.AtEnd() || !lane.session().core.refused_calls.Add(note.symbol_index)) return lane.Malformed();
+  lane.session().counters.num_refused_calls.fetch_add(1, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace tally::server

@@ -14,6 +14,7 @@
 #include "server/gpu/event_pool.h"
 #include "server/gpu/printf_capture.h"
 #include "server/session/host_memory.h"
+#include "server/session/refused_calls.h"
 
 namespace tally::server {
 
@@ -29,6 +30,7 @@ class ExecutorCore {
   const std::unique_ptr<Devices> devices;
   const SessionLimits limits;
   HostWindow host_window;
+  RefusedCalls refused_calls;  // thread-safe
   std::unique_ptr<DispatchGate> gate;
   std::unique_ptr<PrintfCapture> printf_capture;        // null: device printf goes where the process's stdout goes
   std::vector<std::unique_ptr<EventPool>> event_pools;  // by device

@@ -28,6 +28,7 @@ CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeCloseContext(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeSynchronizeContext(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeFetchOutput(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeNoteRefusal(ServedLane& lane, WireReader& in, WireWriter& out);
 // image_ops.cc
 CUresult ServeWriteImage(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeLoadModule(ServedLane& lane, WireReader& in, WireWriter& out);

@@ -23,6 +23,7 @@
 #include "server/session/host_memory.h"
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
+#include "server/session/texture_ops.h"
 
 namespace tally::server {
 
@@ -103,8 +104,11 @@ class SessionState {
   std::unordered_map<const void*, Kernel*> kernel_of;      // by CUfunction or CUkernel
   std::vector<std::unique_ptr<HostCall>> kept_host_calls;  // graphs may call them until the session ends
   std::map<int, CUmemoryPool> default_pools;               // by device: what this session gets for "the default pool"
-  uint32_t num_captures = 0;                               // begun and not ended
-  std::atomic<bool> may_print{false};                      // an image was loaded that mentions printf; thread-safe
+  SamplingObjects textures;
+  SamplingObjects surfaces;
+  BorrowedArrays borrowed_arrays;
+  uint32_t num_captures = 0;           // begun and not ended
+  std::atomic<bool> may_print{false};  // an image was loaded that mentions printf; thread-safe
 
   // The primary context of a device opens by itself. Null: no such context.
   ClientContext* FindContext(uint32_t index);

@@ -5,6 +5,7 @@
 #include "server/session/gated_dispatch.h"
 #include "server/session/operations.h"
 #include "server/session/pools.h"
+#include "server/session/texture_ops.h"
 
 namespace tally::server {
 namespace {
@@ -25,17 +26,6 @@ void ForgetChild(ServedLane& lane, uint64_t handle) {
     lane.session().ForgetGraphContents(child);
     HandleTable& graphs = lane.session().handles(shm::HandleKind::kGraph);
     graphs.Remove(graphs.FindHandle(child));
-  }
-}
-
-// The arrays of a mipmap's levels go with it.
-void ForgetLevels(ServedLane& lane, uint64_t handle) {
-  CUmipmappedArray mipmap = nullptr;
-  if (lane.Find(shm::HandleKind::kMipmappedArray, handle, &mipmap) != CUDA_SUCCESS) return;
-  HandleTable& arrays = lane.session().handles(shm::HandleKind::kArray);
-  CUarray level = nullptr;
-  for (unsigned int i = 0; i < 32 && lane.driver().cuMipmappedArrayGetLevel(&level, mipmap, i) == CUDA_SUCCESS; ++i) {
-    arrays.Remove(arrays.FindHandle(level));
   }
 }
 
@@ -123,9 +113,6 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
     case kOp_cuGraphDestroyNode:
       ForgetChild(lane, in.TakeWord());
       return false;
-    case kOp_cuMipmappedArrayDestroy:
-      ForgetLevels(lane, in.TakeWord());
-      return false;
     case kOp_cuGraphAddMemFreeNode: {
       // graph, the dependencies, their number, the address
       in.TakeWord();
@@ -158,7 +145,7 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
       *result = GetStreamFlags(lane, in, out);
       return true;
     default:
-      return false;
+      return ServeTexturesBeforeWire(lane, op, in, out, result);
   }
 }
 

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "sim-driver/api/texture_object.h"
+
 namespace tally::sim_driver {
 namespace {
 
@@ -74,6 +76,8 @@ MemoryRange ContextMemory::Find(uint64_t address) const {
   if (!region || region->kind == MemoryKind::kReserved || !region->is_readable) return {};
   return {.base = region->base, .size_bytes = region->num_bytes, .is_writable = region->is_writable};
 }
+
+std::shared_ptr<const Image> ContextMemory::FindImage(uint64_t object) const { return FindImageObject(object); }
 
 uint64_t MemoryMap::NextBufferId() {
   static std::atomic<uint64_t> next{1};

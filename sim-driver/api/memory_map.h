@@ -125,6 +125,7 @@ class ContextMemory final : public MemoryLookup {
   ContextMemory& operator=(const ContextMemory&) = delete;
 
   MemoryRange Find(uint64_t address) const override;
+  std::shared_ptr<const Image> FindImage(uint64_t object) const override;
 };
 
 }  // namespace tally::sim_driver

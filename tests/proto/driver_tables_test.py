@@ -4,6 +4,7 @@
 usage: driver_tables_test.py CUDA_ROOT COMPILER [unittest arguments]
 """
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -100,6 +101,18 @@ class Parity(unittest.TestCase):
         self.assertEqual(self.toolkit.differences(self.folder), [
             "cuGraphLaunch_ptsz is a per-thread form, but its row says 'async'",
             "cuLaunchGrid is refused without a reason"])
+
+
+class Refusals(unittest.TestCase):
+    def test_partial_refusals_name_their_function(self):
+        """RefuseUse("cuX: why"): the name is what the executor counts."""
+        names = {row.symbol for row in generate.read_table()}
+        found = []
+        for source in (ROOT / "client-shim").rglob("*.cc"):
+            found += re.findall(r'RefuseUse\(\s*"([^"]*)"', source.read_text())
+        self.assertGreater(len(found), 5)
+        for text in found:
+            self.assertIn(text.split(":")[0], names, text)
 
 
 class SupportPage(unittest.TestCase):

@@ -1,0 +1,250 @@
+#include "server/session/texture_ops.h"
+
+#include "proto/driver/generated/wire_ops.h"
+#include "server/session/served_lane.h"
+#include "server/session/wire_codec.h"
+
+namespace tally::server {
+namespace {
+
+// ---------------------------------------------------------------- arrays
+
+CUresult LendArray(ServedLane& lane, CUarray array, const void* owner, WireWriter& out) {
+  lane.session().borrowed_arrays[array] = owner;
+  out.PutHandle(lane, shm::HandleKind::kArray, array);
+  return CUDA_SUCCESS;
+}
+
+CUresult GetLevel(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  const auto level = in.TakeScalar<unsigned int>();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUmipmappedArray mipmap = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kMipmappedArray, handle, &mipmap); r != CUDA_SUCCESS) return r;
+  CUarray array = nullptr;
+  if (const CUresult r = lane.driver().cuMipmappedArrayGetLevel(&array, mipmap, level); r != CUDA_SUCCESS) return r;
+  return LendArray(lane, array, mipmap, out);
+}
+
+CUresult GetPlane(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  const auto plane = in.TakeScalar<unsigned int>();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuArrayGetPlane == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUarray array = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kArray, handle, &array); r != CUDA_SUCCESS) return r;
+  CUarray part = nullptr;
+  if (const CUresult r = lane.driver().cuArrayGetPlane(&part, array, plane); r != CUDA_SUCCESS) return r;
+  return LendArray(lane, part, array, out);
+}
+
+// ---------------------------------------------------------------- descriptions
+
+uint64_t ElementBytes(CUarray_format format, uint64_t num_channels) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return num_channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2 * num_channels;
+    default:
+      return 4 * num_channels;  // of formats that linear memory can have; the driver refuses the others
+  }
+}
+
+// Puts the driver's handles where the client's names are, and checks that everything is the session's.
+CUresult TranslateResource(ServedLane& lane, CUDA_RESOURCE_DESC* resource) {
+  constexpr uint64_t kMaxExtent = uint64_t{1} << 40;
+  switch (resource->resType) {
+    case CU_RESOURCE_TYPE_ARRAY:
+      return lane.Find(shm::HandleKind::kArray, reinterpret_cast<uint64_t>(resource->res.array.hArray),
+                       &resource->res.array.hArray);
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+      return lane.Find(shm::HandleKind::kMipmappedArray,
+                       reinterpret_cast<uint64_t>(resource->res.mipmap.hMipmappedArray),
+                       &resource->res.mipmap.hMipmappedArray);
+    case CU_RESOURCE_TYPE_LINEAR: {
+      const auto& linear = resource->res.linear;
+      return lane.OwnsAddresses(linear.devPtr, linear.sizeInBytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    case CU_RESOURCE_TYPE_PITCH2D: {
+      const auto& pitched = resource->res.pitch2D;
+      if (pitched.width > kMaxExtent || pitched.height == 0 || pitched.height > (uint64_t{1} << 20) ||
+          pitched.pitchInBytes > kMaxExtent || pitched.numChannels > 4) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      const uint64_t size = (pitched.height - 1) * pitched.pitchInBytes +
+                            pitched.width * ElementBytes(pitched.format, pitched.numChannels);
+      return lane.OwnsAddresses(pitched.devPtr, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+// ---------------------------------------------------------------- objects
+
+CUresult MakeObject(ServedLane& lane, SamplingObjects& objects, const CUDA_RESOURCE_DESC& resource, const auto& create,
+                    const auto& destroy, WireWriter& out) {
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (objects.size() >= lane.session().core.limits.handles_per_kind) {
+    return lane.Malformed("more objects of one kind than a session may have");
+  }
+  CUDA_RESOURCE_DESC translated = resource;
+  if (const CUresult r = TranslateResource(lane, &translated); r != CUDA_SUCCESS) return r;
+  unsigned long long object = 0;
+  if (const CUresult r = create(&object, &translated); r != CUDA_SUCCESS) return r;
+  if (!objects.try_emplace(object, SamplingObject{lane.context_index(), resource}).second) {
+    destroy(object);  // a driver that gives one value to two objects: nothing to tell them apart by
+    return CUDA_ERROR_UNKNOWN;
+  }
+  out.PutStruct(object);
+  return CUDA_SUCCESS;
+}
+
+CUresult CreateTexture(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_RESOURCE_DESC resource{};
+  CUDA_TEXTURE_DESC texture{};
+  CUDA_RESOURCE_VIEW_DESC view{};
+  in.TakeStruct(&resource);
+  in.TakeStruct(&texture);
+  const bool has_view = in.TakeWord() != 0;
+  if (has_view) in.TakeStruct(&view);
+  if (!in.AtEnd()) return lane.Malformed();
+  const DriverTable& driver = lane.driver();
+  if (driver.cuTexObjectCreate == nullptr || driver.cuTexObjectDestroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto create = [&](unsigned long long* object, const CUDA_RESOURCE_DESC* translated) {
+    return driver.cuTexObjectCreate(object, translated, &texture, has_view ? &view : nullptr);
+  };
+  return MakeObject(lane, lane.session().textures, resource, create, driver.cuTexObjectDestroy, out);
+}
+
+CUresult CreateSurface(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_RESOURCE_DESC resource{};
+  in.TakeStruct(&resource);
+  if (!in.AtEnd()) return lane.Malformed();
+  const DriverTable& driver = lane.driver();
+  if (driver.cuSurfObjectCreate == nullptr || driver.cuSurfObjectDestroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  // Surfaces are of arrays only.
+  if (resource.resType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+  return MakeObject(lane, lane.session().surfaces, resource, driver.cuSurfObjectCreate, driver.cuSurfObjectDestroy,
+                    out);
+}
+
+// The resource with the client's names in it, which the driver does not know.
+CUresult GetResource(ServedLane& lane, const SamplingObjects& objects, WireReader& in, WireWriter& out) {
+  const uint64_t object = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  const auto found = objects.find(object);
+  if (found == objects.end()) return CUDA_ERROR_INVALID_VALUE;
+  out.PutStruct(found->second.resource);
+  return CUDA_SUCCESS;
+}
+
+// Says no to an object that is not the session's; the generated function goes on otherwise.
+bool IsForeign(const SamplingObjects& objects, uint64_t object, CUresult* result) {
+  if (objects.contains(object)) return false;
+  *result = CUDA_ERROR_INVALID_VALUE;
+  return true;
+}
+
+bool IsForeignAddress(ServedLane& lane, uint64_t address, CUresult* result) {
+  if (lane.OwnsAddresses(address, 1)) return false;
+  *result = CUDA_ERROR_INVALID_VALUE;
+  return true;
+}
+
+}  // namespace
+
+bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result) {
+  SessionState& session = lane.session();
+  switch (op) {
+    case kOp_cuMipmappedArrayGetLevel:
+      *result = GetLevel(lane, in, out);
+      return true;
+    case kOp_cuArrayGetPlane:
+      *result = GetPlane(lane, in, out);
+      return true;
+    case kOp_cuArrayDestroy: {
+      CUarray array = nullptr;
+      if (lane.Find(shm::HandleKind::kArray, in.TakeWord(), &array) != CUDA_SUCCESS) return false;
+      if (session.borrowed_arrays.contains(array)) {
+        *result = CUDA_ERROR_INVALID_HANDLE;
+        return true;
+      }
+      ForgetBorrowedArrays(session, array);
+      return false;
+    }
+    case kOp_cuMipmappedArrayDestroy: {
+      CUmipmappedArray mipmap = nullptr;
+      if (lane.Find(shm::HandleKind::kMipmappedArray, in.TakeWord(), &mipmap) == CUDA_SUCCESS) {
+        ForgetBorrowedArrays(session, mipmap);
+      }
+      return false;
+    }
+    case kOp_cuTexObjectCreate:
+      *result = CreateTexture(lane, in, out);
+      return true;
+    case kOp_cuSurfObjectCreate:
+      *result = CreateSurface(lane, in, out);
+      return true;
+    case kOp_cuTexObjectDestroy: {
+      const uint64_t object = in.TakeWord();
+      if (IsForeign(session.textures, object, result)) return true;
+      session.textures.erase(object);
+      return false;
+    }
+    case kOp_cuSurfObjectDestroy: {
+      const uint64_t object = in.TakeWord();
+      if (IsForeign(session.surfaces, object, result)) return true;
+      session.surfaces.erase(object);
+      return false;
+    }
+    case kOp_cuTexObjectGetResourceDesc:
+      *result = GetResource(lane, session.textures, in, out);
+      return true;
+    case kOp_cuSurfObjectGetResourceDesc:
+      *result = GetResource(lane, session.surfaces, in, out);
+      return true;
+    case kOp_cuTexObjectGetTextureDesc:
+    case kOp_cuTexObjectGetResourceViewDesc:
+      return IsForeign(session.textures, in.TakeWord(), result);
+    case kOp_cuTensorMapEncodeTiled:
+    case kOp_cuTensorMapEncodeIm2col:
+    case kOp_cuTensorMapEncodeIm2colWide:
+      in.TakeWord();  // type
+      in.TakeWord();  // rank
+      return IsForeignAddress(lane, in.TakeWord(), result);
+    case kOp_cuTensorMapReplaceAddress: {
+      CUtensorMap map{};
+      in.TakeStruct(&map);
+      return IsForeignAddress(lane, in.TakeWord(), result);
+    }
+    default:
+      return false;
+  }
+}
+
+void ForgetBorrowedArrays(SessionState& session, const void* owner) {
+  HandleTable& arrays = session.handles(shm::HandleKind::kArray);
+  std::erase_if(session.borrowed_arrays, [&](const auto& entry) {
+    if (entry.second != owner) return false;
+    arrays.Remove(arrays.FindHandle(entry.first));
+    return true;
+  });
+}
+
+void DestroySamplingObjects(SessionState& session, uint32_t context) {
+  const auto destroy = [&](SamplingObjects& objects, auto function) {
+    std::erase_if(objects, [&](const auto& entry) {
+      if (context != shm::kNoContext && entry.second.context != context) return false;
+      function(entry.first);
+      return true;
+    });
+  };
+  destroy(session.textures, session.driver.cuTexObjectDestroy);
+  destroy(session.surfaces, session.driver.cuSurfObjectDestroy);
+}
+
+}  // namespace tally::server
