@@ -8,6 +8,11 @@ void MemoryMap::Count(const MemoryRange& range, bool added) {
   *sum = added ? *sum + range.size_bytes : *sum - range.size_bytes;
 }
 
+void MemoryMap::CountArray(uint64_t size_bytes, bool added) {
+  const std::lock_guard lock(mutex_);
+  device_bytes_ = added ? device_bytes_ + size_bytes : device_bytes_ - size_bytes;
+}
+
 bool MemoryMap::Add(const MemoryRange& range) {
   if (range.size_bytes == 0 || range.address + range.size_bytes < range.address) return false;
   const std::lock_guard lock(mutex_);

@@ -38,7 +38,9 @@ class MemoryMap {
   std::optional<MemoryRange> Take(uint64_t address, MemoryKind kind, MemoryKind or_kind);
   void RemoveGlobals(const void* image);
   std::vector<MemoryRange> Ranges() const;
-  // Sum of device and pool memory, of pinned memory.
+  // Device memory that has no address: arrays.
+  void CountArray(uint64_t size_bytes, bool added);
+  // Sum of device and pool memory and arrays; of pinned memory.
   uint64_t device_bytes() const;
   uint64_t pinned_bytes() const;
 

@@ -1,18 +1,9 @@
 // Device memory: allocation, pools, freeing. (Pinned memory is allocated over the session socket.)
 #include "server/session/operations.h"
 #include "server/session/pools.h"
+#include "server/session/quota.h"
 
 namespace tally::server {
-namespace {
-
-bool FitsQuota(const SessionState& session, uint64_t size_bytes) {
-  const uint64_t limit = session.core.limits.device_memory_bytes;
-  if (limit == 0) return true;
-  const uint64_t used = session.memory.device_bytes();
-  return used <= limit && size_bytes <= limit - used;
-}
-
-}  // namespace
 
 CUresult ServeAllocate(ServedLane& lane, WireReader& in, WireWriter& out) {
   shm::Allocate request{};

@@ -211,12 +211,12 @@ void SessionState::DestroyHandles(uint32_t context) {
   });
   DestroySamplingObjects(*this, context);
   each(shm::HandleKind::kMipmappedArray, [&](void* value) {
-    ForgetBorrowedArrays(*this, value);
+    ForgetArray(*this, value);
     driver.cuMipmappedArrayDestroy(static_cast<CUmipmappedArray>(value));
   });
   each(shm::HandleKind::kArray, [&](void* value) {
     if (borrowed_arrays.erase(static_cast<CUarray>(value)) != 0) return;
-    ForgetBorrowedArrays(*this, value);
+    ForgetArray(*this, value);
     driver.cuArrayDestroy(static_cast<CUarray>(value));
   });
   each(shm::HandleKind::kModule, [&](void* value) { Unload(static_cast<LoadedImage*>(value)); });

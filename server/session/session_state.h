@@ -106,6 +106,7 @@ class SessionState {
   std::map<int, CUmemoryPool> default_pools;               // by device: what this session gets for "the default pool"
   SamplingObjects textures;
   SamplingObjects surfaces;
+  ArraySizes array_sizes;
   BorrowedArrays borrowed_arrays;
   uint32_t num_captures = 0;           // begun and not ended
   std::atomic<bool> may_print{false};  // an image was loaded that mentions printf; thread-safe

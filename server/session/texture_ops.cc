@@ -1,6 +1,9 @@
 #include "server/session/texture_ops.h"
 
+#include <algorithm>
+
 #include "proto/driver/generated/wire_ops.h"
+#include "server/session/quota.h"
 #include "server/session/served_lane.h"
 #include "server/session/wire_codec.h"
 
@@ -8,6 +11,79 @@ namespace tally::server {
 namespace {
 
 // ---------------------------------------------------------------- arrays
+
+uint64_t ElementBytes(CUarray_format format, uint64_t num_channels) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return num_channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2 * num_channels;
+    default:
+      return 4 * num_channels;  // of block-compressed and planar formats it is less
+  }
+}
+
+// At least what the texels take, for the session's quota; the driver's own layout may take more.
+uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& description, bool is_mipmap) {
+  uint64_t bytes = ElementBytes(description.Format, description.NumChannels);
+  for (const size_t extent : {description.Width, description.Height, description.Depth}) {
+    if (extent != 0 && __builtin_mul_overflow(bytes, uint64_t{extent}, &bytes)) return UINT64_MAX / 2;
+  }
+  bytes = std::min(bytes, UINT64_MAX / 2);
+  return is_mipmap ? bytes + bytes / 3 : bytes;
+}
+
+// `create` makes the array, `destroy` takes it back.
+template <typename Handle>
+CUresult MakeArray(ServedLane& lane, shm::HandleKind kind, uint64_t size_bytes, const auto& create, WireWriter& out) {
+  SessionState& session = lane.session();
+  if (!FitsQuota(session, size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Handle array = nullptr;
+  if (const CUresult r = create(&array); r != CUDA_SUCCESS) return r;
+  session.memory.CountArray(size_bytes, true);
+  session.array_sizes[array] = size_bytes;
+  out.PutHandle(lane, kind, array);
+  return CUDA_SUCCESS;
+}
+
+CUresult CreateFlatArray(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_ARRAY_DESCRIPTOR flat{};
+  in.TakeStruct(&flat);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuArrayCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUDA_ARRAY3D_DESCRIPTOR description{};
+  description.Width = flat.Width;
+  description.Height = flat.Height;
+  description.Format = flat.Format;
+  description.NumChannels = flat.NumChannels;
+  const auto create = [&](CUarray* array) { return lane.driver().cuArrayCreate_v2(array, &flat); };
+  return MakeArray<CUarray>(lane, shm::HandleKind::kArray, ArrayBytes(description, false), create, out);
+}
+
+CUresult CreateDeepArray(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_ARRAY3D_DESCRIPTOR description{};
+  in.TakeStruct(&description);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuArray3DCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto create = [&](CUarray* array) { return lane.driver().cuArray3DCreate_v2(array, &description); };
+  return MakeArray<CUarray>(lane, shm::HandleKind::kArray, ArrayBytes(description, false), create, out);
+}
+
+CUresult CreateMipmap(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_ARRAY3D_DESCRIPTOR description{};
+  in.TakeStruct(&description);
+  const auto num_levels = in.TakeScalar<unsigned int>();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuMipmappedArrayCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto create = [&](CUmipmappedArray* mipmap) {
+    return lane.driver().cuMipmappedArrayCreate(mipmap, &description, num_levels);
+  };
+  return MakeArray<CUmipmappedArray>(lane, shm::HandleKind::kMipmappedArray, ArrayBytes(description, num_levels > 1),
+                                     create, out);
+}
 
 CUresult LendArray(ServedLane& lane, CUarray array, const void* owner, WireWriter& out) {
   lane.session().borrowed_arrays[array] = owner;
@@ -39,20 +115,6 @@ CUresult GetPlane(ServedLane& lane, WireReader& in, WireWriter& out) {
 }
 
 // ---------------------------------------------------------------- descriptions
-
-uint64_t ElementBytes(CUarray_format format, uint64_t num_channels) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return num_channels;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2 * num_channels;
-    default:
-      return 4 * num_channels;  // of formats that linear memory can have; the driver refuses the others
-  }
-}
 
 // Puts the driver's handles where the client's names are, and checks that everything is the session's.
 CUresult TranslateResource(ServedLane& lane, CUDA_RESOURCE_DESC* resource) {
@@ -160,6 +222,15 @@ bool IsForeignAddress(ServedLane& lane, uint64_t address, CUresult* result) {
 bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result) {
   SessionState& session = lane.session();
   switch (op) {
+    case kOp_cuArrayCreate_v2:
+      *result = CreateFlatArray(lane, in, out);
+      return true;
+    case kOp_cuArray3DCreate_v2:
+      *result = CreateDeepArray(lane, in, out);
+      return true;
+    case kOp_cuMipmappedArrayCreate:
+      *result = CreateMipmap(lane, in, out);
+      return true;
     case kOp_cuMipmappedArrayGetLevel:
       *result = GetLevel(lane, in, out);
       return true;
@@ -173,13 +244,13 @@ bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireW
         *result = CUDA_ERROR_INVALID_HANDLE;
         return true;
       }
-      ForgetBorrowedArrays(session, array);
+      ForgetArray(session, array);
       return false;
     }
     case kOp_cuMipmappedArrayDestroy: {
       CUmipmappedArray mipmap = nullptr;
       if (lane.Find(shm::HandleKind::kMipmappedArray, in.TakeWord(), &mipmap) == CUDA_SUCCESS) {
-        ForgetBorrowedArrays(session, mipmap);
+        ForgetArray(session, mipmap);
       }
       return false;
     }
@@ -226,13 +297,17 @@ bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireW
   }
 }
 
-void ForgetBorrowedArrays(SessionState& session, const void* owner) {
+void ForgetArray(SessionState& session, const void* owner) {
   HandleTable& arrays = session.handles(shm::HandleKind::kArray);
   std::erase_if(session.borrowed_arrays, [&](const auto& entry) {
     if (entry.second != owner) return false;
     arrays.Remove(arrays.FindHandle(entry.first));
     return true;
   });
+  const auto size = session.array_sizes.find(owner);
+  if (size == session.array_sizes.end()) return;
+  session.memory.CountArray(size->second, false);
+  session.array_sizes.erase(size);
 }
 
 void DestroySamplingObjects(SessionState& session, uint32_t context) {
