@@ -51,6 +51,13 @@ Result<MappedRegion> MappedRegion::MapAt(int fd, size_t size_bytes, void* addres
   return MappedRegion(*mapped, size_bytes);
 }
 
+Result<MappedRegion> MappedRegion::MapOver(int fd, size_t size_bytes, void* address) {
+  const auto mapped = TryMap(address, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+                             "map shared memory over held addresses");
+  if (!mapped) return std::unexpected(mapped.error());
+  return MappedRegion(*mapped, size_bytes);
+}
+
 Result<MappedRegion> MappedRegion::ReserveAt(void* address, size_t size_bytes) {
   const auto mapped =
       TryMap(address, size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1,

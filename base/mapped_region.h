@@ -23,6 +23,8 @@ class MappedRegion {
   static Result<MappedRegion> Map(int fd, size_t size_bytes);
   // The same at exactly `address`; kAlreadyExists if anything is mapped there (nothing is ever replaced).
   static Result<MappedRegion> MapAt(int fd, size_t size_bytes, void* address);
+  // The same, replacing whatever is mapped there: for addresses that the caller holds.
+  static Result<MappedRegion> MapOver(int fd, size_t size_bytes, void* address);
   // Reserves addresses without access (PROT_NONE) at exactly `address`; kAlreadyExists as above.
   static Result<MappedRegion> ReserveAt(void* address, size_t size_bytes);
 

@@ -147,8 +147,11 @@ Result<ReceivedMessage> ReceiveMessage(int fd, std::chrono::milliseconds timeout
     }
   }
   if (received == 0) return Error(StatusCode::kUnavailable, "peer closed the connection");
-  if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
-    return Error(StatusCode::kInvalidArgument, "message too large or with too many descriptors");
+  if ((message.msg_flags & MSG_TRUNC) != 0) return Error(StatusCode::kInvalidArgument, "message too large");
+  // The kernel does not tell the two apart.
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return Error(StatusCode::kResourceExhausted,
+                 "its descriptors did not arrive: too many, or this process may open no more files");
   }
   result.bytes.resize(static_cast<size_t>(received));
   return result;

@@ -51,10 +51,12 @@ constexpr const char* kShutdownReason = "the executor is shutting down";
 class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
   ExecutorProcess(ExecutorConfig config, std::unique_ptr<LoadedDriver> loaded, std::unique_ptr<Devices> all_devices,
-                  std::unique_ptr<PrintfCapture> capture, std::unique_ptr<DispatchGate> dispatch_gate)
+                  std::unique_ptr<HeldAddresses> addresses, std::unique_ptr<PrintfCapture> capture,
+                  std::unique_ptr<DispatchGate> dispatch_gate)
       : ExecutorCore(loaded->table, std::move(all_devices), config.limits),
         config_(std::move(config)),
         loaded_(std::move(loaded)) {
+    held_addresses = std::move(addresses);
     printf_capture = std::move(capture);
     gate = std::move(dispatch_gate);
     reaper_ = std::thread([this] { Reap(); });
@@ -199,6 +201,8 @@ void ExecutorProcess::Shutdown() {
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
+  auto held_addresses = std::make_unique<HeldAddresses>();
+  held_addresses->Hold();  // before the driver picks addresses
   std::unique_ptr<PrintfCapture> capture;
   if (config.capture_stdout) {
     auto created = PrintfCapture::Create();
@@ -225,7 +229,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
   }
   LOG_INFO("domain '{}' on {}, {} device(s)", config.domain_name, loaded->description, (*devices)->count());
   return std::make_unique<ExecutorProcess>(std::move(config), std::move(loaded), std::move(*devices),
-                                           std::move(capture), std::move(gate));
+                                           std::move(held_addresses), std::move(capture), std::move(gate));
 }
 
 }  // namespace tally::server

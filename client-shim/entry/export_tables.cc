@@ -12,6 +12,7 @@
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/lookup.h"
 #include "client-shim/entry/runtime_handshake.h"
+#include "client-shim/state/compile_cache.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 
@@ -151,6 +152,52 @@ int EachFunction(CUcontext, CUmodule module, int (*callback)(void*, CUfunction),
   return succeeded;
 }
 
+// ---- COMPILE_CACHE: NVRTC and nvJitLink ask here before they compile. A buffer that was found stays the caller's
+// until it gives it back.
+CUresult MakeCacheKey(CompileCache::Key** key, int32_t kind, const void* source, uint32_t source_bytes,
+                      const char* options, const char* platform, const char* compiler_build, int32_t architecture,
+                      int32_t flags) {
+  if (key == nullptr || (source == nullptr && source_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
+  const auto text = [](const char* value) { return std::string_view(value == nullptr ? "" : value); };
+  return Guarded([&] {
+    *key = new CompileCache::Key(CompileCache::KeyOf({.kind = kind,
+                                                      .source = {static_cast<const std::byte*>(source), source_bytes},
+                                                      .options = text(options),
+                                                      .platform = text(platform),
+                                                      .compiler_build = text(compiler_build),
+                                                      .architecture = architecture,
+                                                      .flags = flags}));
+    return CUDA_SUCCESS;
+  });
+}
+CUresult FreeCacheKey(CompileCache::Key* key) {
+  delete key;
+  return CUDA_SUCCESS;
+}
+CUresult FindCompiled(const CompileCache::Key* key, void*, void** result, uint32_t* result_bytes) {
+  if (key == nullptr || result == nullptr || result_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *result = nullptr;
+  *result_bytes = 0;
+  return Guarded([&] {
+    auto found = CompileCache::OfEnvironment().Find(*key);
+    if (!found) return CUDA_ERROR_NOT_FOUND;
+    *result_bytes = static_cast<uint32_t>(found->size_bytes);
+    *result = found->bytes.release();
+    return CUDA_SUCCESS;
+  });
+}
+CUresult KeepCompiled(const CompileCache::Key* key, void*, const void* result, uint32_t result_bytes) {
+  if (key == nullptr || result == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return Guarded([&] {
+    CompileCache::OfEnvironment().Keep(*key, {static_cast<const std::byte*>(result), result_bytes});
+    return CUDA_SUCCESS;
+  });
+}
+CUresult FreeCompiled(void* result) {
+  std::free(result);
+  return CUDA_SUCCESS;
+}
+
 CUresult CheckIntegrity(uint32_t version, uint64_t unix_seconds, uint64_t out[2]);
 
 // Tables. Slot 0 is the size in bytes, as a number in a pointer's place.
@@ -163,6 +210,7 @@ Slot g_thread_table[4];
 Slot g_storage_table[4];
 Slot g_check_table[4];
 Slot g_integrity_table[3];
+Slot g_compile_cache_table[7];
 
 // Filled when first asked for: a function's address as a void* is no constant, and nothing of ours may run at load
 // time. Long tables of which a few slots are known:
@@ -194,6 +242,10 @@ void FillTables() {
     std::copy_n(check_slots, 4, g_check_table);
     const Slot integrity_slots[3] = {TALLY_SIZE_SLOT(3), AsSlot(&CheckIntegrity), AsSlot(&NotOffered)};
     std::copy_n(integrity_slots, 3, g_integrity_table);
+    const Slot cache_slots[7] = {TALLY_SIZE_SLOT(7),    AsSlot(&MakeCacheKey), AsSlot(&FreeCacheKey),
+                                 AsSlot(&FindCompiled), AsSlot(&KeepCompiled), AsSlot(&NotOffered),
+                                 AsSlot(&FreeCompiled)};
+    std::copy_n(cache_slots, 7, g_compile_cache_table);
     std::fill(std::begin(g_tools_context_table), std::end(g_tools_context_table), AsSlot(&NotOffered));
     g_tools_context_table[0] = TALLY_SIZE_SLOT(kToolsContextSlots);
     g_tools_context_table[3] = AsSlot(&DeviceOfContext);
@@ -258,6 +310,8 @@ const TableRow kTables[] = {
      g_tools_module_table},
     {{0x17, 0x34, 0xDC, 0x26, 0x80, 0x0D, 0x47, 0x45, 0x87, 0x26, 0xC0, 0xF1, 0xE7, 0xDD, 0x8B, 0xCA},
      g_topology_table},
+    {{0xDA, 0x91, 0x51, 0xD3, 0x3A, 0xE6, 0xCC, 0x41, 0xA5, 0xC0, 0x4F, 0x26, 0xD5, 0x33, 0xE3, 0x28},
+     g_compile_cache_table},
 };
 
 }  // namespace

@@ -21,19 +21,24 @@ namespace {
 
 constinit std::mutex g_start_mutex;
 constinit std::atomic<bool> g_watches_forks{false};
+// In a fork's child of a process that had initialised CUDA, and in its children. A program's libraries (the CUDA
+// runtime) remember there what they did in the parent: a session of its own would give their handles another meaning.
+constinit std::atomic<bool> g_is_child_of_user{false};
 
 }  // namespace
 
 // In the child. Only calls that are safe there: nothing is freed, the parent's objects are left as they are.
 void ForgetProcessInChild() {
   Process* process = g_process.exchange(nullptr);
-  if (process != nullptr && process->session() != nullptr) process->session()->CloseInChild();
+  if (process != nullptr) g_is_child_of_user.store(true);
+  if (process != nullptr && process->session() != nullptr) process->session()->Close();
   new (&g_start_mutex) std::mutex;  // its holder does not exist here
   ForgetThread();
 }
 
 CUresult Process::Start() {
   if (CurrentProcess() != nullptr) return CUDA_SUCCESS;
+  if (g_is_child_of_user.load()) return CUDA_ERROR_NOT_INITIALIZED;
   const std::lock_guard lock(g_start_mutex);
   if (CurrentProcess() != nullptr) return CUDA_SUCCESS;
   if (!g_watches_forks.exchange(true)) ::pthread_atfork(nullptr, nullptr, &ForgetProcessInChild);
@@ -53,7 +58,7 @@ CUresult Process::Start() {
   if (result != CUDA_SUCCESS) {
     g_process.store(nullptr);
     t_thread.lane = nullptr;
-    session->CloseInChild();  // ends the session; its few objects stay, as another thread may have seen them
+    session->Close();  // ends the session; its few objects stay, as another thread may have seen them
   }
   return result;
 }

@@ -1,6 +1,7 @@
 // Everything the shim knows in this process between cuInit and the end: one object, created by cuInit, never destroyed
-// (the runtime calls us from atexit handlers that run after static destructors). A fork's child forgets it and may
-// cuInit anew; the parent's threads, and thus the holders of its locks, do not exist there.
+// (the runtime calls us from atexit handlers that run after static destructors). A fork's child forgets it: the
+// parent's threads, and thus the holders of its locks, do not exist there. As with the native driver every call in that
+// child, cuInit too, is CUDA_ERROR_NOT_INITIALIZED until it execs; a fork before cuInit leaves both free to initialise.
 #pragma once
 
 #include <cuda.h>

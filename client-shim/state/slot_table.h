@@ -6,6 +6,7 @@
 // program's error with a native driver too.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -27,7 +28,7 @@ class SlotTable {
     if (chunks_ == nullptr) throw std::bad_alloc();  // allow: Guarded() turns it into a CUresult
   }
   ~SlotTable() {
-    for (uint64_t i = 0; i < kNumChunks; ++i) {
+    for (uint64_t i = 0; i < end_chunk_; ++i) {
       Chunk* chunk = chunks_[i].load(std::memory_order_relaxed);
       if (chunk == nullptr) continue;
       for (auto& slot : chunk->slot) delete slot.load(std::memory_order_relaxed);
@@ -53,6 +54,7 @@ class SlotTable {
     const std::lock_guard lock(mutex_);
     std::atomic<Chunk*>& place = chunks_[index / kChunkSlots];
     if (place.load(std::memory_order_relaxed) == nullptr) place.store(new Chunk(), std::memory_order_release);
+    end_chunk_ = std::max(end_chunk_, index / kChunkSlots + 1);
     Entry* inserted = entry.release();
     delete place.load(std::memory_order_relaxed)
         ->slot[index % kChunkSlots]
@@ -69,11 +71,12 @@ class SlotTable {
     return std::unique_ptr<Entry>(chunk->slot[index % kChunkSlots].exchange(nullptr, std::memory_order_acq_rel));
   }
 
-  // Removes every entry for which `is_doomed(entry)`. For the end of a module or context; visits all slots.
+  // Removes every entry for which `is_doomed(entry)`. For the end of a module or context; visits all slots in use: some
+  // libraries load and unload a module per call, and the whole directory has megabytes.
   template <typename Predicate>
   void RemoveIf(Predicate is_doomed) {
     const std::lock_guard lock(mutex_);
-    for (uint64_t i = 0; i < kNumChunks; ++i) {
+    for (uint64_t i = 0; i < end_chunk_; ++i) {
       Chunk* chunk = chunks_[i].load(std::memory_order_relaxed);
       if (chunk == nullptr) continue;
       for (auto& slot : chunk->slot) {
@@ -94,6 +97,7 @@ class SlotTable {
 
   std::atomic<Chunk*>* chunks_;
   std::mutex mutex_;
+  uint64_t end_chunk_ = 0;  // guarded by mutex_: no chunk from here on
 };
 
 }  // namespace tally::client_shim

@@ -1,7 +1,9 @@
 #include "client-shim/transport/session.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -70,6 +72,12 @@ CUresult ResultOfRefusal(uint32_t status_code) {
   }
 }
 
+// 0 if the descriptor is not a socket. Numbers of sockets are not reused while one is open.
+uint64_t InodeOfSocket(int fd) {
+  struct stat state {};
+  return ::fstat(fd, &state) == 0 && S_ISSOCK(state.st_mode) ? state.st_ino : 0;
+}
+
 }  // namespace
 
 std::vector<std::string> Session::SocketPaths() {
@@ -133,6 +141,7 @@ CUresult Session::Connect(Session** session, std::string* sentence) {
 
   std::unique_ptr<Session> created(new Session);
   created->socket_ = std::move(received->fds[0]);
+  created->socket_inode_ = InodeOfSocket(created->socket_.get());
   created->id_ = reply.session_id;
   created->num_cpus_ = CountCpus();
   if (const CUresult result = created->Attach(sentence); result != CUDA_SUCCESS) return result;
@@ -167,11 +176,26 @@ CUresult Session::Attach(std::string* sentence) {
 
 CUresult Session::Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd) {
   const std::lock_guard lock(mutex_);
+  if (!HasSocket()) {
+    DeclareGone("the program has closed our socket");
+    return kExecutorGone;
+  }
+  // A reply may bring a descriptor. Where there is no room for one, not asking leaves nothing to be taken back.
+  UniqueFd room(::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!room.valid()) {
+    LOG_ERROR("this process has no file descriptor left: a thread or an allocation needs one for a moment");
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
   if (!SendMessage(socket_.get(), BytesOf(request)).ok()) {
     DeclareGone("its socket is closed");
     return kExecutorGone;
   }
+  room.Reset();
   auto received = ReceiveMessage(socket_.get(), kSessionTimeout);
+  if (!received && received.error().code() == StatusCode::kResourceExhausted) {
+    LOG_ERROR("a reply of the executor: {}", received.error().message());
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
   if (!received || received->bytes.size() != sizeof(*reply)) {
     // A reply that comes too late would be taken for the next one's: the session is over either way.
     DeclareGone(received ? "a reply on its socket has the wrong size" : "it does not answer on its socket");
@@ -253,8 +277,9 @@ CUresult Session::AllocateHost(size_t size_bytes, int server_device, shm::HostMe
 
 bool Session::CheckGone() {
   if (gone_.load(std::memory_order_relaxed) != 0) return true;
-  if (!PeerHungUp(socket_.get())) return false;
-  DeclareGone("it has ended");
+  const bool has_socket = HasSocket();
+  if (has_socket && !PeerHungUp(socket_.get())) return false;
+  DeclareGone(has_socket ? "it has ended" : "the program has closed our socket");
   return true;
 }
 
@@ -264,6 +289,13 @@ void Session::DeclareGone(const char* reason) {
               static_cast<int>(kExecutorGone));
 }
 
-void Session::CloseInChild() { socket_.Reset(); }
+bool Session::HasSocket() const { return socket_inode_ != 0 && InodeOfSocket(socket_.get()) == socket_inode_; }
+
+void Session::Close() {
+  if (HasSocket())
+    socket_.Reset();
+  else
+    static_cast<void>(socket_.Release());  // not ours to close any more
+}
 
 }  // namespace tally::client_shim

@@ -56,16 +56,19 @@ class Session {
   uint64_t id() const { return id_; }
   unsigned num_cpus() const { return num_cpus_; }
 
-  // For the child of a fork: closes the socket, so that the executor sees the parent's end and not the child's.
-  void CloseInChild();
+  // Ends this process's part. In the child of a fork: so that the executor sees the parent's end and not the child's.
+  void Close();
 
  private:
   Session() = default;
   CUresult Attach(std::string* sentence);
   // One exchange on the session socket; `fd` receives the reply's descriptor if it has one.
   CUresult Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd);
+  // False after the program has closed all descriptors, as daemons do: the number may be a file of its own by now.
+  bool HasSocket() const;
 
   UniqueFd socket_;
+  uint64_t socket_inode_ = 0;
   uint64_t id_ = 0;
   unsigned num_cpus_ = 1;
   MappedRegion region_;

@@ -59,7 +59,7 @@ Result<HostMemory::Allocation> HostMemory::Allocate(uint64_t size_bytes, CUresul
   for (int attempt = 0; attempt < kAttempts && !region.valid(); ++attempt) {
     allocation.address = window_.Reserve(allocation.size_bytes);
     if (allocation.address == 0) break;
-    auto mapped = MappedRegion::MapAt(fd->get(), allocation.size_bytes, reinterpret_cast<void*>(allocation.address));
+    auto mapped = addresses_.Map(fd->get(), allocation.size_bytes, allocation.address);
     if (mapped) {
       region = std::move(*mapped);
     } else {
@@ -71,6 +71,7 @@ Result<HostMemory::Allocation> HostMemory::Allocate(uint64_t size_bytes, CUresul
   *result = driver_.cuMemHostRegister_v2(region.data(), allocation.size_bytes,
                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (*result != CUDA_SUCCESS) {
+    addresses_.Unmap(std::move(region));
     window_.Release(allocation.address);
     return Error(StatusCode::kUnknown, "register pinned memory: " + CudaErrorName(driver_, *result));
   }
@@ -82,7 +83,7 @@ Result<HostMemory::Allocation> HostMemory::Allocate(uint64_t size_bytes, CUresul
 
 void HostMemory::Dispose(uint64_t address, MappedRegion region) {
   driver_.cuMemHostUnregister(region.data());
-  region.Reset();
+  addresses_.Unmap(std::move(region));
   window_.Release(address);
 }
 

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "server/gpu/driver_table.h"
+#include "server/session/held_addresses.h"
 
 namespace tally::server {
 
@@ -38,7 +39,8 @@ class HostWindow {
 
 class HostMemory {
  public:
-  HostMemory(const DriverTable& driver, HostWindow& window) : driver_(driver), window_(window) {}
+  HostMemory(const DriverTable& driver, HostWindow& window, HeldAddresses& addresses)
+      : driver_(driver), window_(window), addresses_(addresses) {}
   ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -64,6 +66,7 @@ class HostMemory {
 
   const DriverTable& driver_;
   HostWindow& window_;
+  HeldAddresses& addresses_;
   std::mutex mutex_;
   std::map<uint64_t, MappedRegion> regions_;
   std::map<uint64_t, MappedRegion> rejected_;

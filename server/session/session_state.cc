@@ -65,7 +65,7 @@ bool AwaitedEvents::PutOffDestruction(CUevent event) {
 SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue)
     : core(executor_core),
       driver(executor_core.driver),
-      host_memory(executor_core.driver, executor_core.host_window),
+      host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses),
       callbacks(std::move(callback_queue)),
       images(executor_core.limits.image_bytes) {
   for (size_t kind = 0; kind < shm::kNumHandleKinds; ++kind) {

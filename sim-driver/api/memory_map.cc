@@ -14,7 +14,7 @@ namespace tally::sim_driver {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kLastWindowStart = 0x7f00'0000'0000;
+constexpr uint64_t kLastWindowStart = 0x7d00'0000'0000;
 constexpr uint64_t kWindowStep = 0x8'0000'0000;  // 32 GiB
 // Tried in turn: a process with an address-space limit gets a smaller window.
 constexpr uint64_t kWindowSizes[] = {uint64_t{256} << 30, uint64_t{64} << 30, uint64_t{8} << 30};

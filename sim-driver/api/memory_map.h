@@ -50,7 +50,7 @@ struct MemoryRegion {
 
 class MemoryMap {
  public:
-  static constexpr uint64_t kWindowStart = 0x7ea0'0000'0000;
+  static constexpr uint64_t kWindowStart = 0x7c00'0000'0000;
   static constexpr uint64_t kGranularity = 512;          // alignment of every allocation, as native
   static constexpr uint64_t kPageGranularity = 2 << 20;  // of VMM reservations and mappings
 

@@ -1,12 +1,18 @@
 // What single driver calls cost, natively and under tally-run alike: this program does not know under which it runs.
 //
-//   driver_calls [--smoke] [--json FILE] [--only SUBSTRING]
+//   driver_calls [--smoke] [--json FILE] [--only SUBSTRING]... [--skip SUBSTRING]... [--divide N]
+//   driver_calls --attach
 //
 // Each line is one measurement: a batch of calls is timed by the client's clock and divided by their number, many
 // batches are taken, and median, p10, p90 and p99 over the batches are printed. Batches of asynchronous calls are
 // followed by a synchronisation that is not timed, so that a full queue is not measured (but for `sustained launches`,
 // which is about just that). --smoke takes few and small batches: it shows that everything runs, its numbers mean
 // nothing.
+// --divide takes 1/N of the batches: forwarding.py runs the program several times, natively and under tally-run by
+// turns.
+//
+// --attach is a client that does nothing: one launch and one synchronisation, the word "attached" on stdout, then it
+// waits for the end of stdin.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -18,6 +24,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace {
@@ -64,17 +71,34 @@ Function* Entry(const char* name) {
 }
 #define ENTRY(name) Entry<decltype(name)>(#name)
 
+struct Options {
+  bool smoke = false;
+  bool attach = false;
+  int divide = 1;
+  const char* json_path = nullptr;
+  std::vector<std::string> only, skip;
+};
+
 struct Row {
   std::string name, unit;
-  double median, p10, p90, p99;
-  int batches, per_batch;
+  std::vector<double> samples;  // one per batch, sorted
+  int per_batch;
+
+  double Quantile(double q) const {
+    return samples[std::min(samples.size() - 1, static_cast<size_t>(q * static_cast<double>(samples.size())))];
+  }
 };
 
 class Bench {
  public:
-  Bench(bool smoke, std::string only) : smoke_(smoke), only_(std::move(only)) {}
+  explicit Bench(const Options& options) : options_(options) {}
 
-  bool Wants(const std::string& name) const { return name.find(only_) != std::string::npos; }
+  bool Wants(const std::string& name) const {
+    auto is_part = [&name](const std::string& text) { return name.find(text) != std::string::npos; };
+    const auto& [only, skip] = std::tie(options_.only, options_.skip);
+    return (only.empty() || std::any_of(only.begin(), only.end(), is_part)) &&
+           std::none_of(skip.begin(), skip.end(), is_part);
+  }
 
   // Time of one `body` (or of one of the calls in it), microseconds. `settle` runs after each batch, untimed.
   void Time(const std::string& name, int per_batch, int batches, const std::function<void()>& body,
@@ -109,7 +133,7 @@ class Bench {
     Add(name, "GB/s", samples, per_batch);
   }
 
-  bool smoke() const { return smoke_; }
+  bool smoke() const { return options_.smoke; }
   const std::vector<Row>& rows() const { return rows_; }
 
  private:
@@ -118,26 +142,23 @@ class Bench {
   }
 
   void Adapt(int* per_batch, int* batches) const {
-    if (!smoke_) return;
+    *batches = std::max(*batches / options_.divide, 2);
+    if (!options_.smoke) return;
     *per_batch = std::min(*per_batch, 3);
-    *batches = std::min(*batches, 2);
+    *batches = 2;
   }
 
   void Add(const std::string& name, const char* unit, std::vector<double> samples, int per_batch) {
     std::sort(samples.begin(), samples.end());
-    auto quantile = [&samples](double q) {
-      return samples[std::min(samples.size() - 1, static_cast<size_t>(q * static_cast<double>(samples.size())))];
-    };
-    rows_.push_back({name, unit, quantile(0.5), quantile(0.1), quantile(0.9), quantile(0.99),
-                     static_cast<int>(samples.size()), per_batch});
+    rows_.push_back({name, unit, std::move(samples), per_batch});
     const Row& row = rows_.back();
-    printf("%-44s %10.3f %10.3f %10.3f %10.3f  %-5s %6d x %d\n", row.name.c_str(), row.median, row.p10, row.p90,
-           row.p99, row.unit.c_str(), row.batches, row.per_batch);
+    printf("%-44s %10.3f %10.3f %10.3f %10.3f  %-5s %6zu x %d\n", row.name.c_str(), row.Quantile(0.5),
+           row.Quantile(0.1), row.Quantile(0.9), row.Quantile(0.99), row.unit.c_str(), row.samples.size(),
+           row.per_batch);
     fflush(stdout);
   }
 
-  bool smoke_;
-  std::string only_;
+  const Options options_;
   std::vector<Row> rows_;
 };
 
@@ -315,11 +336,10 @@ void WriteJson(const Bench& bench, const char* path, const cudaDeviceProp& prope
   fprintf(file, "{\"device\": \"%s\", \"smoke\": %s, \"rows\": [", properties.name, bench.smoke() ? "true" : "false");
   const char* separator = "\n";
   for (const Row& row : bench.rows()) {
-    fprintf(file,
-            "%s  {\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.6g, \"p10\": %.6g, \"p90\": %.6g, \"p99\": %.6g, "
-            "\"batches\": %d, \"per_batch\": %d}",
-            separator, row.name.c_str(), row.unit.c_str(), row.median, row.p10, row.p90, row.p99, row.batches,
-            row.per_batch);
+    fprintf(file, "%s  {\"name\": \"%s\", \"unit\": \"%s\", \"samples\": [", separator, row.name.c_str(),
+            row.unit.c_str());
+    for (size_t i = 0; i < row.samples.size(); ++i) fprintf(file, "%s%.6g", i == 0 ? "" : ",", row.samples[i]);
+    fprintf(file, "]}");
     separator = ",\n";
   }
   fprintf(file, "\n]}\n");
@@ -329,32 +349,63 @@ void WriteJson(const Bench& bench, const char* path, const cudaDeviceProp& prope
   }
 }
 
+bool ReadOptions(int argc, char** argv, Options* options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (option == "--smoke") {
+      options->smoke = true;
+    } else if (option == "--attach") {
+      options->attach = true;
+    } else if (value == nullptr) {
+      return false;
+    } else {
+      ++i;
+      if (option == "--json") {
+        options->json_path = value;
+      } else if (option == "--only") {
+        options->only.push_back(value);
+      } else if (option == "--skip") {
+        options->skip.push_back(value);
+      } else if (option == "--divide" && atoi(value) > 0) {
+        options->divide = atoi(value);
+      } else {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+int Attach() {
+  Empty<<<1, 32>>>();
+  CHECK(cudaGetLastError());
+  CHECK(cudaDeviceSynchronize());
+  puts("attached");
+  fflush(stdout);
+  while (getchar() != EOF) {
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool smoke = false;
-  const char* json_path = nullptr;
-  std::string only;
-  for (int i = 1; i < argc; ++i) {
-    std::string option = argv[i];
-    if (option == "--smoke") {
-      smoke = true;
-    } else if (option == "--json" && i + 1 < argc) {
-      json_path = argv[++i];
-    } else if (option == "--only" && i + 1 < argc) {
-      only = argv[++i];
-    } else {
-      fprintf(stderr, "usage: driver_calls [--smoke] [--json FILE] [--only SUBSTRING]\n");
-      return 2;
-    }
+  Options options;
+  if (!ReadOptions(argc, argv, &options)) {
+    fprintf(stderr,
+            "usage: driver_calls [--smoke] [--json FILE] [--only SUBSTRING]... [--skip SUBSTRING]... [--divide N]\n"
+            "       driver_calls --attach\n");
+    return 2;
   }
+  if (options.attach) return Attach();
   cudaDeviceProp properties;
   CHECK(cudaGetDeviceProperties(&properties, 0));
-  printf("device: %s%s\n", properties.name, smoke ? " (smoke: numbers mean nothing)" : "");
+  printf("device: %s%s\n", properties.name, options.smoke ? " (smoke: numbers mean nothing)" : "");
   printf("%-44s %10s %10s %10s %10s  %-5s %s\n", "what", "median", "p10", "p90", "p99", "unit", "batches");
   cudaStream_t stream;
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  Bench bench(smoke, only);
+  Bench bench(options);
   MeasureAsynchronousCalls(bench, stream);
   MeasureRoundTrips(bench, stream);
   MeasureSustained(bench, stream);
@@ -363,9 +414,9 @@ int main(int argc, char** argv) {
   MeasureAllocations(bench, stream);
   CHECK(cudaDeviceSynchronize());
   CHECK(cudaStreamDestroy(stream));
-  if (json_path != nullptr) WriteJson(bench, json_path, properties);
+  if (options.json_path != nullptr) WriteJson(bench, options.json_path, properties);
   if (bench.rows().empty()) {
-    fprintf(stderr, "driver_calls: nothing is called like '%s'\n", only.c_str());
+    fprintf(stderr, "driver_calls: nothing is called like that\n");
     return 1;
   }
   return fflush(stdout) == 0 ? 0 : 1;

@@ -1,0 +1,128 @@
+"""The bench's Markdown page and its JSON."""
+import dataclasses
+import os
+import platform
+import subprocess
+import time
+
+from budgets import budget_of
+
+
+def _line_of(*words):
+    try:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _first_match(path, key):
+    try:
+        with open(path, encoding="utf-8") as text:
+            return next((line.split(":" if ":" in line else "=", 1)[1].strip().strip('"') for line in text
+                         if line.startswith(key)), "")
+    except OSError:
+        return ""
+
+
+def describe_machine(root, readiness, priority):
+    facts = {"when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
+    try:
+        with open(os.path.join(root, "VERSION"), encoding="utf-8") as text:
+            facts["what"] = text.readline().strip()
+    except OSError:
+        facts["what"] = "build folder at " + (_line_of("git", "describe", "--always", "--dirty") or "an unknown commit")
+    facts["GPU"] = _line_of("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader") or "none"
+    facts["CPU"] = f"{os.cpu_count()} x {_first_match('/proc/cpuinfo', 'model name')}"
+    facts["memory"] = _first_match("/proc/meminfo", "MemTotal")
+    facts["system"] = f"Linux {platform.release()}, {_first_match('/etc/os-release', 'PRETTY_NAME')}"
+    facts["Python"] = platform.python_version()
+    for package in ("torch", "torchvision", "transformers"):
+        version = _line_of("python3", "-c", f"import importlib.metadata as m; print(m.version('{package}'))")
+        if version:
+            facts[package] = version
+    facts["tallyd"] = readiness
+    facts["class of the programs"] = priority or "best-effort (tally-run's default)"
+    return facts
+
+
+def quantile(samples, q):
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
+
+
+@dataclasses.dataclass
+class Judged:
+    """A row with its medians and its verdict: "within", "missed", "-" (no budget, or nothing to compare with)."""
+    row: object
+    native: float | None
+    tally: float | None
+    budget: str
+    verdict: str
+
+    @property
+    def ratio(self):
+        return self.tally / self.native if self.native and self.tally is not None else None
+
+
+def judge(row):
+    native = quantile(row.native, 0.5) if row.native else None
+    tally = quantile(row.tally, 0.5) if row.tally else None
+    budget = budget_of(row.name)
+    is_bandwidth = row.unit == "GB/s"
+    if budget is None:
+        return Judged(row, native, tally, "", "-")
+    if tally is None:
+        return Judged(row, native, tally, budget.sentence(is_bandwidth), "not measured")
+    allowed = budget.allows(tally, native, is_bandwidth)
+    verdict = "-" if allowed is None else "within" if allowed else "missed"
+    return Judged(row, native, tally, budget.sentence(is_bandwidth), verdict)
+
+
+def _cell(samples):
+    if not samples:
+        return "-"
+    return f"{quantile(samples, 0.5):.4g} ({quantile(samples, 0.1):.4g} to {quantile(samples, 0.9):.4g})"
+
+
+def markdown(machine, sections, profiles, smoke):
+    lines = ["# Native and under tally-run, side by side", ""]
+    if smoke:
+        lines += ["**Smoke run: it shows that the bench runs; its numbers mean nothing.**", ""]
+    lines += [f"* {key}: {value}" for key, value in machine.items()]
+    judged = [row for _, rows in sections for row in rows]
+    counts = {verdict: sum(row.verdict == verdict for row in judged) for verdict in ("within", "missed", "not measured")}
+    lines += ["", "Median (p10 to p90) of all samples; native and tally-run by turns in one run. The ratio is tally-run over "
+              "native: for times smaller is better, for GB/s larger.", "",
+              f"**Budgets: {counts['within']} within, {counts['missed']} missed, {counts['not measured']} not measured.**"]
+    for title, rows in sections:
+        lines += ["", f"## {title}", "", "| what | unit | native | tally-run | ratio | budget | verdict |",
+                  "|---|---|---:|---:|---:|---|---|"]
+        for item in rows:
+            ratio = f"{item.ratio:.3f}" if item.ratio else "-"
+            verdict = "**missed**" if item.verdict == "missed" else item.verdict
+            lines.append(f"| {item.row.name} | {item.row.unit} | {_cell(item.row.native)} | {_cell(item.row.tally)} | {ratio} "
+                         f"| {item.budget} | {verdict} |")
+        lines += [""] + [f"* {item.row.name}: {item.row.note}" for item in rows if item.row.note]
+    if profiles:
+        lines += ["", "## Profiles of what missed its budget", "",
+                  "The row's program again under tally-run: processor time per thread (percent of a core) and how often "
+                  "it went to sleep. A thread at 100 % with no sleeps is the bottleneck or spins."]
+    for name, uses in profiles.items():
+        lines += ["", f"### {name}", "", "| process | thread | CPU % | sleeps/s |", "|---|---|---:|---:|"]
+        lines += [f"| {use.process} | {use.thread} | {use.cpu_percent:.1f} | {use.switches_per_second:.0f} |" for use in uses]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(machine, sections, profiles, smoke):
+    return {
+        "machine": machine,
+        "smoke": smoke,
+        "rows": [{"section": title, "name": item.row.name, "unit": item.row.unit, "budget": item.budget,
+                  "verdict": item.verdict, "ratio": item.ratio, "note": item.row.note,
+                  **{way: {"median": quantile(samples, 0.5), "p10": quantile(samples, 0.1), "p90": quantile(samples, 0.9),
+                           "p99": quantile(samples, 0.99), "samples": len(samples)} if samples else None
+                     for way, samples in (("native", item.row.native), ("tally", item.row.tally))}}
+                 for title, rows in sections for item in rows],
+        "profiles": {name: [dataclasses.asdict(use) for use in uses] for name, uses in profiles.items()},
+    }

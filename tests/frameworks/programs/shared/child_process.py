@@ -1,0 +1,21 @@
+"""For programs whose subject is how a process ends: runs a function of theirs in a child interpreter.
+
+    if child_process.wanted() == "crash": ...    # in the child
+    run = child_process.run("crash")             # in the parent: exit status and standard output of the child
+"""
+import os
+import subprocess
+import sys
+
+_VARIABLE = "TALLY_FRAMEWORKS_CHILD"
+
+
+def wanted():
+    return os.environ.get(_VARIABLE)
+
+
+def run(name, **environment):
+    run = subprocess.run([sys.executable, sys.argv[0]], stdout=subprocess.PIPE, timeout=90, check=False,
+                         env={**os.environ, _VARIABLE: name, **environment})
+    print(f"child '{name}': exit status {run.returncode}", flush=True)
+    return run
