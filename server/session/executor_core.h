@@ -30,11 +30,8 @@ class ExecutorCore {
   const std::unique_ptr<Devices> devices;
   const SessionLimits limits;
   HostWindow host_window;
-<<<<<<< HEAD
   RefusedCalls refused_calls;  // thread-safe
-=======
   std::unique_ptr<HeldAddresses> held_addresses;
->>>>>>> main
   std::unique_ptr<DispatchGate> gate;
   std::unique_ptr<PrintfCapture> printf_capture;        // null: device printf goes where the process's stdout goes
   std::vector<std::unique_ptr<EventPool>> event_pools;  // by device
