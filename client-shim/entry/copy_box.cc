@@ -230,12 +230,16 @@ CUresult CopyBox3D(const CUDA_MEMCPY3D& copy, CUstream stream, bool waits) {
   box.height = copy.Height;
   box.depth = copy.Depth;
   box.stream = word;
-  const auto is_host = [&](const Side& side) {
-    if (side.type == CU_MEMORYTYPE_ARRAY) return false;
+  // Blocking copies between device addresses return at once. An array's extents are known to the executor only: whether
+  // the box fits is its answer.
+  const auto is_awaited = [&](const Side& side) {
+    if (side.type == CU_MEMORYTYPE_ARRAY) return true;
     const auto allocation = call.process->addresses.Find(side.address);
     return allocation && allocation->is_host();
   };
-  if (!waits || (!is_host(source) && !is_host(destination))) return call.lane->PostStruct(shm::Op::kCopyBox, box);
+  if (!waits || (!is_awaited(source) && !is_awaited(destination))) {
+    return call.lane->PostStruct(shm::Op::kCopyBox, box);
+  }
   const Reply reply = call.lane->CallStruct(shm::Op::kCopyBox, box);
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
 }

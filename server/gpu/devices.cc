@@ -48,6 +48,7 @@ constexpr std::array kPromises = {
     Promise{CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, 0, "cuMemMapArrayAsync"},
     Promise{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, 0, "cuMemBatchDecompressAsync"},
     Promise{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH, 0, "cuMemBatchDecompressAsync"},
+    Promise{CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 0, "cuLibraryGetUnifiedFunction"},
     Promise{CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, 0, "cuLaunchCooperativeKernelMultiDevice"},
     Promise{CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, 0, "cuTensorMapEncodeTiled"},
     // A client's context says nothing about who else uses the device.

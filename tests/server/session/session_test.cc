@@ -64,6 +64,7 @@ TEST_F(SessionTest, NoAttributeAdvertisesWhatIsRefused) {
       {CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED, "cuMemMapArrayAsync"},
       {CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, "cuMemMapArrayAsync"},
       {CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, "cuMemBatchDecompressAsync"},
+      {CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, "cuLibraryGetUnifiedFunction"},
       {CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, "cuLaunchCooperativeKernelMultiDevice"},
       {CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, "cuTensorMapEncodeTiled"},
   };
