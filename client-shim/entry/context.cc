@@ -236,30 +236,44 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   if (const CUresult result = process->captures.CheckSynchronizeContext(index); result != CUDA_SUCCESS) return result;
   if (lane->Begin(shm::Op::kSynchronizeContext, 0) == nullptr) return lane->failure();
   lane->SetContext(index);
-  const Reply reply = lane->Call();
+  const Reply reply = lane->Call(WaitForDevice(*process, index));
   return reply.result != CUDA_SUCCESS ? reply.result : lane->TakeAsyncError();
 }
 CUresult cuCtxSynchronize() { return entry::cuCtxSynchronize_v2(nullptr); }
 
-// All contexts of one device share one address space on the server, and peers are opened there: what matters to the
-// program is the native return code.
+// The executor switches access on between its own contexts, which all programs share, and never off. What this program
+// switched on is its own book, so that it gets the native answers.
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   Process* process = nullptr;
   uint32_t index = 0;
   if (const CUresult result = ContextOrCurrent(nullptr, &process, &index); result != CUDA_SUCCESS) return result;
   const uint32_t peer = process->contexts.Find(peerContext);
-  if (peer == shm::kNoContext) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer == shm::kNoContext || peer == index) return CUDA_ERROR_INVALID_CONTEXT;
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   int can_access = 0;
-  entry::cuDeviceCanAccessPeer(&can_access, process->contexts[index].device, process->contexts[peer].device);
-  return can_access != 0 ? RefuseUse("cuCtxEnablePeerAccess") : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  const CUdevice from = process->contexts[index].device;
+  const CUdevice to = process->contexts[peer].device;
+  entry::cuDeviceCanAccessPeer(&can_access, from, to);
+  if (can_access == 0) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  Lane* lane = nullptr;
+  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
+  const std::lock_guard lock(process->contexts.mutex());
+  if (process->contexts.peers().contains({index, peer})) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  const shm::EnablePeer request{static_cast<uint32_t>(process->server_ordinal(from)),
+                                static_cast<uint32_t>(process->server_ordinal(to))};
+  if (const Reply reply = lane->CallStruct(shm::Op::kEnablePeer, request); reply.result != CUDA_SUCCESS)
+    return reply.result;
+  process->contexts.peers().emplace(index, peer);
+  return CUDA_SUCCESS;
 }
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
   Process* process = nullptr;
   uint32_t index = 0;
   if (const CUresult result = ContextOrCurrent(nullptr, &process, &index); result != CUDA_SUCCESS) return result;
-  return process->contexts.Find(peerContext) == shm::kNoContext ? CUDA_ERROR_INVALID_CONTEXT
-                                                                : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  const uint32_t peer = process->contexts.Find(peerContext);
+  if (peer == shm::kNoContext) return CUDA_ERROR_INVALID_CONTEXT;
+  const std::lock_guard lock(process->contexts.mutex());
+  return process->contexts.peers().erase({index, peer}) != 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 }  // namespace tally::client_shim::entry

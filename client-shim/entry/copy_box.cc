@@ -49,7 +49,7 @@ CUresult Complete(const AddressMap& addresses, const CUDA_MEMCPY3D& copy, Side* 
     return *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t rows = (side->z + copy.Depth - 1) * side->height + side->y + copy.Height - 1;
-  return allocation->Contains(side->address, rows * side->pitch + side->x_bytes + copy.WidthInBytes)
+  return addresses.Covers(side->address, rows * side->pitch + side->x_bytes + copy.WidthInBytes)
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }

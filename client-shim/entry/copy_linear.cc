@@ -22,7 +22,9 @@ CUresult Classify(const AddressMap& addresses, const LinearSide& side, size_t si
     return side.address != 0 && *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   *is_pageable = false;
-  return allocation->Contains(side.address, size_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return allocation->Contains(side.address, size_bytes) || addresses.Covers(side.address, size_bytes)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* source, size_t size_bytes,

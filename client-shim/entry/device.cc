@@ -149,26 +149,6 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
-  int can_access = 0;
-  if (const CUresult result = entry::cuDeviceCanAccessPeer(&can_access, srcDevice, dstDevice); result != CUDA_SUCCESS)
-    return result;
-  if (value == nullptr || srcDevice == dstDevice) return CUDA_ERROR_INVALID_VALUE;
-  switch (attrib) {
-    case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
-      *value = can_access;
-      return CUDA_SUCCESS;
-    case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
-    case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
-    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
-    case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:
-      *value = 0;  // nothing better than plain access is promised
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
                                           unsigned int count, CUdevice srcDevice, CUdevice dstDevice) {
   const shm::DeviceDescription* description = nullptr;

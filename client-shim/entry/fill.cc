@@ -18,8 +18,9 @@ CUresult Fill(CUdeviceptr address, size_t pitch, uint32_t value, uint32_t elemen
   const uint64_t row_bytes = uint64_t{width} * element_bytes;
   if (height > 1 && (pitch < row_bytes || pitch % element_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
   const auto allocation = call.process->addresses.Find(address);
-  if (!allocation || width > allocation->size_bytes || height > allocation->size_bytes ||
-      !allocation->Contains(address, (height - 1) * pitch + row_bytes))
+  constexpr uint64_t kMaxExtent = uint64_t{1} << 48;  // of an address space; the product below stays a number
+  if (!allocation || row_bytes > kMaxExtent || (height > 1 && height > kMaxExtent / pitch) ||
+      !call.process->addresses.Covers(address, (height - 1) * pitch + row_bytes))
     return CUDA_ERROR_INVALID_VALUE;
   const shm::Fill fill{address, height > 1 ? pitch : 0, width, height, word, value, element_bytes};
   if (!waits || !allocation->is_host()) return call.lane->PostStruct(shm::Op::kFill, fill);

@@ -10,6 +10,12 @@
 namespace tally::client_shim::entry {
 namespace {
 
+// A kernel runs on the current device or not at all.
+bool IsElsewhere(const Process& process, uint64_t stream) {
+  const uint32_t context = ContextOfStream(stream);
+  return context != shm::kNoContext && process.contexts[context].device != process.current_device();
+}
+
 CUresult Launch(const LaunchArguments& arguments, CUstream stream) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
@@ -18,6 +24,8 @@ CUresult Launch(const LaunchArguments& arguments, CUstream stream) {
   if (const CUresult result = ResolveStreamForWork(*call.process, stream, &prepared.launch.stream);
       result != CUDA_SUCCESS)
     return result;
+  if (call.process->num_devices() > 1 && IsElsewhere(*call.process, prepared.launch.stream))
+    return CUDA_ERROR_INVALID_HANDLE;
   std::byte* room =
       call.lane->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + prepared.tail_bytes());
   if (room == nullptr) return call.lane->failure();

@@ -97,6 +97,7 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool p
       &allocation);
   if (result != CUDA_SUCCESS) return result;
   allocation.pool = reinterpret_cast<uint64_t>(pool);
+  allocation.is_from_pool = true;
   call.process->addresses.Insert(allocation);
   *address = allocation.address;
   return CUDA_SUCCESS;
@@ -155,6 +156,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto allocation = call.process->addresses.Find(dptr);
   if (!allocation || allocation->address != dptr || allocation->kind == MemoryKind::kGlobal ||
+      allocation->kind == MemoryKind::kOpened || allocation->kind == MemoryKind::kMapped ||
       allocation->kind == MemoryKind::kPinned)
     return CUDA_ERROR_INVALID_VALUE;
   if (allocation->kind == MemoryKind::kManaged) return FreeAndForget(call, shm::Op::kFreeHost, dptr);

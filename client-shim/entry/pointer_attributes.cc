@@ -21,7 +21,7 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
                    const Allocation& a) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Give(out, process.contexts.Handle(a.context));
+      return Give(out, a.context == shm::kNoContext ? nullptr : process.contexts.Handle(a.context));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       // Managed memory counts as device memory, as natively.
       return Give(out,
@@ -41,9 +41,10 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Give(out, static_cast<int>(a.device));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return Give(out, a.is_ipc_capable() ? 1u : 0u);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-      return Give(out, 0u);  // none of the three is offered
+      return Give(out, 0u);  // neither is offered
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
       return Give(out, a.address);
@@ -53,7 +54,7 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Give(out, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return Give(out, 0ull);
+      return Give(out, static_cast<unsigned long long>(a.handle_types));
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Give(out, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:

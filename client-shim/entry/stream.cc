@@ -84,7 +84,8 @@ CUresult cuStreamSynchronize(CUstream hStream) {
     }
     if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   }
-  const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeStream, word);
+  const Reply reply =
+      call.lane->CallStruct(shm::Op::kSynchronizeStream, word, WaitForDevice(*call.process, ContextOfStream(word)));
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
 }
 

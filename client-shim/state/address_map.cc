@@ -26,7 +26,15 @@ std::optional<Allocation> AddressMap::Find(uint64_t address) const {
 bool AddressMap::Covers(uint64_t address, uint64_t size_bytes) const {
   const std::shared_lock lock(mutex_);
   const Allocation* found = FindLocked(address);
-  return found != nullptr && found->Contains(address, size_bytes);
+  if (found == nullptr || found->Contains(address, size_bytes)) return found != nullptr;
+  if (found->kind != MemoryKind::kMapped || size_bytes > UINT64_MAX - address) return false;
+  uint64_t reached = found->address;
+  for (auto at = by_address_.find(reached); at != by_address_.end() && at->first == reached; ++at) {
+    if (at->second.kind != MemoryKind::kMapped) return false;
+    reached += at->second.size_bytes;
+    if (address + size_bytes <= reached) return true;
+  }
+  return false;
 }
 
 std::optional<Allocation> AddressMap::Remove(uint64_t address) {

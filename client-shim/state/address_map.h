@@ -20,6 +20,8 @@ enum class MemoryKind : uint8_t {
   kGlobal,   // a variable of a module
   kPinned,   // cuMemHostAlloc: shared with the executor, host and device address are equal
   kManaged,  // cuMemAllocManaged: the same thing under another name
+  kOpened,   // another program's, by cuIpcOpenMemHandle
+  kMapped,   // cuMemMap: physical memory at reserved addresses; belongs to no context
 };
 
 struct Allocation {
@@ -34,9 +36,13 @@ struct Allocation {
   uint64_t mapped_bytes = 0;    // of host memory: what munmap takes
   uint64_t owner = 0;           // module or library of a kGlobal
   uint64_t reserved_bytes = 0;  // address space held for it (address_reservations.h), 0 if none
+  uint32_t handle_types = 0;    // CUmemAllocationHandleType it may leave the program as
+  bool is_from_pool = false;    // cuMemAllocAsync and its kin
   bool sync_memory_operations = false;
 
   bool is_host() const { return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged; }
+  // What cuIpcGetMemHandle takes: neither pools nor mappings have handles of that kind.
+  bool is_ipc_capable() const { return kind == MemoryKind::kDevice && !is_from_pool; }
   bool Contains(uint64_t begin, uint64_t bytes) const {
     return begin >= address && bytes <= size_bytes && begin - address <= size_bytes - bytes;
   }
@@ -48,7 +54,7 @@ class AddressMap {
   void Insert(Allocation allocation);
   // The allocation that contains `address`.
   std::optional<Allocation> Find(uint64_t address) const;
-  // Whether all of [address, address + size_bytes) lies inside one allocation.
+  // Whether all of [address, address + size_bytes) lies inside one allocation, or inside adjoining mappings.
   bool Covers(uint64_t address, uint64_t size_bytes) const;
   // The allocation that starts at exactly `address`, removed.
   std::optional<Allocation> Remove(uint64_t address);

@@ -32,6 +32,18 @@ bool AddressReservations::Hold(uint64_t address, uint64_t size_bytes) {
   return true;
 }
 
+bool AddressReservations::HoldWhole(uint64_t address, uint64_t size_bytes) {
+  if (address % kGranuleBytes != 0 || size_bytes % kGranuleBytes != 0) return Hold(address, size_bytes);
+  auto region = MappedRegion::ReserveAt(reinterpret_cast<void*>(address), size_bytes);
+  if (region) region->Leak();
+  return region.has_value();
+}
+
+void AddressReservations::ReleaseWhole(uint64_t address, uint64_t size_bytes) {
+  if (address % kGranuleBytes != 0 || size_bytes % kGranuleBytes != 0) return Release(address, size_bytes);
+  ::munmap(reinterpret_cast<void*>(address), size_bytes);
+}
+
 void AddressReservations::Release(uint64_t address, uint64_t size_bytes) {
   if (size_bytes == 0) return;
   const std::lock_guard lock(mutex_);

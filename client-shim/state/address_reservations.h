@@ -18,6 +18,9 @@ class AddressReservations {
 
   // False, with nothing held, when something of this process is already there.
   bool Hold(uint64_t address, uint64_t size_bytes);
+  // The same for a range that shares no granule with any other, however large: a reservation of the program's own.
+  bool HoldWhole(uint64_t address, uint64_t size_bytes);
+  void ReleaseWhole(uint64_t address, uint64_t size_bytes);
   // For what Hold accepted, with the same arguments.
   void Release(uint64_t address, uint64_t size_bytes);
 

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "proto/shm/records_abi.h"
 
@@ -61,6 +63,11 @@ class Contexts {
 
   // Serialises opening and closing.
   std::mutex& mutex() { return mutex_; }
+  // (from, to): contexts that may use memory of another one's device. Call with mutex() held.
+  std::set<std::pair<uint32_t, uint32_t>>& peers() { return peers_; }
+  void ForgetPeersOf(uint32_t index) {
+    std::erase_if(peers_, [index](const auto& pair) { return pair.first == index || pair.second == index; });
+  }
   // A free index for a created context, kNoContext if there is none. Call with mutex() held.
   uint32_t FreeIndex() const {
     for (uint32_t index = shm::kMaxDevices; index < shm::kMaxContexts; ++index) {
@@ -71,6 +78,7 @@ class Contexts {
 
  private:
   std::mutex mutex_;
+  std::set<std::pair<uint32_t, uint32_t>> peers_;
   Context contexts_[shm::kMaxContexts];
 };
 

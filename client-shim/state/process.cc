@@ -100,6 +100,7 @@ CUresult BeginCallInContext(Call* call) {
 void ForgetContext(Process* process, uint32_t context) {
   process->storage.EndContext(context, process->contexts.Handle(context));
   for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);
+  process->contexts.ForgetPeersOf(context);
   process->streams.RemoveIf([context](const Stream& stream) { return stream.context == context; });
 }
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "client-shim/state/address_map.h"
@@ -30,6 +31,10 @@ namespace tally::client_shim {
 struct Event {
   uint64_t handle = 0;
   uint32_t context = 0;
+  uint32_t flags = 0;  // CUevent_flags
+
+  // Other programs may use it too.
+  bool is_interprocess() const { return (flags & CU_EVENT_INTERPROCESS) != 0; }
 };
 
 class Process {
@@ -43,6 +48,11 @@ class Process {
   int num_devices() const { return static_cast<int>(visible_.size()); }
   bool IsDevice(CUdevice device) const { return device >= 0 && device < num_devices(); }
   int server_ordinal(CUdevice device) const { return visible_[static_cast<size_t>(device)]; }
+  // CU_DEVICE_INVALID for one that the program does not see.
+  CUdevice client_ordinal(uint32_t server_ordinal) const {
+    const Context* primary = server_ordinal < shm::kMaxDevices ? &contexts[server_ordinal] : nullptr;
+    return primary != nullptr && primary->is_visible ? primary->device : CU_DEVICE_INVALID;
+  }
   const shm::DeviceDescription& device(CUdevice device) const {
     return described_[static_cast<size_t>(server_ordinal(device))];
   }
@@ -64,6 +74,7 @@ class Process {
   NodeParameters node_parameters;
   std::atomic<uint64_t> next_stream_id{16};  // below: legacy and per-thread streams
   std::atomic<uint32_t> next_image{1};
+  std::mutex opening_mutex;  // cuIpcOpenMemHandle and cuIpcCloseMemHandle, one at a time
 
  private:
   friend void ForgetProcessInChild();
@@ -86,6 +97,12 @@ struct Call {
 CUresult BeginCall(Call* call);
 // The same for calls that need a current context (CUDA_ERROR_INVALID_CONTEXT without).
 CUresult BeginCallInContext(Call* call);
+
+// How this thread waits for work of a context: as the flags of its context ask for.
+inline WaitFor WaitForDevice(const Process& process, uint32_t context) {
+  const uint32_t flags = process.contexts[context].flags.load(std::memory_order_relaxed);
+  return (flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC ? WaitFor::kAnswer : WaitFor::kDevice;
+}
 
 // For the end of a context: forgets everything that lived in it.
 void ForgetContext(Process* process, uint32_t context);

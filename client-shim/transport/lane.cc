@@ -1,5 +1,7 @@
 #include "client-shim/transport/lane.h"
 
+#include <sched.h>
+
 #include <cstdio>
 #include <utility>
 
@@ -14,6 +16,12 @@ namespace {
 // A sleeper looks this often whether the executor still lives: the bound on how late its end is noticed.
 constexpr auto kLivenessPeriod = std::chrono::milliseconds(100);
 
+// How long a wait for the device spins: at first alone, then giving the core to whoever else wants it at every look.
+// Beyond, the cost of being woken up no longer shows.
+constexpr auto kSpinAlone = std::chrono::microseconds(50);
+constexpr auto kSpinForDevice = std::chrono::milliseconds(20);
+constexpr unsigned kEnoughCpus = 4;
+
 shm::LaneHeader* HeaderOf(const MappedRegion& region) { return reinterpret_cast<shm::LaneHeader*>(region.data()); }
 
 }  // namespace
@@ -23,7 +31,8 @@ Lane::Lane(Session* session, MappedRegion region, uint32_t index)
       session_header_(session->header()),
       region_(std::move(region)),
       index_(index),
-      spin_(session->num_cpus()) {
+      spin_(session->num_cpus()),
+      may_spin_long_(session->num_cpus() >= kEnoughCpus) {
   shm::LaneHeader* header = HeaderOf(region_);
   writer_ = RingWriter(region_.data() + header->request_offset, header->request_bytes, &header->request);
   reader_ = RingReader(region_.data() + header->reply_offset, header->reply_bytes, &header->reply);
@@ -46,22 +55,31 @@ std::byte* Lane::ReserveSlowly(uint32_t size_bytes) {
   }
 }
 
-const shm::ReplyHeader* Lane::AwaitRecord() {
-  const shm::ReplyHeader* record = nullptr;
+// True once there is something to look at.
+bool Lane::SpinForRecord(WaitFor wait) {
+  const bool is_long = wait == WaitFor::kDevice && may_spin_long_;
   const SteadyClock clock;
-  const TimePoint deadline = clock.Now() + spin_.budget();
-  RingReader::Look look;
-  while ((look = reader_.Peek(&record)) == RingReader::Look::kEmpty) {
-    if (clock.Now() >= deadline) break;
+  const TimePoint begin = clock.Now();
+  const std::chrono::nanoseconds budget = is_long ? kSpinForDevice : spin_.budget();
+  const shm::ReplyHeader* record = nullptr;
+  while (reader_.Peek(&record) == RingReader::Look::kEmpty) {
+    const std::chrono::nanoseconds spun = clock.Now() - begin;
+    if (spun >= budget) {
+      if (!is_long) spin_.OnFailure();
+      return false;
+    }
     for (int i = 0; i < 8; ++i) CpuRelax();
+    if (spun >= kSpinAlone) ::sched_yield();
   }
-  if (look == RingReader::Look::kRecord) {
-    spin_.OnSuccess();
-    return record;
-  }
-  spin_.OnFailure();
+  if (!is_long) spin_.OnSuccess();
+  return true;
+}
+
+const shm::ReplyHeader* Lane::AwaitRecord(WaitFor wait) {
+  SpinForRecord(wait);
+  const shm::ReplyHeader* record = nullptr;
   while (true) {
-    look = reader_.Peek(&record);
+    const RingReader::Look look = reader_.Peek(&record);
     if (look == RingReader::Look::kRecord) return record;
     if (look == RingReader::Look::kBroken) {
       session_->DeclareGone("a reply does not make sense");
@@ -74,9 +92,9 @@ const shm::ReplyHeader* Lane::AwaitRecord() {
   }
 }
 
-Reply Lane::AwaitReply() {
+Reply Lane::AwaitReply(WaitFor wait) {
   if (unconsumed_ != nullptr) reader_.Consume(std::exchange(unconsumed_, nullptr));
-  const shm::ReplyHeader* record = AwaitRecord();
+  const shm::ReplyHeader* record = AwaitRecord(wait);
   if (record == nullptr) return {sticky_error(), nullptr, 0};
   const auto* payload = reinterpret_cast<const std::byte*>(record + 1);
   Reply reply{static_cast<CUresult>(record->cuda_result), payload, record->payload_bytes};

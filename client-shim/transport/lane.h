@@ -41,6 +41,10 @@ struct Reply {
   }
 };
 
+// What a caller waits for. The device may take long; a program that did not ask to sleep meanwhile (CU_CTX_SCHED_*)
+// natively spins, and sleeping through a graph of a millisecond costs a tenth of one to wake up in a virtual machine.
+enum class WaitFor : uint8_t { kAnswer, kDevice };
+
 class Lane {
  public:
   Lane(Session* session, MappedRegion region, uint32_t index);
@@ -70,9 +74,9 @@ class Lane {
   // Sends what Begin reserved; nobody waits. Failures come with the next synchronising call.
   void Post() { Publish(0); }
   // Sends what Begin reserved and waits for the answer.
-  Reply Call() {
+  Reply Call(WaitFor wait = WaitFor::kAnswer) {
     Publish(shm::kWantReply);
-    return AwaitReply();
+    return AwaitReply(wait);
   }
   // The context of the request being written, where it is not the thread's current one.
   void SetContext(uint32_t context) { current_->context = context; }
@@ -87,11 +91,11 @@ class Lane {
     return CUDA_SUCCESS;
   }
   template <typename T>
-  Reply CallStruct(shm::Op op, const T& payload) {
+  Reply CallStruct(shm::Op op, const T& payload, WaitFor wait = WaitFor::kAnswer) {
     std::byte* room = Begin(op, sizeof(T));
     if (room == nullptr) return {failure(), nullptr, 0};
     std::memcpy(room, &payload, sizeof(T));
-    return Call();
+    return Call(wait);
   }
   Reply CallEmpty(shm::Op op) {
     if (Begin(op, 0) == nullptr) return {failure(), nullptr, 0};
@@ -130,8 +134,9 @@ class Lane {
     writer_.Publish();
   }
   std::byte* ReserveSlowly(uint32_t size_bytes);
-  Reply AwaitReply();
-  const shm::ReplyHeader* AwaitRecord();
+  Reply AwaitReply(WaitFor wait);
+  bool SpinForRecord(WaitFor wait);
+  const shm::ReplyHeader* AwaitRecord(WaitFor wait);
   void FetchOutput();
 
   Session* session_;
@@ -143,6 +148,7 @@ class Lane {
   shm::RequestHeader* current_ = nullptr;
   const shm::ReplyHeader* unconsumed_ = nullptr;
   SpinBudget spin_;
+  const bool may_spin_long_;
   bool is_fetching_output_ = false;
   std::vector<std::byte> kept_payload_;
 

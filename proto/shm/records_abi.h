@@ -39,9 +39,10 @@ enum class HandleKind : uint8_t {
   kArray = 11,
   kMipmappedArray = 12,
   kLinkState = 13,
-  kContext = 14,  // client-side only: the value of a CUcontext is Handle(kContext, index)
+  kContext = 14,         // client-side only: the value of a CUcontext is Handle(kContext, index)
+  kPhysicalMemory = 15,  // CUmemGenericAllocationHandle
 };
-inline constexpr size_t kNumHandleKinds = 15;
+inline constexpr size_t kNumHandleKinds = 16;
 
 inline constexpr uint64_t kServerNamedBit = uint64_t{1} << 31;
 inline constexpr uint64_t kMaxHandleIndex = (uint64_t{1} << 27) - 1;
@@ -126,6 +127,24 @@ enum class Op : uint16_t {
   kSetHostNode = 82,    // GraphNodeTarget + LaunchHostFunction -> {}
   kUpdateExec = 83,  // uint64 exec, uint64 graph -> uint32 CUgraphExecUpdateResult, uint32 0, uint64 error node, uint64
                      // error from node
+  // Virtual memory management.
+  kReserveAddresses = 100,  // ReserveAddresses -> uint64 address
+  kFreeAddresses = 101,     // AddressSpan -> {}
+  kCreatePhysical = 102,    // CreatePhysical -> uint64 handle
+  kReleasePhysical = 103,   // uint64 handle -> {}
+  kMapPhysical = 104,       // MapPhysical -> uint32 device, uint32 requested handle types
+  kUnmapPhysical = 105,     // AddressSpan -> {}   may wait
+  kSetAccess = 106,         // AddressSpan + AccessGrant[] -> {}
+  kGetAccess = 107,         // GetAccess -> uint64 CUmemAccess_flags
+  kGranularity = 108,       // PhysicalProperties + uint64 CUmemAllocationGranularity_flags -> uint64 bytes
+  kDescribePhysical = 109,  // uint64 handle -> PhysicalProperties
+  kRetainPhysical = 110,    // uint64 address -> uint64 handle
+  // Sharing between programs, and between devices.
+  kOffer = 111,        // Offer -> SharedName
+  kOpenShared = 112,   // OpenShared -> OpenedShared
+  kCloseShared = 113,  // uint64 address -> uint64 how often it is still open   may wait
+  kEnablePeer = 114,   // EnablePeer -> {}
+  kFence = 115,        // {} -> {}: everything that this program asked for before has been carried out
 };
 inline constexpr uint16_t kFirstWireOp = 256;
 
@@ -413,5 +432,110 @@ struct GraphNodeTarget {
   uint32_t reserved;
 };
 static_assert(sizeof(GraphNodeTarget) == 32);
+
+// Whole pieces of the address space: what cuMemAddressFree, cuMemUnmap and cuMemSetAccess name.
+struct AddressSpan {
+  uint64_t address;
+  uint64_t size_bytes;
+};
+static_assert(sizeof(AddressSpan) == 16);
+
+struct ReserveAddresses {
+  uint64_t size_bytes;
+  uint64_t alignment_bytes;  // 0: the driver's
+  uint64_t wish;             // an address the caller would like, 0 if none
+  uint64_t flags;
+};
+static_assert(sizeof(ReserveAddresses) == 32);
+
+// CUmemAllocationProp without pointers.
+struct PhysicalProperties {
+  uint32_t type;             // CUmemAllocationType
+  uint32_t requested_types;  // CUmemAllocationHandleType, or-ed
+  uint32_t location_type;    // CUmemLocationType
+  uint32_t device;           // ordinal as in kDescribeDevices, where the location is a device
+  uint32_t usage;
+  uint8_t compression_type;
+  uint8_t gpu_direct_rdma;
+  uint16_t reserved;
+};
+static_assert(sizeof(PhysicalProperties) == 24);
+
+struct CreatePhysical {
+  PhysicalProperties properties;
+  uint64_t size_bytes;
+  uint64_t flags;
+};
+static_assert(sizeof(CreatePhysical) == 40);
+
+struct MapPhysical {
+  uint64_t address;
+  uint64_t size_bytes;
+  uint64_t offset_bytes;
+  uint64_t handle;
+  uint64_t flags;
+};
+static_assert(sizeof(MapPhysical) == 40);
+
+struct AccessGrant {
+  uint32_t device;  // ordinal
+  uint32_t flags;   // CUmemAccess_flags
+};
+static_assert(sizeof(AccessGrant) == 8);
+
+struct GetAccess {
+  uint64_t address;
+  uint32_t device;
+  uint32_t reserved;
+};
+static_assert(sizeof(GetAccess) == 16);
+
+// What one program gives to another so that both use the same object: the 64 bytes of a CUipcMemHandle or
+// CUipcEventHandle, or the contents of the memfd that stands for an exported handle. Whoever holds the token may open
+// it, in the executor that gave it out and nowhere else.
+enum class SharedKind : uint32_t {
+  kAllocation = 1,  // cuMemAlloc
+  kEvent = 2,       // cuEventCreate with CU_EVENT_INTERPROCESS
+  kPhysical = 3,    // cuMemCreate
+};
+inline constexpr uint64_t kSharedMagic = 0x63706979'6c6c6174;  // "tallyipc"
+struct SharedName {
+  uint64_t magic;
+  uint64_t executor;  // who can resolve it
+  uint64_t token[2];  // cannot be guessed
+  uint32_t kind;      // SharedKind
+  uint32_t reserved[7];
+};
+static_assert(sizeof(SharedName) == 64);
+
+struct Offer {
+  uint32_t kind;  // SharedKind
+  uint32_t reserved;
+  uint64_t what;  // base address of an allocation, or a handle
+};
+static_assert(sizeof(Offer) == 16);
+
+struct OpenShared {
+  SharedName name;
+  uint64_t handle;         // kEvent: named by the client
+  uint32_t enables_peers;  // kAllocation: 1, the current device may need access to the memory's
+  uint32_t reserved;
+};
+static_assert(sizeof(OpenShared) == 80);
+
+struct OpenedShared {
+  uint64_t value;       // kAllocation: its address; kPhysical: a handle
+  uint64_t size_bytes;  // kAllocation
+  uint32_t device;      // ordinal
+  uint32_t num_opens;   // kAllocation: how often this program has it open now
+};
+static_assert(sizeof(OpenedShared) == 24);
+
+// Kernels on `from` may use memory of `to`.
+struct EnablePeer {
+  uint32_t from;
+  uint32_t to;
+};
+static_assert(sizeof(EnablePeer) == 8);
 
 }  // namespace tally::shm

@@ -39,7 +39,6 @@ constexpr std::array kPromises = {
     Promise{CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 0, "cuMemPoolExportToShareableHandle"},
     Promise{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 0, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 0, "cuFlushGPUDirectRDMAWrites"},
-    Promise{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0, "cuMemGetHandleForAddressRange"},
     Promise{CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0, "cuIpcGetEventHandle"},
     Promise{CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0, "cuMulticastCreate"},
@@ -125,11 +124,15 @@ CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
     description->attribute[promise.attribute] = promise.value;
     description->attribute_valid[promise.attribute] = 1;
   }
+  // What other programs of the executor may open is named by us (shared_objects.h), whatever the driver can export.
+  const int has_virtual_memory = description->attribute[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED];
+  description->attribute[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED] = has_virtual_memory != 0;
+  description->attribute[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED] = 1;
   description->pci_domain = static_cast<uint32_t>(description->attribute[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID]);
   description->pci_bus = static_cast<uint32_t>(description->attribute[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID]);
   description->pci_device = static_cast<uint32_t>(description->attribute[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]);
   CUcontext context = nullptr;
-  if (const CUresult r = Context(ordinal, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = Context(IsLikeFirst(ordinal) ? 0 : ordinal, &context); r != CUDA_SUCCESS) return r;
   driver_.cuCtxSetCurrent(context);
   if (driver_.cuCtxGetStreamPriorityRange != nullptr) {
     driver_.cuCtxGetStreamPriorityRange(&description->lowest_stream_priority, &description->highest_stream_priority);
@@ -142,6 +145,19 @@ CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
     }
   }
   return CUDA_SUCCESS;
+}
+
+bool Devices::IsLikeFirst(int ordinal) const {
+  for (const auto attribute :
+       {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR}) {
+    int first = 0;
+    int own = 0;
+    if (driver_.cuDeviceGetAttribute(&first, attribute, device(0)) != CUDA_SUCCESS ||
+        driver_.cuDeviceGetAttribute(&own, attribute, device(ordinal)) != CUDA_SUCCESS || first != own) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void Devices::Release() {

@@ -26,13 +26,15 @@ class Devices {
   CUdevice device(int ordinal) const { return devices_[static_cast<size_t>(ordinal)].handle; }
   // The context, retained for as long as this lives. Takes about 0.2 s the first time on a real GPU.
   CUresult Context(int ordinal, CUcontext* context);
-  // Fills in what needs a context (the stream priorities) with the current one of the caller: `ordinal`'s is made
-  // current. At most 58 devices fit into a reply.
+  // Makes a context current, for what needs one (the stream priorities): the first device's if it is of the same
+  // architecture, so that devices which nobody uses get none. At most 58 devices fit into a reply.
   CUresult Describe(int ordinal, shm::DeviceDescription* description);
   // Releases every context. Nothing may use them any more.
   void Release();
 
  private:
+  bool IsLikeFirst(int ordinal) const;
+
   struct Device {
     CUdevice handle = 0;
     CUcontext context = nullptr;  // guarded by mutex_

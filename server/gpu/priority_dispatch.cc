@@ -17,6 +17,8 @@
 namespace tally::server {
 namespace {
 
+// Longer than nearly every kernel, short enough for a program whose kernels wait for one another.
+constexpr auto kLongestDrain = std::chrono::milliseconds(50);
 constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
 
 // Announces high-priority work. One watcher thread per device in use sleeps in the driver until the work is complete.
@@ -168,7 +170,9 @@ class Restrainer {
     scheduler::LookAhead look_ahead{{}};
   };
 
-  // Waits for the oldest launch if too many are in flight. Returns whether it waited.
+  // Waits for the oldest launch if too many are in flight. Returns whether it waited. Not for long: a kernel may itself
+  // wait for one that this thread, or another of its session, has yet to launch (two devices that exchange data, two
+  // streams of one device).
   bool DrainOne(Device& device) {
     InFlight oldest{};
     {
@@ -177,10 +181,21 @@ class Restrainer {
       oldest = device.in_flight.front();
       device.in_flight.pop_front();
     }
-    driver_.cuEventSynchronize(oldest.event);
+    const bool is_drained = AwaitBriefly(oldest.event);
     std::lock_guard lock(device.mutex);
     device.look_ahead.OnDrained(clock_.Now() - oldest.dispatched_at);
     device.free_events.push_back(oldest.event);
+    return is_drained;
+  }
+
+  bool AwaitBriefly(CUevent event) {
+    const TimePoint until = clock_.Now() + kLongestDrain;
+    auto pause = std::chrono::microseconds(5);
+    while (driver_.cuEventQuery(event) == CUDA_ERROR_NOT_READY) {
+      if (clock_.Now() >= until) return false;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::microseconds(50));
+    }
     return true;
   }
 

@@ -50,7 +50,11 @@ CUresult ReadSide(ServedLane& lane, const shm::BoxSide& side, const shm::CopyBox
       const std::optional<MemoryRange> range = lane.session().memory.Find(side.base, size);
       if (!range) return CUDA_ERROR_INVALID_VALUE;
       result->is_host = range->kind == MemoryKind::kPinned;
-      result->type = result->is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      // On several devices the driver is left to see whose address it is.
+      const bool is_one_device = lane.session().core.devices->count() == 1;
+      result->type = result->is_host ? CU_MEMORYTYPE_HOST
+                     : is_one_device ? CU_MEMORYTYPE_DEVICE
+                                     : CU_MEMORYTYPE_UNIFIED;
       result->address = side.base;
       return CUDA_SUCCESS;
     }
@@ -113,7 +117,7 @@ CUresult ReadBoxCopy(ServedLane& lane, const shm::CopyBox& box, std::span<const 
   p.srcLOD = box.source.lod;
   p.srcMemoryType = from.type;
   p.srcHost = from.type == CU_MEMORYTYPE_HOST ? reinterpret_cast<const void*>(from.address) : nullptr;
-  p.srcDevice = from.type == CU_MEMORYTYPE_DEVICE ? from.address : 0;
+  p.srcDevice = from.type == CU_MEMORYTYPE_HOST ? 0 : from.address;
   p.srcArray = from.array;
   p.srcPitch = from.pitch;
   p.srcHeight = from.height;
@@ -123,7 +127,7 @@ CUresult ReadBoxCopy(ServedLane& lane, const shm::CopyBox& box, std::span<const 
   p.dstLOD = box.destination.lod;
   p.dstMemoryType = to.type;
   p.dstHost = to.type == CU_MEMORYTYPE_HOST ? reinterpret_cast<void*>(to.address) : nullptr;
-  p.dstDevice = to.type == CU_MEMORYTYPE_DEVICE ? to.address : 0;
+  p.dstDevice = to.type == CU_MEMORYTYPE_HOST ? 0 : to.address;
   p.dstArray = to.array;
   p.dstPitch = to.pitch;
   p.dstHeight = to.height;

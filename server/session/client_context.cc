@@ -5,8 +5,8 @@
 namespace tally::server {
 
 ClientContext::ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags,
-                             const uint32_t* num_captures)
-    : driver_(driver), index_(index), device_(device), flags_(flags), num_captures_(num_captures) {}
+                             const uint32_t* num_captures, AwaitedObjects* awaited)
+    : driver_(driver), index_(index), device_(device), flags_(flags), num_captures_(num_captures), awaited_(awaited) {}
 
 ClientContext::~ClientContext() {
   for (const auto& stream : streams_) *stream->num_waited = stream->num_issued;  // nobody is left to wait for it
@@ -66,7 +66,7 @@ void ClientContext::DestroyStream(Stream* stream) {
   KeepUnfinishedWork(*stream);
   if (stream->has_unjoined_work) --num_unjoined_;
   if (stream->join_event != nullptr) driver_.cuEventDestroy_v2(stream->join_event);
-  driver_.cuStreamDestroy_v2(stream->real);
+  if (!awaited_->PutOffDestruction(stream->real)) driver_.cuStreamDestroy_v2(stream->real);
   if (stream == legacy_) legacy_ = nullptr;
   if (stream == remains_) remains_ = nullptr;
   std::erase_if(per_thread_, [&](const auto& entry) { return entry.second == stream; });

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "server/gpu/driver_table.h"
+#include "server/session/awaited_objects.h"
 
 namespace tally::server {
 
@@ -51,9 +52,10 @@ struct Stream {
 
 class ClientContext {
  public:
-  // `num_captures` counts the captures of the whole session: while it is 0 no stream is asked. It outlives this, as the
-  // driver does.
-  ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags, const uint32_t* num_captures);
+  // `num_captures` counts the captures of the whole session: while it is 0 no stream is asked. `awaited` knows the
+  // streams that lanes are waiting for. Both outlive this, as the driver does.
+  ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags, const uint32_t* num_captures,
+                AwaitedObjects* awaited);
   // Destroys the streams. The real context must be current.
   ~ClientContext();
   ClientContext(const ClientContext&) = delete;
@@ -89,6 +91,7 @@ class ClientContext {
   int device_;
   uint32_t flags_;
   const uint32_t* num_captures_;
+  AwaitedObjects* awaited_;
   std::vector<std::unique_ptr<Stream>> streams_;
   Stream* legacy_ = nullptr;
   Stream* remains_ = nullptr;               // waits for what destroyed streams still had to do; no client sees it

@@ -37,7 +37,7 @@ CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter&) {
   }
   session.contexts.emplace(
       request.context, std::make_unique<ClientContext>(lane.driver(), request.context, static_cast<int>(request.device),
-                                                       request.flags, &session.num_captures));
+                                                       request.flags, &session.num_captures, &session.awaited));
   return CUDA_SUCCESS;
 }
 

@@ -15,13 +15,13 @@ void Count(SessionState& session, CopyDirection direction, uint64_t size_bytes) 
 // After the copy was put on its stream: remembers the arena chunks, and waits if the client does.
 CUresult Finish(ServedLane& lane, Stream& stream, const ArenaUse& arena) {
   if (arena.used) {
-    if (const CUresult r = lane.MarkChunks(arena.offset_bytes, arena.size_bytes, stream.real); r != CUDA_SUCCESS) {
+    if (const CUresult r = lane.MarkChunks(arena.offset_bytes, arena.size_bytes, stream); r != CUDA_SUCCESS) {
       return r;
     }
   }
   if (!lane.wants_reply() || stream.context->IsCapturing(stream)) return CUDA_SUCCESS;
   std::vector<WaitPoint> points;
-  if (const CUresult r = lane.MarkStream(stream, &points); r != CUDA_SUCCESS) return r;
+  lane.MarkStream(stream, &points);
   return lane.AwaitPoints(&points);
 }
 

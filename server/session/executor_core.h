@@ -12,9 +12,11 @@
 #include "server/gpu/dispatch_gate.h"
 #include "server/gpu/driver_table.h"
 #include "server/gpu/event_pool.h"
+#include "server/gpu/peer_access.h"
 #include "server/gpu/printf_capture.h"
 #include "server/session/host_memory.h"
 #include "server/session/refused_calls.h"
+#include "server/session/shared_objects.h"
 
 namespace tally::server {
 
@@ -32,9 +34,11 @@ class ExecutorCore {
   HostWindow host_window;
   RefusedCalls refused_calls;  // thread-safe
   std::unique_ptr<HeldAddresses> held_addresses;
+  SharedObjects shared;
   std::unique_ptr<DispatchGate> gate;
   std::unique_ptr<PrintfCapture> printf_capture;        // null: device printf goes where the process's stdout goes
   std::vector<std::unique_ptr<EventPool>> event_pools;  // by device
+  PeerAccess peers{driver, *devices};
 
   // The sticky error, CUDA_SUCCESS while all is well.
   CUresult fault() const { return static_cast<CUresult>(fault_.load(std::memory_order_acquire)); }

@@ -11,6 +11,10 @@ CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter&) {
   const shm::Launch& launch = request.launch();
   Stream* ordered = nullptr;
   if (const CUresult r = lane.ResolveStream(launch.stream, StreamUse::kOrdered, &ordered); r != CUDA_SUCCESS) return r;
+  // As natively: a kernel runs on the current device or not at all.
+  if (lane.context() != nullptr && lane.context()->device() != ordered->context->device()) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   const CUstream stream = ordered->real;
   const CUfunction function = request.kernel().ForLaunch();
   const DriverTable& driver = lane.driver();

@@ -4,13 +4,8 @@ namespace tally::server {
 
 void MemoryMap::Count(const MemoryRange& range, bool added) {
   uint64_t* sum = range.kind == MemoryKind::kPinned ? &pinned_bytes_ : &device_bytes_;
-  if (range.kind == MemoryKind::kGlobal) return;
+  if (range.kind == MemoryKind::kGlobal || range.kind == MemoryKind::kMapped) return;
   *sum = added ? *sum + range.size_bytes : *sum - range.size_bytes;
-}
-
-void MemoryMap::CountArray(uint64_t size_bytes, bool added) {
-  const std::lock_guard lock(mutex_);
-  device_bytes_ = added ? device_bytes_ + size_bytes : device_bytes_ - size_bytes;
 }
 
 bool MemoryMap::Add(const MemoryRange& range) {
@@ -33,8 +28,60 @@ std::optional<MemoryRange> MemoryMap::Find(uint64_t address, uint64_t size_bytes
   if (after == ranges_.begin()) return std::nullopt;
   const MemoryRange& range = std::prev(after)->second;
   const uint64_t offset = address - range.address;
+  if (range.kind == MemoryKind::kMapped) {
+    if (size_bytes > UINT64_MAX - address || !ReachesLocked(std::prev(after), address + size_bytes)) {
+      return std::nullopt;
+    }
+    return range;
+  }
   if (offset > range.size_bytes || size_bytes > range.size_bytes - offset) return std::nullopt;
   return range;
+}
+
+bool MemoryMap::ReachesLocked(std::map<uint64_t, MemoryRange>::const_iterator first, uint64_t end) const {
+  uint64_t reached = first->first;
+  for (auto mapping = first; mapping != ranges_.end() && mapping->first == reached; ++mapping) {
+    if (mapping->second.kind != MemoryKind::kMapped || mapping->second.access_devices == 0) return false;
+    reached += mapping->second.size_bytes;
+    if (end <= reached) return true;
+  }
+  return false;
+}
+
+std::optional<MemoryRange> MemoryMap::Mapping(uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  const auto after = ranges_.upper_bound(address);
+  if (after == ranges_.begin()) return std::nullopt;
+  const MemoryRange& range = std::prev(after)->second;
+  if (range.kind != MemoryKind::kMapped || address - range.address >= range.size_bytes) return std::nullopt;
+  return range;
+}
+
+std::vector<MemoryRange> MemoryMap::Mappings(uint64_t address, uint64_t size_bytes) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<MemoryRange> found;
+  if (size_bytes == 0 || size_bytes > UINT64_MAX - address) return {};
+  uint64_t reached = address;
+  for (auto at = ranges_.find(address); at != ranges_.end() && reached < address + size_bytes; ++at) {
+    if (at->second.kind != MemoryKind::kMapped || at->first != reached) return {};
+    found.push_back(at->second);
+    reached += at->second.size_bytes;
+  }
+  return reached == address + size_bytes ? found : std::vector<MemoryRange>();
+}
+
+void MemoryMap::SetAccess(uint64_t address, uint64_t size_bytes, int device, bool is_allowed) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t bit = uint64_t{1} << device;
+  for (auto at = ranges_.lower_bound(address); at != ranges_.end() && at->first < address + size_bytes; ++at) {
+    if (at->second.kind != MemoryKind::kMapped) continue;
+    at->second.access_devices = is_allowed ? at->second.access_devices | bit : at->second.access_devices & ~bit;
+  }
+}
+
+void MemoryMap::CountPhysical(uint64_t size_bytes, bool added) {
+  const std::lock_guard lock(mutex_);
+  device_bytes_ = added ? device_bytes_ + size_bytes : device_bytes_ - size_bytes;
 }
 
 std::optional<MemoryRange> MemoryMap::Take(uint64_t address, MemoryKind kind, MemoryKind or_kind) {

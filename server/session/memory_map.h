@@ -18,6 +18,8 @@ enum class MemoryKind : uint8_t {
   kAsync,   // from a pool
   kPinned,  // shared with the client, host or managed
   kGlobal,  // a variable of a loaded image
+  kOpened,  // another session's, opened by its name (shared_objects.h)
+  kMapped,  // cuMemMap: inside a reserved range (virtual_memory.h); adjoining ones are one piece to Find
 };
 
 struct MemoryRange {
@@ -26,26 +28,35 @@ struct MemoryRange {
   MemoryKind kind = MemoryKind::kDevice;
   uint32_t context = 0;         // of the client, when it was made
   const void* image = nullptr;  // kGlobal: what it goes with
+  uint64_t access_devices = 0;  // kMapped: bit n, device n was given access
 };
 
 class MemoryMap {
  public:
   // False if it overlaps another range or wraps around.
   bool Add(const MemoryRange& range);
-  // The range that contains all of [address, address + size_bytes), if any. An empty piece may be anywhere inside.
+  // The range that contains all of [address, address + size_bytes), if any; the first of several adjoining mappings.
+  // An empty piece may be anywhere inside. A mapping that no device may access contains nothing.
   std::optional<MemoryRange> Find(uint64_t address, uint64_t size_bytes) const;
   // Takes out the range that starts at `address` and is of one of the kinds.
   std::optional<MemoryRange> Take(uint64_t address, MemoryKind kind, MemoryKind or_kind);
   void RemoveGlobals(const void* image);
+  // The mapping that contains `address`, accessible or not.
+  std::optional<MemoryRange> Mapping(uint64_t address) const;
+  // The mappings that fill exactly the piece, in order of address. Empty: they do not.
+  std::vector<MemoryRange> Mappings(uint64_t address, uint64_t size_bytes) const;
+  // Notes that a device may access the piece's mappings, or may not.
+  void SetAccess(uint64_t address, uint64_t size_bytes, int device, bool is_allowed);
+  // Memory without an address of its own: cuMemCreate's, which counts wherever it is mapped, if at all; arrays.
+  void CountPhysical(uint64_t size_bytes, bool added);
   std::vector<MemoryRange> Ranges() const;
-  // Device memory that has no address: arrays.
-  void CountArray(uint64_t size_bytes, bool added);
-  // Sum of device and pool memory and arrays; of pinned memory.
+  // Sum of device, pool and physical memory and arrays; of pinned memory.
   uint64_t device_bytes() const;
   uint64_t pinned_bytes() const;
 
  private:
   void Count(const MemoryRange& range, bool added);
+  bool ReachesLocked(std::map<uint64_t, MemoryRange>::const_iterator first, uint64_t end) const;
 
   mutable std::mutex mutex_;
   std::map<uint64_t, MemoryRange> ranges_;  // by address, disjoint

@@ -41,11 +41,15 @@ CUresult ServeFree(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   // Out of the map with the turn held: later requests, of any lane, find it freed.
-  if (!lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync)) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  const ClientContext* home = lane.session().FindContext(range->context);
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
+  const CUresult marked = lane.MarkDevice(home != nullptr ? home->device() : lane.context()->device(), &points);
   const CUresult waited = lane.AwaitPoints(&points);
-  const CUresult freed = lane.driver().cuMemFree_v2(address);
+  // Memory that another program has open stays until that program is done with it.
+  const bool is_last = lane.session().core.shared.Drop(shm::SharedKind::kAllocation, address, true);
+  const CUresult freed = is_last ? lane.driver().cuMemFree_v2(address) : CUDA_SUCCESS;
   if (marked != CUDA_SUCCESS) return marked;
   return waited != CUDA_SUCCESS ? waited : freed;
 }
@@ -86,13 +90,14 @@ CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   SessionState& session = lane.session();
   const std::optional<MemoryRange> range = session.memory.Find(request.address, 0);
-  if (!range || range->address != request.address || range->kind == MemoryKind::kPinned ||
-      range->kind == MemoryKind::kGlobal) {
+  if (!range || range->address != request.address ||
+      (range->kind != MemoryKind::kDevice && range->kind != MemoryKind::kAsync)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUstream stream = nullptr;
   if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  const CUresult result = lane.driver().cuMemFreeAsync(request.address, stream);
+  const bool is_last = session.core.shared.Drop(shm::SharedKind::kAllocation, request.address, true);
+  const CUresult result = is_last ? lane.driver().cuMemFreeAsync(request.address, stream) : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) session.memory.Take(request.address, MemoryKind::kAsync, MemoryKind::kDevice);
   return result;
 }

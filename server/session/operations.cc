@@ -5,8 +5,7 @@
 namespace tally::server {
 namespace {
 
-constexpr size_t kNumOps = 84;
-static_assert(static_cast<size_t>(shm::Op::kUpdateExec) + 1 == kNumOps);
+constexpr size_t kNumOps = shm::kFirstWireOp;
 
 constexpr std::array<Operation, kNumOps> kOperations = [] {
   std::array<Operation, kNumOps> table{};
@@ -65,6 +64,22 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
   set(shm::Op::kAddHostNode, &ServeAddHostNode);
   set(shm::Op::kSetHostNode, &ServeSetHostNode);
   set(shm::Op::kUpdateExec, &ServeUpdateExec);
+  set(shm::Op::kReserveAddresses, &ServeReserveAddresses);
+  set(shm::Op::kFreeAddresses, &ServeFreeAddresses);
+  set(shm::Op::kCreatePhysical, &ServeCreatePhysical);
+  set(shm::Op::kReleasePhysical, &ServeReleasePhysical);
+  set(shm::Op::kMapPhysical, &ServeMapPhysical);
+  set(shm::Op::kUnmapPhysical, &ServeUnmapPhysical);
+  set(shm::Op::kSetAccess, &ServeSetAccess);
+  set(shm::Op::kGetAccess, &ServeGetAccess);
+  set(shm::Op::kGranularity, &ServeGranularity);
+  set(shm::Op::kDescribePhysical, &ServeDescribePhysical);
+  set(shm::Op::kRetainPhysical, &ServeRetainPhysical);
+  set(shm::Op::kOffer, &ServeOffer);
+  set(shm::Op::kOpenShared, &ServeOpenShared);
+  set(shm::Op::kCloseShared, &ServeCloseShared);
+  set(shm::Op::kEnablePeer, &ServeEnablePeer);
+  set(shm::Op::kFence, &ServeFence);
   return table;
 }();
 

@@ -59,6 +59,26 @@ CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeFreeHost(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeMemoryAmount(ServedLane& lane, WireReader& in, WireWriter& out);
+// virtual_memory_ops.cc
+CUresult ServeReserveAddresses(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeFreeAddresses(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeCreatePhysical(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeReleasePhysical(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeMapPhysical(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeUnmapPhysical(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeSetAccess(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGetAccess(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGranularity(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeDescribePhysical(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeRetainPhysical(ServedLane& lane, WireReader& in, WireWriter& out);
+// sharing_ops.cc
+CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeOpenShared(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeCloseShared(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeEnablePeer(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeFence(ServedLane& lane, WireReader& in, WireWriter& out);
+// The handle of physical memory that the session holds, with one more reference. 0: the table is full.
+uint64_t NameHeld(ServedLane& lane, VirtualMemory::Held& held);
 // copy_ops.cc
 CUresult ServeCopy(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeCopyBox(ServedLane& lane, WireReader& in, WireWriter& out);

@@ -32,8 +32,8 @@ ServedLane::~ServedLane() {
   if (arena_device_ != kNoDevice && session_.core.devices->Context(arena_device_, &context) == CUDA_SUCCESS) {
     driver().cuCtxSetCurrent(context);
   }
-  for (const CUevent event : chunk_events_) {
-    if (event != nullptr) driver().cuEventDestroy_v2(event);
+  for (const ChunkEvent& chunk : chunk_events_) {
+    if (chunk.event != nullptr) driver().cuEventDestroy_v2(chunk.event);
   }
   if (arena_device_ != kNoDevice) driver().cuMemHostUnregister(region_.arena());
 }
@@ -54,17 +54,29 @@ CUresult ServedLane::EnterContext(uint32_t context_index) {
   }
   context_ = session_.FindContext(context_index);
   if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (context_->device() == current_device_) return CUDA_SUCCESS;
+  return EnterDevice(context_->device());
+}
+
+CUresult ServedLane::EnterDevice(int device) {
+  if (device == current_device_) return CUDA_SUCCESS;
   CUcontext real = nullptr;
-  if (const CUresult r = session_.core.devices->Context(context_->device(), &real); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = session_.core.devices->Context(device, &real); r != CUDA_SUCCESS) return r;
   if (const CUresult r = driver().cuCtxSetCurrent(real); r != CUDA_SUCCESS) return r;
   if (current_device_ < 0 && driver().cuThreadExchangeStreamCaptureMode != nullptr) {
     // The client checks what its thread may do while it captures; here nothing is forbidden.
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     driver().cuThreadExchangeStreamCaptureMode(&mode);
   }
-  current_device_ = context_->device();
+  current_device_ = device;
   return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::EnablePeer(int from, int to) {
+  const int before = current_device_;
+  const CUresult result = session_.core.peers.Enable(from, to);
+  ForgetCurrentDevice();
+  if (before >= 0) EnterDevice(before);
+  return result;
 }
 
 CUresult ServedLane::Find(shm::HandleKind, uint64_t handle, CUfunction* out) {
@@ -118,7 +130,11 @@ uint64_t ServedLane::NameOf(shm::HandleKind kind, void* value) {
 }
 
 CUresult ServedLane::FindStream(uint64_t handle, Stream** out) {
-  if (handle > shm::kPerThreadStream) return Find(shm::HandleKind::kStream, handle, out);
+  if (handle > shm::kPerThreadStream) {
+    if (const CUresult r = Find(shm::HandleKind::kStream, handle, out); r != CUDA_SUCCESS) return r;
+    // The program may name a stream of one device while another is current.
+    return EnterDevice((*out)->context->device());
+  }
   if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return handle == shm::kPerThreadStream ? context_->PerThread(lane_index_, out) : context_->Legacy(out);
 }
@@ -146,44 +162,81 @@ void ServedLane::GiveUpTurn() {
   turns_.Pass(ticket_);
 }
 
-CUresult ServedLane::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
-  WaitPoint point;
-  point.device = stream.context->device();
-  EventPool& pool = *session_.core.event_pools[static_cast<size_t>(point.device)];
-  if (const CUresult r = pool.Acquire(&point.event); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = driver().cuEventRecord(point.event, stream.real); r != CUDA_SUCCESS) {
-    pool.Release(point.event);
+void ServedLane::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
+  session_.awaited.Begin(stream.real);
+  points->push_back({stream.real, nullptr, stream.context->device(), stream.num_waited, stream.num_issued});
+}
+
+CUresult ServedLane::RecordPoint(Stream& stream, std::vector<WaitPoint>* points) {
+  const int device = stream.context->device();
+  if (const CUresult r = EnterDevice(device); r != CUDA_SUCCESS) return r;
+  EventPool& pool = *session_.core.event_pools[static_cast<size_t>(device)];
+  CUevent event = nullptr;
+  if (const CUresult r = pool.Acquire(&event); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = driver().cuEventRecord(event, stream.real); r != CUDA_SUCCESS) {
+    pool.Release(event);
     return r;
   }
-  point.num_waited = stream.num_waited;
-  point.num_issued = stream.num_issued;
-  points->push_back(std::move(point));
+  points->push_back({nullptr, event, device, stream.num_waited, stream.num_issued});
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedLane::MarkBusy(const std::vector<ClientContext*>& contexts, std::vector<WaitPoint>* points) {
+  std::vector<Stream*> busy;
+  for (ClientContext* context : contexts) {
+    for (const auto& stream : context->streams()) {
+      if (stream->HasUnfinishedWork() && !context->IsCapturing(*stream)) busy.push_back(stream.get());
+    }
+  }
+  if (busy.size() == 1) {
+    MarkStream(*busy.front(), points);
+    return CUDA_SUCCESS;
+  }
+  for (Stream* stream : busy) {
+    if (const CUresult r = RecordPoint(*stream, points); r != CUDA_SUCCESS) return r;
+  }
   return CUDA_SUCCESS;
 }
 
 CUresult ServedLane::MarkContext(uint32_t context_index, std::vector<WaitPoint>* points) {
-  for (const auto& [index, context] : session_.contexts) {
-    if (context_index != shm::kNoContext && context_index != index) continue;
-    if (context->device() != current_device_) continue;  // its work cannot be on this device's memory
-    for (const auto& stream : context->streams()) {
-      if (!stream->HasUnfinishedWork() || context->IsCapturing(*stream)) continue;
-      if (const CUresult r = MarkStream(*stream, points); r != CUDA_SUCCESS) return r;
-    }
+  if (context_index == shm::kNoContext) {
+    return MarkDevice(context_ != nullptr ? context_->device() : current_device_, points);
   }
-  return CUDA_SUCCESS;
+  const auto found = session_.contexts.find(context_index);
+  return found != session_.contexts.end() ? MarkBusy({found->second.get()}, points) : CUDA_SUCCESS;
+}
+
+// As natively, what another device does is not waited for, not even if it may use this one's memory: its kernels may be
+// waiting for what this thread does next.
+CUresult ServedLane::MarkDevice(int device, std::vector<WaitPoint>* points) {
+  std::vector<ClientContext*> contexts;
+  for (const auto& [index, context] : session_.contexts) {
+    if (context->device() == device) contexts.push_back(context.get());
+  }
+  return MarkBusy(contexts, points);
+}
+
+CUresult ServedLane::Await(const WaitPoint& point) {
+  if (point.stream == nullptr) {
+    const CUresult result = driver().cuEventSynchronize(point.event);
+    session_.core.event_pools[static_cast<size_t>(point.device)]->Release(point.event);
+    return result;
+  }
+  const CUresult result = driver().cuStreamSynchronize(point.stream);
+  if (session_.awaited.End(point.stream)) driver().cuStreamDestroy_v2(point.stream);
+  return result;
 }
 
 CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
   GiveUpTurn();
   CUresult result = CUDA_SUCCESS;
   for (const WaitPoint& point : *points) {
-    const CUresult waited = driver().cuEventSynchronize(point.event);
+    const CUresult waited = Await(point);
     if (result == CUDA_SUCCESS) result = waited;
     uint64_t before = point.num_waited->load(std::memory_order_relaxed);
     while (waited == CUDA_SUCCESS && before < point.num_issued &&
            !point.num_waited->compare_exchange_weak(before, point.num_issued, std::memory_order_release)) {
     }
-    session_.core.event_pools[static_cast<size_t>(point.device)]->Release(point.event);
   }
   points->clear();
   CollectOutput();
@@ -207,16 +260,22 @@ std::byte* ServedLane::Arena(CUresult* result) {
   return region_.arena();
 }
 
-CUresult ServedLane::MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, CUstream stream) {
+CUresult ServedLane::MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, const Stream& stream) {
   if (size_bytes == 0) return CUDA_SUCCESS;
   const uint64_t first = offset_bytes / shm::kArenaChunkBytes;
   const uint64_t last = (offset_bytes + size_bytes - 1) / shm::kArenaChunkBytes;
   for (uint64_t chunk = first; chunk <= last && chunk < shm::kArenaChunks; ++chunk) {
-    CUevent& event = chunk_events_[chunk];
+    auto& [event, device] = chunk_events_[chunk];
+    if (event != nullptr && device != stream.context->device()) {
+      driver().cuEventDestroy_v2(event);
+      event = nullptr;
+    }
     if (event == nullptr) {
+      device = stream.context->device();
+      if (const CUresult r = EnterDevice(device); r != CUDA_SUCCESS) return r;
       if (const CUresult r = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) return r;
     }
-    if (const CUresult r = driver().cuEventRecord(event, stream); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = driver().cuEventRecord(event, stream.real); r != CUDA_SUCCESS) return r;
     chunk_used_[chunk] = true;
   }
   return CUDA_SUCCESS;
@@ -226,7 +285,7 @@ CUresult ServedLane::AwaitChunk(uint32_t chunk) {
   if (chunk >= shm::kArenaChunks) return Malformed("arena chunk out of range");
   GiveUpTurn();
   if (!chunk_used_[chunk]) return CUDA_SUCCESS;
-  const CUresult result = driver().cuEventSynchronize(chunk_events_[chunk]);
+  const CUresult result = driver().cuEventSynchronize(chunk_events_[chunk].event);
   if (result == CUDA_SUCCESS) chunk_used_[chunk] = false;
   return result;
 }

@@ -25,8 +25,10 @@ enum class StreamUse {
   kNamed,    // the call only names it
 };
 
-// A point in the work of some streams that a lane waits for after giving its turn up.
+// What a lane waits for after giving its turn up: all work of a stream, or an event that says where the work of one
+// stands.
 struct WaitPoint {
+  CUstream stream = nullptr;
   CUevent event = nullptr;
   int device = 0;
   std::shared_ptr<std::atomic<uint64_t>> num_waited;  // of the stream, to be told when the wait is over
@@ -45,6 +47,11 @@ class ServedLane {
   // Makes the request's context current. CUDA_ERROR_INVALID_CONTEXT: it names one that does not exist.
   CUresult EnterContext(uint32_t context_index);
 
+  // Makes a device's context current for what follows in this request: helper events must be made where their stream
+  // is.
+  CUresult EnterDevice(int device);
+  // Kernels of one device may use memory of another from now on.
+  CUresult EnablePeer(int from, int to);
   // The operation made some other context current: EnterContext must not rely on what it knows.
   void ForgetCurrentDevice() { current_device_ = kUnknownDevice; }
 
@@ -100,10 +107,14 @@ class ServedLane {
   void GiveUpTurn();
   bool has_turn() const { return has_turn_; }
 
-  // Records where the work of a stream / of all streams of a context (kNoContext: of the session) stands. With the
-  // turn.
-  CUresult MarkStream(Stream& stream, std::vector<WaitPoint>* points);
+  // Notes a stream / the streams of a context (kNoContext: of the request's device) that have work to be waited for.
+  // With the turn. One stream is waited for by the driver's own wait for streams: an event recorded behind a graph is
+  // seen 5 us later than the graph's end (H200). Of several, all are marked by events now, so that what other threads
+  // put on one while another is waited for does not count.
+  void MarkStream(Stream& stream, std::vector<WaitPoint>* points);
   CUresult MarkContext(uint32_t context, std::vector<WaitPoint>* points);
+  // The same for all streams of the session on one device.
+  CUresult MarkDevice(int device, std::vector<WaitPoint>* points);
   // Gives the turn up and waits for the points; takes device printf output when the session's kernels may print.
   CUresult AwaitPoints(std::vector<WaitPoint>* points);
   void CollectOutput();
@@ -114,11 +125,15 @@ class ServedLane {
   // The arena, registered with the driver on first use. Null: it could not be, *result says why.
   std::byte* Arena(CUresult* result);
   // The last copy that uses the chunk was just put on this stream.
-  CUresult MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, CUstream stream);
+  CUresult MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, const Stream& stream);
   // Gives the turn up.
   CUresult AwaitChunk(uint32_t chunk);
 
  private:
+  CUresult MarkBusy(const std::vector<ClientContext*>& contexts, std::vector<WaitPoint>* points);
+  CUresult RecordPoint(Stream& stream, std::vector<WaitPoint>* points);
+  CUresult Await(const WaitPoint& point);
+
   SessionState& session_;
   TurnOrder& turns_;
   const uint32_t lane_index_;
@@ -135,7 +150,11 @@ class ServedLane {
   static constexpr int kUnknownDevice = -2;
   int current_device_ = kNoDevice;  // whose context is current on this thread
   int arena_device_ = kNoDevice;    // on which the arena was registered
-  std::array<CUevent, shm::kArenaChunks> chunk_events_{};
+  struct ChunkEvent {
+    CUevent event = nullptr;
+    int device = 0;  // that it was made on; it can be recorded on no other's streams
+  };
+  std::array<ChunkEvent, shm::kArenaChunks> chunk_events_{};
   std::array<bool, shm::kArenaChunks> chunk_used_{};
 };
 

@@ -40,28 +40,6 @@ std::string PendingOutput::Take(size_t max_bytes) {
   return result;
 }
 
-void AwaitedEvents::Begin(CUevent event) {
-  const std::lock_guard lock(mutex_);
-  ++awaited_[event].count;
-}
-
-bool AwaitedEvents::End(CUevent event) {
-  const std::lock_guard lock(mutex_);
-  const auto found = awaited_.find(event);
-  if (--found->second.count != 0) return false;
-  const bool destroy = found->second.destroy;
-  awaited_.erase(found);
-  return destroy;
-}
-
-bool AwaitedEvents::PutOffDestruction(CUevent event) {
-  const std::lock_guard lock(mutex_);
-  const auto found = awaited_.find(event);
-  if (found == awaited_.end()) return false;
-  found->second.destroy = true;
-  return true;
-}
-
 SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue)
     : core(executor_core),
       driver(executor_core.driver),
@@ -79,7 +57,7 @@ SessionState::~SessionState() { Destroy(); }
 ClientContext* SessionState::FindContext(uint32_t index) {
   if (const auto found = contexts.find(index); found != contexts.end()) return found->second.get();
   if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;
-  auto context = std::make_unique<ClientContext>(driver, index, static_cast<int>(index), 0, &num_captures);
+  auto context = std::make_unique<ClientContext>(driver, index, static_cast<int>(index), 0, &num_captures, &awaited);
   return contexts.emplace(index, std::move(context)).first->second.get();
 }
 
@@ -181,6 +159,12 @@ void SessionState::WaitForStreams(uint32_t context) {
   }
 }
 
+bool SessionState::LetGoOfEvent(uint64_t handle, CUevent event) {
+  const bool is_owner = opened_events.erase(handle) == 0;
+  return core.shared.Drop(shm::SharedKind::kEvent, reinterpret_cast<uint64_t>(event), is_owner) &&
+         !awaited.PutOffDestruction(event);
+}
+
 void SessionState::DestroyHandles(uint32_t context) {
   const auto each = [&](shm::HandleKind kind, auto destroy) {
     for (const HandleTable::Entry& entry : handles(kind).Entries()) {
@@ -199,11 +183,12 @@ void SessionState::DestroyHandles(uint32_t context) {
   for (const CUgraph graph : owned) ForgetGraphContents(graph);
   each(shm::HandleKind::kGraph, [&](void* value) { driver.cuGraphDestroy(static_cast<CUgraph>(value)); });
   each(shm::HandleKind::kGraphNode, [](void*) {});
-  each(shm::HandleKind::kEvent, [&](void* value) {
-    if (!awaited.PutOffDestruction(static_cast<CUevent>(value))) {
-      driver.cuEventDestroy_v2(static_cast<CUevent>(value));
-    }
-  });
+  for (const HandleTable::Entry& entry : handles(shm::HandleKind::kEvent).Entries()) {
+    if (context != shm::kNoContext && entry.context != context) continue;
+    handles(shm::HandleKind::kEvent).Remove(entry.handle);
+    const auto event = static_cast<CUevent>(entry.value);
+    if (LetGoOfEvent(entry.handle, event)) driver.cuEventDestroy_v2(event);
+  }
   each(shm::HandleKind::kLinkState, [&](void* value) {
     const std::unique_ptr<LinkState> link(static_cast<LinkState*>(value));
     driver.cuLinkDestroy(link->link);
@@ -231,12 +216,17 @@ void SessionState::FreeMemory(uint32_t context) {
     switch (range.kind) {
       case MemoryKind::kDevice:
       case MemoryKind::kAsync:
-        driver.cuMemFree_v2(range.address);
+      case MemoryKind::kOpened:
+        num_opens.erase(range.address);
+        if (core.shared.Drop(shm::SharedKind::kAllocation, range.address, range.kind != MemoryKind::kOpened)) {
+          driver.cuMemFree_v2(range.address);
+        }
         break;
       case MemoryKind::kPinned:
         host_memory.Free(range.address);
         break;
       case MemoryKind::kGlobal:
+      case MemoryKind::kMapped:
         continue;
     }
     memory.Take(range.address, range.kind, range.kind);
@@ -248,6 +238,7 @@ void SessionState::DestroyContents(uint32_t context) {
   DestroyHandles(context);
   FreeMemory(context);
   if (context == shm::kNoContext) {
+    virtual_memory.DestroyAll(driver);
     for (const HandleTable::Entry& entry : handles(shm::HandleKind::kMemPool).Entries()) {
       const auto pool = static_cast<CUmemoryPool>(entry.value);
       const bool is_default = std::any_of(default_pools.begin(), default_pools.end(),
@@ -273,7 +264,8 @@ void SessionState::Destroy() {
   // Calls that name no context need one that is current; any will do for destroying.
   CUcontext current = nullptr;
   const int device = contexts.empty() ? 0 : contexts.begin()->second->device();
-  const bool used = !contexts.empty() || !loaded.empty() || memory.device_bytes() != 0 || memory.pinned_bytes() != 0;
+  const bool used = !contexts.empty() || !loaded.empty() || !virtual_memory.empty() || memory.device_bytes() != 0 ||
+                    memory.pinned_bytes() != 0;
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
   DestroyContents(shm::kNoContext);
   host_memory.FreeAll();

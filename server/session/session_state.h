@@ -12,10 +12,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "server/session/awaited_objects.h"
 #include "server/session/callback_queue.h"
 #include "server/session/client_context.h"
 #include "server/session/executor_core.h"
@@ -24,6 +26,7 @@
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
 #include "server/session/texture_ops.h"
+#include "server/session/virtual_memory.h"
 
 namespace tally::server {
 
@@ -62,24 +65,6 @@ class PendingOutput {
   std::atomic<bool> is_empty_{true};
 };
 
-// Events that a lane waits for without having the turn: their destruction is put off until it has done. Thread-safe.
-class AwaitedEvents {
- public:
-  void Begin(CUevent event);
-  // Returns true if the event was to be destroyed meanwhile: the caller does it now.
-  [[nodiscard]] bool End(CUevent event);
-  // True if somebody waits for it: it will be destroyed later, the caller must not.
-  [[nodiscard]] bool PutOffDestruction(CUevent event);
-
- private:
-  struct Waiters {
-    uint32_t count = 0;
-    bool destroy = false;
-  };
-  std::mutex mutex_;
-  std::map<CUevent, Waiters> awaited_;
-};
-
 class SessionState {
  public:
   SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks);
@@ -90,11 +75,12 @@ class SessionState {
   ExecutorCore& core;
   const DriverTable& driver;
   SessionCounters counters;
-  MemoryMap memory;                           // thread-safe
-  HostMemory host_memory;                     // thread-safe
+  MemoryMap memory;        // thread-safe
+  HostMemory host_memory;  // thread-safe
+  VirtualMemory virtual_memory{memory};
   PendingOutput output;                       // thread-safe
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
-  AwaitedEvents awaited;                      // thread-safe
+  AwaitedObjects awaited;                     // thread-safe; events and real streams
   const std::shared_ptr<CallbackQueue> callbacks;
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }
@@ -108,8 +94,10 @@ class SessionState {
   SamplingObjects surfaces;
   ArraySizes array_sizes;
   BorrowedArrays borrowed_arrays;
-  uint32_t num_captures = 0;           // begun and not ended
-  std::atomic<bool> may_print{false};  // an image was loaded that mentions printf; thread-safe
+  std::map<uint64_t, uint32_t> num_opens;                  // of memory of other sessions, by address
+  std::set<uint64_t> opened_events;                        // handles of events of other sessions
+  uint32_t num_captures = 0;                               // begun and not ended
+  std::atomic<bool> may_print{false};                      // an image was loaded that mentions printf; thread-safe
 
   // The primary context of a device opens by itself. Null: no such context.
   ClientContext* FindContext(uint32_t index);
@@ -124,6 +112,8 @@ class SessionState {
   void AbandonCapture(Stream& stream);
   // Destroys what was made in one client context, or in all (kNoContext). Everything queued there is waited for first.
   void DestroyContents(uint32_t context);
+  // An event of the session, by its handle, is no longer used here. True: nobody uses it, the caller destroys it.
+  [[nodiscard]] bool LetGoOfEvent(uint64_t handle, CUevent event);
   // The whole session; idempotent.
   void Destroy();
 

@@ -22,6 +22,7 @@ CUresult ServeDestroyStream(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   Stream* stream = nullptr;
   if (const CUresult r = lane.Find(shm::HandleKind::kStream, handle, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.EnterDevice(stream->context->device()); r != CUDA_SUCCESS) return r;
   lane.session().AbandonCapture(*stream);
   lane.Forget(shm::HandleKind::kStream, handle);
   stream->context->DestroyStream(stream);
@@ -37,7 +38,7 @@ CUresult ServeSynchronizeStream(ServedLane& lane, WireReader& in, WireWriter&) {
     return lane.driver().cuStreamSynchronize(stream->real);  // fails at once, with the native error
   }
   std::vector<WaitPoint> points;
-  if (const CUresult r = lane.MarkStream(*stream, &points); r != CUDA_SUCCESS) return r;
+  lane.MarkStream(*stream, &points);
   return lane.AwaitPoints(&points);
 }
 
@@ -46,10 +47,10 @@ CUresult ServeCreateEvent(ServedLane& lane, WireReader& in, WireWriter&) {
   in.TakeStruct(&request);
   if (!in.AtEnd()) return lane.Malformed();
   if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  // Sharing with other processes is refused by the client already.
-  if ((request.flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  // Another program uses the very same event (shared_objects.h): the driver need not be able to share it.
+  const uint32_t flags = request.flags & ~static_cast<uint32_t>(CU_EVENT_INTERPROCESS);
   CUevent event = nullptr;
-  if (const CUresult r = lane.driver().cuEventCreate(&event, request.flags); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.driver().cuEventCreate(&event, flags); r != CUDA_SUCCESS) return r;
   if (!lane.session().handles(shm::HandleKind::kEvent).AddNamed(request.handle, event, lane.context_index())) {
     lane.driver().cuEventDestroy_v2(event);
     return lane.Malformed("event with a name that is taken or impossible");
@@ -62,7 +63,7 @@ CUresult ServeSynchronizeEvent(ServedLane& lane, WireReader& in, WireWriter&) {
   if (!in.AtEnd()) return lane.Malformed();
   CUevent event = nullptr;
   if (const CUresult r = lane.Find(shm::HandleKind::kEvent, handle, &event); r != CUDA_SUCCESS) return r;
-  AwaitedEvents& awaited = lane.session().awaited;
+  AwaitedObjects& awaited = lane.session().awaited;
   awaited.Begin(event);
   lane.GiveUpTurn();
   const CUresult result = lane.driver().cuEventSynchronize(event);

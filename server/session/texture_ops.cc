@@ -43,7 +43,7 @@ CUresult MakeArray(ServedLane& lane, shm::HandleKind kind, uint64_t size_bytes, 
   if (!FitsQuota(session, size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Handle array = nullptr;
   if (const CUresult r = create(&array); r != CUDA_SUCCESS) return r;
-  session.memory.CountArray(size_bytes, true);
+  session.memory.CountPhysical(size_bytes, true);
   session.array_sizes[array] = size_bytes;
   out.PutHandle(lane, kind, array);
   return CUDA_SUCCESS;
@@ -306,7 +306,7 @@ void ForgetArray(SessionState& session, const void* owner) {
   });
   const auto size = session.array_sizes.find(owner);
   if (size == session.array_sizes.end()) return;
-  session.memory.CountArray(size->second, false);
+  session.memory.CountPhysical(size->second, false);
   session.array_sizes.erase(size);
 }
 

@@ -100,9 +100,8 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
       const uint64_t handle = in.TakeWord();
       CUevent event = nullptr;
       if (!in.AtEnd() || lane.Find(shm::HandleKind::kEvent, handle, &event) != CUDA_SUCCESS) return false;
-      if (!lane.session().awaited.PutOffDestruction(event)) return false;
       lane.Forget(shm::HandleKind::kEvent, handle);
-      *result = CUDA_SUCCESS;
+      *result = lane.session().LetGoOfEvent(handle, event) ? lane.driver().cuEventDestroy_v2(event) : CUDA_SUCCESS;
       return true;
     }
     case kOp_cuGraphDestroy:

@@ -35,15 +35,46 @@ void RefuseImplicitLocked(const StreamUse& use, bool is_query = false) {
 
 void RequireValid(const Capture& capture) { Require(!capture.is_invalidated, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED); }
 
+constexpr CUgraphEdgeData Programmatic(unsigned char port) {
+  CUgraphEdgeData edge{};
+  edge.from_port = port;
+  edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  return edge;
+}
+
+bool StartsBeforeItsPredecessorsEnd(const KernelOperation& kernel) {
+  return std::any_of(kernel.attributes.begin(), kernel.attributes.end(), [](const CUlaunchAttribute& attribute) {
+    return attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+           attribute.value.programmaticStreamSerializationAllowed != 0;
+  });
+}
+
+// Only kernels can depend on a part of another node, which must be a kernel.
+CUgraphEdgeData EdgeBetween(const CapturedPoint& from, const Operation& to) {
+  const auto* const kernel = std::get_if<KernelOperation>(&to);
+  if (kernel == nullptr) return {};
+  const bool follows_kernel = std::holds_alternative<KernelOperation>(from.node->operation);
+  if (from.edge.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT && follows_kernel && StartsBeforeItsPredecessorsEnd(*kernel)) {
+    return Programmatic(CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+  }
+  return from.edge;
+}
+
 GraphNodePtr CaptureLocked(const StreamUse& use, Operation operation) {
   const CapturePtr& capture = use.stream->capture;
   RequireValid(*capture);
-  GraphNodePtr node = AddNode(capture->graph, use.stream->frontier, {}, std::move(operation), use.context);
-  use.stream->frontier = {node};
+  std::vector<GraphNodePtr> nodes;
+  std::vector<CUgraphEdgeData> edges;
+  for (const CapturedPoint& point : use.stream->frontier) {
+    nodes.push_back(point.node);
+    edges.push_back(EdgeBetween(point, operation));
+  }
+  GraphNodePtr node = AddNode(capture->graph, nodes, edges, std::move(operation), use.context);
+  use.stream->frontier = {{node}};
   return node;
 }
 
-void BeginLocked(const StreamUse& use, CapturePtr capture, std::vector<GraphNodePtr> frontier) {
+void BeginLocked(const StreamUse& use, CapturePtr capture, std::vector<CapturedPoint> frontier) {
   static std::atomic<uint64_t> next_id{1};
   Require(use.stream->kind != Stream::Kind::kLegacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   Require(!use.stream->capture, CUDA_ERROR_ILLEGAL_STATE);
@@ -67,6 +98,14 @@ void LeaveLocked(const CapturePtr& capture) {
     stream->frontier.clear();
   }
   if (std::erase(Ongoing(), capture) != 0) num_ongoing.fetch_sub(1);
+}
+
+void AddToFrontier(Stream& stream, const std::vector<CapturedPoint>& points) {
+  for (const CapturedPoint& point : points) {
+    const bool is_known = std::any_of(stream.frontier.begin(), stream.frontier.end(),
+                                      [&point](const CapturedPoint& known) { return known.node == point.node; });
+    if (!is_known) stream.frontier.push_back(point);
+  }
 }
 
 void RequireMode(CUstreamCaptureMode mode) {
@@ -122,7 +161,7 @@ CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode) {
   return std::exchange(thread_mode, mode);
 }
 
-void IssueEventRecord(const StreamUse& use, const EventPtr& event, bool is_external) {
+void IssueEventRecord(const StreamUse& use, const EventPtr& event, bool is_external, unsigned char port) {
   if (num_ongoing.load(std::memory_order_acquire) == 0) {
     event->is_captured.store(false);
     RecordEvent(event, use);
@@ -144,6 +183,8 @@ void IssueEventRecord(const StreamUse& use, const EventPtr& event, bool is_exter
   event->is_captured.store(true);
   event->capture = use.stream->capture;
   event->captured_at = use.stream->frontier;
+  if (port == 0) return;
+  for (CapturedPoint& point : event->captured_at) point.edge = Programmatic(port);
 }
 
 void IssueEventWait(const StreamUse& use, const EventPtr& event, bool is_external) {
@@ -195,11 +236,7 @@ void IssueEventWait(const StreamUse& use, const EventPtr& event, bool is_externa
     capture->is_invalidated = true;
     Fail(CUDA_ERROR_STREAM_CAPTURE_MERGE);
   }
-  for (const GraphNodePtr& node : event->captured_at) {
-    if (std::find(stream.frontier.begin(), stream.frontier.end(), node) == stream.frontier.end()) {
-      stream.frontier.push_back(node);
-    }
-  }
+  AddToFrontier(stream, event->captured_at);
 }
 
 void BeginCapture(const StreamUse& use, CUstreamCaptureMode mode) {
@@ -214,10 +251,12 @@ void BeginCapture(const StreamUse& use, CUstreamCaptureMode mode) {
 }
 
 void BeginCaptureTo(const StreamUse& use, CUstreamCaptureMode mode, const GraphPtr& graph,
-                    std::vector<GraphNodePtr> dependencies) {
+                    std::vector<CapturedPoint> dependencies) {
   RequireMode(mode);
   const std::lock_guard lock(GraphMutex());
-  for (const GraphNodePtr& node : dependencies) Require(node->graph.lock() == graph, CUDA_ERROR_INVALID_VALUE);
+  for (const CapturedPoint& point : dependencies) {
+    Require(point.node->graph.lock() == graph, CUDA_ERROR_INVALID_VALUE);
+  }
   auto capture = std::make_shared<Capture>();
   capture->mode = mode;
   capture->graph = graph;
@@ -235,14 +274,15 @@ GraphPtr EndCapture(const StreamUse& use) {
   }
   Require(capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED || capture->thread == std::this_thread::get_id(),
           CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-  const std::vector<GraphNodePtr> frontier = use.stream->frontier;
+  const std::vector<CapturedPoint> frontier = use.stream->frontier;
   bool is_joined = true;
   for (const auto& weak : capture->streams) {
     const StreamPtr stream = weak.lock();
     if (!stream || stream == use.stream || stream->capture != capture) continue;
-    for (const GraphNodePtr& node : stream->frontier) {
-      is_joined = is_joined && std::any_of(frontier.begin(), frontier.end(),
-                                           [&node](const GraphNodePtr& last) { return IsReachable(node, last); });
+    for (const CapturedPoint& point : stream->frontier) {
+      is_joined = is_joined && std::any_of(frontier.begin(), frontier.end(), [&point](const CapturedPoint& last) {
+                    return IsReachable(point.node, last.node);
+                  });
     }
   }
   LeaveLocked(capture);
@@ -278,21 +318,23 @@ CaptureState StateOfCapture(const StreamUse& use) {
   state.id = capture->id;
   if (capture->is_invalidated) return state;
   state.graph = capture->graph->handle;
-  for (const GraphNodePtr& node : use.stream->frontier) state.frontier.push_back(node->handle);
+  for (const CapturedPoint& point : use.stream->frontier) {
+    state.frontier.push_back(point.node->handle);
+    state.edges.push_back(point.edge);
+  }
   return state;
 }
 
-void UpdateFrontier(const StreamUse& use, const std::vector<GraphNodePtr>& nodes, bool is_replacing) {
+void UpdateFrontier(const StreamUse& use, const std::vector<CapturedPoint>& points, bool is_replacing) {
   const std::lock_guard lock(GraphMutex());
   const CapturePtr& capture = use.stream->capture;
   Require(capture != nullptr, CUDA_ERROR_ILLEGAL_STATE);
   RequireValid(*capture);
-  for (const GraphNodePtr& node : nodes) Require(node->graph.lock() == capture->graph, CUDA_ERROR_INVALID_VALUE);
-  std::vector<GraphNodePtr>& frontier = use.stream->frontier;
-  if (is_replacing) frontier.clear();
-  for (const GraphNodePtr& node : nodes) {
-    if (std::find(frontier.begin(), frontier.end(), node) == frontier.end()) frontier.push_back(node);
+  for (const CapturedPoint& point : points) {
+    Require(point.node->graph.lock() == capture->graph, CUDA_ERROR_INVALID_VALUE);
   }
+  if (is_replacing) use.stream->frontier.clear();
+  AddToFrontier(*use.stream, points);
 }
 
 }  // namespace tally::sim_driver

@@ -40,12 +40,13 @@ void RefuseUnsafeCall(const ContextPtr& context);
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);
 
 // Events in captures: record and wait, with their own rules. Both work for streams that do not capture, too.
-void IssueEventRecord(const StreamUse& use, const EventPtr& event, bool is_external);
+// `port`: for the events of a programmatic launch, when the kernel that was just put on the stream lets others start.
+void IssueEventRecord(const StreamUse& use, const EventPtr& event, bool is_external, unsigned char port = 0);
 void IssueEventWait(const StreamUse& use, const EventPtr& event, bool is_external);
 
 void BeginCapture(const StreamUse& use, CUstreamCaptureMode mode);
 void BeginCaptureTo(const StreamUse& use, CUstreamCaptureMode mode, const GraphPtr& graph,
-                    std::vector<GraphNodePtr> dependencies);
+                    std::vector<CapturedPoint> dependencies);
 GraphPtr EndCapture(const StreamUse& use);
 // The stream goes away: its capture is spoilt.
 void AbandonCapture(const StreamPtr& stream);
@@ -55,9 +56,10 @@ struct CaptureState {
   uint64_t id = 0;
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> frontier;
+  std::vector<CUgraphEdgeData> edges;  // one per node of the frontier
 };
 // Fails with STREAM_CAPTURE_IMPLICIT for the legacy stream beside a capturing blocking stream.
 CaptureState StateOfCapture(const StreamUse& use);
-void UpdateFrontier(const StreamUse& use, const std::vector<GraphNodePtr>& nodes, bool is_replacing);
+void UpdateFrontier(const StreamUse& use, const std::vector<CapturedPoint>& points, bool is_replacing);
 
 }  // namespace tally::sim_driver

@@ -47,6 +47,7 @@ Context::Context(Device& device, unsigned context_flags, bool is_primary, unsign
       id_(NextContextId()),
       is_primary_(is_primary),
       api_version_(api_version),
+      memory_(std::make_shared<ContextMemory>(device.ordinal())),
       printf_buffer_(std::make_shared<PrintfBuffer>()) {
   SetLimit(CU_LIMIT_STACK_SIZE, 1024);
   SetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20);

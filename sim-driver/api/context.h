@@ -76,7 +76,7 @@ class Context : public std::enable_shared_from_this<Context> {
   const unsigned api_version_;
   std::atomic<bool> is_destroyed_{false};
   std::shared_ptr<FaultState> fault_ = std::make_shared<FaultState>();
-  std::shared_ptr<ContextMemory> memory_ = std::make_shared<ContextMemory>();
+  std::shared_ptr<ContextMemory> memory_;
   std::shared_ptr<PrintfBuffer> printf_buffer_;
   std::array<std::atomic<size_t>, CU_LIMIT_MAX> limits_{};
 

@@ -188,17 +188,22 @@ KernelOperation CheckedLaunch(const LaunchArguments& arguments, const ContextPtr
 
 void IssueLaunch(const StreamUse& use, const LaunchArguments& arguments) {
   // Events first looked up, so that a bad one leaves nothing behind.
-  std::vector<EventPtr> events;
+  struct Recorded {
+    EventPtr event;
+    unsigned char port;
+  };
+  std::vector<Recorded> events;
   for (const CUlaunchAttribute& attribute : arguments.attributes) {
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
-      events.push_back(FindEvent(attribute.value.programmaticEvent.event));
+      events.push_back({FindEvent(attribute.value.programmaticEvent.event), CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC});
     } else if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
-      events.push_back(FindEvent(attribute.value.launchCompletionEvent.event));
+      events.push_back(
+          {FindEvent(attribute.value.launchCompletionEvent.event), CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER});
     }
   }
   Issue(use, CheckedLaunch(arguments, use.context));
   // Later than the earliest moment that the attribute promises, which is always allowed.
-  for (const EventPtr& event : events) IssueEventRecord(use, event, /*is_external=*/false);
+  for (const Recorded& recorded : events) IssueEventRecord(use, recorded.event, /*is_external=*/false, recorded.port);
 }
 
 }  // namespace tally::sim_driver

@@ -74,10 +74,21 @@ void MemoryMap::RemoveLookup(MemoryLookup* lookup) {
 MemoryRange ContextMemory::Find(uint64_t address) const {
   const auto region = MemoryMap::Get().Find(address);
   if (!region || region->kind == MemoryKind::kReserved || !region->is_readable) return {};
+  if (region->kind == MemoryKind::kDevice && region->device != device_ &&
+      (peers_.load(std::memory_order_acquire) >> region->device & 1) == 0) {
+    return {};
+  }
   return {.base = region->base, .size_bytes = region->num_bytes, .is_writable = region->is_writable};
 }
 
 std::shared_ptr<const Image> ContextMemory::FindImage(uint64_t object) const { return FindImageObject(object); }
+
+bool ContextMemory::SetPeer(int device, bool is_enabled) {
+  const uint32_t bit = 1u << device;
+  const uint32_t before = is_enabled ? peers_.fetch_or(bit) : peers_.fetch_and(~bit);
+  MemoryMap::Get().ForgetLookups();
+  return ((before & bit) != 0) != is_enabled;
+}
 
 uint64_t MemoryMap::NextBufferId() {
   static std::atomic<uint64_t> next{1};

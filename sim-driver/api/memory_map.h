@@ -9,6 +9,7 @@
 // Sizes in bytes. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -94,6 +95,12 @@ class MemoryMap {
   void AddLookup(MemoryLookup* lookup);
   void RemoveLookup(MemoryLookup* lookup);
 
+  // What a context may touch has changed: nobody may rely on an earlier lookup.
+  void ForgetLookups() {
+    const std::unique_lock lock(mutex_);
+    BumpLocked();
+  }
+
   bool IsInWindow(uint64_t address) const { return address >= window_start_ && address < window_end_; }
   static uint64_t NextBufferId();
 
@@ -115,17 +122,25 @@ class MemoryMap {
   std::vector<MemoryLookup*> lookups_;
 };
 
-// What the kernels of one context may touch: the whole map (unified addressing). One object per context, since the
-// engine tells contexts apart by it.
+// What the kernels of one context may touch: host memory, mappings (cuMemSetAccess is not kept per device), and device
+// memory of its own device and of those that it was given access to. One object per context, since the engine tells
+// contexts apart by it.
 class ContextMemory final : public MemoryLookup {
  public:
-  ContextMemory() { MemoryMap::Get().AddLookup(this); }
+  explicit ContextMemory(int device) : device_(device) { MemoryMap::Get().AddLookup(this); }
   ~ContextMemory() override { MemoryMap::Get().RemoveLookup(this); }
   ContextMemory(const ContextMemory&) = delete;
   ContextMemory& operator=(const ContextMemory&) = delete;
 
   MemoryRange Find(uint64_t address) const override;
   std::shared_ptr<const Image> FindImage(uint64_t object) const override;
+
+  // cuCtxEnablePeerAccess. False: it is so already.
+  bool SetPeer(int device, bool is_enabled);
+
+ private:
+  const int device_;
+  std::atomic<uint32_t> peers_{0};  // bit n: device n
 };
 
 }  // namespace tally::sim_driver

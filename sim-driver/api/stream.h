@@ -17,6 +17,12 @@ class Context;
 struct Capture;
 struct GraphNode;
 
+// A node that captured work comes after, and what the edge to it will say (programmatic launches).
+struct CapturedPoint {
+  std::shared_ptr<GraphNode> node;
+  CUgraphEdgeData edge{};
+};
+
 // Work on one stream runs in order. The legacy stream waits for all blocking streams of its context and they for it.
 struct Stream {
   enum class Kind : uint8_t { kLegacy, kPerThread, kCreated };
@@ -37,7 +43,7 @@ struct Stream {
   // Capture; guarded by GraphMutex() (graph.h). `is_capturing` may be read without it.
   std::atomic<bool> is_capturing{false};
   std::shared_ptr<Capture> capture;
-  std::vector<std::shared_ptr<GraphNode>> frontier;  // what the next captured operation depends on
+  std::vector<CapturedPoint> frontier;  // what the next captured operation depends on
 
   bool IsBlocking() const { return kind != Kind::kLegacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
@@ -52,7 +58,7 @@ struct Event {
   // Set while the last record was captured; guarded by GraphMutex().
   std::atomic<bool> is_captured{false};
   std::weak_ptr<Capture> capture;
-  std::vector<std::shared_ptr<GraphNode>> captured_at;
+  std::vector<CapturedPoint> captured_at;
 };
 using EventPtr = std::shared_ptr<Event>;
 

@@ -25,4 +25,6 @@ inline void CheckDriver(CUresult result, const char* call, int line) {
 
 // The driver function `name` with the ABI that cuda.h of CUDA 12.0 gives it (the header's macros pick the prototype).
 #define DRIVER_ENTRY(name) ::check::DriverEntry<decltype(name)>(#name, 12000)
+// The same for a function whose prototype or version differs from that.
+#define DRIVER_ENTRY_OF(prototype, name, version) ::check::DriverEntry<decltype(prototype)>(name, version)
 #define CHECK_DRIVER(call) ::check::CheckDriver((call), #call, __LINE__)

@@ -60,7 +60,7 @@ class Recorder:
         with tempfile.TemporaryDirectory() as folder:
             notes = pathlib.Path(folder) / "notes"
             environment = dict(os.environ, TALLY_CLIENT_DIR=str(self.build / "tests/recording"),
-                               TALLY_RECORD_CALLS=str(notes), TALLY_SIM_DEVICES="2")
+                               TALLY_RECORD_CALLS=str(notes), TALLY_SIM_DEVICES="2", PROGRAM_NEEDS_DEVICES="2")
             try:
                 subprocess.run(self.command(name), env=environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False)

@@ -7,11 +7,13 @@ using namespace tally::sim_driver;
 
 namespace {
 
-std::vector<GraphNodePtr> FindNodes(const CUgraphNode* handles, size_t count) {
+std::vector<CapturedPoint> FindPoints(const CUgraphNode* handles, const CUgraphEdgeData* edges, size_t count) {
   Require(count == 0 || handles != nullptr, CUDA_ERROR_INVALID_VALUE);
-  std::vector<GraphNodePtr> nodes;
-  for (size_t i = 0; i < count; ++i) nodes.push_back(FindNode(handles[i]));
-  return nodes;
+  std::vector<CapturedPoint> points;
+  for (size_t i = 0; i < count; ++i) {
+    points.push_back({FindNode(handles[i]), edges != nullptr ? edges[i] : CUgraphEdgeData{}});
+  }
+  return points;
 }
 
 void GetInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
@@ -26,7 +28,7 @@ void GetInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUg
   thread_local std::vector<CUgraphNode> nodes;
   thread_local std::vector<CUgraphEdgeData> data;
   nodes = state.frontier;
-  data.assign(nodes.size(), CUgraphEdgeData{});
+  data = state.edges;
   if (dependencies != nullptr) *dependencies = nodes.empty() ? nullptr : nodes.data();
   if (edges != nullptr) *edges = nodes.empty() ? nullptr : data.data();
   if (count != nullptr) *count = nodes.size();
@@ -43,11 +45,12 @@ TALLY_EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream hStream) {
 }
 
 TALLY_EXPORT CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
-                                                          const CUgraphNode* dependencies, const CUgraphEdgeData*,
-                                                          size_t numDependencies, CUstreamCaptureMode mode) {
+                                                          const CUgraphNode* dependencies,
+                                                          const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                                                          CUstreamCaptureMode mode) {
   TALLY_ENTRY({
     const StreamUse use = UseStream(hStream);
-    BeginCaptureTo(use, mode, FindGraph(hGraph), FindNodes(dependencies, numDependencies));
+    BeginCaptureTo(use, mode, FindGraph(hGraph), FindPoints(dependencies, dependencyData, numDependencies));
   });
 }
 
@@ -91,13 +94,14 @@ TALLY_EXPORT CUresult CUDAAPI cuStreamGetCaptureInfo_v3(CUstream hStream, CUstre
 }
 
 TALLY_EXPORT CUresult CUDAAPI cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
-                                                                   const CUgraphEdgeData*, size_t numDependencies,
-                                                                   unsigned int flags) {
+                                                                   const CUgraphEdgeData* dependencyData,
+                                                                   size_t numDependencies, unsigned int flags) {
   TALLY_ENTRY({
     const StreamUse use = UseStream(hStream);
     Require(flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES || flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES,
             CUDA_ERROR_INVALID_VALUE);
-    UpdateFrontier(use, FindNodes(dependencies, numDependencies), flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+    UpdateFrontier(use, FindPoints(dependencies, dependencyData, numDependencies),
+                   flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
   });
 }
 

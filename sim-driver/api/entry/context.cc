@@ -333,21 +333,22 @@ TALLY_EXPORT CUresult CUDAAPI cuCtxGetExecAffinity(CUexecAffinityParam* pExecAff
   });
 }
 
-// Peer access between software devices is not offered (cuDeviceCanAccessPeer says 0).
+// All software devices can reach one another's memory; a kernel may once its context has asked.
 TALLY_EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   TALLY_ENTRY({
-    EnterContext();
+    const ContextPtr context = EnterContext();
     Require(Flags == 0, CUDA_ERROR_INVALID_VALUE);
-    FindContext(peerContext);
-    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+    const ContextPtr peer = FindContext(peerContext);
+    Require(peer->device().ordinal() != context->device().ordinal(), CUDA_ERROR_INVALID_CONTEXT);
+    Require(context->memory()->SetPeer(peer->device().ordinal(), true), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
   });
 }
 
 TALLY_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peerContext) {
   TALLY_ENTRY({
-    EnterContext();
-    FindContext(peerContext);
-    return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    const ContextPtr context = EnterContext();
+    const ContextPtr peer = FindContext(peerContext);
+    Require(context->memory()->SetPeer(peer->device().ordinal(), false), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
   });
 }
 

@@ -189,8 +189,7 @@ TALLY_EXPORT CUresult CUDAAPI cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice
     DeviceAt(dev);
     DeviceAt(peerDev);
     RequireOut(canAccessPeer);
-    Require(dev != peerDev, CUDA_ERROR_INVALID_DEVICE);
-    *canAccessPeer = 0;
+    *canAccessPeer = dev != peerDev;
   });
 }
 
@@ -204,7 +203,8 @@ TALLY_EXPORT CUresult CUDAAPI cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAt
     Require(attrib >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK &&
                 attrib <= CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED,
             CUDA_ERROR_INVALID_VALUE);
-    *value = 0;
+    *value =
+        attrib == CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED || attrib == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
   });
 }
 

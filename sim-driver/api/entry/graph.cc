@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 
 #include "sim-driver/api/entry/entry.h"
 #include "sim-driver/api/node_params.h"
@@ -295,6 +296,25 @@ TALLY_EXPORT CUresult CUDAAPI cuGraphRemoveDependencies_v2(CUgraph hGraph, const
 TALLY_EXPORT CUresult CUDAAPI cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
                                                         size_t numDependencies) {
   return cuGraphRemoveDependencies_v2(hGraph, from, to, nullptr, numDependencies);
+}
+
+TALLY_EXPORT CUresult CUDAAPI cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int) {
+  TALLY_ENTRY({
+    RequireInitialized();
+    RequireOut(path);
+    std::ofstream file(path);
+    const std::lock_guard lock(GraphMutex());
+    const GraphPtr graph = FindGraph(hGraph);
+    file << "digraph dot {\n";
+    for (size_t i = 0; i < graph->nodes.size(); ++i) {
+      file << "  \"" << graph->nodes[i]->handle << "\" [label=\"" << i << " type "
+           << static_cast<int>(NodeType(graph->nodes[i]->operation)) << "\"]\n";
+    }
+    for (const Edge& edge : EdgesOf(graph)) file << "  \"" << edge.from << "\" -> \"" << edge.to << "\"\n";
+    file << "}\n";
+    file.close();
+    Require(!file.fail(), CUDA_ERROR_OPERATING_SYSTEM);
+  });
 }
 
 TALLY_EXPORT CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,

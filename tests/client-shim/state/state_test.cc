@@ -39,6 +39,35 @@ TEST(AddressMap, FindsWhatContainsAnAddress) {
   EXPECT_FALSE(map.Remove(0x1101));
 }
 
+TEST(AddressMap, AdjoiningMappingsAreOnePiece) {
+  AddressMap map;
+  for (const uint64_t address : {0x1000, 0x1100, 0x1300}) {
+    Allocation mapping = At(address, 0x100);
+    mapping.kind = MemoryKind::kMapped;
+    map.Insert(mapping);
+  }
+  map.Insert(At(0x1400, 0x100));  // an allocation behind the last
+  EXPECT_TRUE(map.Covers(0x1080, 0x180));
+  EXPECT_FALSE(map.Covers(0x1080, 0x181));
+  EXPECT_FALSE(map.Covers(0x1380, 0x100));
+  EXPECT_FALSE(map.Covers(0x1080, ~uint64_t{0}));
+  EXPECT_FALSE(map.Find(0x1000)->is_ipc_capable());
+  EXPECT_TRUE(map.Find(0x1400)->is_ipc_capable());
+}
+
+TEST(AddressReservations, HoldsLargeRangesWhole) {
+  AddressReservations reservations;
+  constexpr uint64_t kBase = 0x520000000000;
+  constexpr uint64_t kSize = uint64_t{160} << 30;
+  EXPECT_TRUE(reservations.HoldWhole(kBase, kSize));
+  EXPECT_FALSE(reservations.HoldWhole(kBase + kSize / 2, kSize));  // overlaps
+  EXPECT_TRUE(reservations.HoldWhole(kBase + kSize, kSize));
+  reservations.ReleaseWhole(kBase + kSize, kSize);
+  reservations.ReleaseWhole(kBase, kSize);
+  EXPECT_TRUE(reservations.HoldWhole(kBase + kSize / 2, kSize));
+  reservations.ReleaseWhole(kBase + kSize / 2, kSize);
+}
+
 TEST(AddressReservations, ShareGranulesAndRefuseWhatIsMapped) {
   AddressReservations reservations;
   constexpr uint64_t kBase = 0x510000000000;

@@ -30,6 +30,10 @@ class Gpu {
       changed.wait(lock, [] { return is_done; });
       return CUDA_SUCCESS;
     };
+    table.cuEventQuery = [](CUevent) {
+      const std::lock_guard lock(mutex);
+      return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    };
     return table;
   }
   static void SetDone(bool done) {
@@ -122,6 +126,21 @@ TEST_F(PriorityDispatchTest, ShutdownEndsTheWait) {
   });
   best_effort->Open();
   launcher.join();
+  Gpu::SetDone(true);
+}
+
+TEST_F(PriorityDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
+  auto high = NewExecutorsGate();
+  auto best_effort = NewExecutorsGate();
+  high->BeforeDispatch(kHigh);
+  high->AfterDispatch(kHigh, kStream);
+  best_effort->BeforeDispatch(kBestEffort);
+  best_effort->AfterDispatch(kBestEffort, kStream);
+  Gpu::SetDone(false);  // from here on nothing completes: what is in flight waits for what is yet to be launched
+  for (int launch = 0; launch < 12; ++launch) {
+    best_effort->BeforeDispatch(kBestEffort);
+    best_effort->AfterDispatch(kBestEffort, kStream);
+  }
   Gpu::SetDone(true);
 }
 

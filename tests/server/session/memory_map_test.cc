@@ -33,6 +33,29 @@ TEST(MemoryMapTest, TakesByStartAndKind) {
   EXPECT_EQ(map.device_bytes(), 0u);
 }
 
+TEST(MemoryMapTest, AdjoiningMappingsAreOnePiece) {
+  MemoryMap map;
+  EXPECT_TRUE(map.Add({100, 50, MemoryKind::kMapped}));
+  EXPECT_TRUE(map.Add({150, 50, MemoryKind::kMapped}));
+  EXPECT_TRUE(map.Add({200, 50, MemoryKind::kDevice}));
+  EXPECT_FALSE(map.Find(100, 1));  // nobody may access it
+  map.SetAccess(100, 100, 3, true);
+  EXPECT_EQ(map.Find(120, 80)->address, 100u);
+  EXPECT_TRUE(map.Find(150, 50));
+  EXPECT_FALSE(map.Find(120, 81));  // into the allocation behind
+  EXPECT_FALSE(map.Find(120, UINT64_MAX));
+  map.SetAccess(150, 50, 3, false);
+  EXPECT_FALSE(map.Find(120, 80));
+  EXPECT_TRUE(map.Find(120, 30));
+  EXPECT_EQ(map.Mappings(100, 100).size(), 2u);
+  EXPECT_TRUE(map.Mappings(100, 99).empty());
+  EXPECT_TRUE(map.Mappings(110, 40).empty());
+  EXPECT_TRUE(map.Mappings(100, 150).empty());
+  EXPECT_TRUE(map.Mapping(199));
+  EXPECT_FALSE(map.Mapping(200));
+  EXPECT_EQ(map.device_bytes(), 50u);  // physical memory is counted by itself
+}
+
 TEST(MemoryMapTest, AgreesWithAnArrayOfOwners) {
   std::mt19937_64 random(1);
   MemoryMap map;

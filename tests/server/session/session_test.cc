@@ -43,7 +43,9 @@ TEST_F(SessionTest, DescribesDevicesWithWhatTallyCannotDoTurnedOff) {
   EXPECT_STREQ(device.name, "Fake GPU");
   EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_WARP_SIZE], CU_DEVICE_ATTRIBUTE_WARP_SIZE);
   EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS], 0);
-  EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED], 0);
+  EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED], 0);
+  EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED], 0);
+  EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED], 1);
 }
 
 // The fake driver's devices can do everything.

@@ -1,0 +1,175 @@
+// CUDA manual: what one program hands to another: IPC handles of memory and events, exported handles of physical
+// memory. A handle is 64 bytes that name an object in the executor (records_abi.h, SharedName), an exported descriptor
+// is a memfd that holds them: both may travel as the program likes. Memory has the same address in every program.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/mapped_region.h"
+#include "base/unique_fd.h"
+#include "client-shim/entry/guard.h"
+#include "client-shim/state/process.h"
+#include "proto/driver/generated/client_calls.h"
+
+namespace tally::client_shim::entry {
+namespace {
+
+static_assert(sizeof(CUipcMemHandle) == sizeof(shm::SharedName));
+static_assert(sizeof(CUipcEventHandle) == sizeof(shm::SharedName));
+
+CUresult OfferObject(const Call& call, shm::SharedKind kind, uint64_t what, void* name) {
+  const Reply reply = call.lane->CallStruct(shm::Op::kOffer, shm::Offer{static_cast<uint32_t>(kind), 0, what});
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  const auto given = reply.Read<shm::SharedName>();
+  std::memcpy(name, &given, sizeof(given));
+  return CUDA_SUCCESS;
+}
+
+// `name` is what the program was given; it may be anything.
+CUresult OpenObject(const Call& call, shm::SharedKind kind, const void* name, uint64_t handle, bool enables_peers,
+                    shm::OpenedShared* opened) {
+  shm::OpenShared request{};
+  std::memcpy(&request.name, name, sizeof(request.name));
+  if (request.name.magic != shm::kSharedMagic || request.name.kind != static_cast<uint32_t>(kind))
+    return CUDA_ERROR_INVALID_VALUE;
+  request.handle = handle;
+  request.enables_peers = enables_peers ? 1 : 0;
+  const Reply reply = call.lane->CallStruct(shm::Op::kOpenShared, request);
+  if (reply.result == CUDA_ERROR_NOT_SUPPORTED)
+    return RefuseUse("cuIpcOpen*, cuMemImport*: what a program in another domain or of another class shares");
+  if (reply.result == CUDA_SUCCESS) *opened = reply.Read<shm::OpenedShared>();
+  return reply.result;
+}
+
+}  // namespace
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto allocation = call.process->addresses.Find(dptr);
+  if (!allocation || !allocation->is_ipc_capable()) return CUDA_ERROR_INVALID_VALUE;
+  return OfferObject(call, shm::SharedKind::kAllocation, allocation->address, pHandle);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (pdptr == nullptr || (Flags & ~static_cast<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  // What is open is counted by the executor; here nobody may look between its answer and our books.
+  const std::lock_guard lock(call.process->opening_mutex);
+  shm::OpenedShared opened{};
+  const bool enables_peers = (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0;
+  if (const CUresult result = OpenObject(call, shm::SharedKind::kAllocation, &handle, 0, enables_peers, &opened);
+      result != CUDA_SUCCESS)
+    return result;
+  if (opened.num_opens == 1) {
+    if (!call.process->reservations.Hold(opened.value, opened.size_bytes)) {
+      call.lane->CallStruct(shm::Op::kCloseShared, opened.value);
+      return RefuseUse("cuIpcOpenMemHandle: memory at addresses that this program uses for something else");
+    }
+    Allocation allocation;
+    allocation.address = opened.value;
+    allocation.size_bytes = opened.size_bytes;
+    allocation.reserved_bytes = opened.size_bytes;
+    allocation.kind = MemoryKind::kOpened;
+    allocation.context = t_thread.context;
+    allocation.device = call.process->client_ordinal(opened.device);
+    call.process->addresses.Insert(allocation);
+  }
+  *pdptr = opened.value;
+  return CUDA_SUCCESS;
+}
+CUresult cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  return entry::cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  const std::lock_guard lock(call.process->opening_mutex);
+  const auto allocation = call.process->addresses.Find(dptr);
+  if (!allocation || allocation->kind != MemoryKind::kOpened || allocation->address != dptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Reply reply = call.lane->CallStruct(shm::Op::kCloseShared, uint64_t{dptr});
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  if (reply.Read<uint64_t>() == 0) {
+    if (const auto removed = call.process->addresses.Remove(dptr)) ReleaseAllocation(call.process, *removed);
+  }
+  return call.lane->TakeAsyncError();
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Event* known = call.process->events.Find(reinterpret_cast<uint64_t>(event));
+  if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!known->is_interprocess()) return CUDA_ERROR_INVALID_VALUE;
+  return OfferObject(call, shm::SharedKind::kEvent, known->handle, pHandle);
+}
+
+CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto event = std::make_unique<Event>();
+  event->handle = call.process->event_names.Take();
+  if (event->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->context = t_thread.context;
+  event->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+  const uint64_t name = event->handle;
+  shm::OpenedShared opened{};
+  if (const CUresult result = OpenObject(call, shm::SharedKind::kEvent, &handle, name, false, &opened);
+      result != CUDA_SUCCESS) {
+    call.process->event_names.Return(name);
+    return result;
+  }
+  call.process->events.Insert(std::move(event));
+  *phEvent = reinterpret_cast<CUevent>(name);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType, unsigned long long flags) {
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return RefuseUse("cuMemExportToShareableHandle: handles other than POSIX file descriptors");
+  shm::SharedName name{};
+  if (const CUresult result = OfferObject(call, shm::SharedKind::kPhysical, handle, &name); result != CUDA_SUCCESS)
+    return result;
+  auto fd = CreateSealedMemfd("tally-shared", sizeof(name));
+  if (!fd || ::pwrite(fd->get(), &name, sizeof(name), 0) != static_cast<ssize_t>(sizeof(name)))
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  const int given = fd->Release();
+  std::memcpy(shareableHandle, &given, sizeof(given));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return RefuseUse("cuMemImportFromShareableHandle: handles other than POSIX file descriptors");
+  // The descriptor stays the program's, as natively.
+  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
+  shm::SharedName name{};
+  if (::pread(fd, &name, sizeof(name), 0) != static_cast<ssize_t>(sizeof(name))) return CUDA_ERROR_INVALID_VALUE;
+  shm::OpenedShared opened{};
+  if (const CUresult result = OpenObject(call, shm::SharedKind::kPhysical, &name, 0, false, &opened);
+      result != CUDA_SUCCESS)
+    return result;
+  *handle = opened.value;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tally::client_shim::entry
