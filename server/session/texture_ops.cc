@@ -36,7 +36,7 @@ uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& description, bool is_mipmap) 
   return is_mipmap ? bytes + bytes / 3 : bytes;
 }
 
-// `create` makes the array, `destroy` takes it back.
+// `create` makes the array.
 template <typename Handle>
 CUresult MakeArray(ServedLane& lane, shm::HandleKind kind, uint64_t size_bytes, const auto& create, WireWriter& out) {
   SessionState& session = lane.session();

@@ -486,7 +486,8 @@ TEST(ShimCalls, RefusalsAreLoggedOnceAndReported) {
                          ::dup2(errors[1], STDERR_FILENO);
                          ::dup2(output[1], STDOUT_FILENO);
                          CUmemGenericAllocationHandle handle = 0;
-                         CUevent event = nullptr;
+                         CUcontext context = nullptr;
+                         CUexecAffinityParam affinity{};
                          const auto create = SHIM(cuMulticastCreate);
                          REQUIRE(create(&handle, nullptr) == CUDA_ERROR_NOT_SUPPORTED);  // before cuInit too
                          if (Begin() != 0) return 1;
@@ -495,8 +496,7 @@ TEST(ShimCalls, RefusalsAreLoggedOnceAndReported) {
                            REQUIRE(SHIM(cuLaunch)(nullptr) == CUDA_ERROR_NOT_SUPPORTED);
                          }
                          for (int i = 0; i < 2; ++i) {  // one use of a function that is served
-                           REQUIRE(SHIM(cuEventCreate)(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING) ==
-                                   CUDA_ERROR_NOT_SUPPORTED);
+                           REQUIRE(SHIM(cuCtxCreate_v3)(&context, &affinity, 1, 0, 0) == CUDA_ERROR_NOT_SUPPORTED);
                          }
                          REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_SUCCESS);
                          std::fflush(stdout);
@@ -512,7 +512,7 @@ TEST(ShimCalls, RefusalsAreLoggedOnceAndReported) {
   EXPECT_EQ(::read(output[0], text + size, 1), 0) << "something on stdout";
   const std::string lines(text);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3) << lines;
-  for (const char* name : {"cuMulticastCreate", "cuLaunch ", "cuEventCreate"}) {
+  for (const char* name : {"cuMulticastCreate", "cuLaunch ", "cuCtxCreate_v3"}) {
     EXPECT_NE(lines.find(name), std::string::npos) << lines;
   }
   ::close(errors[0]);
@@ -523,7 +523,7 @@ TEST(ShimCalls, RefusalsAreLoggedOnceAndReported) {
       ++noted[kDriverSymbols[request.Read<shm::NoteRefusal>().symbol_index].name];
     }
   }
-  EXPECT_EQ(noted, (std::map<std::string, int>{{"cuMulticastCreate", 3}, {"cuLaunch", 3}, {"cuEventCreate", 2}}));
+  EXPECT_EQ(noted, (std::map<std::string, int>{{"cuMulticastCreate", 3}, {"cuLaunch", 3}, {"cuCtxCreate_v3", 2}}));
 }
 
 // Two devices and a reordering: the runtime's handshake covers the devices in the order the program sees them.
