@@ -27,7 +27,7 @@ class Budget:
 
 # The first pattern that matches a row's name counts; a row that none matches has no budget.
 BUDGETS = [(re.compile(pattern), budget) for pattern, budget in [
-    (r"^launch, ", Budget(0.3)),
+    (r"^launch", Budget(0.3)),
     (r"^cudaMemsetAsync|^cudaMemcpyAsync|^cudaEventRecord|^cudaStreamWaitEvent", Budget(0.3)),
     (r"^graph launch, .*call only", Budget(0.3)),
     (r"^empty launch \+ cudaStreamSynchronize", Budget(9)),

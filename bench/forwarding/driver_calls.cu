@@ -170,6 +170,13 @@ void MeasureAsynchronousCalls(Bench& bench, cudaStream_t stream) {
   CHECK(cudaMalloc(&device, 1 << 20));
   char* pinned;
   CHECK(cudaMallocHost(&pinned, 1 << 20));
+  // What the runtime passes, and what it stands for.
+  auto launch = ENTRY(cuLaunchKernel);
+  cudaKernel_t kernel;
+  CHECK(cudaGetKernel(&kernel, reinterpret_cast<const void*>(&Empty)));
+  auto kernel_as_function = reinterpret_cast<CUfunction>(kernel);
+  CUfunction function;
+  CHECK_DRIVER(ENTRY(cuKernelGetFunction)(&function, reinterpret_cast<CUkernel>(kernel)));
   Parameters64 small = {};
   Parameters4k large = {};
   bench.Time(
@@ -178,6 +185,12 @@ void MeasureAsynchronousCalls(Bench& bench, cudaStream_t stream) {
       "launch, 64 bytes of parameters", 100, 300, [=] { Empty64<<<1, 32, 0, stream>>>(small); }, settle);
   bench.Time(
       "launch, 4000 bytes of parameters", 100, 300, [=] { Empty4k<<<1, 32, 0, stream>>>(large); }, settle);
+  bench.Time(
+      "launch by kernel handle", 100, 300,
+      [=] { CHECK_DRIVER(launch(kernel_as_function, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr)); }, settle);
+  bench.Time(
+      "launch by function handle", 100, 300,
+      [=] { CHECK_DRIVER(launch(function, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr)); }, settle);
   bench.Time(
       "cudaMemsetAsync, 4 KB", 100, 300, [=] { CHECK(cudaMemsetAsync(device, 0, 4096, stream)); }, settle);
   bench.Time(

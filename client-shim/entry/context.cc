@@ -234,10 +234,14 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   Lane* lane = nullptr;
   if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
   if (const CUresult result = process->captures.CheckSynchronizeContext(index); result != CUDA_SUCCESS) return result;
+  if (lane->WasFoundIdle(Lane::kAllStreams, index)) return lane->TakeAsyncError();
   if (lane->Begin(shm::Op::kSynchronizeContext, 0) == nullptr) return lane->failure();
   lane->SetContext(index);
   const Reply reply = lane->Call(WaitForDevice(*process, index));
-  return reply.result != CUDA_SUCCESS ? reply.result : lane->TakeAsyncError();
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  NoteContextComplete(process, index, reply.ticket);
+  lane->NoteIdle(Lane::kAllStreams, index);
+  return lane->TakeAsyncError();
 }
 CUresult cuCtxSynchronize() { return entry::cuCtxSynchronize_v2(nullptr); }
 

@@ -142,7 +142,8 @@ CUresult ToPageable(const Call& call, const CUDA_MEMCPY3D& copy, const Side& des
     shm::CopyBox box = BoxFor(slice, stream);
     box.source = Shifted(source, slice);
     box.destination = ArenaSide(chunk, slice);
-    const Reply reply = call.lane->CallStruct(shm::Op::kCopyBox, box);
+    const Reply reply =
+        call.lane->CallStruct(shm::Op::kCopyBox, box, WaitForDevice(*call.process, ContextOfStream(stream)));
     if (reply.result != CUDA_SUCCESS) return reply.result;
     for (size_t row = 0; row < slice.rows; ++row)
       std::memcpy(RowOf(destination, slice, row), call.lane->chunk(chunk) + row * slice.width_bytes, slice.width_bytes);

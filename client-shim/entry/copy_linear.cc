@@ -5,6 +5,7 @@
 #include "client-shim/entry/capture_staging.h"
 #include "client-shim/entry/copy_plan.h"
 #include "client-shim/entry/guard.h"
+#include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim {
@@ -38,11 +39,12 @@ CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* s
     call.lane->Post();
     return CUDA_SUCCESS;
   }
+  CopyThreads::Turn threads(call.lane->session()->copy_threads(), size_bytes);
   for (size_t offset = 0; offset < size_bytes;) {
     const size_t piece = std::min<size_t>(shm::kArenaChunkBytes, size_bytes - offset);
     uint32_t chunk = 0;
     if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
-    std::memcpy(call.lane->chunk(chunk), source + offset, piece);
+    threads.Copy(call.lane->chunk(chunk), source + offset, piece);
     const shm::Copy copy{destination + offset, Lane::chunk_offset(chunk), piece, stream, kAddress, kArena};
     if (const CUresult result = call.lane->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
     offset += piece;
@@ -51,17 +53,19 @@ CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* s
 }
 
 CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, size_t size_bytes, uint64_t stream) {
+  const WaitFor wait = WaitForDevice(*call.process, ContextOfStream(stream));
   // One chunk: the reply to the copy itself says that the bytes are there.
   if (size_bytes <= shm::kArenaChunkBytes) {
     uint32_t chunk = 0;
     if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
     const shm::Copy copy{Lane::chunk_offset(chunk), source, size_bytes, stream, kArena, kAddress};
-    const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy);
+    const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy, wait);
     if (reply.result != CUDA_SUCCESS) return reply.result;
     std::memcpy(destination, call.lane->chunk(chunk), size_bytes);
     return call.lane->TakeAsyncError();
   }
   // More: the next chunks are on their way while one is emptied.
+  CopyThreads::Turn threads(call.lane->session()->copy_threads(), size_bytes);
   struct Pending {
     uint32_t chunk;
     size_t offset, size;
@@ -82,8 +86,8 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     const Pending oldest = pending[first];
     first = (first + 1) % shm::kArenaChunks;
     --count;
-    if (const CUresult result = call.lane->AwaitChunk(oldest.chunk); result != CUDA_SUCCESS) return result;
-    std::memcpy(destination + oldest.offset, call.lane->chunk(oldest.chunk), oldest.size);
+    if (const CUresult result = call.lane->AwaitChunk(oldest.chunk, wait); result != CUDA_SUCCESS) return result;
+    threads.Copy(destination + oldest.offset, call.lane->chunk(oldest.chunk), oldest.size);
   }
   return call.lane->TakeAsyncError();
 }
@@ -154,7 +158,7 @@ CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes
   };
   if (!waits || (!is_host(destination.address) && !is_host(source.address)))
     return call.lane->PostStruct(shm::Op::kCopy, copy);
-  const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy);
+  const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy, WaitForDevice(*call.process, ContextOfStream(word)));
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
 }
 

@@ -9,18 +9,29 @@
 namespace tally::client_shim::entry {
 namespace {
 
-// An event that other programs wait for has to be recorded when the call returns, as natively: what they do next is
-// ordered by means that the executor does not see.
-CUresult Recorded(CUevent event, CUresult posted) {
-  if (posted != CUDA_SUCCESS) return posted;
-  Call call;
-  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
-  const Event* known = call.process->events.Find(reinterpret_cast<uint64_t>(event));
-  if (known == nullptr || !known->is_interprocess()) return CUDA_SUCCESS;
-  return call.lane->CallEmpty(shm::Op::kFence).result;
-}
-
 constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+template <typename Send>
+CUresult Record(CUevent handle, CUstream stream, Send send) {
+  const Process* process = CurrentProcess();
+  Event* event = process != nullptr ? process->events.Find(reinterpret_cast<uint64_t>(handle)) : nullptr;
+  if (event == nullptr) return send();
+  event->ForgetRecording();
+  // Once part of a graph it may be recorded whenever the graph runs.
+  if (process->captures.any()) event->StopTracking();
+  if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
+  // An event that other programs wait for has to be recorded when the call returns, as natively: what they do next is
+  // ordered by means that the executor does not see.
+  if (event->is_interprocess()) return t_thread.lane->CallEmpty(shm::Op::kFence).result;
+  Recording recording;
+  if (ResolveStream(stream, &recording.stream) != CUDA_SUCCESS) return CUDA_SUCCESS;
+  recording.context = ContextOfStream(recording.stream);
+  if (recording.context == shm::kNoContext) return CUDA_SUCCESS;
+  recording.epoch = process->contexts[recording.context].epoch.load();
+  recording.ticket_plus_1 = t_thread.lane->posted_ticket() + 1;
+  event->NoteRecording(recording);
+  return CUDA_SUCCESS;
+}
 
 }  // namespace
 
@@ -45,10 +56,22 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
 }
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
-  return Recorded(hEvent, wire::cuEventRecord(hEvent, hStream));
+  return Record(hEvent, hStream, [&] { return wire::cuEventRecord(hEvent, hStream); });
 }
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  return Recorded(hEvent, wire::cuEventRecordWithFlags(hEvent, hStream, flags));
+  return Record(hEvent, hStream, [&] { return wire::cuEventRecordWithFlags(hEvent, hStream, flags); });
+}
+
+CUresult cuEventQuery(CUevent hEvent) {
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  Event* event = call.process->events.Find(reinterpret_cast<uint64_t>(hEvent));
+  if (event == nullptr) return wire::cuEventQuery(hEvent);
+  if (IsKnownComplete(*call.process, *event)) return CUDA_SUCCESS;
+  const Recording recording = event->LatestRecording();
+  const CUresult result = wire::cuEventQuery(hEvent);
+  if (result == CUDA_SUCCESS) event->NoteComplete(recording);
+  return result;
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {
@@ -66,13 +89,17 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   const auto handle = reinterpret_cast<uint64_t>(hEvent);
-  const Event* event = call.process->events.Find(handle);
+  Event* event = call.process->events.Find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
+  if (IsKnownComplete(*call.process, *event)) return call.lane->TakeAsyncError();
   const WaitFor wait =
       (event->flags & CU_EVENT_BLOCKING_SYNC) != 0 ? WaitFor::kAnswer : WaitForDevice(*call.process, event->context);
+  const Recording recording = event->LatestRecording();
   const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeEvent, handle, wait);
-  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  event->NoteComplete(recording);
+  return call.lane->TakeAsyncError();
 }
 
 CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {

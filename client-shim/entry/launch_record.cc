@@ -48,6 +48,15 @@ CUresult CheckShape(const Process& process, const Kernel& kernel, const LaunchAr
   return CUDA_SUCCESS;
 }
 
+// The launch will record it.
+void StopTrackingEvent(const Process& process, const CUlaunchAttribute& attribute) {
+  CUevent event = nullptr;
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = attribute.value.programmaticEvent.event;
+  if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) event = attribute.value.launchCompletionEvent.event;
+  if (event == nullptr) return;
+  if (Event* known = process.events.Find(reinterpret_cast<uint64_t>(event)); known != nullptr) known->StopTracking();
+}
+
 }  // namespace
 
 CUresult PrepareLaunch(const Process& process, const LaunchArguments& a, PreparedLaunch* prepared) {
@@ -57,6 +66,8 @@ CUresult PrepareLaunch(const Process& process, const LaunchArguments& a, Prepare
   if (const CUresult result = CheckShape(process, *kernel, a); result != CUDA_SUCCESS) return result;
   if (a.num_attributes > shm::kMaxLaunchAttributes || (a.num_attributes != 0 && a.attributes == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
+
+  for (uint32_t i = 0; i < a.num_attributes; ++i) StopTrackingEvent(process, a.attributes[i]);
 
   prepared->kernel = kernel;
   prepared->attributes = a.attributes;

@@ -48,17 +48,23 @@ CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdevi
 }
 
 CUresult ListKernels(const Call& call, uint64_t owner, std::vector<ListedKernel>* kernels) {
-  const Reply reply = call.lane->CallStruct(shm::Op::kListKernels, shm::GetByName{owner, 0, 0});
-  if (reply.result != CUDA_SUCCESS) return reply.result;
-  const auto count = reply.Read<uint32_t>();
-  size_t offset = 8;
-  for (uint32_t i = 0; i < count && offset + 16 <= reply.payload_bytes; ++i) {
-    const auto handle = reply.Read<uint64_t>(offset);
-    const auto name_bytes = reply.Read<uint32_t>(offset + 8);
-    offset += 16;
-    if (name_bytes > reply.payload_bytes - offset) break;
-    kernels->push_back({handle, std::string(reinterpret_cast<const char*>(reply.payload + offset), name_bytes)});
-    offset += (name_bytes + 7) & ~size_t{7};
+  // As many as a reply holds at a time; `reserved` says where to go on.
+  for (uint32_t num_left = 1; num_left != 0;) {
+    const auto first = static_cast<uint32_t>(kernels->size());
+    const Reply reply = call.lane->CallStruct(shm::Op::kListKernels, shm::GetByName{owner, 0, first});
+    if (reply.result != CUDA_SUCCESS) return reply.result;
+    const auto count = reply.Read<uint32_t>();
+    num_left = reply.Read<uint32_t>(4);
+    size_t offset = 8;
+    for (uint32_t i = 0; i < count && offset + 16 <= reply.payload_bytes; ++i) {
+      const auto handle = reply.Read<uint64_t>(offset);
+      const auto name_bytes = reply.Read<uint32_t>(offset + 8);
+      offset += 16;
+      if (name_bytes > reply.payload_bytes - offset) break;
+      kernels->push_back({handle, std::string(reinterpret_cast<const char*>(reply.payload + offset), name_bytes)});
+      offset += (name_bytes + 7) & ~size_t{7};
+    }
+    if (num_left != 0 && kernels->size() == first) return CUDA_ERROR_UNKNOWN;  // a name longer than a reply
   }
   // The list carries no layouts: each is looked up as if the program had asked for it by name.
   const bool is_library = shm::HandleKindOf(owner) == shm::HandleKind::kLibrary;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client-shim/entry/guard.h"
+#include "client-shim/entry/sharing.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 
@@ -155,6 +156,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto allocation = call.process->addresses.Find(dptr);
+  if (allocation && allocation->is_opened_from_pool()) return CloseMemory(call, dptr);
   if (!allocation || allocation->address != dptr || allocation->kind == MemoryKind::kGlobal ||
       allocation->kind == MemoryKind::kOpened || allocation->kind == MemoryKind::kMapped ||
       allocation->kind == MemoryKind::kPinned)
@@ -178,6 +180,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (const CUresult result = ResolveStream(hStream, &word); result != CUDA_SUCCESS) return result;
   if (dptr == 0) return CUDA_SUCCESS;
   const auto allocation = call.process->addresses.Find(dptr);
+  if (allocation && allocation->is_opened_from_pool()) return CloseMemory(call, dptr);
   if (!allocation || allocation->address != dptr || allocation->kind != MemoryKind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
   // While a capture is open the free may be recorded, not done: the addresses stay known until the graph's end.

@@ -1,6 +1,8 @@
 // CUDA manual: what one program hands to another: IPC handles of memory and events, exported handles of physical
 // memory. A handle is 64 bytes that name an object in the executor (records_abi.h, SharedName), an exported descriptor
 // is a memfd that holds them: both may travel as the program likes. Memory has the same address in every program.
+#include "client-shim/entry/sharing.h"
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -45,7 +47,65 @@ CUresult OpenObject(const Call& call, shm::SharedKind kind, const void* name, ui
   return reply.result;
 }
 
+// An exported handle as the program holds it: a descriptor of a memfd with the name in it. It may go to other programs
+// like any other descriptor.
+CUresult GiveDescriptor(const shm::SharedName& name, void* handle) {
+  auto fd = CreateSealedMemfd("tally-shared", sizeof(name));
+  if (!fd || ::pwrite(fd->get(), &name, sizeof(name), 0) != static_cast<ssize_t>(sizeof(name)))
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  const int given = fd->Release();
+  std::memcpy(handle, &given, sizeof(given));
+  return CUDA_SUCCESS;
+}
+
+// The descriptor stays the program's, as natively.
+bool ReadDescriptor(void* handle, shm::SharedName* name) {
+  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(handle));
+  return ::pread(fd, name, sizeof(*name), 0) == static_cast<ssize_t>(sizeof(*name));
+}
+
+// `pool` null: an IPC handle; else memory of the opened pool.
+CUresult OpenMemory(const Call& call, const void* name, CUmemoryPool pool, bool enables_peers, CUdeviceptr* address) {
+  // What is open is counted by the executor; here nobody may look between its answer and our books.
+  const std::lock_guard lock(call.process->opening_mutex);
+  shm::OpenedShared opened{};
+  if (const CUresult result = OpenObject(call, shm::SharedKind::kAllocation, name, reinterpret_cast<uint64_t>(pool),
+                                         enables_peers, &opened);
+      result != CUDA_SUCCESS)
+    return result;
+  if (opened.num_opens == 1) {
+    if (!call.process->reservations.Hold(opened.value, opened.size_bytes)) {
+      call.lane->CallStruct(shm::Op::kCloseShared, opened.value);
+      return RefuseUse("cuIpcOpenMemHandle: memory at addresses that this program uses for something else");
+    }
+    Allocation allocation;
+    allocation.address = opened.value;
+    allocation.size_bytes = opened.size_bytes;
+    allocation.reserved_bytes = opened.size_bytes;
+    allocation.kind = MemoryKind::kOpened;
+    allocation.pool = reinterpret_cast<uint64_t>(pool);
+    allocation.context = t_thread.context;
+    allocation.device = call.process->client_ordinal(opened.device);
+    call.process->addresses.Insert(allocation);
+  }
+  *address = opened.value;
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+CUresult CloseMemory(const Call& call, CUdeviceptr address) {
+  const std::lock_guard lock(call.process->opening_mutex);
+  const auto allocation = call.process->addresses.Find(address);
+  if (!allocation || allocation->kind != MemoryKind::kOpened || allocation->address != address)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Reply reply = call.lane->CallStruct(shm::Op::kCloseShared, uint64_t{address});
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  if (reply.Read<uint64_t>() == 0) {
+    if (const auto removed = call.process->addresses.Remove(address)) ReleaseAllocation(call.process, *removed);
+  }
+  return call.lane->TakeAsyncError();
+}
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   Call call;
@@ -61,29 +121,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (pdptr == nullptr || (Flags & ~static_cast<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  // What is open is counted by the executor; here nobody may look between its answer and our books.
-  const std::lock_guard lock(call.process->opening_mutex);
-  shm::OpenedShared opened{};
-  const bool enables_peers = (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0;
-  if (const CUresult result = OpenObject(call, shm::SharedKind::kAllocation, &handle, 0, enables_peers, &opened);
-      result != CUDA_SUCCESS)
-    return result;
-  if (opened.num_opens == 1) {
-    if (!call.process->reservations.Hold(opened.value, opened.size_bytes)) {
-      call.lane->CallStruct(shm::Op::kCloseShared, opened.value);
-      return RefuseUse("cuIpcOpenMemHandle: memory at addresses that this program uses for something else");
-    }
-    Allocation allocation;
-    allocation.address = opened.value;
-    allocation.size_bytes = opened.size_bytes;
-    allocation.reserved_bytes = opened.size_bytes;
-    allocation.kind = MemoryKind::kOpened;
-    allocation.context = t_thread.context;
-    allocation.device = call.process->client_ordinal(opened.device);
-    call.process->addresses.Insert(allocation);
-  }
-  *pdptr = opened.value;
-  return CUDA_SUCCESS;
+  return OpenMemory(call, &handle, nullptr, (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0, pdptr);
 }
 CUresult cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
   return entry::cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
@@ -92,16 +130,9 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
-  const std::lock_guard lock(call.process->opening_mutex);
   const auto allocation = call.process->addresses.Find(dptr);
-  if (!allocation || allocation->kind != MemoryKind::kOpened || allocation->address != dptr)
-    return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kCloseShared, uint64_t{dptr});
-  if (reply.result != CUDA_SUCCESS) return reply.result;
-  if (reply.Read<uint64_t>() == 0) {
-    if (const auto removed = call.process->addresses.Remove(dptr)) ReleaseAllocation(call.process, *removed);
-  }
-  return call.lane->TakeAsyncError();
+  if (allocation && allocation->is_opened_from_pool()) return CUDA_ERROR_INVALID_VALUE;  // it is freed, not closed
+  return CloseMemory(call, dptr);
 }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
@@ -145,12 +176,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
   shm::SharedName name{};
   if (const CUresult result = OfferObject(call, shm::SharedKind::kPhysical, handle, &name); result != CUDA_SUCCESS)
     return result;
-  auto fd = CreateSealedMemfd("tally-shared", sizeof(name));
-  if (!fd || ::pwrite(fd->get(), &name, sizeof(name), 0) != static_cast<ssize_t>(sizeof(name)))
-    return CUDA_ERROR_OPERATING_SYSTEM;
-  const int given = fd->Release();
-  std::memcpy(shareableHandle, &given, sizeof(given));
-  return CUDA_SUCCESS;
+  return GiveDescriptor(name, shareableHandle);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
@@ -160,16 +186,63 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return RefuseUse("cuMemImportFromShareableHandle: handles other than POSIX file descriptors");
-  // The descriptor stays the program's, as natively.
-  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   shm::SharedName name{};
-  if (::pread(fd, &name, sizeof(name), 0) != static_cast<ssize_t>(sizeof(name))) return CUDA_ERROR_INVALID_VALUE;
+  if (!ReadDescriptor(osHandle, &name)) return CUDA_ERROR_INVALID_VALUE;
   shm::OpenedShared opened{};
   if (const CUresult result = OpenObject(call, shm::SharedKind::kPhysical, &name, 0, false, &opened);
       result != CUDA_SUCCESS)
     return result;
   *handle = opened.value;
   return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+                                          unsigned long long flags) {
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  if (handle_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return RefuseUse("cuMemPoolExportToShareableHandle: handles other than POSIX file descriptors");
+  shm::SharedName name{};
+  if (const CUresult result = OfferObject(call, shm::SharedKind::kPool, reinterpret_cast<uint64_t>(pool), &name);
+      result != CUDA_SUCCESS)
+    return result;
+  return GiveDescriptor(name, handle_out);
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle, CUmemAllocationHandleType handleType,
+                                            unsigned long long flags) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (pool_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return RefuseUse("cuMemPoolImportFromShareableHandle: handles other than POSIX file descriptors");
+  shm::SharedName name{};
+  if (!ReadDescriptor(handle, &name)) return CUDA_ERROR_INVALID_VALUE;
+  shm::OpenedShared opened{};
+  if (const CUresult result = OpenObject(call, shm::SharedKind::kPool, &name, 0, false, &opened);
+      result != CUDA_SUCCESS)
+    return result;
+  *pool_out = reinterpret_cast<CUmemoryPool>(opened.value);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
+  static_assert(sizeof(CUmemPoolPtrExportData) == sizeof(shm::SharedName));
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  if (shareData_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto allocation = call.process->addresses.Find(ptr);
+  if (!allocation || allocation->kind != MemoryKind::kDevice || !allocation->is_from_pool || allocation->address != ptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  return OfferObject(call, shm::SharedKind::kAllocation, ptr, shareData_out);
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (ptr_out == nullptr || pool == nullptr || shareData == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return OpenMemory(call, shareData, pool, true, ptr_out);
 }
 
 }  // namespace tally::client_shim::entry

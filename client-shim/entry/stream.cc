@@ -84,9 +84,24 @@ CUresult cuStreamSynchronize(CUstream hStream) {
     }
     if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   }
-  const Reply reply =
-      call.lane->CallStruct(shm::Op::kSynchronizeStream, word, WaitForDevice(*call.process, ContextOfStream(word)));
-  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+  if (IsKnownIdle(*call.process, *call.lane, word)) return call.lane->TakeAsyncError();
+  const uint32_t context = ContextOfStream(word);
+  const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeStream, word, WaitForDevice(*call.process, context));
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  NoteStreamComplete(call.process, word, reply.ticket);
+  call.lane->NoteIdle(word, context);
+  return call.lane->TakeAsyncError();
+}
+
+CUresult cuStreamQuery(CUstream hStream) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  uint64_t word = 0;
+  if (const CUresult result = ResolveStream(hStream, &word); result != CUDA_SUCCESS) return result;
+  if (IsKnownIdle(*call.process, *call.lane, word)) return CUDA_SUCCESS;
+  const CUresult result = wire::cuStreamQuery(hStream);
+  if (result == CUDA_SUCCESS) call.lane->NoteIdle(word, ContextOfStream(word));
+  return result;
 }
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {

@@ -43,6 +43,8 @@ struct Allocation {
   bool is_host() const { return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged; }
   // What cuIpcGetMemHandle takes: neither pools nor mappings have handles of that kind.
   bool is_ipc_capable() const { return kind == MemoryKind::kDevice && !is_from_pool; }
+  // cuMemPoolImportPointer: another program's, but freed like one's own.
+  bool is_opened_from_pool() const { return kind == MemoryKind::kOpened && pool != 0; }
   bool Contains(uint64_t begin, uint64_t bytes) const {
     return begin >= address && bytes <= size_bytes && begin - address <= size_bytes - bytes;
   }

@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "client-shim/state/completion.h"
 #include "proto/shm/records_abi.h"
 
 namespace tally::client_shim {
@@ -22,8 +23,11 @@ struct Context {
   CUdevice device = 0;      // the client's ordinal
   bool is_visible = false;  // primary contexts: of a device that the program sees; constant after cuInit
   std::atomic<uint32_t> flags{0};
-  uint32_t num_retained = 0;  // primary contexts; guarded by Contexts::mutex_
-  uint32_t num_attached = 0;  // created ones, cuCtxAttach
+  std::atomic<uint32_t> epoch{0};      // raised when everything in it is destroyed
+  CompletedBefore completed;           // all its work
+  CompletedBefore blocking_completed;  // that of its legacy stream and its blocking ones
+  uint32_t num_retained = 0;           // primary contexts; guarded by Contexts::mutex_
+  uint32_t num_attached = 0;           // created ones, cuCtxAttach
 };
 
 class Contexts {

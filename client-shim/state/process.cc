@@ -98,6 +98,7 @@ CUresult BeginCallInContext(Call* call) {
 }
 
 void ForgetContext(Process* process, uint32_t context) {
+  process->contexts[context].epoch.fetch_add(1);
   process->storage.EndContext(context, process->contexts.Handle(context));
   for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);
   process->contexts.ForgetPeersOf(context);

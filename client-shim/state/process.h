@@ -17,6 +17,7 @@
 #include "client-shim/state/captures.h"
 #include "client-shim/state/context_storage.h"
 #include "client-shim/state/contexts.h"
+#include "client-shim/state/events.h"
 #include "client-shim/state/handle_names.h"
 #include "client-shim/state/kernels.h"
 #include "client-shim/state/link_results.h"
@@ -27,15 +28,6 @@
 #include "client-shim/transport/session.h"
 
 namespace tally::client_shim {
-
-struct Event {
-  uint64_t handle = 0;
-  uint32_t context = 0;
-  uint32_t flags = 0;  // CUevent_flags
-
-  // Other programs may use it too.
-  bool is_interprocess() const { return (flags & CU_EVENT_INTERPROCESS) != 0; }
-};
 
 class Process {
  public:

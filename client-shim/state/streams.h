@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "client-shim/state/completion.h"
 #include "client-shim/state/slot_table.h"
 
 namespace tally::client_shim {
@@ -17,6 +18,7 @@ struct Stream {
   uint32_t context = 0;
   uint32_t flags = 0;  // CUstream_flags
   int32_t priority = 0;
+  CompletedBefore completed;  // what waits for this stream have told
 };
 
 // The value that stands for `stream` in a request: kLegacyStream, kPerThreadStream or a handle. Stream 0 means legacy,

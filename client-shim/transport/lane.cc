@@ -129,9 +129,9 @@ CUresult Lane::NextChunk(uint32_t* chunk_index) {
   return CUDA_SUCCESS;
 }
 
-CUresult Lane::AwaitChunk(uint32_t chunk_index) {
+CUresult Lane::AwaitChunk(uint32_t chunk_index, WaitFor wait) {
   const uint32_t payload[2] = {chunk_index, 0};
-  const Reply reply = CallStruct(shm::Op::kAwaitArena, payload);
+  const Reply reply = CallStruct(shm::Op::kAwaitArena, payload, wait);
   if (reply.result == CUDA_SUCCESS) chunk_in_use_[chunk_index] = false;
   return reply.result;
 }

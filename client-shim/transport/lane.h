@@ -31,6 +31,7 @@ struct Reply {
   CUresult result = CUDA_SUCCESS;
   const std::byte* payload = nullptr;
   uint32_t payload_bytes = 0;
+  uint64_t ticket = 0;  // of the request
 
   // The struct at `offset`, zeros if the reply is too short.
   template <typename T>
@@ -76,8 +77,13 @@ class Lane {
   // Sends what Begin reserved and waits for the answer.
   Reply Call(WaitFor wait = WaitFor::kAnswer) {
     Publish(shm::kWantReply);
-    return AwaitReply(wait);
+    const uint64_t ticket = posted_ticket_;  // output that waits to be printed is fetched by requests of its own
+    Reply reply = AwaitReply(wait);
+    reply.ticket = answered_ticket_ = ticket;
+    return reply;
   }
+  // Of the request sent last.
+  uint64_t posted_ticket() const { return posted_ticket_; }
   // The context of the request being written, where it is not the thread's current one.
   void SetContext(uint32_t context) { current_->context = context; }
 
@@ -112,6 +118,15 @@ class Lane {
   // The first failure of an asynchronous call not yet reported, which this reports. For synchronising calls.
   CUresult TakeAsyncError();
 
+  // A stream, or all streams of a context, that the request answered last found idle: known until any thread of this
+  // process asks the executor for anything at all.
+  static constexpr uint64_t kAllStreams = UINT64_MAX;
+  void NoteIdle(uint64_t stream_word, uint32_t context) { idle_ = {stream_word, context, answered_ticket_ + 1}; }
+  bool WasFoundIdle(uint64_t stream_word, uint32_t context) const {
+    return (idle_.stream_word == stream_word || idle_.stream_word == kAllStreams) && idle_.context == context &&
+           idle_.next_ticket == session_header_->next_ticket.load(std::memory_order_seq_cst);
+  }
+
   Session* session() const { return session_; }
   uint32_t index() const { return index_; }
 
@@ -120,7 +135,7 @@ class Lane {
   static uint64_t chunk_offset(uint32_t chunk_index) { return uint64_t{chunk_index} * shm::kArenaChunkBytes; }
   CUresult NextChunk(uint32_t* chunk_index);
   // Waits until the last copy that uses the chunk is complete.
-  CUresult AwaitChunk(uint32_t chunk_index);
+  CUresult AwaitChunk(uint32_t chunk_index, WaitFor wait = WaitFor::kAnswer);
 
  private:
   static constexpr uint32_t RecordBytes(uint32_t payload_bytes) {
@@ -130,7 +145,8 @@ class Lane {
   void Publish(uint16_t flags) {
     current_->flags = flags;
     // Nothing may come between taking the ticket and publishing: the executor waits for every ticket.
-    current_->ticket = session_header_->next_ticket.fetch_add(1, std::memory_order_seq_cst);
+    posted_ticket_ = session_header_->next_ticket.fetch_add(1, std::memory_order_seq_cst);
+    current_->ticket = posted_ticket_;
     writer_.Publish();
   }
   std::byte* ReserveSlowly(uint32_t size_bytes);
@@ -147,6 +163,13 @@ class Lane {
   RingReader reader_;
   shm::RequestHeader* current_ = nullptr;
   const shm::ReplyHeader* unconsumed_ = nullptr;
+  uint64_t posted_ticket_ = 0;
+  uint64_t answered_ticket_ = 0;
+  struct {
+    uint64_t stream_word = 0;
+    uint32_t context = 0;
+    uint64_t next_ticket = UINT64_MAX;
+  } idle_;
   SpinBudget spin_;
   const bool may_spin_long_;
   bool is_fetching_output_ = false;

@@ -139,11 +139,10 @@ CUresult Session::Connect(Session** session, std::string* sentence) {
     return ResultOfRefusal(reply.status_code);
   }
 
-  std::unique_ptr<Session> created(new Session);
+  std::unique_ptr<Session> created(new Session(CountCpus()));
   created->socket_ = std::move(received->fds[0]);
   created->socket_inode_ = InodeOfSocket(created->socket_.get());
   created->id_ = reply.session_id;
-  created->num_cpus_ = CountCpus();
   if (const CUresult result = created->Attach(sentence); result != CUDA_SUCCESS) return result;
   *session = created.release();
   return CUDA_SUCCESS;

@@ -13,6 +13,7 @@
 
 #include "base/mapped_region.h"
 #include "base/unique_fd.h"
+#include "client-shim/transport/copy_threads.h"
 #include "client-shim/transport/lane.h"
 #include "proto/shm/channel_abi.h"
 #include "proto/shm/handshake_abi.h"
@@ -55,12 +56,14 @@ class Session {
   shm::SessionHeader* header() const { return header_; }
   uint64_t id() const { return id_; }
   unsigned num_cpus() const { return num_cpus_; }
+  // For large copies to and from the arenas.
+  CopyThreads& copy_threads() { return copy_threads_; }
 
   // Ends this process's part. In the child of a fork: so that the executor sees the parent's end and not the child's.
   void Close();
 
  private:
-  Session() = default;
+  explicit Session(unsigned num_cpus) : num_cpus_(num_cpus), copy_threads_(CopyThreads::NumFor(num_cpus)) {}
   CUresult Attach(std::string* sentence);
   // One exchange on the session socket; `fd` receives the reply's descriptor if it has one.
   CUresult Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd);
@@ -70,7 +73,8 @@ class Session {
   UniqueFd socket_;
   uint64_t socket_inode_ = 0;
   uint64_t id_ = 0;
-  unsigned num_cpus_ = 1;
+  const unsigned num_cpus_;
+  CopyThreads copy_threads_;
   MappedRegion region_;
   shm::SessionHeader* header_ = nullptr;
   std::atomic<uint32_t> gone_{0};

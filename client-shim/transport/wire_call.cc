@@ -4,6 +4,7 @@
 
 #include "client-shim/state/process.h"
 #include "client-shim/state/streams.h"
+#include "proto/driver/generated/wire_ops.h"
 
 namespace tally::client_shim {
 namespace {
@@ -34,6 +35,25 @@ void WireCall::PutBytes(const void* bytes, size_t size) {
   if (size != 0) std::memcpy(bytes_ + size_, bytes, size);
   std::memset(bytes_ + size_ + size, 0, padded - size);
   size_ += padded;
+}
+
+void WireCall::PutHandle(CUevent event) {
+  const auto handle = reinterpret_cast<uint64_t>(event);
+  PutWord(handle);
+  switch (op_) {
+    case kOp_cuEventRecord:
+    case kOp_cuEventRecordWithFlags:
+    case kOp_cuEventQuery:
+    case kOp_cuEventElapsedTime_v2:
+    case kOp_cuEventDestroy_v2:
+    case kOp_cuStreamWaitEvent:
+      return;
+    default:
+      break;
+  }
+  const Process* process = CurrentProcess();
+  if (Event* known = process != nullptr ? process->events.Find(handle) : nullptr; known != nullptr)
+    known->StopTracking();
 }
 
 void WireCall::PutStream(CUstream stream) {

@@ -35,6 +35,8 @@ class WireCall {
   void PutHandle(T* handle) {
     PutWord(reinterpret_cast<uint64_t>(handle));
   }
+  // Calls that may have the event recorded by others than cuEventRecord end what is known about it.
+  void PutHandle(CUevent event);
   void PutStream(CUstream stream);
   void PutDevice(CUdevice device);
   template <typename T>

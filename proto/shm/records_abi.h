@@ -494,9 +494,10 @@ static_assert(sizeof(GetAccess) == 16);
 // CUipcEventHandle, or the contents of the memfd that stands for an exported handle. Whoever holds the token may open
 // it, in the executor that gave it out and nowhere else.
 enum class SharedKind : uint32_t {
-  kAllocation = 1,  // cuMemAlloc
+  kAllocation = 1,  // cuMemAlloc, or from a pool
   kEvent = 2,       // cuEventCreate with CU_EVENT_INTERPROCESS
   kPhysical = 3,    // cuMemCreate
+  kPool = 4,        // cuMemPoolCreate with a handle type
 };
 inline constexpr uint64_t kSharedMagic = 0x63706979'6c6c6174;  // "tallyipc"
 struct SharedName {
@@ -517,14 +518,14 @@ static_assert(sizeof(Offer) == 16);
 
 struct OpenShared {
   SharedName name;
-  uint64_t handle;         // kEvent: named by the client
+  uint64_t handle;         // kEvent: named by the client. kAllocation from a pool: the opened pool. Else 0
   uint32_t enables_peers;  // kAllocation: 1, the current device may need access to the memory's
   uint32_t reserved;
 };
 static_assert(sizeof(OpenShared) == 80);
 
 struct OpenedShared {
-  uint64_t value;       // kAllocation: its address; kPhysical: a handle
+  uint64_t value;       // kAllocation: its address; kPhysical, kPool: a handle
   uint64_t size_bytes;  // kAllocation
   uint32_t device;      // ordinal
   uint32_t num_opens;   // kAllocation: how often this program has it open now

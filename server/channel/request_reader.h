@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,7 +31,8 @@ class RequestReader {
   // Takes the next record, if any; padding is skipped. After kMalformed, reason() says why and Read must not be called
   // again.
   Outcome Read(Request* request);
-  // Blocks until Read may find something or `stop` is set: spins a little, then sleeps on the doorbell.
+  // Blocks until Read may find something or `stop` is set: spins a little, longer if requests lately came soon after it
+  // had gone to sleep, then sleeps on the doorbell.
   void Wait(const std::atomic<bool>& stop);
   // From any thread, after setting the `stop` that Wait watches.
   void Wake();
@@ -39,11 +41,16 @@ class RequestReader {
  private:
   Outcome Malformed(const char* reason);
   void PublishReadPosition();
+  void PrefetchNext() const;
   bool HasData() const;
+  bool Spin(const std::atomic<bool>& stop) const;
+  void LearnFrom(std::chrono::nanoseconds waited);
 
   shm::RingState& state_;
   const std::byte* ring_;
-  uint64_t read_position_ = 0;  // ours; the copy in shared memory is write-only to us
+  uint64_t read_position_ = 0;   // ours; the copy in shared memory is write-only to us
+  uint64_t write_position_ = 0;  // as last seen and checked: looked at again only when all up to it has been read
+  std::chrono::nanoseconds long_spin_{0};  // beyond the first pauses, while gaps between requests are short
   std::unique_ptr<std::byte[]> copy_;
   const char* reason_ = "";
 };

@@ -17,4 +17,7 @@ inline int SpinPauses() {
   return pauses;
 }
 
+// Whether a core may be kept busy for longer than that by one waiting thread.
+inline bool MaySpinLong() { return SpinPauses() >= 1000; }
+
 }  // namespace tally::server

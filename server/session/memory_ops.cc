@@ -65,6 +65,7 @@ CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out) {
   CUmemoryPool pool = nullptr;
   if (request.pool != 0) {
     if (const CUresult r = lane.Find(shm::HandleKind::kMemPool, request.pool, &pool); r != CUDA_SUCCESS) return r;
+    if (session.opened_pools.contains(pool)) return CUDA_ERROR_INVALID_VALUE;  // as natively: another program's
   } else if (const CUresult r = DefaultPool(session, stream->context->device(), &pool); r != CUDA_SUCCESS) {
     return r;
   }

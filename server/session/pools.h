@@ -10,5 +10,7 @@ namespace tally::server {
 
 // Made on first use. With the turn. (Which pool is current is the client's to remember: it names it when it allocates.)
 CUresult DefaultPool(SessionState& session, int device, CUmemoryPool* pool);
+// A pool of the device's memory, the caller's.
+CUresult NewDevicePool(SessionState& session, int device, CUmemoryPool* pool);
 
 }  // namespace tally::server

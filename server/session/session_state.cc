@@ -165,6 +165,14 @@ bool SessionState::LetGoOfEvent(uint64_t handle, CUevent event) {
          !awaited.PutOffDestruction(event);
 }
 
+void SessionState::ForgetPool(CUmemoryPool pool) {
+  opened_pools.erase(pool);
+  if (exportable_pools.erase(pool) != 0) {
+    // Nobody else holds a pool; it can be opened no more.
+    static_cast<void>(core.shared.Drop(shm::SharedKind::kPool, reinterpret_cast<uint64_t>(pool), true));
+  }
+}
+
 void SessionState::DestroyHandles(uint32_t context) {
   const auto each = [&](shm::HandleKind kind, auto destroy) {
     for (const HandleTable::Entry& entry : handles(kind).Entries()) {
@@ -243,6 +251,7 @@ void SessionState::DestroyContents(uint32_t context) {
       const auto pool = static_cast<CUmemoryPool>(entry.value);
       const bool is_default = std::any_of(default_pools.begin(), default_pools.end(),
                                           [&](const auto& known) { return known.second == pool; });
+      ForgetPool(pool);
       if (!is_default) driver.cuMemPoolDestroy(pool);
       handles(shm::HandleKind::kMemPool).Remove(entry.handle);
     }

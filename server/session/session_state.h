@@ -95,6 +95,8 @@ class SessionState {
   ArraySizes array_sizes;
   BorrowedArrays borrowed_arrays;
   std::map<uint64_t, uint32_t> num_opens;                  // of memory of other sessions, by address
+  std::map<CUmemoryPool, int> exportable_pools;            // their devices
+  std::set<CUmemoryPool> opened_pools;                     // stand for pools of other sessions
   std::set<uint64_t> opened_events;                        // handles of events of other sessions
   uint32_t num_captures = 0;                               // begun and not ended
   std::atomic<bool> may_print{false};                      // an image was loaded that mentions printf; thread-safe
@@ -114,6 +116,8 @@ class SessionState {
   void DestroyContents(uint32_t context);
   // An event of the session, by its handle, is no longer used here. True: nobody uses it, the caller destroys it.
   [[nodiscard]] bool LetGoOfEvent(uint64_t handle, CUevent event);
+  // A pool is about to be destroyed.
+  void ForgetPool(CUmemoryPool pool);
   // The whole session; idempotent.
   void Destroy();
 

@@ -1,6 +1,7 @@
 // Sharing: names for objects that another program may open, opening and closing them; peers among the devices.
 #include "base/log.h"
 #include "server/session/operations.h"
+#include "server/session/pools.h"
 #include "server/session/quota.h"
 
 namespace tally::server {
@@ -14,6 +15,11 @@ CUresult ResultOf(const Status& status) {
 CUresult OpenAllocation(ServedLane& lane, const shm::OpenShared& request, WireWriter& out) {
   SessionState& session = lane.session();
   if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (request.handle != 0) {
+    CUmemoryPool pool = nullptr;
+    if (const CUresult r = lane.Find(shm::HandleKind::kMemPool, request.handle, &pool); r != CUDA_SUCCESS) return r;
+    if (!session.opened_pools.contains(pool)) return CUDA_ERROR_INVALID_VALUE;
+  }
   const auto object = session.core.shared.Open(request.name);
   if (!object) return ResultOf(object.error());
   const auto let_go = [&](CUresult result) {
@@ -57,6 +63,20 @@ CUresult OpenEvent(ServedLane& lane, const shm::OpenShared& request, WireWriter&
   return CUDA_SUCCESS;
 }
 
+// The pool itself stays its owner's. What stands for it here gives out nothing: memory of it is opened piece by piece.
+CUresult OpenPool(ServedLane& lane, const shm::OpenShared& request, WireWriter& out) {
+  SessionState& session = lane.session();
+  const auto object = session.core.shared.Open(request.name);
+  if (!object) return ResultOf(object.error());
+  session.core.shared.Drop(shm::SharedKind::kPool, object->key, false);
+  CUmemoryPool pool = nullptr;
+  if (const CUresult r = NewDevicePool(session, object->device, &pool); r != CUDA_SUCCESS) return r;
+  session.opened_pools.insert(pool);
+  out.PutStruct(
+      shm::OpenedShared{lane.NameOf(shm::HandleKind::kMemPool, pool), 0, static_cast<uint32_t>(object->device), 1});
+  return CUDA_SUCCESS;
+}
+
 CUresult OpenPhysical(ServedLane& lane, const shm::OpenShared& request, WireWriter& out) {
   SessionState& session = lane.session();
   auto memory = session.core.shared.OpenPhysical(request.name);
@@ -84,7 +104,8 @@ CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out) {
     case shm::SharedKind::kAllocation: {
       const auto range = session.memory.Find(request.what, 1);
       const ClientContext* context = range ? session.FindContext(range->context) : nullptr;
-      if (context == nullptr || range->kind != MemoryKind::kDevice || range->address != request.what) {
+      if (context == nullptr || (range->kind != MemoryKind::kDevice && range->kind != MemoryKind::kAsync) ||
+          range->address != request.what) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       is_named = session.core.shared.Offer(
@@ -112,6 +133,15 @@ CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out) {
       is_named = session.core.shared.OfferPhysical(held->memory, &name);
       break;
     }
+    case shm::SharedKind::kPool: {
+      CUmemoryPool pool = nullptr;
+      if (const CUresult r = lane.Find(shm::HandleKind::kMemPool, request.what, &pool); r != CUDA_SUCCESS) return r;
+      const auto known = session.exportable_pools.find(pool);
+      if (known == session.exportable_pools.end()) return CUDA_ERROR_INVALID_VALUE;
+      is_named = session.core.shared.Offer({shm::SharedKind::kPool, reinterpret_cast<uint64_t>(pool), 0, known->second},
+                                           &name);
+      break;
+    }
     default:
       return lane.Malformed("unknown kind of shared object");
   }
@@ -131,6 +161,8 @@ CUresult ServeOpenShared(ServedLane& lane, WireReader& in, WireWriter& out) {
       return OpenEvent(lane, request, out);
     case shm::SharedKind::kPhysical:
       return OpenPhysical(lane, request, out);
+    case shm::SharedKind::kPool:
+      return OpenPool(lane, request, out);
   }
   return CUDA_ERROR_INVALID_VALUE;
 }

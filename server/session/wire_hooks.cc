@@ -54,11 +54,16 @@ CUresult CreatePool(ServedLane& lane, WireReader& in, WireWriter& out) {
   CUmemPoolProps properties{};
   in.TakeStruct(&properties);
   if (!in.AtEnd()) return lane.Malformed();
-  if (properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  // What leaves the program is a name of ours (shared_objects.h): the driver need not be able to export it.
+  const bool is_exportable = properties.handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (!is_exportable && properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  const int ordinal = properties.location.id;
   properties.win32SecurityAttributes = nullptr;  // a pointer of the client's
   CUmemoryPool pool = nullptr;
   if (lane.driver().cuMemPoolCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (const CUresult r = lane.driver().cuMemPoolCreate(&pool, &properties); r != CUDA_SUCCESS) return r;
+  if (is_exportable) lane.session().exportable_pools[pool] = ordinal;
   out.PutHandle(lane, shm::HandleKind::kMemPool, pool);
   return CUDA_SUCCESS;
 }
@@ -133,10 +138,16 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
     case kOp_cuMemPoolCreate:
       *result = CreatePool(lane, in, out);
       return true;
-    case kOp_cuMemPoolDestroy:
-      if (!IsDefaultPool(lane, in.TakeWord())) return false;
+    case kOp_cuMemPoolDestroy: {
+      const uint64_t handle = in.TakeWord();
+      CUmemoryPool pool = nullptr;
+      if (!IsDefaultPool(lane, handle)) {
+        if (lane.Find(shm::HandleKind::kMemPool, handle, &pool) == CUDA_SUCCESS) lane.session().ForgetPool(pool);
+        return false;
+      }
       *result = CUDA_ERROR_INVALID_VALUE;  // as natively: the default pool cannot be destroyed
       return true;
+    }
     case kOp_cuDeviceGetDefaultMemPool:
       *result = GetDefaultPool(lane, in, out);
       return true;

@@ -98,7 +98,7 @@ def run_program(program, way, prefix, options, log_dir, scratch):
     caches = tempfile.mkdtemp(prefix=f"{program.name}-{way}-", dir=scratch)
     environment.update({name: os.path.join(caches, name.lower()) for name in CACHES})
     environment["TALLY_FRAMEWORKS_DUMP_AFTER"] = str(max(1, options.timeout - 8))
-    values = os.path.join(scratch, f"{program.name}.{way}.npz")
+    values = os.path.join(scratch, f"{program.name}.{way}.json")
     log_path = log_dir / f"{program.name}.{way}.log"
     began = time.monotonic()
     with open(log_path, "wb") as log:
@@ -136,13 +136,21 @@ def run_program(program, way, prefix, options, log_dir, scratch):
     return run
 
 
-def distance(left, right):
-    """(largest relative difference, where) of two runs' values."""
-    if not (left and right and os.path.exists(left) and os.path.exists(right)):
-        return float("inf"), "no values"
-    text = shell(sys.executable, str(PROGRAMS / "shared" / "digest.py"), left, right)
-    found = re.match(r"(\S+) in (.*)", text)
-    return (float(found.group(1)), found.group(2)) if found else (float("inf"), "no values")
+def distance(left_path, right_path):
+    """(largest difference of two runs' values, relative to the largest magnitude of the part that it is in; which part)."""
+    values = []
+    for path in (left_path, right_path):
+        if not path or not os.path.exists(path):
+            return float("inf"), "no values"
+        values.append(json.loads(pathlib.Path(path).read_text()))
+    left, right = values
+    worst = (0.0, "none")
+    for name in sorted(left.keys() | right.keys()):
+        if len(left.get(name, [])) != len(right.get(name, [])):
+            return float("inf"), name
+        difference = max((abs(a - b) for a, b in zip(left[name], right[name])), default=0)
+        worst = max(worst, (difference / max(*map(abs, left[name]), 1e-300, 0), name))
+    return worst
 
 
 def judge(program, natives, tally):
@@ -232,13 +240,14 @@ def parse():
     parser.add_argument("--embedded", action="store_true", help="a private daemon for each program instead of one for all")
     parser.add_argument("--driver", default="auto", help="tallyd's driver: auto, cuda, sim")
     parser.add_argument("--tally-run", type=pathlib.Path, help="default: bin/tally-run of the bundle this file is in")
+    parser.add_argument("--programs", type=pathlib.Path, default=PROGRAMS, help="the folder of the programs")
     parser.add_argument("--list", action="store_true", help="only show the programs and what they need")
     return parser.parse_args()
 
 
 def main():
     options = parse()
-    programs = [Program(path) for path in sorted(PROGRAMS.glob("*.py")) if re.search(options.only, path.stem)]
+    programs = [Program(path) for path in sorted(options.programs.glob("*.py")) if re.search(options.only, path.stem)]
     if options.list:
         for program in programs:
             print(f"{program.name}: {program.about} [{program.gpus} GPU, {', '.join(program.packages)}]")

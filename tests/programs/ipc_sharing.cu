@@ -20,6 +20,7 @@ void Reference(Results& results) {
   for (uint32_t i = 0; i < kCount; ++i) values.push_back((i * 7 + 3) * 5);
   results.Add("changed by the other program", values);
   results.Add("through physical memory", std::vector<uint32_t>(1000, 41 + 1));
+  results.Add("through a pool", std::vector<uint32_t>(1000, 17));
   results.AddValue<uint32_t>("the other program's end", 0);
 }
 
@@ -158,6 +159,23 @@ int OtherProgram(int socket) {
   CHECK_LAUNCH();
   driver.Unmap(values);
   Send(socket, &word, 1);
+
+  cudaMemPoolPtrExportData exported;
+  Receive(socket, &exported, sizeof(exported), &fd);
+  cudaMemPool_t pool;
+  CHECK_CUDA(cudaMemPoolImportFromShareableHandle(&pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                                  cudaMemHandleTypePosixFileDescriptor, 0));
+  close(fd);
+  CHECK_CUDA(cudaMemPoolImportPointer(reinterpret_cast<void**>(&values), pool, &exported));
+  Plus<<<4, 256, 0, stream>>>(values, 1000, 7);
+  CHECK_LAUNCH();
+  void* refused = nullptr;
+  if (cudaMallocFromPoolAsync(&refused, 64, pool, stream) == cudaSuccess) check::Fail("allocated from another's pool");
+  cudaGetLastError();
+  CHECK_CUDA(cudaFreeAsync(values, stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  CHECK_CUDA(cudaMemPoolDestroy(pool));
+  Send(socket, &word, 1);
   Receive(socket, &byte, 1);  // the end
   return 0;
 }
@@ -219,6 +237,30 @@ void Device(Results& results) {
   results.Add("through physical memory", seen);
   CHECK_DRIVER(driver.release(handle));
   driver.Unmap(mapped);
+
+  cudaMemPoolProps pool_properties = {};
+  pool_properties.allocType = cudaMemAllocationTypePinned;
+  pool_properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
+  pool_properties.location = {cudaMemLocationTypeDevice, 0};
+  cudaMemPool_t pool;
+  CHECK_CUDA(cudaMemPoolCreate(&pool, &pool_properties));
+  uint32_t* pooled;
+  CHECK_CUDA(cudaMallocFromPoolAsync(&pooled, 4000, pool, stream));
+  CHECK_CUDA(cudaMemsetAsync(pooled, 0, 4000, stream));
+  Plus<<<4, 256, 0, stream>>>(pooled, 1000, 10);
+  CHECK_LAUNCH();
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  cudaMemPoolPtrExportData exported;
+  CHECK_CUDA(cudaMemPoolExportToShareableHandle(&fd, pool, cudaMemHandleTypePosixFileDescriptor, 0));
+  CHECK_CUDA(cudaMemPoolExportPointer(&exported, pooled));
+  Send(socket, &exported, sizeof(exported), fd);
+  close(fd);
+  Receive(socket, &word, 1);
+  CHECK_CUDA(cudaMemcpyAsync(seen.data(), pooled, 4000, cudaMemcpyDeviceToHost, stream));
+  CHECK_CUDA(cudaFreeAsync(pooled, stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  results.Add("through a pool", seen);
+  CHECK_CUDA(cudaMemPoolDestroy(pool));
   Send(socket, &word, 1);
   int status = -1;
   waitpid(child, &status, 0);

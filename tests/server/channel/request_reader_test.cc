@@ -85,6 +85,25 @@ TEST_F(RequestReaderTest, RefusesNonsense) {
   EXPECT_EQ(outcome(64, 64, 1, 33), Outcome::kMalformed);  // payload longer than its record
 }
 
+TEST_F(RequestReaderTest, WakesAWriterThatWaitsForRoomWhenHalfIsFree) {
+  RequestReader reader(*region_);
+  shm::RingState& state = region_->header().request;
+  constexpr uint64_t kRecord = 64 << 10;
+  for (uint64_t at = 0; at < shm::kRequestRingBytes; at += kRecord) Put(at, kRecord, 5);
+  Publish(shm::kRequestRingBytes);
+  state.writer_waiting = 1;
+  const uint32_t bell = state.space_doorbell.load();
+  Request request{};
+  for (uint64_t left = shm::kRequestRingBytes; left > shm::kRequestRingBytes / 2; left -= kRecord) {
+    EXPECT_EQ(state.space_doorbell.load(), bell) << left << " bytes are not read yet";
+    ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+  }
+  // Half is more than any record needs, padding included.
+  static_assert(2 * shm::kMaxRequestBytes <= shm::kRequestRingBytes / 2);
+  EXPECT_EQ(state.space_doorbell.load(), bell + 1);
+  EXPECT_EQ(state.writer_waiting.load(), 0u);
+}
+
 TEST_F(RequestReaderTest, WaitEndsForDataAndForStop) {
   RequestReader reader(*region_);
   std::atomic<bool> stop{false};

@@ -253,6 +253,35 @@ TEST_F(SharingTest, AnEventIsDestroyedByItsLastHolder) {
   EXPECT_EQ(Live("event"), before - 1);
 }
 
+TEST_F(SharingTest, AnOpenedPoolGivesNothingOut) {
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  const auto create = [&](CUmemAllocationHandleType type) {
+    properties.handleTypes = type;
+    return lane_->CallNumber(kOp_cuMemPoolCreate, Payload().Put(properties)).Get<uint64_t>();
+  };
+  const uint64_t plain = create(CU_MEM_HANDLE_TYPE_NONE);
+  const uint64_t pool = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  EXPECT_EQ(OfferOf(*lane_, shm::SharedKind::kPool, plain).result, CUDA_ERROR_INVALID_VALUE);
+  const auto name = OfferOf(*lane_, shm::SharedKind::kPool, pool).Get<shm::SharedName>();
+  const auto opened = Open(*other_, name).Get<shm::OpenedShared>().value;
+  ASSERT_NE(opened, 0u);
+  EXPECT_EQ(other_->Call(Op::kAllocateAsync, Payload().Put(shm::AllocateAsync{64, opened, 1})).result,
+            CUDA_ERROR_INVALID_VALUE);
+  const auto address = lane_->Call(Op::kAllocateAsync, Payload().Put(shm::AllocateAsync{64, pool, 1})).Get<uint64_t>();
+  const auto memory = OfferOf(*lane_, shm::SharedKind::kAllocation, address).Get<shm::SharedName>();
+  EXPECT_EQ(Open(*other_, memory, opened + 16).result, CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(Open(*other_, memory, opened).Get<shm::OpenedShared>().value, address);
+  lane_->Post(Op::kFreeAsync, Payload().Put(shm::FreeAsync{address, 1}));
+  EXPECT_EQ(lane_->CallNumber(kOp_cuMemPoolDestroy, Payload().PutWord(pool)).result, 0u);
+  EXPECT_EQ(Open(*other_, name).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CopyIn(*other_, address, address, 16), 0u);
+  EXPECT_EQ(Live("memory"), 1);
+  EXPECT_EQ(other_->Call(Op::kCloseShared, Payload().PutWord(address)).result, 0u);
+  EXPECT_EQ(Live("memory"), 0);
+}
+
 TEST_F(SharingTest, OpeningCountsAgainstTheOpenersLimit) {
   const auto first = Create(*lane_, 8 * kPiece).Get<uint64_t>();
   const auto name = OfferOf(*lane_, shm::SharedKind::kPhysical, first).Get<shm::SharedName>();

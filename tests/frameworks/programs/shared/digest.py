@@ -5,17 +5,18 @@
     digest.add("matrix product", x @ y)      # arrays of torch, jax, cupy, numpy; numbers, strings, bytes, lists of them
     digest.print()                           # last thing that the program does with the GPU
 
-With `--values FILE` on the program's command line, `print` also keeps up to 4096 elements of every floating-point part in
-FILE (.npz); `python3 programs/shared/digest.py A.npz B.npz` prints how far two such files are apart (largest difference, relative to the
-largest magnitude of its part). Importing this module also makes a program that hangs say where: all threads' stacks go to
+With `--values FILE` on the program's command line, `print` also keeps up to 1024 elements of everything floating-point in
+FILE (JSON), from which run.py tells how far two runs are apart. Importing this module also makes a program that hangs say where: all threads' stacks go to
 stderr after TALLY_FRAMEWORKS_DUMP_AFTER seconds.
 """
 import faulthandler
 import hashlib
+import json
+import math
 import os
 import sys
 
-SAMPLES = 4096
+SAMPLES = 1024
 
 faulthandler.enable()
 if float(os.environ.get("TALLY_FRAMEWORKS_DUMP_AFTER", "0")) > 0:
@@ -42,7 +43,7 @@ def _torch_to_host(tensor):
 def _to_host(value):
     if isinstance(value, (str, bytes, bool, int, float, type(None))):
         content = value if isinstance(value, bytes) else repr(value).encode()
-        return content, type(value).__name__, None
+        return content, type(value).__name__, [value] if isinstance(value, float) else None
     if type(value).__module__.split(".")[0] == "torch" or hasattr(value, "is_sparse"):
         return _torch_to_host(value)
     if hasattr(value, "get") and type(value).__module__.startswith("cupy"):
@@ -79,37 +80,20 @@ class Digest:
         print(f"part {name}: {part.hexdigest()[:16]}", flush=True)
 
     def _keep(self, name, numbers):
-        import numpy
-
-        if not numpy.isfinite(numbers).all():
-            raise ValueError(f"part '{name}': {int((~numpy.isfinite(numbers)).sum())} of {numbers.size} values are not finite")
-        step = max(1, numbers.size // SAMPLES)
-        self._values[f"{name} #{len(self._values)}"] = numbers[::step][:SAMPLES]
-
-    def print(self):
-        if "--values" in sys.argv and self._values:
+        if isinstance(numbers, list):
+            num_bad, size, samples = sum(not math.isfinite(number) for number in numbers), len(numbers), numbers
+        else:
             import numpy
 
-            numpy.savez(sys.argv[sys.argv.index("--values") + 1], **self._values)
+            num_bad, size = int((~numpy.isfinite(numbers)).sum()), numbers.size
+            samples = numbers[:: max(1, size // SAMPLES)][:SAMPLES].tolist()
+        if num_bad:
+            raise ValueError(f"part '{name}': {num_bad} of {size} values are not finite")
+        self._values[f"{name} #{len(self._values)}"] = samples
+
+    def print(self):
+        if "--values" in sys.argv:
+            with open(sys.argv[sys.argv.index("--values") + 1], "w", encoding="ascii") as output:
+                json.dump(self._values, output)
         print(f"digest {self._hash.hexdigest()}", flush=True)
         faulthandler.cancel_dump_traceback_later()
-
-
-def distance(left_path, right_path):
-    """Largest difference of two value files, relative to the largest magnitude of the part that it is in."""
-    import numpy
-
-    worst = (0.0, "none")
-    with numpy.load(left_path) as left, numpy.load(right_path) as right:
-        if sorted(left.files) != sorted(right.files):
-            return float("inf"), "other parts"
-        for name in left.files:
-            if left[name].shape != right[name].shape:
-                return float("inf"), name
-            scale = max(float(numpy.abs(left[name]).max(initial=0)), 1e-300)
-            worst = max(worst, (float(numpy.abs(left[name] - right[name]).max(initial=0)) / scale, name))
-    return worst
-
-
-if __name__ == "__main__":
-    print("%.3g in %s" % distance(sys.argv[1], sys.argv[2]))
