@@ -12,8 +12,9 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-Result<void*> TryMap(void* address, size_t size_bytes, int protection, int flags, int fd, std::string_view what) {
-  void* mapped = ::mmap(address, size_bytes, protection, flags, fd, 0);
+Result<void*> TryMap(void* address, size_t size_bytes, int protection, int flags, int fd, std::string_view what,
+                     uint64_t offset_bytes = 0) {
+  void* mapped = ::mmap(address, size_bytes, protection, flags, fd, static_cast<off_t>(offset_bytes));
   if (mapped == MAP_FAILED) return std::unexpected(StatusFromErrno(errno, what));
   if (address != nullptr && mapped != address) {  // kernel without MAP_FIXED_NOREPLACE
     ::munmap(mapped, size_bytes);
@@ -44,16 +45,16 @@ Result<MappedRegion> MappedRegion::Map(int fd, size_t size_bytes) {
   return MappedRegion(*mapped, size_bytes);
 }
 
-Result<MappedRegion> MappedRegion::MapAt(int fd, size_t size_bytes, void* address) {
+Result<MappedRegion> MappedRegion::MapAt(int fd, size_t size_bytes, void* address, uint64_t offset_bytes) {
   const auto mapped = TryMap(address, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
-                             "map shared memory at its address");
+                             "map shared memory at its address", offset_bytes);
   if (!mapped) return std::unexpected(mapped.error());
   return MappedRegion(*mapped, size_bytes);
 }
 
-Result<MappedRegion> MappedRegion::MapOver(int fd, size_t size_bytes, void* address) {
+Result<MappedRegion> MappedRegion::MapOver(int fd, size_t size_bytes, void* address, uint64_t offset_bytes) {
   const auto mapped = TryMap(address, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-                             "map shared memory over held addresses");
+                             "map shared memory over held addresses", offset_bytes);
   if (!mapped) return std::unexpected(mapped.error());
   return MappedRegion(*mapped, size_bytes);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -21,10 +22,11 @@ class MappedRegion {
 
   // Maps `size_bytes` of `fd` shared and writable, anywhere.
   static Result<MappedRegion> Map(int fd, size_t size_bytes);
-  // The same at exactly `address`; kAlreadyExists if anything is mapped there (nothing is ever replaced).
-  static Result<MappedRegion> MapAt(int fd, size_t size_bytes, void* address);
+  // The same at exactly `address`, from `offset_bytes` of the file on; kAlreadyExists if anything is mapped there
+  // (nothing is ever replaced).
+  static Result<MappedRegion> MapAt(int fd, size_t size_bytes, void* address, uint64_t offset_bytes = 0);
   // The same, replacing whatever is mapped there: for addresses that the caller holds.
-  static Result<MappedRegion> MapOver(int fd, size_t size_bytes, void* address);
+  static Result<MappedRegion> MapOver(int fd, size_t size_bytes, void* address, uint64_t offset_bytes = 0);
   // Reserves addresses without access (PROT_NONE) at exactly `address`; kAlreadyExists as above.
   static Result<MappedRegion> ReserveAt(void* address, size_t size_bytes);
 

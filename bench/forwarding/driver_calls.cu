@@ -1,6 +1,6 @@
 // What single driver calls cost, natively and under tally-run alike: this program does not know under which it runs.
 //
-//   driver_calls [--smoke] [--json FILE] [--only SUBSTRING]... [--skip SUBSTRING]... [--divide N]
+//   driver_calls [--smoke] [--json FILE] [--only SUBSTRING]... [--skip SUBSTRING]... [--divide N] [--seconds N]
 //   driver_calls --attach
 //
 // Each line is one measurement: a batch of calls is timed by the client's clock and divided by their number, many
@@ -10,6 +10,8 @@
 // nothing.
 // --divide takes 1/N of the batches: forwarding.py runs the program several times, natively and under tally-run by
 // turns.
+//
+// --seconds goes on for so long, for whoever looks on meanwhile; the last round counts.
 //
 // --attach is a client that does nothing: one launch and one synchronisation, the word "attached" on stdout, then it
 // waits for the end of stdin.
@@ -75,6 +77,7 @@ struct Options {
   bool smoke = false;
   bool attach = false;
   int divide = 1;
+  int seconds = 0;
   const char* json_path = nullptr;
   std::vector<std::string> only, skip;
 };
@@ -135,6 +138,7 @@ class Bench {
 
   bool smoke() const { return options_.smoke; }
   const std::vector<Row>& rows() const { return rows_; }
+  void Clear() { rows_.clear(); }
 
  private:
   static double Microseconds(Clock::time_point begin) {
@@ -286,6 +290,13 @@ std::string SizeName(size_t bytes) {
 
 void MeasureCopies(Bench& bench, cudaStream_t stream) {
   const size_t largest = bench.smoke() ? size_t{1} << 20 : size_t{256} << 20;
+  const char* const kinds[] = {"copy pinned to device", "copy device to pinned", "copy pageable to device",
+                               "copy device to pageable"};
+  bool wants_any = false;
+  for (size_t bytes = 4096; bytes <= largest; bytes *= 4) {
+    for (const char* kind : kinds) wants_any |= bench.Wants(std::string(kind) + ", " + SizeName(bytes));
+  }
+  if (!wants_any) return;  // the memory takes its time
   char *device, *pinned;
   CHECK(cudaMalloc(&device, largest));
   CHECK(cudaMallocHost(&pinned, largest));
@@ -302,10 +313,10 @@ void MeasureCopies(Bench& bench, cudaStream_t stream) {
         }
       });
     };
-    copy("copy pinned to device", device, pinned, cudaMemcpyHostToDevice, true);
-    copy("copy device to pinned", pinned, device, cudaMemcpyDeviceToHost, true);
-    copy("copy pageable to device", device, pageable.data(), cudaMemcpyHostToDevice, false);
-    copy("copy device to pageable", pageable.data(), device, cudaMemcpyDeviceToHost, false);
+    copy(kinds[0], device, pinned, cudaMemcpyHostToDevice, true);
+    copy(kinds[1], pinned, device, cudaMemcpyDeviceToHost, true);
+    copy(kinds[2], device, pageable.data(), cudaMemcpyHostToDevice, false);
+    copy(kinds[3], pageable.data(), device, cudaMemcpyDeviceToHost, false);
   }
   CHECK(cudaFreeHost(pinned));
   CHECK(cudaFree(device));
@@ -382,6 +393,8 @@ bool ReadOptions(int argc, char** argv, Options* options) {
         options->skip.push_back(value);
       } else if (option == "--divide" && atoi(value) > 0) {
         options->divide = atoi(value);
+      } else if (option == "--seconds" && atoi(value) > 0) {
+        options->seconds = atoi(value);
       } else {
         return false;
       }
@@ -408,6 +421,7 @@ int main(int argc, char** argv) {
   if (!ReadOptions(argc, argv, &options)) {
     fprintf(stderr,
             "usage: driver_calls [--smoke] [--json FILE] [--only SUBSTRING]... [--skip SUBSTRING]... [--divide N]\n"
+            "                    [--seconds N]\n"
             "       driver_calls --attach\n");
     return 2;
   }
@@ -419,12 +433,16 @@ int main(int argc, char** argv) {
   cudaStream_t stream;
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   Bench bench(options);
-  MeasureAsynchronousCalls(bench, stream);
-  MeasureRoundTrips(bench, stream);
-  MeasureSustained(bench, stream);
-  MeasureGraphs(bench, stream);
-  MeasureCopies(bench, stream);
-  MeasureAllocations(bench, stream);
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(options.seconds);
+  do {
+    bench.Clear();
+    MeasureAsynchronousCalls(bench, stream);
+    MeasureRoundTrips(bench, stream);
+    MeasureSustained(bench, stream);
+    MeasureGraphs(bench, stream);
+    MeasureCopies(bench, stream);
+    MeasureAllocations(bench, stream);
+  } while (Clock::now() < end && !bench.rows().empty());
   CHECK(cudaDeviceSynchronize());
   CHECK(cudaStreamDestroy(stream));
   if (options.json_path != nullptr) WriteJson(bench, options.json_path, properties);

@@ -58,7 +58,7 @@ def measure_driver_calls(bench, seconds, name, filters, profile_runs):
             for found in measured["rows"]:
                 row = rows.setdefault(found["name"], Row(found["name"], found["unit"]))
                 (row.native if way is bench.native else row.tally).extend(found["samples"])
-                row.program = [bench.program("driver_calls"), "--only", found["name"]] if profile_runs else []
+                row.program = [bench.program("driver_calls"), "--only", found["name"], "--seconds", "6"] if profile_runs else []
         longest = max(longest, time.monotonic() - began)
         rounds += 1
         if bench.smoke:

@@ -33,7 +33,8 @@ Side DestinationOf(const CUDA_MEMCPY3D& c) {
           c.dstLOD};
 }
 
-// Fills in the tight pitch and height where they are 0, checks them, and finds out whether the side is pageable.
+// Fills in the tight pitch and height where they are 0, checks them, finds out whether the side is pageable, and names
+// it by its device address if it is not.
 CUresult Complete(const AddressMap& addresses, const CUDA_MEMCPY3D& copy, Side* side, bool* is_pageable) {
   *is_pageable = false;
   if (side->lod != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -49,9 +50,10 @@ CUresult Complete(const AddressMap& addresses, const CUDA_MEMCPY3D& copy, Side* 
     return *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t rows = (side->z + copy.Depth - 1) * side->height + side->y + copy.Height - 1;
-  return addresses.Covers(side->address, rows * side->pitch + side->x_bytes + copy.WidthInBytes)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  if (!addresses.Covers(side->address, rows * side->pitch + side->x_bytes + copy.WidthInBytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  side->address = allocation->DeviceAddressOf(side->address);
+  return CUDA_SUCCESS;
 }
 
 shm::BoxSide ByAddress(const Side& side) {

@@ -15,17 +15,19 @@ constexpr auto kAddress = static_cast<uint32_t>(shm::Place::kAddress);
 constexpr auto kArena = static_cast<uint32_t>(shm::Place::kArena);
 constexpr auto kInline = static_cast<uint32_t>(shm::Place::kInline);
 
-// Pageable, or known to the device? CUDA_ERROR_INVALID_VALUE for device addresses that are nobody's.
-CUresult Classify(const AddressMap& addresses, const LinearSide& side, size_t size_bytes, bool* is_pageable) {
-  const auto allocation = addresses.Find(side.address);
+// Pageable, or known to the device, and then by what address? CUDA_ERROR_INVALID_VALUE for device addresses that are
+// nobody's.
+CUresult Classify(const AddressMap& addresses, LinearSide* side, size_t size_bytes, bool* is_pageable) {
+  const auto allocation = addresses.Find(side->address);
   if (!allocation) {
-    *is_pageable = side.kind != SideKind::kDevice;
-    return side.address != 0 && *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    *is_pageable = side->kind != SideKind::kDevice;
+    return side->address != 0 && *is_pageable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   *is_pageable = false;
-  return allocation->Contains(side.address, size_bytes) || addresses.Covers(side.address, size_bytes)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  if (!allocation->Contains(side->address, size_bytes) && !addresses.Covers(side->address, size_bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  side->address = allocation->DeviceAddressOf(side->address);
+  return CUDA_SUCCESS;
 }
 
 CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* source, size_t size_bytes,
@@ -123,9 +125,9 @@ CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes
   if (size_bytes == 0) return CUDA_SUCCESS;
   bool to_pageable = false, from_pageable = false;
   const AddressMap& addresses = call.process->addresses;
-  if (const CUresult result = Classify(addresses, destination, size_bytes, &to_pageable); result != CUDA_SUCCESS)
+  if (const CUresult result = Classify(addresses, &destination, size_bytes, &to_pageable); result != CUDA_SUCCESS)
     return result;
-  if (const CUresult result = Classify(addresses, source, size_bytes, &from_pageable); result != CUDA_SUCCESS)
+  if (const CUresult result = Classify(addresses, &source, size_bytes, &from_pageable); result != CUDA_SUCCESS)
     return result;
 
   if (from_pageable || to_pageable) {
@@ -169,6 +171,15 @@ LinearSide Device(CUdeviceptr address) { return {SideKind::kDevice, address}; }
 LinearSide Host(const void* address) { return {SideKind::kHost, reinterpret_cast<uint64_t>(address)}; }
 LinearSide Unified(CUdeviceptr address) { return {SideKind::kUnified, address}; }
 
+// The blocking forms. What they wrote to managed variables has arrived when they return, whatever they wait for
+// otherwise.
+CUresult CopyNow(LinearSide destination, LinearSide source, size_t size_bytes) {
+  const CUresult result = CopyLinear(destination, source, size_bytes, nullptr, true);
+  const Process* process = CurrentProcess();
+  if (result != CUDA_SUCCESS || !process->managed.any()) return result;
+  return entry::cuStreamSynchronize(nullptr);
+}
+
 CUresult CheckPeers(CUcontext destination, CUcontext source) {
   const Process* process = CurrentProcess();
   if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -197,25 +208,25 @@ CUresult CopyBatch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t c
 }  // namespace
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-  return CopyLinear(Unified(dst), Unified(src), ByteCount, nullptr, true);
+  return CopyNow(Unified(dst), Unified(src), ByteCount);
 }
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
   return CopyLinear(Unified(dst), Unified(src), ByteCount, hStream, false);
 }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return CopyLinear(Device(dstDevice), Host(srcHost), ByteCount, nullptr, true);
+  return CopyNow(Device(dstDevice), Host(srcHost), ByteCount);
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
   return CopyLinear(Device(dstDevice), Host(srcHost), ByteCount, hStream, false);
 }
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return CopyLinear(Host(dstHost), Device(srcDevice), ByteCount, nullptr, true);
+  return CopyNow(Host(dstHost), Device(srcDevice), ByteCount);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
   return CopyLinear(Host(dstHost), Device(srcDevice), ByteCount, hStream, false);
 }
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return CopyLinear(Device(dstDevice), Device(srcDevice), ByteCount, nullptr, true);
+  return CopyNow(Device(dstDevice), Device(srcDevice), ByteCount);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
   return CopyLinear(Device(dstDevice), Device(srcDevice), ByteCount, hStream, false);

@@ -70,8 +70,9 @@ CUresult cuEventQuery(CUevent hEvent) {
   if (IsKnownComplete(*call.process, *event)) return CUDA_SUCCESS;
   const Recording recording = event->LatestRecording();
   const CUresult result = wire::cuEventQuery(hEvent);
-  if (result == CUDA_SUCCESS) event->NoteComplete(recording);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  event->NoteComplete(recording);
+  return FetchManagedVariables();
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {

@@ -22,7 +22,8 @@ CUresult Fill(CUdeviceptr address, size_t pitch, uint32_t value, uint32_t elemen
   if (!allocation || row_bytes > kMaxExtent || (height > 1 && height > kMaxExtent / pitch) ||
       !call.process->addresses.Covers(address, (height - 1) * pitch + row_bytes))
     return CUDA_ERROR_INVALID_VALUE;
-  const shm::Fill fill{address, height > 1 ? pitch : 0, width, height, word, value, element_bytes};
+  const shm::Fill fill{
+      allocation->DeviceAddressOf(address), height > 1 ? pitch : 0, width, height, word, value, element_bytes};
   if (!waits || !allocation->is_host()) return call.lane->PostStruct(shm::Op::kFill, fill);
   const Reply reply = call.lane->CallStruct(shm::Op::kFill, fill);
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();

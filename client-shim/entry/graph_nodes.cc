@@ -74,8 +74,10 @@ CUresult DescribeFill(const Call& call, const CUDA_MEMSET_NODE_PARAMS& p, shm::F
   const uint64_t row_bytes = uint64_t{p.width} * p.elementSize;
   if (p.height > 1 && p.pitch < row_bytes) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t extent = (p.height - 1) * p.pitch + row_bytes;
-  if (!call.process->addresses.Covers(p.dst, extent)) return CUDA_ERROR_INVALID_VALUE;
-  *fill = {p.dst, p.height > 1 ? p.pitch : 0, p.width, p.height, 0, p.value, p.elementSize};
+  const auto allocation = call.process->addresses.Find(p.dst);
+  if (!allocation || !call.process->addresses.Covers(p.dst, extent)) return CUDA_ERROR_INVALID_VALUE;
+  *fill = {
+      allocation->DeviceAddressOf(p.dst), p.height > 1 ? p.pitch : 0, p.width, p.height, 0, p.value, p.elementSize};
   return CUDA_SUCCESS;
 }
 

@@ -87,6 +87,13 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return LookUpGlobal(call, Word(library), name, dptr, bytes);
 }
 
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+  Call call;
+  if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  return LookUpGlobal(call, Word(library), name, dptr, bytes, true);
+}
+
 CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;

@@ -2,15 +2,17 @@
 
 #include <cstring>
 
+#include "client-shim/entry/guard.h"
+
 namespace tally::client_shim {
 namespace {
 
-std::byte* BeginByName(Lane* lane, shm::Op op, uint64_t owner, const char* name) {
+std::byte* BeginByName(Lane* lane, shm::Op op, uint64_t owner, const char* name, uint32_t detail = 0) {
   const size_t size = std::strlen(name);
   if (size > shm::kMaxRequestBytes / 2) return nullptr;
   std::byte* room = lane->Begin(op, static_cast<uint32_t>(sizeof(shm::GetByName) + size));
   if (room == nullptr) return nullptr;
-  const shm::GetByName request{owner, static_cast<uint32_t>(size), 0};
+  const shm::GetByName request{owner, static_cast<uint32_t>(size), detail};
   std::memcpy(room, &request, sizeof(request));
   std::memcpy(room + sizeof(request), name, size);
   return room;
@@ -26,8 +28,15 @@ CUresult LookUpKernel(const Call& call, shm::Op op, uint64_t owner, const char* 
   return *kernel != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
-CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdeviceptr* address, size_t* size_bytes) {
-  if (BeginByName(call.lane, shm::Op::kGetGlobal, owner, name) == nullptr) return call.lane->failure();
+CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdeviceptr* address, size_t* size_bytes,
+                      bool only_managed) {
+  if (BeginByName(call.lane, shm::Op::kGetGlobal, owner, name, only_managed ? shm::kOnlyManaged : 0) == nullptr)
+    return call.lane->failure();
+  // Managed variables are the same on all devices, and the runtime asks for them before it has a context.
+  const bool has_context = t_thread.context != shm::kNoContext || !only_managed;
+  const uint32_t context =
+      has_context ? t_thread.context : static_cast<uint32_t>(call.process->server_ordinal(CUdevice{0}));
+  call.lane->SetContext(context);
   const Reply reply = call.lane->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto global = reply.Read<shm::GlobalDescription>();
@@ -38,11 +47,20 @@ CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdevi
   allocation.address = global.address;
   allocation.size_bytes = global.size_bytes;
   allocation.kind = MemoryKind::kGlobal;
-  allocation.context = t_thread.context;
-  allocation.device = t_thread.context != shm::kNoContext ? call.process->current_device() : 0;
+  allocation.context = context;
+  allocation.device = context != shm::kNoContext ? call.process->contexts[context].device : 0;
   allocation.owner = owner;
   // A collision is not fatal here: the module is where it is. It only makes a host pointer ambiguous.
   if (call.process->reservations.Hold(global.address, global.size_bytes)) allocation.reserved_bytes = global.size_bytes;
+  if (global.is_managed != 0) {
+    if (allocation.reserved_bytes == 0) return RefuseUse("a __managed__ variable whose address is taken here");
+    if (const CUresult result = call.process->managed.Add(call.lane, global.address, global.size_bytes, context);
+        result != CUDA_SUCCESS) {
+      call.process->reservations.Release(global.address, global.size_bytes);
+      return result;
+    }
+    allocation.is_managed_variable = true;
+  }
   call.process->addresses.Insert(allocation);
   return CUDA_SUCCESS;
 }

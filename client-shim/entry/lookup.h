@@ -13,8 +13,10 @@ namespace tally::client_shim {
 
 // kGetFunction, kGetKernel or kKernelFunction; the kernel is filed in the process's table.
 CUresult LookUpKernel(const Call& call, shm::Op op, uint64_t owner, const char* name, Kernel** kernel);
-// kGetGlobal; the address becomes known to the address map.
-CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdeviceptr* address, size_t* size_bytes);
+// kGetGlobal; the address becomes known to the address map, and usable here if the variable is managed. With
+// `only_managed` others are not found.
+CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdeviceptr* address, size_t* size_bytes,
+                      bool only_managed = false);
 // kListKernels: handles of all kernels of a module or library, each filed.
 struct ListedKernel {
   uint64_t handle;

@@ -72,7 +72,8 @@ CUresult AllocateSync(size_t size_bytes, size_t height, unsigned element_bytes, 
   return CUDA_SUCCESS;
 }
 
-CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool pool, CUstream stream) {
+// `pool` 0: the current one of the stream's device.
+CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, uint64_t pool, CUstream stream) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -82,12 +83,12 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool p
     *address = 0;
     return CUDA_SUCCESS;
   }
+  if (pool == 0) pool = call.process->pools.Current(call.process->contexts[ContextOfStream(word)].device);
   Allocation allocation;
   const CUresult result = AllocateWhereFree(
       call.process,
       [&](uint64_t* found, uint64_t* found_bytes) {
-        const Reply reply = call.lane->CallStruct(
-            shm::Op::kAllocateAsync, shm::AllocateAsync{size_bytes, reinterpret_cast<uint64_t>(pool), word});
+        const Reply reply = call.lane->CallStruct(shm::Op::kAllocateAsync, shm::AllocateAsync{size_bytes, pool, word});
         *found = reply.Read<uint64_t>();
         *found_bytes = size_bytes;
         return reply.result;
@@ -97,7 +98,7 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, CUmemoryPool p
       },
       &allocation);
   if (result != CUDA_SUCCESS) return result;
-  allocation.pool = reinterpret_cast<uint64_t>(pool);
+  allocation.pool = pool;
   allocation.is_from_pool = true;
   call.process->addresses.Insert(allocation);
   *address = allocation.address;
@@ -157,20 +158,19 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   const auto allocation = call.process->addresses.Find(dptr);
   if (allocation && allocation->is_opened_from_pool()) return CloseMemory(call, dptr);
-  if (!allocation || allocation->address != dptr || allocation->kind == MemoryKind::kGlobal ||
-      allocation->kind == MemoryKind::kOpened || allocation->kind == MemoryKind::kMapped ||
-      allocation->kind == MemoryKind::kPinned)
+  if (!allocation || allocation->address != dptr ||
+      (allocation->kind != MemoryKind::kDevice && allocation->kind != MemoryKind::kManaged))
     return CUDA_ERROR_INVALID_VALUE;
   if (allocation->kind == MemoryKind::kManaged) return FreeAndForget(call, shm::Op::kFreeHost, dptr);
   return FreeAndForget(call, shm::Op::kFree, dptr);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  return AllocateInOrder(dptr, bytesize, nullptr, hStream);
+  return AllocateInOrder(dptr, bytesize, 0, hStream);
 }
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return AllocateInOrder(dptr, bytesize, pool, hStream);
+  return AllocateInOrder(dptr, bytesize, reinterpret_cast<uint64_t>(pool), hStream);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
@@ -238,7 +238,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto allocation = process->addresses.Find(reinterpret_cast<uint64_t>(p));
   if (!allocation || !allocation->is_host()) return CUDA_ERROR_INVALID_VALUE;
-  *pdptr = reinterpret_cast<CUdeviceptr>(p);
+  *pdptr = allocation->DeviceAddressOf(reinterpret_cast<uint64_t>(p));
   return CUDA_SUCCESS;
 }
 
@@ -247,7 +247,8 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto allocation = process->addresses.Find(reinterpret_cast<uint64_t>(p));
-  if (!allocation || allocation->kind != MemoryKind::kPinned) return CUDA_ERROR_INVALID_VALUE;
+  if (!allocation || !allocation->is_host() || allocation->kind == MemoryKind::kManaged)
+    return CUDA_ERROR_INVALID_VALUE;
   *pFlags = allocation->host_flags;
   return CUDA_SUCCESS;
 }

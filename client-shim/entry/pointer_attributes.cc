@@ -1,6 +1,5 @@
-// CUDA manual: Unified Addressing, and what is left of managed memory's hints. Answered from the address map:
-// frameworks ask about every pointer argument of every launch.
-#include <algorithm>
+// CUDA manual: Unified Addressing, what a pointer is. Answered from the address map: frameworks ask about every pointer
+// argument of every launch. (Hints for managed memory are in managed_memory.cc.)
 #include <cstring>
 #include <optional>
 
@@ -24,20 +23,21 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
       return Give(out, a.context == shm::kNoContext ? nullptr : process.contexts.Handle(a.context));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       // Managed memory counts as device memory, as natively.
-      return Give(out,
-                  static_cast<unsigned>(a.kind == MemoryKind::kPinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE));
+      return Give(out, static_cast<unsigned>(a.kind == MemoryKind::kPinned || a.kind == MemoryKind::kRegistered
+                                                 ? CU_MEMORYTYPE_HOST
+                                                 : CU_MEMORYTYPE_DEVICE));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return Give(out, pointer);
+      return Give(out, static_cast<CUdeviceptr>(a.DeviceAddressOf(pointer)));
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      if (!a.is_host()) return CUDA_ERROR_INVALID_VALUE;
-      return Give(out, reinterpret_cast<void*>(pointer));
+      if (!a.is_host() && !a.is_managed()) return CUDA_ERROR_INVALID_VALUE;
+      return Give(out, reinterpret_cast<void*>(a.HostAddressOf(pointer)));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return Give(out, static_cast<unsigned>(a.sync_memory_operations));
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
       return Give(out, static_cast<unsigned long long>(a.buffer_id));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return Give(out, static_cast<unsigned>(a.kind == MemoryKind::kManaged));
+      return Give(out, static_cast<unsigned>(a.is_managed()));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return Give(out, static_cast<int>(a.device));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
@@ -58,6 +58,12 @@ CUresult Attribute(const Process& process, void* out, CUpointer_attribute attrib
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return Give(out, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      if (a.is_from_pool && a.pool == 0) {
+        CUmemoryPool pool = nullptr;
+        if (const CUresult result = wire::cuDeviceGetDefaultMemPool(&pool, a.device); result != CUDA_SUCCESS)
+          return result;
+        return Give(out, pool);
+      }
       return Give(out, reinterpret_cast<CUmemoryPool>(a.pool));
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -83,40 +89,6 @@ void GiveZero(void* out, CUpointer_attribute attribute) {
     default:
       Give(out, uint64_t{0});
   }
-}
-
-CUresult RangeAttribute(void* out, size_t size, CUmem_range_attribute attribute) {
-  if (out == nullptr || size < 4 || size % 4 != 0) return CUDA_ERROR_INVALID_VALUE;
-  int value = 0;
-  switch (attribute) {
-    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-      break;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY:
-      value = CU_DEVICE_INVALID;
-      break;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
-      value = CU_MEM_LOCATION_TYPE_INVALID;
-      break;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  std::fill_n(static_cast<int*>(out), size / 4, value);
-  return CUDA_SUCCESS;
-}
-
-CUresult CheckManaged(CUdeviceptr pointer, size_t count) {
-  const Process* process = CurrentProcess();
-  if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const auto allocation = process->addresses.Find(pointer);
-  return count != 0 && allocation && allocation->kind == MemoryKind::kManaged && allocation->Contains(pointer, count)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -160,42 +132,6 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
   if (!allocation) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = allocation->address;
   if (psize != nullptr) *psize = allocation->size_bytes;
-  return CUDA_SUCCESS;
-}
-
-// Managed memory is host memory that the device reads in place: where it should live is no question. The hints are
-// checked as natively and have no effect.
-CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise, CUdevice) { return CheckManaged(devPtr, count); }
-CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise, CUmemLocation) {
-  return CheckManaged(devPtr, count);
-}
-CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream) {
-  return CheckManaged(devPtr, count);
-}
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int, CUstream) {
-  return CheckManaged(devPtr, count);
-}
-CUresult cuStreamAttachMemAsync(CUstream, CUdeviceptr dptr, size_t, unsigned int flags) {
-  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
-    return CUDA_ERROR_INVALID_VALUE;
-  return CheckManaged(dptr, 1);
-}
-
-CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
-                                size_t count) {
-  if (const CUresult result = CheckManaged(devPtr, count); result != CUDA_SUCCESS) return result;
-  return RangeAttribute(data, dataSize, attribute);
-}
-
-CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes,
-                                 size_t numAttributes, CUdeviceptr devPtr, size_t count) {
-  if (data == nullptr || dataSizes == nullptr || attributes == nullptr || numAttributes == 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = CheckManaged(devPtr, count); result != CUDA_SUCCESS) return result;
-  for (size_t i = 0; i < numAttributes; ++i) {
-    if (const CUresult result = RangeAttribute(data[i], dataSizes[i], attributes[i]); result != CUDA_SUCCESS)
-      return result;
-  }
   return CUDA_SUCCESS;
 }
 

@@ -224,6 +224,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
       result != CUDA_SUCCESS)
     return result;
   *pool_out = reinterpret_cast<CUmemoryPool>(opened.value);
+  call.process->pools.Add(opened.value, call.process->current_device());
   return CUDA_SUCCESS;
 }
 

@@ -100,8 +100,9 @@ CUresult cuStreamQuery(CUstream hStream) {
   if (const CUresult result = ResolveStream(hStream, &word); result != CUDA_SUCCESS) return result;
   if (IsKnownIdle(*call.process, *call.lane, word)) return CUDA_SUCCESS;
   const CUresult result = wire::cuStreamQuery(hStream);
-  if (result == CUDA_SUCCESS) call.lane->NoteIdle(word, ContextOfStream(word));
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  call.lane->NoteIdle(word, ContextOfStream(word));
+  return FetchManagedVariables();
 }
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {

@@ -7,6 +7,8 @@ namespace tally::client_shim {
 void AddressMap::Insert(Allocation allocation) {
   const std::unique_lock lock(mutex_);
   allocation.buffer_id = next_buffer_id_++;
+  if (allocation.host_address == 0) allocation.host_address = allocation.address;
+  if (allocation.device_address == 0) allocation.device_address = allocation.address;
   by_address_.insert_or_assign(allocation.address, allocation);
 }
 
@@ -21,6 +23,14 @@ std::optional<Allocation> AddressMap::Find(uint64_t address) const {
   const std::shared_lock lock(mutex_);
   const Allocation* found = FindLocked(address);
   return found != nullptr ? std::optional(*found) : std::nullopt;
+}
+
+std::optional<Allocation> AddressMap::FindOverlap(uint64_t address, uint64_t size_bytes) const {
+  const std::shared_lock lock(mutex_);
+  if (const Allocation* found = FindLocked(address); found != nullptr) return *found;
+  const auto next = by_address_.lower_bound(address);
+  if (next == by_address_.end() || next->first - address >= size_bytes) return std::nullopt;
+  return next->second;
 }
 
 bool AddressMap::Covers(uint64_t address, uint64_t size_bytes) const {

@@ -16,12 +16,13 @@
 namespace tally::client_shim {
 
 enum class MemoryKind : uint8_t {
-  kDevice,   // cuMemAlloc and its kin
-  kGlobal,   // a variable of a module
-  kPinned,   // cuMemHostAlloc: shared with the executor, host and device address are equal
-  kManaged,  // cuMemAllocManaged: the same thing under another name
-  kOpened,   // another program's, by cuIpcOpenMemHandle
-  kMapped,   // cuMemMap: physical memory at reserved addresses; belongs to no context
+  kDevice,      // cuMemAlloc and its kin
+  kGlobal,      // a variable of a module
+  kPinned,      // cuMemHostAlloc: shared with the executor, host and device address are equal
+  kManaged,     // cuMemAllocManaged: the same thing under another name
+  kRegistered,  // cuMemHostRegister: the program's own, whose device address may be another
+  kOpened,      // another program's, by cuIpcOpenMemHandle
+  kMapped,      // cuMemMap: physical memory at reserved addresses; belongs to no context
 };
 
 struct Allocation {
@@ -32,15 +33,27 @@ struct Allocation {
   uint32_t context = 0;         // index
   uint32_t host_flags = 0;      // of cuMemHostAlloc
   uint64_t buffer_id = 0;       // unique while the process lives
-  uint64_t pool = 0;            // of cuMemAllocAsync, 0 if none
+  uint64_t pool = 0;            // of is_from_pool, 0: the default one
   uint64_t mapped_bytes = 0;    // of host memory: what munmap takes
   uint64_t owner = 0;           // module or library of a kGlobal
   uint64_t reserved_bytes = 0;  // address space held for it (address_reservations.h), 0 if none
   uint32_t handle_types = 0;    // CUmemAllocationHandleType it may leave the program as
   bool is_from_pool = false;    // cuMemAllocAsync and its kin
   bool sync_memory_operations = false;
+  bool is_managed_variable = false;  // a kGlobal that the host uses too (managed_variables.h)
+  // What host and device know it by. Only registered memory may have two addresses; then it is in the map twice.
+  uint64_t host_address = 0;     // 0 before Insert: the same as `address`
+  uint64_t device_address = 0;   // likewise
+  uint64_t registered_page = 0;  // of registered memory: its first page in this process
 
-  bool is_host() const { return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged; }
+  bool is_host() const {
+    return kind == MemoryKind::kPinned || kind == MemoryKind::kManaged || kind == MemoryKind::kRegistered;
+  }
+  bool is_managed() const { return kind == MemoryKind::kManaged || is_managed_variable; }
+  // The entry under the device's address of memory that has two.
+  bool is_device_view() const { return host_address != address; }
+  uint64_t HostAddressOf(uint64_t inside) const { return host_address + (inside - address); }
+  uint64_t DeviceAddressOf(uint64_t inside) const { return device_address + (inside - address); }
   // What cuIpcGetMemHandle takes: neither pools nor mappings have handles of that kind.
   bool is_ipc_capable() const { return kind == MemoryKind::kDevice && !is_from_pool; }
   // cuMemPoolImportPointer: another program's, but freed like one's own.
@@ -52,10 +65,13 @@ struct Allocation {
 
 class AddressMap {
  public:
-  // Fills in buffer_id. Replaces what is at the same address: the executor knows better what is where.
+  // Fills in buffer_id and what is 0 of the two addresses. Replaces what is at the same address: the executor knows
+  // better what is where.
   void Insert(Allocation allocation);
   // The allocation that contains `address`.
   std::optional<Allocation> Find(uint64_t address) const;
+  // The first allocation that shares a byte with [address, address + size_bytes).
+  std::optional<Allocation> FindOverlap(uint64_t address, uint64_t size_bytes) const;
   // Whether all of [address, address + size_bytes) lies inside one allocation, or inside adjoining mappings.
   bool Covers(uint64_t address, uint64_t size_bytes) const;
   // The allocation that starts at exactly `address`, removed.

@@ -48,7 +48,13 @@ void* CallbackThread::Run(void*) {
     finished = reply.Read<uint64_t>();
     if (finished == 0) continue;
     auto* callback = reinterpret_cast<Callback*>(finished);
-    RunCallback(*callback, static_cast<CUresult>(reply.Read<uint32_t>(8)));
+    const auto status = static_cast<CUresult>(reply.Read<uint32_t>(8));
+    // The function runs in the stream's order, so managed variables are up to date for it and for what comes after it.
+    Process* process = CurrentProcess();
+    const bool has_managed = process != nullptr && process->managed.any();
+    if (has_managed) process->managed.FetchChanges(lane);
+    RunCallback(*callback, status);
+    if (has_managed) process->managed.SendChanges(lane);
     if (callback->runs_once) delete callback;
   }
 }

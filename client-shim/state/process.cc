@@ -21,6 +21,17 @@ namespace {
 
 constinit std::mutex g_start_mutex;
 constinit std::atomic<bool> g_watches_forks{false};
+// The process between the handlers of one fork: cuInit of another thread may come in between.
+constinit thread_local Process* t_forking = nullptr;
+
+void BeforeFork() {
+  t_forking = g_process.load();
+  if (t_forking != nullptr) t_forking->registered.BeforeFork();
+}
+void AfterForkInParent() {
+  if (t_forking != nullptr) t_forking->registered.AfterForkInParent();
+  t_forking = nullptr;
+}
 // In a fork's child of a process that had initialised CUDA, and in its children. A program's libraries (the CUDA
 // runtime) remember there what they did in the parent: a session of its own would give their handles another meaning.
 constinit std::atomic<bool> g_is_child_of_user{false};
@@ -30,6 +41,8 @@ constinit std::atomic<bool> g_is_child_of_user{false};
 // In the child. Only calls that are safe there: nothing is freed, the parent's objects are left as they are.
 void ForgetProcessInChild() {
   Process* process = g_process.exchange(nullptr);
+  if (t_forking != nullptr) t_forking->registered.AfterForkInChild();
+  t_forking = nullptr;
   if (process != nullptr) g_is_child_of_user.store(true);
   if (process != nullptr && process->session() != nullptr) process->session()->Close();
   new (&g_start_mutex) std::mutex;  // its holder does not exist here
@@ -41,7 +54,7 @@ CUresult Process::Start() {
   if (g_is_child_of_user.load()) return CUDA_ERROR_NOT_INITIALIZED;
   const std::lock_guard lock(g_start_mutex);
   if (CurrentProcess() != nullptr) return CUDA_SUCCESS;
-  if (!g_watches_forks.exchange(true)) ::pthread_atfork(nullptr, nullptr, &ForgetProcessInChild);
+  if (!g_watches_forks.exchange(true)) ::pthread_atfork(&BeforeFork, &AfterForkInParent, &ForgetProcessInChild);
 
   std::string sentence;
   Session* session = nullptr;
@@ -100,6 +113,7 @@ CUresult BeginCallInContext(Call* call) {
 void ForgetContext(Process* process, uint32_t context) {
   process->contexts[context].epoch.fetch_add(1);
   process->storage.EndContext(context, process->contexts.Handle(context));
+  process->managed.ForgetContext(context);
   for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);
   process->contexts.ForgetPeersOf(context);
   process->streams.RemoveIf([context](const Stream& stream) { return stream.context == context; });
@@ -107,6 +121,12 @@ void ForgetContext(Process* process, uint32_t context) {
 
 void ReleaseAllocation(Process* process, const Allocation& allocation) {
   if (allocation.reserved_bytes != 0) process->reservations.Release(allocation.address, allocation.reserved_bytes);
+  if (allocation.is_managed_variable) process->managed.Remove(allocation.address);
+  if (allocation.is_managed()) process->advice.Forget(allocation.address, allocation.size_bytes);
+  if (allocation.kind == MemoryKind::kRegistered && !allocation.is_device_view()) {
+    const std::lock_guard lock(process->registered.mutex());
+    process->registered.GiveBack(allocation.registered_page);
+  }
   if (allocation.mapped_bytes != 0) ::munmap(reinterpret_cast<void*>(allocation.address), allocation.mapped_bytes);
 }
 

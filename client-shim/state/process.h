@@ -21,8 +21,12 @@
 #include "client-shim/state/handle_names.h"
 #include "client-shim/state/kernels.h"
 #include "client-shim/state/link_results.h"
+#include "client-shim/state/managed_advice.h"
+#include "client-shim/state/managed_variables.h"
 #include "client-shim/state/node_parameters.h"
 #include "client-shim/state/occupancy_memo.h"
+#include "client-shim/state/pools.h"
+#include "client-shim/state/registered_memory.h"
 #include "client-shim/state/slot_table.h"
 #include "client-shim/state/streams.h"
 #include "client-shim/transport/session.h"
@@ -55,6 +59,10 @@ class Process {
   ContextStorage storage;
   AddressMap addresses;
   AddressReservations reservations;
+  RegisteredMemory registered;
+  ManagedVariables managed;
+  ManagedAdvice advice;
+  Pools pools;
   Kernels kernels;
   SlotTable<Stream> streams;
   SlotTable<Event> events;

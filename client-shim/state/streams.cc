@@ -20,7 +20,24 @@ CUresult ResolveStream(CUstream stream, uint64_t* word) {
 
 CUresult ResolveStreamForWork(Process& process, CUstream stream, uint64_t* word) {
   if (const CUresult result = ResolveStream(stream, word); result != CUDA_SUCCESS) return result;
+  if (process.managed.any()) [[unlikely]] {
+    if (const CUresult result = SendManagedVariables(process); result != CUDA_SUCCESS) return result;
+  }
   return *word == shm::kLegacyStream ? process.captures.CheckLegacyStream(t_thread.context) : CUDA_SUCCESS;
+}
+
+CUresult SendManagedVariables(Process& process) {
+  Lane* lane = nullptr;
+  const CUresult result = CurrentLane(&lane);
+  return result == CUDA_SUCCESS ? process.managed.SendChanges(lane) : result;
+}
+
+CUresult FetchManagedVariables() {
+  Process* process = CurrentProcess();
+  if (process == nullptr || !process->managed.any()) return CUDA_SUCCESS;
+  Lane* lane = nullptr;
+  const CUresult result = CurrentLane(&lane);
+  return result == CUDA_SUCCESS ? process->managed.FetchChanges(lane) : result;
 }
 
 uint32_t ContextOfStream(uint64_t word) {

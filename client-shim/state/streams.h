@@ -31,6 +31,13 @@ CUresult ResolveStream(CUstream stream, uint64_t* word);
 //   what CheckLegacyStream says (captures.h)  the legacy stream, while a blocking stream of its context captures
 CUresult ResolveStreamForWork(Process& process, CUstream stream, uint64_t* word);
 
+// Before work is put on a stream in a process that has managed variables: the device gets what the host changed.
+CUresult SendManagedVariables(Process& process);
+
+// After a call that found work complete: the host gets what the device changed. Synchronising calls do so by themselves
+// (Lane::TakeAsyncError).
+CUresult FetchManagedVariables();
+
 // The context a resolved stream belongs to.
 uint32_t ContextOfStream(uint64_t word);
 

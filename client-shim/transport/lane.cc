@@ -42,6 +42,9 @@ Lane::Lane(Session* session, MappedRegion region, uint32_t index)
 CUresult Lane::sticky_error() const { return session_->sticky_error(); }
 
 CUresult Lane::TakeAsyncError() {
+  if (Process* process = CurrentProcess(); process != nullptr && process->managed.any()) [[unlikely]] {
+    if (const CUresult result = process->managed.FetchChanges(this); result != CUDA_SUCCESS) return result;
+  }
   if (session_header_->async_error.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
   return static_cast<CUresult>(session_header_->async_error.exchange(0, std::memory_order_acq_rel));
 }

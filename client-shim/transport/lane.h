@@ -115,7 +115,8 @@ class Lane {
     const CUresult sticky = sticky_error();
     return sticky != CUDA_SUCCESS ? sticky : CUDA_ERROR_INVALID_VALUE;
   }
-  // The first failure of an asynchronous call not yet reported, which this reports. For synchronising calls.
+  // How every synchronising call ends: what the device changed in managed variables has arrived, and the first failure
+  // of an asynchronous call that was not reported yet is.
   CUresult TakeAsyncError();
 
   // A stream, or all streams of a context, that the request answered last found idle: known until any thread of this

@@ -173,7 +173,7 @@ CUresult Session::Attach(std::string* sentence) {
   return CUDA_SUCCESS;
 }
 
-CUresult Session::Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd) {
+CUresult Session::Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd, int sent_fd) {
   const std::lock_guard lock(mutex_);
   if (!HasSocket()) {
     DeclareGone("the program has closed our socket");
@@ -185,7 +185,8 @@ CUresult Session::Ask(const shm::SessionRequest& request, shm::SessionReply* rep
     LOG_ERROR("this process has no file descriptor left: a thread or an allocation needs one for a moment");
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  if (!SendMessage(socket_.get(), BytesOf(request)).ok()) {
+  const auto fds = sent_fd >= 0 ? std::span<const int>(&sent_fd, 1) : std::span<const int>();
+  if (!SendMessage(socket_.get(), BytesOf(request), fds).ok()) {
     DeclareGone("its socket is closed");
     return kExecutorGone;
   }
@@ -272,6 +273,21 @@ CUresult Session::AllocateHost(size_t size_bytes, int server_device, shm::HostMe
   }
   LOG_ERROR("shared host memory: {} addresses in a row are taken in this process", kMaxAddressTries);
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult Session::RegisterHost(int fd, uint64_t offset_bytes, uint64_t address, uint64_t size_bytes, int server_device,
+                               uint64_t* server_address) {
+  shm::SessionRequest request{};
+  request.kind = static_cast<uint32_t>(shm::SessionRequestKind::kRegisterHost);
+  request.device = static_cast<uint32_t>(server_device);
+  request.value[0] = address;
+  request.value[1] = size_bytes;
+  request.value[2] = offset_bytes;
+  shm::SessionReply reply{};
+  UniqueFd none;
+  const CUresult result = Ask(request, &reply, &none, fd);
+  *server_address = reply.value[0];
+  return result;
 }
 
 bool Session::CheckGone() {

@@ -44,6 +44,12 @@ class Session {
   // Memory shared with the executor and known to the device, at the same address on both sides.
   CUresult AllocateHost(size_t size_bytes, int server_device, shm::HostMemoryUse use, HostMemory* memory);
 
+  // Makes memory of this process known to the device: `size_bytes` of `fd` from `offset_bytes` on, which are mapped
+  // shared at `address` here (whole pages). `*server_address` is where the device sees them, the same address if
+  // possible.
+  CUresult RegisterHost(int fd, uint64_t offset_bytes, uint64_t address, uint64_t size_bytes, int server_device,
+                        uint64_t* server_address);
+
   CUresult sticky_error() const {
     const uint32_t gone = gone_.load(std::memory_order_relaxed);
     return static_cast<CUresult>(gone != 0 ? gone : header_->sticky_error.load(std::memory_order_relaxed));
@@ -65,8 +71,8 @@ class Session {
  private:
   explicit Session(unsigned num_cpus) : num_cpus_(num_cpus), copy_threads_(CopyThreads::NumFor(num_cpus)) {}
   CUresult Attach(std::string* sentence);
-  // One exchange on the session socket; `fd` receives the reply's descriptor if it has one.
-  CUresult Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd);
+  // One exchange on the session socket; `fd` receives the reply's descriptor if it has one, `sent_fd` goes along.
+  CUresult Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd, int sent_fd = -1);
   // False after the program has closed all descriptors, as daemons do: the number may be a file of its own by now.
   bool HasSocket() const;
 

@@ -59,6 +59,9 @@ void WireCall::PutHandle(CUevent event) {
 void WireCall::PutStream(CUstream stream) {
   uint64_t resolved = 0;
   if (const CUresult result = ResolveStream(stream, &resolved); result != CUDA_SUCCESS) refusal_ = result;
+  if (Process* process = CurrentProcess(); process != nullptr && process->managed.any()) [[unlikely]] {
+    if (const CUresult result = SendManagedVariables(*process); result != CUDA_SUCCESS) refusal_ = result;
+  }
   PutWord(resolved);
 }
 

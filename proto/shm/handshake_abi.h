@@ -63,14 +63,19 @@ enum class SessionRequestKind : uint32_t {
                       // bytes mapped, descriptor of the memory: the client maps it at exactly that address
   kRejectHost =
       4,  // value0 = address: the client could not map it there; the server forgets it (the client asks again)
+  // With the descriptor of memory that the client has mapped shared and writable (a sealed memfd, or a file of a
+  // tmpfs): value0 = address of its first page there, value1 = bytes (whole pages), value2 = where they start in the
+  // file -> value0 = address in the executor: the same one if nothing is there, else one of the window of
+  // kAllocateHost. Freed like memory of kAllocateHost (Op::kFreeHost).
+  kRegisterHost = 5,
 };
 
 enum class HostMemoryUse : uint64_t { kPinned = 0, kManaged = 1 };
 
 // Client to executor on the session socket; the client waits for the reply before it sends the next.
 struct SessionRequest {
-  uint32_t kind;  // SessionRequestKind
-  uint32_t reserved;
+  uint32_t kind;    // SessionRequestKind
+  uint32_t device;  // kRegisterHost: ordinal
   uint64_t value[3];
 };
 static_assert(sizeof(SessionRequest) == 32);

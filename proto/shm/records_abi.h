@@ -231,9 +231,10 @@ static_assert(sizeof(LoadedImage) == 16);
 struct GetByName {
   uint64_t owner;
   uint32_t name_bytes;  // without NUL
-  uint32_t reserved;
+  uint32_t detail;      // kGetGlobal: kOnlyManaged or 0; kListKernels: the first one wanted
 };
 static_assert(sizeof(GetByName) == 16);
+inline constexpr uint32_t kOnlyManaged = 1;  // cuLibraryGetManaged: other variables are not found
 
 struct ParameterLayout {
   uint32_t offset_bytes;
@@ -256,8 +257,10 @@ inline constexpr uint32_t kMaxParameterBytes = 32764;
 struct GlobalDescription {
   uint64_t address;
   uint64_t size_bytes;
+  uint32_t is_managed;
+  uint32_t reserved;
 };
-static_assert(sizeof(GlobalDescription) == 16);
+static_assert(sizeof(GlobalDescription) == 24);
 
 struct LinkAdd {
   uint64_t handle;

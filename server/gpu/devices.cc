@@ -25,8 +25,10 @@ constexpr std::array kPromises = {
     Promise{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0, nullptr},
-    Promise{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 0, "cuMemHostRegister_v2"},
-    Promise{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0, "cuMemHostRegister_v2"},
+    // Where the executor has something else at the program's address, the device sees registered memory elsewhere.
+    Promise{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0, nullptr},
     // Managed memory is shared pinned memory: both sides may touch it, but not at once.
     Promise{CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0, nullptr},
@@ -37,6 +39,8 @@ constexpr std::array kPromises = {
     Promise{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED, 0, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 0, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 0, nullptr},
     Promise{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 0, "cuFlushGPUDirectRDMAWrites"},
     Promise{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0, "cuMemGetHandleForAddressRange"},

@@ -64,7 +64,6 @@ Attempt Open(const std::string& path, bool is_software) {
   LoadedDriver driver;
 #define TALLY_DRIVER_FUNCTION(symbol) FillMember(library, #symbol, &driver.table.symbol);
 #include "proto/driver/generated/driver_functions.inc"
-  TALLY_EXECUTOR_DRIVER_FUNCTIONS(TALLY_DRIVER_FUNCTION)
 #undef TALLY_DRIVER_FUNCTION
   const DriverTable& table = driver.table;
   if (table.cuInit == nullptr || table.cuDeviceGetCount == nullptr || table.cuDriverGetVersion == nullptr ||

@@ -15,15 +15,9 @@
 
 namespace tally::server {
 
-// What the generated list lacks because clients may not ask for it by that name: the executor itself needs it.
-#define TALLY_EXECUTOR_DRIVER_FUNCTIONS(X) \
-  X(cuMemHostRegister_v2)                  \
-  X(cuMemHostUnregister)
-
 struct DriverTable {
 #define TALLY_DRIVER_FUNCTION(symbol) decltype(&::symbol) symbol = nullptr;
 #include "proto/driver/generated/driver_functions.inc"
-  TALLY_EXECUTOR_DRIVER_FUNCTIONS(TALLY_DRIVER_FUNCTION)
 #undef TALLY_DRIVER_FUNCTION
 };
 

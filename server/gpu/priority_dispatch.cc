@@ -1,7 +1,9 @@
 #include "server/gpu/priority_dispatch.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -17,8 +19,12 @@
 namespace tally::server {
 namespace {
 
-// Longer than nearly every kernel, short enough for a program whose kernels wait for one another.
-constexpr auto kLongestDrain = std::chrono::milliseconds(50);
+// Longer than all but exceptional kernels (those of training steps stay under 10 ms), and an end for programs whose
+// kernels wait for one another.
+constexpr auto kLongestDrain = std::chrono::milliseconds(250);
+// How often at most the watcher looks whether busy high-priority streams have come to an end: an interrupt and a
+// wake-up at every kernel's end would slow down what it watches.
+constexpr auto kBusyPeriod = std::chrono::microseconds(50);
 constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
 
 // Announces high-priority work. One watcher thread per device in use sleeps in the driver until the work is complete.
@@ -61,7 +67,10 @@ class Announcer {
     // Without an event completion cannot be seen: the watcher then synchronises with the whole stream's past by the
     // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
     if (event == nullptr && driver_.cuEventCreate(&event, kQuietEvent) != CUDA_SUCCESS) return;
-    if (driver_.cuEventRecord(event, stream) == CUDA_SUCCESS) device.pending.push_back(event);
+    if (driver_.cuEventRecord(event, stream) != CUDA_SUCCESS) return;
+    // Recorded again before the watcher took it: it waits for the later one then.
+    if (std::find(device.pending.begin(), device.pending.end(), event) != device.pending.end()) return;
+    device.pending.push_back(event);
     if (!device.watcher.joinable()) StartWatcher(index);
     device.changed.notify_one();
   }
@@ -101,7 +110,12 @@ class Announcer {
         if (event != nullptr) driver_.cuEventSynchronize(event);
       }
       lock.lock();
-      if (!device.pending.empty() || device.num_dispatching != 0) continue;
+      if (!device.pending.empty() || device.num_dispatching != 0) {
+        lock.unlock();
+        std::this_thread::sleep_for(kBusyPeriod);
+        lock.lock();
+        continue;
+      }
       const TimePoint now = clock_.Now();
       device.gate.OnHighPriorityIdle(now);
       device.is_busy = false;

@@ -1,4 +1,6 @@
 // Devices, contexts, printf output.
+#include <algorithm>
+
 #include "server/session/operations.h"
 
 namespace tally::server {
@@ -13,6 +15,10 @@ CUresult ServeDescribeDevices(ServedLane& lane, WireReader& in, WireWriter& out)
   for (int ordinal = 0; ordinal < devices.count(); ++ordinal) {
     shm::DeviceDescription description;
     if (const CUresult r = devices.Describe(ordinal, &description); r != CUDA_SUCCESS) return r;
+    // A client's device is as large as what it may have of it.
+    if (const uint64_t limit = lane.session().core.limits.device_memory_bytes; limit != 0) {
+      description.total_memory_bytes = std::min(description.total_memory_bytes, limit);
+    }
     out.PutStruct(description);
   }
   lane.ForgetCurrentDevice();

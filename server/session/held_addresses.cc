@@ -64,17 +64,17 @@ bool HeldAddresses::IsHeldLocked(uint64_t begin, uint64_t end) const {
   return false;
 }
 
-Result<MappedRegion> HeldAddresses::Map(int fd, uint64_t size_bytes, uint64_t address) {
+Result<MappedRegion> HeldAddresses::Map(int fd, uint64_t size_bytes, uint64_t address, uint64_t offset_bytes) {
   const uint64_t end = address + size_bytes;
   const std::lock_guard lock(mutex_);
   if (end < address || !IsHeldLocked(address, end)) {
-    return MappedRegion::MapAt(fd, size_bytes, reinterpret_cast<void*>(address));
+    return MappedRegion::MapAt(fd, size_bytes, reinterpret_cast<void*>(address), offset_bytes);
   }
   const auto after = mapped_.lower_bound(end);
   if (after != mapped_.begin() && std::prev(after)->second > address) {
     return Error(StatusCode::kAlreadyExists, fmt::format("address {:#x} is taken", address));
   }
-  auto region = MappedRegion::MapOver(fd, size_bytes, reinterpret_cast<void*>(address));
+  auto region = MappedRegion::MapOver(fd, size_bytes, reinterpret_cast<void*>(address), offset_bytes);
   if (region) mapped_.emplace(address, end);
   return region;
 }

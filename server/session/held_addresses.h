@@ -31,9 +31,9 @@ class HeldAddresses {
   void Hold();
   uint64_t size_bytes() const;
 
-  // Maps `size_bytes` of `fd` shared and writable at exactly `address`, a multiple of the page size: over held
-  // addresses or where nothing is. kAlreadyExists when anything else is there.
-  Result<MappedRegion> Map(int fd, uint64_t size_bytes, uint64_t address);
+  // Maps `size_bytes` of `fd`, from `offset_bytes` on, shared and writable at exactly `address`, a multiple of the page
+  // size: over held addresses or where nothing is. kAlreadyExists when anything else is there.
+  Result<MappedRegion> Map(int fd, uint64_t size_bytes, uint64_t address, uint64_t offset_bytes = 0);
   // Ends a mapping made by Map; held addresses are held again with no moment between.
   void Unmap(MappedRegion region);
 

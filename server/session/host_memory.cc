@@ -1,14 +1,39 @@
 #include "server/session/host_memory.h"
 
 #include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <vector>
+
+#include "server/session/truncation_guard.h"
 
 namespace tally::server {
 namespace {
 constexpr uint64_t kPageBytes = 4096;
 // An address outside our bookkeeping that is taken all the same (a library mapped there): try the next gap, so often.
 constexpr int kAttempts = 64;
+// Where a client may wish to have its memory: not so low that a null pointer with an offset would hit it, not where the
+// stacks of this process grow, not where the kernel does not map.
+constexpr uint64_t kLowestWish = uint64_t{1} << 24;
+constexpr uint64_t kHighestWish = 0x7ffb00000000;
+
+// Whether a peer's descriptor can be mapped without trusting it: a sealed memfd, or a file in memory whose pages may
+// vanish when it is truncated, which TruncationGuard deals with.
+Status CheckFile(int fd, uint64_t offset_bytes, uint64_t size_bytes) {
+  if (CheckSealedMemfd(fd, offset_bytes + size_bytes).ok()) return OkStatus();
+  struct stat file {};
+  struct statfs system {};
+  if (::fstat(fd, &file) != 0 || ::fstatfs(fd, &system) != 0) return StatusFromErrno(errno, "stat registered memory");
+  if (!S_ISREG(file.st_mode) || system.f_type != TMPFS_MAGIC) {
+    return Status(StatusCode::kInvalidArgument, "registered memory is not a file of a tmpfs");
+  }
+  if (static_cast<uint64_t>(file.st_size) < offset_bytes + size_bytes) {
+    return Status(StatusCode::kInvalidArgument, "registered memory ends beyond its file");
+  }
+  return OkStatus();
+}
 }  // namespace
 
 uint64_t HostWindow::Reserve(uint64_t size_bytes) {
@@ -54,35 +79,73 @@ Result<HostMemory::Allocation> HostMemory::Allocate(uint64_t size_bytes, CUresul
   allocation.size_bytes = (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   auto fd = CreateSealedMemfd("tally-pinned", allocation.size_bytes);
   if (!fd) return std::unexpected(fd.error());
-  MappedRegion region;
-  std::vector<uint64_t> taken;
-  for (int attempt = 0; attempt < kAttempts && !region.valid(); ++attempt) {
-    allocation.address = window_.Reserve(allocation.size_bytes);
-    if (allocation.address == 0) break;
-    auto mapped = addresses_.Map(fd->get(), allocation.size_bytes, allocation.address);
-    if (mapped) {
-      region = std::move(*mapped);
-    } else {
-      taken.push_back(allocation.address);
-    }
-  }
-  for (const uint64_t address : taken) window_.Release(address);
-  if (!region.valid()) return Error(StatusCode::kResourceExhausted, "no free addresses for pinned memory");
-  *result = driver_.cuMemHostRegister_v2(region.data(), allocation.size_bytes,
+  auto region = MapInWindow(fd->get(), 0, allocation.size_bytes, &allocation.address);
+  if (!region) return std::unexpected(region.error());
+  *result = driver_.cuMemHostRegister_v2(region->data(), allocation.size_bytes,
                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (*result != CUDA_SUCCESS) {
-    addresses_.Unmap(std::move(region));
+    addresses_.Unmap(std::move(*region));
     window_.Release(allocation.address);
     return Error(StatusCode::kUnknown, "register pinned memory: " + CudaErrorName(driver_, *result));
   }
   allocation.fd = std::move(*fd);
   const std::lock_guard lock(mutex_);
-  regions_.emplace(allocation.address, std::move(region));
+  regions_.emplace(allocation.address, std::move(*region));
   return allocation;
+}
+
+Result<MappedRegion> HostMemory::MapInWindow(int fd, uint64_t offset_bytes, uint64_t size_bytes, uint64_t* address) {
+  Result<MappedRegion> region = Error(StatusCode::kResourceExhausted, "no free addresses for pinned memory");
+  std::vector<uint64_t> taken;
+  for (int attempt = 0; attempt < kAttempts && !region; ++attempt) {
+    *address = window_.Reserve(size_bytes);
+    if (*address == 0) break;
+    region = addresses_.Map(fd, size_bytes, *address, offset_bytes);
+    if (!region) taken.push_back(*address);
+  }
+  for (const uint64_t other : taken) window_.Release(other);
+  return region;
+}
+
+Result<uint64_t> HostMemory::Register(int fd, uint64_t offset_bytes, uint64_t size_bytes, uint64_t wish,
+                                      CUresult* result) {
+  *result = CUDA_ERROR_INVALID_VALUE;
+  constexpr uint64_t kMaxBytes = HostWindow::kEnd - HostWindow::kBegin;
+  if (size_bytes == 0 || size_bytes > kMaxBytes || offset_bytes > INT64_MAX - size_bytes ||
+      (offset_bytes | size_bytes | wish) % kPageBytes != 0) {
+    return Error(StatusCode::kInvalidArgument, "registered memory is not of whole pages");
+  }
+  if (const Status status = CheckFile(fd, offset_bytes, size_bytes); !status.ok()) return std::unexpected(status);
+  *result = CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t address = wish;
+  Result<MappedRegion> region = Error(StatusCode::kAlreadyExists, "no place for a client to choose");
+  const bool is_in_window = wish < HostWindow::kEnd && wish + size_bytes > HostWindow::kBegin;
+  if (wish >= kLowestWish && wish < kHighestWish && size_bytes < kHighestWish - wish && !is_in_window) {
+    region = addresses_.Map(fd, size_bytes, wish, offset_bytes);
+  }
+  if (!region) region = MapInWindow(fd, offset_bytes, size_bytes, &address);
+  if (!region) return std::unexpected(region.error());
+  if (!TruncationGuard::Cover(address, size_bytes)) {
+    addresses_.Unmap(std::move(*region));
+    window_.Release(address);
+    return Error(StatusCode::kResourceExhausted, "too much registered memory");
+  }
+  *result = driver_.cuMemHostRegister_v2(region->data(), size_bytes,
+                                         CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (*result != CUDA_SUCCESS) {
+    TruncationGuard::Uncover(address);
+    addresses_.Unmap(std::move(*region));
+    window_.Release(address);
+    return Error(StatusCode::kUnknown, "register the client's memory: " + CudaErrorName(driver_, *result));
+  }
+  const std::lock_guard lock(mutex_);
+  regions_.emplace(address, std::move(*region));
+  return address;
 }
 
 void HostMemory::Dispose(uint64_t address, MappedRegion region) {
   driver_.cuMemHostUnregister(region.data());
+  TruncationGuard::Uncover(address);
   addresses_.Unmap(std::move(region));
   window_.Release(address);
 }

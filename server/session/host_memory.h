@@ -2,7 +2,8 @@
 //
 // The executor picks addresses in one window that is unique in the process (two sessions never get the same), maps a
 // sealed memfd there and registers it with the driver; the client maps the same descriptor at the same address, so that
-// host pointer, device pointer and the other side's pointer are one number. Thread-safe.
+// host pointer, device pointer and the other side's pointer are one number. Memory that the client had before
+// (cuMemHostRegister) is mapped here too, at the client's address if that is free. Thread-safe.
 #pragma once
 
 #include <cuda.h>
@@ -52,6 +53,10 @@ class HostMemory {
   };
   // The device's real context must be current. A failed driver call shows as kUnknown with the CUresult in *result.
   Result<Allocation> Allocate(uint64_t size_bytes, CUresult* result);
+  // The client's own memory: `size_bytes` of `fd` from `offset_bytes` on (whole pages), which it has mapped at `wish`.
+  // The descriptor is checked: kInvalidArgument for what cannot be shared safely. Returns where it is mapped here, at
+  // `wish` unless something else is there or it is no place for a client to choose. Free ends it.
+  Result<uint64_t> Register(int fd, uint64_t offset_bytes, uint64_t size_bytes, uint64_t wish, CUresult* result);
   // Unregisters and unmaps. False: not one of ours. The device must have finished with it.
   bool Free(uint64_t address);
   // The client cannot map it there. Keeps it, and its addresses, until the end: only then is it certain that nothing on
@@ -62,6 +67,8 @@ class HostMemory {
   uint64_t size_bytes();
 
  private:
+  // Somewhere in the window; *address says where.
+  Result<MappedRegion> MapInWindow(int fd, uint64_t offset_bytes, uint64_t size_bytes, uint64_t* address);
   void Dispose(uint64_t address, MappedRegion region);
 
   const DriverTable& driver_;

@@ -191,13 +191,27 @@ CUresult ServeGetGlobal(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUdeviceptr address = 0;
   size_t size = 0;
-  const CUresult result =
-      image->is_library ? lane.driver().cuLibraryGetGlobal(&address, &size, image->library, request.name.c_str())
-                        : lane.driver().cuModuleGetGlobal_v2(&address, &size, image->module, request.name.c_str());
+  const DriverTable& driver = lane.driver();
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (request.head.detail == shm::kOnlyManaged) {
+    if (!image->is_library) return lane.Malformed("managed variables are asked from libraries");
+    // They have no address before the library is loaded into a context.
+    CUmodule module = nullptr;
+    if (const CUresult r = driver.cuLibraryGetModule(&module, image->library); r != CUDA_SUCCESS) return r;
+    if (driver.cuLibraryGetManaged != nullptr) {
+      result = driver.cuLibraryGetManaged(&address, &size, image->library, request.name.c_str());
+    }
+  } else if (image->is_library) {
+    result = driver.cuLibraryGetGlobal(&address, &size, image->library, request.name.c_str());
+  } else {
+    result = driver.cuModuleGetGlobal_v2(&address, &size, image->module, request.name.c_str());
+  }
   if (result != CUDA_SUCCESS) return result;
+  unsigned is_managed = 0;
+  driver.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
   // Asked for again, it is there already.
   lane.session().memory.Add({address, size, MemoryKind::kGlobal, lane.context_index(), image});
-  out.PutStruct(shm::GlobalDescription{address, size});
+  out.PutStruct(shm::GlobalDescription{address, size, is_managed != 0 ? 1u : 0u, 0});
   return CUDA_SUCCESS;
 }
 
@@ -208,8 +222,8 @@ CUresult ServeListKernels(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<ListedKernel> list;
   if (const CUresult r = ListAll(lane.driver(), *image, &list); r != CUDA_SUCCESS) return r;
-  // As many as fit; the second word says how many are left, `reserved` of the request where to go on.
-  const size_t first = std::min<size_t>(request.head.reserved, list.size());
+  // As many as fit; the second word says how many are left, `detail` of the request where to go on.
+  const size_t first = std::min<size_t>(request.head.detail, list.size());
   size_t bytes = 8;
   size_t count = 0;
   while (first + count < list.size()) {

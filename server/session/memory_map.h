@@ -47,6 +47,9 @@ class MemoryMap {
   std::vector<MemoryRange> Mappings(uint64_t address, uint64_t size_bytes) const;
   // Notes that a device may access the piece's mappings, or may not.
   void SetAccess(uint64_t address, uint64_t size_bytes, int device, bool is_allowed);
+  // Counts what is about to be allocated, if no more than `limit_bytes` are in use then; 0: no limit. To be taken back
+  // with CountPhysical.
+  bool Reserve(uint64_t size_bytes, uint64_t limit_bytes);
   // Memory without an address of its own: cuMemCreate's, which counts wherever it is mapped, if at all; arrays.
   void CountPhysical(uint64_t size_bytes, bool added);
   std::vector<MemoryRange> Ranges() const;

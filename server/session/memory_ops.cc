@@ -11,26 +11,23 @@ CUresult ServeAllocate(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (!in.AtEnd()) return lane.Malformed();
   if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   SessionState& session = lane.session();
+  if (request.height != 0 && request.size_bytes > UINT64_MAX / 2 / request.height) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t wanted = request.height != 0 ? request.size_bytes * request.height : request.size_bytes;
+  if (!session.memory.Reserve(wanted, session.core.limits.device_memory_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  // The driver may wait for running kernels, and those for what other threads have yet to launch.
+  lane.GiveUpTurn();
   CUdeviceptr address = 0;
   size_t pitch = 0;
-  uint64_t size = request.size_bytes;
-  if (request.height != 0) {
-    if (request.size_bytes > UINT64_MAX / 2 / request.height) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!FitsQuota(session, request.size_bytes * request.height)) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (const CUresult r = lane.driver().cuMemAllocPitch_v2(&address, &pitch, request.size_bytes, request.height,
-                                                            request.element_bytes);
-        r != CUDA_SUCCESS) {
-      return r;
-    }
-    size = pitch * request.height;
-  } else {
-    if (!FitsQuota(session, size)) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (const CUresult r = lane.driver().cuMemAlloc_v2(&address, size); r != CUDA_SUCCESS) return r;
-  }
-  if (!session.memory.Add({address, size, MemoryKind::kDevice, lane.context_index()})) {
+  CUresult result = request.height != 0 ? lane.driver().cuMemAllocPitch_v2(&address, &pitch, request.size_bytes,
+                                                                           request.height, request.element_bytes)
+                                        : lane.driver().cuMemAlloc_v2(&address, wanted);
+  const uint64_t size = request.height != 0 ? pitch * request.height : wanted;
+  if (result == CUDA_SUCCESS && !session.memory.Add({address, size, MemoryKind::kDevice, lane.context_index()})) {
     lane.driver().cuMemFree_v2(address);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    result = CUDA_ERROR_OUT_OF_MEMORY;
   }
+  session.memory.CountPhysical(wanted, false);
+  if (result != CUDA_SUCCESS) return result;
   out.PutWord(address);
   out.PutWord(pitch);
   return CUDA_SUCCESS;

@@ -120,12 +120,12 @@ void Session::ServeSocket() {
       return;
     }
     shm::SessionRequest request{};
-    if (message->bytes.size() != sizeof(request) || !message->fds.empty()) {
+    if (message->bytes.size() != sizeof(request)) {
       Evict("session socket: a message of the wrong size");
       return;
     }
     std::memcpy(&request, message->bytes.data(), sizeof(request));
-    if (const Status status = ServeRequest(request); !status.ok()) {
+    if (const Status status = ServeRequest(request, message->fds); !status.ok()) {
       if (status.code() == StatusCode::kInvalidArgument) Evict("session socket: " + status.message());
       return;
     }
@@ -138,11 +138,14 @@ Status Session::Reply(const shm::SessionRequest& request, CUresult result, uint6
   return SendMessage(socket_.get(), std::as_bytes(std::span(&reply, 1)), fds);
 }
 
-Status Session::ServeRequest(const shm::SessionRequest& request) {
+Status Session::ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds) {
   const bool is_attached = phase_.load(std::memory_order_relaxed) == State::kActive;
   const auto kind = static_cast<shm::SessionRequestKind>(request.kind);
   if ((kind == shm::SessionRequestKind::kAttach) == is_attached) {
     return Status(StatusCode::kInvalidArgument, "attach comes first, and once");
+  }
+  if (fds.size() != (kind == shm::SessionRequestKind::kRegisterHost ? 1 : 0)) {
+    return Status(StatusCode::kInvalidArgument, "a descriptor too many, or one too few");
   }
   switch (kind) {
     case shm::SessionRequestKind::kAttach:
@@ -152,6 +155,8 @@ Status Session::ServeRequest(const shm::SessionRequest& request) {
       return OpenLane(request);
     case shm::SessionRequestKind::kAllocateHost:
       return AllocateHost(request);
+    case shm::SessionRequestKind::kRegisterHost:
+      return RegisterHost(request, fds.front().get());
     case shm::SessionRequestKind::kRejectHost:
       if (!state_.memory.Take(request.value[0], MemoryKind::kPinned, MemoryKind::kPinned)) {
         return Reply(request, CUDA_ERROR_INVALID_VALUE);
@@ -178,20 +183,24 @@ Status Session::OpenLane(const shm::SessionRequest& request) {
   return Reply(request, CUDA_SUCCESS, shm::kLaneRegionBytes, index, lanes_.back()->fd());
 }
 
+CUresult Session::PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal) {
+  if (const CUresult fault = core_.fault(); fault != CUDA_SUCCESS) return fault;
+  const uint64_t limit = PinnedLimit(core_.limits);
+  const uint64_t used = state_.host_memory.size_bytes();
+  if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (used > limit || size_bytes > limit - used) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUcontext context = nullptr;
+  const CUresult result = core_.devices->Context(static_cast<int>(ordinal), &context);
+  return result == CUDA_SUCCESS ? core_.driver.cuCtxSetCurrent(context) : result;
+}
+
 Status Session::AllocateHost(const shm::SessionRequest& request) {
   const uint64_t size_bytes = request.value[0];
   const uint64_t ordinal = request.value[1];
   if (ordinal >= static_cast<uint64_t>(core_.devices->count())) {
     return Status(StatusCode::kInvalidArgument, "unknown device");
   }
-  if (const CUresult fault = core_.fault(); fault != CUDA_SUCCESS) return Reply(request, fault);
-  const uint64_t limit = PinnedLimit(core_.limits);
-  const uint64_t used = state_.host_memory.size_bytes();
-  if (size_bytes == 0) return Reply(request, CUDA_ERROR_INVALID_VALUE);
-  if (used > limit || size_bytes > limit - used) return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
-  CUcontext context = nullptr;
-  CUresult result = core_.devices->Context(static_cast<int>(ordinal), &context);
-  if (result == CUDA_SUCCESS) result = core_.driver.cuCtxSetCurrent(context);
+  CUresult result = PrepareHostMemory(size_bytes, ordinal);
   if (result != CUDA_SUCCESS) return Reply(request, result);
   auto allocation = state_.host_memory.Allocate(size_bytes, &result);
   if (!allocation) {
@@ -200,6 +209,25 @@ Status Session::AllocateHost(const shm::SessionRequest& request) {
   }
   state_.memory.Add({allocation->address, allocation->size_bytes, MemoryKind::kPinned, static_cast<uint32_t>(ordinal)});
   return Reply(request, CUDA_SUCCESS, allocation->address, allocation->size_bytes, allocation->fd.get());
+}
+
+Status Session::RegisterHost(const shm::SessionRequest& request, int fd) {
+  const uint64_t size_bytes = request.value[1];
+  if (request.device >= static_cast<uint32_t>(core_.devices->count())) {
+    return Status(StatusCode::kInvalidArgument, "unknown device");
+  }
+  CUresult result = PrepareHostMemory(size_bytes, request.device);
+  if (result != CUDA_SUCCESS) return Reply(request, result);
+  const auto address = state_.host_memory.Register(fd, request.value[2], size_bytes, request.value[0], &result);
+  if (!address) {
+    LOG_WARNING("registered memory: {}", address.error().message());
+    return Reply(request, result);
+  }
+  if (!state_.memory.Add({*address, size_bytes, MemoryKind::kPinned, request.device})) {
+    state_.host_memory.Free(*address);
+    return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  return Reply(request, CUDA_SUCCESS, *address);
 }
 
 void Session::End() {

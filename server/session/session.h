@@ -56,9 +56,12 @@ class Session {
   void ServeSocket();
   Status Reply(const shm::SessionRequest& request, CUresult result, uint64_t value0 = 0, uint64_t value1 = 0,
                int fd = -1);
-  Status ServeRequest(const shm::SessionRequest& request);
+  Status ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds);
   Status OpenLane(const shm::SessionRequest& request);
+  // Whether so many bytes of host memory are allowed; makes the device's context current.
+  CUresult PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal);
   Status AllocateHost(const shm::SessionRequest& request);
+  Status RegisterHost(const shm::SessionRequest& request, int fd);
   void End();
 
   ExecutorCore& core_;

@@ -60,6 +60,10 @@ CUresult CreatePool(ServedLane& lane, WireReader& in, WireWriter& out) {
   properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
   const int ordinal = properties.location.id;
   properties.win32SecurityAttributes = nullptr;  // a pointer of the client's
+  const Devices& devices = *lane.session().core.devices;
+  if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (properties.location.id < 0 || properties.location.id >= devices.count()) return CUDA_ERROR_INVALID_VALUE;
+  properties.location.id = devices.device(properties.location.id);
   CUmemoryPool pool = nullptr;
   if (lane.driver().cuMemPoolCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (const CUresult r = lane.driver().cuMemPoolCreate(&pool, &properties); r != CUDA_SUCCESS) return r;

@@ -25,6 +25,7 @@ EXPECT_FIELD(HelloReply, error, 32, 512);
 
 EXPECT_PLAIN(SessionRequest, 32);
 EXPECT_FIELD(SessionRequest, kind, 0, 4);
+EXPECT_FIELD(SessionRequest, device, 4, 4);
 EXPECT_FIELD(SessionRequest, value, 8, 24);
 EXPECT_PLAIN(SessionReply, 32);
 EXPECT_FIELD(SessionReply, cuda_result, 4, 4);

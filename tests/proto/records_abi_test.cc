@@ -25,7 +25,8 @@ EXPECT_PLAIN(LoadedImage, 16);
 EXPECT_PLAIN(GetByName, 16);
 EXPECT_PLAIN(KernelDescription, 88);
 EXPECT_FIELD(KernelDescription, attribute, 16, 64);
-EXPECT_PLAIN(GlobalDescription, 16);
+EXPECT_PLAIN(GlobalDescription, 24);
+EXPECT_FIELD(GlobalDescription, is_managed, 16, 4);
 EXPECT_PLAIN(LinkAdd, 32);
 EXPECT_PLAIN(ReadLinked, 24);
 
