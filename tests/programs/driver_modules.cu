@@ -113,7 +113,6 @@ void Modules(const char* path) {
   RunScale(function);
   OK(DRIVER(cuModuleUnload)(module));
   if (check::IsTally()) {
-    FAILS(DRIVER(cuModuleUnload)(module));
     FAILS(DRIVER(cuModuleGetFunction)(&function, module, "Scale"));
     FAILS(DRIVER(cuFuncGetAttribute)(&attribute, CU_FUNC_ATTRIBUTE_NUM_REGS, reinterpret_cast<CUfunction>(0x1230)));
   }

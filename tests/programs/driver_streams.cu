@@ -102,7 +102,7 @@ void Callbacks() {
 void MemoryOperations() {
   CUstream stream = nullptr;
   CUdeviceptr memory = 0;
-  OK(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+  OK(DRIVER(cuStreamCreate)(&stream, CU_STREAM_DEFAULT));
   OK(DRIVER(cuMemAlloc_v2)(&memory, 64));
   OK(DRIVER(cuMemsetD8_v2)(memory, 0, 64));
   OK(DRIVER(cuStreamWriteValue32_v2)(stream, memory, 5, 0));
