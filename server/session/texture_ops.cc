@@ -204,15 +204,18 @@ CUresult GetResource(ServedLane& lane, const SamplingObjects& objects, WireReade
   return CUDA_SUCCESS;
 }
 
-// Says no to an object that is not the session's; the generated function goes on otherwise.
-bool IsForeign(const SamplingObjects& objects, uint64_t object, CUresult* result) {
-  if (objects.contains(object)) return false;
+// Says no to an object that is not the session's; otherwise (and for records too short) the generated function goes on.
+bool IsForeign(const SamplingObjects& objects, WireReader in, CUresult* result) {
+  const uint64_t object = in.TakeWord();
+  if (!in.ok() || objects.contains(object)) return false;
   *result = CUDA_ERROR_INVALID_VALUE;
   return true;
 }
 
-bool IsForeignAddress(ServedLane& lane, uint64_t address, CUresult* result) {
-  if (lane.OwnsAddresses(address, 1)) return false;
+// The same for the address that comes next.
+bool IsForeignAddress(ServedLane& lane, WireReader& in, CUresult* result) {
+  const uint64_t address = in.TakeWord();
+  if (!in.ok() || lane.OwnsAddresses(address, 1)) return false;
   *result = CUDA_ERROR_INVALID_VALUE;
   return true;
 }
@@ -260,18 +263,14 @@ bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireW
     case kOp_cuSurfObjectCreate:
       *result = CreateSurface(lane, in, out);
       return true;
-    case kOp_cuTexObjectDestroy: {
-      const uint64_t object = in.TakeWord();
-      if (IsForeign(session.textures, object, result)) return true;
-      session.textures.erase(object);
+    case kOp_cuTexObjectDestroy:
+      if (IsForeign(session.textures, in, result)) return true;
+      session.textures.erase(in.TakeWord());
       return false;
-    }
-    case kOp_cuSurfObjectDestroy: {
-      const uint64_t object = in.TakeWord();
-      if (IsForeign(session.surfaces, object, result)) return true;
-      session.surfaces.erase(object);
+    case kOp_cuSurfObjectDestroy:
+      if (IsForeign(session.surfaces, in, result)) return true;
+      session.surfaces.erase(in.TakeWord());
       return false;
-    }
     case kOp_cuTexObjectGetResourceDesc:
       *result = GetResource(lane, session.textures, in, out);
       return true;
@@ -280,17 +279,17 @@ bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireW
       return true;
     case kOp_cuTexObjectGetTextureDesc:
     case kOp_cuTexObjectGetResourceViewDesc:
-      return IsForeign(session.textures, in.TakeWord(), result);
+      return IsForeign(session.textures, in, result);
     case kOp_cuTensorMapEncodeTiled:
     case kOp_cuTensorMapEncodeIm2col:
     case kOp_cuTensorMapEncodeIm2colWide:
       in.TakeWord();  // type
       in.TakeWord();  // rank
-      return IsForeignAddress(lane, in.TakeWord(), result);
+      return IsForeignAddress(lane, in, result);
     case kOp_cuTensorMapReplaceAddress: {
       CUtensorMap map{};
       in.TakeStruct(&map);
-      return IsForeignAddress(lane, in.TakeWord(), result);
+      return IsForeignAddress(lane, in, result);
     }
     default:
       return false;

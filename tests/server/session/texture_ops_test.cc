@@ -104,6 +104,8 @@ class TextureOpsTest : public ExecutorFixture {
     lane_ = client_->OpenLane();
     ASSERT_NE(lane_, nullptr);
   }
+  // The executor's end calls the fake, which is gone before the base class's members.
+  void TearDown() override { executor_.reset(); }
   uint64_t MakeArray(ScriptedLane& lane) {
     return lane.CallNumber(kOp_cuArrayCreate_v2, Payload().Put(CUDA_ARRAY_DESCRIPTOR{})).Get<uint64_t>();
   }
