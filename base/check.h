@@ -1,5 +1,5 @@
-// CHECK for broken invariants of our own (always on), DCHECK for the same on per-launch paths (debug builds only).
-// Never for anything that a peer, a file or the environment can cause: that is a Status.
+// CHECK for broken invariants of our own, always on. Never for anything that a peer, a file or the environment can
+// cause: that is a Status.
 //
 // Code that runs in a client's process (client-shim) must not use CHECK: it turns doubt into an error code instead.
 #pragma once
@@ -13,12 +13,3 @@ namespace tally {
     if (!(condition)) [[unlikely]]                          \
       ::tally::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (false)
-
-#ifdef NDEBUG
-#define DCHECK(condition)                    \
-  do {                                       \
-    if (false) static_cast<void>(condition); \
-  } while (false)
-#else
-#define DCHECK(condition) CHECK(condition)
-#endif

@@ -65,6 +65,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
 
   Status AddSession(UniqueFd session_socket, SessionIdentity identity) override;
   std::vector<SessionSnapshot> Snapshot() const override;
+  std::vector<RefusedFunction> RefusedFunctions() const override;
   Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override;
   Status Evict(uint64_t session_id, const std::string& reason) override;
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
@@ -114,6 +115,14 @@ std::vector<SessionSnapshot> ExecutorProcess::Snapshot() const {
   std::vector<SessionSnapshot> result;
   result.reserve(sessions_.size());
   for (const auto& [id, session] : sessions_) result.push_back(session->Snapshot());
+  return result;
+}
+
+std::vector<RefusedFunction> ExecutorProcess::RefusedFunctions() const {
+  std::vector<RefusedFunction> result;
+  for (uint32_t symbol = 0; symbol < kNumDriverSymbols; ++symbol) {
+    if (const uint64_t count = refused_calls.count(symbol); count != 0) result.push_back({symbol, count});
+  }
   return result;
 }
 

@@ -69,6 +69,12 @@ struct SessionSnapshot {
   bool is_draining = false;  // the client is gone, its work is being ended
 };
 
+// A function that Tally does not offer, and how often it was called.
+struct RefusedFunction {
+  uint32_t symbol_index = 0;  // row of driver_api.tsv
+  uint64_t num_calls = 0;
+};
+
 struct SessionEnd {
   SessionIdentity identity;
   SessionSnapshot last;
@@ -110,6 +116,8 @@ class Executor {
   // kResourceExhausted: too many sessions; kAlreadyExists: the id is in use.
   virtual Status AddSession(UniqueFd session_socket, SessionIdentity identity) = 0;
   virtual std::vector<SessionSnapshot> Snapshot() const = 0;
+  // Functions that were refused since the executor started, all sessions together.
+  virtual std::vector<RefusedFunction> RefusedFunctions() const = 0;
   // kNotFound: no such session.
   virtual Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.

@@ -185,7 +185,7 @@ CUresult DescribeBox(const Process& process, const CUDA_MEMCPY3D& copy, shm::Cop
     return result;
   if (const CUresult result = Complete(process.addresses, copy, &destination, &to_pageable); result != CUDA_SUCCESS)
     return result;
-  if (from_pageable || to_pageable) return RefuseUse("graph copy nodes of pageable memory (capture them instead)");
+  if (from_pageable || to_pageable) return RefuseUse("cuGraphAddMemcpyNode: pageable memory (capture the copy instead)");
   *box = {};
   box->source = ByAddress(source);
   box->destination = ByAddress(destination);
@@ -212,7 +212,7 @@ CUresult CopyBox3D(const CUDA_MEMCPY3D& copy, CUstream stream, bool waits) {
   if (from_pageable || to_pageable) {
     bool is_capturing = false;
     if (const CUresult result = IsStreamCapturing(call, word, &is_capturing); result != CUDA_SUCCESS) return result;
-    if (is_capturing) return RefuseUse("capture of 2-D and 3-D copies of pageable memory");
+    if (is_capturing) return RefuseUse("cuMemcpy3DAsync_v2: capture of a 2-D or 3-D copy of pageable memory");
   }
   if (from_pageable && to_pageable) {
     if (const CUresult result = entry::cuStreamSynchronize(reinterpret_cast<CUstream>(word)); result != CUDA_SUCCESS)
@@ -233,12 +233,16 @@ CUresult CopyBox3D(const CUDA_MEMCPY3D& copy, CUstream stream, bool waits) {
   box.height = copy.Height;
   box.depth = copy.Depth;
   box.stream = word;
-  const auto is_host = [&](const Side& side) {
-    if (side.type == CU_MEMORYTYPE_ARRAY) return false;
+  // Blocking copies between device addresses return at once. An array's extents are known to the executor only: whether
+  // the box fits is its answer.
+  const auto is_awaited = [&](const Side& side) {
+    if (side.type == CU_MEMORYTYPE_ARRAY) return true;
     const auto allocation = call.process->addresses.Find(side.address);
     return allocation && allocation->is_host();
   };
-  if (!waits || (!is_host(source) && !is_host(destination))) return call.lane->PostStruct(shm::Op::kCopyBox, box);
+  if (!waits || (!is_awaited(source) && !is_awaited(destination))) {
+    return call.lane->PostStruct(shm::Op::kCopyBox, box);
+  }
   const Reply reply = call.lane->CallStruct(shm::Op::kCopyBox, box);
   return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
 }

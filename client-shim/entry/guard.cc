@@ -2,29 +2,39 @@
 
 #include <atomic>
 #include <cstddef>
-#include <iterator>
+#include <cstring>
+#include <string_view>
 
 #include "base/log.h"
+#include "client-shim/state/process.h"
+#include "proto/driver/generated/driver_symbols.h"
 
 namespace tally::client_shim {
 namespace {
 
-constexpr const char* kSymbolNames[] = {
-#define TALLY_SYMBOL(index, name, verdict) name,
-#include "proto/driver/generated/symbols.inc"
-#undef TALLY_SYMBOL
-};
-constinit std::atomic<uint64_t> g_num_refused[std::size(kSymbolNames)] = {};
+constinit std::atomic<bool> g_was_refused[kNumDriverSymbols] = {};
 
 // Uses refused so far, by the address of the literal that names them; full only if we write more refusals than this.
 constinit std::atomic<const char*> g_refused_uses[256] = {};
 
+// Tells the executor, which counts for the metrics. Before cuInit, and after the executor's end, nobody counts.
+void NoteRefusal(size_t symbol_index) {
+  Call call;
+  if (CurrentProcess() == nullptr || BeginCall(&call) != CUDA_SUCCESS) return;
+  std::byte* room = call.lane->Begin(shm::Op::kNoteRefusal, sizeof(shm::NoteRefusal));
+  if (room == nullptr) return;
+  const shm::NoteRefusal note{static_cast<uint32_t>(symbol_index), 0};
+  std::memcpy(room, &note, sizeof(note));
+  call.lane->SetContext(shm::kNoContext);  // of no matter, and the thread's own may be gone
+  call.lane->Post();
+}
+
 }  // namespace
 
 CUresult Refuse(uint32_t symbol_index) {
-  if (symbol_index < std::size(kSymbolNames) &&
-      g_num_refused[symbol_index].fetch_add(1, std::memory_order_relaxed) == 0)
-    LOG_WARNING("{} is not supported by Tally: CUDA_ERROR_NOT_SUPPORTED", kSymbolNames[symbol_index]);
+  if (!g_was_refused[symbol_index].exchange(true, std::memory_order_relaxed))
+    LOG_WARNING("{} is not supported by Tally: CUDA_ERROR_NOT_SUPPORTED", kDriverSymbols[symbol_index].name);
+  NoteRefusal(symbol_index);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -37,15 +47,10 @@ CUresult RefuseUse(const char* what) {
     }
     if (known == what) break;
   }
+  const std::string_view text(what);
+  if (const size_t index = FindDriverSymbol(text.substr(0, text.find(':'))); index < kNumDriverSymbols)
+    NoteRefusal(index);
   return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-uint64_t NumRefused(uint32_t symbol_index) {
-  return symbol_index < std::size(kSymbolNames) ? g_num_refused[symbol_index].load(std::memory_order_relaxed) : 0;
-}
-
-const char* SymbolName(uint32_t symbol_index) {
-  return symbol_index < std::size(kSymbolNames) ? kSymbolNames[symbol_index] : nullptr;
 }
 
 }  // namespace tally::client_shim

@@ -38,13 +38,11 @@ class PerThreadDefaultStream {
 };
 
 // A call that Tally does not offer (verdict `refused`), by its row in the table: CUDA_ERROR_NOT_SUPPORTED, one line in
-// the log the first time. Needs no initialisation, as many programs probe before cuInit.
+// the log the first time; the executor counts all of them. Needs no initialisation, as many programs probe before
+// cuInit.
 CUresult Refuse(uint32_t symbol_index);
-// The same for a use of a call that is offered otherwise: `what` is a literal, "cuX: why". Logged once per literal.
+// The same for a use of a call that is offered otherwise: `what` is a literal, "cuX: why" with a row's name. Logged
+// once per literal.
 CUresult RefuseUse(const char* what);
-// How often a row was refused. For tests and the end-of-run line.
-uint64_t NumRefused(uint32_t symbol_index);
-// The exported name of a row; null beyond the table.
-const char* SymbolName(uint32_t symbol_index);
 
 }  // namespace tally::client_shim

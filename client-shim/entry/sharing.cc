@@ -42,7 +42,7 @@ CUresult OpenObject(const Call& call, shm::SharedKind kind, const void* name, ui
   request.enables_peers = enables_peers ? 1 : 0;
   const Reply reply = call.lane->CallStruct(shm::Op::kOpenShared, request);
   if (reply.result == CUDA_ERROR_NOT_SUPPORTED)
-    return RefuseUse("cuIpcOpen*, cuMemImport*: what a program in another domain or of another class shares");
+    return RefuseUse("cuIpcOpenMemHandle_v2: what a program in another domain or of another class shares");
   if (reply.result == CUDA_SUCCESS) *opened = reply.Read<shm::OpenedShared>();
   return reply.result;
 }

@@ -65,7 +65,7 @@ CUresult JitOptions::Parse(unsigned int count, CUjit_option* options, void** val
       case CU_JIT_REFERENCED_KERNEL_COUNT:
       case CU_JIT_REFERENCED_VARIABLE_NAMES:
       case CU_JIT_REFERENCED_VARIABLE_COUNT:
-        return RefuseUse("JIT options that list symbols");
+        return RefuseUse("cuModuleLoadDataEx: JIT options that list symbols");
       default:
         sent_.push_back({static_cast<uint32_t>(options[i]), 0, number});
     }

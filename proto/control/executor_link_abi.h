@@ -5,6 +5,7 @@
 //     usable | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a
 //     re-connect | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
 //     | -- SessionReport (kEnded) -----------> |  the last figures of a session that is gone
+//     | -- RefusedFunction x M --------------> |  before a ReportEnd and after a session's end, if there are any
 //     | <- Query(n) -------------------------- |  tallyctl ps, a scrape
 //     | -- SessionReport x N, ReportEnd(n) --> |
 //     | <- SetPriority(n) -------------------- |
@@ -30,7 +31,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 1;
+inline constexpr uint32_t kLinkVersion = 2;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -47,6 +48,7 @@ enum class LinkKind : uint32_t {
   kFaulted = 8,
   kIdle = 9,
   kShutdown = 10,
+  kRefusedFunction = 11,
 };
 
 struct LinkHeader {
@@ -110,6 +112,15 @@ struct LinkSessionReport {
   uint32_t reserved;
 };
 static_assert(sizeof(LinkSessionReport) == 16 + 96 + 80 + 8);
+
+// Executor to tallyd: one per function that was ever refused, with its count since the executor started.
+struct LinkRefusedFunction {
+  LinkHeader header;
+  uint32_t symbol_index;  // row of driver_api.tsv; both ends have the same (LinkHello::api_table_hash)
+  uint32_t reserved;
+  uint64_t num_calls;
+};
+static_assert(sizeof(LinkRefusedFunction) == 32);
 
 // Executor to tallyd, after the reports that answer request_id.
 struct LinkReportEnd {

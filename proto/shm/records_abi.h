@@ -70,6 +70,7 @@ enum class Op : uint16_t {
   kCloseContext = 3,        // CloseContext -> {}   destroys what was made in it
   kSynchronizeContext = 4,  // {} (header's context) -> {}   may wait
   kFetchOutput = 5,         // {} -> bytes of device printf output, empty when there is no more
+  kNoteRefusal = 6,         // NoteRefusal (no reply): the client refused a call by itself; only counted
   // Images and kernels.
   kWriteImage = 10,      // WriteImage + bytes (no reply)
   kLoadModule = 11,      // LoadImage + JitOption[] -> LoadedImage + info log + error log (each LoadedImage's sizes)
@@ -194,6 +195,12 @@ struct CloseContext {
   uint32_t is_reset;  // 1: cuDevicePrimaryCtxReset
 };
 static_assert(sizeof(CloseContext) == 8);
+
+struct NoteRefusal {
+  uint32_t symbol_index;  // row of driver_api.tsv
+  uint32_t reserved;
+};
+static_assert(sizeof(NoteRefusal) == 8);
 
 // Piece of an image. Pieces of one image come in order and without gaps; the first has offset 0.
 struct WriteImage {

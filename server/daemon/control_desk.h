@@ -39,6 +39,7 @@ struct Overview {
   std::map<TenantKey, control::SessionFigures> tenants;  // ended and running sessions together
   std::map<std::string, DomainCounters> domains;         // by Domain::Label
   std::map<std::string, uint64_t> refused_sessions;      // by status code's name
+  std::map<std::string, uint64_t> refused_functions;     // calls, by the function's name
 };
 
 struct DaemonFacts {

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/unix_socket.h"
+#include "proto/driver/generated/driver_symbols.h"
 
 namespace tally::server {
 namespace {
@@ -85,6 +86,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       control::LinkSessionReport report{};
       if (!Read(bytes, report) || !IsTerminated(report.identity.tenant_name)) return false;
       events_.on_report(report);
+      return true;
+    }
+    case LinkKind::kRefusedFunction: {
+      control::LinkRefusedFunction refused{};
+      if (!Read(bytes, refused) || refused.symbol_index >= kNumDriverSymbols) return false;
+      events_.on_refused_function(refused.symbol_index, refused.num_calls);
       return true;
     }
     case LinkKind::kReportEnd: {

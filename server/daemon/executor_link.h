@@ -22,6 +22,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   struct Events {
     std::function<void(const control::LinkHello&)> on_hello;
     std::function<void(const control::LinkSessionReport&)> on_report;
+    std::function<void(uint32_t symbol_index, uint64_t num_calls)> on_refused_function;  // a row of the table
     std::function<void(uint64_t request_id)> on_report_end;
     std::function<void(uint64_t request_id, Status)> on_set_priority_reply;
     std::function<void(const std::string& reason)> on_faulted;

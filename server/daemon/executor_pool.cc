@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/unix_socket.h"
+#include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
 
 namespace tally::server {
@@ -88,6 +89,9 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
   };
   events.on_report = [this, with_executor](const control::LinkSessionReport& report) {
     with_executor([&](Executor& executor) { OnReport(executor, report); });
+  };
+  events.on_refused_function = [with_executor](uint32_t symbol_index, uint64_t num_calls) {
+    with_executor([&](Executor& executor) { executor.refused_functions[symbol_index] = num_calls; });
   };
   events.on_report_end = [this, pid](uint64_t request_id) { AnswerArrived(request_id, pid); };
   events.on_set_priority_reply = [this](uint64_t request_id, Status status) {
@@ -198,6 +202,7 @@ void ExecutorPool::OnExit(pid_t pid) {
   executors_.remove(executor);
   runtime_dir_.ForgetExecutor(pid);
   EndSessions(*executor);
+  for (const auto& [symbol, count] : executor->refused_functions) ended_refused_functions_[symbol] += count;
 
   const std::string label = executor->domain.Label();
   if (!executor->is_end_expected) {
@@ -291,6 +296,16 @@ size_t ExecutorPool::NumSessionsOf(uint32_t uid) const {
 void ExecutorPool::EndSessions(Executor& executor) {
   for (const auto& [id, session] : executor.sessions) ledger_.AddEnded(session.identity, session.figures);
   executor.sessions.clear();
+}
+
+std::map<std::string, uint64_t> ExecutorPool::RefusedFunctions() const {
+  std::map<std::string, uint64_t> result;
+  const auto add = [&](const std::map<uint32_t, uint64_t>& functions) {
+    for (const auto& [symbol, count] : functions) result[kDriverSymbols[symbol].name] += count;
+  };
+  add(ended_refused_functions_);
+  for (const ExecutorPtr& executor : executors_) add(executor->refused_functions);
+  return result;
 }
 
 void ExecutorPool::RefuseWaiting(Executor& executor, const Status& why) {

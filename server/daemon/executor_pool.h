@@ -71,6 +71,7 @@ class ExecutorPool {
     std::string error;  // why it could not start
     uint32_t num_devices = 0;
     std::map<uint64_t, SessionRecord> sessions;
+    std::map<uint32_t, uint64_t> refused_functions;  // calls by row of driver_api.tsv, since it started
 
     struct Waiting {
       control::SessionIdentity identity;
@@ -105,6 +106,8 @@ class ExecutorPool {
   const std::list<std::shared_ptr<Executor>>& executors() const { return executors_; }
   const TenantLedger& ledger() const { return ledger_; }
   const std::map<std::string, DomainCounters>& counters() const { return counters_; }
+  // Calls that were refused, by the function's name, of all executors that there were.
+  std::map<std::string, uint64_t> RefusedFunctions() const;
 
  private:
   using ExecutorPtr = std::shared_ptr<Executor>;
@@ -146,7 +149,8 @@ class ExecutorPool {
   std::list<std::shared_ptr<std::shared_ptr<ExecutorLink>>> strangers_;
   std::list<ExecutorPtr> executors_;
   TenantLedger ledger_;
-  std::map<std::string, DomainCounters> counters_;  // by Domain::Label
+  std::map<std::string, DomainCounters> counters_;        // by Domain::Label
+  std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 
   std::set<pid_t> awaited_;                  // executors of an earlier tallyd that have not come back yet
   std::vector<std::function<void()>> held_;  // Open() calls that wait for them

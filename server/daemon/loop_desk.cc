@@ -51,6 +51,7 @@ Overview LoopDesk::Collect() const {
   const auto now = steady_clock::now();
   const auto now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch());
   overview.tenants = pool_.ledger().ended();
+  overview.refused_functions = pool_.RefusedFunctions();
   overview.domains = pool_.counters();
   overview.refused_sessions = gate_.refusals();
   for (const auto& executor : pool_.executors()) {

@@ -137,6 +137,15 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   Send(LinkKind::kSessionReport, request_id, report);
 }
 
+void DaemonLink::SendRefusedFunctions(const std::vector<RefusedFunction>& functions) {
+  for (const RefusedFunction& function : functions) {
+    control::LinkRefusedFunction message{};
+    message.symbol_index = function.symbol_index;
+    message.num_calls = function.num_calls;
+    Send(LinkKind::kRefusedFunction, 0, message);
+  }
+}
+
 void DaemonLink::SendReportEnd(uint64_t request_id, size_t num_sessions) {
   control::LinkReportEnd end{};
   end.num_sessions = num_sessions;

@@ -37,6 +37,7 @@ class DaemonLink {
   // Nothing without a connection: tallyd gets all of it again after the next one.
   void SendHello(control::LinkHello hello);
   void SendReport(uint64_t request_id, const SessionSnapshot& snapshot, bool has_ended);
+  void SendRefusedFunctions(const std::vector<RefusedFunction>& functions);
   void SendReportEnd(uint64_t request_id, size_t num_sessions);
   void SendPriorityReply(uint64_t request_id, const Status& status);
   void SendFaulted(const std::string& reason);

@@ -114,6 +114,7 @@ class DomainProcess {
     if (end.evicted) LOG_WARNING("session {} was evicted: {}", end.identity.session_id, end.reason);
     LOG_INFO("session {} ended: {}", end.identity.session_id, end.reason);
     link_.SendReport(0, end.last, /*has_ended=*/true);
+    if (executor_ != nullptr) link_.SendRefusedFunctions(executor_->RefusedFunctions());
     --num_sessions_;
     if (num_sessions_ == 0) WaitForIdle();
   }
@@ -122,6 +123,7 @@ class DomainProcess {
     if (executor_ == nullptr) return;
     const auto sessions = executor_->Snapshot();
     for (const SessionSnapshot& session : sessions) link_.SendReport(request_id, session, /*has_ended=*/false);
+    link_.SendRefusedFunctions(executor_->RefusedFunctions());
     link_.SendReportEnd(request_id, sessions.size());
   }
 

@@ -5,49 +5,68 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "proto/driver/generated/driver_symbols.h"
 
 namespace tally::server {
 namespace {
 
-struct Override {
+// The device can do it, Tally may not: what a client is told.
+struct Promise {
   CUdevice_attribute attribute;
   int value;
+  // The attribute advertises this function: the value holds while its row in driver_api.tsv is refused, and the device
+  // speaks for itself once it is served. Null: holds always.
+  const char* function;
 };
 
-// What a client is told whatever the device can: each belongs to calls that proto/driver/driver_api.tsv refuses, or to
-// memory that a remote client cannot have.
-constexpr std::array kOverrides = {
+constexpr std::array kPromises = {
     // Pageable memory of the client is in another process.
-    Override{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0},
-    Override{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0},
-    Override{CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0},
-    Override{CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1},
+    Promise{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0, nullptr},
     // Where the executor has something else at the program's address, the device sees registered memory elsewhere.
-    Override{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0},
-    Override{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0},
-    // Managed memory is shared pinned memory: both sides may touch it, also at once.
-    Override{CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1},
-    Override{CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0},
-    // Sharing between processes, other devices on the bus.
-    Override{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR},
-    Override{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 0},
-    Override{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, 0},
-    Override{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, 0},
-    Override{CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, 0},
+    Promise{CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 1, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 0, nullptr},
+    // Managed memory is shared pinned memory: both sides may touch it, but not at once.
+    Promise{CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 1, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0, nullptr},
+    // Virtual memory management, sharing between processes, other devices on the bus.
+    Promise{CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0, "cuMemCreate"},
+    Promise{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0, "cuMemExportToShareableHandle"},
+    Promise{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 0, nullptr},
+    Promise{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, 0, "cuFlushGPUDirectRDMAWrites"},
+    Promise{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 0, "cuMemGetHandleForAddressRange"},
+    Promise{CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0, "cuIpcGetEventHandle"},
+    Promise{CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0, "cuMulticastCreate"},
+    Promise{CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED, 0, "cuImportExternalSemaphore"},
+    Promise{CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED, 0, "cuMemMapArrayAsync"},
+    Promise{CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, 0, "cuMemMapArrayAsync"},
+    Promise{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, 0, "cuMemBatchDecompressAsync"},
+    Promise{CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH, 0, "cuMemBatchDecompressAsync"},
+    Promise{CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, 0, "cuLibraryGetUnifiedFunction"},
+    Promise{CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, 0, "cuLaunchCooperativeKernelMultiDevice"},
+    Promise{CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, 0, "cuTensorMapEncodeTiled"},
     // A client's context says nothing about who else uses the device.
-    Override{CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
+    Promise{CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT, nullptr},
 };
+
+constexpr bool Holds(const Promise& promise) {
+  return promise.function == nullptr || kDriverSymbols[FindDriverSymbol(promise.function)].verdict == Verdict::kRefused;
+}
+static_assert(std::ranges::all_of(kPromises,
+                                  [](const Promise& promise) {
+                                    return promise.function == nullptr ||
+                                           FindDriverSymbol(promise.function) < kNumDriverSymbols;
+                                  }),
+              "every function named above is a row of driver_api.tsv");
 
 }  // namespace
 
@@ -104,10 +123,10 @@ CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
     description->attribute[i] = value;
     description->attribute_valid[i] = 1;
   }
-  for (const Override& rule : kOverrides) {
-    if (rule.attribute >= static_cast<int>(shm::kNumDeviceAttributes)) continue;
-    description->attribute[rule.attribute] = rule.value;
-    description->attribute_valid[rule.attribute] = 1;
+  for (const Promise& promise : kPromises) {
+    if (!Holds(promise) || promise.attribute >= static_cast<int>(shm::kNumDeviceAttributes)) continue;
+    description->attribute[promise.attribute] = promise.value;
+    description->attribute_valid[promise.attribute] = 1;
   }
   // What other programs of the executor may open is named by us (shared_objects.h), whatever the driver can export.
   const int has_virtual_memory = description->attribute[CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED];

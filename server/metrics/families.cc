@@ -87,6 +87,9 @@ void AddSessions(const Overview& overview, FamilySet& set) {
   for (const auto& [key, count] : sessions) {
     set.Add(Metric::kSessions, {{"class", key.first}, {"domain", key.second}}, count);
   }
+  for (const auto& [function, count] : overview.refused_functions) {
+    set.Add(Metric::kRefusedCalls, {{"function", function}}, static_cast<double>(count));
+  }
   for (const auto& [reason, count] : overview.refused_sessions) {
     set.Add(Metric::kSessionsRefused, {{"reason", reason}}, static_cast<double>(count));
   }

@@ -19,6 +19,8 @@ constexpr MetricRow kRows[] = {
      "Driver calls that Tally does not support and refused with CUDA_ERROR_NOT_SUPPORTED."},
     {"tally_tenant_failed_calls_total", MetricKind::kCounter, "calls", "tenant, uid",
      "Driver calls that returned any other error."},
+    {"tally_refused_calls_total", MetricKind::kCounter, "calls", "function",
+     "The refused calls again, of all tenants together, by the driver function that was called."},
     {"tally_sessions", MetricKind::kGauge, "sessions", "class, domain", "Client processes connected now."},
     {"tally_sessions_refused_total", MetricKind::kCounter, "sessions", "reason",
      "Clients that got no session; reason is a status code such as PERMISSION_DENIED or UNAVAILABLE."},

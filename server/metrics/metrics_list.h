@@ -18,6 +18,7 @@ enum class Metric : size_t {
   kTenantRequests,
   kTenantRefusedCalls,
   kTenantFailedCalls,
+  kRefusedCalls,
   kSessions,
   kSessionsRefused,
   kStaleSessions,

@@ -15,6 +15,7 @@
 #include "server/gpu/peer_access.h"
 #include "server/gpu/printf_capture.h"
 #include "server/session/host_memory.h"
+#include "server/session/refused_calls.h"
 #include "server/session/shared_objects.h"
 
 namespace tally::server {
@@ -31,6 +32,7 @@ class ExecutorCore {
   const std::unique_ptr<Devices> devices;
   const SessionLimits limits;
   HostWindow host_window;
+  RefusedCalls refused_calls;  // thread-safe
   std::unique_ptr<HeldAddresses> held_addresses;
   SharedObjects shared;
   std::unique_ptr<DispatchGate> gate;

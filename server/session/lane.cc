@@ -13,11 +13,10 @@
 namespace tally::server {
 namespace {
 
+bool IsWireOp(uint16_t op) { return op >= shm::kFirstWireOp && op - shm::kFirstWireOp < static_cast<int>(kNumWireOps); }
+
 std::string NameOfOp(uint16_t op) {
-  if (op >= shm::kFirstWireOp && op - shm::kFirstWireOp < static_cast<int>(kNumWireOps)) {
-    return kWireTable[op - shm::kFirstWireOp].name;
-  }
-  return fmt::format("operation {}", op);
+  return IsWireOp(op) ? kWireTable[op - shm::kFirstWireOp].name : fmt::format("operation {}", op);
 }
 
 bool IsFailure(CUresult result) { return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY; }
@@ -112,7 +111,7 @@ CUresult Lane::CarryOut(const Request& request, WireWriter& out) {
     WireReader in(request.payload);
     if (const Operation operation = FindOperation(header.op); operation != nullptr) {
       result = operation(served_, in, out);
-    } else if (header.op >= shm::kFirstWireOp && header.op - shm::kFirstWireOp < static_cast<int>(kNumWireOps)) {
+    } else if (IsWireOp(header.op)) {
       if (!ServeBeforeWire(served_, header.op, in, out, &result)) {
         result = kWireTable[header.op - shm::kFirstWireOp].serve(served_, in, out);
       }
@@ -136,6 +135,10 @@ void Lane::CountFailure(const Request& request, CUresult result) {
   SessionCounters& counters = surroundings_.state.counters;
   if (result == CUDA_ERROR_NOT_SUPPORTED) {
     counters.num_refused_calls.fetch_add(1, std::memory_order_relaxed);
+    // A hand-written operation serves several functions: which one it was, only the client knows.
+    if (IsWireOp(request.header.op)) {
+      surroundings_.state.core.refused_calls.Add(FindDriverSymbol(NameOfOp(request.header.op)));
+    }
   } else {
     counters.num_failed_calls.fetch_add(1, std::memory_order_relaxed);
   }

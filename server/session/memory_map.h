@@ -54,10 +54,10 @@ class MemoryMap {
   // Counts what is about to be allocated, if no more than `limit_bytes` are in use then; 0: no limit. To be taken back
   // with CountPhysical.
   bool Reserve(uint64_t size_bytes, uint64_t limit_bytes);
-  // Physical memory of cuMemCreate, which counts wherever it is mapped, if at all.
+  // Memory without an address of its own: cuMemCreate's, which counts wherever it is mapped, if at all; arrays.
   void CountPhysical(uint64_t size_bytes, bool added);
   std::vector<MemoryRange> Ranges() const;
-  // Sum of device, pool and physical memory; of pinned memory.
+  // Sum of device, pool and physical memory and arrays; of pinned memory.
   uint64_t device_bytes() const;
   uint64_t pinned_bytes() const;
 

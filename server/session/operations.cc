@@ -15,6 +15,7 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
   set(shm::Op::kCloseContext, &ServeCloseContext);
   set(shm::Op::kSynchronizeContext, &ServeSynchronizeContext);
   set(shm::Op::kFetchOutput, &ServeFetchOutput);
+  set(shm::Op::kNoteRefusal, &ServeNoteRefusal);
   set(shm::Op::kWriteImage, &ServeWriteImage);
   set(shm::Op::kLoadModule, &ServeLoadModule);
   set(shm::Op::kLoadLibrary, &ServeLoadLibrary);

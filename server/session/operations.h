@@ -30,6 +30,7 @@ CUresult ServeSynchronizeContext(ServedLane& lane, WireReader& in, WireWriter& o
 CUresult ServeFetchOutput(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeRecordContextEvent(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeWaitContextEvent(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeNoteRefusal(ServedLane& lane, WireReader& in, WireWriter& out);
 // image_ops.cc
 CUresult ServeWriteImage(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeLoadModule(ServedLane& lane, WireReader& in, WireWriter& out);

@@ -240,9 +240,16 @@ void SessionState::DestroyHandles(uint32_t context) {
     driver.cuLinkDestroy(link->link);
     for (const auto& input : link->inputs) images.Return(*input);
   });
-  each(shm::HandleKind::kMipmappedArray,
-       [&](void* value) { driver.cuMipmappedArrayDestroy(static_cast<CUmipmappedArray>(value)); });
-  each(shm::HandleKind::kArray, [&](void* value) { driver.cuArrayDestroy(static_cast<CUarray>(value)); });
+  DestroySamplingObjects(*this, context);
+  each(shm::HandleKind::kMipmappedArray, [&](void* value) {
+    ForgetArray(*this, value);
+    driver.cuMipmappedArrayDestroy(static_cast<CUmipmappedArray>(value));
+  });
+  each(shm::HandleKind::kArray, [&](void* value) {
+    if (borrowed_arrays.erase(static_cast<CUarray>(value)) != 0) return;
+    ForgetArray(*this, value);
+    driver.cuArrayDestroy(static_cast<CUarray>(value));
+  });
   each(shm::HandleKind::kModule, [&](void* value) { Unload(static_cast<LoadedImage*>(value)); });
   if (context == shm::kNoContext) {
     each(shm::HandleKind::kLibrary, [&](void* value) { Unload(static_cast<LoadedImage*>(value)); });

@@ -27,6 +27,7 @@
 #include "server/session/host_memory.h"
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
+#include "server/session/texture_ops.h"
 #include "server/session/virtual_memory.h"
 
 namespace tally::server {
@@ -105,6 +106,10 @@ class SessionState {
   std::unordered_map<const void*, Kernel*> kernel_of;      // by CUfunction or CUkernel
   std::vector<std::unique_ptr<HostCall>> kept_host_calls;  // graphs may call them until the session ends
   std::map<int, CUmemoryPool> default_pools;               // by device: what this session gets for "the default pool"
+  SamplingObjects textures;
+  SamplingObjects surfaces;
+  ArraySizes array_sizes;
+  BorrowedArrays borrowed_arrays;
   std::map<uint64_t, uint32_t> num_opens;                  // of memory of other sessions, by address
   std::map<CUmemoryPool, int> exportable_pools;            // their devices
   std::set<CUmemoryPool> opened_pools;                     // stand for pools of other sessions

@@ -6,6 +6,7 @@
 #include "server/session/launch_parameters.h"
 #include "server/session/operations.h"
 #include "server/session/pools.h"
+#include "server/session/texture_ops.h"
 
 namespace tally::server {
 namespace {
@@ -29,17 +30,6 @@ void ForgetGraph(ServedLane& lane, uint64_t handle) {
   session.graph_memory.OnDestroyed(graph);
   if (!session.user_objects.empty()) ForgetReferencesOfGraph(session, handle);
   std::erase_if(session.conditionals, [&](const auto& entry) { return entry.second == handle; });
-}
-
-// The arrays of a mipmap's levels go with it.
-void ForgetLevels(ServedLane& lane, uint64_t handle) {
-  CUmipmappedArray mipmap = nullptr;
-  if (lane.Find(shm::HandleKind::kMipmappedArray, handle, &mipmap) != CUDA_SUCCESS) return;
-  HandleTable& arrays = lane.session().handles(shm::HandleKind::kArray);
-  CUarray level = nullptr;
-  for (unsigned int i = 0; i < 32 && lane.driver().cuMipmappedArrayGetLevel(&level, mipmap, i) == CUDA_SUCCESS; ++i) {
-    arrays.Remove(arrays.FindHandle(level));
-  }
 }
 
 // The event in an attribute's value, if it has one.
@@ -178,9 +168,6 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
     case kOp_cuGraphDestroyNode:
       ForgetContents(lane, in.TakeWord());
       return false;
-    case kOp_cuMipmappedArrayDestroy:
-      ForgetLevels(lane, in.TakeWord());
-      return false;
     case kOp_cuGraphAddMemFreeNode: {
       // graph, the dependencies, their number, the address
       const CUgraph graph = FindGraph(lane, in.TakeWord());
@@ -231,7 +218,7 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
       *result = GetStreamFlags(lane, in, out);
       return true;
     default:
-      return false;
+      return ServeTexturesBeforeWire(lane, op, in, out, result);
   }
 }
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "sim-driver/api/array.h"
 #include "sim-driver/api/device.h"
 #include "sim-driver/api/error.h"
 #include "sim-driver/api/memory.h"
 #include "sim-driver/api/module.h"
+#include "sim-driver/api/texture_object.h"
 
 namespace tally::sim_driver {
 namespace {
@@ -77,6 +79,8 @@ void Context::Destroy() {
   }
   Events().RemoveIf([this](const Event& event) { return event.context.lock().get() == this; });
   UnloadModulesOf(*this);
+  ForgetImagesOf(*this);
+  ForgetArraysOf(*this);
   FreeMemoryOf(*this);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim-driver/api/array.h"
 #include "sim-driver/api/capture.h"
 #include "sim-driver/api/error.h"
 
@@ -64,11 +65,26 @@ uint64_t EndAddress(CUmemorytype type, const void* host, CUdeviceptr device, Cop
     case CU_MEMORYTYPE_UNIFIED:
       end = CopyEnd::kEither;
       return device;
-    case CU_MEMORYTYPE_ARRAY:
-      Fail(CUDA_ERROR_NOT_SUPPORTED);  // this device has no arrays
     default:
       Fail(CUDA_ERROR_INVALID_VALUE);
   }
+}
+
+// Where the box lies in an array, if it fits.
+void InArray(CUarray handle, uint64_t x, uint64_t y, uint64_t z, const CopyOperation& box, uint64_t& address,
+             uint64_t& pitch, uint64_t& slice) {
+  const ArrayPtr array = FindArray(handle);
+  const Image::Level& layout = array->layout;
+  const uint64_t num_slices = array->num_bytes / layout.slice_bytes;
+  const auto fits = [](uint64_t begin, uint64_t size, uint64_t limit) {
+    return begin <= limit && size <= limit - begin;
+  };
+  Require(x % array->texel_bytes == 0 && box.width % array->texel_bytes == 0, CUDA_ERROR_INVALID_VALUE);
+  Require(fits(x, box.width, layout.row_bytes) && fits(y, box.height, layout.height) && fits(z, box.depth, num_slices),
+          CUDA_ERROR_INVALID_VALUE);
+  pitch = layout.row_bytes;
+  slice = layout.slice_bytes;
+  address = layout.base + z * slice + y * pitch + x;
 }
 
 }  // namespace
@@ -104,9 +120,19 @@ CopyOperation BoxCopy(const CUDA_MEMCPY3D& given) {
   copy.height = given.Height;
   copy.depth = given.Depth;
   Require(given.srcLOD == 0 && given.dstLOD == 0, CUDA_ERROR_INVALID_VALUE);
-  CopyEnd source_end{}, destination_end{};
-  copy.source = EndAddress(given.srcMemoryType, given.srcHost, given.srcDevice, source_end);
-  copy.destination = EndAddress(given.dstMemoryType, given.dstHost, given.dstDevice, destination_end);
+  CopyEnd source_end = CopyEnd::kDevice, destination_end = CopyEnd::kDevice;
+  const bool from_array = given.srcMemoryType == CU_MEMORYTYPE_ARRAY;
+  const bool to_array = given.dstMemoryType == CU_MEMORYTYPE_ARRAY;
+  if (!from_array) copy.source = EndAddress(given.srcMemoryType, given.srcHost, given.srcDevice, source_end);
+  if (!to_array) copy.destination = EndAddress(given.dstMemoryType, given.dstHost, given.dstDevice, destination_end);
+  if (from_array) {
+    InArray(given.srcArray, given.srcXInBytes, given.srcY, given.srcZ, copy, copy.source, copy.source_pitch,
+            copy.source_slice);
+  }
+  if (to_array) {
+    InArray(given.dstArray, given.dstXInBytes, given.dstY, given.dstZ, copy, copy.destination, copy.destination_pitch,
+            copy.destination_slice);
+  }
   if (IsEmpty(copy)) return copy;
   // Native drivers take 0 for "rows touch" where that means something.
   const auto layout = [](uint64_t pitch, uint64_t height, uint64_t x, uint64_t y, uint64_t z, const CopyOperation& box,
@@ -124,10 +150,14 @@ CopyOperation BoxCopy(const CUDA_MEMCPY3D& given) {
     Require(!__builtin_add_overflow(address, offset, &address), CUDA_ERROR_INVALID_VALUE);
   };
   Require(copy.source != 0 && copy.destination != 0, CUDA_ERROR_INVALID_VALUE);
-  layout(given.srcPitch, given.srcHeight, given.srcXInBytes, given.srcY, given.srcZ, copy, copy.source,
-         copy.source_pitch, copy.source_slice);
-  layout(given.dstPitch, given.dstHeight, given.dstXInBytes, given.dstY, given.dstZ, copy, copy.destination,
-         copy.destination_pitch, copy.destination_slice);
+  if (!from_array) {
+    layout(given.srcPitch, given.srcHeight, given.srcXInBytes, given.srcY, given.srcZ, copy, copy.source,
+           copy.source_pitch, copy.source_slice);
+  }
+  if (!to_array) {
+    layout(given.dstPitch, given.dstHeight, given.dstXInBytes, given.dstY, given.dstZ, copy, copy.destination,
+           copy.destination_pitch, copy.destination_slice);
+  }
   CheckEnds(copy, destination_end, source_end);
   return copy;
 }

@@ -13,7 +13,7 @@ namespace tally::sim_driver {
 // Which ends of a linear copy the call's name says are device memory.
 enum class CopyEnd : uint8_t { kHost, kDevice, kEither };
 
-// Checks and completes. Fails with INVALID_VALUE for device ends that are not device memory, NOT_SUPPORTED for arrays.
+// Checks and completes. Fails with INVALID_VALUE for device ends that are not device memory.
 CopyOperation LinearCopy(uint64_t destination, CopyEnd destination_end, uint64_t source, CopyEnd source_end,
                          uint64_t num_bytes);
 CopyOperation BoxCopy(const CUDA_MEMCPY3D& copy);

@@ -1,4 +1,4 @@
-// What the software device answers to cuDeviceGetAttribute: a small sm_90 without texture units.
+// What the software device answers to cuDeviceGetAttribute: a small sm_90.
 #pragma once
 
 #include <optional>

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "sim-driver/api/texture_object.h"
+
 namespace tally::sim_driver {
 namespace {
 
@@ -78,6 +80,8 @@ MemoryRange ContextMemory::Find(uint64_t address) const {
   }
   return {.base = region->base, .size_bytes = region->num_bytes, .is_writable = region->is_writable};
 }
+
+std::shared_ptr<const Image> ContextMemory::FindImage(uint64_t object) const { return FindImageObject(object); }
 
 bool ContextMemory::SetPeer(int device, bool is_enabled) {
   const uint32_t bit = 1u << device;

@@ -133,6 +133,7 @@ class ContextMemory final : public MemoryLookup {
   ContextMemory& operator=(const ContextMemory&) = delete;
 
   MemoryRange Find(uint64_t address) const override;
+  std::shared_ptr<const Image> FindImage(uint64_t object) const override;
 
   // cuCtxEnablePeerAccess. False: it is so already.
   bool SetPeer(int device, bool is_enabled);

@@ -25,6 +25,8 @@
 
 namespace tally::sim_driver {
 
+struct Image;  // texture.h
+
 // One allocation that device code may use. size_bytes 0: none.
 struct MemoryRange {
   uint64_t base = 0;
@@ -44,6 +46,8 @@ class MemoryLookup {
   virtual ~MemoryLookup() = default;
   // The allocation that contains `address`, or an empty range.
   virtual MemoryRange Find(uint64_t address) const = 0;
+  // The texture or surface object of that value, or null. Its memory is looked up like any other.
+  virtual std::shared_ptr<const Image> FindImage(uint64_t) const { return nullptr; }
   // Call after removing a range and before its memory goes away. Adding ranges needs no bump.
   void BumpGeneration() { generation_.fetch_add(1, std::memory_order_release); }
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }

@@ -19,6 +19,7 @@ OpcodeTable MakeTable() {
   AddBarrierOpcodes(table);
   AddAsyncOpcodes(table);
   AddSpecialOpcodes(table);
+  AddTextureOpcodes(table);
   return table;
 }
 

@@ -31,6 +31,7 @@ void AddWarpOpcodes(OpcodeTable& table);
 void AddBarrierOpcodes(OpcodeTable& table);
 void AddAsyncOpcodes(OpcodeTable& table);
 void AddSpecialOpcodes(OpcodeTable& table);
+void AddTextureOpcodes(OpcodeTable& table);
 
 // Null for an opcode that nobody decodes.
 const Opcode* FindOpcode(std::string_view name);

@@ -300,7 +300,9 @@ int RunInChild(const std::string& socket_path, const std::function<int()>& body)
 }
 
 void* OpenShim() {
-  void* library = ::dlopen(TALLY_SHIM_PATH, RTLD_NOW | RTLD_LOCAL);
+  const char* directory = std::getenv("TALLY_CLIENT_DIR");  // as tally-run: another build of the library
+  const std::string path = directory != nullptr ? std::string(directory) + "/libcuda.so.1" : TALLY_SHIM_PATH;
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) std::fprintf(stderr, "%s\n", ::dlerror());
   return library;
 }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim-driver/api/array.h"
 #include "sim-driver/api/entry/entry.h"
+#include "sim-driver/api/texture_object.h"
 
 using namespace tally::sim_driver;
 
@@ -170,12 +172,14 @@ TALLY_EXPORT CUresult CUDAAPI cuDeviceGetExecAffinitySupport(int* pi, CUexecAffi
   });
 }
 
-TALLY_EXPORT CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format, unsigned,
-                                                                 CUdevice dev) {
+TALLY_EXPORT CUresult CUDAAPI cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
+                                                                 unsigned numChannels, CUdevice dev) {
   TALLY_ENTRY({
     DeviceAt(dev);
     RequireOut(maxWidthInElements);
-    *maxWidthInElements = 0;  // no texture units
+    Require(numChannels == 1 || numChannels == 2 || numChannels == 4, CUDA_ERROR_INVALID_VALUE);
+    TexelFormatOf(format);
+    *maxWidthInElements = kMaxLinearTexels;
   });
 }
 

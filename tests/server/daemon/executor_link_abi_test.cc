@@ -27,7 +27,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 1u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 2u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
@@ -58,6 +58,7 @@ TEST(ExecutorLinkAbi, KindsAreNumberedForGood) {
   EXPECT_EQ(static_cast<uint32_t>(LinkKind::kHello), 1u);
   EXPECT_EQ(static_cast<uint32_t>(LinkKind::kAddSession), 4u);
   EXPECT_EQ(static_cast<uint32_t>(LinkKind::kShutdown), 10u);
+  EXPECT_EQ(static_cast<uint32_t>(LinkKind::kRefusedFunction), 11u);
 }
 
 }  // namespace

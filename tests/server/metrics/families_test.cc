@@ -37,6 +37,7 @@ Overview MakeOverview() {
   overview.tenants[{"bert", 1000}].host_to_device_bytes = 12;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;
+  overview.refused_functions["cuMulticastCreate"] = 5;
   return overview;
 }
 
@@ -64,6 +65,8 @@ TEST(Families, CarryTheFigures) {
   EXPECT_EQ(family(Metric::kExecutors).metric.at(0).gauge.value, 1);
   EXPECT_EQ(family(Metric::kExecutorFailures).metric.at(0).counter.value, 3);
   EXPECT_EQ(family(Metric::kSessionsRefused).metric.at(0).counter.value, 4);
+  EXPECT_EQ(family(Metric::kRefusedCalls).metric.at(0).counter.value, 5);
+  EXPECT_EQ(family(Metric::kRefusedCalls).metric.at(0).label.at(0).value, "cuMulticastCreate");
 }
 
 }  // namespace

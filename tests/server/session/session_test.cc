@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "tests/server/fakes/executor_fixture.h"
 
@@ -45,6 +46,54 @@ TEST_F(SessionTest, DescribesDevicesWithWhatTallyCannotDoTurnedOff) {
   EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED], 0);
   EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED], 0);
   EXPECT_EQ(device.attribute[CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED], 1);
+}
+
+// The fake driver's devices can do everything.
+TEST_F(SessionTest, NoAttributeAdvertisesWhatIsRefused) {
+  const struct {
+    CUdevice_attribute attribute;
+    const char* function;
+  } kFamilies[] = {
+      {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, "cuMemHostRegister_v2"},
+      {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, "cuMemMap"},
+      {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, "cuMemImportFromShareableHandle"},
+      {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, "cuMemPoolImportFromShareableHandle"},
+      {CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, "cuIpcOpenEventHandle"},
+      {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, "cuMulticastBindMem"},
+      {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, "cuMemGetHandleForAddressRange"},
+      {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, "cuFlushGPUDirectRDMAWrites"},
+      {CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED, "cuSignalExternalSemaphoresAsync"},
+      {CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED, "cuMemMapArrayAsync"},
+      {CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, "cuMemMapArrayAsync"},
+      {CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, "cuMemBatchDecompressAsync"},
+      {CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS, "cuLibraryGetUnifiedFunction"},
+      {CU_DEVICE_ATTRIBUTE_COOPERATIVE_MULTI_DEVICE_LAUNCH, "cuLaunchCooperativeKernelMultiDevice"},
+      {CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, "cuTensorMapEncodeTiled"},
+  };
+  const auto device = lane_->Call(Op::kDescribeDevices, {}, shm::kNoContext).Get<shm::DeviceDescription>(8);
+  for (const auto& family : kFamilies) {
+    const size_t symbol = FindDriverSymbol(family.function);
+    ASSERT_LT(symbol, kNumDriverSymbols) << family.function;
+    EXPECT_EQ(device.attribute_valid[family.attribute], 1) << family.function;
+    if (kDriverSymbols[symbol].verdict == Verdict::kRefused) {
+      EXPECT_EQ(device.attribute[family.attribute], 0) << family.function << " is refused";
+    }
+  }
+}
+
+TEST_F(SessionTest, RefusalsOfTheClientAreCounted) {
+  const auto multicast = static_cast<uint32_t>(FindDriverSymbol("cuMulticastCreate"));
+  for (int i = 0; i < 2; ++i) {
+    lane_->Post(Op::kNoteRefusal, Payload().Put(shm::NoteRefusal{multicast, 0}), shm::kNoContext);
+  }
+  EXPECT_EQ(Synchronize(), 0u);
+  EXPECT_EQ(executor_->Snapshot().at(0).num_refused_calls, 2u);
+  const auto functions = executor_->RefusedFunctions();
+  ASSERT_EQ(functions.size(), 1u);
+  EXPECT_EQ(functions[0].symbol_index, multicast);
+  EXPECT_EQ(functions[0].num_calls, 2u);
+  lane_->Post(Op::kNoteRefusal, Payload().Put(shm::NoteRefusal{uint32_t{kNumDriverSymbols}, 0}), shm::kNoContext);
+  client_->WaitUntilOver();  // no such function: nonsense
 }
 
 TEST_F(SessionTest, CopiesThroughEveryPlace) {

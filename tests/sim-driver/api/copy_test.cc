@@ -98,7 +98,7 @@ TEST_F(CopyTest, TwoDimensions) {
   down.srcY = SIZE_MAX / 2;
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&down));
   down.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuMemcpy2D_v2(&down));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuMemcpy2D_v2(&down));
 }
 
 TEST_F(CopyTest, ThreeDimensions) {

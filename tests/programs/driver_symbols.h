@@ -1,0 +1,89 @@
+// For programs about the driver API itself: every exported function under its own name and ABI, as dlsym finds it, and
+// checks of single calls. Such a program is a list of checks; each one that is not met ends it with FAILED and the
+// line.
+//
+// Handles that are nonsense may only be passed under Tally: the native driver follows them (IsTally()).
+#pragma once
+
+#define __CUDA_API_VERSION_INTERNAL  // cuda.h then declares each ABI under its exported name
+#include <cuda.h>
+#include <cudaProfiler.h>
+#include <dlfcn.h>
+
+#include "tests/programs/check.h"
+
+namespace check {
+
+inline void* DriverSymbol(const char* name) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
+  if (library == nullptr) Fail("cannot open libcuda.so.1: %s", dlerror());
+  return dlsym(library, name);
+}
+
+template <class Function>
+Function* DriverFunction(const char* name) {
+  void* const symbol = DriverSymbol(name);
+  if (symbol == nullptr) Fail("the driver does not export %s", name);
+  return reinterpret_cast<Function*>(symbol);
+}
+
+inline bool IsTally() { return DriverSymbol("tally_shim_marker") != nullptr; }
+
+inline void ExpectCode(CUresult wanted, CUresult got, const char* call, int line) {
+  if (got != wanted) {
+    Fail("line %d: %s: driver error %d, expected %d", line, call, static_cast<int>(got), static_cast<int>(wanted));
+  }
+}
+// Where the documentation leaves open which error it is.
+inline void ExpectFailure(CUresult got, const char* call, int line) {
+  if (got == CUDA_SUCCESS) Fail("line %d: %s: succeeded", line, call);
+}
+inline void ExpectTrue(bool condition, const char* text, int line) {
+  if (!condition) Fail("line %d: not so: %s", line, text);
+}
+
+// Such a program's results: that it came to its end.
+inline int RunDriverProgram(int argc, char** argv, void (*checks)()) {
+  static void (*all_checks)() = checks;
+  return RunProgram(
+      argc, argv, [](Results& results) { results.AddValue<int>("checks met", 1); },
+      [](Results& results) {
+        all_checks();
+        results.AddValue<int>("checks met", 1);
+      });
+}
+
+// The kernels that these programs load: PTX, so that modules can be made of it in every way.
+inline const char kPtx[] = R"(
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .global .align 4 .u32 counter = 5;
+.visible .const .align 4 .u32 scale = 3;
+// data[i] = data[i] * scale + addend, for one block
+.visible .entry Scale(.param .u64 data, .param .u32 addend)
+{
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [data];
+  ld.param.u32 %r1, [addend];
+  mov.u32 %r2, %tid.x;
+  mul.wide.u32 %rd2, %r2, 4;
+  add.u64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r3, [%rd3];
+  ld.const.u32 %r4, [scale];
+  mad.lo.u32 %r5, %r3, %r4, %r1;
+  st.global.u32 [%rd3], %r5;
+  ret;
+}
+.visible .entry Nothing() { ret; }
+)";
+
+}  // namespace check
+
+#define DRIVER(name) (*::check::DriverFunction<decltype(name)>(#name))
+#define EXPECT_CODE(code, call) ::check::ExpectCode((code), (call), #call, __LINE__)
+#define OK(call) EXPECT_CODE(CUDA_SUCCESS, call)
+#define INVALID(call) EXPECT_CODE(CUDA_ERROR_INVALID_VALUE, call)
+#define FAILS(call) ::check::ExpectFailure((call), #call, __LINE__)
+#define EXPECT(condition) ::check::ExpectTrue((condition), #condition, __LINE__)
