@@ -33,48 +33,46 @@ CUresult NameOf(const char** name, const void* handle) {
 }
 
 // Whether `attribute` already has `value`, so that setting it would change nothing.
-bool IsSet(const Kernel* kernel, CUfunction_attribute attribute, int value) {
-  return value >= 0 && kernel->Attribute(static_cast<int>(attribute)) == value;
+bool IsSet(const Kernel* kernel, CUdevice device, CUfunction_attribute attribute, int value) {
+  return value >= 0 && kernel->attributes.Get(device, static_cast<int>(attribute)) == value;
+}
+
+// The function behind what may be a CUkernel cast to one, in the current context.
+CUresult FunctionOf(const Kernel* kernel, CUfunction* function) {
+  if (shm::HandleKindOf(kernel->handle) != shm::HandleKind::kKernel) return CUDA_SUCCESS;
+  return entry::cuKernelGetFunction(function, reinterpret_cast<CUkernel>(kernel->handle));
 }
 
 }  // namespace
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CurrentProcess() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  const Kernel* kernel = FindKernel(hfunc);
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  Kernel* kernel = FindKernel(hfunc);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto id = static_cast<uint32_t>(attrib);
-  if (id < shm::kNumKernelAttributes && (kernel->attribute_valid.load(std::memory_order_acquire) >> id & 1) != 0) {
-    *pi = kernel->attribute[id].load(std::memory_order_relaxed);
-    return CUDA_SUCCESS;
-  }
-  if (shm::HandleKindOf(kernel->handle) == shm::HandleKind::kKernel) {
-    CUfunction function = nullptr;
-    if (const CUresult result = entry::cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(hfunc));
-        result != CUDA_SUCCESS)
-      return result;
-    return wire::cuFuncGetAttribute(pi, attrib, function);
-  }
-  return wire::cuFuncGetAttribute(pi, attrib, hfunc);
+  const CUdevice device = call.process->current_device();
+  if (kernel->attributes.Find(device, attrib, pi)) return CUDA_SUCCESS;
+  CUfunction function = hfunc;
+  if (const CUresult result = FunctionOf(kernel, &function); result != CUDA_SUCCESS) return result;
+  const CUresult result = wire::cuFuncGetAttribute(pi, attrib, function);
+  if (result == CUDA_SUCCESS) call.process->kernels.KeepAttribute(kernel, device, attrib, *pi);
+  return result;
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  Process* process = CurrentProcess();
-  if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   Kernel* kernel = FindKernel(hfunc);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (IsSet(kernel, attrib, value)) return CUDA_SUCCESS;
+  const CUdevice device = call.process->current_device();
+  if (IsSet(kernel, device, attrib, value)) return CUDA_SUCCESS;
   CUfunction function = hfunc;
-  if (shm::HandleKindOf(kernel->handle) == shm::HandleKind::kKernel) {
-    if (const CUresult result = entry::cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(hfunc));
-        result != CUDA_SUCCESS)
-      return result;
-  }
+  if (const CUresult result = FunctionOf(kernel, &function); result != CUDA_SUCCESS) return result;
   const CUresult result = wire::cuFuncSetAttribute(function, attrib, value);
   if (result != CUDA_SUCCESS) return result;
-  process->kernels.SetAttribute(kernel, static_cast<int>(attrib), value);
-  process->occupancy.Forget();
+  call.process->kernels.KeepAttribute(kernel, device, attrib, value);
+  call.process->occupancy.Forget();
   return CUDA_SUCCESS;
 }
 
@@ -116,7 +114,7 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   }
   const Reply reply = call.lane->CallStruct(shm::Op::kKernelFunction, shm::GetByName{known->handle, 0, 0});
   if (reply.result != CUDA_SUCCESS) return reply.result;
-  Kernel* function = call.process->kernels.File(reply, known->owner, known->name);
+  Kernel* function = call.process->kernels.File(*call.process, reply, known->owner, known->name);
   if (function == nullptr) return CUDA_ERROR_UNKNOWN;
   function->twin.store(known->handle, std::memory_order_relaxed);
   known->twin.store(function->handle, std::memory_order_relaxed);
@@ -139,16 +137,12 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
   if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!process->IsDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  const Kernel* known = FindKernel(kernel);
+  Kernel* known = FindKernel(kernel);
   if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto id = static_cast<uint32_t>(attrib);
-  // The description is of the first device; another kind of GPU beside it may have other machine code.
-  if (dev == 0 && id < shm::kNumKernelAttributes &&
-      (known->attribute_valid.load(std::memory_order_acquire) >> id & 1) != 0) {
-    *pi = known->attribute[id].load(std::memory_order_relaxed);
-    return CUDA_SUCCESS;
-  }
-  return wire::cuKernelGetAttribute(pi, attrib, kernel, dev);
+  if (known->attributes.Find(dev, attrib, pi)) return CUDA_SUCCESS;
+  const CUresult result = wire::cuKernelGetAttribute(pi, attrib, kernel, dev);
+  if (result == CUDA_SUCCESS) known->attributes.Keep(dev, attrib, *pi);
+  return result;
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
@@ -157,10 +151,10 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
   if (!process->IsDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   Kernel* known = FindKernel(kernel);
   if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (dev == 0 && IsSet(known, attrib, val)) return CUDA_SUCCESS;
+  if (IsSet(known, dev, attrib, val)) return CUDA_SUCCESS;
   const CUresult result = wire::cuKernelSetAttribute(attrib, val, kernel, dev);
   if (result != CUDA_SUCCESS) return result;
-  if (dev == 0) process->kernels.SetAttribute(known, static_cast<int>(attrib), val);
+  process->kernels.KeepAttribute(known, dev, attrib, val);
   process->occupancy.Forget();
   return CUDA_SUCCESS;
 }

@@ -24,7 +24,8 @@ CUresult ReadExtra(void** extra, const void** bytes, size_t* size) {
 }
 
 CUresult CheckShape(const Process& process, const Kernel& kernel, const LaunchArguments& a) {
-  const int32_t* limit = process.device(process.current_device()).attribute;
+  const CUdevice device = process.current_device();
+  const int32_t* limit = process.device(device).attribute;
   const uint64_t threads = uint64_t{a.block[0]} * a.block[1] * a.block[2];
   for (int axis = 0; axis < 3; ++axis) {
     if (a.grid[axis] == 0 || a.block[axis] == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -34,15 +35,15 @@ CUresult CheckShape(const Process& process, const Kernel& kernel, const LaunchAr
   }
   if (threads > static_cast<uint64_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
     return CUDA_ERROR_INVALID_VALUE;
-  if (const int32_t most = kernel.Attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  if (const int32_t most = kernel.attributes.Get(device, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
       most >= 0 && threads > static_cast<uint64_t>(most)) {
     // Too many registers for so many threads, or more than __launch_bounds__ promised.
-    const int32_t registers = kernel.Attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
+    const int32_t registers = kernel.attributes.Get(device, CU_FUNC_ATTRIBUTE_NUM_REGS);
     const auto available = static_cast<uint64_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
     return registers > 0 && threads * static_cast<uint64_t>(registers) > available ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
                                                                                    : CUDA_ERROR_INVALID_VALUE;
   }
-  if (const int32_t most = kernel.Attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  if (const int32_t most = kernel.attributes.Get(device, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
       most >= 0 && a.shared_bytes > static_cast<uint32_t>(most))
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;

@@ -24,7 +24,7 @@ CUresult LookUpKernel(const Call& call, shm::Op op, uint64_t owner, const char* 
   if (BeginByName(call.lane, op, owner, name) == nullptr) return call.lane->failure();
   const Reply reply = call.lane->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
-  *kernel = call.process->kernels.File(reply, owner, name);
+  *kernel = call.process->kernels.File(*call.process, reply, owner, name);
   return *kernel != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
@@ -66,7 +66,7 @@ CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdevi
 }
 
 CUresult ListKernels(const Call& call, uint64_t owner, std::vector<ListedKernel>* kernels) {
-  // As many as a reply holds at a time; `reserved` says where to go on.
+  // As many as a reply holds at a time; `detail` says where to go on.
   for (uint32_t num_left = 1; num_left != 0;) {
     const auto first = static_cast<uint32_t>(kernels->size());
     const Reply reply = call.lane->CallStruct(shm::Op::kListKernels, shm::GetByName{owner, 0, first});

@@ -16,7 +16,7 @@ CUresult ActiveBlocks(int* blocks, CUfunction function, int block_size, size_t s
   if (blocks == nullptr || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* kernel = call.process->kernels.Find(reinterpret_cast<uint64_t>(function));
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const OccupancyMemo::Key key{kernel->handle, block_size, shared_bytes, flags};
+  const OccupancyMemo::Key key{kernel->handle, call.process->current_device(), block_size, shared_bytes, flags};
   if (const auto known = call.process->occupancy.Find(key)) {
     *blocks = *known;
     return CUDA_SUCCESS;

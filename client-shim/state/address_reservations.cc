@@ -51,12 +51,20 @@ void AddressReservations::Release(uint64_t address, uint64_t size_bytes) {
 }
 
 void AddressReservations::ReleaseLocked(uint64_t first, uint64_t last) {
+  uint64_t run = first;  // from here on nobody holds what was looked at: unmapped in one go
+  const auto unmap_until = [&](uint64_t end) {
+    if (end != run) ::munmap(reinterpret_cast<void*>(run * kGranuleBytes), (end - run) * kGranuleBytes);
+    run = end + 1;
+  };
   for (uint64_t granule = first; granule < last; ++granule) {
     const auto held = holders_.find(granule);
-    if (held == holders_.end() || --held->second != 0) continue;
-    holders_.erase(held);
-    ::munmap(reinterpret_cast<void*>(granule * kGranuleBytes), kGranuleBytes);
+    if (held == holders_.end() || --held->second != 0) {
+      unmap_until(granule);
+    } else {
+      holders_.erase(held);
+    }
   }
+  unmap_until(last);
 }
 
 }  // namespace tally::client_shim

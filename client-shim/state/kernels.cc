@@ -3,15 +3,31 @@
 #include <cstring>
 #include <utility>
 
-namespace tally::client_shim {
+#include "client-shim/state/process.h"
 
-Kernel* Kernels::File(const Reply& reply, uint64_t owner, const std::string& name) {
+namespace tally::client_shim {
+namespace {
+
+void KeepAttributes(Kernel* kernel, int device, const shm::KernelDescription& description) {
+  for (uint32_t id = 0; id < shm::kNumKernelAttributes; ++id) {
+    if ((description.attribute_valid >> id & 1) != 0)
+      kernel->attributes.Keep(device, static_cast<int>(id), description.attribute[id]);
+  }
+}
+
+}  // namespace
+
+Kernel* Kernels::File(const Process& process, const Reply& reply, uint64_t owner, const std::string& name) {
   if (reply.payload_bytes < sizeof(shm::KernelDescription)) return nullptr;
   const auto description = reply.Read<shm::KernelDescription>();
   const uint64_t layout_bytes = uint64_t{description.num_parameters} * sizeof(shm::ParameterLayout);
   if (layout_bytes > reply.payload_bytes - sizeof(description) || description.parameter_bytes > shm::kMaxParameterBytes)
     return nullptr;
-  if (Kernel* known = Find(description.handle); known != nullptr) return known;
+  const CUdevice device = process.client_ordinal(description.device);
+  if (Kernel* known = Find(description.handle); known != nullptr) {
+    KeepAttributes(known, device, description);  // perhaps of another device
+    return known;
+  }
 
   auto kernel = std::make_unique<Kernel>();
   kernel->handle = description.handle;
@@ -28,8 +44,7 @@ Kernel* Kernels::File(const Reply& reply, uint64_t owner, const std::string& nam
         parameter.size_bytes > description.parameter_bytes - parameter.offset_bytes)
       return nullptr;
   }
-  for (uint32_t id = 0; id < shm::kNumKernelAttributes; ++id) kernel->attribute[id] = description.attribute[id];
-  kernel->attribute_valid = description.attribute_valid;
+  KeepAttributes(kernel.get(), device, description);
 
   switch (shm::HandleKindOf(description.handle)) {
     case shm::HandleKind::kFunction:
@@ -47,13 +62,10 @@ void Kernels::RemoveOwner(uint64_t owner) {
   kernels_.RemoveIf(is_doomed);
 }
 
-void Kernels::SetAttribute(Kernel* kernel, int id, int value) {
-  if (id < 0 || id >= static_cast<int>(shm::kNumKernelAttributes)) return;
-  for (Kernel* view : {kernel, Find(kernel->twin.load(std::memory_order_acquire))}) {
-    if (view == nullptr) continue;
-    view->attribute[id].store(value, std::memory_order_relaxed);
-    view->attribute_valid.fetch_or(1u << id, std::memory_order_release);
-  }
+void Kernels::KeepAttribute(Kernel* kernel, int device, int id, int32_t value) {
+  kernel->attributes.Keep(device, id, value);
+  Kernel* twin = Find(kernel->twin.load(std::memory_order_acquire));
+  if (twin != nullptr) twin->attributes.Keep(device, id, value);
 }
 
 }  // namespace tally::client_shim

@@ -9,11 +9,14 @@
 #include <memory>
 #include <string>
 
+#include "client-shim/state/kernel_attributes.h"
 #include "client-shim/state/slot_table.h"
 #include "client-shim/transport/lane.h"
 #include "proto/shm/records_abi.h"
 
 namespace tally::client_shim {
+
+class Process;
 
 struct Kernel {
   uint64_t handle = 0;
@@ -22,19 +25,10 @@ struct Kernel {
   uint32_t num_parameters = 0;
   uint32_t parameter_bytes = 0;
   std::unique_ptr<shm::ParameterLayout[]> layout;
-  std::atomic<int32_t> attribute[shm::kNumKernelAttributes] = {};
-  std::atomic<uint32_t> attribute_valid{0};  // bit n: attribute n
+  KernelAttributes attributes;
   // Of a CUkernel: its CUfunction in `function_context`. Of that function: the CUkernel. 0 if not known.
   std::atomic<uint64_t> twin{0};
   std::atomic<uint32_t> function_context{shm::kNoContext};
-
-  // -1 when the executor did not say.
-  int32_t Attribute(int id) const {
-    if (id < 0 || id >= static_cast<int>(shm::kNumKernelAttributes) ||
-        (attribute_valid.load(std::memory_order_acquire) >> id & 1) == 0)
-      return -1;
-    return attribute[id].load(std::memory_order_relaxed);
-  }
 };
 
 class Kernels {
@@ -51,11 +45,11 @@ class Kernels {
     }
   }
   // Files what the executor said in reply to kGetFunction and its kin. Null when the reply makes no sense.
-  Kernel* File(const Reply& reply, uint64_t owner, const std::string& name);
+  Kernel* File(const Process& process, const Reply& reply, uint64_t owner, const std::string& name);
   // A module or library ended.
   void RemoveOwner(uint64_t owner);
-  // An attribute was set through `kernel`: both views of it change.
-  void SetAttribute(Kernel* kernel, int id, int value);
+  // An attribute was set or read through `kernel`: both views of it on that device.
+  void KeepAttribute(Kernel* kernel, int device, int id, int32_t value);
 
  private:
   SlotTable<Kernel> functions_;

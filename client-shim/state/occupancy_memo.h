@@ -12,7 +12,8 @@ namespace tally::client_shim {
 
 class OccupancyMemo {
  public:
-  using Key = std::tuple<uint64_t /*kernel*/, int /*block size*/, uint64_t /*shared bytes*/, uint32_t /*flags*/>;
+  using Key = std::tuple<uint64_t /*kernel*/, int /*device*/, int /*block size*/, uint64_t /*shared bytes*/,
+                         uint32_t /*flags*/>;
 
   std::optional<int> Find(const Key& key) const {
     const std::lock_guard lock(mutex_);

@@ -242,7 +242,7 @@ struct KernelDescription {
   uint32_t parameter_bytes;  // end of the last parameter
   int32_t attribute[kNumKernelAttributes];
   uint32_t attribute_valid;  // bit n: attribute n
-  uint32_t reserved;
+  uint32_t device;           // of which the attributes are: the executor's ordinal
 };
 static_assert(sizeof(KernelDescription) == 88);
 inline constexpr uint32_t kMaxParameterBytes = 32764;

@@ -61,6 +61,8 @@ CUresult ServeCloseContext(ServedLane& lane, WireReader& in, WireWriter&) {
   // Waits for the context's work with the turn held: what comes after must find everything gone.
   const bool is_only_one = session.contexts.size() == 1;
   session.DestroyContents(request.context);
+  // As natively: not when the last user of a primary context lets go, which the runtime does in exit().
+  if (request.is_reset != 0 || request.context >= shm::kMaxDevices) lane.CollectOutput();
   if (request.is_reset != 0 && is_only_one) session.ReloadLibraries();
   return CUDA_SUCCESS;
 }

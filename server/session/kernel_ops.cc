@@ -54,7 +54,9 @@ void PutDescription(ServedLane& lane, const Kernel& kernel, WireWriter& out) {
   description.handle = kernel.handle;
   description.num_parameters = static_cast<uint32_t>(kernel.layout.size());
   description.parameter_bytes = kernel.parameter_bytes;
-  const CUdevice device = lane.session().core.devices->device(lane.context() != nullptr ? lane.context()->device() : 0);
+  const int ordinal = lane.context() != nullptr ? lane.context()->device() : 0;
+  description.device = static_cast<uint32_t>(ordinal);
+  const CUdevice device = lane.session().core.devices->device(ordinal);
   for (uint32_t i = 0; i < shm::kNumKernelAttributes; ++i) {
     const auto attribute = static_cast<CUfunction_attribute>(i);
     int value = 0;

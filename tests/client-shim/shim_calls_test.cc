@@ -501,7 +501,7 @@ TEST(ShimCalls, KernelsOfALibraryAreListedToTheLast) {
     reply->Append(shm::LoadedImage{kLibrary, 0, 0});
   });
   executor.On(shm::Op::kListKernels, [&](const FakeRequest& request, FakeReply* reply) {
-    const uint32_t first = request.Read<shm::GetByName>().reserved;
+    const uint32_t first = request.Read<shm::GetByName>().detail;
     const uint32_t count = std::min(kPerReply, kKernels - first);
     reply->Append(count);
     reply->Append(kKernels - first - count);

@@ -88,6 +88,14 @@ TEST(AddressReservations, ShareGranulesAndRefuseWhatIsMapped) {
   EXPECT_TRUE(is_free(kBase));
   EXPECT_TRUE(is_free(kBase + kGranule));
 
+  EXPECT_TRUE(reservations.Hold(kBase, 5 * kGranule));
+  EXPECT_TRUE(reservations.Hold(kBase + 2 * kGranule, 100));
+  reservations.Release(kBase, 5 * kGranule);
+  for (const uint64_t granule : {0, 1, 3, 4}) EXPECT_TRUE(is_free(kBase + granule * kGranule)) << granule;
+  EXPECT_FALSE(is_free(kBase + 2 * kGranule)) << "somebody else holds it";
+  reservations.Release(kBase + 2 * kGranule, 100);
+  EXPECT_TRUE(is_free(kBase + 2 * kGranule));
+
   void* mine = ::mmap(reinterpret_cast<void*>(kBase + kGranule + 4096), 4096, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   ASSERT_NE(mine, MAP_FAILED);

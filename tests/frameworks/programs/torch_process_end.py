@@ -57,8 +57,8 @@ def child(way):
 
 def main():
     digest = Digest()
-    for way in ("returns", "exit", "_exit", "exception", "atexit", "destructor", "daemon thread", "abort", "kill", "interrupt"):
-        run = child_process.run(way)
+    ways = ("returns", "exit", "_exit", "exception", "atexit", "destructor", "daemon thread", "abort", "kill", "interrupt")
+    for way, run in child_process.run_all(ways):
         digest.add(way, run.returncode, run.stdout)
     digest.print()
 

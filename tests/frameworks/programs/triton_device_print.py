@@ -1,4 +1,5 @@
 # needs: packages=torch,triton
+# domain: own
 """Triton's device_print: device printf in a kernel that Triton compiled; the text must arrive on standard output."""
 import torch
 import triton

@@ -2,7 +2,9 @@
 
     if child_process.wanted() == "crash": ...    # in the child
     run = child_process.run("crash")             # in the parent: exit status and standard output of the child
+    for name, run in child_process.run_all(names): ...    # several at a time
 """
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -15,7 +17,12 @@ def wanted():
 
 
 def run(name, **environment):
-    run = subprocess.run([sys.executable, sys.argv[0]], stdout=subprocess.PIPE, timeout=90, check=False,
+    run = subprocess.run([sys.executable, sys.argv[0]], stdout=subprocess.PIPE, timeout=100, check=False,
                          env={**os.environ, _VARIABLE: name, **environment})
     print(f"child '{name}': exit status {run.returncode}", flush=True)
     return run
+
+
+def run_all(names):
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        return zip(names, pool.map(run, names))
