@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -65,8 +66,10 @@ UniqueFd OpenBehind(const Mapping& mapping) {
   if (DIR* descriptors = ::opendir("/proc/self/fd"); descriptors != nullptr) {
     UniqueFd found;
     while (const dirent* entry = ::readdir(descriptors)) {
-      const int fd = std::atoi(entry->d_name);
-      if (entry->d_name[0] == '.' || !IsSameFile(fd, mapping)) continue;
+      const std::string_view name = entry->d_name;
+      int fd = -1;
+      if (std::from_chars(name.data(), name.data() + name.size(), fd).ec != std::errc() || !IsSameFile(fd, mapping))
+        continue;
       found = OpenIfSame(fmt::format("/proc/self/fd/{}", fd), mapping);
       if (found.valid()) break;
     }
