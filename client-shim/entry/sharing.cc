@@ -224,7 +224,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
       result != CUDA_SUCCESS)
     return result;
   *pool_out = reinterpret_cast<CUmemoryPool>(opened.value);
-  call.process->pools.Add(opened.value, call.process->current_device());
+  const CUdevice device = call.process->client_ordinal(opened.device);
+  call.process->pools.Add(opened.value, device >= 0 ? device : call.process->current_device());
   return CUDA_SUCCESS;
 }
 
