@@ -41,6 +41,8 @@ class ScriptedExecutor final : public Executor {
     return snapshots;
   }
 
+  std::vector<RefusedFunction> RefusedFunctions() const override { return {}; }
+
   Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override {
     std::lock_guard lock(mutex_);
     const auto found = sessions_.find(session_id);
