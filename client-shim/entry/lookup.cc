@@ -53,7 +53,8 @@ CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdevi
   // A collision is not fatal here: the module is where it is. It only makes a host pointer ambiguous.
   if (call.process->reservations.Hold(global.address, global.size_bytes)) allocation.reserved_bytes = global.size_bytes;
   if (global.is_managed != 0) {
-    if (allocation.reserved_bytes == 0) return RefuseUse("a __managed__ variable whose address is taken here");
+    if (allocation.reserved_bytes == 0)
+      return RefuseUse("cuModuleGetGlobal_v2: a __managed__ variable whose address is taken here");
     if (const CUresult result = call.process->managed.Add(call.lane, global.address, global.size_bytes, context);
         result != CUDA_SUCCESS) {
       call.process->reservations.Release(global.address, global.size_bytes);

@@ -31,13 +31,13 @@ CUresult CheckPlace(const CUmemLocation* location, CUmemAllocationType type) {
   if (type != CU_MEM_ALLOCATION_TYPE_PINNED && !is_managed) return CUDA_ERROR_INVALID_VALUE;
   switch (location->type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-      if (is_managed) return RefuseUse("memory pools of managed memory");
+      if (is_managed) return RefuseUse("cuMemPoolCreate: memory pools of managed memory");
       return process->IsDevice(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
-      return RefuseUse("memory pools of host memory");
+      return RefuseUse("cuMemPoolCreate: memory pools of host memory");
     case CU_MEM_LOCATION_TYPE_NONE:
-      if (is_managed) return RefuseUse("memory pools of managed memory");
+      if (is_managed) return RefuseUse("cuMemPoolCreate: memory pools of managed memory");
       return CUDA_ERROR_INVALID_VALUE;
     default:
       return CUDA_ERROR_INVALID_VALUE;
