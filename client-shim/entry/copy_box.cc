@@ -185,7 +185,8 @@ CUresult DescribeBox(const Process& process, const CUDA_MEMCPY3D& copy, shm::Cop
     return result;
   if (const CUresult result = Complete(process.addresses, copy, &destination, &to_pageable); result != CUDA_SUCCESS)
     return result;
-  if (from_pageable || to_pageable) return RefuseUse("cuGraphAddMemcpyNode: pageable memory (capture the copy instead)");
+  if (from_pageable || to_pageable)
+    return RefuseUse("cuGraphAddMemcpyNode: pageable memory (capture the copy instead)");
   *box = {};
   box->source = ByAddress(source);
   box->destination = ByAddress(destination);

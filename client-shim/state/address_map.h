@@ -40,7 +40,7 @@ struct Allocation {
   uint32_t handle_types = 0;    // CUmemAllocationHandleType it may leave the program as
   bool is_from_pool = false;    // cuMemAllocAsync and its kin
   bool sync_memory_operations = false;
-  bool is_graph_memory = false;  // of a memory node: its addresses outlive a free
+  bool is_graph_memory = false;      // of a memory node: its addresses outlive a free
   bool is_managed_variable = false;  // a kGlobal that the host uses too (managed_variables.h)
   // What host and device know it by. Only registered memory may have two addresses; then it is in the map twice.
   uint64_t host_address = 0;     // 0 before Insert: the same as `address`

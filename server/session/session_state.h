@@ -110,12 +110,12 @@ class SessionState {
   SamplingObjects surfaces;
   ArraySizes array_sizes;
   BorrowedArrays borrowed_arrays;
-  std::map<uint64_t, uint32_t> num_opens;                  // of memory of other sessions, by address
-  std::map<CUmemoryPool, int> exportable_pools;            // their devices
-  std::set<CUmemoryPool> opened_pools;                     // stand for pools of other sessions
-  std::set<uint64_t> opened_events;                        // handles of events of other sessions
-  uint32_t num_captures = 0;                               // begun and not ended
-  std::atomic<bool> may_print{false};                      // an image was loaded that mentions printf; thread-safe
+  std::map<uint64_t, uint32_t> num_opens;        // of memory of other sessions, by address
+  std::map<CUmemoryPool, int> exportable_pools;  // their devices
+  std::set<CUmemoryPool> opened_pools;           // stand for pools of other sessions
+  std::set<uint64_t> opened_events;              // handles of events of other sessions
+  uint32_t num_captures = 0;                     // begun and not ended
+  std::atomic<bool> may_print{false};            // an image was loaded that mentions printf; thread-safe
 
   // The primary context of a device opens by itself. Null: no such context.
   ClientContext* FindContext(uint32_t index);

@@ -30,25 +30,6 @@ uint64_t NextCallback(ScriptedLane& lane, uint64_t finished) {
   return answer.arrived ? answer.Get<uint64_t>() : 0;
 }
 
-TEST_F(GraphSessionTest, AClientThatRunsNoHostFunctionHoldsUpNobodyElse) {
-  // Never fetched, never acknowledged.
-  lane_->Post(Op::kLaunchHostFunction, Payload().Put(shm::LaunchHostFunction{1, 1, 0, 0}));
-  lane_->Post(Op::kLaunchHostFunction, Payload().Put(shm::LaunchHostFunction{2, 2, 0, 0}));
-  auto other = Connect();
-  auto other_lane = other->OpenLane();
-  auto callbacks = other->OpenLane();
-  for (uint64_t token = 11; token <= 13; ++token) {
-    other_lane->Post(Op::kLaunchHostFunction, Payload().Put(shm::LaunchHostFunction{1, token, 0, 0}));
-  }
-  EXPECT_EQ(NextCallback(*callbacks, 0), 11u);
-  EXPECT_EQ(NextCallback(*callbacks, 11), 12u);
-  EXPECT_EQ(NextCallback(*callbacks, 12), 13u);
-  // The end of the first client lets its streams go.
-  client_->Hangup();
-  WaitForEnds(1);
-  EXPECT_FALSE(ends()[0].evicted);
-}
-
 TEST_F(GraphSessionTest, AStreamGoesOnWhenItsHostFunctionIsAcknowledged) {
   auto callbacks = client_->OpenLane();
   lane_->Post(Op::kLaunchHostFunction, Payload().Put(shm::LaunchHostFunction{1, 5, 0, 0}));
