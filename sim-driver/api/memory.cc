@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "sim-driver/api/device.h"
@@ -61,6 +63,9 @@ std::shared_ptr<void> AcquireGraphMemory(Context& context, uint64_t num_bytes, C
   shape.num_bytes = num_bytes;
   shape.is_graph_owned = true;
   address = AcquireMemory(context, shape, 0);
+  const int ordinal = context.device().ordinal();
+  std::atomic<uint64_t>& high = GraphMemoryHighBytes(ordinal);
+  high.store(std::max(high.load(), GraphMemoryBytes(ordinal)));
   return {reinterpret_cast<void*>(address), [](void* base) { ReleaseMemory(reinterpret_cast<uint64_t>(base)); }};
 }
 
@@ -70,6 +75,12 @@ uint64_t GraphMemoryBytes(int ordinal) {
     if (region.is_graph_owned && region.device == ordinal) num_bytes += AccountedBytes(region.num_bytes);
   }
   return num_bytes;
+}
+
+std::atomic<uint64_t>& GraphMemoryHighBytes(int ordinal) {
+  constexpr size_t kMaxDevices = 64;
+  static std::array<std::atomic<uint64_t>, kMaxDevices> high{};
+  return high[static_cast<size_t>(ordinal) % kMaxDevices];
 }
 
 void* AllocateHost(Context& context, uint64_t num_bytes, unsigned flags) {

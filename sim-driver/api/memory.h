@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -23,6 +24,8 @@ std::shared_ptr<void> AcquireGraphMemory(Context& context, uint64_t num_bytes, C
 
 // What allocation nodes hold on that device.
 uint64_t GraphMemoryBytes(int ordinal);
+// The most there ever was, since the last reset.
+std::atomic<uint64_t>& GraphMemoryHighBytes(int ordinal);
 
 // Pinned host memory, at the same address for host and device.
 void* AllocateHost(Context& context, uint64_t num_bytes, unsigned flags);

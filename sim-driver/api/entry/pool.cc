@@ -139,7 +139,20 @@ TALLY_EXPORT CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgr
     RequireOut(value);
     Require(attr >= CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT && attr <= CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH,
             CUDA_ERROR_INVALID_VALUE);
-    const uint64_t used = GraphMemoryBytes(ordinal);
+    const bool is_high = attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+    const uint64_t used = is_high ? GraphMemoryHighBytes(ordinal).load() : GraphMemoryBytes(ordinal);
     std::memcpy(value, &used, sizeof used);
+  });
+}
+
+TALLY_EXPORT CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  TALLY_ENTRY({
+    const int ordinal = DeviceAt(device).ordinal();
+    RequireOut(value);
+    uint64_t wanted = 0;
+    std::memcpy(&wanted, value, sizeof wanted);
+    Require((attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) && wanted == 0,
+            CUDA_ERROR_INVALID_VALUE);
+    GraphMemoryHighBytes(ordinal).store(GraphMemoryBytes(ordinal));
   });
 }

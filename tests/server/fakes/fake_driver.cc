@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -87,16 +84,6 @@ void FillStreams(server::DriverTable& t) {
   };
   t.cuEventSynchronize = [](CUevent) -> CUresult { return fake->Wait(); };
   t.cuEventQuery = [](CUevent) -> CUresult { return CUDA_SUCCESS; };
-  t.cuStreamWaitValue32_v2 = [](CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int) -> CUresult {
-    if (!fake->IsLive(stream, "stream")) return CUDA_ERROR_INVALID_HANDLE;
-    return fake->AwaitWord(address, value), CUDA_SUCCESS;
-  };
-  t.cuMemHostAlloc = [](void** memory, size_t size, unsigned int) -> CUresult {
-    CUdeviceptr address = 0;
-    const CUresult result = fake->Allocate(&address, size);
-    return *memory = At(address), result;
-  };
-  t.cuMemFreeHost = [](void* memory) -> CUresult { return fake->Free(reinterpret_cast<CUdeviceptr>(memory)); };
   t.cuLaunchHostFunc = [](CUstream, CUhostFn function, void* argument) -> CUresult {
     fake->Post([=] { function(argument); });
     return CUDA_SUCCESS;
@@ -198,44 +185,6 @@ void FillImages(server::DriverTable& t) {
   t.cuGraphCreate = [](CUgraph* graph, unsigned int) -> CUresult {
     return *graph = fake->Make<CUgraph>("graph"), CUDA_SUCCESS;
   };
-  t.cuGraphConditionalHandleCreate = [](CUgraphConditionalHandle* handle, CUgraph, CUcontext, unsigned int,
-                                        unsigned int) -> CUresult { return *handle = 0x77, CUDA_SUCCESS; };
-  t.cuGraphAddNode_v2 = [](CUgraphNode* node, CUgraph, const CUgraphNode*, const CUgraphEdgeData*, size_t,
-                           CUgraphNodeParams* p) -> CUresult {
-    static std::array<CUgraph, 8> bodies;
-    if (p->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || p->conditional.size > bodies.size()) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    for (unsigned int i = 0; i < p->conditional.size; ++i) bodies[i] = fake->Make<CUgraph>("graph");
-    p->conditional.phGraph_out = bodies.data();
-    return *node = fake->Make<CUgraphNode>("node"), CUDA_SUCCESS;
-  };
-  t.cuGraphNodeGetType = [](CUgraphNode, CUgraphNodeType* type) -> CUresult {
-    return *type = CU_GRAPH_NODE_TYPE_CONDITIONAL, CUDA_SUCCESS;
-  };
-  t.cuGraphDestroyNode = [](CUgraphNode node) -> CUresult { return fake->Drop(node, "node"); };
-  t.cuUserObjectCreate = [](CUuserObject* object, void* argument, CUhostFn destroy, unsigned int references,
-                            unsigned int) -> CUresult {
-    *object = fake->Make<CUuserObject>("user object");
-    fake->destructors[*object] = {destroy, argument, references};
-    return CUDA_SUCCESS;
-  };
-  t.cuUserObjectRetain = [](CUuserObject object, unsigned int count) -> CUresult {
-    return fake->destructors.at(object).references += count, CUDA_SUCCESS;
-  };
-  t.cuUserObjectRelease = [](CUuserObject object, unsigned int count) -> CUresult {
-    FakeDriver::Destructor& destructor = fake->destructors.at(object);
-    if ((destructor.references -= count) != 0) return CUDA_SUCCESS;
-    fake->Post([function = destructor.function, argument = destructor.argument] { function(argument); });
-    return fake->Drop(object, "user object");
-  };
-  t.cuGraphRetainUserObject = [](CUgraph, CUuserObject object, unsigned int count, unsigned int flags) -> CUresult {
-    if ((flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) fake->destructors.at(object).references += count;
-    return CUDA_SUCCESS;
-  };
-  t.cuGraphReleaseUserObject = [](CUgraph, CUuserObject object, unsigned int count) -> CUresult {
-    return fake->table().cuUserObjectRelease(object, count);
-  };
   t.cuGraphDestroy = [](CUgraph graph) -> CUresult { return fake->Drop(graph, "graph"); };
   t.cuGraphGetNodes = [](CUgraph, CUgraphNode*, size_t* count) -> CUresult { return *count = 0, CUDA_SUCCESS; };
 }
@@ -322,11 +271,7 @@ CUresult FakeDriver::Allocate(CUdeviceptr* address, size_t size_bytes) {
 
 CUresult FakeDriver::Free(CUdeviceptr address) {
   const std::lock_guard lock(mutex_);
-  const auto found = memory_.find(address);
-  if (found == memory_.end()) return CUDA_ERROR_INVALID_VALUE;
-  std::erase_if(awaited_words_,
-                [&](const auto& word) { return word.first >= address && word.first < address + found->second; });
-  memory_.erase(found);
+  if (memory_.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
   std::free(At(address));
   return CUDA_SUCCESS;
 }
@@ -377,22 +322,9 @@ void FakeDriver::Post(std::function<void()> host_function) {
   changed_.notify_all();
 }
 
-void FakeDriver::AwaitWord(CUdeviceptr address, uint32_t value) {
-  const std::lock_guard lock(mutex_);
-  awaited_words_.emplace_back(address, value);
-}
-
 CUresult FakeDriver::Wait() {
   std::unique_lock lock(mutex_);
-  const auto is_over = [&] {
-    std::erase_if(awaited_words_, [](const auto& word) {
-      const uint32_t now = std::atomic_ref(*static_cast<uint32_t*>(At(word.first))).load();
-      return static_cast<int32_t>(now - word.second) >= 0;
-    });
-    return posted_.empty() && !running_ && (awaited_words_.empty() || broken_ != CUDA_SUCCESS);
-  };
-  while (!changed_.wait_for(lock, std::chrono::milliseconds(1), is_over)) {
-  }
+  changed_.wait(lock, [&] { return posted_.empty() && !running_; });
   return broken_;
 }
 

@@ -42,12 +42,6 @@ class FakeDriver {
   void BreakContext(CUresult error);
 
   // For the table's functions.
-  struct Destructor {
-    CUhostFn function = nullptr;
-    void* argument = nullptr;
-    unsigned int references = 0;
-  };
-  std::map<CUuserObject, Destructor> destructors;  // by one session's lane at a time
   struct Object {
     std::string kind;
     int number = 0;
@@ -62,8 +56,6 @@ class FakeDriver {
   CUresult Allocate(CUdeviceptr* address, size_t size_bytes);
   CUresult Free(CUdeviceptr address);
   void Post(std::function<void()> host_function);
-  // What waits from now on also waits until the word at `address` has reached `value`.
-  void AwaitWord(CUdeviceptr address, uint32_t value);
   CUresult Wait();
   CUresult Launch(CUfunction function, void** parameters, void** extra, CUstream stream);
   CUresult Register(void* address);
@@ -85,7 +77,6 @@ class FakeDriver {
   uint64_t num_launches_ = 0;
   CUresult broken_ = CUDA_SUCCESS;
   std::deque<std::function<void()>> posted_;
-  std::vector<std::pair<CUdeviceptr, uint32_t>> awaited_words_;
   bool running_ = false;
   bool stop_ = false;
   std::condition_variable changed_;
