@@ -15,7 +15,8 @@ CUresult Describe(const Process& process, const CUDA_MEM_ALLOC_NODE_PARAMS& p, s
       (p.accessDescCount != 0 && p.accessDescs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
   if (p.poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;  // as natively
-  if (p.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return RefuseUse("memory nodes of host memory");
+  if (p.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return RefuseUse("cuGraphAddMemAllocNode: memory of the host");
   if (!process.IsDevice(p.poolProps.location.id)) return CUDA_ERROR_INVALID_DEVICE;
   node->size_bytes = p.bytesize;
   node->device = static_cast<uint32_t>(process.server_ordinal(p.poolProps.location.id));
