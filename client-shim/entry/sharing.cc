@@ -64,6 +64,17 @@ bool ReadDescriptor(void* handle, shm::SharedName* name) {
   return ::pread(fd, name, sizeof(*name), 0) == static_cast<ssize_t>(sizeof(*name));
 }
 
+// What leaves the program, and comes into it, as a descriptor.
+CUresult ExportObject(const Call& call, shm::SharedKind kind, uint64_t what, void* handle) {
+  shm::SharedName name{};
+  const CUresult result = OfferObject(call, kind, what, &name);
+  return result == CUDA_SUCCESS ? GiveDescriptor(name, handle) : result;
+}
+CUresult ImportObject(const Call& call, shm::SharedKind kind, void* handle, shm::OpenedShared* opened) {
+  shm::SharedName name{};
+  return ReadDescriptor(handle, &name) ? OpenObject(call, kind, &name, 0, false, opened) : CUDA_ERROR_INVALID_VALUE;
+}
+
 // `pool` null: an IPC handle; else memory of the opened pool.
 CUresult OpenMemory(const Call& call, const void* name, CUmemoryPool pool, bool enables_peers, CUdeviceptr* address) {
   // What is open is counted by the executor; here nobody may look between its answer and our books.
@@ -173,10 +184,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
   if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return RefuseUse("cuMemExportToShareableHandle: handles other than POSIX file descriptors");
-  shm::SharedName name{};
-  if (const CUresult result = OfferObject(call, shm::SharedKind::kPhysical, handle, &name); result != CUDA_SUCCESS)
-    return result;
-  return GiveDescriptor(name, shareableHandle);
+  return ExportObject(call, shm::SharedKind::kPhysical, handle, shareableHandle);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
@@ -186,11 +194,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return RefuseUse("cuMemImportFromShareableHandle: handles other than POSIX file descriptors");
-  shm::SharedName name{};
-  if (!ReadDescriptor(osHandle, &name)) return CUDA_ERROR_INVALID_VALUE;
   shm::OpenedShared opened{};
-  if (const CUresult result = OpenObject(call, shm::SharedKind::kPhysical, &name, 0, false, &opened);
-      result != CUDA_SUCCESS)
+  if (const CUresult result = ImportObject(call, shm::SharedKind::kPhysical, osHandle, &opened); result != CUDA_SUCCESS)
     return result;
   *handle = opened.value;
   return CUDA_SUCCESS;
@@ -203,11 +208,7 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, C
   if (handle_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return RefuseUse("cuMemPoolExportToShareableHandle: handles other than POSIX file descriptors");
-  shm::SharedName name{};
-  if (const CUresult result = OfferObject(call, shm::SharedKind::kPool, reinterpret_cast<uint64_t>(pool), &name);
-      result != CUDA_SUCCESS)
-    return result;
-  return GiveDescriptor(name, handle_out);
+  return ExportObject(call, shm::SharedKind::kPool, reinterpret_cast<uint64_t>(pool), handle_out);
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle, CUmemAllocationHandleType handleType,
@@ -217,11 +218,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   if (pool_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return RefuseUse("cuMemPoolImportFromShareableHandle: handles other than POSIX file descriptors");
-  shm::SharedName name{};
-  if (!ReadDescriptor(handle, &name)) return CUDA_ERROR_INVALID_VALUE;
   shm::OpenedShared opened{};
-  if (const CUresult result = OpenObject(call, shm::SharedKind::kPool, &name, 0, false, &opened);
-      result != CUDA_SUCCESS)
+  if (const CUresult result = ImportObject(call, shm::SharedKind::kPool, handle, &opened); result != CUDA_SUCCESS)
     return result;
   *pool_out = reinterpret_cast<CUmemoryPool>(opened.value);
   const CUdevice device = call.process->client_ordinal(opened.device);

@@ -7,21 +7,29 @@ namespace {
 
 static_assert(sizeof(CUstreamBatchMemOpParams) == shm::kBatchMemoryOpBytes);
 
-// Every word must be the session's. What the driver keeps for itself in the struct is not the client's to say.
-CUresult CheckOne(ServedLane& lane, CUstreamBatchMemOpParams& op) {
+// What the driver keeps for itself in the struct is not the client's to say, nor to see.
+void ForgetAlias(CUstreamBatchMemOpParams* op) {
+  if (op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64) {
+    op->waitValue.alias = 0;
+  } else if (op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
+    op->writeValue.alias = 0;
+  }
+}
+
+// Every word must be the session's.
+CUresult CheckOne(const ServedLane& lane, const CUstreamBatchMemOpParams& op) {
+  const auto check_word = [&](CUdeviceptr address, uint64_t size_bytes) {
+    return lane.OwnsAddresses(address, size_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  };
   switch (op.operation) {
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+      return check_word(op.waitValue.address, 4);
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-      op.waitValue.alias = 0;
-      return lane.OwnsAddresses(op.waitValue.address, op.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? 4 : 8)
-                 ? CUDA_SUCCESS
-                 : CUDA_ERROR_INVALID_VALUE;
+      return check_word(op.waitValue.address, 8);
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+      return check_word(op.writeValue.address, 4);
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      op.writeValue.alias = 0;
-      return lane.OwnsAddresses(op.writeValue.address, op.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ? 4 : 8)
-                 ? CUDA_SUCCESS
-                 : CUDA_ERROR_INVALID_VALUE;
+      return check_word(op.writeValue.address, 8);
     case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
     case CU_STREAM_MEM_OP_BARRIER:
       return CUDA_SUCCESS;
@@ -41,6 +49,7 @@ struct Batch {
     for (CUstreamBatchMemOpParams& op : operations) in.TakeStruct(&op);
     if (!in.AtEnd()) return lane.Malformed();
     for (CUstreamBatchMemOpParams& op : operations) {
+      ForgetAlias(&op);
       if (const CUresult r = CheckOne(lane, op); r != CUDA_SUCCESS) return r;
     }
     return CUDA_SUCCESS;
@@ -107,11 +116,7 @@ CUresult ServeGetMemoryOperationsNode(ServedLane& lane, WireReader& in, WireWrit
   out.PutStruct(shm::MemoryOperations{0, p.count, p.flags});
   for (unsigned int i = 0; i < p.count; ++i) {
     CUstreamBatchMemOpParams op = p.paramArray[i];
-    if (op.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || op.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64) {
-      op.waitValue.alias = 0;
-    } else if (op.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || op.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
-      op.writeValue.alias = 0;
-    }
+    ForgetAlias(&op);
     out.PutStruct(op);
   }
   return CUDA_SUCCESS;

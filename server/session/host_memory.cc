@@ -84,8 +84,7 @@ Result<HostMemory::Allocation> HostMemory::Allocate(uint64_t size_bytes, CUresul
   *result = driver_.cuMemHostRegister_v2(region->data(), allocation.size_bytes,
                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (*result != CUDA_SUCCESS) {
-    addresses_.Unmap(std::move(*region));
-    window_.Release(allocation.address);
+    Unplace(allocation.address, std::move(*region));
     return Error(StatusCode::kUnknown, "register pinned memory: " + CudaErrorName(driver_, *result));
   }
   allocation.fd = std::move(*fd);
@@ -126,16 +125,13 @@ Result<uint64_t> HostMemory::Register(int fd, uint64_t offset_bytes, uint64_t si
   if (!region) region = MapInWindow(fd, offset_bytes, size_bytes, &address);
   if (!region) return std::unexpected(region.error());
   if (!TruncationGuard::Cover(address, size_bytes)) {
-    addresses_.Unmap(std::move(*region));
-    window_.Release(address);
+    Unplace(address, std::move(*region));
     return Error(StatusCode::kResourceExhausted, "too much registered memory");
   }
   *result = driver_.cuMemHostRegister_v2(region->data(), size_bytes,
                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (*result != CUDA_SUCCESS) {
-    TruncationGuard::Uncover(address);
-    addresses_.Unmap(std::move(*region));
-    window_.Release(address);
+    Unplace(address, std::move(*region));
     return Error(StatusCode::kUnknown, "register the client's memory: " + CudaErrorName(driver_, *result));
   }
   const std::lock_guard lock(mutex_);
@@ -145,6 +141,10 @@ Result<uint64_t> HostMemory::Register(int fd, uint64_t offset_bytes, uint64_t si
 
 void HostMemory::Dispose(uint64_t address, MappedRegion region) {
   driver_.cuMemHostUnregister(region.data());
+  Unplace(address, std::move(region));
+}
+
+void HostMemory::Unplace(uint64_t address, MappedRegion region) {
   TruncationGuard::Uncover(address);
   addresses_.Unmap(std::move(region));
   window_.Release(address);

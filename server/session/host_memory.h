@@ -70,6 +70,8 @@ class HostMemory {
   // Somewhere in the window; *address says where.
   Result<MappedRegion> MapInWindow(int fd, uint64_t offset_bytes, uint64_t size_bytes, uint64_t* address);
   void Dispose(uint64_t address, MappedRegion region);
+  // The part of Dispose that the driver has no part in.
+  void Unplace(uint64_t address, MappedRegion region);
 
   const DriverTable& driver_;
   HostWindow& window_;
