@@ -42,8 +42,11 @@ std::vector<uint32_t> Numbers(size_t count, uint32_t first) {
   return numbers;
 }
 
-// The objects are never destroyed, as in the library: their threads never end.
-CopyThreads& NewCopyThreads(unsigned num_threads) { return *new CopyThreads(num_threads); }
+// The objects are never destroyed, as in the library: their threads never end. Being listed, they are not leaks.
+CopyThreads& NewCopyThreads(unsigned num_threads) {
+  static auto& all = *new std::vector<CopyThreads*>;
+  return *all.emplace_back(new CopyThreads(num_threads));
+}
 
 TEST(CopyThreadsTest, NumberOfThreadsLeavesProcessorsToOthers) {
   EXPECT_EQ(CopyThreads::NumFor(1), 0u);
