@@ -1,0 +1,45 @@
+// What the host and a transformed kernel agree on: the hidden parameter that ptx-transforms appends to a kernel's own,
+// and the memory that the parameter points to. One agreement for the passes (which print these offsets into PTX), for
+// the executor (which fills the structs in) and for the tests.
+//
+// Sizes are fixed by assertions: the passes and the structs cannot drift apart unnoticed. Little-endian, as the GPU.
+// Source: Tally, section 4 (slicing; preemption of persistent worker blocks), with an explicit control block instead of
+// its global variables, so that any number of launches of one kernel can be in flight.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tally::device {
+
+// Appended to the parameters of a kernel of the pass slice_grid. A slice is a box of the original grid: it is launched
+// with the box's size as its grid, and every block adds `first_block` to its index. Block indices, grid sizes in
+// blocks.
+struct SliceParameters {
+  uint32_t first_block[3];
+  uint32_t grid[3];  // of the whole launch: what %nctaid gives
+};
+static_assert(sizeof(SliceParameters) == 24 && alignof(SliceParameters) == 4);
+
+// One per launch of a kernel of the pass persistent_blocks, in device memory, zero before the launch's first run.
+// Blocks are taken in the order of their linear index (x fastest), so a launch that yielded goes on where it stopped:
+// the next run finds next_block as the last one left it. The launch is complete when a run has ended and next_block >=
+// the number of blocks of the grid; workers may have counted it beyond, by at most one each per run.
+struct WorkerControl {
+  uint32_t next_block;
+  uint32_t reserved;  // zero
+};
+static_assert(sizeof(WorkerControl) == 8);
+
+// Appended to the parameters of a kernel of the pass persistent_blocks, which is launched with a one-dimensional grid
+// of any number of worker blocks. The number of blocks of `grid` plus the number of workers must be below 2^32.
+struct WorkerParameters {
+  uint64_t control;     // device address of a WorkerControl
+  uint64_t yield_flag;  // device address of a u32, read before every block; not zero: take no further block. 0: none
+  uint32_t grid[3];     // of the launch: what %nctaid gives
+  uint32_t reserved;    // zero
+};
+static_assert(sizeof(WorkerParameters) == 32 && alignof(WorkerParameters) == 8);
+static_assert(offsetof(WorkerParameters, yield_flag) == 8 && offsetof(WorkerParameters, grid) == 16);
+
+}  // namespace tally::device
