@@ -30,7 +30,8 @@ std::optional<uint64_t> FirstDifference(uint64_t a, uint64_t b, uint64_t bytes) 
 
 }  // namespace
 
-World::World(const GeneratedModule& module) : module_(module), memory_(std::make_shared<sim_driver::TestMemory>()) {
+World::World(const GeneratedModule& module, std::shared_ptr<const sim_driver::Program> original)
+    : module_(module), original_(std::move(original)), memory_(std::make_shared<sim_driver::TestMemory>()) {
   RandomSource random(module.seed ^ 0x776f726c64);
   for (const GeneratedKernel& kernel : module.kernels) {
     auto& buffers = buffers_.emplace_back();
@@ -45,6 +46,12 @@ World::World(const GeneratedModule& module) : module_(module), memory_(std::make
     }
     Probe(buffers_.size() - 1, ProbeWord::kYieldAt) = kNeverYield;
   }
+  std::vector<uint64_t> addresses;
+  PlaceVariables(*original_, addresses);
+}
+
+sim_driver::LaunchRequest World::Request(size_t kernel) {
+  return Request(original_, kernel, module_.kernels[kernel].name);
 }
 
 void World::PlaceVariables(const sim_driver::Program& program, std::vector<uint64_t>& addresses) {

@@ -17,10 +17,13 @@ namespace tally::differential {
 
 class World {
  public:
-  explicit World(const GeneratedModule& module);
+  // Both must outlive the world. `original` is the module's own text, compiled.
+  World(const GeneratedModule& module, std::shared_ptr<const sim_driver::Program> original);
 
-  // A launch of that kernel as the program would make it. `program` is the module's own text or one made from it: its
-  // variables are found by name. Lays out `parameters` as the kernel `name` of the program wants them.
+  // A launch of that kernel as the program would make it.
+  sim_driver::LaunchRequest Request(size_t kernel);
+  // The same with the kernel `name` of a program made from the module's text. Variables are the original's where their
+  // names are.
   sim_driver::LaunchRequest Request(const std::shared_ptr<const sim_driver::Program>& program, size_t kernel,
                                     const std::string& name);
   // Address of a variable that some program of a Request had.
@@ -44,6 +47,7 @@ class World {
   void PlaceVariables(const sim_driver::Program& program, std::vector<uint64_t>& addresses);
 
   const GeneratedModule& module_;
+  std::shared_ptr<const sim_driver::Program> original_;
   std::shared_ptr<sim_driver::TestMemory> memory_;
   std::vector<std::array<Allocation, kNumBuffers>> buffers_;  // per kernel
   std::map<std::string, Allocation> variables_;

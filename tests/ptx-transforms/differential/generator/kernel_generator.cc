@@ -240,6 +240,7 @@ void InitialiseShared(Body& body) {
 
 void StoreResults(Body& body) {
   CodeWriter& code = body.code;
+  Body::Scope scope(body, body.where, body.mask);  // a kernel may have two ends
   for (uint32_t k = 0; k < 3; ++k) {
     std::string mixed = code.Word();
     code.Line("add.u32 \t{}, {}, {};", mixed, body.Word().name, body.variables[k % body.variables.size()]);
