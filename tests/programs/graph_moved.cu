@@ -87,9 +87,9 @@ void Moved(Results& results, cudaStream_t stream) {
   CHECK_CUDA(cudaGraphNodeGetType(add, &type));
   cudaKernelNodeParams said = {};
   CHECK_CUDA(cudaGraphKernelNodeGetParams(add, &said));
-  results.Add("handles", std::vector<uint32_t>{found == child, static_cast<uint32_t>(num_nodes),
-                                               type == cudaGraphNodeTypeKernel,
-                                               *static_cast<uint32_t*>(said.kernelParams[1])});
+  results.Add("handles",
+              std::vector<uint32_t>{found == child, static_cast<uint32_t>(num_nodes), type == cudaGraphNodeTypeKernel,
+                                    *static_cast<uint32_t*>(said.kernelParams[1])});
 
   add_parameters[1] = &eight;
   cudaKernelNodeParams changed = said;
