@@ -35,10 +35,13 @@ CUresult GetKernelNode(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2* parameters)
   const Kernel* kernel = call.process->kernels.Find(launch.function);
   if (kernel == nullptr) return RefuseUse("cuGraphKernelNodeGetParams: a kernel this process never looked up");
   *parameters = {};
-  if (shm::HandleKindOf(launch.function) == shm::HandleKind::kFunction)
+  if (shm::HandleKindOf(launch.function) == shm::HandleKind::kFunction) {
+    // The runtime knows its kernels by their CUkernels.
     parameters->func = reinterpret_cast<CUfunction>(launch.function);
-  else
+    parameters->kern = reinterpret_cast<CUkernel>(kernel->kernel_of_function.load(std::memory_order_acquire));
+  } else {
     parameters->kern = reinterpret_cast<CUkernel>(launch.function);
+  }
   parameters->gridDimX = launch.grid[0];
   parameters->gridDimY = launch.grid[1];
   parameters->gridDimZ = launch.grid[2];

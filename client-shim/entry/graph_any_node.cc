@@ -25,6 +25,22 @@ CUDA_BATCH_MEM_OP_NODE_PARAMS MemoryOperationsOf(const CUgraphNodeParams& p) {
   return {p.memOp.ctx, p.memOp.count, p.memOp.paramArray, p.memOp.flags};
 }
 
+// The graph goes over to the node: its handle, and those of its nodes, stay what they are.
+CUresult AddMovedGraphNode(const NodePlace& place, const CUgraphEdgeData* edges, CUgraph child) {
+  Call call;
+  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = CheckPlace(place); result != CUDA_SUCCESS) return result;
+  const shm::MovedGraphNode node{Word(child), edges != nullptr ? 1u : 0u, 0};
+  const size_t edge_bytes = edges != nullptr ? place.num_dependencies * sizeof(*edges) : 0;
+  std::byte* tail = nullptr;
+  if (const CUresult result = BeginAdd(call, shm::Op::kAddMovedGraphNode, place, sizeof(node) + edge_bytes, &tail);
+      result != CUDA_SUCCESS)
+    return result;
+  std::memcpy(tail, &node, sizeof(node));
+  if (edge_bytes != 0) std::memcpy(tail + sizeof(node), edges, edge_bytes);
+  return FinishAdd(call, place);
+}
+
 CUresult Add(const NodePlace& place, CUgraphNodeParams* p) {
   switch (p->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -36,8 +52,7 @@ CUresult Add(const NodePlace& place, CUgraphNodeParams* p) {
     case CU_GRAPH_NODE_TYPE_HOST:
       return AddHostNode(place, {p->host.fn, p->host.userData});
     case CU_GRAPH_NODE_TYPE_GRAPH: {
-      if (p->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
-        return RefuseUse("cuGraphAddNode: child graphs whose ownership moves");
+      if (p->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_INVALID_VALUE;
       const CUresult result = wire::cuGraphAddChildGraphNode(place.node, place.graph, place.dependencies,
                                                              place.num_dependencies, p->graph.graph);
       if (result != CUDA_SUCCESS) return result;
@@ -122,6 +137,10 @@ CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgra
                            CUgraphNodeParams* nodeParams) {
   if (phGraphNode == nullptr || nodeParams == nullptr || (numDependencies != 0 && dependencies == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH &&
+      nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+    return AddMovedGraphNode({phGraphNode, hGraph, dependencies, numDependencies}, dependencyData,
+                             nodeParams->graph.graph);
   if (IsPlain(dependencyData, numDependencies))
     return Add({phGraphNode, hGraph, dependencies, numDependencies}, nodeParams);
   // Edges with data: the node first, then its edges.

@@ -108,17 +108,16 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   Kernel* known = FindKernel(kernel);
   if (known == nullptr || shm::HandleKindOf(known->handle) != shm::HandleKind::kKernel)
     return CUDA_ERROR_INVALID_HANDLE;
-  if (known->function_context.load(std::memory_order_acquire) == t_thread.context) {
-    *pFunc = reinterpret_cast<CUfunction>(known->twin.load(std::memory_order_relaxed));
+  if (const uint64_t kept = known->FunctionIn(t_thread.context); kept != 0) {
+    *pFunc = reinterpret_cast<CUfunction>(kept);
     return CUDA_SUCCESS;
   }
   const Reply reply = call.lane->CallStruct(shm::Op::kKernelFunction, shm::GetByName{known->handle, 0, 0});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   Kernel* function = call.process->kernels.File(*call.process, reply, known->owner, known->name);
   if (function == nullptr) return CUDA_ERROR_UNKNOWN;
-  function->twin.store(known->handle, std::memory_order_relaxed);
-  known->twin.store(function->handle, std::memory_order_relaxed);
-  known->function_context.store(t_thread.context, std::memory_order_release);
+  function->kernel_of_function.store(known->handle, std::memory_order_release);
+  known->KeepFunction(t_thread.context, function->handle);
   *pFunc = reinterpret_cast<CUfunction>(function->handle);
   return CUDA_SUCCESS;
 }

@@ -64,7 +64,7 @@ void Kernels::RemoveOwner(uint64_t owner) {
 
 void Kernels::KeepAttribute(Kernel* kernel, int device, int id, int32_t value) {
   kernel->attributes.Keep(device, id, value);
-  Kernel* twin = Find(kernel->twin.load(std::memory_order_acquire));
+  Kernel* twin = Find(kernel->Twin());
   if (twin != nullptr) twin->attributes.Keep(device, id, value);
 }
 

@@ -26,9 +26,29 @@ struct Kernel {
   uint32_t parameter_bytes = 0;
   std::unique_ptr<shm::ParameterLayout[]> layout;
   KernelAttributes attributes;
-  // Of a CUkernel: its CUfunction in `function_context`. Of that function: the CUkernel. 0 if not known.
-  std::atomic<uint64_t> twin{0};
-  std::atomic<uint32_t> function_context{shm::kNoContext};
+  std::atomic<uint64_t> kernel_of_function{0};  // of a CUfunction: the CUkernel that it belongs to, 0 if not known
+
+  // Of a CUkernel: its CUfunction in a context, 0 if that is not the one that was kept last.
+  uint64_t FunctionIn(uint32_t context) const {
+    const uint64_t kept = kept_function_.load(std::memory_order_acquire);
+    return kept >> kContextShift == context + uint64_t{1} ? kept & kHandleMask : 0;
+  }
+  void KeepFunction(uint32_t context, uint64_t function) {
+    kept_function_.store((context + uint64_t{1}) << kContextShift | function, std::memory_order_release);
+  }
+  // The other view of the same code, CUfunction or CUkernel; 0 if not known.
+  uint64_t Twin() const {
+    const uint64_t kernel = kernel_of_function.load(std::memory_order_acquire);
+    return kernel != 0 ? kernel : kept_function_.load(std::memory_order_acquire) & kHandleMask;
+  }
+
+ private:
+  // Context (plus one) and function in one word, so that no thread sees one of them with the other's predecessor.
+  static constexpr int kContextShift = 48;
+  static constexpr uint64_t kHandleMask = (uint64_t{1} << kContextShift) - 1;
+  static_assert(shm::MakeHandle(shm::HandleKind::kFunction, 0xff, true, shm::kMaxHandleIndex) <= kHandleMask);
+  static_assert(shm::kMaxContexts < 1 << 16);
+  std::atomic<uint64_t> kept_function_{0};
 };
 
 class Kernels {

@@ -23,11 +23,14 @@ static_assert(sizeof(SliceParameters) == 24 && alignof(SliceParameters) == 4);
 
 // One per launch of a kernel of the pass persistent_blocks, in device memory, zero before the launch's first run.
 // Blocks are taken in the order of their linear index (x fastest), so a launch that yielded goes on where it stopped:
-// the next run finds next_block as the last one left it. The launch is complete when a run has ended and next_block >=
-// the number of blocks of the grid; workers may have counted it beyond, by at most one each per run.
+// the next run finds next_block as the last one left it. Workers may count it beyond the grid's blocks, by one each per
+// run.
 struct WorkerControl {
   uint32_t next_block;
-  uint32_t reserved;  // zero
+  // Blocks that have run to their end. A worker adds its own when it leaves, after everything that its blocks wrote is
+  // visible to the whole system: when this reaches the number of blocks of the grid the launch is complete, and a
+  // stream may wait for just that.
+  uint32_t completed_blocks;
 };
 static_assert(sizeof(WorkerControl) == 8);
 
@@ -41,5 +44,11 @@ struct WorkerParameters {
 };
 static_assert(sizeof(WorkerParameters) == 32 && alignof(WorkerParameters) == 8);
 static_assert(offsetof(WorkerParameters, yield_flag) == 8 && offsetof(WorkerParameters, grid) == 16);
+
+// Dynamic shared memory that the launch of a kernel of the pass persistent_blocks needs on top of what the program
+// asked for: thread 0 passes the index of the next block to the others through its last bytes. At the end, not in a
+// variable of its own, because that would move the program's own dynamic memory, on whose place (swizzled tiles want
+// multiples of 1024) kernels rely silently.
+inline constexpr uint32_t kWorkerSharedBytes = 16;
 
 }  // namespace tally::device

@@ -5,7 +5,7 @@
 // the GPU; best-effort executors read one cache line before they dispatch.
 //
 //      high-priority executor                          best-effort executor
-//      busy[device] 0 -> 1, num_busy += 1  ----------> num_busy != 0: hold back
+//      busy[device] 0 -> 1, num_busy += 1, busy_bell -> num_busy != 0: hold back, and ask what runs to yield
 //      opens_at_ns, busy 1 -> 0, num_busy -= 1, bell -> wait until opens_at_ns, then dispatch
 //
 // TRUST: executors are Tally's own processes and run as one user; clients never see this page. Still a dead executor
@@ -22,21 +22,23 @@
 namespace tally::shm {
 
 inline constexpr uint32_t kActivityMagic = 0x56544341;  // "ACTV"
-inline constexpr uint32_t kActivityVersion = 1;
+inline constexpr uint32_t kActivityVersion = 2;
 inline constexpr uint32_t kActivityDevices = 64;
 inline constexpr uint32_t kActivitySlots = 32;  // high-priority executors at one time
 
 // One device, one cache line.
 struct alignas(64) DeviceActivity {
-  std::atomic<uint32_t> num_busy;     // high-priority executors with work on this device
-  std::atomic<uint32_t> bell;         // futex: incremented whenever num_busy falls to 0
-  std::atomic<uint32_t> num_waiting;  // best-effort threads asleep on `bell`
-  uint32_t reserved0;
+  std::atomic<uint32_t> num_busy;           // high-priority executors with work on this device
+  std::atomic<uint32_t> bell;               // futex: incremented whenever num_busy falls to 0
+  std::atomic<uint32_t> num_waiting;        // best-effort threads asleep on `bell`
+  std::atomic<uint32_t> num_awaiting_busy;  // threads asleep on `busy_bell`
   // CLOCK_MONOTONIC nanoseconds before which best-effort work stays back though nothing runs (the hold-off); 0: none.
   std::atomic<uint64_t> opens_at_ns;
-  uint8_t pad[40];
+  std::atomic<uint32_t> busy_bell;  // futex: incremented whenever num_busy leaves 0
+  uint8_t pad[36];
 };
-static_assert(sizeof(DeviceActivity) == 64 && offsetof(DeviceActivity, opens_at_ns) == 16);
+static_assert(sizeof(DeviceActivity) == 64 && offsetof(DeviceActivity, opens_at_ns) == 16 &&
+              offsetof(DeviceActivity, busy_bell) == 24);
 
 // One high-priority executor.
 struct alignas(64) ActivitySlot {

@@ -163,6 +163,7 @@ enum class Op : uint16_t {
   kGraphText = 143,           // GraphText -> uint64 total bytes + a piece, as long as there is
   kRecordContextEvent = 144,  // uint64 event (header's context): after all work of the context so far (no reply)
   kWaitContextEvent = 145,    // uint64 event (header's context): before all work of the context from now on (no reply)
+  kAddMovedGraphNode = 146,   // GraphNodeTarget + uint64 dependency[] + MovedGraphNode + edge data -> uint64 node
 };
 inline constexpr uint16_t kFirstWireOp = 256;
 
@@ -502,6 +503,17 @@ struct ConditionalNode {
 };
 static_assert(sizeof(ConditionalNode) == 16);
 
+// A child graph that is not cloned but goes over to its node (CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE).
+struct MovedGraphNode {
+  uint64_t child;
+  uint32_t has_edge_data;  // 1: 8 bytes per dependency follow
+  uint32_t reserved;
+};
+static_assert(sizeof(MovedGraphNode) == 16);
+
+// References to one object that the client may have, those of its graphs included: drivers count in 32 bits, also for
+// every clone and executable.
+inline constexpr uint32_t kMaxUserReferences = 1 << 16;
 struct CreateUserObject {
   uint64_t token;  // the client's name for the destructor and its argument
   uint32_t num_references;

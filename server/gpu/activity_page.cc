@@ -66,7 +66,11 @@ Status ActivityPage::ClaimSlot() {
 void ActivityPage::SetBusy(uint32_t device) {
   const uint64_t bit = uint64_t{1} << device;
   if ((slot_->busy.load(std::memory_order_relaxed) & bit) != 0) return;
-  if ((slot_->busy.fetch_or(bit) & bit) == 0) page().device[device].num_busy.fetch_add(1);
+  if ((slot_->busy.fetch_or(bit) & bit) != 0) return;
+  auto& activity = page().device[device];
+  if (activity.num_busy.fetch_add(1) != 0) return;
+  activity.busy_bell.fetch_add(1);
+  if (activity.num_awaiting_busy.load() != 0) FutexWake(activity.busy_bell, INT_MAX);
 }
 
 void ActivityPage::SetIdle(uint32_t device, TimePoint opens_at) {
@@ -102,6 +106,18 @@ void ActivityPage::WaitWhileBusy(uint32_t device, std::chrono::nanoseconds timeo
     if (!FutexWait(activity.bell, seen, std::min<std::chrono::nanoseconds>(left, kSuspicion))) ForgetDeadOwners();
   }
   activity.num_waiting.fetch_sub(1);
+}
+
+void ActivityPage::WaitWhileIdle(uint32_t device, std::chrono::nanoseconds timeout) {
+  auto& activity = page().device[device];
+  activity.num_awaiting_busy.fetch_add(1);
+  const uint32_t seen = activity.busy_bell.load();
+  if (activity.num_busy.load() == 0) FutexWait(activity.busy_bell, seen, timeout);
+  activity.num_awaiting_busy.fetch_sub(1);
+}
+
+uint32_t ActivityPage::NumTimesBusy(uint32_t device) const {
+  return page().device[device].busy_bell.load(std::memory_order_relaxed);
 }
 
 void ActivityPage::ForgetDeadOwners() {

@@ -36,6 +36,10 @@ class ActivityPage {
   TimePoint OpensAt(uint32_t device) const;
   // Sleeps until `device` is no longer busy or `timeout` passed. Forgets executors that have died.
   void WaitWhileBusy(uint32_t device, std::chrono::nanoseconds timeout);
+  // Sleeps until `device` is busy or `timeout` passed.
+  void WaitWhileIdle(uint32_t device, std::chrono::nanoseconds timeout);
+  // How often `device` has become busy: two equal answers with an idle one between them mean that nothing disturbed.
+  uint32_t NumTimesBusy(uint32_t device) const;
 
  private:
   explicit ActivityPage(MappedRegion region) : region_(std::move(region)) {}

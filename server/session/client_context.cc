@@ -87,6 +87,19 @@ bool ClientContext::IsCapturing(const Stream& stream) const {
   return driver_.cuStreamIsCapturing(stream.real, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+CUgraph ClientContext::CapturedGraph(const Stream& stream) const {
+  if (!IsCapturing(stream)) return nullptr;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (driver_.cuStreamGetCaptureInfo_v3 != nullptr) {
+    result = driver_.cuStreamGetCaptureInfo_v3(stream.real, &status, nullptr, &graph, nullptr, nullptr, nullptr);
+  } else if (driver_.cuStreamGetCaptureInfo_v2 != nullptr) {
+    result = driver_.cuStreamGetCaptureInfo_v2(stream.real, &status, nullptr, &graph, nullptr, nullptr);
+  }
+  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : nullptr;
+}
+
 CUresult ClientContext::Record(Stream& stream) {
   if (stream.join_event == nullptr) {
     if (const CUresult r = driver_.cuEventCreate(&stream.join_event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) {

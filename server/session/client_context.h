@@ -82,6 +82,8 @@ class ClientContext {
   CUresult WaitAll(CUevent event);
   // Asks the driver, if anything of this session is being captured at all.
   bool IsCapturing(const Stream& stream) const;
+  // Into which graph. Null: the stream is not being captured, or not any more.
+  CUgraph CapturedGraph(const Stream& stream) const;
 
   const std::vector<std::unique_ptr<Stream>>& streams() const { return streams_; }
 

@@ -49,8 +49,8 @@ CUresult ServeAddConditionalNode(ServedLane& lane, WireReader& in, WireWriter& o
     return r;
   }
   if (parameters.conditional.phGraph_out == nullptr) return CUDA_ERROR_UNKNOWN;
-  std::vector<CUgraph>& bodies = session.conditional_bodies[node];
-  bodies.assign(parameters.conditional.phGraph_out, parameters.conditional.phGraph_out + request.num_bodies);
+  const std::span<const CUgraph> bodies(parameters.conditional.phGraph_out, request.num_bodies);
+  session.nested_graphs.AddBodies(node, bodies);
   out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
   for (const CUgraph body : bodies) out.PutHandle(lane, shm::HandleKind::kGraph, body);
   return CUDA_SUCCESS;

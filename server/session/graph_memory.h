@@ -30,12 +30,23 @@ class GraphMemory {
   }
   // A node of the graph frees it.
   void OnFreed(CUgraph graph, uint64_t address) {
-    if (const auto found = graphs_.find(graph); found != graphs_.end()) found->second->unfreed.erase(address);
+    if (const auto found = graphs_.find(graph); found != graphs_.end()) found->second->OnFreed(address);
   }
   void OnInstantiated(CUgraph graph, CUgraphExec exec) {
     if (const auto found = graphs_.find(graph); found != graphs_.end()) execs_[exec] = found->second;
   }
-  void OnDestroyed(CUgraph graph) { graphs_.erase(graph); }
+  // A graph was moved into a node of another: executables of that one have its addresses too.
+  void OnMoved(CUgraph graph, CUgraph into) {
+    const auto found = graphs_.find(graph);
+    if (found == graphs_.end()) return;
+    std::shared_ptr<Holder>& holder = graphs_[into];
+    if (holder == nullptr) holder = std::make_shared<Holder>(map_);
+    holder->children[graph] = found->second;
+  }
+  void OnDestroyed(CUgraph graph) {
+    if (graphs_.erase(graph) == 0) return;
+    for (const auto& [other, holder] : graphs_) holder->children.erase(graph);
+  }
   void OnDestroyed(CUgraphExec exec) { execs_.erase(exec); }
 
  private:
@@ -44,8 +55,13 @@ class GraphMemory {
     ~Holder() { map.RemoveOwned(this, unfreed); }
     Holder(const Holder&) = delete;
     Holder& operator=(const Holder&) = delete;
+    void OnFreed(uint64_t address) {
+      unfreed.erase(address);
+      for (const auto& [graph, child] : children) child->OnFreed(address);
+    }
     MemoryMap& map;
     std::set<uint64_t> unfreed;
+    std::map<CUgraph, std::shared_ptr<Holder>> children;  // of graphs that were moved into this one
   };
 
   MemoryMap& map_;

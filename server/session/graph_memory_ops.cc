@@ -72,4 +72,31 @@ CUresult ServeGetAllocationNode(ServedLane& lane, WireReader& in, WireWriter& ou
   return CUDA_SUCCESS;
 }
 
+CUresult ServeAddFreeNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  // graph, the dependencies, their number, the address
+  const uint64_t graph_handle = in.TakeWord();
+  std::vector<uint64_t> handles;
+  in.TakeArray(&handles);
+  in.TakeWord();
+  const uint64_t address = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuGraphAddMemFreeNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraph graph = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
+  std::vector<CUgraphNode> dependencies;
+  if (const CUresult r = lane.FindAll(shm::HandleKind::kGraphNode, handles, &dependencies); r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (!lane.OwnsAddresses(address, 1)) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNode node = nullptr;
+  if (const CUresult r =
+          lane.driver().cuGraphAddMemFreeNode(&node, graph, dependencies.data(), dependencies.size(), address);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  lane.session().graph_memory.OnFreed(graph, address);
+  out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace tally::server

@@ -63,12 +63,15 @@ CUresult ReadFill(ServedLane& lane, WireReader& in, CUDA_MEMSET_NODE_PARAMS* p) 
   return CUDA_SUCCESS;
 }
 
+constexpr size_t kMaxKeptHostCalls = 1 << 24;
+
 // A node's host function may run any number of times: the call is kept until the session ends.
 CUresult ReadHostCall(ServedLane& lane, WireReader& in, CUDA_HOST_NODE_PARAMS* p) {
   shm::LaunchHostFunction request{};
   in.TakeStruct(&request);
   if (!in.AtEnd()) return lane.Malformed();
   SessionState& session = lane.session();
+  if (session.kept_host_calls.size() >= kMaxKeptHostCalls) return CUDA_ERROR_OUT_OF_MEMORY;
   session.kept_host_calls.push_back(std::make_unique<HostCall>(HostCall{session.callbacks, request.token, true}));
   p->fn = &RunHostFunction;
   p->userData = session.kept_host_calls.back().get();
@@ -243,6 +246,7 @@ CUresult ServeUpdateExec(ServedLane& lane, WireReader& in, WireWriter& out) {
   CUgraph graph = nullptr;
   if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
   if (const CUresult r = lane.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
+  if (lane.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
   if (lane.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphExecUpdateResultInfo details{};
   const CUresult result = lane.driver().cuGraphExecUpdate_v2(exec, graph, &details);
@@ -260,6 +264,7 @@ CUresult ServeInstantiate(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (!in.AtEnd()) return lane.Malformed();
   CUgraph graph = nullptr;
   if (const CUresult r = lane.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
+  if (lane.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
   // A kernel that launches a graph names it by the driver's own pointer, which the client does not have.
   if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   const DriverTable& driver = lane.driver();

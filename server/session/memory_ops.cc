@@ -11,21 +11,6 @@ std::optional<MemoryRange> FindGraphMemory(const SessionState& session, uint64_t
   return range && range->address == address && range->kind == MemoryKind::kGraph ? range : std::nullopt;
 }
 
-// Null when the stream is not being captured.
-CUgraph CapturingGraph(ServedLane& lane, const Stream& stream) {
-  if (!stream.context->IsCapturing(stream)) return nullptr;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  CUgraph graph = nullptr;
-  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  const DriverTable& driver = lane.driver();
-  if (driver.cuStreamGetCaptureInfo_v3 != nullptr) {
-    result = driver.cuStreamGetCaptureInfo_v3(stream.real, &status, nullptr, &graph, nullptr, nullptr, nullptr);
-  } else if (driver.cuStreamGetCaptureInfo_v2 != nullptr) {
-    result = driver.cuStreamGetCaptureInfo_v2(stream.real, &status, nullptr, &graph, nullptr, nullptr);
-  }
-  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : nullptr;
-}
-
 }  // namespace
 
 CUresult ServeAllocate(ServedLane& lane, WireReader& in, WireWriter& out) {
@@ -96,7 +81,7 @@ CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out) {
       r != CUDA_SUCCESS) {
     return r;
   }
-  const CUgraph graph = CapturingGraph(lane, *stream);
+  const CUgraph graph = stream->context->CapturedGraph(*stream);
   const bool is_known =
       graph != nullptr ? session.graph_memory.Add(graph, address, request.size_bytes, lane.context_index())
                        : session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, lane.context_index()});
@@ -121,7 +106,7 @@ CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
   }
   Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  const CUgraph graph = CapturingGraph(lane, *stream);
+  const CUgraph graph = stream->context->CapturedGraph(*stream);
   if (graph != nullptr) {
     const CUresult recorded = lane.driver().cuMemFreeAsync(request.address, stream->real);
     if (recorded == CUDA_SUCCESS) session.graph_memory.OnFreed(graph, request.address);

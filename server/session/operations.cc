@@ -73,6 +73,7 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
   set(shm::Op::kGetMemoryOperationsNode, &ServeGetMemoryOperationsNode);
   set(shm::Op::kAddAllocationNode, &ServeAddAllocationNode);
   set(shm::Op::kGetAllocationNode, &ServeGetAllocationNode);
+  set(shm::Op::kAddMovedGraphNode, &ServeAddMovedGraphNode);
   set(shm::Op::kCreateConditional, &ServeCreateConditional);
   set(shm::Op::kAddConditionalNode, &ServeAddConditionalNode);
   set(shm::Op::kCreateUserObject, &ServeCreateUserObject);

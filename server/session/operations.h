@@ -121,13 +121,19 @@ CUresult ServeGetMemoryOperationsNode(ServedLane& lane, WireReader& in, WireWrit
 // graph_memory_ops.cc
 CUresult ServeAddAllocationNode(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeGetAllocationNode(ServedLane& lane, WireReader& in, WireWriter& out);
+// The generated cuGraphAddMemFreeNode, with its bookkeeping.
+CUresult ServeAddFreeNode(ServedLane& lane, WireReader& in, WireWriter& out);
+// nested_graph_ops.cc
+CUresult ServeAddMovedGraphNode(ServedLane& lane, WireReader& in, WireWriter& out);
+// In place of the generated calls, with what goes with a graph or a node.
+CUresult ServeDestroyGraph(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeDestroyNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGetChildGraph(ServedLane& lane, WireReader& in, WireWriter& out);
 // conditional_ops.cc
 CUresult ServeCreateConditional(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeAddConditionalNode(ServedLane& lane, WireReader& in, WireWriter& out);
 // user_object_ops.cc
 CUresult ServeCreateUserObject(ServedLane& lane, WireReader& in, WireWriter& out);
 CUresult ServeCountUserObject(ServedLane& lane, WireReader& in, WireWriter& out);
-// A graph is about to go: references to user objects that it held are not ours to count any more.
-void ForgetReferencesOfGraph(SessionState& session, uint64_t graph_handle);
 
 }  // namespace tally::server

@@ -21,8 +21,6 @@ bool IsByValue(shm::HandleKind kind) {
   }
 }
 
-constexpr int kMaxGraphDepth = 64;
-
 }  // namespace
 
 void PendingOutput::Append(std::string text) {
@@ -119,37 +117,48 @@ void SessionState::Reload(LoadedImage& library) {
   library.library = fresh;
 }
 
-void SessionState::ForgetGraphContents(CUgraph graph, int depth) {
+void SessionState::ForgetGraphs(const NestedGraphs::Contents& gone) {
+  HandleTable& graphs = handles(shm::HandleKind::kGraph);
   HandleTable& nodes = handles(shm::HandleKind::kGraphNode);
-  if (nodes.size() == 0 || depth > kMaxGraphDepth || driver.cuGraphGetNodes == nullptr) return;
-  size_t count = 0;
-  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return;
-  std::vector<CUgraphNode> list(count);
-  if (driver.cuGraphGetNodes(graph, list.data(), &count) != CUDA_SUCCESS) return;
-  for (const CUgraphNode node : list) {
-    const uint64_t handle = nodes.FindHandle(node);
-    ForgetNodeContents(node, depth);
-    if (handle != 0) nodes.Remove(handle);
+  for (const CUgraphNode node : gone.nodes) nodes.Remove(nodes.FindHandle(node));
+  for (const CUgraph graph : gone.graphs) {
+    const uint64_t handle = graphs.FindHandle(graph);
+    graph_memory.OnDestroyed(graph);
+    if (handle == 0) continue;  // the client never saw it
+    ForgetUserReferences(handle);
+    std::erase_if(conditionals, [&](const auto& entry) { return entry.second == handle; });
+    graphs.Remove(handle);
+  }
+  nested_graphs.Forget(gone);
+}
+
+void SessionState::ForgetUnlessHeld(UserObject* object) {
+  if (object->num_client_references != 0 || !object->of_graph.empty()) return;
+  handles(shm::HandleKind::kUserObject).Remove(object->handle);
+  std::erase_if(user_objects, [&](const auto& owned) { return owned.get() == object; });
+}
+
+void SessionState::ForgetUserReferences(uint64_t graph) {
+  for (size_t i = user_objects.size(); i-- > 0;) {
+    UserObject* object = user_objects[i].get();
+    if (object->of_graph.erase(graph) != 0) ForgetUnlessHeld(object);
   }
 }
 
-void SessionState::ForgetNodeContents(CUgraphNode node, int depth) {
-  HandleTable& graphs = handles(shm::HandleKind::kGraph);
-  const auto forget = [&](CUgraph graph) {
-    ForgetGraphContents(graph, depth + 1);
-    graphs.Remove(graphs.FindHandle(graph));
+bool SessionState::IsCapturingInto(const NestedGraphs::Contents& contents) const {
+  if (num_captures == 0) return false;
+  const auto shares_one = [](const auto& some, const auto& others) {
+    return std::find_first_of(some.begin(), some.end(), others.begin(), others.end()) != some.end();
   };
-  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-  if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return;
-  CUgraph child = nullptr;
-  if (type == CU_GRAPH_NODE_TYPE_GRAPH && driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-    forget(child);
-  }
-  if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-    if (const auto bodies = conditional_bodies.extract(node)) {
-      for (const CUgraph body : bodies.mapped()) forget(body);
+  for (const auto& [index, context] : contexts) {
+    for (const auto& stream : context->streams()) {
+      const CUgraph graph = stream->began_capture ? context->CapturedGraph(*stream) : nullptr;
+      if (graph == nullptr) continue;
+      if (shares_one(contents.graphs, std::array{graph})) return true;
+      if (shares_one(contents.nodes, nested_graphs.ContentsOf(graph).nodes)) return true;
     }
   }
+  return false;
 }
 
 void SessionState::AbandonCapture(Stream& stream) {
@@ -209,16 +218,16 @@ void SessionState::DestroyHandles(uint32_t context) {
     graph_memory.OnDestroyed(static_cast<CUgraphExec>(value));
     driver.cuGraphExecDestroy(static_cast<CUgraphExec>(value));
   });
-  // Child graphs belong to a node of another graph: destroying the owners first takes them out of the table.
-  std::vector<CUgraph> owned;
   for (const HandleTable::Entry& entry : handles(shm::HandleKind::kGraph).Entries()) {
-    if (context == shm::kNoContext || entry.context == context) owned.push_back(static_cast<CUgraph>(entry.value));
+    if (context != shm::kNoContext && entry.context != context) continue;
+    const auto graph = static_cast<CUgraph>(entry.value);
+    // Those that belong to a node go with it.
+    if (handles(shm::HandleKind::kGraph).Find(entry.handle) == nullptr || nested_graphs.Contains(graph)) continue;
+    const NestedGraphs::Contents contents = nested_graphs.ContentsOf(graph);
+    if (IsCapturingInto(contents)) continue;  // a stream of another context: the graph outlives this one
+    ForgetGraphs(contents);
+    driver.cuGraphDestroy(graph);
   }
-  for (const CUgraph graph : owned) ForgetGraphContents(graph);
-  each(shm::HandleKind::kGraph, [&](void* value) {
-    graph_memory.OnDestroyed(static_cast<CUgraph>(value));
-    driver.cuGraphDestroy(static_cast<CUgraph>(value));
-  });
   if (context == shm::kNoContext) {
     for (const auto& object : user_objects) {
       if (object->num_client_references != 0) {

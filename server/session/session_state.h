@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -27,6 +28,7 @@
 #include "server/session/host_memory.h"
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
+#include "server/session/nested_graphs.h"
 #include "server/session/texture_ops.h"
 #include "server/session/virtual_memory.h"
 
@@ -59,6 +61,10 @@ struct UserObject {
   uint64_t handle = 0;
   uint64_t num_client_references = 0;
   std::map<uint64_t, uint64_t> of_graph;  // references by graph handle
+  uint64_t num_references() const {
+    return std::accumulate(of_graph.begin(), of_graph.end(), num_client_references,
+                           [](uint64_t sum, const auto& entry) { return sum + entry.second; });
+  }
 };
 
 // Text that a session's kernels printed. Thread-safe.
@@ -98,9 +104,9 @@ class SessionState {
   HostCallWords host_call_words;
   GraphMemory graph_memory;
   std::vector<std::unique_ptr<UserObject>> user_objects;
-  std::map<uint64_t, uint64_t> conditionals;                       // the driver's number -> the graph's handle
-  std::map<CUgraphNode, std::vector<CUgraph>> conditional_bodies;  // graphs that belong to a conditional node
-  std::string graph_text;                                          // the picture that the client is fetching
+  NestedGraphs nested_graphs{driver};
+  std::map<uint64_t, uint64_t> conditionals;  // the driver's number -> the graph's handle
+  std::string graph_text;                     // the picture that the client is fetching
   std::map<uint32_t, std::unique_ptr<ClientContext>> contexts;
   std::vector<std::unique_ptr<LoadedImage>> loaded;
   std::unordered_map<const void*, Kernel*> kernel_of;      // by CUfunction or CUkernel
@@ -124,10 +130,12 @@ class SessionState {
   // Gives every library's variables their first values again, as the reset of the only context does; handles stay.
   // CUfunctions of its kernels and its module go, as natively.
   void ReloadLibraries();
-  // Forgets the nodes (and child graphs and bodies, and their nodes) of a graph that is about to go.
-  void ForgetGraphContents(CUgraph graph, int depth = 0);
-  // The same of one node.
-  void ForgetNodeContents(CUgraphNode node, int depth = 0);
+  // Forgets graphs and nodes that the driver has destroyed, or is about to.
+  void ForgetGraphs(const NestedGraphs::Contents& gone);
+  // With no reference of the client's or of a graph it knows, the driver's object is gone or about to go.
+  void ForgetUnlessHeld(UserObject* object);
+  // A stream is being captured into one of these graphs, or the graph of one of these nodes: they must stay.
+  bool IsCapturingInto(const NestedGraphs::Contents& contents) const;
   // Ends a capture whose result nobody wants.
   void AbandonCapture(Stream& stream);
   // Destroys what was made in one client context, or in all (kNoContext). Everything queued there is waited for first.
@@ -141,6 +149,7 @@ class SessionState {
 
  private:
   void Reload(LoadedImage& library);
+  void ForgetUserReferences(uint64_t graph);
   void WaitForStreams(uint32_t context);
   void DestroyHandles(uint32_t context);
   void FreeMemory(uint32_t context);

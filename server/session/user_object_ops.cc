@@ -16,13 +16,6 @@ CUresult FindObject(ServedLane& lane, uint64_t handle, UserObject** object) {
   return lane.Find(shm::HandleKind::kUserObject, handle, object);
 }
 
-// With no reference of the client's or of a graph it knows, the driver's object is gone or about to go.
-void ForgetUnlessHeld(SessionState& session, UserObject* object) {
-  if (object->num_client_references != 0 || !object->of_graph.empty()) return;
-  session.handles(shm::HandleKind::kUserObject).Remove(object->handle);
-  std::erase_if(session.user_objects, [&](const auto& owned) { return owned.get() == object; });
-}
-
 }  // namespace
 
 CUresult ServeCreateUserObject(ServedLane& lane, WireReader& in, WireWriter& out) {
@@ -30,6 +23,7 @@ CUresult ServeCreateUserObject(ServedLane& lane, WireReader& in, WireWriter& out
   in.TakeStruct(&request);
   if (!in.AtEnd()) return lane.Malformed();
   if (lane.driver().cuUserObjectCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (request.num_references == 0 || request.num_references > shm::kMaxUserReferences) return CUDA_ERROR_INVALID_VALUE;
   SessionState& session = lane.session();
   auto object = std::make_unique<UserObject>();
   auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token});
@@ -72,13 +66,15 @@ CUresult ServeCountUserObject(ServedLane& lane, WireReader& in, WireWriter&) {
     if (result != CUDA_SUCCESS) return result;
     held -= request.count;
     if (held == 0 && graph != nullptr) object->of_graph.erase(of_graph);
-    ForgetUnlessHeld(lane.session(), object);
+    lane.session().ForgetUnlessHeld(object);
     return CUDA_SUCCESS;
   }
   // Who has no reference cannot know that the object still is.
   if (object->num_client_references < (graph != nullptr && is_move ? request.count : 1)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const bool are_new = graph == nullptr || !is_move;
+  if (are_new && object->num_references() + request.count > shm::kMaxUserReferences) return CUDA_ERROR_INVALID_VALUE;
   if (graph == nullptr) {
     if (const CUresult r = driver.cuUserObjectRetain(object->real, request.count); r != CUDA_SUCCESS) return r;
     object->num_client_references += request.count;
@@ -91,13 +87,6 @@ CUresult ServeCountUserObject(ServedLane& lane, WireReader& in, WireWriter&) {
   object->of_graph[request.graph] += request.count;
   if (is_move) object->num_client_references -= request.count;
   return CUDA_SUCCESS;
-}
-
-void ForgetReferencesOfGraph(SessionState& session, uint64_t graph_handle) {
-  for (size_t i = session.user_objects.size(); i-- > 0;) {
-    UserObject* object = session.user_objects[i].get();
-    if (object->of_graph.erase(graph_handle) != 0) ForgetUnlessHeld(session, object);
-  }
 }
 
 }  // namespace tally::server

@@ -11,27 +11,6 @@
 namespace tally::server {
 namespace {
 
-CUgraph FindGraph(ServedLane& lane, uint64_t handle) {
-  CUgraph graph = nullptr;
-  return lane.Find(shm::HandleKind::kGraph, handle, &graph) == CUDA_SUCCESS ? graph : nullptr;
-}
-
-// Child graphs and bodies go with the node that holds them.
-void ForgetContents(ServedLane& lane, uint64_t handle) {
-  CUgraphNode node = nullptr;
-  if (lane.Find(shm::HandleKind::kGraphNode, handle, &node) == CUDA_SUCCESS) lane.session().ForgetNodeContents(node);
-}
-
-void ForgetGraph(ServedLane& lane, uint64_t handle) {
-  SessionState& session = lane.session();
-  const CUgraph graph = FindGraph(lane, handle);
-  if (graph == nullptr) return;
-  session.ForgetGraphContents(graph);
-  session.graph_memory.OnDestroyed(graph);
-  if (!session.user_objects.empty()) ForgetReferencesOfGraph(session, handle);
-  std::erase_if(session.conditionals, [&](const auto& entry) { return entry.second == handle; });
-}
-
 // The event in an attribute's value, if it has one.
 CUevent* EventIn(uint64_t attribute, CUlaunchAttributeValue* value) {
   if (attribute == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) return &value->programmaticEvent.event;
@@ -114,6 +93,12 @@ CUresult CreatePool(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
+bool IsMovedGraph(ServedLane& lane, uint64_t handle) {
+  CUgraph graph = nullptr;
+  return lane.Find(shm::HandleKind::kGraph, handle, &graph) == CUDA_SUCCESS &&
+         lane.session().nested_graphs.IsMoved(graph);
+}
+
 bool IsDefaultPool(ServedLane& lane, uint64_t handle) {
   CUmemoryPool pool = nullptr;
   if (lane.Find(shm::HandleKind::kMemPool, handle, &pool) != CUDA_SUCCESS) return false;
@@ -155,32 +140,38 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
       *result = lane.session().LetGoOfEvent(handle, event) ? lane.driver().cuEventDestroy_v2(event) : CUDA_SUCCESS;
       return true;
     }
+    case kOp_cuGraphAddChildGraphNode: {
+      // graph, the dependencies, their number, the child
+      in.TakeWord();
+      std::vector<uint64_t> dependencies;
+      in.TakeArray(&dependencies);
+      in.TakeWord();
+      *result = CUDA_ERROR_INVALID_VALUE;
+      return IsMovedGraph(lane, in.TakeWord());
+    }
+    case kOp_cuGraphExecChildGraphNodeSetParams:
+      in.TakeWord();
+      in.TakeWord();
+      *result = CUDA_ERROR_INVALID_VALUE;
+      return IsMovedGraph(lane, in.TakeWord());
     case kOp_cuGraphDestroy:
-      ForgetGraph(lane, in.TakeWord());
-      return false;
+      *result = ServeDestroyGraph(lane, in, out);
+      return true;
+    case kOp_cuGraphDestroyNode:
+      *result = ServeDestroyNode(lane, in, out);
+      return true;
+    case kOp_cuGraphChildGraphNodeGetGraph:
+      *result = ServeGetChildGraph(lane, in, out);
+      return true;
+    case kOp_cuGraphAddMemFreeNode:
+      *result = ServeAddFreeNode(lane, in, out);
+      return true;
     case kOp_cuGraphExecDestroy: {
       CUgraphExec exec = nullptr;
       if (lane.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
         lane.session().graph_memory.OnDestroyed(exec);
       }
       return false;
-    }
-    case kOp_cuGraphDestroyNode:
-      ForgetContents(lane, in.TakeWord());
-      return false;
-    case kOp_cuGraphAddMemFreeNode: {
-      // graph, the dependencies, their number, the address
-      const CUgraph graph = FindGraph(lane, in.TakeWord());
-      std::vector<uint64_t> dependencies;
-      in.TakeArray(&dependencies);
-      in.TakeWord();
-      const uint64_t address = in.TakeWord();
-      if (!in.AtEnd() || lane.OwnsAddresses(address, 1)) {
-        if (graph != nullptr) lane.session().graph_memory.OnFreed(graph, address);
-        return false;
-      }
-      *result = CUDA_ERROR_INVALID_VALUE;
-      return true;
     }
     case kOp_cuGraphKernelNodeSetAttribute:
       *result = SetNodeAttribute(lane, in);

@@ -78,12 +78,16 @@ CUgraphNodeType NodeType(const Operation& operation) {
   return std::visit(Visitor{}, operation);
 }
 
-GraphNodePtr AddNode(const GraphPtr& graph, std::span<const GraphNodePtr> dependencies,
-                     std::span<const CUgraphEdgeData> edge_data, Operation operation, const ContextPtr& context) {
+void CheckDependencies(const GraphPtr& graph, std::span<const GraphNodePtr> dependencies) {
   std::unordered_set<const GraphNode*> seen;
   for (const GraphNodePtr& from : dependencies) {
     Require(from && from->graph.lock() == graph && seen.insert(from.get()).second, CUDA_ERROR_INVALID_VALUE);
   }
+}
+
+GraphNodePtr AddNode(const GraphPtr& graph, std::span<const GraphNodePtr> dependencies,
+                     std::span<const CUgraphEdgeData> edge_data, Operation operation, const ContextPtr& context) {
+  CheckDependencies(graph, dependencies);
   auto node = std::make_shared<GraphNode>();
   node->graph = graph;
   node->context = context;
@@ -169,6 +173,37 @@ GraphPtr CloneGraph(const GraphPtr& graph) {
     }
   }
   return clone;
+}
+
+namespace {
+
+bool IsMemoryNode(const GraphNodePtr& node) {
+  return std::holds_alternative<AllocOperation>(node->operation) ||
+         std::holds_alternative<FreeOperation>(node->operation);
+}
+
+bool Holds(const GraphPtr& graph, const GraphPtr& wanted) {
+  return graph == wanted || std::any_of(graph->nodes.begin(), graph->nodes.end(), [&](const GraphNodePtr& node) {
+           const auto* const child = std::get_if<ChildOperation>(&node->operation);
+           return child != nullptr && Holds(child->graph, wanted);
+         });
+}
+
+}  // namespace
+
+GraphPtr AdoptGraph(const GraphPtr& parent, const GraphPtr& child, CUgraphChildGraphNodeOwnership ownership) {
+  Require(child != parent && !child->was_moved, CUDA_ERROR_INVALID_VALUE);
+  if (ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) {
+    Require(std::none_of(child->nodes.begin(), child->nodes.end(), IsMemoryNode), CUDA_ERROR_NOT_SUPPORTED);
+    GraphPtr clone = CloneGraph(child);
+    clone->is_owned_by_node = true;
+    return clone;
+  }
+  Require(ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE && !child->is_owned_by_node && !Holds(child, parent),
+          CUDA_ERROR_INVALID_VALUE);
+  child->is_owned_by_node = true;
+  child->was_moved = true;
+  return child;
 }
 
 }  // namespace tally::sim_driver

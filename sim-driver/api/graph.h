@@ -42,6 +42,7 @@ struct Graph : std::enable_shared_from_this<Graph> {
   CUgraph handle = nullptr;
   std::vector<GraphNodePtr> nodes;  // in order of creation
   bool is_owned_by_node = false;    // a child graph: not the program's to destroy
+  bool was_moved = false;           // it was the program's before: not to be instantiated by itself, or added again
   std::vector<std::shared_ptr<UserReference>> user_references;
 };
 using GraphPtr = std::shared_ptr<Graph>;
@@ -86,7 +87,9 @@ GraphExecPtr FindExec(CUgraphExec handle);
 GraphPtr CreateGraph();
 void DestroyGraph(const GraphPtr& graph);
 CUgraphNodeType NodeType(const Operation& operation);
-// `edge_data` is empty or as long as `dependencies`. Fails with INVALID_VALUE for dependencies of another graph.
+// Fails with INVALID_VALUE for dependencies of another graph, or named twice.
+void CheckDependencies(const GraphPtr& graph, std::span<const GraphNodePtr> dependencies);
+// `edge_data` is empty or as long as `dependencies`.
 GraphNodePtr AddNode(const GraphPtr& graph, std::span<const GraphNodePtr> dependencies,
                      std::span<const CUgraphEdgeData> edge_data, Operation operation, const ContextPtr& context);
 void DestroyNode(const GraphNodePtr& node);
@@ -96,6 +99,8 @@ void RemoveEdge(const GraphNodePtr& from, const GraphNodePtr& to);
 // Whether `to` comes after `from`, or is it.
 bool IsReachable(const GraphNodePtr& from, const GraphNodePtr& to);
 GraphPtr CloneGraph(const GraphPtr& graph);
+// What a child-graph node of `parent` gets: a clone of `child` or, moved, `child` itself.
+GraphPtr AdoptGraph(const GraphPtr& parent, const GraphPtr& child, CUgraphChildGraphNodeOwnership ownership);
 
 GraphExecPtr Instantiate(const GraphPtr& graph, unsigned long long flags, const ContextPtr& context);
 // Locks by itself. Fails when the graph has gone bad (contexts destroyed).

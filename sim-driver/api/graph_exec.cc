@@ -29,6 +29,7 @@ std::vector<GraphNodePtr> InExecutionOrder(const GraphPtr& graph) {
 // Appends the nodes of `graph`; those without dependencies depend on `entry`. Returns where each node ends.
 std::unordered_map<const GraphNode*, uint32_t> AppendNodes(GraphExec& exec, const GraphPtr& graph,
                                                            const std::vector<uint32_t>& entry) {
+  exec.user_references.insert(exec.user_references.end(), graph->user_references.begin(), graph->user_references.end());
   std::unordered_map<const GraphNode*, uint32_t> end;
   for (const GraphNodePtr& node : InExecutionOrder(graph)) {
     std::vector<uint32_t> dependencies;
@@ -68,7 +69,6 @@ GraphExecPtr Instantiate(const GraphPtr& graph, unsigned long long flags, const 
   auto exec = std::make_shared<GraphExec>();
   exec->flags = flags;
   exec->context = context;
-  exec->user_references = graph->user_references;
   AppendNodes(*exec, graph, {});
   for (const GraphNodePtr& node : graph->nodes) exec->top_level.push_back(node->handle);
   const uint64_t value = NextHandleValue();

@@ -104,7 +104,7 @@ CUDA_KERNEL_NODE_PARAMS ParamsOf(KernelOperation& kernel, CUcontext context) {
   return params;
 }
 
-Operation OperationFromParams(CUgraphNodeParams& params, ContextPtr& context) {
+Operation OperationFromParams(CUgraphNodeParams& params, const GraphPtr& graph, ContextPtr& context) {
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
       // v3 is v2 by another name.
@@ -130,8 +130,7 @@ Operation OperationFromParams(CUgraphNodeParams& params, ContextPtr& context) {
       return HostFromParams({params.host.fn, params.host.userData});
     case CU_GRAPH_NODE_TYPE_GRAPH: {
       context = EnterContext();
-      const GraphPtr child = CloneGraph(FindGraph(params.graph.graph));
-      child->is_owned_by_node = true;
+      const GraphPtr child = AdoptGraph(graph, FindGraph(params.graph.graph), params.graph.ownership);
       params.graph.graph = child->handle;
       return ChildOperation{child};
     }

@@ -23,7 +23,7 @@ MemOpsOperation MemOpsFromParams(const CUDA_BATCH_MEM_OP_NODE_PARAMS& params, Co
 CUDA_KERNEL_NODE_PARAMS ParamsOf(KernelOperation& kernel, CUcontext context);
 
 // Any kind, for cuGraphAddNode, cuGraphNodeSetParams, cuGraphExecNodeSetParams. Conditional nodes and external
-// semaphores are refused with NOT_SUPPORTED. Call with GraphMutex() held.
-Operation OperationFromParams(CUgraphNodeParams& params, ContextPtr& context);
+// semaphores are refused with NOT_SUPPORTED. `graph` is the one that the node is in. Call with GraphMutex() held.
+Operation OperationFromParams(CUgraphNodeParams& params, const GraphPtr& graph, ContextPtr& context);
 
 }  // namespace tally::sim_driver

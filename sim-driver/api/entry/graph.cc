@@ -118,7 +118,9 @@ GraphExecPtr InstantiateFor(CUgraph graph, unsigned long long flags) {
                                                       ? CUDA_ERROR_NOT_SUPPORTED
                                                       : CUDA_ERROR_INVALID_VALUE);
   const std::lock_guard lock(GraphMutex());
-  return Instantiate(FindGraph(graph), flags, context);
+  const GraphPtr found = FindGraph(graph);
+  Require(!found->was_moved, CUDA_ERROR_INVALID_VALUE);
+  return Instantiate(found, flags, context);
 }
 
 // Changes one node of an executable graph. `make(context)` runs under GraphMutex().
@@ -477,7 +479,8 @@ TALLY_EXPORT CUresult CUDAAPI cuGraphExecNodeSetParams(CUgraphExec hGraphExec, C
     }
     Require(nodeParams->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && nodeParams->type != CU_GRAPH_NODE_TYPE_MEM_FREE,
             CUDA_ERROR_NOT_SUPPORTED);
-    SetInExec(hGraphExec, hNode, [=](ContextPtr& context) { return OperationFromParams(*nodeParams, context); });
+    SetInExec(hGraphExec, hNode,
+              [=](ContextPtr& context) { return OperationFromParams(*nodeParams, nullptr, context); });
     return CUDA_SUCCESS;
   });
 }
@@ -516,7 +519,9 @@ TALLY_EXPORT CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgra
     RequireInitialized();
     RequireOut(resultInfo);
     const std::lock_guard lock(GraphMutex());
-    *resultInfo = UpdateExec(FindExec(hGraphExec), FindGraph(hGraph));
+    const GraphPtr graph = FindGraph(hGraph);
+    Require(!graph->was_moved, CUDA_ERROR_INVALID_VALUE);
+    *resultInfo = UpdateExec(FindExec(hGraphExec), graph);
     Require(resultInfo->result == CU_GRAPH_EXEC_UPDATE_SUCCESS, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   });
 }

@@ -28,8 +28,12 @@ void Add(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, const
   const std::lock_guard lock(GraphMutex());
   const GraphPtr found = FindGraph(graph);
   const std::vector<GraphNodePtr> nodes = FindNodes(dependencies, count);
+  CheckDependencies(found, nodes);
   ContextPtr context;
   Operation operation = make(context);
+  const CUgraphNodeType type = NodeType(operation);
+  const bool is_memory = type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  Require(!is_memory || !found->is_owned_by_node, CUDA_ERROR_NOT_SUPPORTED);
   std::span<const CUgraphEdgeData> edges;
   if (edge_data != nullptr) edges = {edge_data, count};
   *out = AddNode(found, nodes, edges, std::move(operation), context)->handle;
@@ -291,10 +295,7 @@ TALLY_EXPORT CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode* phGraphNode,
   TALLY_ENTRY({
     Add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, [=](ContextPtr& context) {
       context = CurrentContextOrNull();
-      Require(childGraph != hGraph, CUDA_ERROR_INVALID_VALUE);
-      const GraphPtr child = CloneGraph(FindGraph(childGraph));
-      child->is_owned_by_node = true;
-      return ChildOperation{child};
+      return ChildOperation{AdoptGraph(FindGraph(hGraph), FindGraph(childGraph), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)};
     });
   });
 }
@@ -413,7 +414,7 @@ TALLY_EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgrap
   TALLY_ENTRY({
     RequireOut(nodeParams);
     Add(phGraphNode, hGraph, dependencies, dependencyData, numDependencies,
-        [=](ContextPtr& context) { return OperationFromParams(*nodeParams, context); });
+        [=](ContextPtr& context) { return OperationFromParams(*nodeParams, FindGraph(hGraph), context); });
   });
 }
 
@@ -427,6 +428,10 @@ TALLY_EXPORT CUresult CUDAAPI cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNod
     RequireOut(nodeParams);
     Require(nodeParams->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && nodeParams->type != CU_GRAPH_NODE_TYPE_MEM_FREE,
             CUDA_ERROR_NOT_SUPPORTED);
-    Set(hNode, [&](ContextPtr& context) { return OperationFromParams(*nodeParams, context); });
+    Require(nodeParams->type != CU_GRAPH_NODE_TYPE_GRAPH ||
+                nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE,
+            CUDA_ERROR_NOT_SUPPORTED);
+    Set(hNode,
+        [&](ContextPtr& context) { return OperationFromParams(*nodeParams, FindNode(hNode)->graph.lock(), context); });
   });
 }

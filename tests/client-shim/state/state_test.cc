@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
 #include "client-shim/entry/runtime_handshake.h"
@@ -9,6 +11,7 @@
 #include "client-shim/state/address_reservations.h"
 #include "client-shim/state/context_storage.h"
 #include "client-shim/state/handle_names.h"
+#include "client-shim/state/kernels.h"
 #include "client-shim/state/slot_table.h"
 #include "client-shim/state/visible_devices.h"
 
@@ -177,6 +180,35 @@ TEST(HandleNames, StaleNamesFindNothing) {
 
 // The first two answers are constants; the third depends on every input. That the digest is the right one is shown by
 // ShimCalls.StaticRuntimeAcceptsTheDriver: the runtime itself checks it.
+TEST(Kernels, AFunctionIsNeverTheOneOfAnotherContext) {
+  const auto function_in = [](uint32_t context) {
+    return shm::MakeHandle(shm::HandleKind::kFunction, 0xff, true, shm::kMaxHandleIndex - context);
+  };
+  Kernel kernel;
+  EXPECT_EQ(kernel.FunctionIn(0), 0u);
+  EXPECT_EQ(kernel.Twin(), 0u);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (const uint32_t context : {0u, 1u, shm::kMaxContexts - 1}) {
+    threads.emplace_back([&, context] {
+      while (!stop.load(std::memory_order_relaxed)) kernel.KeepFunction(context, function_in(context));
+    });
+  }
+  uint64_t num_found = 0, num_wrong = 0;
+  while (num_found < 200000) {
+    for (const uint32_t context : {0u, 1u, shm::kMaxContexts - 1}) {
+      const uint64_t function = kernel.FunctionIn(context);
+      if (function == 0) continue;
+      num_wrong += function != function_in(context) ? 1 : 0;
+      ++num_found;
+    }
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_wrong, 0u);
+  EXPECT_EQ(shm::HandleKindOf(kernel.Twin()), shm::HandleKind::kFunction);
+}
+
 TEST(RuntimeHandshake, CoversEveryInput) {
   HandshakeInput::Device device{};
   HandshakeInput input;

@@ -68,9 +68,6 @@ void FillStreams(server::DriverTable& t) {
   t.cuStreamDestroy_v2 = [](CUstream stream) -> CUresult { return fake->Drop(stream, "stream"); };
   t.cuStreamSynchronize = [](CUstream) -> CUresult { return fake->Wait(); };
   t.cuStreamQuery = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
-  t.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) -> CUresult {
-    return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
-  };
   t.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned int) -> CUresult {
     return fake->Trace("wait", stream, event), CUDA_SUCCESS;
   };
@@ -182,11 +179,6 @@ void FillImages(server::DriverTable& t) {
                           void** extra) -> CUresult {
     return fake->Launch(function, parameters, extra, config->hStream);
   };
-  t.cuGraphCreate = [](CUgraph* graph, unsigned int) -> CUresult {
-    return *graph = fake->Make<CUgraph>("graph"), CUDA_SUCCESS;
-  };
-  t.cuGraphDestroy = [](CUgraph graph) -> CUresult { return fake->Drop(graph, "graph"); };
-  t.cuGraphGetNodes = [](CUgraph, CUgraphNode*, size_t* count) -> CUresult { return *count = 0, CUDA_SUCCESS; };
 }
 
 }  // namespace
@@ -254,6 +246,10 @@ std::vector<std::string> FakeDriver::TakeTrace() {
 std::map<std::string, int> FakeDriver::live() const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, int> result;
+  {
+    const std::lock_guard graphs_lock(graphs_.mutex());
+    result = graphs_.live();
+  }
   for (const auto& [object, description] : objects_) ++result[description.kind];
   if (!memory_.empty()) result["memory"] = static_cast<int>(memory_.size());
   if (!registrations_.empty()) result["registration"] = static_cast<int>(registrations_.size());

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "server/gpu/driver_table.h"
+#include "tests/server/fakes/fake_graphs.h"
 
 namespace tally::fakes {
 
@@ -31,8 +32,10 @@ class FakeDriver {
 
   const server::DriverTable& table() const { return table_; }
 
-  // Objects alive now, by kind: "stream", "event", "memory", "module", "library", "graph", "registration", "pool".
+  // Objects alive now, by kind: "stream", "event", "memory", "module", "library", "registration", "pool", and those of
+  // graphs().
   std::map<std::string, int> live() const;
+  const FakeGraphs& graphs() const { return graphs_; }
   // What happened on real streams: "record s1 e1", "wait s2 e1", "launch s1", "copy s1", in order.
   std::vector<std::string> TakeTrace();
   // Parameter bytes of the last launch, one string per parameter.
@@ -67,6 +70,7 @@ class FakeDriver {
   std::string NameOf(const void* object) const;  // mutex_ held
 
   server::DriverTable table_;
+  FakeGraphs graphs_{table_};
   mutable std::mutex mutex_;
   std::map<const void*, Object> objects_;
   std::map<std::string, int> numbers_;

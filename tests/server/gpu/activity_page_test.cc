@@ -69,6 +69,23 @@ TEST_F(ActivityPageTest, WaitersWakeWhenTheLastWorkEnds) {
   waiter.join();
 }
 
+TEST_F(ActivityPageTest, WhoWaitsForWorkWakesWhenItComes) {
+  auto high = Open();
+  auto best_effort = Open();
+  ASSERT_TRUE(high->ClaimSlot().ok());
+  std::thread waiter([&] {
+    while (!best_effort->IsBusy(2)) best_effort->WaitWhileIdle(2, hours(1));
+  });
+  high->SetBusy(2);
+  waiter.join();
+  EXPECT_EQ(best_effort->NumTimesBusy(2), 1u);
+  best_effort->WaitWhileIdle(2, hours(1));  // busy already: returns at once
+  high->SetIdle(2, TimePoint{});
+  best_effort->WaitWhileIdle(2, milliseconds(5));
+  high->SetBusy(2);
+  EXPECT_EQ(best_effort->NumTimesBusy(2), 2u);
+}
+
 TEST_F(ActivityPageTest, WaitingIsBounded) {
   auto high = Open();
   ASSERT_TRUE(high->ClaimSlot().ok());

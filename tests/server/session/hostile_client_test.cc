@@ -73,7 +73,7 @@ TEST_F(HostileClientTest, RecordsOfEveryOperationWithRandomWords) {
     for (int i = 0; i < 60 && !client->IsOver(); ++i) {
       // Not the one that waits for callbacks: it would wait.
       uint16_t op =
-          static_cast<uint16_t>(random() % 4 == 0 ? shm::kFirstWireOp + random() % kNumWireOps : random() % 84);
+          static_cast<uint16_t>(random() % 4 == 0 ? shm::kFirstWireOp + random() % kNumWireOps : random() % 160);
       if (op == static_cast<uint16_t>(Op::kAwaitCallback) || op == 0) continue;
       if (op == static_cast<uint16_t>(Op::kLaunchHostFunction)) continue;  // nobody acknowledges
       Payload payload;

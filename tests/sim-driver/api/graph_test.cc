@@ -251,6 +251,68 @@ TEST_F(GraphTest, ChildGraphsAndClones) {
   EXPECT_EQ(13U, Read(a, 1)[0]);
 }
 
+TEST_F(GraphTest, ChildGraphsThatMove) {
+  const CUdeviceptr a = Allocate(4);
+  const CUgraph parent = graph_;
+  const CUgraphNode before = Fill(a, 10);
+  // A graph in a graph, the inner one with memory of its own.
+  const auto move = [](CUgraph into, std::vector<CUgraphNode> after, CUgraph child, CUgraphNode* node) {
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph = {child, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE};
+    const CUresult result = cuGraphAddNode_v2(node, into, after.data(), nullptr, after.size(), &params);
+    EXPECT_EQ(child, params.graph.graph);
+    return result;
+  };
+  CUgraph child = nullptr, inner = nullptr;
+  ASSERT_OK(cuGraphCreate(&child, 0));
+  ASSERT_OK(cuGraphCreate(&inner, 0));
+  graph_ = inner;
+  CUDA_MEM_ALLOC_NODE_PARAMS memory{};
+  memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  memory.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  memory.bytesize = 1 << 20;
+  CUgraphNode alloc = nullptr, release = nullptr;
+  ASSERT_OK(cuGraphAddMemAllocNode(&alloc, inner, nullptr, 0, &memory));
+  const CUgraphNode increment = Increment(a, {Fill(memory.dptr, 3, {alloc})});
+  ASSERT_OK(cuGraphAddMemFreeNode(&release, inner, &increment, 1, memory.dptr));
+  CUgraphNode inner_node = nullptr, child_node = nullptr, none = nullptr;
+  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddChildGraphNode(&none, child, nullptr, 0, inner));  // it allocates
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, move(child, {before}, inner, &none));  // a dependency elsewhere: nothing moved
+  ASSERT_OK(move(child, {}, inner, &inner_node));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, move(inner, {}, child, &none));  // into itself, by a detour
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, move(child, {}, child, &none));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, move(parent, {}, inner, &none));  // twice
+  ASSERT_OK(move(parent, {before}, child, &child_node));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(child));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuGraphAddChildGraphNode(&none, parent, nullptr, 0, child));
+  CUgraphExec exec = nullptr;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, child, 0));
+  EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddMemAllocNode(&none, child, nullptr, 0, &memory));
+  CUgraph named = nullptr;
+  EXPECT_OK(cuGraphChildGraphNodeGetGraph(child_node, &named));
+  EXPECT_EQ(child, named);
+  ASSERT_OK(cuGraphInstantiateWithFlags(&exec, parent, 0));
+  Run(exec);
+  EXPECT_EQ(11U, Read(a, 1)[0]);
+  // A node of the inner graph keeps its name, in the graph and in the executable.
+  uint32_t n = 1;
+  CUdeviceptr b = Allocate(4);
+  ASSERT_OK(cuMemsetD32_v2(b, 0, 1));
+  void* pointers[] = {&b, &n};
+  const CUDA_KERNEL_NODE_PARAMS params = Params("increment", pointers);
+  EXPECT_OK(cuGraphExecKernelNodeSetParams_v2(exec, increment, &params));
+  Run(exec);
+  EXPECT_EQ(10U, Read(a, 1)[0]);
+  EXPECT_EQ(1U, Read(b, 1)[0]);
+  EXPECT_OK(cuGraphDestroy(parent));
+  CUgraphNodeType type{};
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuGraphNodeGetType(increment, &type));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuGraphDestroy(inner));
+  Run(exec);
+  EXPECT_EQ(2U, Read(b, 1)[0]);
+}
+
 TEST_F(GraphTest, EventNodesAndGenericNodes) {
   const CUevent recorded = NewEvent(), awaited = NewEvent();
   uint32_t* const flags = NewFlags();

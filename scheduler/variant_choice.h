@@ -1,0 +1,120 @@
+// VariantChoice: which form of one kernel launch to use, learned from the launches that a program makes anyway.
+//
+// A best-effort kernel can run as it is, cut into slices, or by a number of persistent worker blocks that can stop at
+// block boundaries. Each form costs something and gives the GPU back after its own *turnaround latency*. One
+// VariantChoice belongs to one (kernel, grid, block, shared memory): the best form depends on all of them.
+//
+//   first launches run the original and are timed. Shorter than the threshold: it stays, nothing else is tried.
+//   otherwise variants are wanted (wants_variants); once they exist every candidate runs a few times, in turn.
+//   then the fastest candidate whose turnaround meets the threshold is used; if none does, the one that gives back
+//   soonest.
+//
+// Source: Tally, section 4 (profile-guided choice of launch configurations, Algorithm 1); here the candidates' times
+// come from ordinary launches, the turnaround of workers from real yields once there are some, and a threshold that
+// changes at run time only changes the choice, never the measurements.
+//
+// Not thread-safe. No clock: the caller measures.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tally::scheduler {
+
+enum class LaunchForm : uint8_t {
+  kOriginal,
+  kSlices,   // degree: into how many launches the grid is cut at most
+  kWorkers,  // degree: number of worker blocks
+};
+
+struct LaunchCandidate {
+  LaunchForm form = LaunchForm::kOriginal;
+  uint32_t degree = 1;
+
+  bool operator==(const LaunchCandidate&) const = default;
+};
+
+// "original", "slices(8)", "workers(264)".
+std::string NameOf(const LaunchCandidate& candidate);
+
+// What is known about a kernel's size on the device, for the candidates worth trying.
+struct LaunchSize {
+  uint64_t num_blocks = 1;
+  uint32_t num_multiprocessors = 1;
+  uint32_t max_blocks_per_multiprocessor = 1;  // of the workers' kernel, by occupancy; 0: there is no such kernel
+  bool can_slice = false;
+};
+
+// Slices: as few as could meet the threshold given the original's duration, and twice and four times as many. Workers:
+// multiples of the number of multiprocessors up to what is resident at one time; none when every block is resident
+// anyway.
+std::vector<LaunchCandidate> CandidatesFor(const LaunchSize& size, std::chrono::nanoseconds original_duration,
+                                           std::chrono::nanoseconds threshold);
+
+class VariantChoice {
+ public:
+  using Nanoseconds = std::chrono::nanoseconds;
+  static constexpr uint32_t kSamplesEach = 3;
+  // After so many launches the chosen candidate is timed again: programs change phase, and clocks change.
+  static constexpr uint32_t kLaunchesBetweenSamples = 256;
+
+  struct Measured {
+    LaunchCandidate candidate;
+    Nanoseconds duration{0};    // median of the last samples
+    Nanoseconds turnaround{0};  // estimated from the duration, or the largest of the last measured ones
+    uint32_t num_samples = 0;
+    bool is_turnaround_measured = false;
+  };
+
+  explicit VariantChoice(uint64_t num_blocks) : num_blocks_(num_blocks) {
+    entries_.push_back({});
+    entries_[0].measured.candidate = {};
+  }
+
+  // The form of the next launch, and whether it should be timed.
+  struct Next {
+    LaunchCandidate candidate;
+    bool is_sample = false;
+  };
+  Next NextLaunch(Nanoseconds threshold);
+
+  // A timed launch took `duration` from its begin to its end, undisturbed. Candidates that are not (or no longer) known
+  // are ignored.
+  void OnDuration(const LaunchCandidate& candidate, Nanoseconds duration);
+  // Workers were asked to yield and were gone after `turnaround`.
+  void OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround);
+
+  // The original was timed and is longer than the threshold, and nobody has yet said what else there is.
+  bool WantsVariants(Nanoseconds threshold) const;
+  // Once: what can be tried besides the original. Empty: nothing.
+  void SetCandidates(std::span<const LaunchCandidate> candidates);
+  bool has_candidates() const { return has_candidates_; }
+
+  // The best of what is known now.
+  const Measured& Best(Nanoseconds threshold) const;
+  bool is_settled() const;  // nothing is left to be tried
+  // The original first.
+  std::vector<Measured> Everything() const;
+  // Takes over what was measured in an earlier life; as SetCandidates with their samples.
+  void Restore(std::span<const Measured> measured);
+
+ private:
+  struct Entry {
+    Measured measured;
+    std::vector<Nanoseconds> durations;    // the last few
+    std::vector<Nanoseconds> turnarounds;  // the last few
+  };
+  Entry* Find(const LaunchCandidate& candidate);
+  Nanoseconds EstimatedTurnaround(const LaunchCandidate& candidate, Nanoseconds duration) const;
+
+  uint64_t num_blocks_;
+  std::vector<Entry> entries_;  // [0] is the original
+  bool has_candidates_ = false;
+  uint32_t num_since_sample_ = 0;
+};
+
+}  // namespace tally::scheduler

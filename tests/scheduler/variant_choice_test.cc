@@ -1,0 +1,153 @@
+#include "scheduler/variant_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace tally::scheduler {
+namespace {
+
+using std::chrono::microseconds;
+using Nanoseconds = std::chrono::nanoseconds;
+
+constexpr Nanoseconds kThreshold = Nanoseconds(31'600);
+const LaunchCandidate kOriginal{};
+
+void Sample(VariantChoice& choice, const LaunchCandidate& candidate, Nanoseconds duration) {
+  for (uint32_t i = 0; i < VariantChoice::kSamplesEach; ++i) choice.OnDuration(candidate, duration);
+}
+
+// Runs launches against a model of the kernel until everything has been tried.
+template <typename DurationOf>
+void Settle(VariantChoice& choice, DurationOf duration_of) {
+  for (int i = 0; i < 100 && !choice.is_settled(); ++i) {
+    const auto next = choice.NextLaunch(kThreshold);
+    ASSERT_TRUE(next.is_sample);
+    choice.OnDuration(next.candidate, duration_of(next.candidate));
+  }
+  ASSERT_TRUE(choice.is_settled());
+}
+
+TEST(VariantChoiceTest, ShortKernelsStayAsTheyAre) {
+  VariantChoice choice(1000);
+  for (uint32_t i = 0; i < VariantChoice::kSamplesEach; ++i) {
+    const auto next = choice.NextLaunch(kThreshold);
+    EXPECT_EQ(next.candidate, kOriginal);
+    EXPECT_TRUE(next.is_sample);
+    choice.OnDuration(next.candidate, microseconds(20));
+  }
+  EXPECT_FALSE(choice.WantsVariants(kThreshold));
+  EXPECT_FALSE(choice.NextLaunch(kThreshold).is_sample);
+  // A lower threshold at run time asks for more.
+  EXPECT_TRUE(choice.WantsVariants(microseconds(5)));
+}
+
+TEST(VariantChoiceTest, TriesEverythingThenTakesTheFastestThatMeetsTheThreshold) {
+  VariantChoice choice(20'000);
+  Sample(choice, kOriginal, microseconds(1000));
+  ASSERT_TRUE(choice.WantsVariants(kThreshold));
+  const auto candidates = CandidatesFor({20'000, 100, 4, true}, microseconds(1000), kThreshold);
+  choice.SetCandidates(candidates);
+  EXPECT_FALSE(choice.WantsVariants(kThreshold));
+  Settle(choice, [](const LaunchCandidate& candidate) -> Nanoseconds {
+    // Slices cost 4 us each; workers 3 % and more the fewer they are.
+    if (candidate.form == LaunchForm::kSlices) return microseconds(1000 + 4 * candidate.degree);
+    if (candidate.form == LaunchForm::kWorkers) return microseconds(1030 + (400 - candidate.degree));
+    return microseconds(1000);
+  });
+  EXPECT_EQ(choice.Best(kThreshold).candidate, (LaunchCandidate{LaunchForm::kWorkers, 400}));
+  // All the time in the world: the original is the fastest.
+  EXPECT_EQ(choice.Best(microseconds(5000)).candidate, kOriginal);
+  // Nothing gives back within a nanosecond: the soonest does.
+  const auto soonest = choice.Best(Nanoseconds(1));
+  for (const auto& measured : choice.Everything()) EXPECT_GE(measured.turnaround, soonest.turnaround);
+}
+
+TEST(VariantChoiceTest, MeasuredTurnaroundOutranksTheEstimate) {
+  VariantChoice choice(10'000);
+  const LaunchCandidate workers{LaunchForm::kWorkers, 100}, slices{LaunchForm::kSlices, 64};
+  choice.SetCandidates(std::vector{workers, slices});
+  Sample(choice, kOriginal, microseconds(1000));
+  Sample(choice, workers, microseconds(1010));
+  Sample(choice, slices, microseconds(1200));
+  EXPECT_EQ(choice.Best(kThreshold).candidate, workers);
+  choice.OnTurnaround(workers, microseconds(80));
+  choice.OnTurnaround(workers, microseconds(20));
+  EXPECT_EQ(choice.Best(kThreshold).candidate, slices) << "the worst of the last ones counts";
+  for (int i = 0; i < 8; ++i) choice.OnTurnaround(workers, microseconds(20));
+  EXPECT_EQ(choice.Best(kThreshold).candidate, workers) << "old ones are forgotten";
+}
+
+TEST(VariantChoiceTest, AnOutlierDoesNotDecide) {
+  VariantChoice choice(100);
+  choice.OnDuration(kOriginal, microseconds(20));
+  choice.OnDuration(kOriginal, microseconds(9000));
+  choice.OnDuration(kOriginal, microseconds(21));
+  EXPECT_EQ(choice.Best(kThreshold).duration, microseconds(21));
+  EXPECT_FALSE(choice.WantsVariants(kThreshold));
+}
+
+TEST(VariantChoiceTest, NoticesThatAKernelHasBecomeSlow) {
+  VariantChoice choice(100);
+  Sample(choice, kOriginal, microseconds(10));
+  int num_samples = 0;
+  for (uint32_t i = 0; i < 8 * VariantChoice::kLaunchesBetweenSamples; ++i) {
+    const auto next = choice.NextLaunch(kThreshold);
+    if (!next.is_sample) continue;
+    ++num_samples;
+    choice.OnDuration(next.candidate, microseconds(100));
+  }
+  EXPECT_EQ(num_samples, 8);
+  EXPECT_TRUE(choice.WantsVariants(kThreshold));
+}
+
+TEST(VariantChoiceTest, RestoresWhatWasMeasured) {
+  VariantChoice choice(1000);
+  choice.SetCandidates(std::vector<LaunchCandidate>{{LaunchForm::kSlices, 16}});
+  Sample(choice, kOriginal, microseconds(400));
+  Sample(choice, {LaunchForm::kSlices, 16}, microseconds(440));
+  VariantChoice later(1000);
+  later.Restore(choice.Everything());
+  EXPECT_TRUE(later.is_settled());
+  EXPECT_EQ(later.Best(kThreshold).candidate, (LaunchCandidate{LaunchForm::kSlices, 16}));
+  EXPECT_EQ(later.Best(kThreshold).duration, microseconds(440));
+  EXPECT_FALSE(later.NextLaunch(kThreshold).is_sample);
+}
+
+TEST(CandidatesForTest, AreWithinTheirBounds) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    LaunchSize size;
+    size.num_blocks = 1 + random() % (1u << (random() % 24));
+    size.num_multiprocessors = 1 + random() % 200;
+    size.max_blocks_per_multiprocessor = random() % 33;
+    size.can_slice = random() % 2 == 0;
+    const auto candidates = CandidatesFor(size, microseconds(random() % 100'000), microseconds(random() % 1000));
+    for (size_t a = 0; a < candidates.size(); ++a) {
+      const LaunchCandidate& candidate = candidates[a];
+      ASSERT_GE(candidate.degree, 1u);
+      if (candidate.form == LaunchForm::kSlices) {
+        ASSERT_TRUE(size.can_slice);
+        ASSERT_LE(candidate.degree, size.num_blocks);
+      } else {
+        ASSERT_EQ(candidate.form, LaunchForm::kWorkers);
+        ASSERT_LT(candidate.degree, size.num_blocks);
+        ASSERT_EQ(candidate.degree % size.num_multiprocessors, 0u);
+        ASSERT_LE(candidate.degree, size.num_multiprocessors * size.max_blocks_per_multiprocessor);
+      }
+      for (size_t b = 0; b < a; ++b) ASSERT_NE(candidates[b], candidate);
+    }
+    ASSERT_LE(candidates.size(), 7u);
+  }
+}
+
+TEST(CandidatesForTest, OneSliceOfTheFirstDegreeMeetsTheThreshold) {
+  const auto candidates = CandidatesFor({100'000, 132, 0, true}, microseconds(1000), kThreshold);
+  ASSERT_EQ(candidates.size(), 3u);
+  EXPECT_EQ(candidates[0], (LaunchCandidate{LaunchForm::kSlices, 32}));
+  EXPECT_EQ(candidates[2], (LaunchCandidate{LaunchForm::kSlices, 128}));
+}
+
+}  // namespace
+}  // namespace tally::scheduler
