@@ -1,5 +1,5 @@
-// Which block, warp or group of lanes runs next, and for how long, when a launch asks for another order than the natural
-// one (LaunchRequest::schedule_seed).
+// Which block, warp or group of lanes runs next, and for how long, when a launch asks for another order than the
+// natural one (LaunchRequest::schedule_seed).
 #pragma once
 
 #include <cstdint>

@@ -73,7 +73,8 @@ std::optional<std::string> Differential::RunPipeline(const GeneratedModule& modu
   for (size_t kernel = 0; kernel < module.kernels.size(); ++kernel) {
     const GeneratedKernel& generated = module.kernels[kernel];
     const KernelVariant& variant = program.transformed->variants[kernel * options.pipelines.size() + pipeline];
-    if (variant.kernel != generated.name) return fmt::format("{} stands where {} should", variant.kernel, generated.name);
+    if (variant.kernel != generated.name)
+      return fmt::format("{} stands where {} should", variant.kernel, generated.name);
     Totals::OfPipeline& totals = totals_.pipelines[PipelineName(options.pipelines[pipeline])];
     uint64_t budget = BudgetOf(original.instructions[kernel]);
     std::optional<std::string> problem;

@@ -25,7 +25,7 @@ struct Totals {
   LaunchCounts launches;
   struct OfPipeline {
     uint64_t done = 0;
-    uint64_t wrong_shape = 0;  // done, but not for blocks of this shape
+    uint64_t wrong_shape = 0;                 // done, but not for blocks of this shape
     std::map<std::string, uint64_t> refused;  // code of the reason to number
   };
   std::map<std::string, OfPipeline> pipelines;

@@ -2,8 +2,9 @@
 //
 //   ptx-differential --kernels 10000 --seed 1        what the nightly run does
 //   ptx-differential --seed 4711 --print             the PTX of one module
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 
 #include "tests/ptx-transforms/differential/differential.h"
 

@@ -67,8 +67,7 @@ std::optional<std::string> LaunchSlices(World& world, Runner& runner, RandomSour
   LaunchRequest whole = RequestOf(world, random, program, variant, kernel);
   std::vector<Box> boxes;
   Split(random, {{0, 0, 0}, {whole.grid.x, whole.grid.y, whole.grid.z}}, boxes);
-  for (size_t k = boxes.size(); k > 1; --k)
-    std::swap(boxes[k - 1], boxes[random.Below(static_cast<uint32_t>(k))]);
+  for (size_t k = boxes.size(); k > 1; --k) std::swap(boxes[k - 1], boxes[random.Below(static_cast<uint32_t>(k))]);
   for (const Box& box : boxes) {
     LaunchRequest request = RequestOf(world, random, program, variant, kernel);
     SetHidden(request, variant,

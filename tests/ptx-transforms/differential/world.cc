@@ -128,7 +128,8 @@ std::optional<std::string> World::DifferenceFrom(const World& other) const {
     auto there = other.variables_.find(name);
     if (there == other.variables_.end() || HoldsAddresses(name)) continue;
     if (auto word = FirstDifference(here.address, there->second.address, here.bytes))
-      return Describe(name.c_str(), "variable", *word, WordAt(there->second.address, *word), WordAt(here.address, *word));
+      return Describe(name.c_str(), "variable", *word, WordAt(there->second.address, *word),
+                      WordAt(here.address, *word));
   }
   return std::nullopt;
 }
@@ -140,7 +141,8 @@ std::optional<std::string> World::CheckCounts(size_t kernel) const {
   for (uint64_t block = 0; block < generated.grid.Count(); ++block) {
     uint32_t count = WordAt(counts.address, block);
     if (count == threads) continue;
-    return fmt::format("kernel {}: block {} was started by {} of its {} threads", generated.name, block, count, threads);
+    return fmt::format("kernel {}: block {} was started by {} of its {} threads", generated.name, block, count,
+                       threads);
   }
   return std::nullopt;
 }

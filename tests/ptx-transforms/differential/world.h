@@ -1,5 +1,5 @@
-// All memory that the kernels of one module may touch. Two worlds of one module start alike; whatever runs in them, they
-// should end alike.
+// All memory that the kernels of one module may touch. Two worlds of one module start alike; whatever runs in them,
+// they should end alike.
 #pragma once
 
 #include <array>

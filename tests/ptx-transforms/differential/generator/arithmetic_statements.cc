@@ -36,8 +36,7 @@ void WriteUnary(Body& body) {
       body.code.Line("bfe.u32 \t{}, {}, {}, {};", d, a.name, bits, body.random.Below(33 - bits));
       break;
     case 4:
-      body.code.Line("{}.u32 \t{}, {}, {};", body.random.Pick({"div", "rem"}), d, a.name,
-                     body.random.Between(3, 1000));
+      body.code.Line("{}.u32 \t{}, {}, {};", body.random.Pick({"div", "rem"}), d, a.name, body.random.Between(3, 1000));
       break;
     default:
       body.code.Line("shf.l.wrap.b32 \t{}, {}, {}, {};", d, a.name, a.name, bits);
@@ -172,8 +171,9 @@ void WriteSpecialRegister(Body& body) {
 }
 
 constexpr StatementKind kKinds[] = {
-    {10, &Always, &WriteBinary},     {6, &Always, &WriteUnary},          {6, &Always, &WriteTernary},
-    {4, &Always, &WriteConversion}, {14, &HasVariables, &WriteAssignment}, {5, &Always, &WriteSpecialRegister},
+    {10, &Always, &WriteBinary},           {6, &Always, &WriteUnary},
+    {6, &Always, &WriteTernary},           {4, &Always, &WriteConversion},
+    {14, &HasVariables, &WriteAssignment}, {5, &Always, &WriteSpecialRegister},
 };
 
 }  // namespace

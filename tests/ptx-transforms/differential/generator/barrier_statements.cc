@@ -33,6 +33,7 @@ std::string Aligned(Body& body, const std::string& opcode) {
 
 // 0 mostly, as __syncthreads.
 std::string BarrierName(Body& body) {
+  if (body.traits.only_barrier) return std::to_string(*body.traits.only_barrier);
   uint32_t id = body.random.Chance(65) ? 0 : body.random.Between(1, 15);
   if (!body.random.Chance(4)) return std::to_string(id);
   std::string name = body.code.Word();
@@ -84,7 +85,7 @@ void WriteMeetingApart(Body& body) {
   std::string end = code.Label();
   // Lanes of one warp that are apart may only meet at the kind that is not aligned.
   std::string barrier = condition.spread == Spread::kThread ? "barrier.sync" : "bar.sync";
-  uint32_t id = body.random.Pick({0u, 0u, 2u});
+  uint32_t id = body.traits.only_barrier.value_or(body.random.Pick({0u, 0u, 2u}));
   Spread inner = body.Join(body.where, condition.spread);
   code.Line("@{} bra \t{};", condition.name, otherwise);
   {
@@ -207,10 +208,10 @@ void WriteArrival(Body& body) {
 }
 
 constexpr StatementKind kKinds[] = {
-    {3, &WholeBlock, &WriteBarrier},         {4, &WholeBlock, &WriteReduction},
-    {2, &MayMeetApart, &WriteMeetingApart},  {8, &MayExchange, &WriteSharedExchange},
-    {4, &MayExchange, &WriteSharedSums},     {3, &MayExchangeGlobally, &WriteGlobalExchange},
-    {2, &MayPart, &WritePartialBarrier},     {2, &MayPart, &WriteArrival},
+    {3, &WholeBlock, &WriteBarrier},        {4, &WholeBlock, &WriteReduction},
+    {2, &MayMeetApart, &WriteMeetingApart}, {8, &MayExchange, &WriteSharedExchange},
+    {4, &MayExchange, &WriteSharedSums},    {3, &MayExchangeGlobally, &WriteGlobalExchange},
+    {2, &MayPart, &WritePartialBarrier},    {2, &MayPart, &WriteArrival},
 };
 
 }  // namespace
@@ -218,7 +219,7 @@ constexpr StatementKind kKinds[] = {
 void WriteBlockBarrier(Body& body) {
   CodeWriter& code = body.code;
   if (body.random.Chance(30)) {
-    code.Line("bar.sync \t0;");
+    code.Line("bar.sync \t{};", body.traits.only_barrier.value_or(0));
     return;
   }
   if (body.random.Chance(12)) return WriteReduction(body);

@@ -37,9 +37,9 @@ struct FunctionPlan {
 
 // Of the module.
 struct ModuleTraits {
-  uint32_t version = 80;  // of PTX, times ten
-  uint32_t target = 80;   // sm_
-  bool has_tables = false;  // .const table_c[64] and .global table_g[64], .global counters_g[16]
+  uint32_t version = 80;      // of PTX, times ten
+  uint32_t target = 80;       // sm_
+  bool has_tables = false;    // .const table_c[64] and .global table_g[64], .global counters_g[16]
   bool has_pointers = false;  // .global pointer_g with the address of table_g
 };
 
@@ -50,14 +50,15 @@ struct Traits {
   uint32_t NumThreads() const { return static_cast<uint32_t>(block.Count()); }
   uint32_t NumWarps() const { return (NumThreads() + 31) / 32; }
   EarlyExits exits = EarlyExits::kNone;
-  bool has_shared = false;          // kernels: slots_s (a word per thread) and sums_s (kSharedSums words)
-  bool slots_are_dynamic = false;   // slots_s is the dynamic shared memory
-  bool reads_index_oddly = false;   // %ctaid as 16 or 64 bits
-  bool has_local = false;           // array_l, 16 words
+  bool has_shared = false;         // kernels: slots_s (a word per thread) and sums_s (kSharedSums words)
+  bool slots_are_dynamic = false;  // slots_s is the dynamic shared memory
+  bool reads_index_oddly = false;  // %ctaid as 16 or 64 bits
+  bool has_local = false;          // array_l, 16 words
   bool has_barriers = true;
-  bool may_exit = false;            // functions
-  uint32_t struct_words = 0;        // kernels: parameter `block_of_words`
-  std::vector<std::string> scalars;  // kernels: parameters of type .u32
+  std::optional<uint32_t> only_barrier;  // every barrier for all threads is this one
+  bool may_exit = false;                 // functions
+  uint32_t struct_words = 0;             // kernels: parameter `block_of_words`
+  std::vector<std::string> scalars;      // kernels: parameters of type .u32
 };
 inline constexpr uint32_t kSharedSums = 24;
 
@@ -87,11 +88,11 @@ class Body {
 
   // Addresses (generic-free, .global) and indices of a kernel.
   std::string buffers[kNumBuffers];
-  std::string own_words;      // of this thread in Buffer::kThreads
-  std::string block_words;    // of the block's first thread
-  std::string linear_thread;  // word: index in the block
-  std::string warp_index;     // word
-  std::string shared_slots;   // word: address of slots_s
+  std::string own_words;       // of this thread in Buffer::kThreads
+  std::string block_words;     // of the block's first thread
+  std::string linear_thread;   // word: index in the block
+  std::string warp_index;      // word
+  std::string shared_slots;    // word: address of slots_s
   std::string result_address;  // functions: unused by kernels
 
   // A word that is in scope (or a variable, or a fresh constant) and spread at most so far.

@@ -80,8 +80,9 @@ std::string DeclareParameters(RandomSource& random, GeneratedKernel& kernel, Tra
   }
   if (random.Chance(20)) {
     traits.struct_words = random.Chance(20) ? random.Between(600, 850) : random.Between(1, 40);
-    all.push_back({fmt::format(".param .align {} .b8 block_of_words[{}]", random.Pick({4, 8, 16}), traits.struct_words * 4),
-                   {false, {}, RandomBytes(random, traits.struct_words * 4)}});
+    all.push_back(
+        {fmt::format(".param .align {} .b8 block_of_words[{}]", random.Pick({4, 8, 16}), traits.struct_words * 4),
+         {false, {}, RandomBytes(random, traits.struct_words * 4)}});
   }
   for (size_t k = all.size(); k > 1; --k) std::swap(all[k - 1], all[random.Below(static_cast<uint32_t>(k))]);
   std::string text;
@@ -154,9 +155,11 @@ void WritePrologue(Body& body, bool has_parameters) {
   LoadBuffers(body, has_parameters);
   const std::string thread[3] = {Special(body, "tid", "x", Spread::kThread), Special(body, "tid", "y", Spread::kThread),
                                  Special(body, "tid", "z", Spread::kThread)};
-  const std::string threads[3] = {Special(body, "ntid", "x", Spread::kBlock), Special(body, "ntid", "y", Spread::kBlock),
+  const std::string threads[3] = {Special(body, "ntid", "x", Spread::kBlock),
+                                  Special(body, "ntid", "y", Spread::kBlock),
                                   Special(body, "ntid", "z", Spread::kBlock)};
-  const std::string block[3] = {Special(body, "ctaid", "x", Spread::kBlock), Special(body, "ctaid", "y", Spread::kBlock),
+  const std::string block[3] = {Special(body, "ctaid", "x", Spread::kBlock),
+                                Special(body, "ctaid", "y", Spread::kBlock),
                                 Special(body, "ctaid", "z", Spread::kBlock)};
   const std::string blocks[3] = {Special(body, "nctaid", "x", Spread::kBlock),
                                  Special(body, "nctaid", "y", Spread::kBlock),
@@ -353,8 +356,10 @@ KernelText WriteKernel(RandomSource& random, const std::string& name, bool has_p
   Traits traits;
   traits.module = module;
   traits.block = kernel.block;
-  traits.exits = random.Pick({EarlyExits::kNone, EarlyExits::kNone, EarlyExits::kTidy, EarlyExits::kWild});
+  traits.exits =
+      random.Pick({EarlyExits::kNone, EarlyExits::kNone, EarlyExits::kTidy, EarlyExits::kWild, EarlyExits::kWild});
   traits.has_barriers = random.Chance(75);
+  if (random.Chance(70)) traits.only_barrier = random.Pick({0u, 0u, 0u, 3u});
   traits.has_shared = traits.has_barriers && random.Chance(75);
   traits.slots_are_dynamic = traits.has_shared && random.Chance(35);
   traits.has_local = random.Chance(30);
@@ -381,8 +386,8 @@ KernelText WriteKernel(RandomSource& random, const std::string& name, bool has_p
   }
   body.Statements(body.num_statements_left);
   WriteEnd(body);
-  written.text = fmt::format("{}.entry {}({})\n{}{{\n{}}}\n\n", random.Pick({".visible ", ".visible ", ".weak ", ""}), name,
-                             parameters, TuningDirectives(random, kernel.block), body.code.Finish());
+  written.text = fmt::format("{}.entry {}({})\n{}{{\n{}}}\n\n", random.Pick({".visible ", ".visible ", ".weak ", ""}),
+                             name, parameters, TuningDirectives(random, kernel.block), body.code.Finish());
   return written;
 }
 

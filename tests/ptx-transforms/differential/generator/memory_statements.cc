@@ -210,10 +210,10 @@ void WriteScopedRegisters(Body& body) {
 bool Anywhere(const Body&) { return true; }
 
 constexpr StatementKind kKinds[] = {
-    {5, &IsKernel, &WriteInputLoad},     {4, &IsKernel, &WriteResultStore},   {4, &IsKernel, &WriteGlobalAtomic},
-    {1, &IsKernel, &WriteSwapLoop},      {3, &HasShared, &WriteSharedAtomic}, {3, &Always, &WriteTableLoad},
-    {2, &Always, &WriteVariableAtomic},  {2, &HasPointers, &WriteIndirectLoad}, {4, &HasLocal, &WriteLocalAccess},
-    {3, &HasScalars, &WriteParameterLoad}, {3, &HasStruct, &WriteStructLoad},  {1, &Anywhere, &WriteScopedRegisters},
+    {5, &IsKernel, &WriteInputLoad},       {4, &IsKernel, &WriteResultStore},     {4, &IsKernel, &WriteGlobalAtomic},
+    {1, &IsKernel, &WriteSwapLoop},        {3, &HasShared, &WriteSharedAtomic},   {3, &Always, &WriteTableLoad},
+    {2, &Always, &WriteVariableAtomic},    {2, &HasPointers, &WriteIndirectLoad}, {4, &HasLocal, &WriteLocalAccess},
+    {3, &HasScalars, &WriteParameterLoad}, {3, &HasStruct, &WriteStructLoad},     {1, &Anywhere, &WriteScopedRegisters},
 };
 
 }  // namespace

@@ -25,7 +25,8 @@ GeneratedModule GenerateModule(uint64_t seed) {
   RandomSource random(seed * 0x2545f4914f6cdd1d + 1);
   GeneratedModule generated;
   generated.seed = seed;
-  auto target = random.Pick<Target>({{75, 70}, {80, 70}, {80, 78}, {86, 71}, {89, 78}, {90, 80}, {90, 80}, {100, 86}, {120, 87}});
+  auto target =
+      random.Pick<Target>({{75, 70}, {80, 70}, {80, 78}, {86, 71}, {89, 78}, {90, 80}, {90, 80}, {100, 86}, {120, 87}});
   ModuleTraits traits;
   traits.target = target.sm;
   traits.version = random.Pick({target.version, std::max(target.version, 78u), 87u, 90u});
@@ -37,14 +38,14 @@ GeneratedModule GenerateModule(uint64_t seed) {
                      traits.version % 10, traits.target);
   if (traits.has_tables) {
     text += Table(random, ".const .align 4 .u32 table_c[64]");
-    text += Table(random, random.Pick({".global .align 4 .u32 table_g[64]", ".visible .global .align 4 .u32 table_g[64]"}));
+    text +=
+        Table(random, random.Pick({".global .align 4 .u32 table_g[64]", ".visible .global .align 4 .u32 table_g[64]"}));
     text += random.Pick({".global .align 4 .b8 counters_g[64];\n", ".visible .global .align 4 .u32 counters_g[16];\n",
                          ".weak .global .align 4 .u32 counters_g[16] = {5, 6, 7};\n"});
   }
   if (traits.has_pointers) text += ".global .align 8 .u64 pointer_g = generic(table_g);\n";
   bool has_roles = random.Chance(15);
-  if (has_roles)
-    text += fmt::format(".visible .global .align 8 .u64 {}[{}];\n", kRolesVariable, kNumBuffers);
+  if (has_roles) text += fmt::format(".visible .global .align 8 .u64 {}[{}];\n", kRolesVariable, kNumBuffers);
 
   std::vector<FunctionPlan> functions;
   std::string bodies;

@@ -111,8 +111,8 @@ void WriteElection(Body& body) {
 }
 
 constexpr StatementKind kKinds[] = {
-    {5, &Knows, &WriteShuffle},     {3, &Knows, &WriteBroadcast},        {4, &Knows, &WriteVote},
-    {2, &Knows, &WriteMatch},       {2, &Knows, &WriteWarpBarrier},      {2, &MayReduce, &WriteWarpReduction},
+    {5, &Knows, &WriteShuffle},     {3, &Knows, &WriteBroadcast},   {4, &Knows, &WriteVote},
+    {2, &Knows, &WriteMatch},       {2, &Knows, &WriteWarpBarrier}, {2, &MayReduce, &WriteWarpReduction},
     {1, &MayElect, &WriteElection},
 };
 
