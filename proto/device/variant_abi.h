@@ -45,4 +45,10 @@ struct WorkerParameters {
 static_assert(sizeof(WorkerParameters) == 32 && alignof(WorkerParameters) == 8);
 static_assert(offsetof(WorkerParameters, yield_flag) == 8 && offsetof(WorkerParameters, grid) == 16);
 
+// Dynamic shared memory that the launch of a kernel of the pass persistent_blocks needs on top of what the program
+// asked for: thread 0 passes the index of the next block to the others through its last bytes. At the end, not in a
+// variable of its own, because that would move the program's own dynamic memory, on whose place (swizzled tiles want
+// multiples of 1024) kernels rely silently.
+inline constexpr uint32_t kWorkerSharedBytes = 16;
+
 }  // namespace tally::device

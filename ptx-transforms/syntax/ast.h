@@ -43,11 +43,11 @@ struct Operand {
   bool negated = false;                          // !p
   bool is_unsigned = false;                      // of a kInteger: written with the suffix U
   char component = 0;                            // 'x' 'y' 'z' 'w' ('r' 'g' 'b' 'a' read as these); 0: none
-  TextRange range;                               // empty in operands made by a pass
+  TextRange range = {};                          // empty in operands made by a pass
   std::string_view name;                         // with its % or $
   uint64_t bits = 0;
   int64_t offset = 0;  // bytes, of a kMemory, kSymbol or kSubscript
-  List<Operand> parts;
+  List<Operand> parts = {};
 };
 
 // ---------------------------------------------------------------- declarations

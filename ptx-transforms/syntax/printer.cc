@@ -8,7 +8,7 @@ namespace {
 // Writes a Module: source bytes for what was not touched, collected into as few copies as possible.
 class ModuleWriter {
  public:
-  explicit ModuleWriter(const Module& module) : source_(module.source()) { out_.reserve(source_.size() + 4096); }
+  ModuleWriter(const Module& module, size_t size) : source_(module.source()) { out_.reserve(size); }
 
   void AddItem(const Item& item);
   std::string Finish(TextRange trailing);
@@ -108,9 +108,15 @@ std::string ModuleWriter::Finish(TextRange trailing) {
 }  // namespace
 
 std::string PrintModule(const Module& module) {
-  ModuleWriter writer(module);
+  ModuleWriter writer(module, module.source().size() + 4096);
   for (const Item& item : module.items()) writer.AddItem(item);
   return writer.Finish(module.trailing);
+}
+
+std::string PrintItem(const Module& module, const Item& item) {
+  ModuleWriter writer(module, 4096);
+  writer.AddItem(item);
+  return writer.Finish({});
 }
 
 std::string PrintInstruction(const Instruction& instruction) {

@@ -10,6 +10,9 @@ namespace tally::ptx_transforms {
 // For a Module nobody edited this is exactly its source.
 std::string PrintModule(const Module& module);
 
+// One item of a module, its body included, as PrintModule would write it. Need not be in module.items().
+std::string PrintItem(const Module& module, const Item& item);
+
 // One node, written afresh whatever its source was; without a line end.
 std::string PrintInstruction(const Instruction& instruction);
 std::string PrintOperand(const Operand& operand);

@@ -1,0 +1,103 @@
+#include "ptx-transforms/analysis/block_exits.h"
+
+#include <algorithm>
+
+namespace tally::ptx_transforms {
+namespace {
+
+// Waits for lanes of the own warp that have not exited: those that a mask names, or, to arrive at a barrier with a
+// count, the whole warp.
+bool IsWarpSync(const Instruction& instruction) {
+  if (const auto site = BarrierSiteOf(instruction)) return site->kind == BarrierSite::Kind::kWarp || site->has_count;
+  return instruction.opcode == "shfl" || instruction.opcode == "vote" || instruction.opcode == "match" ||
+         instruction.opcode == "redux" || instruction.opcode == "elect";
+}
+
+// The mask of a warp sync comes from activemask, so it names lanes that are there.
+bool NamesActiveLanes(const LinearBody& body, uint32_t index) {
+  const List<Operand>& operands = body[index].instruction->operands;
+  const auto site = BarrierSiteOf(*body[index].instruction);
+  if (operands.empty() || (site && site->kind != BarrierSite::Kind::kWarp)) return false;
+  const RegisterId mask = body.RegisterOf(index, operands[operands.size() - 1]);
+  if (mask == kNoRegister) return false;
+  for (const LinearBody::Entry& entry : body.entries())
+    if (std::find(entry.defines.begin(), entry.defines.end(), mask) != entry.defines.end() &&
+        entry.instruction->opcode != "activemask")
+      return false;
+  return true;
+}
+
+}  // namespace
+
+BlockExits::BlockExits(const ControlFlow& flow) : flow_(flow), has_barrier_for_all_(flow.blocks().size(), false) {
+  const Uniformity uniformity(flow, {});
+  const LinearBody& body = flow.body();
+  for (uint32_t i = 0; i < body.size(); ++i) {
+    const auto site = BarrierSiteOf(*body[i].instruction);
+    if (!site || site->kind == BarrierSite::Kind::kWarp || site->kind == BarrierSite::Kind::kCluster) continue;
+    const uint32_t block = flow.BlockOf(i);
+    if (!flow.block(block).is_reachable) continue;
+    const bool is_uniform = uniformity.OfExecution(i) == Variance::kBlock;
+    barriers_.push_back({i, *site, is_uniform});
+    if (!site->is_for_all()) continue;
+    may_leave_before_barrier_ |= !is_uniform;
+    if (!body[i].instruction->guard.is_present()) has_barrier_for_all_[block] = true;
+  }
+}
+
+BlockExits::WarpSync BlockExits::FindWarpSyncAfterExit() const {
+  const std::optional<uint32_t> found = FindWarpSyncAfterExit(Uniformity(flow_, {}));
+  if (!found) return {};
+  if (FindWarpSyncAfterExit(Uniformity(flow_, {.warps_are_rows = true}))) return {.instruction = found};
+  return {.needs_warp_rows = true};
+}
+
+std::optional<uint32_t> BlockExits::FindWarpSyncAfterExit(const Uniformity& uniformity) const {
+  const LinearBody& body = flow_.body();
+  std::vector<int8_t> verdicts(flow_.blocks().size(), -1);  // of unguarded ones; -1: not known yet
+  for (uint32_t i = 0; i < body.size(); ++i) {
+    if (!IsWarpSync(*body[i].instruction)) continue;
+    const uint32_t block = flow_.BlockOf(i);
+    if (!flow_.block(block).is_reachable || uniformity.OfExecution(i) != Variance::kThread) continue;
+    if (NamesActiveLanes(body, i)) continue;
+    // Lanes that its own guard leaves out go on from here.
+    if (body[i].instruction->guard.is_present() && LeadsToExitAround(block, kNoBlock)) return i;
+    if (verdicts[block] < 0) {
+      // All branches where lanes may part on the way here.
+      verdicts[block] = 0;
+      std::vector<bool> is_seen(flow_.blocks().size(), false);
+      std::vector<uint32_t> open = {block};
+      while (!open.empty() && verdicts[block] == 0) {
+        const uint32_t here = open.back();
+        open.pop_back();
+        for (const uint32_t controller : uniformity.ControllersOf(here)) {
+          if (is_seen[controller]) continue;
+          is_seen[controller] = true;
+          open.push_back(controller);
+          if (uniformity.OfBranch(controller) == Variance::kThread && LeadsToExitAround(controller, block))
+            verdicts[block] = 1;
+        }
+      }
+    }
+    if (verdicts[block] == 1) return i;
+  }
+  return std::nullopt;
+}
+
+// Whether some way from the branch to the exit meets neither `avoided` nor a barrier for all threads (where lanes that
+// left the way would be missed in the original already).
+bool BlockExits::LeadsToExitAround(uint32_t branch, uint32_t avoided) const {
+  std::vector<bool> is_seen(flow_.blocks().size(), false);
+  std::vector<uint32_t> open = flow_.block(branch).successors;
+  while (!open.empty()) {
+    const uint32_t block = open.back();
+    open.pop_back();
+    if (block == flow_.exit_block()) return true;
+    if (is_seen[block] || block == avoided || has_barrier_for_all_[block]) continue;
+    is_seen[block] = true;
+    open.insert(open.end(), flow_.block(block).successors.begin(), flow_.block(block).successors.end());
+  }
+  return false;
+}
+
+}  // namespace tally::ptx_transforms

@@ -1,0 +1,123 @@
+// ptx-opt: runs passes on a PTX file. See docs/ptx-opt.md.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <string>
+
+#include "ptx-transforms/opt/explain.h"
+#include "ptx-transforms/transform.h"
+
+namespace tally::ptx_transforms {
+namespace {
+
+constexpr int kTransformed = 0;
+constexpr int kBadInput = 1;
+constexpr int kRefused = 2;
+
+struct Arguments {
+  std::string input;
+  std::string output = "-";
+  std::vector<std::string> passes;
+  std::vector<std::string> kernels;
+  std::string placement = "add";
+  std::string explain;
+  bool print_after_all = false;
+  bool time = false;
+  bool verify = true;
+};
+
+std::optional<std::string> ReadInput(const std::string& path) {
+  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+bool WriteOutput(const std::string& path, const std::string& text) {
+  if (path == "-") return static_cast<bool>(std::cout << text << std::flush);
+  std::ofstream file(path, std::ios::binary);
+  return static_cast<bool>(file << text << std::flush);
+}
+
+std::string PassesForHelp() {
+  std::string text = "Passes, in the order in which they run:\n";
+  for (const PassDescription& pass : Passes()) text += fmt::format("  {:<18} {}\n", pass.name, pass.purpose);
+  return text +
+         "\nExit status: 0 all kernels transformed, 1 bad input, 2 some kernel was refused (--explain says why).";
+}
+
+int Run(const Arguments& arguments) {
+  const std::optional<std::string> text = ReadInput(arguments.input);
+  if (!text) {
+    fmt::print(stderr, "ptx-opt: cannot read {}\n", arguments.input);
+    return kBadInput;
+  }
+  TransformOptions options;
+  options.pipelines = {arguments.passes};
+  options.kernels = arguments.kernels;
+  options.placement = arguments.placement == "replace" ? Placement::kReplace
+                      : arguments.placement == "only"  ? Placement::kOnly
+                                                       : Placement::kAdd;
+  options.verify = arguments.verify;
+  PassTimes times;
+  if (arguments.time) options.on_pass = [&](auto pass, auto, bool is_start) { times.On(pass, is_start); };
+  if (arguments.print_after_all)
+    options.on_text = [](std::string_view pass, std::string_view kernel, std::string_view after) {
+      fmt::print(stderr, "// ---- {} after {}\n{}\n", kernel, pass, after);
+    };
+  const Result<Transformed> result = TransformText(*text, options);
+  if (!result) {
+    fmt::print(stderr, "ptx-opt: {}: {}\n", arguments.input, result.error().message());
+    return kBadInput;
+  }
+  if (!WriteOutput(arguments.output, result->text)) {
+    fmt::print(stderr, "ptx-opt: cannot write {}\n", arguments.output);
+    return kBadInput;
+  }
+  if (arguments.explain == "json") {
+    fmt::print(stderr, "{}\n", ExplainAsJson(*result));
+  } else if (!arguments.explain.empty()) {
+    fmt::print(stderr, "{}", ExplainAsText(*result));
+  }
+  if (arguments.time) fmt::print(stderr, "{}", times.ToText());
+  return result->is_all_done() ? kTransformed : kRefused;
+}
+
+}  // namespace
+}  // namespace tally::ptx_transforms
+
+int main(int argc, char** argv) {
+  tally::ptx_transforms::Arguments arguments;
+  CLI::App app("Rewrites kernels in PTX so that they can give the GPU back.", "ptx-opt");
+  app.footer(tally::ptx_transforms::PassesForHelp());
+  app.add_option("input", arguments.input, "PTX file, or - for standard input")->required();
+  app.add_option("-o,--output", arguments.output, "where the PTX goes; - (default): standard output");
+  app.add_option("--pass", arguments.passes, "passes to run, separated by commas; those that they need are added")
+      ->required()
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  app.add_option("--kernel", arguments.kernels, "only these kernels (mangled names); default: all")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  app.add_option("--placement", arguments.placement,
+                 "add: variants beside the originals; replace: in their place, with their names; only: without them")
+      ->check(CLI::IsMember({"add", "replace", "only"}));
+  app.add_flag("--explain{text}", arguments.explain,
+               "say per kernel what was done or why it was refused, on standard error; =json: as JSON")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_flag("--print-after-all", arguments.print_after_all,
+               "print every kernel after every pass, on standard error");
+  app.add_flag("--time", arguments.time, "say how long each pass took, on standard error");
+  app.add_flag("!--no-verify", arguments.verify, "do not check the tree after every pass");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  }
+  return tally::ptx_transforms::Run(arguments);
+}

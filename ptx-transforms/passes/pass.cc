@@ -1,0 +1,35 @@
+#include "ptx-transforms/passes/pass.h"
+
+#include <fmt/format.h>
+
+namespace tally::ptx_transforms {
+
+std::optional<Refusal> CheckFeatures(const Features& features, std::span<const FeatureRule> rules) {
+  for (const FeatureRule& rule : rules) {
+    const FeatureSite* site = features.Find(rule.feature);
+    if (site == nullptr) continue;
+    std::string place =
+        site->position.line == 0 ? site->what : fmt::format("{} at {}", site->what, site->position.ToString());
+    return Refusal{std::string(rule.code), fmt::format("{} ({})", rule.sentence, place)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Refusal> CheckUnderstood(const Variant& variant, const Features& features) {
+  static constexpr FeatureRule kRules[] = {
+      {Feature::kOpaque, "unknown-statement", "has a statement that the parser does not understand"},
+      {Feature::kUnknownInstruction, "unknown-instruction", "has an instruction that this version does not know"},
+      {Feature::kUnknownBarrier, "unknown-barrier", "has a barrier of a form that this version does not know"},
+      {Feature::kUnresolvedName, "unresolved-name", "uses a register or label that is not declared"},
+  };
+  if (variant.module.address_size != 64) return Refusal{"address-size", "addresses are not 64 bits wide"};
+  const VersionDirective version = variant.module.version;
+  if (version.major < 6)
+    return Refusal{"ptx-version", fmt::format("PTX ISA {}.{} is older than 6.0", version.major, version.minor)};
+  // A linear number of steps each, but constants that would be felt.
+  constexpr size_t kMaxStatements = 400'000;
+  if (variant.kernel.body.size() > kMaxStatements) return Refusal{"too-large", "has more than 400000 statements"};
+  return CheckFeatures(features, kRules);
+}
+
+}  // namespace tally::ptx_transforms

@@ -1,0 +1,218 @@
+#include "ptx-transforms/passes/unify_barriers_pass.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ptx-transforms/analysis/block_exits.h"
+#include "ptx-transforms/analysis/visit.h"
+#include "ptx-transforms/passes/edit.h"
+#include "ptx-transforms/syntax/printer.h"
+
+namespace tally::ptx_transforms {
+namespace {
+
+constexpr FeatureRule kRules[] = {
+    {Feature::kBarrierArrive, "barrier-arrive",
+     "arrives at a barrier without waiting, which the next round could meet"},
+    {Feature::kExitInFunction, "exit-in-function", "a function that it calls ends the thread"},
+};
+
+class UnifyBarriersPass : public Pass {
+ public:
+  std::optional<Refusal> Run(Variant& variant) override;
+};
+
+// How the barriers for all of a kernel are rewritten.
+enum class Unification : uint8_t {
+  kNone,      // they stay
+  kSync,      // one barrier.red.or each
+  kReducing,  // two each, as some return a value
+};
+
+std::optional<Refusal> CheckCallees(const Variant& variant) {
+  for (const Function* function : variant.reach.functions) {
+    const Instruction* barrier = nullptr;
+    VisitInstructions(function->body, [&](const Statement&, const Instruction& instruction) {
+      if (instruction.opcode == "bar" || instruction.opcode == "barrier" || instruction.opcode == "shfl" ||
+          instruction.opcode == "vote" || instruction.opcode == "match" || instruction.opcode == "redux" ||
+          instruction.opcode == "elect")
+        barrier = &instruction;
+    });
+    if (barrier != nullptr)
+      return Refusal{"function-barrier", fmt::format("calls {}, in which threads wait for one another ({})",
+                                                     function->name, PrintInstruction(*barrier))};
+  }
+  return std::nullopt;
+}
+
+std::string PlaceOf(const LinearBody& body, uint32_t index) {
+  return fmt::format("{} at {}", PrintInstruction(*body[index].instruction),
+                     body[index].statement->span.position.ToString());
+}
+
+// A barrier that the kernel uses in no way that could mix with all threads meeting there; nothing if there is none.
+std::optional<uint32_t> ChooseBarrier(const std::vector<PlacedBarrier>& barriers) {
+  bool is_used[16] = {};
+  for (const PlacedBarrier& barrier : barriers) {
+    if (!barrier.site.id) return std::nullopt;
+    if (barrier.site.has_count || !barrier.site.is_for_all()) is_used[*barrier.site.id] = true;
+  }
+  for (uint32_t id = 0; id < 16; ++id)
+    if (!is_used[id]) return id;
+  return std::nullopt;
+}
+
+std::optional<Refusal> Plan(const LinearBody& body, const BlockExits& exits, Unification& unification,
+                            uint32_t& barrier_id) {
+  unification = Unification::kNone;
+  if (!exits.may_leave_before_barrier()) {
+    const std::optional<uint32_t> id = ChooseBarrier(exits.barriers());
+    if (!id)
+      return Refusal{"barrier-identifiers", "names its barriers by register, or uses all sixteen with thread counts"};
+    barrier_id = *id;
+    return std::nullopt;
+  }
+  std::optional<uint32_t> id;
+  unification = Unification::kSync;
+  for (const PlacedBarrier& barrier : exits.barriers()) {
+    if (!barrier.site.id)
+      return Refusal{"barrier-register", fmt::format("threads may leave early, and {} names its barrier by register",
+                                                     PlaceOf(body, barrier.instruction))};
+    if (!barrier.site.is_for_all()) continue;
+    if (id && *id != *barrier.site.id)
+      return Refusal{"several-barriers",
+                     fmt::format("threads may leave early, and {} is for all threads as is barrier {}",
+                                 PlaceOf(body, barrier.instruction), *id)};
+    id = barrier.site.id;
+    if (barrier.site.kind == BarrierSite::Kind::kReduce) unification = Unification::kReducing;
+  }
+  for (const PlacedBarrier& barrier : exits.barriers())
+    if (!barrier.site.is_for_all() && *barrier.site.id == *id)
+      return Refusal{"barrier-with-count", fmt::format("threads may leave early, and {} waits for some threads at a "
+                                                       "barrier that is elsewhere for all",
+                                                       PlaceOf(body, barrier.instruction))};
+  barrier_id = *id;
+  return std::nullopt;
+}
+
+// The code that takes the place of one barrier for all.
+std::string UnifiedBarrier(const Variant& variant, const BarrierSite& site, Unification unification) {
+  const std::string inside = fmt::format("barrier.red.or.pred {}, {}, {};\n", variant.Register("any_inside"),
+                                         variant.barrier_id, variant.Register("true"));
+  if (unification == Unification::kSync) return inside;
+  const std::string count = variant.Register("count");
+  // All reductions become counts of those inside, to which threads at the end add nothing.
+  std::string text = inside;
+  if (site.kind == BarrierSite::Kind::kSync)
+    return text +
+           fmt::format("barrier.red.popc.u32 {}, {}, {};\n", count, variant.barrier_id, variant.Register("false"));
+  Operand predicate = *site.predicate;
+  if (site.reduction == BarrierSite::Reduction::kAnd) predicate.negated = !predicate.negated;
+  const std::string result = PrintOperand(*site.result);
+  text += fmt::format("barrier.red.popc.u32 {}, {}, {};\n", count, variant.barrier_id, PrintOperand(predicate));
+  switch (site.reduction) {
+    case BarrierSite::Reduction::kPopc:
+      return text + fmt::format("mov.u32 {}, {};\n", result, count);
+    case BarrierSite::Reduction::kAnd:
+      return text + fmt::format("setp.eq.u32 {}, {}, 0;\n", result, count);
+    default:
+      return text + fmt::format("setp.ne.u32 {}, {}, 0;\n", result, count);
+  }
+}
+
+void SetGuard(std::vector<Statement>& statements, const Guard& guard) {
+  if (!guard.is_present()) return;
+  for (Statement& statement : statements)
+    if (auto* instruction = std::get_if<Instruction>(&statement.node)) instruction->guard = guard;
+}
+
+void Rewrite(Variant& variant, const std::unordered_map<const Statement*, BarrierSite>& sites,
+             Unification unification) {
+  const std::string end = variant.Label("end");
+  EditStatements(variant.kernel.body, [&](Statement& statement, std::vector<Statement>& out) {
+    const auto* instruction = std::get_if<Instruction>(&statement.node);
+    if (instruction != nullptr && IsLeave(*instruction)) {
+      std::vector<Statement> branch = ParseSnippet(variant.module, fmt::format("bra {};", end));
+      SetGuard(branch, instruction->guard);
+      return Append(out, std::move(branch));
+    }
+    const auto site = sites.find(&statement);
+    if (site == sites.end()) {
+      out.push_back(std::move(statement));
+      return;
+    }
+    std::vector<Statement> barrier = ParseSnippet(variant.module, UnifiedBarrier(variant, site->second, unification));
+    SetGuard(barrier, instruction->guard);
+    Append(out, std::move(barrier));
+  });
+}
+
+std::string EndOfBlock(const Variant& variant, const Features& features, Unification unification) {
+  const std::string again = variant.Label("wait");
+  const std::string leave = variant.Label("leave");
+  const std::string any_inside = variant.Register("any_inside");
+  const std::string none = variant.Register("false");
+  std::string text = fmt::format("{}:\n", variant.Label("end"));
+  // What the thread has started must not write into the next block's memory.
+  if (features.Has(Feature::kAsyncCopy)) text += "cp.async.wait_all;\n";
+  if (features.Has(Feature::kBulkCopy)) text += "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n";
+  switch (unification) {
+    case Unification::kNone:
+      text += fmt::format("barrier.sync {};\n", variant.barrier_id);
+      break;
+    case Unification::kSync:
+      text += fmt::format("{}:\nbarrier.red.or.pred {}, {}, {};\n@{} bra {};\n", again, any_inside, variant.barrier_id,
+                          none, any_inside, again);
+      break;
+    case Unification::kReducing:
+      text += fmt::format("{}:\nbarrier.red.or.pred {}, {}, {};\n@!{} bra {};\n", again, any_inside, variant.barrier_id,
+                          none, any_inside, leave);
+      text += fmt::format("barrier.red.popc.u32 {}, {}, {};\nbra {};\n{}:\n", variant.Register("count"),
+                          variant.barrier_id, none, again, leave);
+      break;
+  }
+  return text + "ret;\n";
+}
+
+std::optional<Refusal> UnifyBarriersPass::Run(Variant& variant) {
+  const Features features(variant.module, variant.original, variant.reach);
+  if (auto refusal = CheckUnderstood(variant, features)) return refusal;
+  if (auto refusal = CheckFeatures(features, kRules)) return refusal;
+  if (auto refusal = CheckCallees(variant)) return refusal;
+  const LinearBody body(variant.kernel);
+  const ControlFlow flow(body);
+  const BlockExits exits(flow);
+  const BlockExits::WarpSync warp_sync = exits.FindWarpSyncAfterExit();
+  if (warp_sync.instruction)
+    return Refusal{"warp-sync-after-exit", fmt::format("lanes may have left their warp when others come to {}",
+                                                       PlaceOf(body, *warp_sync.instruction))};
+  variant.needs_warp_rows |= warp_sync.needs_warp_rows;
+  Unification unification = Unification::kNone;
+  if (auto refusal = Plan(body, exits, unification, variant.barrier_id)) return refusal;
+
+  std::unordered_map<const Statement*, BarrierSite> sites;
+  if (unification != Unification::kNone)
+    for (const PlacedBarrier& barrier : exits.barriers())
+      if (barrier.site.is_for_all()) sites.emplace(body[barrier.instruction].statement, barrier.site);
+  Rewrite(variant, sites, unification);
+  if (unification != Unification::kNone) {
+    const std::string zero = variant.Register("zero");
+    std::string text = fmt::format(".reg .pred {}, {}, {};\n.reg .b32 {};\n", variant.Register("any_inside"),
+                                   variant.Register("true"), variant.Register("false"), zero);
+    if (unification == Unification::kReducing) text += fmt::format(".reg .b32 {};\n", variant.Register("count"));
+    text += fmt::format("mov.u32 {0}, 0;\nsetp.eq.u32 {1}, {0}, 0;\nsetp.ne.u32 {2}, {0}, 0;\n", zero,
+                        variant.Register("true"), variant.Register("false"));
+    InsertPrologue(variant.kernel, ParseSnippet(variant.module, text));
+  }
+  Append(variant.kernel.body, ParseSnippet(variant.module, EndOfBlock(variant, features, unification)));
+  variant.has_unified_end = true;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::unique_ptr<Pass> MakeUnifyBarriersPass() { return std::make_unique<UnifyBarriersPass>(); }
+
+}  // namespace tally::ptx_transforms

@@ -1,0 +1,157 @@
+#include "ptx-transforms/transform.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "proto/device/variant_abi.h"
+#include "ptx-transforms/passes/assemble.h"
+#include "ptx-transforms/passes/pass_list.h"
+#include "ptx-transforms/passes/verifier.h"
+#include "ptx-transforms/syntax/printer.h"
+
+namespace tally::ptx_transforms {
+namespace {
+
+using Pipeline = std::vector<const PassEntry*>;
+
+// The named passes and those they need, in the order of the table.
+Result<Pipeline> MakePipeline(const std::vector<std::string>& names) {
+  std::set<const PassEntry*> wanted;
+  for (const std::string& name : names) {
+    const PassEntry* entry = FindPass(name);
+    if (entry == nullptr) return Error(StatusCode::kInvalidArgument, fmt::format("there is no pass '{}'", name));
+    wanted.insert(entry);
+    for (const std::string_view other : entry->after) wanted.insert(FindPass(other));
+  }
+  Pipeline pipeline;
+  for (const PassEntry& entry : AllPasses())
+    if (wanted.contains(&entry)) pipeline.push_back(&entry);
+  if (pipeline.empty()) return Error(StatusCode::kInvalidArgument, "no pass is named");
+  return pipeline;
+}
+
+// Runs pipelines over the kernels of one module.
+class Transformation {
+ public:
+  Transformation(Module& module, const TransformOptions& options) : module_(module), options_(options) {}
+
+  void Run(const Function& kernel, const Pipeline& pipeline);
+  Transformed Finish();
+
+ private:
+  std::optional<Refusal> RunPass(Variant& variant, const PassEntry& entry);
+  std::optional<Refusal> Rename(Variant& variant, const Pipeline& pipeline);
+
+  Module& module_;
+  const TransformOptions& options_;
+  Transformed result_;
+  std::vector<Variant> done_;
+};
+
+std::optional<Refusal> Transformation::Rename(Variant& variant, const Pipeline& pipeline) {
+  if (options_.placement == Placement::kReplace) return std::nullopt;
+  std::string_view suffix;
+  for (const PassEntry* entry : pipeline)
+    if (!entry->suffix.empty()) suffix = entry->suffix;
+  const std::string name = std::string(variant.kernel.name) + std::string(suffix);
+  if (module_.FindFunction(name) != nullptr)
+    return Refusal{"name-taken", fmt::format("there is a function {} already", name)};
+  variant.kernel.name = module_.arena().Keep(name);
+  // Beside the module of the program nobody looks for it by name but its host.
+  variant.kernel.linkage = Linkage::kVisible;
+  return std::nullopt;
+}
+
+std::optional<Refusal> Transformation::RunPass(Variant& variant, const PassEntry& entry) {
+  const std::string_view kernel = variant.original.name;
+  if (options_.on_pass) options_.on_pass(entry.name, kernel, true);
+  std::optional<Refusal> refusal = entry.make()->Run(variant);
+  if (options_.on_pass) options_.on_pass(entry.name, kernel, false);
+  if (refusal) return refusal;
+  if (options_.on_text) options_.on_text(entry.name, kernel, VariantText(variant));
+  if (!options_.verify) return std::nullopt;
+  if (auto problem = VerifyVariant(variant)) return Refusal{"verifier", *problem};
+  return std::nullopt;
+}
+
+void Transformation::Run(const Function& kernel, const Pipeline& pipeline) {
+  KernelVariant& outcome = result_.variants.emplace_back();
+  outcome.kernel = kernel.name;
+  Variant variant(module_, kernel);
+  std::optional<Refusal> refusal;
+  for (const PassEntry* entry : pipeline) {
+    outcome.passes.emplace_back(entry->name);
+    refusal = RunPass(variant, *entry);
+    if (refusal) break;
+  }
+  if (!refusal) refusal = Rename(variant, pipeline);
+  if (refusal) {
+    outcome.refused_by = outcome.passes.back();
+    outcome.refusal = std::move(*refusal);
+    return;
+  }
+  outcome.name = variant.kernel.name;
+  outcome.hidden_parameter_offset = variant.hidden_parameter_offset;
+  if (variant.has_slice_parameters) outcome.hidden_parameter_bytes = sizeof(device::SliceParameters);
+  if (variant.has_worker_parameters) outcome.hidden_parameter_bytes = sizeof(device::WorkerParameters);
+  outcome.extra_shared_bytes = variant.extra_shared_bytes;
+  outcome.needs_warp_rows = variant.needs_warp_rows;
+  done_.push_back(std::move(variant));
+}
+
+Transformed Transformation::Finish() {
+  PlaceVariants(module_, done_, options_.placement, true);
+  result_.text = PrintModule(module_);
+  return std::move(result_);
+}
+
+}  // namespace
+
+bool Transformed::is_all_done() const {
+  return std::all_of(variants.begin(), variants.end(), [](const KernelVariant& variant) { return variant.is_done(); });
+}
+
+Result<Transformed> TransformText(std::string text, const TransformOptions& options) {
+  std::vector<Pipeline> pipelines;
+  for (const std::vector<std::string>& names : options.pipelines) {
+    Result<Pipeline> pipeline = MakePipeline(names);
+    if (!pipeline) return std::unexpected(pipeline.error());
+    pipelines.push_back(std::move(*pipeline));
+  }
+  if (pipelines.empty() || (options.placement == Placement::kReplace && pipelines.size() > 1))
+    return Error(StatusCode::kInvalidArgument, "expected one list of passes, or several if the originals are kept");
+  Result<Module> module = ParseModule(std::move(text), options.parse);
+  if (!module) return std::unexpected(module.error());
+  std::set<std::string_view> missing(options.kernels.begin(), options.kernels.end());
+  Transformation transformation(*module, options);
+  for (const Item& item : module->items()) {
+    const auto* kernel = std::get_if<Function>(&item.node);
+    if (kernel == nullptr || !kernel->is_entry || !kernel->has_body) continue;
+    if (!options.kernels.empty() &&
+        std::find(options.kernels.begin(), options.kernels.end(), kernel->name) == options.kernels.end())
+      continue;
+    missing.erase(kernel->name);
+    for (const Pipeline& pipeline : pipelines) transformation.Run(*kernel, pipeline);
+  }
+  if (!missing.empty())
+    return Error(StatusCode::kNotFound, fmt::format("the module has no kernel '{}'", *missing.begin()));
+  return transformation.Finish();
+}
+
+std::vector<PassDescription> Passes() {
+  std::vector<PassDescription> descriptions;
+  for (const PassEntry& entry : AllPasses()) descriptions.push_back({entry.name, entry.purpose});
+  return descriptions;
+}
+
+std::string PassesVersion() {
+  std::string version;
+  for (const PassEntry& entry : AllPasses()) version += fmt::format("{}.{} ", entry.name, entry.version);
+  version.pop_back();
+  return version;
+}
+
+}  // namespace tally::ptx_transforms
