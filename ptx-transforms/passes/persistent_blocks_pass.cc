@@ -56,9 +56,9 @@ void PersistentBlocksPass::HideExtraShared(Variant& variant, Function& function)
 }
 
 // The start of dynamic shared memory, under a name of our own. Aligned as the strictest of the module's, so that it is
-// where theirs is.
+// where theirs is, and no stricter: padding in front of it would be taken from its end.
 std::string PersistentBlocksPass::DeclareShared(Variant& variant) {
-  uint32_t align = 16;
+  uint32_t align = sizeof(uint32_t);
   for (const Item& item : variant.module.items()) {
     const auto* declaration = std::get_if<VariableDeclaration>(&item.node);
     if (declaration == nullptr) continue;
