@@ -1,5 +1,7 @@
 #include "images/fat_container.h"
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "images/byte_reader.h"
@@ -31,6 +33,7 @@ Status ReadEntry(std::span<const std::byte> rest, FatEntry& entry, uint64_t& tot
   const auto options_offset = Load<uint32_t>(rest, 20);
   if (options_offset > header_bytes) return Broken("an entry's options lie outside of its header");
   total = header_bytes + padded_bytes;
+  entry.whole = rest.first(total);
 
   entry.kind = static_cast<FatEntryKind>(Load<uint16_t>(rest, 0));
   entry.version_minor = Load<uint16_t>(rest, 24);
@@ -88,6 +91,43 @@ Result<std::vector<FatEntry>> ReadFatContainer(std::span<const std::byte> bytes)
     at += total;
   }
   return entries;
+}
+
+bool IsUsable(const FatEntry& entry, uint32_t capability) {
+  // What was 10.1 is called 11.0 since CUDA 13: the two are not told apart.
+  const auto family_of = [](uint32_t arch) { return arch / 10 == 11 ? 10 : arch / 10; };
+  switch (entry.kind) {
+    case FatEntryKind::kPtx:
+      return entry.arch <= capability;
+    case FatEntryKind::kCubin:
+      return family_of(entry.arch) == family_of(capability) && (entry.arch <= capability || entry.arch / 10 >= 10);
+    default:
+      return true;
+  }
+}
+
+std::vector<std::span<const std::byte>> WithoutUnusable(std::span<const std::byte> container,
+                                                        std::span<const uint32_t> capabilities,
+                                                        std::vector<std::byte>* header) {
+  const Result<std::vector<FatEntry>> entries = ReadFatContainer(container);
+  if (!entries) return {};
+  std::vector<std::span<const std::byte>> pieces;
+  uint64_t payload_bytes = 0;
+  bool has_code = false;
+  for (const FatEntry& entry : *entries) {
+    const bool is_usable = std::any_of(capabilities.begin(), capabilities.end(),
+                                       [&](uint32_t capability) { return IsUsable(entry, capability); });
+    if (!is_usable) continue;
+    has_code = has_code || entry.kind == FatEntryKind::kPtx || entry.kind == FatEntryKind::kCubin;
+    payload_bytes += entry.whole.size();
+    pieces.push_back(entry.whole);
+  }
+  if (!has_code || pieces.size() == entries->size()) return {};
+  const auto header_bytes = Load<uint16_t>(container, 6);
+  header->assign(container.begin(), container.begin() + header_bytes);
+  std::memcpy(header->data() + 8, &payload_bytes, sizeof(payload_bytes));
+  pieces.insert(pieces.begin(), *header);
+  return pieces;
 }
 
 Result<ImageKind> ValidateImage(std::span<const std::byte> bytes) {

@@ -43,6 +43,7 @@ struct FatEntry {
   uint64_t uncompressed_bytes = 0;     // of the payload once decompressed; of a stored one its padded size
   std::string_view name;               // source file, mostly empty
   std::span<const std::byte> payload;  // as stored: without padding if compressed, with it if not
+  std::span<const std::byte> whole;    // header, payload and padding
 };
 
 // The entries of the container at the start of `bytes`; bytes after the container are ignored.
@@ -51,6 +52,19 @@ Result<std::vector<FatEntry>> ReadFatContainer(std::span<const std::byte> bytes)
 
 // Total bytes of the container at the start of `bytes`, header included; errors as above.
 Result<size_t> FatContainerBytes(std::span<const std::byte> bytes);
+
+// A device's capability, 90 for 9.0.
+//
+// Whether a device may be given the entry: a cubin of its major version and no greater minor one, PTX of no greater
+// version than its own, and everything that is neither.
+bool IsUsable(const FatEntry& entry, uint32_t capability);
+
+// The container with only the entries that one of the devices may be given, in pieces of `container`: what is left of
+// libraries that carry code for ten kinds of GPU is a tenth. Empty when the container is best shown as it is: nothing
+// can be left out, no code would remain, or it makes no sense. Its new header goes into `header`.
+std::vector<std::span<const std::byte>> WithoutUnusable(std::span<const std::byte> container,
+                                                        std::span<const uint32_t> capabilities,
+                                                        std::vector<std::byte>* header);
 
 // Whether a driver that is given a pointer to these bytes stays inside them: everything it would follow by sizes and
 // offsets (container entries, ELF tables, sections, their string tables, the NUL of PTX text) lies inside.

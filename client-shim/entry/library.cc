@@ -1,5 +1,7 @@
 // CUDA manual: Library Management. What the runtime of CUDA 12.4 and newer loads its code with; a library needs no
 // context.
+#include <utility>
+
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/lookup.h"
 #include "client-shim/state/images_upload.h"
@@ -11,11 +13,11 @@ namespace {
 
 uint64_t Word(const void* handle) { return reinterpret_cast<uint64_t>(handle); }
 
-CUresult Load(CUlibrary* library, const OutgoingImage& image, const JitOptions& options) {
+CUresult Load(CUlibrary* library, OutgoingImage image, const JitOptions& options) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   uint64_t handle = 0;
-  const CUresult result = LoadImage(call.lane, shm::Op::kLoadLibrary, image, options, &handle);
+  const CUresult result = LoadImage(call.lane, shm::Op::kLoadLibrary, std::move(image), options, &handle);
   if (result == CUDA_SUCCESS) *library = reinterpret_cast<CUlibrary>(handle);
   return result;
 }
@@ -35,7 +37,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
     return result;
   OutgoingImage image;
   if (const CUresult result = DescribeImage(code, &image); result != CUDA_SUCCESS) return result;
-  return Load(library, image, jit);
+  return Load(library, std::move(image), jit);
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
@@ -48,7 +50,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
     return result;
   OutgoingImage image;
   if (const CUresult result = ReadImageFile(fileName, &image); result != CUDA_SUCCESS) return result;
-  return Load(library, image, jit);
+  return Load(library, std::move(image), jit);
 }
 
 CUresult cuLibraryUnload(CUlibrary library) {

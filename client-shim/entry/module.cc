@@ -1,5 +1,6 @@
 // CUDA manual: Module Management (without the linker, which is in link.cc).
 #include <cstring>
+#include <utility>
 
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/lookup.h"
@@ -12,11 +13,11 @@ namespace {
 
 uint64_t Word(const void* handle) { return reinterpret_cast<uint64_t>(handle); }
 
-CUresult Load(CUmodule* module, const OutgoingImage& image, const JitOptions& options) {
+CUresult Load(CUmodule* module, OutgoingImage image, const JitOptions& options) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   uint64_t handle = 0;
-  const CUresult result = LoadImage(call.lane, shm::Op::kLoadModule, image, options, &handle);
+  const CUresult result = LoadImage(call.lane, shm::Op::kLoadModule, std::move(image), options, &handle);
   if (result == CUDA_SUCCESS) *module = reinterpret_cast<CUmodule>(handle);
   return result;
 }
@@ -28,7 +29,7 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   if (CurrentProcess() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   OutgoingImage image;
   if (const CUresult result = ReadImageFile(fname, &image); result != CUDA_SUCCESS) return result;
-  return Load(module, image, JitOptions());
+  return Load(module, std::move(image), JitOptions());
 }
 
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
@@ -39,7 +40,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int nu
   if (const CUresult result = jit.Parse(numOptions, options, optionValues); result != CUDA_SUCCESS) return result;
   OutgoingImage outgoing;
   if (const CUresult result = DescribeImage(image, &outgoing); result != CUDA_SUCCESS) return result;
-  return Load(module, outgoing, jit);
+  return Load(module, std::move(outgoing), jit);
 }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return entry::cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);

@@ -4,10 +4,13 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <numeric>
+#include <utility>
 
 #include "base/log.h"
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "images/fat_container.h"
 #include "images/image_kind.h"
 
 namespace tally::client_shim {
@@ -28,6 +31,17 @@ uint32_t FormatOf(images::ImageKind kind) {
     default:
       return static_cast<uint32_t>(shm::ImageFormat::kPtx);
   }
+}
+
+// Of the devices that the program sees: 90 for 9.0.
+std::vector<uint32_t> Capabilities(const Process& process) {
+  std::vector<uint32_t> result;
+  for (CUdevice device = 0; device < process.num_devices(); ++device) {
+    const int32_t* attribute = process.device(device).attribute;
+    result.push_back(static_cast<uint32_t>(attribute[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR] * 10 +
+                                           attribute[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR]));
+  }
+  return result;
 }
 
 }  // namespace
@@ -115,7 +129,7 @@ CUresult DescribeImage(const void* pointer, OutgoingImage* image) {
       LOG_INFO("a pointer to device code is not understood: {}", size.error().message());
       return CUDA_ERROR_INVALID_IMAGE;
     }
-    image->parts.push_back({static_cast<const std::byte*>(part), *size});
+    image->parts.emplace_back(part, *size);
   }
   return CUDA_SUCCESS;
 }
@@ -124,7 +138,7 @@ OutgoingImage ImageOfBytes(const void* bytes, size_t size_bytes) {
   OutgoingImage image;
   const auto* begin = static_cast<const std::byte*>(bytes);
   image.format = static_cast<shm::ImageFormat>(FormatOf(images::KindOfImage({begin, size_bytes})));
-  image.parts.push_back({begin, size_bytes});
+  image.parts.emplace_back(bytes, size_bytes);
   return image;
 }
 
@@ -144,37 +158,67 @@ CUresult ReadImageFile(const char* path, OutgoingImage* image) {
   OutgoingImage described = ImageOfBytes(content.data(), content.size());
   image->format = described.format;
   image->file = std::move(content);
-  image->parts = {{reinterpret_cast<const std::byte*>(image->file.data()), image->file.size()}};
+  image->parts.clear();
+  image->parts.emplace_back(image->file.data(), image->file.size());
   return CUDA_SUCCESS;
 }
 
+uint64_t OutgoingImage::Part::size_bytes() const {
+  return std::accumulate(pieces.begin(), pieces.end(), uint64_t{0},
+                         [](uint64_t sum, const auto& piece) { return sum + piece.size(); });
+}
+
+void OutgoingImage::Part::DropUnusable(std::span<const uint32_t> capabilities) {
+  auto used = images::WithoutUnusable(pieces.front(), capabilities, &header);
+  if (!used.empty()) pieces = std::move(used);
+}
+
 CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id) {
+  const auto padded = [&](const OutgoingImage::Part& part) {
+    return image.parts.size() > 1 ? PaddedTo8(part.size_bytes()) : part.size_bytes();
+  };
   uint64_t total = 0;
-  for (const auto& part : image.parts) total += image.parts.size() > 1 ? PaddedTo8(part.size_bytes) : part.size_bytes;
+  for (const auto& part : image.parts) total += padded(part);
   if (total == 0 || total > shm::kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
   const uint32_t id = CurrentProcess()->next_image.fetch_add(1, std::memory_order_relaxed);
   *image_id = id;
   uint64_t sent = 0;
   for (const auto& part : image.parts) {
-    const uint64_t padded = image.parts.size() > 1 ? PaddedTo8(part.size_bytes) : part.size_bytes;
-    for (uint64_t offset = 0; offset < padded;) {
-      const auto size = static_cast<uint32_t>(std::min<uint64_t>(kPieceBytes, padded - offset));
+    const uint64_t end = sent + padded(part);
+    auto piece = part.pieces.begin();
+    size_t done_bytes = 0;  // of the piece
+    while (sent < end) {
+      const auto size = static_cast<uint32_t>(std::min<uint64_t>(kPieceBytes, end - sent));
       std::byte* room = lane->Begin(shm::Op::kWriteImage, static_cast<uint32_t>(sizeof(shm::WriteImage)) + size);
       if (room == nullptr) return lane->failure();
-      const shm::WriteImage piece{id, size, total, sent};
-      std::memcpy(room, &piece, sizeof(piece));
-      const uint64_t real = offset < part.size_bytes ? std::min<uint64_t>(size, part.size_bytes - offset) : 0;
-      if (real != 0) std::memcpy(room + sizeof(piece), part.bytes + offset, real);
-      std::memset(room + sizeof(piece) + real, 0, size - real);
+      const shm::WriteImage record{id, size, total, sent};
+      std::memcpy(room, &record, sizeof(record));
+      std::span<std::byte> rest(room + sizeof(record), size);
+      while (!rest.empty() && piece != part.pieces.end()) {
+        const std::span<const std::byte> now =
+            piece->subspan(done_bytes, std::min(rest.size(), piece->size() - done_bytes));
+        if (!now.empty()) std::memcpy(rest.data(), now.data(), now.size());
+        rest = rest.subspan(now.size());
+        done_bytes += now.size();
+        if (done_bytes != piece->size()) continue;
+        ++piece;
+        done_bytes = 0;
+      }
+      std::fill(rest.begin(), rest.end(), std::byte{0});  // padding
       lane->Post();
-      offset += size;
       sent += size;
     }
   }
   return CUDA_SUCCESS;
 }
 
-CUresult LoadImage(Lane* lane, shm::Op op, const OutgoingImage& image, const JitOptions& options, uint64_t* handle) {
+CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle) {
+  const bool is_fat = image.format == shm::ImageFormat::kContainer || image.format == shm::ImageFormat::kWrapper;
+  // An option may ask for an entry that would not be chosen otherwise.
+  if (is_fat && options.sent().empty()) {
+    const std::vector<uint32_t> capabilities = Capabilities(*CurrentProcess());
+    for (OutgoingImage::Part& part : image.parts) part.DropUnusable(capabilities);
+  }
   shm::LoadImage load{};
   if (const CUresult result = SendImage(lane, image, &load.image); result != CUDA_SUCCESS) return result;
   load.format = static_cast<uint32_t>(image.format);

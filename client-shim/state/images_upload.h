@@ -43,9 +43,14 @@ class JitOptions {
 
 // Bytes of one image on their way, with what kind they are.
 struct OutgoingImage {
+  // One container, cubin or text: pieces that are sent one behind the other.
   struct Part {
-    const std::byte* bytes;
-    size_t size_bytes;
+    Part(const void* bytes, size_t size_bytes) : pieces{{static_cast<const std::byte*>(bytes), size_bytes}} {}
+    std::vector<std::span<const std::byte>> pieces;
+    std::vector<std::byte> header;  // the first piece, if it is not the program's
+    uint64_t size_bytes() const;
+    // Leaves out what no device of this process can use.
+    void DropUnusable(std::span<const uint32_t> capabilities);
   };
   std::vector<Part> parts;  // each padded to 8 when there are several
   shm::ImageFormat format = shm::ImageFormat::kPtx;
@@ -64,7 +69,8 @@ OutgoingImage ImageOfBytes(const void* bytes, size_t size_bytes);
 // Sends the bytes; `*image_id` names them in the record that loads them.
 CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id);
 
-// Sends and loads: op is kLoadModule or kLoadLibrary.
-CUresult LoadImage(Lane* lane, shm::Op op, const OutgoingImage& image, const JitOptions& options, uint64_t* handle);
+// Sends and loads: op is kLoadModule or kLoadLibrary. Of fat binaries only what a device of this process can use
+// travels (docs/decisions/006-slim-images.md).
+CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle);
 
 }  // namespace tally::client_shim

@@ -41,6 +41,52 @@ TEST(ReadFatContainer, ListsEntriesOfEachCompression) {
   }
 }
 
+std::vector<uint32_t> ArchsFor(std::span<const std::byte> image, std::vector<uint32_t> capabilities) {
+  std::vector<std::byte> header, whole;
+  for (const auto piece : WithoutUnusable(image, capabilities, &header)) {
+    whole.insert(whole.end(), piece.begin(), piece.end());
+  }
+  std::vector<uint32_t> archs;
+  if (whole.empty()) return archs;
+  const std::vector<FatEntry> entries = ReadFatContainer(whole).value();
+  for (const FatEntry& entry : entries) archs.push_back(entry.arch);
+  return archs;
+}
+
+TEST(WithoutUnusable, KeepsWhatADeviceMayRun) {
+  // PTX for 8.0, a cubin for 9.0.
+  std::vector<std::byte> image = ReadImage("none.fatbin");
+  using Archs = std::vector<uint32_t>;
+  EXPECT_EQ(ArchsFor(image, {80}), Archs{80});
+  EXPECT_EQ(ArchsFor(image, {120}), Archs{80});
+  EXPECT_EQ(ArchsFor(image, {90}), Archs());      // all of it
+  EXPECT_EQ(ArchsFor(image, {80, 90}), Archs());  // two kinds of device: what either needs
+  EXPECT_EQ(ArchsFor(image, {75}), Archs());      // nothing would remain: the driver says so best
+  EXPECT_EQ(ArchsFor(image, {}), Archs());
+  image.resize(image.size() - 1);
+  EXPECT_EQ(ArchsFor(image, {80}), Archs());  // makes no sense
+}
+
+TEST(WithoutUnusable, KnowsWhichCubinsRunWhere) {
+  FatEntry cubin;
+  cubin.kind = FatEntryKind::kCubin;
+  const auto runs = [&](uint32_t arch, uint32_t capability) {
+    cubin.arch = arch;
+    return IsUsable(cubin, capability);
+  };
+  EXPECT_TRUE(runs(80, 86));
+  EXPECT_FALSE(runs(86, 80));
+  EXPECT_FALSE(runs(80, 90));
+  EXPECT_TRUE(runs(90, 90));
+  EXPECT_TRUE(runs(100, 103));
+  EXPECT_TRUE(runs(101, 110));  // one by two names
+  EXPECT_FALSE(runs(100, 120));
+  FatEntry other;
+  other.kind = FatEntryKind::kLtoIr;
+  other.arch = 120;
+  EXPECT_TRUE(IsUsable(other, 80));
+}
+
 TEST(ReadFatContainer, IgnoresWhatFollows) {
   std::vector<std::byte> image = ReadImage("default.fatbin");
   const size_t size = image.size();

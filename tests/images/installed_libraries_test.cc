@@ -41,6 +41,8 @@ struct Counts {
   size_t cubins = 0;
   size_t kernels = 0;
   size_t texts = 0;
+  size_t bytes = 0;
+  size_t slim_bytes = 0;
 };
 
 // Decompresses an entry, reads it and counts.
@@ -64,6 +66,26 @@ void ReadEntry(const FatEntry& entry, Counts& counts) {
     EXPECT_NE(DecompressPtx(entry)->find(".version"), std::string::npos);
     ++counts.texts;
   }
+}
+
+// Bytes of what an H100 needs; it must read as the same container with fewer entries.
+size_t SlimBytes(std::span<const std::byte> container, const std::vector<FatEntry>& entries) {
+  constexpr uint32_t kH100[] = {90};
+  std::vector<std::byte> header, whole;
+  const auto pieces = WithoutUnusable(container, kH100, &header);
+  if (pieces.empty()) return container.size();
+  for (const auto piece : pieces) whole.insert(whole.end(), piece.begin(), piece.end());
+  EXPECT_EQ(FatContainerBytes(whole).value_or(0), whole.size());
+  EXPECT_TRUE(ValidateImage(whole));
+  const std::vector<FatEntry> left = ReadFatContainer(whole).value();
+  auto kept = left.begin();
+  for (const FatEntry& entry : entries) {
+    if (!IsUsable(entry, 90)) continue;
+    EXPECT_EQ(kept->arch, entry.arch);
+    EXPECT_TRUE(std::ranges::equal(kept->whole, entry.whole));
+    ++kept;
+  }
+  return whole.size();
 }
 
 // Reads every container; of the entries every `stride`th is decompressed.
@@ -93,6 +115,8 @@ void ReadLibrary(const std::string& name, size_t stride, Counts& counts) {
     for (const FatEntry& entry : entries)
       if (num_entries++ % stride == 0) ReadEntry(entry, counts);
     ++counts.containers;
+    counts.bytes += *size;
+    counts.slim_bytes += SlimBytes(rest.first(*size), entries);
     rest = rest.subspan(*size);
   }
 }
@@ -104,6 +128,7 @@ TEST(InstalledLibraries, CurandIsReadInFull) {
   EXPECT_GE(counts.containers, 5u);
   EXPECT_GT(counts.kernels, 100u);
   EXPECT_GT(counts.texts, 0u);
+  EXPECT_LT(counts.slim_bytes, counts.bytes / 4);
 }
 
 TEST(InstalledLibraries, CusparseIsReadInFull) {

@@ -266,6 +266,12 @@ void EventsAndKernels() {
   OK(DRIVER(cuDeviceGetGraphMemAttribute)(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &bytes));
   EXPECT(bytes == 0);
   OK(DRIVER(cuDeviceGraphMemTrim)(0));
+  // Not on the software GPU.
+  CUgraphConditionalHandle conditional = 0;
+  OK(DRIVER(cuGraphCreate)(&graph, 0));
+  INVALID(DRIVER(cuGraphConditionalHandleCreate)(nullptr, graph, g_context, 0, 0));
+  DRIVER(cuGraphConditionalHandleCreate)(&conditional, graph, g_context, 0, 0);
+  OK(DRIVER(cuGraphDestroy)(graph));
   if (check::IsTally()) {
     const auto nonsense = reinterpret_cast<CUgraph>(0x9990);
     size_t count = 0;

@@ -284,6 +284,66 @@ void Pools() {
   INVALID(DRIVER(cuMemAllocAsync)(nullptr, kBytes, g_stream));
 }
 
+// Several ranges of managed memory in one call; a stream with a name is wanted. Boxes in the first form of their call.
+void Batches() {
+  CUdeviceptr managed = 0, from = Allocate(kBytes), to = Allocate(kBytes);
+  OK(DRIVER(cuMemAllocManaged)(&managed, kBytes, CU_MEM_ATTACH_GLOBAL));
+  CUmemLocation device{};
+  device.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  device.id = 0;
+  size_t sizes[] = {kBytes}, which[] = {0}, failed = 0;
+  memset(reinterpret_cast<void*>(managed), 1, kBytes);
+  OK(DRIVER(cuMemPrefetchBatchAsync)(&managed, sizes, 1, &device, which, 1, 0, g_stream));
+  OK(DRIVER(cuStreamSynchronize)(g_stream));
+  EXPECT(ReadBack(managed, kBytes) == std::vector<unsigned char>(kBytes, 1));
+  // What was discarded may hold anything until it is written.
+  OK(DRIVER(cuMemDiscardBatchAsync)(&managed, sizes, 1, 0, g_stream));
+  OK(DRIVER(cuMemsetD8Async)(managed, 2, kBytes, g_stream));
+  OK(DRIVER(cuStreamSynchronize)(g_stream));
+  EXPECT(ReadBack(managed, kBytes) == std::vector<unsigned char>(kBytes, 2));
+  OK(DRIVER(cuMemDiscardAndPrefetchBatchAsync)(&managed, sizes, 1, &device, which, 1, 0, g_stream));
+  OK(DRIVER(cuMemsetD8Async)(managed, 3, kBytes, g_stream));
+  OK(DRIVER(cuStreamSynchronize)(g_stream));
+  EXPECT(ReadBack(managed, kBytes) == std::vector<unsigned char>(kBytes, 3));
+  INVALID(DRIVER(cuMemPrefetchBatchAsync)(&managed, sizes, 1, &device, which, 1, 1, g_stream));
+  INVALID(DRIVER(cuMemDiscardBatchAsync)(nullptr, sizes, 1, 0, g_stream));
+  OK(DRIVER(cuMemFree_v2)(managed));
+
+  CUDA_MEMCPY3D_BATCH_OP box{};
+  box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  box.src.op.ptr.ptr = from;
+  box.dst.op.ptr.ptr = to;
+  box.src.op.ptr.locHint = box.dst.op.ptr.locHint = device;
+  box.extent = {16, 4, kBytes / 64};
+  box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  OK(DRIVER(cuMemsetD8Async)(from, 4, kBytes, g_stream));
+  OK(DRIVER(cuMemsetD8Async)(to, 0, kBytes, g_stream));
+  OK(DRIVER(cuMemcpy3DBatchAsync)(1, &box, &failed, 0, g_stream));
+  OK(DRIVER(cuStreamSynchronize)(g_stream));
+  EXPECT(ReadBack(to, kBytes) == std::vector<unsigned char>(kBytes, 4));
+  OK(DRIVER(cuMemFree_v2)(from));
+  OK(DRIVER(cuMemFree_v2)(to));
+}
+
+// The first form of the call, which has fewer flags.
+void Registration() {
+  constexpr size_t kPage = 4096;
+  void* pages = nullptr;
+  EXPECT(posix_memalign(&pages, kPage, 2 * kPage) == 0);
+  memset(pages, 7, 2 * kPage);
+  OK(DRIVER(cuMemHostRegister)(pages, 2 * kPage, CU_MEMHOSTREGISTER_DEVICEMAP));
+  CUdeviceptr there = 0;
+  OK(DRIVER(cuMemHostGetDevicePointer_v2)(&there, pages, 0));
+  EXPECT(ReadBack(there, kBytes) == std::vector<unsigned char>(kBytes, 7));
+  OK(DRIVER(cuMemsetD8Async)(there, 8, kPage, g_stream));
+  OK(DRIVER(cuStreamSynchronize)(g_stream));
+  EXPECT(static_cast<unsigned char*>(pages)[kPage - 1] == 8 && static_cast<unsigned char*>(pages)[kPage] == 7);
+  OK(DRIVER(cuMemHostUnregister)(pages));
+  FAILS(DRIVER(cuMemHostUnregister)(pages));
+  INVALID(DRIVER(cuMemHostRegister)(nullptr, kPage, 0));
+  free(pages);
+}
+
 void Pointers() {
   const CUdeviceptr memory = Allocate(kBytes);
   unsigned int type = 0;
@@ -319,6 +379,8 @@ void Checks() {
   BoxCopies();
   Fills();
   Pools();
+  Batches();
+  Registration();
   Pointers();
   OK(DRIVER(cuStreamDestroy_v2)(g_stream));
   OK(DRIVER(cuDevicePrimaryCtxRelease_v2)(0));

@@ -66,6 +66,44 @@ void LinearCopies() {
   OK(DRIVER(cuMemcpyBatchAsync_v2_ptsz)(to, from, sizes, 1, attributes, which, 1, stream));
   OK(DRIVER(cuStreamSynchronize_ptsz)(stream));
   EXPECT(Read(g_b) == g_first);
+  OK(DRIVER(cuMemsetD8_v2_ptds)(g_b, 0, kBytes));
+  Wait();
+  CUDA_MEMCPY3D_BATCH_OP box{};
+  box.src.type = box.dst.type = CU_MEMCPY_OPERAND_TYPE_POINTER;
+  box.src.op.ptr.ptr = g_a;
+  box.dst.op.ptr.ptr = g_b;
+  box.src.op.ptr.locHint.type = box.dst.op.ptr.locHint.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  box.extent = {64, kBytes / 64, 1};
+  box.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+  OK(DRIVER(cuMemcpy3DBatchAsync_ptsz)(1, &box, &failed, 0, stream));
+  OK(DRIVER(cuStreamSynchronize_ptsz)(stream));
+  EXPECT(Read(g_b) == g_first);
+  OK(DRIVER(cuMemsetD8_v2_ptds)(g_b, 0, kBytes));
+  Wait();
+  OK(DRIVER(cuMemcpy3DBatchAsync_v2_ptsz)(1, &box, 0, stream));
+  OK(DRIVER(cuStreamSynchronize_ptsz)(stream));
+  EXPECT(Read(g_b) == g_first);
+  OK(DRIVER(cuStreamDestroy_v2)(stream));
+}
+
+void ManagedBatches() {
+  CUstream stream = nullptr;
+  CUdeviceptr managed = 0;
+  size_t sizes[] = {kBytes}, which[] = {0};
+  CUmemLocation device{};
+  device.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  OK(DRIVER(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING));
+  OK(DRIVER(cuMemAllocManaged)(&managed, kBytes, CU_MEM_ATTACH_GLOBAL));
+  memcpy(reinterpret_cast<void*>(managed), g_first.data(), kBytes);
+  OK(DRIVER(cuMemPrefetchBatchAsync_ptsz)(&managed, sizes, 1, &device, which, 1, 0, stream));
+  OK(DRIVER(cuStreamSynchronize_ptsz)(stream));
+  EXPECT(Read(managed) == g_first);
+  OK(DRIVER(cuMemDiscardBatchAsync_ptsz)(&managed, sizes, 1, 0, stream));
+  OK(DRIVER(cuMemDiscardAndPrefetchBatchAsync_ptsz)(&managed, sizes, 1, &device, which, 1, 0, stream));
+  OK(DRIVER(cuStreamSynchronize_ptsz)(stream));
+  OK(DRIVER(cuMemcpyHtoD_v2_ptds)(managed, g_second.data(), kBytes));
+  EXPECT(Read(managed) == g_second);
+  OK(DRIVER(cuMemFree_v2)(managed));
   OK(DRIVER(cuStreamDestroy_v2)(stream));
 }
 
@@ -260,6 +298,17 @@ void Work() {
     OK(DRIVER(cuStreamWriteValue64_ptsz)(nullptr, g_a + 8, 8, 0));
     OK(DRIVER(cuStreamWaitValue64_ptsz)(nullptr, g_a + 8, 8, CU_STREAM_WAIT_VALUE_EQ));
   }
+  CUstreamBatchMemOpParams operation{};
+  operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  operation.writeValue.address = g_a + 16;
+  operation.writeValue.value = 9;
+  OK(DRIVER(cuStreamBatchMemOp_v2_ptsz)(nullptr, 1, &operation, 0));
+  EXPECT(Word(g_a + 16) == 9);
+  if (supported != 0) {
+    operation.writeValue.value = 10;
+    OK(DRIVER(cuStreamBatchMemOp_ptsz)(nullptr, 1, &operation, 0));
+    EXPECT(Word(g_a + 16) == 10);
+  }
   EXPECT(Word(g_a) == (supported != 0 ? 7u : 5u) && Word(g_a + 8) == (supported != 0 ? 8u : 6u));
 }
 
@@ -315,6 +364,7 @@ void Checks() {
     g_second.push_back(static_cast<unsigned char>(i * 3 + 2));
   }
   LinearCopies();
+  ManagedBatches();
   BoxCopies();
   ArrayCopies();
   Fills();

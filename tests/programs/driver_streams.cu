@@ -99,6 +99,40 @@ void Callbacks() {
   OK(DRIVER(cuStreamDestroy_v2)(stream));
 }
 
+// Events of all that a context has been given, and for all that it will be.
+void ContextEvents() {
+  CUstream first = nullptr, second = nullptr;
+  CUevent done = nullptr, gate = nullptr;
+  CUdeviceptr memory = 0;
+  unsigned addend = 2, word = 0;
+  OK(DRIVER(cuStreamCreate)(&first, CU_STREAM_NON_BLOCKING));
+  OK(DRIVER(cuStreamCreate)(&second, CU_STREAM_NON_BLOCKING));
+  OK(DRIVER(cuEventCreate)(&done, CU_EVENT_DISABLE_TIMING));
+  OK(DRIVER(cuEventCreate)(&gate, CU_EVENT_DISABLE_TIMING));
+  OK(DRIVER(cuMemAlloc_v2)(&memory, 128));
+  void* parameters[] = {&memory, &addend};
+  OK(DRIVER(cuMemsetD32Async)(memory, 1, 32, first));
+  OK(DRIVER(cuLaunchKernel)(g_scale, 1, 1, 1, 32, 1, 1, 0, first, parameters, nullptr));  // 5
+  OK(DRIVER(cuCtxRecordEvent)(g_context, done));
+  OK(DRIVER(cuEventSynchronize)(done));
+  OK(DRIVER(cuMemcpyDtoH_v2)(&word, memory, 4));
+  EXPECT(word == 5);
+  OK(DRIVER(cuLaunchKernel)(g_scale, 1, 1, 1, 32, 1, 1, 0, first, parameters, nullptr));  // 17
+  OK(DRIVER(cuEventRecord)(gate, first));
+  OK(DRIVER(cuCtxWaitEvent)(g_context, gate));
+  OK(DRIVER(cuLaunchKernel)(g_scale, 1, 1, 1, 32, 1, 1, 0, second, parameters, nullptr));  // 53
+  OK(DRIVER(cuStreamSynchronize)(second));
+  OK(DRIVER(cuMemcpyDtoH_v2)(&word, memory, 4));
+  EXPECT(word == 53);
+  FAILS(DRIVER(cuCtxRecordEvent)(g_context, nullptr));
+  FAILS(DRIVER(cuCtxWaitEvent)(g_context, nullptr));
+  OK(DRIVER(cuMemFree_v2)(memory));
+  OK(DRIVER(cuEventDestroy_v2)(done));
+  OK(DRIVER(cuEventDestroy_v2)(gate));
+  OK(DRIVER(cuStreamDestroy_v2)(first));
+  OK(DRIVER(cuStreamDestroy_v2)(second));
+}
+
 void MemoryOperations() {
   CUstream stream = nullptr;
   CUdeviceptr memory = 0;
@@ -116,12 +150,17 @@ void MemoryOperations() {
     OK(DRIVER(cuStreamWaitValue32)(stream, memory + 16, 7, CU_STREAM_WAIT_VALUE_GEQ));
     OK(DRIVER(cuStreamWriteValue64)(stream, memory + 24, 8, 0));
     OK(DRIVER(cuStreamWaitValue64)(stream, memory + 24, 8, CU_STREAM_WAIT_VALUE_GEQ));
+    CUstreamBatchMemOpParams operation{};
+    operation.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    operation.writeValue.address = memory + 20;
+    operation.writeValue.value = 9;
+    OK(DRIVER(cuStreamBatchMemOp)(stream, 1, &operation, 0));
   }
   unsigned long long values[4] = {};
   OK(DRIVER(cuStreamSynchronize)(stream));
   OK(DRIVER(cuMemcpyDtoH_v2)(values, memory, 32));
   EXPECT(static_cast<unsigned>(values[0]) == 5 && values[1] == 6);
-  EXPECT(supported == 0 || (static_cast<unsigned>(values[2]) == 7 && values[3] == 8));
+  EXPECT(supported == 0 || (values[2] == (9ull << 32 | 7) && values[3] == 8));
   OK(DRIVER(cuMemFree_v2)(memory));
   OK(DRIVER(cuStreamDestroy_v2)(stream));
 }
@@ -214,6 +253,7 @@ void Checks() {
   Streams();
   Events();
   Callbacks();
+  ContextEvents();
   MemoryOperations();
   Launches();
   Capture();

@@ -16,6 +16,7 @@ void Reference(Results& results) {
   results.Add("set in the graph", std::vector<uint32_t>{11, 13, 2});
   results.Add("switched off", std::vector<uint32_t>{0, 13, 1});
   results.Add("memory operations", std::vector<uint32_t>{1, 77, 2, 88, 77});
+  results.Add("other memory operations", std::vector<uint32_t>{89, 90});
   results.Add("clone", std::vector<uint32_t>{4, 1});
   results.Add("user objects", std::vector<uint32_t>{0, 0, 1});
   results.Add("attributes", std::vector<uint32_t>{1, 1});
@@ -57,6 +58,11 @@ cudaGraphNodeParams HostParams(std::atomic<uint32_t>* counter) {
   p.type = cudaGraphNodeTypeHost;
   p.host.fn = Increment;
   p.host.userData = counter;
+  return p;
+}
+
+const CUDA_BATCH_MEM_OP_NODE_PARAMS* WithValue(CUDA_BATCH_MEM_OP_NODE_PARAMS* p, uint32_t value) {
+  p->paramArray[0].writeValue.value = value;
   return p;
 }
 
@@ -146,6 +152,19 @@ void Device(Results& results) {
   foreign.writeValue.address = 0x1000;
   if (batch(stream, 1, &foreign, 0) == CUDA_SUCCESS) check::Fail("a write to nobody's memory was accepted");
   results.Add("memory operations", std::vector<uint32_t>{1, on_stream, said.count, got[3], got[2]});
+  // Other values: in the executable, then in the graph.
+  CHECK_DRIVER(DRIVER_ENTRY(cuGraphExecBatchMemOpNodeSetParams)(reinterpret_cast<CUgraphExec>(executable),
+                                                                parts.operations, WithValue(&batch_params, 89)));
+  CHECK_CUDA(cudaGraphLaunch(executable, stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  std::vector<uint32_t> changed = {words.Download()[3]};
+  CHECK_CUDA(cudaGraphExecDestroy(executable));
+  CHECK_DRIVER(DRIVER_ENTRY(cuGraphBatchMemOpNodeSetParams)(parts.operations, WithValue(&batch_params, 90)));
+  CHECK_CUDA(cudaGraphInstantiate(&executable, batch_graph, 0));
+  CHECK_CUDA(cudaGraphLaunch(executable, stream));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  changed.push_back(words.Download()[3]);
+  results.Add("other memory operations", changed);
   CHECK_CUDA(cudaGraphExecDestroy(executable));
   CHECK_CUDA(cudaGraphDestroy(batch_graph));
 
@@ -168,6 +187,8 @@ void Device(Results& results) {
   CHECK_CUDA(cudaUserObjectCreate(&object, &destroyed, Increment, 1, cudaUserObjectNoDestructorSync));
   CHECK_CUDA(cudaUserObjectRetain(object, 1));
   CHECK_CUDA(cudaGraphRetainUserObject(parts.graph, object, 1, cudaGraphUserObjectMove));
+  CHECK_CUDA(cudaGraphRetainUserObject(parts.graph, object, 1, 0));
+  CHECK_CUDA(cudaGraphReleaseUserObject(parts.graph, object, 1));
   uint32_t at_first = destroyed;
   CHECK_CUDA(cudaUserObjectRelease(object, 1));
   usleep(20000);

@@ -125,7 +125,12 @@ int OtherProgram(int socket) {
   void* again = nullptr;
   cudaEvent_t made, changed;
   CHECK_CUDA(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&values), shared.memory, cudaIpcMemLazyEnablePeerAccess));
-  CHECK_CUDA(cudaIpcOpenMemHandle(&again, shared.memory, cudaIpcMemLazyEnablePeerAccess));
+  // By the first form of the driver's call.
+  CUipcMemHandle old_handle;
+  static_assert(sizeof(old_handle) == sizeof(shared.memory), "one handle by two names");
+  memcpy(&old_handle, &shared.memory, sizeof(old_handle));
+  CHECK_DRIVER(DRIVER_ENTRY_OF(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010)(
+      reinterpret_cast<CUdeviceptr*>(&again), old_handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   if (again != values) check::Fail("opened twice, at two addresses");
   CHECK_CUDA(cudaIpcCloseMemHandle(again));
   CHECK_CUDA(cudaIpcOpenEventHandle(&made, shared.made));

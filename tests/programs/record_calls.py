@@ -5,8 +5,7 @@ usage: record_calls.py [--update] BUILD_DIR NAMES...
 
 Every function of proto/driver/driver_api.tsv that is not refused must return CUDA_SUCCESS at least once while these
 tests run: programs of tests/programs under tally-run, and the shim's unit test. A function that cannot succeed on the
-software GPU is listed in error_paths_only.txt with the reason: it must be called, and fail. Those in
-untested_functions.txt have no test yet.
+software GPU is listed in error_paths_only.txt with the reason: it must be called, and fail.
 
 Without an option: a check. Tests that called_functions.tsv says are needed run first, the others only if functions are
 still missing. With --update: all tests run, and called_functions.tsv is written (docs/driver-api-support.md is made of
@@ -26,7 +25,6 @@ import generate  # noqa: E402
 import support_page  # noqa: E402
 
 ERRORS_ONLY = HERE / "error_paths_only.txt"
-UNTESTED = HERE / "untested_functions.txt"
 UNIT_TEST = "client_shim_calls_test"
 SUCCEEDED, FAILED = 1, 2  # bits of a note: tests/client-shim/recording/record_calls.h
 TIMEOUT_S = 110
@@ -101,10 +99,6 @@ def check(recorder, names, needed, errors_only):
             batch, order = order[:NUM_AT_ONCE], order[NUM_AT_ONCE:]
             for found in pool.map(recorder.run, batch):
                 missing -= {symbol for symbol, bits in found.items() if is_enough(bits, symbol, errors_only)}
-    debt = {line for line in UNTESTED.read_text().splitlines() if not line.startswith("#")}
-    for symbol in sorted(debt - missing):
-        sys.exit(f"{symbol} has a test: take it out of {UNTESTED.name}")
-    missing -= debt
     for symbol in sorted(missing):
         print(f"{symbol}: no test calls it" + ("" if symbol in errors_only else " with success"))
     if missing:
