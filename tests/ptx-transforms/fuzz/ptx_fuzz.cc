@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "ptx-transforms/ptx_module.h"
+#include "ptx-transforms/transform.h"
 
 #ifdef TALLY_FUZZ_WITH_AFL
 #include "tests/ptx-transforms/fuzz/afl_target.h"
@@ -41,11 +42,26 @@ void CheckSyntax(const std::string& text) {
   CHECK(!PrintModule(*module).empty() || module->items().empty());
 }
 
+// What the passes make of it parses, and is not out of proportion.
+void CheckPasses(const std::string& text) {
+  TransformOptions options;
+  options.pipelines = {{"slice_grid"}, {"persistent_blocks", "yield_check"}};
+  for (const Placement placement : {Placement::kAdd, Placement::kOnly}) {
+    options.placement = placement;
+    const Result<Transformed> transformed = TransformText(text, options);
+    if (!transformed) continue;
+    for (const KernelVariant& variant : transformed->variants) CHECK(variant.refusal.code != "verifier");
+    CHECK(transformed->text.size() <= 20 * text.size() + 20'000 * transformed->variants.size() + 20'000);
+    CHECK(ParseModule(transformed->text).has_value());
+  }
+}
+
 }  // namespace
 
-void CheckText(std::string text) {
+void CheckText(const std::string& text) {
   if (text.size() > kMaxTextBytes) return;
   CheckSyntax(text);
+  CheckPasses(text);
 }
 
 }  // namespace tally::ptx_transforms

@@ -1,4 +1,4 @@
-#include "tests/ptx-transforms/differential/variant_launch.h"
+#include "tests/sim-driver/differential/variant_launch.h"
 
 #include <fmt/format.h>
 

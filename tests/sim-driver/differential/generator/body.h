@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/ptx-transforms/differential/generator/code_writer.h"
-#include "tests/ptx-transforms/differential/generator/generated_module.h"
-#include "tests/ptx-transforms/differential/generator/random_source.h"
+#include "tests/sim-driver/differential/generator/code_writer.h"
+#include "tests/sim-driver/differential/generator/generated_module.h"
+#include "tests/sim-driver/differential/generator/random_source.h"
 
 namespace tally::differential {
 

@@ -1,4 +1,4 @@
-#include "tests/ptx-transforms/differential/runner.h"
+#include "tests/sim-driver/differential/runner.h"
 
 #include <fmt/format.h>
 

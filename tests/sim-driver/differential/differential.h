@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/ptx-transforms/differential/generator/generated_module.h"
-#include "tests/ptx-transforms/differential/runner.h"
-#include "tests/ptx-transforms/differential/variant_launch.h"
+#include "tests/sim-driver/differential/generator/generated_module.h"
+#include "tests/sim-driver/differential/runner.h"
+#include "tests/sim-driver/differential/variant_launch.h"
 
 namespace tally::differential {
 

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "ptx-transforms/transform.h"
-#include "tests/ptx-transforms/differential/generator/random_source.h"
-#include "tests/ptx-transforms/differential/runner.h"
-#include "tests/ptx-transforms/differential/world.h"
+#include "tests/sim-driver/differential/generator/random_source.h"
+#include "tests/sim-driver/differential/runner.h"
+#include "tests/sim-driver/differential/world.h"
 
 namespace tally::differential {
 

@@ -1,8 +1,8 @@
 // A module: header, variables, functions, kernels.
 #include <fmt/format.h>
 
-#include "tests/ptx-transforms/differential/generator/generated_module.h"
-#include "tests/ptx-transforms/differential/generator/kernel_generator.h"
+#include "tests/sim-driver/differential/generator/generated_module.h"
+#include "tests/sim-driver/differential/generator/kernel_generator.h"
 
 namespace tally::differential {
 namespace {

@@ -1,5 +1,5 @@
 // Operations among the lanes of a warp. Every one names exactly the lanes that are here.
-#include "tests/ptx-transforms/differential/generator/body.h"
+#include "tests/sim-driver/differential/generator/body.h"
 
 namespace tally::differential {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/ptx-transforms/differential/generator/body.h"
-#include "tests/ptx-transforms/differential/generator/generated_module.h"
+#include "tests/sim-driver/differential/generator/body.h"
+#include "tests/sim-driver/differential/generator/generated_module.h"
 
 namespace tally::differential {
 

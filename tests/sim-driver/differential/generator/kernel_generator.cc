@@ -1,4 +1,4 @@
-#include "tests/ptx-transforms/differential/generator/kernel_generator.h"
+#include "tests/sim-driver/differential/generator/kernel_generator.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "tests/ptx-transforms/differential/generator/body.h"
+#include "tests/sim-driver/differential/generator/body.h"
 
 #include <array>
 

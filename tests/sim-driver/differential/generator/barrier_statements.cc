@@ -1,5 +1,5 @@
 // Barriers of the block in all their forms, and memory that is exchanged across them.
-#include "tests/ptx-transforms/differential/generator/body.h"
+#include "tests/sim-driver/differential/generator/body.h"
 
 namespace tally::differential {
 namespace {

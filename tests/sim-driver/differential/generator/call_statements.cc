@@ -1,5 +1,5 @@
 // Calls of the module's functions.
-#include "tests/ptx-transforms/differential/generator/body.h"
+#include "tests/sim-driver/differential/generator/body.h"
 
 namespace tally::differential {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/ptx-transforms/differential/differential.h"
+#include "tests/sim-driver/differential/differential.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // A few hundred random kernels in every run; `ptx-differential --kernels 10000` for more.
-#include "tests/ptx-transforms/differential/differential.h"
+#include "tests/sim-driver/differential/differential.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

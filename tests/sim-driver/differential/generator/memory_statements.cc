@@ -1,5 +1,5 @@
 // Loads, stores and atomics that need no barrier around them.
-#include "tests/ptx-transforms/differential/generator/body.h"
+#include "tests/sim-driver/differential/generator/body.h"
 
 namespace tally::differential {
 namespace {

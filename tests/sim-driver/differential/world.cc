@@ -1,10 +1,10 @@
-#include "tests/ptx-transforms/differential/world.h"
+#include "tests/sim-driver/differential/world.h"
 
 #include <fmt/format.h>
 
 #include <cstring>
 
-#include "tests/ptx-transforms/differential/generator/random_source.h"
+#include "tests/sim-driver/differential/generator/random_source.h"
 
 namespace tally::differential {
 namespace {

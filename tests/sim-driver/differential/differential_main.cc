@@ -6,7 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "tests/ptx-transforms/differential/differential.h"
+#include "tests/sim-driver/differential/differential.h"
 
 namespace tally::differential {
 namespace {

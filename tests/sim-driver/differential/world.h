@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sim-driver/engine/machine.h"
-#include "tests/ptx-transforms/differential/generator/generated_module.h"
+#include "tests/sim-driver/differential/generator/generated_module.h"
 #include "tests/sim-driver/engine/test_memory.h"
 
 namespace tally::differential {

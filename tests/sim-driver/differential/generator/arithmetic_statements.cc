@@ -1,5 +1,5 @@
 // Computation: what keeps values different from thread to thread and from block to block.
-#include "tests/ptx-transforms/differential/generator/body.h"
+#include "tests/sim-driver/differential/generator/body.h"
 
 namespace tally::differential {
 namespace {

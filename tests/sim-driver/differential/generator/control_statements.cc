@@ -1,5 +1,5 @@
 // Branches, loops, jump tables and threads that leave early.
-#include "tests/ptx-transforms/differential/generator/body.h"
+#include "tests/sim-driver/differential/generator/body.h"
 
 namespace tally::differential {
 namespace {
