@@ -143,7 +143,10 @@ void Rewrite(Variant& variant, const std::unordered_map<const Statement*, Barrie
       out.push_back(std::move(statement));
       return;
     }
-    std::vector<Statement> barrier = ParseSnippet(variant.module, UnifiedBarrier(variant, site->second, unification));
+    const bool reduces = site->second.kind == BarrierSite::Kind::kReduce;
+    std::vector<Statement> barrier =
+        ParseSnippet(variant.module, UnifiedBarrier(variant, site->second, unification),
+                     {reduces ? site->second.result->name : "", reduces ? site->second.predicate->name : ""});
     SetGuard(barrier, instruction->guard);
     Append(out, std::move(barrier));
   });

@@ -36,8 +36,11 @@ void ForgetPlaces(std::vector<Statement>& statements) {
 
 }  // namespace
 
-std::vector<Statement> ParseSnippet(Module& module, std::string_view text) {
+std::vector<Statement> ParseSnippet(Module& module, std::string_view text,
+                                    std::initializer_list<std::string_view> registers) {
   SnippetParser parser(module, module.arena().Keep(fmt::format("{{{}}}", text)));
+  parser.names.OpenScope();
+  for (const std::string_view name : registers) parser.names.Declare(name, false);
   std::vector<Statement> statements;
   SourceSpan open;
   SourceSpan close;

@@ -127,6 +127,8 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
   cluster.cluster_arrived = 0;
   cluster.cluster_phase = 0;
   cluster.fault.reset();
+  cluster.schedule = Schedule(grid.request.schedule_seed, index);
+  index = Schedule::Permute(index, grid.num_clusters, grid.request.schedule_seed);
   size_t local_bytes = AlignUp(size_t{grid.local_stride_bytes} * kLanes, 64);
   size_t shared_bytes = ReservedSharedStart(grid.shared_bytes) + kReservedSharedBytes;
   size_t per_block = shared_bytes + local_bytes * grid.warps_per_block;
@@ -204,14 +206,17 @@ ClusterOutcome RunCluster(Cluster& cluster, MemoryView& memory, int64_t slice, u
     for (Block& block : cluster.blocks) {
       if (block.live_threads == 0) continue;
       is_live = true;
-      for (Warp& w : block.warps) {
+      size_t first = cluster.schedule.Pick(block.warps.size());
+      for (size_t turn = 0; turn < block.warps.size(); ++turn) {
+        Warp& w = block.warps[(first + turn) % block.warps.size()];
         if (w.live == 0) continue;
         if (grid.is_stopping.load(std::memory_order_relaxed)) return ClusterOutcome::kStopped;
         bool sleeps = false;
         for (const Split& split : w.splits) sleeps |= split.state == SplitState::kSleeping;
         if (sleeps && now_ns == 0) now_ns = NowNs();
         w.stop = StopReason::kNone;
-        int32_t used = RunWarp(w, kWarpSlice, now_ns);
+        if (!cluster.schedule.IsNatural()) w.current = cluster.schedule.Pick(w.splits.size());
+        int32_t used = RunWarp(w, cluster.schedule.Turn(kWarpSlice), now_ns);
         slice -= std::max(used, 1);
         if (cluster.fault) {
           outcome = ClusterOutcome::kFaulted;
@@ -224,6 +229,7 @@ ClusterOutcome RunCluster(Cluster& cluster, MemoryView& memory, int64_t slice, u
         }
       }
     }
+    if (!cluster.schedule.IsNatural() && cluster.schedule.Pick(4) == 0) slice = 0;  // another block's turn
     if (!is_live) {
       outcome = ClusterOutcome::kFinished;
     } else if (!progressed && wake_ns != ~uint64_t{0}) {

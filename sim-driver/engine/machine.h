@@ -103,6 +103,10 @@ struct LaunchRequest {
   uint32_t stack_bytes = 1024;
   // Device-side malloc gives out at most this much at a time, over all launches with the same `memory`.
   uint64_t heap_bytes = uint64_t{8} << 20;
+  // Not zero: the order in which blocks start, in which warps and parted lanes take turns, and how long a turn is, are
+  // drawn from it instead of being the natural ones. On a machine with one worker a run repeats exactly. For tests that
+  // look for results that depend on the order. Kernels whose blocks wait for blocks of lower index may then never end.
+  uint64_t schedule_seed = 0;
   // One call per device printf, with the formatted text. From the machine's threads, one call at a time per grid.
   std::function<void(std::string_view)> on_printf;
 };

@@ -19,6 +19,7 @@
 #include "sim-driver/engine/code.h"
 #include "sim-driver/engine/instruction.h"
 #include "sim-driver/engine/machine.h"
+#include "sim-driver/engine/schedule.h"
 
 namespace tally::sim_driver {
 
@@ -164,6 +165,7 @@ struct Cluster {
   size_t memory_bytes = 0;
   std::optional<Fault> fault;
   uint64_t wake_ns = 0;  // when everything in it sleeps
+  Schedule schedule;     // LaunchRequest::schedule_seed
 };
 
 }  // namespace tally::sim_driver

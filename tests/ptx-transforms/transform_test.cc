@@ -71,6 +71,18 @@ TEST(TransformText, LeavesOriginalsOut) {
   EXPECT_THAT(result.text, Not(HasSubstr(".entry b(")));
 }
 
+// PTX lets registers be called anything, with or without %.
+TEST(TransformText, KeepsRegistersOfAnyName) {
+  const std::string text = WithHeader(
+      ".visible .entry a(.param .u32 n){\n.reg .b32 votes; .reg .pred is_odd;\nmov.u32 votes, %tid.x;\n"
+      "setp.ne.u32 is_odd, votes, 7;\n@!is_odd ret;\nbar.red.popc.u32 votes, 0, !is_odd;\n"
+      "bar.red.and.pred is_odd, 0, is_odd;\nret;\n}\n");
+  const Transformed result = MustTransform(text, {.pipelines = {{"unify_barriers"}}, .placement = Placement::kReplace});
+  ASSERT_TRUE(result.is_all_done()) << result.variants[0].refusal.sentence;
+  EXPECT_THAT(result.text, HasSubstr("mov.u32 votes, "));
+  EXPECT_THAT(result.text, HasSubstr(", !is_odd;"));
+}
+
 TEST(TransformText, SaysWhatIsWrongWithTheRequest) {
   const auto code = [](const TransformOptions& options) { return TransformText(kTwoKernels, options).error().code(); };
   EXPECT_EQ(code({.pipelines = {{"slice_grit"}}}), StatusCode::kInvalidArgument);

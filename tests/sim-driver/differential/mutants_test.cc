@@ -1,0 +1,145 @@
+// The differential tests can fail: every one of these defects, put into what a pass writes, is found.
+//
+// A mutant is what a bug in the pass would have written instead. It is made in the text, so nothing of it is in the
+// product; a text without the place is passed over. A pass that writes its code differently one day needs its mutants
+// brought up to date: a mutant whose place is never found fails its test too.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "tests/sim-driver/differential/differential.h"
+
+namespace tally::differential {
+namespace {
+
+enum class Which : uint8_t { kFirst, kLast, kAll };
+
+struct Mutant {
+  const char* name;
+  const char* pass;     // whose output: only pipelines with it are run
+  const char* place;    // regular expression; `T` stands for the prefix of the passes' own names
+  const char* instead;  // $1 and so on: what the expression caught
+  Which which = Which::kAll;
+};
+
+constexpr Mutant kMutants[] = {
+    // slice_grid
+    {"slice_forgets_offset_x", "slice_grid", R"(add\.u32 %Tctaid_x, %Tctaid_x, %Tfirst_x;)", ""},
+    {"slice_forgets_offset_y", "slice_grid", R"(add\.u32 %Tctaid_y, %Tctaid_y, %Tfirst_y;)", ""},
+    {"slice_forgets_offset_z", "slice_grid", R"(add\.u32 %Tctaid_z, %Tctaid_z, %Tfirst_z;)", ""},
+    {"slice_mixes_up_axes", "slice_grid", R"((ld\.param\.u32 %Tfirst_y, \[Tslice)\+4\];)", "$1+8];"},
+    {"slice_tells_its_own_size_x", "slice_grid", R"(ld\.param\.u32 (%Tnctaid_x), \[Tslice\+12\];)",
+     "mov.u32 $1, %nctaid.x;"},
+    {"slice_tells_its_own_size_z", "slice_grid", R"(ld\.param\.u32 (%Tnctaid_z), \[Tslice\+20\];)",
+     "mov.u32 $1, %nctaid.z;"},
+    {"slice_leaves_one_index", "slice_grid", R"((mov\.\w+ [^%\n]*%?\w+, )%Tctaid_x;)", "$1%ctaid.x;", Which::kLast},
+    {"slice_leaves_one_size", "slice_grid", R"((mov\.\w+ [^%\n]*%?\w+, )%Tnctaid_x;)", "$1%nctaid.x;", Which::kLast},
+    // unify_barriers
+    {"unify_leaves_an_exit", "unify_barriers", R"(bra \$Tend;)", "ret;", Which::kFirst},
+    {"unify_leaves_the_last_exit", "unify_barriers", R"(bra \$Tend;)", "exit;", Which::kLast},
+    {"unify_does_not_wait_for_those_inside", "unify_barriers", R"(@%Tany_inside bra \$Twait;)", ""},
+    {"unify_counts_those_at_the_end", "unify_barriers", R"((\$Twait:\s+barrier\.red\.or\.pred .*)%Tfalse;)",
+     "$1%Ttrue;"},
+    {"unify_drops_a_barrier", "unify_barriers", R"(barrier\.red\.or\.pred %Tany_inside, \d+, %Ttrue;)", "",
+     Which::kFirst},
+    {"unify_forgets_that_it_is_inside", "unify_barriers", R"((barrier\.red\.or\.pred %Tany_inside, \d+, )%Ttrue;)",
+     "$1%Tfalse;"},
+    {"unify_drops_the_second_round_at_the_end", "unify_barriers",
+     R"(barrier\.red\.popc\.u32 %Tcount, \d+, %Tfalse;(\s+bra \$Twait;))", "$1"},
+    {"unify_turns_and_round", "unify_barriers", R"(setp\.eq\.u32 (\S+), %Tcount, 0;)", "setp.ne.u32 $1, %Tcount, 0;"},
+    {"unify_counts_itself_in_plain_barriers", "unify_barriers",
+     R"((barrier\.red\.or\.pred %Tany_inside, \d+, %Ttrue;\s+barrier\.red\.popc\.u32) %Tcount, (\d+), !?(\S+);(\s+setp))",
+     "$1 %Tcount, $2, $3;$4"},
+    // persistent_blocks
+    {"workers_do_not_reduce_x", "persistent_blocks", R"(rem\.u32 %Tctaid_x, .*;)", ""},
+    {"workers_do_not_reduce_y", "persistent_blocks", R"(rem\.u32 (%Tctaid_y), (\S+), .*;)", "mov.u32 $1, $2;"},
+    {"workers_forget_z", "persistent_blocks", R"(div\.u32 %Tctaid_z, .*;)", ""},
+    {"workers_forget_planes", "persistent_blocks", R"((mul\.lo\.u32 %Tnum_blocks, %Tgrid_y, )%Tgrid_z;)", "$1 1;"},
+    {"workers_tell_their_own_number", "persistent_blocks", R"(mov\.u32 (%Tnctaid_x), %Tgrid_x;)",
+     "mov.u32 $1, %nctaid.x;"},
+    {"workers_do_not_meet_at_the_end", "persistent_blocks", R"(barrier\.sync \d+;(\s+bra \$Tnext;))", "$1"},
+    {"workers_do_not_wait_for_the_index", "persistent_blocks", R"((\$Ttaken:\s+)barrier\.sync \d+;)", "$1"},
+    {"workers_run_the_next_block", "persistent_blocks", R"(ld\.shared\.u32 %Tindex, \[%Tslot\];)",
+     "ld.shared.u32 %Tindex, [%Tslot]; add.u32 %Tindex, %Tindex, 1;"},
+    {"workers_go_one_too_far", "persistent_blocks", R"(setp\.ge\.u32 %Tis_done,)", "setp.gt.u32 %Tis_done,"},
+    {"workers_miss_the_last_block", "persistent_blocks", R"((mul\.lo\.u32 (%Tnum_blocks), \S+ %Tgrid_x;))",
+     "$1 sub.u32 $2, $2, 1;"},
+    {"workers_take_one_index_per_thread", "persistent_blocks", R"(@%Tis_follower bra \$Ttaken;)", ""},
+    {"workers_take_without_counting", "persistent_blocks", R"(atom\.global\.add\.u32 (%Tindex, \[%Tcontrol\]), 1;)",
+     "atom.global.add.u32 $1, 0;"},
+    {"workers_take_two", "persistent_blocks", R"(atom\.global\.add\.u32 (%Tindex, \[%Tcontrol\]), 1;)",
+     "atom.global.add.u32 $1, 2;"},
+    {"workers_publish_in_the_kernel_s_memory", "persistent_blocks", R"(sub\.u32 (%Tslot, %Tslot), 8;)",
+     "sub.u32 $1, 24;"},
+    {"workers_leave_an_exit", "persistent_blocks", R"(bra \$Tend;)", "exit;", Which::kFirst},
+    {"workers_end_after_one_block", "persistent_blocks", R"(bra \$Tnext;)", "ret;"},
+    // yield_check
+    {"yield_loses_the_block_it_took", "yield_check", R"((mov\.u32 (%Tindex), -1;\s+bra \$Tpublish;))",
+     "atom.global.add.u32 $2, [%Tcontrol], 1; $1"},
+    {"yield_is_not_noticed", "yield_check", R"(ld\.volatile\.global\.u32 (%Tflag_value), \[%Tflag\];)",
+     "mov.u32 $1, 0;"},
+    {"yield_is_the_other_way_round", "yield_check", R"(setp\.eq\.u32 (%Tis_clear, %Tflag_value, 0;))",
+     "setp.ne.u32 $1"},
+    {"yield_does_not_ask_whether_there_is_a_flag", "yield_check",
+     R"((setp\.eq\.u64 %Tis_clear, %Tflag, 0;\s+)@%Tis_clear bra \$Tunasked;)", "$1"},
+    {"yield_starts_again_from_the_start", "yield_check", R"((mov\.u32 %Tindex, -1;\s+bra \$Tpublish;))",
+     "st.global.u32 [%Tcontrol], 0; $1"},
+};
+
+std::string Replaced(const std::string& text, const std::string& prefix, const Mutant& mutant) {
+  // Letters T that stand for the prefix are followed by a lower-case one; no other capital T is in the expressions.
+  const auto with_prefix = [&](const char* pattern) {
+    return std::regex_replace(std::string(pattern), std::regex("T(?=[a-z])"), prefix);
+  };
+  const std::regex place(with_prefix(mutant.place));
+  const std::string instead = with_prefix(mutant.instead);
+  if (mutant.which == Which::kAll) return std::regex_replace(text, place, instead);
+  std::sregex_iterator at(text.begin(), text.end(), place);
+  std::sregex_iterator end;
+  if (at == end) return text;
+  std::smatch match = *at;
+  if (mutant.which == Which::kLast)
+    for (; at != end; ++at) match = *at;
+  return text.substr(0, static_cast<size_t>(match.position())) + match.format(instead) +
+         text.substr(static_cast<size_t>(match.position() + match.length()));
+}
+
+class Mutants : public testing::TestWithParam<Mutant> {};
+
+TEST_P(Mutants, IsFound) {
+  constexpr uint64_t kMaxTried = 400;
+  constexpr uint64_t kMaxSeeds = 4000;
+  const Mutant& mutant = GetParam();
+  Differential differential;
+  uint64_t damaged = 0;
+  differential.set_damage([&](const std::string& pipeline, std::string text) -> std::optional<std::string> {
+    // unify_barriers runs before persistent_blocks and is looked at there too.
+    bool concerns = pipeline.find(mutant.pass) != std::string::npos;
+    if (std::string_view(mutant.pass) == "unify_barriers") concerns |= pipeline.starts_with("persistent");
+    if (!concerns) return std::nullopt;
+    static const std::regex kPrefix(
+        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz])");
+    std::smatch prefix;
+    if (!std::regex_search(text, prefix, kPrefix)) return std::nullopt;
+    std::string changed = Replaced(text, prefix[1].str(), mutant);
+    if (changed == text) return std::nullopt;
+    ++damaged;
+    return changed;
+  });
+  for (uint64_t seed = 1; seed < kMaxSeeds && damaged < kMaxTried; ++seed) {
+    auto failure = differential.Check(GenerateModule(seed));
+    if (!failure) continue;
+    EXPECT_EQ(failure->what.find("original"), std::string::npos) << failure->what;
+    EXPECT_EQ(failure->what.find("INVALID_ARGUMENT"), std::string::npos) << "no PTX: " << failure->what;
+    RecordProperty("modules", static_cast<int>(damaged));
+    std::printf("    found in damaged module %d: %.200s\n", static_cast<int>(damaged), failure->what.c_str());
+    return;
+  }
+  FAIL() << mutant.name << " was not found in " << damaged << " damaged modules";
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, Mutants, testing::ValuesIn(kMutants),
+                         [](const auto& param_info) { return std::string(param_info.param.name); });
+
+}  // namespace
+}  // namespace tally::differential

@@ -1,0 +1,195 @@
+#include "tests/sim-driver/differential/variant_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "proto/device/variant_abi.h"
+
+namespace tally::differential {
+namespace {
+
+using ptx_transforms::KernelVariant;
+using sim_driver::LaunchRequest;
+
+LaunchRequest RequestOf(World& world, RandomSource& random, const VariantProgram& program, const KernelVariant& variant,
+                        size_t kernel) {
+  LaunchRequest request = world.Request(program.program, kernel, variant.name);
+  request.dynamic_shared_bytes += variant.extra_shared_bytes;
+  request.schedule_seed = random.Chance(20) ? 0 : random.Next();
+  const ptx_transforms::Transformed& transformed = *program.transformed;
+  if (transformed.imports.empty()) return request;
+  uint64_t table = world.VariableAddress(transformed.import_table).value_or(0);
+  for (size_t k = 0; table != 0 && k < transformed.imports.size(); ++k) {
+    uint64_t address = world.VariableAddress(transformed.imports[k].name).value_or(0);
+    std::memcpy(reinterpret_cast<void*>(table + k * 8), &address, 8);
+  }
+  return request;
+}
+
+template <typename T>
+void SetHidden(LaunchRequest& request, const KernelVariant& variant, const T& value) {
+  size_t end = size_t{variant.hidden_parameter_offset} + sizeof(T);
+  if (request.parameters.size() < end) request.parameters.resize(end);
+  std::memcpy(request.parameters.data() + variant.hidden_parameter_offset, &value, sizeof(T));
+}
+
+// ---------------------------------------------------------------- slices
+
+struct Box {
+  uint32_t first[3];
+  uint32_t size[3];
+};
+
+// Parts `box` at random, now and then not at all.
+void Split(RandomSource& random, const Box& box, std::vector<Box>& boxes) {
+  uint32_t axis = random.Below(3);
+  bool is_one = box.size[0] * box.size[1] * box.size[2] == 1;
+  if (is_one || random.Chance(15)) {
+    boxes.push_back(box);
+    return;
+  }
+  while (box.size[axis] == 1) axis = (axis + 1) % 3;
+  uint32_t low = random.Between(1, box.size[axis] - 1);
+  Box a = box;
+  Box b = box;
+  a.size[axis] = low;
+  b.size[axis] -= low;
+  b.first[axis] += low;
+  Split(random, a, boxes);
+  Split(random, b, boxes);
+}
+
+std::optional<std::string> LaunchSlices(World& world, Runner& runner, RandomSource& random,
+                                        const VariantProgram& program, const KernelVariant& variant, size_t kernel,
+                                        uint64_t budget, LaunchCounts& counts) {
+  LaunchRequest whole = RequestOf(world, random, program, variant, kernel);
+  std::vector<Box> boxes;
+  Split(random, {{0, 0, 0}, {whole.grid.x, whole.grid.y, whole.grid.z}}, boxes);
+  for (size_t k = boxes.size(); k > 1; --k) std::swap(boxes[k - 1], boxes[random.Below(static_cast<uint32_t>(k))]);
+  for (const Box& box : boxes) {
+    LaunchRequest request = RequestOf(world, random, program, variant, kernel);
+    SetHidden(request, variant,
+              device::SliceParameters{{box.first[0], box.first[1], box.first[2]},
+                                      {whole.grid.x, whole.grid.y, whole.grid.z}});
+    request.grid = {box.size[0], box.size[1], box.size[2]};
+    ++counts.runs;
+    if (auto problem = runner.Run(std::move(request), budget))
+      return fmt::format("slice of ({},{},{}) blocks from ({},{},{}) on: {}", box.size[0], box.size[1], box.size[2],
+                         box.first[0], box.first[1], box.first[2], *problem);
+  }
+  return std::nullopt;
+}
+
+// ---------------------------------------------------------------- workers
+
+class WorkerLaunch {
+ public:
+  WorkerLaunch(World& world, Runner& runner, RandomSource& random, const VariantProgram& program,
+               const KernelVariant& variant, size_t kernel, uint64_t budget, LaunchCounts& counts)
+      : world_(world),
+        runner_(runner),
+        random_(random),
+        program_(program),
+        variant_(variant),
+        kernel_(kernel),
+        budget_(budget),
+        counts_(counts),
+        control_(world.Allocate(sizeof(device::WorkerControl))),
+        can_yield_(std::find(variant.passes.begin(), variant.passes.end(), "yield_check") != variant.passes.end()) {}
+
+  std::optional<std::string> Run() {
+    LaunchRequest request = RequestOf(world_, random_, program_, variant_, kernel_);
+    num_blocks_ = request.grid.Count();
+    uint32_t style = random_.Below(4);  // never yields, every block yields, else now and then
+    while (Taken() < num_blocks_) {
+      uint64_t before = Taken();
+      bool may_yield = can_yield_ && style != 0 && (style == 1 || random_.Chance(80));
+      bool is_asked_before = may_yield && random_.Chance(10);
+      uint32_t ticket = world_.Probe(kernel_, ProbeWord::kTicket);
+      uint32_t distance = style == 1 ? 0 : random_.Below(static_cast<uint32_t>(num_blocks_ - before));
+      world_.Probe(kernel_, ProbeWord::kYieldAt) = may_yield ? ticket + distance : kNeverYield;
+      world_.Probe(kernel_, ProbeWord::kYieldFlag) = is_asked_before ? 1 : 0;
+      if (auto problem = RunOnce(may_yield)) return problem;
+      uint32_t executed = world_.Probe(kernel_, ProbeWord::kTicket) - ticket;
+      uint64_t done = std::min(Taken(), num_blocks_);
+      if (executed != done - before)
+        return fmt::format("workers took {} blocks and executed {}", done - before, executed);
+      if (is_asked_before && executed != 0) return "workers that were asked to yield at once took a block";
+      if (!may_yield && done < num_blocks_) return fmt::format("workers left at block {} unasked", done);
+      if (!is_asked_before && executed == 0) return "workers left without having executed a block";
+      if (Taken() < num_blocks_) ++counts_.yields;
+    }
+    if (random_.Chance(25)) {  // nothing is left to do
+      uint32_t ticket = world_.Probe(kernel_, ProbeWord::kTicket);
+      world_.Probe(kernel_, ProbeWord::kYieldFlag) = 0;
+      if (auto problem = RunOnce(false)) return problem;
+      if (world_.Probe(kernel_, ProbeWord::kTicket) != ticket) return "a complete launch executed a block again";
+    }
+    return std::nullopt;
+  }
+
+ private:
+  uint64_t Taken() const {
+    device::WorkerControl control{};
+    std::memcpy(&control, reinterpret_cast<const void*>(control_), sizeof(control));
+    return control.next_block;
+  }
+
+  std::optional<std::string> RunOnce(bool has_flag) {
+    LaunchRequest request = RequestOf(world_, random_, program_, variant_, kernel_);
+    uint64_t flag = world_.ProbeAddress(kernel_, ProbeWord::kYieldFlag);
+    if (!has_flag && random_.Chance(50)) flag = 0;
+    SetHidden(request, variant_,
+              device::WorkerParameters{control_, flag, {request.grid.x, request.grid.y, request.grid.z}, 0});
+    auto most = static_cast<uint32_t>(std::min<uint64_t>(num_blocks_ + 2, 12));
+    uint32_t workers = random_.Between(1, most);
+    request.grid = {workers, 1, 1};
+    ++counts_.runs;
+    uint64_t before = Taken();
+    auto problem = runner_.Run(std::move(request), budget_);
+    if (problem) return fmt::format("{} workers from block {} on: {}", workers, before, *problem);
+    // "workers may have counted it beyond, by at most one each per run"
+    if (Taken() > std::max(before, num_blocks_) + workers)
+      return fmt::format("{} workers counted from {} to {} of {} blocks", workers, before, Taken(), num_blocks_);
+    return std::nullopt;
+  }
+
+  World& world_;
+  Runner& runner_;
+  RandomSource& random_;
+  const VariantProgram& program_;
+  const KernelVariant& variant_;
+  const size_t kernel_;
+  const uint64_t budget_;
+  LaunchCounts& counts_;
+  const uint64_t control_;
+  const bool can_yield_;
+  uint64_t num_blocks_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::string> LaunchVariant(World& world, Runner& runner, RandomSource& random,
+                                         const VariantProgram& program, const KernelVariant& variant, size_t kernel,
+                                         uint64_t budget, LaunchCounts& counts) {
+  switch (variant.hidden_parameter_bytes) {
+    case 0: {  // launched as the original
+      ++counts.runs;
+      return runner.Run(RequestOf(world, random, program, variant, kernel), budget);
+    }
+    case sizeof(device::SliceParameters):
+      return LaunchSlices(world, runner, random, program, variant, kernel, budget, counts);
+    case sizeof(device::WorkerParameters):
+      return WorkerLaunch(world, runner, random, program, variant, kernel, budget, counts).Run();
+    default:
+      return fmt::format("hidden parameter of {} bytes", variant.hidden_parameter_bytes);
+  }
+}
+
+bool MayLaunch(const KernelVariant& variant, const Dim3& block) {
+  return !variant.needs_warp_rows || block.x % 32 == 0 || (block.y == 1 && block.z == 1);
+}
+
+}  // namespace tally::differential

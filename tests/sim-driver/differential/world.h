@@ -1,0 +1,56 @@
+// All memory that the kernels of one module may touch. Two worlds of one module start alike; whatever runs in them,
+// they should end alike.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim-driver/engine/machine.h"
+#include "tests/sim-driver/differential/generator/generated_module.h"
+#include "tests/sim-driver/engine/test_memory.h"
+
+namespace tally::differential {
+
+class World {
+ public:
+  // Both must outlive the world. `original` is the module's own text, compiled.
+  World(const GeneratedModule& module, std::shared_ptr<const sim_driver::Program> original);
+
+  // A launch of that kernel as the program would make it.
+  sim_driver::LaunchRequest Request(size_t kernel);
+  // The same with the kernel `name` of a program made from the module's text. Variables are the original's where their
+  // names are.
+  sim_driver::LaunchRequest Request(const std::shared_ptr<const sim_driver::Program>& program, size_t kernel,
+                                    const std::string& name);
+  // Address of a variable that some program of a Request had.
+  std::optional<uint64_t> VariableAddress(const std::string& name) const;
+  // The word of Buffer::kProbe.
+  volatile uint32_t& Probe(size_t kernel, ProbeWord word);
+  uint64_t ProbeAddress(size_t kernel, ProbeWord word) const;
+  // More memory, zero at first.
+  uint64_t Allocate(uint64_t bytes) { return memory_->Allocate(bytes); }
+
+  // Where this world differs from another one of the module; nothing if it does not. Probes are not compared.
+  std::optional<std::string> DifferenceFrom(const World& other) const;
+  // Why the counts of that kernel are wrong, after it ran once from the start: every block counts every thread once.
+  std::optional<std::string> CheckCounts(size_t kernel) const;
+
+ private:
+  struct Allocation {
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+  };
+  void PlaceVariables(const sim_driver::Program& program, std::vector<uint64_t>& addresses);
+
+  const GeneratedModule& module_;
+  std::shared_ptr<const sim_driver::Program> original_;
+  std::shared_ptr<sim_driver::TestMemory> memory_;
+  std::vector<std::array<Allocation, kNumBuffers>> buffers_;  // per kernel
+  std::map<std::string, Allocation> variables_;
+};
+
+}  // namespace tally::differential
