@@ -8,6 +8,7 @@
 
 #include "proto/device/variant_abi.h"
 #include "ptx-transforms/passes/assemble.h"
+#include "ptx-transforms/passes/own_callees.h"
 #include "ptx-transforms/passes/pass_list.h"
 #include "ptx-transforms/passes/verifier.h"
 #include "ptx-transforms/syntax/printer.h"
@@ -36,33 +37,31 @@ Result<Pipeline> MakePipeline(const std::vector<std::string>& names) {
 // Runs pipelines over the kernels of one module.
 class Transformation {
  public:
-  Transformation(Module& module, const TransformOptions& options) : module_(module), options_(options) {}
+  Transformation(Module& module, const TransformOptions& options)
+      : module_(module), options_(options), prefix_(FreshPrefix(module.source())) {}
 
   void Run(const Function& kernel, const Pipeline& pipeline);
   Transformed Finish();
 
  private:
   std::optional<Refusal> RunPass(Variant& variant, const PassEntry& entry);
-  std::optional<Refusal> Rename(Variant& variant, const Pipeline& pipeline);
+  std::optional<Refusal> RunPasses(Variant& variant, const Pipeline& pipeline, KernelVariant& outcome);
+  std::string NameOf(const Function& kernel, const Pipeline& pipeline) const;
 
   Module& module_;
   const TransformOptions& options_;
+  const std::string prefix_;
+  ImportTable imports_;
   Transformed result_;
   std::vector<Variant> done_;
 };
 
-std::optional<Refusal> Transformation::Rename(Variant& variant, const Pipeline& pipeline) {
-  if (options_.placement == Placement::kReplace) return std::nullopt;
+std::string Transformation::NameOf(const Function& kernel, const Pipeline& pipeline) const {
   std::string_view suffix;
-  for (const PassEntry* entry : pipeline)
-    if (!entry->suffix.empty()) suffix = entry->suffix;
-  const std::string name = std::string(variant.kernel.name) + std::string(suffix);
-  if (module_.FindFunction(name) != nullptr)
-    return Refusal{"name-taken", fmt::format("there is a function {} already", name)};
-  variant.kernel.name = module_.arena().Keep(name);
-  // Beside the module of the program nobody looks for it by name but its host.
-  variant.kernel.linkage = Linkage::kVisible;
-  return std::nullopt;
+  if (options_.placement != Placement::kReplace)
+    for (const PassEntry* entry : pipeline)
+      if (suffix.empty() || entry->name != "import_globals") suffix = entry->suffix;
+  return std::string(kernel.name) + std::string(suffix);
 }
 
 std::optional<Refusal> Transformation::RunPass(Variant& variant, const PassEntry& entry) {
@@ -77,23 +76,32 @@ std::optional<Refusal> Transformation::RunPass(Variant& variant, const PassEntry
   return std::nullopt;
 }
 
+std::optional<Refusal> Transformation::RunPasses(Variant& variant, const Pipeline& pipeline, KernelVariant& outcome) {
+  outcome.passes.emplace_back(pipeline.front()->name);
+  if (options_.placement != Placement::kReplace && module_.FindFunction(variant.final_name) != nullptr)
+    return Refusal{"name-taken", fmt::format("there is a function {} already", variant.final_name)};
+  outcome.passes.clear();
+  if (options_.placement == Placement::kOnly) OwnCallees(variant);
+  for (const PassEntry* entry : pipeline) {
+    outcome.passes.emplace_back(entry->name);
+    if (auto refusal = RunPass(variant, *entry)) return refusal;
+  }
+  return std::nullopt;
+}
+
 void Transformation::Run(const Function& kernel, const Pipeline& pipeline) {
   KernelVariant& outcome = result_.variants.emplace_back();
   outcome.kernel = kernel.name;
-  Variant variant(module_, kernel);
-  std::optional<Refusal> refusal;
-  for (const PassEntry* entry : pipeline) {
-    outcome.passes.emplace_back(entry->name);
-    refusal = RunPass(variant, *entry);
-    if (refusal) break;
-  }
-  if (!refusal) refusal = Rename(variant, pipeline);
-  if (refusal) {
+  Variant variant(module_, imports_, kernel, NameOf(kernel, pipeline), prefix_);
+  if (auto refusal = RunPasses(variant, pipeline, outcome)) {
     outcome.refused_by = outcome.passes.back();
     outcome.refusal = std::move(*refusal);
     return;
   }
-  outcome.name = variant.kernel.name;
+  variant.kernel.name = module_.arena().Keep(variant.final_name);
+  // Found by name by whoever launches it.
+  if (options_.placement != Placement::kReplace) variant.kernel.linkage = Linkage::kVisible;
+  outcome.name = variant.final_name;
   outcome.hidden_parameter_offset = variant.hidden_parameter_offset;
   if (variant.has_slice_parameters) outcome.hidden_parameter_bytes = sizeof(device::SliceParameters);
   if (variant.has_worker_parameters) outcome.hidden_parameter_bytes = sizeof(device::WorkerParameters);
@@ -103,7 +111,9 @@ void Transformation::Run(const Function& kernel, const Pipeline& pipeline) {
 }
 
 Transformed Transformation::Finish() {
-  PlaceVariants(module_, done_, options_.placement, true);
+  PlaceVariants(module_, done_, imports_, prefix_, options_.placement);
+  result_.imports = imports_.variables();
+  if (!result_.imports.empty()) result_.import_table = ImportTableName(prefix_);
   result_.text = PrintModule(module_);
   return std::move(result_);
 }

@@ -71,7 +71,10 @@ Features::Features(const Module& module, const Function& kernel, const Reach& re
     Add(IsDeviceLaunch(name) ? Feature::kDeviceLaunch : Feature::kUnknownCallee, {}, name);
   // A reference to a texture of the module: bound to the program's own module, which a variant cannot reach.
   std::unordered_set<std::string_view> references;
+  std::unordered_set<std::string_view> functions;
   for (const Item& item : module.items()) {
+    if (const auto* function = std::get_if<Function>(&item.node)) functions.insert(function->name);
+    if (const auto* alias = std::get_if<Alias>(&item.node)) functions.insert(alias->name);
     const auto* declaration = std::get_if<VariableDeclaration>(&item.node);
     if (declaration == nullptr) continue;
     for (const Variable& variable : declaration->variables)
@@ -79,11 +82,12 @@ Features::Features(const Module& module, const Function& kernel, const Reach& re
           variable.type == ScalarType::kSurfref || variable.space == StateSpace::kTex)
         references.insert(variable.name);
   }
-  if (references.empty()) return;
   const auto find = [&](const Function& function) {
     VisitInstructions(function.body, [&](const Statement& statement, const Instruction& instruction) {
       VisitOperands(instruction.operands, [&](const Operand& operand) {
         if (references.contains(operand.name)) Add(Feature::kTextureReference, statement.span.position, operand.name);
+        if (operand.kind == OperandKind::kSymbol && instruction.opcode != "call" && functions.contains(operand.name))
+          Add(Feature::kFunctionAddress, statement.span.position, operand.name);
       });
     });
   };
@@ -170,6 +174,7 @@ void Features::AddOperands(const Statement& statement, const Instruction& instru
     const auto add = [&](Feature feature) { Add(feature, statement.span.position, operand.name); };
     if (IsClusterRegister(operand.name)) add(Feature::kCluster);
     if (operand.name.starts_with("%envreg")) add(Feature::kEnvironment);
+    if (operand.name == "%dynamic_smem_size") add(Feature::kDynamicSharedSize);
     if (operand.name == "%gridid") add(Feature::kGridId);
     if (operand.name == "%total_smem_size" || operand.name == "%aggr_smem_size") add(Feature::kTotalSharedSize);
     if (operand.name == "%ctaid" || operand.name == "%nctaid") {

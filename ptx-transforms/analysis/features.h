@@ -13,18 +13,20 @@
 namespace tally::ptx_transforms {
 
 enum class Feature : uint8_t {
-  kAlloca,            // alloca, stacksave, stackrestore
-  kAsyncCopy,         // cp.async
-  kBarrierArrive,     // bar.arrive
-  kBlockIndexNarrow,  // %ctaid or %nctaid read as something else than 32 bits of one component
-  kBulkCopy,          // cp.async.bulk, cp.reduce.async.bulk (TMA)
-  kCluster,           // cluster registers, directives, barriers and addresses
-  kConstantSpace,     // isspacep.const, kernel parameters that point to .const: .const addresses by another way
-  kDependentLaunch,   // griddepcontrol
-  kDeviceLaunch,      // launches grids from the device
-  kEnvironment,       // %envreg
-  kExitInFunction,    // exit in a .func
-  kGridId,            // %gridid
+  kAlloca,             // alloca, stacksave, stackrestore
+  kAsyncCopy,          // cp.async
+  kBarrierArrive,      // bar.arrive
+  kBlockIndexNarrow,   // %ctaid or %nctaid read as something else than 32 bits of one component
+  kBulkCopy,           // cp.async.bulk, cp.reduce.async.bulk (TMA)
+  kCluster,            // cluster registers, directives, barriers and addresses
+  kConstantSpace,      // isspacep.const, kernel parameters that point to .const: .const addresses by another way
+  kDependentLaunch,    // griddepcontrol
+  kDeviceLaunch,       // launches grids from the device
+  kDynamicSharedSize,  // %dynamic_smem_size
+  kEnvironment,        // %envreg
+  kExitInFunction,     // exit in a .func
+  kFunctionAddress,    // names a function in something else than a call
+  kGridId,             // %gridid
   kIndirectCall,
   kMbarrier,  // mbarrier objects
   kOpaque,    // a statement that the parser kept without understanding it

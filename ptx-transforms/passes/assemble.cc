@@ -50,11 +50,22 @@ void DropDebug(Module& module) {
   }
 }
 
-bool IsImportable(const Item& item) {
-  const auto* declaration = std::get_if<VariableDeclaration>(&item.node);
-  if (declaration == nullptr || declaration->variables.empty()) return false;
-  const StateSpace space = declaration->variables.front().space;
-  return space == StateSpace::kGlobal || space == StateSpace::kConst;
+// Everything that finished variants with their own callees do not need.
+void DropOriginals(Module& module, bool keeps_variables) {
+  std::unordered_set<std::string_view> defined;
+  for (const Item& item : module.items())
+    if (const auto* function = std::get_if<Function>(&item.node); function != nullptr && function->has_body)
+      defined.insert(function->name);
+  std::erase_if(module.items(), [&](const Item& item) {
+    if (const auto* function = std::get_if<Function>(&item.node))
+      return function->is_entry || defined.contains(function->name);
+    if (std::holds_alternative<Alias>(item.node)) return true;
+    const auto* declaration = std::get_if<VariableDeclaration>(&item.node);
+    if (keeps_variables || declaration == nullptr) return false;
+    return std::all_of(declaration->variables.begin(), declaration->variables.end(), [](const Variable& variable) {
+      return variable.space != StateSpace::kShared && !IsLiteral(variable);
+    });
+  });
 }
 
 }  // namespace
@@ -68,15 +79,23 @@ std::string VariantText(const Variant& variant) {
   return text + PrintItem(module, FunctionItem(variant.kernel)) + "\n";
 }
 
-void PlaceVariants(Module& module, std::vector<Variant>& variants, Placement placement, bool keeps_variables) {
+std::string ImportTableName(std::string_view prefix) { return std::string(prefix) + "imports"; }
+
+void PlaceVariants(Module& module, std::vector<Variant>& variants, const ImportTable& imports, std::string_view prefix,
+                   Placement placement) {
   std::vector<Item> added;
   std::unordered_set<std::string_view> replaced;
   std::unordered_set<std::string> declared;
+  bool needs_variables = false;
+  if (!imports.variables().empty())
+    added.push_back(DeclarationItem(module, fmt::format(".visible .const .align 8 .b64 {}[{}];",
+                                                        ImportTableName(prefix), imports.variables().size())));
   for (Variant& variant : variants) {
     replaced.insert(variant.original.name);
+    needs_variables |= !variant.has_imports;
     for (const std::string& declaration : variant.declarations)
       if (declared.insert(declaration).second) added.push_back(DeclarationItem(module, declaration));
-    for (Function& function : variant.functions) {
+    for (const Function& function : variant.functions) {
       Function head = function;  // declared before any is defined, as they may call one another in any order
       head.has_body = false;
       head.body.clear();
@@ -87,14 +106,15 @@ void PlaceVariants(Module& module, std::vector<Variant>& variants, Placement pla
   }
   for (Item& item : added)
     if (auto* function = std::get_if<Function>(&item.node)) DropLineTables(function->body);
-  if (placement != Placement::kAdd) {
+  if (placement == Placement::kReplace) {
     DropDebug(module);
     std::erase_if(module.items(), [&](const Item& item) {
-      if (!keeps_variables && IsImportable(item)) return true;
       const auto* function = std::get_if<Function>(&item.node);
-      return function != nullptr && function->is_entry &&
-             (placement == Placement::kOnly || replaced.contains(function->name));
+      return function != nullptr && function->is_entry && replaced.contains(function->name);
     });
+  } else if (placement == Placement::kOnly) {
+    DropDebug(module);
+    DropOriginals(module, needs_variables);
   }
   for (Item& item : added) module.items().push_back(std::move(item));
 }

@@ -13,8 +13,12 @@ namespace tally::ptx_transforms {
 // with the original module is missing), but PTX that parses.
 std::string VariantText(const Variant& variant);
 
-// Puts finished variants, which are used up, into their module. `keeps_variables`: as they are; else without the
-// .global and .const variables, which the variants import.
-void PlaceVariants(Module& module, std::vector<Variant>& variants, Placement placement, bool keeps_variables);
+// Puts finished variants, which are used up, into their module. With Placement::kOnly, for which they must have their
+// own callees, without all that they do not need.
+void PlaceVariants(Module& module, std::vector<Variant>& variants, const ImportTable& imports, std::string_view prefix,
+                   Placement placement);
+
+// Name of the table of imported variables.
+std::string ImportTableName(std::string_view prefix);
 
 }  // namespace tally::ptx_transforms

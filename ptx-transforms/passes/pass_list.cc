@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ptx-transforms/passes/import_globals_pass.h"
 #include "ptx-transforms/passes/persistent_blocks_pass.h"
 #include "ptx-transforms/passes/slice_grid_pass.h"
 #include "ptx-transforms/passes/unify_barriers_pass.h"
@@ -23,6 +24,13 @@ constexpr std::array kPasses = {
     // Last: it adds to the loop that persistent_blocks made.
     PassEntry{"yield_check", "worker blocks stop between two blocks when asked", kPersistentBlocks, "__tally_workers",
               1, &MakeYieldCheckPass},
+    // After all that may refuse, so that the table names nothing in vain.
+    PassEntry{"import_globals",
+              "works on the variables of the program's own module",
+              {},
+              "__tally_imported",
+              1,
+              &MakeImportGlobalsPass},
 };
 
 }  // namespace

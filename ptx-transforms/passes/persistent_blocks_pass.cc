@@ -9,6 +9,7 @@
 #include "ptx-transforms/passes/block_index.h"
 #include "ptx-transforms/passes/edit.h"
 #include "ptx-transforms/passes/grid_rules.h"
+#include "ptx-transforms/passes/own_callees.h"
 
 namespace tally::ptx_transforms {
 namespace {
@@ -26,17 +27,17 @@ class PersistentBlocksPass : public Pass {
   std::optional<Refusal> Run(Variant& variant) override;
 
  private:
-  static void HideExtraShared(Variant& variant);
+  static void HideExtraShared(Variant& variant, Function& function);
   static std::string DeclareShared(Variant& variant);
   static std::string Start(Variant& variant);
   static std::string Round(const Variant& variant, BlockIndexMask used);
 };
 
 // The kernel must not see that its dynamic shared memory has grown.
-void PersistentBlocksPass::HideExtraShared(Variant& variant) {
+void PersistentBlocksPass::HideExtraShared(Variant& variant, Function& function) {
   const std::string size = variant.Register("dynamic_size");
   bool is_read = false;
-  EditStatements(variant.kernel.body, [&](Statement& statement, std::vector<Statement>& out) {
+  EditStatements(function.body, [&](Statement& statement, std::vector<Statement>& out) {
     if (auto* instruction = std::get_if<Instruction>(&statement.node)) {
       const auto replace = [&](const Operand& operand) -> std::optional<Operand> {
         if (operand.kind != OperandKind::kSpecialRegister || operand.name != "%dynamic_smem_size") return std::nullopt;
@@ -49,16 +50,15 @@ void PersistentBlocksPass::HideExtraShared(Variant& variant) {
     out.push_back(std::move(statement));
   });
   if (!is_read) return;
-  InsertPrologue(variant.kernel,
-                 ParseSnippet(variant.module, fmt::format(".reg .b32 {0};\nmov.u32 {0}, %dynamic_smem_size;\n"
-                                                          "sub.u32 {0}, {0}, {1};\n",
-                                                          size, device::kWorkerSharedBytes)));
+  InsertPrologue(function, ParseSnippet(variant.module, fmt::format(".reg .b32 {0};\nmov.u32 {0}, %dynamic_smem_size;\n"
+                                                                    "sub.u32 {0}, {0}, {1};\n",
+                                                                    size, device::kWorkerSharedBytes)));
 }
 
 // The start of dynamic shared memory, under a name of our own. Aligned as the strictest of the module's, so that it is
-// where theirs is.
+// where theirs is, and no stricter: padding in front of it would be taken from its end.
 std::string PersistentBlocksPass::DeclareShared(Variant& variant) {
-  uint32_t align = 16;
+  uint32_t align = sizeof(uint32_t);
   for (const Item& item : variant.module.items()) {
     const auto* declaration = std::get_if<VariableDeclaration>(&item.node);
     if (declaration == nullptr) continue;
@@ -138,7 +138,11 @@ std::optional<Refusal> PersistentBlocksPass::Run(Variant& variant) {
   if (auto refusal =
           AddHiddenParameter(variant, "workers", sizeof(device::WorkerParameters), alignof(device::WorkerParameters)))
     return refusal;
-  HideExtraShared(variant);
+  if (features.Has(Feature::kDynamicSharedSize)) {
+    OwnCallees(variant);
+    for (Function& function : variant.functions) HideExtraShared(variant, function);
+    HideExtraShared(variant, variant.kernel);
+  }
 
   // unify_barriers left one ret, the last statement.
   Statement& last = variant.kernel.body.back();

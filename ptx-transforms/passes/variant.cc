@@ -1,7 +1,26 @@
 #include "ptx-transforms/passes/variant.h"
 
+#include <utility>
+
 namespace tally::ptx_transforms {
-namespace {
+
+size_t ImportTable::IndexOf(const Variable& variable) {
+  const auto [place, is_new] = places_.try_emplace(std::string(variable.name), variables_.size());
+  if (is_new)
+    variables_.push_back(
+        {std::string(variable.name), variable.space == StateSpace::kConst, variable.linkage != Linkage::kInternal});
+  return place->second;
+}
+
+Variant::Variant(Module& module_in, ImportTable& imports_in, const Function& original_in, std::string final_name_in,
+                 std::string prefix_in)
+    : module(module_in),
+      original(original_in),
+      kernel(original_in),
+      final_name(std::move(final_name_in)),
+      prefix(std::move(prefix_in)),
+      reach(FindReach(module_in, original_in)),
+      imports(imports_in) {}
 
 std::string FreshPrefix(std::string_view source) {
   std::string prefix = "tally_";
@@ -9,13 +28,9 @@ std::string FreshPrefix(std::string_view source) {
   return prefix;
 }
 
-}  // namespace
-
-Variant::Variant(Module& module_in, const Function& original_in)
-    : module(module_in),
-      original(original_in),
-      kernel(original_in),
-      prefix(FreshPrefix(module_in.source())),
-      reach(FindReach(module_in, original_in)) {}
+bool IsLiteral(const Variable& variable) {
+  return variable.space == StateSpace::kGlobal && variable.linkage == Linkage::kInternal && variable.has_initializer &&
+         (variable.name.starts_with("$str") || variable.name.starts_with("__unnamed_"));
+}
 
 }  // namespace tally::ptx_transforms

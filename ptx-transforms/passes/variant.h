@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ptx-transforms/analysis/call_graph.h"
@@ -13,12 +14,27 @@
 
 namespace tally::ptx_transforms {
 
+// The variables that the variants of one module import, in the order of their table.
+class ImportTable {
+ public:
+  const std::vector<ImportedVariable>& variables() const { return variables_; }
+  // Its index; new ones come to the end.
+  size_t IndexOf(const Variable& variable);
+
+ private:
+  std::vector<ImportedVariable> variables_;
+  std::unordered_map<std::string, size_t> places_;
+};
+
 struct Variant {
-  Variant(Module& module_in, const Function& original_in);
+  // `final_name`: of the kernel in the output. `prefix`: see below. All references must outlive the variant.
+  Variant(Module& module_in, ImportTable& imports_in, const Function& original_in, std::string final_name_in,
+          std::string prefix_in);
 
   Module& module;            // owns names and memory; its items are only read
   const Function& original;  // as the program wrote it
   Function kernel;           // rewritten in place
+  std::string final_name;    // that the kernel gets
   // Rewritten copies of functions that the kernel calls, callees before callers.
   std::vector<Function> functions;
   // New declarations of module scope that the copies need, as text without the semicolon's line end.
@@ -41,12 +57,19 @@ struct Variant {
   uint32_t extra_shared_bytes = 0;
   // The launch must have warps of threads with the same y and z: block.x a multiple of 32, or block.y = block.z = 1.
   bool needs_warp_rows = false;
-  // Module-scope variables whose addresses the host must provide, in the order of the table.
-  std::vector<std::string> imports;
+  // Set by import_globals: needs no .global or .const variable of its module but literals.
+  bool has_imports = false;
+  ImportTable& imports;
 
   std::string Register(std::string_view name) const { return "%" + prefix + std::string(name); }
   std::string Label(std::string_view name) const { return "$" + prefix + std::string(name); }
   std::string Symbol(std::string_view name) const { return prefix + std::string(name); }
 };
+
+// "tally_", or another beginning of names that the source does not contain anywhere.
+std::string FreshPrefix(std::string_view source);
+
+// A string literal of nvcc: no program can write or name it, so every module may have its own.
+bool IsLiteral(const Variable& variable);
 
 }  // namespace tally::ptx_transforms

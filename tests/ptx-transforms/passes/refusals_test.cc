@@ -1,0 +1,153 @@
+// What the passes refuse and what they accept, one small kernel each.
+#include <gmock/gmock.h>
+
+#include "ptx-transforms/transform.h"
+#include "tests/ptx-transforms/syntax/test_modules.h"
+
+namespace tally::ptx_transforms {
+namespace {
+
+constexpr std::string_view kRegisters =
+    ".reg .pred %p<9>;\n.reg .b16 %h<9>;\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.shared .align 8 .b8 s[64];\n";
+
+// The code with which a pass refuses a kernel of these statements; "done" if it does not.
+std::string Outcome(std::string_view pass, std::string_view statements, std::string_view before = "") {
+  const std::string text = WithHeader(std::string(before) + ".visible .entry kernel(.param .u64 p){\n" +
+                                      std::string(kRegisters) + std::string(statements) + "\n}\n");
+  const Result<Transformed> result = TransformText(text, {.pipelines = {{std::string(pass)}}});
+  if (!result) return result.error().ToString();
+  const KernelVariant& variant = result->variants.at(0);
+  if (variant.is_done()) return "done";
+  EXPECT_NE(variant.refusal.code, "verifier") << variant.refusal.sentence;
+  return variant.refusal.code;
+}
+std::string Slice(std::string_view statements, std::string_view before = "") {
+  return Outcome("slice_grid", statements, before);
+}
+std::string Workers(std::string_view statements, std::string_view before = "") {
+  return Outcome("persistent_blocks", statements, before);
+}
+std::string Import(std::string_view statements, std::string_view before = "") {
+  return Outcome("import_globals", statements, before);
+}
+
+TEST(Refusals, OfGridsThatBelongTogether) {
+  EXPECT_EQ(Slice("mov.u32 %r1, %clusterid.x; ret;"), "cluster");
+  EXPECT_EQ(Slice("barrier.cluster.arrive.aligned; ret;"), "cluster");
+  EXPECT_EQ(Slice("mapa.shared::cluster.u32 %r1, %r2, 1; ret;"), "cluster");
+  EXPECT_EQ(Slice("griddepcontrol.wait; ret;"), "dependent-launch");
+  EXPECT_EQ(Slice("mov.u64 %rd1, %gridid; ret;"), "grid-id");
+  EXPECT_EQ(Slice("mov.u32 %r1, %envreg2; ret;"), "environment-register");
+  EXPECT_EQ(Slice("mov.u16 %h1, %ctaid.x; ret;"), "narrow-block-index");
+  EXPECT_EQ(Slice("mov.u32 %r1, %smid; ret;"), "done");
+  EXPECT_EQ(Slice("fence.acq_rel.cluster; ret;"), "done") << "a scope is no cluster";
+}
+
+TEST(Refusals, OfWhatIsNotUnderstood) {
+  EXPECT_EQ(Slice("frobnicate.u32 %r1, %r2; ret;"), "unknown-instruction");
+  EXPECT_EQ(Slice(".frobnicate 1; ret;"), "unknown-statement");
+  EXPECT_EQ(Slice("mov.u32 %r1, %r10; ret;"), "unresolved-name");
+  EXPECT_EQ(Slice("bra $nowhere; ret;"), "unresolved-name");
+  EXPECT_EQ(Slice("bar.sync 0, 32, 1, 2; ret;"), "unknown-barrier");
+}
+
+TEST(Refusals, OfCalls) {
+  EXPECT_EQ(Slice("call elsewhere; ret;", ".extern .func elsewhere;\n"), "unknown-callee");
+  EXPECT_EQ(Slice("call.uni %rd1, proto;\nproto: .callprototype _ (); ret;"), "indirect-call");
+  EXPECT_EQ(Slice("call cudaLaunchDeviceV2; ret;", ".extern .func cudaLaunchDeviceV2;\n"), "device-launch");
+  EXPECT_EQ(Slice("call f; ret;", ".func f(){\n.reg .b32 %r1;\nmov.u32 %r1, %ctaid.x;\ncall f;\nret;\n}\n"),
+            "recursion");
+  EXPECT_EQ(Slice("call f; ret;", ".func f(){\n.reg .b32 %r1;\nmov.u32 %r1, %ctaid.x;\nret;\n}\n"), "done");
+  EXPECT_EQ(Workers("call f; ret;", ".func f(){\nbar.sync 0;\nret;\n}\n"), "function-barrier");
+  EXPECT_EQ(Workers("call f; ret;", ".func f(){\nexit;\n}\n"), "exit-in-function");
+}
+
+TEST(Refusals, OfLoopsThatWaitForOtherBlocks) {
+  const auto loop = [](const std::string& access) {
+    return Slice("L: " + access + " setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;");
+  };
+  EXPECT_EQ(loop("ld.volatile.global.u32 %r1, [%rd1];"), "inter-block-wait");
+  EXPECT_EQ(loop("ld.acquire.gpu.u32 %r1, [%rd1];"), "inter-block-wait");
+  EXPECT_EQ(loop("ld.relaxed.sys.global.u32 %r1, [%rd1];"), "inter-block-wait");
+  EXPECT_EQ(loop("atom.global.exch.b32 %r1, [%rd1], 1;"), "inter-block-wait");
+  EXPECT_EQ(loop("atom.global.cas.b32 %r1, [%rd1], 0, 1;"), "inter-block-wait");
+  EXPECT_EQ(loop("atom.global.add.u32 %r1, [%rd1], 0;"), "inter-block-wait");
+  EXPECT_EQ(loop("atom.global.or.b32 %r1, [%rd1], 0;"), "inter-block-wait");
+  EXPECT_EQ(loop("ld.global.u32 %r1, [%rd1];"), "inter-block-wait") << "nothing else changes";
+  EXPECT_EQ(loop("ld.volatile.shared.u32 %r1, [s];"), "done") << "within the block";
+  EXPECT_EQ(loop("atom.global.add.u32 %r1, [%rd1], 1;"), "done") << "a work queue";
+  EXPECT_EQ(loop("ld.global.u32 %r1, [%rd1]; add.u64 %rd1, %rd1, 4;"), "done") << "a search";
+  EXPECT_EQ(Slice("L: mov.u32 %r2, %r1; add.u32 %r3, %r2, 1; atom.global.cas.b32 %r1, [%rd1], %r2, %r3;"
+                  "setp.ne.u32 %p1, %r1, %r2; @%p1 bra L; ret;"),
+            "done")
+      << "a retry";
+  EXPECT_EQ(Slice("L: mov.u32 %r1, 0; ld.volatile.global.u32 %r2, [%rd1]; setp.ne.u32 %p2, %r2, 0; @!%p2 bra M;"
+                  "mov.u32 %r1, 1; M: setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;"),
+            "inter-block-wait")
+      << "through a branch";
+  EXPECT_EQ(Slice("@%p1 bra M; L: ld.volatile.global.u32 %r1, [%rd1]; M: setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;"),
+            "inter-block-wait")
+      << "a loop with two entries";
+}
+
+TEST(Refusals, OfWhatLivesAsLongAsABlock) {
+  EXPECT_EQ(Workers("mbarrier.init.shared.b64 [s], 1; ret;"), "mbarrier");
+  EXPECT_EQ(Slice("mbarrier.init.shared.b64 [s], 1; ret;"), "done");
+  EXPECT_EQ(Workers("alloca.u32 %r1, 16; ret;"), "stack-allocation");
+  EXPECT_EQ(Workers("setmaxnreg.inc.sync.aligned.u32 240; ret;"), "setmaxnreg");
+  EXPECT_EQ(Workers("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; ret;"), "tcgen05");
+  EXPECT_EQ(Workers("mov.u32 %r1, %total_smem_size; ret;"), "total-shared-size");
+  EXPECT_EQ(Workers("bar.arrive 1, 64; ret;"), "barrier-arrive");
+  EXPECT_EQ(Workers("cp.async.ca.shared.global [s], [%rd1], 16; ret;"), "done");
+}
+
+TEST(Refusals, OfBarriersThatEarlyExitsDisturb) {
+  const std::string leave = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; @%p1 ret; ";
+  EXPECT_EQ(Workers(leave + "bar.sync 0; ret;"), "done");
+  EXPECT_EQ(Workers(leave + "bar.sync 1; ret;"), "done");
+  EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync 1; ret;"), "several-barriers");
+  EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync %r2; ret;"), "barrier-register");
+  EXPECT_EQ(Workers("bar.sync 0; bar.sync 1; ret;"), "done");
+  EXPECT_EQ(Workers("bar.sync %r2; ret;"), "barrier-identifiers");
+  EXPECT_EQ(Workers("bar.sync 0, 64; ret;"), "done");
+}
+
+TEST(Refusals, OfLanesThatOthersWaitFor) {
+  const std::string shuffle = "shfl.sync.down.b32 %r2, %r3, 1, 31, -1; ";
+  const auto after = [&](const std::string& test) { return Workers(test + " @%p1 bra L; " + shuffle + "L: ret;"); };
+  EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7;"), "warp-sync-after-exit");
+  EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 30;"), "warp-sync-after-exit");
+  EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 31;"), "done") << "whole warps";
+  EXPECT_EQ(after("mov.u32 %r1, %ctaid.x; setp.eq.u32 %p1, %r1, 7;"), "done") << "whole blocks";
+  const std::string lane = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; ";
+  EXPECT_EQ(Workers(lane + "@%p1 bra L; " + shuffle + "L: bar.sync 0; ret;"), "done") << "nobody leaves meanwhile";
+  EXPECT_EQ(Workers(lane + "@%p1 ret; activemask.b32 %r4; shfl.sync.down.b32 %r2, %r3, 1, 31, %r4; ret;"), "done");
+  EXPECT_EQ(Workers(lane + "@%p1 ret; bar.sync 1, 64; ret;"), "warp-sync-after-exit");
+  EXPECT_EQ(Workers(shuffle + lane + "@%p1 ret; ret;"), "done");
+  EXPECT_EQ(Workers(lane + "@%p1 " + shuffle + "ret;"), "warp-sync-after-exit") << "its own guard";
+}
+
+TEST(Refusals, OfVariablesThatCannotBeShared) {
+  EXPECT_EQ(Import("ld.global.u32 %r1, [g]; ret;", ".global .u32 g;\n"), "done");
+  EXPECT_EQ(Import("tex.1d.v4.s32.s32 {%r1,%r2,%r3,%r4}, [t, {%r5}]; ret;", ".global .texref t;\n"),
+            "texture-reference");
+  EXPECT_EQ(Import("mov.u64 %rd1, f; ret;", ".func f(){\nret;\n}\n"), "function-address");
+  EXPECT_EQ(Import("isspacep.const %p1, %rd1; ret;"), "constant-address");
+  EXPECT_EQ(Import(".global .u32 mine; ld.global.u32 %r1, [mine]; ret;"), "variable-in-function");
+}
+
+TEST(Refusals, OfTooManyParameters) {
+  const auto with_bytes = [](int bytes, const char* version) {
+    const std::string text = ".version " + std::string(version) + "\n.target sm_80\n.address_size 64\n" +
+                             ".visible .entry kernel(.param .b8 big[" + std::to_string(bytes) + "]){\nret;\n}\n";
+    return TransformText(text, {.pipelines = {{"slice_grid"}}})->variants.at(0);
+  };
+  EXPECT_TRUE(with_bytes(4072, "7.0").is_done());
+  EXPECT_EQ(with_bytes(4096, "7.0").refusal.code, "parameter-space");
+  EXPECT_TRUE(with_bytes(4096, "8.1").is_done());
+  EXPECT_EQ(with_bytes(4096, "8.1").hidden_parameter_offset, 4096u);
+  EXPECT_EQ(with_bytes(32764, "8.1").refusal.code, "parameter-space");
+}
+
+}  // namespace
+}  // namespace tally::ptx_transforms
