@@ -36,7 +36,7 @@ constexpr Mutant kMutants[] = {
     {"slice_leaves_one_size", "slice_grid", R"((mov\.\w+ [^%\n]*%?\w+, )%Tnctaid_x;)", "$1%nctaid.x;", Which::kLast},
     // import_globals
     {"import_takes_the_wrong_entry", "import_globals", R"((\[Timports)\+8\])", "$1+0]"},
-    {"import_forgets_one", "import_globals", R"(ld\.const\.b64 (%Taddress_0), \[Timports\+0\];)", "mov.u64 $1, 0;"},
+    {"import_forgets_one", "import_globals", R"(ld\.const\.b64 (%Taddress_0), \[Timports\];)", "mov.u64 $1, 0;"},
     // unify_barriers
     {"unify_leaves_an_exit", "unify_barriers", R"(bra \$Tend;)", "ret;", Which::kFirst},
     {"unify_leaves_the_last_exit", "unify_barriers", R"(bra \$Tend;)", "exit;", Which::kLast},
