@@ -110,7 +110,7 @@ Variance Uniformity::OfDefinition(uint32_t index) const {
   if (IsWarpOfThreadX(index)) return Max(execution, Variance::kWarp);
   if (IsPure(instruction.opcode)) return Max(execution, OfOperands(index));
   if (instruction.opcode == "ld") {
-    if (instruction.HasModifier("param")) {
+    if (instruction.HasModifier("param") || instruction.HasModifier("param::entry")) {
       const bool is_of_kernel = body_.function().is_entry && instruction.operands.size() == 2 &&
                                 IsParameterOf(body_.function(), instruction.operands[1].name);
       if (!is_of_kernel) return Variance::kThread;
