@@ -68,17 +68,27 @@ Result<MappedRegion> MappedRegion::ReserveAt(void* address, size_t size_bytes) {
 }
 
 Result<UniqueFd> CreateSealedMemfd(const std::string& name, size_t size_bytes) {
+  return CreateSealedMemfd(name, size_bytes, size_bytes);
+}
+
+Result<UniqueFd> CreateSealedMemfd(const std::string& name, size_t size_bytes, size_t reserved_bytes) {
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return std::unexpected(StatusFromErrno(errno, "create shared memory"));
   // posix_fallocate returns the error; it would retry EINTR only if we do.
   int error = 0;
   do {
-    error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));
+    error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(reserved_bytes));
   } while (error == EINTR);
+  if (error == 0 && ::ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) error = errno;
   if (error != 0)
-    return std::unexpected(StatusFromErrno(error, fmt::format("reserve {} bytes of shared memory", size_bytes)));
+    return std::unexpected(StatusFromErrno(error, fmt::format("reserve {} bytes of shared memory", reserved_bytes)));
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return std::unexpected(StatusFromErrno(errno, "seal shared memory"));
   return fd;
+}
+
+Status CommitPages(void* address, size_t size_bytes) {
+  if (::madvise(address, size_bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return OkStatus();
+  return Status(StatusCode::kResourceExhausted, "no memory for shared pages");
 }
 
 Status CheckSealedMemfd(int fd, size_t size_bytes) {

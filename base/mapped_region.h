@@ -47,8 +47,13 @@ class MappedRegion {
 
 // A zeroed anonymous file of exactly `size_bytes` that nobody can shrink, grow or unseal: a peer that maps it cannot
 // make us fault. `name` is for /proc only. Fails with kResourceExhausted when shared memory is used up (pages are
-// reserved here, so that a full /dev/shm shows as an error and not later as SIGBUS).
+// reserved here, so that a full /dev/shm shows as an error and not later as SIGBUS). With `reserved_bytes` only the
+// pages of the beginning are: whoever writes first to the others calls CommitPages.
 Result<UniqueFd> CreateSealedMemfd(const std::string& name, size_t size_bytes);
+Result<UniqueFd> CreateSealedMemfd(const std::string& name, size_t size_bytes, size_t reserved_bytes);
+// Makes the pages of mapped shared memory be there. kResourceExhausted where a write to them would be a SIGBUS. (Linux
+// before 5.14 cannot tell: success.)
+Status CommitPages(void* address, size_t size_bytes);
 // Checks that a received descriptor is a memfd with these seals and at least `size_bytes`; kInvalidArgument otherwise.
 Status CheckSealedMemfd(int fd, size_t size_bytes);
 

@@ -146,10 +146,10 @@ CUresult ReadImageFile(const char* path, OutgoingImage* image) {
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rbe"), &std::fclose);
   if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
-  std::string content;
+  std::vector<char> content;
   char buffer[64 * 1024];
   while (const size_t size = std::fread(buffer, 1, sizeof(buffer), file.get())) {
-    content.append(buffer, size);
+    content.insert(content.end(), buffer, buffer + size);
     if (content.size() > shm::kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
   }
   if (std::ferror(file.get()) != 0) return CUDA_ERROR_OPERATING_SYSTEM;

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "client-shim/transport/lane.h"
@@ -56,7 +55,7 @@ struct OutgoingImage {
   shm::ImageFormat format = shm::ImageFormat::kPtx;
   uint32_t wrapper_version = 0;
   uint32_t num_prelinked = 0;
-  std::string file;  // owns the bytes of an image read from a file
+  std::vector<char> file;  // owns the bytes of an image read from a file, also when this is moved
 };
 
 // Finds out what is at `pointer`. CUDA_ERROR_INVALID_IMAGE when it is no device code.

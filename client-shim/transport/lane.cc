@@ -126,6 +126,10 @@ CUresult Lane::NextChunk(uint32_t* chunk_index) {
   if (chunk_in_use_[chosen]) {
     if (const CUresult result = AwaitChunk(chosen); result != CUDA_SUCCESS) return result;
   }
+  if (!chunk_is_there_[chosen]) {
+    if (!CommitPages(chunk(chosen), shm::kArenaChunkBytes).ok()) return CUDA_ERROR_OUT_OF_MEMORY;
+    chunk_is_there_[chosen] = true;
+  }
   next_chunk_ = (next_chunk_ + 1) % shm::kArenaChunks;
   chunk_in_use_[chosen] = true;
   *chunk_index = chosen;

@@ -179,6 +179,7 @@ class Lane {
   std::byte* arena_ = nullptr;
   uint32_t next_chunk_ = 0;
   bool chunk_in_use_[shm::kArenaChunks] = {};
+  bool chunk_is_there_[shm::kArenaChunks] = {};  // its pages are
 };
 
 // The calling thread's lane. Anything but success is what the entry point must return: not initialised, the sticky

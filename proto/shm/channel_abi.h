@@ -14,9 +14,10 @@
 //                       +-------------------------------+
 //
 // The executor creates every region as a sealed memfd (nobody can shrink or grow it) and passes the descriptor over the
-// session socket. Glossary: *record* = one framed message in a ring; *position* = bytes ever written or read, never
-// wrapped (masked when used as an offset); *doorbell* = the futex word a sleeper waits on; *ticket* = place of a
-// request in the order of the whole session.
+// session socket. All of it has pages but the arena, whose pages the client has made before it first uses a chunk.
+// Glossary: *record* = one framed message in a ring; *position* = bytes ever written or read, never wrapped (masked
+// when used as an offset); *doorbell* = the futex word a sleeper waits on; *ticket* = place of a request in the order
+// of the whole session.
 //
 // TRUST. The other side may change anything at any time. The server reads a position once into a local, checks it,
 // copies the record out, then validates the copy. Nothing here names the client: identity is the session socket's.

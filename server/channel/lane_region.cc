@@ -9,7 +9,8 @@
 namespace tally::server {
 
 Result<LaneRegion> LaneRegion::Create(uint32_t lane_index) {
-  auto fd = CreateSealedMemfd(fmt::format("tally-lane-{}", lane_index), shm::kLaneRegionBytes);
+  // The arena's pages come when it is first used: a thread that never copies pageable memory does without 16 MiB.
+  auto fd = CreateSealedMemfd(fmt::format("tally-lane-{}", lane_index), shm::kLaneRegionBytes, kArenaOffset);
   if (!fd) return std::unexpected(fd.error());
   auto region = MappedRegion::Map(fd->get(), shm::kLaneRegionBytes);
   if (!region) return std::unexpected(region.error());

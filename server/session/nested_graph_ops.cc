@@ -19,7 +19,7 @@ CUresult ServeAddMovedGraphNode(ServedLane& lane, WireReader& in, WireWriter& ou
   SessionState& session = lane.session();
   if (lane.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // It must be the program's to give away, and stay a tree.
-  const NestedGraphs::Contents moved = session.nested_graphs.ContentsOf(child);
+  const NestedGraphs::Contents moved = session.ContentsOf(child);
   const bool holds_target = std::find(moved.graphs.begin(), moved.graphs.end(), target.graph) != moved.graphs.end();
   if (session.nested_graphs.Contains(child) || holds_target || session.IsCapturingInto(moved)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -49,7 +49,7 @@ CUresult ServeDestroyGraph(ServedLane& lane, WireReader& in, WireWriter&) {
   if (const CUresult r = lane.Find(shm::HandleKind::kGraph, handle, &graph); r != CUDA_SUCCESS) return r;
   SessionState& session = lane.session();
   if (session.nested_graphs.Contains(graph)) return CUDA_ERROR_INVALID_VALUE;
-  const NestedGraphs::Contents contents = session.nested_graphs.ContentsOf(graph);
+  const NestedGraphs::Contents contents = session.ContentsOf(graph);
   if (session.IsCapturingInto(contents)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = lane.driver().cuGraphDestroy(graph); r != CUDA_SUCCESS) return r;
   session.ForgetGraphs(contents);

@@ -32,6 +32,7 @@ class NestedGraphs {
   // It belongs to a node: not the program's to destroy or to give away.
   bool Contains(CUgraph graph) const { return kinds_.contains(graph); }
   bool IsMoved(CUgraph graph) const;
+  bool empty() const { return kinds_.empty(); }
 
   // Asks the driver, so before it destroys anything.
   Contents ContentsOf(CUgraph graph) const;

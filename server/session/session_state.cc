@@ -223,7 +223,7 @@ void SessionState::DestroyHandles(uint32_t context) {
     const auto graph = static_cast<CUgraph>(entry.value);
     // Those that belong to a node go with it.
     if (handles(shm::HandleKind::kGraph).Find(entry.handle) == nullptr || nested_graphs.Contains(graph)) continue;
-    const NestedGraphs::Contents contents = nested_graphs.ContentsOf(graph);
+    const NestedGraphs::Contents contents = ContentsOf(graph);
     if (IsCapturingInto(contents)) continue;  // a stream of another context: the graph outlives this one
     ForgetGraphs(contents);
     driver.cuGraphDestroy(graph);

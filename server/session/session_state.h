@@ -130,6 +130,12 @@ class SessionState {
   // Gives every library's variables their first values again, as the reset of the only context does; handles stay.
   // CUfunctions of its kernels and its module go, as natively.
   void ReloadLibraries();
+  // What goes with a graph, as far as the client can name any of it.
+  NestedGraphs::Contents ContentsOf(CUgraph graph) {
+    // Most programs never name a node: then a graph of thousands of them need not be looked through.
+    if (handles(shm::HandleKind::kGraphNode).size() == 0 && nested_graphs.empty()) return {{graph}, {}};
+    return nested_graphs.ContentsOf(graph);
+  }
   // Forgets graphs and nodes that the driver has destroyed, or is about to.
   void ForgetGraphs(const NestedGraphs::Contents& gone);
   // With no reference of the client's or of a graph it knows, the driver's object is gone or about to go.

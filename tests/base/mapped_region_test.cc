@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <cstring>
 
@@ -25,6 +26,25 @@ TEST(SealedMemfd, AnUnsealedDescriptorIsRefused) {
   UniqueFd fd(::memfd_create("plain", MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(fd.get(), kBytes), 0);
   EXPECT_EQ(CheckSealedMemfd(fd.get(), kBytes).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(SealedMemfd, HasThePagesThatWereReservedOrCommitted) {
+  constexpr size_t kReserved = kBytes / 4;
+  auto fd = CreateSealedMemfd("test", kBytes, kReserved);
+  ASSERT_TRUE(fd) << fd.error().ToString();
+  EXPECT_TRUE(CheckSealedMemfd(fd->get(), kBytes).ok());
+  const auto bytes_there = [&] {
+    struct stat status {};
+    EXPECT_EQ(::fstat(fd->get(), &status), 0);
+    return static_cast<size_t>(status.st_blocks) * 512;
+  };
+  EXPECT_EQ(bytes_there(), kReserved);
+  auto region = MappedRegion::Map(fd->get(), kBytes);
+  ASSERT_TRUE(region);
+  EXPECT_TRUE(CommitPages(region->data() + kBytes / 2, kBytes / 4).ok());
+  EXPECT_EQ(bytes_there(), kReserved + kBytes / 4);
+  region->data()[kBytes - 1] = std::byte{1};  // without: at the writer's risk
+  EXPECT_FALSE(CommitPages(reinterpret_cast<void *>(uintptr_t{1} << 46), kBytes).ok());
 }
 
 TEST(MappedRegion, TwoMappingsSeeTheSameBytes) {

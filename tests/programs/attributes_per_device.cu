@@ -2,9 +2,7 @@
 // device only must work there, and still be refused on the first; then the other way round is allowed too. With one
 // device the first and the last are the same, and what needs two is left out (PROGRAM_NEEDS_DEVICES=2 makes that a
 // failure).
-#include <cstdlib>
-
-#include "tests/programs/check.h"
+#include "tests/programs/device_count.h"
 
 using check::Results;
 
@@ -49,11 +47,7 @@ int AllowedOn(int device) {
 }
 
 void Device(Results& results) {
-  int num_devices = 0;
-  CHECK_CUDA(cudaGetDeviceCount(&num_devices));
-  const char* needed = std::getenv("PROGRAM_NEEDS_DEVICES");
-  if (needed != nullptr && num_devices < std::atoi(needed)) check::Fail("there are not enough devices");
-  const int last = num_devices - 1;
+  const int last = check::CountDevices() - 1;
 
   int refused = cudaErrorInvalidValue;
   if (last != 0) {

@@ -285,10 +285,7 @@ void TensorMaps() {
 }
 
 void Checks() {
-  CUcontext context = nullptr;
-  OK(DRIVER(cuInit)(0));
-  OK(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0));
-  OK(DRIVER(cuCtxSetCurrent)(context));
+  const check::PrimaryContext context;
   // Not a non-blocking one: what the plain forms put on the legacy stream comes before.
   OK(DRIVER(cuStreamCreate)(&g_stream, CU_STREAM_DEFAULT));
   Creation();
@@ -297,7 +294,6 @@ void Checks() {
   Objects();
   TensorMaps();
   OK(DRIVER(cuStreamDestroy_v2)(g_stream));
-  OK(DRIVER(cuDevicePrimaryCtxRelease_v2)(0));
 }
 
 }  // namespace

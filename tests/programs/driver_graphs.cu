@@ -4,7 +4,6 @@
 namespace {
 
 CUcontext g_context;
-CUmodule g_module;
 CUfunction g_nothing, g_scale;
 CUstream g_stream;
 CUdeviceptr g_memory;
@@ -282,12 +281,11 @@ void EventsAndKernels() {
 }
 
 void Checks() {
-  OK(DRIVER(cuInit)(0));
-  OK(DRIVER(cuDevicePrimaryCtxRetain)(&g_context, 0));
-  OK(DRIVER(cuCtxSetCurrent)(g_context));
-  OK(DRIVER(cuModuleLoadData)(&g_module, check::kPtx));
-  OK(DRIVER(cuModuleGetFunction)(&g_nothing, g_module, "Nothing"));
-  OK(DRIVER(cuModuleGetFunction)(&g_scale, g_module, "Scale"));
+  const check::PrimaryContext context;
+  g_context = context.get();
+  const check::PtxModule module;
+  g_nothing = module.Function("Nothing");
+  g_scale = module.Function("Scale");
   OK(DRIVER(cuStreamCreate)(&g_stream, CU_STREAM_NON_BLOCKING));
   OK(DRIVER(cuMemAlloc_v2)(&g_memory, 256));
   Nodes();
@@ -295,8 +293,6 @@ void Checks() {
   EventsAndKernels();
   OK(DRIVER(cuMemFree_v2)(g_memory));
   OK(DRIVER(cuStreamDestroy_v2)(g_stream));
-  OK(DRIVER(cuModuleUnload)(g_module));
-  OK(DRIVER(cuDevicePrimaryCtxRelease_v2)(0));
 }
 
 }  // namespace

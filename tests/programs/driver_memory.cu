@@ -368,10 +368,7 @@ void Pointers() {
 }
 
 void Checks() {
-  CUcontext context = nullptr;
-  OK(DRIVER(cuInit)(0));
-  OK(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0));
-  OK(DRIVER(cuCtxSetCurrent)(context));
+  const check::PrimaryContext context;
   // Not a non-blocking one: what the plain forms put on the legacy stream comes before.
   OK(DRIVER(cuStreamCreate)(&g_stream, CU_STREAM_DEFAULT));
   Allocation();
@@ -383,7 +380,6 @@ void Checks() {
   Registration();
   Pointers();
   OK(DRIVER(cuStreamDestroy_v2)(g_stream));
-  OK(DRIVER(cuDevicePrimaryCtxRelease_v2)(0));
 }
 
 }  // namespace

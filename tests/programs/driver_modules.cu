@@ -233,16 +233,12 @@ void Occupancy() {
 }
 
 void Checks() {
-  CUcontext context = nullptr;
-  OK(DRIVER(cuInit)(0));
-  OK(DRIVER(cuDevicePrimaryCtxRetain)(&context, 0));
-  OK(DRIVER(cuCtxSetCurrent)(context));
+  const check::PrimaryContext context;
   const PtxFile file;
   Modules(file.path());
   Libraries(file.path());
   Linking(file.path());
   Occupancy();
-  OK(DRIVER(cuDevicePrimaryCtxRelease_v2)(0));
 }
 
 }  // namespace

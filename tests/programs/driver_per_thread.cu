@@ -8,7 +8,6 @@ namespace {
 
 constexpr size_t kBytes = 1024;
 CUcontext g_context;
-CUmodule g_module;
 CUfunction g_scale;
 CUdeviceptr g_a, g_b;
 
@@ -352,11 +351,10 @@ void Capture() {
 }
 
 void Checks() {
-  OK(DRIVER(cuInit)(0));
-  OK(DRIVER(cuDevicePrimaryCtxRetain)(&g_context, 0));
-  OK(DRIVER(cuCtxSetCurrent)(g_context));
-  OK(DRIVER(cuModuleLoadData)(&g_module, check::kPtx));
-  OK(DRIVER(cuModuleGetFunction)(&g_scale, g_module, "Scale"));
+  const check::PrimaryContext context;
+  g_context = context.get();
+  const check::PtxModule module;
+  g_scale = module.Function("Scale");
   OK(DRIVER(cuMemAlloc_v2)(&g_a, kBytes));
   OK(DRIVER(cuMemAlloc_v2)(&g_b, kBytes));
   for (size_t i = 0; i < kBytes; ++i) {
@@ -374,8 +372,6 @@ void Checks() {
   Capture();
   OK(DRIVER(cuMemFree_v2)(g_a));
   OK(DRIVER(cuMemFree_v2)(g_b));
-  OK(DRIVER(cuModuleUnload)(g_module));
-  OK(DRIVER(cuDevicePrimaryCtxRelease_v2)(0));
 }
 
 }  // namespace

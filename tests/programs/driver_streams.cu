@@ -6,7 +6,6 @@
 namespace {
 
 CUcontext g_context;
-CUmodule g_module;
 CUfunction g_nothing, g_scale;
 
 void Streams() {
@@ -244,12 +243,11 @@ void Capture() {
 }
 
 void Checks() {
-  OK(DRIVER(cuInit)(0));
-  OK(DRIVER(cuDevicePrimaryCtxRetain)(&g_context, 0));
-  OK(DRIVER(cuCtxSetCurrent)(g_context));
-  OK(DRIVER(cuModuleLoadData)(&g_module, check::kPtx));
-  OK(DRIVER(cuModuleGetFunction)(&g_nothing, g_module, "Nothing"));
-  OK(DRIVER(cuModuleGetFunction)(&g_scale, g_module, "Scale"));
+  const check::PrimaryContext context;
+  g_context = context.get();
+  const check::PtxModule module;
+  g_nothing = module.Function("Nothing");
+  g_scale = module.Function("Scale");
   Streams();
   Events();
   Callbacks();
@@ -257,8 +255,6 @@ void Checks() {
   MemoryOperations();
   Launches();
   Capture();
-  OK(DRIVER(cuModuleUnload)(g_module));
-  OK(DRIVER(cuDevicePrimaryCtxRelease_v2)(0));
 }
 
 }  // namespace

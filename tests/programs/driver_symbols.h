@@ -87,3 +87,38 @@ inline const char kPtx[] = R"(
 #define INVALID(call) EXPECT_CODE(CUDA_ERROR_INVALID_VALUE, call)
 #define FAILS(call) ::check::ExpectFailure((call), #call, __LINE__)
 #define EXPECT(condition) ::check::ExpectTrue((condition), #condition, __LINE__)
+
+namespace check {
+
+// Initialises the driver and makes the primary context of device 0 current until the end.
+class PrimaryContext {
+ public:
+  PrimaryContext() {
+    OK(DRIVER(cuInit)(0));
+    OK(DRIVER(cuDevicePrimaryCtxRetain)(&context_, 0));
+    OK(DRIVER(cuCtxSetCurrent)(context_));
+  }
+  ~PrimaryContext() { OK(DRIVER(cuDevicePrimaryCtxRelease_v2)(0)); }
+  CUcontext get() const { return context_; }
+
+ private:
+  CUcontext context_ = nullptr;
+};
+
+// kPtx, loaded.
+class PtxModule {
+ public:
+  PtxModule() { OK(DRIVER(cuModuleLoadData)(&module_, kPtx)); }
+  ~PtxModule() { OK(DRIVER(cuModuleUnload)(module_)); }
+  CUmodule get() const { return module_; }
+  CUfunction Function(const char* name) const {
+    CUfunction function = nullptr;
+    OK(DRIVER(cuModuleGetFunction)(&function, module_, name));
+    return function;
+  }
+
+ private:
+  CUmodule module_ = nullptr;
+};
+
+}  // namespace check

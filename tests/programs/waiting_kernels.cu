@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/programs/check.h"
+#include "tests/programs/device_count.h"
 
 using check::Results;
 
@@ -54,11 +54,7 @@ uint32_t Round(const Shared& shared, int device, int other, cudaStream_t stream,
 }
 
 void Device(Results& results) {
-  int num_devices = 0;
-  CHECK_CUDA(cudaGetDeviceCount(&num_devices));
-  if (const char* needed = getenv("PROGRAM_NEEDS_DEVICES"); needed != nullptr && num_devices < atoi(needed)) {
-    check::Fail("%d device(s), %s needed", num_devices, needed);
-  }
+  const int num_devices = check::CountDevices();
   const int other = num_devices > 1 ? 1 : 0;
   Shared shared;
   uint32_t* pinned;

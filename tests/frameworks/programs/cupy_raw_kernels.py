@@ -32,7 +32,7 @@ extern "C" __global__ void hello(int n) { if (threadIdx.x == 0) printf("block %d
 """
 
 
-def child():
+def child(_):
     hello = cupy.RawKernel(SOURCE[SOURCE.index('extern "C" __global__ void hello'):], "hello")
     hello((5,), (32,), (5,))
     cupy.cuda.Device().synchronize()
@@ -64,7 +64,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if child_process.wanted():
-        child()
-    else:
-        main()
+    child_process.start(main, child)

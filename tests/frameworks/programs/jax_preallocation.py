@@ -4,7 +4,7 @@ from shared import child_process
 from shared.digest import Digest
 
 
-def child():
+def child(_):
     import jax
     import jax.numpy as jnp
 
@@ -27,7 +27,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if child_process.wanted():
-        child()
-    else:
-        main()
+    child_process.start(main, child)

@@ -7,7 +7,7 @@ from shared import child_process
 from shared.digest import Digest
 
 
-def child():
+def child(_):
     values = torch.zeros(4, device="cuda")
     torch.cuda.synchronize()
     try:
@@ -32,7 +32,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if child_process.wanted():
-        child()
-    else:
-        main()
+    child_process.start(main, child)

@@ -64,7 +64,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if child_process.wanted():
-        child(child_process.wanted())
-    else:
-        main()
+    child_process.start(main, child)

@@ -6,7 +6,7 @@ from shared import child_process
 from shared.digest import Digest
 
 
-def child():
+def child(_):
     print(torch.cuda.is_available(), torch.cuda.device_count(), flush=True)
     if torch.cuda.device_count():
         print(torch.cuda.get_device_name(0), torch.ones(10, device="cuda:0").sum().item(), flush=True)
@@ -21,7 +21,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if child_process.wanted():
-        child()
-    else:
-        main()
+    child_process.start(main, child)

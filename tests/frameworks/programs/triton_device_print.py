@@ -14,6 +14,11 @@ def show(source, BLOCK: tl.constexpr):
     tl.device_print("value", tl.load(source + tl.arange(0, BLOCK)))
 
 
+def child(_):
+    show[(1,)](torch.arange(32, device="cuda"), BLOCK=32, num_warps=1)
+    torch.cuda.synchronize()
+
+
 def main():
     digest = Digest()
     run = child_process.run("print")
@@ -25,8 +30,4 @@ def main():
 
 
 if __name__ == "__main__":
-    if child_process.wanted():
-        show[(1,)](torch.arange(32, device="cuda"), BLOCK=32, num_warps=1)
-        torch.cuda.synchronize()
-    else:
-        main()
+    child_process.start(main, child)

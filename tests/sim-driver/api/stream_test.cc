@@ -173,6 +173,7 @@ TEST_F(StreamTest, MemoryOperations) {
   const CUstream waiting = NewStream(), writing = NewStream();
   const CUdeviceptr out = Allocate(8);
   EXPECT_OK(cuMemsetD32_v2(out, 0, 2));
+  EXPECT_OK(cuCtxSynchronize());  // the streams do not wait for the legacy one
   EXPECT_OK(cuStreamWaitValue32_v2(waiting, Address(flags), 5, CU_STREAM_WAIT_VALUE_GEQ));
   ASSERT_OK(Launch("increment", 1, 1, waiting, out, 1U));
   EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(waiting));

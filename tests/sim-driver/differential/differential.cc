@@ -26,9 +26,11 @@ std::vector<TransformOptions> OptionsFor(RandomSource& random) {
   std::vector<std::string> workers{"persistent_blocks", "yield_check"};
   std::vector<TransformOptions> all(2);
   // All in one module, or apart from the original's module, which is how the executor loads them.
-  all[0].placement = random.Chance(50) ? Placement::kAdd : Placement::kOnly;
+  all[0].placement = random.Chance(40) ? Placement::kAdd : Placement::kOnly;
   all[0].pipelines = {slice, workers};
   if (random.Chance(15)) all[0].pipelines[1] = {"persistent_blocks"};
+  if (all[0].placement == Placement::kOnly)
+    for (std::vector<std::string>& passes : all[0].pipelines) passes.push_back("import_globals");
   all[1].placement = Placement::kReplace;
   all[1].pipelines = {random.Pick<std::vector<std::string>>({{"unify_barriers"}, {"unify_barriers"}, slice, workers})};
   return all;
@@ -110,7 +112,8 @@ std::optional<std::string> Differential::CheckVariants(const GeneratedModule& mo
     std::string_view view = text;
     auto program = sim_driver::CompileProgram({&view, 1});
     if (!program) return fmt::format("{}: {}", name, program.error().ToString());
-    if (auto problem = RunPipeline(module, original, {*program, &*transformed}, options, pipeline, random))
+    if (auto problem = RunPipeline(module, original, {*program, &*transformed, options.placement == Placement::kOnly},
+                                   options, pipeline, random))
       return fmt::format("{}: {}", name, *problem);
   }
   return std::nullopt;

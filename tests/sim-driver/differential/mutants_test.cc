@@ -34,6 +34,9 @@ constexpr Mutant kMutants[] = {
      "mov.u32 $1, %nctaid.z;"},
     {"slice_leaves_one_index", "slice_grid", R"((mov\.\w+ [^%\n]*%?\w+, )%Tctaid_x;)", "$1%ctaid.x;", Which::kLast},
     {"slice_leaves_one_size", "slice_grid", R"((mov\.\w+ [^%\n]*%?\w+, )%Tnctaid_x;)", "$1%nctaid.x;", Which::kLast},
+    // import_globals
+    {"import_takes_the_wrong_entry", "import_globals", R"((\[Timports)\+8\])", "$1+0]"},
+    {"import_forgets_one", "import_globals", R"(ld\.const\.b64 (%Taddress_0), \[Timports\];)", "mov.u64 $1, 0;"},
     // unify_barriers
     {"unify_leaves_an_exit", "unify_barriers", R"(bra \$Tend;)", "ret;", Which::kFirst},
     {"unify_leaves_the_last_exit", "unify_barriers", R"(bra \$Tend;)", "exit;", Which::kLast},
@@ -118,7 +121,7 @@ TEST_P(Mutants, IsFound) {
     if (std::string_view(mutant.pass) == "unify_barriers") concerns |= pipeline.starts_with("persistent");
     if (!concerns) return std::nullopt;
     static const std::regex kPrefix(
-        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz])");
+        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz]|address_0)");
     std::smatch prefix;
     if (!std::regex_search(text, prefix, kPrefix)) return std::nullopt;
     std::string changed = Replaced(text, prefix[1].str(), mutant);

@@ -15,12 +15,14 @@ using sim_driver::LaunchRequest;
 
 LaunchRequest RequestOf(World& world, RandomSource& random, const VariantProgram& program, const KernelVariant& variant,
                         size_t kernel) {
-  LaunchRequest request = world.Request(program.program, kernel, variant.name);
+  LaunchRequest request = world.Request(program.program, program.is_apart, kernel, variant.name);
   request.dynamic_shared_bytes += variant.extra_shared_bytes;
   request.schedule_seed = random.Chance(20) ? 0 : random.Next();
   const ptx_transforms::Transformed& transformed = *program.transformed;
   if (transformed.imports.empty()) return request;
-  uint64_t table = world.VariableAddress(transformed.import_table).value_or(0);
+  uint64_t table = (program.is_apart ? world.VariableAddressApart(transformed.import_table)
+                                     : world.VariableAddress(transformed.import_table))
+                       .value_or(0);
   for (size_t k = 0; table != 0 && k < transformed.imports.size(); ++k) {
     uint64_t address = world.VariableAddress(transformed.imports[k].name).value_or(0);
     std::memcpy(reinterpret_cast<void*>(table + k * 8), &address, 8);

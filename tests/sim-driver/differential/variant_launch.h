@@ -17,6 +17,7 @@ namespace tally::differential {
 struct VariantProgram {
   std::shared_ptr<const sim_driver::Program> program;
   const ptx_transforms::Transformed* transformed = nullptr;
+  bool is_apart = false;  // Placement::kOnly
 };
 
 struct LaunchCounts {

@@ -47,18 +47,18 @@ World::World(const GeneratedModule& module, std::shared_ptr<const sim_driver::Pr
     Probe(buffers_.size() - 1, ProbeWord::kYieldAt) = kNeverYield;
   }
   std::vector<uint64_t> addresses;
-  PlaceVariables(*original_, addresses);
+  PlaceVariables(*original_, variables_, addresses);
 }
 
 sim_driver::LaunchRequest World::Request(size_t kernel) {
-  return Request(original_, kernel, module_.kernels[kernel].name);
+  return Request(original_, false, kernel, module_.kernels[kernel].name);
 }
 
-void World::PlaceVariables(const sim_driver::Program& program, std::vector<uint64_t>& addresses) {
+void World::PlaceVariables(const sim_driver::Program& program, Variables& placed, std::vector<uint64_t>& addresses) {
   const auto& variables = program.variables();
   std::vector<bool> is_new(variables.size());
   for (size_t k = 0; k < variables.size(); ++k) {
-    auto [at, inserted] = variables_.try_emplace(variables[k].name);
+    auto [at, inserted] = placed.try_emplace(variables[k].name);
     is_new[k] = inserted;
     if (inserted) at->second = {memory_->Allocate(variables[k].size_bytes), variables[k].size_bytes};
     addresses.push_back(at->second.address);
@@ -70,8 +70,8 @@ void World::PlaceVariables(const sim_driver::Program& program, std::vector<uint6
   }
 }
 
-sim_driver::LaunchRequest World::Request(const std::shared_ptr<const sim_driver::Program>& program, size_t kernel,
-                                         const std::string& name) {
+sim_driver::LaunchRequest World::Request(const std::shared_ptr<const sim_driver::Program>& program, bool is_apart,
+                                         size_t kernel, const std::string& name) {
   const GeneratedKernel& generated = module_.kernels[kernel];
   sim_driver::LaunchRequest request;
   request.program = program;
@@ -80,7 +80,7 @@ sim_driver::LaunchRequest World::Request(const std::shared_ptr<const sim_driver:
   request.block = generated.block;
   request.dynamic_shared_bytes = generated.dynamic_shared_bytes;
   request.memory = memory_;
-  PlaceVariables(*program, request.variable_addresses);
+  PlaceVariables(*program, is_apart ? variables_apart_ : variables_, request.variable_addresses);
   if (auto roles = variables_.find(kRolesVariable); roles != variables_.end())
     for (size_t k = 0; k < kNumBuffers; ++k)
       std::memcpy(reinterpret_cast<void*>(roles->second.address + k * 8), &buffers_[kernel][k].address, 8);
@@ -102,6 +102,12 @@ sim_driver::LaunchRequest World::Request(const std::shared_ptr<const sim_driver:
 std::optional<uint64_t> World::VariableAddress(const std::string& name) const {
   auto found = variables_.find(name);
   if (found == variables_.end()) return std::nullopt;
+  return found->second.address;
+}
+
+std::optional<uint64_t> World::VariableAddressApart(const std::string& name) const {
+  auto found = variables_apart_.find(name);
+  if (found == variables_apart_.end()) return std::nullopt;
   return found->second.address;
 }
 

@@ -22,12 +22,13 @@ class World {
 
   // A launch of that kernel as the program would make it.
   sim_driver::LaunchRequest Request(size_t kernel);
-  // The same with the kernel `name` of a program made from the module's text. Variables are the original's where their
-  // names are.
-  sim_driver::LaunchRequest Request(const std::shared_ptr<const sim_driver::Program>& program, size_t kernel,
-                                    const std::string& name);
-  // Address of a variable that some program of a Request had.
+  // The same with the kernel `name` of a program made from the module's text. It is loaded in the original's place, so
+  // that variables of one name are one; or apart from it, with variables of its own.
+  sim_driver::LaunchRequest Request(const std::shared_ptr<const sim_driver::Program>& program, bool is_apart,
+                                    size_t kernel, const std::string& name);
+  // Address of a variable of the original or of what was loaded in its place; of what was loaded apart from it.
   std::optional<uint64_t> VariableAddress(const std::string& name) const;
+  std::optional<uint64_t> VariableAddressApart(const std::string& name) const;
   // The word of Buffer::kProbe.
   volatile uint32_t& Probe(size_t kernel, ProbeWord word);
   uint64_t ProbeAddress(size_t kernel, ProbeWord word) const;
@@ -44,13 +45,15 @@ class World {
     uint64_t address = 0;
     uint64_t bytes = 0;
   };
-  void PlaceVariables(const sim_driver::Program& program, std::vector<uint64_t>& addresses);
+  using Variables = std::map<std::string, Allocation>;
+  void PlaceVariables(const sim_driver::Program& program, Variables& variables, std::vector<uint64_t>& addresses);
 
   const GeneratedModule& module_;
   std::shared_ptr<const sim_driver::Program> original_;
   std::shared_ptr<sim_driver::TestMemory> memory_;
   std::vector<std::array<Allocation, kNumBuffers>> buffers_;  // per kernel
-  std::map<std::string, Allocation> variables_;
+  Variables variables_;
+  Variables variables_apart_;
 };
 
 }  // namespace tally::differential

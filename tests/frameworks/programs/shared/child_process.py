@@ -1,8 +1,8 @@
 """For programs whose subject is how a process ends: runs a function of theirs in a child interpreter.
 
-    if child_process.wanted() == "crash": ...    # in the child
-    run = child_process.run("crash")             # in the parent: exit status and standard output of the child
+    run = child_process.run("crash")             # in main(): exit status and standard output of the child
     for name, run in child_process.run_all(names): ...    # several at a time
+    child_process.start(main, child)             # the program's last line: main(), or in the child child("crash")
 """
 import concurrent.futures
 import os
@@ -10,10 +10,6 @@ import subprocess
 import sys
 
 _VARIABLE = "TALLY_FRAMEWORKS_CHILD"
-
-
-def wanted():
-    return os.environ.get(_VARIABLE)
 
 
 def run(name, **environment):
@@ -26,3 +22,11 @@ def run(name, **environment):
 def run_all(names):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         return zip(names, pool.map(run, names))
+
+
+def start(main, child):
+    name = os.environ.get(_VARIABLE)
+    if name:
+        child(name)
+    else:
+        main()
