@@ -44,6 +44,7 @@ void CheckSyntax(const std::string& text) {
 
 // What the passes make of it parses, and is not out of proportion.
 void CheckPasses(const std::string& text) {
+  const bool is_understood = ParseModule(text, {.keep_unknown = false}).has_value();
   TransformOptions options;
   options.pipelines = {{"slice_grid"}, {"persistent_blocks", "yield_check"}};
   for (const Placement placement : {Placement::kAdd, Placement::kOnly}) {
@@ -52,7 +53,8 @@ void CheckPasses(const std::string& text) {
     if (!transformed) continue;
     for (const KernelVariant& variant : transformed->variants) CHECK(variant.refusal.code != "verifier");
     CHECK(transformed->text.size() <= 20 * text.size() + 20'000 * transformed->variants.size() + 20'000);
-    CHECK(ParseModule(transformed->text).has_value());
+    // Text that was only kept, not understood, may read differently where its neighbours are gone.
+    if (is_understood) CHECK(ParseModule(transformed->text).has_value());
   }
 }
 
