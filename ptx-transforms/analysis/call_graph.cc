@@ -102,7 +102,10 @@ std::string_view CalleeOf(const Instruction& call) {
 
 Reach FindReach(const Module& module, const Function& kernel) {
   Reach reach;
-  Walk(module, reach).From(kernel);
+  bool has_calls = false;
+  VisitInstructions(kernel.body, [&](const Statement&, const Instruction& i) { has_calls |= i.opcode == "call"; });
+  // Most kernels call nothing; the names of the module need not be looked at then.
+  if (has_calls) Walk(module, reach).From(kernel);
   return reach;
 }
 

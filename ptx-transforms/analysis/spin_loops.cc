@@ -11,7 +11,8 @@ namespace tally::ptx_transforms {
 namespace {
 
 bool IsPrivateToBlock(const Instruction& instruction) {
-  static constexpr std::array<std::string_view, 6> kSpaces = {"shared", "shared::cta", "local", "param", "const", "nc"};
+  static constexpr std::array<std::string_view, 8> kSpaces = {"shared",       "shared::cta", "local", "param",
+                                                              "param::entry", "param::func", "const", "nc"};
   return std::any_of(kSpaces.begin(), kSpaces.end(), [&](auto space) { return instruction.HasModifier(space); });
 }
 

@@ -110,12 +110,19 @@ Variance Uniformity::OfDefinition(uint32_t index) const {
   if (IsWarpOfThreadX(index)) return Max(execution, Variance::kWarp);
   if (IsPure(instruction.opcode)) return Max(execution, OfOperands(index));
   if (instruction.opcode == "ld") {
-    if (instruction.HasModifier("param")) {
+    if (instruction.HasModifier("param") || instruction.HasModifier("param::entry")) {
       const bool is_of_kernel = body_.function().is_entry && instruction.operands.size() == 2 &&
                                 IsParameterOf(body_.function(), instruction.operands[1].name);
       if (!is_of_kernel) return Variance::kThread;
     } else if (!instruction.HasModifier("const") && !instruction.HasModifier("nc")) {
-      return Variance::kThread;  // other memory may change between the loads of two threads
+      // Other memory may change between the loads of two warps. The lanes of one load from one place at once (and a
+      // weak load that raced with a write between two of them would be undefined).
+      const bool is_volatile = instruction.HasModifier("volatile") || instruction.HasModifier("relaxed") ||
+                               instruction.HasModifier("acquire") || instruction.HasModifier("mmio");
+      const bool is_of_all = instruction.HasModifier("global") || instruction.HasModifier("shared") ||
+                             instruction.HasModifier("shared::cta");
+      if (is_volatile || !is_of_all) return Variance::kThread;
+      return Max(Max(execution, OfOperands(index)), Variance::kWarp);
     }
     return Max(execution, OfOperands(index));
   }

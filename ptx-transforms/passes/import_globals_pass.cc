@@ -150,7 +150,7 @@ void Import::Rewrite(Function& function) {
 }
 
 std::optional<Refusal> ImportGlobalsPass::Run(Variant& variant) {
-  const Features features(variant.module, variant.original, variant.reach);
+  const Features& features = variant.features;
   if (auto refusal = CheckUnderstood(variant, features)) return refusal;
   if (auto refusal = CheckFeatures(features, kRules)) return refusal;
   Import import(variant, ImportableVariables(variant.module));

@@ -130,7 +130,7 @@ std::string PersistentBlocksPass::Round(const Variant& variant, BlockIndexMask u
 
 std::optional<Refusal> PersistentBlocksPass::Run(Variant& variant) {
   CHECK(variant.has_unified_end);
-  const Features features(variant.module, variant.original, variant.reach);
+  const Features& features = variant.features;
   if (auto refusal = CheckGridRules(variant, features)) return refusal;
   if (auto refusal = CheckFeatures(features, kRules)) return refusal;
   BlockIndexMask used;

@@ -16,7 +16,7 @@ class SliceGridPass : public Pass {
 };
 
 std::optional<Refusal> SliceGridPass::Run(Variant& variant) {
-  const Features features(variant.module, variant.original, variant.reach);
+  const Features& features = variant.features;
   if (auto refusal = CheckGridRules(variant, features)) return refusal;
   BlockIndexMask used;
   if (auto refusal = ReplaceBlockIndex(variant, used)) return refusal;

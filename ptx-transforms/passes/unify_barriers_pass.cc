@@ -180,7 +180,7 @@ std::string EndOfBlock(const Variant& variant, const Features& features, Unifica
 }
 
 std::optional<Refusal> UnifyBarriersPass::Run(Variant& variant) {
-  const Features features(variant.module, variant.original, variant.reach);
+  const Features& features = variant.features;
   if (auto refusal = CheckUnderstood(variant, features)) return refusal;
   if (auto refusal = CheckFeatures(features, kRules)) return refusal;
   if (auto refusal = CheckCallees(variant)) return refusal;

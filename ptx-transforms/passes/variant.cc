@@ -20,6 +20,7 @@ Variant::Variant(Module& module_in, ImportTable& imports_in, const Function& ori
       final_name(std::move(final_name_in)),
       prefix(std::move(prefix_in)),
       reach(FindReach(module_in, original_in)),
+      features(module_in, original_in, reach),
       imports(imports_in) {}
 
 std::string FreshPrefix(std::string_view source) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ptx-transforms/analysis/call_graph.h"
+#include "ptx-transforms/analysis/features.h"
 #include "ptx-transforms/syntax/module.h"
 #include "ptx-transforms/transform.h"
 
@@ -43,6 +44,8 @@ struct Variant {
   std::string prefix;
   // All that may run when the original does.
   Reach reach;
+  // Of all that.
+  Features features;
 
   // ---- what passes found out or promise
   bool has_slice_parameters = false;

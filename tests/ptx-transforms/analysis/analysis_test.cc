@@ -129,7 +129,10 @@ TEST(Uniformity, OfValues) {
   EXPECT_EQ(VarianceOfLast("mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, %ntid.x, 3;"), Variance::kBlock);
   EXPECT_EQ(VarianceOfLast("ld.param.u64 %rd1, [p];"), Variance::kBlock);
   EXPECT_EQ(VarianceOfLast("mov.u32 %r1, %tid.x; add.u32 %r2, %r1, 1;"), Variance::kThread);
-  EXPECT_EQ(VarianceOfLast("ld.param.u64 %rd1, [p]; ld.global.u32 %r1, [%rd1];"), Variance::kThread) << "may change";
+  EXPECT_EQ(VarianceOfLast("ld.param.u64 %rd1, [p]; ld.global.u32 %r1, [%rd1];"), Variance::kWarp) << "may change";
+  EXPECT_EQ(VarianceOfLast("ld.param.u64 %rd1, [p]; ld.volatile.global.u32 %r1, [%rd1];"), Variance::kThread);
+  EXPECT_EQ(VarianceOfLast("ld.param.u64 %rd1, [p]; ld.u32 %r1, [%rd1];"), Variance::kThread) << "may be local";
+  EXPECT_EQ(VarianceOfLast("mov.u32 %r2, %tid.x; ld.shared.u32 %r1, [%r2];"), Variance::kThread);
   EXPECT_EQ(VarianceOfLast("ld.param.u64 %rd1, [p]; ld.global.nc.u32 %r1, [%rd1];"), Variance::kBlock);
   EXPECT_EQ(VarianceOfLast("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; bar.red.or.pred %p2, 0, %p1;"),
             Variance::kBlock);

@@ -119,6 +119,8 @@ TEST(Refusals, OfLanesThatOthersWaitFor) {
   EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 30;"), "warp-sync-after-exit");
   EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 31;"), "done") << "whole warps";
   EXPECT_EQ(after("mov.u32 %r1, %ctaid.x; setp.eq.u32 %p1, %r1, 7;"), "done") << "whole blocks";
+  EXPECT_EQ(after("ld.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 7;"), "done") << "lanes of one load";
+  EXPECT_EQ(after("ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 7;"), "warp-sync-after-exit");
   const std::string lane = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; ";
   EXPECT_EQ(Workers(lane + "@%p1 bra L; " + shuffle + "L: bar.sync 0; ret;"), "done") << "nobody leaves meanwhile";
   EXPECT_EQ(Workers(lane + "@%p1 ret; activemask.b32 %r4; shfl.sync.down.b32 %r2, %r3, 1, 31, %r4; ret;"), "done");
