@@ -59,6 +59,14 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     held_addresses = std::move(addresses);
     printf_capture = std::move(capture);
     gate = std::move(dispatch_gate);
+    if (config_.transforms != Transforms::kNone) {
+      variants = std::make_unique<VariantRegistry>(
+          driver, *devices, gate->watch(),
+          VariantConfig{.transforms = config_.transforms,
+                        .cache_directory = config_.cache_directory,
+                        .turnaround_threshold = config_.turnaround_threshold},
+          [this](CUresult result) { ReportFault(result, "a kernel that had yielded could not be continued"); });
+    }
     reaper_ = std::thread([this] { Reap(); });
   }
   ~ExecutorProcess() override { Shutdown(); }
@@ -68,6 +76,12 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   std::vector<RefusedFunction> RefusedFunctions() const override;
   Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override;
   Status Evict(uint64_t session_id, const std::string& reason) override;
+  std::vector<KernelReport> Kernels() const override {
+    return variants != nullptr ? variants->Report() : std::vector<KernelReport>();
+  }
+  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
+    if (variants != nullptr) variants->SetThreshold(threshold);
+  }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
   bool is_software() const override { return loaded_->is_software; }
@@ -164,6 +178,7 @@ void ExecutorProcess::OnSessionEnd(const SessionEnd& end) {
     sessions_.erase(found);
     changed_.notify_all();
   }
+  if (variants != nullptr) variants->SaveNews();
   // Last, so that whoever is told finds the session gone. The reaper joins this thread: Shutdown waits for it too.
   if (config_.on_session_end) config_.on_session_end(end);
 }
@@ -193,6 +208,7 @@ void ExecutorProcess::Shutdown() {
     changed_.notify_all();
   }
   reaper_.join();
+  if (variants != nullptr) variants->Shutdown();
   gate.reset();  // it waits for work of the contexts that go next
   for (int i = 0; i < devices->count(); ++i) event_pools[static_cast<size_t>(i)]->Clear();
   devices->Release();

@@ -23,11 +23,20 @@
 namespace tally::server {
 
 struct DriverTable;
+struct KernelReport;  // kernel_report.h
 
 enum class DriverChoice {
   kAuto,  // the real driver if it opens, initialises and has a device; else the software driver, with one log line
   kCuda,  // only libcuda.so.1
   kSim,   // only libtally-sim-driver.so
+};
+
+// In which forms kernels of best-effort tenants may run besides the one they came in.
+enum class Transforms {
+  kNone,
+  kSlices,   // cut into several launches
+  kWorkers,  // persistent worker blocks that yield
+  kAll,
 };
 
 // What one session may use. Asking for more is answered with CUDA_ERROR_OUT_OF_MEMORY (memory) or evicts (handles).
@@ -93,6 +102,11 @@ struct ExecutorConfig {
   uint32_t max_sessions = 256;
   // The machine's activity page, shared with tallyd's other executors. Empty: launches are never held back.
   std::string activity_path;
+  // Variants of best-effort kernels (server/variants): which there are, where they and what was measured are kept
+  // (empty: nowhere), and within which time a kernel should give the GPU back.
+  Transforms transforms = Transforms::kNone;
+  std::string cache_directory;
+  std::chrono::nanoseconds turnaround_threshold{31'600};
   // Device printf: makes descriptor 1 of this process a pipe and hands what arrives there to the sessions.
   bool capture_stdout = false;
 
@@ -120,6 +134,10 @@ class Executor {
   virtual std::vector<RefusedFunction> RefusedFunctions() const = 0;
   // kNotFound: no such session.
   virtual Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) = 0;
+  // Kernels of best-effort tenants, by GPU time, the most first.
+  virtual std::vector<KernelReport> Kernels() const = 0;
+  // From the next launch on.
+  virtual void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.
   virtual Status Evict(uint64_t session_id, const std::string& reason) = 0;
 

@@ -8,6 +8,9 @@
 //     | -- RefusedFunction x M --------------> |  before a ReportEnd and after a session's end, if there are any
 //     | <- Query(n) -------------------------- |  tallyctl ps, a scrape
 //     | -- SessionReport x N, ReportEnd(n) --> |
+//     | <- QueryKernels(n) ------------------- |  tallyctl kernels
+//     | -- KernelReport x N, ReportEnd(n) ---> |
+//     | <- SetTurnaround --------------------- |  from the next launch on
 //     | <- SetPriority(n) -------------------- |
 //     | -- SetPriorityReply(n) --------------> |
 //     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
@@ -31,11 +34,12 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 2;
+inline constexpr uint32_t kLinkVersion = 3;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
 inline constexpr size_t kLinkTextBytes = 512;
+inline constexpr size_t kMaxKernelReports = 256;  // of one executor: those that take most of the time
 
 enum class LinkKind : uint32_t {
   kHello = 1,
@@ -49,6 +53,9 @@ enum class LinkKind : uint32_t {
   kIdle = 9,
   kShutdown = 10,
   kRefusedFunction = 11,
+  kQueryKernels = 12,
+  kKernelReport = 13,
+  kSetTurnaround = 14,
 };
 
 struct LinkHeader {
@@ -136,7 +143,7 @@ struct LinkAddSession {
 };
 static_assert(sizeof(LinkAddSession) == 112);
 
-// tallyd to executor: kQuery and kShutdown. Executor to tallyd: kIdle.
+// tallyd to executor: kQuery, kQueryKernels and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
   LinkHeader header;
 };
@@ -156,6 +163,32 @@ struct LinkSetPriorityReply {
   char error[kLinkTextBytes];
 };
 static_assert(sizeof(LinkSetPriorityReply) == 24 + 512);
+
+// Executor to tallyd: one launch shape of one kernel of a best-effort tenant. Times are nanoseconds.
+struct LinkKernelReport {
+  LinkHeader header;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t shared_bytes;
+  uint32_t form;    // scheduler::LaunchForm
+  uint32_t degree;  // of the form
+  uint32_t is_turnaround_measured;
+  uint64_t num_launches;
+  uint64_t gpu_time_ns;  // estimated: launches times duration
+  uint64_t duration_ns;
+  uint64_t turnaround_ns;
+  uint64_t original_duration_ns;
+  char kernel[kLinkTextBytes];  // its name, cut if need be
+  char remark[kLinkTextBytes];
+};
+static_assert(sizeof(LinkKernelReport) == 16 + 40 + 40 + 2 * 512);
+
+// tallyd to executor.
+struct LinkSetTurnaround {
+  LinkHeader header;
+  uint64_t threshold_ns;
+};
+static_assert(sizeof(LinkSetTurnaround) == 24);
 
 struct LinkFaulted {
   LinkHeader header;

@@ -75,12 +75,13 @@ std::string PersistentBlocksPass::Start(Variant& variant) {
   const std::string parameter = variant.Symbol("workers");
   const auto reg = [&](std::string_view name) { return variant.Register(name); };
   std::string text =
-      fmt::format(".reg .b64 {};\n.reg .b32 {}, {}, {}, {}, {}, {}, {};\n.reg .pred {}, {}, {};\n", reg("control"),
+      fmt::format(".reg .b64 {};\n.reg .b32 {}, {}, {}, {}, {}, {}, {}, {};\n.reg .pred {}, {}, {};\n", reg("control"),
                   reg("grid_x"), reg("grid_y"), reg("grid_z"), reg("num_blocks"), reg("index"), reg("slot"),
-                  reg("temporary"), reg("is_follower"), reg("is_flat"), reg("is_done"));
+                  reg("temporary"), reg("completed"), reg("is_follower"), reg("is_flat"), reg("is_done"));
   text += fmt::format("ld.param.u64 {}, [{}+{}];\n", reg("control"), parameter,
                       offsetof(device::WorkerParameters, control));
   text += fmt::format("cvta.to.global.u64 {0}, {0};\n", reg("control"));
+  text += fmt::format("mov.u32 {}, 0;\n", reg("completed"));
   for (const char component : {'x', 'y', 'z'})
     text += fmt::format("ld.param.u32 {}, [{}+{}];\n", reg(fmt::format("grid_{}", component)), parameter,
                         offsetof(device::WorkerParameters, grid) + static_cast<size_t>(component - 'x') * 4);
@@ -108,7 +109,14 @@ std::string PersistentBlocksPass::Round(const Variant& variant, BlockIndexMask u
   // All lanes of a warp start the body together, as those of a block that has just begun.
   text += fmt::format("{}:\nbarrier.sync {};\nbar.warp.sync -1;\nld.shared.u32 {}, [{}];\n", label("taken"),
                       variant.barrier_id, reg("index"), reg("slot"));
-  text += fmt::format("setp.ge.u32 {0}, {1}, {2};\n@{0} ret;\n", reg("is_done"), reg("index"), reg("num_blocks"));
+  text += fmt::format("setp.ge.u32 {0}, {1}, {2};\n@!{0} bra {3};\n", reg("is_done"), reg("index"), reg("num_blocks"),
+                      label("work"));
+  // The end of all blocks that this worker took. All its threads have met behind the last one: what they wrote is made
+  // visible before it is counted, as the end of a kernel does.
+  text +=
+      fmt::format("@{0} ret;\nmembar.sys;\natom.global.add.u32 {1}, [{2}+{3}], {4};\nret;\n", reg("is_follower"),
+                  reg("index"), reg("control"), offsetof(device::WorkerControl, completed_blocks), reg("completed"));
+  text += fmt::format("{0}:\nadd.u32 {1}, {1}, 1;\n", label("work"), reg("completed"));
   for (const char component : {'x', 'y', 'z'})
     if (used.Has(true, component))
       text += fmt::format("mov.u32 {}, {};\n", BlockIndexRegister(variant, true, component),

@@ -1,10 +1,13 @@
 // tallyctl: a client of control.proto for people and scripts. Links nothing of the daemon.
+#include <cxxabi.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <grpcpp/create_channel.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -159,6 +162,95 @@ bool ListExecutors(Client& client, bool as_json) {
   return true;
 }
 
+// As people write it, without the parameters' types; cut to `width`.
+std::string Readable(const std::string& kernel, size_t width) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(kernel.c_str(), nullptr, nullptr, &status),
+                                                         &std::free);
+  std::string name = status == 0 ? text.get() : kernel;
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  for (size_t at; (at = name.find(kUnnamed)) != std::string::npos;) name.erase(at, kUnnamed.size());
+  if (const size_t at = name.find('('); status == 0 && at != std::string::npos) name.erase(at);
+  return name.size() <= width ? name : name.substr(0, width - 3) + "...";
+}
+
+std::string FormOf(const v1::Kernel& kernel) {
+  switch (kernel.form()) {
+    case v1::Kernel::FORM_ORIGINAL:
+      return "original";
+    case v1::Kernel::FORM_SLICES:
+      return fmt::format("slices({})", kernel.degree());
+    case v1::Kernel::FORM_WORKERS:
+      return fmt::format("workers({})", kernel.degree());
+    default:
+      return "unknown";
+  }
+}
+
+std::string Size3(const google::protobuf::RepeatedField<uint32_t>& sizes) {
+  return fmt::format("{}", fmt::join(sizes, "x"));
+}
+
+std::string Microseconds(uint64_t time_ns) {
+  return time_ns == 0 ? "-" : fmt::format("{:.1f}", static_cast<double>(time_ns) / 1e3);
+}
+
+// "+3 %", what the form costs against the original.
+std::string CostOf(const v1::Kernel& kernel) {
+  if (kernel.original_duration_ns() == 0 || kernel.duration_ns() == 0) return "-";
+  const double ratio =
+      static_cast<double>(kernel.duration_ns()) / static_cast<double>(kernel.original_duration_ns()) - 1;
+  return fmt::format("{:+.0f} %", ratio * 100);
+}
+
+bool ListKernels(Client& client, bool as_json) {
+  v1::ListKernelsResponse response;
+  if (!client.Try([&](auto& stub, auto& context) { return stub.ListKernels(&context, {}, &response); })) return false;
+  if (as_json) {
+    Json rows = Json::array();
+    for (const v1::Kernel& kernel : response.kernels()) {
+      rows.push_back({{"name", kernel.name()},
+                      {"domain", kernel.domain()},
+                      {"executor_pid", kernel.executor_pid()},
+                      {"grid", std::vector<uint32_t>(kernel.grid().begin(), kernel.grid().end())},
+                      {"block", std::vector<uint32_t>(kernel.block().begin(), kernel.block().end())},
+                      {"shared_bytes", kernel.shared_bytes()},
+                      {"launches", kernel.launches()},
+                      {"gpu_time_ns", kernel.gpu_time_ns()},
+                      {"form", FormOf(kernel)},
+                      {"duration_ns", kernel.duration_ns()},
+                      {"turnaround_ns", kernel.turnaround_ns()},
+                      {"is_turnaround_measured", kernel.is_turnaround_measured()},
+                      {"original_duration_ns", kernel.original_duration_ns()},
+                      {"remark", kernel.remark()}});
+    }
+    fmt::print("{}\n", rows.dump(2));
+    return true;
+  }
+  uint64_t total_ns = 0;
+  for (const v1::Kernel& kernel : response.kernels()) total_ns += kernel.gpu_time_ns();
+  Table table({"KERNEL", "GRID", "BLOCK", "LAUNCHES", "SHARE", "FORM", "US", "COST", "TURNAROUND US", "REMARK"});
+  for (const v1::Kernel& kernel : response.kernels()) {
+    const double share =
+        total_ns == 0 ? 0 : 100.0 * static_cast<double>(kernel.gpu_time_ns()) / static_cast<double>(total_ns);
+    table.AddRow(
+        {Readable(kernel.name(), 48), Size3(kernel.grid()), Size3(kernel.block()), fmt::format("{}", kernel.launches()),
+         fmt::format("{:.1f} %", share), FormOf(kernel), Microseconds(kernel.duration_ns()), CostOf(kernel),
+         Microseconds(kernel.turnaround_ns()) + (kernel.is_turnaround_measured() ? "" : "~"), kernel.remark()});
+  }
+  fmt::print("{}", table.ToString());
+  if (response.kernels().empty()) fmt::print("no kernels: no best-effort program has launched one yet\n");
+  if (!response.kernels().empty()) fmt::print("'~': estimated, no launch of it has been asked to yield yet\n");
+  return true;
+}
+
+bool SetTurnaround(Client& client, double threshold_us) {
+  v1::SetTurnaroundRequest request;
+  request.set_threshold_ns(static_cast<uint64_t>(threshold_us * 1e3));
+  v1::SetTurnaroundResponse response;
+  return client.Try([&](auto& stub, auto& context) { return stub.SetTurnaround(&context, request, &response); });
+}
+
 bool ShowVersion(Client& client, bool as_json) {
   v1::VersionResponse response;
   if (!client.Try([&](auto& stub, auto& context) { return stub.Version(&context, {}, &response); })) return false;
@@ -193,11 +285,14 @@ int Run(int argc, char** argv) {
   bool as_json = false;
   uint64_t session_id = 0;
   std::string priority;
+  double threshold_us = 0;
   CLI::App app("tallyctl shows and changes what a running tallyd does.", "tallyctl");
   app.footer(
       "\nExamples:\n"
       "  tallyctl ps                        every program that shares the GPU now\n"
       "  tallyctl set-priority 7 high       session 7 is high-priority from now on\n"
+      "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
+      "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
       "  tallyctl --json ps | jq '.[].tenant'\n"
       "\nThe control socket lies beside the clients' socket and is only for the user who runs tallyd.");
   app.set_version_flag("--version", server::VersionLine("tallyctl"));
@@ -214,6 +309,12 @@ int Run(int argc, char** argv) {
   set_priority->add_option("CLASS", priority, "high or best-effort")
       ->required()
       ->check(CLI::IsMember({"high", "best-effort"}));
+  CLI::App* kernels = app.add_subcommand("kernels", "list the kernels of best-effort programs by GPU time");
+  CLI::App* set_turnaround =
+      app.add_subcommand("set-turnaround", "change within what time best-effort kernels should give the GPU back");
+  set_turnaround->add_option("MICROSECONDS", threshold_us, "1 to 1000000; the default is 31.6")
+      ->required()
+      ->check(CLI::Range(1.0, 1e6));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -227,6 +328,8 @@ int Run(int argc, char** argv) {
   if (ps->parsed()) is_done = ListSessions(client, as_json);
   if (executors->parsed()) is_done = ListExecutors(client, as_json);
   if (version->parsed()) is_done = ShowVersion(client, as_json);
+  if (kernels->parsed()) is_done = ListKernels(client, as_json);
+  if (set_turnaround->parsed()) is_done = SetTurnaround(client, threshold_us);
   if (set_priority->parsed()) is_done = SetPriority(client, session_id, priority == "high");
   return is_done ? 0 : 1;
 }

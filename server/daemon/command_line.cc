@@ -29,8 +29,10 @@ constexpr const char* kFooter =
 
 // What flags say, kept apart until the file has been read: flags win.
 struct Flags {
-  std::string config_path, socket, runtime_dir, driver, default_priority, metrics_address, executor_path;
+  std::string config_path, socket, runtime_dir, driver, default_priority, metrics_address, executor_path,
+      cache_directory, transforms;
   std::vector<uid_t> allow;
+  double turnaround_us = 0;
   bool allow_any = false, is_embedded = false;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
 };
@@ -55,6 +57,15 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   if (flags.allow_any || !flags.allow.empty()) config.allowed_uids = UidSet{flags.allow_any, flags.allow};
   if (flags.idle_seconds >= 0) config.executor_idle = std::chrono::seconds(flags.idle_seconds);
   if (flags.max_sessions >= 0) config.max_sessions = static_cast<uint32_t>(flags.max_sessions);
+  if (!flags.transforms.empty()) {
+    const auto transforms = ParseTransforms(flags.transforms);
+    if (!transforms) return transforms.error().With("--transforms");
+    config.transforms = *transforms;
+  }
+  if (flags.turnaround_us > 0) {
+    config.turnaround_threshold = std::chrono::nanoseconds(static_cast<int64_t>(flags.turnaround_us * 1e3));
+  }
+  if (!flags.cache_directory.empty()) config.cache_directory = flags.cache_directory;
   config.ready_fd = flags.ready_fd;
   config.embedded_parent = flags.embedded_parent;
   if (flags.is_embedded) config.embedded_parent = ::getppid();
@@ -86,6 +97,15 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_option("--executor-idle-seconds", flags.idle_seconds,
                  "an executor without sessions ends after this time (default 60)")
       ->check(CLI::Range(0, 1000000));
+  app.add_option("--transforms", flags.transforms,
+                 "how kernels of best-effort programs may be rewritten so that they can give the GPU back: none "
+                 "(default), slices, workers, all");
+  app.add_option("--turnaround-us", flags.turnaround_us,
+                 "how soon a best-effort kernel should give the GPU back, in microseconds (default 31.6)")
+      ->check(CLI::Range(1.0, 1e6));
+  app.add_option("--cache-directory", flags.cache_directory,
+                 "where compiled kernels and what was measured are kept (default: /var/cache/tally for root, else "
+                 "$XDG_CACHE_HOME/tally or ~/.cache/tally)");
   app.add_option("--metrics-address", flags.metrics_address,
                  "HOST:PORT of the Prometheus endpoint (default 127.0.0.1:9464), 0 for none");
   app.add_option("--ready-fd", flags.ready_fd, "write one line 'ready ...' to this descriptor once clients can connect")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -107,6 +108,26 @@ const std::map<std::string, Reader>& Readers() {
        [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.executor_idle); }},
       {"executor_start_limit_seconds",
        [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.executor_start_limit); }},
+      {"transforms",
+       [](auto& key, auto& value, auto& config) {
+         std::string text;
+         TALLY_RETURN_IF_ERROR(ReadString(key, value, text));
+         const auto parsed = ParseTransforms(text);
+         if (!parsed) return parsed.error().With(key);
+         config.transforms = *parsed;
+         return OkStatus();
+       }},
+      {"turnaround_threshold_us",
+       [](auto& key, auto& value, auto& config) {
+         if (!value.is_number() || value.template get<double>() < 1 || value.template get<double>() > 1e6) {
+           return WrongType(key, "a number of microseconds from 1 to 1000000", value);
+         }
+         config.turnaround_threshold =
+             std::chrono::nanoseconds(static_cast<int64_t>(value.template get<double>() * 1e3));
+         return OkStatus();
+       }},
+      {"cache_directory",
+       [](auto& key, auto& value, auto& config) { return ReadString(key, value, config.cache_directory); }},
       {"metrics_address",
        [](auto& key, auto& value, auto& config) {
          config.is_metrics_address_explicit = true;
@@ -114,6 +135,17 @@ const std::map<std::string, Reader>& Readers() {
        }},
   };
   return readers;
+}
+
+std::string DefaultCacheDirectory(uid_t uid) {
+  const auto environment = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr && value[0] == '/' ? value : "");
+  };
+  if (uid == 0) return "/var/cache/tally";
+  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/tally";
+  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/tally";
+  return "";
 }
 
 Status CheckMetricsAddress(const std::string& address) {
@@ -167,6 +199,27 @@ const char* DriverChoiceName(DriverChoice driver) {
   return "unknown";
 }
 
+Result<Transforms> ParseTransforms(const std::string& text) {
+  for (const Transforms transforms : {Transforms::kAll, Transforms::kSlices, Transforms::kWorkers, Transforms::kNone}) {
+    if (text == TransformsName(transforms)) return transforms;
+  }
+  return Error(StatusCode::kInvalidArgument, fmt::format("'{}' is no choice: say all, slices, workers or none", text));
+}
+
+const char* TransformsName(Transforms transforms) {
+  switch (transforms) {
+    case Transforms::kNone:
+      return "none";
+    case Transforms::kSlices:
+      return "slices";
+    case Transforms::kWorkers:
+      return "workers";
+    case Transforms::kAll:
+      return "all";
+  }
+  return "unknown";
+}
+
 Status MergeConfigJson(const std::string& text, DaemonConfig& config) {
   const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   if (root.is_discarded()) return Status(StatusCode::kInvalidArgument, "not valid JSON");
@@ -216,6 +269,11 @@ Status Validate(uid_t uid, DaemonConfig& config) {
   }
   if (config.executor_start_limit.count() == 0) {
     return Status(StatusCode::kInvalidArgument, "executor_start_limit_seconds must be at least 1");
+  }
+  if (config.cache_directory == "auto") config.cache_directory = DefaultCacheDirectory(uid);
+  if (!config.cache_directory.empty() && config.cache_directory.front() != '/') {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("cache_directory '{}' must be an absolute path", config.cache_directory));
   }
   if (config.metrics_address == "0") config.metrics_address.clear();
   if (!config.metrics_address.empty()) TALLY_RETURN_IF_ERROR(CheckMetricsAddress(config.metrics_address));

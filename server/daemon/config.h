@@ -53,6 +53,12 @@ struct DaemonConfig {
   std::chrono::seconds executor_idle{60};
   // How long opening the driver may take before the clients that wait are refused.
   std::chrono::seconds executor_start_limit{60};
+  // How kernels of best-effort programs are rewritten so that they can give the GPU back; within this time if possible.
+  Transforms transforms = Transforms::kNone;
+  std::chrono::nanoseconds turnaround_threshold{31'600};
+  // Where compiled kernels and what was measured about them are kept. "auto": /var/cache/tally for root, else
+  // $XDG_CACHE_HOME/tally or ~/.cache/tally (Validate sets it); empty: nowhere.
+  std::string cache_directory = "auto";
   // "HOST:PORT" of the Prometheus endpoint; "0" or empty: none.
   std::string metrics_address = "127.0.0.1:9464";
   // Whether somebody asked for that address (then failing to bind it is an error, else a warning).
@@ -75,5 +81,8 @@ Result<shm::PriorityClass> ParsePriorityClass(const std::string& text);
 const char* PriorityClassName(shm::PriorityClass priority_class);
 Result<DriverChoice> ParseDriverChoice(const std::string& text);
 const char* DriverChoiceName(DriverChoice driver);
+// "all", "slices", "workers", "none".
+Result<Transforms> ParseTransforms(const std::string& text);
+const char* TransformsName(Transforms transforms);
 
 }  // namespace tally::server

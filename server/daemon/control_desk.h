@@ -42,6 +42,12 @@ struct Overview {
   std::map<std::string, uint64_t> refused_functions;     // calls, by the function's name
 };
 
+struct KernelRow {
+  control::LinkKernelReport report{};
+  Domain domain;
+  pid_t executor_pid = 0;
+};
+
 struct DaemonFacts {
   std::string socket;
   std::string driver;  // of new executors
@@ -54,6 +60,9 @@ class ControlDesk {
   // Executors that do not answer within half a second count with their last figures. kUnavailable: tallyd is ending.
   virtual Result<Overview> GetOverview() = 0;
   virtual Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) = 0;
+  // Kernels of best-effort tenants, by GPU time, the most first.
+  virtual Result<std::vector<KernelRow>> GetKernels() = 0;
+  virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
   virtual DaemonFacts facts() const = 0;
 };
 

@@ -94,6 +94,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       events_.on_refused_function(refused.symbol_index, refused.num_calls);
       return true;
     }
+    case LinkKind::kKernelReport: {
+      control::LinkKernelReport report{};
+      if (!Read(bytes, report) || !IsTerminated(report.kernel) || !IsTerminated(report.remark)) return false;
+      events_.on_kernel(report);
+      return true;
+    }
     case LinkKind::kReportEnd: {
       control::LinkReportEnd end{};
       if (!Read(bytes, end)) return false;
@@ -118,6 +124,8 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       return true;
     case LinkKind::kAddSession:
     case LinkKind::kQuery:
+    case LinkKind::kQueryKernels:
+    case LinkKind::kSetTurnaround:
     case LinkKind::kSetPriority:
     case LinkKind::kShutdown:
       return false;  // ours to send
@@ -137,6 +145,12 @@ Status ExecutorLink::SendSetPriority(uint64_t request_id, uint64_t session_id, u
   message.session_id = session_id;
   message.priority_class = priority_class;
   return Send(socket_.get(), LinkKind::kSetPriority, request_id, message);
+}
+
+Status ExecutorLink::SendSetTurnaround(uint64_t threshold_ns) {
+  control::LinkSetTurnaround message{};
+  message.threshold_ns = threshold_ns;
+  return Send(socket_.get(), LinkKind::kSetTurnaround, 0, message);
 }
 
 Status ExecutorLink::SendSignal(control::LinkKind kind, uint64_t request_id) {

@@ -93,6 +93,11 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
   events.on_refused_function = [with_executor](uint32_t symbol_index, uint64_t num_calls) {
     with_executor([&](Executor& executor) { executor.refused_functions[symbol_index] = num_calls; });
   };
+  events.on_kernel = [with_executor](const control::LinkKernelReport& report) {
+    with_executor([&](Executor& executor) {
+      if (executor.kernels.size() < control::kMaxKernelReports) executor.kernels.push_back(report);
+    });
+  };
   events.on_report_end = [this, pid](uint64_t request_id) { AnswerArrived(request_id, pid); };
   events.on_set_priority_reply = [this](uint64_t request_id, Status status) {
     const auto change = priority_changes_.extract(request_id);
@@ -376,11 +381,32 @@ void ExecutorPool::RetryHeld() {
 // --- questions ------------------------------------------------------------------------------------------------------
 
 void ExecutorPool::Query(milliseconds limit, std::function<void()> done) {
+  for (const ExecutorPtr& executor : executors_) {
+    for (auto& [session_id, session] : executor->sessions) session.is_stale = true;  // until it answers
+  }
+  Ask(control::LinkKind::kQuery, limit, std::move(done));
+}
+
+void ExecutorPool::QueryKernels(milliseconds limit, std::function<void()> done) {
+  for (const ExecutorPtr& executor : executors_) executor->kernels.clear();
+  Ask(control::LinkKind::kQueryKernels, limit, std::move(done));
+}
+
+void ExecutorPool::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
+  config_.turnaround_threshold = threshold;
+  spawner_.SetTurnaroundThreshold(threshold);
+  for (const ExecutorPtr& executor : executors_) {
+    if (executor->link == nullptr) continue;
+    const Status sent = executor->link->SendSetTurnaround(static_cast<uint64_t>(threshold.count()));
+    if (!sent.ok()) LOG_WARNING("executor {}: {}", executor->pid, sent.message());
+  }
+}
+
+void ExecutorPool::Ask(control::LinkKind question, milliseconds limit, std::function<void()> done) {
   const uint64_t id = next_request_id_++;
   Inquiry inquiry{{}, std::move(done)};
   for (const ExecutorPtr& executor : executors_) {
-    for (auto& [session_id, session] : executor->sessions) session.is_stale = true;  // until it answers
-    if (executor->link != nullptr && executor->link->SendSignal(control::LinkKind::kQuery, id).ok()) {
+    if (executor->link != nullptr && executor->link->SendSignal(question, id).ok()) {
       inquiry.awaited.insert(executor->pid);
     }
   }

@@ -71,6 +71,7 @@ class ExecutorPool {
     std::string error;  // why it could not start
     uint32_t num_devices = 0;
     std::map<uint64_t, SessionRecord> sessions;
+    std::vector<control::LinkKernelReport> kernels;  // of the last QueryKernels
     std::map<uint32_t, uint64_t> refused_functions;  // calls by row of driver_api.tsv, since it started
 
     struct Waiting {
@@ -97,7 +98,11 @@ class ExecutorPool {
 
   // Asks every executor for its figures; calls `done` when all have answered or `limit` is over.
   void Query(std::chrono::milliseconds limit, std::function<void()> done);
+  // The same for what it knows about kernels (Executor::kernels).
+  void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
   void SetPriority(uint64_t session_id, shm::PriorityClass priority_class, Done done);
+  // Of all executors, and of those to come.
+  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold);
 
   // Ends executors without sessions, or all of them; calls `done` when those are gone. After `limit` with `all`, they
   // are killed. No Open() after this.
@@ -133,6 +138,7 @@ class ExecutorPool {
   void Deliver(Executor& executor, Executor::Waiting waiting);
   void RefuseWaiting(Executor& executor, const Status& why);
   void EndSessions(Executor& executor);
+  void Ask(control::LinkKind question, std::chrono::milliseconds limit, std::function<void()> done);
   void AnswerArrived(uint64_t inquiry_id, pid_t pid);
   void AnswersFailed(pid_t pid);
   void StopAwaiting(pid_t pid);

@@ -56,7 +56,15 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
                                     "--session-device-memory-bytes",
                                     std::to_string(config_.session_device_memory_bytes),
                                     "--session-pinned-memory-bytes",
-                                    std::to_string(config_.session_pinned_memory_bytes)};
+                                    std::to_string(config_.session_pinned_memory_bytes),
+                                    "--transforms",
+                                    TransformsName(config_.transforms),
+                                    "--turnaround-ns",
+                                    std::to_string(config_.turnaround_threshold.count())};
+  if (!config_.cache_directory.empty()) {
+    words.push_back("--cache-directory");
+    words.push_back(config_.cache_directory);
+  }
   if (config_.embedded_parent != 0) {
     words.push_back("--exit-with-parent");
     words.push_back(std::to_string(::getpid()));

@@ -18,6 +18,8 @@ class ExecutorSpawner {
 
   // A new process in a session of its own (a terminal's Ctrl-C does not reach it) with only descriptors 0, 1 and 2.
   Result<pid_t> Spawn(const Domain& domain) const;
+  // Of executors started from now on.
+  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) { config_.turnaround_threshold = threshold; }
 
  private:
   ExecutorSpawner(const DaemonConfig& config, DriverChoice driver, std::string executor_socket, std::string program)

@@ -46,6 +46,38 @@ Status LoopDesk::SetPriority(uint64_t session_id, shm::PriorityClass priority_cl
   return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
+Result<std::vector<KernelRow>> LoopDesk::GetKernels() {
+  auto promise = std::make_shared<std::promise<Result<std::vector<KernelRow>>>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise] {
+    pool_.QueryKernels(kExecutorAnswerLimit, [this, promise] { promise->set_value(CollectKernels()); });
+  });
+  return Await<Result<std::vector<KernelRow>>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
+Status LoopDesk::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
+  auto promise = std::make_shared<std::promise<Status>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise, threshold] {
+    pool_.SetTurnaroundThreshold(threshold);
+    promise->set_value(OkStatus());
+  });
+  return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
+std::vector<KernelRow> LoopDesk::CollectKernels() const {
+  std::vector<KernelRow> rows;
+  for (const auto& executor : pool_.executors()) {
+    for (const control::LinkKernelReport& report : executor->kernels) {
+      rows.push_back({report, executor->domain, executor->pid});
+    }
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const KernelRow& left, const KernelRow& right) {
+    return left.report.gpu_time_ns > right.report.gpu_time_ns;
+  });
+  return rows;
+}
+
 Overview LoopDesk::Collect() const {
   Overview overview;
   const auto now = steady_clock::now();

@@ -17,10 +17,13 @@ class LoopDesk final : public ControlDesk {
 
   Result<Overview> GetOverview() override;
   Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override;
+  Result<std::vector<KernelRow>> GetKernels() override;
+  Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
   DaemonFacts facts() const override;
 
  private:
-  Overview Collect() const;  // on the loop
+  Overview Collect() const;                       // on the loop
+  std::vector<KernelRow> CollectKernels() const;  // on the loop
 
   EventLoop& loop_;
   ExecutorPool& pool_;

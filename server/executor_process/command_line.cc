@@ -13,6 +13,7 @@ namespace tally::server {
 std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** argv) {
   ExecutorOptions options;
   int64_t idle_seconds = options.idle.count();
+  int64_t turnaround_ns = options.config.turnaround_threshold.count();
   CLI::App app(
       "tally-executor owns the GPU for one domain and serves the programs in it.\n"
       "tallyd starts it; nobody else needs to. It outlives tallyd: it connects again to the next one.",
@@ -35,6 +36,14 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
                  "device memory one program may hold (0: no limit of ours)");
   app.add_option("--session-pinned-memory-bytes", options.config.limits.pinned_bytes,
                  "page-locked memory one program may hold (0: half of the machine's)");
+  app.add_option("--transforms", options.config.transforms, "all, slices, workers or none")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Transforms>{{"all", Transforms::kAll},
+                                                                            {"slices", Transforms::kSlices},
+                                                                            {"workers", Transforms::kWorkers},
+                                                                            {"none", Transforms::kNone}}));
+  app.add_option("--turnaround-ns", turnaround_ns, "how soon a best-effort kernel should give the GPU back");
+  app.add_option("--cache-directory", options.config.cache_directory,
+                 "where compiled kernels and what was measured are kept (default: nowhere)");
   app.add_option("--exit-with-parent", options.exit_with_parent, "end when this parent process ends")->group("");
   try {
     app.parse(argc, argv);
@@ -43,6 +52,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
     fmt::print(stderr, "tally-executor: {}. 'tally-executor --help' lists the options.\n", error.what());
     return 2;
   }
+  options.config.turnaround_threshold = std::chrono::nanoseconds(turnaround_ns);
   options.idle = std::chrono::seconds(idle_seconds);
   return options;
 }

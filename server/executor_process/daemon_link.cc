@@ -4,6 +4,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <vector>
@@ -89,6 +90,15 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kQuery:
       events_.on_query(header.request_id);
       return true;
+    case LinkKind::kQueryKernels:
+      events_.on_query_kernels(header.request_id);
+      return true;
+    case LinkKind::kSetTurnaround: {
+      control::LinkSetTurnaround set{};
+      if (!Read(bytes, set)) return false;
+      events_.on_set_turnaround(std::chrono::nanoseconds(set.threshold_ns));
+      return true;
+    }
     case LinkKind::kSetPriority: {
       control::LinkSetPriority set{};
       if (!Read(bytes, set)) return false;
@@ -143,6 +153,27 @@ void DaemonLink::SendRefusedFunctions(const std::vector<RefusedFunction>& functi
     message.symbol_index = function.symbol_index;
     message.num_calls = function.num_calls;
     Send(LinkKind::kRefusedFunction, 0, message);
+  }
+}
+
+void DaemonLink::SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels) {
+  const size_t count = std::min(kernels.size(), control::kMaxKernelReports);
+  for (const KernelReport& kernel : std::span(kernels).first(count)) {
+    control::LinkKernelReport report{};
+    std::copy(kernel.shape.grid.begin(), kernel.shape.grid.end(), report.grid);
+    std::copy(kernel.shape.block.begin(), kernel.shape.block.end(), report.block);
+    report.shared_bytes = kernel.shape.shared_bytes;
+    report.form = static_cast<uint32_t>(kernel.chosen.candidate.form);
+    report.degree = kernel.chosen.candidate.degree;
+    report.is_turnaround_measured = kernel.chosen.is_turnaround_measured ? 1 : 0;
+    report.num_launches = kernel.num_launches;
+    report.gpu_time_ns = static_cast<uint64_t>(kernel.gpu_time.count());
+    report.duration_ns = static_cast<uint64_t>(kernel.chosen.duration.count());
+    report.turnaround_ns = static_cast<uint64_t>(kernel.chosen.turnaround.count());
+    report.original_duration_ns = static_cast<uint64_t>(kernel.original_duration.count());
+    CopyText(kernel.kernel, report.kernel);
+    CopyText(kernel.remark, report.remark);
+    Send(LinkKind::kKernelReport, request_id, report);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "proto/control/executor_link_abi.h"
 #include "server/executor.h"
+#include "server/kernel_report.h"
 
 namespace tally::server {
 
@@ -23,6 +24,8 @@ class DaemonLink {
     std::function<void(const control::SessionIdentity&, UniqueFd)> on_add_session;
     std::function<void(uint64_t request_id)> on_query;
     std::function<void(uint64_t request_id, uint64_t session_id, uint32_t priority_class)> on_set_priority;
+    std::function<void(uint64_t request_id)> on_query_kernels;
+    std::function<void(std::chrono::nanoseconds)> on_set_turnaround;
     std::function<void()> on_shutdown;
   };
 
@@ -38,6 +41,7 @@ class DaemonLink {
   void SendHello(control::LinkHello hello);
   void SendReport(uint64_t request_id, const SessionSnapshot& snapshot, bool has_ended);
   void SendRefusedFunctions(const std::vector<RefusedFunction>& functions);
+  void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);
   void SendReportEnd(uint64_t request_id, size_t num_sessions);
   void SendPriorityReply(uint64_t request_id, const Status& status);
   void SendFaulted(const std::string& reason);

@@ -67,6 +67,15 @@ class DomainProcess {
       link_.SendPriorityReply(request_id,
                               executor_->SetPriority(session_id, static_cast<shm::PriorityClass>(priority_class)));
     };
+    events.on_query_kernels = [this](uint64_t request_id) {
+      if (executor_ == nullptr) return;
+      const auto kernels = executor_->Kernels();
+      link_.SendKernels(request_id, kernels);
+      link_.SendReportEnd(request_id, kernels.size());
+    };
+    events.on_set_turnaround = [this](std::chrono::nanoseconds threshold) {
+      if (executor_ != nullptr) executor_->SetTurnaroundThreshold(threshold);
+    };
     events.on_shutdown = [this] { End(); };
     return events;
   }

@@ -6,12 +6,15 @@
 
 #include <cuda.h>
 
+#include "server/gpu/high_priority_watch.h"
+
 namespace tally::server {
 
 // Whose launch, where.
 struct DispatchOf {
   int device = 0;  // ordinal
   bool is_high_priority = false;
+  bool can_yield = false;  // once launched it makes room by itself: no bound on how much of it is in flight
 };
 
 class DispatchGate {
@@ -23,6 +26,8 @@ class DispatchGate {
   virtual void AfterDispatch(DispatchOf, CUstream) {}
   // Ends all waits for good: the executor is shutting down.
   virtual void Open() {}
+  // Null: nobody on this machine has priority, ever.
+  virtual HighPriorityWatch* watch() { return nullptr; }
 };
 
 }  // namespace tally::server

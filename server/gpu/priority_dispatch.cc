@@ -25,6 +25,8 @@ constexpr auto kLongestDrain = std::chrono::milliseconds(250);
 // How often at most the watcher looks whether busy high-priority streams have come to an end: an interrupt and a
 // wake-up at every kernel's end would slow down what it watches.
 constexpr auto kBusyPeriod = std::chrono::microseconds(50);
+// The longest that a best-effort thread sleeps without looking whether the executor ends.
+constexpr auto kLook = std::chrono::milliseconds(10);
 constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
 
 // Announces high-priority work. One watcher thread per device in use sleeps in the driver until the work is complete.
@@ -132,29 +134,21 @@ class Announcer {
 };
 
 // Holds best-effort launches back while anybody's high-priority work runs, and bounds what is in flight.
-class Restrainer {
+class Restrainer final : public HighPriorityWatch {
  public:
   Restrainer(const DriverTable& driver, ActivityPage& page) : driver_(driver), page_(page) {}
 
-  void BeforeDispatch(int index) {
-    while (page_.HighPriorityPresent() && !open_.load(std::memory_order_relaxed)) {
-      if (page_.IsBusy(static_cast<uint32_t>(index))) {
-        // Bounded, so that Open() is noticed.
-        page_.WaitWhileBusy(static_cast<uint32_t>(index), std::chrono::milliseconds(10));
-        continue;
-      }
-      const auto hold_off = page_.OpensAt(static_cast<uint32_t>(index)) - clock_.Now();
-      if (hold_off > hold_off.zero()) {
-        std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(hold_off, std::chrono::milliseconds(10)));
-        continue;
-      }
-      if (!DrainOne(devices_[index])) return;
+  void BeforeDispatch(DispatchOf of) {
+    while (IsClosed(of.device)) WaitWhileClosed(of.device, kLook);
+    while (!of.can_yield && page_.HighPriorityPresent() && !open_.load(std::memory_order_relaxed)) {
+      if (!DrainOne(devices_[static_cast<size_t>(of.device)])) return;
+      while (IsClosed(of.device)) WaitWhileClosed(of.device, kLook);
     }
   }
 
-  void AfterDispatch(int index, CUstream stream) {
-    if (!page_.HighPriorityPresent()) return;
-    Device& device = devices_[index];
+  void AfterDispatch(DispatchOf of, CUstream stream) {
+    if (of.can_yield || !page_.HighPriorityPresent()) return;
+    Device& device = devices_[static_cast<size_t>(of.device)];
     std::lock_guard lock(device.mutex);
     CUevent event = nullptr;
     if (!device.free_events.empty()) {
@@ -171,6 +165,26 @@ class Restrainer {
   }
 
   void Open() { open_.store(true, std::memory_order_relaxed); }
+
+  bool IsClosed(int device) override {
+    if (!page_.HighPriorityPresent() || open_.load(std::memory_order_relaxed)) return false;
+    return page_.IsBusy(static_cast<uint32_t>(device)) || page_.OpensAt(static_cast<uint32_t>(device)) > clock_.Now();
+  }
+  void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) override {
+    page_.WaitWhileIdle(static_cast<uint32_t>(device), timeout);
+  }
+  // Bounded, so that Open() is noticed.
+  void WaitWhileClosed(int device, std::chrono::nanoseconds timeout) override {
+    const auto limit = std::min<std::chrono::nanoseconds>(timeout, kLook);
+    if (page_.IsBusy(static_cast<uint32_t>(device))) return page_.WaitWhileBusy(static_cast<uint32_t>(device), limit);
+    const auto hold_off = page_.OpensAt(static_cast<uint32_t>(device)) - clock_.Now();
+    if (hold_off > hold_off.zero()) std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(hold_off, limit));
+  }
+  std::optional<uint32_t> QuietPhase(int device) override {
+    // The number first: work that comes in between is then seen as running, or by a later number.
+    const uint32_t phase = page_.NumTimesBusy(static_cast<uint32_t>(device));
+    return page_.IsBusy(static_cast<uint32_t>(device)) ? std::nullopt : std::optional(phase);
+  }
 
  private:
   struct InFlight {
@@ -226,12 +240,13 @@ class PriorityDispatch final : public DispatchGate {
       : page_(std::move(page)), announcer_(driver, *page_), restrainer_(driver, *page_) {}
 
   void BeforeDispatch(DispatchOf of) override {
-    of.is_high_priority ? announcer_.BeforeDispatch(of.device) : restrainer_.BeforeDispatch(of.device);
+    of.is_high_priority ? announcer_.BeforeDispatch(of.device) : restrainer_.BeforeDispatch(of);
   }
   void AfterDispatch(DispatchOf of, CUstream stream) override {
-    of.is_high_priority ? announcer_.AfterDispatch(of.device, stream) : restrainer_.AfterDispatch(of.device, stream);
+    of.is_high_priority ? announcer_.AfterDispatch(of.device, stream) : restrainer_.AfterDispatch(of, stream);
   }
   void Open() override { restrainer_.Open(); }
+  HighPriorityWatch* watch() override { return &restrainer_; }
 
  private:
   const std::unique_ptr<ActivityPage> page_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/variant_choice.h"
 #include "server/daemon/version.h"
 #include "server/rpc/rpc_server.h"
 
@@ -40,6 +41,37 @@ v1::Executor::State ToProto(ExecutorState state) {
       return v1::Executor::STATE_RETIRING;
   }
   return v1::Executor::STATE_UNSPECIFIED;
+}
+
+v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
+  switch (form) {
+    case scheduler::LaunchForm::kOriginal:
+      return v1::Kernel::FORM_ORIGINAL;
+    case scheduler::LaunchForm::kSlices:
+      return v1::Kernel::FORM_SLICES;
+    case scheduler::LaunchForm::kWorkers:
+      return v1::Kernel::FORM_WORKERS;
+  }
+  return v1::Kernel::FORM_UNSPECIFIED;
+}
+
+void Fill(const KernelRow& row, v1::Kernel* kernel) {
+  const control::LinkKernelReport& report = row.report;
+  kernel->set_name(report.kernel);
+  kernel->set_domain(row.domain.Label());
+  kernel->set_executor_pid(row.executor_pid);
+  for (const uint32_t size : report.grid) kernel->add_grid(size);
+  for (const uint32_t size : report.block) kernel->add_block(size);
+  kernel->set_shared_bytes(report.shared_bytes);
+  kernel->set_launches(report.num_launches);
+  kernel->set_gpu_time_ns(report.gpu_time_ns);
+  kernel->set_form(ToProto(static_cast<scheduler::LaunchForm>(report.form)));
+  kernel->set_degree(report.degree);
+  kernel->set_duration_ns(report.duration_ns);
+  kernel->set_turnaround_ns(report.turnaround_ns);
+  kernel->set_is_turnaround_measured(report.is_turnaround_measured != 0);
+  kernel->set_original_duration_ns(report.original_duration_ns);
+  kernel->set_remark(report.remark);
 }
 
 void Fill(const SessionRow& row, v1::Session* session) {
@@ -131,6 +163,23 @@ grpc::Status ControlService::SetPriority(grpc::ServerContext*, const v1::SetPrio
     default:
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "priority_class must be HIGH or BEST_EFFORT");
   }
+}
+
+grpc::Status ControlService::ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest*,
+                                         v1::ListKernelsResponse* response) {
+  const auto kernels = desk_.GetKernels();
+  if (!kernels) return ToGrpc(kernels.error());
+  for (const KernelRow& row : *kernels) Fill(row, response->add_kernels());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::SetTurnaround(grpc::ServerContext*, const v1::SetTurnaroundRequest* request,
+                                           v1::SetTurnaroundResponse*) {
+  const uint64_t threshold_ns = request->threshold_ns();
+  if (threshold_ns < 1'000 || threshold_ns > 1'000'000'000) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "threshold_ns must be from 1000 to 1000000000");
+  }
+  return ToGrpc(desk_.SetTurnaroundThreshold(std::chrono::nanoseconds(threshold_ns)));
 }
 
 grpc::Status ControlService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {

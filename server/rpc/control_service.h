@@ -16,6 +16,10 @@ class ControlService final : public control::v1::Control::Service {
                              control::v1::ListExecutorsResponse* response) override;
   grpc::Status SetPriority(grpc::ServerContext*, const control::v1::SetPriorityRequest* request,
                            control::v1::SetPriorityResponse*) override;
+  grpc::Status ListKernels(grpc::ServerContext*, const control::v1::ListKernelsRequest*,
+                           control::v1::ListKernelsResponse* response) override;
+  grpc::Status SetTurnaround(grpc::ServerContext*, const control::v1::SetTurnaroundRequest* request,
+                             control::v1::SetTurnaroundResponse*) override;
   grpc::Status Version(grpc::ServerContext*, const control::v1::VersionRequest*,
                        control::v1::VersionResponse* response) override;
 

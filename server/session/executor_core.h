@@ -17,6 +17,7 @@
 #include "server/session/host_memory.h"
 #include "server/session/refused_calls.h"
 #include "server/session/shared_objects.h"
+#include "server/variants/variant_registry.h"
 
 namespace tally::server {
 
@@ -36,6 +37,7 @@ class ExecutorCore {
   std::unique_ptr<HeldAddresses> held_addresses;
   SharedObjects shared;
   std::unique_ptr<DispatchGate> gate;
+  std::unique_ptr<VariantRegistry> variants;            // null: every kernel runs as it is
   std::unique_ptr<PrintfCapture> printf_capture;        // null: device printf goes where the process's stdout goes
   std::vector<std::unique_ptr<EventPool>> event_pools;  // by device
   PeerAccess peers{driver, *devices};

@@ -10,9 +10,9 @@ namespace tally::server {
 class GatedDispatch {
  public:
   // Holds the launch back if it must be. A launch that is being captured runs nothing and passes.
-  GatedDispatch(ServedLane& lane, const Stream& stream)
+  GatedDispatch(ServedLane& lane, const Stream& stream, bool can_yield = false)
       : gate_(stream.context->IsCapturing(stream) ? nullptr : lane.session().core.gate.get()),
-        of_{stream.context->device(), lane.session().is_high_priority.load(std::memory_order_relaxed)},
+        of_{stream.context->device(), lane.session().is_high_priority.load(std::memory_order_relaxed), can_yield},
         stream_(stream.real) {
     if (gate_ != nullptr) gate_->BeforeDispatch(of_);
   }

@@ -10,17 +10,27 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/file_cache.h"
 #include "proto/shm/records_abi.h"
 #include "server/gpu/driver_table.h"
 
 namespace tally::server {
 
 struct LoadedImage;
+class KernelProfile;
+class VariantModule;
+
+// The other forms of a kernel, and what is known about them (server/variants).
+struct KernelOnDevice {
+  std::shared_ptr<KernelProfile> profile;   // null before the first launch
+  std::shared_ptr<VariantModule> variants;  // null until there are some
+};
 
 // What the launch path needs, found once when the kernel is looked up.
 struct Kernel {
@@ -31,6 +41,7 @@ struct Kernel {
   uint64_t handle = 0;
   std::vector<shm::ParameterLayout> layout;
   uint32_t parameter_bytes = 0;
+  std::map<int, KernelOnDevice> on_device;  // by ordinal; of best-effort tenants
 
   // A CUkernel may stand for its function in launches and occupancy queries.
   CUfunction ForLaunch() const { return function != nullptr ? function : reinterpret_cast<CUfunction>(kernel); }
@@ -48,7 +59,8 @@ struct ImageBytes {
   std::vector<std::byte> bytes;
   std::vector<const void*> prelinked;
   std::unique_ptr<Wrapper> wrapper;
-  bool may_print = false;  // the code may call the device's printf
+  bool may_print = false;                     // the code may call the device's printf
+  mutable std::optional<FileCache::Key> key;  // of the content, once somebody has asked; guarded by the session's turn
 
   // What the driver gets.
   const void* pointer() const { return wrapper ? static_cast<const void*>(wrapper.get()) : bytes.data(); }

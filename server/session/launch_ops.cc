@@ -1,5 +1,5 @@
 // Kernel launches, host functions, cluster occupancy.
-#include "server/session/gated_dispatch.h"
+#include "server/session/launch_forms.h"
 #include "server/session/launch_parameters.h"
 #include "server/session/operations.h"
 
@@ -15,23 +15,7 @@ CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (lane.context() != nullptr && lane.context()->device() != ordered->context->device()) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  const CUstream stream = ordered->real;
-  const CUfunction function = request.kernel().ForLaunch();
-  const DriverTable& driver = lane.driver();
-  const GatedDispatch dispatch(lane, *ordered);
-  CUresult result = CUDA_SUCCESS;
-  if ((launch.flags & shm::kLaunchEx) != 0) {
-    const CUlaunchConfig config = request.Config(stream);
-    result = driver.cuLaunchKernelEx(&config, function, request.parameters(), request.extra());
-  } else if ((launch.flags & shm::kLaunchCooperative) != 0) {
-    result = driver.cuLaunchCooperativeKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                                              launch.block[1], launch.block[2], launch.shared_bytes, stream,
-                                              request.parameters());
-  } else {
-    result = driver.cuLaunchKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                                   launch.block[1], launch.block[2], launch.shared_bytes, stream, request.parameters(),
-                                   request.extra());
-  }
+  const CUresult result = LaunchKernel(lane, *ordered, request);
   lane.session().counters.num_launches.fetch_add(1, std::memory_order_relaxed);
   // Of a launch that becomes a device-updatable node: the device's name for it, which the program's kernels use.
   for (const CUlaunchAttribute& attribute : request.attributes()) {

@@ -60,6 +60,7 @@ CUresult LaunchParameters::Read(ServedLane& lane, WireReader& in) {
   if (!in.AtEnd()) return lane.Malformed();
   kernel_ = FindKernel(lane.session(), launch_.function);
   if (kernel_ == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  block_ = bytes;
   auto* base = const_cast<std::byte*>(bytes.data());
   if (is_extra()) {
     extra_bytes_ = bytes.size();

@@ -30,6 +30,8 @@ class LaunchParameters {
   // One of the two is null, as cuLaunchKernel wants it.
   void** parameters() { return is_extra() ? nullptr : pointers_.data(); }
   void** extra() { return is_extra() ? extra_ : nullptr; }
+  // The parameters as one block: for a kernel with a layout as large as it takes, at least.
+  std::span<const std::byte> parameter_block() const { return block_; }
   CUlaunchConfig Config(CUstream stream);
   std::span<CUlaunchAttribute> attributes() { return attributes_; }
 
@@ -41,6 +43,7 @@ class LaunchParameters {
   Kernel* kernel_ = nullptr;
   std::vector<CUlaunchAttribute> attributes_;
   std::vector<void*> pointers_;
+  std::span<const std::byte> block_;
   size_t extra_bytes_ = 0;
   void* extra_[5] = {};
 };

@@ -70,6 +70,7 @@ void SessionState::Unload(LoadedImage* image) {
     }
   }
   for (const auto& kernel : image->kernels) {
+    AwaitVariants(*kernel);
     handles(kernel->function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel).Remove(kernel->handle);
     std::erase_if(kernel_of, [&](const auto& entry) { return entry.second == kernel.get(); });
   }
@@ -82,6 +83,16 @@ void SessionState::Unload(LoadedImage* image) {
   }
   if (image->bytes) images.Return(*image->bytes);
   std::erase_if(loaded, [&](const auto& owned) { return owned.get() == image; });
+}
+
+void SessionState::AwaitVariants(Kernel& kernel) {
+  for (const auto& [device, on_device] : kernel.on_device) {
+    if (on_device.variants == nullptr || !on_device.variants->is_loaded()) continue;
+    const VariantDevice* variant_device = core.variants->FindDevice(device);
+    const CUfunction workers = on_device.variants->workers().function;
+    if (variant_device->workers != nullptr && workers != nullptr) variant_device->workers->AwaitFunction(workers);
+  }
+  kernel.on_device.clear();
 }
 
 void SessionState::ReloadLibraries() {
@@ -105,6 +116,7 @@ void SessionState::Reload(LoadedImage& library) {
     if (kernel->function != nullptr) handles(shm::HandleKind::kFunction).Remove(kernel->handle);
     std::erase_if(kernel_of, [&](const auto& entry) { return entry.second == kernel.get(); });
   }
+  for (const auto& kernel : library.kernels) AwaitVariants(*kernel);
   std::erase_if(library.kernels, [](const auto& kernel) { return kernel->function != nullptr; });
   for (const auto& [name, kernel] : library.by_name) {
     kernel->function_of_kernel = nullptr;

@@ -155,6 +155,8 @@ class SessionState {
 
  private:
   void Reload(LoadedImage& library);
+  // Its other forms go, once no launch of theirs is in flight.
+  void AwaitVariants(Kernel& kernel);
   void ForgetUserReferences(uint64_t graph);
   void WaitForStreams(uint32_t context);
   void DestroyHandles(uint32_t context);

@@ -67,6 +67,21 @@ class Hello(DaemonTest):
         self.session(domain="mine")  # takes the domain's class
         self.assertEqual({row["class"] for row in self.ctl_json("ps")}, {"high"})
 
+    def test_kernels_and_the_turnaround_threshold(self):
+        self.start_daemon()
+        self.assertEqual(self.ctl_json("kernels"), [])
+        self.session(tenant="training")
+        (row,) = self.ctl_json("kernels")
+        self.assertEqual(row["name"], "scripted")
+        self.assertEqual(row["grid"], [2, 3, 4])
+        self.assertEqual(row["form"], "workers(264)")
+        self.assertEqual(row["turnaround_ns"], 31600)
+        self.assertEqual(row["domain"], f"best-effort:{os.getuid()}")
+        self.assertIn("+25 %", self.ctl("kernels").stdout)
+        self.assertEqual(self.ctl("set-turnaround", "100").returncode, 0)
+        wait_until(lambda: self.ctl_json("kernels")[0]["turnaround_ns"] == 100_000, "the executor was told")
+        self.assertNotEqual(self.ctl("set-turnaround", "0").returncode, 0)
+
     def test_quotas(self):
         self.start_daemon("--max-sessions", "2")
         self.session()

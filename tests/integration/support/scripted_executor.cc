@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "server/executor.h"
+#include "server/kernel_report.h"
 
 namespace tally::server {
 namespace {
@@ -54,6 +55,19 @@ class ScriptedExecutor final : public Executor {
     return OkStatus();
   }
 
+  std::vector<KernelReport> Kernels() const override {
+    KernelReport report;
+    report.kernel = "scripted";
+    report.shape = {{2, 3, 4}, {32, 1, 1}, 16};
+    report.num_launches = 5;
+    report.gpu_time = std::chrono::microseconds(500);
+    report.chosen.candidate = {scheduler::LaunchForm::kWorkers, 264};
+    report.chosen.duration = std::chrono::microseconds(100);
+    report.chosen.turnaround = threshold_;
+    report.original_duration = std::chrono::microseconds(80);
+    return {report};
+  }
+  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override { threshold_ = threshold; }
   Status Evict(uint64_t, const std::string&) override { return Status(StatusCode::kUnimplemented, "not scripted"); }
   bool faulted() const override { return is_faulted_; }
   const std::string& driver_description() const override { return description_; }
@@ -71,6 +85,7 @@ class ScriptedExecutor final : public Executor {
   }
 
  private:
+  std::chrono::nanoseconds threshold_{31'600};  // on the executor's loop only
   struct Session {
     SessionIdentity identity;
     TimePoint since;

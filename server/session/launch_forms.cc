@@ -1,0 +1,265 @@
+#include "server/session/launch_forms.h"
+
+#include <cstring>
+#include <optional>
+
+#include "proto/device/variant_abi.h"
+#include "scheduler/grid_slices.h"
+#include "server/session/gated_dispatch.h"
+#include "server/variants/variant_registry.h"
+
+namespace tally::server {
+namespace {
+
+using scheduler::LaunchCandidate;
+using scheduler::LaunchForm;
+
+CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request) {
+  const shm::Launch& launch = request.launch();
+  const CUfunction function = request.kernel().ForLaunch();
+  const DriverTable& driver = lane.driver();
+  const GatedDispatch dispatch(lane, stream);
+  if ((launch.flags & shm::kLaunchEx) != 0) {
+    const CUlaunchConfig config = request.Config(stream.real);
+    return driver.cuLaunchKernelEx(&config, function, request.parameters(), request.extra());
+  }
+  if ((launch.flags & shm::kLaunchCooperative) != 0) {
+    return driver.cuLaunchCooperativeKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
+                                            launch.block[1], launch.block[2], launch.shared_bytes, stream.real,
+                                            request.parameters());
+  }
+  return driver.cuLaunchKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
+                               launch.block[1], launch.block[2], launch.shared_bytes, stream.real, request.parameters(),
+                               request.extra());
+}
+
+// Whether this launch could take another form at all: nothing in it depends on being one launch.
+bool MayVary(ServedLane& lane, const Stream& stream, LaunchParameters& request) {
+  const SessionState& session = lane.session();
+  return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
+         (request.launch().flags & shm::kLaunchCooperative) == 0 && request.attributes().empty() &&
+         request.parameter_block().size() >= request.kernel().parameter_bytes && !stream.context->IsCapturing(stream);
+}
+
+ImageParts PartsOf(const ImageBytes& image) {
+  if (image.wrapper == nullptr) return {image.bytes};
+  // A container knows its size, so the rest of the bytes does no harm.
+  const std::span<const std::byte> all = image.bytes;
+  const auto from = [&](const void* part) {
+    return all.subspan(static_cast<size_t>(static_cast<const std::byte*>(part) - all.data()));
+  };
+  ImageParts parts = {from(image.wrapper->first)};
+  for (const void* part : image.prelinked) {
+    if (part != nullptr) parts.push_back(from(part));
+  }
+  return parts;
+}
+
+const LoadedImage& OwnerOf(const Kernel& kernel) {
+  return kernel.image->library_image != nullptr ? *kernel.image->library_image : *kernel.image;
+}
+
+std::string NameOf(const DriverTable& driver, const Kernel& kernel) {
+  const char* name = nullptr;
+  if (kernel.function != nullptr) {
+    driver.cuFuncGetName(&name, kernel.function);
+  } else {
+    driver.cuKernelGetName(&name, kernel.kernel);
+  }
+  return name != nullptr ? name : "";
+}
+
+FileCache::Key KeyOf(const LoadedImage& image, uint32_t arch) {
+  if (!HasPtx(PartsOf(*image.bytes), arch)) return {};
+  if (!image.bytes->key) image.bytes->key = FileCache::KeyOf({image.bytes->bytes});
+  return *image.bytes->key;
+}
+
+// One launch of a best-effort kernel that may vary.
+class VaryingLaunch {
+ public:
+  VaryingLaunch(ServedLane& lane, Stream& stream, LaunchParameters& request, const VariantDevice& device,
+                KernelOnDevice& kernel)
+      : lane_(lane),
+        stream_(stream),
+        request_(request),
+        registry_(*lane.session().core.variants),
+        device_(device),
+        kernel_(kernel) {
+    const shm::Launch& launch = request.launch();
+    std::copy(std::begin(launch.grid), std::end(launch.grid), shape_.grid.begin());
+    std::copy(std::begin(launch.block), std::end(launch.block), shape_.block.begin());
+    shape_.shared_bytes = launch.shared_bytes;
+  }
+
+  CUresult Run() {
+    device_.timer->Collect();
+    const KernelProfile::Plan plan = kernel_.profile->PlanLaunch(shape_, registry_.threshold());
+    if (plan.wants_variants) Compile();
+    VariantModule* variants =
+        plan.wants_candidates || plan.candidate.form != LaunchForm::kOriginal ? Variants() : nullptr;
+    if (plan.wants_candidates && variants != nullptr) SetCandidates(*variants, plan.original_duration);
+    const LaunchCandidate candidate = Usable(plan.candidate, variants);
+    const bool is_sample = plan.is_sample && candidate == plan.candidate;
+    std::optional<LaunchTimer::Timing> timing = is_sample ? device_.timer->Begin(stream_.real) : std::nullopt;
+    const CUresult result = RunAs(candidate, variants);
+    if (timing && result == CUDA_SUCCESS) {
+      timing->End(stream_.real, [profile = kernel_.profile, shape = shape_, candidate](auto duration) {
+        profile->OnDuration(shape, candidate, duration);
+      });
+    }
+    return result;
+  }
+
+ private:
+  void Compile() {
+    const LoadedImage& image = OwnerOf(request_.kernel());
+    registry_.Compile(kernel_.profile, {.keep = image.bytes,
+                                        .image = PartsOf(*image.bytes),
+                                        .image_key = kernel_.profile->image(),
+                                        .kernel = kernel_.profile->kernel(),
+                                        .arch = device_.arch,
+                                        .context = device_.context});
+  }
+
+  // Null: not there yet.
+  VariantModule* Variants() {
+    const Kernel& kernel = request_.kernel();
+    if (kernel_.variants == nullptr) {
+      kernel_.variants = registry_.Load(*kernel_.profile, device_.context, kernel.layout.size());
+    }
+    if (kernel_.variants == nullptr || !kernel_.variants->is_loaded()) return nullptr;
+    if (!kernel_.variants->is_bound()) {
+      kernel_.variants->Bind([&](const std::string& name) { return AddressOf(*kernel.image, name); });
+    }
+    return kernel_.variants.get();
+  }
+
+  CUdeviceptr AddressOf(const LoadedImage& image, const std::string& name) const {
+    const DriverTable& driver = lane_.driver();
+    CUdeviceptr address = 0;
+    size_t size_bytes = 0;
+    const CUresult result = image.is_library
+                                ? driver.cuLibraryGetGlobal(&address, &size_bytes, image.library, name.c_str())
+                                : driver.cuModuleGetGlobal_v2(&address, &size_bytes, image.module, name.c_str());
+    return result == CUDA_SUCCESS ? address : 0;
+  }
+
+  void SetCandidates(VariantModule& variants, std::chrono::nanoseconds original_duration) {
+    scheduler::LaunchSize size;
+    size.num_blocks = shape_.num_blocks();
+    size.num_multiprocessors = device_.num_multiprocessors;
+    size.can_slice = registry_.may_slice() && variants.Prepare(variants.slices(), shape_);
+    size.max_blocks_per_multiprocessor = 0;
+    if (CanYield(variants)) {
+      const uint32_t threads = shape_.block[0] * shape_.block[1] * shape_.block[2];
+      int resident = 0;
+      lane_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+          &resident, variants.workers().function, static_cast<int>(threads),
+          shape_.shared_bytes + variants.workers().extra_shared_bytes);
+      size.max_blocks_per_multiprocessor = static_cast<uint32_t>(resident);
+    }
+    kernel_.profile->SetCandidates(shape_, CandidatesFor(size, original_duration, registry_.threshold()));
+  }
+
+  bool CanYield(VariantModule& variants) const {
+    return registry_.may_yield() && device_.workers != nullptr && WorkerRuns::Fits(shape_.num_blocks(), UINT16_MAX) &&
+           variants.Prepare(variants.workers(), shape_);
+  }
+
+  // What the profile wants, or the original where this session has no code for it (yet).
+  LaunchCandidate Usable(const LaunchCandidate& wanted, VariantModule* variants) const {
+    if (variants == nullptr) return {};
+    if (wanted.form == LaunchForm::kWorkers && CanYield(*variants)) return wanted;
+    if (wanted.form == LaunchForm::kSlices && registry_.may_slice() && variants->Prepare(variants->slices(), shape_))
+      return wanted;
+    return {};
+  }
+
+  CUresult RunAs(const LaunchCandidate& candidate, VariantModule* variants) {
+    switch (candidate.form) {
+      case LaunchForm::kSlices:
+        return RunSlices(variants->slices(), candidate.degree);
+      case LaunchForm::kWorkers:
+        return RunWorkers(variants->workers(), candidate);
+      case LaunchForm::kOriginal:
+        break;
+    }
+    return LaunchOriginal(lane_, stream_, request_);
+  }
+
+  // The program's parameters with room for ours behind them.
+  std::vector<std::byte> Parameters(const VariantModule::Form& form, size_t hidden_bytes) {
+    const std::span<const std::byte> own = request_.parameter_block().first(request_.kernel().parameter_bytes);
+    std::vector<std::byte> parameters(form.hidden_offset + hidden_bytes);
+    std::copy(own.begin(), own.end(), parameters.begin());
+    return parameters;
+  }
+
+  CUresult RunSlices(const VariantModule::Form& form, uint32_t degree) {
+    std::vector<std::byte> parameters = Parameters(form, sizeof(device::SliceParameters));
+    size_t parameter_bytes = parameters.size();
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes,
+                     CU_LAUNCH_PARAM_END};
+    const scheduler::GridSlices slices(shape_.grid, degree);
+    for (uint64_t i = 0; i < slices.count(); ++i) {
+      const scheduler::GridBox box = slices[i];
+      device::SliceParameters hidden{};
+      std::copy(box.first.begin(), box.first.end(), hidden.first_block);
+      std::copy(shape_.grid.begin(), shape_.grid.end(), hidden.grid);
+      std::memcpy(parameters.data() + form.hidden_offset, &hidden, sizeof(hidden));
+      const GatedDispatch dispatch(lane_, stream_);
+      const CUresult result = lane_.driver().cuLaunchKernel(
+          form.function, box.size[0], box.size[1], box.size[2], shape_.block[0], shape_.block[1], shape_.block[2],
+          shape_.shared_bytes + form.extra_shared_bytes, stream_.real, nullptr, extra);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return CUDA_SUCCESS;
+  }
+
+  CUresult RunWorkers(const VariantModule::Form& form, const LaunchCandidate& candidate) {
+    WorkerLaunch launch;
+    launch.function = form.function;
+    launch.num_workers = candidate.degree;
+    launch.grid = shape_.grid;
+    launch.block = shape_.block;
+    launch.shared_bytes = shape_.shared_bytes + form.extra_shared_bytes;
+    launch.parameters = Parameters(form, sizeof(device::WorkerParameters));
+    launch.hidden_offset = form.hidden_offset;
+    launch.on_turnaround = [profile = kernel_.profile, shape = shape_, candidate](auto turnaround) {
+      profile->OnTurnaround(shape, candidate, turnaround);
+    };
+    const GatedDispatch dispatch(lane_, stream_, /*can_yield=*/true);
+    return device_.workers->Launch(stream_.real, std::move(launch));
+  }
+
+  ServedLane& lane_;
+  Stream& stream_;
+  LaunchParameters& request_;
+  VariantRegistry& registry_;
+  const VariantDevice& device_;
+  KernelOnDevice& kernel_;
+  LaunchShape shape_;
+};
+
+}  // namespace
+
+CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request) {
+  if (!MayVary(lane, stream, request)) return LaunchOriginal(lane, stream, request);
+  const int device = stream.context->device();
+  const VariantDevice* variant_device = lane.session().core.variants->FindDevice(device);
+  if (variant_device == nullptr) return LaunchOriginal(lane, stream, request);
+  Kernel& kernel = request.kernel();
+  KernelOnDevice& on_device = kernel.on_device[device];
+  if (on_device.profile == nullptr) {
+    on_device.profile = lane.session().core.variants->Profile(KeyOf(OwnerOf(kernel), variant_device->arch),
+                                                              NameOf(lane.driver(), kernel), variant_device->arch);
+    if (on_device.profile == nullptr) return LaunchOriginal(lane, stream, request);
+    // What an earlier program had compiled; null if nothing.
+    on_device.variants =
+        lane.session().core.variants->Load(*on_device.profile, variant_device->context, kernel.layout.size());
+  }
+  return VaryingLaunch(lane, stream, request, *variant_device, on_device).Run();
+}
+
+}  // namespace tally::server

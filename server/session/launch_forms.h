@@ -1,0 +1,13 @@
+// Puts a validated launch on its stream: as the program wrote it or, for best-effort tenants, in the form that the
+// kernel's profile says (server/variants). Passes the dispatch gate by itself.
+#pragma once
+
+#include "server/session/client_context.h"
+#include "server/session/launch_parameters.h"
+#include "server/session/served_lane.h"
+
+namespace tally::server {
+
+CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request);
+
+}  // namespace tally::server

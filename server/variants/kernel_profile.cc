@@ -1,0 +1,167 @@
+#include "server/variants/kernel_profile.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tally::server {
+namespace {
+
+using Json = nlohmann::json;
+using scheduler::LaunchCandidate;
+using scheduler::LaunchForm;
+using scheduler::VariantChoice;
+
+Json ToJson(const VariantChoice::Measured& measured) {
+  return {{"form", static_cast<int>(measured.candidate.form)},
+          {"degree", measured.candidate.degree},
+          {"duration_ns", measured.duration.count()},
+          {"turnaround_ns", measured.turnaround.count()},
+          {"num_samples", measured.num_samples},
+          {"is_turnaround_measured", measured.is_turnaround_measured}};
+}
+
+VariantChoice::Measured MeasuredFromJson(const Json& json) {
+  VariantChoice::Measured measured;
+  measured.candidate.form = static_cast<LaunchForm>(json.at("form").get<int>());
+  measured.candidate.degree = json.at("degree").get<uint32_t>();
+  measured.duration = std::chrono::nanoseconds(json.at("duration_ns").get<int64_t>());
+  measured.turnaround = std::chrono::nanoseconds(json.at("turnaround_ns").get<int64_t>());
+  measured.num_samples = json.at("num_samples").get<uint32_t>();
+  measured.is_turnaround_measured = json.at("is_turnaround_measured").get<bool>();
+  return measured;
+}
+
+}  // namespace
+
+KernelProfile::Shape* KernelProfile::FindLocked(const LaunchShape& shape) {
+  if (const auto found = shapes_.find(shape); found != shapes_.end()) return &found->second;
+  if (shapes_.size() >= kMaxShapes) return nullptr;
+  return &shapes_.emplace(shape, Shape(shape.num_blocks())).first->second;
+}
+
+KernelProfile::Plan KernelProfile::PlanLaunch(const LaunchShape& launch_shape, Nanoseconds threshold) {
+  const std::lock_guard lock(mutex_);
+  Plan plan;
+  Shape* shape = FindLocked(launch_shape);
+  if (shape == nullptr) return plan;
+  ++shape->num_launches;
+  const VariantChoice::Next next = shape->choice.NextLaunch(threshold);
+  plan.candidate = next.candidate;
+  plan.is_sample = next.is_sample;
+  if (!refusal_.empty()) return {{}, next.is_sample && next.candidate.form == LaunchForm::kOriginal};
+  const bool is_known_from_before = next.candidate.form != LaunchForm::kOriginal && variants_ == nullptr;
+  if (is_known_from_before) plan = {};  // its code is yet to be made, or fetched
+  const bool wants = shape->choice.WantsVariants(threshold);
+  if (!wants && !is_known_from_before) return plan;
+  plan.wants_candidates = wants && variants_ != nullptr;
+  plan.wants_variants = variants_ == nullptr && !is_requested_;
+  is_requested_ = true;
+  plan.original_duration = shape->choice.Everything().front().duration;
+  return plan;
+}
+
+void KernelProfile::OnDuration(const LaunchShape& launch_shape, const LaunchCandidate& candidate,
+                               Nanoseconds duration) {
+  const std::lock_guard lock(mutex_);
+  if (Shape* shape = FindLocked(launch_shape)) shape->choice.OnDuration(candidate, duration);
+  has_news_ = true;
+}
+
+void KernelProfile::OnTurnaround(const LaunchShape& launch_shape, const LaunchCandidate& candidate,
+                                 Nanoseconds turnaround) {
+  const std::lock_guard lock(mutex_);
+  if (Shape* shape = FindLocked(launch_shape)) shape->choice.OnTurnaround(candidate, turnaround);
+  has_news_ = true;
+}
+
+void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates) {
+  const std::lock_guard lock(mutex_);
+  Shape* shape = FindLocked(launch_shape);
+  if (shape != nullptr && !shape->choice.has_candidates()) shape->choice.SetCandidates(candidates);
+}
+
+std::shared_ptr<const CompiledVariants> KernelProfile::variants() const {
+  const std::lock_guard lock(mutex_);
+  return variants_;
+}
+
+void KernelProfile::SetVariants(std::shared_ptr<const CompiledVariants> variants) {
+  const std::lock_guard lock(mutex_);
+  if (!variants->slices.exists() && !variants->workers.exists()) refusal_ = variants->workers.refusal;
+  variants_ = std::move(variants);
+}
+
+void KernelProfile::Refuse(std::string reason) {
+  const std::lock_guard lock(mutex_);
+  refusal_ = std::move(reason);
+}
+
+std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<KernelReport> reports;
+  for (const auto& [launch_shape, shape] : shapes_) {
+    if (shape.num_launches == 0) continue;
+    KernelReport report;
+    report.kernel = kernel_;
+    report.shape = launch_shape;
+    report.num_launches = shape.num_launches;
+    report.chosen = shape.choice.Best(threshold);
+    report.original_duration = shape.choice.Everything().front().duration;
+    report.gpu_time = report.chosen.duration * static_cast<int64_t>(shape.num_launches);
+    const bool meets = report.chosen.turnaround <= threshold;
+    if (meets && report.chosen.candidate.form == LaunchForm::kOriginal) {
+      report.remark = report.chosen.num_samples == 0 ? "not measured yet" : "";
+    } else if (!refusal_.empty()) {
+      report.remark = refusal_;
+    } else if (is_requested_ && variants_ == nullptr) {
+      report.remark = "variants are being compiled";
+    } else if (variants_ != nullptr && !shape.choice.is_settled()) {
+      report.remark = "variants are being measured";
+    } else if (!meets) {
+      report.remark = "no variant meets the threshold";
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+std::string KernelProfile::Save() const {
+  const std::lock_guard lock(mutex_);
+  has_news_ = false;
+  Json shapes = Json::array();
+  for (const auto& [launch_shape, shape] : shapes_) {
+    Json measured = Json::array();
+    for (const VariantChoice::Measured& one : shape.choice.Everything()) {
+      if (one.num_samples != 0) measured.push_back(ToJson(one));
+    }
+    shapes.push_back({{"grid", launch_shape.grid},
+                      {"block", launch_shape.block},
+                      {"shared_bytes", launch_shape.shared_bytes},
+                      {"measured", std::move(measured)}});
+  }
+  return Json{{"kernel", kernel_}, {"shapes", std::move(shapes)}}.dump();
+}
+
+void KernelProfile::Restore(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  try {
+    const Json json = Json::parse(text);
+    for (const Json& entry : json.at("shapes")) {
+      LaunchShape launch_shape;
+      entry.at("grid").get_to(launch_shape.grid);
+      entry.at("block").get_to(launch_shape.block);
+      entry.at("shared_bytes").get_to(launch_shape.shared_bytes);
+      std::vector<VariantChoice::Measured> measured;
+      for (const Json& one : entry.at("measured")) measured.push_back(MeasuredFromJson(one));
+      if (Shape* shape = FindLocked(launch_shape)) shape->choice.Restore(measured);
+    }
+  } catch (const Json::exception&) {
+    shapes_.clear();
+  }
+}
+
+bool KernelProfile::has_news() const {
+  const std::lock_guard lock(mutex_);
+  return has_news_;
+}
+
+}  // namespace tally::server

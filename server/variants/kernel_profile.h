@@ -1,0 +1,82 @@
+// What is known about one kernel of best-effort programs: how its launches did in each form, and which variants exist.
+//
+// One per (image, kernel), shared by every session of the executor that loads the same image, so that a second program
+// starts with what the first one taught. Thread-safe: lanes of several sessions launch, the compiler publishes, people
+// look.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file_cache.h"
+#include "scheduler/variant_choice.h"
+#include "server/kernel_report.h"
+#include "server/variants/compiled_variants.h"
+
+namespace tally::server {
+
+class KernelProfile {
+ public:
+  using Nanoseconds = std::chrono::nanoseconds;
+  // Programs with more shapes of one kernel than this run the rest of them as they are.
+  static constexpr size_t kMaxShapes = 512;
+
+  // `refusal`: why this kernel has no variants for sure (its image has no PTX); empty: they can be asked for.
+  KernelProfile(std::string kernel, FileCache::Key image, std::string refusal)
+      : kernel_(std::move(kernel)), image_(image), refusal_(std::move(refusal)) {}
+
+  const std::string& kernel() const { return kernel_; }
+  const FileCache::Key& image() const { return image_; }
+
+  struct Plan {
+    scheduler::LaunchCandidate candidate;
+    bool is_sample = false;         // time it
+    bool wants_variants = false;    // once per kernel: ask the compiler
+    bool wants_candidates = false;  // the variants exist: say what can be tried for this shape (SetCandidates)
+    Nanoseconds original_duration{0};
+  };
+  // Counts a launch and says how it should be done.
+  Plan PlanLaunch(const LaunchShape& shape, Nanoseconds threshold);
+  void OnDuration(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds duration);
+  void OnTurnaround(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds turnaround);
+  void SetCandidates(const LaunchShape& shape, std::span<const scheduler::LaunchCandidate> candidates);
+
+  // Null until the compiler is done.
+  std::shared_ptr<const CompiledVariants> variants() const;
+  void SetVariants(std::shared_ptr<const CompiledVariants> variants);
+  // No variants of this kernel can be used, for a reason found after compiling.
+  void Refuse(std::string reason);
+
+  std::vector<KernelReport> Report(Nanoseconds threshold) const;
+
+  // What was measured, as text to keep across restarts, and back. Restoring what is not such text does nothing.
+  std::string Save() const;
+  void Restore(const std::string& text);
+  // Whether there is more to be kept than at the last Save.
+  bool has_news() const;
+
+ private:
+  struct Shape {
+    explicit Shape(uint64_t num_blocks) : choice(num_blocks) {}
+    scheduler::VariantChoice choice;
+    uint64_t num_launches = 0;
+  };
+  Shape* FindLocked(const LaunchShape& shape);
+
+  const std::string kernel_;
+  const FileCache::Key image_;
+  mutable std::mutex mutex_;
+  std::string refusal_;  // guarded by mutex_, as all below
+  bool is_requested_ = false;
+  std::shared_ptr<const CompiledVariants> variants_;
+  std::map<LaunchShape, Shape> shapes_;
+  mutable bool has_news_ = false;
+};
+
+}  // namespace tally::server

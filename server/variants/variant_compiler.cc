@@ -1,0 +1,121 @@
+#include "server/variants/variant_compiler.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "base/log.h"
+#include "ptx-transforms/transform.h"
+
+namespace tally::server {
+namespace {
+
+constexpr uint64_t kMaxCacheBytes = uint64_t{512} << 20;
+constexpr int kLowestCpuPriority = 19;
+
+std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+}  // namespace
+
+VariantCompiler::VariantCompiler(const DriverTable& driver, std::string cache_directory)
+    : driver_(driver), cache_(std::move(cache_directory), kMaxCacheBytes), thread_([this] { Run(); }) {}
+
+VariantCompiler::~VariantCompiler() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void VariantCompiler::Post(std::function<void()> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+  }
+  changed_.notify_one();
+}
+
+void VariantCompiler::Run() {
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kLowestCpuPriority);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return is_stopping_ || !jobs_.empty(); });
+    if (is_stopping_) return;
+    const auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    job();
+    lock.lock();
+  }
+}
+
+void VariantCompiler::Compile(CompileRequest request, std::function<void(CompiledVariants)> done) {
+  Post([this, request = std::move(request), done = std::move(done)] { done(Make(request)); });
+}
+
+CompiledVariants VariantCompiler::Make(const CompileRequest& request) {
+  int driver_version = 0;
+  driver_.cuDriverGetVersion(&driver_version);
+  const std::array<uint32_t, 3> numbers = {kVariantVersion, request.arch, static_cast<uint32_t>(driver_version)};
+  const std::string passes = ptx_transforms::PassesVersion();
+  const FileCache::Key key =
+      FileCache::KeyOf({std::as_bytes(std::span(request.image_key.digest)), BytesOf(request.kernel),
+                        std::as_bytes(std::span(numbers)), BytesOf(passes)});
+  if (const auto kept = cache_.Find(key)) {
+    if (auto variants = DeserializeVariants(kept->span())) return std::move(*variants);
+  }
+  CompiledVariants variants;
+  const auto ptx = PtxOfKernel(request.image, request.kernel, request.arch);
+  if (!ptx) {
+    variants.slices.refusal = variants.workers.refusal = ptx.error().message();
+  } else {
+    driver_.cuCtxSetCurrent(request.context);
+    variants.slices = Link(request, MakeVariant(*ptx, request.kernel, {"slice_grid", "import_globals"}));
+    variants.workers =
+        Link(request, MakeVariant(*ptx, request.kernel, {"persistent_blocks", "yield_check", "import_globals"}));
+  }
+  cache_.Keep(key, Serialize(variants));
+  return variants;
+}
+
+CompiledForm VariantCompiler::Link(const CompileRequest& request, Result<VariantText> text) const {
+  CompiledForm form;
+  if (!text) {
+    form.refusal = text.error().message();
+    return form;
+  }
+  std::array<char, 4096> error_log{};
+  std::array options = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  std::array<void*, 2> values = {error_log.data(), reinterpret_cast<void*>(error_log.size() - 1)};
+  CUlinkState link = nullptr;
+  CUresult result =
+      driver_.cuLinkCreate_v2(static_cast<unsigned int>(options.size()), options.data(), values.data(), &link);
+  void* code = nullptr;
+  size_t code_bytes = 0;
+  if (result == CUDA_SUCCESS) {
+    result = driver_.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, text->ptx.data(), text->ptx.size() + 1,
+                                      request.kernel.c_str(), 0, nullptr, nullptr);
+  }
+  if (result == CUDA_SUCCESS) result = driver_.cuLinkComplete(link, &code, &code_bytes);
+  if (result == CUDA_SUCCESS) {
+    const auto* bytes = static_cast<const std::byte*>(code);
+    form.image.assign(bytes, bytes + code_bytes);
+    form.entry = std::move(text->entry);
+    form.import_table = std::move(text->import_table);
+    form.imports = std::move(text->imports);
+    form.extra_shared_bytes = text->extra_shared_bytes;
+    form.needs_warp_rows = text->needs_warp_rows;
+  } else {
+    form.refusal = fmt::format("the driver did not assemble it ({})", CudaErrorName(driver_, result));
+    LOG_WARNING("variant of {}: {}: {}", request.kernel, form.refusal, error_log.data());
+  }
+  if (link != nullptr) driver_.cuLinkDestroy(link);
+  return form;
+}
+
+}  // namespace tally::server

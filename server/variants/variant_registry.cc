@@ -1,0 +1,149 @@
+#include "server/variants/variant_registry.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "base/log.h"
+
+namespace tally::server {
+namespace {
+
+// Programs that generate kernels without end must not fill our memory: the rest of them run as they are.
+constexpr size_t kMaxProfiles = 20'000;
+
+std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+}  // namespace
+
+VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, HighPriorityWatch* watch,
+                                 VariantConfig config, std::function<void(CUresult)> on_failure)
+    : driver_(driver),
+      devices_(devices),
+      watch_(watch),
+      on_failure_(std::move(on_failure)),
+      transforms_(config.transforms),
+      threshold_ns_(config.turnaround_threshold.count()),
+      compiler_(std::make_unique<VariantCompiler>(driver, std::move(config.cache_directory))) {}
+
+VariantRegistry::~VariantRegistry() { Shutdown(); }
+
+const VariantDevice* VariantRegistry::FindDevice(int device) {
+  const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = open_devices_.try_emplace(device);
+  OpenDevice& open = place->second;
+  if (!is_new) return open.device.context != nullptr ? &open.device : nullptr;
+  CUcontext context = nullptr;
+  if (devices_.Context(device, &context) != CUDA_SUCCESS) return nullptr;
+  int major = 0, minor = 0, multiprocessors = 0;
+  const CUdevice handle = devices_.device(device);
+  driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
+  driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
+  driver_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle);
+  open.workers = WorkerRuns::Create(driver_, context, device, watch_, on_failure_);
+  open.timer = std::make_unique<LaunchTimer>(driver_, device, watch_);
+  open.device.arch = static_cast<uint32_t>(major * 10 + minor);
+  open.device.num_multiprocessors = static_cast<uint32_t>(multiprocessors);
+  open.device.workers = open.workers.get();
+  open.device.timer = open.timer.get();
+  open.device.context = context;
+  return &open.device;
+}
+
+FileCache::Key VariantRegistry::SavedUnder(const Key& key) const {
+  int driver_version = 0;
+  driver_.cuDriverGetVersion(&driver_version);
+  const std::array<uint32_t, 3> numbers = {kVariantVersion, key.arch, static_cast<uint32_t>(driver_version)};
+  static const std::string kWhat = "profile";
+  return FileCache::KeyOf(
+      {BytesOf(kWhat), std::as_bytes(std::span(key.image)), BytesOf(key.kernel), std::as_bytes(std::span(numbers))});
+}
+
+std::shared_ptr<KernelProfile> VariantRegistry::Profile(const FileCache::Key& image_key, const std::string& kernel,
+                                                        uint32_t arch) {
+  Key key{{}, kernel, arch};
+  std::copy(std::begin(image_key.digest), std::end(image_key.digest), key.image.begin());
+  const bool has_ptx = std::any_of(key.image.begin(), key.image.end(), [](uint64_t word) { return word != 0; });
+  const std::lock_guard lock(mutex_);
+  if (const auto found = profiles_.find(key); found != profiles_.end()) return found->second;
+  if (profiles_.size() >= kMaxProfiles) return nullptr;
+  auto profile = std::make_shared<KernelProfile>(kernel, image_key, has_ptx ? "" : "its image holds no PTX");
+  if (has_ptx) {
+    if (const auto saved = compiler_->cache().Find(SavedUnder(key))) {
+      profile->Restore({reinterpret_cast<const char*>(saved->bytes.get()), saved->size_bytes});
+    }
+  }
+  profiles_.emplace(std::move(key), profile);
+  return profile;
+}
+
+void VariantRegistry::Compile(std::shared_ptr<KernelProfile> profile, CompileRequest request) {
+  compiler_->Compile(std::move(request), [profile = std::move(profile)](CompiledVariants variants) {
+    profile->SetVariants(std::make_shared<const CompiledVariants>(std::move(variants)));
+  });
+}
+
+std::shared_ptr<VariantModule> VariantRegistry::Load(const KernelProfile& profile, CUcontext context,
+                                                     size_t num_parameters) {
+  auto variants = profile.variants();
+  if (variants == nullptr) return nullptr;
+  auto module = std::make_shared<VariantModule>(driver_, context, std::move(variants));
+  compiler_->Post([module, num_parameters] { module->Load(num_parameters); });
+  return module;
+}
+
+std::vector<KernelReport> VariantRegistry::Report() const {
+  std::vector<KernelReport> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, profile] : profiles_) {
+      auto some = profile->Report(threshold());
+      std::move(some.begin(), some.end(), std::back_inserter(reports));
+    }
+  }
+  std::stable_sort(reports.begin(), reports.end(),
+                   [](const KernelReport& a, const KernelReport& b) { return a.gpu_time > b.gpu_time; });
+  return reports;
+}
+
+WorkerRunCounts VariantRegistry::worker_counts() const {
+  const std::lock_guard lock(mutex_);
+  WorkerRunCounts sum;
+  for (const auto& [device, open] : open_devices_) {
+    if (open.workers == nullptr) continue;
+    const WorkerRunCounts counts = open.workers->counts();
+    sum.num_launches += counts.num_launches;
+    sum.num_yields += counts.num_yields;
+    sum.num_resumes += counts.num_resumes;
+  }
+  return sum;
+}
+
+void VariantRegistry::SaveNews() {
+  compiler_->Post([this] { SaveNewsNow(); });
+}
+
+void VariantRegistry::SaveNewsNow() {
+  std::vector<std::pair<Key, std::shared_ptr<KernelProfile>>> changed;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, profile] : profiles_) {
+      if (key.image != decltype(key.image){} && profile->has_news()) changed.emplace_back(key, profile);
+    }
+  }
+  for (const auto& [key, profile] : changed) compiler_->cache().Keep(SavedUnder(key), BytesOf(profile->Save()));
+}
+
+void VariantRegistry::Shutdown() {
+  if (compiler_ == nullptr) return;
+  SaveNewsNow();
+  compiler_.reset();
+  for (auto& [device, open] : open_devices_) {
+    open.workers.reset();
+    if (open.device.context != nullptr) driver_.cuCtxSetCurrent(open.device.context);
+    open.timer.reset();
+  }
+  open_devices_.clear();
+}
+
+}  // namespace tally::server

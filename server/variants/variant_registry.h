@@ -1,0 +1,105 @@
+// Everything the executor knows and owns about variants of best-effort kernels: the front desk of this folder.
+//
+// Thread-safe. Built before the first session, shut down after the last one and before the contexts go.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/executor.h"
+#include "server/gpu/devices.h"
+#include "server/gpu/high_priority_watch.h"
+#include "server/variants/kernel_profile.h"
+#include "server/variants/launch_timer.h"
+#include "server/variants/variant_compiler.h"
+#include "server/variants/variant_module.h"
+#include "server/variants/worker_runs.h"
+
+namespace tally::server {
+
+struct VariantConfig {
+  Transforms transforms = Transforms::kAll;
+  std::string cache_directory;  // empty: nothing is kept
+  // Within which a best-effort kernel should give the GPU back. The paper's default.
+  std::chrono::nanoseconds turnaround_threshold{31'600};
+};
+
+// What is the same for all launches on one device.
+struct VariantDevice {
+  uint32_t arch = 0;  // 90: sm_90
+  uint32_t num_multiprocessors = 0;
+  CUcontext context = nullptr;
+  WorkerRuns* workers = nullptr;  // null: kernels there cannot be asked to yield
+  LaunchTimer* timer = nullptr;
+};
+
+class VariantRegistry {
+ public:
+  // `watch` may be null: nobody has priority. `on_failure`: a launch can never be completed; the context is of no use
+  // any more. All outlive this.
+  VariantRegistry(const DriverTable& driver, Devices& devices, HighPriorityWatch* watch, VariantConfig config,
+                  std::function<void(CUresult)> on_failure);
+  ~VariantRegistry();
+
+  bool may_slice() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kSlices; }
+  bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
+  std::chrono::nanoseconds threshold() const {
+    return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
+  }
+  void SetThreshold(std::chrono::nanoseconds threshold) { threshold_ns_ = threshold.count(); }
+
+  // Opens what it needs there on first use; null if that fails. Its context must be current. Stays valid.
+  const VariantDevice* FindDevice(int device);
+  // The profile of that kernel on devices of that architecture, with what an earlier life knew. `image_key` all zero:
+  // the image has no PTX.
+  std::shared_ptr<KernelProfile> Profile(const FileCache::Key& image_key, const std::string& kernel, uint32_t arch);
+  // In the background; the profile has them when it is done.
+  void Compile(std::shared_ptr<KernelProfile> profile, CompileRequest request);
+  // Loads the profile's variants in the background; null if there are none yet.
+  std::shared_ptr<VariantModule> Load(const KernelProfile& profile, CUcontext context, size_t num_parameters);
+
+  // By GPU time, the most first.
+  std::vector<KernelReport> Report() const;
+  WorkerRunCounts worker_counts() const;
+  // Keeps what was learned since the last time.
+  void SaveNews();
+  // Nothing is in flight any more and no session exists.
+  void Shutdown();
+
+ private:
+  struct Key {
+    std::array<uint64_t, 4> image{};
+    std::string kernel;
+    uint32_t arch = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct OpenDevice {
+    VariantDevice device;
+    std::unique_ptr<WorkerRuns> workers;
+    std::unique_ptr<LaunchTimer> timer;
+  };
+  FileCache::Key SavedUnder(const Key& key) const;
+  void SaveNewsNow();
+
+  const DriverTable& driver_;
+  Devices& devices_;
+  HighPriorityWatch* const watch_;
+  const std::function<void(CUresult)> on_failure_;
+  const Transforms transforms_;
+  std::atomic<int64_t> threshold_ns_;
+  mutable std::mutex mutex_;
+  std::map<int, OpenDevice> open_devices_;                  // guarded by mutex_; entries stay
+  std::map<Key, std::shared_ptr<KernelProfile>> profiles_;  // guarded by mutex_
+  std::unique_ptr<VariantCompiler> compiler_;               // last: its thread uses the above
+};
+
+}  // namespace tally::server

@@ -1,0 +1,250 @@
+#include "server/variants/worker_runs.h"
+
+#include <cstring>
+
+#include "base/log.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr auto kLook = milliseconds(10);               // how often at least it looks what is complete
+constexpr auto kLookInterrupted = microseconds(50);    // the same while a launch may have stopped half-way
+constexpr auto kLongestTurnaround = milliseconds(20);  // then it is no longer waited for
+
+}  // namespace
+
+std::unique_ptr<WorkerRuns> WorkerRuns::Create(const DriverTable& driver, CUcontext context, int device,
+                                               HighPriorityWatch* watch, std::function<void(CUresult)> on_failure) {
+  std::unique_ptr<WorkerRuns> runs(new WorkerRuns(driver, context, device, watch, std::move(on_failure)));
+  if (const CUresult result = runs->Open(); result != CUDA_SUCCESS) {
+    LOG_WARNING("device {}: kernels cannot be asked to yield ({})", device, CudaErrorName(driver, result));
+    return nullptr;
+  }
+  return runs;
+}
+
+CUresult WorkerRuns::Open() {
+  if (driver_.cuStreamWaitValue32_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  int lowest = 0, highest = 0;
+  driver_.cuCtxGetStreamPriorityRange(&lowest, &highest);
+  CUresult result = driver_.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, highest);
+  if (result == CUDA_SUCCESS) result = driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, lowest);
+  if (result == CUDA_SUCCESS) result = driver_.cuMemAlloc_v2(&flag_, sizeof(uint32_t));
+  if (result == CUDA_SUCCESS) result = driver_.cuMemsetD32Async(flag_, 0, 1, signal_);
+  if (result == CUDA_SUCCESS) result = driver_.cuStreamSynchronize(signal_);
+  if (result == CUDA_SUCCESS) {
+    result = driver_.cuMemHostAlloc(&read_back_, sizeof(device::WorkerControl), CU_MEMHOSTALLOC_PORTABLE);
+  }
+  if (result == CUDA_SUCCESS) {
+    thread_ = std::thread([this] {
+      driver_.cuCtxSetCurrent(context_);
+      Watch();
+    });
+  }
+  return result;
+}
+
+WorkerRuns::~WorkerRuns() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  driver_.cuCtxSetCurrent(context_);
+  events_.Clear();
+  if (read_back_ != nullptr) driver_.cuMemFreeHost(read_back_);
+  if (flag_ != 0) driver_.cuMemFree_v2(flag_);
+  for (CUstream stream : {signal_, resume_}) {
+    if (stream != nullptr) driver_.cuStreamDestroy_v2(stream);
+  }
+}
+
+CUresult WorkerRuns::Run(InFlight& run, CUstream stream, CUdeviceptr flag) {
+  device::WorkerParameters hidden{};
+  hidden.control = run.control;
+  hidden.yield_flag = flag;
+  std::memcpy(hidden.grid, run.launch.grid.data(), sizeof(hidden.grid));
+  std::memcpy(run.launch.parameters.data() + run.launch.hidden_offset, &hidden, sizeof(hidden));
+  size_t size_bytes = run.launch.hidden_offset + sizeof(hidden);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, run.launch.parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &size_bytes, CU_LAUNCH_PARAM_END};
+  const auto& block = run.launch.block;
+  return driver_.cuLaunchKernel(run.launch.function, run.launch.num_workers, 1, 1, block[0], block[1], block[2],
+                                run.launch.shared_bytes, stream, nullptr, extra);
+}
+
+CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
+  InFlight run;
+  run.launch = std::move(launch);
+  const std::lock_guard lock(mutex_);
+  if (const CUresult r = events_.Acquire(&run.run_ended); r != CUDA_SUCCESS) return r;
+  CUresult result = slots_.Take(signal_, &run.control);
+  // Before the launch: should the flag change meanwhile, the run counts as one that may have seen it.
+  run.phase = phase_;
+  if (result == CUDA_SUCCESS) result = Run(run, stream, flag_);
+  if (result != CUDA_SUCCESS) {
+    events_.Release(run.run_ended);
+    if (run.control != 0) slots_.Return(run.control);
+    return result;
+  }
+  // From here on the kernel runs: what fails now fails because the context is lost.
+  result = driver_.cuEventRecord(run.run_ended, stream);
+  if (result == CUDA_SUCCESS) {
+    const auto total = static_cast<cuuint32_t>(run.launch.num_blocks());
+    result = driver_.cuStreamWaitValue32_v2(stream, run.control + offsetof(device::WorkerControl, completed_blocks),
+                                            total, CU_STREAM_WAIT_VALUE_GEQ);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  ++counts_.num_launches;
+  in_flight_.push_back(std::move(run));
+  if (in_flight_.size() == 1) changed_.notify_all();
+  return CUDA_SUCCESS;
+}
+
+void WorkerRuns::AwaitFunction(CUfunction function) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    for (const InFlight& run : in_flight_) {
+      if (run.launch.function == function) return false;
+    }
+    return true;
+  });
+}
+
+WorkerRunCounts WorkerRuns::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+bool WorkerRuns::WriteFlag(uint32_t value) {
+  return driver_.cuMemsetD32Async(flag_, value, 1, signal_) == CUDA_SUCCESS &&
+         driver_.cuStreamSynchronize(signal_) == CUDA_SUCCESS;
+}
+
+bool WorkerRuns::HasEnded(const InFlight& run) const {
+  return driver_.cuEventQuery(run.run_ended) != CUDA_ERROR_NOT_READY;
+}
+
+CUresult WorkerRuns::ReadControl(const InFlight& run, device::WorkerControl* control) {
+  if (const CUresult r = driver_.cuMemcpyDtoHAsync_v2(read_back_, run.control, sizeof(*control), signal_);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (const CUresult r = driver_.cuStreamSynchronize(signal_); r != CUDA_SUCCESS) return r;
+  std::memcpy(control, read_back_, sizeof(*control));
+  return CUDA_SUCCESS;
+}
+
+void WorkerRuns::RetireLocked(std::list<InFlight>::iterator run) {
+  events_.Release(run->run_ended);
+  slots_.Return(run->control);
+  in_flight_.erase(run);
+  changed_.notify_all();
+}
+
+bool WorkerRuns::Sweep(bool may_resume) {
+  const std::lock_guard lock(mutex_);
+  bool is_any_open = false;
+  for (auto at = in_flight_.begin(); at != in_flight_.end();) {
+    const auto run = at++;
+    const bool may_have_yielded = run->phase != phase_ || IsFlagUp();
+    if (!HasEnded(*run)) {
+      is_any_open = is_any_open || may_have_yielded;
+      continue;
+    }
+    if (!may_have_yielded) {
+      RetireLocked(run);
+      continue;
+    }
+    device::WorkerControl control{};
+    CUresult result = ReadControl(*run, &control);
+    if (result == CUDA_SUCCESS && control.completed_blocks >= run->launch.num_blocks()) {
+      RetireLocked(run);
+      continue;
+    }
+    if (result == CUDA_SUCCESS && !may_resume) {
+      is_any_open = true;
+      continue;
+    }
+    run->phase = phase_;
+    if (result == CUDA_SUCCESS) result = Run(*run, resume_, flag_);
+    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord(run->run_ended, resume_);
+    ++counts_.num_resumes;
+    if (result == CUDA_SUCCESS) continue;
+    RetireLocked(run);
+    on_failure_(result);
+  }
+  return is_any_open;
+}
+
+void WorkerRuns::Yield() {
+  const TimePoint asked_at = clock_.Now();
+  const InFlight* running = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    WriteFlag(1);
+    ++phase_;
+    ++counts_.num_yields;
+    // The oldest that has not ended is the one that runs, as a rule: those behind it in its stream wait for it.
+    for (const InFlight& run : in_flight_) {
+      if (HasEnded(run)) continue;
+      running = &run;
+      break;
+    }
+  }
+  if (running == nullptr) return;
+  // Only this thread retires launches: it stays where it is.
+  while (driver_.cuEventQuery(running->run_ended) == CUDA_ERROR_NOT_READY) {
+    if (clock_.Now() - asked_at > kLongestTurnaround) return;
+    std::this_thread::yield();
+  }
+  const auto turnaround = clock_.Now() - asked_at;
+  device::WorkerControl control{};
+  {
+    const std::lock_guard lock(mutex_);
+    if (ReadControl(*running, &control) != CUDA_SUCCESS) return;
+  }
+  // One that had not begun says nothing about how long it takes to stop.
+  if (control.next_block != 0 && running->launch.on_turnaround) running->launch.on_turnaround(turnaround);
+}
+
+void WorkerRuns::LowerFlag() {
+  const std::lock_guard lock(mutex_);
+  WriteFlag(0);
+  ++phase_;
+}
+
+void WorkerRuns::Watch() {
+  bool is_flag_up = false;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (!is_flag_up) changed_.wait(lock, [&] { return is_stopping_ || !in_flight_.empty(); });
+      if (is_stopping_ && in_flight_.empty()) return;
+    }
+    const bool is_closed = watch_ != nullptr && watch_->IsClosed(device_);
+    if (is_closed && !is_flag_up) {
+      Yield();
+      is_flag_up = true;
+    } else if (!is_closed && is_flag_up) {
+      LowerFlag();
+      is_flag_up = false;
+    }
+    const bool is_any_open = Sweep(!is_flag_up);
+    if (is_flag_up) {
+      watch_->WaitWhileClosed(device_, kLook);
+    } else if (is_any_open) {
+      std::this_thread::sleep_for(kLookInterrupted);
+    } else if (watch_ != nullptr) {
+      watch_->WaitWhileOpen(device_, kLook);
+    } else {
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+}
+
+}  // namespace tally::server

@@ -1,0 +1,137 @@
+// Launches of persistent workers on one device: they yield to high-priority work and go on when it is over.
+//
+//   stream      | workers run .......... | wait until completed_blocks == blocks | what the program queued next
+//                       ^ flag: they stop at the next block boundary
+//   resume      |                             workers run again, from where they stopped
+//
+// A launch is put on the program's stream followed by a wait for its count of completed blocks, so the program can go
+// on queueing and nothing overtakes a launch that has yielded. One thread watches for high-priority work: it raises the
+// flag, measures how long the GPU took to come free, lowers the flag when the work is over, and launches what is left
+// on a stream of its own.
+//
+// Source: Tally, section 4 (preemption) and 5 (priority-aware scheduling).
+//
+// Thread-safe.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "proto/device/variant_abi.h"
+#include "server/gpu/driver_table.h"
+#include "server/gpu/event_pool.h"
+#include "server/gpu/high_priority_watch.h"
+#include "server/variants/control_slots.h"
+
+namespace tally::server {
+
+// A launch that can be repeated: everything by value.
+struct WorkerLaunch {
+  CUfunction function = nullptr;
+  uint32_t num_workers = 0;
+  std::array<uint32_t, 3> grid{};  // of the original
+  std::array<uint32_t, 3> block{};
+  uint32_t shared_bytes = 0;
+  std::vector<std::byte> parameters;  // the program's, then room for device::WorkerParameters
+  size_t hidden_offset = 0;           // where that room begins
+  // Told, on the watching thread, how long it took to yield.
+  std::function<void(std::chrono::nanoseconds)> on_turnaround;
+
+  uint64_t num_blocks() const { return uint64_t{grid[0]} * grid[1] * grid[2]; }
+};
+
+struct WorkerRunCounts {
+  uint64_t num_launches = 0;
+  uint64_t num_yields = 0;   // times that the flag was raised with a launch in flight
+  uint64_t num_resumes = 0;  // launches continued
+};
+
+class WorkerRuns {
+ public:
+  // `on_failure`: a launch that had yielded could not be continued; its stream will wait for ever. `watch` may be null:
+  // nobody has priority. All outlive this. The context must be current.
+  static std::unique_ptr<WorkerRuns> Create(const DriverTable& driver, CUcontext context, int device,
+                                            HighPriorityWatch* watch, std::function<void(CUresult)> on_failure);
+  // Everything that is in flight is finished first.
+  ~WorkerRuns();
+  WorkerRuns(const WorkerRuns&) = delete;
+  WorkerRuns& operator=(const WorkerRuns&) = delete;
+
+  // Whether a launch of that many blocks can be counted.
+  static bool Fits(uint64_t num_blocks, uint32_t num_workers) { return num_blocks + num_workers < (uint64_t{1} << 31); }
+  // The device's context must be current. Never waits. After an error nothing was put on the stream.
+  CUresult Launch(CUstream stream, WorkerLaunch launch);
+  // Waits until no launch of `function` is in flight: it is about to be unloaded.
+  void AwaitFunction(CUfunction function);
+
+  WorkerRunCounts counts() const;
+
+ private:
+  struct InFlight {
+    WorkerLaunch launch;
+    CUdeviceptr control = 0;
+    CUevent run_ended = nullptr;
+    uint64_t phase = 0;  // of the flag, when the last run was launched
+  };
+
+  WorkerRuns(const DriverTable& driver, CUcontext context, int device, HighPriorityWatch* watch,
+             std::function<void(CUresult)> on_failure)
+      : driver_(driver),
+        context_(context),
+        device_(device),
+        watch_(watch),
+        on_failure_(std::move(on_failure)),
+        events_(driver),
+        slots_(driver) {}
+  CUresult Open();
+  void Watch();
+  void Yield();
+  void LowerFlag();
+  bool WriteFlag(uint32_t value);
+  // Retires what is complete and continues what has stopped. Returns whether some launch has been interrupted and its
+  // outcome is not known yet.
+  bool Sweep(bool may_resume);
+  bool HasEnded(const InFlight& run) const;
+  bool IsFlagUp() const { return phase_ % 2 != 0; }
+  CUresult ReadControl(const InFlight& run, device::WorkerControl* control);
+  CUresult Run(InFlight& run, CUstream stream, CUdeviceptr flag);
+  void RetireLocked(std::list<InFlight>::iterator run);
+
+  const DriverTable& driver_;
+  const CUcontext context_;
+  const int device_;
+  HighPriorityWatch* const watch_;
+  const std::function<void(CUresult)> on_failure_;
+  const SteadyClock clock_;
+
+  EventPool events_;
+  CUstream signal_ = nullptr;  // flag and control blocks; never behind a kernel
+  CUstream resume_ = nullptr;  // continued launches
+  CUdeviceptr flag_ = 0;
+  void* read_back_ = nullptr;  // pinned: where control blocks are read to
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  ControlSlots slots_;             // guarded by mutex_, as all below
+  std::list<InFlight> in_flight_;  // in the order of their launch
+  WorkerRunCounts counts_;
+  // Counts the changes of the flag; odd: it is up. A run launched in another phase than the present one may have seen
+  // it.
+  uint64_t phase_ = 0;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tally::server

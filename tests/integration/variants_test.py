@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Best-effort kernels that are sliced and yield, on the software driver: the results stay the same, and people can see why."""
+import os
+import subprocess
+import time
+import unittest
+
+from support.daemon_fixture import DaemonTest, program, wait_until
+
+BUILD = os.environ["TALLY_TEST_BUILD"]
+PROGRAMS = os.environ.get("TALLY_TEST_PROGRAMS") or os.path.join(BUILD, "programs")
+REPEATED = os.path.join(PROGRAMS, "repeated_launches")
+NEEDED = [program("tallyd"), program("tally-run"), program("tally-executor"), REPEATED,
+          os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"),
+          os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")]
+MISSING = [path for path in NEEDED if not os.path.exists(path)]
+
+
+class Variants(DaemonTest):
+    executor = ""  # the real one, beside tallyd
+
+    def setUp(self):
+        super().setUp()
+        self.cache = os.path.join(self.directory, "cache")
+
+    def start_here(self, *arguments):
+        # Every kernel of the software driver is longer than a microsecond.
+        if "--transforms" not in arguments:
+            arguments = ("--transforms", "all", *arguments)
+        self.start_daemon("--turnaround-us", "1", "--cache-directory", self.cache, *arguments)
+
+    def start_program(self, priority="best-effort"):
+        run = subprocess.Popen([program("tally-run"), "--socket", self.socket_path, "--priority", priority, REPEATED],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(self.end, run)
+        return run
+
+    @staticmethod
+    def end(run):
+        if run.poll() is None:
+            run.kill()
+        run.communicate()
+
+    def assert_right(self, run):
+        output, _ = run.communicate(timeout=100)
+        self.assertEqual(run.returncode, 0, output.decode())
+        self.assertTrue(output.decode().splitlines()[-1].endswith(" OK"), output.decode())
+
+    def forms(self):
+        return {row["name"]: row["form"].split("(")[0] for row in self.ctl_json("kernels")}
+
+    def run_until_variants_are_used(self):
+        """Programs one after another until no kernel is left as it was, or has a reason to be."""
+        for _ in range(20):
+            self.assert_right(self.start_program())
+            rows = self.ctl_json("kernels")
+            if rows and all(row["form"] != "original" or row["remark"] not in
+                            ("", "not measured yet", "variants are being compiled", "variants are being measured")
+                            for row in rows):
+                return rows
+        self.fail(f"never settled: {rows}")
+
+    def test_results_are_the_same_in_slices(self):
+        self.start_here("--transforms", "slices")
+        rows = self.run_until_variants_are_used()
+        self.assertEqual({row["form"].split("(")[0] for row in rows}, {"slices"}, rows)
+        low = self.start_program()
+        self.assert_right(self.start_program(priority="high"))
+        self.assert_right(low)
+
+    def test_results_are_the_same_while_kernels_yield(self):
+        self.start_here("--transforms", "workers")
+        rows = self.run_until_variants_are_used()
+        self.assertEqual(len(rows), 4, rows)
+        # One of them has fewer blocks than there would be workers. The others have ten times as many: however badly
+        # they are timed on a busy machine, most are seen to come free earlier.
+        self.assertGreaterEqual(sum(row["form"].startswith("workers") for row in rows), 2, rows)
+        self.assertIn("TURNAROUND", self.ctl("kernels").stdout)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            low = self.start_program()
+            self.assert_right(self.start_program(priority="high"))
+            self.assert_right(low)
+            if any(row["is_turnaround_measured"] for row in self.ctl_json("kernels")):
+                return
+        self.fail("no launch was ever asked to yield")
+
+    def test_what_was_learned_outlives_the_executor(self):
+        self.start_here("--executor-idle-seconds", "2")
+        self.run_until_variants_are_used()
+        wait_until(lambda: not self.ctl_json("executors"), "the executor has ended", 60)
+        self.assert_right(self.start_program())
+        self.assertTrue(any(form != "original" for form in self.forms().values()), self.forms())
+
+    def test_a_higher_threshold_brings_the_originals_back(self):
+        self.start_here()
+        self.run_until_variants_are_used()
+        self.assertEqual(self.ctl("set-turnaround", "1000000").returncode, 0)
+        self.assert_right(self.start_program())
+        rows = self.ctl_json("kernels")
+        self.assertTrue(all(row["turnaround_ns"] <= 1_000_000_000 for row in rows), rows)
+
+    def test_by_default_kernels_run_as_they_are(self):
+        self.start_daemon("--turnaround-us", "1", "--cache-directory", self.cache)
+        self.assert_right(self.start_program())
+        self.assertEqual(self.ctl_json("kernels"), [])
+        self.assertFalse(os.path.exists(self.cache))
+
+
+if __name__ == "__main__":
+    if MISSING:
+        print("SKIPPED ALL: not built: " + ", ".join(MISSING))
+    else:
+        unittest.main()

@@ -1,0 +1,45 @@
+// High-priority work that comes and goes as a test says.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#include "server/gpu/high_priority_watch.h"
+
+namespace tally::server {
+
+class ScriptedWatch final : public HighPriorityWatch {
+ public:
+  void SetClosed(bool is_closed) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_closed && !is_closed_) ++phase_;
+      is_closed_ = is_closed;
+    }
+    changed_.notify_all();
+  }
+
+  bool IsClosed(int) override {
+    const std::lock_guard lock(mutex_);
+    return is_closed_;
+  }
+  void WaitWhileOpen(int, std::chrono::nanoseconds timeout) override { Wait(true, timeout); }
+  void WaitWhileClosed(int, std::chrono::nanoseconds timeout) override { Wait(false, timeout); }
+  std::optional<uint32_t> QuietPhase(int) override {
+    const std::lock_guard lock(mutex_);
+    return is_closed_ ? std::nullopt : std::optional(phase_);
+  }
+
+ private:
+  void Wait(bool is_closed, std::chrono::nanoseconds timeout) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, timeout, [&] { return is_closed_ == is_closed; });
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_closed_ = false;
+  uint32_t phase_ = 0;
+};
+
+}  // namespace tally::server
