@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "proto/device/variant_abi.h"
 #include "scheduler/grid_slices.h"
@@ -93,6 +94,7 @@ class VaryingLaunch {
   }
 
   CUresult Run() {
+    if (registry_.forced_form()) return RunForced(*registry_.forced_form());
     device_.timer->Collect();
     const KernelProfile::Plan plan = kernel_.profile->PlanLaunch(shape_, registry_.threshold());
     if (plan.wants_variants) Compile();
@@ -112,6 +114,27 @@ class VaryingLaunch {
   }
 
  private:
+  // Slices of a few blocks, and far fewer workers than blocks as a rule: what tests want.
+  static constexpr uint32_t kForcedSlices = 7;
+
+  CUresult RunForced(LaunchForm form) {
+    const auto wait_until = [](auto condition) {
+      while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    };
+    VariantModule* variants = nullptr;
+    if (HasPtx(PartsOf(*OwnerOf(request_.kernel()).bytes), device_.arch)) {
+      if (kernel_.profile->variants() == nullptr) Compile();
+      wait_until([&] { return kernel_.profile->variants() != nullptr; });
+      Variants();
+      wait_until([&] { return kernel_.variants->is_loaded(); });
+      variants = Variants();
+    }
+    const uint32_t degree = form == LaunchForm::kSlices ? kForcedSlices : device_.num_multiprocessors;
+    const LaunchCandidate candidate = Usable({form, degree}, variants);
+    kernel_.profile->CountForced(shape_, candidate);
+    return RunAs(candidate, variants);
+  }
+
   void Compile() {
     const LoadedImage& image = OwnerOf(request_.kernel());
     registry_.Compile(kernel_.profile, {.keep = image.bytes,

@@ -73,6 +73,14 @@ void KernelProfile::OnTurnaround(const LaunchShape& launch_shape, const LaunchCa
   has_news_ = true;
 }
 
+void KernelProfile::CountForced(const LaunchShape& launch_shape, const LaunchCandidate& candidate) {
+  const std::lock_guard lock(mutex_);
+  Shape* shape = FindLocked(launch_shape);
+  if (shape == nullptr) return;
+  ++shape->num_launches;
+  shape->forced = candidate;
+}
+
 void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates) {
   const std::lock_guard lock(mutex_);
   Shape* shape = FindLocked(launch_shape);
@@ -105,6 +113,7 @@ std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
     report.shape = launch_shape;
     report.num_launches = shape.num_launches;
     report.chosen = shape.choice.Best(threshold);
+    if (shape.forced) report.chosen.candidate = *shape.forced;
     report.original_duration = shape.choice.Everything().front().duration;
     report.gpu_time = report.chosen.duration * static_cast<int64_t>(shape.num_launches);
     const bool meets = report.chosen.turnaround <= threshold;

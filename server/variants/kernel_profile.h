@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +46,8 @@ class KernelProfile {
   Plan PlanLaunch(const LaunchShape& shape, Nanoseconds threshold);
   void OnDuration(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds duration);
   void OnTurnaround(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds turnaround);
+  // A launch was done in a form that nobody chose (VariantRegistry::forced_form): only to be counted and shown.
+  void CountForced(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate);
   void SetCandidates(const LaunchShape& shape, std::span<const scheduler::LaunchCandidate> candidates);
 
   // Null until the compiler is done.
@@ -66,6 +69,7 @@ class KernelProfile {
     explicit Shape(uint64_t num_blocks) : choice(num_blocks) {}
     scheduler::VariantChoice choice;
     uint64_t num_launches = 0;
+    std::optional<scheduler::LaunchCandidate> forced;
   };
   Shape* FindLocked(const LaunchShape& shape);
 

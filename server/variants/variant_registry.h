@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,9 @@ class VariantRegistry {
 
   bool may_slice() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kSlices; }
   bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
+  // For tests: every launch that can takes this form, from the first one on, and waits until its code is there. From
+  // the environment: TALLY_FORCE_FORM = slices or workers.
+  std::optional<scheduler::LaunchForm> forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
     return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
   }
@@ -95,6 +99,7 @@ class VariantRegistry {
   HighPriorityWatch* const watch_;
   const std::function<void(CUresult)> on_failure_;
   const Transforms transforms_;
+  const std::optional<scheduler::LaunchForm> forced_form_;
   std::atomic<int64_t> threshold_ns_;
   mutable std::mutex mutex_;
   std::map<int, OpenDevice> open_devices_;                  // guarded by mutex_; entries stay
