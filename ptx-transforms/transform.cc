@@ -80,6 +80,9 @@ std::optional<Refusal> Transformation::RunPasses(Variant& variant, const Pipelin
   outcome.passes.emplace_back(pipeline.front()->name);
   if (options_.placement != Placement::kReplace && module_.FindFunction(variant.final_name) != nullptr)
     return Refusal{"name-taken", fmt::format("there is a function {} already", variant.final_name)};
+  if (std::any_of(done_.begin(), done_.end(),
+                  [&](const Variant& other) { return other.final_name == variant.final_name; }))
+    return Refusal{"name-taken", fmt::format("another list of passes makes {} already", variant.final_name)};
   outcome.passes.clear();
   if (options_.placement == Placement::kOnly) OwnCallees(variant);
   for (const PassEntry* entry : pipeline) {

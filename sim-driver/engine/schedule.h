@@ -2,6 +2,7 @@
 // natural one (LaunchRequest::schedule_seed).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 

@@ -93,6 +93,15 @@ TEST(TransformText, SaysWhatIsWrongWithTheRequest) {
   EXPECT_EQ(TransformText("no ptx", {.pipelines = {{"slice_grid"}}}).error().code(), StatusCode::kInvalidArgument);
 }
 
+// persistent_blocks with and without yield_check make a kernel of the same name.
+TEST(TransformText, GivesNoNameTwice) {
+  const Transformed result = MustTransform(
+      kTwoKernels, {.pipelines = {{"persistent_blocks"}, {"persistent_blocks", "yield_check"}}, .kernels = {"a"}});
+  ASSERT_EQ(result.variants.size(), 2u);
+  EXPECT_EQ(result.variants[0].name, "a__tally_workers");
+  EXPECT_EQ(result.variants[1].refusal.code, "name-taken");
+}
+
 TEST(TransformText, MakesUpNamesThatAreNotTaken) {
   const std::string text = WithHeader(
       ".visible .entry tally_a(.param .u32 tally_slice){\n.reg .b32 %tally_ctaid_x;\nmov.u32 %tally_ctaid_x, "

@@ -27,7 +27,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 2u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 3u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
@@ -59,6 +59,20 @@ TEST(ExecutorLinkAbi, KindsAreNumberedForGood) {
   EXPECT_EQ(static_cast<uint32_t>(LinkKind::kAddSession), 4u);
   EXPECT_EQ(static_cast<uint32_t>(LinkKind::kShutdown), 10u);
   EXPECT_EQ(static_cast<uint32_t>(LinkKind::kRefusedFunction), 11u);
+}
+
+TEST(ExecutorLinkAbi, KernelReportIsLaidOutAsItsTwin) {
+  struct Twin {
+    uint32_t magic, kind;
+    uint64_t request_id;
+    uint32_t grid[3], block[3], shared_bytes, form, degree, is_turnaround_measured;
+    uint64_t num_launches, gpu_time_ns, duration_ns, turnaround_ns, original_duration_ns;
+    char kernel[512], remark[512];
+  };
+  static_assert(std::is_standard_layout_v<LinkKernelReport> && std::is_trivially_copyable_v<LinkKernelReport>);
+  EXPECT_EQ(sizeof(LinkKernelReport), sizeof(Twin));
+  EXPECT_EQ(offsetof(LinkKernelReport, num_launches), offsetof(Twin, num_launches));
+  EXPECT_EQ(offsetof(LinkKernelReport, remark), offsetof(Twin, remark));
 }
 
 }  // namespace
