@@ -25,18 +25,6 @@ Nanoseconds Median(std::vector<Nanoseconds> values) {
 
 }  // namespace
 
-std::string NameOf(const LaunchCandidate& candidate) {
-  switch (candidate.form) {
-    case LaunchForm::kOriginal:
-      return "original";
-    case LaunchForm::kSlices:
-      return "slices(" + std::to_string(candidate.degree) + ")";
-    case LaunchForm::kWorkers:
-      return "workers(" + std::to_string(candidate.degree) + ")";
-  }
-  return "unknown";
-}
-
 std::vector<LaunchCandidate> CandidatesFor(const LaunchSize& size, Nanoseconds original_duration,
                                            Nanoseconds threshold) {
   std::vector<LaunchCandidate> result;

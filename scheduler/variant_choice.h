@@ -18,9 +18,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace tally::scheduler {
@@ -37,9 +35,6 @@ struct LaunchCandidate {
 
   bool operator==(const LaunchCandidate&) const = default;
 };
-
-// "original", "slices(8)", "workers(264)".
-std::string NameOf(const LaunchCandidate& candidate);
 
 // What is known about a kernel's size on the device, for the candidates worth trying.
 struct LaunchSize {
@@ -97,6 +92,7 @@ class VariantChoice {
   // The best of what is known now.
   const Measured& Best(Nanoseconds threshold) const;
   bool is_settled() const;  // nothing is left to be tried
+  const Measured& original() const { return entries_[0].measured; }
   // The original first.
   std::vector<Measured> Everything() const;
   // Takes over what was measured in an earlier life; as SetCandidates with their samples.

@@ -55,7 +55,7 @@ KernelProfile::Plan KernelProfile::PlanLaunch(const LaunchShape& launch_shape, N
   plan.wants_candidates = wants && variants_ != nullptr;
   plan.wants_variants = variants_ == nullptr && !is_requested_;
   is_requested_ = true;
-  plan.original_duration = shape->choice.Everything().front().duration;
+  plan.original_duration = shape->choice.original().duration;
   return plan;
 }
 
@@ -98,11 +98,6 @@ void KernelProfile::SetVariants(std::shared_ptr<const CompiledVariants> variants
   variants_ = std::move(variants);
 }
 
-void KernelProfile::Refuse(std::string reason) {
-  const std::lock_guard lock(mutex_);
-  refusal_ = std::move(reason);
-}
-
 std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
   const std::lock_guard lock(mutex_);
   std::vector<KernelReport> reports;
@@ -114,7 +109,7 @@ std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
     report.num_launches = shape.num_launches;
     report.chosen = shape.choice.Best(threshold);
     if (shape.forced) report.chosen.candidate = *shape.forced;
-    report.original_duration = shape.choice.Everything().front().duration;
+    report.original_duration = shape.choice.original().duration;
     report.gpu_time = report.chosen.duration * static_cast<int64_t>(shape.num_launches);
     const bool meets = report.chosen.turnaround <= threshold;
     if (meets && report.chosen.candidate.form == LaunchForm::kOriginal) {

@@ -53,8 +53,6 @@ class KernelProfile {
   // Null until the compiler is done.
   std::shared_ptr<const CompiledVariants> variants() const;
   void SetVariants(std::shared_ptr<const CompiledVariants> variants);
-  // No variants of this kernel can be used, for a reason found after compiling.
-  void Refuse(std::string reason);
 
   std::vector<KernelReport> Report(Nanoseconds threshold) const;
 

@@ -118,19 +118,6 @@ std::vector<KernelReport> VariantRegistry::Report() const {
   return reports;
 }
 
-WorkerRunCounts VariantRegistry::worker_counts() const {
-  const std::lock_guard lock(mutex_);
-  WorkerRunCounts sum;
-  for (const auto& [device, open] : open_devices_) {
-    if (open.workers == nullptr) continue;
-    const WorkerRunCounts counts = open.workers->counts();
-    sum.num_launches += counts.num_launches;
-    sum.num_yields += counts.num_yields;
-    sum.num_resumes += counts.num_resumes;
-  }
-  return sum;
-}
-
 void VariantRegistry::SaveNews() {
   compiler_->Post([this] { SaveNewsNow(); });
 }

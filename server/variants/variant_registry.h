@@ -73,7 +73,6 @@ class VariantRegistry {
 
   // By GPU time, the most first.
   std::vector<KernelReport> Report() const;
-  WorkerRunCounts worker_counts() const;
   // Keeps what was learned since the last time.
   void SaveNews();
   // Nothing is in flight any more and no session exists.

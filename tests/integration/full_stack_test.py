@@ -29,12 +29,6 @@ class FullStack(DaemonTest):
         self.addCleanup(self.end, run)
         return run
 
-    @staticmethod
-    def end(run):
-        if run.poll() is None:
-            run.kill()
-        run.communicate()
-
     def launches_of(self, run):
         for row in self.ctl_json("ps"):
             if row["pid"] == run.pid:

@@ -35,12 +35,6 @@ class Variants(DaemonTest):
         self.addCleanup(self.end, run)
         return run
 
-    @staticmethod
-    def end(run):
-        if run.poll() is None:
-            run.kill()
-        run.communicate()
-
     def assert_right(self, run):
         output, _ = run.communicate(timeout=100)
         self.assertEqual(run.returncode, 0, output.decode())

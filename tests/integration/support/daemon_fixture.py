@@ -116,6 +116,13 @@ class DaemonTest(unittest.TestCase):
         shutil.rmtree(self.directory, ignore_errors=True)
         faulthandler.cancel_dump_traceback_later()
 
+    @staticmethod
+    def end(run):
+        """Of a program that a test started and may have left running."""
+        if run.poll() is None:
+            run.kill()
+        run.communicate()
+
     def noted_executors(self):
         with contextlib.suppress(FileNotFoundError):
             return [int(name[9:]) for name in os.listdir(self.directory) if name.startswith("executor-")]
