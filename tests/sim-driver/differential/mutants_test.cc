@@ -36,7 +36,7 @@ constexpr Mutant kMutants[] = {
     {"slice_leaves_one_size", "slice_grid", R"((mov\.\w+ [^%\n]*%?\w+, )%Tnctaid_x;)", "$1%nctaid.x;", Which::kLast},
     // import_globals
     {"import_takes_the_wrong_entry", "import_globals", R"((\[Timports)\+8\])", "$1+0]"},
-    {"import_forgets_one", "import_globals", R"(ld\.const\.b64 (%Taddress_0), \[Timports\];)", "mov.u64 $1, 0;"},
+    {"import_forgets_one", "import_globals", R"(ld\.const\.b64 (%Taddress_0|lanes), \[Timports\];)", "mov.u64 $1, 0;"},
     // unify_barriers
     {"unify_leaves_an_exit", "unify_barriers", R"(bra \$Tend;)", "ret;", Which::kFirst},
     {"unify_leaves_the_last_exit", "unify_barriers", R"(bra \$Tend;)", "exit;", Which::kLast},
@@ -53,6 +53,15 @@ constexpr Mutant kMutants[] = {
     {"unify_counts_itself_in_plain_barriers", "unify_barriers",
      R"((barrier\.red\.or\.pred %Tany_inside, \d+, %Ttrue;\s+barrier\.red\.popc\.u32) %Tcount, (\d+), !?(\S+);(\s+setp))",
      "$1 %Tcount, $2, $3;$4"},
+    {"lanes_are_not_counted", "unify_barriers", R"(vote\.sync\.ballot\.b32 %Tlanes, .*;)", ""},
+    {"lanes_that_leave_are_counted", "unify_barriers", R"((vote\.sync\.ballot\.b32 %Tlanes, )!)", "$1"},
+    {"lanes_that_leave_stay_named", "unify_barriers", R"((vote\.sync\.ballot\.b32 %Tlanes,) (.*), %Tlanes;)",
+     "$1 $2, %Tlanes; mov.b32 %Tlanes, -1;"},
+    {"lanes_that_left_are_not_back_in_the_next_block", "persistent_blocks",
+     R"((\$Tnext:\s(?:.*\n){1,60}?)\s*mov\.u32 %Tlanes, -1;)", "mov.u32 %Tlanes, -1;\n$1"},
+    {"lanes_are_named_by_the_program", "unify_barriers", R"(and\.b32 (%Tmembers), (\S+), %Tlanes;)", "mov.b32 $1, $2;"},
+    {"lanes_are_all_named_once", "unify_barriers",
+     R"(((?:shfl|match|redux|vote)\.sync\.[^;%]*\s[^;]*, )%Tlanes;(?!\s*@))", "$1-1;", Which::kLast},
     // persistent_blocks
     {"workers_do_not_reduce_x", "persistent_blocks", R"(rem\.u32 %Tctaid_x, .*;)", ""},
     {"workers_do_not_reduce_y", "persistent_blocks", R"(rem\.u32 (%Tctaid_y), (\S+), .*;)", "mov.u32 $1, $2;"},
@@ -130,7 +139,7 @@ TEST_P(Mutants, IsFound) {
     if (std::string_view(mutant.pass) == "unify_barriers") concerns |= pipeline.starts_with("persistent");
     if (!concerns) return std::nullopt;
     static const std::regex kPrefix(
-        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz]|address_0)");
+        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz]|address_0|lanes)");
     std::smatch prefix;
     if (!std::regex_search(text, prefix, kPrefix)) return std::nullopt;
     std::string changed = Replaced(text, prefix[1].str(), mutant);
