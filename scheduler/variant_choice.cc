@@ -127,6 +127,13 @@ const VariantChoice::Measured& VariantChoice::Best(Nanoseconds threshold) const 
   return fastest != nullptr ? *fastest : *soonest;
 }
 
+const VariantChoice::Measured& VariantChoice::Of(const LaunchCandidate& candidate) const {
+  for (const Entry& entry : entries_) {
+    if (entry.measured.candidate == candidate) return entry.measured;
+  }
+  return original();
+}
+
 bool VariantChoice::is_settled() const {
   return has_candidates_ && std::all_of(entries_.begin(), entries_.end(),
                                         [](const Entry& entry) { return entry.measured.num_samples >= kSamplesEach; });

@@ -93,6 +93,8 @@ class VariantChoice {
   const Measured& Best(Nanoseconds threshold) const;
   bool is_settled() const;  // nothing is left to be tried
   const Measured& original() const { return entries_[0].measured; }
+  // What is known of that candidate; of the original if there is no such candidate.
+  const Measured& Of(const LaunchCandidate& candidate) const;
   // The original first.
   std::vector<Measured> Everything() const;
   // Takes over what was measured in an earlier life; as SetCandidates with their samples.

@@ -59,12 +59,15 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     held_addresses = std::move(addresses);
     printf_capture = std::move(capture);
     gate = std::move(dispatch_gate);
-    if (config_.transforms != Transforms::kNone) {
+    const std::optional<ForcedForm> forced_form = ForcedForm::OfEnvironment();
+    const Transforms transforms = forced_form ? Transforms::kAll : config_.transforms;
+    if (transforms != Transforms::kNone) {
       variants = std::make_unique<VariantRegistry>(
           driver, *devices, gate->watch(),
-          VariantConfig{.transforms = config_.transforms,
+          VariantConfig{.transforms = transforms,
                         .cache_directory = config_.cache_directory,
-                        .turnaround_threshold = config_.turnaround_threshold},
+                        .turnaround_threshold = config_.turnaround_threshold,
+                        .forced_form = forced_form},
           [this](CUresult result) { ReportFault(result, "a kernel that had yielded could not be continued"); });
     }
     wants_ptx = variants != nullptr || loaded_->is_software;

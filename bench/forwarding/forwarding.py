@@ -14,9 +14,13 @@ import os
 import sys
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+# pylint: disable=wrong-import-position
 import parts
 import report
 import ways
+# pylint: enable=wrong-import-position
 
 # Name, title, share of the time.
 PLAN = [("calls", "Driver calls", 0.17), ("copies", "Copies", 0.13), ("models", "Models", 0.45),
@@ -60,7 +64,7 @@ def start(bench, seconds):
     if not bench.smoke and importlib.util.find_spec("torch") is not None:
         rows += attempt(parts.Row("process start, import torch and a matmul", "s"), parts.measure_start, bench,
                         seconds * 0.8, "import torch and a matmul",
-                        [sys.executable, os.path.join(ways.HERE, "first_result.py")])
+                        [sys.executable, os.path.join(HERE, "first_result.py")])
     return rows
 
 

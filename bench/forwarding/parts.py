@@ -12,6 +12,8 @@ import processes
 import ways
 from ways import Failed
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+
 
 @dataclasses.dataclass
 class Row:
@@ -74,7 +76,7 @@ class Worker:
         self.errors = os.path.join("/tmp", f"tally-bench-{os.getpid()}-{way.name}.err")
         with open(self.errors, "wb") as errors:
             # pylint: disable-next=consider-using-with
-            self.process = subprocess.Popen(way.command([sys.executable, os.path.join(ways.HERE, "model_worker.py"), part]),
+            self.process = subprocess.Popen(way.command([sys.executable, os.path.join(HERE, "model_worker.py"), part]),
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
 
     def answer(self, timeout_s):

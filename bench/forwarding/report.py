@@ -1,54 +1,16 @@
 """The bench's Markdown page and its JSON."""
 import dataclasses
-import os
-import platform
-import subprocess
-import time
 
+import machine
 from budgets import budget_of
-
-
-def _line_of(*words):
-    try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-
-
-def _first_match(path, key):
-    try:
-        with open(path, encoding="utf-8") as text:
-            return next((line.split(":" if ":" in line else "=", 1)[1].strip().strip('"') for line in text
-                         if line.startswith(key)), "")
-    except OSError:
-        return ""
+from machine import quantile
 
 
 def describe_machine(root, readiness, priority):
-    facts = {"when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
-    try:
-        with open(os.path.join(root, "VERSION"), encoding="utf-8") as text:
-            facts["what"] = text.readline().strip()
-    except OSError:
-        facts["what"] = "build folder at " + (_line_of("git", "describe", "--always", "--dirty") or "an unknown commit")
-    facts["GPU"] = _line_of("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader") or "none"
-    facts["CPU"] = f"{os.cpu_count()} x {_first_match('/proc/cpuinfo', 'model name')}"
-    facts["memory"] = _first_match("/proc/meminfo", "MemTotal")
-    facts["system"] = f"Linux {platform.release()}, {_first_match('/etc/os-release', 'PRETTY_NAME')}"
-    facts["Python"] = platform.python_version()
-    for package in ("torch", "torchvision", "transformers"):
-        version = _line_of("python3", "-c", f"import importlib.metadata as m; print(m.version('{package}'))")
-        if version:
-            facts[package] = version
+    facts = machine.describe(root, ("torch", "torchvision", "transformers"))
     facts["tallyd"] = readiness
     facts["class of the programs"] = priority or "best-effort (tally-run's default)"
     return facts
-
-
-def quantile(samples, q):
-    ordered = sorted(samples)
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
 
 
 @dataclasses.dataclass
@@ -85,11 +47,11 @@ def _cell(samples):
     return f"{quantile(samples, 0.5):.4g} ({quantile(samples, 0.1):.4g} to {quantile(samples, 0.9):.4g})"
 
 
-def markdown(machine, sections, profiles, smoke):
+def markdown(facts, sections, profiles, smoke):
     lines = ["# Native and under tally-run, side by side", ""]
     if smoke:
         lines += ["**Smoke run: it shows that the bench runs; its numbers mean nothing.**", ""]
-    lines += [f"* {key}: {value}" for key, value in machine.items()]
+    lines += [f"* {key}: {value}" for key, value in facts.items()]
     judged = [row for _, rows in sections for row in rows]
     counts = {verdict: sum(row.verdict == verdict for row in judged) for verdict in ("within", "missed", "not measured")}
     lines += ["", "Median (p10 to p90) of all samples; native and tally-run by turns in one run. The ratio is tally-run over "
@@ -114,9 +76,9 @@ def markdown(machine, sections, profiles, smoke):
     return "\n".join(lines) + "\n"
 
 
-def as_json(machine, sections, profiles, smoke):
+def as_json(facts, sections, profiles, smoke):
     return {
-        "machine": machine,
+        "machine": facts,
         "smoke": smoke,
         "rows": [{"section": title, "name": item.row.name, "unit": item.row.unit, "budget": item.budget,
                   "verdict": item.verdict, "ratio": item.ratio, "note": item.row.note,

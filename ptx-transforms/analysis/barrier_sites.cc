@@ -60,4 +60,10 @@ std::optional<BarrierSite> BarrierSiteOf(const Instruction& instruction, bool* i
   return site;
 }
 
+bool IsWarpSync(const Instruction& instruction) {
+  if (const auto site = BarrierSiteOf(instruction)) return site->kind == BarrierSite::Kind::kWarp || site->has_count;
+  return instruction.opcode == "shfl" || instruction.opcode == "vote" || instruction.opcode == "match" ||
+         instruction.opcode == "redux" || instruction.opcode == "elect";
+}
+
 }  // namespace tally::ptx_transforms

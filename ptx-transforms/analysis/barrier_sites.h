@@ -34,4 +34,8 @@ struct BarrierSite {
 // Nothing if the instruction is no barrier, or one of a shape that this version does not know (`is_unknown` then).
 std::optional<BarrierSite> BarrierSiteOf(const Instruction& instruction, bool* is_unknown = nullptr);
 
+// Waits for lanes of the own warp that have not exited: those that a mask names (shfl.sync, bar.warp.sync, ...), or, to
+// arrive at a barrier with a count, the whole warp.
+bool IsWarpSync(const Instruction& instruction);
+
 }  // namespace tally::ptx_transforms

@@ -5,14 +5,6 @@
 namespace tally::ptx_transforms {
 namespace {
 
-// Waits for lanes of the own warp that have not exited: those that a mask names, or, to arrive at a barrier with a
-// count, the whole warp.
-bool IsWarpSync(const Instruction& instruction) {
-  if (const auto site = BarrierSiteOf(instruction)) return site->kind == BarrierSite::Kind::kWarp || site->has_count;
-  return instruction.opcode == "shfl" || instruction.opcode == "vote" || instruction.opcode == "match" ||
-         instruction.opcode == "redux" || instruction.opcode == "elect";
-}
-
 // The mask of a warp sync comes from activemask, so it names lanes that are there.
 bool NamesActiveLanes(const LinearBody& body, uint32_t index) {
   const List<Operand>& operands = body[index].instruction->operands;
@@ -45,15 +37,10 @@ BlockExits::BlockExits(const ControlFlow& flow) : flow_(flow), has_barrier_for_a
   }
 }
 
-BlockExits::WarpSync BlockExits::FindWarpSyncAfterExit() const {
-  const std::optional<uint32_t> found = FindWarpSyncAfterExit(Uniformity(flow_, {}));
-  if (!found) return {};
-  if (FindWarpSyncAfterExit(Uniformity(flow_, {.warps_are_rows = true}))) return {.instruction = found};
-  return {.needs_warp_rows = true};
-}
-
-std::optional<uint32_t> BlockExits::FindWarpSyncAfterExit(const Uniformity& uniformity) const {
+std::vector<uint32_t> BlockExits::FindWarpSyncsAfterExit(bool warps_are_rows) const {
   const LinearBody& body = flow_.body();
+  const Uniformity uniformity(flow_, {.warps_are_rows = warps_are_rows});
+  std::vector<uint32_t> found;
   std::vector<int8_t> verdicts(flow_.blocks().size(), -1);  // of unguarded ones; -1: not known yet
   for (uint32_t i = 0; i < body.size(); ++i) {
     if (!IsWarpSync(*body[i].instruction)) continue;
@@ -61,7 +48,10 @@ std::optional<uint32_t> BlockExits::FindWarpSyncAfterExit(const Uniformity& unif
     if (!flow_.block(block).is_reachable || uniformity.OfExecution(i) != Variance::kThread) continue;
     if (NamesActiveLanes(body, i)) continue;
     // Lanes that its own guard leaves out go on from here.
-    if (body[i].instruction->guard.is_present() && LeadsToExitAround(block, kNoBlock)) return i;
+    if (body[i].instruction->guard.is_present() && LeadsToExitAround(block, kNoBlock)) {
+      found.push_back(i);
+      continue;
+    }
     if (verdicts[block] < 0) {
       // All branches where lanes may part on the way here.
       verdicts[block] = 0;
@@ -79,9 +69,9 @@ std::optional<uint32_t> BlockExits::FindWarpSyncAfterExit(const Uniformity& unif
         }
       }
     }
-    if (verdicts[block] == 1) return i;
+    if (verdicts[block] == 1) found.push_back(i);
   }
-  return std::nullopt;
+  return found;
 }
 
 // Whether some way from the branch to the exit meets neither `avoided` nor a barrier for all threads (where lanes that

@@ -26,17 +26,12 @@ class BlockExits {
   // Whether threads may have left while others come to a barrier for all.
   bool may_leave_before_barrier() const { return may_leave_before_barrier_; }
 
-  // The first shfl.sync, vote.sync, bar.warp.sync, ... that may name lanes of its warp which have left, or barrier with
-  // a count to which such a warp comes: it waits for lanes that have not exited, so they must not be kept.
-  // `needs_warp_rows`: there is none if the warps of the launch are rows (UniformityOptions), else there may be.
-  struct WarpSync {
-    std::optional<uint32_t> instruction = {};
-    bool needs_warp_rows = false;
-  };
-  WarpSync FindWarpSyncAfterExit() const;
+  // Each shfl.sync, vote.sync, bar.warp.sync, ... that may name lanes of its warp which have left, or barrier with a
+  // count to which such a warp comes: it waits for lanes that have not exited, so they must not be kept. In the order
+  // of the text. `warps_are_rows` as in UniformityOptions.
+  std::vector<uint32_t> FindWarpSyncsAfterExit(bool warps_are_rows) const;
 
  private:
-  std::optional<uint32_t> FindWarpSyncAfterExit(const Uniformity& uniformity) const;
   bool LeadsToExitAround(uint32_t branch, uint32_t avoided) const;
 
   const ControlFlow& flow_;

@@ -10,9 +10,14 @@
 namespace tally::ptx_transforms {
 namespace {
 
-bool IsPrivateToBlock(const Instruction& instruction) {
-  static constexpr std::array<std::string_view, 8> kSpaces = {"shared",       "shared::cta", "local", "param",
-                                                              "param::entry", "param::func", "const", "nc"};
+bool IsShared(const Instruction& instruction) {
+  return instruction.HasModifier("shared") || instruction.HasModifier("shared::cta");
+}
+
+// Of the thread alone, or not to change.
+bool IsPrivateToThread(const Instruction& instruction) {
+  static constexpr std::array<std::string_view, 6> kSpaces = {"local",       "param", "param::entry",
+                                                              "param::func", "const", "nc"};
   return std::any_of(kSpaces.begin(), kSpaces.end(), [&](auto space) { return instruction.HasModifier(space); });
 }
 
@@ -25,17 +30,22 @@ std::string Mnemonic(const Instruction& instruction) {
 // What all tests of one function share.
 class SpinFinder {
  public:
-  explicit SpinFinder(const ControlFlow& flow)
-      : flow_(flow),
+  SpinFinder(const ControlFlow& flow, WaitsFor waits_for)
+      : waits_for_(waits_for),
+        flow_(flow),
         body_(flow.body()),
         post_dominators_(flow, DominatorTree::Direction::kBackward),
         controllers_(ControlDependences(flow, post_dominators_)) {}
 
   std::optional<SpinLoop> Check(const Loop& loop);
-  // Does the instruction read what other blocks may write meanwhile, whatever is around it?
+  // Does the instruction read what the others may write meanwhile, whatever is around it?
   bool IsStrongRead(uint32_t index) const;
 
  private:
+  // Nobody whom the search is about can write there.
+  bool IsPrivate(const Instruction& instruction) const {
+    return IsPrivateToThread(instruction) || (waits_for_ == WaitsFor::kOtherBlocks && IsShared(instruction));
+  }
   bool IsWait(uint32_t index) const;
   bool IsChangedInLoop(const Operand& operand, uint32_t index) const;
   void AddRegister(RegisterId reg);
@@ -43,6 +53,7 @@ class SpinFinder {
   void AddInstruction(uint32_t index);
   bool ChangesByItself() const;
 
+  const WaitsFor waits_for_;
   const ControlFlow& flow_;
   const LinearBody& body_;
   DominatorTree post_dominators_;
@@ -63,7 +74,7 @@ bool SpinFinder::IsChangedInLoop(const Operand& operand, uint32_t index) const {
 bool SpinFinder::IsStrongRead(uint32_t index) const {
   const Instruction& instruction = *body_[index].instruction;
   if (instruction.opcode == "multimem") return true;
-  if (IsPrivateToBlock(instruction)) return false;
+  if (IsPrivate(instruction)) return false;
   if (instruction.opcode == "atom") return true;
   return instruction.opcode == "ld" && (instruction.HasModifier("volatile") || instruction.HasModifier("relaxed") ||
                                         instruction.HasModifier("acquire") || instruction.HasModifier("mmio"));
@@ -157,7 +168,7 @@ std::optional<SpinLoop> SpinFinder::Check(const Loop& loop) {
   if (ChangesByItself()) return std::nullopt;
   for (const uint32_t index : slice_) {
     const auto& entry = body_[index];
-    if (entry.instruction->opcode == "ld" && !IsPrivateToBlock(*entry.instruction))
+    if (entry.instruction->opcode == "ld" && !IsPrivate(*entry.instruction))
       return SpinLoop{entry.statement->span.position, Mnemonic(*entry.instruction)};
   }
   return std::nullopt;
@@ -165,11 +176,11 @@ std::optional<SpinLoop> SpinFinder::Check(const Loop& loop) {
 
 }  // namespace
 
-std::optional<SpinLoop> FindSpinLoop(const ControlFlow& flow) {
+std::optional<SpinLoop> FindSpinLoop(const ControlFlow& flow, WaitsFor waits_for) {
   const DominatorTree dominators(flow, DominatorTree::Direction::kForward);
   const Loops loops = FindLoops(flow, dominators);
   if (loops.loops.empty() && !loops.is_irreducible) return std::nullopt;
-  SpinFinder finder(flow);
+  SpinFinder finder(flow, waits_for);
   for (const Loop& loop : loops.loops)
     if (auto found = finder.Check(loop)) return found;
   if (!loops.is_irreducible) return std::nullopt;

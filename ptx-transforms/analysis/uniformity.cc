@@ -164,7 +164,10 @@ bool Uniformity::SpreadBlocks() {
   bool changed = false;
   for (uint32_t b = 0; b < flow_.blocks().size(); ++b) {
     Variance variance = blocks_[b];
-    for (const uint32_t controller : controllers_[b]) variance = Max(variance, OfBranch(controller));
+    for (const uint32_t controller : controllers_[b]) {
+      const bool is_ignored = options_.ignored_branches != nullptr && (*options_.ignored_branches)[controller];
+      if (!is_ignored) variance = Max(variance, OfBranch(controller));
+    }
     changed |= variance != blocks_[b];
     blocks_[b] = variance;
   }

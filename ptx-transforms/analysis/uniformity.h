@@ -22,6 +22,10 @@ struct UniformityOptions {
   // Take it that all threads of a warp have the same %tid.y and .z, and its %tid.x / 32: so in blocks with one row, or
   // with rows of whole warps.
   bool warps_are_rows = false;
+  // By block: the branch at its end decides nothing. What is said then holds among the lanes that have so far gone the
+  // same way at all of these branches, and in the blocks from which one of them can still be reached or that lie on
+  // that common way. Only read while the object is made. Null: none.
+  const std::vector<bool>* ignored_branches = nullptr;
 };
 
 class Uniformity {

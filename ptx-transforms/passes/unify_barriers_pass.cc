@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ptx-transforms/analysis/block_exits.h"
+#include "ptx-transforms/analysis/leaving_lanes.h"
+#include "ptx-transforms/analysis/spin_loops.h"
 #include "ptx-transforms/analysis/visit.h"
 #include "ptx-transforms/passes/edit.h"
 #include "ptx-transforms/syntax/printer.h"
@@ -50,6 +53,76 @@ std::optional<Refusal> CheckCallees(const Variant& variant) {
 std::string PlaceOf(const LinearBody& body, uint32_t index) {
   return fmt::format("{} at {}", PrintInstruction(*body[index].instruction),
                      body[index].statement->span.position.ToString());
+}
+
+// What must change so that lanes which wait at the end are not missed by the warp operations of the others.
+struct LaneCounts {
+  // Where lanes leave, those that stay are counted: the branch, and whether it is taken by those who leave.
+  std::unordered_map<const Statement*, bool> branches;
+  std::unordered_set<const Statement*> syncs;  // must name no others than those
+};
+
+// Takes a mask of lanes that it waits for, and gives the same result if lanes that are not there are not named.
+bool MayNameFewerLanes(const Instruction& instruction) {
+  if (instruction.operands.empty() || !instruction.HasModifier("sync")) return false;
+  const auto site = BarrierSiteOf(instruction);
+  return site ? site->kind == BarrierSite::Kind::kWarp : instruction.opcode != "elect";
+}
+
+bool IsVoltaOrNewer(const Module& module) {
+  // The oldest that older tools still name; one of the years before runs all lanes of a warp in step.
+  static constexpr std::string_view kOld[] = {"sm_3", "sm_5", "sm_6"};
+  return std::none_of(module.targets.begin(), module.targets.end(), [](std::string_view target) {
+    return std::any_of(std::begin(kOld), std::end(kOld), [&](auto old) { return target.starts_with(old); });
+  });
+}
+
+bool MayCountLanes(const Variant& variant) {
+  if (!IsVoltaOrNewer(variant.module)) return false;
+  if (variant.features.Has(Feature::kMbarrier) || variant.features.Has(Feature::kCluster)) return false;
+  return std::none_of(variant.reach.functions.begin(), variant.reach.functions.end(), [](const Function* function) {
+    const LinearBody body(*function);
+    return FindSpinLoop(ControlFlow(body), WaitsFor::kOtherThreads).has_value();
+  });
+}
+
+std::optional<Refusal> PlanWarpSyncs(Variant& variant, const ControlFlow& flow, const BlockExits& exits,
+                                     LaneCounts& counts) {
+  const LinearBody& body = flow.body();
+  const std::vector<uint32_t> syncs = exits.FindWarpSyncsAfterExit(false);
+  if (syncs.empty()) return std::nullopt;
+  const std::vector<uint32_t> syncs_of_rows = exits.FindWarpSyncsAfterExit(true);
+  if (syncs_of_rows.empty()) {
+    variant.needs_warp_rows = true;
+    return std::nullopt;
+  }
+  if (MayCountLanes(variant)) {
+    for (const bool warps_are_rows : {false, true}) {
+      const std::vector<uint32_t>& named = warps_are_rows ? syncs_of_rows : syncs;
+      if (!std::all_of(named.begin(), named.end(), [&](uint32_t i) { return MayNameFewerLanes(*body[i].instruction); }))
+        continue;
+      std::optional<std::vector<LeavingBranch>> branches = FindLeavingBranches(flow, named, warps_are_rows);
+      if (!branches) continue;
+      for (const LeavingBranch& branch : *branches)
+        counts.branches.emplace(body[branch.instruction].statement, branch.leaves_if_taken);
+      for (const uint32_t sync : named) counts.syncs.insert(body[sync].statement);
+      variant.needs_warp_rows |= warps_are_rows;
+      return std::nullopt;
+    }
+  }
+  return Refusal{"warp-sync-after-exit", fmt::format("lanes may have left their warp when others come to {}",
+                                                     PlaceOf(body, syncs_of_rows.front()))};
+}
+
+// In front of a branch: those that stay. All lanes that are left come here, and whoever leaves has done what the others
+// may find in memory.
+std::vector<Statement> CountedLanes(const Variant& variant, const Guard& guard, bool leaves_if_taken) {
+  const std::string lanes = variant.Register("lanes");
+  const bool stays_if_false = leaves_if_taken != guard.is_negated;
+  return ParseSnippet(variant.module,
+                      fmt::format("bar.warp.sync {0};\nvote.sync.ballot.b32 {0}, {1}{2}, {0};\n", lanes,
+                                  stays_if_false ? "!" : "", guard.predicate),
+                      {guard.predicate});
 }
 
 // A barrier that the kernel uses in no way that could mix with all threads meeting there; nothing if there is none.
@@ -128,11 +201,36 @@ void SetGuard(std::vector<Statement>& statements, const Guard& guard) {
     if (auto* instruction = std::get_if<Instruction>(&statement.node)) instruction->guard = guard;
 }
 
-void Rewrite(Variant& variant, const std::unordered_map<const Statement*, BarrierSite>& sites,
-             Unification unification) {
+// Of the lanes that an operation names, only those that are left.
+void NameLanesThatAreLeft(const Variant& variant, Statement& statement, std::vector<Statement>& out) {
+  auto& instruction = std::get<Instruction>(statement.node);
+  std::vector<Operand> operands(instruction.operands.begin(), instruction.operands.end());
+  Operand& mask = operands.back();
+  std::string named = variant.Register("lanes");
+  const bool names_all = mask.kind == OperandKind::kInteger && static_cast<uint32_t>(mask.bits) == ~uint32_t{0};
+  if (!names_all) {
+    const bool is_register = mask.kind == OperandKind::kRegister;
+    std::vector<Statement> narrowed = ParseSnippet(
+        variant.module, fmt::format("and.b32 {}, {}, {};", variant.Register("members"), PrintOperand(mask), named),
+        {is_register ? mask.name : std::string_view()});
+    SetGuard(narrowed, instruction.guard);
+    Append(out, std::move(narrowed));
+    named = variant.Register("members");
+  }
+  mask = Operand{.kind = OperandKind::kRegister, .name = variant.module.arena().Keep(named)};
+  instruction.operands = variant.module.arena().Copy(std::span<const Operand>(operands));
+  statement.edited = true;
+  out.push_back(std::move(statement));
+}
+
+void Rewrite(Variant& variant, const std::unordered_map<const Statement*, BarrierSite>& sites, Unification unification,
+             const LaneCounts& counts) {
   const std::string end = variant.Label("end");
   EditStatements(variant.kernel.body, [&](Statement& statement, std::vector<Statement>& out) {
     const auto* instruction = std::get_if<Instruction>(&statement.node);
+    if (const auto branch = counts.branches.find(&statement); branch != counts.branches.end())
+      Append(out, CountedLanes(variant, instruction->guard, branch->second));
+    if (counts.syncs.contains(&statement)) return NameLanesThatAreLeft(variant, statement, out);
     if (instruction != nullptr && IsLeave(*instruction)) {
       std::vector<Statement> branch = ParseSnippet(variant.module, fmt::format("bra {};", end));
       SetGuard(branch, instruction->guard);
@@ -187,11 +285,8 @@ std::optional<Refusal> UnifyBarriersPass::Run(Variant& variant) {
   const LinearBody body(variant.kernel);
   const ControlFlow flow(body);
   const BlockExits exits(flow);
-  const BlockExits::WarpSync warp_sync = exits.FindWarpSyncAfterExit();
-  if (warp_sync.instruction)
-    return Refusal{"warp-sync-after-exit", fmt::format("lanes may have left their warp when others come to {}",
-                                                       PlaceOf(body, *warp_sync.instruction))};
-  variant.needs_warp_rows |= warp_sync.needs_warp_rows;
+  LaneCounts counts;
+  if (auto refusal = PlanWarpSyncs(variant, flow, exits, counts)) return refusal;
   Unification unification = Unification::kNone;
   if (auto refusal = Plan(body, exits, unification, variant.barrier_id)) return refusal;
 
@@ -199,7 +294,11 @@ std::optional<Refusal> UnifyBarriersPass::Run(Variant& variant) {
   if (unification != Unification::kNone)
     for (const PlacedBarrier& barrier : exits.barriers())
       if (barrier.site.is_for_all()) sites.emplace(body[barrier.instruction].statement, barrier.site);
-  Rewrite(variant, sites, unification);
+  Rewrite(variant, sites, unification, counts);
+  if (!counts.syncs.empty())
+    InsertPrologue(variant.kernel,
+                   ParseSnippet(variant.module, fmt::format(".reg .b32 {0}, {1};\nmov.u32 {0}, -1;\n",
+                                                            variant.Register("lanes"), variant.Register("members"))));
   if (unification != Unification::kNone) {
     const std::string zero = variant.Register("zero");
     std::string text = fmt::format(".reg .pred {}, {}, {};\n.reg .b32 {};\n", variant.Register("any_inside"),

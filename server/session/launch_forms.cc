@@ -94,7 +94,9 @@ class VaryingLaunch {
   }
 
   CUresult Run() {
-    if (registry_.forced_form()) return RunForced(*registry_.forced_form());
+    if (const auto& forced = registry_.forced_form()) {
+      return RunForced(forced->CandidateOn(device_.num_multiprocessors));
+    }
     device_.timer->Collect();
     const KernelProfile::Plan plan = kernel_.profile->PlanLaunch(shape_, registry_.threshold());
     if (plan.wants_variants) Compile();
@@ -114,23 +116,19 @@ class VaryingLaunch {
   }
 
  private:
-  // Slices of a few blocks, and far fewer workers than blocks as a rule: what tests want.
-  static constexpr uint32_t kForcedSlices = 7;
-
-  CUresult RunForced(LaunchForm form) {
+  CUresult RunForced(const LaunchCandidate& wanted) {
     const auto wait_until = [](auto condition) {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
     VariantModule* variants = nullptr;
-    if (HasPtx(PartsOf(*OwnerOf(request_.kernel()).bytes), device_.arch)) {
+    if (wanted.form != LaunchForm::kOriginal && HasPtx(PartsOf(*OwnerOf(request_.kernel()).bytes), device_.arch)) {
       if (kernel_.profile->variants() == nullptr) Compile();
       wait_until([&] { return kernel_.profile->variants() != nullptr; });
       Variants();
       wait_until([&] { return kernel_.variants->is_loaded(); });
       variants = Variants();
     }
-    const uint32_t degree = form == LaunchForm::kSlices ? kForcedSlices : device_.num_multiprocessors;
-    const LaunchCandidate candidate = Usable({form, degree}, variants);
+    const LaunchCandidate candidate = Usable(wanted, variants);
     kernel_.profile->CountForced(shape_, candidate);
     return RunAs(candidate, variants);
   }

@@ -79,6 +79,7 @@ void KernelProfile::CountForced(const LaunchShape& launch_shape, const LaunchCan
   if (shape == nullptr) return;
   ++shape->num_launches;
   shape->forced = candidate;
+  shape->choice.SetCandidates({&candidate, 1});
 }
 
 void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates) {
@@ -107,8 +108,7 @@ std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
     report.kernel = kernel_;
     report.shape = launch_shape;
     report.num_launches = shape.num_launches;
-    report.chosen = shape.choice.Best(threshold);
-    if (shape.forced) report.chosen.candidate = *shape.forced;
+    report.chosen = shape.forced ? shape.choice.Of(*shape.forced) : shape.choice.Best(threshold);
     report.original_duration = shape.choice.original().duration;
     report.gpu_time = report.chosen.duration * static_cast<int64_t>(shape.num_launches);
     const bool meets = report.chosen.turnaround <= threshold;

@@ -46,7 +46,7 @@ class KernelProfile {
   Plan PlanLaunch(const LaunchShape& shape, Nanoseconds threshold);
   void OnDuration(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds duration);
   void OnTurnaround(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds turnaround);
-  // A launch was done in a form that nobody chose (VariantRegistry::forced_form): only to be counted and shown.
+  // A launch was done in a form that nobody chose (forced_form.h): only to be counted and shown.
   void CountForced(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate);
   void SetCandidates(const LaunchShape& shape, std::span<const scheduler::LaunchCandidate> candidates);
 

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <iterator>
-#include <string_view>
 
 #include "base/log.h"
 
@@ -13,15 +11,6 @@ namespace {
 
 // Programs that generate kernels without end must not fill our memory: the rest of them run as they are.
 constexpr size_t kMaxProfiles = 20'000;
-
-std::optional<scheduler::LaunchForm> ForcedForm() {
-  const char* value = std::getenv("TALLY_FORCE_FORM");
-  const std::string_view form = value != nullptr ? value : "";
-  if (form == "slices") return scheduler::LaunchForm::kSlices;
-  if (form == "workers") return scheduler::LaunchForm::kWorkers;
-  if (!form.empty()) LOG_WARNING("TALLY_FORCE_FORM is '{}': only slices and workers are forms", form);
-  return std::nullopt;
-}
 
 std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
 
@@ -34,7 +23,7 @@ VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, Hi
       watch_(watch),
       on_failure_(std::move(on_failure)),
       transforms_(config.transforms),
-      forced_form_(ForcedForm()),
+      forced_form_(config.forced_form),
       threshold_ns_(config.turnaround_threshold.count()),
       compiler_(std::make_unique<VariantCompiler>(driver, std::move(config.cache_directory))) {}
 

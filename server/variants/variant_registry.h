@@ -19,6 +19,7 @@
 #include "server/executor.h"
 #include "server/gpu/devices.h"
 #include "server/gpu/high_priority_watch.h"
+#include "server/variants/forced_form.h"
 #include "server/variants/kernel_profile.h"
 #include "server/variants/launch_timer.h"
 #include "server/variants/variant_compiler.h"
@@ -32,6 +33,7 @@ struct VariantConfig {
   std::string cache_directory;  // empty: nothing is kept
   // Within which a best-effort kernel should give the GPU back. The paper's default.
   std::chrono::nanoseconds turnaround_threshold{31'600};
+  std::optional<ForcedForm> forced_form;  // instead of the choice
 };
 
 // What is the same for all launches on one device.
@@ -53,9 +55,7 @@ class VariantRegistry {
 
   bool may_slice() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kSlices; }
   bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
-  // For tests: every launch that can takes this form, from the first one on, and waits until its code is there. From
-  // the environment: TALLY_FORCE_FORM = slices or workers.
-  std::optional<scheduler::LaunchForm> forced_form() const { return forced_form_; }
+  const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
     return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
   }
@@ -98,7 +98,7 @@ class VariantRegistry {
   HighPriorityWatch* const watch_;
   const std::function<void(CUresult)> on_failure_;
   const Transforms transforms_;
-  const std::optional<scheduler::LaunchForm> forced_form_;
+  const std::optional<ForcedForm> forced_form_;
   std::atomic<int64_t> threshold_ns_;
   mutable std::mutex mutex_;
   std::map<int, OpenDevice> open_devices_;                  // guarded by mutex_; entries stay

@@ -115,18 +115,46 @@ TEST(Refusals, OfBarriersThatEarlyExitsDisturb) {
 TEST(Refusals, OfLanesThatOthersWaitFor) {
   const std::string shuffle = "shfl.sync.down.b32 %r2, %r3, 1, 31, -1; ";
   const auto after = [&](const std::string& test) { return Workers(test + " @%p1 bra L; " + shuffle + "L: ret;"); };
-  EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7;"), "warp-sync-after-exit");
-  EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 30;"), "warp-sync-after-exit");
+  EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7;"), "done") << "those that stay are counted";
   EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 31;"), "done") << "whole warps";
   EXPECT_EQ(after("mov.u32 %r1, %ctaid.x; setp.eq.u32 %p1, %r1, 7;"), "done") << "whole blocks";
   EXPECT_EQ(after("ld.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 7;"), "done") << "lanes of one load";
-  EXPECT_EQ(after("ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 7;"), "warp-sync-after-exit");
   const std::string lane = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; ";
   EXPECT_EQ(Workers(lane + "@%p1 bra L; " + shuffle + "L: bar.sync 0; ret;"), "done") << "nobody leaves meanwhile";
   EXPECT_EQ(Workers(lane + "@%p1 ret; activemask.b32 %r4; shfl.sync.down.b32 %r2, %r3, 1, 31, %r4; ret;"), "done");
   EXPECT_EQ(Workers(lane + "@%p1 ret; bar.sync 1, 64; ret;"), "warp-sync-after-exit");
   EXPECT_EQ(Workers(shuffle + lane + "@%p1 ret; ret;"), "done");
   EXPECT_EQ(Workers(lane + "@%p1 " + shuffle + "ret;"), "warp-sync-after-exit") << "its own guard";
+}
+
+// Where those that stay cannot be counted, or counting them would wait for somebody who waits for them.
+TEST(Refusals, OfLanesThatCannotBeCounted) {
+  const std::string shuffle = "shfl.sync.down.b32 %r2, %r3, 1, 31, -1; ";
+  const std::string lane = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; setp.eq.u32 %p2, %r1, 9; ";
+  const std::string leave = lane + "@%p1 ret; ";
+  const auto expect = [](const std::string& body, const char* verdict) { EXPECT_EQ(Workers(body), verdict) << body; };
+  const char* refused = "warp-sync-after-exit";
+  expect(leave + shuffle + "@%p2 bra E; " + shuffle + "E: ret;", "done");
+  expect(leave + "L: @%p2 bra E; " + shuffle + "bra L; E: ret;", "done");
+  expect(lane + "@%p1 bra E; " + shuffle + "E: st.global.u32 [%rd1], %r1; ret;", "done");
+  expect(leave +
+             "match.any.sync.b32 %r2, %r3, %r4; redux.sync.add.u32 %r2, %r3, -1; vote.sync.any.pred %p3, %p2, -1; ret;",
+         "done");
+  expect(leave + "elect.sync %r2|%p3, -1; ret;", refused);                                 // which lane is not said
+  expect(leave + "vote.ballot.b32 %r2, %p2; ret;", refused);                               // names nobody
+  expect(leave + "@%p2 bra S; " + shuffle + "S: " + shuffle + "ret;", refused);            // who skips one is not gone
+  expect(leave + "@%p2 bra S; " + shuffle + "bra E; S: " + shuffle + "E: ret;", refused);  // two places that may meet
+  expect(lane + "@%p1 bra E; " + shuffle + "ret; E: " + shuffle + "ret;", refused);
+  expect(lane + "@%p2 bra S; @%p1 ret; S: " + shuffle + "ret;", refused);  // some do not come where others leave
+  expect(leave + "@%p2 bar.sync 0; @!%p2 bar.sync 0; @%p2 ret; " + shuffle + "ret;", refused);
+  expect(lane + "@%p1 bra E; " + shuffle + "E: st.shared.u32 [s], %r1; ret;", refused);
+  expect("mov.u32 %r5, s; W: ld.volatile.shared.u32 %r4, [s]; setp.eq.u32 %p3, %r4, 0; @%p3 bra W; " + leave + shuffle +
+             "ret;",
+         refused);
+  EXPECT_EQ(Workers(leave + "call f; " + shuffle + "ret;",
+                    ".func f(){\n.reg .b32 %r1; .reg .pred %p1;\nW: ld.volatile.shared.u32 %r1, [0]; setp.eq.u32 %p1, "
+                    "%r1, 0; @%p1 bra W; ret;\n}\n"),
+            refused);
 }
 
 TEST(Refusals, OfVariablesThatCannotBeShared) {

@@ -36,7 +36,7 @@ constexpr Mutant kMutants[] = {
     {"slice_leaves_one_size", "slice_grid", R"((mov\.\w+ [^%\n]*%?\w+, )%Tnctaid_x;)", "$1%nctaid.x;", Which::kLast},
     // import_globals
     {"import_takes_the_wrong_entry", "import_globals", R"((\[Timports)\+8\])", "$1+0]"},
-    {"import_forgets_one", "import_globals", R"(ld\.const\.b64 (%Taddress_0), \[Timports\];)", "mov.u64 $1, 0;"},
+    {"import_forgets_one", "import_globals", R"(ld\.const\.b64 (%Taddress_0|lanes), \[Timports\];)", "mov.u64 $1, 0;"},
     // unify_barriers
     {"unify_leaves_an_exit", "unify_barriers", R"(bra \$Tend;)", "ret;", Which::kFirst},
     {"unify_leaves_the_last_exit", "unify_barriers", R"(bra \$Tend;)", "exit;", Which::kLast},
@@ -53,6 +53,15 @@ constexpr Mutant kMutants[] = {
     {"unify_counts_itself_in_plain_barriers", "unify_barriers",
      R"((barrier\.red\.or\.pred %Tany_inside, \d+, %Ttrue;\s+barrier\.red\.popc\.u32) %Tcount, (\d+), !?(\S+);(\s+setp))",
      "$1 %Tcount, $2, $3;$4"},
+    {"lanes_are_not_counted", "unify_barriers", R"(vote\.sync\.ballot\.b32 %Tlanes, .*;)", ""},
+    {"lanes_that_leave_are_counted", "unify_barriers", R"((vote\.sync\.ballot\.b32 %Tlanes, )!)", "$1"},
+    {"lanes_that_leave_stay_named", "unify_barriers", R"((vote\.sync\.ballot\.b32 %Tlanes,) (.*), %Tlanes;)",
+     "$1 $2, %Tlanes; mov.b32 %Tlanes, -1;"},
+    {"lanes_that_left_are_not_back_in_the_next_block", "persistent_blocks",
+     R"((\$Tnext:\s(?:.*\n){1,60}?)\s*mov\.u32 %Tlanes, -1;)", "mov.u32 %Tlanes, -1;\n$1"},
+    {"lanes_are_named_by_the_program", "unify_barriers", R"(and\.b32 (%Tmembers), (\S+), %Tlanes;)", "mov.b32 $1, $2;"},
+    {"lanes_are_all_named_once", "unify_barriers",
+     R"(((?:shfl|match|redux|vote)\.sync\.[^;%]*\s[^;]*, )%Tlanes;(?!\s*@))", "$1-1;", Which::kLast},
     // persistent_blocks
     {"workers_do_not_reduce_x", "persistent_blocks", R"(rem\.u32 %Tctaid_x, .*;)", ""},
     {"workers_do_not_reduce_y", "persistent_blocks", R"(rem\.u32 (%Tctaid_y), (\S+), .*;)", "mov.u32 $1, $2;"},
@@ -76,6 +85,15 @@ constexpr Mutant kMutants[] = {
      "sub.u32 $1, 24;"},
     {"workers_leave_an_exit", "persistent_blocks", R"(bra \$Tend;)", "exit;", Which::kFirst},
     {"workers_end_after_one_block", "persistent_blocks", R"(bra \$Tnext;)", "ret;"},
+    {"workers_count_no_block", "persistent_blocks", R"(add\.u32 %Tcompleted, %Tcompleted, 1;)", ""},
+    {"workers_count_only_their_last_block", "persistent_blocks", R"(add\.u32 (%Tcompleted), %Tcompleted, 1;)",
+     "mov.u32 $1, 1;"},
+    {"workers_count_the_block_that_is_not_there", "persistent_blocks", R"(setp\.ge\.u32 %Tis_done,(?=[^$]*\$Twork;))",
+     "add.u32 %Tcompleted, %Tcompleted, 1;\n$&"},
+    {"workers_count_once_per_thread", "persistent_blocks", R"(@%Tis_follower ret;)", ""},
+    {"workers_count_in_the_next_index", "persistent_blocks", R"((\[%Tcontrol)\+4\], %Tcompleted)", "$1], %Tcompleted"},
+    {"workers_overwrite_what_others_counted", "persistent_blocks",
+     R"(atom\.global\.add\.u32 %Tindex, (\[%Tcontrol\+4\], %Tcompleted;))", "st.global.u32 $1"},
     // yield_check
     {"yield_loses_the_block_it_took", "yield_check", R"((mov\.u32 (%Tindex), -1;\s+bra \$Tpublish;))",
      "atom.global.add.u32 $2, [%Tcontrol], 1; $1"},
@@ -121,7 +139,7 @@ TEST_P(Mutants, IsFound) {
     if (std::string_view(mutant.pass) == "unify_barriers") concerns |= pipeline.starts_with("persistent");
     if (!concerns) return std::nullopt;
     static const std::regex kPrefix(
-        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz]|address_0)");
+        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz]|address_0|lanes)");
     std::smatch prefix;
     if (!std::regex_search(text, prefix, kPrefix)) return std::nullopt;
     std::string changed = Replaced(text, prefix[1].str(), mutant);

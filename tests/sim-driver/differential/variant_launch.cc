@@ -115,9 +115,11 @@ class WorkerLaunch {
       world_.Probe(kernel_, ProbeWord::kYieldFlag) = is_asked_before ? 1 : 0;
       if (auto problem = RunOnce(may_yield)) return problem;
       uint32_t executed = world_.Probe(kernel_, ProbeWord::kTicket) - ticket;
+      executed_ += executed;
       uint64_t done = std::min(Taken(), num_blocks_);
       if (executed != done - before)
         return fmt::format("workers took {} blocks and executed {}", done - before, executed);
+      if (auto problem = CheckCompleted()) return problem;
       if (is_asked_before && executed != 0) return "workers that were asked to yield at once took a block";
       if (!may_yield && done < num_blocks_) return fmt::format("workers left at block {} unasked", done);
       if (!is_asked_before && executed == 0) return "workers left without having executed a block";
@@ -128,15 +130,25 @@ class WorkerLaunch {
       world_.Probe(kernel_, ProbeWord::kYieldFlag) = 0;
       if (auto problem = RunOnce(false)) return problem;
       if (world_.Probe(kernel_, ProbeWord::kTicket) != ticket) return "a complete launch executed a block again";
+      if (auto problem = CheckCompleted()) return problem;
     }
     return std::nullopt;
   }
 
  private:
-  uint64_t Taken() const {
+  device::WorkerControl Control() const {
     device::WorkerControl control{};
     std::memcpy(&control, reinterpret_cast<const void*>(control_), sizeof(control));
-    return control.next_block;
+    return control;
+  }
+  uint64_t Taken() const { return Control().next_block; }
+
+  // Between two runs no block is half done, so what the workers counted is what they executed: less, and a stream waits
+  // forever; more, and it goes on too early.
+  std::optional<std::string> CheckCompleted() const {
+    uint32_t completed = Control().completed_blocks;
+    if (completed == executed_) return std::nullopt;
+    return fmt::format("workers counted {} completed blocks of {} that were executed", completed, executed_);
   }
 
   std::optional<std::string> RunOnce(bool has_flag) {
@@ -169,6 +181,7 @@ class WorkerLaunch {
   const uint64_t control_;
   const bool can_yield_;
   uint64_t num_blocks_ = 0;
+  uint64_t executed_ = 0;  // blocks, in all runs so far
 };
 
 }  // namespace

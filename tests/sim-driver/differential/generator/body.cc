@@ -106,13 +106,17 @@ std::string Bounded(Body& body, const std::string& index, uint32_t count) {
   return bounded;
 }
 
+std::string NamedLanes(Body& body) {
+  if (body.where == Spread::kThread || body.random.Chance(40)) return body.mask;
+  if (body.random.Chance(60)) return "-1";
+  std::string lanes = body.code.Word();
+  body.code.Line("or.b32 \t{}, {}, {};", lanes, body.mask, body.random.Next32());
+  return lanes;
+}
+
 std::string LanesWhere(Body& body, const std::string& predicate, bool is_true) {
   std::string lanes = body.code.Word();
-  if (is_true) {
-    body.code.Line("vote.sync.ballot.b32 \t{}, {}, {};", lanes, predicate, body.mask);
-  } else {
-    body.code.Line("vote.sync.ballot.b32 \t{}, !{}, {};", lanes, predicate, body.mask);
-  }
+  body.code.Line("vote.sync.ballot.b32 \t{}, {}{}, {};", lanes, is_true ? "" : "!", predicate, NamedLanes(body));
   return lanes;
 }
 

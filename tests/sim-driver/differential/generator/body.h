@@ -55,6 +55,7 @@ struct Traits {
   bool reads_index_oddly = false;  // %ctaid as 16 or 64 bits
   bool has_local = false;          // array_l, 16 words
   bool has_barriers = true;
+  bool parts_warp_operations = true;     // also where lanes of a warp are apart
   std::optional<uint32_t> only_barrier;  // every barrier for all threads is this one
   bool may_exit = false;                 // functions
   uint32_t struct_words = 0;             // kernels: parameter `block_of_words`
@@ -151,6 +152,9 @@ void WriteBlockBarrier(Body& body);
 std::string ElementAddress(Body& body, const std::string& base, const std::string& index);
 // A new word: `index` modulo `count`.
 std::string Bounded(Body& body, const std::string& index, uint32_t count);
+// The mask of an operation for the lanes that are here. Where all of the warp are that have not left, also one with
+// more lanes: nobody waits for those.
+std::string NamedLanes(Body& body);
 // The lanes of `mask` whose predicate is true (or false).
 std::string LanesWhere(Body& body, const std::string& predicate, bool is_true);
 

@@ -24,9 +24,12 @@ void WriteIf(Body& body) {
   std::string then_mask = body.mask;
   std::string else_mask = body.mask;
   if (condition.spread == Spread::kThread && body.KnowsLanes()) {
-    then_mask = LanesWhere(body, condition.name, true);
-    else_mask = code.Word();
-    code.Line("xor.b32 \t{}, {}, {};", else_mask, body.mask, then_mask);
+    then_mask = else_mask = "";
+    if (body.traits.parts_warp_operations) {
+      then_mask = LanesWhere(body, condition.name, true);
+      else_mask = code.Word();
+      code.Line("xor.b32 \t{}, {}, {};", else_mask, body.mask, then_mask);
+    }
   }
   Spread inner = body.Join(body.where, condition.spread);
   std::string otherwise = code.Label();
@@ -79,8 +82,11 @@ void WriteLoop(Body& body) {
   Spread inner = body.Join(body.where, trips.spread);
   std::string mask = body.mask;
   if (inner == Spread::kThread && body.KnowsLanes()) {
-    mask = code.Word();
-    code.Line("mov.b32 \t{}, {};", mask, body.mask);
+    mask = "";
+    if (body.traits.parts_warp_operations) {
+      mask = code.Word();
+      code.Line("mov.b32 \t{}, {};", mask, body.mask);
+    }
   }
   std::string index = code.Word();
   std::string head = code.Label();

@@ -358,6 +358,7 @@ KernelText WriteKernel(RandomSource& random, const std::string& name, bool has_p
   traits.block = kernel.block;
   traits.exits =
       random.Pick({EarlyExits::kNone, EarlyExits::kNone, EarlyExits::kTidy, EarlyExits::kWild, EarlyExits::kWild});
+  traits.parts_warp_operations = random.Chance(45);
   traits.has_barriers = random.Chance(75);
   if (random.Chance(70)) traits.only_barrier = random.Pick({0u, 0u, 0u, 3u});
   traits.has_shared = traits.has_barriers && random.Chance(75);

@@ -1,4 +1,4 @@
-// Operations among the lanes of a warp. Every one names exactly the lanes that are here.
+// Operations among the lanes of a warp. Every one names the lanes that are here, and perhaps some that have left.
 #include "tests/sim-driver/differential/generator/body.h"
 
 namespace tally::differential {
@@ -21,7 +21,7 @@ void WriteShuffle(Body& body) {
   bool is_up = std::string_view(mode) == "up";
   std::string source = code.Word();
   code.Line("shfl.sync.{}.b32 \t{}|{}, {}, {}, {}, {};", mode, read, inside, value.name, distance, is_up ? 0 : 31,
-            body.mask);
+            NamedLanes(body));
   // What a lane reads from one that is not here is undefined: then its own value counts.
   std::string lane = code.Word();
   code.Line("mov.u32 \t{}, %laneid;", lane);
@@ -56,7 +56,7 @@ void WriteBroadcast(Body& body) {
   std::string read = code.Word();
   code.Line("brev.b32 \t{}, {};", first, body.mask);
   code.Line("bfind.shiftamt.u32 \t{}, {};", first, first);
-  code.Line("shfl.sync.idx.b32 \t{}, {}, {}, 31, {};", read, value.name, first, body.mask);
+  code.Line("shfl.sync.idx.b32 \t{}, {}, {}, 31, {};", read, value.name, first, NamedLanes(body));
   body.Add(read, OfWarp(body));
 }
 
@@ -65,11 +65,11 @@ void WriteVote(Body& body) {
   Value given = body.Predicate();
   std::string result = code.Word();
   if (body.random.Chance(50)) {
-    code.Line("vote.sync.ballot.b32 \t{}, {}, {};", result, given.name, body.mask);
+    code.Line("vote.sync.ballot.b32 \t{}, {}, {};", result, given.name, NamedLanes(body));
   } else {
     std::string answer = code.Predicate();
     code.Line("vote.sync.{}.pred \t{}, {}, {};", body.random.Pick({"all", "any", "uni"}), answer, given.name,
-              body.mask);
+              NamedLanes(body));
     code.Line("selp.b32 \t{}, {}, {}, {};", result, body.random.Below(50), body.random.Below(50), answer);
   }
   body.Add(result, OfWarp(body));
@@ -80,21 +80,22 @@ void WriteMatch(Body& body) {
   std::string few = Bounded(body, body.Word().name, 4);
   std::string result = code.Word();
   if (body.random.Chance(50)) {
-    code.Line("match.any.sync.b32 \t{}, {}, {};", result, few, body.mask);
+    code.Line("match.any.sync.b32 \t{}, {}, {};", result, few, NamedLanes(body));
     body.Add(result, Spread::kThread);
   } else {
     std::string same = code.Predicate();
-    code.Line("match.all.sync.b32 \t{}|{}, {}, {};", result, same, few, body.mask);
+    code.Line("match.all.sync.b32 \t{}|{}, {}, {};", result, same, few, NamedLanes(body));
     body.Add(result, OfWarp(body));
   }
 }
 
-void WriteWarpBarrier(Body& body) { body.code.Line("bar.warp.sync \t{};", body.mask); }
+void WriteWarpBarrier(Body& body) { body.code.Line("bar.warp.sync \t{};", NamedLanes(body)); }
 
 void WriteWarpReduction(Body& body) {
   std::string result = body.code.Word();
   const char* op = body.random.Pick({"add.u32", "min.u32", "max.s32", "and.b32", "or.b32", "xor.b32"});
-  body.code.Line("redux.sync.{} \t{}, {}, {};", op, result, body.Word().name, body.mask);
+  Value value = body.Word();
+  body.code.Line("redux.sync.{} \t{}, {}, {};", op, result, value.name, NamedLanes(body));
   body.Add(result, OfWarp(body));
 }
 
@@ -105,7 +106,7 @@ void WriteElection(Body& body) {
   std::string lane = code.Word();
   std::string votes = code.Word();
   code.Line("elect.sync \t{}|{}, {};", lane, elected, body.mask);
-  code.Line("vote.sync.ballot.b32 \t{}, {}, {};", votes, elected, body.mask);
+  code.Line("vote.sync.ballot.b32 \t{}, {}, {};", votes, elected, NamedLanes(body));
   code.Line("popc.b32 \t{}, {};", votes, votes);
   body.Add(votes, OfWarp(body));
 }

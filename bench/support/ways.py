@@ -35,15 +35,15 @@ def has_gpu():
 class Native:
     name = "native"
 
-    def command(self, words):
+    def command(self, words, priority=""):  # pylint: disable=unused-argument
         return list(words)
 
 
 class Daemon:
     """A private tallyd; its executors start with the first program and stay (its idle time is 60 s)."""
 
-    def __init__(self, root, driver, priority):
-        self.name = "tally-run"
+    def __init__(self, root, driver, priority="", arguments=(), env=None, name="tally-run"):
+        self.name = name
         self.root = root
         self.priority = priority
         self.directory = tempfile.mkdtemp(prefix="tally-bench-")
@@ -55,8 +55,8 @@ class Daemon:
             # pylint: disable-next=consider-using-with
             self.process = subprocess.Popen(
                 [os.path.join(root, "bin", "tallyd"), "--embedded-parent", str(os.getpid()), "--socket", self.socket,
-                 "--driver", driver, "--metrics-address", "0", "--ready-fd", str(write_end)],
-                pass_fds=[write_end], stdout=log, stderr=log)
+                 "--driver", driver, "--metrics-address", "0", "--ready-fd", str(write_end), *arguments],
+                pass_fds=[write_end], stdout=log, stderr=log, env={**os.environ, **(env or {})})
         os.close(write_end)
         with os.fdopen(read_end) as ready:
             line = ready.readline()
@@ -68,18 +68,22 @@ class Daemon:
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
             return log.read()[-2000:]
 
-    def command(self, words):
+    def command(self, words, priority=""):
         run = [os.path.join(self.root, "bin", "tally-run"), "--quiet", "--socket", self.socket]
-        return run + (["--priority", self.priority] if self.priority else []) + list(words)
+        priority = priority or self.priority
+        return run + (["--priority", priority] if priority else []) + list(words)
+
+    def ctl(self, *words):
+        """What tallyctl says, read from its JSON."""
+        said = subprocess.run([os.path.join(self.root, "bin", "tallyctl"), "--socket", self.socket, "--json", *words],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        if said.returncode != 0:
+            raise Failed(f"tallyctl {words[0]}: " + said.stderr.strip())
+        return json.loads(said.stdout)
 
     def executors(self):
         """Process ids."""
-        listed = subprocess.run([os.path.join(self.root, "bin", "tallyctl"), "--socket", self.socket, "--json",
-                                 "executors"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
-                                check=False)
-        if listed.returncode != 0:
-            raise Failed("tallyctl executors: " + listed.stderr.strip())
-        return [row["pid"] for row in json.loads(listed.stdout)]
+        return [row["pid"] for row in self.ctl("executors")]
 
     def stop(self):
         if self.process.poll() is None:
@@ -93,8 +97,8 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def daemon(root, driver, priority):
-    way = Daemon(root, driver, priority)
+def daemon(root, driver, priority="", **options):
+    way = Daemon(root, driver, priority, **options)
     try:
         yield way
     finally:
