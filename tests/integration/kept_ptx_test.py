@@ -52,7 +52,7 @@ class KeptPtx(unittest.TestCase):
         folder = cache / "KEYOFTHEKERNEL"
         folder.mkdir(parents=True)
         (cache / "KEYOFALAUNCHER").mkdir()
-        subprocess.run([PROGRAM, "make", folder], check=True, timeout=60, stdout=subprocess.DEVNULL)
+        self.assert_runs("make", folder)
         elsewhere = pathlib.Path(self.place.name) / "other.cubin"
         shutil.copy(folder / "mix.cubin", elsewhere)
         home = pathlib.Path(self.place.name) / "home"

@@ -15,7 +15,11 @@ using images::ReadImage;
 constexpr std::string_view kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
 
 CompileStep Step(std::string_view source, std::string_view options, int architecture = 90) {
-  return StepOf({.kind = 1, .source = BytesOf(source), .options = options, .architecture = architecture}, true);
+  CompileInput input;
+  input.source = BytesOf(source);
+  input.options = options;
+  input.architecture = architecture;
+  return StepOf(input, true);
 }
 
 class CompileSteps : public testing::Test {
@@ -74,7 +78,8 @@ TEST_F(CompileSteps, ResultsThatAreNoPtxTeachNothing) {
 }
 
 TEST_F(CompileSteps, NothingIsKeptUnasked) {
-  const CompileInput input = {.kind = 1, .source = BytesOf(ptx_), .options = "-arch=sm_90", .architecture = 90};
+  CompileInput input;
+  input.source = BytesOf(ptx_);
   EXPECT_EQ(StepOf(input, false).ptx, nullptr);
   const auto key = CompileKeyOf(input);
   EXPECT_EQ(StepOf(input, false).key.digest[0], key.digest[0]);

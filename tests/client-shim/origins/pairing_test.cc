@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "client-shim/state/link_results.h"
 #include "images/fat_container.h"
 #include "tests/images/test_images.h"
 
@@ -19,7 +20,7 @@ using Capabilities = std::vector<uint32_t>;
 bool IsPaired(std::span<const std::byte> cubin, const Capabilities& capabilities) {
   ::setenv("TRITON_CACHE_DIR", "/nonexistent", 1);
   const std::vector<std::byte> pair = PairWithPtx(cubin, "", capabilities);
-  if (!pair.empty()) EXPECT_TRUE(images::ValidateImage(pair));
+  EXPECT_TRUE(pair.empty() || images::ValidateImage(pair));
   return !pair.empty();
 }
 void Learn(std::span<const std::byte> cubin, std::string ptx) {
@@ -70,6 +71,22 @@ TEST(IsPtxKept, ObeysTheEnvironment) {
   ::setenv("TALLY_KEEP_PTX", "1", 1);
   EXPECT_TRUE(IsPtxKept());
   ::unsetenv("TALLY_KEEP_PTX");
+}
+
+TEST(LinkResults, OneTextIsAllOfTheLink) {
+  LinkResults links;
+  const PtxText text = std::make_shared<const std::string>("text");
+  EXPECT_EQ(links.OnlyInput(1), nullptr);
+  links.NoteInput(1, text);
+  EXPECT_EQ(links.OnlyInput(1), text);
+  links.NoteInput(1, text);
+  EXPECT_EQ(links.OnlyInput(1), nullptr);
+  links.NoteInput(2, nullptr);  // a cubin
+  links.NoteInput(2, text);
+  EXPECT_EQ(links.OnlyInput(2), nullptr);
+  links.Forget(1);
+  links.NoteInput(1, text);
+  EXPECT_EQ(links.OnlyInput(1), text);
 }
 
 TEST(Origins, AreWholeInAForkedChild) {

@@ -101,9 +101,11 @@ TEST(PtxOrigins, ServesThreadsAtOnce) {
       for (int i = 0; i < 300; ++i) {
         const FileCache::Key step = FileCache::KeyOf({BytesOf(std::to_string(thread * 1000 + i))});
         origins.NoteStep(step, Text(std::to_string(thread)));
-        if (const PtxText taken = origins.TakeStep(step)) EXPECT_EQ(*taken, std::to_string(thread));
+        const PtxText taken = origins.TakeStep(step);
+        EXPECT_TRUE(taken == nullptr || *taken == std::to_string(thread));
         origins.Learn(cubin, Text("text " + std::to_string(thread)));
-        if (const PtxText found = origins.Find(cubin)) EXPECT_TRUE(found->starts_with("text "));
+        const PtxText found = origins.Find(cubin);
+        EXPECT_TRUE(found == nullptr || found->starts_with("text "));
       }
     });
   }

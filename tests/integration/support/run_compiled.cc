@@ -34,10 +34,10 @@ constexpr unsigned kThreads = 128, kBlocks = 48, kLaunches = 20;
   std::printf("%s: %ld\n", call, result);
   std::exit(1);
 }
-#define MUST(call)                                                    \
-  do {                                                                \
-    if (const long result = (call); result != 0) Fail(#call, result); \
-  } while (false)
+void Check(long result, const char* call) {
+  if (result != 0) Fail(call, result);
+}
+#define MUST(call) Check(call, #call)
 
 struct Compiled {
   std::string cubin, ptx;
