@@ -13,6 +13,7 @@ namespace tally::images {
 namespace {
 
 constexpr uint8_t kSymbolIsKernel = 0x10;
+constexpr uint8_t kSymbolIsShared = 0x40;
 constexpr std::string_view kTextPrefix = ".text.";
 constexpr std::string_view kConstantPrefix = ".nv.constant";
 constexpr std::string_view kRelocationPrefix = ".rela.text.";
@@ -41,11 +42,17 @@ std::string_view OwnerOfConstants(std::string_view section) {
 bool AppendRelocations(const ElfView& elf, const ElfSection& relocations, std::string_view kernel, size_t max_bytes,
                        std::vector<std::byte>& identity) {
   if (relocations.content.size() % sizeof(Elf64_Rela) != 0) return false;
-  for (uint64_t at = 0; at < relocations.content.size(); at += sizeof(Elf64_Rela)) {
-    const auto relocation = Load<Elf64_Rela>(relocations.content, at);
+  std::vector<Elf64_Rela> ordered;  // a linker writes them in another order
+  for (uint64_t at = 0; at < relocations.content.size(); at += sizeof(Elf64_Rela))
+    ordered.push_back(Load<Elf64_Rela>(relocations.content, at));
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const Elf64_Rela& a, const Elf64_Rela& b) { return a.r_offset < b.r_offset; });
+  for (const Elf64_Rela& relocation : ordered) {
     const uint64_t index = ELF64_R_SYM(relocation.r_info);
     if (index >= elf.symbols().size()) return false;
     const ElfSymbol& symbol = elf.symbols()[index];
+    // `extern __shared__`: whatever its name, the memory that the launch asks for.
+    if (symbol.section == SHN_UNDEF && symbol.other == kSymbolIsShared && symbol.size == 0) continue;
     if (symbol.section == SHN_UNDEF || symbol.section >= elf.sections().size()) return false;
     const std::string_view section = elf.sections()[symbol.section].name;
     // Gone in a linked file, where the code has the offset.
@@ -58,6 +65,12 @@ bool AppendRelocations(const ElfView& elf, const ElfSection& relocations, std::s
     Append(identity, std::as_bytes(std::span(numbers)));
     Append(identity, section);
     Append(identity, symbol.name);
+    // What it is at the beginning, if that is not zero.
+    const std::span<const std::byte> values = elf.sections()[symbol.section].content;
+    if (!values.empty()) {
+      if (!IsInside(symbol.value, symbol.size, values.size())) return false;
+      Append(identity, values.subspan(symbol.value, symbol.size));
+    }
     if (identity.size() > max_bytes) return false;
   }
   return true;

@@ -34,7 +34,7 @@ class TritonCache {
   // The text of the cubin with these bytes in the cache folder `root`. What a folder holds is read once; a call reads
   // new folders for at most `time_limit` and goes on where the last one stopped.
   PtxText Find(const std::string& root, std::span<const std::byte> cubin,
-               std::chrono::nanoseconds time_limit = std::chrono::milliseconds(50));
+               std::chrono::nanoseconds time_limit = std::chrono::milliseconds(150));
 
   std::mutex& mutex() { return mutex_; }
 
