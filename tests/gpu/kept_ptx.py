@@ -29,6 +29,7 @@ def compilers():
     folders = [os.environ.get("LD_LIBRARY_PATH", ""), "/usr/local/cuda/lib64"]
     for packages in site.getsitepackages() + [site.getusersitepackages()]:
         folders += sorted(glob.glob(packages + "/nvidia/*/lib"), reverse=True)  # cu13 before single packages
+    folders.append(str(ROOT / "lib"))  # of the bundle: libstdc++
     return ":".join(folder for folder in folders if folder)
 
 
