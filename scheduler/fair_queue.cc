@@ -79,14 +79,6 @@ void FairQueue::Charge(uint32_t index, Nanoseconds time) {
   Settle(index);
 }
 
-void FairQueue::Pass(uint32_t index) {
-  Member& member = members_[index];
-  Renew(member);
-  if (member.round > round_) return;
-  member.credit = std::min<int64_t>(member.credit, 0);
-  Settle(index);
-}
-
 void FairQueue::Settle(uint32_t index) {
   Member& member = members_[index];
   const int64_t share = Share(member);

@@ -51,8 +51,6 @@ class FairQueue {
   std::optional<uint32_t> Front();
   // The member used `time`; negative: it used less than it paid. May end its turn.
   void Charge(uint32_t member, Nanoseconds time);
-  // Ends the member's turn for this round whatever credit it has left.
-  void Pass(uint32_t member);
 
   bool empty() const { return num_joined_ == 0; }
   uint32_t num_joined() const { return num_joined_; }

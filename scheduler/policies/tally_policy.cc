@@ -46,6 +46,7 @@ void TallyPolicy::OnBacklogged(uint32_t tenant, TimePoint now) {
   const TenantShare& share = book_.tenant(tenant).share;
   if (share.tenant_class == TenantClass::kBestEffort) {
     if (fair_.empty()) waiting_since_ = now;
+    in_turn_.Join(0, tenant);
     return fair_.Join(tenant);
   }
   waiting_.Join(share.level, tenant);
@@ -55,7 +56,10 @@ void TallyPolicy::OnBacklogged(uint32_t tenant, TimePoint now) {
 
 void TallyPolicy::OnDrained(uint32_t tenant, TimePoint now) {
   const TenantShare& share = book_.tenant(tenant).share;
-  if (share.tenant_class == TenantClass::kBestEffort) return fair_.Leave(tenant);
+  if (share.tenant_class == TenantClass::kBestEffort) {
+    in_turn_.Leave(0, tenant);
+    return fair_.Leave(tenant);
+  }
   waiting_.Leave(share.level, tenant);
   if (waiting_.empty(share.level)) waiting_levels_ &= ~Bit(share.level);
   UpdateGate(now);
@@ -151,11 +155,16 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
   const std::optional<TimePoint> starved_at = StarvedAt();
   const bool is_granted = !is_open && starved_at && *starved_at <= now;
   if (!is_open && !is_granted) return std::nullopt;
-  const bool is_resumed = !to_resume_.empty(0);
-  const uint32_t tenant = is_resumed ? to_resume_.Front(0) : *fair_.Front();
-  // What yielded was in flight together before, and gives the GPU back whenever it must.
-  if (is_open && !is_resumed && !in_flight_.Admits(book_.IdOf(tenant), book_.Head(tenant).asked, now)) {
-    return std::nullopt;
+  uint32_t tenant = 0;
+  if (is_granted) {
+    tenant = in_turn_.Front(0);
+    in_turn_.Advance(0);
+  } else if (!to_resume_.empty(0)) {
+    // What yielded was in flight together before, and gives the GPU back whenever it must: no question of the budget.
+    tenant = to_resume_.Front(0);
+  } else {
+    tenant = *fair_.Front();
+    if (!in_flight_.Admits(book_.IdOf(tenant), book_.Head(tenant).asked, now)) return std::nullopt;
   }
 
   Decision decision = Dispatch(tenant, TenantClass::kBestEffort, now);
@@ -167,7 +176,6 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
   yields_.OnDispatched(launch, launch.asked.can_yield && !is_granted);
   in_flight_.OnDispatched(decision.tenant, launch.asked, now);
   fair_.Charge(tenant, GpuShareOf(launch.asked.duration, launch.asked.fill));
-  if (is_granted) fair_.Pass(tenant);
   return decision;
 }
 

@@ -78,6 +78,7 @@ class TallyPolicy : public Policy {
   // Best-effort tenants whose first launch has yielded. They come first: on their streams others may be in flight that
   // wait for it, and nothing else would be admitted meanwhile. What it costs is charged as everything is.
   TenantRings to_resume_{1};
+  TenantRings in_turn_{1};  // those that have launches waiting, for the starvation bound
   DrainBudget in_flight_;
   YieldRequests yields_;
   TimePoint waiting_since_{};  // since best-effort work waits with none of it dispatched; while fair_ is not empty

@@ -104,19 +104,6 @@ TEST(FairQueue, WhoIsBackBeforeTheRoundEndsGoesOn) {
   EXPECT_NEAR(used[0] / double(used[1]), 3.0, 0.02);
 }
 
-TEST(FairQueue, PassEndsATurn) {
-  FairQueue queue({});
-  queue.Add(0, 100);
-  queue.Add(1, 100);
-  queue.Join(0);
-  queue.Join(1);
-  EXPECT_EQ(queue.Front(), 0u);
-  queue.Pass(0);
-  EXPECT_EQ(queue.Front(), 1u);
-  queue.Pass(1);
-  EXPECT_EQ(queue.Front(), 0u);
-}
-
 // Whatever the weights, the durations, and how wrong the estimates are: between members that have work all the time,
 // used time over weight differs by at most what the header says, and wrong estimates by no more than what is in flight.
 TEST(FairQueueProperty, SharesByWeight) {
@@ -163,7 +150,7 @@ TEST(FairQueueProperty, NobodyIsLost) {
     for (uint32_t i = 0; i < 12; ++i) queue.Add(i, static_cast<uint32_t>(1 + random() % kMaxWeight));
     for (int step = 0; step < 200; ++step) {
       const auto member = static_cast<uint32_t>(random() % 12);
-      switch (random() % 6) {
+      switch (random() % 5) {
         case 0:
           queue.Join(member);
           joined[member] = true;
@@ -174,9 +161,6 @@ TEST(FairQueueProperty, NobodyIsLost) {
           break;
         case 2:
           queue.SetWeight(member, static_cast<uint32_t>(1 + random() % kMaxWeight));
-          break;
-        case 3:
-          queue.Pass(member);
           break;
         default:
           queue.Charge(member, Nanoseconds(static_cast<int64_t>(random() % 2'000'000'000) - 500'000'000));

@@ -42,19 +42,19 @@ void ModelExecutor::CarryOut(const Decision& decision) {
   Launch& launch = launches_[decision.launch.index];
   if (launch.id != decision.launch || launch.state == State::kGone) return observer_.OnMistake("a launch that is gone");
   if (launch.state == State::kInFlight) return observer_.OnMistake("a launch that is in flight");
-  observer_.OnDispatched(launch, decision);
   launch.run_through = decision.run_through;
   if (launch.state == State::kYielded) {
     launch.state = State::kInFlight;
     gpu_.Resume(decision.launch.index, launch.work.can_yield && !decision.run_through, now());
-    return;
+  } else {
+    launch.state = State::kInFlight;
+    launch.dispatched_at = now();
+    GpuModel::Work work = launch.work;
+    work.can_yield = work.can_yield && !decision.run_through;
+    gpu_.Dispatch(decision.launch.index, work, now());
   }
-  launch.state = State::kInFlight;
-  launch.was_dispatched = true;
-  launch.dispatched_at = now();
-  GpuModel::Work work = launch.work;
-  work.can_yield = work.can_yield && !decision.run_through;
-  gpu_.Dispatch(decision.launch.index, work, now());
+  const Launch dispatched = launch;  // the observer may submit
+  observer_.OnDispatched(dispatched, decision);
 }
 
 void ModelExecutor::Decide() {
@@ -74,6 +74,7 @@ void ModelExecutor::TakeEnds() {
     const bool is_gone = !end->has_yielded || !policy_.IsPresent(launch.tenant);
     launch.state = is_gone ? State::kGone : State::kYielded;
     if (end->has_yielded) {
+      launch.has_yielded = true;
       if (is_gone) gpu_.Forget(end->launch, now());
       policy_.OnYielded(id, end->gpu_time, now());
     } else {

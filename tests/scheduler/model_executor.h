@@ -27,7 +27,7 @@ class ModelExecutor {
     uint64_t tag = 0;  // the caller's
     TimePoint submitted_at{};
     TimePoint dispatched_at{};  // first
-    bool was_dispatched = false;
+    bool has_yielded = false;   // ever
   };
 
   class Observer {
