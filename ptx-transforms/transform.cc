@@ -18,19 +18,36 @@ namespace {
 
 using Pipeline = std::vector<const PassEntry*>;
 
+Result<const PassEntry*> PassNamed(const std::string& name) {
+  const PassEntry* entry = FindPass(name);
+  if (entry == nullptr) return Error(StatusCode::kInvalidArgument, fmt::format("there is no pass '{}'", name));
+  return entry;
+}
+
 // The named passes and those they need, in the order of the table.
-Result<Pipeline> MakePipeline(const std::vector<std::string>& names) {
+Result<Pipeline> MakePipeline(const std::vector<std::string>& names, const std::vector<std::string>& disabled_names) {
+  std::set<const PassEntry*> disabled;
+  for (const std::string& name : disabled_names) {
+    const Result<const PassEntry*> entry = PassNamed(name);
+    if (!entry) return std::unexpected(entry.error());
+    disabled.insert(*entry);
+  }
   std::set<const PassEntry*> wanted;
   for (const std::string& name : names) {
-    const PassEntry* entry = FindPass(name);
-    if (entry == nullptr) return Error(StatusCode::kInvalidArgument, fmt::format("there is no pass '{}'", name));
-    wanted.insert(entry);
-    for (const std::string_view other : entry->after) wanted.insert(FindPass(other));
+    const Result<const PassEntry*> entry = PassNamed(name);
+    if (!entry) return std::unexpected(entry.error());
+    if (disabled.contains(*entry)) continue;
+    wanted.insert(*entry);
+    for (const std::string_view other : (*entry)->after) {
+      if (disabled.contains(FindPass(other)))
+        return Error(StatusCode::kInvalidArgument, fmt::format("{} needs {}, which is disabled", name, other));
+      wanted.insert(FindPass(other));
+    }
   }
   Pipeline pipeline;
   for (const PassEntry& entry : AllPasses())
     if (wanted.contains(&entry)) pipeline.push_back(&entry);
-  if (pipeline.empty()) return Error(StatusCode::kInvalidArgument, "no pass is named");
+  if (pipeline.empty()) return Error(StatusCode::kInvalidArgument, "no pass is named, or all are disabled");
   return pipeline;
 }
 
@@ -66,11 +83,12 @@ std::string Transformation::NameOf(const Function& kernel, const Pipeline& pipel
 
 std::optional<Refusal> Transformation::RunPass(Variant& variant, const PassEntry& entry) {
   const std::string_view kernel = variant.original.name;
+  if (options_.on_text) options_.on_text(entry.name, kernel, true, VariantText(variant));
   if (options_.on_pass) options_.on_pass(entry.name, kernel, true);
   std::optional<Refusal> refusal = entry.make()->Run(variant);
   if (options_.on_pass) options_.on_pass(entry.name, kernel, false);
   if (refusal) return refusal;
-  if (options_.on_text) options_.on_text(entry.name, kernel, VariantText(variant));
+  if (options_.on_text) options_.on_text(entry.name, kernel, false, VariantText(variant));
   if (!options_.verify) return std::nullopt;
   if (auto problem = VerifyVariant(variant)) return Refusal{"verifier", *problem};
   return std::nullopt;
@@ -130,7 +148,7 @@ bool Transformed::is_all_done() const {
 Result<Transformed> TransformText(std::string text, const TransformOptions& options) {
   std::vector<Pipeline> pipelines;
   for (const std::vector<std::string>& names : options.pipelines) {
-    Result<Pipeline> pipeline = MakePipeline(names);
+    Result<Pipeline> pipeline = MakePipeline(names, options.disabled_passes);
     if (!pipeline) return std::unexpected(pipeline.error());
     pipelines.push_back(std::move(*pipeline));
   }

@@ -36,13 +36,17 @@ enum class Placement : uint8_t {
 struct TransformOptions {
   // Names of passes (Passes()), each list run on its own copy of every kernel. Passes that others need first are added.
   std::vector<std::vector<std::string>> pipelines = {};
+  // Passes that must not run, whatever the pipelines name. One that a named pass needs is an error (kInvalidArgument).
+  std::vector<std::string> disabled_passes = {};
   // Empty: all. A name that no kernel has is an error (kNotFound).
   std::vector<std::string> kernels = {};
   Placement placement = Placement::kAdd;
   // Check the tree after every pass. What fails is refused with the code "verifier": a bug of ours, never of the text.
   bool verify = true;
-  // Called after every pass that was done, with the name of the pass, of the kernel and its text. Costs printing.
-  std::function<void(std::string_view pass, std::string_view kernel, std::string_view text)> on_text = {};
+  // Called before every pass and after every one that was done, with the name of the pass, of the kernel and its text.
+  // Costs printing.
+  std::function<void(std::string_view pass, std::string_view kernel, bool is_start, std::string_view text)> on_text =
+      {};
   // Called before and after every pass.
   std::function<void(std::string_view pass, std::string_view kernel, bool is_start)> on_pass = {};
   ParseOptions parse = {};
@@ -88,8 +92,8 @@ struct Transformed {
   bool is_all_done() const;
 };
 
-// Errors: those of ParseModule; kNotFound (a kernel); kInvalidArgument (an unknown pass; no or, with kReplace, several
-// pipelines).
+// Errors: those of ParseModule; kNotFound (a kernel); kInvalidArgument (an unknown pass, one that needs a disabled
+// pass, a pipeline of which nothing is left; no or, with kReplace, several pipelines).
 Result<Transformed> TransformText(std::string text, const TransformOptions& options);
 
 // One line per pass, in the order in which passes run.

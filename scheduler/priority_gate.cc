@@ -38,6 +38,12 @@ std::optional<TimePoint> PriorityGate::OpensAt() const {
   return idle_since_ + hold_off_;
 }
 
+void PriorityGate::SetHoldOffBounds(std::chrono::nanoseconds min_hold_off, std::chrono::nanoseconds max_hold_off) {
+  config_.min_hold_off = std::min(min_hold_off, max_hold_off);
+  config_.max_hold_off = max_hold_off;
+  hold_off_ = std::clamp(hold_off_, config_.min_hold_off, config_.max_hold_off);
+}
+
 bool PriorityGate::IsOpen(TimePoint now) const {
   const auto opens_at = OpensAt();
   return opens_at && *opens_at <= now;

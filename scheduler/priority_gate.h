@@ -43,9 +43,11 @@ class PriorityGate {
   bool IsOpen(TimePoint now) const;
 
   std::chrono::nanoseconds hold_off() const { return hold_off_; }
+  // In force at once, also for an idle time that has begun.
+  void SetHoldOffBounds(std::chrono::nanoseconds min_hold_off, std::chrono::nanoseconds max_hold_off);
 
  private:
-  const Config config_;
+  Config config_;
   bool is_busy_ = false;
   bool was_ever_busy_ = false;
   TimePoint idle_since_{};             // meaningful while !is_busy_ && was_ever_busy_

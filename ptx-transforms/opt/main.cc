@@ -26,8 +26,10 @@ struct Arguments {
   std::vector<std::string> kernels;
   std::string placement = "add";
   std::string explain;
+  std::vector<std::string> disabled_passes;
+  bool print_before_all = false;
   bool print_after_all = false;
-  bool time = false;
+  bool time_passes = false;
   bool verify = true;
 };
 
@@ -59,16 +61,18 @@ int Run(const Arguments& arguments) {
   }
   TransformOptions options;
   options.pipelines = {arguments.passes};
+  options.disabled_passes = arguments.disabled_passes;
   options.kernels = arguments.kernels;
   options.placement = arguments.placement == "replace" ? Placement::kReplace
                       : arguments.placement == "only"  ? Placement::kOnly
                                                        : Placement::kAdd;
   options.verify = arguments.verify;
   PassTimes times;
-  if (arguments.time) options.on_pass = [&](auto pass, auto, bool is_start) { times.On(pass, is_start); };
-  if (arguments.print_after_all)
-    options.on_text = [](std::string_view pass, std::string_view kernel, std::string_view after) {
-      fmt::print(stderr, "// ---- {} after {}\n{}\n", kernel, pass, after);
+  if (arguments.time_passes) options.on_pass = [&](auto pass, auto, bool is_start) { times.On(pass, is_start); };
+  if (arguments.print_before_all || arguments.print_after_all)
+    options.on_text = [&](std::string_view pass, std::string_view kernel, bool is_start, std::string_view kernel_text) {
+      if (is_start ? arguments.print_before_all : arguments.print_after_all)
+        fmt::print(stderr, "// ---- {} {} {}\n{}\n", kernel, is_start ? "before" : "after", pass, kernel_text);
     };
   const Result<Transformed> result = TransformText(*text, options);
   if (!result) {
@@ -84,7 +88,7 @@ int Run(const Arguments& arguments) {
   } else if (!arguments.explain.empty()) {
     fmt::print(stderr, "{}", ExplainAsText(*result));
   }
-  if (arguments.time) fmt::print(stderr, "{}", times.ToText());
+  if (arguments.time_passes) fmt::print(stderr, "{}", times.ToText());
   return result->is_all_done() ? kTransformed : kRefused;
 }
 
@@ -101,6 +105,9 @@ int main(int argc, char** argv) {
       ->required()
       ->allow_extra_args(false)
       ->delimiter(',');
+  app.add_option("--disable-pass", arguments.disabled_passes, "passes not to run, though --pass may name them")
+      ->allow_extra_args(false)
+      ->delimiter(',');
   app.add_option("--kernel", arguments.kernels, "only these kernels (mangled names); default: all")
       ->allow_extra_args(false)
       ->delimiter(',');
@@ -110,9 +117,11 @@ int main(int argc, char** argv) {
   app.add_flag("--explain{text}", arguments.explain,
                "say per kernel what was done or why it was refused, on standard error; =json: as JSON")
       ->check(CLI::IsMember({"text", "json"}));
+  app.add_flag("--print-before-all", arguments.print_before_all,
+               "print every kernel before every pass, on standard error");
   app.add_flag("--print-after-all", arguments.print_after_all,
                "print every kernel after every pass, on standard error");
-  app.add_flag("--time", arguments.time, "say how long each pass took, on standard error");
+  app.add_flag("--time-passes", arguments.time_passes, "say how long each pass took, on standard error");
   app.add_flag("!--no-verify", arguments.verify, "do not check the tree after every pass");
   try {
     app.parse(argc, argv);

@@ -79,7 +79,9 @@ bool IsVoltaOrNewer(const Module& module) {
 
 bool MayCountLanes(const Variant& variant) {
   if (!IsVoltaOrNewer(variant.module)) return false;
-  if (variant.features.Has(Feature::kMbarrier) || variant.features.Has(Feature::kCluster)) return false;
+  // What lanes could wait for before they are counted, and what cannot be looked at for that.
+  for (const Feature feature : {Feature::kMbarrier, Feature::kCluster, Feature::kIndirectCall, Feature::kUnknownCallee})
+    if (variant.features.Has(feature)) return false;
   return std::none_of(variant.reach.functions.begin(), variant.reach.functions.end(), [](const Function* function) {
     const LinearBody body(*function);
     return FindSpinLoop(ControlFlow(body), WaitsFor::kOtherThreads).has_value();

@@ -90,6 +90,9 @@ TEST(TransformText, SaysWhatIsWrongWithTheRequest) {
   EXPECT_EQ(code({.pipelines = {{"slice_grid"}, {"yield_check"}}, .placement = Placement::kReplace}),
             StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.pipelines = {{"slice_grid"}}, .kernels = {"c"}}), StatusCode::kNotFound);
+  EXPECT_EQ(code({.pipelines = {{"slice_grid"}}, .disabled_passes = {"slice_grid"}}), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.pipelines = {{"yield_check"}}, .disabled_passes = {"unify_barriers"}}),
+            StatusCode::kInvalidArgument);
   EXPECT_EQ(TransformText("no ptx", {.pipelines = {{"slice_grid"}}}).error().code(), StatusCode::kInvalidArgument);
 }
 

@@ -4,12 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "ptx-transforms/transform.h"
 #include "sim-driver/engine/program.h"
+#include "tests/sim-driver/differential/assembly.h"
 
 namespace tally::differential {
 namespace {
@@ -56,25 +52,22 @@ TEST(Differential, AnOrderThatShowsIsSeen) {
   EXPECT_NE(failure->what.find("depends on the order"), std::string::npos) << failure->what;
 }
 
-// ptxas takes the generated text, and what the passes make of it.
+// A few for all architectures; `ptx-differential --assemble` for more.
 TEST(Differential, TheAssemblerTakesASample) {
   if (access(TALLY_TEST_PTXAS, X_OK) != 0) GTEST_SKIP() << "SKIPPED: no " TALLY_TEST_PTXAS;
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / ("tally_differential_" + std::to_string(getpid()) + ".ptx");
-  ptx_transforms::TransformOptions options;
-  options.pipelines = {{"slice_grid"}, {"persistent_blocks", "yield_check"}};
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
-    const GeneratedModule module = GenerateModule(seed);
-    auto transformed = ptx_transforms::TransformText(module.text, options);
-    ASSERT_TRUE(transformed) << transformed.error().ToString();
-    std::ofstream(file) << transformed->text;
-    const size_t target = module.text.find("sm_");
-    const std::string arch = module.text.substr(target, module.text.find('\n', target) - target);
-    const std::string command =
-        std::string(TALLY_TEST_PTXAS) + " -O0 -arch=" + arch + " " + file.string() + " -o /dev/null";
-    EXPECT_EQ(std::system(command.c_str()), 0) << "seed " << seed << ": " << command << "\n" << transformed->text;
+  constexpr uint64_t kNumModules = 3;
+  Assembly assembly(TALLY_TEST_PTXAS);
+  for (uint64_t seed = 1; seed <= kNumModules; ++seed) {
+    const auto problem = assembly.Check(GenerateModule(seed));
+    ASSERT_FALSE(problem) << "seed " << seed << ": " << *problem;
   }
-  std::filesystem::remove(file);
+  EXPECT_GT(assembly.num_assembled(), 4 * kNumModules);
+}
+
+// It is the assembler that decides.
+TEST(Differential, WhatTheAssemblerRefusesIsSeen) {
+  Assembly assembly("false");
+  EXPECT_NE(assembly.Check(GenerateModule(1)).value_or("").find("ptxas refuses the original"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,129 @@
+// DrainBudget: what may be in flight, so that it drains in bounded time.
+//
+// What was handed to the GPU drains before anything else starts, so the queue there must be short in time: long enough
+// to hide the gaps between launches, no longer than a newcomer may wait. The estimate is an upper bound as far as the
+// estimates of the launches are right: launches of one stream run one after another; streams that together do not fill
+// the GPU run side by side, others one after another.
+//
+//      fills 0.3 + 0.6      A ######|########           drains in the longest of the two
+//                           B #####|####|###
+//      fills 0.6 + 0.6      A ######|       |########   in the sum of both
+//                           B       |#######|
+//
+// Whatever is asked goes if nothing is in flight. What was never measured goes alone. If nothing has ended for
+// `longest_wait`, one more goes: a kernel may wait for another one that has yet to be launched.
+//
+// Constant time: at most kMostStreams streams are in flight at once. Not thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "base/clock.h"
+#include "scheduler/launch.h"
+
+namespace tally::scheduler {
+
+class DrainBudget {
+ public:
+  static constexpr size_t kMostStreams = 16;
+
+  DrainBudget(Nanoseconds target_drain, Nanoseconds longest_wait)
+      : target_(target_drain), longest_wait_(longest_wait) {}
+
+  void SetTarget(Nanoseconds target_drain) { target_ = target_drain; }
+
+  bool Admits(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
+    if (num_launches_ == 0 || now - last_change_ >= longest_wait_) return true;
+    if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return false;
+    return DrainWith(tenant, asked) <= target_;
+  }
+  // When Admits says yes though nothing ends. Meaningful while something is in flight.
+  TimePoint GivesUpAt() const { return last_change_ + longest_wait_; }
+
+  void OnDispatched(TenantId tenant, const LaunchAsked& asked, TimePoint now) {
+    last_change_ = now;
+    ++num_launches_;
+    if (asked.duration <= Nanoseconds(0)) ++num_unmeasured_;
+    Entry& entry = EntryOf(tenant, asked.stream, /*is_new=*/true);
+    ++entry.num_launches;
+    entry.duration += asked.duration;
+    entry.fill = std::max(entry.fill, asked.fill);
+  }
+
+  // Ended or yielded; the same values as at its dispatch.
+  void OnEnded(TenantId tenant, const LaunchAsked& asked, TimePoint now) {
+    last_change_ = now;
+    --num_launches_;
+    if (asked.duration <= Nanoseconds(0)) --num_unmeasured_;
+    Entry& entry = EntryOf(tenant, asked.stream, /*is_new=*/false);
+    entry.duration -= asked.duration;
+    if (--entry.num_launches == 0) {
+      if (&entry == &overflow_) {
+        overflow_ = {};
+      } else {
+        entry = entries_[--num_entries_];
+        entries_[num_entries_] = {};
+      }
+    }
+    if (num_launches_ == 0) *this = DrainBudget(target_, longest_wait_);
+  }
+
+  bool empty() const { return num_launches_ == 0; }
+  // Upper bound of the time that what is in flight takes, if it was all measured.
+  Nanoseconds drain() const { return DrainWith({}, {.duration = Nanoseconds(0), .fill = 0}); }
+
+ private:
+  struct Entry {
+    TenantId tenant;
+    uint64_t stream = 0;
+    uint32_t num_launches = 0;
+    uint16_t fill = 0;        // of its largest launch since it was last without any
+    Nanoseconds duration{0};  // of all its launches
+  };
+
+  Nanoseconds DrainWith(TenantId tenant, const LaunchAsked& asked) const {
+    Nanoseconds longest = overflow_.duration;
+    Nanoseconds sum = overflow_.duration;
+    uint32_t fill = overflow_.num_launches == 0 ? 0 : kFillsGpu;
+    bool is_there = tenant == TenantId{};
+    for (size_t i = 0; i < num_entries_; ++i) {
+      const bool is_asking = entries_[i].tenant == tenant && entries_[i].stream == asked.stream;
+      const Nanoseconds duration = entries_[i].duration + (is_asking ? asked.duration : Nanoseconds(0));
+      fill += is_asking ? std::max(entries_[i].fill, asked.fill) : entries_[i].fill;
+      longest = std::max(longest, duration);
+      sum += duration;
+      is_there = is_there || is_asking;
+    }
+    if (!is_there) {
+      if (num_entries_ == kMostStreams) return Nanoseconds::max();
+      fill += asked.fill;
+      longest = std::max(longest, asked.duration);
+      sum += asked.duration;
+    }
+    return fill <= kFillsGpu ? longest : sum;
+  }
+
+  // Of a stream that has launches in flight, or a new one. All are taken only if launches went because nothing had
+  // ended for too long; what does not find a place then is counted without its stream.
+  Entry& EntryOf(TenantId tenant, uint64_t stream, bool is_new) {
+    for (size_t i = 0; i < num_entries_; ++i) {
+      if (entries_[i].tenant == tenant && entries_[i].stream == stream) return entries_[i];
+    }
+    if (!is_new || num_entries_ == kMostStreams) return overflow_;
+    entries_[num_entries_] = {.tenant = tenant, .stream = stream};
+    return entries_[num_entries_++];
+  }
+
+  Nanoseconds target_;
+  Nanoseconds longest_wait_;
+  TimePoint last_change_{};
+  uint32_t num_launches_ = 0;
+  uint32_t num_unmeasured_ = 0;
+  size_t num_entries_ = 0;
+  std::array<Entry, kMostStreams> entries_{};
+  Entry overflow_;
+};
+
+}  // namespace tally::scheduler

@@ -1,0 +1,30 @@
+#include "scheduler/policies/fair_policy.h"
+
+namespace tally::scheduler {
+
+void FairPolicy::OnAdded(uint32_t tenant) { queue_.Add(tenant, book_.tenant(tenant).share.weight); }
+
+void FairPolicy::OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint now) {
+  in_flight_.OnEnded(launch.tenant, launch.asked, now);
+  if (!book_.IsPresent(launch.tenant)) return;
+  queue_.Charge(launch.tenant.index, GpuShareOf(gpu_time - launch.asked.duration, launch.asked.fill));
+}
+
+std::optional<Decision> FairPolicy::Next(TimePoint now) {
+  const std::optional<uint32_t> tenant = queue_.Front();
+  if (!tenant) return std::nullopt;
+  const Launch& head = book_.Head(*tenant);
+  if (!head.has_yielded && !in_flight_.Admits(book_.IdOf(*tenant), head.asked, now)) return std::nullopt;
+  const Decision decision = Dispatch(*tenant, book_.tenant(*tenant).share.tenant_class, now);
+  const LaunchAsked& asked = book_.launch(decision.launch).asked;
+  in_flight_.OnDispatched(decision.tenant, asked, now);
+  queue_.Charge(*tenant, GpuShareOf(asked.duration, asked.fill));
+  return decision;
+}
+
+std::optional<TimePoint> FairPolicy::WakeAt(TimePoint) const {
+  if (queue_.empty() || in_flight_.empty()) return std::nullopt;
+  return in_flight_.GivesUpAt();
+}
+
+}  // namespace tally::scheduler

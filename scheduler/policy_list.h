@@ -1,0 +1,26 @@
+// The policies, in one table. A new one is a pair of files in policies/ and a row.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "scheduler/policy.h"
+
+namespace tally::scheduler {
+
+struct PolicyRow {
+  std::string_view name;  // as users write it
+  std::string_view description;
+  // Launches run in the form that the kernel's profile chooses (VariantChoice). Otherwise in their original form, and
+  // can_yield is never set.
+  bool uses_variants;
+  std::unique_ptr<Policy> (*create)(const PolicyConfig&);
+};
+
+std::span<const PolicyRow> Policies();
+// kInvalidArgument, with all names, if there is none of that name.
+Result<const PolicyRow*> FindPolicy(std::string_view name);
+
+}  // namespace tally::scheduler

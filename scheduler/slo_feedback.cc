@@ -1,0 +1,65 @@
+#include "scheduler/slo_feedback.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tally::scheduler {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+Nanoseconds Between(Nanoseconds generous, Nanoseconds careful, double caution) {
+  const auto from = static_cast<double>(generous.count());
+  return Nanoseconds(std::llround(from * std::pow(static_cast<double>(careful.count()) / from, caution)));
+}
+
+uint64_t WindowFor(double percentile) {
+  return std::max<uint64_t>(200, static_cast<uint64_t>(std::round(2 / (1 - percentile / 100))));
+}
+
+}  // namespace
+
+SloFeedback::SloFeedback(const Config& config) : config_(config), window_(WindowFor(config.slo.percentile)) {}
+
+bool SloFeedback::OnLatency(Nanoseconds latency) {
+  latencies_.Add(latency);
+  if (latencies_.num() < window_) return false;
+  const int caution = std::clamp(caution_ + Change(latencies_.Quantile(config_.slo.percentile)), 0, kSteps);
+  latencies_.Clear();
+  return std::exchange(caution_, caution) != caution;
+}
+
+// By how much the caution should change after a window.
+int SloFeedback::Change(Nanoseconds quantile) {
+  if (quantile > config_.slo.latency) {
+    num_good_windows_ = 0;
+    if (is_trial_) good_windows_wanted_ = std::min(good_windows_wanted_ * 2, kMostGoodWindows);
+    is_trial_ = false;
+    return std::exchange(step_, std::min(step_ * 2, kLargestStep));
+  }
+  step_ = 1;
+  const auto good = static_cast<double>(config_.slo.latency.count()) * kHeadroom;
+  if (static_cast<double>(quantile.count()) > good) {
+    num_good_windows_ = 0;
+    return 0;
+  }
+  if (++num_good_windows_ < good_windows_wanted_ || caution_ == 0) return 0;
+  num_good_windows_ = 0;
+  // The trial before this one went well.
+  if (is_trial_) good_windows_wanted_ = std::max(good_windows_wanted_ / 2, kLeastGoodWindows);
+  is_trial_ = true;
+  return -1;
+}
+
+Tuning SloFeedback::tuning() const {
+  const Tuning& from = config_.most_generous;
+  const Tuning& to = config_.most_careful;
+  const double at = caution();
+  return {.turnaround_threshold = Between(from.turnaround_threshold, to.turnaround_threshold, at),
+          .min_hold_off = Between(from.min_hold_off, to.min_hold_off, at),
+          .max_hold_off = Between(from.max_hold_off, to.max_hold_off, at),
+          .target_drain = Between(from.target_drain, to.target_drain, at)};
+}
+
+}  // namespace tally::scheduler

@@ -1,0 +1,23 @@
+// Tuning: the times that decide how much a best-effort launch may get in the way of a high-priority one.
+//
+// Fixed by the configuration, or moved between bounds by SloFeedback. A policy takes a new Tuning at any time.
+#pragma once
+
+#include <chrono>
+
+namespace tally::scheduler {
+
+struct Tuning {
+  // Within what time a best-effort kernel should give the GPU back. The policy does not use it: it is what the caller
+  // gives to VariantChoice, here because it is tuned together with the others. Default: the paper's.
+  std::chrono::nanoseconds turnaround_threshold{31'600};
+  // Bounds of PriorityGate's hold-off.
+  std::chrono::nanoseconds min_hold_off = std::chrono::microseconds(20);
+  std::chrono::nanoseconds max_hold_off = std::chrono::microseconds(500);
+  // What is in flight of best-effort work should drain within this time.
+  std::chrono::nanoseconds target_drain = std::chrono::microseconds(500);
+
+  bool operator==(const Tuning&) const = default;
+};
+
+}  // namespace tally::scheduler
