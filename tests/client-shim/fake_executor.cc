@@ -97,6 +97,10 @@ shm::SessionHeader* FakeExecutor::session_header() {
 }
 
 std::vector<FakeRequest> FakeExecutor::requests() {
+  // Asynchronous calls of one lane may still be unread when those of another have been answered. The pass that is under
+  // way may have passed them, the next one has not.
+  const uint64_t seen = num_idle_passes_;
+  while (num_idle_passes_ < seen + 2) std::this_thread::sleep_for(std::chrono::microseconds(200));
   const std::lock_guard lock(mutex_);
   std::vector<FakeRequest> sorted = requests_;
   std::ranges::sort(sorted, {}, &FakeRequest::ticket);
@@ -217,7 +221,9 @@ void FakeExecutor::ReadLoop() {
       for (Lane* lane : lanes) any |= ServeLane(lane);
     }
     // Polling keeps the fake simple; waking a sleeping reader is exercised by the ring tests.
-    if (!any) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (any) continue;
+    ++num_idle_passes_;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 

@@ -77,7 +77,7 @@ class FakeExecutor {
   void Die();
   // Session header of the latest session, for errors set behind the client's back.
   shm::SessionHeader* session_header();
-  // Every request so far, except kDescribeDevices, in ticket order.
+  // Every request that was written before the call, except kDescribeDevices, in ticket order.
   std::vector<FakeRequest> requests();
   size_t num_lanes();
 
@@ -110,6 +110,7 @@ class FakeExecutor {
   std::atomic<bool> is_stopping_{false};
   std::atomic<bool> is_paused_{false};
   std::atomic<bool> is_dead_{false};
+  std::atomic<uint64_t> num_idle_passes_{0};  // over all lanes, without finding a record
 
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Session>> sessions_;
