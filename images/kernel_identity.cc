@@ -38,9 +38,25 @@ std::string_view OwnerOfConstants(std::string_view section) {
   return dot == std::string_view::npos ? std::string_view() : section.substr(dot + 1);
 }
 
+// Functions that the driver brings along, wherever the code is.
+bool IsOfTheDriver(const ElfSymbol& symbol) {
+  return symbol.section == SHN_UNDEF && symbol.type == STT_FUNC &&
+         (symbol.name == "vprintf" || symbol.name == "malloc" || symbol.name == "free" ||
+          symbol.name == "__assertfail");
+}
+
+// First values that a linker fills in: what they are cannot be read here.
+bool HasLinkedVariables(const ElfView& elf) {
+  return std::any_of(elf.sections().begin(), elf.sections().end(), [](const ElfSection& section) {
+    return (section.type == SHT_RELA || section.type == SHT_REL) &&
+           (section.name.find(".nv.global") != std::string_view::npos ||
+            section.name.find(kConstantPrefix) != std::string_view::npos);
+  });
+}
+
 // Appends what the relocations of a kernel's code say; false if they lead out of what is understood.
-bool AppendRelocations(const ElfView& elf, const ElfSection& relocations, std::string_view kernel, size_t max_bytes,
-                       std::vector<std::byte>& identity) {
+bool AppendRelocations(const ElfView& elf, const ElfSection& relocations, std::string_view kernel, bool knows_values,
+                       size_t max_bytes, std::vector<std::byte>& identity) {
   if (relocations.content.size() % sizeof(Elf64_Rela) != 0) return false;
   std::vector<Elf64_Rela> ordered;  // a linker writes them in another order
   for (uint64_t at = 0; at < relocations.content.size(); at += sizeof(Elf64_Rela))
@@ -48,30 +64,37 @@ bool AppendRelocations(const ElfView& elf, const ElfSection& relocations, std::s
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const Elf64_Rela& a, const Elf64_Rela& b) { return a.r_offset < b.r_offset; });
   for (const Elf64_Rela& relocation : ordered) {
+    if (identity.size() > max_bytes) return false;
     const uint64_t index = ELF64_R_SYM(relocation.r_info);
     if (index >= elf.symbols().size()) return false;
     const ElfSymbol& symbol = elf.symbols()[index];
     // `extern __shared__`: whatever its name, the memory that the launch asks for.
     if (symbol.section == SHN_UNDEF && symbol.other == kSymbolIsShared && symbol.size == 0) continue;
+    const uint64_t numbers[] = {relocation.r_offset, ELF64_R_TYPE(relocation.r_info),
+                                static_cast<uint64_t>(relocation.r_addend)};
+    const bool is_place_in_itself = symbol.type == STT_FUNC && symbol.name == kernel;
+    if (IsOfTheDriver(symbol) || is_place_in_itself) {
+      Append(identity, std::as_bytes(std::span(numbers)));
+      Append(identity, symbol.name);
+      continue;
+    }
     if (symbol.section == SHN_UNDEF || symbol.section >= elf.sections().size()) return false;
     const std::string_view section = elf.sections()[symbol.section].name;
     // Gone in a linked file, where the code has the offset.
     if (section.starts_with(kSharedPrefix) && section.substr(kSharedPrefix.size()) == kernel) continue;
     const bool is_variable = section.starts_with(".nv.global") ||
                              (section.starts_with(kConstantPrefix) && OwnerOfConstants(section).empty());
-    if (!is_variable || symbol.name.empty()) return false;
-    const uint64_t numbers[] = {relocation.r_offset, ELF64_R_TYPE(relocation.r_info),
-                                static_cast<uint64_t>(relocation.r_addend), symbol.size};
+    if (!is_variable || !knows_values || symbol.name.empty()) return false;
     Append(identity, std::as_bytes(std::span(numbers)));
     Append(identity, section);
     Append(identity, symbol.name);
+    Append(identity, std::as_bytes(std::span(&symbol.size, 1)));
     // What it is at the beginning, if that is not zero.
     const std::span<const std::byte> values = elf.sections()[symbol.section].content;
     if (!values.empty()) {
       if (!IsInside(symbol.value, symbol.size, values.size())) return false;
       Append(identity, values.subspan(symbol.value, symbol.size));
     }
-    if (identity.size() > max_bytes) return false;
   }
   return true;
 }
@@ -86,6 +109,7 @@ Result<std::vector<KernelIdentity>> IdentifyKernels(std::span<const std::byte> c
   // Sections of a hostile file may be made of the same bytes, all of them.
   const size_t max_bytes = 2 * cubin.size();
   size_t used_bytes = 0;
+  const bool knows_values = !HasLinkedVariables(*elf);
 
   std::vector<KernelIdentity> kernels;
   std::unordered_map<std::string_view, size_t> by_name;
@@ -134,7 +158,8 @@ Result<std::vector<KernelIdentity>> IdentifyKernels(std::span<const std::byte> c
   });
   for_each_owned(after(kShortRelocationPrefix), [](const ElfSection&, KernelIdentity&) { return false; });
   for_each_owned(after(kRelocationPrefix), [&](const ElfSection& section, KernelIdentity& kernel) {
-    return num_symbol_tables == 1 && AppendRelocations(*elf, section, kernel.name, max_bytes, kernel.identity);
+    return num_symbol_tables == 1 &&
+           AppendRelocations(*elf, section, kernel.name, knows_values, max_bytes, kernel.identity);
   });
   return kernels;
 }

@@ -13,9 +13,9 @@ namespace tally::images {
 struct KernelIdentity {
   std::string_view name;
   // Name, machine code, constants of its own, and the variables that it names, where, and their first values. Empty for
-  // a kernel that is not understood without the rest of its program: it calls functions in other sections, or names
-  // what its file does not define. Machine code that a linker has changed (which it does for the second array in shared
-  // memory) is another identity.
+  // a kernel that is not understood without the rest of its program: it calls functions in other sections (but printf,
+  // malloc, free, assert), or names what its file does not define. Machine code that a linker has changed (which it
+  // does for the second array in shared memory) is another identity.
   std::vector<std::byte> identity;
 };
 

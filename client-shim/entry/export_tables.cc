@@ -183,7 +183,7 @@ CUresult FindCompiled(const CompileStep* key, void*, void** result, uint32_t* re
   return Guarded([&] {
     auto found = CompileCacheOfEnvironment().Find(key->key);
     if (!found) return CUDA_ERROR_NOT_FOUND;
-    if (IsPtxKept()) LearnFrom(*key, found->span(), &Origins());
+    LearnFrom(*key, found->span(), &Origins());
     *result_bytes = static_cast<uint32_t>(found->size_bytes);
     *result = found->bytes.release();
     return CUDA_SUCCESS;
@@ -193,7 +193,7 @@ CUresult KeepCompiled(const CompileStep* key, void*, const void* result, uint32_
   if (key == nullptr || result == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return Guarded([&] {
     const std::span bytes(static_cast<const std::byte*>(result), result_bytes);
-    if (IsPtxKept()) LearnFrom(*key, bytes, &Origins());
+    LearnFrom(*key, bytes, &Origins());
     CompileCacheOfEnvironment().Keep(key->key, bytes);
     return CUDA_SUCCESS;
   });

@@ -30,6 +30,7 @@ CompileStep StepOf(const CompileInput& input, bool remember) {
   CompileStep step;
   step.key = CompileKeyOf(input);
   if (!remember) return step;
+  step.is_remembered = true;
   step.ptx = TextOf(input.source);
   step.is_contraction_off = input.options.find("fmad=false") != std::string_view::npos ||
                             input.options.find("fmad false") != std::string_view::npos ||
@@ -44,6 +45,7 @@ CompileStep StepOf(const CompileInput& input, bool remember) {
 }
 
 void LearnFrom(const CompileStep& step, std::span<const std::byte> result, PtxOrigins* origins) {
+  if (!step.is_remembered) return;
   if (images::KindOfImage(result) == images::ImageKind::kCubin) {
     PtxText ptx = step.ptx != nullptr ? step.ptx : origins->TakeStep(step.source);
     if (ptx != nullptr && SaysItsResults(*ptx, step.is_contraction_off)) origins->Learn(result, std::move(ptx));

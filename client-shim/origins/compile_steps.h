@@ -18,7 +18,8 @@
 namespace tally::client_shim {
 
 struct CompileStep {
-  FileCache::Key key;  // of the cache on disk
+  FileCache::Key key;          // of the cache on disk
+  bool is_remembered = false;  // the rest is there
   FileCache::Key source;
   PtxText ptx;  // the source, if it is PTX
   bool is_contraction_off = false;
@@ -26,7 +27,7 @@ struct CompileStep {
 
 // `remember` false: only the key.
 CompileStep StepOf(const CompileInput& input, bool remember);
-// On the thread that asked.
+// On the thread that asked. Nothing for a step that is not remembered.
 void LearnFrom(const CompileStep& step, std::span<const std::byte> result, PtxOrigins* origins);
 
 // Whether what `ptx` computes is in its text. With ptxas --fmad=false it is only if no multiplication leaves its

@@ -30,6 +30,9 @@ extern "C" __global__ void HugeParameter(Huge huge, int* out) { out[0] = huge.by
 __device__ int counters[8] = {4, 5};
 extern "C" __global__ void NamesAVariable(int* out) { out[0] = counters[threadIdx.x]; }
 
+__device__ __noinline__ int Twice(int x) { return x * 2 + clock(); }
+extern "C" __global__ void CallsAFunction(int* out) { out[0] = Twice(out[1]); }
+
 extern "C" __global__ void SharesWhatTheLaunchGives(int* out) {
   extern __shared__ int shared[];
   shared[threadIdx.x] = out[threadIdx.x];

@@ -83,6 +83,8 @@ TEST_F(CompileSteps, NothingIsKeptUnasked) {
   EXPECT_EQ(StepOf(input, false).ptx, nullptr);
   const auto key = CompileKeyOf(input);
   EXPECT_EQ(StepOf(input, false).key.digest[0], key.digest[0]);
+  LearnFrom(StepOf(input, false), cubin_, &origins_);
+  EXPECT_EQ(Found(), "(unknown)");
 }
 
 }  // namespace

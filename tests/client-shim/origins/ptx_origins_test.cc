@@ -34,8 +34,8 @@ TEST(PtxOrigins, KnowsALinkedCubinByItsContent) {
 TEST(PtxOrigins, KnowsKernelsThroughALinker) {
   const std::vector<std::byte> separate = ReadImage("separate.cubin"), linked = ReadImage("linked.cubin");
   PtxOrigins origins(1 << 20);
-  origins.Learn(separate, Text("five kernels"));
-  // One of its kernels calls vprintf, which is defined elsewhere: in doubt nothing is known of the whole.
+  origins.Learn(separate, Text("eight kernels"));
+  // One of its kernels calls a function that could be of another unit: in doubt nothing is known of the whole.
   EXPECT_EQ(origins.Find(linked), nullptr);
   // Not linked, it cannot be loaded, and is no image.
   EXPECT_EQ(origins.Find(separate), nullptr);
