@@ -37,8 +37,10 @@ class DrainBudget {
   bool Admits(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
     if (num_launches_ == 0 || now - last_change_ >= longest_wait_) return true;
     if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return false;
-    return DrainWith(tenant, asked) <= target_;
+    return LoadWith(tenant, asked).drain() <= target_;
   }
+  // It would start at once, beside what is in flight.
+  bool FitsBeside(TenantId tenant, const LaunchAsked& asked) const { return LoadWith(tenant, asked).fill <= kFillsGpu; }
   // When Admits says yes though nothing ends. Meaningful while something is in flight.
   TimePoint GivesUpAt() const { return last_change_ + longest_wait_; }
 
@@ -72,7 +74,7 @@ class DrainBudget {
 
   bool empty() const { return num_launches_ == 0; }
   // Upper bound of the time that what is in flight takes, if it was all measured.
-  Nanoseconds drain() const { return DrainWith({}, {.duration = Nanoseconds(0), .fill = 0}); }
+  Nanoseconds drain() const { return LoadWith({}, {.duration = Nanoseconds(0), .fill = 0}).drain(); }
 
  private:
   struct Entry {
@@ -83,7 +85,13 @@ class DrainBudget {
     Nanoseconds duration{0};  // of all its launches
   };
 
-  Nanoseconds DrainWith(TenantId tenant, const LaunchAsked& asked) const {
+  struct Load {
+    uint32_t fill = 0;
+    Nanoseconds longest{0};
+    Nanoseconds sum{0};
+    Nanoseconds drain() const { return fill <= kFillsGpu ? longest : sum; }
+  };
+  Load LoadWith(TenantId tenant, const LaunchAsked& asked) const {
     Nanoseconds longest = overflow_.duration;
     Nanoseconds sum = overflow_.duration;
     uint32_t fill = overflow_.num_launches == 0 ? 0 : kFillsGpu;
@@ -97,12 +105,12 @@ class DrainBudget {
       is_there = is_there || is_asking;
     }
     if (!is_there) {
-      if (num_entries_ == kMostStreams) return Nanoseconds::max();
+      if (num_entries_ == kMostStreams) return {kFillsGpu + 1, Nanoseconds::max(), Nanoseconds::max()};
       fill += asked.fill;
       longest = std::max(longest, asked.duration);
       sum += asked.duration;
     }
-    return fill <= kFillsGpu ? longest : sum;
+    return {fill, longest, sum};
   }
 
   // Of a stream that has launches in flight, or a new one. All are taken only if launches went because nothing had

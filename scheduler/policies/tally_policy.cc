@@ -6,6 +6,9 @@
 namespace tally::scheduler {
 namespace {
 
+// How many tenants are looked at for one that fits: what a decision may cost at most.
+constexpr int kMostLooks = 16;
+
 constexpr uint32_t Bit(uint8_t level) { return uint32_t{1} << level; }
 int HighestOf(uint32_t levels) { return std::bit_width(levels) - 1; }
 
@@ -163,8 +166,9 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
     // What yielded was in flight together before, and gives the GPU back whenever it must: no question of the budget.
     tenant = to_resume_.Front(0);
   } else {
-    tenant = *fair_.Front();
-    if (!in_flight_.Admits(book_.IdOf(tenant), book_.Head(tenant).asked, now)) return std::nullopt;
+    const std::optional<uint32_t> picked = PickByWeight(now);
+    if (!picked) return std::nullopt;
+    tenant = *picked;
   }
 
   Decision decision = Dispatch(tenant, TenantClass::kBestEffort, now);
@@ -177,6 +181,22 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
   in_flight_.OnDispatched(decision.tenant, launch.asked, now);
   fair_.Charge(tenant, GpuShareOf(launch.asked.duration, launch.asked.fill));
   return decision;
+}
+
+std::optional<uint32_t> TallyPolicy::PickByWeight(TimePoint now) {
+  const uint32_t first = *fair_.Front();
+  if (!in_flight_.empty()) {
+    std::optional<uint32_t> tenant = first;
+    for (int i = 0; i < kMostLooks && tenant; ++i) {
+      const LaunchAsked& asked = book_.Head(*tenant).asked;
+      if (in_flight_.FitsBeside(book_.IdOf(*tenant), asked) && in_flight_.Admits(book_.IdOf(*tenant), asked, now)) {
+        return tenant;
+      }
+      tenant = fair_.NextOfRound(*tenant);
+    }
+  }
+  if (!in_flight_.Admits(book_.IdOf(first), book_.Head(first).asked, now)) return std::nullopt;
+  return first;
 }
 
 std::optional<TimePoint> TallyPolicy::WakeAt(TimePoint now) const {
