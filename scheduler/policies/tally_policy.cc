@@ -7,7 +7,7 @@ namespace tally::scheduler {
 namespace {
 
 // How many tenants are looked at for one that fits: what a decision may cost at most.
-constexpr int kMostLooks = 16;
+constexpr int kMostLooks = 6;
 
 constexpr uint32_t Bit(uint8_t level) { return uint32_t{1} << level; }
 int HighestOf(uint32_t levels) { return std::bit_width(levels) - 1; }
@@ -16,15 +16,15 @@ int HighestOf(uint32_t levels) { return std::bit_width(levels) - 1; }
 
 TallyPolicy::TallyPolicy(const PolicyConfig& config)
     : starvation_bound_(config.starvation_bound),
-      lower_levels_(config.tuning.target_drain, config.longest_wait),
+      lower_levels_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait),
       gate_({.min_hold_off = config.tuning.min_hold_off, .max_hold_off = config.tuning.max_hold_off}),
       fair_({config.fair_quantum}),
-      in_flight_(config.tuning.target_drain, config.longest_wait) {}
+      in_flight_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait) {}
 
 void TallyPolicy::Tune(const Tuning& tuning) {
   gate_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
-  lower_levels_.SetTarget(tuning.target_drain);
-  in_flight_.SetTarget(tuning.target_drain);
+  lower_levels_.Set(tuning.target_drain, tuning.turnaround_threshold);
+  in_flight_.Set(tuning.target_drain, tuning.turnaround_threshold);
 }
 
 void TallyPolicy::OnAdded(uint32_t tenant) {
@@ -93,11 +93,11 @@ void TallyPolicy::OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint 
   if (launch.dispatched_as == TenantClass::kHighPriority) {
     const uint8_t level = launch.dispatched_at_level;
     if (--num_in_flight_[level] == 0) in_flight_levels_ &= ~Bit(level);
-    if (launch.is_in_budget) lower_levels_.OnEnded(launch.tenant, launch.asked, now);
+    if (launch.is_in_budget) lower_levels_.OnEnded(launch.tenant, launch.asked, launch.counted, now);
     return UpdateGate(now);
   }
   yields_.OnEnded(launch);
-  in_flight_.OnEnded(launch.tenant, launch.asked, now);
+  in_flight_.OnEnded(launch.tenant, launch.asked, launch.counted, now);
   if (launch.is_granted) is_grant_in_flight_ = false;
   // It may have left, or have become high-priority.
   if (!book_.IsPresent(launch.tenant)) return;
@@ -148,7 +148,7 @@ std::optional<Decision> TallyPolicy::NextHighPriority(TimePoint now) {
   launch.dispatched_at_level = level;
   launch.is_in_budget = is_below;
   launch.is_granted = false;
-  if (is_below) lower_levels_.OnDispatched(decision.tenant, launch.asked, now);
+  if (is_below) launch.counted = lower_levels_.OnDispatched(decision.tenant, launch.asked, now);
   return decision;
 }
 
@@ -176,9 +176,12 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
   waiting_since_ = now;
   Launch& launch = book_.launch(decision.launch);
   launch.is_granted = is_granted;
-  if (is_granted) is_grant_in_flight_ = true;
-  yields_.OnDispatched(launch, launch.asked.can_yield && !is_granted);
-  in_flight_.OnDispatched(decision.tenant, launch.asked, now);
+  if (is_granted) {
+    is_grant_in_flight_ = true;
+    launch.asked.can_yield = false;
+  }
+  yields_.OnDispatched(launch, launch.asked.can_yield);
+  launch.counted = in_flight_.OnDispatched(decision.tenant, launch.asked, now);
   fair_.Charge(tenant, GpuShareOf(launch.asked.duration, launch.asked.fill));
   return decision;
 }
