@@ -41,13 +41,22 @@ class DrainBudget {
     turnaround_ = turnaround_threshold;
   }
 
-  bool Admits(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
-    if (num_launches_ == 0 || now - last_change_ >= longest_wait_) return true;
-    if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return false;
-    return LoadWith(tenant, asked).drain() <= target_;
+  enum class Room : uint8_t {
+    kNone,
+    kBehind,  // it may go, and starts when something has ended
+    kBeside,  // it may go, and starts at once
+  };
+  Room RoomFor(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
+    if (num_launches_ == 0) return Room::kBeside;
+    if (now - last_change_ >= longest_wait_) return Room::kBehind;
+    if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return Room::kNone;
+    const Load load = LoadWith(tenant, asked);
+    if (load.drain() > target_) return Room::kNone;
+    return load.fill <= kFillsGpu ? Room::kBeside : Room::kBehind;
   }
-  // It would start at once, beside what is in flight.
-  bool FitsBeside(TenantId tenant, const LaunchAsked& asked) const { return LoadWith(tenant, asked).fill <= kFillsGpu; }
+  bool Admits(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
+    return RoomFor(tenant, asked, now) != Room::kNone;
+  }
   // When Admits says yes though nothing ends. Meaningful while something is in flight.
   TimePoint GivesUpAt() const { return last_change_ + longest_wait_; }
 

@@ -1,4 +1,4 @@
-// What a policy's decisions cost on this machine: real time and memory, nothing simulated but the tenants.
+// What a policy's decisions cost on this machine: processor time and memory, nothing simulated but the tenants.
 #pragma once
 
 #include <chrono>

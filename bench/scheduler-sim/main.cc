@@ -134,8 +134,10 @@ int Run(Options& options) {
     json["policies"].push_back(ToJson(row->name, result));
   }
 
-  fmt::print("\nMEASURED on this machine ({}), one thread: decisions of {} tenants that always want more\n",
-             Processor(), trace->tenants.size());
+  fmt::print(
+      "\nMEASURED on this machine ({}), by processor time of one thread: decisions of {} tenants that always want "
+      "more\n",
+      Processor(), trace->tenants.size());
   fmt::print("{:<16} {:>12} {:>14} {:>14} {:>13}\n", "policy", "decisions/s", "bytes/tenant", "bytes fixed",
              "allocations");
   for (size_t i = 0; i < policies.size(); ++i) {

@@ -188,17 +188,17 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
 
 std::optional<uint32_t> TallyPolicy::PickByWeight(TimePoint now) {
   const uint32_t first = *fair_.Front();
-  if (!in_flight_.empty()) {
-    std::optional<uint32_t> tenant = first;
-    for (int i = 0; i < kMostLooks && tenant; ++i) {
-      const LaunchAsked& asked = book_.Head(*tenant).asked;
-      if (in_flight_.FitsBeside(book_.IdOf(*tenant), asked) && in_flight_.Admits(book_.IdOf(*tenant), asked, now)) {
-        return tenant;
-      }
-      tenant = fair_.NextOfRound(*tenant);
-    }
+  const auto room_for = [&](uint32_t tenant) {
+    return in_flight_.RoomFor(book_.IdOf(tenant), book_.Head(tenant).asked, now);
+  };
+  const DrainBudget::Room room = room_for(first);
+  if (room == DrainBudget::Room::kBeside) return first;
+  std::optional<uint32_t> tenant = fair_.NextOfRound(first);
+  for (int i = 1; i < kMostLooks && tenant; ++i) {
+    if (room_for(*tenant) == DrainBudget::Room::kBeside) return tenant;
+    tenant = fair_.NextOfRound(*tenant);
   }
-  if (!in_flight_.Admits(book_.IdOf(first), book_.Head(first).asked, now)) return std::nullopt;
+  if (room == DrainBudget::Room::kNone) return std::nullopt;
   return first;
 }
 

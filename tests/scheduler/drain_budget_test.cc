@@ -38,7 +38,8 @@ TEST(DrainBudget, StreamsThatFitTogetherRunSideBySide) {
   budget.OnDispatched(kA, Asked(400, 300), TimePoint{});
   EXPECT_TRUE(budget.Admits(kB, Asked(400, 600), TimePoint{}));
   EXPECT_FALSE(budget.Admits(kB, Asked(400, 800), TimePoint{})) << "0.3 + 0.8 of the GPU: one after the other";
-  EXPECT_TRUE(budget.Admits(kB, Asked(100, 800), TimePoint{}));
+  EXPECT_EQ(budget.RoomFor(kB, Asked(100, 800), TimePoint{}), DrainBudget::Room::kBehind);
+  EXPECT_EQ(budget.RoomFor(kB, Asked(100, 700), TimePoint{}), DrainBudget::Room::kBeside);
   EXPECT_TRUE(budget.Admits(kA, {.duration = microseconds(400), .stream = 1, .fill = 300}, TimePoint{}));
   EXPECT_FALSE(budget.Admits(kA, {.duration = microseconds(400), .stream = 0, .fill = 300}, TimePoint{}));
 }
