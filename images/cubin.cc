@@ -96,6 +96,7 @@ Result<CubinView> CubinView::Parse(std::span<const std::byte> bytes) {
   CubinView view;
   view.elf_flags_ = elf->header().e_flags;
   view.arch_ = ArchOf(elf->header());
+  view.is_linked_ = elf->header().e_type == ET_EXEC;
 
   // Kernels are the function symbols marked so; each has a code section of its own, which gives the order.
   std::vector<const ElfSymbol*> kernels;

@@ -39,6 +39,8 @@ class CubinView {
   // 90 for sm_90.
   uint32_t arch() const { return arch_; }
   uint32_t elf_flags() const { return elf_flags_; }
+  // Whether it can be loaded: no input of a linker (nvcc -dc).
+  bool is_linked() const { return is_linked_; }
   // In the order of their sections.
   const std::vector<CubinKernel>& kernels() const { return kernels_; }
   // Null if there is none of that name.
@@ -49,6 +51,7 @@ class CubinView {
  private:
   uint32_t arch_ = 0;
   uint32_t elf_flags_ = 0;
+  bool is_linked_ = false;
   bool mentions_printf_ = false;
   std::vector<CubinKernel> kernels_;
 };

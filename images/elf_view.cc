@@ -93,6 +93,7 @@ Status ElfView::ReadSymbols(const ElfSection& table) {
     symbol.type = ELF64_ST_TYPE(raw.st_info);
     symbol.other = raw.st_other;
     symbol.section = raw.st_shndx;
+    symbol.value = raw.st_value;
     symbol.size = raw.st_size;
   }
   return OkStatus();

@@ -27,6 +27,7 @@ struct ElfSymbol {
   uint8_t type = 0;   // STT_FUNC, ...
   uint8_t other = 0;  // st_other: 0x10 marks kernels
   uint16_t section = 0;
+  uint64_t value = 0;  // of a variable: its offset in the section
   uint64_t size = 0;
 };
 

@@ -70,6 +70,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
                         .forced_form = forced_form},
           [this](CUresult result) { ReportFault(result, "a kernel that had yielded could not be continued"); });
     }
+    wants_ptx = variants != nullptr || loaded_->is_software;
     reaper_ = std::thread([this] { Reap(); });
   }
   ~ExecutorProcess() override { Shutdown(); }

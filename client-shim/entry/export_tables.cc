@@ -13,7 +13,8 @@
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/lookup.h"
 #include "client-shim/entry/runtime_handshake.h"
-#include "client-shim/state/compile_cache.h"
+#include "client-shim/origins/compile_steps.h"
+#include "client-shim/origins/pairing.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 
@@ -155,42 +156,45 @@ int EachFunction(CUcontext, CUmodule module, int (*callback)(void*, CUfunction),
 
 // ---- COMPILE_CACHE: NVRTC and nvJitLink ask here before they compile. A buffer that was found stays the caller's
 // until it gives it back.
-CUresult MakeCacheKey(FileCache::Key** key, int32_t kind, const void* source, uint32_t source_bytes,
-                      const char* options, const char* platform, const char* compiler_build, int32_t architecture,
-                      int32_t flags) {
+CUresult MakeCacheKey(CompileStep** key, int32_t kind, const void* source, uint32_t source_bytes, const char* options,
+                      const char* platform, const char* compiler_build, int32_t architecture, int32_t flags) {
   if (key == nullptr || (source == nullptr && source_bytes != 0)) return CUDA_ERROR_INVALID_VALUE;
   const auto text = [](const char* value) { return std::string_view(value == nullptr ? "" : value); };
   return Guarded([&] {
-    *key = new FileCache::Key(CompileKeyOf({.kind = kind,
-                                            .source = {static_cast<const std::byte*>(source), source_bytes},
-                                            .options = text(options),
-                                            .platform = text(platform),
-                                            .compiler_build = text(compiler_build),
-                                            .architecture = architecture,
-                                            .flags = flags}));
+    const CompileInput input = {.kind = kind,
+                                .source = {static_cast<const std::byte*>(source), source_bytes},
+                                .options = text(options),
+                                .platform = text(platform),
+                                .compiler_build = text(compiler_build),
+                                .architecture = architecture,
+                                .flags = flags};
+    *key = new CompileStep(StepOf(input, IsPtxKept()));
     return CUDA_SUCCESS;
   });
 }
-CUresult FreeCacheKey(FileCache::Key* key) {
+CUresult FreeCacheKey(CompileStep* key) {
   delete key;
   return CUDA_SUCCESS;
 }
-CUresult FindCompiled(const FileCache::Key* key, void*, void** result, uint32_t* result_bytes) {
+CUresult FindCompiled(const CompileStep* key, void*, void** result, uint32_t* result_bytes) {
   if (key == nullptr || result == nullptr || result_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *result = nullptr;
   *result_bytes = 0;
   return Guarded([&] {
-    auto found = CompileCacheOfEnvironment().Find(*key);
+    auto found = CompileCacheOfEnvironment().Find(key->key);
     if (!found) return CUDA_ERROR_NOT_FOUND;
+    LearnFrom(*key, found->span(), &Origins());
     *result_bytes = static_cast<uint32_t>(found->size_bytes);
     *result = found->bytes.release();
     return CUDA_SUCCESS;
   });
 }
-CUresult KeepCompiled(const FileCache::Key* key, void*, const void* result, uint32_t result_bytes) {
+CUresult KeepCompiled(const CompileStep* key, void*, const void* result, uint32_t result_bytes) {
   if (key == nullptr || result == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return Guarded([&] {
-    CompileCacheOfEnvironment().Keep(*key, {static_cast<const std::byte*>(result), result_bytes});
+    const std::span bytes(static_cast<const std::byte*>(result), result_bytes);
+    LearnFrom(*key, bytes, &Origins());
+    CompileCacheOfEnvironment().Keep(key->key, bytes);
     return CUDA_SUCCESS;
   });
 }

@@ -2,18 +2,31 @@
 // the link state is destroyed, as the native driver does.
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "client-shim/entry/guard.h"
+#include "client-shim/origins/pairing.h"
 #include "client-shim/state/images_upload.h"
 #include "client-shim/state/process.h"
+#include "images/ptx_text.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
 namespace {
 
 uint64_t Word(const void* handle) { return reinterpret_cast<uint64_t>(handle); }
+
+// Null if the input is no PTX.
+PtxText PtxOf(CUjitInputType type, const OutgoingImage& image) {
+  if (type != CU_JIT_INPUT_PTX || !IsPtxKept()) return nullptr;
+  const std::span<const std::byte> bytes = image.parts.front().pieces.front();
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view text = all.substr(0, all.find('\0'));
+  return images::ReadPtxHead(text) ? std::make_shared<const std::string>(text) : nullptr;
+}
 
 CUresult Add(CUlinkState state, CUjitInputType type, const OutgoingImage& image, const char* name,
              unsigned int numOptions, CUjit_option* options, void** optionValues) {
@@ -40,6 +53,8 @@ CUresult Add(CUlinkState state, CUjitInputType type, const OutgoingImage& image,
   const Reply reply = call.lane->Call();
   const auto answer = reply.Read<shm::LoadedImage>();
   logs.ReturnLogs(reply, sizeof(answer), answer.info_log_bytes, answer.error_log_bytes);
+  if (reply.result == CUDA_SUCCESS)
+    call.process->link_results.NoteInput(Word(state), jit.sent().empty() ? PtxOf(type, image) : nullptr);
   return reply.result;
 }
 
@@ -115,6 +130,9 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
     offset += piece;
   }
   const std::span<std::byte> kept = call.process->link_results.KeepResult(Word(state), std::move(bytes));
+  // Before the program can load it.
+  if (PtxText ptx = call.process->link_results.OnlyInput(Word(state)); ptx != nullptr && IsPtxKept())
+    Origins().Learn(kept, std::move(ptx));
   *cubinOut = kept.data();
   if (sizeOut != nullptr) *sizeOut = kept.size();
   return CUDA_SUCCESS;

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "client-shim/entry/guard.h"
+#include "client-shim/origins/pairing.h"
 #include "client-shim/state/process.h"
 #include "images/fat_container.h"
 #include "images/image_kind.h"
@@ -146,20 +147,20 @@ CUresult ReadImageFile(const char* path, OutgoingImage* image) {
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "rbe"), &std::fclose);
   if (file == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
-  std::vector<char> content;
-  char buffer[64 * 1024];
+  std::vector<std::byte> content;
+  std::byte buffer[64 * 1024];
   while (const size_t size = std::fread(buffer, 1, sizeof(buffer), file.get())) {
     content.insert(content.end(), buffer, buffer + size);
     if (content.size() > shm::kMaxImageBytes) return CUDA_ERROR_INVALID_IMAGE;
   }
   if (std::ferror(file.get()) != 0) return CUDA_ERROR_OPERATING_SYSTEM;
   if (content.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  content.push_back('\0');  // PTX text ends with one; harmless behind anything else
-  OutgoingImage described = ImageOfBytes(content.data(), content.size());
-  image->format = described.format;
-  image->file = std::move(content);
+  image->format = ImageOfBytes(content.data(), content.size()).format;
+  if (image->format == shm::ImageFormat::kPtx) content.push_back(std::byte{0});  // text ends with one
+  image->own_bytes = std::move(content);
+  image->path = path;
   image->parts.clear();
-  image->parts.emplace_back(image->file.data(), image->file.size());
+  image->parts.emplace_back(image->own_bytes.data(), image->own_bytes.size());
   return CUDA_SUCCESS;
 }
 
@@ -212,13 +213,9 @@ CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id) {
   return CUDA_SUCCESS;
 }
 
-CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle) {
-  const bool is_fat = image.format == shm::ImageFormat::kContainer || image.format == shm::ImageFormat::kWrapper;
-  // An option may ask for an entry that would not be chosen otherwise.
-  if (is_fat && options.sent().empty()) {
-    const std::vector<uint32_t> capabilities = Capabilities(*CurrentProcess());
-    for (OutgoingImage::Part& part : image.parts) part.DropUnusable(capabilities);
-  }
+namespace {
+
+CUresult SendAndLoad(Lane* lane, shm::Op op, const OutgoingImage& image, const JitOptions& options, uint64_t* handle) {
   shm::LoadImage load{};
   if (const CUresult result = SendImage(lane, image, &load.image); result != CUDA_SUCCESS) return result;
   load.format = static_cast<uint32_t>(image.format);
@@ -237,6 +234,29 @@ CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions
   if (reply.result != CUDA_SUCCESS) return reply.result;
   *handle = loaded.handle;
   return loaded.handle != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+}
+
+}  // namespace
+
+CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle) {
+  // An option may ask for an entry that would not be chosen otherwise.
+  if (!options.sent().empty()) return SendAndLoad(lane, op, image, options, handle);
+  const bool is_fat = image.format == shm::ImageFormat::kContainer || image.format == shm::ImageFormat::kWrapper;
+  if (is_fat) {
+    const std::vector<uint32_t> capabilities = Capabilities(*CurrentProcess());
+    for (OutgoingImage::Part& part : image.parts) part.DropUnusable(capabilities);
+  }
+  if (image.format == shm::ImageFormat::kElf && IsPtxKept()) {
+    OutgoingImage pair;
+    pair.own_bytes = PairWithPtx(image.parts.front().pieces.front(), image.path, Capabilities(*CurrentProcess()));
+    if (!pair.own_bytes.empty()) {
+      pair.format = shm::ImageFormat::kContainer;
+      pair.parts.emplace_back(pair.own_bytes.data(), pair.own_bytes.size());
+      // Whatever is wrong with the pair: the program's own bytes give the program's own error.
+      if (SendAndLoad(lane, op, pair, options, handle) == CUDA_SUCCESS) return CUDA_SUCCESS;
+    }
+  }
+  return SendAndLoad(lane, op, image, options, handle);
 }
 
 }  // namespace tally::client_shim

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "client-shim/transport/lane.h"
@@ -55,7 +56,9 @@ struct OutgoingImage {
   shm::ImageFormat format = shm::ImageFormat::kPtx;
   uint32_t wrapper_version = 0;
   uint32_t num_prelinked = 0;
-  std::vector<char> file;  // owns the bytes of an image read from a file, also when this is moved
+  // Owns the bytes if they are not the program's: of an image read from a file, or made here. Also when this is moved.
+  std::vector<std::byte> own_bytes;
+  std::string path;  // of the file
 };
 
 // Finds out what is at `pointer`. CUDA_ERROR_INVALID_IMAGE when it is no device code.
@@ -69,7 +72,8 @@ OutgoingImage ImageOfBytes(const void* bytes, size_t size_bytes);
 CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id);
 
 // Sends and loads: op is kLoadModule or kLoadLibrary. Of fat binaries only what a device of this process can use
-// travels (docs/decisions/006-slim-images.md).
+// travels (docs/decisions/006-slim-images.md); with a cubin goes the PTX that it was made from, if that is known
+// (origins/pairing.h).
 CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle);
 
 }  // namespace tally::client_shim

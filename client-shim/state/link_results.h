@@ -7,8 +7,10 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "client-shim/origins/ptx_origins.h"
 #include "client-shim/state/images_upload.h"
 
 namespace tally::client_shim {
@@ -24,6 +26,17 @@ class LinkResults {
     const std::lock_guard lock(mutex_);
     return links_[link].logs;
   }
+  // What goes into the link, when it is added: PTX text, or null for anything else.
+  void NoteInput(uint64_t link, PtxText ptx) {
+    const std::lock_guard lock(mutex_);
+    Link& noted = links_[link];
+    noted.only_input = noted.num_inputs++ == 0 ? std::move(ptx) : nullptr;
+  }
+  // The text that is all there is in the link; null if there is more, or something else.
+  PtxText OnlyInput(uint64_t link) {
+    const std::lock_guard lock(mutex_);
+    return links_[link].only_input;
+  }
   std::span<std::byte> KeepResult(uint64_t link, std::vector<std::byte> bytes) {
     const std::lock_guard lock(mutex_);
     return links_[link].result = std::move(bytes);
@@ -37,6 +50,8 @@ class LinkResults {
   struct Link {
     JitOptions logs;
     std::vector<std::byte> result;
+    PtxText only_input;
+    uint64_t num_inputs = 0;
   };
   std::mutex mutex_;
   std::map<uint64_t, Link> links_;

@@ -164,6 +164,7 @@ CUresult Session::Attach(std::string* sentence) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   region_ = std::move(*region);
+  wants_ptx_ = (reply.value[1] & shm::kWantsPtx) != 0;
   header_ = reinterpret_cast<shm::SessionHeader*>(region_.data());
   if (header_->magic != shm::kSessionMagic || header_->protocol_version != shm::kProtocolVersion) {
     *sentence = fmt::format("the executor speaks protocol version {}, this libcuda.so.1 speaks {}",

@@ -62,6 +62,8 @@ class Session {
   shm::SessionHeader* header() const { return header_; }
   uint64_t id() const { return id_; }
   unsigned num_cpus() const { return num_cpus_; }
+  // Whether the executor can do something with the PTX of machine code.
+  bool wants_ptx() const { return wants_ptx_; }
   // For large copies to and from the arenas.
   CopyThreads& copy_threads() { return copy_threads_; }
 
@@ -79,6 +81,7 @@ class Session {
   UniqueFd socket_;
   uint64_t socket_inode_ = 0;
   uint64_t id_ = 0;
+  bool wants_ptx_ = false;
   const unsigned num_cpus_;
   CopyThreads copy_threads_;
   MappedRegion region_;

@@ -57,7 +57,7 @@ struct HelloReply {
 static_assert(sizeof(HelloReply) == 544);
 
 enum class SessionRequestKind : uint32_t {
-  kAttach = 1,        // -> descriptor of the session region; value0 = its bytes. Once, first.
+  kAttach = 1,        // -> descriptor of the session region; value0 = its bytes, value1 = kWantsPtx or 0. Once, first.
   kOpenLane = 2,      // -> descriptor of a new lane's region; value0 = its bytes, value1 = lane number
   kAllocateHost = 3,  // value0 = bytes, value1 = device ordinal, value2 = HostMemoryUse -> value0 = address, value1 =
                       // bytes mapped, descriptor of the memory: the client maps it at exactly that address
@@ -69,6 +69,9 @@ enum class SessionRequestKind : uint32_t {
   // kAllocateHost. Freed like memory of kAllocateHost (Op::kFreeHost).
   kRegisterHost = 5,
 };
+
+// The executor can make use of the PTX that machine code was made from: to give kernels other forms, or to run them.
+inline constexpr uint64_t kWantsPtx = 1;
 
 enum class HostMemoryUse : uint64_t { kPinned = 0, kManaged = 1 };
 

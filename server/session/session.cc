@@ -150,7 +150,8 @@ Status Session::ServeRequest(const shm::SessionRequest& request, const std::vect
   switch (kind) {
     case shm::SessionRequestKind::kAttach:
       phase_.store(State::kActive, std::memory_order_release);
-      return Reply(request, CUDA_SUCCESS, shm::kSessionRegionBytes, 0, region_fd_.get());
+      return Reply(request, CUDA_SUCCESS, shm::kSessionRegionBytes, core_.wants_ptx ? shm::kWantsPtx : 0,
+                   region_fd_.get());
     case shm::SessionRequestKind::kOpenLane:
       return OpenLane(request);
     case shm::SessionRequestKind::kAllocateHost:

@@ -9,6 +9,7 @@
 
 #include "images/codecs.h"
 #include "images/cubin.h"
+#include "images/kernel_identity.h"
 #include "tests/images/test_images.h"
 
 namespace tally::images {
@@ -72,6 +73,11 @@ bool ReadAll(std::span<const std::byte> bytes) {
   const Result<CubinView> cubin = CubinView::Parse(bytes);
   const Result<std::vector<FatEntry>> entries = ReadFatContainer(bytes);
   (void)MentionsPrintf(bytes);
+  if (const auto identities = IdentifyKernels(bytes)) {
+    size_t identity_bytes = 0;
+    for (const KernelIdentity& kernel : *identities) identity_bytes += kernel.identity.size();
+    EXPECT_LE(identity_bytes, 8 * bytes.size());
+  }
   if (entries) {
     for (const FatEntry& entry : *entries) {
       (void)DecompressEntry(entry, size_t{1} << 20);
@@ -105,7 +111,8 @@ TEST_P(Mutation, NeverLeavesTheBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Images, Mutation,
-                         testing::Values("none.fatbin", "size.fatbin", "speed.fatbin", "sm_90.cubin", "sm_80.cubin"));
+                         testing::Values("none.fatbin", "size.fatbin", "speed.fatbin", "sm_90.cubin", "sm_80.cubin",
+                                         "linked.cubin", "separate.cubin"));
 
 }  // namespace
 }  // namespace tally::images

@@ -1,0 +1,116 @@
+#include "client-shim/origins/ptx_origins.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/images/test_images.h"
+
+namespace tally::client_shim {
+namespace {
+
+using images::BytesOf;
+using images::ReadImage;
+
+PtxText Text(std::string text) { return std::make_shared<const std::string>(std::move(text)); }
+
+TEST(PtxOrigins, KnowsALinkedCubinByItsContent) {
+  PtxOrigins origins(1 << 20);
+  const std::vector<std::byte> cubin = ReadImage("sm_90.cubin");
+  EXPECT_EQ(origins.Find(cubin), nullptr);
+  const PtxText text = Text("made from this");
+  origins.Learn(cubin, text);
+  const std::vector<std::byte> copy = cubin;
+  EXPECT_EQ(origins.Find(copy), text);
+  for (size_t at = 0; at < cubin.size(); at += 501) {
+    std::vector<std::byte> other = cubin;
+    other[at] ^= std::byte{1};
+    EXPECT_EQ(origins.Find(other), nullptr) << at;
+  }
+  EXPECT_EQ(origins.Find(std::span(cubin).first(cubin.size() - 1)), nullptr);
+  EXPECT_EQ(origins.Find({}), nullptr);
+}
+
+TEST(PtxOrigins, KnowsKernelsThroughALinker) {
+  const std::vector<std::byte> separate = ReadImage("separate.cubin"), linked = ReadImage("linked.cubin");
+  PtxOrigins origins(1 << 20);
+  origins.Learn(separate, Text("eight kernels"));
+  // One of its kernels calls a function that could be of another unit: in doubt nothing is known of the whole.
+  EXPECT_EQ(origins.Find(linked), nullptr);
+  // Not linked, it cannot be loaded, and is no image.
+  EXPECT_EQ(origins.Find(separate), nullptr);
+}
+
+TEST(PtxOrigins, GivesAStepBackOnce) {
+  PtxOrigins origins(1 << 20);
+  const FileCache::Key step = FileCache::KeyOf({BytesOf("source")}), other = FileCache::KeyOf({BytesOf("Source")});
+  origins.NoteStep(step, Text("ptx"));
+  EXPECT_EQ(origins.TakeStep(other), nullptr);
+  EXPECT_EQ(*origins.TakeStep(step), "ptx");
+  EXPECT_EQ(origins.TakeStep(step), nullptr);
+  EXPECT_EQ(origins.size_bytes(), 0u);
+}
+
+TEST(PtxOrigins, ForgetsTheOldestFirst) {
+  constexpr uint64_t kMaxBytes = 100'000;
+  PtxOrigins origins(kMaxBytes);
+  const auto step = [](int i) { return FileCache::KeyOf({BytesOf(std::to_string(i))}); };
+  for (int i = 0; i < 100; ++i) {
+    origins.NoteStep(step(i), Text(std::string(5000, 'x')));
+    EXPECT_LE(origins.size_bytes(), kMaxBytes);
+  }
+  EXPECT_EQ(origins.TakeStep(step(0)), nullptr);
+  EXPECT_EQ(origins.TakeStep(step(50)), nullptr);
+  EXPECT_NE(origins.TakeStep(step(99)), nullptr);
+  EXPECT_NE(origins.TakeStep(step(90)), nullptr);
+  origins.NoteStep(step(1), Text(std::string(kMaxBytes, 'x')));  // never fits, and pushes nothing out
+  EXPECT_EQ(origins.TakeStep(step(1)), nullptr);
+  EXPECT_NE(origins.TakeStep(step(98)), nullptr);
+}
+
+TEST(PtxOrigins, TheLatestLessonCounts) {
+  PtxOrigins origins(2'000);
+  const std::vector<std::byte> cubin = ReadImage("sm_90.cubin");
+  for (int i = 0; i < 50; ++i) {
+    origins.Learn(cubin, Text("text " + std::to_string(i)));
+    EXPECT_EQ(*origins.Find(cubin), "text " + std::to_string(i));
+    EXPECT_LE(origins.size_bytes(), 2'000u);
+  }
+  const uint64_t size_bytes = origins.size_bytes();
+  origins.Learn(cubin, Text("text 49"));  // nothing new
+  EXPECT_EQ(origins.size_bytes(), size_bytes);
+}
+
+TEST(PtxOrigins, TakesNonsense) {
+  PtxOrigins origins(1 << 20);
+  const std::vector<std::byte> cubin = ReadImage("separate.cubin");
+  for (size_t size = 0; size < cubin.size(); size += 61) {
+    origins.Learn(std::span(cubin).first(size), Text("ptx"));
+    (void)origins.Find(std::span(cubin).first(size));
+  }
+  origins.Learn(cubin, nullptr);
+  EXPECT_EQ(origins.size_bytes(), 0u);
+}
+
+TEST(PtxOrigins, ServesThreadsAtOnce) {
+  PtxOrigins origins(20'000);
+  const std::vector<std::byte> cubin = ReadImage("sm_90.cubin");
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 300; ++i) {
+        const FileCache::Key step = FileCache::KeyOf({BytesOf(std::to_string(thread * 1000 + i))});
+        origins.NoteStep(step, Text(std::to_string(thread)));
+        const PtxText taken = origins.TakeStep(step);
+        EXPECT_TRUE(taken == nullptr || *taken == std::to_string(thread));
+        origins.Learn(cubin, Text("text " + std::to_string(thread)));
+        const PtxText found = origins.Find(cubin);
+        EXPECT_TRUE(found == nullptr || found->starts_with("text "));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace tally::client_shim
