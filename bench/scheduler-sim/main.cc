@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -161,6 +162,7 @@ int Run(Options& options) {
 int Main(int argc, char** argv) {
   Options options;
   double starvation_ms = 0;
+  double max_hold_off_us = 500;
   CLI::App app(kDescription, "scheduler-sim");
   app.footer(kFooter);
   app.add_option("--policy", options.policies, "only this one (may be repeated; default: all)");
@@ -186,6 +188,8 @@ int Main(int argc, char** argv) {
       ->check(CLI::Range(1.0, 10.0));
   app.add_option("--starvation-ms", starvation_ms, "starvation bound of 'tally' (default: none)")
       ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--max-hold-off-us", max_hold_off_us, "longest hold-off of 'tally' (default 500)")
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--decision-ms", options.decision_ms, "for how long to measure decisions, per policy (default 1000)")
       ->check(CLI::Range(1, 100'000));
   app.add_option("--json", options.json_path, "also write everything to this file");
@@ -202,6 +206,9 @@ int Main(int argc, char** argv) {
                options.generator.num_tenants);
     return 2;
   }
+  scheduler::Tuning& tuning = options.simulation.policy.tuning;
+  tuning.max_hold_off = Nanoseconds(static_cast<int64_t>(max_hold_off_us * 1e3));
+  tuning.min_hold_off = std::min(tuning.min_hold_off, tuning.max_hold_off);
   if (starvation_ms > 0) {
     options.simulation.policy.starvation_bound = Nanoseconds(static_cast<int64_t>(starvation_ms * 1e6));
   }
