@@ -64,6 +64,7 @@ bool AppendRelocations(const ElfView& elf, const ElfSection& relocations, std::s
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const Elf64_Rela& a, const Elf64_Rela& b) { return a.r_offset < b.r_offset; });
   for (const Elf64_Rela& relocation : ordered) {
+    if (identity.size() > max_bytes) return false;
     const uint64_t index = ELF64_R_SYM(relocation.r_info);
     if (index >= elf.symbols().size()) return false;
     const ElfSymbol& symbol = elf.symbols()[index];
@@ -94,7 +95,6 @@ bool AppendRelocations(const ElfView& elf, const ElfSection& relocations, std::s
       if (!IsInside(symbol.value, symbol.size, values.size())) return false;
       Append(identity, values.subspan(symbol.value, symbol.size));
     }
-    if (identity.size() > max_bytes) return false;
   }
   return true;
 }

@@ -10,6 +10,9 @@
 //      fills 0.6 + 0.6      A ######|       |########   in the sum of both
 //                           B       |#######|
 //
+// A launch that can yield counts with the turnaround threshold if it is the first of its stream: so long ones run
+// beside others. Behind another one it counts in full.
+//
 // Whatever is asked goes if nothing is in flight. What was never measured goes alone. If nothing has ended for
 // `longest_wait`, one more goes: a kernel may wait for another one that has yet to be launched.
 //
@@ -29,36 +32,54 @@ class DrainBudget {
  public:
   static constexpr size_t kMostStreams = 16;
 
-  DrainBudget(Nanoseconds target_drain, Nanoseconds longest_wait)
-      : target_(target_drain), longest_wait_(longest_wait) {}
+  DrainBudget(Nanoseconds target_drain, Nanoseconds turnaround_threshold, Nanoseconds longest_wait)
+      : target_(target_drain), turnaround_(turnaround_threshold), longest_wait_(longest_wait) {}
 
-  void SetTarget(Nanoseconds target_drain) { target_ = target_drain; }
+  // For what is dispatched from now on.
+  void Set(Nanoseconds target_drain, Nanoseconds turnaround_threshold) {
+    target_ = target_drain;
+    turnaround_ = turnaround_threshold;
+  }
 
+  enum class Room : uint8_t {
+    kNone,
+    kBehind,  // it may go, and starts when something has ended
+    kBeside,  // it may go, and starts at once
+  };
+  Room RoomFor(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
+    if (num_launches_ == 0) return Room::kBeside;
+    if (now - last_change_ >= longest_wait_) return Room::kBehind;
+    if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return Room::kNone;
+    const Load load = LoadWith(tenant, asked);
+    if (load.drain() > target_) return Room::kNone;
+    return load.fill <= kFillsGpu ? Room::kBeside : Room::kBehind;
+  }
   bool Admits(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
-    if (num_launches_ == 0 || now - last_change_ >= longest_wait_) return true;
-    if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return false;
-    return DrainWith(tenant, asked) <= target_;
+    return RoomFor(tenant, asked, now) != Room::kNone;
   }
   // When Admits says yes though nothing ends. Meaningful while something is in flight.
   TimePoint GivesUpAt() const { return last_change_ + longest_wait_; }
 
-  void OnDispatched(TenantId tenant, const LaunchAsked& asked, TimePoint now) {
+  // Returns what it counts for, which OnEnded is to be told.
+  Nanoseconds OnDispatched(TenantId tenant, const LaunchAsked& asked, TimePoint now) {
     last_change_ = now;
     ++num_launches_;
     if (asked.duration <= Nanoseconds(0)) ++num_unmeasured_;
     Entry& entry = EntryOf(tenant, asked.stream, /*is_new=*/true);
+    const Nanoseconds counted = entry.num_launches == 0 ? AsFirst(asked) : asked.duration;
     ++entry.num_launches;
-    entry.duration += asked.duration;
+    entry.duration += counted;
     entry.fill = std::max(entry.fill, asked.fill);
+    return counted;
   }
 
   // Ended or yielded; the same values as at its dispatch.
-  void OnEnded(TenantId tenant, const LaunchAsked& asked, TimePoint now) {
+  void OnEnded(TenantId tenant, const LaunchAsked& asked, Nanoseconds counted, TimePoint now) {
     last_change_ = now;
     --num_launches_;
     if (asked.duration <= Nanoseconds(0)) --num_unmeasured_;
     Entry& entry = EntryOf(tenant, asked.stream, /*is_new=*/false);
-    entry.duration -= asked.duration;
+    entry.duration -= counted;
     if (--entry.num_launches == 0) {
       if (&entry == &overflow_) {
         overflow_ = {};
@@ -67,12 +88,12 @@ class DrainBudget {
         entries_[num_entries_] = {};
       }
     }
-    if (num_launches_ == 0) *this = DrainBudget(target_, longest_wait_);
+    if (num_launches_ == 0) *this = DrainBudget(target_, turnaround_, longest_wait_);
   }
 
   bool empty() const { return num_launches_ == 0; }
   // Upper bound of the time that what is in flight takes, if it was all measured.
-  Nanoseconds drain() const { return DrainWith({}, {.duration = Nanoseconds(0), .fill = 0}); }
+  Nanoseconds drain() const { return LoadWith({}, {.duration = Nanoseconds(0), .fill = 0}).drain(); }
 
  private:
   struct Entry {
@@ -80,10 +101,16 @@ class DrainBudget {
     uint64_t stream = 0;
     uint32_t num_launches = 0;
     uint16_t fill = 0;        // of its largest launch since it was last without any
-    Nanoseconds duration{0};  // of all its launches
+    Nanoseconds duration{0};  // of all its launches, as counted
   };
 
-  Nanoseconds DrainWith(TenantId tenant, const LaunchAsked& asked) const {
+  struct Load {
+    uint32_t fill = 0;
+    Nanoseconds longest{0};
+    Nanoseconds sum{0};
+    Nanoseconds drain() const { return fill <= kFillsGpu ? longest : sum; }
+  };
+  Load LoadWith(TenantId tenant, const LaunchAsked& asked) const {
     Nanoseconds longest = overflow_.duration;
     Nanoseconds sum = overflow_.duration;
     uint32_t fill = overflow_.num_launches == 0 ? 0 : kFillsGpu;
@@ -97,12 +124,16 @@ class DrainBudget {
       is_there = is_there || is_asking;
     }
     if (!is_there) {
-      if (num_entries_ == kMostStreams) return Nanoseconds::max();
+      if (num_entries_ == kMostStreams) return {kFillsGpu + 1, Nanoseconds::max(), Nanoseconds::max()};
       fill += asked.fill;
-      longest = std::max(longest, asked.duration);
-      sum += asked.duration;
+      longest = std::max(longest, AsFirst(asked));
+      sum += AsFirst(asked);
     }
-    return fill <= kFillsGpu ? longest : sum;
+    return {fill, longest, sum};
+  }
+
+  Nanoseconds AsFirst(const LaunchAsked& asked) const {
+    return asked.can_yield ? std::min(asked.duration, turnaround_) : asked.duration;
   }
 
   // Of a stream that has launches in flight, or a new one. All are taken only if launches went because nothing had
@@ -117,6 +148,7 @@ class DrainBudget {
   }
 
   Nanoseconds target_;
+  Nanoseconds turnaround_;
   Nanoseconds longest_wait_;
   TimePoint last_change_{};
   uint32_t num_launches_ = 0;

@@ -72,6 +72,12 @@ std::optional<uint32_t> FairQueue::Front() {
   }
 }
 
+std::optional<uint32_t> FairQueue::NextOfRound(uint32_t member) const {
+  const uint32_t next = members_[member].next;
+  if (next == kNone || members_[next].credit <= 0) return std::nullopt;
+  return next;
+}
+
 void FairQueue::Charge(uint32_t index, Nanoseconds time) {
   Member& member = members_[index];
   Renew(member);

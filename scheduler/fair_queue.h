@@ -49,6 +49,9 @@ class FairQueue {
 
   // Whose turn it is, nothing if nobody has something to run.
   std::optional<uint32_t> Front();
+  // Whose turn it is also, in the same round, after `member`, which must be Front() or come from here. In which order
+  // the members of a round are served makes no difference to what they get.
+  std::optional<uint32_t> NextOfRound(uint32_t member) const;
   // The member used `time`; negative: it used less than it paid. May end its turn.
   void Charge(uint32_t member, Nanoseconds time);
 

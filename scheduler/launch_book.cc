@@ -1,5 +1,7 @@
 #include "scheduler/launch_book.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace tally::scheduler {
@@ -81,6 +83,14 @@ LaunchId LaunchBook::TakeHead(uint32_t tenant_index) {
   Unlink(launch, index);
   launch.state = Launch::State::kInFlight;
   return {index, launch.generation};
+}
+
+bool LaunchBook::MayGetOlderHead(uint32_t tenant) const {
+  const TenantId id = IdOf(tenant);
+  return std::any_of(launches_.begin(), launches_.end(), [&](const Launch& launch) {
+    return launch.state == Launch::State::kInFlight && launch.tenant == id && launch.asked.can_yield &&
+           launch.dispatched_as == TenantClass::kBestEffort && launch.sequence < Head(tenant).sequence;
+  });
 }
 
 void LaunchBook::PutBack(LaunchId id) {

@@ -25,6 +25,7 @@ class LaunchBook {
     LaunchAsked asked;
     TenantId tenant;
     uint64_t sequence = 0;     // order of submission
+    Nanoseconds counted{0};    // DrainBudget's
     uint64_t yield_round = 0;  // YieldRequests'
     uint32_t generation = 0;
     uint32_t previous = kNone;  // in the tenant's queue, while waiting
@@ -74,7 +75,9 @@ class LaunchBook {
   // A launch that is waiting or in flight.
   Launch& launch(LaunchId id);
   const Launch& Head(uint32_t tenant) const { return launches_[tenants_[tenant].first]; }
-  size_t num_tenant_records() const { return tenants_.size(); }
+  // Whether a best-effort launch of the tenant that can yield, older than its head, is in flight. Looks at all
+  // launches.
+  bool MayGetOlderHead(uint32_t tenant) const;
 
  private:
   void Unlink(Launch& launch, uint32_t index);

@@ -97,7 +97,8 @@ std::optional<uint32_t> Policy::NextHighPriorityTenant(TenantRings& rings, size_
   const uint32_t first = rings.Front(ring);
   do {
     const uint32_t tenant = rings.Front(ring);
-    if (book_.tenant(tenant).num_best_effort_in_flight == 0 || book_.Head(tenant).has_yielded) return tenant;
+    if (book_.tenant(tenant).num_best_effort_in_flight == 0) return tenant;
+    if (book_.Head(tenant).has_yielded && !book_.MayGetOlderHead(tenant)) return tenant;
     rings.Advance(ring);
   } while (rings.Front(ring) != first);
   return std::nullopt;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "ptx-transforms/analysis/spin_loops.h"
 #include "ptx-transforms/passes/edit.h"
 
@@ -25,16 +23,6 @@ constexpr FeatureRule kRules[] = {
 // The largest number of bytes of kernel parameters.
 constexpr uint64_t kMaxParameterBytes = 4096;
 constexpr uint64_t kMaxParameterBytesNew = 32764;  // PTX ISA 8.1, sm_70
-
-bool IsVoltaOrNewer(const Module& module) {
-  for (const std::string_view target : module.targets) {
-    if (!target.starts_with("sm_")) continue;
-    uint32_t number = 0;
-    std::from_chars(target.data() + 3, target.data() + target.size(), number);
-    return number >= 70;
-  }
-  return false;
-}
 
 std::optional<Refusal> CheckSpinning(const Function& function) {
   const LinearBody body(function);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 namespace tally::ptx_transforms {
 
 std::optional<Refusal> CheckFeatures(const Features& features, std::span<const FeatureRule> rules) {
@@ -30,6 +32,16 @@ std::optional<Refusal> CheckUnderstood(const Variant& variant, const Features& f
   constexpr size_t kMaxStatements = 400'000;
   if (variant.kernel.body.size() > kMaxStatements) return Refusal{"too-large", "has more than 400000 statements"};
   return CheckFeatures(features, kRules);
+}
+
+bool IsVoltaOrNewer(const Module& module) {
+  for (const std::string_view target : module.targets) {
+    if (!target.starts_with("sm_")) continue;
+    uint32_t number = 0;
+    std::from_chars(target.data() + 3, target.data() + target.size(), number);
+    return number >= 70;
+  }
+  return false;
 }
 
 }  // namespace tally::ptx_transforms

@@ -43,5 +43,7 @@ struct FeatureRule {
 std::optional<Refusal> CheckFeatures(const Features& features, std::span<const FeatureRule> rules);
 // Rules of every pass: what cannot be understood at all.
 std::optional<Refusal> CheckUnderstood(const Variant& variant, const Features& features);
+// Whether the text is for sm_70 or later.
+bool IsVoltaOrNewer(const Module& module);
 
 }  // namespace tally::ptx_transforms

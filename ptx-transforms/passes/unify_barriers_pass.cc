@@ -69,15 +69,8 @@ bool MayNameFewerLanes(const Instruction& instruction) {
   return site ? site->kind == BarrierSite::Kind::kWarp : instruction.opcode != "elect";
 }
 
-bool IsVoltaOrNewer(const Module& module) {
-  // The oldest that older tools still name; one of the years before runs all lanes of a warp in step.
-  static constexpr std::string_view kOld[] = {"sm_3", "sm_5", "sm_6"};
-  return std::none_of(module.targets.begin(), module.targets.end(), [](std::string_view target) {
-    return std::any_of(std::begin(kOld), std::end(kOld), [&](auto old) { return target.starts_with(old); });
-  });
-}
-
 bool MayCountLanes(const Variant& variant) {
+  // Before, all lanes of a warp run in step.
   if (!IsVoltaOrNewer(variant.module)) return false;
   // What lanes could wait for before they are counted, and what cannot be looked at for that.
   for (const Feature feature : {Feature::kMbarrier, Feature::kCluster, Feature::kIndirectCall, Feature::kUnknownCallee})

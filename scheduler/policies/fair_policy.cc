@@ -5,7 +5,7 @@ namespace tally::scheduler {
 void FairPolicy::OnAdded(uint32_t tenant) { queue_.Add(tenant, book_.tenant(tenant).share.weight); }
 
 void FairPolicy::OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint now) {
-  in_flight_.OnEnded(launch.tenant, launch.asked, now);
+  in_flight_.OnEnded(launch.tenant, launch.asked, launch.counted, now);
   if (!book_.IsPresent(launch.tenant)) return;
   queue_.Charge(launch.tenant.index, GpuShareOf(gpu_time - launch.asked.duration, launch.asked.fill));
 }
@@ -16,9 +16,9 @@ std::optional<Decision> FairPolicy::Next(TimePoint now) {
   const Launch& head = book_.Head(*tenant);
   if (!head.has_yielded && !in_flight_.Admits(book_.IdOf(*tenant), head.asked, now)) return std::nullopt;
   const Decision decision = Dispatch(*tenant, book_.tenant(*tenant).share.tenant_class, now);
-  const LaunchAsked& asked = book_.launch(decision.launch).asked;
-  in_flight_.OnDispatched(decision.tenant, asked, now);
-  queue_.Charge(*tenant, GpuShareOf(asked.duration, asked.fill));
+  Launch& launch = book_.launch(decision.launch);
+  launch.counted = in_flight_.OnDispatched(decision.tenant, launch.asked, now);
+  queue_.Charge(*tenant, GpuShareOf(launch.asked.duration, launch.asked.fill));
   return decision;
 }
 

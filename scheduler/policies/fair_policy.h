@@ -10,9 +10,10 @@ namespace tally::scheduler {
 class FairPolicy final : public Policy {
  public:
   explicit FairPolicy(const PolicyConfig& config)
-      : queue_({config.fair_quantum}), in_flight_(config.tuning.target_drain, config.longest_wait) {}
+      : queue_({config.fair_quantum}),
+        in_flight_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait) {}
 
-  void Tune(const Tuning& tuning) override { in_flight_.SetTarget(tuning.target_drain); }
+  void Tune(const Tuning& tuning) override { in_flight_.Set(tuning.target_drain, tuning.turnaround_threshold); }
   std::optional<Decision> Next(TimePoint now) override;
   std::optional<TimePoint> WakeAt(TimePoint now) const override;
 

@@ -13,7 +13,7 @@ void KernelGranularPolicy::OnEnded(const Launch& launch, Nanoseconds, TimePoint 
     return;
   }
   yields_.OnEnded(launch);
-  in_flight_.OnEnded(launch.tenant, launch.asked, now);
+  in_flight_.OnEnded(launch.tenant, launch.asked, launch.counted, now);
 }
 
 std::optional<Decision> KernelGranularPolicy::Next(TimePoint now) {
@@ -28,7 +28,7 @@ std::optional<Decision> KernelGranularPolicy::Next(TimePoint now) {
   const Decision decision = Dispatch(tenant, TenantClass::kBestEffort, now);
   Launch& launch = book_.launch(decision.launch);
   yields_.OnDispatched(launch, launch.asked.can_yield);
-  in_flight_.OnDispatched(decision.tenant, launch.asked, now);
+  launch.counted = in_flight_.OnDispatched(decision.tenant, launch.asked, now);
   return decision;
 }
 

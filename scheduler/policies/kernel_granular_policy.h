@@ -14,7 +14,8 @@ namespace tally::scheduler {
 
 class KernelGranularPolicy : public Policy {
  public:
-  explicit KernelGranularPolicy(const PolicyConfig& config) : in_flight_(Nanoseconds(0), config.longest_wait) {}
+  explicit KernelGranularPolicy(const PolicyConfig& config)
+      : in_flight_(Nanoseconds(-1), Nanoseconds(0), config.longest_wait) {}
 
   void OnHighPriorityElsewhere(bool is_busy, TimePoint opens_at, TimePoint now) override;
   std::optional<Decision> Next(TimePoint now) override;

@@ -6,6 +6,9 @@
 namespace tally::scheduler {
 namespace {
 
+// How many tenants are looked at for one that fits: what a decision may cost at most.
+constexpr int kMostLooks = 6;
+
 constexpr uint32_t Bit(uint8_t level) { return uint32_t{1} << level; }
 int HighestOf(uint32_t levels) { return std::bit_width(levels) - 1; }
 
@@ -13,15 +16,15 @@ int HighestOf(uint32_t levels) { return std::bit_width(levels) - 1; }
 
 TallyPolicy::TallyPolicy(const PolicyConfig& config)
     : starvation_bound_(config.starvation_bound),
-      lower_levels_(config.tuning.target_drain, config.longest_wait),
+      lower_levels_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait),
       gate_({.min_hold_off = config.tuning.min_hold_off, .max_hold_off = config.tuning.max_hold_off}),
       fair_({config.fair_quantum}),
-      in_flight_(config.tuning.target_drain, config.longest_wait) {}
+      in_flight_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait) {}
 
 void TallyPolicy::Tune(const Tuning& tuning) {
   gate_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
-  lower_levels_.SetTarget(tuning.target_drain);
-  in_flight_.SetTarget(tuning.target_drain);
+  lower_levels_.Set(tuning.target_drain, tuning.turnaround_threshold);
+  in_flight_.Set(tuning.target_drain, tuning.turnaround_threshold);
 }
 
 void TallyPolicy::OnAdded(uint32_t tenant) {
@@ -90,11 +93,11 @@ void TallyPolicy::OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint 
   if (launch.dispatched_as == TenantClass::kHighPriority) {
     const uint8_t level = launch.dispatched_at_level;
     if (--num_in_flight_[level] == 0) in_flight_levels_ &= ~Bit(level);
-    if (launch.is_in_budget) lower_levels_.OnEnded(launch.tenant, launch.asked, now);
+    if (launch.is_in_budget) lower_levels_.OnEnded(launch.tenant, launch.asked, launch.counted, now);
     return UpdateGate(now);
   }
   yields_.OnEnded(launch);
-  in_flight_.OnEnded(launch.tenant, launch.asked, now);
+  in_flight_.OnEnded(launch.tenant, launch.asked, launch.counted, now);
   if (launch.is_granted) is_grant_in_flight_ = false;
   // It may have left, or have become high-priority.
   if (!book_.IsPresent(launch.tenant)) return;
@@ -145,7 +148,7 @@ std::optional<Decision> TallyPolicy::NextHighPriority(TimePoint now) {
   launch.dispatched_at_level = level;
   launch.is_in_budget = is_below;
   launch.is_granted = false;
-  if (is_below) lower_levels_.OnDispatched(decision.tenant, launch.asked, now);
+  if (is_below) launch.counted = lower_levels_.OnDispatched(decision.tenant, launch.asked, now);
   return decision;
 }
 
@@ -163,8 +166,9 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
     // What yielded was in flight together before, and gives the GPU back whenever it must: no question of the budget.
     tenant = to_resume_.Front(0);
   } else {
-    tenant = *fair_.Front();
-    if (!in_flight_.Admits(book_.IdOf(tenant), book_.Head(tenant).asked, now)) return std::nullopt;
+    const std::optional<uint32_t> picked = PickByWeight(now);
+    if (!picked) return std::nullopt;
+    tenant = *picked;
   }
 
   Decision decision = Dispatch(tenant, TenantClass::kBestEffort, now);
@@ -172,11 +176,30 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
   waiting_since_ = now;
   Launch& launch = book_.launch(decision.launch);
   launch.is_granted = is_granted;
-  if (is_granted) is_grant_in_flight_ = true;
-  yields_.OnDispatched(launch, launch.asked.can_yield && !is_granted);
-  in_flight_.OnDispatched(decision.tenant, launch.asked, now);
+  if (is_granted) {
+    is_grant_in_flight_ = true;
+    launch.asked.can_yield = false;
+  }
+  yields_.OnDispatched(launch, launch.asked.can_yield);
+  launch.counted = in_flight_.OnDispatched(decision.tenant, launch.asked, now);
   fair_.Charge(tenant, GpuShareOf(launch.asked.duration, launch.asked.fill));
   return decision;
+}
+
+std::optional<uint32_t> TallyPolicy::PickByWeight(TimePoint now) {
+  const uint32_t first = *fair_.Front();
+  const auto room_for = [&](uint32_t tenant) {
+    return in_flight_.RoomFor(book_.IdOf(tenant), book_.Head(tenant).asked, now);
+  };
+  const DrainBudget::Room room = room_for(first);
+  if (room == DrainBudget::Room::kBeside) return first;
+  std::optional<uint32_t> tenant = fair_.NextOfRound(first);
+  for (int i = 1; i < kMostLooks && tenant; ++i) {
+    if (room_for(*tenant) == DrainBudget::Room::kBeside) return tenant;
+    tenant = fair_.NextOfRound(*tenant);
+  }
+  if (room == DrainBudget::Room::kNone) return std::nullopt;
+  return first;
 }
 
 std::optional<TimePoint> TallyPolicy::WakeAt(TimePoint now) const {

@@ -57,6 +57,9 @@ class TallyPolicy : public Policy {
 
   std::optional<Decision> NextHighPriority(TimePoint now);
   std::optional<Decision> NextBestEffort(TimePoint now);
+  // Of those whose turn it is in this round of the fair queue: one that fits beside what is in flight, if there is one
+  // among the first few, else the first. So tenants that do not fill the GPU run together rather than between others.
+  std::optional<uint32_t> PickByWeight(TimePoint now);
 
   const std::optional<Nanoseconds> starvation_bound_;
 

@@ -55,6 +55,8 @@ class ModelExecutor {
   void RemoveTenant(TenantId tenant);
   // Carries out decisions until there are none. After each change of what the policy knows.
   void Decide();
+  // Lets time pass until the next thing happens, if it does until `limit`; returns whether it did.
+  bool Step(TimePoint limit);
   // Lets time pass until `until`, with all that happens on the GPU until then.
   void RunUntil(TimePoint until);
   // Lets time pass until nothing happens any more, at most until `limit`.
@@ -65,7 +67,6 @@ class ModelExecutor {
  private:
   void CarryOut(const Decision& decision);
   void TakeEnds();
-  bool Step(TimePoint limit);
 
   Policy& policy_;
   Observer& observer_;

@@ -4,7 +4,9 @@
 #include "ptx-transforms/analysis/barrier_sites.h"
 #include "ptx-transforms/analysis/block_exits.h"
 #include "ptx-transforms/analysis/call_graph.h"
+#include "ptx-transforms/analysis/leaving_lanes.h"
 #include "ptx-transforms/analysis/loops.h"
+#include "ptx-transforms/analysis/spin_loops.h"
 #include "ptx-transforms/analysis/uniformity.h"
 #include "tests/ptx-transforms/syntax/test_modules.h"
 
@@ -177,6 +179,37 @@ TEST(BlockExits, KnowWhetherBarriersAreMissed) {
   EXPECT_FALSE(misses(test + "@%p1 bra M; mov.u32 %r2, 1; M: bar.sync 0; ret;"));
   EXPECT_TRUE(misses(test + "@%p1 bar.sync 0; ret;"));
   EXPECT_FALSE(misses(test + "@%p1 ret; bar.sync 1, 64; ret;")) << "one with a count is not for all";
+}
+
+TEST(LeavingLanes, AreCountedWhereTheyLeave) {
+  using Found = std::vector<std::pair<uint32_t, bool>>;
+  const auto find = [](std::string_view statements) -> std::optional<Found> {
+    const Kernel kernel(statements);
+    const std::vector<uint32_t> syncs = BlockExits(kernel.flow).FindWarpSyncsAfterExit(false);
+    const auto branches = FindLeavingBranches(kernel.flow, syncs, false);
+    if (!branches) return std::nullopt;
+    Found found;
+    for (const LeavingBranch& branch : *branches) found.emplace_back(branch.instruction, branch.leaves_if_taken);
+    return found;
+  };
+  const std::string test = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r1, 1; ";
+  EXPECT_EQ(find(test + "@%p1 ret; bar.warp.sync -1; ret;"), (Found{{3, true}}));
+  EXPECT_EQ(find(test + "@%p1 bra M; ret; M: bar.warp.sync -1; ret;"), (Found{{3, false}}));
+  EXPECT_EQ(find(test + "@%p1 ret; @!%p2 exit; bar.warp.sync -1; ret;"), (Found{{3, true}, {4, true}}));
+  EXPECT_EQ(find(test + "@%p1 ret; bar.warp.sync -1; @!%p2 exit; ret;"), (Found{{3, true}})) << "nobody is named after";
+  EXPECT_EQ(find("ld.param.u32 %r2, [p]; " + test +
+                 "L: @%p1 ret; bar.warp.sync -1; add.u32 %r2, %r2, 1; setp.lt.u32 %p3, %r2, 9; @%p3 bra L; ret;"),
+            (Found{{4, true}}))
+      << "of those that are left all go round as often";
+  EXPECT_EQ(find(test + "L: bar.warp.sync -1; sub.u32 %r1, %r1, 1; setp.ne.u32 %p3, %r1, 0; @%p3 bra L; ret;"),
+            (Found{{6, false}}));
+  EXPECT_EQ(find(test + "@%p2 bra M; @%p1 ret; M: bar.warp.sync -1; ret;"), std::nullopt) << "not all come there";
+}
+
+TEST(SpinLoops, WaitForBlocksOrThreads) {
+  const Kernel kernel("L: ld.volatile.shared.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;");
+  EXPECT_FALSE(FindSpinLoop(kernel.flow));
+  EXPECT_TRUE(FindSpinLoop(kernel.flow, WaitsFor::kOtherThreads));
 }
 
 TEST(Reach, FollowsCallsAndAliases) {
