@@ -49,6 +49,9 @@ void CheckPasses(const std::string& text) {
   options.pipelines = {{"slice_grid"}, {"persistent_blocks", "yield_check"}};
   for (const Placement placement : {Placement::kAdd, Placement::kOnly}) {
     options.placement = placement;
+    // As the executor asks for it.
+    if (placement == Placement::kOnly)
+      for (std::vector<std::string>& passes : options.pipelines) passes.emplace_back("import_globals");
     const Result<Transformed> transformed = TransformText(text, options);
     if (!transformed) continue;
     for (const KernelVariant& variant : transformed->variants) CHECK(variant.refusal.code != "verifier");
