@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/temporary_directory.h"
+
 namespace tally {
 namespace {
 
@@ -19,13 +21,6 @@ std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes
 
 class FileCacheTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/tally-file-cache.XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   FileCache Cache(uint64_t max_bytes = 1 << 20) { return {directory_ + "/deep/down", max_bytes}; }
   std::string Found(const FileCache& cache, std::string_view source) {
     const auto result = cache.Find(FileCache::KeyOf({BytesOf(source)}));
@@ -41,7 +36,8 @@ class FileCacheTest : public testing::Test {
     return files;
   }
 
-  std::string directory_;
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(FileCacheTest, WhatIsKeptIsFound) {

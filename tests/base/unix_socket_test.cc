@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tests/support/temporary_directory.h"
+
 namespace tally {
 namespace {
 
@@ -17,14 +19,10 @@ std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(s
 
 class UnixSocket : public testing::Test {
  protected:
-  UnixSocket() {
-    char name[] = "/tmp/tally-socket-test-XXXXXX";
-    directory_ = ::mkdtemp(name);
-  }
-  ~UnixSocket() override { std::filesystem::remove_all(directory_); }
   std::string Path() const { return directory_ + "/socket"; }
 
-  std::string directory_;
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(UnixSocket, CarriesMessagesAndDescriptors) {

@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
+
+#include "tests/support/temporary_directory.h"
 
 namespace tally::launcher {
 namespace {
@@ -18,12 +19,6 @@ using ::testing::HasSubstr;
 
 class FindProgramTest : public ::testing::Test {
  protected:
-  FindProgramTest() {
-    char path[] = "/tmp/tally-program-XXXXXX";
-    directory_ = ::mkdtemp(path);
-  }
-  ~FindProgramTest() override { std::filesystem::remove_all(directory_); }
-
   std::string WriteFile(const std::string& name, const std::string& bytes, mode_t mode) {
     const std::string path = directory_ + "/" + name;
     std::ofstream(path, std::ios::binary) << bytes;
@@ -45,7 +40,8 @@ class FindProgramTest : public ::testing::Test {
     return bytes.append(reinterpret_cast<const char*>(&segment), sizeof(segment));
   }
 
-  std::string directory_;
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(FindProgramTest, LooksInPathLikeAShell) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "tests/images/test_images.h"
+#include "tests/support/temporary_directory.h"
 
 namespace tally::client_shim {
 namespace {
@@ -20,13 +21,6 @@ const std::string kFuses = R"({"num_warps": 4, "enable_fp_fusion": true})";
 
 class TritonCacheTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/tally-triton-cache.XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   void Write(const std::string& path, const std::string& content) {
     fs::create_directories(fs::path(root_ + "/" + path).parent_path());
     std::ofstream(root_ + "/" + path, std::ios::binary) << content;
@@ -42,7 +36,8 @@ class TritonCacheTest : public testing::Test {
     return found != nullptr ? *found : "(unknown)";
   }
 
-  std::string root_;
+  const TemporaryDirectory temporary_;
+  const std::string root_ = temporary_.path();
   TritonCache cache_;
 };
 

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <vector>
 
+#include "tests/support/temporary_directory.h"
+
 namespace tally::client_shim {
 namespace {
 
@@ -21,13 +23,6 @@ CompileInput Source(std::string_view text) {
 
 class CompileCacheTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/tally-compile-cache.XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   std::string Found(const FileCache& cache, std::string_view source) {
     const auto result = cache.Find(CompileKeyOf(Source(source)));
     return result ? std::string(reinterpret_cast<const char*>(result->bytes.get()), result->size_bytes) : "(miss)";
@@ -42,7 +37,8 @@ class CompileCacheTest : public testing::Test {
     return files;
   }
 
-  std::string directory_;
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(CompileCacheTest, EveryPartOfTheInputCounts) {

@@ -4,22 +4,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "tests/support/temporary_directory.h"
 
 namespace tally::server {
 namespace {
 
 class ResolveDriverTest : public ::testing::Test {
  protected:
-  ResolveDriverTest() {
-    char path[] = "/tmp/tally-dev-XXXXXX";
-    directory_ = ::mkdtemp(path);
-  }
-  ~ResolveDriverTest() override { std::filesystem::remove_all(directory_); }
   void AddDevice(const std::string& name) { std::ofstream(directory_ + "/" + name) << "x"; }
 
-  std::string directory_;
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(ResolveDriverTest, AutoIsTheSoftwareDriverWithoutAGpu) {

@@ -7,19 +7,16 @@
 
 #include <filesystem>
 
+#include "tests/support/temporary_directory.h"
+
 namespace tally::server {
 namespace {
 
 class RuntimeDirTest : public ::testing::Test {
  protected:
-  RuntimeDirTest() {
-    char path[] = "/tmp/tally-runtime-XXXXXX";
-    base_ = ::mkdtemp(path);
-    path_ = base_ + "/made/on/demand";
-  }
-  ~RuntimeDirTest() override { std::filesystem::remove_all(base_); }
-
-  std::string base_, path_;
+  const TemporaryDirectory temporary_;
+  const std::string base_ = temporary_.path();
+  const std::string path_ = base_ + "/made/on/demand";
 };
 
 TEST_F(RuntimeDirTest, IsMadePrivateAndLocked) {

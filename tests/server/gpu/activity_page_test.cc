@@ -4,9 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <thread>
+
+#include "tests/support/temporary_directory.h"
 
 namespace tally::server {
 namespace {
@@ -16,18 +17,14 @@ using std::chrono::milliseconds;
 
 class ActivityPageTest : public testing::Test {
  protected:
-  ActivityPageTest() {
-    char name[] = "/tmp/tally-activity-XXXXXX";
-    directory_ = ::mkdtemp(name);
-  }
-  ~ActivityPageTest() override { std::filesystem::remove_all(directory_); }
   std::unique_ptr<ActivityPage> Open() {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
     return std::move(*page);
   }
 
-  std::string directory_;
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(ActivityPageTest, BusyIsSeenByOthersPerDevice) {

@@ -4,11 +4,11 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <filesystem>
 #include <mutex>
 #include <thread>
 
 #include "server/gpu/driver_table.h"
+#include "tests/support/temporary_directory.h"
 
 namespace tally::server {
 namespace {
@@ -51,12 +51,7 @@ class Gpu {
 
 class PriorityDispatchTest : public testing::Test {
  protected:
-  PriorityDispatchTest() {
-    char name[] = "/tmp/tally-dispatch-XXXXXX";
-    directory_ = ::mkdtemp(name);
-    Gpu::SetDone(true);
-  }
-  ~PriorityDispatchTest() override { std::filesystem::remove_all(directory_); }
+  PriorityDispatchTest() { Gpu::SetDone(true); }
   std::unique_ptr<DispatchGate> NewExecutorsGate() {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
@@ -67,7 +62,8 @@ class PriorityDispatchTest : public testing::Test {
   static constexpr DispatchOf kBestEffort{.device = 0, .is_high_priority = false};
   static constexpr CUstream kStream = nullptr;
   const DriverTable table_ = Gpu::Table();
-  std::string directory_;
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(PriorityDispatchTest, BestEffortAloneIsNeverHeldBack) {
