@@ -23,7 +23,7 @@ struct LeavingBranch {
 // branches,
 //   * all lanes of a warp go the same way to every such branch and every warp operation, so that both come in the same
 //     order for all lanes that are left, and counting them at the branch waits for nobody who goes another way;
-//   * the same holds for the barriers of the block, and no loop waits for another thread: so nobody waits, on the way to
+//   * the same holds for the barriers of the block, and no loop waits for another thread: nobody waits, on the way to
 //     a branch, for a lane that already waits there;
 //   * those who leave write no shared memory on their way, so nobody relies on that being done once they have left.
 std::optional<std::vector<LeavingBranch>> FindLeavingBranches(const ControlFlow& flow, std::span<const uint32_t> syncs,
