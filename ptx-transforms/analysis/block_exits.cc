@@ -54,20 +54,10 @@ std::vector<uint32_t> BlockExits::FindWarpSyncsAfterExit(bool warps_are_rows) co
     }
     if (verdicts[block] < 0) {
       // All branches where lanes may part on the way here.
-      verdicts[block] = 0;
-      std::vector<bool> is_seen(flow_.blocks().size(), false);
-      std::vector<uint32_t> open = {block};
-      while (!open.empty() && verdicts[block] == 0) {
-        const uint32_t here = open.back();
-        open.pop_back();
-        for (const uint32_t controller : uniformity.ControllersOf(here)) {
-          if (is_seen[controller]) continue;
-          is_seen[controller] = true;
-          open.push_back(controller);
-          if (uniformity.OfBranch(controller) == Variance::kThread && LeadsToExitAround(controller, block))
-            verdicts[block] = 1;
-        }
-      }
+      const std::vector<uint32_t> branches = uniformity.AllControllersOf({block});
+      verdicts[block] = std::any_of(branches.begin(), branches.end(), [&](uint32_t branch) {
+        return uniformity.OfBranch(branch) == Variance::kThread && LeadsToExitAround(branch, block);
+      });
     }
     if (verdicts[block] == 1) found.push_back(i);
   }

@@ -1,6 +1,7 @@
 #include "ptx-transforms/analysis/leaving_lanes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ptx-transforms/analysis/barrier_sites.h"
 #include "ptx-transforms/analysis/spin_loops.h"
@@ -81,19 +82,10 @@ bool LeavingSearch::WritesSharedMemoryFrom(uint32_t block) const {
 Blocks LeavingSearch::Candidates(std::span<const uint32_t> syncs) const {
   const Uniformity uniformity = UniformityWithout(nullptr);
   Blocks candidates(flow_.blocks().size(), false);
-  Blocks is_seen(flow_.blocks().size(), false);
-  std::vector<uint32_t> open;
-  for (const uint32_t sync : syncs) open.push_back(flow_.BlockOf(sync));
-  while (!open.empty()) {
-    const uint32_t here = open.back();
-    open.pop_back();
-    for (const uint32_t controller : uniformity.ControllersOf(here)) {
-      if (is_seen[controller]) continue;
-      is_seen[controller] = true;
-      open.push_back(controller);
-      candidates[controller] = uniformity.OfBranch(controller) == Variance::kThread && BranchOf(controller).has_value();
-    }
-  }
+  std::vector<uint32_t> blocks;
+  for (const uint32_t sync : syncs) blocks.push_back(flow_.BlockOf(sync));
+  for (const uint32_t branch : uniformity.AllControllersOf(std::move(blocks)))
+    candidates[branch] = uniformity.OfBranch(branch) == Variance::kThread && BranchOf(branch).has_value();
   return candidates;
 }
 

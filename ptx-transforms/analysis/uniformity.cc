@@ -174,4 +174,20 @@ bool Uniformity::SpreadBlocks() {
   return changed;
 }
 
+std::vector<uint32_t> Uniformity::AllControllersOf(std::vector<uint32_t> blocks) const {
+  std::vector<bool> is_found(controllers_.size(), false);
+  std::vector<uint32_t> found;
+  while (!blocks.empty()) {
+    const uint32_t block = blocks.back();
+    blocks.pop_back();
+    for (const uint32_t controller : controllers_[block]) {
+      if (is_found[controller]) continue;
+      is_found[controller] = true;
+      found.push_back(controller);
+      blocks.push_back(controller);
+    }
+  }
+  return found;
+}
+
 }  // namespace tally::ptx_transforms

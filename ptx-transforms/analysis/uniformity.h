@@ -40,8 +40,8 @@ class Uniformity {
   // Whether, or how often, an instruction is executed: OfBlock and its guard.
   Variance OfExecution(uint32_t instruction) const;
 
-  // The blocks whose branches decide about `block`, not transitive.
-  const std::vector<uint32_t>& ControllersOf(uint32_t block) const { return controllers_[block]; }
+  // The blocks whose branches decide about any of `blocks`, at once or through others; each once.
+  std::vector<uint32_t> AllControllersOf(std::vector<uint32_t> blocks) const;
 
  private:
   Variance OfDefinition(uint32_t index) const;
