@@ -2,7 +2,6 @@
 // the link state is destroyed, as the native driver does.
 #include <cstring>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -11,7 +10,6 @@
 #include "client-shim/origins/pairing.h"
 #include "client-shim/state/images_upload.h"
 #include "client-shim/state/process.h"
-#include "images/ptx_text.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -23,9 +21,7 @@ uint64_t Word(const void* handle) { return reinterpret_cast<uint64_t>(handle); }
 PtxText PtxOf(CUjitInputType type, const OutgoingImage& image) {
   if (type != CU_JIT_INPUT_PTX || !IsPtxKept()) return nullptr;
   const std::span<const std::byte> bytes = image.parts.front().pieces.front();
-  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const std::string_view text = all.substr(0, all.find('\0'));
-  return images::ReadPtxHead(text) ? std::make_shared<const std::string>(text) : nullptr;
+  return PtxTextOf({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 CUresult Add(CUlinkState state, CUjitInputType type, const OutgoingImage& image, const char* name,

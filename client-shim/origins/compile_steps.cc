@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -15,9 +14,7 @@ namespace {
 // Null if the bytes are no PTX.
 PtxText TextOf(std::span<const std::byte> bytes) {
   if (images::KindOfImage(bytes) != images::ImageKind::kPtxText) return nullptr;
-  const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const std::string_view text = all.substr(0, all.find('\0'));
-  return images::ReadPtxHead(text) ? std::make_shared<const std::string>(text) : nullptr;
+  return PtxTextOf({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "images/cubin.h"
 #include "images/kernel_identity.h"
+#include "images/ptx_text.h"
 
 namespace tally::client_shim {
 namespace {
@@ -13,6 +14,11 @@ namespace {
 constexpr uint64_t kBytesPerKey = 160;  // of a node in the table, about
 
 }  // namespace
+
+PtxText PtxTextOf(std::string_view text) {
+  text = text.substr(0, text.find('\0'));
+  return images::ReadPtxHead(text) ? std::make_shared<const std::string>(text) : nullptr;
+}
 
 uint64_t PtxOrigins::Lesson::size_bytes() const { return ptx->size() + kBytesPerKey * (1 + keys.size()); }
 

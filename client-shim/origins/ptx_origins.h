@@ -13,6 +13,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file_cache.h"
@@ -20,6 +21,8 @@
 namespace tally::client_shim {
 
 using PtxText = std::shared_ptr<const std::string>;  // without a NUL; null: not known
+// Of text up to its first NUL; null if it does not begin as PTX does.
+PtxText PtxTextOf(std::string_view text);
 
 class PtxOrigins {
  public:

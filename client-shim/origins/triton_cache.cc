@@ -17,7 +17,6 @@
 
 #include "base/unique_fd.h"
 #include "client-shim/origins/compile_steps.h"
-#include "images/ptx_text.h"
 
 namespace tally::client_shim {
 namespace {
@@ -59,14 +58,12 @@ PtxText PtxOf(const std::string& base) {
   // Triton's description says that the two files belong together; a Makefile's may be of different days.
   const auto description = ReadFile(base + ".json", kMaxDescriptionBytes);
   if (!description || description->find("\"num_warps\"") == std::string::npos) return nullptr;
-  auto ptx = ReadFile(base + ".ptx", kMaxPtxBytes);
-  if (!ptx) return nullptr;
-  ptx->resize(std::min(ptx->find('\0'), ptx->size()));
+  const auto content = ReadFile(base + ".ptx", kMaxPtxBytes);
+  PtxText ptx = content ? PtxTextOf(*content) : nullptr;
   // Without fusion Triton runs ptxas with --fmad=false.
   const bool fuses = description->find("\"enable_fp_fusion\": true") != std::string::npos &&
                      description->find("fmad") == std::string::npos;
-  if (!images::ReadPtxHead(*ptx) || !SaysItsResults(*ptx, !fuses)) return nullptr;
-  return std::make_shared<const std::string>(std::move(*ptx));
+  return ptx != nullptr && SaysItsResults(*ptx, !fuses) ? ptx : nullptr;
 }
 
 struct CloseDirectory {
@@ -111,15 +108,13 @@ PtxText TritonCache::Find(const std::string& root, std::span<const std::byte> cu
       const bool is_settled = Nanoseconds(now) - Nanoseconds(found.st_mtim) > 1'000'000'000;
       listed_at_ns_ = is_settled ? Nanoseconds(found.st_mtim) : 0;
     }
-    for (size_t i = without_cubin_.size(); i > 0 && has_time(); --i) {
-      std::string name = std::move(without_cubin_.front());
-      without_cubin_.pop_front();
-      if (!ReadFolder(name)) without_cubin_.push_back(std::move(name));
-    }
-    while (!unread_.empty() && has_time()) {
-      std::string name = std::move(unread_.front());
-      unread_.pop_front();
-      if (!ReadFolder(name)) without_cubin_.push_back(std::move(name));
+    // What was looked at before is looked at once, however many of them stay as they are.
+    for (std::deque<std::string>* folders : {&without_cubin_, &unread_}) {
+      for (size_t i = folders->size(); i > 0 && has_time(); --i) {
+        std::string name = std::move(folders->front());
+        folders->pop_front();
+        if (!ReadFolder(name)) without_cubin_.push_back(std::move(name));
+      }
     }
     const auto [first, last] = by_size_.equal_range(cubin.size());
     for (auto it = first; it != last && candidates.size() < kMaxSameSize; ++it) candidates.push_back(it->second);
