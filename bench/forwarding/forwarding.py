@@ -9,7 +9,6 @@ sense: the driver calls on the software driver.
 """
 import argparse
 import importlib.util
-import json
 import os
 import sys
 import time
@@ -17,6 +16,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 # pylint: disable=wrong-import-position
+import output
 import parts
 import report
 import ways
@@ -109,12 +109,7 @@ def collect_profiles(bench, sections):
 def write(options, machine, sections, profiles):
     """After every part: a run that is cut short leaves what it has."""
     page = report.markdown(machine, sections, profiles, options.smoke)
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as text:
-            text.write(page)
-    if options.json_path:
-        with open(options.json_path, "w", encoding="utf-8") as text:
-            json.dump(report.as_json(machine, sections, profiles, options.smoke), text, indent=1)
+    output.write(page, report.as_json(machine, sections, profiles, options.smoke), options)
     return page
 
 

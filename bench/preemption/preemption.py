@@ -11,7 +11,6 @@ packages are. Without a GPU only --smoke makes sense.
 import argparse
 import contextlib
 import importlib.util
-import json
 import os
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 # pylint: disable=wrong-import-position
 import machine
+import output
 import page
 import runs
 import ways
@@ -54,6 +54,7 @@ class Bench:
         self.programs = runs.programs(self.root, names, has_python, 1000 if options.smoke else 1)
         self.rows = {program.name: {"kernel": program.name, "forms": {}, "requests": {}} for program in self.programs}
         self.alone = {}  # latencies by way
+        self.facts = machine.describe(self.root, PYTHON_PACKAGES)
 
     def progress(self, sentence):
         print(f"[{time.monotonic() - self.began:5.0f} s] {sentence}", file=sys.stderr, flush=True)
@@ -126,14 +127,9 @@ class Bench:
                 row["chosen"] = page.most_launched(before, chosen.ctl("kernels"))
 
     def write(self):
-        facts = machine.describe(self.root, PYTHON_PACKAGES)
-        text = page.markdown(facts, self.rows.values(), self.alone, self.options)
-        if self.options.output:
-            with open(self.options.output, "w", encoding="utf-8") as out:
-                out.write(text)
-        if self.options.json_path:
-            with open(self.options.json_path, "w", encoding="utf-8") as out:
-                json.dump({"machine": facts, "alone": self.alone, "rows": list(self.rows.values())}, out, indent=1)
+        """After every part: a run that is cut short leaves what it has."""
+        text = page.markdown(self.facts, self.rows.values(), self.alone, self.options)
+        output.write(text, {"machine": self.facts, "alone": self.alone, "rows": list(self.rows.values())}, self.options)
         return text
 
 

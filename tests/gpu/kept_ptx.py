@@ -10,7 +10,6 @@ run. Exit status 1 if anything is not as it should be.
 """
 import argparse
 import glob
-import json
 import os
 import pathlib
 import re
@@ -19,6 +18,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/support"))
+import ways  # pylint: disable=wrong-import-position
 
 ROOT = pathlib.Path(os.environ.get("TALLY_BUNDLE") or pathlib.Path(__file__).resolve().parents[2])
 PROGRAM = next((path for path in (ROOT / "tests/gpu/run_compiled", ROOT / "tests/run_compiled") if path.exists()), None)
@@ -33,47 +35,26 @@ def compilers():
     return ":".join(folder for folder in folders if folder)
 
 
-class Daemon:
-    def __init__(self, driver, directory, *arguments, **environment):
-        self.socket = os.path.join(directory, "tally.sock")
-        read_end, write_end = os.pipe()
-        self.process = subprocess.Popen(
-            [ROOT / "bin/tallyd", "--socket", self.socket, "--driver", driver, "--metrics-address", "0", "--ready-fd",
-             str(write_end), "--embedded", "--cache-directory", os.path.join(directory, "cache"), *arguments],
-            pass_fds=[write_end], env={**os.environ, "TALLY_LOG": "warning", **environment})
-        os.close(write_end)
-        with os.fdopen(read_end) as ready:
-            if not ready.readline().startswith("ready"):
-                sys.exit("tallyd did not start")
+def run(daemon, directory, mode, **environment):
+    """Microseconds of the load, or the last line of the program."""
+    place = {"path": [directory + "/K/mix.cubin"], "memory": [directory + "/K/mix.cubin"],
+             "make": [directory + "/K"]}.get(mode, [])
+    done = subprocess.run(
+        daemon.command([str(PROGRAM), mode, *place]),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False,
+        env={**os.environ, "LD_LIBRARY_PATH": compilers(), "CUDA_CACHE_PATH": directory + "/compiled",
+             "TRITON_CACHE_DIR": directory, **environment})
+    lines = done.stdout.splitlines() or [f"status {done.returncode}"]
+    loaded = re.search(r"^loaded in (\d+) us$", done.stdout, re.MULTILINE)
+    return int(loaded.group(1)) if lines[-1] == "OK" and loaded else lines[-1]
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait(timeout=30)
-
-    def run(self, directory, mode, **environment):
-        """Microseconds of the load, or the last line of the program."""
-        place = {"path": [directory + "/K/mix.cubin"], "memory": [directory + "/K/mix.cubin"],
-                 "make": [directory + "/K"]}.get(mode, [])
-        done = subprocess.run(
-            [ROOT / "bin/tally-run", "--socket", self.socket, "--priority", "best-effort", PROGRAM, mode, *place],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False,
-            env={**os.environ, "LD_LIBRARY_PATH": compilers(), "CUDA_CACHE_PATH": directory + "/compiled",
-                 "TRITON_CACHE_DIR": directory, **environment})
-        lines = done.stdout.splitlines() or [f"status {done.returncode}"]
-        loaded = re.search(r"^loaded in (\d+) us$", done.stdout, re.MULTILINE)
-        return int(loaded.group(1)) if lines[-1] == "OK" and loaded else lines[-1]
-
-    def forms(self):
-        rows = json.loads(subprocess.run([ROOT / "bin/tallyctl", "--socket", self.socket, "--json", "kernels"],
-                                         stdout=subprocess.PIPE, check=True).stdout)
-        return [row["form"] for row in rows if row["name"] == "mix"]
+def forms(daemon):
+    return [row["form"] for row in daemon.ctl("kernels") if row["name"] == "mix"]
 
 
 def median_load(daemon, directory, mode, runs, **environment):
-    loads = [daemon.run(directory, mode, **environment) for _ in range(runs)]
+    loads = [run(daemon, directory, mode, **environment) for _ in range(runs)]
     bad = [load for load in loads if not isinstance(load, int)]
     return bad[0] if bad else round(statistics.median(loads))
 
@@ -92,30 +73,35 @@ def main():
     is_good = True
     with tempfile.TemporaryDirectory(prefix="tally-kept.") as directory:
         os.mkdir(directory + "/K")
+
+        def start(transforms, **environment):
+            return ways.daemon(str(ROOT), arguments.driver, priority="best-effort", env={"TALLY_LOG": "warning", **environment},
+                               arguments=["--cache-directory", directory + "/cache", "--transforms", transforms])
+
         rows = {mode: [] for mode in MODES}
-        with Daemon(arguments.driver, directory, "--transforms", "slices") as daemon:
-            daemon.run(directory, "make")
+        with start("slices") as daemon:
+            run(daemon, directory, "make")
             for mode in MODES:
                 kept = median_load(daemon, directory, mode, arguments.runs)
                 bare = median_load(daemon, directory, mode, arguments.runs, TALLY_KEEP_PTX="0")
                 # The software driver runs what carries PTX only.
                 is_good = is_good and isinstance(kept, int) and (isinstance(bare, int) or not is_gpu)
                 rows[mode] += [kept, bare]
-            older = daemon.run(directory, "older")
+            older = run(daemon, directory, "older")
             is_good = is_good and str(older).endswith(": 209")
         # No PTX can be compiled there: what runs is machine code.
-        with Daemon(arguments.driver, directory, "--transforms", "slices", CUDA_DISABLE_PTX_JIT="1") as daemon:
+        with start("slices", CUDA_DISABLE_PTX_JIT="1") as daemon:
             for mode in MODES:
-                ran = daemon.run(directory, mode) if mode != "culink" else "(needs the compiler)"
+                ran = run(daemon, directory, mode) if mode != "culink" else "(needs the compiler)"
                 is_good = is_good and (isinstance(ran, int) or mode == "culink")
                 rows[mode].append(("yes" if is_gpu else "-") if isinstance(ran, int) else ran)
         for mode in MODES:
-            with Daemon(arguments.driver, directory, "--transforms", "all", TALLY_FORCE_FORM="slices") as daemon:
-                ran = daemon.run(directory, mode)
-                forms = daemon.forms()
-                is_good = is_good and isinstance(ran, int) and bool(forms)
-                is_good = is_good and all(form.startswith("slices") for form in forms)
-                rows[mode].append(", ".join(forms) if isinstance(ran, int) else ran)
+            with start("all", TALLY_FORCE_FORM="slices") as daemon:
+                ran = run(daemon, directory, mode)
+                seen = forms(daemon)
+                is_good = is_good and isinstance(ran, int) and bool(seen)
+                is_good = is_good and all(form.startswith("slices") for form in seen)
+                rows[mode].append(", ".join(seen) if isinstance(ran, int) else ran)
     lines += [f"| {mode} | " + " | ".join(str(cell) for cell in row) + " |" for mode, row in rows.items()]
     lines += ["", f"A cubin for another device: {older}", "", "As it should be." if is_good else "NOT as it should be."]
     text = "\n".join(lines) + "\n"
