@@ -52,10 +52,13 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
                              CUdriverProcAddressQueryResult* symbolStatus) {
   if (symbol == nullptr || pfn == nullptr || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
     return CUDA_ERROR_INVALID_VALUE;
+  int driver_version = 0;
+  if (entry::cuDriverGetVersion(&driver_version) == CUDA_SUCCESS && cudaVersion > driver_version)
+    return CUDA_ERROR_INVALID_VALUE;
   const ProcAnswer answer = FindProc(symbol, cudaVersion, flags);
   *pfn = answer.function;
   if (symbolStatus != nullptr) *symbolStatus = answer.status;
-  return answer.function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return CUDA_SUCCESS;  // also for what is not there, as the manual says
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
