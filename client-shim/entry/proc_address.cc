@@ -10,6 +10,7 @@
 
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/proc_symbols.h"
+#include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim {
@@ -52,8 +53,9 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
                              CUdriverProcAddressQueryResult* symbolStatus) {
   if (symbol == nullptr || pfn == nullptr || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
     return CUDA_ERROR_INVALID_VALUE;
-  int driver_version = 0;
-  if (entry::cuDriverGetVersion(&driver_version) == CUDA_SUCCESS && cudaVersion > driver_version)
+  // Newer than the driver is an error, once it is known which driver that is.
+  const Process* process = CurrentProcess();
+  if (process != nullptr && process->driver_version() != 0 && cudaVersion > process->driver_version())
     return CUDA_ERROR_INVALID_VALUE;
   const ProcAnswer answer = FindProc(symbol, cudaVersion, flags);
   *pfn = answer.function;
