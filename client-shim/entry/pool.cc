@@ -40,7 +40,7 @@ CUresult CheckPlace(const CUmemLocation* location, CUmemAllocationType type) {
       if (is_managed) return RefuseUse("cuMemPoolCreate: memory pools of managed memory");
       return CUDA_ERROR_INVALID_VALUE;
     default:
-      return CUDA_ERROR_INVALID_VALUE;
+      return CUDA_ERROR_NOT_SUPPORTED;  // as driver 580 answers
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/proc_symbols.h"
+#include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim {
@@ -52,10 +53,14 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
                              CUdriverProcAddressQueryResult* symbolStatus) {
   if (symbol == nullptr || pfn == nullptr || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
     return CUDA_ERROR_INVALID_VALUE;
+  // Newer than the driver is an error, once it is known which driver that is.
+  const Process* process = CurrentProcess();
+  if (process != nullptr && process->driver_version() != 0 && cudaVersion > process->driver_version())
+    return CUDA_ERROR_INVALID_VALUE;
   const ProcAnswer answer = FindProc(symbol, cudaVersion, flags);
   *pfn = answer.function;
   if (symbolStatus != nullptr) *symbolStatus = answer.status;
-  return answer.function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return CUDA_SUCCESS;  // also for what is not there, as the manual says
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {

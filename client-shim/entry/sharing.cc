@@ -75,8 +75,17 @@ CUresult ImportObject(const Call& call, shm::SharedKind kind, void* handle, shm:
   return ReadDescriptor(handle, &name) ? OpenObject(call, kind, &name, 0, false, opened) : CUDA_ERROR_INVALID_VALUE;
 }
 
-// `pool` null: an IPC handle; else memory of the opened pool.
-CUresult OpenMemory(const Call& call, const void* name, CUmemoryPool pool, bool enables_peers, CUdeviceptr* address) {
+bool EnablesPeers(unsigned int flags) { return (flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0; }
+
+CUresult BeginIpcOpen(Call* call, const CUdeviceptr* address, unsigned int flags) {
+  if (const CUresult result = BeginCallInContext(call); result != CUDA_SUCCESS) return result;
+  const bool are_known = (flags & ~static_cast<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) == 0;
+  return address != nullptr && are_known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// `pool` null: an IPC handle; else memory of the opened pool. `num_opens`, if wanted: how often it is open now.
+CUresult OpenMemory(const Call& call, const void* name, CUmemoryPool pool, bool enables_peers, CUdeviceptr* address,
+                    uint32_t* num_opens = nullptr) {
   // What is open is counted by the executor; here nobody may look between its answer and our books.
   const std::lock_guard lock(call.process->opening_mutex);
   shm::OpenedShared opened{};
@@ -100,6 +109,7 @@ CUresult OpenMemory(const Call& call, const void* name, CUmemoryPool pool, bool 
     call.process->addresses.Insert(allocation);
   }
   *address = opened.value;
+  if (num_opens != nullptr) *num_opens = opened.num_opens;
   return CUDA_SUCCESS;
 }
 
@@ -129,13 +139,24 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
   Call call;
-  if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
-  if (pdptr == nullptr || (Flags & ~static_cast<unsigned>(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  return OpenMemory(call, &handle, nullptr, (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) != 0, pdptr);
+  if (const CUresult result = BeginIpcOpen(&call, pdptr, Flags); result != CUDA_SUCCESS) return result;
+  return OpenMemory(call, &handle, nullptr, EnablesPeers(Flags), pdptr);
 }
+// The form of CUDA 4.1 does not count: what is open is refused.
 CUresult cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
-  return entry::cuIpcOpenMemHandle_v2(pdptr, handle, Flags);
+  CUdeviceptr address = 0;
+  uint32_t num_opens = 0;
+  Call call;
+  if (const CUresult result = BeginIpcOpen(&call, pdptr, Flags); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = OpenMemory(call, &handle, nullptr, EnablesPeers(Flags), &address, &num_opens);
+      result != CUDA_SUCCESS)
+    return result;
+  if (num_opens > 1) {
+    const CUresult closed = CloseMemory(call, address);
+    return closed != CUDA_SUCCESS ? closed : CUDA_ERROR_ALREADY_MAPPED;
+  }
+  *pdptr = address;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {

@@ -48,22 +48,20 @@ CUresult OrdinalOf(const Process& process, const CUmemLocation& location, uint32
   return CUDA_SUCCESS;
 }
 
-// The mappings of a span, taken out of the address map; none of them if they do not fill it exactly.
-std::vector<Allocation> TakeMappings(Process* process, uint64_t address, uint64_t size_bytes) {
-  std::vector<Allocation> taken;
-  for (uint64_t at = address; at - address < size_bytes;) {
-    const auto found = process->addresses.Find(at);
-    const bool fits = found && found->kind == MemoryKind::kMapped && found->address == at &&
-                      found->size_bytes <= size_bytes - (at - address);
-    const auto removed = fits ? process->addresses.Remove(at) : std::nullopt;
+// Takes the mappings of a span out of the address map: none of them, and false, if one lies across its end or there is
+// something else. Holes are let be.
+bool TakeMappings(Process* process, uint64_t address, uint64_t size_bytes, std::vector<Allocation>* taken) {
+  while (const auto found = process->addresses.FindOverlap(address, size_bytes)) {
+    const bool fits = found->kind == MemoryKind::kMapped && found->address >= address &&
+                      found->size_bytes <= size_bytes - (found->address - address);
+    const auto removed = fits ? process->addresses.Remove(found->address) : std::nullopt;
     if (!removed) {
-      for (const Allocation& mapping : taken) process->addresses.Insert(mapping);
-      return {};
+      for (const Allocation& mapping : *taken) process->addresses.Insert(mapping);
+      return false;
     }
-    taken.push_back(*removed);
-    at += removed->size_bytes;
+    taken->push_back(*removed);
   }
-  return taken;
+  return true;
 }
 
 }  // namespace
@@ -143,8 +141,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   // Out of the map first: once the executor has unmapped it, another thread may map something else there.
-  const std::vector<Allocation> taken = TakeMappings(call.process, ptr, size);
-  if (taken.empty()) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<Allocation> taken;
+  if (size > UINT64_MAX - ptr || !TakeMappings(call.process, ptr, size, &taken)) return CUDA_ERROR_INVALID_VALUE;
   const Reply reply = call.lane->CallStruct(shm::Op::kUnmapPhysical, shm::AddressSpan{ptr, size});
   if (reply.result == CUDA_SUCCESS) return call.lane->TakeAsyncError();
   for (const Allocation& mapping : taken) call.process->addresses.Insert(mapping);

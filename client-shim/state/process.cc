@@ -89,7 +89,9 @@ CUresult Process::DescribeDevices() {
   driver_version_ = static_cast<int>(reply.Read<uint32_t>(4));
   described_.resize(count);
   if (count != 0) std::memcpy(described_.data(), reply.payload + 8, count * sizeof(shm::DeviceDescription));
-  visible_ = VisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"), described_);
+  auto visible = VisibleDevices(std::getenv("CUDA_VISIBLE_DEVICES"), described_);
+  if (!visible) return visible.error();
+  visible_ = std::move(*visible);
   for (CUdevice device = 0; device < num_devices(); ++device) {
     Context& primary = contexts[static_cast<uint32_t>(server_ordinal(device))];
     primary.device = device;

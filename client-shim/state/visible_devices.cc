@@ -6,6 +6,7 @@
 #include <charconv>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 namespace tally::client_shim {
 namespace {
@@ -43,7 +44,8 @@ int FindDevice(std::string_view entry, std::span<const shm::DeviceDescription> d
 
 }  // namespace
 
-std::vector<int> VisibleDevices(const char* filter, std::span<const shm::DeviceDescription> devices) {
+std::expected<std::vector<int>, CUresult> VisibleDevices(const char* filter,
+                                                         std::span<const shm::DeviceDescription> devices) {
   std::vector<int> visible;
   if (filter == nullptr) {
     visible.resize(devices.size());
@@ -55,7 +57,7 @@ std::vector<int> VisibleDevices(const char* filter, std::span<const shm::DeviceD
     const size_t comma = rest.find(',');
     const int device = FindDevice(Trimmed(rest.substr(0, comma)), devices);
     if (device < 0) break;
-    if (std::ranges::find(visible, device) != visible.end()) return {};
+    if (std::ranges::find(visible, device) != visible.end()) return std::unexpected(CUDA_ERROR_INVALID_DEVICE);
     visible.push_back(device);
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);

@@ -82,6 +82,20 @@ std::vector<MemoryRange> MemoryMap::Mappings(uint64_t address, uint64_t size_byt
   return reached == address + size_bytes ? found : std::vector<MemoryRange>();
 }
 
+std::optional<std::vector<MemoryRange>> MemoryMap::MappingsWithin(uint64_t address, uint64_t size_bytes) const {
+  const std::lock_guard lock(mutex_);
+  if (size_bytes == 0 || size_bytes > UINT64_MAX - address) return std::nullopt;
+  const uint64_t end = address + size_bytes;
+  auto at = ranges_.lower_bound(address);
+  if (at != ranges_.begin() && std::prev(at)->first + std::prev(at)->second.size_bytes > address) return std::nullopt;
+  std::vector<MemoryRange> found;
+  for (; at != ranges_.end() && at->first < end; ++at) {
+    if (at->second.kind != MemoryKind::kMapped || at->second.size_bytes > end - at->first) return std::nullopt;
+    found.push_back(at->second);
+  }
+  return found;
+}
+
 void MemoryMap::SetAccess(uint64_t address, uint64_t size_bytes, int device, bool is_allowed) {
   const std::lock_guard lock(mutex_);
   const uint64_t bit = uint64_t{1} << device;

@@ -49,6 +49,9 @@ class MemoryMap {
   std::optional<MemoryRange> Mapping(uint64_t address) const;
   // The mappings that fill exactly the piece, in order of address. Empty: they do not.
   std::vector<MemoryRange> Mappings(uint64_t address, uint64_t size_bytes) const;
+  // The mappings inside of the piece, with holes between them or not; nullopt: one lies across its end, or there is
+  // something else.
+  std::optional<std::vector<MemoryRange>> MappingsWithin(uint64_t address, uint64_t size_bytes) const;
   // Notes that a device may access the piece's mappings, or may not.
   void SetAccess(uint64_t address, uint64_t size_bytes, int device, bool is_allowed);
   // Counts what is about to be allocated, if no more than `limit_bytes` are in use then; 0: no limit. To be taken back

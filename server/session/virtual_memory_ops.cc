@@ -133,21 +133,28 @@ CUresult ServeMapPhysical(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
-// The driver does not wait for work that uses the mapping, and programs wait themselves. It is waited for here all the
-// same: a stray access would end every session of the executor.
+// Holes in the span are no mistake (driver 580), as long as it is inside of one reservation. The driver does not wait
+// for work that uses the mapping, and programs wait themselves. It is waited for here all the same: a stray access
+// would end every session of the executor.
 CUresult ServeUnmapPhysical(ServedLane& lane, WireReader& in, WireWriter&) {
   shm::AddressSpan span{};
   in.TakeStruct(&span);
   if (!in.AtEnd()) return lane.Malformed();
   SessionState& session = lane.session();
-  const std::vector<MemoryRange> mappings = session.memory.Mappings(span.address, span.size_bytes);
-  if (mappings.empty()) return CUDA_ERROR_INVALID_VALUE;
+  if (!session.virtual_memory.IsReserved(span.address, span.size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const auto mappings = session.memory.MappingsWithin(span.address, span.size_bytes);
+  if (!mappings) return CUDA_ERROR_INVALID_VALUE;
+  if (mappings->empty()) return CUDA_SUCCESS;
   std::vector<std::shared_ptr<PhysicalMemory>> unmapped;  // given back after the wait
-  for (const MemoryRange& range : mappings) unmapped.push_back(session.virtual_memory.RemoveMapping(range.address));
+  for (const MemoryRange& range : *mappings) unmapped.push_back(session.virtual_memory.RemoveMapping(range.address));
   std::vector<WaitPoint> points;
   const CUresult marked = lane.MarkDevice(static_cast<int>(unmapped.front()->properties.device), &points);
   const CUresult waited = lane.AwaitPoints(&points);
-  const CUresult result = lane.driver().cuMemUnmap(span.address, span.size_bytes);
+  CUresult result = CUDA_SUCCESS;
+  for (const MemoryRange& range : *mappings) {
+    const CUresult piece = lane.driver().cuMemUnmap(range.address, range.size_bytes);
+    if (result == CUDA_SUCCESS) result = piece;
+  }
   if (marked != CUDA_SUCCESS) return marked;
   return waited != CUDA_SUCCESS ? waited : result;
 }

@@ -241,12 +241,21 @@ std::vector<MemoryRegion> MemoryMap::MappedWithin(uint64_t begin, uint64_t end) 
   return mapped;
 }
 
+bool MemoryMap::IsReserved(uint64_t address, uint64_t num_bytes) const {
+  const std::shared_lock lock(mutex_);
+  return IsReservedLocked(address, num_bytes);
+}
+
+bool MemoryMap::IsReservedLocked(uint64_t address, uint64_t num_bytes) const {
+  const auto after = reserved_.upper_bound(address);
+  if (after == reserved_.begin()) return false;
+  const MemoryRegion& around = std::prev(after)->second;
+  return address < around.end() && num_bytes <= around.end() - address;
+}
+
 bool MemoryMap::MapPhysical(const MemoryRegion& range, int memory_fd, uint64_t fd_offset) {
   const std::unique_lock lock(mutex_);
-  auto around = reserved_.upper_bound(range.base);
-  if (around == reserved_.begin()) return false;
-  --around;
-  if (range.base < around->first || range.end() > around->second.end()) return false;
+  if (!IsReservedLocked(range.base, range.num_bytes)) return false;
   if (OverlapsLocked(ranges_, range.base, range.end())) return false;
   // Readable at once: access rights are kept in `range`, set by cuMemSetAccess.
   if (MapRaw(range.base, range.num_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory_fd, fd_offset) == 0) {

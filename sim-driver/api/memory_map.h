@@ -87,6 +87,9 @@ class MemoryMap {
   // All mappings inside [begin, end), in order of address.
   std::vector<MemoryRegion> MappedWithin(uint64_t begin, uint64_t end) const;
 
+  // Whether the piece lies inside of one kReserved range, whatever is mapped there.
+  bool IsReserved(uint64_t address, uint64_t num_bytes) const;
+
   // VMM: puts `num_bytes` of `memory_fd` (a memfd) at `address`, which lies in a kReserved range.
   bool MapPhysical(const MemoryRegion& range, int memory_fd, uint64_t fd_offset);
   bool UnmapPhysical(uint64_t base);
@@ -107,6 +110,7 @@ class MemoryMap {
  private:
   MemoryMap();
   void BumpLocked();
+  bool IsReservedLocked(uint64_t address, uint64_t num_bytes) const;
   bool CommitLocked(uint64_t begin, uint64_t end);
   std::optional<uint64_t> FindGapLocked(uint64_t num_bytes, uint64_t alignment);
   void ReturnPagesLocked(uint64_t begin, uint64_t end);

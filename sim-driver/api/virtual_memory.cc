@@ -47,6 +47,18 @@ std::vector<MemoryRegion> WholeMappings(uint64_t address, uint64_t num_bytes) {
   return mapped;
 }
 
+// The mappings in [address, address+num_bytes), which must be part of one reservation and cut none of them.
+std::vector<MemoryRegion> MappingsInReservation(uint64_t address, uint64_t num_bytes) {
+  Require(num_bytes != 0 && MemoryMap::Get().IsReserved(address, num_bytes), CUDA_ERROR_INVALID_VALUE);
+  const uint64_t end = address + num_bytes;
+  std::vector<MemoryRegion> mapped = MemoryMap::Get().MappedWithin(address, end);
+  const auto first = MemoryMap::Get().Find(address);
+  Require(first && (first->kind == MemoryKind::kReserved || first->base == address) &&
+              (mapped.empty() || mapped.back().end() <= end),
+          CUDA_ERROR_INVALID_VALUE);
+  return mapped;
+}
+
 }  // namespace
 
 PhysicalMemory::~PhysicalMemory() { DeviceAt(device).Return(num_bytes); }
@@ -142,8 +154,9 @@ void MapAt(uint64_t address, uint64_t num_bytes, uint64_t offset, CUmemGenericAl
   state.mapped[address] = memory;
 }
 
+// Like driver 580: what is not mapped is passed over.
 void UnmapAt(uint64_t address, uint64_t num_bytes) {
-  const std::vector<MemoryRegion> mapped = WholeMappings(address, num_bytes);
+  const std::vector<MemoryRegion> mapped = MappingsInReservation(address, num_bytes);
   State& state = GetState();
   const std::lock_guard lock(state.mutex);
   for (const MemoryRegion& region : mapped) {

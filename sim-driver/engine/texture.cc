@@ -181,13 +181,17 @@ uint32_t TexelValue(const Image& image, const std::byte* texel, uint32_t channel
 
 Footprint FootprintOf(const Image& image, const Image::Level& level, const std::array<float, 3>& coordinates,
                       bool linear) {
+  // The hardware filters a row as an image of one row, at y = 0, half way to the row below: which is border if the mode
+  // of the dimension that a row has not says so (seen on an H200).
+  const bool has_border_below = linear && image.num_dimensions == 1 && image.address_modes[1] == AddressMode::kBorder;
+  const uint32_t num_dimensions = has_border_below ? 2 : image.num_dimensions;
   std::array<Axis, 3> axes;
-  for (uint32_t d = 0; d < image.num_dimensions; ++d) {
-    const double texels = InTexels(image, level, d, coordinates[d]);
+  for (uint32_t d = 0; d < num_dimensions; ++d) {
+    const double texels = InTexels(image, level, d, d < image.num_dimensions ? coordinates[d] : 0);
     axes[d] = linear ? LinearAxis(image, level, d, texels) : PointAxis(image, level, d, texels);
   }
   Footprint footprint;
-  Combine(axes, image.num_dimensions, linear, &footprint);
+  Combine(axes, num_dimensions, linear, &footprint);
   return footprint;
 }
 

@@ -68,7 +68,7 @@ way() {
   if [[ ${#checksum} -ne 16 ]]; then
     {
       echo "--- $program, $name: exit status $status"
-      tail -5 "$log"
+      tail -60 "$log"
       tail -5 "$log.err"
     } >>"$work/failures"
   fi

@@ -6,7 +6,8 @@
 //   Device(Results&)     computes them with CUDA.
 // RunProgram runs both, compares section by section, and prints as the last line of stdout
 //   checksum: <16 hex digits> OK        exit status 0, or
-//   FAILED: <reason>                    exit status 1.
+//   FAILED: <reason>                    exit status 1,
+// with a line for every section that differs before it: a machine on which something does is not always at hand.
 // With --reference only the host's half runs, so the expected checksum is known on a machine without a GPU
 // (expected_checksums.txt). The checksum covers values only: no time, no address, nothing that depends on the machine.
 #pragma once
@@ -56,7 +57,7 @@ class Results {
   void Add(const char* name, const T* values, size_t count) {
     static_assert(std::is_trivially_copyable<T>::value, "results are compared as bytes");
     const char* bytes = reinterpret_cast<const char*>(values);
-    sections_.push_back({name, sizeof(T), std::string(bytes, bytes + count * sizeof(T))});
+    sections_.push_back({name, sizeof(T), std::string(bytes, bytes + count * sizeof(T)), false});
   }
   template <class T>
   void Add(const char* name, const std::vector<T>& values) {
@@ -66,7 +67,7 @@ class Results {
   void AddValue(const char* name, T value) {
     Add(name, &value, 1);
   }
-  void AddText(const char* name, const std::string& text) { Add(name, text.data(), text.size()); }
+  void AddText(const char* name, const std::string& text) { sections_.push_back({name, 1, text, true}); }
 
   uint64_t ChecksumOfAll() const {
     Checksum checksum;
@@ -74,7 +75,7 @@ class Results {
     return checksum.value();
   }
 
-  // First element of each section: what a driver answered, when it is not what was expected.
+  // First element of each section: what a driver answered.
   void Print() const {
     for (const Section& section : sections_) {
       printf("%s: %s (%zu bytes)\n", section.name.c_str(), section.bytes.empty() ? "-" : Hex(section, 0).c_str(),
@@ -82,21 +83,31 @@ class Results {
     }
   }
 
-  // Does not return if anything differs.
-  void FailUnlessEqual(const Results& expected) const {
+  // Prints how the sections that there are so far differ from those expected; returns how many do.
+  size_t PrintDifferences(const Results& expected) const {
+    size_t num_differing = 0;
     for (size_t i = 0; i < sections_.size() && i < expected.sections_.size(); ++i) {
       const Section& got = sections_[i];
       const Section& want = expected.sections_[i];
-      if (got.name != want.name) Fail("section %zu is %s, expected %s", i, got.name.c_str(), want.name.c_str());
-      if (got.bytes.size() != want.bytes.size()) {
-        Fail("%s has %zu bytes, expected %zu", got.name.c_str(), got.bytes.size(), want.bytes.size());
+      if (got.name == want.name && got.bytes == want.bytes) continue;
+      ++num_differing;
+      if (got.name != want.name) {
+        printf("section %zu is %s, expected %s\n", i, got.name.c_str(), want.name.c_str());
+      } else if (want.is_text) {
+        printf("%s is '%s', expected '%s'\n", got.name.c_str(), got.bytes.c_str(), want.bytes.c_str());
+      } else if (got.bytes.size() != want.bytes.size()) {
+        printf("%s has %zu bytes, expected %zu\n", got.name.c_str(), got.bytes.size(), want.bytes.size());
+      } else {
+        PrintElements(got, want);
       }
-      for (size_t k = 0; k < got.bytes.size(); ++k) {
-        if (got.bytes[k] == want.bytes[k]) continue;
-        size_t element = k / want.element_bytes;
-        Fail("%s[%zu] is %s, expected %s", got.name.c_str(), element, Hex(got, element).c_str(),
-             Hex(want, element).c_str());
-      }
+    }
+    return num_differing;
+  }
+
+  // Does not return if anything differs.
+  void FailUnlessEqual(const Results& expected) const {
+    if (const size_t num_differing = PrintDifferences(expected); num_differing != 0) {
+      Fail("%zu of %zu sections of results differ", num_differing, sections_.size());
     }
     if (sections_.size() != expected.sections_.size()) {
       Fail("%zu sections of results, expected %zu", sections_.size(), expected.sections_.size());
@@ -108,7 +119,23 @@ class Results {
     std::string name;
     size_t element_bytes;
     std::string bytes;
+    bool is_text = false;
   };
+
+  static void PrintElements(const Section& got, const Section& want) {
+    constexpr size_t kMostShown = 6;
+    const size_t count = want.bytes.size() / want.element_bytes;
+    size_t num_differing = 0;
+    for (size_t k = 0; k < count; ++k) {
+      const size_t at = k * want.element_bytes;
+      if (got.bytes.compare(at, want.element_bytes, want.bytes, at, want.element_bytes) == 0) continue;
+      if (++num_differing > kMostShown) continue;
+      printf("%s[%zu] is %s, expected %s\n", got.name.c_str(), k, Hex(got, k).c_str(), Hex(want, k).c_str());
+    }
+    if (num_differing > kMostShown) {
+      printf("%s: %zu of %zu elements differ\n", got.name.c_str(), num_differing, count);
+    }
+  }
 
   // Most significant byte first, as a number would be written.
   static std::string Hex(const Section& section, size_t element) {
@@ -125,6 +152,16 @@ class Results {
   std::vector<Section> sections_;
 };
 
+// What there is when a call fails in the middle: its error is often the consequence of an answer before it.
+struct Unfinished {
+  const Results* results = nullptr;
+  const Results* expected = nullptr;
+};
+inline Unfinished& UnfinishedRun() {
+  static Unfinished run;
+  return run;
+}
+
 inline int RunProgram(int argc, char** argv, void (*reference)(Results&), void (*device)(Results&)) {
   Results expected;
   if (argc > 1 && strcmp(argv[1], "--reference") == 0) {
@@ -137,9 +174,11 @@ inline int RunProgram(int argc, char** argv, void (*reference)(Results&), void (
   } else if (argc > 1) {
     Fail("unknown option %s (--reference and --values are known)", argv[1]);
   } else {
-    Results results;
-    device(results);
     reference(expected);
+    Results results;
+    UnfinishedRun() = {&results, &expected};
+    device(results);
+    UnfinishedRun() = {};
     results.FailUnlessEqual(expected);
   }
   printf("checksum: %016llx OK\n", static_cast<unsigned long long>(expected.ChecksumOfAll()));
@@ -149,6 +188,7 @@ inline int RunProgram(int argc, char** argv, void (*reference)(Results&), void (
 inline void CheckCuda(cudaError_t error, const char* call, const char* file, int line) {
   if (error == cudaSuccess) return;
   const char* base = strrchr(file, '/');
+  if (const Unfinished run = UnfinishedRun(); run.results != nullptr) run.results->PrintDifferences(*run.expected);
   Fail("%s:%d: %s: %s (%d)", base ? base + 1 : file, line, call, cudaGetErrorName(error), static_cast<int>(error));
 }
 

@@ -18,7 +18,9 @@ Function* DriverEntry(const char* name, unsigned int version) {
 }
 
 inline void CheckDriver(CUresult result, const char* call, int line) {
-  if (result != CUDA_SUCCESS) Fail("line %d: %s: driver error %d", line, call, static_cast<int>(result));
+  if (result == CUDA_SUCCESS) return;
+  if (const Unfinished run = UnfinishedRun(); run.results != nullptr) run.results->PrintDifferences(*run.expected);
+  Fail("line %d: %s: driver error %d", line, call, static_cast<int>(result));
 }
 
 }  // namespace check

@@ -14,7 +14,7 @@ void Reference(Results& results) {
   results.Add("moved", first);
   results.Add("handles", std::vector<uint32_t>{1, 2, 1, 3});
   results.Add("changed in the executable", second);
-  results.Add("refused", std::vector<uint32_t>{1, 1, 1, 1});
+  results.Add("refused", std::vector<uint32_t>{1, 1, 1});
   std::vector<uint32_t> borrowed(kCount);
   for (uint32_t i = 0; i < kCount; ++i) borrowed[i] = i * 2 + 1;
   results.Add("memory of the child", borrowed);
@@ -103,11 +103,16 @@ void Moved(Results& results, cudaStream_t stream) {
   CHECK_CUDA(cudaGraphCreate(&other, 0));
   cudaGraphNode_t node;
   cudaGraphExec_t alone;
+  // What the documentation forbids. (Of a graph that moves into itself it says nothing: natively the call succeeds and
+  // leaves a graph that cannot be destroyed.)
   std::vector<uint32_t> refused;
-  refused.push_back(cudaGraphInstantiate(&alone, child, 0) != cudaSuccess);
-  refused.push_back(cudaGraphAddChildGraphNode(&node, other, nullptr, 0, child) != cudaSuccess);
-  refused.push_back(Move(&node, other, {}, child) != cudaSuccess);
-  refused.push_back(Move(&node, parent, {}, parent) != cudaSuccess);
+  const auto mistake = [&](const char* what, cudaError_t error) {
+    printf("%s: %d\n", what, static_cast<int>(error));
+    refused.push_back(error != cudaSuccess);
+  };
+  mistake("instantiate a moved graph", cudaGraphInstantiate(&alone, child, 0));
+  mistake("add a moved graph to another", cudaGraphAddChildGraphNode(&node, other, nullptr, 0, child));
+  mistake("move a moved graph", Move(&node, other, {}, child));
   results.Add("refused", refused);
   cudaGetLastError();
   CHECK_CUDA(cudaGraphDestroy(other));

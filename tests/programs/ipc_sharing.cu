@@ -125,14 +125,29 @@ int OtherProgram(int socket) {
   void* again = nullptr;
   cudaEvent_t made, changed;
   CHECK_CUDA(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&values), shared.memory, cudaIpcMemLazyEnablePeerAccess));
-  // By the first form of the driver's call.
+  // Opened twice is counted; the first form of the driver's call did not count yet and refuses what is open.
+  CHECK_CUDA(cudaIpcOpenMemHandle(&again, shared.memory, cudaIpcMemLazyEnablePeerAccess));
+  if (again != values) check::Fail("opened twice, at two addresses");
   CUipcMemHandle old_handle;
   static_assert(sizeof(old_handle) == sizeof(shared.memory), "one handle by two names");
   memcpy(&old_handle, &shared.memory, sizeof(old_handle));
-  CHECK_DRIVER(DRIVER_ENTRY_OF(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010)(
-      reinterpret_cast<CUdeviceptr*>(&again), old_handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-  if (again != values) check::Fail("opened twice, at two addresses");
+  const auto old_open = DRIVER_ENTRY_OF(cuIpcOpenMemHandle, "cuIpcOpenMemHandle", 4010);
+  const auto open_by_old = [&](void** address) {
+    return old_open(reinterpret_cast<CUdeviceptr*>(address), old_handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  };
+  void* nowhere = nullptr;
+  int num_unmet = 0;
+  if (const CUresult result = open_by_old(&nowhere); result != CUDA_ERROR_ALREADY_MAPPED) {
+    printf("opened by the first form while open: driver error %d\n", static_cast<int>(result));
+    ++num_unmet;
+  }
   CHECK_CUDA(cudaIpcCloseMemHandle(again));
+  CHECK_CUDA(cudaIpcCloseMemHandle(values));
+  if (const CUresult result = open_by_old(reinterpret_cast<void**>(&values)); result != CUDA_SUCCESS) {
+    printf("opened by the first form: driver error %d\n", static_cast<int>(result));
+    ++num_unmet;
+    CHECK_CUDA(cudaIpcOpenMemHandle(reinterpret_cast<void**>(&values), shared.memory, cudaIpcMemLazyEnablePeerAccess));
+  }
   CHECK_CUDA(cudaIpcOpenEventHandle(&made, shared.made));
   CHECK_CUDA(cudaIpcOpenEventHandle(&changed, shared.changed));
   cudaStream_t stream;
@@ -182,7 +197,7 @@ int OtherProgram(int socket) {
   CHECK_CUDA(cudaMemPoolDestroy(pool));
   Send(socket, &word, 1);
   Receive(socket, &byte, 1);  // the end
-  return 0;
+  return num_unmet;
 }
 
 void Device(Results& results) {

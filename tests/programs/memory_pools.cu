@@ -11,7 +11,7 @@ constexpr size_t kBytes = 1 << 20;
 void Reference(Results& results) {
   results.Add("current pool", std::vector<uint32_t>(8, 1));
   results.Add("attributes", std::vector<uint64_t>{0, 0, 1, 0, 12345, 1, 1, 1});
-  results.Add("codes", std::vector<int>{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS});
+  results.Add("codes", std::vector<int>{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS});
   results.AddValue("access", static_cast<int>(CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
   std::vector<uint8_t> box(6 * 5 * 7, 0);
   for (int z = 0; z < 3; ++z) {

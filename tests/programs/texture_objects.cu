@@ -2,7 +2,8 @@
 // addressing modes, normalised coordinates, integers as they are and as fractions of one, one to three dimensions,
 // layers, mipmap levels, gathers, linear and pitched memory.
 //
-// Coordinates are chosen so that filter weights have at most 8 fractional bits and sums are exact: every device agrees.
+// Coordinates are chosen so that filter weights, and the products of an axis's with the others', have at most 8
+// fractional bits and sums are exact: every device agrees.
 #include <cmath>
 #include <tuple>
 #include <type_traits>
@@ -19,8 +20,11 @@ constexpr int kNumPoints = 64;
 // Texels: small integers, so that weighted sums are exact.
 float Texel(int x, int y, int z) { return static_cast<float>((x * 7 + y * 13 + z * 29) % 64); }
 
-// The coordinates that are tried along an axis of `size` texels: inside, on edges, outside; multiples of 1/16.
-float Coordinate(int i, int size) { return static_cast<float>(i - 16) * static_cast<float>(size) / 32.0f + 0.0625f; }
+// The coordinates that are tried along an axis of `size` texels: inside, on edges, outside; `offset` from multiples of
+// size/32.
+float Coordinate(int i, int size, float offset) {
+  return static_cast<float>(i - 16) * static_cast<float>(size) / 32.0f + offset;
+}
 
 // ---------------------------------------------------------------- the appendix, on the host
 
@@ -139,12 +143,14 @@ const char* const kNames[] = {"clamp", "border", "wrap", "mirror"};
 // Wrapping needs normalised coordinates; the others are tried with and without.
 bool IsTried(int mode, bool normalized) { return normalized || mode < 2; }
 
-std::vector<float> Points(int dimensions, bool normalized) {
+std::vector<float> Points(int dimensions, bool normalized, bool linear) {
   const int extents[] = {kWidth, kHeight, kDepth};
+  // A point fetch must not be made on the border between two texels; three weights of 1/16 make more than 8 bits.
+  const float offset = dimensions == 3 && linear ? 0.25f : 0.0625f;
   std::vector<float> points;
   for (int i = 0; i < kNumPoints; ++i) {
     for (int d = 0; d < dimensions; ++d) {
-      const float at = Coordinate((i * (2 * d + 1) + d) % kNumPoints, extents[d]);
+      const float at = Coordinate((i * (2 * d + 1) + d) % kNumPoints, extents[d], offset);
       points.push_back(normalized ? at / static_cast<float>(extents[d]) : at);
     }
   }
@@ -173,7 +179,7 @@ unsigned char ByteTexel(int i) { return static_cast<unsigned char>(i * 37 + 11);
 void Reference(Results& results) {
   const int extents[] = {kWidth, kHeight, kDepth};
   ForEachCase([&](const char* name, int dimensions, cudaTextureAddressMode mode, bool, bool linear) {
-    const std::vector<float> points = Points(dimensions, false);
+    const std::vector<float> points = Points(dimensions, false, linear);
     std::vector<float> values;
     for (int i = 0; i < kNumPoints; ++i) {
       values.push_back(Fetch(mode, linear, extents, dimensions, &points[static_cast<size_t>(i * dimensions)]));
@@ -210,7 +216,7 @@ void Reference(Results& results) {
     }
   }
   results.Add("gathered", gathered);
-  const std::vector<float> points = Points(2, false);
+  const std::vector<float> points = Points(2, false, true);
   for (int i = 0; i < kNumPoints; ++i) {
     pitched.push_back(Fetch(cudaAddressModeClamp, true, extents, 2, &points[static_cast<size_t>(2 * i)]));
   }
@@ -221,9 +227,10 @@ void Reference(Results& results) {
 
 // ---------------------------------------------------------------- CUDA's half
 
-cudaTextureDesc Description(cudaTextureAddressMode mode, bool normalized, bool linear) {
+// `dimensions`: those that the texture has. What a mode of another does is left open (PrintUnusedMode).
+cudaTextureDesc Description(cudaTextureAddressMode mode, bool normalized, bool linear, int dimensions = 3) {
   cudaTextureDesc description = {};
-  for (int d = 0; d < 3; ++d) description.addressMode[d] = mode;
+  for (int d = 0; d < 3; ++d) description.addressMode[d] = d < dimensions ? mode : cudaAddressModeClamp;
   description.filterMode = linear ? cudaFilterModeLinear : cudaFilterModePoint;
   description.readMode = cudaReadModeElementType;
   description.normalizedCoords = normalized ? 1 : 0;
@@ -272,11 +279,32 @@ std::vector<T> Run(void (*kernel)(Arguments...), size_t threads, size_t count, c
   return out.Download();
 }
 
+// A row as an H200 fetches it is an image of one row, at y = 0: half of a filtered value comes from the row below,
+// which is border if the second mode says so. Said, not demanded.
+void PrintUnusedMode(cudaArray_t row) {
+  const std::vector<float> at = {0.5625f, 1.5f, 7.75f, 15.5f};
+  const check::DeviceBuffer<float> points(at);
+  check::DeviceBuffer<float> out(at.size());
+  for (int last = 0; last < 3; ++last) {
+    cudaTextureDesc description = Description(cudaAddressModeClamp, false, true);
+    if (last > 0) description.addressMode[last] = cudaAddressModeBorder;
+    const cudaTextureObject_t texture = Texture(row, description);
+    Fetch1D<<<1, static_cast<unsigned>(at.size())>>>(texture, points.get(), out.get());
+    CHECK_LAUNCH();
+    const std::vector<float> got = out.Download();
+    printf("1D linear, %s border:", last == 0 ? "no" : last == 1 ? "second" : "third");
+    for (const float value : got) printf(" %g", static_cast<double>(value));
+    printf("\n");
+    CHECK_CUDA(cudaDestroyTextureObject(texture));
+  }
+}
+
 void Device(Results& results) {
   cudaArray_t arrays[] = {MakeArray(kWidth, 0, 0), MakeArray(kWidth, kHeight, 0), MakeArray(kWidth, kHeight, kDepth)};
   ForEachCase([&](const char* name, int dimensions, cudaTextureAddressMode mode, bool normalized, bool linear) {
-    const cudaTextureObject_t texture = Texture(arrays[dimensions - 1], Description(mode, normalized, linear));
-    const check::DeviceBuffer<float> points(Points(dimensions, normalized));
+    const cudaTextureObject_t texture =
+        Texture(arrays[dimensions - 1], Description(mode, normalized, linear, dimensions));
+    const check::DeviceBuffer<float> points(Points(dimensions, normalized, linear));
     check::DeviceBuffer<float> out(kNumPoints);
     auto* const kernel = dimensions == 1 ? Fetch1D : dimensions == 2 ? Fetch2D : Fetch3D;
     kernel<<<1, kNumPoints>>>(texture, points.get(), out.get());
@@ -357,6 +385,7 @@ void Device(Results& results) {
   resource.resType = cudaResourceTypeMipmappedArray;
   resource.res.mipmap.mipmap = mipmap;
   cudaTextureDesc levels = Description(cudaAddressModeClamp, true, true);
+  levels.disableTrilinearOptimization = 1;  // which rounds the weights of levels as it likes
   levels.mipmapFilterMode = cudaFilterModeLinear;
   levels.maxMipmapLevelClamp = 2;
   CHECK_CUDA(cudaCreateTextureObject(&texture, &resource, &levels, nullptr));
@@ -387,7 +416,7 @@ void Device(Results& results) {
   resource.res.pitch2D.pitchInBytes = pitch;
   const cudaTextureDesc filtered = Description(cudaAddressModeClamp, false, true);
   CHECK_CUDA(cudaCreateTextureObject(&texture, &resource, &filtered, nullptr));
-  const check::DeviceBuffer<float> points(Points(2, false));
+  const check::DeviceBuffer<float> points(Points(2, false, true));
   check::DeviceBuffer<float> out(kNumPoints);
   Fetch2D<<<1, kNumPoints>>>(texture, points.get(), out.get());
   CHECK_LAUNCH();
@@ -404,6 +433,7 @@ void Device(Results& results) {
   CHECK_CUDA(cudaDestroyTextureObject(first));
   CHECK_CUDA(cudaDestroyTextureObject(second));
   CHECK_CUDA(cudaFreeArray(other));
+  PrintUnusedMode(arrays[0]);
   for (const cudaArray_t array : arrays) CHECK_CUDA(cudaFreeArray(array));
 }
 

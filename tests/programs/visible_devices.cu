@@ -88,18 +88,21 @@ Seen With(const char* visible) {
 void Device(Results& results) {
   const Seen all = With(nullptr);
   if (all.count == 0) check::Fail("no device: %s", all.output.c_str());
+  // A negative count: the error.
   const auto add = [&](const char* name, const char* visible, int count, const std::string& first) {
     const Seen seen = With(visible);
-    const bool fits = count == 0 ? seen.output == "error 100\n" : seen.count == count && seen.first == first;
+    const bool fits = count < 0 ? seen.output == "error " + std::to_string(-count) + "\n"
+                                : seen.count == count && seen.first == first;
     if (!fits) printf("%s: '%s' shows %s", name, visible, seen.output.c_str());
     results.AddValue<uint32_t>(name, fits);
   };
   results.AddValue<uint32_t>("none set", 1);
-  add("-1", "-1", 0, "");
-  add("empty", "", 0, "");
+  add("-1", "-1", -cudaErrorNoDevice, "");
+  add("empty", "", -cudaErrorNoDevice, "");
   add("0", "0", 1, all.first);
-  add("twice", "0,0", 0, "");
-  add("unknown", "777", 0, "");
+  add("twice", "0,0", -cudaErrorInvalidDevice, "");
+  printf("twice, by number and by uuid: %s", With(("0," + all.first).c_str()).output.c_str());
+  add("unknown", "777", -cudaErrorNoDevice, "");
   add("known, unknown", "0,777,0", 1, all.first);
   add("uuid", all.last.c_str(), 1, all.last);
   // As much of it as tells the devices apart.

@@ -125,7 +125,9 @@ TEST(VisibleDevices, ReadsTheVariableAsTheDriverDoes) {
   EXPECT_EQ(visible(" 1 "), std::vector<int>{1});
   EXPECT_EQ(visible("1,7,0"), std::vector<int>{1});  // ends at the first that is none
   EXPECT_EQ(visible("-1"), std::vector<int>{});
-  EXPECT_EQ(visible("0,0"), std::vector<int>{});  // named twice: none at all
+  EXPECT_EQ(visible("0,0"), std::unexpected(CUDA_ERROR_INVALID_DEVICE));
+  EXPECT_EQ(visible("0,GPU-1010"), std::unexpected(CUDA_ERROR_INVALID_DEVICE));
+  EXPECT_EQ(visible("0,7,0"), std::vector<int>{0});  // ends before it
   EXPECT_EQ(visible("GPU-2020,0"), (std::vector<int>{1, 0}));
   EXPECT_EQ(visible("GPU-"), std::vector<int>{});  // more than one
   EXPECT_EQ(visible("x"), std::vector<int>{});

@@ -51,6 +51,12 @@ TEST(MemoryMapTest, AdjoiningMappingsAreOnePiece) {
   EXPECT_TRUE(map.Mappings(100, 99).empty());
   EXPECT_TRUE(map.Mappings(110, 40).empty());
   EXPECT_TRUE(map.Mappings(100, 150).empty());
+  EXPECT_EQ(map.MappingsWithin(100, 100)->size(), 2u);
+  EXPECT_EQ(map.MappingsWithin(0, 1000)->size(), 2u);
+  EXPECT_TRUE(map.MappingsWithin(0, 100)->empty());
+  EXPECT_FALSE(map.MappingsWithin(100, 99));
+  EXPECT_FALSE(map.MappingsWithin(101, 99));
+  EXPECT_FALSE(map.MappingsWithin(100, 0));
   EXPECT_TRUE(map.Mapping(199));
   EXPECT_FALSE(map.Mapping(200));
   EXPECT_EQ(map.device_bytes(), 50u);  // physical memory is counted by itself

@@ -114,7 +114,9 @@ TEST_F(SharingTest, MapsOnlyIntoItsOwnReservations) {
   EXPECT_EQ(Grant(*other_, base, kPiece, 3), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Span(*lane_, Op::kFreeAddresses, base, 4 * kPiece), CUDA_ERROR_INVALID_VALUE);  // something is mapped
   EXPECT_EQ(Span(*lane_, Op::kUnmapPhysical, base, kPiece / 2), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(Span(*lane_, Op::kUnmapPhysical, base, kPiece), 0u);
+  EXPECT_EQ(Span(*lane_, Op::kUnmapPhysical, base, 5 * kPiece), CUDA_ERROR_INVALID_VALUE);  // more than is reserved
+  EXPECT_EQ(Span(*lane_, Op::kUnmapPhysical, base, 2 * kPiece), 0u);                        // a hole at its end
+  EXPECT_EQ(Span(*lane_, Op::kUnmapPhysical, base, kPiece), 0u);                            // a hole
   EXPECT_EQ(Span(*lane_, Op::kFreeAddresses, base, 2 * kPiece), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Span(*lane_, Op::kFreeAddresses, base, 4 * kPiece), 0u);
   EXPECT_EQ(VirtualDriver::num_reserved, 1);

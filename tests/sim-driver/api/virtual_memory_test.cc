@@ -42,8 +42,12 @@ TEST_F(VirtualMemoryTest, GrowsInPlace) {
   EXPECT_OK(cuMemRelease(first));
   EXPECT_OK(cuMemRelease(second));
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(base, 4 * kPage));  // still mapped
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base, kPage / 2));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base + kPage / 2, kPage));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base, 5 * kPage));
   EXPECT_OK(cuMemUnmap(base, 2 * kPage));
-  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base, kPage));
+  EXPECT_OK(cuMemUnmap(base, kPage));  // a hole
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(base + 4 * kPage, kPage));
   EXPECT_OK(cuMemAddressFree(base, 4 * kPage));
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemRelease(first));
 }

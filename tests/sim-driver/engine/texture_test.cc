@@ -78,6 +78,22 @@ TEST(Texture, LinearWeightsHaveEightFractionalBits) {
   for (const Footprint::Tap& tap : corners.taps) EXPECT_EQ(tap.weight, 0.125f);
 }
 
+TEST(Texture, ABorderBelowARowTakesHalfOfAFilteredValue) {
+  Image image = MakeImage(1, AddressMode::kClamp, false);
+  image.levels[0].height = 1;
+  image.address_modes[1] = AddressMode::kBorder;
+  const Footprint footprint = FootprintOf(image, image.levels[0], {2.75f, 0, 0}, true);
+  float of_texels[8] = {}, of_border = 0;
+  for (uint32_t k = 0; k < footprint.num_taps; ++k) {
+    const Footprint::Tap& tap = footprint.taps[k];
+    (tap.is_border ? of_border : of_texels[tap.x]) += tap.weight;
+  }
+  EXPECT_EQ(of_texels[2], 0.375f);
+  EXPECT_EQ(of_texels[3], 0.125f);
+  EXPECT_EQ(of_border, 0.5f);
+  EXPECT_EQ(FootprintOf(image, image.levels[0], {2.75f, 0, 0}, false).num_taps, 1u);
+}
+
 TEST(Texture, GathersGoRoundFromTheLowerLeft) {
   const Image image = MakeImage(2, AddressMode::kClamp, false);
   const Footprint footprint = GatherFootprint(image, image.levels[0], {3, 2, 0});
