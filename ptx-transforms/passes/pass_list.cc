@@ -18,7 +18,7 @@ constexpr std::array kPasses = {
     PassEntry{"slice_grid", "a part of the grid can be launched by itself", {}, "__tally_slice", 1, &MakeSliceGridPass},
     // Before persistent_blocks, which loops back from the end that this one makes.
     PassEntry{
-        "unify_barriers", "all threads of a block leave together", {}, "__tally_unified", 2, &MakeUnifyBarriersPass},
+        "unify_barriers", "all threads of a block leave together", {}, "__tally_unified", 3, &MakeUnifyBarriersPass},
     PassEntry{"persistent_blocks", "worker blocks take the blocks of the grid one after another", kUnifyBarriers,
               "__tally_workers", 1, &MakePersistentBlocksPass},
     // Last: it adds to the loop that persistent_blocks made.

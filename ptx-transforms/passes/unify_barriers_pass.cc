@@ -11,6 +11,7 @@
 #include "ptx-transforms/analysis/spin_loops.h"
 #include "ptx-transforms/analysis/visit.h"
 #include "ptx-transforms/passes/edit.h"
+#include "ptx-transforms/passes/open_block.h"
 #include "ptx-transforms/syntax/printer.h"
 
 namespace tally::ptx_transforms {
@@ -30,8 +31,8 @@ class UnifyBarriersPass : public Pass {
 // How the barriers for all of a kernel are rewritten.
 enum class Unification : uint8_t {
   kNone,      // they stay
-  kSync,      // one barrier.red.or each
-  kReducing,  // two each, as some return a value
+  kSync,      // all threads meet at one barrier.red.or
+  kReducing,  // at two, as some return a value
 };
 
 std::optional<Refusal> CheckCallees(const Variant& variant) {
@@ -165,29 +166,40 @@ std::optional<Refusal> Plan(const LinearBody& body, const BlockExits& exits, Uni
   return std::nullopt;
 }
 
-// The code that takes the place of one barrier for all.
-std::string UnifiedBarrier(const Variant& variant, const BarrierSite& site, Unification unification) {
-  const std::string inside = fmt::format("barrier.red.or.pred {}, {}, {};\n", variant.Register("any_inside"),
-                                         variant.barrier_id, variant.Register("true"));
-  if (unification == Unification::kSync) return inside;
-  const std::string count = variant.Register("count");
+// The code that takes the place of one barrier for all: goes to where all threads of the block meet, and comes back as
+// number `number`.
+std::string UnifiedBarrier(const Variant& variant, const Guard& guard, const BarrierSite& site, Unification unification,
+                           uint32_t number) {
+  const bool reduces = site.kind == BarrierSite::Kind::kReduce;
+  const std::string back = variant.Label(fmt::format("back{}", number));
+  const std::string past = variant.Label(fmt::format("past{}", number));
+  const std::string counts = variant.Register("counts");
+  std::string text;
+  if (guard.is_present()) text += fmt::format("@{}{} bra {};\n", guard.is_negated ? "" : "!", guard.predicate, past);
   // All reductions become counts of those inside, to which threads at the end add nothing.
-  std::string text = inside;
-  if (site.kind == BarrierSite::Kind::kSync)
-    return text +
-           fmt::format("barrier.red.popc.u32 {}, {}, {};\n", count, variant.barrier_id, variant.Register("false"));
-  Operand predicate = *site.predicate;
-  if (site.reduction == BarrierSite::Reduction::kAnd) predicate.negated = !predicate.negated;
-  const std::string result = PrintOperand(*site.result);
-  text += fmt::format("barrier.red.popc.u32 {}, {}, {};\n", count, variant.barrier_id, PrintOperand(predicate));
-  switch (site.reduction) {
-    case BarrierSite::Reduction::kPopc:
-      return text + fmt::format("mov.u32 {}, {};\n", result, count);
-    case BarrierSite::Reduction::kAnd:
-      return text + fmt::format("setp.eq.u32 {}, {}, 0;\n", result, count);
-    default:
-      return text + fmt::format("setp.ne.u32 {}, {}, 0;\n", result, count);
+  if (reduces) {
+    const bool is_inverted = site.predicate->negated != (site.reduction == BarrierSite::Reduction::kAnd);
+    text += fmt::format("{}.pred {}, {};\n", is_inverted ? "not" : "mov", counts, site.predicate->name);
+  } else if (unification == Unification::kReducing) {
+    text += fmt::format("mov.pred {}, 0;\n", counts);
   }
+  text +=
+      fmt::format("mov.u32 {}, {};\nbra {};\n{}:\n", variant.Register("place"), number, variant.Label("meet"), back);
+  if (reduces) {
+    const std::string result = PrintOperand(*site.result), count = variant.Register("count");
+    switch (site.reduction) {
+      case BarrierSite::Reduction::kPopc:
+        text += fmt::format("mov.u32 {}, {};\n", result, count);
+        break;
+      case BarrierSite::Reduction::kAnd:
+        text += fmt::format("setp.eq.u32 {}, {}, 0;\n", result, count);
+        break;
+      default:
+        text += fmt::format("setp.ne.u32 {}, {}, 0;\n", result, count);
+    }
+  }
+  if (guard.is_present()) text += past + ":\n";
+  return text;
 }
 
 void SetGuard(std::vector<Statement>& statements, const Guard& guard) {
@@ -218,9 +230,36 @@ void NameLanesThatAreLeft(const Variant& variant, Statement& statement, std::vec
   out.push_back(std::move(statement));
 }
 
-void Rewrite(Variant& variant, const std::unordered_map<const Statement*, BarrierSite>& sites, Unification unification,
-             const LaneCounts& counts) {
+using Sites = std::unordered_map<const Statement*, BarrierSite>;
+
+bool HoldsSite(const Block& block, const Sites& sites) {
+  return std::any_of(block.statements.begin(), block.statements.end(), [&](const Statement& statement) {
+    const auto* inner = std::get_if<Block>(&statement.node);
+    return sites.contains(&statement) || (inner != nullptr && HoldsSite(*inner, sites));
+  });
+}
+
+// Threads come back to barriers from outside of the blocks of statements in which they stand: those are opened.
+std::optional<Refusal> FindBlocksToOpen(const Variant& variant, const Sites& sites,
+                                        std::unordered_set<const Statement*>& opened) {
+  for (const Statement& statement : variant.kernel.body) {
+    const auto* block = std::get_if<Block>(&statement.node);
+    if (block == nullptr || !HoldsSite(*block, sites)) continue;
+    if (!CanOpenBlock(*block))
+      return Refusal{"barrier-in-scope",
+                     fmt::format("threads may leave early, and the barrier inside {{ }} at {} has labels, variables or "
+                                 "further braces beside it",
+                                 statement.span.position.ToString())};
+    opened.insert(&statement);
+  }
+  return std::nullopt;
+}
+
+// Returns how many barriers have become places from which threads go to meet.
+uint32_t Rewrite(Variant& variant, const Sites& sites, const std::unordered_set<const Statement*>& opened,
+                 Unification unification, const LaneCounts& counts) {
   const std::string end = variant.Label("end");
+  uint32_t num_places = 0, num_opened = 0;
   EditStatements(variant.kernel.body, [&](Statement& statement, std::vector<Statement>& out) {
     const auto* instruction = std::get_if<Instruction>(&statement.node);
     if (const auto branch = counts.branches.find(&statement); branch != counts.branches.end())
@@ -231,44 +270,48 @@ void Rewrite(Variant& variant, const std::unordered_map<const Statement*, Barrie
       SetGuard(branch, instruction->guard);
       return Append(out, std::move(branch));
     }
+    if (opened.contains(&statement))
+      return Append(out, OpenBlock(variant, std::move(std::get<Block>(statement.node)), ++num_opened));
     const auto site = sites.find(&statement);
     if (site == sites.end()) {
       out.push_back(std::move(statement));
       return;
     }
     const bool reduces = site->second.kind == BarrierSite::Kind::kReduce;
-    std::vector<Statement> barrier =
-        ParseSnippet(variant.module, UnifiedBarrier(variant, site->second, unification),
-                     {reduces ? site->second.result->name : "", reduces ? site->second.predicate->name : ""});
-    SetGuard(barrier, instruction->guard);
-    Append(out, std::move(barrier));
+    Append(out, ParseSnippet(variant.module,
+                             UnifiedBarrier(variant, instruction->guard, site->second, unification, ++num_places),
+                             {reduces ? site->second.result->name : "", reduces ? site->second.predicate->name : "",
+                              instruction->guard.predicate}));
   });
+  return num_places;
 }
 
-std::string EndOfBlock(const Variant& variant, const Features& features, Unification unification) {
-  const std::string again = variant.Label("wait");
-  const std::string leave = variant.Label("leave");
-  const std::string any_inside = variant.Register("any_inside");
-  const std::string none = variant.Register("false");
+// Where all threads of the block meet: as often as some come to a barrier, and once more when all are at the end. One
+// place, so that the lanes of a warp are at one instruction, wherever they came from.
+std::string Meeting(const Variant& variant, Unification unification, uint32_t num_places) {
+  const std::string meet = variant.Label("meet"), places = variant.Label("places"), leave = variant.Label("leave");
+  const std::string place = variant.Register("place"), is_inside = variant.Register("is_inside");
+  const std::string any_inside = variant.Register("any_inside"), counts = variant.Register("counts");
+  std::string text = fmt::format("mov.u32 {}, 0;\n", place);
+  if (unification == Unification::kReducing) text += fmt::format("mov.pred {}, 0;\n", counts);
+  text += fmt::format("{}:\nsetp.ne.u32 {}, {}, 0;\n", meet, is_inside, place);
+  text += fmt::format("barrier.red.or.pred {0}, {1}, {2};\n@!{0} bra {3};\n", any_inside, variant.barrier_id, is_inside,
+                      leave);
+  if (unification == Unification::kReducing)
+    text += fmt::format("barrier.red.popc.u32 {}, {}, {};\n", variant.Register("count"), variant.barrier_id, counts);
+  text += fmt::format("{}: .branchtargets {}", places, meet);
+  for (uint32_t number = 1; number <= num_places; ++number)
+    text += fmt::format(", {}", variant.Label(fmt::format("back{}", number)));
+  return text + fmt::format(";\nbrx.idx {}, {};\n{}:\n", place, places, leave);
+}
+
+std::string EndOfBlock(const Variant& variant, const Features& features, Unification unification, uint32_t num_places) {
   std::string text = fmt::format("{}:\n", variant.Label("end"));
   // What the thread has started must not write into the next block's memory.
   if (features.Has(Feature::kAsyncCopy)) text += "cp.async.wait_all;\n";
   if (features.Has(Feature::kBulkCopy)) text += "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n";
-  switch (unification) {
-    case Unification::kNone:
-      text += fmt::format("barrier.sync {};\n", variant.barrier_id);
-      break;
-    case Unification::kSync:
-      text += fmt::format("{}:\nbarrier.red.or.pred {}, {}, {};\n@{} bra {};\n", again, any_inside, variant.barrier_id,
-                          none, any_inside, again);
-      break;
-    case Unification::kReducing:
-      text += fmt::format("{}:\nbarrier.red.or.pred {}, {}, {};\n@!{} bra {};\n", again, any_inside, variant.barrier_id,
-                          none, any_inside, leave);
-      text += fmt::format("barrier.red.popc.u32 {}, {}, {};\nbra {};\n{}:\n", variant.Register("count"),
-                          variant.barrier_id, none, again, leave);
-      break;
-  }
+  text += unification == Unification::kNone ? fmt::format("barrier.sync {};\n", variant.barrier_id)
+                                            : Meeting(variant, unification, num_places);
   return text + "ret;\n";
 }
 
@@ -285,25 +328,25 @@ std::optional<Refusal> UnifyBarriersPass::Run(Variant& variant) {
   Unification unification = Unification::kNone;
   if (auto refusal = Plan(body, exits, unification, variant.barrier_id)) return refusal;
 
-  std::unordered_map<const Statement*, BarrierSite> sites;
+  Sites sites;
   if (unification != Unification::kNone)
     for (const PlacedBarrier& barrier : exits.barriers())
       if (barrier.site.is_for_all()) sites.emplace(body[barrier.instruction].statement, barrier.site);
-  Rewrite(variant, sites, unification, counts);
+  std::unordered_set<const Statement*> opened;
+  if (auto refusal = FindBlocksToOpen(variant, sites, opened)) return refusal;
+  const uint32_t num_places = Rewrite(variant, sites, opened, unification, counts);
   if (!counts.syncs.empty())
     InsertPrologue(variant.kernel,
                    ParseSnippet(variant.module, fmt::format(".reg .b32 {0}, {1};\nmov.u32 {0}, -1;\n",
                                                             variant.Register("lanes"), variant.Register("members"))));
   if (unification != Unification::kNone) {
-    const std::string zero = variant.Register("zero");
-    std::string text = fmt::format(".reg .pred {}, {}, {};\n.reg .b32 {};\n", variant.Register("any_inside"),
-                                   variant.Register("true"), variant.Register("false"), zero);
-    if (unification == Unification::kReducing) text += fmt::format(".reg .b32 {};\n", variant.Register("count"));
-    text += fmt::format("mov.u32 {0}, 0;\nsetp.eq.u32 {1}, {0}, 0;\nsetp.ne.u32 {2}, {0}, 0;\n", zero,
-                        variant.Register("true"), variant.Register("false"));
+    std::string text = fmt::format(".reg .pred {}, {};\n.reg .b32 {};\n", variant.Register("any_inside"),
+                                   variant.Register("is_inside"), variant.Register("place"));
+    if (unification == Unification::kReducing)
+      text += fmt::format(".reg .pred {};\n.reg .b32 {};\n", variant.Register("counts"), variant.Register("count"));
     InsertPrologue(variant.kernel, ParseSnippet(variant.module, text));
   }
-  Append(variant.kernel.body, ParseSnippet(variant.module, EndOfBlock(variant, features, unification)));
+  Append(variant.kernel.body, ParseSnippet(variant.module, EndOfBlock(variant, features, unification, num_places)));
   variant.has_unified_end = true;
   return std::nullopt;
 }

@@ -13,10 +13,16 @@ namespace tally::ptx_transforms {
 //
 // Threads that came to the end early must keep taking part in the barriers of the others, as exited threads need not.
 // If it can be proved that all threads of a block always execute the same barriers, those stay as they are. If not,
-// every barrier of the kernel becomes barrier.red.or: who waits inside the kernel contributes "true", who waits at the
-// end "false"; as long as the result is true, those at the end wait for the next one. (Tally, section 4.1, with
-// barriers that need not be aligned in place of one common place to which all jump.) A kernel that has reductions of
-// its own gets two barriers for each of its one: the first says whether anybody is still inside, the second reduces.
+// every barrier of the kernel becomes a jump to one place where all threads meet (Tally, section 4.1), and from which
+// they are sent back:
+//
+//   meet:  barrier.red.or  any_inside, is_inside       is_inside: came from a barrier; not: from the end
+//          all at the end -> leave;   else -> back behind the barrier, or, from the end, to meet again
+//
+// One place, because the hardware wants it: ptxas has the lanes of a warp come together at a barrier.red before it goes
+// on (WARPSYNC), so some of them at a barrier of their own and others at the end would wait for one another for ever.
+// A kernel that has reductions of its own meets twice for each barrier: the first says whether anybody is still
+// inside, the second reduces.
 //
 // Operations of a warp (shfl.sync, vote.sync, match.sync, redux.sync, bar.warp.sync) wait for the lanes of their mask
 // that have not exited, so a lane that only waits at the end would be missed. Where lanes leave for good (see

@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kLook = milliseconds(10);               // how often at least it looks what is complete
 constexpr auto kLookInterrupted = microseconds(50);    // the same while a launch may have stopped half-way
-constexpr auto kLongestTurnaround = milliseconds(20);  // then it is no longer waited for
+constexpr auto kLongestTurnaround = milliseconds(20);  // then it counts as that and is no longer waited for
 
 }  // namespace
 
@@ -198,8 +198,8 @@ void WorkerRuns::Yield() {
   }
   if (running == nullptr) return;
   // Only this thread retires launches: it stays where it is.
-  while (driver_.cuEventQuery(running->run_ended) == CUDA_ERROR_NOT_READY) {
-    if (clock_.Now() - asked_at > kLongestTurnaround) return;
+  while (driver_.cuEventQuery(running->run_ended) == CUDA_ERROR_NOT_READY &&
+         clock_.Now() - asked_at < kLongestTurnaround) {
     std::this_thread::yield();
   }
   const auto turnaround = clock_.Now() - asked_at;

@@ -66,10 +66,11 @@ void TryComplete(Block& block, uint32_t id, Warp* running, const Instruction* ru
     for (Split& split : w.splits) {
       if (split.state != SplitState::kBarrier || split.barrier != id) continue;
       const Instruction& i = split.pc[-1];
-      if (block.cluster->grid->options.strict_aligned_barriers && (i.x & kAlignedFlag) && place != nullptr &&
-          place != &i && running != nullptr) {
+      const bool is_reduction = (i.x & 15) >= static_cast<uint32_t>(BarrierKind::kRedPopc);
+      if (block.cluster->grid->options.strict_aligned_barriers && ((i.x & kAlignedFlag) || is_reduction) &&
+          place != nullptr && place != &i && running != nullptr) {
         RaiseFault(*running, *running_instruction, kLanes, kFaultLaunchTimeout,
-                   "threads of one warp are at different places of an aligned barrier");
+                   "threads of one warp are at different places of an aligned barrier or a reduction");
         return;
       }
       place = &i;

@@ -70,12 +70,18 @@ class Variants(DaemonTest):
         # they are timed on a busy machine, most are seen to come free earlier.
         self.assertGreaterEqual(sum(row["form"].startswith("workers") for row in rows), 2, rows)
         self.assertIn("TURNAROUND", self.ctl("kernels").stdout)
-        deadline = time.monotonic() + 60
+        # Best-effort work without a pause, however slow this machine is: high-priority work must meet some of it.
+        deadline = time.monotonic() + 150
+        low = [self.start_program(), self.start_program()]
         while time.monotonic() < deadline:
-            low = self.start_program()
             self.assert_right(self.start_program(priority="high"))
-            self.assert_right(low)
+            for number, run in enumerate(low):
+                if run.poll() is not None:
+                    self.assert_right(run)
+                    low[number] = self.start_program()
             if any(row["is_turnaround_measured"] for row in self.ctl_json("kernels")):
+                for run in low:
+                    self.assert_right(run)
                 return
         self.fail("no launch was ever asked to yield")
 

@@ -80,7 +80,7 @@ TEST(TransformText, KeepsRegistersOfAnyName) {
   const Transformed result = MustTransform(text, {.pipelines = {{"unify_barriers"}}, .placement = Placement::kReplace});
   ASSERT_TRUE(result.is_all_done()) << result.variants[0].refusal.sentence;
   EXPECT_THAT(result.text, HasSubstr("mov.u32 votes, "));
-  EXPECT_THAT(result.text, HasSubstr(", !is_odd;"));
+  EXPECT_THAT(result.text, HasSubstr("not.pred %tally_counts, is_odd;"));
 }
 
 TEST(TransformText, SaysWhatIsWrongWithTheRequest) {

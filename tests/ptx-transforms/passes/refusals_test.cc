@@ -107,6 +107,10 @@ TEST(Refusals, OfBarriersThatEarlyExitsDisturb) {
   EXPECT_EQ(Workers(leave + "bar.sync 1; ret;"), "done");
   EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync 1; ret;"), "several-barriers");
   EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync %r2; ret;"), "barrier-register");
+  EXPECT_EQ(Workers(leave + "{ .reg .b32 x; bar.sync 0; } ret;"), "done");
+  EXPECT_EQ(Workers(leave + "{ { bar.sync 0; } } ret;"), "barrier-in-scope");
+  EXPECT_EQ(Workers(leave + "{ @%p2 bra M; bar.sync 0; M: } ret;"), "barrier-in-scope");
+  EXPECT_EQ(Workers("{ { bar.sync 0; } } ret;"), "done") << "nobody leaves early";
   EXPECT_EQ(Workers("bar.sync 0; bar.sync 1; ret;"), "done");
   EXPECT_EQ(Workers("bar.sync %r2; ret;"), "barrier-identifiers");
   EXPECT_EQ(Workers("bar.sync 0, 64; ret;"), "done");
