@@ -40,7 +40,7 @@ Result<Overview> LoopDesk::GetOverview() {
 Status LoopDesk::SetPriority(uint64_t session_id, const ShareChange& change) {
   auto promise = std::make_shared<std::promise<Status>>();
   auto answer = promise->get_future();
-  loop_.Post([this, promise, session_id, priority_class] {
+  loop_.Post([this, promise, session_id, change] {
     pool_.SetPriority(session_id, change, [promise](Status status) { promise->set_value(std::move(status)); });
   });
   return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));

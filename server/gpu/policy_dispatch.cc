@@ -13,6 +13,9 @@
 namespace tally::server {
 namespace {
 
+// A session has one launch waiting at a time, and its lane is back with the next in microseconds.
+constexpr auto kExpectsBack = std::chrono::microseconds(100);
+
 // The queues of all devices, made on first use.
 class Queues {
  public:
@@ -25,6 +28,7 @@ class Queues {
     if (queue == nullptr) {
       scheduler::PolicyConfig config;
       config.tuning.turnaround_threshold = turnaround_threshold_;
+      config.expects_back = kExpectsBack;
       queue = std::make_unique<DeviceQueue>(driver_, page_, watch_, device, policy_.create(config));
       queue->SetTurnaroundThreshold(turnaround_threshold_);
     }
