@@ -16,6 +16,10 @@ struct PolicyRow {
   // Launches run in the form that the kernel's profile chooses (VariantChoice). Otherwise in their original form, and
   // can_yield is never set.
   bool uses_variants;
+  // Best-effort launches stay back while high-priority work runs ...
+  bool minds_class;
+  // ... and for the hold-off after it.
+  bool minds_hold_off;
   std::unique_ptr<Policy> (*create)(const PolicyConfig&);
 };
 

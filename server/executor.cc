@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "base/log.h"
+#include "scheduler/policy_list.h"
 #include "server/gpu/driver_table.h"
+#include "server/gpu/policy_dispatch.h"
 #include "server/gpu/priority_dispatch.h"
 #include "server/session/executor_core.h"
 #include "server/session/session.h"
@@ -46,6 +48,28 @@ ExecutorCore::ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> al
 
 namespace {
 
+Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, const DriverTable& driver) {
+  if (config.activity_path.empty()) return std::make_unique<DispatchGate>();
+  // Nobody waits for anybody, so nobody need be told.
+  if (config.policy == "none") return std::make_unique<DispatchGate>();
+  auto page = ActivityPage::Open(config.activity_path);
+  if (!page) return std::unexpected(page.error());
+  if (config.policy == kLookAheadPolicy) return CreatePriorityDispatch(driver, std::move(*page));
+  const auto policy = scheduler::FindPolicy(config.policy);
+  if (!policy) return std::unexpected(policy.error());
+  auto gate = CreatePolicyDispatch(driver, std::move(*page), **policy);
+  gate->SetTurnaroundThreshold(config.turnaround_threshold);
+  return gate;
+}
+
+// Policies that know no yielding run kernels as they are.
+Transforms UsableTransforms(const ExecutorConfig& config) {
+  const auto policy = scheduler::FindPolicy(config.policy);
+  if (!policy || (*policy)->uses_variants || config.transforms == Transforms::kNone) return config.transforms;
+  LOG_WARNING("policy '{}' runs kernels as they are: transforms are off", config.policy);
+  return Transforms::kNone;
+}
+
 constexpr const char* kShutdownReason = "the executor is shutting down";
 
 class ExecutorProcess final : public Executor, private ExecutorCore {
@@ -60,7 +84,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     printf_capture = std::move(capture);
     gate = std::move(dispatch_gate);
     const std::optional<ForcedForm> forced_form = ForcedForm::OfEnvironment();
-    const Transforms transforms = forced_form ? Transforms::kAll : config_.transforms;
+    const Transforms transforms = forced_form ? Transforms::kAll : UsableTransforms(config_);
     if (transforms != Transforms::kNone) {
       variants = std::make_unique<VariantRegistry>(
           driver, *devices, gate->watch(),
@@ -85,6 +109,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   }
   void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
     if (variants != nullptr) variants->SetThreshold(threshold);
+    gate->SetTurnaroundThreshold(threshold);
   }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
@@ -241,15 +266,11 @@ Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
   }
   auto devices = Devices::Create(loaded->table);
   if (!devices) return std::unexpected(devices.error());
-  std::unique_ptr<DispatchGate> gate = std::make_unique<DispatchGate>();
-  if (!config.activity_path.empty()) {
-    auto page = ActivityPage::Open(config.activity_path);
-    if (!page) return std::unexpected(page.error());
-    gate = CreatePriorityDispatch(loaded->table, std::move(*page));
-  }
+  auto gate = CreateGate(config, loaded->table);
+  if (!gate) return std::unexpected(gate.error());
   LOG_INFO("domain '{}' on {}, {} device(s)", config.domain_name, loaded->description, (*devices)->count());
   return std::make_unique<ExecutorProcess>(std::move(config), std::move(loaded), std::move(*devices),
-                                           std::move(held_addresses), std::move(capture), std::move(gate));
+                                           std::move(held_addresses), std::move(capture), std::move(*gate));
 }
 
 }  // namespace tally::server

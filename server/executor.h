@@ -25,6 +25,10 @@ namespace tally::server {
 struct DriverTable;
 struct KernelReport;  // kernel_report.h
 
+// Best-effort launches go while no high-priority work runs, as many at once as have lately drained quickly
+// (server/gpu/priority_dispatch.h): the only way that is not in scheduler/policy_list.h.
+inline constexpr const char* kLookAheadPolicy = "look-ahead";
+
 enum class DriverChoice {
   kAuto,  // the real driver if it opens, initialises and has a device; else the software driver, with one log line
   kCuda,  // only libcuda.so.1
@@ -102,6 +106,8 @@ struct ExecutorConfig {
   uint32_t max_sessions = 256;
   // The machine's activity page, shared with tallyd's other executors. Empty: launches are never held back.
   std::string activity_path;
+  // How best-effort launches are held back and shared: kLookAhead or a name of scheduler/policy_list.h.
+  std::string policy = kLookAheadPolicy;
   // Variants of best-effort kernels (server/variants): which there are, where they and what was measured are kept
   // (empty: nowhere), and within which time a kernel should give the GPU back.
   Transforms transforms = Transforms::kNone;

@@ -34,7 +34,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 3;
+inline constexpr uint32_t kLinkVersion = 4;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -78,10 +78,11 @@ struct LinkHello {
   uint32_t is_software;  // 1: the software driver
   uint32_t reserved;
   char domain_name[kLinkNameBytes];
+  char policy_name[kLinkNameBytes];  // by which best-effort work is held back and shared
   char driver_name[kLinkTextBytes];  // one line for people
   char error[kLinkTextBytes];
 };
-static_assert(sizeof(LinkHello) == 16 + 40 + 64 + 512 + 512);
+static_assert(sizeof(LinkHello) == 16 + 40 + 64 + 64 + 512 + 512);
 inline constexpr uint32_t kSharedDomain = UINT32_MAX;
 
 // What a session has done since it opened. Counters never go down; the two memory fields are what is held now.

@@ -145,16 +145,17 @@ bool ListExecutors(Client& client, bool as_json) {
                       {"num_devices", executor.num_devices()},
                       {"num_sessions", executor.num_sessions()},
                       {"age_ns", executor.age_ns()},
-                      {"is_adopted", executor.is_adopted()}});
+                      {"is_adopted", executor.is_adopted()},
+                      {"policy", executor.policy()}});
     }
     fmt::print("{}\n", rows.dump(2));
     return true;
   }
-  Table table({"PID", "DOMAIN", "CLASS", "STATE", "SESSIONS", "DEVICES", "AGE", "FROM", "DRIVER"});
+  Table table({"PID", "DOMAIN", "CLASS", "STATE", "SESSIONS", "DEVICES", "POLICY", "AGE", "FROM", "DRIVER"});
   for (const v1::Executor& executor : response.executors()) {
     table.AddRow({fmt::format("{}", executor.pid()), executor.domain(), NameOf(executor.priority_class()),
                   NameOf(executor.state()), fmt::format("{}", executor.num_sessions()),
-                  fmt::format("{}", executor.num_devices()), FormatAge(executor.age_ns()),
+                  fmt::format("{}", executor.num_devices()), executor.policy(), FormatAge(executor.age_ns()),
                   executor.is_adopted() ? "adopted" : "started", executor.driver()});
   }
   fmt::print("{}", table.ToString());

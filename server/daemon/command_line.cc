@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "proto/control/socket_paths.h"
 #include "server/daemon/version.h"
@@ -24,13 +25,14 @@ constexpr const char* kFooter =
     "  tallyd --config /etc/tally/tallyd.json\n"
     "  tallyd --driver sim --socket /tmp/demo/tally.sock --metrics-address 0\n"
     "\nThen: tally-run PROGRAM; tallyctl ps; curl http://127.0.0.1:9464/metrics\n"
-    "Log level: environment variable TALLY_LOG = error, warning, info (what tallyd uses by default), debug.\n"
+    "Environment: TALLY_POLICY stands in for --policy; TALLY_LOG = error, warning, info (what tallyd uses by default), "
+    "debug.\n"
     "SIGTERM or SIGINT ends tallyd; programs that run keep their executors, and the next tallyd finds them again.";
 
 // What flags say, kept apart until the file has been read: flags win.
 struct Flags {
   std::string config_path, socket, runtime_dir, driver, default_priority, metrics_address, executor_path,
-      cache_directory, transforms;
+      cache_directory, transforms, policy;
   std::vector<uid_t> allow;
   double turnaround_us = 0;
   bool allow_any = false, is_embedded = false;
@@ -57,6 +59,13 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   if (flags.allow_any || !flags.allow.empty()) config.allowed_uids = UidSet{flags.allow_any, flags.allow};
   if (flags.idle_seconds >= 0) config.executor_idle = std::chrono::seconds(flags.idle_seconds);
   if (flags.max_sessions >= 0) config.max_sessions = static_cast<uint32_t>(flags.max_sessions);
+  const char* policy_in_environment = std::getenv("TALLY_POLICY");
+  const bool is_policy_flag = !flags.policy.empty();
+  if (is_policy_flag || (policy_in_environment != nullptr && *policy_in_environment != '\0')) {
+    const auto policy = ParsePolicy(is_policy_flag ? flags.policy : policy_in_environment);
+    if (!policy) return policy.error().With(is_policy_flag ? "--policy" : "TALLY_POLICY");
+    config.policy = *policy;
+  }
   if (!flags.transforms.empty()) {
     const auto transforms = ParseTransforms(flags.transforms);
     if (!transforms) return transforms.error().With("--transforms");
@@ -97,6 +106,9 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_option("--executor-idle-seconds", flags.idle_seconds,
                  "an executor without sessions ends after this time (default 60)")
       ->check(CLI::Range(0, 1000000));
+  app.add_option("--policy", flags.policy,
+                 "which best-effort launch goes next, and when: look-ahead (default), none, kernel-granular, "
+                 "tally-paper, fair, tally (docs/scheduling.md)");
   app.add_option("--transforms", flags.transforms,
                  "how kernels of best-effort programs may be rewritten so that they can give the GPU back: none "
                  "(default), slices, workers, all");

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "proto/control/socket_paths.h"
+#include "scheduler/policy_list.h"
 
 namespace tally::server {
 namespace {
@@ -108,6 +109,15 @@ const std::map<std::string, Reader>& Readers() {
        [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.executor_idle); }},
       {"executor_start_limit_seconds",
        [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.executor_start_limit); }},
+      {"policy",
+       [](auto& key, auto& value, auto& config) {
+         std::string text;
+         TALLY_RETURN_IF_ERROR(ReadString(key, value, text));
+         const auto parsed = ParsePolicy(text);
+         if (!parsed) return parsed.error().With(key);
+         config.policy = *parsed;
+         return OkStatus();
+       }},
       {"transforms",
        [](auto& key, auto& value, auto& config) {
          std::string text;
@@ -197,6 +207,16 @@ const char* DriverChoiceName(DriverChoice driver) {
       return "sim";
   }
   return "unknown";
+}
+
+Result<std::string> ParsePolicy(const std::string& text) {
+  if (text == kLookAheadPolicy) return text;
+  std::string names = kLookAheadPolicy;
+  for (const scheduler::PolicyRow& row : scheduler::Policies()) {
+    if (row.name == text) return text;
+    names += fmt::format(", {}", row.name);
+  }
+  return Error(StatusCode::kInvalidArgument, fmt::format("there is no policy '{}'; there are {}", text, names));
 }
 
 Result<Transforms> ParseTransforms(const std::string& text) {

@@ -53,6 +53,8 @@ struct DaemonConfig {
   std::chrono::seconds executor_idle{60};
   // How long opening the driver may take before the clients that wait are refused.
   std::chrono::seconds executor_start_limit{60};
+  // Which best-effort launch goes next, and when: kLookAheadPolicy or a name of scheduler/policy_list.h.
+  std::string policy = kLookAheadPolicy;
   // How kernels of best-effort programs are rewritten so that they can give the GPU back; within this time if possible.
   Transforms transforms = Transforms::kNone;
   std::chrono::nanoseconds turnaround_threshold{31'600};
@@ -82,6 +84,8 @@ const char* PriorityClassName(shm::PriorityClass priority_class);
 Result<DriverChoice> ParseDriverChoice(const std::string& text);
 const char* DriverChoiceName(DriverChoice driver);
 // "all", "slices", "workers", "none".
+// The text itself, if there is such a policy.
+Result<std::string> ParsePolicy(const std::string& text);
 Result<Transforms> ParseTransforms(const std::string& text);
 const char* TransformsName(Transforms transforms);
 

@@ -31,6 +31,7 @@ struct ExecutorRow {
   size_t num_sessions = 0;
   std::chrono::nanoseconds age{0};  // since this tallyd first saw it
   bool is_adopted = false;
+  std::string policy_name;  // empty while it starts
 };
 
 struct Overview {

@@ -143,6 +143,7 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   if (executor->link != nullptr) executor->link->Close();
   executor->link = link;
   executor->driver_name = hello.driver_name;
+  executor->policy_name = hello.policy_name;
   executor->num_devices = hello.num_devices;
   if (hello.status_code != 0) {
     executor->state = ExecutorState::kRetiring;

@@ -68,6 +68,7 @@ class ExecutorPool {
     UniqueFd pidfd;
     std::shared_ptr<ExecutorLink> link;  // null until Hello and after a disconnection
     std::string driver_name;
+    std::string policy_name;
     std::string error;  // why it could not start
     uint32_t num_devices = 0;
     std::map<uint64_t, SessionRecord> sessions;

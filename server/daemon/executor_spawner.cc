@@ -57,6 +57,8 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
                                     std::to_string(config_.session_device_memory_bytes),
                                     "--session-pinned-memory-bytes",
                                     std::to_string(config_.session_pinned_memory_bytes),
+                                    "--policy",
+                                    config_.policy,
                                     "--transforms",
                                     TransformsName(config_.transforms),
                                     "--turnaround-ns",

@@ -89,6 +89,7 @@ class DomainProcess {
     hello.status_code = static_cast<uint32_t>(start_error_.code());
     hello.is_faulted = is_faulted_ ? 1 : 0;
     CopyText(options_.config.domain_name, hello.domain_name);
+    CopyText(options_.config.policy, hello.policy_name);
     CopyText(start_error_.message(), hello.error);
     if (executor_ != nullptr) {
       hello.num_devices = static_cast<uint32_t>(executor_->num_devices());

@@ -1,29 +1,74 @@
 // The one place every kernel and graph launch of this executor passes: what stands between a validated launch and the
-// driver. Best-effort launches are held back here while high-priority work runs (priority_dispatch.h).
+// driver. Best-effort launches are held back here while high-priority work runs, and share the GPU by a policy
+// (priority_dispatch.h, policy_dispatch.h).
 //
 // Thread-safe; called by lane threads that hold their session's turn, so a wait here stalls that session and no other.
 #pragma once
 
 #include <cuda.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "scheduler/launch.h"
 #include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
+
+// One session as the gate knows it. Thread-safe.
+class GateTenant {
+ public:
+  virtual ~GateTenant() = default;
+  // In force from the next launch on.
+  virtual void SetShare(const scheduler::TenantShare&) {}
+  // The client is gone: what of its launches waits is not made any more, and no later one.
+  virtual void Leave() { has_left_.store(true, std::memory_order_release); }
+  // Nothing of the session is on the GPU any more and no lane of it is left; a context is current.
+  virtual void End() {}
+  bool has_left() const { return has_left_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<bool> has_left_{false};
+};
+
+// What is launched, as far as the time it takes depends on it: launches with the same key take about the same time.
+struct LaunchKind {
+  uint64_t key = 0;
+  uint64_t num_blocks = 0;  // 0: it fills the GPU
+};
 
 // Whose launch, where.
 struct DispatchOf {
   int device = 0;  // ordinal
   bool is_high_priority = false;
-  bool can_yield = false;  // once launched it makes room by itself: no bound on how much of it is in flight
+  bool can_yield = false;  // once launched it makes room by itself
+  CUstream stream = nullptr;
+  GateTenant* tenant = nullptr;  // as AddTenant made it
+  LaunchKind kind{};
+};
+
+// What BeforeDispatch answers and AfterDispatch is to be told.
+struct DispatchPass {
+  bool may_go = true;            // false: the client has left; do not launch
+  void* record = nullptr;        // the gate's own
+  uint32_t sample = UINT32_MAX;  // likewise
 };
 
 class DispatchGate {
  public:
   virtual ~DispatchGate() = default;
+  // Ends before the gate.
+  virtual std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare&) {
+    return std::make_unique<GateTenant>();
+  }
   // May wait until the launch may go.
-  virtual void BeforeDispatch(DispatchOf) {}
-  // The launch was handed to `stream` (or failed): never waits. Exactly one per BeforeDispatch.
-  virtual void AfterDispatch(DispatchOf, CUstream) {}
+  virtual DispatchPass BeforeDispatch(const DispatchOf&) { return {}; }
+  // The launch was handed to its stream (or failed): never waits. Exactly one per BeforeDispatch that let it go.
+  virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
+  // Within what time launches that can yield give the GPU back.
+  virtual void SetTurnaroundThreshold(std::chrono::nanoseconds) {}
   // Ends all waits for good: the executor is shutting down.
   virtual void Open() {}
   // Null: nobody on this machine has priority, ever.

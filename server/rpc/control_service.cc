@@ -149,6 +149,7 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
     executor->set_num_sessions(static_cast<uint32_t>(row.num_sessions));
     executor->set_age_ns(static_cast<uint64_t>(row.age.count()));
     executor->set_is_adopted(row.is_adopted);
+    executor->set_policy(row.policy_name);
   }
   return grpc::Status::OK;
 }

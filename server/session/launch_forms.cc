@@ -19,7 +19,8 @@ CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& requ
   const shm::Launch& launch = request.launch();
   const CUfunction function = request.kernel().ForLaunch();
   const DriverTable& driver = lane.driver();
-  const GatedDispatch dispatch(lane, stream);
+  const GatedDispatch dispatch(lane, stream, KindOfKernel(function, launch.grid, launch.block, launch.shared_bytes));
+  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   if ((launch.flags & shm::kLaunchEx) != 0) {
     const CUlaunchConfig config = request.Config(stream.real);
     return driver.cuLaunchKernelEx(&config, function, request.parameters(), request.extra());
@@ -229,7 +230,9 @@ class VaryingLaunch {
       std::copy(box.first.begin(), box.first.end(), hidden.first_block);
       std::copy(shape_.grid.begin(), shape_.grid.end(), hidden.grid);
       std::memcpy(parameters.data() + form.hidden_offset, &hidden, sizeof(hidden));
-      const GatedDispatch dispatch(lane_, stream_);
+      const GatedDispatch dispatch(lane_, stream_,
+                                   KindOfKernel(form.function, box.size, shape_.block, shape_.shared_bytes));
+      if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
       const CUresult result = lane_.driver().cuLaunchKernel(
           form.function, box.size[0], box.size[1], box.size[2], shape_.block[0], shape_.block[1], shape_.block[2],
           shape_.shared_bytes + form.extra_shared_bytes, stream_.real, nullptr, extra);
@@ -250,7 +253,10 @@ class VaryingLaunch {
     launch.on_turnaround = [profile = kernel_.profile, shape = shape_, candidate](auto turnaround) {
       profile->OnTurnaround(shape, candidate, turnaround);
     };
-    const GatedDispatch dispatch(lane_, stream_, /*can_yield=*/true);
+    LaunchKind kind = KindOfKernel(form.function, shape_.grid, shape_.block, candidate.degree);
+    kind.num_blocks = candidate.degree;
+    const GatedDispatch dispatch(lane_, stream_, kind, /*can_yield=*/true);
+    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     return device_.workers->Launch(stream_.real, std::move(launch));
   }
 

@@ -235,6 +235,7 @@ void Session::End() {
   phase_.store(State::kDraining, std::memory_order_release);
   stopping_.store(true, std::memory_order_seq_cst);
   callbacks_->Close();
+  state_.gate_tenant->Leave();
   turns_.WakeAll();
   for (const auto& lane : lanes_) lane->Wake();
   for (const auto& lane : lanes_) lane->Join();

@@ -42,6 +42,7 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
     : core(executor_core),
       driver(executor_core.driver),
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses),
+      gate_tenant(executor_core.gate->AddTenant({})),
       callbacks(std::move(callback_queue)),
       images(executor_core.limits.image_bytes),
       host_call_words(executor_core.driver),
@@ -339,6 +340,7 @@ void SessionState::Destroy() {
   DestroyContents(shm::kNoContext);
   host_call_words.FreeAll();
   host_memory.FreeAll();
+  gate_tenant->End();
 }
 
 }  // namespace tally::server

@@ -65,7 +65,8 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
   if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  const GatedDispatch dispatch(lane, *stream);
+  const GatedDispatch dispatch(lane, *stream, {.key = reinterpret_cast<uintptr_t>(exec)});
+  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   const CUresult result = lane.driver().cuGraphLaunch(exec, stream->real);
   lane.session().counters.num_graph_launches.fetch_add(1, std::memory_order_relaxed);
   return result;

@@ -2,8 +2,9 @@
 # Runs every program of the bundle three ways and compares: natively on this machine's GPU, under tally-run on the GPU,
 # and under tally-run on the software driver. Needs nothing but the bundle that tools/bundle makes.
 #
-#   tests/gpu/run_all.sh [--output FILE.md] [--timeout SECONDS] [--only REGEX] [--skip native,gpu,sim]
+#   tests/gpu/run_all.sh [--output FILE.md] [--logs DIRECTORY] [--timeout SECONDS] [--only REGEX] [--skip native,gpu,sim]
 #
+# --logs keeps what each program printed: some say there what the driver does where it is free to do as it likes.
 # Prints a Markdown table (checksum per way, same or not, wall time) with the machine's description on top. Exit status
 # 1 if a checksum differs or is missing, except for programs that refused_programs.txt names. Without a GPU only the
 # software driver runs and checksums are compared with expected_checksums.txt.
@@ -11,16 +12,18 @@ set -uo pipefail
 bundle=$(cd "$(dirname "$0")/../.." && pwd)
 
 output=
+logs=
 timeout_s=60
 only=.
 skip=
 while [[ $# -gt 0 ]]; do
   case "$1" in
     --output) output=${2:?--output needs a file}; shift ;;
+    --logs) logs=${2:?--logs needs a folder}; shift ;;
     --timeout) timeout_s=${2:?--timeout needs seconds}; shift ;;
     --only) only=${2:?--only needs a regular expression}; shift ;;
     --skip) skip=${2:?--skip needs a list}; shift ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run_all.sh: unknown option '$1'; see run_all.sh --help" >&2; exit 2 ;;
   esac
   shift
@@ -30,11 +33,11 @@ done
 bundle=${TALLY_BUNDLE:-$bundle}
 tally_run=$bundle/bin/tally-run
 lists=$bundle/tests/programs
-[[ -d $lists ]] || lists=$(cd "$(dirname "$0")/../programs" && pwd)
+[[ -f $lists/expected_checksums.txt ]] || lists=$(cd "$(dirname "$0")/../programs" && pwd)
 [[ -x $tally_run ]] || { echo "run_all.sh: no $tally_run; unpack the bundle or set TALLY_BUNDLE" >&2; exit 2; }
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/tally-run-all.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+trap 'if [[ -n $logs ]]; then mkdir -p "$logs" && cp "$work"/*.* "$logs"; fi; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
 if [[ -n $output ]]; then

@@ -16,7 +16,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
     "socket": "/x/tally.sock", "allowed_uids": [1, 2], "high_priority_uids": "any", "default_priority": "high",
     "share_domains_between_users": true, "max_sessions": 7, "driver": "sim", "executor_idle_seconds": 3,
     "session_device_memory_bytes": 8589934592, "metrics_address": "0",
-    "transforms": "slices", "turnaround_threshold_us": 12.5, "cache_directory": "/y"})",
+    "policy": "tally", "transforms": "slices", "turnaround_threshold_us": 12.5, "cache_directory": "/y"})",
                                         config);
   ASSERT_TRUE(merged.ok()) << merged.message();
   EXPECT_EQ(config.socket, "/x/tally.sock");
@@ -30,6 +30,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
   EXPECT_EQ(config.executor_idle, std::chrono::seconds(3));
   EXPECT_EQ(config.session_device_memory_bytes, 8589934592u);
   EXPECT_TRUE(config.is_metrics_address_explicit);
+  EXPECT_EQ(config.policy, "tally");
   EXPECT_EQ(config.transforms, Transforms::kSlices);
   EXPECT_EQ(config.turnaround_threshold, std::chrono::nanoseconds(12'500));
   EXPECT_EQ(config.cache_directory, "/y");
@@ -59,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(All, BadConfig,
                                            BadFile{R"({"allowed_uids": ["bob"]})", "'allowed_uids'"},
                                            BadFile{R"({"driver": "gpu"})", "'gpu' is no driver"},
                                            BadFile{R"({"default_priority": "low"})", "'low' is no priority"},
+                                           BadFile{R"({"policy": "best"})", "there are look-ahead, none"},
                                            BadFile{R"({"transforms": "some"})", "'some' is no choice"},
                                            BadFile{R"({"turnaround_threshold_us": 0})", "'turnaround_threshold_us'"},
                                            BadFile{R"({"share_domains_between_users": 1})", "true or false"}));

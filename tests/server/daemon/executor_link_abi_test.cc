@@ -14,7 +14,7 @@ struct TwinHello {
   uint32_t link_version, priority_class;
   uint64_t api_table_hash;
   uint32_t owner_uid, status_code, num_devices, is_faulted, is_software, reserved;
-  char domain_name[64], driver_name[512], error[512];
+  char domain_name[64], policy_name[64], driver_name[512], error[512];
 };
 
 struct TwinReport {
@@ -27,7 +27,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 3u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 4u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
@@ -38,6 +38,7 @@ TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   EXPECT_EQ(offsetof(LinkHello, status_code), offsetof(TwinHello, status_code));
   EXPECT_EQ(offsetof(LinkHello, is_software), offsetof(TwinHello, is_software));
   EXPECT_EQ(offsetof(LinkHello, domain_name), offsetof(TwinHello, domain_name));
+  EXPECT_EQ(offsetof(LinkHello, policy_name), offsetof(TwinHello, policy_name));
   EXPECT_EQ(offsetof(LinkHello, driver_name), offsetof(TwinHello, driver_name));
   EXPECT_EQ(offsetof(LinkHello, error), offsetof(TwinHello, error));
 }

@@ -60,7 +60,6 @@ class PriorityDispatchTest : public testing::Test {
 
   static constexpr DispatchOf kHigh{.device = 0, .is_high_priority = true};
   static constexpr DispatchOf kBestEffort{.device = 0, .is_high_priority = false};
-  static constexpr CUstream kStream = nullptr;
   const DriverTable table_ = Gpu::Table();
   const TemporaryDirectory temporary_;
   const std::string directory_ = temporary_.path();
@@ -71,7 +70,7 @@ TEST_F(PriorityDispatchTest, BestEffortAloneIsNeverHeldBack) {
   Gpu::SetDone(false);
   for (int launch = 0; launch < 1000; ++launch) {
     gate->BeforeDispatch(kBestEffort);
-    gate->AfterDispatch(kBestEffort, kStream);
+    gate->AfterDispatch(kBestEffort, {});
   }
   Gpu::SetDone(true);
 }
@@ -81,12 +80,12 @@ TEST_F(PriorityDispatchTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork)
   auto best_effort = NewExecutorsGate();
   Gpu::SetDone(false);
   high->BeforeDispatch(kHigh);
-  high->AfterDispatch(kHigh, kStream);
+  high->AfterDispatch(kHigh, {});
   std::atomic<bool> dispatched{false};
   std::thread launcher([&] {
     best_effort->BeforeDispatch(kBestEffort);
     dispatched = true;
-    best_effort->AfterDispatch(kBestEffort, kStream);
+    best_effort->AfterDispatch(kBestEffort, {});
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(dispatched) << "high-priority work is still on the GPU";
@@ -99,12 +98,12 @@ TEST_F(PriorityDispatchTest, BothClassesInOneExecutorKeepTheRule) {
   auto gate = NewExecutorsGate();
   Gpu::SetDone(false);
   gate->BeforeDispatch(kHigh);
-  gate->AfterDispatch(kHigh, kStream);
+  gate->AfterDispatch(kHigh, {});
   gate->BeforeDispatch(kHigh);  // high-priority work never waits
-  gate->AfterDispatch(kHigh, kStream);
+  gate->AfterDispatch(kHigh, {});
   std::thread launcher([&] {
     gate->BeforeDispatch(kBestEffort);
-    gate->AfterDispatch(kBestEffort, kStream);
+    gate->AfterDispatch(kBestEffort, {});
   });
   Gpu::SetDone(true);
   launcher.join();
@@ -115,10 +114,10 @@ TEST_F(PriorityDispatchTest, ShutdownEndsTheWait) {
   auto best_effort = NewExecutorsGate();
   Gpu::SetDone(false);
   high->BeforeDispatch(kHigh);
-  high->AfterDispatch(kHigh, kStream);
+  high->AfterDispatch(kHigh, {});
   std::thread launcher([&] {
     best_effort->BeforeDispatch(kBestEffort);
-    best_effort->AfterDispatch(kBestEffort, kStream);
+    best_effort->AfterDispatch(kBestEffort, {});
   });
   best_effort->Open();
   launcher.join();
@@ -129,13 +128,13 @@ TEST_F(PriorityDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) 
   auto high = NewExecutorsGate();
   auto best_effort = NewExecutorsGate();
   high->BeforeDispatch(kHigh);
-  high->AfterDispatch(kHigh, kStream);
+  high->AfterDispatch(kHigh, {});
   best_effort->BeforeDispatch(kBestEffort);
-  best_effort->AfterDispatch(kBestEffort, kStream);
+  best_effort->AfterDispatch(kBestEffort, {});
   Gpu::SetDone(false);  // from here on nothing completes: what is in flight waits for what is yet to be launched
   for (int launch = 0; launch < 12; ++launch) {
     best_effort->BeforeDispatch(kBestEffort);
-    best_effort->AfterDispatch(kBestEffort, kStream);
+    best_effort->AfterDispatch(kBestEffort, {});
   }
   Gpu::SetDone(true);
 }

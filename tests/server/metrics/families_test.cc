@@ -33,7 +33,7 @@ Overview MakeOverview() {
   session.domain = {"high", 1000, shm::PriorityClass::kHighPriority};
   overview.sessions = {session, session};
   overview.sessions[1].record.is_stale = true;
-  overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false}};
+  overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally"}};
   overview.tenants[{"bert", 1000}].host_to_device_bytes = 12;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;

@@ -1,0 +1,154 @@
+#include "server/gpu/policy_dispatch.h"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "server/gpu/device_queue.h"
+#include "server/gpu/driver_table.h"
+#include "server/gpu/high_priority_announcer.h"
+#include "server/gpu/page_watch.h"
+
+namespace tally::server {
+namespace {
+
+// The queues of all devices, made on first use.
+class Queues {
+ public:
+  Queues(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const scheduler::PolicyRow& policy)
+      : driver_(driver), page_(page), watch_(watch), policy_(policy) {}
+
+  DeviceQueue& Of(int device) {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<DeviceQueue>& queue = queues_[static_cast<size_t>(device)];
+    if (queue == nullptr) {
+      scheduler::PolicyConfig config;
+      config.tuning.turnaround_threshold = turnaround_threshold_;
+      queue = std::make_unique<DeviceQueue>(driver_, page_, watch_, device, policy_.create(config));
+      queue->SetTurnaroundThreshold(turnaround_threshold_);
+    }
+    return *queue;
+  }
+  template <typename F>
+  void ForEach(const F& action) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& queue : queues_) {
+      if (queue != nullptr) action(*queue);
+    }
+  }
+  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
+    {
+      const std::lock_guard lock(mutex_);
+      turnaround_threshold_ = threshold;
+    }
+    ForEach([&](DeviceQueue& queue) { queue.SetTurnaroundThreshold(threshold); });
+  }
+
+ private:
+  const DriverTable& driver_;
+  ActivityPage& page_;
+  PageWatch& watch_;
+  const scheduler::PolicyRow& policy_;
+  std::mutex mutex_;
+  std::chrono::nanoseconds turnaround_threshold_ = scheduler::Tuning{}.turnaround_threshold;  // guarded by mutex_
+  std::array<std::unique_ptr<DeviceQueue>, shm::kActivityDevices> queues_;                    // likewise; entries stay
+};
+
+// A session, with its members of the queues of the devices that it has used.
+class PolicyTenant final : public GateTenant {
+ public:
+  PolicyTenant(Queues& queues, const scheduler::TenantShare& share) : queues_(queues), share_(share) {}
+  ~PolicyTenant() override { Remove(); }
+
+  void SetShare(const scheduler::TenantShare& share) override {
+    const std::lock_guard lock(mutex_);
+    share_ = share;
+    for (size_t device = 0; device < members_.size(); ++device) {
+      DeviceQueue::Member* member = members_[device].load();
+      if (member != nullptr) queues_.Of(static_cast<int>(device)).Change(*member, share);
+    }
+  }
+  void Leave() override {
+    GateTenant::Leave();
+    queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
+  }
+
+  void End() override { Remove(); }
+
+  DeviceQueue::Member& On(int device) {
+    std::atomic<DeviceQueue::Member*>& member = members_[static_cast<size_t>(device)];
+    if (DeviceQueue::Member* known = member.load(std::memory_order_acquire); known != nullptr) return *known;
+    const std::lock_guard lock(mutex_);
+    if (member.load() == nullptr) member = queues_.Of(device).Add(*this, share_).release();
+    return *member.load();
+  }
+
+ private:
+  void Remove() {
+    const std::lock_guard lock(mutex_);
+    for (size_t device = 0; device < members_.size(); ++device) {
+      const std::unique_ptr<DeviceQueue::Member> member(members_[device].exchange(nullptr));
+      if (member != nullptr) queues_.Of(static_cast<int>(device)).Remove(*member);
+    }
+  }
+
+  Queues& queues_;
+  std::mutex mutex_;
+  scheduler::TenantShare share_;                                                    // guarded by mutex_
+  std::array<std::atomic<DeviceQueue::Member*>, shm::kActivityDevices> members_{};  // made under mutex_, owned
+};
+
+class PolicyDispatch final : public DispatchGate {
+ public:
+  PolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy)
+      : minds_class_(policy.minds_class),
+        page_(std::move(page)),
+        watch_(*page_, policy.minds_hold_off),
+        announcer_(driver, *page_),
+        queues_(driver, *page_, watch_, policy) {}
+
+  std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare& share) override {
+    return std::make_unique<PolicyTenant>(queues_, share);
+  }
+
+  DispatchPass BeforeDispatch(const DispatchOf& of) override {
+    if (IsAnnounced(of)) {
+      announcer_.BeforeDispatch(of.device);
+      return {};
+    }
+    return MemberOf(of).Enter(of);
+  }
+  void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) override {
+    if (IsAnnounced(of)) return announcer_.AfterDispatch(of.device, of.stream);
+    MemberOf(of).Leave(of, pass);
+  }
+  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
+    queues_.SetTurnaroundThreshold(threshold);
+  }
+  void Open() override {
+    watch_.Open();
+    queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
+  }
+  HighPriorityWatch* watch() override { return &watch_; }
+
+ private:
+  bool IsAnnounced(const DispatchOf& of) const { return of.is_high_priority && minds_class_; }
+  static DeviceQueue::Member& MemberOf(const DispatchOf& of) {
+    return static_cast<PolicyTenant*>(of.tenant)->On(of.device);
+  }
+
+  const bool minds_class_;
+  const std::unique_ptr<ActivityPage> page_;
+  PageWatch watch_;
+  HighPriorityAnnouncer announcer_;
+  Queues queues_;
+};
+
+}  // namespace
+
+std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
+                                                   const scheduler::PolicyRow& policy) {
+  return std::make_unique<PolicyDispatch>(driver, std::move(page), policy);
+}
+
+}  // namespace tally::server
