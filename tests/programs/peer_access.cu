@@ -122,6 +122,7 @@ void Device(Results& results) {
   box.srcPtr = make_cudaPitchedPtr(there, 64, 64, 16);
   box.dstPtr = make_cudaPitchedPtr(here, 64, 64, 16);
   box.extent = make_cudaExtent(64, 16, 1);
+  CHECK_CUDA(cudaSetDevice(0));  // memory of another device, not enabled as a peer, cannot be set
   CHECK_CUDA(cudaMemset(here, 0, kCount * 4));
   CHECK_CUDA(cudaMemcpy3DPeer(&box));
   CHECK_CUDA(cudaDeviceSynchronize());
