@@ -1,5 +1,16 @@
 // What the executor costs per request, over a driver that does nothing: ring, ticket, validation, handle tables, reply.
+//
+// The BM_Queued... fill the ring before the first request is looked at, and count the lane's thread's processor time:
+// they mean something on a busy machine too. Round trips need two free processors.
 #include <benchmark/benchmark.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
 
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor.h"
@@ -9,18 +20,54 @@
 namespace tally::fakes {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using shm::Op;
 
-// One session with one lane and a kernel.
+// Launches of so many blocks mark where the measured ones begin and end.
+constexpr unsigned int kBegin = 3;
+constexpr unsigned int kEnd = 5;
+
+std::atomic<bool> g_is_held{false};  // the lane's thread is in the launch of kBegin
+std::atomic<bool> g_go_on{false};
+std::chrono::nanoseconds g_begin;
+std::chrono::nanoseconds g_end;
+
+std::chrono::nanoseconds ThreadTime() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+CUresult LaunchNothing(CUfunction, unsigned int num_blocks, unsigned int, unsigned int, unsigned int, unsigned int,
+                       unsigned int, unsigned int, CUstream, void**, void**) {
+  if (num_blocks == kBegin) {
+    g_is_held = true;
+    while (!g_go_on.exchange(false)) std::this_thread::yield();
+    g_begin = ThreadTime();
+  }
+  if (num_blocks == kEnd) g_end = ThreadTime();
+  return CUDA_SUCCESS;
+}
+
+constexpr auto kSlowLaunch = std::chrono::nanoseconds(2000);
+
+CUresult LaunchSlowly(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+                      unsigned int, CUstream, void**, void**) {
+  const auto until = Clock::now() + kSlowLaunch;
+  while (Clock::now() < until) {
+  }
+  return CUDA_SUCCESS;
+}
+
+// One session with one lane, a kernel, and device memory.
 struct Bed {
-  Bed() {
+  explicit Bed(decltype(server::DriverTable::cuLaunchKernel) launch_kernel = &LaunchNothing) {
     table = driver.table();
     // The fake keeps a trace and takes a lock; here only the executor is to be seen.
-    table.cuLaunchKernel = [](CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
-                              unsigned int, unsigned int, CUstream, void**,
-                              void**) -> CUresult { return CUDA_SUCCESS; };
+    table.cuLaunchKernel = launch_kernel;
     table.cuEventRecord = [](CUevent, CUstream) -> CUresult { return CUDA_SUCCESS; };
-    table.cuEventSynchronize = [](CUevent) -> CUresult { return CUDA_SUCCESS; };
+    table.cuStreamSynchronize = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
+    table.cuMemcpyDtoHAsync_v2 = [](void*, CUdeviceptr, size_t, CUstream) -> CUresult { return CUDA_SUCCESS; };
     server::ExecutorConfig config;
     config.driver_table_for_testing = &table;
     executor = std::move(*server::Executor::Create(config));
@@ -40,7 +87,28 @@ struct Bed {
     const auto module = lane->Call(Op::kLoadModule, Payload().Put(load)).Get<shm::LoadedImage>().handle;
     const shm::GetByName get{module, 6, 0};
     kernel = lane->Call(Op::kGetFunction, Payload().Put(get).PutBytes("kernel", 6)).Get<uint64_t>();
+    memory = lane->Call(Op::kAllocate, Payload().Put(shm::Allocate{4096, 0, 0, 0})).Get<uint64_t>();
   }
+
+  Payload Launch(size_t parameter_bytes = 24, uint32_t num_blocks = 1) const {
+    shm::Launch launch{};
+    launch.function = kernel;
+    launch.stream = 1;
+    launch.grid[0] = num_blocks;
+    launch.parameter_bytes = static_cast<uint32_t>(parameter_bytes);
+    const std::string parameters(parameter_bytes, 'p');
+    return Payload().Put(launch).PutBytes(parameters.data(), parameters.size());
+  }
+  // To pageable memory, as far as the executor is concerned: into the lane's arena.
+  Payload CopyDown() const {
+    const shm::Copy copy{
+        0, memory, 4096, 1, static_cast<uint32_t>(shm::Place::kArena), static_cast<uint32_t>(shm::Place::kAddress)};
+    return Payload().Put(copy);
+  }
+  void Ask(Op op, const Payload& payload) const {
+    lane->Publish(static_cast<uint16_t>(op), payload, shm::kWantReply, 0);
+  }
+  bool Synchronize() const { return lane->Call(Op::kSynchronizeStream, Payload().PutWord(1)).arrived; }
 
   FakeDriver driver;
   server::DriverTable table;
@@ -48,23 +116,82 @@ struct Bed {
   std::unique_ptr<ScriptedClient> client;
   std::unique_ptr<ScriptedLane> lane;
   uint64_t kernel = 0;
+  uint64_t memory = 0;
 };
 
-void BM_Launches(benchmark::State& state) {
-  Bed bed;
-  shm::Launch launch{};
-  launch.function = bed.kernel;
-  launch.stream = 1;
-  launch.parameter_bytes = 24;
-  const std::string parameters(24, 'p');
-  const Payload payload = Payload().Put(launch).PutBytes(parameters.data(), parameters.size());
-  for (auto _ : state) {
-    for (int i = 0; i < 1000; ++i) bed.lane->Post(Op::kLaunch, payload);
-    bed.lane->Call(Op::kSynchronizeStream, Payload().PutWord(1));
-  }
-  state.SetItemsProcessed(state.iterations() * 1000);
+void ReportMedian(benchmark::State& state, std::vector<double> samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  state.counters["median_ns"] = *middle;
 }
-BENCHMARK(BM_Launches)->UseRealTime();
+
+double NanosecondsEach(std::chrono::nanoseconds duration, int count) {
+  return static_cast<double>(duration.count()) / count;
+}
+
+// `put` puts what is measured into the ring, of which half is enough for `count` times; it wants `num_replies`.
+void MeasureQueued(benchmark::State& state, Bed& bed, int count, int num_replies, const std::function<void()>& put) {
+  const Payload begin = bed.Launch(24, kBegin);
+  const Payload end = bed.Launch(24, kEnd);
+  std::vector<double> samples;
+  for (auto _ : state) {
+    bed.lane->Post(Op::kLaunch, begin);
+    while (!g_is_held.exchange(false)) std::this_thread::yield();
+    for (int i = 0; i < count; ++i) put();
+    bed.lane->Post(Op::kLaunch, end);
+    bed.Ask(Op::kSynchronizeStream, Payload().PutWord(1));
+    g_go_on = true;
+    for (int i = 0; i < num_replies * count + 1; ++i) {
+      if (!bed.lane->Await().arrived) return state.SkipWithError("the session ended");
+    }
+    samples.push_back(NanosecondsEach(g_end - g_begin, count));
+  }
+  ReportMedian(state, samples);
+}
+
+void BM_QueuedLaunches(benchmark::State& state) {
+  Bed bed;
+  const Payload launch = bed.Launch(static_cast<size_t>(state.range(0)));
+  const int count = static_cast<int>(shm::kRequestRingBytes / 2 / (launch.bytes().size() + 48));
+  MeasureQueued(state, bed, count, 0, [&] { bed.lane->Post(Op::kLaunch, launch); });
+}
+BENCHMARK(BM_QueuedLaunches)->ArgName("bytes")->Arg(24)->Arg(4000)->Iterations(100);
+
+void BM_QueuedLaunchesAndSynchronisations(benchmark::State& state) {
+  Bed bed;
+  const Payload launch = bed.Launch();
+  MeasureQueued(state, bed, 2000, 1, [&] {
+    bed.lane->Post(Op::kLaunch, launch);
+    bed.Ask(Op::kSynchronizeStream, Payload().PutWord(1));
+  });
+}
+BENCHMARK(BM_QueuedLaunchesAndSynchronisations)->Iterations(100);
+
+void BM_QueuedCopiesDown(benchmark::State& state) {
+  Bed bed;
+  const Payload copy = bed.CopyDown();
+  MeasureQueued(state, bed, 4000, 1, [&] { bed.Ask(Op::kCopy, copy); });
+}
+BENCHMARK(BM_QueuedCopiesDown)->Iterations(100);
+
+// A client that is faster than the driver: time of one launch beyond the driver's, and how often the client slept.
+void BM_SustainedLaunches(benchmark::State& state) {
+  Bed bed(&LaunchSlowly);
+  const Payload payload = bed.Launch();
+  constexpr int kLaunches = 15000;
+  std::vector<double> samples;
+  bed.Synchronize();
+  for (auto _ : state) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < kLaunches; ++i) bed.lane->Post(Op::kLaunch, payload);
+    if (!bed.Synchronize()) return state.SkipWithError("the session ended");
+    samples.push_back(NanosecondsEach(Clock::now() - begin - kLaunches * kSlowLaunch, kLaunches));
+  }
+  ReportMedian(state, samples);
+  state.counters["waits_per_1000"] =
+      static_cast<double>(bed.lane->num_waits()) * 1000 / (static_cast<double>(state.iterations()) * kLaunches);
+}
+BENCHMARK(BM_SustainedLaunches)->Iterations(15)->UseRealTime();
 
 void BM_RoundTrip(benchmark::State& state) {
   Bed bed;
@@ -74,15 +201,10 @@ BENCHMARK(BM_RoundTrip)->UseRealTime();
 
 void BM_LaunchAndSynchronize(benchmark::State& state) {
   Bed bed;
-  shm::Launch launch{};
-  launch.function = bed.kernel;
-  launch.stream = 1;
-  launch.parameter_bytes = 24;
-  const std::string parameters(24, 'p');
-  const Payload payload = Payload().Put(launch).PutBytes(parameters.data(), parameters.size());
+  const Payload launch = bed.Launch();
   for (auto _ : state) {
-    bed.lane->Post(Op::kLaunch, payload);
-    bed.lane->Call(Op::kSynchronizeStream, Payload().PutWord(1));
+    bed.lane->Post(Op::kLaunch, launch);
+    bed.Synchronize();
   }
 }
 BENCHMARK(BM_LaunchAndSynchronize)->UseRealTime();

@@ -147,6 +147,7 @@ CUresult ToPageable(const Call& call, const CUDA_MEMCPY3D& copy, const Side& des
     const Reply reply =
         call.lane->CallStruct(shm::Op::kCopyBox, box, WaitForDevice(*call.process, ContextOfStream(stream)));
     if (reply.result != CUDA_SUCCESS) return reply.result;
+    call.lane->NoteChunkDone(chunk);
     for (size_t row = 0; row < slice.rows; ++row)
       std::memcpy(RowOf(destination, slice, row), call.lane->chunk(chunk) + row * slice.width_bytes, slice.width_bytes);
     return CUDA_SUCCESS;

@@ -63,6 +63,7 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     const shm::Copy copy{Lane::chunk_offset(chunk), source, size_bytes, stream, kArena, kAddress};
     const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy, wait);
     if (reply.result != CUDA_SUCCESS) return reply.result;
+    call.lane->NoteChunkDone(chunk);
     std::memcpy(destination, call.lane->chunk(chunk), size_bytes);
     return call.lane->TakeAsyncError();
   }

@@ -67,6 +67,7 @@ CUresult ManagedVariables::Fetch(Lane* lane, uint64_t address, Variable* variabl
     if (const CUresult result = lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
     const shm::Copy copy{Lane::chunk_offset(chunk), address + offset, piece, stream, kArena, kAddress};
     if (const CUresult result = lane->CallStruct(shm::Op::kCopy, copy).result; result != CUDA_SUCCESS) return result;
+    lane->NoteChunkDone(chunk);
     Merge(Host(address + offset), variable->exchanged.data() + offset, lane->chunk(chunk), piece);
     offset += piece;
   }
@@ -100,6 +101,7 @@ CUresult ManagedVariables::Send(Lane* lane, uint64_t address, Variable* variable
     std::memcpy(variable->exchanged.data() + offset, lane->chunk(chunk), last - offset);
     const shm::Copy copy{address + offset, Lane::chunk_offset(chunk), last - offset, stream, kAddress, kArena};
     if (const CUresult result = lane->CallStruct(shm::Op::kCopy, copy).result; result != CUDA_SUCCESS) return result;
+    lane->NoteChunkDone(chunk);
     offset = end;
   }
   return CUDA_SUCCESS;

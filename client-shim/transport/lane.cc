@@ -58,20 +58,28 @@ std::byte* Lane::ReserveSlowly(uint32_t size_bytes) {
   }
 }
 
+// Between two looks at the clock. A pause takes 40 ns or more on current x86: each is a chance to see the reply.
+bool Lane::LookOften() {
+  const shm::ReplyHeader* record = nullptr;
+  for (int i = 0; i < 8; ++i) {
+    if (reader_.Peek(&record) != RingReader::Look::kEmpty) return true;
+    CpuRelax();
+  }
+  return false;
+}
+
 // True once there is something to look at.
 bool Lane::SpinForRecord(WaitFor wait) {
   const bool is_long = wait == WaitFor::kDevice && may_spin_long_;
   const SteadyClock clock;
   const TimePoint begin = clock.Now();
   const std::chrono::nanoseconds budget = is_long ? kSpinForDevice : spin_.budget();
-  const shm::ReplyHeader* record = nullptr;
-  while (reader_.Peek(&record) == RingReader::Look::kEmpty) {
+  while (!LookOften()) {
     const std::chrono::nanoseconds spun = clock.Now() - begin;
     if (spun >= budget) {
       if (!is_long) spin_.OnFailure();
       return false;
     }
-    for (int i = 0; i < 8; ++i) CpuRelax();
     if (spun >= kSpinAlone) ::sched_yield();
   }
   if (!is_long) spin_.OnSuccess();
@@ -139,7 +147,7 @@ CUresult Lane::NextChunk(uint32_t* chunk_index) {
 CUresult Lane::AwaitChunk(uint32_t chunk_index, WaitFor wait) {
   const uint32_t payload[2] = {chunk_index, 0};
   const Reply reply = CallStruct(shm::Op::kAwaitArena, payload, wait);
-  if (reply.result == CUDA_SUCCESS) chunk_in_use_[chunk_index] = false;
+  if (reply.result == CUDA_SUCCESS) NoteChunkDone(chunk_index);
   return reply.result;
 }
 

@@ -137,6 +137,8 @@ class Lane {
   CUresult NextChunk(uint32_t* chunk_index);
   // Waits until the last copy that uses the chunk is complete.
   CUresult AwaitChunk(uint32_t chunk_index, WaitFor wait = WaitFor::kAnswer);
+  // The same is known from a reply: it came after the copy.
+  void NoteChunkDone(uint32_t chunk_index) { chunk_in_use_[chunk_index] = false; }
 
  private:
   static constexpr uint32_t RecordBytes(uint32_t payload_bytes) {
@@ -152,6 +154,7 @@ class Lane {
   }
   std::byte* ReserveSlowly(uint32_t size_bytes);
   Reply AwaitReply(WaitFor wait);
+  bool LookOften();
   bool SpinForRecord(WaitFor wait);
   const shm::ReplyHeader* AwaitRecord(WaitFor wait);
   void FetchOutput();

@@ -15,24 +15,29 @@ static_assert((shm::kReplyRingBytes & kMask) == 0);
 
 ReplyWriter::ReplyWriter(const LaneRegion& region) : state_(region.header().reply), ring_(region.reply_ring()) {}
 
+bool ReplyWriter::HasRoom(uint64_t wanted_bytes) const {
+  return shm::kReplyRingBytes - (write_position_ - read_position_) >= wanted_bytes;
+}
+
 bool ReplyWriter::WaitForSpace(uint64_t wanted_bytes, const std::atomic<bool>& stop) {
-  int spins = SpinPauses();
-  for (;;) {
+  // The client's core has the line with its position: not looked at before it matters.
+  if (HasRoom(wanted_bytes)) return true;
+  for (int spins = SpinPauses();; --spins) {
     const uint32_t bell = state_.space_doorbell.load(std::memory_order_seq_cst);
-    const uint64_t used = write_position_ - state_.read_position.load(std::memory_order_seq_cst);
-    if (used > shm::kReplyRingBytes) return false;
-    if (shm::kReplyRingBytes - used >= wanted_bytes) {
-      state_.writer_waiting.store(0, std::memory_order_relaxed);
-      return true;
-    }
+    const uint64_t seen = state_.read_position.load(std::memory_order_seq_cst);
+    if (write_position_ - seen > shm::kReplyRingBytes) return false;
+    read_position_ = seen;
+    if (HasRoom(wanted_bytes)) break;
     if (stop.load(std::memory_order_seq_cst)) return false;
-    if (spins-- > 0) {
+    if (spins > 0) {
       CpuRelax();
       continue;
     }
     if (state_.writer_waiting.exchange(1, std::memory_order_seq_cst) == 0) continue;  // look once more, then sleep
     FutexWait(state_.space_doorbell, bell, std::chrono::seconds(1));
   }
+  state_.writer_waiting.store(0, std::memory_order_relaxed);
+  return true;
 }
 
 bool ReplyWriter::Write(uint16_t op, uint16_t flags, uint32_t cuda_result, std::span<const std::byte> payload,

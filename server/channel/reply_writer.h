@@ -27,11 +27,13 @@ class ReplyWriter {
   void Wake();
 
  private:
+  bool HasRoom(uint64_t wanted_bytes) const;
   bool WaitForSpace(uint64_t wanted_bytes, const std::atomic<bool>& stop);
 
   shm::RingState& state_;
   std::byte* ring_;
   uint64_t write_position_ = 0;
+  uint64_t read_position_ = 0;  // as last seen and checked
 };
 
 }  // namespace tally::server

@@ -16,8 +16,9 @@ constexpr uint64_t kMask = shm::kRequestRingBytes - 1;
 static_assert((shm::kRequestRingBytes & kMask) == 0);
 // What a padding record shows at least: size_bytes, op, flags, ticket.
 constexpr uint64_t kMinRecordBytes = shm::kRecordAlignment;
-// A launch with a dozen parameters.
-constexpr size_t kPrefetchedLines = 4;
+constexpr size_t kCacheLineBytes = 64;
+// A launch with all the parameters that it can have.
+constexpr size_t kMostPrefetchedBytes = 4096 + 128;
 // Waking a sleeper takes 5 to 100 us (in a virtual machine an idle processor is given back to the host). Worth spinning
 // for while a program's own work between two requests is shorter than the longest spin, and a bound on what is wasted.
 constexpr auto kLongestSpin = std::chrono::microseconds(500);
@@ -39,24 +40,30 @@ RequestReader::Outcome RequestReader::Malformed(const char* reason) {
 // A writer that waits for room is woken when half of the ring is free, which is enough for any record: woken for each
 // record read, it would fill the gap and wait again, at the price of two system calls and a switch per request.
 void RequestReader::PublishReadPosition() {
-  if (write_position_ - read_position_ > shm::kRequestRingBytes / 2) {
+  if (IsHalfFull(write_position_)) {
     state_.read_position.store(read_position_, std::memory_order_release);
     return;
   }
   // seq_cst: the writer sets writer_waiting and then looks at read_position.
   state_.read_position.store(read_position_, std::memory_order_seq_cst);
-  if (state_.writer_waiting.load(std::memory_order_seq_cst) != 0) {
-    state_.writer_waiting.store(0, std::memory_order_seq_cst);
-    state_.space_doorbell.fetch_add(1, std::memory_order_seq_cst);
-    FutexWake(state_.space_doorbell, 1);
-  }
+  if (state_.writer_waiting.load(std::memory_order_seq_cst) == 0) return;
+  // What a waiting writer has written stands still: while it is much, more of it will be read and published.
+  if (IsHalfFull(state_.write_position.load(std::memory_order_relaxed))) return;
+  state_.writer_waiting.store(0, std::memory_order_seq_cst);
+  state_.space_doorbell.fetch_add(1, std::memory_order_seq_cst);
+  FutexWake(state_.space_doorbell, 1);
 }
 
-// The client's core wrote the next record: fetching it while this one is carried out hides several cache misses.
-void RequestReader::PrefetchNext() const {
-  if (write_position_ == read_position_) return;
+bool RequestReader::IsHalfFull(uint64_t write_position) const {
+  return write_position - read_position_ > shm::kRequestRingBytes / 2;
+}
+
+// The client's core wrote the next record: fetching it while this one is carried out hides several cache misses. It is
+// most often like this one; and what lies behind the last record seen is being written.
+void RequestReader::PrefetchNext(size_t bytes) const {
   const std::byte* next = ring_ + (read_position_ & kMask);
-  for (size_t line = 0; line < kPrefetchedLines; ++line) __builtin_prefetch(next + line * 64);
+  bytes = std::min({bytes, kMostPrefetchedBytes, static_cast<size_t>(write_position_ - read_position_)});
+  for (size_t offset = 0; offset < bytes; offset += kCacheLineBytes) __builtin_prefetch(next + offset);
 }
 
 RequestReader::Outcome RequestReader::Read(Request* request) {
@@ -100,7 +107,7 @@ RequestReader::Outcome RequestReader::Read(Request* request) {
     request->payload = {copy_.get() + sizeof(shm::RequestHeader), request->header.payload_bytes};
     read_position_ += size_bytes;
     PublishReadPosition();
-    PrefetchNext();
+    PrefetchNext(size_bytes);
     return Outcome::kRequest;
   }
   return Malformed("request ring: padding after padding");
@@ -117,8 +124,10 @@ bool RequestReader::Spin(const std::atomic<bool>& stop) const {
   if (long_spin_ == long_spin_.zero()) return false;
   const auto until = std::chrono::steady_clock::now() + long_spin_;
   while (std::chrono::steady_clock::now() < until) {
-    if (HasData() || stop.load(std::memory_order_acquire)) return true;
-    for (int i = 0; i < kPausesPerYield; ++i) CpuRelax();
+    for (int i = 0; i < kPausesPerYield; ++i) {
+      if (HasData() || stop.load(std::memory_order_acquire)) return true;
+      CpuRelax();
+    }
     ::sched_yield();
   }
   return false;

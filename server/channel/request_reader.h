@@ -41,7 +41,8 @@ class RequestReader {
  private:
   Outcome Malformed(const char* reason);
   void PublishReadPosition();
-  void PrefetchNext() const;
+  bool IsHalfFull(uint64_t write_position) const;
+  void PrefetchNext(size_t bytes) const;
   bool HasData() const;
   bool Spin(const std::atomic<bool>& stop) const;
   void LearnFrom(std::chrono::nanoseconds waited);

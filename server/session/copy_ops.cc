@@ -12,14 +12,11 @@ void Count(SessionState& session, CopyDirection direction, uint64_t size_bytes) 
   counter->fetch_add(size_bytes, std::memory_order_relaxed);
 }
 
-// After the copy was put on its stream: remembers the arena chunks, and waits if the client does.
+// After the copy was put on its stream: waits if the client does, and otherwise remembers the arena chunks.
 CUresult Finish(ServedLane& lane, Stream& stream, const ArenaUse& arena) {
-  if (arena.used) {
-    if (const CUresult r = lane.MarkChunks(arena.offset_bytes, arena.size_bytes, stream); r != CUDA_SUCCESS) {
-      return r;
-    }
+  if (!lane.wants_reply() || stream.context->IsCapturing(stream)) {
+    return arena.used ? lane.MarkChunks(arena.offset_bytes, arena.size_bytes, stream) : CUDA_SUCCESS;
   }
-  if (!lane.wants_reply() || stream.context->IsCapturing(stream)) return CUDA_SUCCESS;
   std::vector<WaitPoint> points;
   lane.MarkStream(stream, &points);
   return lane.AwaitPoints(&points);

@@ -102,6 +102,14 @@ TEST_F(RequestReaderTest, WakesAWriterThatWaitsForRoomWhenHalfIsFree) {
   static_assert(2 * shm::kMaxRequestBytes <= shm::kRequestRingBytes / 2);
   EXPECT_EQ(state.space_doorbell.load(), bell + 1);
   EXPECT_EQ(state.writer_waiting.load(), 0u);
+  // It fills the ring again and waits again, before what it wrote first has all been read.
+  Publish(shm::kRequestRingBytes + shm::kRequestRingBytes / 2);
+  state.writer_waiting = 1;
+  for (uint64_t left = shm::kRequestRingBytes; left > shm::kRequestRingBytes / 2; left -= kRecord) {
+    EXPECT_EQ(state.space_doorbell.load(), bell + 1) << left << " bytes are not read yet";
+    ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+  }
+  EXPECT_EQ(state.space_doorbell.load(), bell + 2);
 }
 
 TEST_F(RequestReaderTest, WaitEndsForDataAndForStop) {

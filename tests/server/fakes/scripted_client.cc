@@ -5,6 +5,14 @@
 #include "base/futex.h"
 
 namespace tally::fakes {
+namespace {
+
+// An answer of an idle server comes within this many pauses; then the core may be wanted by others.
+constexpr int kSpins = 200;
+// How long a wait for room lasts without looking whether the session is over.
+constexpr auto kLook = std::chrono::milliseconds(10);
+
+}  // namespace
 
 void ScriptedLane::Ring() {
   shm::RingState& ring = header().request;
@@ -17,9 +25,15 @@ void ScriptedLane::Publish(uint16_t op, const Payload& payload, uint16_t flags, 
                            std::optional<uint64_t> ticket) {
   shm::RingState& ring = header().request;
   const uint64_t size = (sizeof(shm::RequestHeader) + payload.bytes().size() + 15) / 16 * 16;
+  const auto has_room = [&](uint64_t wanted) {
+    return shm::kRequestRingBytes - (write_position_ - ring.read_position.load()) >= wanted;
+  };
   const auto wait_for = [&](uint64_t wanted) {
-    while (shm::kRequestRingBytes - (write_position_ - ring.read_position.load()) < wanted && !client_.IsOver()) {
-      std::this_thread::yield();
+    while (!has_room(wanted) && !client_.IsOver()) {
+      const uint32_t bell = ring.space_doorbell.load();
+      ring.writer_waiting.store(1);
+      ++num_waits_;
+      if (!has_room(wanted)) FutexWait(ring.space_doorbell, bell, kLook);
     }
   };
   const uint64_t contiguous = shm::kRequestRingBytes - write_position_ % shm::kRequestRingBytes;
@@ -50,7 +64,11 @@ Answer ScriptedLane::Await() {
   shm::RingState& ring = header().reply;
   Answer answer;
   for (;;) {
-    while (ring.write_position.load() == read_position_) {
+    for (int spins = kSpins; ring.write_position.load() == read_position_;) {
+      if (spins-- > 0) {
+        CpuRelax();
+        continue;
+      }
       if (client_.IsOver()) return answer;
       std::this_thread::yield();
     }

@@ -75,6 +75,8 @@ class ScriptedLane {
   std::span<std::byte> region() { return region_.bytes(); }
   // Rings the server's doorbell as after a publication.
   void Ring();
+  // How often the ring was full.
+  uint64_t num_waits() const { return num_waits_; }
 
  private:
   friend class ScriptedClient;
@@ -84,6 +86,7 @@ class ScriptedLane {
   MappedRegion region_;
   uint64_t write_position_ = 0;
   uint64_t read_position_ = 0;
+  uint64_t num_waits_ = 0;
 };
 
 class ScriptedClient {
