@@ -86,6 +86,7 @@ bool Lane::Serve(const Request& request) {
   if (!MayGoOn(surroundings_.turns.Take(request.header.ticket, surroundings_.stopping))) return false;
   surroundings_.state.counters.num_requests.fetch_add(1, std::memory_order_relaxed);
   reply_.Clear();
+  if ((request.header.flags & shm::kWantReply) != 0) writer_.Prefetch();
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   try {
     result = CarryOut(request, reply_);
