@@ -10,6 +10,7 @@ import time
 
 import processes
 import ways
+from child import Child
 from ways import Failed
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -73,39 +74,17 @@ class Worker:
 
     def __init__(self, way, part):
         self.way = way
-        self.errors = os.path.join("/tmp", f"tally-bench-{os.getpid()}-{way.name}.err")
-        with open(self.errors, "wb") as errors:
-            # pylint: disable-next=consider-using-with
-            self.process = subprocess.Popen(way.command([sys.executable, os.path.join(HERE, "model_worker.py"), part]),
-                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+        self.child = Child(way.command([sys.executable, os.path.join(HERE, "model_worker.py"), part]), way.name)
 
     def answer(self, timeout_s):
-        line = "not an answer"
-        while line and line[0] not in "[{":  # libraries print, too
-            with selectors.DefaultSelector() as selector:
-                selector.register(self.process.stdout, selectors.EVENT_READ)
-                line = self.process.stdout.readline() if selector.select(timeout_s) else None
-        if not line:
-            with open(self.errors, encoding="utf-8", errors="replace") as errors:
-                said = " | ".join(errors.read().strip().splitlines()[-3:])
-            state = "no answer in time" if line is None else f"ended (status {self.process.wait(30)})"
-            raise Failed(f"{self.way.name}: {state}: {said[-600:]}")
-        return json.loads(line)
+        return json.loads(self.child.line(("[", "{"), timeout_s))  # libraries print, too
 
     def samples(self, count, timeout_s):
-        self.process.stdin.write(f"{count}\n")
-        self.process.stdin.flush()
+        self.child.say(str(count))
         return self.answer(timeout_s)
 
     def end(self):
-        try:
-            self.process.stdin.close()
-            self.process.wait(20)
-        except (OSError, subprocess.TimeoutExpired):
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-        os.unlink(self.errors)
+        self.child.end(20)
 
 
 MODELS = [("bert-graph", "BERT-base fp16 batch 1, CUDA graph", 50), ("bert-eager", "BERT-base fp16 batch 1, eager", 30),

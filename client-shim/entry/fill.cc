@@ -1,11 +1,27 @@
 // CUDA manual: Memory Management, memset. All forms are one record; blocking ones do not block natively either (device
 // memory).
+#include <algorithm>
+#include <mutex>
+
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
 namespace {
+
+// Copies may name memory of any device; fills, like kernels, only what their context may use: its own device's, and
+// that of devices it was given access to.
+bool MayFill(Process* process, uint64_t stream, const Allocation& allocation) {
+  if (allocation.kind != MemoryKind::kDevice || allocation.is_from_pool) return true;  // the driver knows
+  Contexts& contexts = process->contexts;
+  const uint32_t from = ContextOfStream(stream);
+  if (from == shm::kNoContext || contexts[from].device == allocation.device) return true;
+  const std::lock_guard lock(contexts.mutex());
+  return std::ranges::any_of(contexts.peers(), [&](const auto& pair) {
+    return pair.first == from && contexts[pair.second].device == allocation.device;
+  });
+}
 
 CUresult Fill(CUdeviceptr address, size_t pitch, uint32_t value, uint32_t element_bytes, size_t width, size_t height,
               CUstream stream, bool waits) {
@@ -22,6 +38,7 @@ CUresult Fill(CUdeviceptr address, size_t pitch, uint32_t value, uint32_t elemen
   if (!allocation || row_bytes > kMaxExtent || (height > 1 && height > kMaxExtent / pitch) ||
       !call.process->addresses.Covers(address, (height - 1) * pitch + row_bytes))
     return CUDA_ERROR_INVALID_VALUE;
+  if (!MayFill(call.process, word, *allocation)) return CUDA_ERROR_INVALID_VALUE;
   const shm::Fill fill{
       allocation->DeviceAddressOf(address), height > 1 ? pitch : 0, width, height, word, value, element_bytes};
   if (!waits || !allocation->is_host()) return call.lane->PostStruct(shm::Op::kFill, fill);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace tally::client_shim {
 
@@ -23,12 +24,16 @@ class AddressReservations {
   void ReleaseWhole(uint64_t address, uint64_t size_bytes);
   // For what Hold accepted, with the same arguments.
   void Release(uint64_t address, uint64_t size_bytes);
+  // The same, but a few granules stay held for a while: memory that comes and goes costs no system calls then.
+  void ReleaseSoon(uint64_t address, uint64_t size_bytes);
 
  private:
   void ReleaseLocked(uint64_t first, uint64_t last);
+  void ReleaseIdleLocked();
 
   std::mutex mutex_;
-  std::unordered_map<uint64_t, uint32_t> holders_;  // by granule number
+  std::unordered_map<uint64_t, uint32_t> holders_;  // by granule number; 0: idle
+  std::vector<uint64_t> idle_;                      // those that became idle, some held again since
 };
 
 }  // namespace tally::client_shim

@@ -122,7 +122,11 @@ void ForgetContext(Process* process, uint32_t context) {
 }
 
 void ReleaseAllocation(Process* process, const Allocation& allocation) {
-  if (allocation.reserved_bytes != 0) process->reservations.Release(allocation.address, allocation.reserved_bytes);
+  if (allocation.kind == MemoryKind::kDevice) {
+    process->reservations.ReleaseSoon(allocation.address, allocation.reserved_bytes);
+  } else {
+    process->reservations.Release(allocation.address, allocation.reserved_bytes);
+  }
   if (allocation.is_managed_variable) process->managed.Remove(allocation.address);
   if (allocation.is_managed()) process->advice.Forget(allocation.address, allocation.size_bytes);
   if (allocation.kind == MemoryKind::kRegistered && !allocation.is_device_view()) {

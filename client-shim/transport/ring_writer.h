@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/futex.h"
+#include "base/prefetch.h"
 #include "proto/shm/channel_abi.h"
 
 namespace tally::client_shim {
@@ -48,6 +49,7 @@ class RingWriter {
     state_->write_position.store(write_position_, std::memory_order_seq_cst);
     if (state_->reader_waiting.load(std::memory_order_seq_cst) != 0) [[unlikely]]
       WakeReader();
+    PrefetchAhead();
   }
 
   // Sleeps until the reader makes room or `timeout` passes. False only when the time ran out.
@@ -68,6 +70,13 @@ class RingWriter {
     // Only look at the other side's cache line when our last look says "full".
     read_position_ = state_->read_position.load(std::memory_order_seq_cst);
     return write_position_ - read_position_ + size_bytes <= capacity;
+  }
+
+  // The reader's core has had the lines of the records to come since it read them last round; taking a ticket and
+  // publishing would wait for each. A little ahead: the next record is often written at once.
+  void PrefetchAhead() const {
+    for (uint64_t offset = 128; offset < 256; offset += 64)
+      PrefetchForWrite(ring_ + ((write_position_ + offset) & mask_));
   }
 
   void WakeReader() {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/futex.h"
+#include "base/prefetch.h"
 #include "server/channel/spin.h"
 
 namespace tally::server {
@@ -67,6 +68,8 @@ bool ReplyWriter::Write(uint16_t op, uint16_t flags, uint32_t cuda_result, std::
   }
   return true;
 }
+
+void ReplyWriter::Prefetch() const { PrefetchForWrite(ring_ + (write_position_ & kMask)); }
 
 void ReplyWriter::Wake() {
   state_.space_doorbell.fetch_add(1, std::memory_order_seq_cst);

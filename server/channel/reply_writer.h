@@ -23,6 +23,8 @@ class ReplyWriter {
   // makes no sense. `payload` is at most kMaxReplyPayloadBytes.
   bool Write(uint16_t op, uint16_t flags, uint32_t cuda_result, std::span<const std::byte> payload,
              const std::atomic<bool>& stop);
+  // A reply will be written soon: fetches its place from the client's core.
+  void Prefetch() const;
   // From any thread, after setting `stop`.
   void Wake();
 

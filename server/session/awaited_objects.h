@@ -2,9 +2,10 @@
 // until it has done. Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <map>
 #include <mutex>
+#include <vector>
 
 namespace tally::server {
 
@@ -12,33 +13,44 @@ class AwaitedObjects {
  public:
   void Begin(const void* object) {
     const std::lock_guard lock(mutex_);
-    ++awaited_[object].count;
+    const auto found = FindLocked(object);
+    if (found != awaited_.end()) {
+      ++found->count;
+    } else {
+      awaited_.push_back({object, 1, false});
+    }
   }
   // Returns true if the object was to be destroyed meanwhile: the caller does it now.
   [[nodiscard]] bool End(const void* object) {
     const std::lock_guard lock(mutex_);
-    const auto found = awaited_.find(object);
-    if (--found->second.count != 0) return false;
-    const bool destroy = found->second.destroy;
-    awaited_.erase(found);
+    const auto found = FindLocked(object);
+    if (--found->count != 0) return false;
+    const bool destroy = found->destroy;
+    *found = awaited_.back();
+    awaited_.pop_back();
     return destroy;
   }
   // True if somebody waits for it: it will be destroyed later, the caller must not.
   [[nodiscard]] bool PutOffDestruction(const void* object) {
     const std::lock_guard lock(mutex_);
-    const auto found = awaited_.find(object);
+    const auto found = FindLocked(object);
     if (found == awaited_.end()) return false;
-    found->second.destroy = true;
+    found->destroy = true;
     return true;
   }
 
  private:
-  struct Waiters {
-    uint32_t count = 0;
-    bool destroy = false;
+  struct Awaited {
+    const void* object;
+    uint32_t count;
+    bool destroy;
   };
+  std::vector<Awaited>::iterator FindLocked(const void* object) {
+    return std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& a) { return a.object == object; });
+  }
+
   std::mutex mutex_;
-  std::map<const void*, Waiters> awaited_;
+  std::vector<Awaited> awaited_;  // at most a few: each lane waits for one at a time
 };
 
 }  // namespace tally::server

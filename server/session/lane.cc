@@ -52,7 +52,9 @@ void Lane::Run() {
   while (!surroundings_.stopping.load(std::memory_order_acquire)) {
     switch (reader_.Read(&request)) {
       case RequestReader::Outcome::kEmpty:
-        reader_.Wait(surroundings_.stopping);
+        reader_.Wait(surroundings_.stopping, surroundings_.state.is_high_priority.load(std::memory_order_relaxed)
+                                                 ? RequestReader::kLongestSpinForLatency
+                                                 : RequestReader::kLongestSpin);
         break;
       case RequestReader::Outcome::kMalformed:
         Nonsense(reader_.reason());
@@ -86,6 +88,7 @@ bool Lane::Serve(const Request& request) {
   if (!MayGoOn(surroundings_.turns.Take(request.header.ticket, surroundings_.stopping))) return false;
   surroundings_.state.counters.num_requests.fetch_add(1, std::memory_order_relaxed);
   reply_.Clear();
+  if ((request.header.flags & shm::kWantReply) != 0) writer_.Prefetch();
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   try {
     result = CarryOut(request, reply_);

@@ -306,6 +306,9 @@ void IssueCopy(CUstream stream, CopyOperation copy, CopyCall call) {
 void IssueMemset(CUstream stream, const CUDA_MEMSET_NODE_PARAMS& memset, CopyCall call) {
   const StreamUse use = UseStream(stream);
   MemsetOperation operation = CheckedMemset(memset);
+  // Unlike a copy a fill needs what a kernel would need.
+  const bool is_empty = memset.width == 0 || memset.height == 0;
+  Require(is_empty || use.context->memory()->Find(memset.dst).size_bytes != 0, CUDA_ERROR_INVALID_VALUE);
   if (call == CopyCall::kBlocking) RefuseUnsafeCall(use.context);
   const TaskPtr task = Issue(use, std::move(operation));
   if (call == CopyCall::kAsync || !task) return;

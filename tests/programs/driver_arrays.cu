@@ -219,6 +219,7 @@ void Objects() {
   OK(DRIVER(cuTexObjectCreate)(&second, &resource, &texture, nullptr));
   OK(DRIVER(cuTexObjectGetResourceDesc)(&read, second));
   EXPECT(read.resType == CU_RESOURCE_TYPE_LINEAR && read.res.linear.devPtr == memory);
+  FAILS(DRIVER(cuSurfObjectCreate)(&surface, &resource));  // surfaces are of arrays
   OK(DRIVER(cuTexObjectDestroy)(second));
   OK(DRIVER(cuTexObjectDestroy)(object));
   OK(DRIVER(cuSurfObjectDestroy)(surface));
@@ -228,8 +229,6 @@ void Objects() {
     INVALID(DRIVER(cuTexObjectCreate)(&object, nullptr, &texture, nullptr));
     INVALID(DRIVER(cuTexObjectCreate)(&object, &resource, nullptr, nullptr));
     INVALID(DRIVER(cuSurfObjectCreate)(nullptr, &resource));
-    // Surfaces are of arrays only; natively the address would be taken for an array's handle.
-    INVALID(DRIVER(cuSurfObjectCreate)(&surface, &resource));
     FAILS(DRIVER(cuTexObjectDestroy)(object));
     FAILS(DRIVER(cuTexObjectGetTextureDesc)(&read_texture, 0x123456));
     FAILS(DRIVER(cuSurfObjectDestroy)(0x123456));

@@ -1,7 +1,7 @@
 // Several devices in one program: kernels on each, copies between them (blocking, in a stream, of boxes), an event of
 // one device that the other's stream waits for, a thread for each device, kernels that use the other device's memory,
-// and what enabling access twice answers. With one device both roles are played by it, and what needs two is left out
-// (PROGRAM_NEEDS_DEVICES=2 makes that a failure).
+// fills of it, and what enabling access twice answers. With one device both roles are played by it, and what needs two
+// is left out (PROGRAM_NEEDS_DEVICES=2 makes that a failure).
 #include <thread>
 
 #include "tests/programs/device_count.h"
@@ -78,6 +78,14 @@ void Device(Results& results) {
   CHECK_CUDA(cudaStreamCreateWithFlags(&there_stream, cudaStreamNonBlocking));
   CHECK_CUDA(cudaEventCreateWithFlags(&there_event, cudaEventDisableTiming));
 
+  bool as_expected = true;
+  const auto expect = [&](const char* what, cudaError_t got, cudaError_t wanted) {
+    cudaGetLastError();
+    if (got == wanted) return;
+    printf("%s: %s, expected %s\n", what, cudaGetErrorName(got), cudaGetErrorName(wanted));
+    as_expected = false;
+  };
+
   std::vector<uint32_t> values(kCount);
   const auto download = [&](uint32_t* from) {
     CHECK_CUDA(cudaMemcpy(values.data(), from, kCount * 4, cudaMemcpyDefault));
@@ -122,7 +130,15 @@ void Device(Results& results) {
   box.srcPtr = make_cudaPitchedPtr(there, 64, 64, 16);
   box.dstPtr = make_cudaPitchedPtr(here, 64, 64, 16);
   box.extent = make_cudaExtent(64, 16, 1);
+  // Copies may name memory of any device, whichever is current; a fill may not, without access to it.
+  if (other != 0) {
+    expect("fill another device's memory", cudaMemset(here, 0, kCount * 4), cudaErrorInvalidValue);
+    expect("... in a stream", cudaMemsetAsync(here, 0, kCount * 4, there_stream), cudaErrorInvalidValue);
+  }
+  CHECK_CUDA(cudaSetDevice(0));
   CHECK_CUDA(cudaMemset(here, 0, kCount * 4));
+  CHECK_CUDA(cudaDeviceSynchronize());
+  CHECK_CUDA(cudaSetDevice(other));
   CHECK_CUDA(cudaMemcpy3DPeer(&box));
   CHECK_CUDA(cudaDeviceSynchronize());
   values.resize(256);
@@ -172,19 +188,14 @@ void Device(Results& results) {
   second.join();
   results.Add("two threads", std::vector<uint32_t>{counted[0], counted[1]});
 
-  bool as_expected = true;
-  const auto expect = [&](const char* what, cudaError_t got, cudaError_t wanted) {
-    cudaGetLastError();
-    if (got == wanted) return;
-    printf("%s: %s, expected %s\n", what, cudaGetErrorName(got), cudaGetErrorName(wanted));
-    as_expected = false;
-  };
   if (other != 0 && can_access != 0) {
     CHECK_CUDA(cudaSetDevice(other));
     expect("enable again", cudaDeviceEnablePeerAccess(0, 0), cudaErrorPeerAccessAlreadyEnabled);
     expect("disable", cudaDeviceDisablePeerAccess(0), cudaSuccess);
     expect("disable again", cudaDeviceDisablePeerAccess(0), cudaErrorPeerAccessNotEnabled);
     expect("enable anew", cudaDeviceEnablePeerAccess(0, 0), cudaSuccess);
+    expect("fill with access", cudaMemset(here, 0, kCount * 4), cudaSuccess);
+    expect("wait for it", cudaDeviceSynchronize(), cudaSuccess);
     CHECK_CUDA(cudaSetDevice(0));
     expect("launch into another device's stream", (Count<<<1, 1, 0, there_stream>>>(here, 0), cudaGetLastError()),
            cudaErrorInvalidResourceHandle);

@@ -50,6 +50,14 @@ TEST_F(PeerAccessTest, WorksOnceEnabledAndSaysSo) {
   EXPECT_EQ(IncrementFromOther(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+TEST_F(PeerAccessTest, FillsNeedItToo) {
+  EXPECT_EQ(cuMemsetD32_v2(memory_, 7, 16), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_OK(cuCtxEnablePeerAccess(context_, 0));
+  ASSERT_OK(cuMemsetD32_v2(memory_, 7, 16));
+  ASSERT_OK(cuCtxSynchronize());
+  EXPECT_EQ(Read(memory_, 16), std::vector<uint32_t>(16, 7));
+}
+
 TEST_F(PeerAccessTest, CopiesNeedNoAccess) {
   CUdeviceptr here = Allocate(64);
   ASSERT_OK(cuMemcpyDtoD_v2(here, memory_, 64));

@@ -1,0 +1,40 @@
+"""What can be measured, without torch: names, forms, and about how much of the GPU's memory a process takes (GiB)."""
+
+ALL_FORMS = ("eager", "graph", "compiled")
+SERVICES = {
+    "resnet50": (ALL_FORMS, 1.5),
+    "bert": (ALL_FORMS, 1.5),
+    "detector": (ALL_FORMS, 2),
+    "diffusion": (ALL_FORMS, 4),
+    # Each token's attention has another shape, so a graph or a compiled form would be another program.
+    "llama": (("eager",), 8),
+    "gpt-neo": (("eager",), 9),
+}
+TRAININGS = {"resnet50": 7, "pointnet": 3, "bert": 7, "gpt2-medium": 32, "gpt2-large": 34, "pegasus": 16, "whisper": 16}
+STAND_IN = "stand-in"
+
+
+def is_service(name):
+    network, _, form = name.rpartition("-")
+    return name == STAND_IN or (network in SERVICES and form in SERVICES[network][0])
+
+
+def is_training(name):
+    return name == STAND_IN or name in TRAININGS
+
+
+def gpu_gib(role, name):
+    if name == STAND_IN:
+        return 0
+    return SERVICES[name.rpartition("-")[0]][1] if role == "service" else TRAININGS[name]
+
+
+def all_pairs():
+    """Every service with every training; graphs and compiled forms of a few services, as their kernels are the same."""
+    services = ["bert-graph", "resnet50-eager", "detector-eager", "llama-eager", "diffusion-eager", "gpt-neo-eager",
+                "bert-eager", "resnet50-graph", "bert-compiled", "resnet50-compiled"]
+    trainings = ["gpt2-medium", "bert", "resnet50", "whisper", "pointnet", "pegasus", "gpt2-large"]
+    # Pairs of a diagonal first: a short run meets every model once.
+    pairs = [(service, trainings[(row + column) % len(trainings)]) for column in range(len(trainings))
+             for row, service in enumerate(services)]
+    return pairs

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""What sharing a GPU does to an inference service and to the training beside it, in every mode of sharing.
+
+    python3 bench/colocation/colocation.py --json colocation.json [--output FILE.md] [--csv FILE.csv] [--minutes 20]
+
+Requests come by bursty traces at a given load; latency is from arrival to completion. Modes take turns on the same
+traces, with runs alone in between. From a bundle (tools/bundle) or a build folder, on a machine with a GPU, torch, torchvision and
+transformers; downloads nothing. It goes on where the JSON file stops; Ctrl-C and SIGTERM leave what there is. Without a
+GPU only --smoke makes sense.
+"""
+import argparse
+import dataclasses
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+# pylint: disable=wrong-import-position
+import catalogue
+import machine
+import measures
+import modes
+import page
+import plan
+import stage
+import ways
+# pylint: enable=wrong-import-position
+
+DEFAULT_MODES = "alone,time-slicing,tally,tally+transforms,tally:none,mps-priority,mps,tally:tally-paper+transforms,tally:kernel-granular"
+START_S = 35  # about what starting the workers of a group takes
+DEFAULT_PAIRS = "bert-graph:gpt2-medium,resnet50-eager:bert"
+
+
+def read_options():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--minutes", type=float, default=20, help="about how long it may take (default: %(default)s)")
+    options.add_argument("--pairs", default=DEFAULT_PAIRS, help="SERVICE:TRAINING,... or 'all'; see catalogue.py (default: %(default)s)")
+    options.add_argument("--modes", default=DEFAULT_MODES, help="see modes.py (default: %(default)s)")
+    options.add_argument("--loads", default="50", help="per cent of a service's capacity, the most important first (default: %(default)s)")
+    options.add_argument("--best-effort", default="1", help="numbers of trainings, the most important first (default: %(default)s)")
+    options.add_argument("--repetitions", type=int, default=5, help="at most (default: %(default)s)")
+    options.add_argument("--seconds", type=float, default=6, help="of requests in a cell (default: %(default)s)")
+    options.add_argument("--start-limit", type=float, default=240, help="seconds in which all workers must be ready (default: %(default)s)")
+    options.add_argument("--json", dest="json_path", required=True, help="results; also where to go on")
+    options.add_argument("--output", help="Markdown file; it also goes to stdout")
+    options.add_argument("--csv", dest="csv_path", help="a line for each pair and mode")
+    options.add_argument("--smoke", action="store_true", help="does everything run? Stand-in programs, software driver, no numbers")
+    chosen = options.parse_args()
+    chosen.pairs = catalogue.all_pairs() if chosen.pairs == "all" else [tuple(pair.split(":", 1)) for pair in chosen.pairs.split(",")]
+    if chosen.smoke:
+        chosen.pairs = [(catalogue.STAND_IN, catalogue.STAND_IN)]
+    for pair in chosen.pairs:
+        if len(pair) != 2 or not catalogue.is_service(pair[0]) or not catalogue.is_training(pair[1]):
+            options.error(f"no pair of a service and a training: {':'.join(pair)}")
+    chosen.modes = list(dict.fromkeys(["alone", *chosen.modes.split(",")]))
+    chosen.loads = [float(load) / 100 for load in chosen.loads.split(",")]
+    chosen.best_effort = [int(count) for count in chosen.best_effort.split(",")]
+    if not all(0 < load < 1 for load in chosen.loads) or not all(count > 0 for count in chosen.best_effort):
+        options.error("loads are between 0 and 100, numbers of trainings at least 1")
+    return chosen
+
+
+def free_gib():
+    try:
+        said = subprocess.run(["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"], stdout=subprocess.PIPE,
+                              text=True, timeout=60, check=True).stdout
+        return float(said.split()[0]) / 1024
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        raise ways.Failed(f"nvidia-smi does not say how much memory the GPU has: {error}") from error
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.root = ways.find_root()
+        modes.check(options.modes)
+        self.began = time.monotonic()
+        self.results = {"machine": machine.describe(self.root, () if options.smoke else ("torch", "torchvision", "transformers")),
+                        "smoke": options.smoke, "seconds": options.seconds, "loads": options.loads, "capacity": {}, "digests": {},
+                        "workers": {}, "tallyds": {}, "cells": [], "command": shlex.join(["python3", "bench/colocation/colocation.py", *sys.argv[1:]])}
+        if os.path.exists(options.json_path):
+            with open(options.json_path, encoding="utf-8") as text:
+                before = json.load(text)
+            if before["smoke"] != options.smoke or before["seconds"] != options.seconds or before["machine"]["GPU"] != self.results["machine"]["GPU"]:
+                raise ways.Failed(f"{options.json_path} is of another machine or of other --seconds: give another file")
+            for key in ("capacity", "digests", "workers", "tallyds"):
+                self.results[key] = before[key]
+            # What failed is tried again.
+            self.results["cells"] = [record for record in before["cells"] if record["status"] == "done"]
+        self.finished = {record["key"] for record in self.results["cells"]}
+
+    def progress(self, sentence):
+        print(f"[{time.monotonic() - self.began:5.0f} s] {sentence}", file=sys.stderr, flush=True)
+
+    def measure(self):
+        groups = plan.groups(self.options.modes, self.options.pairs, max(self.options.best_effort),
+                             1e9 if self.options.smoke else free_gib())
+        # What a group does not need the next ones have.
+        share = max(0, self.options.minutes * 60 - START_S * len(groups)) / len(self.options.modes)
+        deadline = self.began
+        for group in groups:
+            deadline += START_S + share * len(group)
+            self._measure_group(group, deadline)
+
+    def _measure_group(self, group, deadline):
+        cells = plan.cells(self.options.pairs, group, self.options.loads, self.options.best_effort, self.options.repetitions,
+                           any(mode in modes.NATIVE for mode in group), "+".join(group))
+        left = [cell for cell in cells if cell.key() not in self.finished]
+        if not left or time.monotonic() > deadline - self.options.seconds:
+            return
+        self.progress(f"starting {', '.join(group)}")
+        with stage.Stage(self.root, group, self.options.pairs, max(self.options.best_effort), self.options.smoke, self.progress,
+                         self.options.start_limit) as players:
+            for key, digest in players.digests().items():
+                known = self.results["digests"].setdefault(key, [])
+                known.extend([digest] if digest not in known else [])
+            self.results["workers"].update(players.facts())
+            for service in dict.fromkeys(service for service, _ in self.options.pairs):
+                if service not in self.results["capacity"]:
+                    try:
+                        self.results["capacity"][service] = players.capacity(service, 0.3 if self.options.smoke else 1)
+                    except ways.Failed as failure:
+                        self.progress(f"failed: {failure}")
+            self.write_json()
+            try:
+                for cell in left:
+                    if time.monotonic() > deadline - self.options.seconds:
+                        self.progress(f"the time of {', '.join(group)} is over")
+                        return
+                    self._measure_cell(players, cell)
+            finally:
+                self.results["tallyds"].update(players.daemons())
+
+    def _measure_cell(self, players, cell):
+        self.progress(cell.sentence())
+        record = {"key": cell.key(), **dataclasses.asdict(cell), "status": "done"}
+        try:
+            if cell.service and cell.service not in self.results["capacity"]:
+                raise ways.Failed(f"the capacity of {cell.service} alone is not known")
+            record.update(players.measure(cell, self.options.seconds, self.results["capacity"].get(cell.service)))
+            if cell.service:
+                ordered = record["latencies_ms"]
+                self.progress(f"    p50 {machine.quantile(ordered, 0.5):.3f}, p99 {machine.quantile(ordered, 0.99):.3f} ms; "
+                              f"steps/s {' '.join(f'{rate:.2f}' for rate in record['rates']) or '-'}"
+                              + (f"; {record['wrong']} WRONG" if record["wrong"] else ""))
+        except ways.Failed as failure:
+            record.update({"status": "failed", "reason": str(failure)})
+            self.progress(f"    failed: {failure}")
+        self.results["cells"].append(record)
+        self.write_json()
+
+    def write_json(self):
+        """After every cell, as a whole or not at all."""
+        with open(self.options.json_path + ".part", "w", encoding="utf-8") as text:
+            text.write(json.dumps(self.results))  # json.dump to a file is several times slower
+        os.replace(self.options.json_path + ".part", self.options.json_path)
+
+    def write(self):
+        self.write_json()
+        rows = measures.Results(self.results["cells"]).rows()
+        text = page.markdown(self.results, rows)
+        if self.options.output:
+            with open(self.options.output, "w", encoding="utf-8") as file:
+                file.write(text)
+        if self.options.csv_path:
+            page.write_csv(rows, self.options.csv_path)
+        return text
+
+
+def on_signal(number, frame):  # pylint: disable=unused-argument
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def main():
+    options = read_options()
+    bench = Bench(options)
+    signal.signal(signal.SIGTERM, on_signal)
+    was_cut_short = False
+    try:
+        bench.measure()
+    except KeyboardInterrupt:
+        was_cut_short = True
+    finally:
+        text = bench.write()
+    print(text)
+    wrong = page.problems(bench.results)
+    if was_cut_short:
+        wrong.append("cut short; the same command goes on")
+    if options.smoke:
+        wrong += page.failures(bench.results)
+    if wrong:
+        sys.exit("colocation.py: " + "; ".join(wrong))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ways.Failed as failure_of_all:
+        sys.exit(f"colocation.py: {failure_of_all}")

@@ -1,0 +1,133 @@
+"""Numbers from finished cells. A cell here is its record in the JSON file."""
+import random
+
+import trace
+from machine import quantile
+
+BLOCK_S = 0.25  # requests that arrived within one block belong together: they met the same queue
+
+
+def trace_of(record):
+    """The arrivals of a record, made again."""
+    return trace.arrivals(record["seconds"], record["load"], record["capacity"], seed_of(record))
+
+
+def seed_of(record):
+    """The same in all modes: they are compared with the same requests."""
+    return f"{record['service']} {record['load']} {record['repetition']}"
+
+
+def rate(started, completions, begin, seconds):
+    """Steps per second within a window; a step that is partly in it counts with that part."""
+    moments = [started, *completions]
+
+    def progress(moment):
+        if moment <= moments[0]:
+            return 0.0
+        for index in range(1, len(moments)):
+            if moments[index] >= moment:
+                return index - 1 + (moment - moments[index - 1]) / (moments[index] - moments[index - 1])
+        return len(moments) - 1.0
+
+    return (progress(begin + seconds) - progress(begin)) / seconds
+
+
+def samples(records):
+    """[(latency, block)] of all records; blocks of one trace have the same names in all modes."""
+    found = []
+    for record in records:
+        for arrival, latency in zip(trace_of(record), record["latencies_ms"]):
+            found.append((latency, (record["repetition"], int(arrival / BLOCK_S))))
+    return sorted(found, reverse=True)
+
+
+def weighted_quantile(descending, weights, q):
+    """Of samples sorted downwards, each as often as its block was drawn; for q near 1 it looks at few of them."""
+    whole = sum(weights.get(block, 0) * count for block, count in descending["counts"].items())
+    above = (1 - q) * whole
+    seen = 0
+    for latency, block in descending["samples"]:
+        seen += weights.get(block, 0)
+        if seen > above:
+            return latency
+    return descending["samples"][-1][0]
+
+
+def _prepared(records):
+    ordered = samples(records)
+    counts = {}
+    for _, block in ordered:
+        counts[block] = counts.get(block, 0) + 1
+    return {"samples": ordered, "counts": counts}
+
+
+def ratio_interval(records, alone, q, resamples=200):
+    """95 % interval of the ratio of quantiles, by drawing blocks of the trace (the same ones for both) with replacement."""
+    mine, base = _prepared(records), _prepared(alone)
+    blocks = sorted(set(mine["counts"]) & set(base["counts"]))
+    source = random.Random(0)
+    ratios = []
+    for _ in range(resamples):
+        weights = {}
+        for block in source.choices(blocks, k=len(blocks)):
+            weights[block] = weights.get(block, 0) + 1
+        ratios.append(weighted_quantile(mine, weights, q) / weighted_quantile(base, weights, q))
+    return quantile(ratios, 0.025), quantile(ratios, 0.975)
+
+
+def served_within(record):
+    """Requests that were complete by the end of the trace."""
+    served = record["latencies_ms"][:len(record["latencies_ms"]) - record["unserved"]]
+    return sum(arrival + latency / 1e3 <= record["seconds"] for arrival, latency in zip(trace_of(record), served))
+
+
+class Results:
+    """The records by what was measured."""
+
+    def __init__(self, records):
+        self.done = [record for record in records if record["status"] == "done"]
+
+    def find(self, **wanted):
+        return [record for record in self.done if all(record[key] == value for key, value in wanted.items())]
+
+    def solo_rate(self, training):
+        rates = [record["rates"][0] for record in self.find(mode="alone", service="", training=training)]
+        return sum(rates) / len(rates) if rates else None
+
+    def row(self, mode, service, load, training, count, with_interval=True):
+        """What a mode does to a pair; None if it was not measured. Only repetitions count that were measured alone, too."""
+        records = self.find(mode=mode, service=service, load=load, training=training, count=count)
+        alone = self.find(mode="alone", service=service, load=load, training="")
+        common = {record["repetition"] for record in records} & {record["repetition"] for record in alone}
+        records = [record for record in records if record["repetition"] in common]
+        alone = [record for record in alone if record["repetition"] in common]
+        if not records:
+            return None
+        latencies = [latency for record in records for latency in record["latencies_ms"]]
+        base = [latency for record in alone for latency in record["latencies_ms"]]
+        row = {"mode": mode, "service": service, "load": load, "training": training, "count": count, "repetitions": len(common),
+               "requests": len(latencies), "wrong": sum(record["wrong"] for record in records),
+               "unserved": sum(record["unserved"] for record in records)}
+        for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1)):
+            row[name], row[name + "_alone"] = quantile(latencies, q), quantile(base, q)
+        for name in ("p50", "p99"):
+            row[name + "_overhead"] = row[name] / row[name + "_alone"] - 1
+        if with_interval:
+            row["p99_overhead_interval"] = [bound - 1 for bound in ratio_interval(records, alone, 0.99)]
+        solo = self.solo_rate(training) if training else None
+        if solo:
+            rates = [sum(record["rates"]) for record in records]
+            row["best_effort_share"] = sum(rates) / len(rates) / solo
+            row["best_effort_range"] = [min(rates) / solo, max(rates) / solo]
+            row["share_of_the_rest"] = row["best_effort_share"] / (1 - load)
+            served = sum(map(served_within, records)) / len(records)
+            served_alone = sum(map(served_within, alone)) / len(alone)
+            row["system_throughput"] = served / served_alone + row["best_effort_share"]
+        return row
+
+    def rows(self, with_interval=True):
+        """Of everything that was measured with a service, in the order of the records."""
+        kinds = dict.fromkeys((record["mode"], record["service"], record["load"], record["training"], record["count"])
+                              for record in self.done if record["service"])
+        found = [self.row(*kind, with_interval=with_interval) for kind in kinds]
+        return [row for row in found if row]

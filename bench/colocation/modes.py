@@ -1,0 +1,128 @@
+"""The ways to share a GPU that are compared.
+
+    alone          natively, one program at a time: what everything is compared with
+    time-slicing   natively, both at once: what the driver does by itself
+    mps            under NVIDIA's Multi-Process Service
+    mps-priority   the same, the trainings with a lower client priority
+    tally[:POLICY][+transforms][@THRESHOLD_US]
+                   under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
+                   policy or the one named, with `--transforms all`, with that turnaround threshold
+
+`tally:none` schedules nothing: it is the driver's time slices, set long for services and short for trainings, alone.
+"""
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+
+import ways
+from ways import Failed
+
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(?P<transforms>\+transforms)?(@(?P<threshold>[0-9.]+))?$")
+NATIVE = ("alone", "time-slicing")
+MPS = ("mps", "mps-priority")
+POLICIES = ("none", "kernel-granular", "tally-paper", "fair", "tally")
+
+
+def check(names):
+    for name in names:
+        if name not in NATIVE + MPS and not TALLY.match(name):
+            raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS)}, tally[:POLICY][+transforms][@THRESHOLD_US]")
+
+
+def daemon_arguments(root, mode):
+    """tallyd's options for a mode; Failed if this tallyd does not have them."""
+    parts = TALLY.match(mode)
+    arguments = []
+    if parts["policy"]:
+        said = subprocess.run([os.path.join(root, "bin", "tallyd"), "--help"], stdout=subprocess.PIPE, text=True, timeout=30,
+                              check=False).stdout
+        policies = re.search(r"--policy.*?(?=\n\s*--|\n\n|\Z)", said, re.DOTALL)
+        if not policies:
+            raise Failed("this tallyd has no --policy")
+        if not re.search(rf"(?<![a-z-]){re.escape(parts['policy'])}(?![a-z-])", policies.group()):
+            raise Failed(f"this tallyd does not offer the policy '{parts['policy']}'")
+        arguments += ["--policy", parts["policy"]]
+    if parts["transforms"]:
+        arguments += ["--transforms", "all"]
+    if parts["threshold"]:
+        arguments += ["--turnaround-us", parts["threshold"]]
+    return arguments
+
+
+class Place:
+    """Where the programs of a mode run. `command` and `environment` make a worker's process one of this mode."""
+
+    def __init__(self, name, way, environment=None):
+        self.name = name
+        self.way = way
+        self.environments = environment or {}
+
+    def command(self, words, role):
+        return self.way.command(words, "high" if role == "service" else "best-effort")
+
+    def environment(self, role):
+        return self.environments.get(role, {})
+
+
+@contextlib.contextmanager
+def mps(with_priorities):
+    """A control daemon of our own, with its own pipes; it is told to quit at the end."""
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        raise Failed("nvidia-cuda-mps-control is not on this machine")
+    with tempfile.TemporaryDirectory(prefix="tally-mps-") as directory:
+        environment = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(directory, "pipe"),
+                       "CUDA_MPS_LOG_DIRECTORY": os.path.join(directory, "log")}
+        for path in environment.values():
+            os.mkdir(path)
+        everything = {**os.environ, **environment}
+
+        def tell(words, text=None):
+            return subprocess.run([control, *words], input=text, env=everything, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+
+        started = tell(["-d"])
+        if started.returncode != 0:
+            raise Failed(f"nvidia-cuda-mps-control did not start: {started.stdout.strip()[-300:]}")
+        try:
+            environments = {role: {**environment, **({"CUDA_MPS_CLIENT_PRIORITY": priority} if with_priorities else {})}
+                            for role, priority in (("service", "0"), ("training", "1"))}
+            yield Place("mps-priority" if with_priorities else "mps", ways.Native(), environments)
+        finally:
+            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+                tell([], "quit\n")
+
+
+@contextlib.contextmanager
+def tally(root, driver, mode):
+    with tempfile.TemporaryDirectory(prefix="tally-bench-cache-") as cache:
+        arguments = ["--cache-directory", cache, *daemon_arguments(root, mode)]
+        with ways.daemon(root, driver, arguments=arguments, name=mode) as way:
+            yield Place(mode, way)
+
+
+def place_of(mode):
+    """Modes of one place share processes: alone and time-slicing differ only in who works."""
+    return "native" if mode in NATIVE else mode
+
+
+@contextlib.contextmanager
+def enter(root, name, smoke):
+    """The place of that name, until the end of the block."""
+    if name == "native" and not smoke:
+        yield Place(name, ways.Native())
+    elif name == "native":
+        # Without a GPU nothing runs natively; a daemon that does nothing else stands in.
+        with ways.daemon(root, "sim", name=name) as way:
+            yield Place(name, way)
+    elif name in MPS:
+        if smoke:
+            raise Failed("there is no MPS without a GPU")
+        with mps(name == "mps-priority") as place:
+            yield place
+    else:
+        with tally(root, "sim" if smoke else "cuda", name) as place:
+            yield place

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""The bench's page and its CSV. By itself it makes them again from a JSON file: page.py FILE.json [FILE.md [FILE.csv]]"""
+import csv
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import measures  # pylint: disable=wrong-import-position
+
+COLUMNS = ("mode", "service", "load", "training", "count", "repetitions", "requests", "p50", "p90", "p99", "max", "p50_alone",
+           "p99_alone", "p50_overhead", "p99_overhead", "p99_low", "p99_high", "best_effort_share", "share_of_the_rest",
+           "system_throughput", "unserved", "wrong")
+
+
+def write_csv(rows, path):
+    with open(path, "w", encoding="utf-8", newline="") as text:
+        table = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
+        table.writeheader()
+        for row in rows:
+            low, high = row.get("p99_overhead_interval", ("", ""))
+            rounded = {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}
+            table.writerow({**rounded, "p99_low": low and round(low, 5), "p99_high": high and round(high, 5)})
+
+
+def problems(results):
+    """What makes a run wrong; a training's first loss may differ between two native runs, so it does not count."""
+    found = []
+    for record in results["cells"]:
+        if record["status"] == "done" and record.get("wrong"):
+            found.append(f"{record['mode']}: {record['service']} beside {record['count']} {record['training'] or 'nothing'}: "
+                         f"{record['wrong']} requests with other outputs")
+    for key, digests in results["digests"].items():
+        place, role, name = key.split("|")
+        base = results["digests"].get(f"native|{role}|{name}", digests)
+        if role == "service" and set(digests) != set(base):
+            found.append(f"{place}: {name}: outputs {' '.join(digests)}, natively {' '.join(base)}")
+    return found
+
+
+def failures(results):
+    return [f"{record['mode']}: {record['service'] or 'no service'} beside {record['count']} {record['training'] or 'nothing'}: "
+            f"{record['reason']}" for record in results["cells"] if record["status"] == "failed"]
+
+
+def _percent(share):
+    return "-" if share is None else f"{share * 100:+.1f} %"
+
+
+def _mean(values):
+    values = [value for value in values if value is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _summary(rows, load):
+    """Each mode over the pairs with one training at the main load."""
+    lines = ["| mode | pairs | p99 over alone: mean | worst | p50 over alone: mean | best-effort, of solo | of solo x (1 - load) | "
+             "system throughput |", "|---|" + "---:|" * 7]
+    for mode in dict.fromkeys(row["mode"] for row in rows):
+        mine = [row for row in rows if row["mode"] == mode and row["training"] and row["count"] == 1 and row["load"] == load]
+        if not mine:
+            continue
+        worst = max(mine, key=lambda row: row["p99_overhead"])
+        numbers = [_mean([row.get(key) for row in mine]) for key in ("best_effort_share", "share_of_the_rest", "system_throughput")]
+        cells = ["-" if number is None else f"{number:.3f}" for number in numbers]
+        lines.append(f"| {mode} | {len(mine)} | {_percent(_mean([row['p99_overhead'] for row in mine]))} | "
+                     f"{_percent(worst['p99_overhead'])} ({worst['service']}, {worst['training']}) | "
+                     f"{_percent(_mean([row['p50_overhead'] for row in mine]))} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _pairs(rows):
+    lines = ["| service | load | beside | mode | p50 / p90 / p99 / max, ms | p99 over alone | 95 % interval | best-effort, of solo (range) | "
+             "system throughput | requests | runs |", "|---|---:|---|---|---|---:|---|---|---:|---:|---:|"]
+
+    def order(row):
+        return (row["service"], row["load"], row["training"] != "", row["training"], row["count"])
+
+    for row in sorted(rows, key=order):
+        beside = f"{row['count']} x {row['training']}" if row["training"] else "nothing"
+        low, high = row.get("p99_overhead_interval", (None, None))
+        share = f"{row['best_effort_share']:.3f} ({row['best_effort_range'][0]:.3f} to {row['best_effort_range'][1]:.3f})" \
+            if "best_effort_share" in row else "-"
+        system = f"{row['system_throughput']:.3f}" if "system_throughput" in row else "-"
+        is_base = row["mode"] == "alone"
+        remark = f" ({row['unserved']} not served)" if row["unserved"] else ""
+        lines.append(f"| {row['service']} | {row['load']:.0%} | {beside} | {row['mode']} | "
+                     + " / ".join(f"{row[name]:.3f}" for name in ("p50", "p90", "p99", "max")) + f"{remark} | "
+                     + ("-" if is_base else _percent(row["p99_overhead"])) + " | "
+                     + ("-" if is_base else f"{_percent(low)} to {_percent(high)}") + f" | {share} | {system} | "
+                     + f"{row['requests']} | {row['repetitions']} |")
+    return lines
+
+
+def _kernels(tallyds):
+    """Of the modes with transforms: what best-effort programs spent their time in, and how soon it gives the GPU back."""
+    lines = []
+    for mode, said in tallyds.items():
+        if "+transforms" not in mode or not said["kernels"]:
+            continue
+        whole = sum(row["gpu_time_ns"] for row in said["kernels"]) or 1
+        lines += ["", f"{mode}:", "", "| kernel | share of these | launches | us | form | turnaround, us | remark |", "|---|---:|---:|---:|---|---:|---|"]
+        for row in said["kernels"]:
+            estimated = "" if row["is_turnaround_measured"] else " (estimated)"
+            lines.append(f"| `{row['name'][:60]}` | {row['gpu_time_ns'] / whole:.1%} | {row['launches']} | {row['duration_ns'] / 1e3:.1f} | "
+                         f"{row['form']} | {row['turnaround_ns'] / 1e3:.1f}{estimated} | {row['remark']} |")
+    return lines and ["", "## Best-effort kernels by GPU time", *lines]
+
+
+def markdown(results, rows):
+    lines = ["# Co-location: inference services beside trainings", ""]
+    if results["smoke"]:
+        lines += ["**Smoke run with stand-in programs on the software driver: it shows that the bench runs; its numbers mean nothing.**", ""]
+    lines += [f"* {key}: {value}" for key, value in results["machine"].items()]
+    lines += [f"* command: `{results['command']}`",
+              f"* each cell: {results['seconds']:g} s of requests; latency from arrival to completion, queueing included; traces: `trace.py`"]
+    wrong = problems(results)
+    done = [record for record in results["cells"] if record["status"] == "done"]
+    requests = sum(len(record.get("latencies_ms", ())) for record in done)
+    lines += ["", f"Outputs of {requests} requests in {len(done)} cells: " +
+              ("all as they should be, bit for bit." if not wrong else "; ".join(wrong))]
+    trainings = {}
+    for key, digests in results["digests"].items():
+        place, role, name = key.split("|")
+        if role == "training":
+            trainings.setdefault(name, set()).update(digests)
+    if trainings:
+        lines.append("First loss of the trainings: " + "; ".join(f"{name}: " + ("the same in all modes" if len(found) == 1 else "differs: " +
+                     ", ".join(sorted(found))) for name, found in trainings.items()) + ".")
+    if rows:
+        lines += ["", "## Modes", "", "Over the pairs, at the first load, one training. p99 over alone: of the same trace, natively.", "",
+                  *_summary(rows, results["loads"][0]), "", "## Services", "", "| service | requests per second, back to back, natively alone |",
+                  "|---|---:|", *(f"| {name} | {value:.1f} |" for name, value in results["capacity"].items()), "",
+                  "## Pairs", "", *_pairs(rows)]
+    lines += _kernels(results["tallyds"])
+    not_finite = [name for name, facts in results["workers"].items() if not facts.get("finite", True)]
+    if not_finite:
+        lines += ["", "Outputs that are not finite (they are compared all the same): " + ", ".join(not_finite)]
+    failed = list(dict.fromkeys(failures(results)))
+    if failed:
+        lines += ["", "## Not measured", "", *(f"* {sentence}" for sentence in failed)]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    if not 2 <= len(sys.argv) <= 4:
+        sys.exit(__doc__)
+    with open(sys.argv[1], encoding="utf-8") as text:
+        results = json.load(text)
+    rows = measures.Results(results["cells"]).rows()
+    text = markdown(results, rows)
+    if len(sys.argv) == 2:
+        print(text)
+        return
+    with open(sys.argv[2], "w", encoding="utf-8") as file:
+        file.write(text)
+    if len(sys.argv) == 4:
+        write_csv(rows, sys.argv[3])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Does the bench run? As ctest runs it: --smoke, cut short by SIGTERM after its first cell, and gone on with."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODES = "time-slicing,tally,tally+transforms@50"
+
+
+def cells(path):
+    try:
+        with open(path, encoding="utf-8") as text:
+            return [record["key"] for record in json.load(text)["cells"]]
+    except FileNotFoundError:
+        return []
+
+
+def main():
+    with tempfile.TemporaryDirectory() as directory:
+        path = os.path.join(directory, "colocation.json")
+        words = [sys.executable, os.path.join(HERE, "colocation.py"), "--smoke", "--json", path, "--modes", MODES, "--loads", "10,30",
+                 "--best-effort", "1,2", "--repetitions", "1", "--seconds", "0.3", "--minutes", "3", "--output", path + ".md",
+                 "--csv", path + ".csv"]
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as first:
+            while first.poll() is None and not cells(path):
+                time.sleep(0.05)
+            first.send_signal(signal.SIGTERM)
+            status = first.wait(60)
+        begun = cells(path)
+        if status == 0 or not begun or not os.path.exists(path + ".md"):
+            sys.exit(f"cut short: exit status {status}, {len(begun)} cells")
+        subprocess.run(words, check=True, timeout=200)
+        done = cells(path)
+        if done[:len(begun)] != begun or len(done) <= len(begun) or len(set(done)) != len(done):
+            sys.exit(f"did not go on: {begun}, then {done}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""The processes of a group of modes: started at once, kept alive from cell to cell, and told to work."""
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+import measures
+import modes
+import trace
+from child import Child
+from ways import Failed
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LEAD_S = 0.8    # a training works that long before the first request may come
+GRACE_S = 2.0   # after the last arrival, for a service that is behind
+LIMIT_S = 60.0  # for an answer, beyond what was asked for
+MOST_STARTS = 2
+NUM_KERNELS = 12
+
+
+class Worker:
+    """A service or a training in a place. It is started again once if it ends by itself."""
+
+    def __init__(self, place, role, name, index):
+        self.place, self.role, self.program = place, role, name
+        self.name = f"{place.name}: {role} {name}" + (f" {index + 1}" if index else "")
+        self.child = None
+        self.starts = 0
+        self.facts = None
+        self.start()
+
+    def start(self):
+        self.starts += 1
+        self.facts = None
+        words = [sys.executable, os.path.join(HERE, self.role + ".py"), self.program]
+        # A process that uses all processors to build its model would slow those that start beside it.
+        environment = {"OMP_NUM_THREADS": "2", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
+                       "TOKENIZERS_PARALLELISM": "false", **self.place.environment(self.role)}
+        self.child = Child(self.place.command(words, self.role), self.name, environment)
+
+    def make_ready(self, timeout_s):
+        if self.facts is not None and not self.child.is_running():
+            reason = self.child.said()
+            if self.starts >= MOST_STARTS:
+                raise Failed(f"{self.name}: has ended, again: {reason}")
+            self.child.end()
+            self.start()
+        if self.facts is None:
+            try:
+                self.facts = self.child.answer(timeout_s)
+            except Failed:
+                if self.starts >= MOST_STARTS or self.child.is_running():
+                    self.starts = MOST_STARTS
+                    self.facts = {}
+                    self.child.kill()
+                    raise
+                self.child.end()
+                self.start()
+                self.facts = self.child.answer(timeout_s)
+
+    def ask(self, request, timeout_s):
+        self.child.say(request)
+        return self.answer(timeout_s)
+
+    def answer(self, timeout_s):
+        """One that does not come ends the worker: the next one it gave would be of another request."""
+        try:
+            return self.child.answer(timeout_s)
+        except Failed:
+            self.child.kill()
+            raise
+
+
+class Stage:
+    """A context: what was started ends with it. `progress` is called with sentences."""
+
+    def __init__(self, root, group, pairs, most_trainings, smoke, progress, start_limit_s):
+        self.root, self.group, self.pairs, self.most_trainings = root, group, pairs, most_trainings
+        self.smoke, self.progress, self.start_limit_s = smoke, progress, start_limit_s
+        self.places, self.failed, self.workers = {}, {}, {}
+        self.stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *error):
+        # All are told before any is waited for.
+        for worker in self.workers.values():
+            with contextlib.suppress(OSError):
+                worker.child.process.stdin.close()
+        for worker in self.workers.values():
+            worker.child.end(8)
+        self.workers = {}
+        self.stack.close()
+
+    def _start(self):
+        names = dict.fromkeys(["native", *(modes.place_of(mode) for mode in self.group)])
+        for name in names:
+            try:
+                self.places[name] = self.stack.enter_context(modes.enter(self.root, name, self.smoke))
+            except (Failed, OSError) as failure:
+                self.failed[name] = str(failure)
+                self.progress(f"{name}: {failure}")
+        has_native_trainings = any(mode in modes.NATIVE for mode in self.group)
+        for name, place in self.places.items():
+            for service, training in self.pairs:
+                self._add(place, "service", service, 0)
+                if name != "native" or has_native_trainings:
+                    for index in range(self.most_trainings):
+                        self._add(place, "training", training, index)
+        deadline = time.monotonic() + self.start_limit_s
+        for worker in list(self.workers.values()):
+            with contextlib.suppress(Failed):  # its cells will say so
+                worker.make_ready(max(1, deadline - time.monotonic()))
+
+    def _add(self, place, role, name, index):
+        key = (place.name, role, name, index)
+        if key not in self.workers:
+            self.workers[key] = Worker(place, role, name, index)
+
+    def worker(self, place_name, role, name, index=0):
+        if place_name in self.failed:
+            raise Failed(self.failed[place_name])
+        worker = self.workers[place_name, role, name, index]
+        if worker.facts == {}:
+            raise Failed(f"{worker.name}: did not start: {worker.child.said()}")
+        worker.make_ready(self.start_limit_s)
+        return worker
+
+    def digests(self):
+        return {f"{place}|{role}|{name}": worker.facts["digest"] for (place, role, name, index), worker in self.workers.items()
+                if worker.facts and index == 0}
+
+    def facts(self):
+        """What the workers said of themselves, by name."""
+        return {worker.name: worker.facts for worker in self.workers.values() if worker.facts}
+
+    def daemons(self):
+        """What the tallyds say in the end, by mode: for finding out why a number is as it is."""
+        found = {}
+        for name, place in self.places.items():
+            if hasattr(place.way, "ctl"):
+                try:
+                    kernels = sorted(place.way.ctl("kernels"), key=lambda row: -row["gpu_time_ns"])
+                    found[name] = {"kernels": kernels[:NUM_KERNELS], "executors": place.way.ctl("executors"), "log": place.way.log()}
+                except (Failed, OSError, ValueError, subprocess.SubprocessError) as failure:
+                    found[name] = {"kernels": [], "executors": [], "log": str(failure)}
+        return found
+
+    def capacity(self, service, seconds):
+        """Requests per second, back to back, natively alone; the better of two, as the first warms the machine up."""
+        worker = self.worker("native", "service", service)
+        request = json.dumps({"capacity": seconds})
+        return max(worker.ask(request, seconds + LIMIT_S)["per_second"] for _ in range(2))
+
+    def measure(self, cell, seconds, capacity):
+        """The numbers of a cell. Trainings work from before the first request until after the last."""
+        place = modes.place_of(cell.mode)
+        service = self.worker(place, "service", cell.service) if cell.service else None
+        trainings = [self.worker(place, "training", cell.training, index) for index in range(cell.count)]
+        record = {"seconds": seconds, "capacity": capacity, "rates": []}
+        told = []
+        started = time.monotonic()
+        begin = started + (LEAD_S if trainings else 0) + 0.2
+        try:
+            for training in trainings:
+                training.child.say(json.dumps({"train": True}))
+                told.append(training)
+            if service is not None:
+                arrivals = trace.arrivals(seconds, cell.load, capacity, measures.seed_of(vars(cell)))
+                answer = service.ask(json.dumps({"arrivals": arrivals, "begin": begin, "grace": GRACE_S}),
+                                     seconds + LEAD_S + GRACE_S + LIMIT_S)
+                record.update(answer)
+            time.sleep(max(0, begin + seconds - time.monotonic()))
+        finally:
+            for training in told:
+                with contextlib.suppress(Failed):  # what it has to say comes with its answer
+                    training.child.say(json.dumps({"stop": True}))
+            answers, failures = [], []
+            for training in told:
+                try:
+                    answers.append(training.answer(LIMIT_S))
+                except Failed as failure:
+                    failures.append(failure)
+        if failures:
+            raise failures[0]
+        record["rates"] = [round(measures.rate(started, answer["completions"], begin, seconds), 5) for answer in answers]
+        return record

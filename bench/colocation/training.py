@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""A training as a worker of colocation.py.
+
+    training.py NAME        NAME: a line of training_models.TRAININGS, or stand-in
+
+Builds the model, warms up, prints {"ready": true, "digest": ...} (of the first steps' loss). {"train": true} on stdin: it trains until
+any other line, then answers {"completions": [...]}: when its steps were complete, on CLOCK_MONOTONIC. At most two steps
+are queued at a time, as in a loop that reads its loss one step late. Ends with stdin.
+"""
+import gc
+import sys
+import time
+
+from worker import Lines
+
+
+def train(training, lines):
+    completions = []
+    previous = None
+    while lines.poll() is None:
+        wait = training.step()
+        if previous is not None:
+            previous()
+            completions.append(round(time.monotonic(), 6))
+        previous = wait
+    if previous is not None:
+        previous()
+        completions.append(round(time.monotonic(), 6))
+    return {"completions": completions}
+
+
+def build(name):
+    if name == "stand-in":
+        import stand_ins
+        return stand_ins.Training()
+    import training_models
+    return training_models.build(name)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    lines = Lines()
+    training = build(sys.argv[1])
+    gc.collect()
+    gc.freeze()
+    lines.say({"ready": True, **training.facts})
+    while True:
+        if "train" in lines.poll(None):
+            lines.say(train(training, lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The trainings of the catalogue: random weights, a fixed seed, synthetic batches; mixed precision as such trainings use it.
+
+Each function here returns a model, its loss as a function of a batch, and the batch. A step copies a batch to the GPU, runs forward, backward and the optimizer, and does not wait.
+"""
+import hashlib
+
+import torch
+
+import catalogue
+
+SEED = 20261121
+
+
+def resnet50():
+    import torchvision
+    model = torchvision.models.resnet50(weights=None).cuda().to(memory_format=torch.channels_last)
+    batch = (torch.randn(64, 3, 224, 224).contiguous(memory_format=torch.channels_last), torch.randint(0, 1000, (64,)))
+    return model, lambda pictures, labels: torch.nn.functional.cross_entropy(model(pictures), labels), batch
+
+
+def pointnet():
+    from networks import PointNet
+    model = PointNet(40).cuda()
+    batch = (torch.randn(32, 3, 1024), torch.randint(0, 40, (32,)))
+    return model, lambda points, labels: torch.nn.functional.cross_entropy(model(points), labels), batch
+
+
+def bert():
+    from transformers import BertConfig, BertForMaskedLM
+    model = BertForMaskedLM(BertConfig()).cuda()
+    tokens = torch.randint(0, 30000, (32, 128))
+    return model, lambda tokens: model(input_ids=tokens, labels=tokens).loss, (tokens,)
+
+
+def gpt2(width, layers, heads, batch):
+    from transformers import GPT2Config, GPT2LMHeadModel
+    model = GPT2LMHeadModel(GPT2Config(n_embd=width, n_layer=layers, n_head=heads)).cuda()
+    tokens = torch.randint(0, 50000, (batch, 1024))
+    return model, lambda tokens: model(input_ids=tokens, labels=tokens).loss, (tokens,)
+
+
+def pegasus():
+    from transformers import PegasusConfig, PegasusForConditionalGeneration
+    config = PegasusConfig(vocab_size=32000, d_model=1024, encoder_layers=8, decoder_layers=8, encoder_attention_heads=16,
+                           decoder_attention_heads=16, encoder_ffn_dim=4096, decoder_ffn_dim=4096)
+    model = PegasusForConditionalGeneration(config).cuda()
+    article, summary = torch.randint(3, 32000, (8, 512)), torch.randint(3, 32000, (8, 64))
+    return model, lambda article, summary: model(input_ids=article, labels=summary).loss, (article, summary)
+
+
+def whisper():
+    """Of the size of Whisper small."""
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+    config = WhisperConfig(d_model=768, encoder_layers=12, decoder_layers=12, encoder_attention_heads=12, decoder_attention_heads=12,
+                           encoder_ffn_dim=3072, decoder_ffn_dim=3072)
+    model = WhisperForConditionalGeneration(config).cuda()
+    sound, text = torch.randn(8, config.num_mel_bins, 3000), torch.randint(3, 50000, (8, 64))
+    return model, lambda sound, text: model(input_features=sound, labels=text).loss, (sound, text)
+
+
+NETWORKS = {"resnet50": resnet50, "pointnet": pointnet, "bert": bert, "gpt2-medium": lambda: gpt2(1024, 24, 16, 8),
+            "gpt2-large": lambda: gpt2(1280, 36, 20, 4), "pegasus": pegasus, "whisper": whisper}
+
+
+class Training:
+    def __init__(self, network):
+        self.model, self.loss, batch = network()
+        self.model.train()
+        self.batch = tuple(part.pin_memory() for part in batch)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        first = self._step()
+        for _ in range(4):
+            self._step()
+        torch.cuda.synchronize()
+        self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],
+                      "loss": float(first), "torch": torch.__version__, "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
+
+    def _step(self):
+        batch = [part.cuda(non_blocking=True) for part in self.batch]
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = self.loss(*batch)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def step(self):
+        """Queues a step; returns what waits for it."""
+        self._step()
+        done = torch.cuda.Event()
+        done.record()
+        return done.synchronize
+
+
+def build(name):
+    if not catalogue.is_training(name):
+        raise SystemExit(f"there is no training '{name}'")
+    torch.manual_seed(SEED)
+    return Training(NETWORKS[name])

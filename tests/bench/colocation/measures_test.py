@@ -1,0 +1,89 @@
+"""Numbers of bench/colocation: a wrong one would be believed."""
+import unittest
+
+import measures
+import trace
+
+
+def record(mode, latency, service="s", training="", repetition=0, load=0.5, rates=(), count=0, unserved=0):
+    made = {"status": "done", "mode": mode, "service": service, "load": load, "training": training, "count": count,
+            "repetition": repetition, "seconds": 4, "capacity": 100, "rates": list(rates), "wrong": 0, "unserved": unserved}
+    if service:
+        times = trace.arrivals(4, load, 100, measures.seed_of(made))
+        made["latencies_ms"] = [latency(index) for index in range(len(times))]
+    return made
+
+
+class RateTest(unittest.TestCase):
+    def test_steps_that_are_partly_in_the_window(self):
+        completions = [1, 2, 3, 4, 5, 6]
+        self.assertAlmostEqual(measures.rate(0, completions, 2, 2), 1)
+        self.assertAlmostEqual(measures.rate(0, completions, 2.25, 2.5), 1)
+        self.assertAlmostEqual(measures.rate(0, [10], 2, 4), 0.1)
+
+    def test_steps_that_wait_count_when_they_go_on(self):
+        self.assertAlmostEqual(measures.rate(0, [1, 2, 10], 0, 2), 1)
+        self.assertAlmostEqual(measures.rate(0, [1, 2, 10], 2, 4), 0.125)
+
+    def test_nothing_happened(self):
+        self.assertEqual(measures.rate(0, [], 1, 2), 0)
+
+
+class RowTest(unittest.TestCase):
+    def rows(self, *records):
+        return {(row["mode"], row["training"]): row for row in measures.Results(records).rows()}
+
+    def test_overheads_shares_and_throughput(self):
+        rows = self.rows(record("alone", lambda index: 2), record("alone", None, service="", training="t", rates=[10], load=0),
+                         record("tally", lambda index: 3, training="t", rates=[4], count=1))
+        row = rows["tally", "t"]
+        self.assertAlmostEqual(row["p99_overhead"], 0.5)
+        self.assertAlmostEqual(row["p99_overhead_interval"][0], 0.5)
+        self.assertAlmostEqual(row["p99_overhead_interval"][1], 0.5)
+        self.assertAlmostEqual(row["best_effort_share"], 0.4)
+        self.assertAlmostEqual(row["share_of_the_rest"], 0.8)
+        self.assertAlmostEqual(row["system_throughput"], 1.4)
+
+    def test_several_trainings_are_summed(self):
+        rows = self.rows(record("alone", lambda index: 2), record("alone", None, service="", training="t", rates=[10], load=0),
+                         record("tally", lambda index: 2, training="t", rates=[3, 2], count=2))
+        self.assertAlmostEqual(rows["tally", "t"]["best_effort_share"], 0.5)
+
+    def test_only_repetitions_that_were_measured_alone_count(self):
+        rows = self.rows(record("alone", lambda index: 2), record("tally", lambda index: 2, training="t", count=1),
+                         record("tally", lambda index: 99, training="t", repetition=1, count=1),
+                         record("alone", lambda index: 50, repetition=2))
+        self.assertEqual(rows["tally", "t"]["repetitions"], 1)
+        self.assertEqual(rows["tally", "t"]["max"], 2)
+        self.assertEqual(rows["tally", "t"]["max_alone"], 2)
+
+    def test_failed_cells_do_not_count(self):
+        failed = {**record("tally", lambda index: 9, training="t", count=1), "status": "failed"}
+        self.assertNotIn(("tally", "t"), self.rows(record("alone", lambda index: 2), failed))
+
+    def test_the_interval_holds_the_truth_and_is_not_a_point(self):
+        import random
+        source = random.Random(1)
+        alone = [record("alone", lambda index: 1 + source.random(), repetition=index) for index in range(3)]
+        beside = [record("tally", lambda index: 2 + 2 * source.random(), training="t", repetition=index, count=1) for index in range(3)]
+        low, high = self.rows(*alone, *beside)["tally", "t"]["p99_overhead_interval"]
+        self.assertLess(low, 1)
+        self.assertGreater(high, 0.99)
+        self.assertLess(low, high)
+
+    def test_requests_after_the_end_are_not_throughput(self):
+        rows = self.rows(record("alone", lambda index: 1), record("alone", None, service="", training="t", rates=[1], load=0),
+                         record("mps", lambda index: 1 if index < 100 else 1e6, training="t", rates=[0], count=1),
+                         record("time-slicing", lambda index: 1, training="t", rates=[0], count=1, unserved=50))
+        self.assertAlmostEqual(rows["mps", "t"]["system_throughput"], 0.5)
+        self.assertAlmostEqual(rows["time-slicing", "t"]["system_throughput"], 0.75)
+
+    def test_the_quantile_of_drawn_blocks(self):
+        ordered = {"samples": [(value, int(value > 50)) for value in range(100, 0, -1)], "counts": {0: 50, 1: 50}}
+        self.assertEqual(measures.weighted_quantile(ordered, {0: 1, 1: 1}, 0.905), 91)
+        self.assertEqual(measures.weighted_quantile(ordered, {1: 2}, 0.905), 96)
+        self.assertEqual(measures.weighted_quantile(ordered, {0: 2}, 0.905), 46)
+
+
+if __name__ == "__main__":
+    unittest.main()

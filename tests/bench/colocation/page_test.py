@@ -1,0 +1,72 @@
+"""The page of bench/colocation: wrong outputs and what was not measured must show."""
+import csv
+import os
+import tempfile
+import unittest
+
+import measures
+import page
+from measures_test import record
+
+
+def results(cells, digests=None, smoke=False):
+    return {"smoke": smoke, "machine": {"GPU": "none"}, "command": "c", "seconds": 4, "loads": [0.5], "capacity": {"s": 100.0},
+            "digests": digests or {}, "tallyds": {}, "workers": {}, "cells": cells}
+
+
+def cells():
+    return [record("alone", lambda index: 2), record("alone", None, service="", training="t", rates=[10], load=0, count=1),
+            record("tally", lambda index: 3, training="t", rates=[4], count=1)]
+
+
+class PageTest(unittest.TestCase):
+    def page(self, found):
+        return page.markdown(found, measures.Results(found["cells"]).rows())
+
+    def test_numbers(self):
+        text = self.page(results(cells()))
+        self.assertIn("| tally | 1 | +50.0 % | +50.0 % (s, t) | +50.0 % | 0.400 | 0.800 | 1.400 |", text)
+        self.assertIn("all as they should be", text)
+        self.assertNotIn("Smoke run", text)
+        self.assertIn("Smoke run", self.page(results(cells(), smoke=True)))
+
+    def test_wrong_outputs_show(self):
+        wrong = cells()
+        wrong[2]["wrong"] = 3
+        self.assertIn("3 requests with other outputs", self.page(results(wrong)))
+        self.assertEqual(len(page.problems(results(wrong))), 1)
+
+    def test_other_digests_show(self):
+        digests = {"native|service|s": ["a"], "tally|service|s": ["b"], "native|training|t": ["c"], "tally|training|t": ["d"]}
+        found = results(cells(), digests)
+        self.assertEqual(len(page.problems(found)), 1)
+        self.assertIn("tally: s: outputs b, natively a", self.page(found))
+        self.assertIn("t: differs: c, d", self.page(found))
+
+    def test_what_was_not_measured_shows(self):
+        failed = {**record("mps", lambda index: 9, training="t", count=1), "status": "failed", "reason": "no MPS here"}
+        self.assertIn("* mps: s beside 1 t: no MPS here", self.page(results([*cells(), failed])))
+
+    def test_kernels_of_modes_with_transforms(self):
+        kernel = {"name": "k", "gpu_time_ns": 3000, "launches": 3, "duration_ns": 1000, "form": "workers:2", "turnaround_ns": 500,
+                  "is_turnaround_measured": True, "remark": ""}
+        found = results(cells())
+        found["tallyds"] = {"tally": {"kernels": [kernel]}, "tally+transforms": {"kernels": [kernel]}}
+        text = self.page(found)
+        self.assertEqual(text.count("| `k` | 100.0% | 3 | 1.0 | workers:2 | 0.5 |  |"), 1)
+
+    def test_nothing_measured_is_a_page(self):
+        self.assertIn("0 cells", self.page(results([])))
+
+    def test_csv(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "x.csv")
+            page.write_csv(measures.Results(cells()).rows(), path)
+            with open(path, encoding="utf-8") as text:
+                rows = list(csv.DictReader(text))
+        self.assertEqual([row["mode"] for row in rows], ["alone", "tally"])
+        self.assertEqual(float(rows[1]["p99_overhead"]), 0.5)
+
+
+if __name__ == "__main__":
+    unittest.main()
