@@ -31,6 +31,7 @@ import ways
 # pylint: enable=wrong-import-position
 
 DEFAULT_MODES = "alone,time-slicing,tally,tally+transforms,tally:none,mps-priority,mps,tally:tally-paper+transforms,tally:kernel-granular"
+START_S = 35  # about what starting the workers of a group takes
 DEFAULT_PAIRS = "bert-graph:gpt2-medium,resnet50-eager:bert"
 
 
@@ -80,13 +81,13 @@ class Bench:
         self.began = time.monotonic()
         self.results = {"machine": machine.describe(self.root, () if options.smoke else ("torch", "torchvision", "transformers")),
                         "smoke": options.smoke, "seconds": options.seconds, "loads": options.loads, "capacity": {}, "digests": {},
-                        "workers": {}, "cells": [], "command": shlex.join(["python3", "bench/colocation/colocation.py", *sys.argv[1:]])}
+                        "workers": {}, "tallyds": {}, "cells": [], "command": shlex.join(["python3", "bench/colocation/colocation.py", *sys.argv[1:]])}
         if os.path.exists(options.json_path):
             with open(options.json_path, encoding="utf-8") as text:
                 before = json.load(text)
             if before["smoke"] != options.smoke or before["seconds"] != options.seconds or before["machine"]["GPU"] != self.results["machine"]["GPU"]:
                 raise ways.Failed(f"{options.json_path} is of another machine or of other --seconds: give another file")
-            for key in ("capacity", "digests", "workers"):
+            for key in ("capacity", "digests", "workers", "tallyds"):
                 self.results[key] = before[key]
             # What failed is tried again.
             self.results["cells"] = [record for record in before["cells"] if record["status"] == "done"]
@@ -98,10 +99,11 @@ class Bench:
     def measure(self):
         groups = plan.groups(self.options.modes, self.options.pairs, max(self.options.best_effort),
                              1e9 if self.options.smoke else free_gib())
-        share = self.options.minutes * 60 / len(self.options.modes)
+        # What a group does not need the next ones have.
+        share = max(0, self.options.minutes * 60 - START_S * len(groups)) / len(self.options.modes)
         deadline = self.began
         for group in groups:
-            deadline += share * len(group)
+            deadline += START_S + share * len(group)
             self._measure_group(group, deadline)
 
     def _measure_group(self, group, deadline):
@@ -124,11 +126,14 @@ class Bench:
                     except ways.Failed as failure:
                         self.progress(f"failed: {failure}")
             self.write_json()
-            for cell in left:
-                if time.monotonic() > deadline - self.options.seconds:
-                    self.progress(f"the time of {', '.join(group)} is over")
-                    return
-                self._measure_cell(players, cell)
+            try:
+                for cell in left:
+                    if time.monotonic() > deadline - self.options.seconds:
+                        self.progress(f"the time of {', '.join(group)} is over")
+                        return
+                    self._measure_cell(players, cell)
+            finally:
+                self.results["tallyds"].update(players.daemons())
 
     def _measure_cell(self, players, cell):
         self.progress(cell.sentence())
@@ -151,7 +156,7 @@ class Bench:
     def write_json(self):
         """After every cell, as a whole or not at all."""
         with open(self.options.json_path + ".part", "w", encoding="utf-8") as text:
-            json.dump(self.results, text)
+            text.write(json.dumps(self.results))  # json.dump to a file is several times slower
         os.replace(self.options.json_path + ".part", self.options.json_path)
 
     def write(self):

@@ -58,9 +58,7 @@ def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
     config = LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
                          num_key_value_heads=8, max_position_embeddings=512)
-    with torch.device("cuda"):
-        model = LlamaForCausalLM(config)
-    return generation(model.cuda().half().eval(), 32000, 64, 16)
+    return generation(LlamaForCausalLM(config).half().cuda().eval(), 32000, 64, 16)
 
 
 def gpt_neo():
@@ -68,9 +66,7 @@ def gpt_neo():
     from transformers import GPTNeoConfig, GPTNeoForCausalLM
     config = GPTNeoConfig(hidden_size=2048, num_layers=24, num_heads=16, attention_types=[[["global", "local"], 12]],
                           max_position_embeddings=512)
-    with torch.device("cuda"):
-        model = GPTNeoForCausalLM(config)
-    return generation(model.cuda().half().eval(), 50000, 64, 16)
+    return generation(GPTNeoForCausalLM(config).half().cuda().eval(), 50000, 64, 16)
 
 
 NETWORKS = {"resnet50": resnet50, "bert": bert, "detector": detector, "diffusion": diffusion, "llama": llama, "gpt-neo": gpt_neo}

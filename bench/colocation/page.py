@@ -92,6 +92,21 @@ def _pairs(rows):
     return lines
 
 
+def _kernels(tallyds):
+    """Of the modes with transforms: what best-effort programs spent their time in, and how soon it gives the GPU back."""
+    lines = []
+    for mode, said in tallyds.items():
+        if "+transforms" not in mode or not said["kernels"]:
+            continue
+        whole = sum(row["gpu_time_ns"] for row in said["kernels"]) or 1
+        lines += ["", f"{mode}:", "", "| kernel | share of these | launches | us | form | turnaround, us | remark |", "|---|---:|---:|---:|---|---:|---|"]
+        for row in said["kernels"]:
+            estimated = "" if row["is_turnaround_measured"] else " (estimated)"
+            lines.append(f"| `{row['name'][:60]}` | {row['gpu_time_ns'] / whole:.1%} | {row['launches']} | {row['duration_ns'] / 1e3:.1f} | "
+                         f"{row['form']} | {row['turnaround_ns'] / 1e3:.1f}{estimated} | {row['remark']} |")
+    return lines and ["", "## Best-effort kernels by GPU time", *lines]
+
+
 def markdown(results, rows):
     lines = ["# Co-location: inference services beside trainings", ""]
     if results["smoke"]:
@@ -117,6 +132,10 @@ def markdown(results, rows):
                   *_summary(rows, results["loads"][0]), "", "## Services", "", "| service | requests per second, back to back, natively alone |",
                   "|---|---:|", *(f"| {name} | {value:.1f} |" for name, value in results["capacity"].items()), "",
                   "## Pairs", "", *_pairs(rows)]
+    lines += _kernels(results["tallyds"])
+    not_finite = [name for name, facts in results["workers"].items() if not facts.get("finite", True)]
+    if not_finite:
+        lines += ["", "Outputs that are not finite (they are compared all the same): " + ", ".join(not_finite)]
     failed = list(dict.fromkeys(failures(results)))
     if failed:
         lines += ["", "## Not measured", "", *(f"* {sentence}" for sentence in failed)]

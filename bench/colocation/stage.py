@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import time
 
@@ -16,6 +17,7 @@ LEAD_S = 0.8    # a training works that long before the first request may come
 GRACE_S = 2.0   # after the last arrival, for a service that is behind
 LIMIT_S = 60.0  # for an answer, beyond what was asked for
 MOST_STARTS = 2
+NUM_KERNELS = 12
 
 
 class Worker:
@@ -46,30 +48,28 @@ class Worker:
             self.child.end()
             self.start()
         if self.facts is None:
-            if self.child is None:
-                raise Failed(f"{self.name}: did not start")
             try:
                 self.facts = self.child.answer(timeout_s)
             except Failed:
                 if self.starts >= MOST_STARTS or self.child.is_running():
                     self.starts = MOST_STARTS
                     self.facts = {}
-                    self.child.process.kill()
+                    self.child.kill()
                     raise
                 self.child.end()
                 self.start()
                 self.facts = self.child.answer(timeout_s)
 
     def ask(self, request, timeout_s):
-        """An answer that does not come ends the worker: the next one it gave would be of this request."""
         self.child.say(request)
         return self.answer(timeout_s)
 
     def answer(self, timeout_s):
+        """One that does not come ends the worker: the next one it gave would be of another request."""
         try:
             return self.child.answer(timeout_s)
         except Failed:
-            self.child.process.kill()
+            self.child.kill()
             raise
 
 
@@ -141,6 +141,18 @@ class Stage:
     def facts(self):
         """What the workers said of themselves, by name."""
         return {worker.name: worker.facts for worker in self.workers.values() if worker.facts}
+
+    def daemons(self):
+        """What the tallyds say in the end, by mode: for finding out why a number is as it is."""
+        found = {}
+        for name, place in self.places.items():
+            if hasattr(place.way, "ctl"):
+                try:
+                    kernels = sorted(place.way.ctl("kernels"), key=lambda row: -row["gpu_time_ns"])
+                    found[name] = {"kernels": kernels[:NUM_KERNELS], "executors": place.way.ctl("executors"), "log": place.way.log()}
+                except (Failed, OSError, ValueError, subprocess.SubprocessError) as failure:
+                    found[name] = {"kernels": [], "executors": [], "log": str(failure)}
+        return found
 
     def capacity(self, service, seconds):
         """Requests per second, back to back, natively alone; the better of two, as the first warms the machine up."""

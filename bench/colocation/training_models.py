@@ -43,9 +43,7 @@ def pegasus():
     from transformers import PegasusConfig, PegasusForConditionalGeneration
     config = PegasusConfig(vocab_size=32000, d_model=1024, encoder_layers=8, decoder_layers=8, encoder_attention_heads=16,
                            decoder_attention_heads=16, encoder_ffn_dim=4096, decoder_ffn_dim=4096)
-    with torch.device("cuda"):
-        model = PegasusForConditionalGeneration(config)
-    model.cuda()
+    model = PegasusForConditionalGeneration(config).cuda()
     article, summary = torch.randint(3, 32000, (8, 512)), torch.randint(3, 32000, (8, 64))
     return model, lambda article, summary: model(input_ids=article, labels=summary).loss, (article, summary)
 
@@ -55,9 +53,7 @@ def whisper():
     from transformers import WhisperConfig, WhisperForConditionalGeneration
     config = WhisperConfig(d_model=768, encoder_layers=12, decoder_layers=12, encoder_attention_heads=12, decoder_attention_heads=12,
                            encoder_ffn_dim=3072, decoder_ffn_dim=3072)
-    with torch.device("cuda"):
-        model = WhisperForConditionalGeneration(config)
-    model.cuda()
+    model = WhisperForConditionalGeneration(config).cuda()
     sound, text = torch.randn(8, config.num_mel_bins, 3000), torch.randint(3, 50000, (8, 64))
     return model, lambda sound, text: model(input_features=sound, labels=text).loss, (sound, text)
 

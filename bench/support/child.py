@@ -63,6 +63,10 @@ class Child:
     def is_running(self):
         return self.process.poll() is None
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
     def end(self, timeout_s=15):
         """Closes its stdin, which is how it is told to end; kills it if it does not."""
         with contextlib.suppress(OSError):
@@ -70,7 +74,6 @@ class Child:
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
         self.process.stdout.close()
         self.errors.close()

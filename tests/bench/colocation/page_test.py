@@ -11,7 +11,7 @@ from measures_test import record
 
 def results(cells, digests=None, smoke=False):
     return {"smoke": smoke, "machine": {"GPU": "none"}, "command": "c", "seconds": 4, "loads": [0.5], "capacity": {"s": 100.0},
-            "digests": digests or {}, "cells": cells}
+            "digests": digests or {}, "tallyds": {}, "workers": {}, "cells": cells}
 
 
 def cells():
@@ -46,6 +46,14 @@ class PageTest(unittest.TestCase):
     def test_what_was_not_measured_shows(self):
         failed = {**record("mps", lambda index: 9, training="t", count=1), "status": "failed", "reason": "no MPS here"}
         self.assertIn("* mps: s beside 1 t: no MPS here", self.page(results([*cells(), failed])))
+
+    def test_kernels_of_modes_with_transforms(self):
+        kernel = {"name": "k", "gpu_time_ns": 3000, "launches": 3, "duration_ns": 1000, "form": "workers:2", "turnaround_ns": 500,
+                  "is_turnaround_measured": True, "remark": ""}
+        found = results(cells())
+        found["tallyds"] = {"tally": {"kernels": [kernel]}, "tally+transforms": {"kernels": [kernel]}}
+        text = self.page(found)
+        self.assertEqual(text.count("| `k` | 100.0% | 3 | 1.0 | workers:2 | 0.5 |  |"), 1)
 
     def test_nothing_measured_is_a_page(self):
         self.assertIn("0 cells", self.page(results([])))
