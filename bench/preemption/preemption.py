@@ -26,7 +26,7 @@ import ways
 # pylint: enable=wrong-import-position
 
 SMOKE_FORMS = ["slices:4", "workers:1"]
-FORMS = ["slices:4", "slices:16", "slices:64", "workers:1", "workers:2", "workers:4"]
+FORMS = ["slices:4", "slices:16", "workers:2", "workers:8", "workers:32"]
 PYTHON_PACKAGES = ("torch", "triton", "cupy")
 
 

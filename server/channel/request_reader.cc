@@ -19,9 +19,6 @@ constexpr uint64_t kMinRecordBytes = shm::kRecordAlignment;
 constexpr size_t kCacheLineBytes = 64;
 // A launch with all the parameters that it can have.
 constexpr size_t kMostPrefetchedBytes = 4096 + 128;
-// Waking a sleeper takes 5 to 100 us (in a virtual machine an idle processor is given back to the host). Worth spinning
-// for while a program's own work between two requests is shorter than the longest spin, and a bound on what is wasted.
-constexpr auto kLongestSpin = std::chrono::microseconds(500);
 constexpr auto kShortestLongSpin = std::chrono::microseconds(20);
 constexpr int kPausesPerYield = 8;
 
@@ -133,16 +130,18 @@ bool RequestReader::Spin(const std::atomic<bool>& stop) const {
   return false;
 }
 
-void RequestReader::LearnFrom(std::chrono::nanoseconds waited) {
+// Spinning pays while the gaps between requests are shorter than the longest spin, which bounds what is wasted.
+void RequestReader::LearnFrom(std::chrono::nanoseconds waited, std::chrono::nanoseconds longest_spin) {
   if (!MaySpinLong()) return;
-  if (waited < kLongestSpin) {
-    long_spin_ = std::min<std::chrono::nanoseconds>(kLongestSpin, std::max(long_spin_, waited * 2));
+  if (waited < longest_spin) {
+    long_spin_ = std::min(longest_spin, std::max(long_spin_, waited * 2));
   } else {
     long_spin_ = long_spin_ > kShortestLongSpin ? long_spin_ / 2 : long_spin_.zero();
   }
 }
 
-void RequestReader::Wait(const std::atomic<bool>& stop) {
+void RequestReader::Wait(const std::atomic<bool>& stop, std::chrono::nanoseconds longest_spin) {
+  long_spin_ = std::min(long_spin_, longest_spin);
   if (Spin(stop)) return;
   const auto asleep_since = std::chrono::steady_clock::now();
   while (!stop.load(std::memory_order_seq_cst)) {
@@ -154,7 +153,7 @@ void RequestReader::Wait(const std::atomic<bool>& stop) {
     if (HasData()) break;
   }
   state_.reader_waiting.store(0, std::memory_order_seq_cst);
-  LearnFrom(std::chrono::steady_clock::now() - asleep_since);
+  LearnFrom(std::chrono::steady_clock::now() - asleep_since, longest_spin);
 }
 
 void RequestReader::Wake() {

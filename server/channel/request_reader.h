@@ -31,9 +31,16 @@ class RequestReader {
   // Takes the next record, if any; padding is skipped. After kMalformed, reason() says why and Read must not be called
   // again.
   Outcome Read(Request* request);
-  // Blocks until Read may find something or `stop` is set: spins a little, longer if requests lately came soon after it
-  // had gone to sleep, then sleeps on the doorbell.
-  void Wait(const std::atomic<bool>& stop);
+  // What a waiting reader may spend so that the next request does not wait for it to wake up: waking takes 5 to 100 us
+  // (in a virtual machine an idle processor is given back to the host).
+  static constexpr std::chrono::nanoseconds kLongestSpin = std::chrono::microseconds(500);
+  // For programs whose latency is what counts: a service keeps its lane awake while its requests come more often than
+  // that.
+  static constexpr std::chrono::nanoseconds kLongestSpinForLatency = std::chrono::milliseconds(10);
+
+  // Blocks until Read may find something or `stop` is set: spins a little, longer (at most `longest_spin`) if requests
+  // lately came soon after it had gone to sleep, then sleeps on the doorbell.
+  void Wait(const std::atomic<bool>& stop, std::chrono::nanoseconds longest_spin = kLongestSpin);
   // From any thread, after setting the `stop` that Wait watches.
   void Wake();
   const char* reason() const { return reason_; }
@@ -45,7 +52,7 @@ class RequestReader {
   void PrefetchNext(size_t bytes) const;
   bool HasData() const;
   bool Spin(const std::atomic<bool>& stop) const;
-  void LearnFrom(std::chrono::nanoseconds waited);
+  void LearnFrom(std::chrono::nanoseconds waited, std::chrono::nanoseconds longest_spin);
 
   shm::RingState& state_;
   const std::byte* ring_;

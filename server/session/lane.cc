@@ -52,7 +52,9 @@ void Lane::Run() {
   while (!surroundings_.stopping.load(std::memory_order_acquire)) {
     switch (reader_.Read(&request)) {
       case RequestReader::Outcome::kEmpty:
-        reader_.Wait(surroundings_.stopping);
+        reader_.Wait(surroundings_.stopping, surroundings_.state.is_high_priority.load(std::memory_order_relaxed)
+                                                 ? RequestReader::kLongestSpinForLatency
+                                                 : RequestReader::kLongestSpin);
         break;
       case RequestReader::Outcome::kMalformed:
         Nonsense(reader_.reason());

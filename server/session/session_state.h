@@ -94,10 +94,10 @@ class SessionState {
   MemoryMap memory;        // thread-safe
   HostMemory host_memory;  // thread-safe
   VirtualMemory virtual_memory{memory};
-  PendingOutput output;                       // thread-safe
-  std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
+  PendingOutput output;                           // thread-safe
+  std::atomic<bool> is_high_priority{false};      // how its launches pass the dispatch gate; changes at run time
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
-  AwaitedObjects awaited;                     // thread-safe; events and real streams
+  AwaitedObjects awaited;                         // thread-safe; events and real streams
   const std::shared_ptr<CallbackQueue> callbacks;
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }

@@ -134,8 +134,9 @@ struct MachineOptions {
   uint32_t slice_instructions = 65536;
   // Fault (719) when code loads bytes of shared memory that nothing wrote. Costs speed.
   bool check_uninitialized_shared = false;
-  // Fault (702) when an aligned barrier, or one that reduces, is reached by a part of a warp while the rest is at another
-  // one. Real devices since Volta tolerate the former; at the latter the two parts wait for one another for ever.
+  // Fault (702) when an aligned barrier, or one that reduces, is reached by a part of a warp while the rest is at
+  // another one. Real devices since Volta tolerate the former; at the latter the two parts wait for one another for
+  // ever.
   bool strict_aligned_barriers = false;
 };
 
