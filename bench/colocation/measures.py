@@ -9,7 +9,7 @@ BLOCK_S = 0.25  # requests that arrived within one block belong together: they m
 
 def trace_of(record):
     """The arrivals of a record, made again."""
-    return trace.arrivals(record["seconds"], record["load"], record["capacity"], seed_of(record))
+    return trace.arrivals(record["seconds"], record["load"], record["capacity"], seed_of(record), trace.KINDS[record["trace"]])
 
 
 def seed_of(record):
@@ -75,6 +75,16 @@ def ratio_interval(records, alone, q, resamples=200):
     return quantile(ratios, 0.025), quantile(ratios, 0.975)
 
 
+def service_times(record):
+    """Milliseconds of each request from when it could begin: latency without the queue, which makes of small delays large ones."""
+    found, free = [], 0.0
+    for arrival, latency in zip(trace_of(record), record["latencies_ms"][:len(record["latencies_ms"]) - record["unserved"]]):
+        done = arrival + latency / 1e3
+        found.append((done - max(arrival, free)) * 1e3)
+        free = done
+    return found
+
+
 def served_within(record):
     """Requests that were complete by the end of the trace."""
     served = record["latencies_ms"][:len(record["latencies_ms"]) - record["unserved"]]
@@ -112,6 +122,10 @@ class Results:
             row[name], row[name + "_alone"] = quantile(latencies, q), quantile(base, q)
         for name in ("p50", "p99"):
             row[name + "_overhead"] = row[name] / row[name + "_alone"] - 1
+        own, own_alone = ([time for record in group for time in service_times(record)] for group in (records, alone))
+        for name, q in (("p50", 0.5), ("p99", 0.99)):
+            row["own_" + name] = quantile(own, q)
+            row[f"own_{name}_overhead"] = quantile(own, q) / quantile(own_alone, q) - 1
         if with_interval:
             row["p99_overhead_interval"] = [bound - 1 for bound in ratio_interval(records, alone, 0.99)]
         solo = self.solo_rate(training) if training else None

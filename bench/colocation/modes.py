@@ -80,13 +80,17 @@ def mps(with_priorities):
             os.mkdir(path)
         everything = {**os.environ, **environment}
 
-        def tell(words, text=None):
-            return subprocess.run([control, *words], input=text, env=everything, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+        def tell(words, text=""):
+            # Into a file: the daemon keeps what it is given open, so the end of a pipe would not come.
+            with tempfile.TemporaryFile(mode="w+") as said:
+                status = subprocess.run([control, *words], input=text, env=everything, stdout=said, stderr=said, text=True,
+                                        timeout=60, check=False).returncode
+                said.seek(0)
+                return status, said.read().strip()[-300:]
 
-        started = tell(["-d"])
-        if started.returncode != 0:
-            raise Failed(f"nvidia-cuda-mps-control did not start: {started.stdout.strip()[-300:]}")
+        status, said = tell(["-d"])
+        if status != 0:
+            raise Failed(f"nvidia-cuda-mps-control did not start: {said}")
         try:
             environments = {role: {**environment, **({"CUDA_MPS_CLIENT_PRIORITY": priority} if with_priorities else {})}
                             for role, priority in (("service", "0"), ("training", "1"))}

@@ -150,6 +150,5 @@ class PointNet(nn.Module):
 
     def forward(self, points):
         turn = self.align(self.align_features(points).amax(dim=2)).view(-1, 3, 3)
-        turn = turn + torch.eye(3, device=points.device, dtype=turn.dtype)
-        points = torch.bmm(turn, points.to(turn.dtype))
+        points = torch.bmm(turn.float() + torch.eye(3, device=points.device), points)
         return self.classifier(self.late(self.early(points)).amax(dim=2))

@@ -9,7 +9,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import measures  # pylint: disable=wrong-import-position
 
 COLUMNS = ("mode", "service", "load", "training", "count", "repetitions", "requests", "p50", "p90", "p99", "max", "p50_alone",
-           "p99_alone", "p50_overhead", "p99_overhead", "p99_low", "p99_high", "best_effort_share", "share_of_the_rest",
+           "p99_alone", "p50_overhead", "p99_overhead", "p99_low", "p99_high", "own_p50", "own_p99",
+           "own_p50_overhead", "own_p99_overhead", "best_effort_share", "share_of_the_rest",
            "system_throughput", "unserved", "wrong")
 
 
@@ -54,8 +55,8 @@ def _mean(values):
 
 def _summary(rows, load):
     """Each mode over the pairs with one training at the main load."""
-    lines = ["| mode | pairs | p99 over alone: mean | worst | p50 over alone: mean | best-effort, of solo | of solo x (1 - load) | "
-             "system throughput |", "|---|" + "---:|" * 7]
+    lines = ["| mode | pairs | p99 over alone: mean | worst | p50 over alone: mean | own p99 over alone: mean | best-effort, of solo | of solo x (1 - load) | "
+             "system throughput |", "|---|" + "---:|" * 8]
     for mode in dict.fromkeys(row["mode"] for row in rows):
         mine = [row for row in rows if row["mode"] == mode and row["training"] and row["count"] == 1 and row["load"] == load]
         if not mine:
@@ -65,13 +66,14 @@ def _summary(rows, load):
         cells = ["-" if number is None else f"{number:.3f}" for number in numbers]
         lines.append(f"| {mode} | {len(mine)} | {_percent(_mean([row['p99_overhead'] for row in mine]))} | "
                      f"{_percent(worst['p99_overhead'])} ({worst['service']}, {worst['training']}) | "
-                     f"{_percent(_mean([row['p50_overhead'] for row in mine]))} | " + " | ".join(cells) + " |")
+                     f"{_percent(_mean([row['p50_overhead'] for row in mine]))} | "
+                     f"{_percent(_mean([row['own_p99_overhead'] for row in mine]))} | " + " | ".join(cells) + " |")
     return lines
 
 
 def _pairs(rows):
-    lines = ["| service | load | beside | mode | p50 / p90 / p99 / max, ms | p99 over alone | 95 % interval | best-effort, of solo (range) | "
-             "system throughput | requests | runs |", "|---|---:|---|---|---|---:|---|---|---:|---:|---:|"]
+    lines = ["| service | load | beside | mode | p50 / p90 / p99 / max, ms | p99 over alone | 95 % interval | own p50 / p99, ms | own p99 over alone | best-effort, of solo (range) | "
+             "system throughput | requests | runs |", "|---|---:|---|---|---|---:|---|---|---:|---|---:|---:|---:|"]
 
     def order(row):
         return (row["service"], row["load"], row["training"] != "", row["training"], row["count"])
@@ -87,7 +89,8 @@ def _pairs(rows):
         lines.append(f"| {row['service']} | {row['load']:.0%} | {beside} | {row['mode']} | "
                      + " / ".join(f"{row[name]:.3f}" for name in ("p50", "p90", "p99", "max")) + f"{remark} | "
                      + ("-" if is_base else _percent(row["p99_overhead"])) + " | "
-                     + ("-" if is_base else f"{_percent(low)} to {_percent(high)}") + f" | {share} | {system} | "
+                     + ("-" if is_base else f"{_percent(low)} to {_percent(high)}") + f" | {row['own_p50']:.3f} / {row['own_p99']:.3f} | " + ("-" if is_base else _percent(row["own_p99_overhead"]))
+                     + f" | {share} | {system} | "
                      + f"{row['requests']} | {row['repetitions']} |")
     return lines
 
@@ -113,7 +116,7 @@ def markdown(results, rows):
         lines += ["**Smoke run with stand-in programs on the software driver: it shows that the bench runs; its numbers mean nothing.**", ""]
     lines += [f"* {key}: {value}" for key, value in results["machine"].items()]
     lines += [f"* command: `{results['command']}`",
-              f"* each cell: {results['seconds']:g} s of requests; latency from arrival to completion, queueing included; traces: `trace.py`"]
+              f"* each cell: {results['seconds']:g} s of requests; latency from arrival to completion, queueing included; traces: `trace.py`, {results['trace']}"]
     wrong = problems(results)
     done = [record for record in results["cells"] if record["status"] == "done"]
     requests = sum(len(record.get("latencies_ms", ())) for record in done)
@@ -128,7 +131,8 @@ def markdown(results, rows):
         lines.append("First loss of the trainings: " + "; ".join(f"{name}: " + ("the same in all modes" if len(found) == 1 else "differs: " +
                      ", ".join(sorted(found))) for name, found in trainings.items()) + ".")
     if rows:
-        lines += ["", "## Modes", "", "Over the pairs, at the first load, one training. p99 over alone: of the same trace, natively.", "",
+        lines += ["", "## Modes", "", "Over the pairs, at the first load, one training. p99 over alone: of the same trace, natively. Own: "
+                  "without the queue, from when the request could begin; the queue of a busy service makes of a small delay a large one.", "",
                   *_summary(rows, results["loads"][0]), "", "## Services", "", "| service | requests per second, back to back, natively alone |",
                   "|---|---:|", *(f"| {name} | {value:.1f} |" for name, value in results["capacity"].items()), "",
                   "## Pairs", "", *_pairs(rows)]

@@ -105,7 +105,7 @@ class Stage:
         for name in names:
             try:
                 self.places[name] = self.stack.enter_context(modes.enter(self.root, name, self.smoke))
-            except (Failed, OSError) as failure:
+            except (Failed, OSError, subprocess.SubprocessError) as failure:
                 self.failed[name] = str(failure)
                 self.progress(f"{name}: {failure}")
         has_native_trainings = any(mode in modes.NATIVE for mode in self.group)
@@ -160,12 +160,12 @@ class Stage:
         request = json.dumps({"capacity": seconds})
         return max(worker.ask(request, seconds + LIMIT_S)["per_second"] for _ in range(2))
 
-    def measure(self, cell, seconds, capacity):
+    def measure(self, cell, seconds, capacity, kind="bursty"):
         """The numbers of a cell. Trainings work from before the first request until after the last."""
         place = modes.place_of(cell.mode)
         service = self.worker(place, "service", cell.service) if cell.service else None
         trainings = [self.worker(place, "training", cell.training, index) for index in range(cell.count)]
-        record = {"seconds": seconds, "capacity": capacity, "rates": []}
+        record = {"seconds": seconds, "capacity": capacity, "trace": kind, "rates": []}
         told = []
         started = time.monotonic()
         begin = started + (LEAD_S if trainings else 0) + 0.2
@@ -174,7 +174,7 @@ class Stage:
                 training.child.say(json.dumps({"train": True}))
                 told.append(training)
             if service is not None:
-                arrivals = trace.arrivals(seconds, cell.load, capacity, measures.seed_of(vars(cell)))
+                arrivals = trace.arrivals(seconds, cell.load, capacity, measures.seed_of(vars(cell)), trace.KINDS[kind])
                 answer = service.ask(json.dumps({"arrivals": arrivals, "begin": begin, "grace": GRACE_S}),
                                      seconds + LEAD_S + GRACE_S + LIMIT_S)
                 record.update(answer)

@@ -5,13 +5,13 @@ factors within a second and stays changed for a while, and within a moment reque
 
 * The rate is constant for `bin_s`; the logarithm of its factor is a first-order autoregression (`correlation` from one
   bin to the next) with standard deviation `sigma`.
-* No bin offers more than `highest_load` of what the service can do alone: what is above is spread over the others. So a
-  burst fills the GPU, and queues come from its clumps, but no queue grows for a whole trace, alone.
-* Gaps are Gamma-distributed with shape `gap_shape` (coefficient of variation 1.41 for 0.5; 1 would be Poisson) on a
+* No bin offers more than `highest_load` of what the service can do alone, as a service is provided for its peaks: what is
+  above is spread over the others. Traces of a higher load have an even rate.
+* Gaps are Gamma-distributed with shape `gap_shape` (coefficient of variation 1.41 for 0.5; 1 is Poisson) on a
   clock that runs with the rate.
 * The number of requests is exactly rate x seconds, so that traces of one load differ in their order only.
 
-These parameters are ours; they were not fitted to the Azure data, which this project does not carry.
+`poisson` has an even rate and independent gaps, for comparison. The parameters of `bursty` are ours; they were not fitted to the Azure data, which this project does not carry.
 """
 import dataclasses
 import math
@@ -23,11 +23,15 @@ class Burstiness:
     bin_s: float = 0.1
     correlation: float = 0.85
     sigma: float = 0.9
-    highest_load: float = 0.95
+    highest_load: float = 0.8
     gap_shape: float = 0.5
 
 
-def rate_factors(seconds, load, seed, burstiness=Burstiness()):
+# By name, for --trace.
+KINDS = {"bursty": Burstiness(), "poisson": Burstiness(sigma=0.0, gap_shape=1.0)}
+
+
+def rate_factors(seconds, load, seed, burstiness=KINDS["bursty"]):
     """The factor of the mean rate in each bin; their mean is 1."""
     source = random.Random(f"rate {seed}")
     count = max(1, math.ceil(seconds / burstiness.bin_s))
@@ -48,7 +52,7 @@ def rate_factors(seconds, load, seed, burstiness=Burstiness()):
     return [min(highest, most * factor) for factor in factors]
 
 
-def arrivals(seconds, load, capacity, seed, burstiness=Burstiness()):
+def arrivals(seconds, load, capacity, seed, burstiness=KINDS["bursty"]):
     """Seconds from the beginning, ascending, all below `seconds`. `capacity`: requests per second of the service alone."""
     count = max(1, round(load * capacity * seconds))
     source = random.Random(f"gaps {seed}")

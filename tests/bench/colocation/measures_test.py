@@ -7,7 +7,7 @@ import trace
 
 def record(mode, latency, service="s", training="", repetition=0, load=0.5, rates=(), count=0, unserved=0):
     made = {"status": "done", "mode": mode, "service": service, "load": load, "training": training, "count": count,
-            "repetition": repetition, "seconds": 4, "capacity": 100, "rates": list(rates), "wrong": 0, "unserved": unserved}
+            "repetition": repetition, "seconds": 4, "capacity": 100, "trace": "bursty", "rates": list(rates), "wrong": 0, "unserved": unserved}
     if service:
         times = trace.arrivals(4, load, 100, measures.seed_of(made))
         made["latencies_ms"] = [latency(index) for index in range(len(times))]
@@ -43,6 +43,20 @@ class RowTest(unittest.TestCase):
         self.assertAlmostEqual(row["best_effort_share"], 0.4)
         self.assertAlmostEqual(row["share_of_the_rest"], 0.8)
         self.assertAlmostEqual(row["system_throughput"], 1.4)
+
+    def test_a_requests_own_time_is_without_the_queue(self):
+        """One server that takes 8 ms for each request, against 4 ms: latencies grow by more, own times double."""
+        def served(mode, own_s, **more):
+            made = record(mode, lambda index: 0, **more)
+            free, latencies = 0.0, []
+            for arrival in measures.trace_of(made):
+                free = max(free, arrival) + own_s
+                latencies.append((free - arrival) * 1e3)
+            return {**made, "latencies_ms": latencies}
+        row = self.rows(served("alone", 0.004), served("tally", 0.008, training="t", count=1))["tally", "t"]
+        self.assertAlmostEqual(row["own_p50"], 8, places=6)
+        self.assertAlmostEqual(row["own_p99_overhead"], 1, places=6)
+        self.assertGreater(row["p99_overhead"], 1.1)
 
     def test_several_trainings_are_summed(self):
         rows = self.rows(record("alone", lambda index: 2), record("alone", None, service="", training="t", rates=[10], load=0),

@@ -10,7 +10,7 @@ from measures_test import record
 
 
 def results(cells, digests=None, smoke=False):
-    return {"smoke": smoke, "machine": {"GPU": "none"}, "command": "c", "seconds": 4, "loads": [0.5], "capacity": {"s": 100.0},
+    return {"smoke": smoke, "machine": {"GPU": "none"}, "command": "c", "seconds": 4, "trace": "bursty", "loads": [0.5], "capacity": {"s": 100.0},
             "digests": digests or {}, "tallyds": {}, "workers": {}, "cells": cells}
 
 
@@ -25,7 +25,7 @@ class PageTest(unittest.TestCase):
 
     def test_numbers(self):
         text = self.page(results(cells()))
-        self.assertIn("| tally | 1 | +50.0 % | +50.0 % (s, t) | +50.0 % | 0.400 | 0.800 | 1.400 |", text)
+        self.assertIn("| tally | 1 | +50.0 % | +50.0 % (s, t) | +50.0 % | +50.0 % | 0.400 | 0.800 | 1.400 |", text)
         self.assertIn("all as they should be", text)
         self.assertNotIn("Smoke run", text)
         self.assertIn("Smoke run", self.page(results(cells(), smoke=True)))

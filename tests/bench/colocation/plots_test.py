@@ -19,7 +19,7 @@ def results():
     cells = []
     for cell in plan.cells([("bert-graph", "bert")], list(SLOWER), [0.5, 0.1], [1, 2], 1, True, "g"):
         record = {**dataclasses.asdict(cell), "status": "done", "seconds": 2, "capacity": 100, "rates": [1.0] * cell.count, "wrong": 0,
-                  "unserved": 0}
+                  "unserved": 0, "trace": "bursty"}
         if cell.service:
             record["latencies_ms"] = [SLOWER[cell.mode] + index % 7 / 10 for index, _ in
                                       enumerate(trace.arrivals(2, cell.load, 100, measures.seed_of(record)))]
