@@ -45,6 +45,10 @@ void FairQueue::Renew(Member& member) const {
 
 void FairQueue::Join(uint32_t index) {
   Member& member = members_[index];
+  if (member.is_expected) {
+    member.is_expected = false;
+    --num_expected_;
+  }
   if (member.is_joined) return;
   Renew(member);
   member.is_joined = true;
@@ -58,18 +62,34 @@ void FairQueue::Leave(uint32_t index) {
   Unlink(index);
   member.is_joined = false;
   --num_joined_;
+  if (!member.is_expected) return;
+  member.is_expected = false;
+  --num_expected_;
 }
 
-std::optional<uint32_t> FairQueue::Front() {
-  if (num_joined_ == 0) return std::nullopt;
-  for (;;) {
+void FairQueue::LeaveUntil(uint32_t index, TimePoint until) {
+  Member& member = members_[index];
+  member.expected_until = until;
+  if (!member.is_joined || member.is_expected) return;
+  member.is_expected = true;
+  ++num_expected_;
+}
+
+std::optional<uint32_t> FairQueue::Next(TimePoint now, bool may_expect) {
+  while (!empty()) {
     const auto from = static_cast<uint32_t>(round_ % kNumBuckets);
     const uint32_t bucket = NextBucketWithMembers(from);
-    round_ += (bucket + kNumBuckets - from) % kNumBuckets;
     const uint32_t first = buckets_[bucket];
+    if (members_[first].is_expected && (!may_expect || members_[first].expected_until <= now)) {
+      Leave(first);
+      continue;
+    }
     if (members_[first].credit > 0) return first;
+    // Its debt exceeds the circle, and nobody comes before it.
+    Begin(first);
     Settle(first);
   }
+  return std::nullopt;
 }
 
 std::optional<uint32_t> FairQueue::NextOfRound(uint32_t member) const {

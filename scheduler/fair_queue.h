@@ -15,15 +15,20 @@
 // and a program that submits one long launch at a time gets no more than one that keeps a queue. One that is back
 // before the round ends goes on where it was, so programs that wait for each launch get what their weight says too.
 //
+// A member whose work comes one piece at a time has nothing to run for a moment after each. It may be *expected*: it
+// keeps its place, and the round does not end before it is back or that time is over.
+//
 // Members are small dense numbers (indices of tenants). Not thread-safe. Between two members that have work all the
 // time, used time divided by weight differs by at most quantum + (longest launch / weight) of each.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "scheduler/launch.h"
 
 namespace tally::scheduler {
@@ -46,17 +51,31 @@ class FairQueue {
   // The member has something to run / has nothing. Repeated calls change nothing.
   void Join(uint32_t member);
   void Leave(uint32_t member);
+  // The member has nothing to run and is expected to have soon.
+  void LeaveUntil(uint32_t member, TimePoint until);
 
-  // Whose turn it is, nothing if nobody has something to run.
-  std::optional<uint32_t> Front();
-  // Whose turn it is also, in the same round, after `member`, which must be Front() or come from here. In which order
-  // the members of a round are served makes no difference to what they get.
+  // Whose turn it would be now, nothing if nobody has something to run. Only if `may_expect` this may be one that is
+  // expected. Nothing is decided yet: who joins meanwhile may come first.
+  std::optional<uint32_t> Next(TimePoint now, bool may_expect);
+  // It is the turn of `member`, which must be Next() or one of NextOfRound(): earlier rounds are over.
+  void Begin(uint32_t member) { round_ = std::max(round_, members_[member].round); }
+  // Both in one.
+  std::optional<uint32_t> Front() {
+    const std::optional<uint32_t> next = Next(TimePoint::max(), false);
+    if (next) Begin(*next);
+    return next;
+  }
+  bool IsExpected(uint32_t member) const { return members_[member].is_expected; }
+  TimePoint ExpectedUntil(uint32_t member) const { return members_[member].expected_until; }
+  // Whose turn it is also, in the same round, after `member`, which must be Front(), Next() or come from here. In which
+  // order the members of a round are served makes no difference to what they get.
   std::optional<uint32_t> NextOfRound(uint32_t member) const;
   // The member used `time`; negative: it used less than it paid. May end its turn.
   void Charge(uint32_t member, Nanoseconds time);
 
-  bool empty() const { return num_joined_ == 0; }
-  uint32_t num_joined() const { return num_joined_; }
+  // Nobody has something to run.
+  bool empty() const { return num_joined_ == num_expected_; }
+  uint32_t num_joined() const { return num_joined_ - num_expected_; }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -68,7 +87,9 @@ class FairQueue {
     uint32_t weight = 0;
     uint32_t previous = kNone;  // in its bucket, while joined; circular, the first one's is the last
     uint32_t next = kNone;
-    bool is_joined = false;
+    bool is_joined = false;    // in a bucket
+    bool is_expected = false;  // and has nothing to run
+    TimePoint expected_until{};
   };
 
   int64_t Share(const Member& member) const { return quantum_ * member.weight; }
@@ -86,6 +107,7 @@ class FairQueue {
   uint64_t summary_ = 0;                                  // a bit per word of has_members_
   uint64_t round_ = 0;
   uint32_t num_joined_ = 0;
+  uint32_t num_expected_ = 0;
 };
 
 }  // namespace tally::scheduler

@@ -37,6 +37,9 @@ struct PolicyConfig {
   std::optional<Nanoseconds> starvation_bound;
   // GPU time per round and unit of weight; a default tenant has 100 units.
   Nanoseconds fair_quantum = std::chrono::microseconds(1);
+  // A tenant that has nothing left to launch may be back at once, because it launches one thing at a time. For so long
+  // its share is kept for it, while the GPU is busy. Zero: tenants queue as much as they want.
+  Nanoseconds expects_back{0};
   // If nothing has ended for so long, one more launch goes: kernels may wait for one another.
   Nanoseconds longest_wait = std::chrono::milliseconds(250);
 };

@@ -19,15 +19,16 @@ std::unique_ptr<Policy> Create(const PolicyConfig& config) {
 }
 
 constexpr PolicyRow kPolicies[] = {
-    {"none", "no scheduling: everything goes at once", false, false, false, Create<NonePolicy>},
+    {"none", "no scheduling: everything goes at once", false, false, false, false, Create<NonePolicy>},
     {"kernel-granular", "strict priority between kernels, nothing yields (the ablation of Tally's Fig. 6b)", false,
-     true, false, Create<KernelGranularPolicy>},
+     true, false, false, Create<KernelGranularPolicy>},
     {"tally-paper",
      "the paper's: strict priority, one best-effort launch at a time, which yields to high-priority work", true, true,
-     false, Create<TallyPaperPolicy>},
-    {"fair", "GPU time by weight among all tenants, whatever their class", false, false, false, Create<FairPolicy>},
+     false, false, Create<TallyPaperPolicy>},
+    {"fair", "GPU time by weight among all tenants, whatever their class", false, false, false, false,
+     Create<FairPolicy>},
     {"tally", "strict priority by class and level, adaptive hold-off, best-effort tenants by weight and side by side",
-     true, true, true, Create<TallyPolicy>},
+     true, true, true, true, Create<TallyPolicy>},
 };
 
 }  // namespace

@@ -20,6 +20,8 @@ struct PolicyRow {
   bool minds_class;
   // ... and for the hold-off after it.
   bool minds_hold_off;
+  // High-priority launches wait for those of higher levels.
+  bool minds_levels;
   std::unique_ptr<Policy> (*create)(const PolicyConfig&);
 };
 

@@ -102,7 +102,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   Status AddSession(UniqueFd session_socket, SessionIdentity identity) override;
   std::vector<SessionSnapshot> Snapshot() const override;
   std::vector<RefusedFunction> RefusedFunctions() const override;
-  Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override;
+  Status SetPriority(uint64_t session_id, const ShareChange& change) override;
   Status Evict(uint64_t session_id, const std::string& reason) override;
   std::vector<KernelReport> Kernels() const override {
     return variants != nullptr ? variants->Report() : std::vector<KernelReport>();
@@ -169,11 +169,11 @@ std::vector<RefusedFunction> ExecutorProcess::RefusedFunctions() const {
   return result;
 }
 
-Status ExecutorProcess::SetPriority(uint64_t session_id, shm::PriorityClass priority_class) {
+Status ExecutorProcess::SetPriority(uint64_t session_id, const ShareChange& change) {
   const std::lock_guard lock(mutex_);
   const auto found = sessions_.find(session_id);
   if (found == sessions_.end()) return Status(StatusCode::kNotFound, fmt::format("no session {}", session_id));
-  found->second->SetPriority(priority_class);
+  found->second->SetPriority(change);
   return OkStatus();
 }
 

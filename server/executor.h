@@ -13,12 +13,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "proto/shm/handshake_abi.h"
+#include "scheduler/launch.h"
 
 namespace tally::server {
 
@@ -54,7 +56,7 @@ struct SessionLimits {
   std::chrono::seconds host_function_timeout{300};
 };
 
-// Fixed for a session's life except the priority class (Executor::SetPriority).
+// Fixed for a session's life except class, weight and level (Executor::SetPriority).
 struct SessionIdentity {
   uint64_t session_id = 0;  // chosen by tallyd, unique while the machine is up
   pid_t pid = 0;            // from SO_PEERCRED, like uid and gid
@@ -62,6 +64,16 @@ struct SessionIdentity {
   gid_t gid = 0;
   std::string tenant_name;
   shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;
+  // Among best-effort sessions, 1 to scheduler::kMaxWeight / among high-priority ones, below scheduler::kNumLevels.
+  uint32_t weight = scheduler::kDefaultWeight;
+  uint32_t level = 0;
+};
+
+// What of a session's entitlement is to be different from now on.
+struct ShareChange {
+  shm::PriorityClass priority_class = shm::PriorityClass::kDefault;  // kDefault: as it is
+  std::optional<uint32_t> weight;
+  std::optional<uint32_t> level;
 };
 
 // A consistent-enough copy for ps and metrics; counters only grow.
@@ -78,6 +90,13 @@ struct SessionSnapshot {
   uint64_t pinned_bytes = 0;         // now
   uint64_t num_refused_calls = 0;    // answered CUDA_ERROR_NOT_SUPPORTED
   uint64_t num_failed_calls = 0;     // answered any other error
+  // Of best-effort sessions, as far as the policy counts it (docs/metrics.md).
+  std::chrono::nanoseconds gpu_time{0};   // estimated
+  uint64_t num_held = 0;                  // launches that were held back
+  std::chrono::nanoseconds held_time{0};  // how long, all together
+  uint64_t num_sliced = 0;                // launches cut into slices
+  uint64_t num_by_workers = 0;            // launches of workers
+  uint64_t num_yields = 0;                // times that such a launch gave the GPU back
   uint32_t num_lanes = 0;
   bool is_draining = false;  // the client is gone, its work is being ended
 };
@@ -139,7 +158,7 @@ class Executor {
   // Functions that were refused since the executor started, all sessions together.
   virtual std::vector<RefusedFunction> RefusedFunctions() const = 0;
   // kNotFound: no such session.
-  virtual Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) = 0;
+  virtual Status SetPriority(uint64_t session_id, const ShareChange& change) = 0;
   // Kernels of best-effort tenants, by GPU time, the most first.
   virtual std::vector<KernelReport> Kernels() const = 0;
   // From the next launch on.

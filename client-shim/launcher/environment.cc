@@ -64,6 +64,8 @@ Status PrepareEnvironment(const Options& options, const std::string& client_dire
   ::setenv("TRITON_LIBCUDA_PATH", client_directory.c_str(), 1);
   if (::setenv("TALLY_SOCKET", socket.c_str(), 1) != 0) return StatusFromErrno(errno, "set the environment");
   SetUnlessEmpty("TALLY_PRIORITY", options.priority);
+  SetUnlessEmpty("TALLY_WEIGHT", options.weight);
+  SetUnlessEmpty("TALLY_LEVEL", options.level);
   SetUnlessEmpty("TALLY_DOMAIN", options.domain);
   SetUnlessEmpty("TALLY_NAME", options.tenant);
   return OkStatus();

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 
@@ -22,7 +23,8 @@ constexpr const char* kFooter =
     "  tallyd &                                the service that programs share ...\n"
     "  tally-run --priority high ./inference   ... gets the GPU as if it were alone\n"
     "  tally-run python train.py               ... gets what is left (best-effort)\n"
-    "\nEnvironment: TALLY_SOCKET, TALLY_PRIORITY, TALLY_DOMAIN stand in for the options; TALLY_LOG = error, warning, "
+    "\nEnvironment: TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_DOMAIN stand in for the options; "
+    "TALLY_LOG = error, warning, "
     "info, debug.\n"
     "Exit status: the program's own; it dies of the signal that the program died of. 1: no tallyd; 2: wrong options;\n"
     "126: the program cannot be run; 127: there is no such program.";
@@ -45,6 +47,12 @@ void FillFromEnvironment(const char* variable, std::string& option) {
   if (option.empty() && text != nullptr) option = text;
 }
 
+bool IsNumberFrom(int least, int most, const std::string& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number >= least && number <= most;
+}
+
 bool IsDomainName(const std::string& name) {
   return name.size() < shm::kDomainNameBytes && std::all_of(name.begin(), name.end(), [](unsigned char letter) {
            return std::isalnum(letter) != 0 || letter == '-' || letter == '_' || letter == '.';
@@ -61,6 +69,9 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   app.set_version_flag("--version", std::string("tally-run ") + TALLY_VERSION);
   app.prefix_command();  // from PROGRAM on, everything is the program's
   app.add_option("--priority", options.priority, "high or best-effort (default: as tallyd is configured)");
+  app.add_option("--weight", options.weight,
+                 "part of what best-effort programs get, relative to the others' (1 to 10000, default 100)");
+  app.add_option("--level", options.level, "rank among high-priority programs: higher comes first (0 to 7, default 0)");
   app.add_option("--domain", options.domain,
                  "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory");
   app.add_option("--name", options.tenant, "name shown by tallyctl and in metrics (default: the program's)");
@@ -85,10 +96,18 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   if (options.command.empty()) return Refuse("say which program to run");
 
   FillFromEnvironment("TALLY_PRIORITY", options.priority);
+  FillFromEnvironment("TALLY_WEIGHT", options.weight);
+  FillFromEnvironment("TALLY_LEVEL", options.level);
   FillFromEnvironment("TALLY_DOMAIN", options.domain);
   FillFromEnvironment("TALLY_NAME", options.tenant);
   if (!options.priority.empty() && options.priority != "high" && options.priority != "best-effort") {
     return Refuse(fmt::format("'{}' is no priority: say high or best-effort", options.priority));
+  }
+  if (!options.weight.empty() && !IsNumberFrom(1, 10'000, options.weight)) {
+    return Refuse(fmt::format("'{}' is no weight: say a number from 1 to 10000", options.weight));
+  }
+  if (!options.level.empty() && !IsNumberFrom(0, 7, options.level)) {
+    return Refuse(fmt::format("'{}' is no level: say a number from 0 to 7", options.level));
   }
   if (!IsDomainName(options.domain)) {
     return Refuse(fmt::format("'{}' is no domain's name: at most {} letters, digits, '-', '_' and '.'", options.domain,

@@ -10,6 +10,8 @@ namespace tally::launcher {
 struct Options {
   std::string socket;    // empty: where FindSocket() of proto/control/socket_paths.h looks
   std::string priority;  // "high", "best-effort"; empty: tallyd decides
+  std::string weight;    // a number; empty: the default
+  std::string level;     // likewise
   std::string domain;    // empty: the domain of the class
   std::string tenant;    // empty: the program's name
   std::string driver;    // embedded only: "auto", "cuda", "sim"

@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -42,6 +44,14 @@ std::span<const std::byte> BytesOf(const T& message) {
   return std::as_bytes(std::span<const T, 1>(&message, 1));
 }
 
+// Of an environment variable; 0 if it is not there. tallyd says what it thinks of a number that makes no sense.
+template <typename T>
+T NumberOf(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return 0;
+  return static_cast<T>(std::min<unsigned long>(std::strtoul(text, nullptr, 10), std::numeric_limits<T>::max()));
+}
+
 shm::HelloRequest MakeHello() {
   shm::HelloRequest hello{};
   hello.magic = shm::kHelloMagic;
@@ -53,6 +63,8 @@ shm::HelloRequest MakeHello() {
   if (priority != nullptr && std::strcmp(priority, "best-effort") == 0)
     priority_class = shm::PriorityClass::kBestEffort;
   hello.priority_class = static_cast<uint32_t>(priority_class);
+  hello.weight = NumberOf<uint16_t>("TALLY_WEIGHT");
+  hello.level = NumberOf<uint8_t>("TALLY_LEVEL");
   const char* name = std::getenv("TALLY_NAME");
   CopyText(hello.tenant_name, name != nullptr ? name : program_invocation_short_name);
   if (const char* domain = std::getenv("TALLY_DOMAIN"); domain != nullptr) CopyText(hello.domain_name, domain);

@@ -97,8 +97,15 @@ struct SessionFigures {
   uint64_t refused_calls;        // calls that Tally does not support and refused by name
   uint64_t failed_calls;         // calls that returned any other error
   uint64_t requests;             // calls that reached the executor
+  // Of best-effort sessions, as far as the policy counts it.
+  uint64_t gpu_time_ns;      // estimated
+  uint64_t held_launches;    // that had to wait at the dispatch gate
+  uint64_t held_ns;          // how long, all together
+  uint64_t sliced_launches;  // cut into slices
+  uint64_t worker_launches;  // by workers that can yield
+  uint64_t yields;           // times that such a launch gave the GPU back and went on later
 };
-static_assert(sizeof(SessionFigures) == 80);
+static_assert(sizeof(SessionFigures) == 128);
 
 struct SessionIdentity {
   uint64_t session_id;
@@ -107,9 +114,11 @@ struct SessionIdentity {
   uint32_t uid;             // likewise
   uint32_t gid;             // likewise
   uint32_t priority_class;  // shm::PriorityClass, never kDefault
+  uint32_t weight;          // among best-effort sessions
+  uint32_t level;           // among high-priority sessions
   char tenant_name[kLinkNameBytes];
 };
-static_assert(sizeof(SessionIdentity) == 96);
+static_assert(sizeof(SessionIdentity) == 104);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -119,7 +128,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 96 + 80 + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 104 + 128 + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -142,7 +151,7 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 112);
+static_assert(sizeof(LinkAddSession) == 120);
 
 // tallyd to executor: kQuery, kQueryKernels and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
@@ -152,10 +161,13 @@ struct LinkSignal {
 struct LinkSetPriority {
   LinkHeader header;
   uint64_t session_id;
-  uint32_t priority_class;  // shm::PriorityClass, never kDefault
+  uint32_t priority_class;  // shm::PriorityClass; kDefault: as it is
+  uint32_t weight;          // kAsItIs: as it is
+  uint32_t level;           // likewise
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSetPriority) == 32);
+static_assert(sizeof(LinkSetPriority) == 40);
+inline constexpr uint32_t kAsItIs = UINT32_MAX;
 
 struct LinkSetPriorityReply {
   LinkHeader header;

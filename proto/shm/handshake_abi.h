@@ -37,7 +37,9 @@ struct HelloRequest {
   uint32_t protocol_version;  // kProtocolVersion
   uint64_t api_table_hash;    // of proto/driver/driver_api.tsv at build time
   uint32_t priority_class;    // PriorityClass
-  uint32_t reserved;
+  uint16_t weight;            // among best-effort tenants, 1 to 10000; 0: the default
+  uint8_t level;              // among high-priority tenants, 0 to 7
+  uint8_t reserved;
   char tenant_name[kTenantNameBytes];
   char domain_name[kDomainNameBytes];
 };

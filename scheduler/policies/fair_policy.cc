@@ -1,5 +1,7 @@
 #include "scheduler/policies/fair_policy.h"
 
+#include <algorithm>
+
 namespace tally::scheduler {
 
 void FairPolicy::OnAdded(uint32_t tenant) { queue_.Add(tenant, book_.tenant(tenant).share.weight); }
@@ -11,10 +13,14 @@ void FairPolicy::OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint n
 }
 
 std::optional<Decision> FairPolicy::Next(TimePoint now) {
-  const std::optional<uint32_t> tenant = queue_.Front();
+  std::optional<uint32_t> tenant = queue_.Next(now, !in_flight_.empty());
+  expected_until_.reset();
+  if (tenant && queue_.IsExpected(*tenant)) expected_until_ = queue_.ExpectedUntil(*tenant);
+  while (tenant && queue_.IsExpected(*tenant)) tenant = queue_.NextOfRound(*tenant);
   if (!tenant) return std::nullopt;
   const Launch& head = book_.Head(*tenant);
   if (!head.has_yielded && !in_flight_.Admits(book_.IdOf(*tenant), head.asked, now)) return std::nullopt;
+  queue_.Begin(*tenant);
   const Decision decision = Dispatch(*tenant, book_.tenant(*tenant).share.tenant_class, now);
   Launch& launch = book_.launch(decision.launch);
   launch.counted = in_flight_.OnDispatched(decision.tenant, launch.asked, now);
@@ -22,8 +28,9 @@ std::optional<Decision> FairPolicy::Next(TimePoint now) {
   return decision;
 }
 
-std::optional<TimePoint> FairPolicy::WakeAt(TimePoint) const {
+std::optional<TimePoint> FairPolicy::WakeAt(TimePoint now) const {
   if (queue_.empty() || in_flight_.empty()) return std::nullopt;
+  if (expected_until_ && *expected_until_ > now) return std::min(*expected_until_, in_flight_.GivesUpAt());
   return in_flight_.GivesUpAt();
 }
 

@@ -16,6 +16,7 @@ int HighestOf(uint32_t levels) { return std::bit_width(levels) - 1; }
 
 TallyPolicy::TallyPolicy(const PolicyConfig& config)
     : starvation_bound_(config.starvation_bound),
+      expects_back_(config.expects_back),
       lower_levels_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait),
       gate_({.min_hold_off = config.tuning.min_hold_off, .max_hold_off = config.tuning.max_hold_off}),
       fair_({config.fair_quantum}),
@@ -61,7 +62,7 @@ void TallyPolicy::OnDrained(uint32_t tenant, TimePoint now) {
   const TenantShare& share = book_.tenant(tenant).share;
   if (share.tenant_class == TenantClass::kBestEffort) {
     in_turn_.Leave(0, tenant);
-    return fair_.Leave(tenant);
+    return expects_back_ > Nanoseconds(0) ? fair_.LeaveUntil(tenant, now + expects_back_) : fair_.Leave(tenant);
   }
   waiting_.Leave(share.level, tenant);
   if (waiting_.empty(share.level)) waiting_levels_ &= ~Bit(share.level);
@@ -168,6 +169,7 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
   } else {
     const std::optional<uint32_t> picked = PickByWeight(now);
     if (!picked) return std::nullopt;
+    fair_.Begin(*picked);
     tenant = *picked;
   }
 
@@ -187,7 +189,14 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
 }
 
 std::optional<uint32_t> TallyPolicy::PickByWeight(TimePoint now) {
-  const uint32_t first = *fair_.Front();
+  expected_until_.reset();
+  // Only while the GPU is busy: with nothing in flight waiting for anybody would be a loss.
+  std::optional<uint32_t> turn = fair_.Next(now, !in_flight_.empty());
+  if (!turn) return std::nullopt;
+  if (fair_.IsExpected(*turn)) expected_until_ = fair_.ExpectedUntil(*turn);
+  while (turn && fair_.IsExpected(*turn)) turn = fair_.NextOfRound(*turn);
+  if (!turn) return std::nullopt;
+  const uint32_t first = *turn;
   const auto room_for = [&](uint32_t tenant) {
     return in_flight_.RoomFor(book_.IdOf(tenant), book_.Head(tenant).asked, now);
   };
@@ -195,7 +204,7 @@ std::optional<uint32_t> TallyPolicy::PickByWeight(TimePoint now) {
   if (room == DrainBudget::Room::kBeside) return first;
   std::optional<uint32_t> tenant = fair_.NextOfRound(first);
   for (int i = 1; i < kMostLooks && tenant; ++i) {
-    if (room_for(*tenant) == DrainBudget::Room::kBeside) return tenant;
+    if (!fair_.IsExpected(*tenant) && room_for(*tenant) == DrainBudget::Room::kBeside) return tenant;
     tenant = fair_.NextOfRound(*tenant);
   }
   if (room == DrainBudget::Room::kNone) return std::nullopt;
@@ -214,6 +223,7 @@ std::optional<TimePoint> TallyPolicy::WakeAt(TimePoint now) const {
       consider(in_flight_.GivesUpAt());
     }
   }
+  if (expected_until_ && *expected_until_ > now) consider(*expected_until_);
   const std::optional<TimePoint> starved_at = StarvedAt();
   if (starved_at && *starved_at > now) consider(*starved_at);
   return wake_at;

@@ -58,10 +58,13 @@ class TallyPolicy : public Policy {
   std::optional<Decision> NextHighPriority(TimePoint now);
   std::optional<Decision> NextBestEffort(TimePoint now);
   // Of those whose turn it is in this round of the fair queue: one that fits beside what is in flight, if there is one
-  // among the first few, else the first. So tenants that do not fill the GPU run together rather than between others.
+  // among the first few, else the first who has something to launch. Nobody if all that have are of later rounds. So
+  // tenants that do not fill the GPU run together rather than between others.
   std::optional<uint32_t> PickByWeight(TimePoint now);
 
   const std::optional<Nanoseconds> starvation_bound_;
+
+  const Nanoseconds expects_back_;
 
   // High-priority class. Bits are levels.
   TenantRings waiting_{kNumLevels};
@@ -84,6 +87,7 @@ class TallyPolicy : public Policy {
   TenantRings in_turn_{1};  // those that have launches waiting, for the starvation bound
   DrainBudget in_flight_;
   YieldRequests yields_;
+  std::optional<TimePoint> expected_until_;  // until then nobody goes but one who is expected
   TimePoint waiting_since_{};  // since best-effort work waits with none of it dispatched; while fair_ is not empty
   bool is_grant_in_flight_ = false;
 };

@@ -81,6 +81,12 @@ class Client {
   std::unique_ptr<v1::Control::Stub> stub_;
 };
 
+// The weight of a best-effort session, the level of a high-priority one.
+std::string ShareOf(const v1::Session& session) {
+  return session.priority_class() == v1::PRIORITY_CLASS_HIGH ? fmt::format("level {}", session.level())
+                                                             : fmt::format("{}", session.weight());
+}
+
 bool ListSessions(Client& client, bool as_json) {
   v1::ListSessionsResponse response;
   if (!client.Try([&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &response); })) return false;
@@ -106,20 +112,29 @@ bool ListSessions(Client& client, bool as_json) {
                       {"requests", session.requests()},
                       {"refused_calls", session.refused_calls()},
                       {"failed_calls", session.failed_calls()},
+                      {"weight", session.weight()},
+                      {"level", session.level()},
+                      {"gpu_time_ns", session.gpu_time_ns()},
+                      {"held_launches", session.held_launches()},
+                      {"held_ns", session.held_ns()},
+                      {"sliced_launches", session.sliced_launches()},
+                      {"worker_launches", session.worker_launches()},
+                      {"yields", session.yields()},
                       {"is_stale", session.is_stale()}});
     }
     fmt::print("{}\n", rows.dump(2));
     return true;
   }
-  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "DOMAIN", "EXECUTOR", "AGE", "LAUNCHES", "COPIED", "MEMORY",
-               "PINNED", "REFUSED"});
+  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "DOMAIN", "EXECUTOR", "AGE", "LAUNCHES", "HELD",
+               "COPIED", "MEMORY", "PINNED", "REFUSED"});
   bool is_any_stale = false;
   for (const v1::Session& session : response.sessions()) {
     is_any_stale |= session.is_stale();
     table.AddRow({fmt::format("{}", session.id()), session.tenant(), fmt::format("{}", session.pid()),
-                  fmt::format("{}", session.uid()), NameOf(session.priority_class()), session.domain(),
-                  fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
+                  fmt::format("{}", session.uid()), NameOf(session.priority_class()), ShareOf(session),
+                  session.domain(), fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
                   FormatAge(session.age_ns()), fmt::format("{}", session.kernel_launches() + session.graph_launches()),
+                  fmt::format("{}", session.held_launches()),
                   FormatBytes(session.host_to_device_bytes() + session.device_to_host_bytes() +
                               session.device_to_device_bytes()),
                   FormatBytes(session.device_memory_bytes()), FormatBytes(session.pinned_memory_bytes()),
@@ -273,10 +288,7 @@ bool ShowVersion(Client& client, bool as_json) {
   return true;
 }
 
-bool SetPriority(Client& client, uint64_t session_id, bool is_high) {
-  v1::SetPriorityRequest request;
-  request.set_session_id(session_id);
-  request.set_priority_class(is_high ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
+bool SetPriority(Client& client, const v1::SetPriorityRequest& request) {
   v1::SetPriorityResponse response;
   return client.Try([&](auto& stub, auto& context) { return stub.SetPriority(&context, request, &response); });
 }
@@ -287,11 +299,13 @@ int Run(int argc, char** argv) {
   uint64_t session_id = 0;
   std::string priority;
   double threshold_us = 0;
+  uint32_t weight = 0, level = 0;
   CLI::App app("tallyctl shows and changes what a running tallyd does.", "tallyctl");
   app.footer(
       "\nExamples:\n"
       "  tallyctl ps                        every program that shares the GPU now\n"
       "  tallyctl set-priority 7 high       session 7 is high-priority from now on\n"
+      "  tallyctl set-weight 7 300          ... gets three times what a best-effort program of weight 100 gets\n"
       "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
       "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
       "  tallyctl --json ps | jq '.[].tenant'\n"
@@ -310,6 +324,14 @@ int Run(int argc, char** argv) {
   set_priority->add_option("CLASS", priority, "high or best-effort")
       ->required()
       ->check(CLI::IsMember({"high", "best-effort"}));
+  CLI::App* set_weight = app.add_subcommand("set-weight", "change a session's part among best-effort ones");
+  set_weight->add_option("SESSION", session_id, "number from 'tallyctl ps'")->required();
+  set_weight->add_option("WEIGHT", weight, "1 to 10000; the default is 100")->required()->check(CLI::Range(1, 10000));
+  CLI::App* set_level = app.add_subcommand("set-level", "change a session's rank among high-priority ones");
+  set_level->add_option("SESSION", session_id, "number from 'tallyctl ps'")->required();
+  set_level->add_option("LEVEL", level, "0 to 7, higher comes first; the default is 0")
+      ->required()
+      ->check(CLI::Range(0, 7));
   CLI::App* kernels = app.add_subcommand("kernels", "list the kernels of best-effort programs by GPU time");
   CLI::App* set_turnaround =
       app.add_subcommand("set-turnaround", "change within what time best-effort kernels should give the GPU back");
@@ -331,7 +353,14 @@ int Run(int argc, char** argv) {
   if (version->parsed()) is_done = ShowVersion(client, as_json);
   if (kernels->parsed()) is_done = ListKernels(client, as_json);
   if (set_turnaround->parsed()) is_done = SetTurnaround(client, threshold_us);
-  if (set_priority->parsed()) is_done = SetPriority(client, session_id, priority == "high");
+  v1::SetPriorityRequest change;
+  change.set_session_id(session_id);
+  if (set_priority->parsed()) {
+    change.set_priority_class(priority == "high" ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
+  }
+  if (set_weight->parsed()) change.set_weight(weight);
+  if (set_level->parsed()) change.set_level(level);
+  if (set_priority->parsed() || set_weight->parsed() || set_level->parsed()) is_done = SetPriority(client, change);
   return is_done ? 0 : 1;
 }
 

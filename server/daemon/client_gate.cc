@@ -206,6 +206,14 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
   identity.uid = peer.uid;
   identity.gid = peer.gid;
   identity.priority_class = static_cast<uint32_t>(domain->priority_class);
+  if (hello.weight > scheduler::kMaxWeight || hello.level >= scheduler::kNumLevels) {
+    return Refuse(pending_id,
+                  Status(StatusCode::kInvalidArgument,
+                         fmt::format("weight {}, level {}: a weight is from 1 to {}, a level from 0 to {}",
+                                     hello.weight, hello.level, scheduler::kMaxWeight, scheduler::kNumLevels - 1)));
+  }
+  identity.weight = hello.weight != 0 ? hello.weight : scheduler::kDefaultWeight;
+  identity.level = hello.level;
   std::string tenant = PrintableName(hello.tenant_name);
   if (tenant.empty()) tenant = "unnamed";
   std::memcpy(identity.tenant_name, tenant.c_str(), std::min(tenant.size() + 1, sizeof(identity.tenant_name) - 1));

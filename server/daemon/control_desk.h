@@ -60,7 +60,7 @@ class ControlDesk {
   virtual ~ControlDesk() = default;
   // Executors that do not answer within half a second count with their last figures. kUnavailable: tallyd is ending.
   virtual Result<Overview> GetOverview() = 0;
-  virtual Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) = 0;
+  virtual Status SetPriority(uint64_t session_id, const ShareChange& change) = 0;
   // Kernels of best-effort tenants, by GPU time, the most first.
   virtual Result<std::vector<KernelRow>> GetKernels() = 0;
   virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;

@@ -140,10 +140,12 @@ Status ExecutorLink::SendAddSession(const control::SessionIdentity& identity, in
   return Send(socket_.get(), LinkKind::kAddSession, 0, message, fds);
 }
 
-Status ExecutorLink::SendSetPriority(uint64_t request_id, uint64_t session_id, uint32_t priority_class) {
+Status ExecutorLink::SendSetPriority(uint64_t request_id, uint64_t session_id, const ShareChange& change) {
   control::LinkSetPriority message{};
   message.session_id = session_id;
-  message.priority_class = priority_class;
+  message.priority_class = static_cast<uint32_t>(change.priority_class);
+  message.weight = change.weight.value_or(control::kAsItIs);
+  message.level = change.level.value_or(control::kAsItIs);
   return Send(socket_.get(), LinkKind::kSetPriority, request_id, message);
 }
 

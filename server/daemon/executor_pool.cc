@@ -432,12 +432,12 @@ void ExecutorPool::AnswersFailed(pid_t pid) {
   for (const uint64_t id : ids) AnswerArrived(id, pid);
 }
 
-void ExecutorPool::SetPriority(uint64_t session_id, shm::PriorityClass priority_class, Done done) {
+void ExecutorPool::SetPriority(uint64_t session_id, const ShareChange& change, Done done) {
   for (const ExecutorPtr& executor : executors_) {
     if (!executor->sessions.contains(session_id)) continue;
     if (executor->link == nullptr) return done(Status(StatusCode::kUnavailable, "its executor does not answer"));
     const uint64_t id = next_request_id_++;
-    const Status sent = executor->link->SendSetPriority(id, session_id, static_cast<uint32_t>(priority_class));
+    const Status sent = executor->link->SendSetPriority(id, session_id, change);
     if (!sent.ok()) return done(Status(StatusCode::kUnavailable, "its executor does not answer"));
     priority_changes_.emplace(id, std::move(done));
     loop_.PostDelayed(kPriorityReplyLimit, [this, id] {

@@ -101,7 +101,7 @@ class ExecutorPool {
   void Query(std::chrono::milliseconds limit, std::function<void()> done);
   // The same for what it knows about kernels (Executor::kernels).
   void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
-  void SetPriority(uint64_t session_id, shm::PriorityClass priority_class, Done done);
+  void SetPriority(uint64_t session_id, const ShareChange& change, Done done);
   // Of all executors, and of those to come.
   void SetTurnaroundThreshold(std::chrono::nanoseconds threshold);
 

@@ -37,11 +37,11 @@ Result<Overview> LoopDesk::GetOverview() {
   return Await<Result<Overview>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
-Status LoopDesk::SetPriority(uint64_t session_id, shm::PriorityClass priority_class) {
+Status LoopDesk::SetPriority(uint64_t session_id, const ShareChange& change) {
   auto promise = std::make_shared<std::promise<Status>>();
   auto answer = promise->get_future();
-  loop_.Post([this, promise, session_id, priority_class] {
-    pool_.SetPriority(session_id, priority_class, [promise](Status status) { promise->set_value(std::move(status)); });
+  loop_.Post([this, promise, session_id, change] {
+    pool_.SetPriority(session_id, change, [promise](Status status) { promise->set_value(std::move(status)); });
   });
   return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
 }

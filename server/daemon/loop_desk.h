@@ -16,7 +16,7 @@ class LoopDesk final : public ControlDesk {
   LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientGate& gate, DaemonFacts facts);
 
   Result<Overview> GetOverview() override;
-  Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override;
+  Status SetPriority(uint64_t session_id, const ShareChange& change) override;
   Result<std::vector<KernelRow>> GetKernels() override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
   DaemonFacts facts() const override;

@@ -13,6 +13,12 @@ void Accumulate(control::SessionFigures& sum, const control::SessionFigures& mor
   sum.refused_calls += more.refused_calls;
   sum.failed_calls += more.failed_calls;
   sum.requests += more.requests;
+  sum.gpu_time_ns += more.gpu_time_ns;
+  sum.held_launches += more.held_launches;
+  sum.held_ns += more.held_ns;
+  sum.sliced_launches += more.sliced_launches;
+  sum.worker_launches += more.worker_launches;
+  sum.yields += more.yields;
 }
 
 void TenantLedger::AddEnded(const control::SessionIdentity& identity, const control::SessionFigures& figures) {

@@ -102,7 +102,11 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kSetPriority: {
       control::LinkSetPriority set{};
       if (!Read(bytes, set)) return false;
-      events_.on_set_priority(header.request_id, set.session_id, set.priority_class);
+      ShareChange change;
+      change.priority_class = static_cast<shm::PriorityClass>(set.priority_class);
+      if (set.weight != control::kAsItIs) change.weight = set.weight;
+      if (set.level != control::kAsItIs) change.level = set.level;
+      events_.on_set_priority(header.request_id, set.session_id, change);
       return true;
     }
     case LinkKind::kShutdown:
@@ -132,6 +136,8 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.uid = snapshot.identity.uid;
   report.identity.gid = snapshot.identity.gid;
   report.identity.priority_class = static_cast<uint32_t>(snapshot.identity.priority_class);
+  report.identity.weight = snapshot.identity.weight;
+  report.identity.level = snapshot.identity.level;
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures.kernel_launches = snapshot.num_launches;
   report.figures.graph_launches = snapshot.num_graph_launches;
@@ -143,6 +149,12 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.figures.refused_calls = snapshot.num_refused_calls;
   report.figures.failed_calls = snapshot.num_failed_calls;
   report.figures.requests = snapshot.num_requests;
+  report.figures.gpu_time_ns = static_cast<uint64_t>(snapshot.gpu_time.count());
+  report.figures.held_launches = snapshot.num_held;
+  report.figures.held_ns = static_cast<uint64_t>(snapshot.held_time.count());
+  report.figures.sliced_launches = snapshot.num_sliced;
+  report.figures.worker_launches = snapshot.num_by_workers;
+  report.figures.yields = snapshot.num_yields;
   report.has_ended = has_ended ? 1 : 0;
   Send(LinkKind::kSessionReport, request_id, report);
 }

@@ -23,7 +23,7 @@ class DaemonLink {
     std::function<void()> on_connected;  // send a hello and the reports
     std::function<void(const control::SessionIdentity&, UniqueFd)> on_add_session;
     std::function<void(uint64_t request_id)> on_query;
-    std::function<void(uint64_t request_id, uint64_t session_id, uint32_t priority_class)> on_set_priority;
+    std::function<void(uint64_t request_id, uint64_t session_id, const ShareChange&)> on_set_priority;
     std::function<void(uint64_t request_id)> on_query_kernels;
     std::function<void(std::chrono::nanoseconds)> on_set_turnaround;
     std::function<void()> on_shutdown;

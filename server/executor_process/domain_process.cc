@@ -63,9 +63,8 @@ class DomainProcess {
       OnAddSession(identity, std::move(socket));
     };
     events.on_query = [this](uint64_t request_id) { Report(request_id); };
-    events.on_set_priority = [this](uint64_t request_id, uint64_t session_id, uint32_t priority_class) {
-      link_.SendPriorityReply(request_id,
-                              executor_->SetPriority(session_id, static_cast<shm::PriorityClass>(priority_class)));
+    events.on_set_priority = [this](uint64_t request_id, uint64_t session_id, const ShareChange& change) {
+      link_.SendPriorityReply(request_id, executor_->SetPriority(session_id, change));
     };
     events.on_query_kernels = [this](uint64_t request_id) {
       if (executor_ == nullptr) return;
@@ -107,6 +106,8 @@ class DomainProcess {
     session.pid = identity.pid;
     session.uid = identity.uid;
     session.gid = identity.gid;
+    session.weight = identity.weight;
+    session.level = identity.level;
     session.tenant_name = identity.tenant_name;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     ++num_sessions_;

@@ -103,7 +103,7 @@ bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
 
 scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, const LaunchCosts::Cost& cost) const {
   scheduler::LaunchAsked asked;
-  asked.duration = cost.duration();
+  asked.duration = cost.duration() != nanoseconds(0) ? cost.duration() : of.kind.first_guess;
   asked.stream = reinterpret_cast<uintptr_t>(of.stream);
   asked.can_yield = of.can_yield;
   if (of.can_yield) {
@@ -139,6 +139,7 @@ DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
       Record& record = records_[id.index];
       Waiter waiter;
       waiter.member = &member;
+      waiter.is_high_priority = of.is_high_priority;
       record.id = id;
       record.member = &member;
       record.waiter = &waiter;
@@ -151,7 +152,14 @@ DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
         Collect(now);
         Decide(now);
       }
-      if (!waiter.is_granted && !Wait(lock, waiter)) {
+      const bool must_wait = !waiter.is_granted;
+      const bool is_granted = !must_wait || Wait(lock, waiter);
+      GateFigures& figures = member.tenant_.figures;
+      if (must_wait) {
+        figures.num_held.fetch_add(1, std::memory_order_relaxed);
+        figures.held_ns.fetch_add((clock_.Now() - now).count(), std::memory_order_relaxed);
+      }
+      if (!is_granted) {
         policy_->Withdraw(record.id, clock_.Now());
         record.state = Record::State::kFree;
         return {.may_go = !member.tenant_.has_left()};
@@ -161,6 +169,8 @@ DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
     }
   }
   pass.sample = member.costs_.Begin(cost, of.stream);
+  // Of the first launches of a kind nothing is known yet: they are short by themselves or soon outweighed.
+  member.tenant_.figures.gpu_time_ns.fetch_add(cost.duration().count(), std::memory_order_relaxed);
   return pass;
 }
 
@@ -192,7 +202,7 @@ bool DeviceQueue::Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
 void DeviceQueue::LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
   for (int round = 0; !waiter.is_granted && !MustStopWaiting(waiter); ++round) {
     const size_t num_before = in_flight_.size();
-    Pause(lock, round);
+    Pause(lock, waiter, round);
     const TimePoint now = clock_.Now();
     Collect(now);
     Decide(now);
@@ -200,8 +210,9 @@ void DeviceQueue::LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter) 
   }
 }
 
-void DeviceQueue::Pause(std::unique_lock<std::mutex>& lock, int round) {
-  const bool is_closed = watch_.IsClosed(device_);
+void DeviceQueue::Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter, int round) {
+  // High-priority work waits for higher levels only.
+  const bool is_closed = !waiter.is_high_priority && watch_.IsClosed(device_);
   nanoseconds pause = std::min<nanoseconds>(kShortPause * (1 << std::clamp(round - kRoundsAwake, 0, 8)), kLongPause);
   if (in_flight_.empty()) {
     const std::optional<TimePoint> wake_at = policy_->WakeAt(clock_.Now());

@@ -82,6 +82,7 @@ class DeviceQueue {
 
   struct Waiter {
     Member* member = nullptr;
+    bool is_high_priority = false;
     bool is_granted = false;
     std::condition_variable changed;
   };
@@ -103,7 +104,7 @@ class DeviceQueue {
   // Returns whether it was granted.
   bool Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter);
   void LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter);
-  void Pause(std::unique_lock<std::mutex>& lock, int round);
+  void Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter, int round);
   void Decide(TimePoint now);
   void Collect(TimePoint now);
   bool HasEnded(const Record& record) const;

@@ -17,10 +17,18 @@
 
 namespace tally::server {
 
+// Written by the gate, read by anybody; relaxed.
+struct GateFigures {
+  std::atomic<int64_t> gpu_time_ns{0};  // of best-effort launches, estimated
+  std::atomic<uint64_t> num_held{0};    // launches that had to wait
+  std::atomic<int64_t> held_ns{0};      // how long, all together
+};
+
 // One session as the gate knows it. Thread-safe.
 class GateTenant {
  public:
   virtual ~GateTenant() = default;
+  GateFigures figures;
   // In force from the next launch on.
   virtual void SetShare(const scheduler::TenantShare&) {}
   // The client is gone: what of its launches waits is not made any more, and no later one.
@@ -36,7 +44,8 @@ class GateTenant {
 // What is launched, as far as the time it takes depends on it: launches with the same key take about the same time.
 struct LaunchKind {
   uint64_t key = 0;
-  uint64_t num_blocks = 0;  // 0: it fills the GPU
+  uint64_t num_blocks = 0;                  // 0: it fills the GPU
+  std::chrono::nanoseconds first_guess{0};  // until one was timed; zero: none
 };
 
 // Whose launch, where.
@@ -54,6 +63,7 @@ struct DispatchPass {
   bool may_go = true;            // false: the client has left; do not launch
   void* record = nullptr;        // the gate's own
   uint32_t sample = UINT32_MAX;  // likewise
+  bool is_noted() const { return record != nullptr || sample != UINT32_MAX; }
 };
 
 class DispatchGate {
@@ -67,6 +77,8 @@ class DispatchGate {
   virtual DispatchPass BeforeDispatch(const DispatchOf&) { return {}; }
   // The launch was handed to its stream (or failed): never waits. Exactly one per BeforeDispatch that let it go.
   virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
+  // Copies and fills of best-effort sessions pass it as launches do, large ones in pieces.
+  virtual bool holds_copies() const { return false; }
   // Within what time launches that can yield give the GPU back.
   virtual void SetTurnaroundThreshold(std::chrono::nanoseconds) {}
   // Ends all waits for good: the executor is shutting down.

@@ -1,5 +1,6 @@
 #include "server/gpu/policy_dispatch.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -11,6 +12,9 @@
 
 namespace tally::server {
 namespace {
+
+// A session has one launch waiting at a time, and its lane is back with the next in microseconds.
+constexpr auto kExpectsBack = std::chrono::microseconds(100);
 
 // The queues of all devices, made on first use.
 class Queues {
@@ -24,6 +28,7 @@ class Queues {
     if (queue == nullptr) {
       scheduler::PolicyConfig config;
       config.tuning.turnaround_threshold = turnaround_threshold_;
+      config.expects_back = kExpectsBack;
       queue = std::make_unique<DeviceQueue>(driver_, page_, watch_, device, policy_.create(config));
       queue->SetTurnaroundThreshold(turnaround_threshold_);
     }
@@ -54,14 +59,42 @@ class Queues {
   std::array<std::unique_ptr<DeviceQueue>, shm::kActivityDevices> queues_;                    // likewise; entries stay
 };
 
+// Which levels the high-priority sessions of this executor have. Thread-safe.
+class Levels {
+ public:
+  void Add(const scheduler::TenantShare& share) { Count(share, 1); }
+  void Remove(const scheduler::TenantShare& share) { Count(share, -1); }
+  // Otherwise nobody need wait for anybody.
+  bool are_several() const { return are_several_.load(std::memory_order_relaxed); }
+
+ private:
+  void Count(const scheduler::TenantShare& share, int change) {
+    if (share.tenant_class != scheduler::TenantClass::kHighPriority) return;
+    const std::lock_guard lock(mutex_);
+    num_sessions_[share.level] += change;
+    are_several_ = std::count_if(num_sessions_.begin(), num_sessions_.end(), [](int n) { return n != 0; }) > 1;
+  }
+  std::mutex mutex_;
+  std::array<int, scheduler::kNumLevels> num_sessions_{};  // guarded by mutex_
+  std::atomic<bool> are_several_{false};
+};
+
 // A session, with its members of the queues of the devices that it has used.
 class PolicyTenant final : public GateTenant {
  public:
-  PolicyTenant(Queues& queues, const scheduler::TenantShare& share) : queues_(queues), share_(share) {}
-  ~PolicyTenant() override { Remove(); }
+  PolicyTenant(Queues& queues, Levels& levels, const scheduler::TenantShare& share)
+      : queues_(queues), levels_(levels), share_(share) {
+    levels_.Add(share_);
+  }
+  ~PolicyTenant() override {
+    Remove();
+    levels_.Remove(share_);
+  }
 
   void SetShare(const scheduler::TenantShare& share) override {
     const std::lock_guard lock(mutex_);
+    levels_.Add(share);
+    levels_.Remove(share_);
     share_ = share;
     for (size_t device = 0; device < members_.size(); ++device) {
       DeviceQueue::Member* member = members_[device].load();
@@ -93,6 +126,7 @@ class PolicyTenant final : public GateTenant {
   }
 
   Queues& queues_;
+  Levels& levels_;
   std::mutex mutex_;
   scheduler::TenantShare share_;                                                    // guarded by mutex_
   std::array<std::atomic<DeviceQueue::Member*>, shm::kActivityDevices> members_{};  // made under mutex_, owned
@@ -102,26 +136,30 @@ class PolicyDispatch final : public DispatchGate {
  public:
   PolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy)
       : minds_class_(policy.minds_class),
+        minds_levels_(policy.minds_levels),
         page_(std::move(page)),
         watch_(*page_, policy.minds_hold_off),
         announcer_(driver, *page_),
         queues_(driver, *page_, watch_, policy) {}
 
   std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare& share) override {
-    return std::make_unique<PolicyTenant>(queues_, share);
+    return std::make_unique<PolicyTenant>(queues_, levels_, share);
   }
 
   DispatchPass BeforeDispatch(const DispatchOf& of) override {
     if (IsAnnounced(of)) {
       announcer_.BeforeDispatch(of.device);
-      return {};
+      if (!minds_levels_ || !levels_.are_several()) return {};
     }
-    return MemberOf(of).Enter(of);
+    const DispatchPass pass = MemberOf(of).Enter(of);
+    if (!pass.may_go && IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
+    return pass;
   }
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) override {
-    if (IsAnnounced(of)) return announcer_.AfterDispatch(of.device, of.stream);
-    MemberOf(of).Leave(of, pass);
+    if (pass.is_noted()) MemberOf(of).Leave(of, pass);
+    if (IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
   }
+  bool holds_copies() const override { return true; }
   void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
     queues_.SetTurnaroundThreshold(threshold);
   }
@@ -138,10 +176,12 @@ class PolicyDispatch final : public DispatchGate {
   }
 
   const bool minds_class_;
+  const bool minds_levels_;
   const std::unique_ptr<ActivityPage> page_;
   PageWatch watch_;
   HighPriorityAnnouncer announcer_;
   Queues queues_;
+  Levels levels_;
 };
 
 }  // namespace

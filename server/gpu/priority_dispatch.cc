@@ -67,11 +67,18 @@ class Restrainer {
   };
 
   bool AwaitOpen(const DispatchOf& of) {
-    while (watch_.IsClosed(of.device)) {
-      if (of.tenant != nullptr && of.tenant->has_left()) return false;
+    if (!watch_.IsClosed(of.device)) return true;
+    const TimePoint since = clock_.Now();
+    bool has_left = false;
+    while (watch_.IsClosed(of.device) && !has_left) {
       watch_.WaitWhileClosed(of.device, PageWatch::kLook);
+      has_left = of.tenant != nullptr && of.tenant->has_left();
     }
-    return true;
+    if (of.tenant != nullptr) {
+      of.tenant->figures.num_held.fetch_add(1, std::memory_order_relaxed);
+      of.tenant->figures.held_ns.fetch_add((clock_.Now() - since).count(), std::memory_order_relaxed);
+    }
+    return !has_left;
   }
 
   // Waits for the oldest launch if too many are in flight. Returns whether it waited. Not for long: a kernel may itself

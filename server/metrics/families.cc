@@ -73,6 +73,18 @@ void AddTenants(const Overview& overview, FamilySet& set) {
     add(Metric::kTenantRequests, figures.requests);
     add(Metric::kTenantRefusedCalls, figures.refused_calls);
     add(Metric::kTenantFailedCalls, figures.failed_calls);
+    auto add_seconds = [&](Metric metric, uint64_t ns) { set.Add(metric, labels, static_cast<double>(ns) * 1e-9); };
+    add_seconds(Metric::kTenantGpuSeconds, figures.gpu_time_ns);
+    add(Metric::kTenantHeldLaunches, figures.held_launches);
+    add_seconds(Metric::kTenantHeldSeconds, figures.held_ns);
+    auto add_form = [&](const char* form, uint64_t launches) {
+      Labels more = labels;
+      more.emplace_back("form", form);
+      set.Add(Metric::kTenantVariedLaunches, more, static_cast<double>(launches));
+    };
+    add_form("slices", figures.sliced_launches);
+    add_form("workers", figures.worker_launches);
+    add(Metric::kTenantYields, figures.yields);
   }
 }
 
@@ -101,6 +113,13 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
   for (const ExecutorRow& row : overview.executors) ++executors[{row.domain.Label(), StateName(row.state)}];
   for (const auto& [key, count] : executors) {
     set.Add(Metric::kExecutors, {{"domain", key.first}, {"state", key.second}}, count);
+  }
+  std::map<std::pair<std::string, std::string>, int> policies;  // by domain and name
+  for (const ExecutorRow& row : overview.executors) {
+    if (!row.policy_name.empty()) ++policies[{row.domain.Label(), row.policy_name}];
+  }
+  for (const auto& [key, count] : policies) {
+    set.Add(Metric::kExecutorPolicy, {{"domain", key.first}, {"policy", key.second}}, count);
   }
   for (const auto& [domain, counters] : overview.domains) {
     const Labels labels = {{"domain", domain}};

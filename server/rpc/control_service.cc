@@ -96,6 +96,14 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_refused_calls(figures.refused_calls);
   session->set_failed_calls(figures.failed_calls);
   session->set_requests(figures.requests);
+  session->set_weight(identity.weight);
+  session->set_level(identity.level);
+  session->set_gpu_time_ns(figures.gpu_time_ns);
+  session->set_held_launches(figures.held_launches);
+  session->set_held_ns(figures.held_ns);
+  session->set_sliced_launches(figures.sliced_launches);
+  session->set_worker_launches(figures.worker_launches);
+  session->set_yields(figures.yields);
   session->set_is_stale(row.record.is_stale);
 }
 
@@ -156,14 +164,25 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
 
 grpc::Status ControlService::SetPriority(grpc::ServerContext*, const v1::SetPriorityRequest* request,
                                          v1::SetPriorityResponse*) {
-  switch (request->priority_class()) {
-    case v1::PRIORITY_CLASS_HIGH:
-      return ToGrpc(desk_.SetPriority(request->session_id(), shm::PriorityClass::kHighPriority));
-    case v1::PRIORITY_CLASS_BEST_EFFORT:
-      return ToGrpc(desk_.SetPriority(request->session_id(), shm::PriorityClass::kBestEffort));
-    default:
-      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "priority_class must be HIGH or BEST_EFFORT");
+  const auto refuse = [](const char* sentence) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, sentence); };
+  ShareChange change;
+  if (request->priority_class() == v1::PRIORITY_CLASS_HIGH) change.priority_class = shm::PriorityClass::kHighPriority;
+  if (request->priority_class() == v1::PRIORITY_CLASS_BEST_EFFORT) {
+    change.priority_class = shm::PriorityClass::kBestEffort;
   }
+  const bool is_class_unknown = change.priority_class == shm::PriorityClass::kDefault &&
+                                request->priority_class() != v1::PRIORITY_CLASS_UNSPECIFIED;
+  if (is_class_unknown) return refuse("priority_class must be HIGH or BEST_EFFORT");
+  if (request->has_weight()) change.weight = request->weight();
+  if (request->has_level()) change.level = request->level();
+  if (change.weight && (*change.weight < 1 || *change.weight > scheduler::kMaxWeight)) {
+    return refuse("weight must be from 1 to 10000");
+  }
+  if (change.level && *change.level >= scheduler::kNumLevels) return refuse("level must be from 0 to 7");
+  if (change.priority_class == shm::PriorityClass::kDefault && !change.weight && !change.level) {
+    return refuse("nothing to change: give a priority_class, a weight or a level");
+  }
+  return ToGrpc(desk_.SetPriority(request->session_id(), change));
 }
 
 grpc::Status ControlService::ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest*,

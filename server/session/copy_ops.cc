@@ -1,5 +1,8 @@
 // Copies and fills on streams.
+#include <algorithm>
+
 #include "server/session/box_copy.h"
+#include "server/session/gated_dispatch.h"
 #include "server/session/operations.h"
 
 namespace tally::server {
@@ -94,19 +97,25 @@ CUresult ServeCopy(ServedLane& lane, WireReader& in, WireWriter&) {
   CUresult result = CUDA_SUCCESS;
   CopyDirection direction = CopyDirection::kDevice;
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
-  if (from.is_host && to.is_host) {
-    result = driver.cuMemcpyAsync(to.address, from.address, copy.size_bytes, stream->real);
-    direction = CopyDirection::kDown;
-  } else if (from.is_host) {
-    result = driver.cuMemcpyHtoDAsync_v2(to.address, reinterpret_cast<const void*>(from.address), copy.size_bytes,
-                                         stream->real);
-    direction = CopyDirection::kUp;
-  } else if (to.is_host) {
-    result =
-        driver.cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(to.address), from.address, copy.size_bytes, stream->real);
-    direction = CopyDirection::kDown;
-  } else {
-    result = driver.cuMemcpyDtoDAsync_v2(to.address, from.address, copy.size_bytes, stream->real);
+  if (from.is_host != to.is_host) direction = from.is_host ? CopyDirection::kUp : CopyDirection::kDown;
+  if (from.is_host && to.is_host) direction = CopyDirection::kDown;
+  const uint64_t piece_bytes = GatedDispatch::PieceBytes(lane, *stream, direction);
+  for (uint64_t done = 0; done < copy.size_bytes && result == CUDA_SUCCESS;) {
+    const uint64_t size_bytes = std::min(piece_bytes, copy.size_bytes - done);
+    const GatedDispatch dispatch(lane, *stream, direction, size_bytes);
+    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    const uint64_t source = from.address + done;
+    const uint64_t target = to.address + done;
+    if (from.is_host && to.is_host) {
+      result = driver.cuMemcpyAsync(target, source, size_bytes, stream->real);
+    } else if (from.is_host) {
+      result = driver.cuMemcpyHtoDAsync_v2(target, reinterpret_cast<const void*>(source), size_bytes, stream->real);
+    } else if (to.is_host) {
+      result = driver.cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(target), source, size_bytes, stream->real);
+    } else {
+      result = driver.cuMemcpyDtoDAsync_v2(target, source, size_bytes, stream->real);
+    }
+    done += size_bytes;
   }
   if (result != CUDA_SUCCESS) return result;
   Count(lane.session(), direction, copy.size_bytes);
@@ -127,7 +136,13 @@ CUresult ServeCopyBox(ServedLane& lane, WireReader& in, WireWriter&) {
   if ((IsPageable(box.source.place) || IsPageable(box.destination.place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (const CUresult r = lane.driver().cuMemcpy3DAsync_v2(&copy.parameters, stream->real); r != CUDA_SUCCESS) return r;
+  {
+    const GatedDispatch dispatch(lane, *stream, copy.direction, copy.size_bytes);
+    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    if (const CUresult r = lane.driver().cuMemcpy3DAsync_v2(&copy.parameters, stream->real); r != CUDA_SUCCESS) {
+      return r;
+    }
+  }
   Count(lane.session(), copy.direction, copy.size_bytes);
   return Finish(lane, *stream, copy.arena);
 }
@@ -144,19 +159,23 @@ CUresult ServeFill(ServedLane& lane, WireReader& in, WireWriter&) {
   const auto byte = static_cast<unsigned char>(fill.value);
   const auto half = static_cast<unsigned short>(fill.value);
   CUresult result = CUDA_ERROR_INVALID_VALUE;
-  if (fill.height == 1) {
-    if (fill.element_bytes == 1) result = driver.cuMemsetD8Async(fill.address, byte, fill.width, stream->real);
-    if (fill.element_bytes == 2) result = driver.cuMemsetD16Async(fill.address, half, fill.width, stream->real);
-    if (fill.element_bytes == 4) result = driver.cuMemsetD32Async(fill.address, fill.value, fill.width, stream->real);
-  } else {
-    const CUdeviceptr at = fill.address;
-    const size_t pitch = fill.pitch_bytes;
-    if (fill.element_bytes == 1) {
-      result = driver.cuMemsetD2D8Async(at, pitch, byte, fill.width, fill.height, stream->real);
-    } else if (fill.element_bytes == 2) {
-      result = driver.cuMemsetD2D16Async(at, pitch, half, fill.width, fill.height, stream->real);
+  {
+    const GatedDispatch dispatch(lane, *stream, CopyDirection::kDevice, fill.width * fill.element_bytes * fill.height);
+    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    if (fill.height == 1) {
+      if (fill.element_bytes == 1) result = driver.cuMemsetD8Async(fill.address, byte, fill.width, stream->real);
+      if (fill.element_bytes == 2) result = driver.cuMemsetD16Async(fill.address, half, fill.width, stream->real);
+      if (fill.element_bytes == 4) result = driver.cuMemsetD32Async(fill.address, fill.value, fill.width, stream->real);
     } else {
-      result = driver.cuMemsetD2D32Async(at, pitch, fill.value, fill.width, fill.height, stream->real);
+      const CUdeviceptr at = fill.address;
+      const size_t pitch = fill.pitch_bytes;
+      if (fill.element_bytes == 1) {
+        result = driver.cuMemsetD2D8Async(at, pitch, byte, fill.width, fill.height, stream->real);
+      } else if (fill.element_bytes == 2) {
+        result = driver.cuMemsetD2D16Async(at, pitch, half, fill.width, fill.height, stream->real);
+      } else {
+        result = driver.cuMemsetD2D32Async(at, pitch, fill.value, fill.width, fill.height, stream->real);
+      }
     }
   }
   return result == CUDA_SUCCESS ? Finish(lane, *stream, {}) : result;

@@ -1,7 +1,11 @@
 // One launch on its way through the dispatch gate: before in the constructor, after in the destructor.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+
 #include "server/gpu/dispatch_gate.h"
+#include "server/session/box_copy.h"
 #include "server/session/client_context.h"
 #include "server/session/served_lane.h"
 
@@ -20,6 +24,18 @@ class GatedDispatch {
             kind} {
     if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
   }
+  // One piece of a copy or fill. Those of high-priority tenants are not announced: what matters comes behind them.
+  GatedDispatch(ServedLane& lane, const Stream& stream, CopyDirection direction, uint64_t size_bytes)
+      : gate_(HoldsCopies(lane, stream) ? lane.session().core.gate.get() : nullptr),
+        of_{stream.context->device(),         false, false, stream.real, lane.session().gate_tenant.get(),
+            KindOfCopy(direction, size_bytes)} {
+    if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
+  }
+  // Into pieces of what size a copy is cut, so that each takes a fraction of a millisecond.
+  static uint64_t PieceBytes(ServedLane& lane, const Stream& stream, CopyDirection direction) {
+    if (!HoldsCopies(lane, stream)) return UINT64_MAX;
+    return direction == CopyDirection::kDevice ? kDevicePiece : kHostPiece;
+  }
   ~GatedDispatch() {
     if (gate_ != nullptr && pass_.may_go) gate_->AfterDispatch(of_, pass_);
   }
@@ -32,6 +48,22 @@ class GatedDispatch {
   static constexpr CUresult kCancelled = CUDA_ERROR_DEINITIALIZED;
 
  private:
+  static constexpr uint64_t kHostPiece = uint64_t{8} << 20;      // 0.15 ms at 55 GB/s
+  static constexpr uint64_t kDevicePiece = uint64_t{256} << 20;  // the same at 1.7 TB/s
+
+  static bool HoldsCopies(ServedLane& lane, const Stream& stream) {
+    return lane.session().core.gate->holds_copies() &&
+           !lane.session().is_high_priority.load(std::memory_order_relaxed) && !stream.context->IsCapturing(stream);
+  }
+  // Copies of about the same size in one direction; they leave the multiprocessors to others.
+  static LaunchKind KindOfCopy(CopyDirection direction, uint64_t size_bytes) {
+    const auto magnitude = static_cast<uint64_t>(std::bit_width(size_bytes));
+    const uint64_t fraction = magnitude > 3 ? size_bytes >> (magnitude - 3) : size_bytes;
+    const uint64_t bytes_per_us = direction == CopyDirection::kDevice ? 1'000'000 : 25'000;
+    return {uint64_t{1} << 63 | static_cast<uint64_t>(direction) << 32 | magnitude << 8 | fraction, 1,
+            std::chrono::nanoseconds(1000 + size_bytes * 1000 / bytes_per_us)};
+  }
+
   DispatchGate* const gate_;
   const DispatchOf of_;
   DispatchPass pass_;
@@ -45,7 +77,7 @@ LaunchKind KindOfKernel(const void* function, const Grid& grid, const Block& blo
   mix(grid[0] | uint64_t{grid[1]} << 32);
   mix(grid[2] | uint64_t{shared_bytes} << 32);
   mix(block[0] | uint64_t{block[1]} << 16 | uint64_t{block[2]} << 32);
-  return {key, uint64_t{grid[0]} * grid[1] * grid[2]};
+  return {key, uint64_t{grid[0]} * grid[1] * grid[2], {}};
 }
 
 }  // namespace tally::server

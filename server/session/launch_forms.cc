@@ -224,6 +224,7 @@ class VaryingLaunch {
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes,
                      CU_LAUNCH_PARAM_END};
     const scheduler::GridSlices slices(shape_.grid, degree);
+    lane_.session().counters.num_sliced.fetch_add(1, std::memory_order_relaxed);
     for (uint64_t i = 0; i < slices.count(); ++i) {
       const scheduler::GridBox box = slices[i];
       device::SliceParameters hidden{};
@@ -250,6 +251,7 @@ class VaryingLaunch {
     launch.shared_bytes = shape_.shared_bytes + form.extra_shared_bytes;
     launch.parameters = Parameters(form, sizeof(device::WorkerParameters));
     launch.hidden_offset = form.hidden_offset;
+    launch.owner = lane_.session().worker_owner;
     launch.on_turnaround = [profile = kernel_.profile, shape = shape_, candidate](auto turnaround) {
       profile->OnTurnaround(shape, candidate, turnaround);
     };
@@ -257,6 +259,7 @@ class VaryingLaunch {
     kind.num_blocks = candidate.degree;
     const GatedDispatch dispatch(lane_, stream_, kind, /*can_yield=*/true);
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    lane_.session().counters.num_by_workers.fetch_add(1, std::memory_order_relaxed);
     return device_.workers->Launch(stream_.real, std::move(launch));
   }
 

@@ -50,7 +50,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
       state_(core, callbacks_),
       surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
-  SetPriority(identity_.priority_class);
+  SetPriority({});
 }
 
 Session::~Session() { Join(); }
@@ -78,10 +78,16 @@ void Session::SetStickyError(CUresult error) {
   HeaderOf(region_).sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(error));
 }
 
-void Session::SetPriority(shm::PriorityClass priority_class) {
+void Session::SetPriority(const ShareChange& change) {
   const std::lock_guard lock(mutex_);
-  identity_.priority_class = priority_class;
-  state_.is_high_priority = priority_class == shm::PriorityClass::kHighPriority;
+  if (change.priority_class != shm::PriorityClass::kDefault) identity_.priority_class = change.priority_class;
+  identity_.weight = std::clamp(change.weight.value_or(identity_.weight), 1u, scheduler::kMaxWeight);
+  identity_.level = std::min<uint32_t>(change.level.value_or(identity_.level), scheduler::kNumLevels - 1);
+  const bool is_high = identity_.priority_class == shm::PriorityClass::kHighPriority;
+  state_.gate_tenant->SetShare({is_high ? scheduler::TenantClass::kHighPriority : scheduler::TenantClass::kBestEffort,
+                                static_cast<uint8_t>(identity_.level), identity_.weight});
+  state_.worker_owner->is_high_priority = is_high;
+  state_.is_high_priority = is_high;
 }
 
 SessionSnapshot Session::Snapshot() const {
@@ -102,6 +108,13 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.num_failed_calls = counters.num_failed_calls.load(std::memory_order_relaxed);
   snapshot.device_memory_bytes = state_.memory.device_bytes();
   snapshot.pinned_bytes = state_.memory.pinned_bytes();
+  const GateFigures& gate = state_.gate_tenant->figures;
+  snapshot.gpu_time = std::chrono::nanoseconds(gate.gpu_time_ns.load(std::memory_order_relaxed));
+  snapshot.num_held = gate.num_held.load(std::memory_order_relaxed);
+  snapshot.held_time = std::chrono::nanoseconds(gate.held_ns.load(std::memory_order_relaxed));
+  snapshot.num_sliced = counters.num_sliced.load(std::memory_order_relaxed);
+  snapshot.num_by_workers = counters.num_by_workers.load(std::memory_order_relaxed);
+  snapshot.num_yields = state_.worker_owner->num_yields.load(std::memory_order_relaxed);
   snapshot.num_lanes = num_lanes_.load(std::memory_order_relaxed);
   snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;
   return snapshot;
@@ -235,6 +248,7 @@ void Session::End() {
   phase_.store(State::kDraining, std::memory_order_release);
   stopping_.store(true, std::memory_order_seq_cst);
   callbacks_->Close();
+  state_.worker_owner->has_left = true;
   state_.gate_tenant->Leave();
   turns_.WakeAll();
   for (const auto& lane : lanes_) lane->Wake();

@@ -43,8 +43,8 @@ class Session {
   void Evict(const std::string& reason);
   // Every call of the client fails with it from now on. Thread-safe.
   void SetStickyError(CUresult error);
-  void SetPriority(shm::PriorityClass priority_class);  // thread-safe
-  SessionSnapshot Snapshot() const;                     // thread-safe
+  void SetPriority(const ShareChange& change);  // thread-safe
+  SessionSnapshot Snapshot() const;             // thread-safe
   // Waits for the session's thread.
   void Join();
 

@@ -39,6 +39,8 @@ struct SessionCounters {
   std::atomic<uint64_t> num_requests{0};
   std::atomic<uint64_t> num_launches{0};
   std::atomic<uint64_t> num_graph_launches{0};
+  std::atomic<uint64_t> num_sliced{0};      // launches cut into slices
+  std::atomic<uint64_t> num_by_workers{0};  // launches of workers
   std::atomic<uint64_t> copied_up_bytes{0};
   std::atomic<uint64_t> copied_down_bytes{0};
   std::atomic<uint64_t> copied_device_bytes{0};
@@ -94,8 +96,10 @@ class SessionState {
   MemoryMap memory;        // thread-safe
   HostMemory host_memory;  // thread-safe
   VirtualMemory virtual_memory{memory};
-  PendingOutput output;                           // thread-safe
-  std::atomic<bool> is_high_priority{false};      // how its launches pass the dispatch gate; changes at run time
+  PendingOutput output;                       // thread-safe
+  std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
+  // Outlives the session: launches of workers are retired later.
+  const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
   AwaitedObjects awaited;                         // thread-safe; events and real streams
   const std::shared_ptr<CallbackQueue> callbacks;

@@ -32,8 +32,8 @@ CUresult WorkerRuns::Open() {
   driver_.cuCtxGetStreamPriorityRange(&lowest, &highest);
   CUresult result = driver_.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, highest);
   if (result == CUDA_SUCCESS) result = driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, lowest);
-  if (result == CUDA_SUCCESS) result = driver_.cuMemAlloc_v2(&flag_, sizeof(uint32_t));
-  if (result == CUDA_SUCCESS) result = driver_.cuMemsetD32Async(flag_, 0, 1, signal_);
+  if (result == CUDA_SUCCESS) result = driver_.cuMemAlloc_v2(&flag_, 2 * sizeof(uint32_t));
+  if (result == CUDA_SUCCESS) result = driver_.cuMemsetD32Async(flag_, 0, 2, signal_);
   if (result == CUDA_SUCCESS) result = driver_.cuStreamSynchronize(signal_);
   if (result == CUDA_SUCCESS) {
     result = driver_.cuMemHostAlloc(&read_back_, sizeof(device::WorkerControl), CU_MEMHOSTALLOC_PORTABLE);
@@ -166,19 +166,35 @@ bool WorkerRuns::Sweep(bool may_resume) {
       RetireLocked(run);
       continue;
     }
-    if (result == CUDA_SUCCESS && !may_resume) {
+    const WorkerOwner* owner = run->launch.owner.get();
+    const bool runs_through = owner != nullptr && owner->is_high_priority.load(std::memory_order_relaxed);
+    const bool has_left = owner != nullptr && owner->has_left.load(std::memory_order_relaxed);
+    if (result == CUDA_SUCCESS && !may_resume && !runs_through && !has_left) {
       is_any_open = true;
       continue;
     }
-    run->phase = phase_;
-    if (result == CUDA_SUCCESS) result = Run(*run, resume_, flag_);
-    if (result == CUDA_SUCCESS) result = driver_.cuEventRecord(run->run_ended, resume_);
-    ++counts_.num_resumes;
+    if (result == CUDA_SUCCESS) result = has_left ? GiveUp(*run) : Resume(*run, runs_through);
+    is_any_open = is_any_open || has_left;  // seen as complete the next time: its stream has then seen it, too
     if (result == CUDA_SUCCESS) continue;
     RetireLocked(run);
     on_failure_(result);
   }
   return is_any_open;
+}
+
+CUresult WorkerRuns::Resume(InFlight& run, bool runs_through) {
+  run.phase = phase_;
+  ++counts_.num_resumes;
+  if (run.launch.owner != nullptr) run.launch.owner->num_yields.fetch_add(1, std::memory_order_relaxed);
+  const CUresult result = Run(run, resume_, runs_through ? flag_ + sizeof(uint32_t) : flag_);
+  return result == CUDA_SUCCESS ? driver_.cuEventRecord(run.run_ended, resume_) : result;
+}
+
+CUresult WorkerRuns::GiveUp(const InFlight& run) {
+  const CUdeviceptr completed = run.control + offsetof(device::WorkerControl, completed_blocks);
+  const CUresult result =
+      driver_.cuMemsetD32Async(completed, static_cast<unsigned>(run.launch.num_blocks()), 1, signal_);
+  return result == CUDA_SUCCESS ? driver_.cuStreamSynchronize(signal_) : result;
 }
 
 void WorkerRuns::Yield() {

@@ -37,6 +37,16 @@
 
 namespace tally::server {
 
+// Whose launches they are. Thread-safe.
+struct WorkerOwner {
+  std::atomic<uint64_t> num_yields{0};  // times that a launch gave the GPU back and went on later
+  // Became high-priority: what has yielded goes on at once and does not yield any more, because what the program
+  // queues behind it counts as high-priority work now.
+  std::atomic<bool> is_high_priority{false};
+  // The client is gone: what has yielded need not go on, nobody looks at its results.
+  std::atomic<bool> has_left{false};
+};
+
 // A launch that can be repeated: everything by value.
 struct WorkerLaunch {
   CUfunction function = nullptr;
@@ -44,8 +54,9 @@ struct WorkerLaunch {
   std::array<uint32_t, 3> grid{};  // of the original
   std::array<uint32_t, 3> block{};
   uint32_t shared_bytes = 0;
-  std::vector<std::byte> parameters;  // the program's, then room for device::WorkerParameters
-  size_t hidden_offset = 0;           // where that room begins
+  std::vector<std::byte> parameters;   // the program's, then room for device::WorkerParameters
+  size_t hidden_offset = 0;            // where that room begins
+  std::shared_ptr<WorkerOwner> owner;  // may be null
   // Told, on the watching thread, how long it took to yield.
   std::function<void(std::chrono::nanoseconds)> on_turnaround;
 
@@ -99,6 +110,10 @@ class WorkerRuns {
   void Watch();
   void Yield();
   void LowerFlag();
+  // One that has stopped half-way goes on; `runs_through`: and does not yield any more.
+  CUresult Resume(InFlight& run, bool runs_through);
+  // One that has stopped half-way counts as complete.
+  CUresult GiveUp(const InFlight& run);
   bool WriteFlag(uint32_t value);
   // Retires what is complete and continues what has stopped. Returns whether some launch has been interrupted and its
   // outcome is not known yet.
@@ -119,7 +134,7 @@ class WorkerRuns {
   EventPool events_;
   CUstream signal_ = nullptr;  // flag and control blocks; never behind a kernel
   CUstream resume_ = nullptr;  // continued launches
-  CUdeviceptr flag_ = 0;
+  CUdeviceptr flag_ = 0;       // and behind it a word that stays 0, for launches that run through
   void* read_back_ = nullptr;  // pinned: where control blocks are read to
 
   mutable std::mutex mutex_;

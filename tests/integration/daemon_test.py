@@ -241,6 +241,20 @@ class Control(DaemonTest):
                          (1, "tallyctl: there is no session 999999: 'tallyctl ps' lists them\n"))
         self.assertEqual(self.ctl("set-priority", "1", "urgent").returncode, 2)
 
+    def test_weights_and_levels(self):
+        self.start_daemon()
+        session, other = self.session(weight=300, level=2), self.session()
+        shares = lambda: {row["id"]: (row["weight"], row["level"], row["class"]) for row in self.ctl_json("ps")}
+        self.assertEqual(shares(), {session.id: (300, 2, "best-effort"), other.id: (100, 0, "best-effort")})
+        self.assertEqual(self.ctl("set-weight", str(other.id), "50").returncode, 0)
+        self.assertEqual(self.ctl("set-level", str(session.id), "7").returncode, 0)
+        self.assertEqual(shares(), {session.id: (300, 7, "best-effort"), other.id: (50, 0, "best-effort")})
+        for wrong in (("set-weight", "1", "0"), ("set-weight", "1", "10001"), ("set-level", "1", "8"),
+                      ("set-level", "1", "-1")):
+            self.assertEqual(self.ctl(*wrong).returncode, 2, wrong)
+        self.assert_refused(INVALID_ARGUMENT, "a weight is from 1 to 10000", weight=10001)
+        self.assert_refused(INVALID_ARGUMENT, "a level from 0 to 7", level=8)
+
     def test_no_daemon_is_one_sentence(self):
         result = self.ctl("ps")
         self.assertEqual(result.returncode, 1)

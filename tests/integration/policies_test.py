@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Programs of both classes under every policy, on the software driver: right results, nobody starves, the dead let go."""
 import os
+import signal
 import subprocess
+import sys
+import time
 import unittest
 
-from support.daemon_fixture import DaemonTest, program
+from support.daemon_fixture import DaemonTest, free_port, program, wait_until
 
 BUILD = os.environ["TALLY_TEST_BUILD"]
 PROGRAMS = os.environ.get("TALLY_TEST_PROGRAMS") or os.path.join(BUILD, "programs")
 REPEATED = os.path.join(PROGRAMS, "repeated_launches")
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
 NEEDED = [program("tallyd"), program("tally-run"), program("tally-executor"), REPEATED,
           os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"),
           os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")]
@@ -88,6 +92,104 @@ class Choosing(PolicyTest):
         daemon = self.start_daemon("--policy", "best", wait=False)
         self.assertEqual(daemon.wait(60), 2)
         self.assertIn("there is no policy 'best'; there are look-ahead, none", self.log_of(daemon))
+
+
+class Sharing(PolicyTest):
+    def forever(self, name, *arguments, priority="best-effort", loops=20):
+        return self.start_program("--name", name, *arguments, priority=priority,
+                                  command=(sys.executable, CASES, "forever", str(loops)))
+
+    def rows(self):
+        return {row["tenant"]: row for row in self.ctl_json("ps")}
+
+    def launches_within(self, seconds, *names):
+        before = self.rows()
+        time.sleep(seconds)
+        after = self.rows()
+        return [after[name]["kernel_launches"] - before[name]["kernel_launches"] for name in names]
+
+    def assert_shared(self, least, most, *names):
+        """Within some seconds the second gets `least` to `most` times what the first gets. Another try if not: the
+        machine may be busy with something else."""
+        for _ in range(4):
+            first, second = self.launches_within(4, *names)
+            if least * first <= second <= most * first:
+                return
+        self.fail(f"{names}: {first} and {second} launches")
+
+    def test_weights_decide_and_may_change(self):
+        self.start_daemon("--policy", "tally")
+        self.forever("one", "--weight", "100")
+        self.forever("three", "--weight", "300")
+        wait_until(lambda: all(self.rows().get(name, {}).get("kernel_launches", 0) > 500 for name in ("one", "three")),
+                   "both run")
+        self.assertEqual([self.rows()[name]["weight"] for name in ("one", "three")], [100, 300])
+        self.assert_shared(1.8, 5, "one", "three")
+        self.assertEqual(self.ctl("set-weight", str(self.rows()["one"]["id"]), "900").returncode, 0)
+        self.assert_shared(1.8, 5, "three", "one")
+
+    def test_the_environment_gives_weight_and_level(self):
+        self.start_daemon("--policy", "tally")
+        self.start_program("--name", "low", command=(sys.executable, CASES, "forever", "20"),
+                           env={"TALLY_WEIGHT": "7"})
+        self.start_program("--name", "top", priority="high", command=(sys.executable, CASES, "forever", "20"),
+                           env={"TALLY_LEVEL": "3"})
+        wait_until(lambda: set(self.rows()) == {"low", "top"}, "both are there")
+        self.assertEqual((self.rows()["low"]["weight"], self.rows()["top"]["level"]), (7, 3))
+
+    def test_a_higher_level_comes_first(self):
+        self.start_daemon("--policy", "tally")
+        self.forever("top", "--level", "5", priority="high")
+        self.forever("low", "--level", "1", priority="high")
+        wait_until(lambda: all(self.rows().get(name, {}).get("requests", 0) > 10 for name in ("low", "top")),
+                   "both are there")
+        self.assert_shared(3, 1e9, "low", "top")
+
+    def test_copies_and_launches_that_are_held_are_served_in_the_end(self):
+        for policy in ("tally", "kernel-granular"):
+            with self.subTest(policy):
+                daemon = self.start_daemon("--policy", policy)
+                self.forever("company")
+                held = self.start_program(command=(sys.executable, CASES, "one_after_another", "5", "100"))
+                output, _ = held.communicate(timeout=100)
+                self.assertEqual((held.returncode, output.decode().splitlines()[-1:]), (0, ["OK"]), output.decode())
+                daemon.kill()
+                daemon.wait()
+                os.unlink(self.socket_path)
+
+    def hold(self, policy, *arguments):
+        """A best-effort program whose launches are held back because high-priority work never ends."""
+        self.start_daemon("--policy", policy, *arguments)
+        victim = self.forever("victim")
+        wait_until(lambda: self.rows().get("victim", {}).get("kernel_launches", 0) > 100, "it runs")
+        self.forever("service", priority="high", loops=1000)
+        held = lambda: self.launches_within(0.5, "victim")[0] <= 50 and self.rows()["victim"]["held_launches"] > 0
+        wait_until(held, "it is held back", 60)
+        return victim
+
+    def assert_let_go(self, victim):
+        victim.send_signal(signal.SIGKILL)
+        wait_until(lambda: "victim" not in self.rows(), "everything of the dead program is released", 60)
+        self.assertIn("service", self.rows())
+
+    def test_a_dead_program_is_let_go_of_while_it_is_held(self):
+        self.assert_let_go(self.hold("tally"))
+
+    def test_a_dead_program_is_let_go_of_while_it_is_held_by_look_ahead(self):
+        self.assert_let_go(self.hold("look-ahead"))
+
+    def test_what_a_policy_did_is_shown(self):
+        port = free_port()
+        self.start_daemon("--policy", "tally", metrics=f"127.0.0.1:{port}")
+        self.forever("one")
+        self.forever("other")
+        wait_until(lambda: all(self.rows().get(name, {}).get("held_launches", 0) > 10 for name in ("one", "other")),
+                   "they keep one another waiting", 60)
+        page = self.scrape(port)
+        self.assertRegex(page, r'tally_tenant_gpu_seconds_total\{tenant="one",uid="\d+"\} [\d.e-]*[1-9]')
+        self.assertRegex(page, r'tally_tenant_held_launches_total\{tenant="one",uid="\d+"\} [1-9]')
+        self.assertRegex(page, r'tally_tenant_held_seconds_total\{tenant="one",uid="\d+"\} [\d.e-]*[1-9]')
+        self.assertIn(f'tally_executor_policy{{domain="best-effort:{os.getuid()}",policy="tally"}} 1', page)
 
 
 if __name__ == "__main__":

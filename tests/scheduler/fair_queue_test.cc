@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 namespace tally::scheduler {
@@ -106,6 +107,92 @@ TEST(FairQueue, WhoIsBackBeforeTheRoundEndsGoesOn) {
 
 // Whatever the weights, the durations, and how wrong the estimates are: between members that have work all the time,
 // used time over weight differs by at most what the header says, and wrong estimates by no more than what is in flight.
+TEST(FairQueue, WhoIsExpectedKeepsItsPlaceUntilThen) {
+  FairQueue queue({});
+  queue.Add(0, 300);
+  queue.Add(1, 100);
+  queue.Join(0);
+  queue.Join(1);
+  const TimePoint now{milliseconds(1)};
+  queue.LeaveUntil(0, now + microseconds(50));
+  EXPECT_EQ(queue.num_joined(), 1u);
+  EXPECT_EQ(queue.Next(now, true), 0u);
+  EXPECT_TRUE(queue.IsExpected(0));
+  EXPECT_EQ(queue.NextOfRound(0), 1u);
+  queue.Charge(1, microseconds(100));  // it has had its part of this round
+  EXPECT_FALSE(queue.NextOfRound(0).has_value());
+  queue.Join(0);
+  EXPECT_FALSE(queue.IsExpected(0));
+  EXPECT_EQ(queue.Next(now, true), 0u);
+  queue.LeaveUntil(0, now + microseconds(50));
+  EXPECT_EQ(queue.Next(now + microseconds(49), true), 0u);
+  EXPECT_EQ(queue.Next(now + microseconds(50), true), 1u) << "it is not waited for any longer";
+  EXPECT_FALSE(queue.IsExpected(0));
+}
+
+// Whoever asks before anything can go must not end the round for those who come in between.
+TEST(FairQueue, AskingDecidesNothing) {
+  FairQueue queue({});
+  queue.Add(0, 300);
+  queue.Add(1, 100);
+  std::array<int, 2> num_turns{};
+  for (uint32_t member : {0u, 1u}) queue.Join(member);
+  for (int i = 0; i < 400; ++i) {
+    const uint32_t turn = *queue.Next(TimePoint{}, false);
+    queue.Begin(turn);
+    queue.Leave(turn);
+    queue.Charge(turn, milliseconds(8));
+    EXPECT_NE(queue.Next(TimePoint{}, false), turn);  // the other one waits, but there is no room yet
+    queue.Join(turn);
+    ++num_turns[turn];
+  }
+  EXPECT_NEAR(num_turns[0], 300, 2);
+}
+
+TEST(FairQueue, NobodyIsExpectedWhereTheCallerCannotWait) {
+  FairQueue queue({});
+  queue.Add(0, 100);
+  queue.Join(0);
+  queue.LeaveUntil(0, TimePoint::max());
+  EXPECT_TRUE(queue.empty());
+  EXPECT_FALSE(queue.Next(TimePoint{}, true).has_value());
+  queue.Add(1, 100);
+  queue.Join(1);
+  EXPECT_EQ(queue.Next(TimePoint{}, false), 1u);
+  queue.Remove(0);
+  queue.Remove(1);
+  EXPECT_TRUE(queue.empty());
+}
+
+// Programs that launch one short thing at a time and are back in a moment, as an executor's lanes do.
+TEST(FairQueueProperty, WhoLaunchesOneThingAtATimeGetsItsShareIfItIsExpected) {
+  std::mt19937 random(5);
+  FairQueue queue({});
+  const std::array<uint32_t, 3> weights = {100, 300, 600};
+  for (uint32_t member = 0; member < 3; ++member) queue.Add(member, weights[member]);
+  std::array<TimePoint, 3> back_at{};
+  std::array<std::chrono::nanoseconds, 3> used{};
+  TimePoint now{milliseconds(1)};
+  for (int step = 0; step < 200'000; ++step, now += microseconds(2)) {
+    for (uint32_t member = 0; member < 3; ++member) {
+      if (back_at[member] <= now) queue.Join(member);
+    }
+    std::optional<uint32_t> next = queue.Next(now, true);
+    while (next && queue.IsExpected(*next)) next = queue.NextOfRound(*next);
+    if (!next) continue;
+    const auto time = microseconds(5 + random() % 20);
+    queue.Begin(*next);
+    queue.Charge(*next, time);
+    queue.LeaveUntil(*next, now + microseconds(100));
+    used[*next] += time;
+    back_at[*next] = now + microseconds(4 + random() % 20);
+  }
+  const auto total = static_cast<double>((used[0] + used[1] + used[2]).count());
+  for (uint32_t member = 0; member < 3; ++member) {
+    EXPECT_NEAR(static_cast<double>(used[member].count()) / total, weights[member] / 1000.0, 0.02) << member;
+  }
+}
+
 TEST(FairQueueProperty, SharesByWeight) {
   std::mt19937_64 random(1);
   for (int trace = 0; trace < 3000; ++trace) {

@@ -62,9 +62,10 @@ class Refused(Exception):
 class Session:
     """One client's session: only the sockets, no driver calls."""
 
-    def __init__(self, path, tenant="tester", priority=0, domain="", version=1, table=None, magic=MAGIC, raw=None):
+    def __init__(self, path, tenant="tester", priority=0, domain="", version=1, table=None, magic=MAGIC, raw=None,
+                 weight=0, level=0):
         table = driver_table_hash() if table is None else table
-        hello = HELLO.pack(magic, version, table, priority, 0, tenant.encode(), domain.encode())
+        hello = HELLO.pack(magic, version, table, priority, weight | level << 16, tenant.encode(), domain.encode())
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as gate:
             gate.settimeout(60)
             gate.connect(path)

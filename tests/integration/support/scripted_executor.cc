@@ -44,14 +44,17 @@ class ScriptedExecutor final : public Executor {
 
   std::vector<RefusedFunction> RefusedFunctions() const override { return {}; }
 
-  Status SetPriority(uint64_t session_id, shm::PriorityClass priority_class) override {
+  Status SetPriority(uint64_t session_id, const ShareChange& change) override {
     std::lock_guard lock(mutex_);
     const auto found = sessions_.find(session_id);
     if (found == sessions_.end()) return Status(StatusCode::kNotFound, "no such session");
     if (found->second.identity.tenant_name == "stubborn") {
       return Status(StatusCode::kFailedPrecondition, "the context of this domain is fixed until it ends");
     }
-    found->second.identity.priority_class = priority_class;
+    SessionIdentity& identity = found->second.identity;
+    if (change.priority_class != shm::PriorityClass::kDefault) identity.priority_class = change.priority_class;
+    identity.weight = change.weight.value_or(identity.weight);
+    identity.level = change.level.value_or(identity.level);
     return OkStatus();
   }
 

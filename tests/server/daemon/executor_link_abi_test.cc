@@ -21,9 +21,9 @@ struct TwinReport {
   uint32_t magic, kind;
   uint64_t request_id, session_id, opened_ns;
   int32_t pid;
-  uint32_t uid, gid, priority_class;
+  uint32_t uid, gid, priority_class, weight, level;
   char tenant_name[64];
-  uint64_t figures[10];
+  uint64_t figures[16];
   uint32_t has_ended, reserved;
 };
 

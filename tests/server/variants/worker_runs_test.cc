@@ -186,6 +186,49 @@ TEST_F(WorkerRunsTest, AFunctionIsWaitedForUntilItsLaunchesAreComplete) {
   opener.join();
 }
 
+// A launch of an owner, which has yielded because the gate is closed and stays so.
+class OwnedRunsTest : public WorkerRunsTest {
+ protected:
+  void SetUp() override {
+    WorkerRunsTest::SetUp();
+    out_ = ZeroedMemory(kBlocks * 4);
+    word_ = ZeroedMemory(4);
+    // The flag goes up only for launches in flight: one that its stream holds back.
+    ASSERT_EQ(driver_.cuStreamWaitValue32_v2(other_ = Stream(), word_, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+    ASSERT_EQ(runs_->Launch(other_, LaunchOn(ZeroedMemory(kBlocks * 4))), CUDA_SUCCESS);
+    watch_.SetClosed(true);
+    Await([&] { return runs_->counts().num_yields == 1; });
+    WorkerLaunch launch = LaunchOn(out_);
+    launch.owner = owner_;
+    ASSERT_EQ(runs_->Launch(stream_ = Stream(), std::move(launch)), CUDA_SUCCESS);
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ASSERT_FALSE(HasEnded(stream_));
+  }
+  void TearDown() override {
+    driver_.cuMemsetD32Async(word_, 1, 1, nullptr);
+    watch_.SetClosed(false);
+    driver_.cuStreamSynchronize(other_);
+    WorkerRunsTest::TearDown();
+  }
+  const std::shared_ptr<WorkerOwner> owner_ = std::make_shared<WorkerOwner>();
+  CUdeviceptr out_ = 0, word_ = 0;
+  CUstream stream_ = nullptr, other_ = nullptr;
+};
+
+TEST_F(OwnedRunsTest, OfAClientThatHasLeftNothingGoesOnAndNothingIsWaitedFor) {
+  owner_->has_left = true;
+  Await([&] { return HasEnded(stream_); });
+  EXPECT_EQ(Read(out_), std::vector<uint32_t>(kBlocks, 0)) << "it ran while the gate was closed";
+  EXPECT_EQ(owner_->num_yields, 0u);
+}
+
+TEST_F(OwnedRunsTest, OfOneThatHasBecomeHighPriorityEverythingGoesOn) {
+  owner_->is_high_priority = true;
+  Await([&] { return HasEnded(stream_); });
+  EXPECT_EQ(Read(out_), std::vector<uint32_t>(kBlocks, 1));
+  EXPECT_EQ(owner_->num_yields, 1u);
+}
+
 TEST_F(WorkerRunsTest, ControlBlocksAreUsedAgain) {
   const CUdeviceptr out = ZeroedMemory(kBlocks * 4);
   CUstream stream = Stream();

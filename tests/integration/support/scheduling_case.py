@@ -1,0 +1,77 @@
+"""Programs for tests of scheduling, to be run under tally-run: launches without end, or held ones that are waited for."""
+import ctypes
+import sys
+
+from cuda_driver import Cuda
+
+BLOCKS = 200  # so many fill the GPU, as the software driver describes it
+
+# Threads that count to `loops` and then add to the word.
+SPIN = b"""
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry spin(.param .u64 word, .param .u32 loops) {
+  .reg .b32 %r<4>;
+  .reg .b64 %d<2>;
+  .reg .pred %p<2>;
+  ld.param.u64 %d1, [word];
+  ld.param.u32 %r1, [loops];
+  mov.u32 %r2, 0;
+AGAIN:
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %p1, %r2, %r1;
+  @%p1 bra AGAIN;
+  atom.global.add.u32 %r3, [%d1], 1;
+  ret;
+}
+\0"""
+
+
+class Spinner(Cuda):
+    def __init__(self, loops):
+        super().__init__()
+        module, self.spin_kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), SPIN)
+        self.call("cuModuleGetFunction", ctypes.byref(self.spin_kernel), module, b"spin")
+        self.loops = ctypes.c_uint32(loops)
+        self.spin_parameters = (ctypes.c_void_p * 2)(ctypes.addressof(self.word), ctypes.addressof(self.loops))
+
+    def spin(self):
+        self.call("cuLaunchKernel", self.spin_kernel, BLOCKS, 1, 1, 1, 1, 1, 0, None, self.spin_parameters, None)
+
+
+def forever(loops):
+    """Always something queued, never more than a few hundred launches."""
+    spinner = Spinner(int(loops))
+    while True:
+        for _ in range(100):
+            spinner.spin()
+        spinner.sum()
+
+
+def one_after_another(count, loops):
+    """Waits for each launch, copies large and small, fills: right results, at last."""
+    spinner = Spinner(int(loops))
+    size_bytes = 40 << 20  # more than one piece
+    host, device, other = (spinner.allocate_host(size_bytes), spinner.allocate(size_bytes),
+                           spinner.allocate(size_bytes))
+    for i in range(int(count)):
+        spinner.spin()
+        ctypes.memset(host, i + 1, size_bytes)
+        spinner.call("cuMemcpyHtoDAsync_v2", device, host, ctypes.c_size_t(size_bytes), None)
+        spinner.call("cuMemcpyDtoDAsync_v2", other, device, ctypes.c_size_t(size_bytes), None)
+        spinner.call("cuMemsetD8Async", device, 0, ctypes.c_size_t(size_bytes), None)
+        spinner.call("cuStreamSynchronize", None)
+        ctypes.memset(host, 0, size_bytes)
+        spinner.call("cuMemcpyDtoHAsync_v2", host, other, ctypes.c_size_t(size_bytes), None)
+        spinner.call("cuStreamSynchronize", None)
+        if ctypes.string_at(host, size_bytes) != bytes([i + 1]) * size_bytes:
+            sys.exit("a copy in pieces is wrong")
+    if spinner.sum() != int(count) * BLOCKS:
+        sys.exit("a launch was lost")
+    print("OK")
+
+
+if __name__ == "__main__":
+    {"forever": forever, "one_after_another": one_after_another}[sys.argv[1]](*sys.argv[2:])
