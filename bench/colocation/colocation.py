@@ -43,7 +43,8 @@ def read_options():
     options.add_argument("--modes", default=DEFAULT_MODES, help="see modes.py (default: %(default)s)")
     options.add_argument("--loads", default="50", help="per cent of a service's capacity, the most important first (default: %(default)s)")
     options.add_argument("--best-effort", default="1", help="numbers of trainings, the most important first (default: %(default)s)")
-    options.add_argument("--trace", default="bursty", choices=sorted(trace.KINDS), help="how requests come, see trace.py (default: %(default)s)")
+    options.add_argument("--trace", default="bursty", choices=sorted(trace.KINDS),
+                         help="how requests come, see trace.py (default: %(default)s)")
     options.add_argument("--repetitions", type=int, default=5, help="at most (default: %(default)s)")
     options.add_argument("--seconds", type=float, default=6, help="of requests in a cell (default: %(default)s)")
     options.add_argument("--start-limit", type=float, default=240, help="seconds in which all workers must be ready (default: %(default)s)")
@@ -82,12 +83,14 @@ class Bench:
         modes.check(options.modes)
         self.began = time.monotonic()
         self.results = {"machine": machine.describe(self.root, () if options.smoke else ("torch", "torchvision", "transformers")),
-                        "smoke": options.smoke, "seconds": options.seconds, "trace": options.trace, "loads": options.loads, "capacity": {}, "digests": {},
-                        "workers": {}, "tallyds": {}, "cells": [], "command": shlex.join(["python3", "bench/colocation/colocation.py", *sys.argv[1:]])}
+                        "command": shlex.join(["python3", "bench/colocation/colocation.py", *sys.argv[1:]]),
+                        "smoke": options.smoke, "seconds": options.seconds, "trace": options.trace, "loads": options.loads,
+                        "capacity": {}, "digests": {}, "workers": {}, "tallyds": {}, "cells": []}
         if os.path.exists(options.json_path):
             with open(options.json_path, encoding="utf-8") as text:
                 before = json.load(text)
-            if before["smoke"] != options.smoke or any(before[key] != self.results[key] for key in ("seconds", "trace")) or before["machine"]["GPU"] != self.results["machine"]["GPU"]:
+            if before["machine"]["GPU"] != self.results["machine"]["GPU"] or any(
+                    before[key] != self.results[key] for key in ("smoke", "seconds", "trace")):
                 raise ways.Failed(f"{options.json_path} is of another machine or of other --seconds or --trace: give another file")
             for key in ("capacity", "digests", "workers", "tallyds"):
                 self.results[key] = before[key]

@@ -1,7 +1,8 @@
 """The inference services of the catalogue: random weights, a fixed seed, nothing downloaded. Half precision, batch 1.
 
-A service is NAME-FORM; each function here returns a network and what makes one request's input. Forms: `eager` (launched from Python), `graph` (a CUDA graph is replayed), `compiled`
-(torch.compile). A request copies its input to the GPU, runs the network, copies the output back and waits for it.
+A service is NAME-FORM; each function here returns a network and what makes one request's input. Forms: `eager` (launched
+from Python), `graph` (a CUDA graph is replayed), `compiled` (torch.compile). A request copies its
+input to the GPU, runs the network, copies the output back and waits for it.
 """
 import hashlib
 

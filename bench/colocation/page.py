@@ -55,7 +55,8 @@ def _mean(values):
 
 def _summary(rows, load):
     """Each mode over the pairs with one training at the main load."""
-    lines = ["| mode | pairs | p99 over alone: mean | worst | p50 over alone: mean | own p99 over alone: mean | best-effort, of solo | of solo x (1 - load) | "
+    lines = ["| mode | pairs | p99 over alone: mean | worst | p50 over alone: mean | own p99 over alone: mean | "
+             "best-effort, of solo | of solo x (1 - load) | "
              "system throughput |", "|---|" + "---:|" * 8]
     for mode in dict.fromkeys(row["mode"] for row in rows):
         mine = [row for row in rows if row["mode"] == mode and row["training"] and row["count"] == 1 and row["load"] == load]
@@ -72,7 +73,8 @@ def _summary(rows, load):
 
 
 def _pairs(rows):
-    lines = ["| service | load | beside | mode | p50 / p90 / p99 / max, ms | p99 over alone | 95 % interval | own p50 / p99, ms | own p99 over alone | best-effort, of solo (range) | "
+    lines = ["| service | load | beside | mode | p50 / p90 / p99 / max, ms | p99 over alone | 95 % interval | "
+             "own p50 / p99, ms | own p99 over alone | best-effort, of solo (range) | "
              "system throughput | requests | runs |", "|---|---:|---|---|---|---:|---|---|---:|---|---:|---:|---:|"]
 
     def order(row):
@@ -89,7 +91,8 @@ def _pairs(rows):
         lines.append(f"| {row['service']} | {row['load']:.0%} | {beside} | {row['mode']} | "
                      + " / ".join(f"{row[name]:.3f}" for name in ("p50", "p90", "p99", "max")) + f"{remark} | "
                      + ("-" if is_base else _percent(row["p99_overhead"])) + " | "
-                     + ("-" if is_base else f"{_percent(low)} to {_percent(high)}") + f" | {row['own_p50']:.3f} / {row['own_p99']:.3f} | " + ("-" if is_base else _percent(row["own_p99_overhead"]))
+                     + ("-" if is_base else f"{_percent(low)} to {_percent(high)}") + f" | {row['own_p50']:.3f} / {row['own_p99']:.3f} | "
+                     + ("-" if is_base else _percent(row["own_p99_overhead"]))
                      + f" | {share} | {system} | "
                      + f"{row['requests']} | {row['repetitions']} |")
     return lines
@@ -128,8 +131,9 @@ def markdown(results, rows):
         if role == "training":
             trainings.setdefault(name, set()).update(digests)
     if trainings:
-        lines.append("First loss of the trainings: " + "; ".join(f"{name}: " + ("the same in all modes" if len(found) == 1 else "differs: " +
-                     ", ".join(sorted(found))) for name, found in trainings.items()) + ".")
+        said = [f"{name}: " + ("the same in all modes" if len(found) == 1 else "differs: " + ", ".join(sorted(found)))
+                for name, found in trainings.items()]
+        lines.append("First loss of the trainings: " + "; ".join(said) + ".")
     if rows:
         lines += ["", "## Modes", "", "Over the pairs, at the first load, one training. p99 over alone: of the same trace, natively. Own: "
                   "without the queue, from when the request could begin; the queue of a busy service makes of a small delay a large one.", "",

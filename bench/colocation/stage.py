@@ -36,7 +36,7 @@ class Worker:
         self.facts = None
         words = [sys.executable, os.path.join(HERE, self.role + ".py"), self.program]
         # A process that uses all processors to build its model would slow those that start beside it.
-        environment = {"OMP_NUM_THREADS": "2", "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1",
+        environment = {"OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1",
                        "TOKENIZERS_PARALLELISM": "false", **self.place.environment(self.role)}
         self.child = Child(self.place.command(words, self.role), self.name, environment)
 

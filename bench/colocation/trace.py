@@ -11,7 +11,8 @@ factors within a second and stays changed for a while, and within a moment reque
   clock that runs with the rate.
 * The number of requests is exactly rate x seconds, so that traces of one load differ in their order only.
 
-`poisson` has an even rate and independent gaps, for comparison. The parameters of `bursty` are ours; they were not fitted to the Azure data, which this project does not carry.
+`poisson` has an even rate and independent gaps, for comparison. The parameters of `bursty` are
+ours; they were not fitted to the Azure data, which this project does not carry.
 """
 import dataclasses
 import math

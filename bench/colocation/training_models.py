@@ -1,6 +1,7 @@
 """The trainings of the catalogue: random weights, a fixed seed, synthetic batches; mixed precision as such trainings use it.
 
-Each function here returns a model, its loss as a function of a batch, and the batch. A step copies a batch to the GPU, runs forward, backward and the optimizer, and does not wait.
+Each function here returns a model, its loss as a function of a batch, and the batch. A step copies a batch to
+the GPU, runs forward, backward and the optimizer, and does not wait.
 """
 import hashlib
 
