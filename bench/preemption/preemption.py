@@ -53,14 +53,14 @@ class Bench:
         names = options.kernels.split(",") if options.kernels else []
         self.programs = runs.programs(self.root, names, has_python, 1000 if options.smoke else 1)
         self.rows = {program.name: {"kernel": program.name, "forms": {}, "requests": {}} for program in self.programs}
-        self.alone = {}  # latencies by way
+        self.requests_alone = {}  # latencies by way
         self.facts = machine.describe(self.root, PYTHON_PACKAGES)
 
     def progress(self, sentence):
         print(f"[{time.monotonic() - self.began:5.0f} s] {sentence}", file=sys.stderr, flush=True)
 
-    def is_over(self):
-        return time.monotonic() - self.began > self.options.minutes * 60
+    def is_over(self, share=1.0):
+        return time.monotonic() - self.began > self.options.minutes * 60 * share
 
     def daemon(self, stack, name, *arguments, form=None):
         cache = stack.enter_context(tempfile.TemporaryDirectory())
@@ -78,31 +78,37 @@ class Bench:
             place[key] = {"failed": str(failure)}
             self.progress(f"failed: {failure}")
 
+    def alone(self, way, program, launches):
+        result = runs.alone(way, program, launches, settle_s=0)
+        return {"us": result.us, "digest": result.digest}
+
+    def us_per_launch(self, way, program):
+        """About; looked for once. Nothing if the program does not run."""
+        row = self.rows[program.name]
+        if "first" not in row:
+            self.attempt(row, "first", lambda: self.alone(way, program, 40))
+        return row["first"].get("us")
+
     def measure_forms(self):
-        """Every kernel in every form, the original first and last."""
+        """Every kernel in every form, the original first and last; if requests are to follow, in half of the time."""
         with contextlib.ExitStack() as stack:
             original = self.native or self.daemon(stack, "original")
             forms = [(form, self.daemon(stack, form, form=form)) for form in ["original", *(SMOKE_FORMS if self.options.smoke else FORMS)]]
             for program in self.programs:
-                if self.is_over():
+                if self.is_over(0.5 if "requests" in self.options.parts else 1.0):
                     return
                 self.progress(f"forms: {program.name}")
                 row = self.rows[program.name]
-
-                def one(way, launches):
-                    result = runs.alone(way, program, launches, settle_s=0)
-                    return {"us": result.us, "digest": result.digest}
-
-                self.attempt(row, "first", lambda: one(original, 40))
-                if "failed" in row["first"]:
+                us = self.us_per_launch(original, program)
+                if us is None:
                     continue
-                launches = self.launches(row["first"]["us"], 0.05 if self.options.smoke else 0.3)
-                self.attempt(row["forms"], "native", lambda: one(original, launches))
+                launches = self.launches(us, 0.05 if self.options.smoke else 0.3)
+                self.attempt(row["forms"], "native", lambda: self.alone(original, program, launches))
                 for form, way in forms:
                     before = way.ctl("kernels")
-                    self.attempt(row["forms"], form, lambda: one(way, launches))
+                    self.attempt(row["forms"], form, lambda: self.alone(way, program, launches))
                     row["forms"][form]["report"] = page.most_launched(before, way.ctl("kernels"))
-                self.attempt(row["forms"], "native again", lambda: one(original, launches))
+                self.attempt(row["forms"], "native again", lambda: self.alone(original, program, launches))
 
     def measure_requests(self):
         with contextlib.ExitStack() as stack:
@@ -112,14 +118,17 @@ class Bench:
             all_ways = [(way.name, way, stack.enter_context(contextlib.closing(runs.Requests(way, self.root))))
                         for way in (self.native, as_they_are, chosen) if way is not None]
             seconds = 0.2 if self.options.smoke else 1.5
-            self.alone = {name: requests.measure(seconds) for name, _, requests in all_ways}
+            self.requests_alone = {name: requests.measure(seconds) for name, _, requests in all_ways}
             for program in self.programs:
                 if self.is_over():
                     return
                 self.progress(f"requests: {program.name}")
                 row = self.rows[program.name]
                 settle = 0 if self.options.smoke else 1.5
-                launches = self.launches(row.get("first", {}).get("us", 1000), 0.6 if self.options.smoke else 4)
+                us = self.us_per_launch(self.native or as_they_are, program)
+                if us is None:
+                    continue
+                launches = self.launches(us, 0.6 if self.options.smoke else 4)
                 before = chosen.ctl("kernels")
                 for name, way, requests in all_ways:
                     self.attempt(row["requests"], name, lambda: vars(runs.beside(
@@ -128,8 +137,8 @@ class Bench:
 
     def write(self):
         """After every part: a run that is cut short leaves what it has."""
-        text = page.markdown(self.facts, self.rows.values(), self.alone, self.options)
-        output.write(text, {"machine": self.facts, "alone": self.alone, "rows": list(self.rows.values())}, self.options)
+        text = page.markdown(self.facts, self.rows.values(), self.requests_alone, self.options)
+        output.write(text, {"machine": self.facts, "alone": self.requests_alone, "rows": list(self.rows.values())}, self.options)
         return text
 
 
