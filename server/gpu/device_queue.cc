@@ -41,12 +41,11 @@ DeviceQueue::DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatc
       page_(page),
       watch_(watch),
       device_(device),
+      events_(driver),
       turnaround_ns_(scheduler::Tuning{}.turnaround_threshold.count()),
       policy_(std::move(policy)) {}
 
-DeviceQueue::~DeviceQueue() {
-  for (CUevent event : free_events_) driver_.cuEventDestroy_v2(event);
-}
+DeviceQueue::~DeviceQueue() { events_.Clear(); }
 
 std::unique_ptr<DeviceQueue::Member> DeviceQueue::Add(GateTenant& tenant, const scheduler::TenantShare& share) {
   const std::lock_guard lock(mutex_);
@@ -164,7 +163,7 @@ DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
         record.state = Record::State::kFree;
         return {.may_go = !member.tenant_.has_left()};
       }
-      record.done = TakeEvent();
+      if (events_.Acquire(&record.done) != CUDA_SUCCESS) record.done = nullptr;
       pass.record = &record;
     }
   }
@@ -274,21 +273,10 @@ void DeviceQueue::Finish(Record& record, TimePoint now) {
   record.member->costs_.Collect();
   policy_->OnCompleted(record.id, record.cost->duration(), now);
   --record.member->num_in_flight_;
-  if (record.done != nullptr) free_events_.push_back(record.done);
+  if (record.done != nullptr) events_.Release(record.done);
   record.done = nullptr;
   record.member = nullptr;
   record.state = Record::State::kFree;
-}
-
-CUevent DeviceQueue::TakeEvent() {
-  CUevent event = nullptr;
-  if (!free_events_.empty()) {
-    event = free_events_.back();
-    free_events_.pop_back();
-  } else if (driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-    event = nullptr;
-  }
-  return event;
 }
 
 }  // namespace tally::server

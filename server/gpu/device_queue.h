@@ -33,6 +33,7 @@
 #include "scheduler/policy.h"
 #include "server/gpu/activity_page.h"
 #include "server/gpu/dispatch_gate.h"
+#include "server/gpu/event_pool.h"
 #include "server/gpu/launch_costs.h"
 #include "server/gpu/page_watch.h"
 
@@ -109,7 +110,6 @@ class DeviceQueue {
   void Collect(TimePoint now);
   bool HasEnded(const Record& record) const;
   void Finish(Record& record, TimePoint now);
-  CUevent TakeEvent();
   bool MustStopWaiting(const Waiter& waiter) const { return waiter.member->tenant_.has_left() || watch_.is_open(); }
 
   const DriverTable& driver_;
@@ -117,6 +117,7 @@ class DeviceQueue {
   PageWatch& watch_;
   const int device_;
   const SteadyClock clock_;
+  EventPool events_;
   std::atomic<uint64_t> alone_{0};            // number of the member that may pass; 0: none
   std::atomic<uint64_t> multiprocessors_{0};  // 0: not asked yet
   std::atomic<int64_t> turnaround_ns_;
@@ -126,7 +127,6 @@ class DeviceQueue {
   std::deque<Record> records_;                       // never shrinks: references stay
   std::vector<uint32_t> in_flight_;                  // indices of records_, in the order of their dispatch
   std::vector<Waiter*> waiting_;
-  std::vector<CUevent> free_events_;
   bool is_looked_after_ = false;  // by one of the waiting
   size_t num_members_ = 0;
   uint64_t next_number_ = 1;
