@@ -51,9 +51,10 @@ TEST(MemoryMapTest, AdjoiningMappingsAreOnePiece) {
   EXPECT_TRUE(map.Mappings(100, 99).empty());
   EXPECT_TRUE(map.Mappings(110, 40).empty());
   EXPECT_TRUE(map.Mappings(100, 150).empty());
-  EXPECT_EQ(map.MappingsWithin(100, 100)->size(), 2u);
-  EXPECT_EQ(map.MappingsWithin(0, 1000)->size(), 2u);
-  EXPECT_TRUE(map.MappingsWithin(0, 100)->empty());
+  EXPECT_EQ(map.MappingsWithin(100, 100).value().size(), 2u);
+  EXPECT_EQ(map.MappingsWithin(0, 200).value().size(), 2u);
+  EXPECT_TRUE(map.MappingsWithin(0, 100).value().empty());
+  EXPECT_FALSE(map.MappingsWithin(0, 1000));  // there is something else, too
   EXPECT_FALSE(map.MappingsWithin(100, 99));
   EXPECT_FALSE(map.MappingsWithin(101, 99));
   EXPECT_FALSE(map.MappingsWithin(100, 0));
