@@ -92,6 +92,14 @@ std::optional<uint32_t> FairQueue::Next(TimePoint now, bool may_expect) {
   return std::nullopt;
 }
 
+std::optional<uint32_t> FairQueue::NextReady(TimePoint now, bool may_expect) {
+  std::optional<uint32_t> member = Next(now, may_expect);
+  waits_until_.reset();
+  if (member && members_[*member].is_expected) waits_until_ = members_[*member].expected_until;
+  while (member && members_[*member].is_expected) member = NextOfRound(*member);
+  return member;
+}
+
 std::optional<uint32_t> FairQueue::NextOfRound(uint32_t member) const {
   const uint32_t next = members_[member].next;
   if (next == kNone || members_[next].credit <= 0) return std::nullopt;

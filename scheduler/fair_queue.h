@@ -38,9 +38,13 @@ class FairQueue {
   struct Config {
     // GPU time per round and unit of weight: 100 us for a tenant of default weight.
     Nanoseconds quantum = std::chrono::microseconds(1);
+    // For how long a member whose work has run out is expected back. Zero: not at all.
+    Nanoseconds expects_back{0};
   };
 
-  explicit FairQueue(Config config) : quantum_(config.quantum.count()) { buckets_.fill(kNone); }
+  explicit FairQueue(Config config) : quantum_(config.quantum.count()), expects_back_(config.expects_back) {
+    buckets_.fill(kNone);
+  }
 
   // A newcomer owes nothing and is owed nothing. `weight` is at least 1.
   void Add(uint32_t member, uint32_t weight);
@@ -53,10 +57,18 @@ class FairQueue {
   void Leave(uint32_t member);
   // The member has nothing to run and is expected to have soon.
   void LeaveUntil(uint32_t member, TimePoint until);
+  // Its work has run out: one of the two, as the configuration says.
+  void RunOut(uint32_t member, TimePoint now) {
+    expects_back_ > Nanoseconds(0) ? LeaveUntil(member, now + expects_back_) : Leave(member);
+  }
 
   // Whose turn it would be now, nothing if nobody has something to run. Only if `may_expect` this may be one that is
   // expected. Nothing is decided yet: who joins meanwhile may come first.
   std::optional<uint32_t> Next(TimePoint now, bool may_expect);
+  // The first of Next() and NextOfRound() that has something to run. Nothing: all that have are of later rounds.
+  std::optional<uint32_t> NextReady(TimePoint now, bool may_expect);
+  // What the last NextReady found at the head: a member that is expected, and until when.
+  std::optional<TimePoint> waits_until() const { return waits_until_; }
   // It is the turn of `member`, which must be Next() or one of NextOfRound(): earlier rounds are over.
   void Begin(uint32_t member) { round_ = std::max(round_, members_[member].round); }
   // Both in one.
@@ -66,7 +78,6 @@ class FairQueue {
     return next;
   }
   bool IsExpected(uint32_t member) const { return members_[member].is_expected; }
-  TimePoint ExpectedUntil(uint32_t member) const { return members_[member].expected_until; }
   // Whose turn it is also, in the same round, after `member`, which must be Front(), Next() or come from here. In which
   // order the members of a round are served makes no difference to what they get.
   std::optional<uint32_t> NextOfRound(uint32_t member) const;
@@ -101,6 +112,7 @@ class FairQueue {
   uint32_t NextBucketWithMembers(uint32_t from) const;
 
   const int64_t quantum_;
+  const Nanoseconds expects_back_;
   std::vector<Member> members_;
   std::array<uint32_t, kNumBuckets> buckets_;             // first member of each
   std::array<uint64_t, kNumBuckets / 64> has_members_{};  // a bit per bucket
@@ -108,6 +120,7 @@ class FairQueue {
   uint64_t round_ = 0;
   uint32_t num_joined_ = 0;
   uint32_t num_expected_ = 0;
+  std::optional<TimePoint> waits_until_;
 };
 
 }  // namespace tally::scheduler

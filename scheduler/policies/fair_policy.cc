@@ -13,10 +13,7 @@ void FairPolicy::OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint n
 }
 
 std::optional<Decision> FairPolicy::Next(TimePoint now) {
-  std::optional<uint32_t> tenant = queue_.Next(now, !in_flight_.empty());
-  expected_until_.reset();
-  if (tenant && queue_.IsExpected(*tenant)) expected_until_ = queue_.ExpectedUntil(*tenant);
-  while (tenant && queue_.IsExpected(*tenant)) tenant = queue_.NextOfRound(*tenant);
+  const std::optional<uint32_t> tenant = queue_.NextReady(now, !in_flight_.empty());
   if (!tenant) return std::nullopt;
   const Launch& head = book_.Head(*tenant);
   if (!head.has_yielded && !in_flight_.Admits(book_.IdOf(*tenant), head.asked, now)) return std::nullopt;
@@ -30,7 +27,8 @@ std::optional<Decision> FairPolicy::Next(TimePoint now) {
 
 std::optional<TimePoint> FairPolicy::WakeAt(TimePoint now) const {
   if (queue_.empty() || in_flight_.empty()) return std::nullopt;
-  if (expected_until_ && *expected_until_ > now) return std::min(*expected_until_, in_flight_.GivesUpAt());
+  const std::optional<TimePoint> until = queue_.waits_until();
+  if (until && *until > now) return std::min(*until, in_flight_.GivesUpAt());
   return in_flight_.GivesUpAt();
 }
 

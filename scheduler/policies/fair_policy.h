@@ -10,8 +10,7 @@ namespace tally::scheduler {
 class FairPolicy final : public Policy {
  public:
   explicit FairPolicy(const PolicyConfig& config)
-      : expects_back_(config.expects_back),
-        queue_({config.fair_quantum}),
+      : queue_({config.fair_quantum, config.expects_back}),
         in_flight_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait) {}
 
   void Tune(const Tuning& tuning) override { in_flight_.Set(tuning.target_drain, tuning.turnaround_threshold); }
@@ -23,13 +22,9 @@ class FairPolicy final : public Policy {
   void OnRemoved(uint32_t tenant) override { queue_.Remove(tenant); }
   void OnWeightChanged(uint32_t tenant) override { queue_.SetWeight(tenant, book_.tenant(tenant).share.weight); }
   void OnBacklogged(uint32_t tenant, TimePoint) override { queue_.Join(tenant); }
-  void OnDrained(uint32_t tenant, TimePoint now) override {
-    expects_back_ > Nanoseconds(0) ? queue_.LeaveUntil(tenant, now + expects_back_) : queue_.Leave(tenant);
-  }
+  void OnDrained(uint32_t tenant, TimePoint now) override { queue_.RunOut(tenant, now); }
   void OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint now) override;
 
-  const Nanoseconds expects_back_;
-  std::optional<TimePoint> expected_until_;  // until then nobody goes but one who is expected
   FairQueue queue_;
   DrainBudget in_flight_;
 };

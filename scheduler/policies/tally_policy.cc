@@ -16,10 +16,9 @@ int HighestOf(uint32_t levels) { return std::bit_width(levels) - 1; }
 
 TallyPolicy::TallyPolicy(const PolicyConfig& config)
     : starvation_bound_(config.starvation_bound),
-      expects_back_(config.expects_back),
       lower_levels_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait),
       gate_({.min_hold_off = config.tuning.min_hold_off, .max_hold_off = config.tuning.max_hold_off}),
-      fair_({config.fair_quantum}),
+      fair_({config.fair_quantum, config.expects_back}),
       in_flight_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait) {}
 
 void TallyPolicy::Tune(const Tuning& tuning) {
@@ -62,7 +61,7 @@ void TallyPolicy::OnDrained(uint32_t tenant, TimePoint now) {
   const TenantShare& share = book_.tenant(tenant).share;
   if (share.tenant_class == TenantClass::kBestEffort) {
     in_turn_.Leave(0, tenant);
-    return expects_back_ > Nanoseconds(0) ? fair_.LeaveUntil(tenant, now + expects_back_) : fair_.Leave(tenant);
+    return fair_.RunOut(tenant, now);
   }
   waiting_.Leave(share.level, tenant);
   if (waiting_.empty(share.level)) waiting_levels_ &= ~Bit(share.level);
@@ -189,12 +188,8 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
 }
 
 std::optional<uint32_t> TallyPolicy::PickByWeight(TimePoint now) {
-  expected_until_.reset();
-  // Only while the GPU is busy: with nothing in flight waiting for anybody would be a loss.
-  std::optional<uint32_t> turn = fair_.Next(now, !in_flight_.empty());
-  if (!turn) return std::nullopt;
-  if (fair_.IsExpected(*turn)) expected_until_ = fair_.ExpectedUntil(*turn);
-  while (turn && fair_.IsExpected(*turn)) turn = fair_.NextOfRound(*turn);
+  // Waits for those who are expected only while the GPU is busy: with nothing in flight that would be a loss.
+  const std::optional<uint32_t> turn = fair_.NextReady(now, !in_flight_.empty());
   if (!turn) return std::nullopt;
   const uint32_t first = *turn;
   const auto room_for = [&](uint32_t tenant) {
@@ -223,7 +218,7 @@ std::optional<TimePoint> TallyPolicy::WakeAt(TimePoint now) const {
       consider(in_flight_.GivesUpAt());
     }
   }
-  if (expected_until_ && *expected_until_ > now) consider(*expected_until_);
+  if (const std::optional<TimePoint> until = fair_.waits_until(); until && *until > now) consider(*until);
   const std::optional<TimePoint> starved_at = StarvedAt();
   if (starved_at && *starved_at > now) consider(*starved_at);
   return wake_at;

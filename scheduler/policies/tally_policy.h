@@ -64,8 +64,6 @@ class TallyPolicy : public Policy {
 
   const std::optional<Nanoseconds> starvation_bound_;
 
-  const Nanoseconds expects_back_;
-
   // High-priority class. Bits are levels.
   TenantRings waiting_{kNumLevels};
   std::array<uint32_t, kNumLevels> num_tenants_{};
@@ -87,7 +85,6 @@ class TallyPolicy : public Policy {
   TenantRings in_turn_{1};  // those that have launches waiting, for the starvation bound
   DrainBudget in_flight_;
   YieldRequests yields_;
-  std::optional<TimePoint> expected_until_;  // until then nobody goes but one who is expected
   TimePoint waiting_since_{};  // since best-effort work waits with none of it dispatched; while fair_ is not empty
   bool is_grant_in_flight_ = false;
 };

@@ -177,8 +177,7 @@ TEST(FairQueueProperty, WhoLaunchesOneThingAtATimeGetsItsShareIfItIsExpected) {
     for (uint32_t member = 0; member < 3; ++member) {
       if (back_at[member] <= now) queue.Join(member);
     }
-    std::optional<uint32_t> next = queue.Next(now, true);
-    while (next && queue.IsExpected(*next)) next = queue.NextOfRound(*next);
+    const std::optional<uint32_t> next = queue.NextReady(now, true);
     if (!next) continue;
     const auto time = microseconds(5 + random() % 20);
     queue.Begin(*next);
