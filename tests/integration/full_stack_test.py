@@ -7,27 +7,16 @@ import sys
 import time
 import unittest
 
-from support.daemon_fixture import DaemonTest, program, wait_until
+from support.daemon_fixture import program, wait_until
+from support.full_stack import PROGRAMS, FullStackTest, not_built
 
-BUILD = os.environ["TALLY_TEST_BUILD"]
-# Another build may have compiled the programs (TALLY_PROGRAMS_DIR).
-PROGRAMS = os.environ.get("TALLY_TEST_PROGRAMS") or os.path.join(BUILD, "programs")
 TRAINING = os.path.join(PROGRAMS, "demo", "batch_training")
-NEEDED = [program("tallyd"), program("tally-run"), program("tally-executor"), TRAINING,
-          os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"),
-          os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")]
-MISSING = [path for path in NEEDED if not os.path.exists(path)]
+MISSING = not_built(TRAINING)
 
 
-class FullStack(DaemonTest):
-    executor = ""  # the real one, beside tallyd
-
-    def start_program(self, *arguments, priority="best-effort", seconds=60):
-        run = subprocess.Popen(
-            [program("tally-run"), "--socket", self.socket_path, "--priority", priority, *arguments, TRAINING, "--seconds",
-             str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(self.end, run)
-        return run
+class FullStack(FullStackTest):
+    def start_program(self, *options, priority="best-effort", seconds=60):
+        return self.start_under_tally(TRAINING, "--seconds", str(seconds), priority=priority, options=options)
 
     def launches_of(self, run):
         for row in self.ctl_json("ps"):

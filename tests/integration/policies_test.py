@@ -7,32 +7,16 @@ import sys
 import time
 import unittest
 
-from support.daemon_fixture import DaemonTest, free_port, program, wait_until
+from support.daemon_fixture import free_port, program, wait_until
+from support.full_stack import REPEATED_LAUNCHES, FullStackTest, not_built
 
-BUILD = os.environ["TALLY_TEST_BUILD"]
-PROGRAMS = os.environ.get("TALLY_TEST_PROGRAMS") or os.path.join(BUILD, "programs")
-REPEATED = os.path.join(PROGRAMS, "repeated_launches")
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
-NEEDED = [program("tallyd"), program("tally-run"), program("tally-executor"), REPEATED,
-          os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"),
-          os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")]
-MISSING = [path for path in NEEDED if not os.path.exists(path)]
+MISSING = not_built(REPEATED_LAUNCHES)
 
 
-class PolicyTest(DaemonTest):
-    executor = ""  # the real one, beside tallyd
-
-    def start_program(self, *arguments, priority="best-effort", command=(REPEATED,), env=None):
-        run = subprocess.Popen([program("tally-run"), "--socket", self.socket_path, "--priority", priority, *arguments,
-                                *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               env={**os.environ, **(env or {})})
-        self.addCleanup(self.end, run)
-        return run
-
-    def assert_right(self, run):
-        output, _ = run.communicate(timeout=100)
-        self.assertEqual(run.returncode, 0, output.decode())
-        self.assertTrue(output.decode().splitlines()[-1].endswith(" OK"), output.decode())
+class PolicyTest(FullStackTest):
+    def start_program(self, *options, priority="best-effort", command=(REPEATED_LAUNCHES,), env=None):
+        return self.start_under_tally(*command, priority=priority, options=options, env=env)
 
     def policies(self):
         return {row["policy"] for row in self.ctl_json("executors")}
@@ -68,7 +52,7 @@ class ResultsAreTheSame(PolicyTest):
 
 class Choosing(PolicyTest):
     def run_embedded(self, policy):
-        return subprocess.run([program("tally-run"), "--embedded", "--driver", "sim", REPEATED], check=False, text=True,
+        return subprocess.run([program("tally-run"), "--embedded", "--driver", "sim", REPEATED_LAUNCHES], check=False, text=True,
                               env={**os.environ, "TALLY_POLICY": policy}, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=100)
 

@@ -6,19 +6,14 @@ import subprocess
 import sys
 import unittest
 
-from support.daemon_fixture import DaemonTest, is_alive, program, wait_until
+from support.daemon_fixture import is_alive, program, wait_until
+from support.full_stack import FullStackTest, not_built
 
-BUILD = os.environ["TALLY_TEST_BUILD"]
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "process_cases.py")
-NEEDED = [program("tallyd"), program("tally-run"), program("tally-executor"),
-          os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"),
-          os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")]
-MISSING = [path for path in NEEDED if not os.path.exists(path)]
+MISSING = not_built()
 
 
-class Processes(DaemonTest):
-    executor = ""  # the real one, beside tallyd
-
+class Processes(FullStackTest):
     def run_case(self, name):
         run = subprocess.run([program("tally-run"), "--socket", self.socket_path, "--quiet", sys.executable, CASES, name],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=80, check=False)

@@ -1,24 +1,16 @@
 #!/usr/bin/env python3
 """Best-effort kernels that are sliced and yield, on the software driver: the results stay the same, and people can see why."""
 import os
-import subprocess
 import time
 import unittest
 
-from support.daemon_fixture import DaemonTest, program, wait_until
+from support.daemon_fixture import wait_until
+from support.full_stack import REPEATED_LAUNCHES, FullStackTest, not_built
 
-BUILD = os.environ["TALLY_TEST_BUILD"]
-PROGRAMS = os.environ.get("TALLY_TEST_PROGRAMS") or os.path.join(BUILD, "programs")
-REPEATED = os.path.join(PROGRAMS, "repeated_launches")
-NEEDED = [program("tallyd"), program("tally-run"), program("tally-executor"), REPEATED,
-          os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"),
-          os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")]
-MISSING = [path for path in NEEDED if not os.path.exists(path)]
+MISSING = not_built(REPEATED_LAUNCHES)
 
 
-class Variants(DaemonTest):
-    executor = ""  # the real one, beside tallyd
-
+class Variants(FullStackTest):
     def setUp(self):
         super().setUp()
         self.cache = os.path.join(self.directory, "cache")
@@ -30,15 +22,7 @@ class Variants(DaemonTest):
         self.start_daemon("--turnaround-us", "1", "--cache-directory", self.cache, *arguments)
 
     def start_program(self, priority="best-effort"):
-        run = subprocess.Popen([program("tally-run"), "--socket", self.socket_path, "--priority", priority, REPEATED],
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(self.end, run)
-        return run
-
-    def assert_right(self, run):
-        output, _ = run.communicate(timeout=100)
-        self.assertEqual(run.returncode, 0, output.decode())
-        self.assertTrue(output.decode().splitlines()[-1].endswith(" OK"), output.decode())
+        return self.start_under_tally(REPEATED_LAUNCHES, priority=priority)
 
     def forms(self):
         return {row["name"]: row["form"].split("(")[0] for row in self.ctl_json("kernels")}
