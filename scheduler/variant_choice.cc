@@ -70,6 +70,7 @@ VariantChoice::Next VariantChoice::NextLaunch(Nanoseconds threshold) {
 Nanoseconds VariantChoice::EstimatedTurnaround(const LaunchCandidate& candidate, Nanoseconds duration) const {
   switch (candidate.form) {
     case LaunchForm::kOriginal:
+    case LaunchForm::kGated:
       return duration;
     case LaunchForm::kSlices:
       return duration / std::max<uint32_t>(candidate.degree, 1);

@@ -34,7 +34,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 4;
+inline constexpr uint32_t kLinkVersion = 5;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -103,9 +103,10 @@ struct SessionFigures {
   uint64_t held_ns;          // how long, all together
   uint64_t sliced_launches;  // cut into slices
   uint64_t worker_launches;  // by workers that can yield
-  uint64_t yields;           // times that such a launch gave the GPU back and went on later
+  uint64_t yields;           // times that such a launch, or a queue of gated ones, gave the GPU back and went on later
+  uint64_t gated_launches;   // into queues that can be stopped
 };
-static_assert(sizeof(SessionFigures) == 128);
+static_assert(sizeof(SessionFigures) == 136);
 
 struct SessionIdentity {
   uint64_t session_id;
@@ -128,7 +129,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 104 + 128 + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 104 + 136 + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {

@@ -154,6 +154,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.figures.held_ns = static_cast<uint64_t>(snapshot.held_time.count());
   report.figures.sliced_launches = snapshot.num_sliced;
   report.figures.worker_launches = snapshot.num_by_workers;
+  report.figures.gated_launches = snapshot.num_gated;
   report.figures.yields = snapshot.num_yields;
   report.has_ended = has_ended ? 1 : 0;
   Send(LinkKind::kSessionReport, request_id, report);

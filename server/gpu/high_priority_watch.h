@@ -10,6 +10,8 @@ namespace tally::server {
 class HighPriorityWatch {
  public:
   virtual ~HighPriorityWatch() = default;
+  // Somebody has high priority, working or not: only then is anything ever closed.
+  virtual bool IsPresent() = 0;
   // High-priority work runs, or ended so recently that more of it is expected (the hold-off).
   virtual bool IsClosed(int device) = 0;
   // Sleeps until IsClosed, at most `timeout`.

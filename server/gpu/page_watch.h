@@ -25,6 +25,7 @@ class PageWatch final : public HighPriorityWatch {
   // Some high-priority executor exists, working or not.
   bool HighPriorityPresent() const { return page_.HighPriorityPresent(); }
 
+  bool IsPresent() override { return HighPriorityPresent(); }
   bool IsClosed(int device) override;
   void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) override;
   void WaitWhileClosed(int device, std::chrono::nanoseconds timeout) override;

@@ -114,6 +114,7 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.held_time = std::chrono::nanoseconds(gate.held_ns.load(std::memory_order_relaxed));
   snapshot.num_sliced = counters.num_sliced.load(std::memory_order_relaxed);
   snapshot.num_by_workers = counters.num_by_workers.load(std::memory_order_relaxed);
+  snapshot.num_gated = counters.num_gated.load(std::memory_order_relaxed);
   snapshot.num_yields = state_.worker_owner->num_yields.load(std::memory_order_relaxed);
   snapshot.num_lanes = num_lanes_.load(std::memory_order_relaxed);
   snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;

@@ -19,6 +19,7 @@ class ScriptedWatch final : public HighPriorityWatch {
     changed_.notify_all();
   }
 
+  bool IsPresent() override { return true; }
   bool IsClosed(int) override {
     const std::lock_guard lock(mutex_);
     return is_closed_;
