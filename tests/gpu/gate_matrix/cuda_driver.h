@@ -8,18 +8,17 @@
 
 namespace tally::gate_matrix {
 
-#define TALLY_GATE_MATRIX_FUNCTIONS(X)                                                                            \
-  X(cuInit)                                                                                                       \
-  X(cuDriverGetVersion)                                                                                           \
-  X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuGetErrorName) X(cuDevicePrimaryCtxRetain)         \
-      X(cuCtxSetCurrent) X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) X(cuStreamSynchronize)      \
-          X(cuStreamQuery) X(cuMemAlloc_v2) X(cuMemHostAlloc) X(cuMemcpyHtoD_v2) X(cuMemcpyDtoH_v2)               \
-              X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuMemsetD32Async)         \
-                  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) X(cuFuncSetAttribute)        \
-                      X(cuFuncGetParamInfo) X(cuLaunchKernelEx) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture)  \
-                          X(cuGraphInstantiateWithFlags) X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) \
-                              X(cuEventCreate) X(cuEventRecord) X(cuEventElapsedTime)                             \
-                                  X(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+// clang-format off
+#define TALLY_GATE_MATRIX_FUNCTIONS(X) \
+  X(cuInit) X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuGetErrorName) \
+  X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) \
+  X(cuStreamSynchronize) X(cuStreamQuery) X(cuMemAlloc_v2) X(cuMemHostAlloc) X(cuMemcpyHtoD_v2) \
+  X(cuMemcpyDtoH_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuMemsetD32Async) \
+  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) X(cuFuncSetAttribute) X(cuFuncGetParamInfo) \
+  X(cuLaunchKernelEx) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) \
+  X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) X(cuEventCreate) X(cuEventRecord) \
+  X(cuEventElapsedTime) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)
+// clang-format on
 
 struct Driver {
 #define X(name) decltype(&::name) name = nullptr;

@@ -1,6 +1,8 @@
-// Kernels for gate_matrix: each uses something of the hardware or of the cubin format that a gate could disturb. All take
+// Kernels for gate_matrix: each uses something of the hardware or of the cubin format that a gate could disturb. All
+// take
 //   out, counts, n, us: counts[linear block] is incremented once by each block, each block takes about `us`
-//   microseconds, and out is updated in a way that shows a block run twice or not at all, with the same bits every time.
+//   microseconds, and out is updated in a way that shows a block run twice or not at all, with the same bits every
+//   time.
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
 
@@ -104,20 +106,47 @@ KERNEL SwitchTable(STANDARD) {
   float v = out[i];
   const int which = static_cast<int>(v) & 15;
   switch (which) {
-    case 0: v = v * 3; break;
-    case 1: v = v + 77; break;
-    case 2: v = sqrtf(v); break;
-    case 3: v = fmodf(v, 7.f); break;
-    case 4: v = __int_as_float(__float_as_int(v) ^ 123); break;
-    case 5: v = __popc(static_cast<int>(v)); break;
-    case 6: v = v * v; break;
-    case 7: v = __clz(static_cast<int>(v)); break;
-    case 8: v = 1 / v; break;
-    case 9: v = v - 31; break;
-    case 10: v = logf(v); break;
-    case 11: v = v / 3; break;
-    case 12: v = which; break;
-    default: v = -1;
+    case 0:
+      v = v * 3;
+      break;
+    case 1:
+      v = v + 77;
+      break;
+    case 2:
+      v = sqrtf(v);
+      break;
+    case 3:
+      v = fmodf(v, 7.f);
+      break;
+    case 4:
+      v = __int_as_float(__float_as_int(v) ^ 123);
+      break;
+    case 5:
+      v = __popc(static_cast<int>(v));
+      break;
+    case 6:
+      v = v * v;
+      break;
+    case 7:
+      v = __clz(static_cast<int>(v));
+      break;
+    case 8:
+      v = 1 / v;
+      break;
+    case 9:
+      v = v - 31;
+      break;
+    case 10:
+      v = logf(v);
+      break;
+    case 11:
+      v = v / 3;
+      break;
+    case 12:
+      v = which;
+      break;
+    default:
+      v = -1;
   }
   out[i] = v + 1;
 }
@@ -272,7 +301,8 @@ KERNEL BulkCopy(STANDARD) {
   }
   __syncthreads();
   asm volatile(
-      "{ .reg .pred done;\nWAIT: mbarrier.try_wait.parity.shared.b64 done, [%0], 0;\n @!done bra WAIT; }" ::"r"(barrier_at)
+      "{ .reg .pred done;\nWAIT: mbarrier.try_wait.parity.shared.b64 done, [%0], 0;\n @!done bra WAIT; }" ::"r"(
+          barrier_at)
       : "memory");
   const float v = tile[Thread() * 5 % 256];
   __syncthreads();
@@ -299,9 +329,11 @@ KERNEL MatrixUnits(STANDARD) {
   const half2 a = __floats2half2_rn(Thread() % 7, 1), b = __floats2half2_rn(2, Thread() % 5);
   const unsigned au = *reinterpret_cast<const unsigned*>(&a), bu = *reinterpret_cast<const unsigned*>(&b);
   float d[4] = {1, 2, 3, 4};
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%5, %5}, {%0, %1, %2, %3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(au), "r"(bu));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%5, %5}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(au), "r"(bu));
   if (i < n) out[i] = out[i] * 0.5f + d[0] + d[1] + d[2] + d[3];
 }
 
@@ -331,7 +363,7 @@ KERNEL __launch_bounds__(128) WarpGroupMatrix(STANDARD) {
 
 __device__ unsigned own_counts[1 << 16];
 __device__ float own_out[1 << 22];
-KERNEL NoParameters() { // its own variables take the place of out and counts
+KERNEL NoParameters() {  // its own variables take the place of out and counts
   Enter(own_counts, 15);
   own_out[Element()] = own_out[Element()] * 1.25f + Block();
 }
