@@ -17,6 +17,12 @@ void KeepLast(std::vector<Nanoseconds>& values, Nanoseconds value) {
   values.push_back(value);
 }
 
+Nanoseconds UpperQuartile(std::vector<Nanoseconds> values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() * 3 - 1) / 4);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
 Nanoseconds Median(std::vector<Nanoseconds> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -29,7 +35,8 @@ std::vector<LaunchCandidate> CandidatesFor(const LaunchSize& size, Nanoseconds o
                                            Nanoseconds threshold) {
   std::vector<LaunchCandidate> result;
   if (size.can_slice && size.num_blocks > 1) {
-    const uint64_t least = static_cast<uint64_t>(original_duration / std::max(threshold, Nanoseconds(1))) + 1;
+    const Nanoseconds piece = std::max(threshold - kGiveBackOverhead, Nanoseconds(1000));
+    const uint64_t least = static_cast<uint64_t>(original_duration / piece) + 1;
     for (const uint64_t factor : {1, 2, 4}) {
       const uint64_t degree = std::min({std::max<uint64_t>(least, 2) * factor, size.num_blocks, kMostSlices});
       const LaunchCandidate candidate{LaunchForm::kSlices, static_cast<uint32_t>(degree)};
@@ -60,14 +67,22 @@ VariantChoice::Next VariantChoice::NextLaunch(Nanoseconds threshold) {
   for (const Entry& entry : entries_) {
     if (entry.measured.num_samples < kSamplesEach) return {entry.measured.candidate, true};
     // The original alone already gives back soon enough.
-    if (!has_candidates_ || entries_[0].measured.duration <= threshold) break;
+    if (!has_candidates_ || entries_[0].measured.turnaround <= threshold) break;
   }
   const bool is_sample = ++num_since_sample_ >= kLaunchesBetweenSamples;
   if (is_sample) num_since_sample_ = 0;
   return {Best(threshold).candidate, is_sample};
 }
 
-Nanoseconds VariantChoice::EstimatedTurnaround(const LaunchCandidate& candidate, Nanoseconds duration) const {
+bool VariantChoice::IsSample(const LaunchCandidate& candidate) {
+  const Entry* entry = Find(candidate);
+  if (entry != nullptr && entry->measured.num_samples < kSamplesEach) return true;
+  const bool is_sample = ++num_since_sample_ >= kLaunchesBetweenSamples;
+  if (is_sample) num_since_sample_ = 0;
+  return is_sample;
+}
+
+Nanoseconds VariantChoice::EstimatedPiece(const LaunchCandidate& candidate, Nanoseconds duration) const {
   switch (candidate.form) {
     case LaunchForm::kOriginal:
       return duration;
@@ -88,20 +103,23 @@ void VariantChoice::OnDuration(const LaunchCandidate& candidate, Nanoseconds dur
   Measured& measured = entry->measured;
   measured.duration = Median(entry->durations);
   measured.num_samples = std::max(measured.num_samples, static_cast<uint32_t>(entry->durations.size()));
-  if (!measured.is_turnaround_measured) measured.turnaround = EstimatedTurnaround(candidate, measured.duration);
+  if (!measured.is_turnaround_measured) {
+    measured.turnaround = EstimatedPiece(candidate, measured.duration) + kGiveBackOverhead;
+  }
 }
 
 void VariantChoice::OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround) {
   Entry* entry = Find(candidate);
   if (entry == nullptr) return;
   KeepLast(entry->turnarounds, turnaround);
-  entry->measured.turnaround = *std::max_element(entry->turnarounds.begin(), entry->turnarounds.end());
+  if (entry->turnarounds.size() < kSamplesEach) return;
+  entry->measured.turnaround = UpperQuartile(entry->turnarounds);
   entry->measured.is_turnaround_measured = true;
 }
 
 bool VariantChoice::WantsVariants(Nanoseconds threshold) const {
   const Measured& original = entries_[0].measured;
-  return !has_candidates_ && original.num_samples >= kSamplesEach && original.duration > threshold;
+  return !has_candidates_ && original.num_samples >= kSamplesEach && original.turnaround > threshold;
 }
 
 void VariantChoice::SetCandidates(std::span<const LaunchCandidate> candidates) {
@@ -122,9 +140,18 @@ const VariantChoice::Measured& VariantChoice::Best(Nanoseconds threshold) const 
     if (measured.turnaround <= threshold && (fastest == nullptr || measured.duration < fastest->duration)) {
       fastest = &measured;
     }
-    if (measured.turnaround < soonest->turnaround) soonest = &measured;
+    const bool is_dear = measured.duration > original().duration * kMostSlowdown;
+    if (measured.turnaround < soonest->turnaround && !is_dear) soonest = &measured;
   }
   return fastest != nullptr ? *fastest : *soonest;
+}
+
+Nanoseconds VariantChoice::PieceOf(const LaunchCandidate& candidate) const {
+  const Measured& measured = Of(candidate);
+  if (measured.candidate != candidate || measured.num_samples == 0) {
+    return EstimatedPiece(candidate, original().duration);
+  }
+  return std::max(measured.turnaround - kGiveBackOverhead, Nanoseconds(0));
 }
 
 const VariantChoice::Measured& VariantChoice::Of(const LaunchCandidate& candidate) const {
@@ -152,7 +179,11 @@ void VariantChoice::Restore(std::span<const Measured> measured) {
     entry->measured = one;
     entry->durations.assign(1, one.duration);
     entry->turnarounds.clear();
-    if (one.is_turnaround_measured) entry->turnarounds.push_back(one.turnaround);
+    if (one.is_turnaround_measured) {
+      entry->turnarounds.assign(kSamplesEach, one.turnaround);
+    } else {
+      entry->measured.turnaround = EstimatedPiece(one.candidate, one.duration) + kGiveBackOverhead;
+    }
     has_candidates_ = has_candidates_ || one.candidate.form != LaunchForm::kOriginal;
   }
 }
