@@ -7,13 +7,12 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-constexpr size_t kMostSamples = 8;
 // More launches than this for one kernel cost more than any threshold is worth.
 constexpr uint64_t kMostSlices = 4096;
 constexpr uint32_t kMostResidentMultiples = 4;
 
-void KeepLast(std::vector<Nanoseconds>& values, Nanoseconds value) {
-  if (values.size() == kMostSamples) values.erase(values.begin());
+void KeepLast(std::vector<Nanoseconds>& values, size_t most, Nanoseconds value) {
+  if (values.size() == most) values.erase(values.begin());
   values.push_back(value);
 }
 
@@ -99,22 +98,28 @@ Nanoseconds VariantChoice::EstimatedPiece(const LaunchCandidate& candidate, Nano
 void VariantChoice::OnDuration(const LaunchCandidate& candidate, Nanoseconds duration) {
   Entry* entry = Find(candidate);
   if (entry == nullptr) return;
-  KeepLast(entry->durations, duration);
+  KeepLast(entry->durations, kMostSamples, duration);
   Measured& measured = entry->measured;
   measured.duration = Median(entry->durations);
   measured.num_samples = std::max(measured.num_samples, static_cast<uint32_t>(entry->durations.size()));
-  if (!measured.is_turnaround_measured) {
-    measured.turnaround = EstimatedPiece(candidate, measured.duration) + kGiveBackOverhead;
-  }
+  UpdateTurnaround(*entry);
+}
+
+void VariantChoice::UpdateTurnaround(Entry& entry) {
+  Measured& measured = entry.measured;
+  const std::vector<Nanoseconds>& seen = entry.turnarounds;
+  const Nanoseconds estimated = EstimatedPiece(measured.candidate, measured.duration) + kGiveBackOverhead;
+  measured.is_turnaround_measured = !seen.empty();
+  measured.turnaround = seen.empty()                 ? estimated
+                        : seen.size() < kSamplesEach ? std::min(estimated, *std::ranges::min_element(seen))
+                                                     : UpperQuartile(seen);
 }
 
 void VariantChoice::OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround) {
   Entry* entry = Find(candidate);
   if (entry == nullptr) return;
-  KeepLast(entry->turnarounds, turnaround);
-  if (entry->turnarounds.size() < kSamplesEach) return;
-  entry->measured.turnaround = UpperQuartile(entry->turnarounds);
-  entry->measured.is_turnaround_measured = true;
+  KeepLast(entry->turnarounds, kMostSamples, turnaround);
+  UpdateTurnaround(*entry);
 }
 
 bool VariantChoice::WantsVariants(Nanoseconds threshold) const {
@@ -179,11 +184,8 @@ void VariantChoice::Restore(std::span<const Measured> measured) {
     entry->measured = one;
     entry->durations.assign(1, one.duration);
     entry->turnarounds.clear();
-    if (one.is_turnaround_measured) {
-      entry->turnarounds.assign(kSamplesEach, one.turnaround);
-    } else {
-      entry->measured.turnaround = EstimatedPiece(one.candidate, one.duration) + kGiveBackOverhead;
-    }
+    if (one.is_turnaround_measured) entry->turnarounds.assign(kSamplesEach, one.turnaround);
+    UpdateTurnaround(*entry);
     has_candidates_ = has_candidates_ || one.candidate.form != LaunchForm::kOriginal;
   }
 }

@@ -64,7 +64,7 @@ class VariantChoice {
   // After so many launches the chosen candidate is timed again: programs change phase, and clocks change.
   static constexpr uint32_t kLaunchesBetweenSamples = 256;
   // What giving back sooner may cost where the threshold is not met all the same.
-  static constexpr int kMostSlowdown = 2;
+  static constexpr int kMostSlowdown = 4;
 
   struct Measured {
     LaunchCandidate candidate;
@@ -95,8 +95,8 @@ class VariantChoice {
   // A timed launch took `duration` from its begin to its end, undisturbed. Candidates that are not (or no longer) known
   // are ignored.
   void OnDuration(const LaunchCandidate& candidate, Nanoseconds duration);
-  // Workers were asked to yield and were gone after `turnaround`. A few are needed to outrank the estimate, and one
-  // that took long by accident does not decide.
+  // Workers were asked to yield and were gone after `turnaround`. One that took long by accident does not decide: a few
+  // are needed to say that it takes longer than estimated.
   void OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround);
 
   // The original was timed and is longer than the threshold, and nobody has yet said what else there is.
@@ -124,6 +124,8 @@ class VariantChoice {
     std::vector<Nanoseconds> durations;    // the last few
     std::vector<Nanoseconds> turnarounds;  // the last few
   };
+  static constexpr size_t kMostSamples = 8;
+  void UpdateTurnaround(Entry& entry);
   Entry* Find(const LaunchCandidate& candidate);
   Nanoseconds EstimatedPiece(const LaunchCandidate& candidate, Nanoseconds duration) const;
 

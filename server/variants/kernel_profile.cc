@@ -135,7 +135,7 @@ std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
     } else if (variants_ != nullptr && !shape.choice.is_settled()) {
       report.remark = "variants are being measured";
     } else if (!meets && report.chosen.candidate.form == LaunchForm::kOriginal) {
-      report.remark = "no variant meets the threshold, or gives back sooner at less than twice the time";
+      report.remark = "no variant meets the threshold, or gives back sooner without taking several times as long";
     } else if (!meets) {
       report.remark = "no variant meets the threshold; this one gives back soonest";
     }

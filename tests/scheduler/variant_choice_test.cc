@@ -101,22 +101,22 @@ TEST(VariantChoiceTest, WhatIsAroundAPieceCountsToo) {
   EXPECT_EQ(choice.Best(kThreshold).candidate, workers);
 }
 
-TEST(VariantChoiceTest, WhereNothingMeetsTheThresholdSoonerMayCostTwiceTheTime) {
+TEST(VariantChoiceTest, WhereNothingMeetsTheThresholdSoonerMayCostSoMuch) {
   VariantChoice choice(10'000);
   const LaunchCandidate slices{LaunchForm::kSlices, 400}, workers{LaunchForm::kWorkers, 100};
   choice.SetCandidates(std::vector{slices, workers});
   Sample(choice, kOriginal, microseconds(10'000));
-  Sample(choice, slices, microseconds(25'000));
-  Sample(choice, workers, microseconds(19'000));
+  Sample(choice, slices, microseconds(45'000));
+  Sample(choice, workers, microseconds(39'000));
   EXPECT_LT(choice.Of(slices).turnaround, choice.Of(workers).turnaround);
   EXPECT_EQ(choice.Best(microseconds(10)).candidate, workers);
   VariantChoice dear(10'000);
   dear.SetCandidates(std::vector{slices, workers});
   Sample(dear, kOriginal, microseconds(10'000));
-  Sample(dear, slices, microseconds(25'000));
-  Sample(dear, workers, microseconds(30'000));
+  Sample(dear, slices, microseconds(45'000));
+  Sample(dear, workers, microseconds(50'000));
   EXPECT_EQ(dear.Best(microseconds(10)).candidate, kOriginal);
-  EXPECT_EQ(dear.Best(microseconds(100)).candidate, slices) << "what meets it may cost what it costs";
+  EXPECT_EQ(dear.Best(microseconds(120)).candidate, slices) << "what meets it may cost what it costs";
 }
 
 TEST(VariantChoiceTest, APieceIsGuessedUntilItWasMeasured) {
@@ -142,7 +142,7 @@ TEST(VariantChoiceProperty, ChoosesTheFastestThatMeetsTheThreshold) {
     choice.SetCandidates(candidates);
     Sample(choice, kOriginal, Nanoseconds(1000 + random() % 3'000'000));
     for (const LaunchCandidate& candidate : candidates) {
-      Sample(choice, candidate, Nanoseconds(1000 + random() % 6'000'000));
+      Sample(choice, candidate, Nanoseconds(1000 + random() % 15'000'000));
       for (uint32_t i = random() % 10; i > 0; --i) choice.OnTurnaround(candidate, Nanoseconds(random() % 200'000));
     }
     const Nanoseconds threshold(random() % 100'000);
