@@ -412,14 +412,15 @@ void ExecutorPool::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
 }
 
 void ExecutorPool::PlanTimeSlices() {
-  const auto is_high = [](const ExecutorPtr& executor) {
-    return executor->domain.priority_class == shm::PriorityClass::kHighPriority &&
-           (executor->state == ExecutorState::kServing || executor->state == ExecutorState::kDisconnected);
-  };
-  const auto num_high = static_cast<size_t>(std::count_if(executors_.begin(), executors_.end(), is_high));
+  DomainCount domains;
+  for (const ExecutorPtr& executor : executors_) {
+    if (executor->state != ExecutorState::kServing && executor->state != ExecutorState::kDisconnected) continue;
+    const bool is_high = executor->domain.priority_class == shm::PriorityClass::kHighPriority;
+    ++(is_high ? domains.high_priority : domains.best_effort);
+  }
   for (const ExecutorPtr& executor : executors_) {
     const std::chrono::microseconds slice =
-        TimeSliceFor(executor->domain.priority_class, num_high, config_.best_effort_time_slice);
+        TimeSliceFor(executor->domain.priority_class, domains, config_.best_effort_time_slice);
     if (executor->link == nullptr || executor->wanted_time_slice == slice) continue;
     const Status sent = executor->link->SendSetTimeSlice(static_cast<uint64_t>(slice.count()));
     if (sent.ok()) executor->wanted_time_slice = slice;
