@@ -60,6 +60,9 @@ Status ElfView::ReadSections(std::span<const std::byte> bytes) {
     section.type = raw.sh_type;
     section.link = raw.sh_link;
     section.info = raw.sh_info;
+    section.flags = raw.sh_flags;
+    section.offset = raw.sh_offset;
+    section.alignment = raw.sh_addralign;
     section.size = raw.sh_size;
     if (!HasBytes(raw.sh_type)) continue;
     if (!IsInside(raw.sh_offset, raw.sh_size, bytes.size()))
@@ -116,6 +119,7 @@ Result<std::vector<NvAttribute>> ReadNvAttributes(std::span<const std::byte> sec
   for (uint64_t at = 0; at < section.size();) {
     if (!IsInside(at, 4, section.size())) return broken();
     NvAttribute attribute;
+    const uint64_t begins = at;
     attribute.format = Load<uint8_t>(section, at);
     attribute.id = Load<uint8_t>(section, at + 1);
     attribute.value = Load<uint16_t>(section, at + 2);
@@ -135,6 +139,7 @@ Result<std::vector<NvAttribute>> ReadNvAttributes(std::span<const std::byte> sec
       default:
         return broken();
     }
+    attribute.whole = section.subspan(begins, at - begins);
     attributes.push_back(attribute);
   }
   return attributes;

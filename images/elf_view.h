@@ -1,4 +1,5 @@
-// Sections and symbols of an ELF file in untrusted bytes. Internal to images: include cubin.h or fat_container.h.
+// Sections and symbols of an ELF file in untrusted bytes. For images itself and cubin-transforms, which rewrites them;
+// everybody else asks cubin.h or fat_container.h.
 #pragma once
 
 #include <elf.h>
@@ -18,6 +19,9 @@ struct ElfSection {
   uint32_t type = 0;
   uint32_t link = 0;
   uint32_t info = 0;                   // sh_info: raw, may hold more than an index in cubins
+  uint64_t flags = 0;                  // sh_flags: raw, likewise
+  uint64_t offset = 0;                 // in the file; of a section without bytes it means nothing
+  uint64_t alignment = 0;              // of the offset
   uint64_t size = 0;                   // also of a section without bytes
   std::span<const std::byte> content;  // empty for NOBITS
 };
@@ -59,6 +63,7 @@ struct NvAttribute {
   uint8_t id = 0;
   uint16_t value = 0;                  // of formats 2 and 3
   std::span<const std::byte> payload;  // of format 4
+  std::span<const std::byte> whole;    // the record as it is in the section
 };
 // All records; kDataLoss if one does not fit.
 Result<std::vector<NvAttribute>> ReadNvAttributes(std::span<const std::byte> section);

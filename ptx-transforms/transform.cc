@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "proto/device/gate_abi.h"
 #include "proto/device/variant_abi.h"
 #include "ptx-transforms/passes/assemble.h"
 #include "ptx-transforms/passes/own_callees.h"
@@ -126,6 +127,9 @@ void Transformation::Run(const Function& kernel, const Pipeline& pipeline) {
   outcome.hidden_parameter_offset = variant.hidden_parameter_offset;
   if (variant.has_slice_parameters) outcome.hidden_parameter_bytes = sizeof(device::SliceParameters);
   if (variant.has_worker_parameters) outcome.hidden_parameter_bytes = sizeof(device::WorkerParameters);
+  if (variant.has_gate) outcome.hidden_parameter_bytes = sizeof(device::GateParameters);
+  outcome.gates_clusters = variant.gates_clusters;
+  outcome.waits_for_blocks = variant.waits_for_blocks;
   outcome.extra_shared_bytes = variant.extra_shared_bytes;
   outcome.needs_warp_rows = variant.needs_warp_rows;
   done_.push_back(std::move(variant));

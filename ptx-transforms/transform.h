@@ -61,14 +61,19 @@ struct KernelVariant {
   Refusal refusal;
 
   // ---- of one that is done: what its launch must know
-  // Of slice_grid: device::SliceParameters; of persistent_blocks: device::WorkerParameters, at this place of the packed
-  // parameters, behind the kernel's own. 0 bytes: none was added.
+  // Of slice_grid: device::SliceParameters; of persistent_blocks: device::WorkerParameters; of gate_entry:
+  // device::GateParameters, at this place of the packed parameters, behind the kernel's own. 0 bytes: none was added.
   uint32_t hidden_parameter_offset = 0;
   uint32_t hidden_parameter_bytes = 0;
   // Dynamic shared memory to ask for beyond what the program does.
   uint32_t extra_shared_bytes = 0;
   // May only be launched if block.x is a multiple of 32, or block.y = block.z = 1. Else run the original.
   bool needs_warp_rows = false;
+  // Of gate_entry: launches with clusters and programmatic launches may have it. Else run the original.
+  bool gates_clusters = false;
+  // Of gate_entry: some loop seems to wait for what other blocks write. Harmless where they are blocks of lower
+  // numbers; a launch whose blocks wait for all others, as some do that fit on the GPU together, must not be stopped.
+  bool waits_for_blocks = false;
 
   bool is_done() const { return refused_by.empty(); }
 };

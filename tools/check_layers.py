@@ -25,11 +25,12 @@ UNITS = {
     "proto/driver": (["proto/shm"], RPC, "driver calls travel by shared memory"),
     "proto/control": ([], CUDA, "the control plane knows no CUDA"),
     "ptx-transforms": (["base", "proto/device"], CUDA + "|sys/socket", "text in, text out"),
+    "cubin-transforms": (["base", "images", "proto/device"], CUDA + "|sys/socket|" + THREADS, "bytes in, bytes out"),
     "scheduler": (["base"], CUDA + "|" + THREADS, "pure decisions: no CUDA, no threads; the caller owns the clock"),
     "sim-driver": (["base", "images", "ptx-transforms", "proto/device"], RPC, "a driver knows no daemon"),
     "client-shim": (["base", "images", "proto/shm", "proto/driver", "proto/control"], RPC + "|prometheus",
                     "it runs inside somebody else's process"),
-    "server": (["base", "images", "proto", "ptx-transforms", "scheduler"], None, ""),
+    "server": (["base", "images", "proto", "ptx-transforms", "cubin-transforms", "scheduler"], None, ""),
 }
 # Only these, so that the layout compiles the same everywhere.
 ONLY_THESE = {unit: {"cstdint", "cstddef", "atomic", "type_traits"} for unit in ("proto/shm", "proto/device")}

@@ -3,7 +3,7 @@ import os
 import re
 import subprocess
 
-ROOMS = ("base", "images", "proto", "ptx-transforms", "scheduler", "sim-driver", "client-shim", "server")
+ROOMS = ("base", "images", "proto", "ptx-transforms", "cubin-transforms", "scheduler", "sim-driver", "client-shim", "server")
 OUTSIDE = ("tests", "bench")
 CPP_SUFFIXES = (".h", ".cc", ".cu", ".inc")
 

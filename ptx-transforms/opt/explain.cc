@@ -33,6 +33,8 @@ std::string ExplainAsJson(const Transformed& result) {
       kernel["hidden_parameter_bytes"] = variant.hidden_parameter_bytes;
       kernel["extra_shared_bytes"] = variant.extra_shared_bytes;
       kernel["needs_warp_rows"] = variant.needs_warp_rows;
+      kernel["gates_clusters"] = variant.gates_clusters;
+      kernel["waits_for_blocks"] = variant.waits_for_blocks;
     } else {
       kernel["status"] = "refused";
       kernel["refused_by"] = variant.refused_by;

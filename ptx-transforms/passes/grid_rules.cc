@@ -36,8 +36,8 @@ std::optional<Refusal> CheckSpinning(const Function& function) {
 }  // namespace
 
 std::optional<Refusal> CheckGridRules(const Variant& variant, const Features& features) {
-  if (variant.has_slice_parameters || variant.has_worker_parameters)
-    return Refusal{"already-transformed", "slice_grid and persistent_blocks exclude one another"};
+  if (variant.has_slice_parameters || variant.has_worker_parameters || variant.has_gate)
+    return Refusal{"already-transformed", "slice_grid, persistent_blocks and gate_entry exclude one another"};
   if (auto refusal = CheckUnderstood(variant, features)) return refusal;
   if (auto refusal = CheckFeatures(features, kRules)) return refusal;
   if (auto refusal = CheckSpinning(variant.original)) return refusal;
@@ -48,9 +48,8 @@ std::optional<Refusal> CheckGridRules(const Variant& variant, const Features& fe
 
 std::optional<Refusal> AddHiddenParameter(Variant& variant, std::string_view name, uint32_t size, uint32_t align) {
   const uint64_t offset = NextParameterOffset(variant.kernel, align);
-  const VersionDirective version = variant.module.version;
-  const bool is_new = version.major > 8 || (version.major == 8 && version.minor >= 1);
-  const uint64_t limit = is_new && IsVoltaOrNewer(variant.module) ? kMaxParameterBytesNew : kMaxParameterBytes;
+  const bool is_new = IsInVersion(variant.module, 8, 1) && IsForTarget(variant.module, 70);
+  const uint64_t limit = is_new ? kMaxParameterBytesNew : kMaxParameterBytes;
   if (offset + size > limit)
     return Refusal{"parameter-space",
                    fmt::format("its parameters and ours are {} bytes, more than {}", offset + size, limit)};

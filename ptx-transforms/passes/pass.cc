@@ -34,14 +34,19 @@ std::optional<Refusal> CheckUnderstood(const Variant& variant, const Features& f
   return CheckFeatures(features, kRules);
 }
 
-bool IsVoltaOrNewer(const Module& module) {
+bool IsForTarget(const Module& module, uint32_t lowest) {
   for (const std::string_view target : module.targets) {
     if (!target.starts_with("sm_")) continue;
     uint32_t number = 0;
     std::from_chars(target.data() + 3, target.data() + target.size(), number);
-    return number >= 70;
+    return number >= lowest;
   }
   return false;
+}
+
+bool IsInVersion(const Module& module, uint32_t major, uint32_t minor) {
+  const VersionDirective version = module.version;
+  return version.major > major || (version.major == major && version.minor >= minor);
 }
 
 }  // namespace tally::ptx_transforms

@@ -43,7 +43,9 @@ struct FeatureRule {
 std::optional<Refusal> CheckFeatures(const Features& features, std::span<const FeatureRule> rules);
 // Rules of every pass: what cannot be understood at all.
 std::optional<Refusal> CheckUnderstood(const Variant& variant, const Features& features);
-// Whether the text is for sm_70 or later.
-bool IsVoltaOrNewer(const Module& module);
+// Whether the text is for that architecture (90: sm_90) or a later one.
+bool IsForTarget(const Module& module, uint32_t lowest);
+// Whether it is of that version of PTX or a later one.
+bool IsInVersion(const Module& module, uint32_t major, uint32_t minor);
 
 }  // namespace tally::ptx_transforms

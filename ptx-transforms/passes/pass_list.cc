@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "ptx-transforms/passes/gate_entry_pass.h"
 #include "ptx-transforms/passes/import_globals_pass.h"
 #include "ptx-transforms/passes/persistent_blocks_pass.h"
 #include "ptx-transforms/passes/slice_grid_pass.h"
@@ -24,6 +25,12 @@ constexpr std::array kPasses = {
     // Last: it adds to the loop that persistent_blocks made.
     PassEntry{"yield_check", "worker blocks stop between two blocks when asked", kPersistentBlocks, "__tally_workers",
               1, &MakeYieldCheckPass},
+    PassEntry{"gate_entry",
+              "blocks that have not begun leave when their queue is stopped",
+              {},
+              "__tally_gate",
+              1,
+              &MakeGateEntryPass},
     // After all that may refuse, so that the table names nothing in vain.
     PassEntry{"import_globals",
               "works on the variables of the program's own module",

@@ -72,7 +72,7 @@ bool MayNameFewerLanes(const Instruction& instruction) {
 
 bool MayCountLanes(const Variant& variant) {
   // Before, all lanes of a warp run in step.
-  if (!IsVoltaOrNewer(variant.module)) return false;
+  if (!IsForTarget(variant.module, 70)) return false;
   // What lanes could wait for before they are counted, and what cannot be looked at for that.
   for (const Feature feature : {Feature::kMbarrier, Feature::kCluster, Feature::kIndirectCall, Feature::kUnknownCallee})
     if (variant.features.Has(feature)) return false;

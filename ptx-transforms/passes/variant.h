@@ -50,6 +50,10 @@ struct Variant {
   // ---- what passes found out or promise
   bool has_slice_parameters = false;
   bool has_worker_parameters = false;
+  bool has_gate = false;
+  // Of one with a gate: see KernelVariant.
+  bool gates_clusters = false;
+  bool waits_for_blocks = false;
   // Set by unify_barriers: all threads of a block leave through one ret at the end of the body, having met there.
   bool has_unified_end = false;
   // Barrier that the passes may use for all threads, when has_unified_end.

@@ -72,7 +72,7 @@ TEST_P(CorpusPasses, AreDoneOrRefused) {
   const std::string arch = text.substr(place + 8, text.find_first_of(",\n", place) - place - 8);
   const bool is_whole = GetParam().filename().string().find("variables") == std::string::npos;  // else extern names
   for (const Placement placement : {Placement::kAdd, Placement::kOnly, Placement::kReplace}) {
-    for (const char* pass : {"slice_grid", "yield_check"}) {
+    for (const char* pass : {"slice_grid", "yield_check", "gate_entry"}) {
       const Result<Transformed> result =
           TransformText(text, {.pipelines = {{pass, "import_globals"}}, .placement = placement});
       ASSERT_TRUE(result) << result.error().ToString();

@@ -31,6 +31,42 @@ std::string Import(std::string_view statements, std::string_view before = "") {
   return Outcome("import_globals", statements, before);
 }
 
+// It stands in front of everything, so hardly anything matters.
+TEST(Refusals, OfGates) {
+  const auto gate = [](std::string_view statements, std::string_view before = "") {
+    return Outcome("gate_entry", statements, before);
+  };
+  EXPECT_EQ(gate("mov.u64 %rd1, %gridid; ret;"), "grid-id");
+  EXPECT_EQ(gate("call cudaLaunchDeviceV2; ret;", ".extern .func cudaLaunchDeviceV2;\n"), "device-launch");
+  EXPECT_EQ(gate("call elsewhere; ret;", ".extern .func elsewhere;\n"), "done");
+  EXPECT_EQ(gate("barrier.cluster.arrive.aligned; ret;"), "done");
+  EXPECT_EQ(gate("L: ld.acquire.gpu.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;"), "done");
+  const auto of_header = [](const std::string& header) {
+    const Result<Transformed> result =
+        TransformText(header + ".address_size 64\n.visible .entry kernel(.param .u64 p){\nret;\n}\n",
+                      {.pipelines = {{"gate_entry"}}});
+    return result ? result->variants.at(0).refusal.code : result.error().ToString();
+  };
+  EXPECT_EQ(of_header(".version 6.1\n.target sm_70\n"), "ptx-version");
+  EXPECT_EQ(of_header(".version 6.2\n.target sm_61\n"), "ptx-version");
+  EXPECT_EQ(of_header(".version 6.2\n.target sm_70\n"), "");
+}
+
+TEST(Gates, SayWhatTheyDoNotMind) {
+  const auto variant_of = [](const std::string& header, const std::string& statements) {
+    const std::string text = header + ".address_size 64\n.visible .entry kernel(.param .u32 p){\n" +
+                             std::string(kRegisters) + statements + "\n}\n";
+    return TransformText(text, {.pipelines = {{"gate_entry"}}})->variants.at(0);
+  };
+  const std::string spin = "L: ld.acquire.gpu.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;";
+  EXPECT_TRUE(variant_of(".version 8.0\n.target sm_90\n", spin).waits_for_blocks);
+  EXPECT_FALSE(variant_of(".version 8.0\n.target sm_90\n", "ret;").waits_for_blocks);
+  EXPECT_TRUE(variant_of(".version 8.0\n.target sm_90\n", "ret;").gates_clusters);
+  EXPECT_FALSE(variant_of(".version 8.0\n.target sm_80\n", "ret;").gates_clusters);
+  EXPECT_FALSE(variant_of(".version 7.7\n.target sm_90\n", "ret;").gates_clusters);
+  EXPECT_EQ(variant_of(".version 7.7\n.target sm_90\n", "ret;").hidden_parameter_offset, 16u);
+}
+
 TEST(Refusals, OfGridsThatBelongTogether) {
   EXPECT_EQ(Slice("mov.u32 %r1, %clusterid.x; ret;"), "cluster");
   EXPECT_EQ(Slice("barrier.cluster.arrive.aligned; ret;"), "cluster");

@@ -22,9 +22,11 @@ struct Form {
 };
 
 const Form kForms[] = {
-    {"variants beside it", {.pipelines = {{"slice_grid"}, {"persistent_blocks", "yield_check"}}}},
+    {"variants beside it", {.pipelines = {{"slice_grid"}, {"persistent_blocks", "yield_check"}, {"gate_entry"}}}},
     {"variants alone",
-     {.pipelines = {{"slice_grid", "import_globals"}, {"persistent_blocks", "yield_check", "import_globals"}},
+     {.pipelines = {{"slice_grid", "import_globals"},
+                    {"persistent_blocks", "yield_check", "import_globals"},
+                    {"gate_entry", "import_globals"}},
       .placement = Placement::kOnly}},
     {"unified", {.pipelines = {{"unify_barriers"}}, .placement = Placement::kReplace}},
 };

@@ -24,15 +24,17 @@ std::string PipelineName(const std::vector<std::string>& passes) { return fmt::f
 std::vector<TransformOptions> OptionsFor(RandomSource& random) {
   std::vector<std::string> slice{"slice_grid"};
   std::vector<std::string> workers{"persistent_blocks", "yield_check"};
+  std::vector<std::string> gate{"gate_entry"};
   std::vector<TransformOptions> all(2);
   // All in one module, or apart from the original's module, which is how the executor loads them.
   all[0].placement = random.Chance(40) ? Placement::kAdd : Placement::kOnly;
-  all[0].pipelines = {slice, workers};
+  all[0].pipelines = {slice, workers, gate};
   if (random.Chance(15)) all[0].pipelines[1] = {"persistent_blocks"};
   if (all[0].placement == Placement::kOnly)
     for (std::vector<std::string>& passes : all[0].pipelines) passes.push_back("import_globals");
   all[1].placement = Placement::kReplace;
-  all[1].pipelines = {random.Pick<std::vector<std::string>>({{"unify_barriers"}, {"unify_barriers"}, slice, workers})};
+  all[1].pipelines = {
+      random.Pick<std::vector<std::string>>({{"unify_barriers"}, {"unify_barriers"}, slice, workers, gate})};
   return all;
 }
 

@@ -26,6 +26,9 @@ TEST(Differential, VariantsDoWhatOriginalsDo) {
   EXPECT_GT(totals.pipelines.at("persistent_blocks+yield_check").done, kNumKernels / 10);
   EXPECT_GT(totals.pipelines.at("persistent_blocks+yield_check+import_globals").done, kNumKernels / 10);
   EXPECT_GT(totals.pipelines.at("unify_barriers").done, kNumKernels / 20);
+  EXPECT_GT(totals.launches.stops, kNumKernels / 4);
+  EXPECT_EQ(totals.pipelines.at("gate_entry").refused.size() + totals.pipelines.at("gate_entry").wrong_shape, 0u);
+  EXPECT_GT(totals.pipelines.at("gate_entry+import_globals").done, kNumKernels / 4);
 }
 
 TEST(Differential, TheSameSeedMakesTheSameModule) {

@@ -97,6 +97,27 @@ constexpr Mutant kMutants[] = {
     {"workers_count_in_the_next_index", "persistent_blocks", R"((\[%Tcontrol)\+4\], %Tcompleted)", "$1], %Tcompleted"},
     {"workers_overwrite_what_others_counted", "persistent_blocks",
      R"(atom\.global\.add\.u32 %Tindex, (\[%Tcontrol\+4\], %Tcompleted;))", "st.global.u32 $1"},
+    // gate_entry
+    {"gate_does_not_add_its_base", "gate_entry", R"(add\.u32 %Tnumber, %Tnumber, %Tplace;)", ""},
+    {"gate_forgets_y", "gate_entry", R"(mov\.u32 %Treach, %ctaid\.y;)", "mov.u32 %Treach, 0;"},
+    {"gate_forgets_z", "gate_entry", R"(mov\.u32 %Tplace, %ctaid\.z;)", "mov.u32 %Tplace, 0;"},
+    {"gate_reads_one_axis", "gate_entry", R"(and\.b32 %Tplace, %Tflags, \d+;)", "mov.b32 %Tplace, 0;"},
+    {"gate_runs_what_ran", "gate_entry", R"(setp\.lt\.u32 (%Tleaves, %Tnumber, %Tstart;))",
+     "setp.lt.u32 %Tleaves, 1, 0;"},
+    {"gate_repeats_one", "gate_entry", R"(setp\.lt\.u32 (%Tleaves, %Tnumber, %Tstart;))",
+     "add.u32 %Treach, %Tnumber, 1; setp.lt.u32 %Tleaves, %Treach, %Tstart;"},
+    {"gate_skips_one", "gate_entry", R"(setp\.lt\.u32 (%Tleaves, %Tnumber, %Tstart;))", "setp.le.u32 $1"},
+    {"gate_runs_at_the_watermark", "gate_entry", R"(setp\.lt\.u32 (%Truns, %Tnumber, %Twatermark;))", "setp.le.u32 $1"},
+    {"gate_does_not_stop", "gate_entry", R"(setp\.eq\.u32 (%Truns, %Tstopped, %Tepoch;))", "setp.ge.u32 $1"},
+    {"gate_raises_nothing", "gate_entry", R"(atom\.global\.max\.u64 (%Tlook, \[%Trecord\]), %Traised;)",
+     "atom.global.max.u64 $1, %Tlook;"},
+    {"gate_raises_too_little", "gate_entry", R"(add\.u32 (%Treach, %Tnumber), %Tchunk;)", "add.u32 $1, 0;"},
+    {"gate_raises_what_is_stopped", "gate_entry", R"(mov\.b64 %Traised, \{%Treach, %Tepoch\};)",
+     "mov.b64 %Traised, {%Treach, %Tstopped};"},
+    {"gate_overwrites_the_watermark", "gate_entry", R"(red\.global\.max\.u64 )", "st.global.u64 "},
+    {"gate_lets_the_first_lane_only_know", "gate_entry", R"(shfl\.sync\.idx\.b32 %Tstopped, .*;)", ""},
+    {"gate_ends_lanes", "gate_entry", R"(\$Tleave:)", "$& @!%Tis_first bra $$Tbody;"},
+    {"gate_does_not_ask_whether_it_is_there", "gate_entry", R"(@%Tis_simple bra \$Tbody;)", ""},
     // yield_check
     {"yield_loses_the_block_it_took", "yield_check", R"((mov\.u32 (%Tindex), -1;\s+bra \$Tpublish;))",
      "atom.global.add.u32 $2, [%Tcontrol], 1; $1"},
@@ -142,7 +163,8 @@ TEST_P(Mutants, IsFound) {
     if (std::string_view(mutant.pass) == "unify_barriers") concerns |= pipeline.starts_with("persistent");
     if (!concerns) return std::nullopt;
     static const std::regex kPrefix(
-        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz]|address_0|lanes)");
+        "%(tally\\d*_)(?:any_inside|first_x|first_y|first_z|nctaid_x|control|ctaid_[xyz]|nctaid_[yz]|address_0|lanes|"
+        "record)");
     std::smatch prefix;
     if (!std::regex_search(text, prefix, kPrefix)) return std::nullopt;
     std::string changed = Replaced(text, prefix[1].str(), mutant);

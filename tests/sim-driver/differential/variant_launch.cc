@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "proto/device/gate_abi.h"
 #include "proto/device/variant_abi.h"
 
 namespace tally::differential {
@@ -184,6 +185,84 @@ class WorkerLaunch {
   uint64_t executed_ = 0;  // blocks, in all runs so far
 };
 
+// ---------------------------------------------------------------- gate
+
+// The queue's other launches are made up: blocks before `base_` ran in them, chunks of them may reach into this one.
+class GatedLaunch {
+ public:
+  GatedLaunch(World& world, Runner& runner, RandomSource& random, const VariantProgram& program,
+              const KernelVariant& variant, size_t kernel, uint64_t budget, LaunchCounts& counts)
+      : world_(world),
+        runner_(runner),
+        random_(random),
+        program_(program),
+        variant_(variant),
+        kernel_(kernel),
+        budget_(budget),
+        counts_(counts) {}
+
+  std::optional<std::string> Run() {
+    const LaunchRequest request = RequestOf(world_, random_, program_, variant_, kernel_);
+    if (random_.Chance(10)) return RunOnce({});  // no gate
+    has_many_axes_ = request.grid.y != 1 || request.grid.z != 1 || random_.Chance(10);
+    const auto num_blocks = static_cast<uint32_t>(request.grid.Count());
+    base_ = random_.Below(1000);
+    const uint32_t end = base_ + num_blocks;
+    record_.watermark = random_.Chance(50) ? base_ : random_.Below(end + 10);
+    record_.start = std::min(random_.Below(base_ + 1), record_.watermark);
+    uint32_t num_stops = random_.Below(4);
+    for (uint32_t next = base_; next < end;) {
+      const bool is_stopped_before = num_stops != 0 && random_.Chance(10);
+      record_.stopped = is_stopped_before ? 1 : 0;
+      const uint32_t ticket = world_.Probe(kernel_, ProbeWord::kTicket);
+      world_.Probe(kernel_, ProbeWord::kYieldAt) = num_stops != 0 ? ticket + random_.Below(end - next) : kNeverYield;
+      if (num_stops != 0) --num_stops;
+      const device::GateParameters gate{world_.ProbeAddress(kernel_, ProbeWord::kGateRecord) | device::kGateOn |
+                                            (has_many_axes_ ? device::kGateManyAxes : 0),
+                                        base_, random_.Chance(30) ? 1 : random_.Between(1, num_blocks * 2)};
+      const device::GateRecord before = record_;
+      if (auto problem = RunOnce(gate)) return problem;
+      if (record_.start != before.start || record_.epoch != 0) return "the gate wrote what is the host's";
+      if (record_.watermark < before.watermark) return "the watermark fell";
+      if (is_stopped_before && record_.watermark != before.watermark) return "a stopped queue's watermark rose";
+      const uint32_t reached = std::clamp(record_.watermark, next, end);
+      const uint32_t executed = world_.Probe(kernel_, ProbeWord::kTicket) - ticket;
+      if (executed != reached - next)
+        return fmt::format("watermark {} after {} blocks from {} on: {} were executed", record_.watermark,
+                           reached - next, next, executed);
+      if (reached != end && record_.stopped == 0) return fmt::format("left at block {} unasked", reached - base_);
+      if (reached != end) ++counts_.stops;
+      next = reached;
+      record_.start = reached;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<std::string> RunOnce(const device::GateParameters& gate) {
+    auto* shared = reinterpret_cast<void*>(world_.ProbeAddress(kernel_, ProbeWord::kGateRecord));
+    std::memcpy(shared, &record_, sizeof(record_));
+    LaunchRequest request = RequestOf(world_, random_, program_, variant_, kernel_);
+    SetHidden(request, variant_, gate);
+    ++counts_.runs;
+    auto problem = runner_.Run(std::move(request), budget_);
+    std::memcpy(&record_, shared, sizeof(record_));
+    return problem;
+  }
+
+  World& world_;
+  Runner& runner_;
+  RandomSource& random_;
+  const VariantProgram& program_;
+  const KernelVariant& variant_;
+  const size_t kernel_;
+  const uint64_t budget_;
+  LaunchCounts& counts_;
+  device::GateRecord record_{};
+  uint32_t base_ = 0;
+  bool has_many_axes_ = false;
+};
+
 }  // namespace
 
 std::optional<std::string> LaunchVariant(World& world, Runner& runner, RandomSource& random,
@@ -198,6 +277,8 @@ std::optional<std::string> LaunchVariant(World& world, Runner& runner, RandomSou
       return LaunchSlices(world, runner, random, program, variant, kernel, budget, counts);
     case sizeof(device::WorkerParameters):
       return WorkerLaunch(world, runner, random, program, variant, kernel, budget, counts).Run();
+    case sizeof(device::GateParameters):
+      return GatedLaunch(world, runner, random, program, variant, kernel, budget, counts).Run();
     default:
       return fmt::format("hidden parameter of {} bytes", variant.hidden_parameter_bytes);
   }

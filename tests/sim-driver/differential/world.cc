@@ -37,7 +37,9 @@ World::World(const GeneratedModule& module, std::shared_ptr<const sim_driver::Pr
     auto& buffers = buffers_.emplace_back();
     for (size_t k = 0; k < kNumBuffers; ++k) {
       auto buffer = static_cast<Buffer>(k);
-      buffers[k] = {memory_->Allocate(BufferBytes(kernel, buffer)), BufferBytes(kernel, buffer)};
+      const uint64_t align = buffer == Buffer::kProbe ? kProbeAlignment : 1;
+      const uint64_t address = memory_->Allocate(BufferBytes(kernel, buffer) + align - 1);
+      buffers[k] = {(address + align - 1) / align * align, BufferBytes(kernel, buffer)};
       auto* words = reinterpret_cast<uint32_t*>(buffers[k].address);
       if (buffer == Buffer::kCounts || buffer == Buffer::kProbe) continue;
       // Accumulators start small: floats stay exact, and the operations have something to change.

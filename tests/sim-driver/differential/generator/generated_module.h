@@ -30,9 +30,11 @@ inline constexpr uint32_t kThreadWords = 4;
 inline constexpr uint32_t kInputWords = 1024;
 inline constexpr uint32_t kAccumulatorWords = 192;
 
-// Every block takes a ticket when it starts; the one that finds its ticket in kYieldAt sets kYieldFlag.
-enum class ProbeWord : uint8_t { kTicket, kYieldAt, kYieldFlag, kUnused };
-inline constexpr uint32_t kProbeWords = 4;
+// Every block takes a ticket when it starts; the one that finds its ticket in kYieldAt sets kYieldFlag. That is also
+// GateRecord::stopped of a record that begins at kGateRecord: with epoch 0 the block stops its own queue.
+enum class ProbeWord : uint8_t { kTicket = 0, kYieldAt = 1, kGateRecord = 32, kYieldFlag = 33 };
+inline constexpr uint32_t kProbeWords = 64;
+inline constexpr uint32_t kProbeAlignment = 128;
 inline constexpr uint32_t kNeverYield = 0xfffffffe;  // no ticket has this number
 
 // A formal parameter: the address of a buffer, or bytes that the generator chose.

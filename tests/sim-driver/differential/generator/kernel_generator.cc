@@ -147,7 +147,8 @@ void CountBlock(Body& body, const std::string& linear_block) {
   code.Line("@{} atom.global.add.u32 \t{}, [{}], 1;", is_first, ticket, probe);
   code.Line("ld.relaxed.gpu.global.u32 \t{}, [{}+4];", wanted, probe);
   code.Line("setp.eq.u32 \t{}, {}, {};", yields, ticket, wanted);
-  code.Line("@{} st.relaxed.gpu.global.u32 \t[{}+8], 1;", yields, probe);
+  code.Line("@{} st.relaxed.gpu.global.u32 \t[{}+{}], 1;", yields, probe,
+            static_cast<uint32_t>(ProbeWord::kYieldFlag) * 4);
 }
 
 void WritePrologue(Body& body, bool has_parameters) {

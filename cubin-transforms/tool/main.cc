@@ -1,0 +1,146 @@
+// cubin-gate: puts gates into machine code, and says which kernels can have one. See docs/cubin-gate.md.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cubin-transforms/add_gates.h"
+#include "cubin-transforms/tool/census.h"
+#include "cubin-transforms/tool/library_cubins.h"
+
+namespace tally::cubin_transforms {
+namespace {
+
+constexpr int kAllGated = 0;
+constexpr int kBadInput = 1;
+constexpr int kSomeRefused = 2;
+
+struct Arguments {
+  std::string input;
+  std::string output;
+  std::string explain;
+  uint32_t arch = 0;
+  std::vector<std::string> census;
+  std::string format = "text";
+};
+
+int Fail(const std::string& what) {
+  fmt::print(stderr, "cubin-gate: {}\n", what);
+  return kBadInput;
+}
+
+std::string Describe(const GatedKernel& kernel) {
+  return kernel.is_gated() ? fmt::format("gated, its {} bytes of parameters continue at {}", kernel.parameter_bytes,
+                                         kernel.hidden_offset)
+                           : "refused: " + kernel.refusal;
+}
+
+nlohmann::ordered_json AsJson(const GatedKernel& kernel) {
+  nlohmann::ordered_json json = {{"kernel", kernel.name},
+                                 {"status", kernel.is_gated() ? "gated" : "refused"},
+                                 {"parameter_bytes", kernel.parameter_bytes}};
+  if (kernel.is_gated()) {
+    json["hidden_parameter_offset"] = kernel.hidden_offset;
+    json["hidden_parameter_ordinal"] = kernel.num_parameters;
+  } else {
+    json["reason"] = kernel.refusal;
+  }
+  return json;
+}
+
+int Gate(const Arguments& arguments) {
+  const Result<MappedFile> file = MappedFile::Open(arguments.input);
+  if (!file) return Fail(file.error().message());
+  size_t num_cubins = 0, num_bad = 0, num_kernels = 0, num_refused = 0;
+  GatedImage last;
+  nlohmann::ordered_json cubins = nlohmann::ordered_json::array();
+  ForEachCubin(file->bytes(), [&](const FoundCubin& cubin) {
+    if (arguments.arch != 0 && cubin.arch != arguments.arch) return;
+    ++num_cubins;
+    const std::string where =
+        fmt::format("container {}, sm_{}{}", cubin.container, cubin.arch, cubin.is_arch_specific ? "a" : "");
+    Result<GatedImage> image = cubin.bytes ? AddGates(*cubin.bytes) : std::unexpected(cubin.bytes.error());
+    if (!image) {
+      fmt::print(stderr, "cubin-gate: {}: {}\n", where, image.error().message());
+      ++num_bad;
+      return;
+    }
+    num_kernels += image->kernels.size();
+    num_refused += image->kernels.size() - image->num_gated();
+    if (arguments.explain == "json") {
+      nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
+      for (const GatedKernel& kernel : image->kernels) kernels.push_back(AsJson(kernel));
+      cubins.push_back({{"container", cubin.container}, {"arch", cubin.arch}, {"kernels", std::move(kernels)}});
+    } else if (!arguments.explain.empty()) {
+      fmt::print("{}: {} of {} kernels gated\n", where, image->num_gated(), image->kernels.size());
+      for (const GatedKernel& kernel : image->kernels) fmt::print("  {}: {}\n", kernel.name, Describe(kernel));
+    }
+    last = std::move(*image);
+  });
+  if (arguments.explain == "json")
+    fmt::print("{}\n", nlohmann::ordered_json{{"cubins", cubins}}.dump(2, ' ', false,
+                                                                       nlohmann::json::error_handler_t::replace));
+  if (num_cubins == 0) return Fail(arguments.input + " holds no cubin" + (arguments.arch != 0 ? " of that kind" : ""));
+  if (num_bad != 0) return kBadInput;
+  if (!arguments.output.empty()) {
+    if (num_cubins != 1) return Fail(fmt::format("{} cubins: --output takes one; choose with --arch", num_cubins));
+    std::ofstream out(arguments.output, std::ios::binary);
+    out.write(reinterpret_cast<const char*>(last.cubin.data()), static_cast<std::streamsize>(last.cubin.size()));
+    if (!out.flush()) return Fail("cannot write " + arguments.output);
+  }
+  return num_refused == 0 ? kAllGated : kSomeRefused;
+}
+
+int Count(const Arguments& arguments) {
+  Census census;
+  for (const std::string& path : arguments.census)
+    if (const Status status = CountFile(path, census); !status.ok()) return Fail(status.message());
+  fmt::print("{}", arguments.format == "json"       ? CensusAsJson(census) + "\n"
+                   : arguments.format == "markdown" ? CensusAsMarkdown(census)
+                                                    : CensusAsText(census));
+  for (const CensusRow& row : census.rows)
+    if (row.gated != row.kernels || !row.unreadable.empty()) return kSomeRefused;
+  return kAllGated;
+}
+
+constexpr const char* kFooter =
+    "A gate is a few instructions in front of a kernel's own: blocks that have not begun leave at once when their "
+    "queue\n"
+    "is stopped, and run later, each exactly once (docs/preemption.md).\n\n"
+    "Examples:\n"
+    "  cubin-gate --explain kernels.cubin -o gated.cubin      gate a cubin, and say what became of each kernel\n"
+    "  cubin-gate --explain=json --arch 90 libfoo.so          the same for the sm_90 code in a library\n"
+    "  cubin-gate --arch 90 kernels.fatbin -o gated.cubin     the gated cubin out of a fat binary\n"
+    "  cubin-gate --census /usr/local/cuda/lib64/*.so.*       what share of the kernels can be gated\n\n"
+    "Exit status: 0 all kernels can be gated, 1 bad input, 2 some kernel was refused (--explain says why).";
+
+}  // namespace
+}  // namespace tally::cubin_transforms
+
+int main(int argc, char** argv) {
+  tally::cubin_transforms::Arguments arguments;
+  CLI::App app("Puts gates into CUDA machine code, so that its kernels can give the GPU back.", "cubin-gate");
+  app.footer(tally::cubin_transforms::kFooter);
+  auto* input = app.add_option("input", arguments.input, "a cubin, a fat binary, or a file with fat binaries inside");
+  app.add_option("-o,--output", arguments.output, "where the gated cubin goes; default: nowhere");
+  app.add_option("--arch", arguments.arch, "only cubins for this architecture, 90 for sm_90; default: all");
+  app.add_flag("--explain{text}", arguments.explain,
+               "say per kernel what was done or why it was refused; =json: as JSON")
+      ->check(CLI::IsMember({"text", "json"}));
+  app.add_option("--census", arguments.census, "count, per file and architecture, the kernels that can be gated")
+      ->excludes(input);
+  app.add_option("--format", arguments.format, "of the census: text, markdown or json")
+      ->check(CLI::IsMember({"text", "markdown", "json"}));
+  try {
+    app.parse(argc, argv);
+    if (arguments.input.empty() && arguments.census.empty()) throw CLI::RequiredError("input or --census");
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  }
+  return arguments.census.empty() ? tally::cubin_transforms::Gate(arguments)
+                                  : tally::cubin_transforms::Count(arguments);
+}
