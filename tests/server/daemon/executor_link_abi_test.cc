@@ -27,7 +27,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 4u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 5u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);

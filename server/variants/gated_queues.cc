@@ -1,0 +1,189 @@
+#include "server/variants/gated_queues.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr auto kLook = milliseconds(10);         // how often at least it looks what is complete
+constexpr auto kLookStopped = microseconds(50);  // the same while something can go on any moment
+constexpr auto kPause = microseconds(20);        // of a launch that waits for room
+// A kernel may wait for one that the waiting thread has yet to launch on another stream.
+constexpr auto kLongestWaitForRoom = milliseconds(250);
+
+bool HasLeft(const std::shared_ptr<WorkerOwner>& owner) {
+  return owner != nullptr && owner->has_left.load(std::memory_order_relaxed);
+}
+bool RunsThrough(const std::shared_ptr<WorkerOwner>& owner) {
+  return owner != nullptr && owner->is_high_priority.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+std::unique_ptr<GatedQueues> GatedQueues::Create(const DriverTable& driver, CUcontext context, int device,
+                                                 HighPriorityWatch* watch, std::function<void(CUresult)> on_failure) {
+  std::unique_ptr<GatedQueues> queues(new GatedQueues(driver, context, device, watch, std::move(on_failure)));
+  if (const CUresult result = queues->controls_.Open(); result != CUDA_SUCCESS) {
+    LOG_WARNING("device {}: launches cannot be gated ({})", device, CudaErrorName(driver, result));
+    return nullptr;
+  }
+  queues->thread_ = std::thread([all = queues.get()] {
+    all->driver_.cuCtxSetCurrent(all->context_);
+    all->Watch();
+  });
+  return queues;
+}
+
+GatedQueues::~GatedQueues() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  driver_.cuCtxSetCurrent(context_);
+}
+
+std::unique_ptr<GatedQueues::Stream> GatedQueues::Open(CUstream stream, std::shared_ptr<WorkerOwner> owner) {
+  const std::lock_guard lock(mutex_);
+  CUdeviceptr place = 0;
+  if (controls_.TakePlace(&place) != CUDA_SUCCESS) return nullptr;
+  members_.push_back(std::make_unique<Member>(controls_, stream, place, std::move(owner)));
+  return std::make_unique<Stream>(*this, *members_.back());
+}
+
+GatedQueues::Stream::~Stream() {
+  const std::lock_guard lock(all_.mutex_);
+  member_.queue.Seal();  // from now on its stream is not needed to let it go on
+  member_.is_closed = true;
+  all_.changed_.notify_all();
+}
+
+CUresult GatedQueues::Stream::Launch(GatedLaunch launch) { return all_.Launch(member_, std::move(launch)); }
+
+CUresult GatedQueues::Stream::Seal() {
+  const std::lock_guard lock(all_.mutex_);
+  return member_.queue.Seal();
+}
+
+void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lock<std::mutex>& lock) {
+  const TimePoint since = clock_.Now();
+  for (;;) {
+    member.queue.Sweep();
+    const bool has_numbers = member.queue.HasNumbersFor(num_numbers);
+    if (!has_numbers && member.queue.empty() && !member.queue.is_stopped()) member.queue.Renumber();
+    const bool has_waited = clock_.Now() - since >= kLongestWaitForRoom && !member.queue.is_stopped();
+    const bool has_room = member.queue.size() < kMostInFlight || has_waited;
+    if (member.queue.HasNumbersFor(num_numbers) && has_room) return;
+    lock.unlock();
+    std::this_thread::sleep_for(kPause);
+    lock.lock();
+  }
+}
+
+CUresult GatedQueues::Launch(Member& member, GatedLaunch launch) {
+  std::unique_lock lock(mutex_);
+  AwaitRoom(member, launch.num_numbers(), lock);
+  if (is_closed_ && !RunsThrough(member.owner) && !HasLeft(member.owner)) {
+    if (const CUresult r = StopLocked(member); r != CUDA_SUCCESS) return r;
+  }
+  const bool was_empty = member.queue.empty();
+  const CUresult result = member.queue.Launch(std::move(launch));
+  if (was_empty) changed_.notify_all();
+  return result;
+}
+
+CUresult GatedQueues::StopLocked(Member& member) {
+  const bool is_new = !member.queue.is_stopped() && !member.queue.empty();
+  if (is_new && member.owner != nullptr) member.owner->num_yields.fetch_add(1, std::memory_order_relaxed);
+  return member.queue.Stop();
+}
+
+void GatedQueues::AwaitFunction(CUfunction function) {
+  std::unique_lock lock(mutex_);
+  const auto is_held = [&] {
+    return std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
+      member->queue.Sweep();
+      return member->queue.Holds(function);
+    });
+  };
+  while (is_held()) {
+    lock.unlock();
+    std::this_thread::sleep_for(kLookStopped);
+    lock.lock();
+  }
+}
+
+GatedCounts GatedQueues::counts() const {
+  const std::lock_guard lock(mutex_);
+  return controls_.counts;
+}
+
+bool GatedQueues::IsIdleLocked() const {
+  return std::all_of(members_.begin(), members_.end(), [](const auto& member) {
+    return member->queue.empty() && !member->queue.is_stopped() && !member->is_closed;
+  });
+}
+
+bool GatedQueues::LookAt(Member& member, bool is_closed) {
+  GatedQueue& queue = member.queue;
+  const bool has_left = HasLeft(member.owner);
+  const bool may_run = !is_closed || RunsThrough(member.owner);
+  CUresult result = CUDA_SUCCESS;
+  if (!queue.is_stopped()) {
+    queue.Sweep();
+    if (may_run || has_left || queue.empty()) return false;
+    result = StopLocked(member);
+  } else if (has_left) {
+    result = queue.TryAbandon();
+  } else if (may_run) {
+    result = queue.TryResume();
+  } else {
+    return false;
+  }
+  if (result == CUDA_ERROR_NOT_READY) return true;
+  if (result != CUDA_SUCCESS) on_failure_(result);
+  return false;
+}
+
+bool GatedQueues::Look(bool is_closed) {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = is_closed;
+  bool is_any_open = false;
+  for (auto at = members_.begin(); at != members_.end();) {
+    const auto member = at++;
+    is_any_open |= LookAt(**member, is_closed);
+    if ((*member)->is_closed && (*member)->queue.empty()) members_.erase(member);
+  }
+  return is_any_open;
+}
+
+void GatedQueues::Watch() {
+  for (;;) {
+    bool is_closed = false;
+    {
+      std::unique_lock lock(mutex_);
+      // While it is closed somebody must see it open again, or what is launched meanwhile would stay.
+      if (!is_closed_) changed_.wait(lock, [&] { return is_stopping_ || !IsIdleLocked(); });
+      if (is_stopping_ && IsIdleLocked()) return;
+    }
+    is_closed = watch_ != nullptr && watch_->IsClosed(device_);
+    const bool is_any_open = Look(is_closed);
+    if (is_any_open) {
+      std::this_thread::sleep_for(kLookStopped);
+    } else if (is_closed) {
+      watch_->WaitWhileClosed(device_, kLook);
+    } else if (watch_ != nullptr) {
+      watch_->WaitWhileOpen(device_, kLook);
+    } else {
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+}
+
+}  // namespace tally::server

@@ -1,0 +1,404 @@
+#include "server/variants/gated_queues.h"
+
+#include <cstring>
+#include <random>
+
+#include "ptx-transforms/transform.h"
+#include "tests/server/variants/scripted_watch.h"
+#include "tests/server/variants/sim_device.h"
+
+namespace tally::server {
+namespace {
+
+// Thread i of the grid: out[i] = out[i] * 5 + in[i] + addend, after some work. Neither idempotent nor commutative.
+constexpr const char* kStep = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry step(.param .u64 out, .param .u64 in, .param .u32 addend, .param .u32 rounds)
+{
+  .reg .b64 %rd<6>;
+  .reg .b32 %r<12>;
+  .reg .pred %p<3>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u64 %rd2, [in];
+  ld.param.u32 %r1, [addend];
+  ld.param.u32 %r8, [rounds];
+  mov.u32 %r2, %ctaid.y;
+  mov.u32 %r3, %nctaid.x;
+  mov.u32 %r4, %ctaid.x;
+  mad.lo.u32 %r2, %r2, %r3, %r4;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.u32 %r2, %r2, %r3, %r4;
+  mul.wide.u32 %rd3, %r2, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.u32 %r5, [%rd4];
+  ld.global.u32 %r6, [%rd5];
+  mov.u32 %r7, 0;
+WORK:
+  add.u32 %r7, %r7, 1;
+  setp.lt.u32 %p1, %r7, %r8;
+  @%p1 bra WORK;
+  mad.lo.u32 %r5, %r5, 5, %r6;
+  add.u32 %r5, %r5, %r1;
+  st.global.u32 [%rd4], %r5;
+  ret;
+}
+)";
+struct StepParameters {
+  CUdeviceptr out = 0;
+  CUdeviceptr in = 0;
+  uint32_t addend = 0;
+  uint32_t rounds = 20;
+};
+constexpr uint32_t kThreads = 4;
+constexpr uint32_t kBlocks = 120;
+constexpr uint32_t kWords = kThreads * kBlocks;
+using Words = std::vector<uint32_t>;
+
+void StepOnHost(Words& out, const Words& in, uint32_t addend) {
+  for (uint32_t i = 0; i < kWords; ++i) out[i] = out[i] * 5 + in[i] + addend;
+}
+
+class GatedQueuesTest : public SimDeviceTest {
+ protected:
+  void SetUp() override {
+    SimDeviceTest::SetUp();
+    ptx_transforms::TransformOptions options;
+    options.pipelines = {{"gate_entry"}};
+    options.placement = ptx_transforms::Placement::kReplace;
+    const auto gated = ptx_transforms::TransformText(kStep, options);
+    ASSERT_TRUE(gated && gated->is_all_done());
+    hidden_offset_ = gated->variants[0].hidden_parameter_offset;
+    function_ = Function(gated->text, "step");
+    queues_ = GatedQueues::Create(driver_, context_, 0, &watch_, [&](CUresult) { ++num_failures_; });
+    ASSERT_NE(queues_, nullptr);
+  }
+  void TearDown() override {
+    queues_.reset();
+    SimDeviceTest::TearDown();
+    EXPECT_EQ(num_failures_, 0);
+  }
+
+  GatedLaunch Step(const StepParameters& parameters, uint32_t chunk) {
+    GatedLaunch launch;
+    launch.function = function_;
+    launch.grid = {kBlocks / 2, 2, 1};
+    launch.block = {kThreads, 1, 1};
+    launch.hidden_offset = hidden_offset_;
+    launch.parameters.resize(hidden_offset_ + sizeof(device::GateParameters));
+    std::memcpy(launch.parameters.data(), &parameters, sizeof(parameters));
+    launch.chunk = chunk;
+    return launch;
+  }
+  // From another stream's point of view.
+  Words Read(CUdeviceptr memory) {
+    Words values(kWords);
+    EXPECT_EQ(driver_.cuMemcpyDtoHAsync_v2(values.data(), memory, kWords * 4, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+    return values;
+  }
+  bool HasEnded(CUstream stream) { return driver_.cuStreamQuery(stream) == CUDA_SUCCESS; }
+  template <typename Condition>
+  void Await(Condition condition) {
+    while (!condition()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  // Keeps what is put on the stream next from running, until Release.
+  CUdeviceptr Block(CUstream stream) {
+    const CUdeviceptr word = ZeroedMemory(4);
+    EXPECT_EQ(driver_.cuStreamWaitValue32_v2(stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+    return word;
+  }
+  void Release(CUdeviceptr word) {
+    EXPECT_EQ(driver_.cuMemsetD32Async(word, 1, 1, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
+  }
+
+  ScriptedWatch watch_;
+  CUfunction function_ = nullptr;
+  size_t hidden_offset_ = 0;
+  std::unique_ptr<GatedQueues> queues_;
+  std::atomic<int> num_failures_{0};
+};
+
+TEST_F(GatedQueuesTest, RunsLaunchesInOrder) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  Words expected(kWords), zero(kWords);
+  for (uint32_t i = 0; i < 40; ++i) {
+    ASSERT_EQ(queue->Launch(Step({out, in, i}, 16)), CUDA_SUCCESS);
+    StepOnHost(expected, zero, i);
+  }
+  ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out), expected);
+  EXPECT_EQ(queues_->counts().num_launches, 40u);
+  EXPECT_EQ(queues_->counts().num_markers, 1u);
+  EXPECT_EQ(queues_->counts().num_relaunches, 0u);
+}
+
+// One store empties the whole queue; what was put behind it waits, and everything runs later, once and in order.
+TEST_F(GatedQueuesTest, AStoppedQueueRunsNothingUntilItMay) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4), copy = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  const CUdeviceptr word = Block(stream);
+  Words expected(kWords), zero(kWords);
+  for (uint32_t i = 0; i < 20; ++i) {
+    ASSERT_EQ(queue->Launch(Step({out, in, i}, 16)), CUDA_SUCCESS);
+    StepOnHost(expected, zero, i);
+  }
+  watch_.SetClosed(true);
+  Await([&] { return queues_->counts().num_stops == 1; });
+  Release(word);
+  Await([&] { return HasEnded(stream); });  // as nothing was sealed, it has drained
+  EXPECT_EQ(Read(out), zero);
+  ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemcpyDtoDAsync_v2(copy, out, kWords * 4, stream), CUDA_SUCCESS);
+  for (uint32_t i = 0; i < 20; ++i) ASSERT_EQ(queue->Launch(Step({out, in, i + 20}, 16)), CUDA_SUCCESS);
+  ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(HasEnded(stream));
+  EXPECT_EQ(Read(out), zero);
+  watch_.SetClosed(false);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(copy), expected);
+  for (uint32_t i = 0; i < 20; ++i) StepOnHost(expected, zero, i + 20);
+  EXPECT_EQ(Read(out), expected);
+  EXPECT_EQ(queues_->counts().num_relaunches, 20u) << "those behind the copy had not been reached";
+}
+
+// A chunk promises more blocks than there are: what is launched later must not count as run.
+TEST_F(GatedQueuesTest, AChunkThatReachesBeyondTheQueueLosesNothing) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  Words expected(kWords), zero(kWords);
+  for (uint32_t round = 0; round < 3; ++round) {
+    // It runs, and is in the queue when that is stopped: what is behind it in the stream has not ended.
+    ASSERT_EQ(queue->Launch(Step({out, in, round}, 16'384)), CUDA_SUCCESS);
+    StepOnHost(expected, zero, round);
+    Await([&] { return Read(out) == expected; });
+    watch_.SetClosed(true);
+    Await([&] { return queues_->counts().num_stops == round + 1; });
+    watch_.SetClosed(false);
+    // Opened again before or after it is launched: it must run.
+    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ASSERT_EQ(queue->Launch(Step({out, in, 100}, 1)), CUDA_SUCCESS);
+    ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+    ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    StepOnHost(expected, zero, 100);
+    EXPECT_EQ(Read(out), expected);
+  }
+}
+
+TEST_F(GatedQueuesTest, WhoBecomesHighPriorityGoesOnAtOnce) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto owner = std::make_shared<WorkerOwner>();
+  auto queue = queues_->Open(stream, owner);
+  const CUdeviceptr word = Block(stream);
+  ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  watch_.SetClosed(true);
+  Await([&] { return queues_->counts().num_stops == 1; });
+  Release(word);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(HasEnded(stream));
+  owner->is_high_priority = true;
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out), Words(kWords, 1));
+  watch_.SetClosed(false);
+}
+
+TEST_F(GatedQueuesTest, WhatAClientThatLeftHadQueuedIsDropped) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto owner = std::make_shared<WorkerOwner>();
+  auto queue = queues_->Open(stream, owner);
+  const CUdeviceptr word = Block(stream);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
+    ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  }
+  watch_.SetClosed(true);
+  Await([&] { return queues_->counts().num_stops == 1; });
+  Release(word);
+  owner->has_left = true;
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);  // though it is still closed
+  Await([&] { return queues_->counts().num_abandoned == 1; });
+  EXPECT_EQ(Read(out), Words(kWords, 0));
+  queues_->AwaitFunction(function_);
+  watch_.SetClosed(false);
+}
+
+TEST_F(GatedQueuesTest, AStreamMayGoWhileItIsStopped) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  const CUdeviceptr word = Block(stream);
+  for (uint32_t i = 0; i < 3; ++i) ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  watch_.SetClosed(true);
+  Await([&] { return queues_->counts().num_stops == 1; });
+  queue.reset();
+  ASSERT_EQ(driver_.cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+  Release(word);
+  watch_.SetClosed(false);
+  queues_->AwaitFunction(function_);
+  EXPECT_EQ(Read(out), Words(kWords, 31));
+}
+
+// ---------------------------------------------------------------- everything at once, at random
+
+// Streams that compute, copy, fill and wait for one another, as a program would, and what must come out.
+class RandomProgram {
+ public:
+  struct Lane {
+    CUstream stream = nullptr;
+    std::unique_ptr<GatedQueues::Stream> queue;
+    CUdeviceptr words = 0;
+    Words expected = Words(kWords);
+    std::vector<std::pair<CUdeviceptr, Words>> copies;  // taken on the way
+  };
+
+  // `seals`: whether it does what makes stops harmless.
+  RandomProgram(const DriverTable& driver, uint32_t seed, bool seals) : driver_(driver), random_(seed), seals_(seals) {}
+
+  uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
+  std::vector<Lane>& lanes() { return lanes_; }
+
+  void Seal(Lane& lane) {
+    if (!seals_) return;
+    EXPECT_EQ(lane.queue->Seal(), CUDA_SUCCESS);
+  }
+  template <typename Step>
+  void Launch(const Step& step, Lane& lane, const Lane& from) {
+    const uint32_t addend = Below(1000);
+    constexpr uint32_t kChunks[] = {1, 3, 40, 150, 5000};
+    EXPECT_EQ(lane.queue->Launch(step({lane.words, from.words, addend, Below(60)}, kChunks[Below(5)])), CUDA_SUCCESS);
+    StepOnHost(lane.expected, Words(from.expected), addend);
+  }
+  void Fill(Lane& lane) {
+    const uint32_t value = Below(1000);
+    Seal(lane);
+    EXPECT_EQ(driver_.cuMemsetD32Async(lane.words, value, kWords, lane.stream), CUDA_SUCCESS);
+    lane.expected.assign(kWords, value);
+  }
+  void Copy(Lane& lane, CUdeviceptr to) {
+    Seal(lane);
+    EXPECT_EQ(driver_.cuMemcpyDtoDAsync_v2(to, lane.words, kWords * 4, lane.stream), CUDA_SUCCESS);
+    lane.copies.emplace_back(to, lane.expected);
+  }
+  void Order(Lane& first, Lane& second) {
+    CUevent event = nullptr;
+    EXPECT_EQ(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+    Seal(first);
+    EXPECT_EQ(driver_.cuEventRecord(event, first.stream), CUDA_SUCCESS);
+    Seal(second);
+    EXPECT_EQ(driver_.cuStreamWaitEvent(second.stream, event, 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver_.cuEventDestroy_v2(event), CUDA_SUCCESS);
+  }
+  void Synchronize(Lane& lane) {
+    Seal(lane);
+    EXPECT_EQ(driver_.cuStreamSynchronize(lane.stream), CUDA_SUCCESS);
+  }
+
+ private:
+  const DriverTable& driver_;
+  std::mt19937 random_;
+  const bool seals_;
+  std::vector<Lane> lanes_;
+};
+
+class RandomStops : public GatedQueuesTest {
+ protected:
+  // The number of words that came out wrong.
+  uint64_t Run(uint32_t seed, bool seals) {
+    RandomProgram program(driver_, seed, seals);
+    const auto step = [this](const StepParameters& parameters, uint32_t chunk) { return Step(parameters, chunk); };
+    for (uint32_t i = 0; i <= seed % 3; ++i) {
+      auto& lane = program.lanes().emplace_back();
+      lane.stream = Stream();
+      lane.queue = queues_->Open(lane.stream, nullptr);
+      lane.words = ZeroedMemory(kWords * 4);
+    }
+    auto& lanes = program.lanes();
+    const auto any = [&]() -> RandomProgram::Lane& {
+      return lanes[program.Below(static_cast<uint32_t>(lanes.size()))];
+    };
+    uint64_t num_wrong = 0;
+    const auto check = [&](CUdeviceptr words, const Words& expected) {
+      const Words found = Read(words);
+      for (uint32_t i = 0; i < kWords; ++i) num_wrong += found[i] != expected[i] ? 1 : 0;
+    };
+    std::atomic<bool> is_over{false};
+    std::thread priority([&] {
+      std::mt19937 random(seed);
+      while (!is_over) {
+        watch_.SetClosed(true);
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
+        watch_.SetClosed(false);
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 4000));
+      }
+    });
+    for (uint32_t i = 0; i < 60; ++i) {
+      RandomProgram::Lane& lane = any();
+      const uint32_t what = program.Below(20);
+      if (what < 13) {
+        program.Launch(step, lane, lane);
+      } else if (what < 14) {
+        program.Fill(lane);
+      } else if (what < 16) {
+        program.Copy(lane, ZeroedMemory(kWords * 4));
+      } else if (what < 19) {
+        RandomProgram::Lane& other = any();
+        if (&other == &lane) continue;
+        program.Order(other, lane);  // what it made is read here, and not changed meanwhile
+        program.Launch(step, lane, other);
+        program.Order(lane, other);
+      } else {
+        program.Synchronize(lane);
+        check(lane.words, lane.expected);
+      }
+    }
+    for (RandomProgram::Lane& lane : lanes) program.Synchronize(lane);
+    is_over = true;
+    priority.join();
+    if (!seals) {
+      for (RandomProgram::Lane& lane : lanes) {
+        lane.queue.reset();
+        driver_.cuStreamSynchronize(lane.stream);
+      }
+      queues_->AwaitFunction(function_);
+    }
+    for (RandomProgram::Lane& lane : lanes) {
+      check(lane.words, lane.expected);
+      for (const auto& [words, expected] : lane.copies) check(words, expected);
+      lane.queue.reset();
+      driver_.cuStreamDestroy_v2(lane.stream);
+    }
+    return num_wrong;
+  }
+};
+
+TEST_F(RandomStops, ChangeNothing) {
+  for (uint32_t seed = 1; seed <= 40; ++seed) ASSERT_EQ(Run(seed, true), 0u) << "seed " << seed;
+  const GatedCounts counts = queues_->counts();
+  std::printf("    %lu launches, %lu markers; %lu stops, %lu launches made again, %lu of them cut\n",
+              counts.num_launches, counts.num_markers, counts.num_stops, counts.num_relaunches, counts.num_cut);
+  // The test is one only while it stops things half-way.
+  EXPECT_GT(counts.num_stops, 40u);
+  EXPECT_GT(counts.num_cut, 10u);
+}
+
+// So that the test above can fail: without markers things overtake what was stopped.
+TEST_F(RandomStops, WouldShowWithoutMarkers) {
+  uint64_t num_wrong = 0;
+  for (uint32_t seed = 1; seed <= 100 && num_wrong == 0; ++seed) num_wrong += Run(seed, false);
+  EXPECT_NE(num_wrong, 0u);
+}
+
+}  // namespace
+}  // namespace tally::server
