@@ -7,14 +7,19 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-constexpr size_t kMostSamples = 8;
 // More launches than this for one kernel cost more than any threshold is worth.
 constexpr uint64_t kMostSlices = 4096;
 constexpr uint32_t kMostResidentMultiples = 4;
 
-void KeepLast(std::vector<Nanoseconds>& values, Nanoseconds value) {
-  if (values.size() == kMostSamples) values.erase(values.begin());
+void KeepLast(std::vector<Nanoseconds>& values, size_t most, Nanoseconds value) {
+  if (values.size() == most) values.erase(values.begin());
   values.push_back(value);
+}
+
+Nanoseconds UpperQuartile(std::vector<Nanoseconds> values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() * 3 - 1) / 4);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
 }
 
 Nanoseconds Median(std::vector<Nanoseconds> values) {
@@ -29,7 +34,8 @@ std::vector<LaunchCandidate> CandidatesFor(const LaunchSize& size, Nanoseconds o
                                            Nanoseconds threshold) {
   std::vector<LaunchCandidate> result;
   if (size.can_slice && size.num_blocks > 1) {
-    const uint64_t least = static_cast<uint64_t>(original_duration / std::max(threshold, Nanoseconds(1))) + 1;
+    const Nanoseconds piece = std::max(threshold - kGiveBackOverhead, Nanoseconds(1000));
+    const uint64_t least = static_cast<uint64_t>(original_duration / piece) + 1;
     for (const uint64_t factor : {1, 2, 4}) {
       const uint64_t degree = std::min({std::max<uint64_t>(least, 2) * factor, size.num_blocks, kMostSlices});
       const LaunchCandidate candidate{LaunchForm::kSlices, static_cast<uint32_t>(degree)};
@@ -60,14 +66,22 @@ VariantChoice::Next VariantChoice::NextLaunch(Nanoseconds threshold) {
   for (const Entry& entry : entries_) {
     if (entry.measured.num_samples < kSamplesEach) return {entry.measured.candidate, true};
     // The original alone already gives back soon enough.
-    if (!has_candidates_ || entries_[0].measured.duration <= threshold) break;
+    if (!has_candidates_ || entries_[0].measured.turnaround <= threshold) break;
   }
   const bool is_sample = ++num_since_sample_ >= kLaunchesBetweenSamples;
   if (is_sample) num_since_sample_ = 0;
   return {Best(threshold).candidate, is_sample};
 }
 
-Nanoseconds VariantChoice::EstimatedTurnaround(const LaunchCandidate& candidate, Nanoseconds duration) const {
+bool VariantChoice::IsSample(const LaunchCandidate& candidate) {
+  const Entry* entry = Find(candidate);
+  if (entry != nullptr && entry->measured.num_samples < kSamplesEach) return true;
+  const bool is_sample = ++num_since_sample_ >= kLaunchesBetweenSamples;
+  if (is_sample) num_since_sample_ = 0;
+  return is_sample;
+}
+
+Nanoseconds VariantChoice::EstimatedPiece(const LaunchCandidate& candidate, Nanoseconds duration) const {
   switch (candidate.form) {
     case LaunchForm::kOriginal:
     case LaunchForm::kGated:
@@ -85,24 +99,33 @@ Nanoseconds VariantChoice::EstimatedTurnaround(const LaunchCandidate& candidate,
 void VariantChoice::OnDuration(const LaunchCandidate& candidate, Nanoseconds duration) {
   Entry* entry = Find(candidate);
   if (entry == nullptr) return;
-  KeepLast(entry->durations, duration);
+  KeepLast(entry->durations, kMostSamples, duration);
   Measured& measured = entry->measured;
   measured.duration = Median(entry->durations);
   measured.num_samples = std::max(measured.num_samples, static_cast<uint32_t>(entry->durations.size()));
-  if (!measured.is_turnaround_measured) measured.turnaround = EstimatedTurnaround(candidate, measured.duration);
+  UpdateTurnaround(*entry);
+}
+
+void VariantChoice::UpdateTurnaround(Entry& entry) {
+  Measured& measured = entry.measured;
+  const std::vector<Nanoseconds>& seen = entry.turnarounds;
+  const Nanoseconds estimated = EstimatedPiece(measured.candidate, measured.duration) + kGiveBackOverhead;
+  measured.is_turnaround_measured = !seen.empty();
+  measured.turnaround = seen.empty()                 ? estimated
+                        : seen.size() < kSamplesEach ? std::min(estimated, *std::ranges::min_element(seen))
+                                                     : UpperQuartile(seen);
 }
 
 void VariantChoice::OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround) {
   Entry* entry = Find(candidate);
   if (entry == nullptr) return;
-  KeepLast(entry->turnarounds, turnaround);
-  entry->measured.turnaround = *std::max_element(entry->turnarounds.begin(), entry->turnarounds.end());
-  entry->measured.is_turnaround_measured = true;
+  KeepLast(entry->turnarounds, kMostSamples, turnaround);
+  UpdateTurnaround(*entry);
 }
 
 bool VariantChoice::WantsVariants(Nanoseconds threshold) const {
   const Measured& original = entries_[0].measured;
-  return !has_candidates_ && original.num_samples >= kSamplesEach && original.duration > threshold;
+  return !has_candidates_ && original.num_samples >= kSamplesEach && original.turnaround > threshold;
 }
 
 void VariantChoice::SetCandidates(std::span<const LaunchCandidate> candidates) {
@@ -123,9 +146,18 @@ const VariantChoice::Measured& VariantChoice::Best(Nanoseconds threshold) const 
     if (measured.turnaround <= threshold && (fastest == nullptr || measured.duration < fastest->duration)) {
       fastest = &measured;
     }
-    if (measured.turnaround < soonest->turnaround) soonest = &measured;
+    const bool is_dear = measured.duration > original().duration * kMostSlowdown;
+    if (measured.turnaround < soonest->turnaround && !is_dear) soonest = &measured;
   }
   return fastest != nullptr ? *fastest : *soonest;
+}
+
+Nanoseconds VariantChoice::PieceOf(const LaunchCandidate& candidate) const {
+  const Measured& measured = Of(candidate);
+  if (measured.candidate != candidate || measured.num_samples == 0) {
+    return EstimatedPiece(candidate, original().duration);
+  }
+  return std::max(measured.turnaround - kGiveBackOverhead, Nanoseconds(0));
 }
 
 const VariantChoice::Measured& VariantChoice::Of(const LaunchCandidate& candidate) const {
@@ -153,7 +185,8 @@ void VariantChoice::Restore(std::span<const Measured> measured) {
     entry->measured = one;
     entry->durations.assign(1, one.duration);
     entry->turnarounds.clear();
-    if (one.is_turnaround_measured) entry->turnarounds.push_back(one.turnaround);
+    if (one.is_turnaround_measured) entry->turnarounds.assign(kSamplesEach, one.turnaround);
+    UpdateTurnaround(*entry);
     has_candidates_ = has_candidates_ || one.candidate.form != LaunchForm::kOriginal;
   }
 }

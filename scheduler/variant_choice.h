@@ -7,11 +7,15 @@
 //   first launches run the original and are timed. Shorter than the threshold: it stays, nothing else is tried.
 //   otherwise variants are wanted (wants_variants); once they exist every candidate runs a few times, in turn.
 //   then the fastest candidate whose turnaround meets the threshold is used; if none does, the one that gives back
-//   soonest.
+//   soonest of those that take at most kMostSlowdown times as long as the original.
+//
+// The turnaround is that of one *piece*, which runs to its end once begun (the kernel, a slice, a block of each
+// worker), and of everything around it (kGiveBackOverhead). Who dispatches keeps no more pieces in flight than drain
+// within the threshold, so several short ones make it no longer.
 //
 // Source: Tally, section 4 (profile-guided choice of launch configurations, Algorithm 1); here the candidates' times
-// come from ordinary launches, the turnaround of workers from real yields once there are some, and a threshold that
-// changes at run time only changes the choice, never the measurements.
+// come from ordinary launches, the turnaround of workers from real yields and that of slices from single ones once
+// there are some, and a threshold that changes at run time only changes the choice, never the measurements.
 //
 // Not thread-safe. No clock: the caller measures.
 #pragma once
@@ -20,6 +24,8 @@
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "scheduler/tuning.h"
 
 namespace tally::scheduler {
 
@@ -45,7 +51,8 @@ struct LaunchSize {
   bool can_slice = false;
 };
 
-// Slices: as few as could meet the threshold given the original's duration, and twice and four times as many. Workers:
+// Slices: as few as could meet the threshold given the original's duration, and twice (one runs while the next waits)
+// and four times as many. Workers:
 // multiples of the number of multiprocessors up to what is resident at one time; none when every block is resident
 // anyway.
 std::vector<LaunchCandidate> CandidatesFor(const LaunchSize& size, std::chrono::nanoseconds original_duration,
@@ -57,11 +64,13 @@ class VariantChoice {
   static constexpr uint32_t kSamplesEach = 3;
   // After so many launches the chosen candidate is timed again: programs change phase, and clocks change.
   static constexpr uint32_t kLaunchesBetweenSamples = 256;
+  // What giving back sooner may cost where the threshold is not met all the same.
+  static constexpr int kMostSlowdown = 4;
 
   struct Measured {
     LaunchCandidate candidate;
     Nanoseconds duration{0};    // median of the last samples
-    Nanoseconds turnaround{0};  // estimated from the duration, or the largest of the last measured ones
+    Nanoseconds turnaround{0};  // estimated from the duration, or what three of four measured ones stayed below
     uint32_t num_samples = 0;
     bool is_turnaround_measured = false;
   };
@@ -77,11 +86,18 @@ class VariantChoice {
     bool is_sample = false;
   };
   Next NextLaunch(Nanoseconds threshold);
+  // Whether a launch should be timed whose form was decided otherwise.
+  bool IsSample(const LaunchCandidate& candidate);
 
+  // One slice took `duration`.
+  void OnSlice(const LaunchCandidate& candidate, Nanoseconds duration) {
+    OnTurnaround(candidate, duration + kGiveBackOverhead);
+  }
   // A timed launch took `duration` from its begin to its end, undisturbed. Candidates that are not (or no longer) known
   // are ignored.
   void OnDuration(const LaunchCandidate& candidate, Nanoseconds duration);
-  // Workers were asked to yield and were gone after `turnaround`.
+  // Workers were asked to yield and were gone after `turnaround`. One that took long by accident does not decide: a few
+  // are needed to say that it takes longer than estimated.
   void OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround);
 
   // The original was timed and is longer than the threshold, and nobody has yet said what else there is.
@@ -94,6 +110,8 @@ class VariantChoice {
   const Measured& Best(Nanoseconds threshold) const;
   bool is_settled() const;  // nothing is left to be tried
   const Measured& original() const { return entries_[0].measured; }
+  // How long a piece takes that runs to its end once begun, as far as anything is known; zero: not yet.
+  Nanoseconds PieceOf(const LaunchCandidate& candidate) const;
   // What is known of that candidate; of the original if there is no such candidate.
   const Measured& Of(const LaunchCandidate& candidate) const;
   // The original first.
@@ -107,8 +125,10 @@ class VariantChoice {
     std::vector<Nanoseconds> durations;    // the last few
     std::vector<Nanoseconds> turnarounds;  // the last few
   };
+  static constexpr size_t kMostSamples = 8;
+  void UpdateTurnaround(Entry& entry);
   Entry* Find(const LaunchCandidate& candidate);
-  Nanoseconds EstimatedTurnaround(const LaunchCandidate& candidate, Nanoseconds duration) const;
+  Nanoseconds EstimatedPiece(const LaunchCandidate& candidate, Nanoseconds duration) const;
 
   uint64_t num_blocks_;
   std::vector<Entry> entries_;  // [0] is the original

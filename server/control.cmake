@@ -24,12 +24,18 @@ tally_executable(tallyd
 
 # The process around an Executor (server/executor.h), linked with the real one here and with a scripted one by the tests.
 tally_room_library(tally_executor_process
-  executor_process/command_line.cc executor_process/daemon_link.cc executor_process/domain_process.cc
+  executor_process/command_line.cc executor_process/daemon_link.cc executor_process/domain_process.cc executor_process/time_slices.cc
   DEPS tally_control_base CLI11::CLI11)
 if(TARGET tally_executor_core)
   tally_executable(tally-executor
-    executor_process/main.cc
+    executor_process/main.cc executor_process/observed_ioctl.cc
     DEPS tally_executor_process tally_executor_core)
+  tally_executable(tally-switch-test
+    executor_process/switch_test.cc executor_process/observed_ioctl.cc
+    DEPS tally_executor_process tally_executor_core)
+  foreach(program tally-executor tally-switch-test)
+    target_link_options(${program} PRIVATE -Wl,--export-dynamic-symbol=ioctl)
+  endforeach()
 endif()
 
 tally_executable(tallyctl

@@ -54,10 +54,14 @@ Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, c
   if (config.policy == "none") return std::make_unique<DispatchGate>();
   auto page = ActivityPage::Open(config.activity_path);
   if (!page) return std::unexpected(page.error());
-  if (config.policy == kLookAheadPolicy) return CreatePriorityDispatch(driver, std::move(*page));
-  const auto policy = scheduler::FindPolicy(config.policy);
-  if (!policy) return std::unexpected(policy.error());
-  auto gate = CreatePolicyDispatch(driver, std::move(*page), **policy);
+  std::unique_ptr<DispatchGate> gate;
+  if (config.policy == kLookAheadPolicy) {
+    gate = CreatePriorityDispatch(driver, std::move(*page));
+  } else {
+    const auto policy = scheduler::FindPolicy(config.policy);
+    if (!policy) return std::unexpected(policy.error());
+    gate = CreatePolicyDispatch(driver, std::move(*page), **policy);
+  }
   gate->SetTurnaroundThreshold(config.turnaround_threshold);
   return gate;
 }

@@ -2,11 +2,13 @@
 
     alone          natively, one program at a time: what everything is compared with
     time-slicing   natively, both at once: what the driver does by itself
+    driver-slices  natively, with the driver's time slices set from outside: 1 s for services, 1 us for trainings
     mps            under NVIDIA's Multi-Process Service
     mps-priority   the same, the trainings with a lower client priority
-    tally[:POLICY][+transforms][@THRESHOLD_US]
+    tally[:POLICY][+transforms][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
-                   policy or the one named, with `--transforms all`, with that turnaround threshold
+                   policy or the one named, with `--transforms all`, with that time slice for best-effort work
+                   (0: the driver's own), with that turnaround threshold
 
 `tally:none` schedules nothing: it is the driver's time slices, set long for services and short for trainings, alone.
 """
@@ -20,16 +22,18 @@ import tempfile
 import ways
 from ways import Failed
 
-TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(?P<transforms>\+transforms)?(@(?P<threshold>[0-9.]+))?$")
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(?P<transforms>\+transforms)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
 NATIVE = ("alone", "time-slicing")
+DRIVER_SLICES = "driver-slices"
 MPS = ("mps", "mps-priority")
 POLICIES = ("none", "kernel-granular", "tally-paper", "fair", "tally")
 
 
 def check(names):
     for name in names:
-        if name not in NATIVE + MPS and not TALLY.match(name):
-            raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS)}, tally[:POLICY][+transforms][@THRESHOLD_US]")
+        if name not in NATIVE + MPS + (DRIVER_SLICES,) and not TALLY.match(name):
+            raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS + (DRIVER_SLICES,))}, "
+                         "tally[:POLICY][+transforms][/SLICE_US][@THRESHOLD_US]")
 
 
 def daemon_arguments(root, mode):
@@ -47,6 +51,8 @@ def daemon_arguments(root, mode):
         arguments += ["--policy", parts["policy"]]
     if parts["transforms"]:
         arguments += ["--transforms", "all"]
+    if parts["slice"]:
+        arguments += ["--time-slice-us", parts["slice"]]
     if parts["threshold"]:
         arguments += ["--turnaround-us", parts["threshold"]]
     return arguments
@@ -100,6 +106,14 @@ def mps(with_priorities):
                 tell([], "quit\n")
 
 
+def driver_slices(root):
+    library = os.path.join(root, "bench", "tally_time_slices.so")
+    if not os.path.exists(library):
+        raise Failed(f"{library} is missing")
+    return Place(DRIVER_SLICES, ways.Native(), {role: {"LD_PRELOAD": library, "TALLY_TIME_SLICE_US": slice_us}
+                                                for role, slice_us in (("service", "1000000"), ("training", "1"))})
+
+
 @contextlib.contextmanager
 def tally(root, driver, mode):
     with tempfile.TemporaryDirectory(prefix="tally-bench-cache-") as cache:
@@ -122,6 +136,10 @@ def enter(root, name, smoke):
         # Without a GPU nothing runs natively; a daemon that does nothing else stands in.
         with ways.daemon(root, "sim", name=name) as way:
             yield Place(name, way)
+    elif name == DRIVER_SLICES:
+        if smoke:
+            raise Failed("there are no time slices without a GPU")
+        yield driver_slices(root)
     elif name in MPS:
         if smoke:
             raise Failed("there is no MPS without a GPU")

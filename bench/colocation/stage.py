@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 import measures
@@ -23,8 +24,8 @@ NUM_KERNELS = 12
 class Worker:
     """A service or a training in a place. It is started again once if it ends by itself."""
 
-    def __init__(self, place, role, name, index):
-        self.place, self.role, self.program = place, role, name
+    def __init__(self, place, role, name, index, turn):
+        self.place, self.role, self.program, self.turn = place, role, name, turn
         self.name = f"{place.name}: {role} {name}" + (f" {index + 1}" if index else "")
         self.child = None
         self.starts = 0
@@ -36,7 +37,7 @@ class Worker:
         self.facts = None
         words = [sys.executable, os.path.join(HERE, self.role + ".py"), self.program]
         # A process that uses all processors to build its model would slow those that start beside it.
-        environment = {"OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1",
+        environment = {"TALLY_BENCH_TURN": self.turn, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1",
                        "TOKENIZERS_PARALLELISM": "false", **self.place.environment(self.role)}
         self.child = Child(self.place.command(words, self.role), self.name, environment)
 
@@ -80,6 +81,7 @@ class Stage:
         self.root, self.group, self.pairs, self.most_trainings = root, group, pairs, most_trainings
         self.smoke, self.progress, self.start_limit_s = smoke, progress, start_limit_s
         self.places, self.failed, self.workers = {}, {}, {}
+        self.turn = None  # the file of worker.turn()
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -101,6 +103,7 @@ class Stage:
         self.stack.close()
 
     def _start(self):
+        self.turn = self.stack.enter_context(tempfile.NamedTemporaryFile(prefix="tally-bench-turn-")).name
         names = dict.fromkeys(["native", *(modes.place_of(mode) for mode in self.group)])
         for name in names:
             try:
@@ -123,7 +126,7 @@ class Stage:
     def _add(self, place, role, name, index):
         key = (place.name, role, name, index)
         if key not in self.workers:
-            self.workers[key] = Worker(place, role, name, index)
+            self.workers[key] = Worker(place, role, name, index, self.turn)
 
     def worker(self, place_name, role, name, index=0):
         if place_name in self.failed:

@@ -8,6 +8,7 @@ import hashlib
 import torch
 
 import catalogue
+from worker import turn
 
 SEED = 20261121
 
@@ -69,10 +70,11 @@ class Training:
         self.model.train()
         self.batch = tuple(part.pin_memory() for part in batch)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        first = self._step()
-        for _ in range(4):
-            self._step()
-        torch.cuda.synchronize()
+        with turn():
+            first = self._step()
+            for _ in range(4):
+                self._step()
+            torch.cuda.synchronize()
         self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],
                       "loss": float(first), "torch": torch.__version__, "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
 

@@ -1,4 +1,6 @@
 """What both kinds of worker are made of: lines of JSON in and out, waiting for a moment."""
+import contextlib
+import fcntl
 import json
 import os
 import select
@@ -39,3 +41,16 @@ def wait_until(moment):
         time.sleep(left - 0.0005)
     while time.monotonic() < moment:
         pass
+
+
+@contextlib.contextmanager
+def turn():
+    """One process at a time, of those that were started with the same TALLY_BENCH_TURN: a file. Trainings in different modes that warm up at
+    once, each with time slices of 1 us, would make the GPU do nothing but switch between them."""
+    path = os.environ.get("TALLY_BENCH_TURN")
+    if path is None:
+        yield
+        return
+    with open(path, "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

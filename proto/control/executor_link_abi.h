@@ -11,6 +11,8 @@
 //     | <- QueryKernels(n) ------------------- |  tallyctl kernels
 //     | -- KernelReport x N, ReportEnd(n) ---> |
 //     | <- SetTurnaround --------------------- |  from the next launch on
+//     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later
+//     | -- TimeSlices -----------------------> |  what they are, when that has changed and after a Hello
 //     | <- SetPriority(n) -------------------- |
 //     | -- SetPriorityReply(n) --------------> |
 //     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
@@ -56,6 +58,8 @@ enum class LinkKind : uint32_t {
   kQueryKernels = 12,
   kKernelReport = 13,
   kSetTurnaround = 14,
+  kSetTimeSlice = 15,
+  kTimeSlices = 16,
 };
 
 struct LinkHeader {
@@ -203,6 +207,23 @@ struct LinkSetTurnaround {
   uint64_t threshold_ns;
 };
 static_assert(sizeof(LinkSetTurnaround) == 24);
+
+// tallyd to executor.
+struct LinkSetTimeSlice {
+  LinkHeader header;
+  uint64_t slice_us;  // 0: the driver's own
+};
+static_assert(sizeof(LinkSetTimeSlice) == 24);
+
+// Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver.
+struct LinkTimeSlices {
+  LinkHeader header;
+  uint64_t shortest_us;
+  uint64_t longest_us;
+  uint32_t num_groups;   // 0: no context yet, or the driver does not say
+  uint32_t num_refused;  // groups that are not as tallyd wants them
+};
+static_assert(sizeof(LinkTimeSlices) == 40);
 
 struct LinkFaulted {
   LinkHeader header;

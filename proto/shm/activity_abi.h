@@ -22,7 +22,7 @@
 namespace tally::shm {
 
 inline constexpr uint32_t kActivityMagic = 0x56544341;  // "ACTV"
-inline constexpr uint32_t kActivityVersion = 2;
+inline constexpr uint32_t kActivityVersion = 3;
 inline constexpr uint32_t kActivityDevices = 64;
 inline constexpr uint32_t kActivitySlots = 32;  // high-priority executors at one time
 
@@ -35,10 +35,12 @@ struct alignas(64) DeviceActivity {
   // CLOCK_MONOTONIC nanoseconds before which best-effort work stays back though nothing runs (the hold-off); 0: none.
   std::atomic<uint64_t> opens_at_ns;
   std::atomic<uint32_t> busy_bell;  // futex: incremented whenever num_busy leaves 0
-  uint8_t pad[36];
+  uint32_t reserved;
+  std::atomic<uint64_t> busy_since_ns;  // CLOCK_MONOTONIC nanoseconds when num_busy last left 0
+  uint8_t pad[24];
 };
 static_assert(sizeof(DeviceActivity) == 64 && offsetof(DeviceActivity, opens_at_ns) == 16 &&
-              offsetof(DeviceActivity, busy_bell) == 24);
+              offsetof(DeviceActivity, busy_bell) == 24 && offsetof(DeviceActivity, busy_since_ns) == 32);
 
 // One high-priority executor.
 struct alignas(64) ActivitySlot {

@@ -147,6 +147,11 @@ bool ListSessions(Client& client, bool as_json) {
   return true;
 }
 
+std::string SliceOf(const v1::Executor& executor) {
+  if (executor.time_slice_us() == 0) return "-";
+  return fmt::format("{}{}", executor.time_slice_us(), executor.is_time_slice_refused() ? " (refused)" : "");
+}
+
 bool ListExecutors(Client& client, bool as_json) {
   v1::ListExecutorsResponse response;
   if (!client.Try([&](auto& stub, auto& context) { return stub.ListExecutors(&context, {}, &response); })) return false;
@@ -162,17 +167,20 @@ bool ListExecutors(Client& client, bool as_json) {
                       {"num_sessions", executor.num_sessions()},
                       {"age_ns", executor.age_ns()},
                       {"is_adopted", executor.is_adopted()},
-                      {"policy", executor.policy()}});
+                      {"policy", executor.policy()},
+                      {"time_slice_us", executor.time_slice_us()},
+                      {"is_time_slice_refused", executor.is_time_slice_refused()}});
     }
     fmt::print("{}\n", rows.dump(2));
     return true;
   }
-  Table table({"PID", "DOMAIN", "CLASS", "STATE", "SESSIONS", "DEVICES", "POLICY", "AGE", "FROM", "DRIVER"});
+  Table table(
+      {"PID", "DOMAIN", "CLASS", "STATE", "SESSIONS", "DEVICES", "POLICY", "SLICE US", "AGE", "FROM", "DRIVER"});
   for (const v1::Executor& executor : response.executors()) {
     table.AddRow({fmt::format("{}", executor.pid()), executor.domain(), NameOf(executor.priority_class()),
                   NameOf(executor.state()), fmt::format("{}", executor.num_sessions()),
-                  fmt::format("{}", executor.num_devices()), executor.policy(), FormatAge(executor.age_ns()),
-                  executor.is_adopted() ? "adopted" : "started", executor.driver()});
+                  fmt::format("{}", executor.num_devices()), executor.policy(), SliceOf(executor),
+                  FormatAge(executor.age_ns()), executor.is_adopted() ? "adopted" : "started", executor.driver()});
   }
   fmt::print("{}", table.ToString());
   if (response.executors().empty()) fmt::print("no executors: the first program of a domain starts its executor\n");

@@ -136,6 +136,14 @@ const std::map<std::string, Reader>& Readers() {
              std::chrono::nanoseconds(static_cast<int64_t>(value.template get<double>() * 1e3));
          return OkStatus();
        }},
+      {"time_slice_us",
+       [](auto& key, auto& value, auto& config) {
+         if (!value.is_number_unsigned() || value.template get<uint64_t>() > kLongestTimeSliceUs) {
+           return WrongType(key, "microseconds from 0 to 1000000", value);
+         }
+         config.best_effort_time_slice = std::chrono::microseconds(value.template get<uint64_t>());
+         return OkStatus();
+       }},
       {"cache_directory",
        [](auto& key, auto& value, auto& config) { return ReadString(key, value, config.cache_directory); }},
       {"metrics_address",

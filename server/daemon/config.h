@@ -25,6 +25,8 @@ struct UidSet {
   bool Contains(uid_t uid) const;
 };
 
+inline constexpr uint64_t kLongestTimeSliceUs = 1'000'000;
+
 struct DaemonConfig {
   // Where clients connect. Empty: the default of proto/control/socket_paths.h for the daemon's user.
   std::string socket;
@@ -58,6 +60,9 @@ struct DaemonConfig {
   // How kernels of best-effort programs are rewritten so that they can give the GPU back; within this time if possible.
   Transforms transforms = Transforms::kNone;
   std::chrono::nanoseconds turnaround_threshold{31'600};
+  // How long the GPU runs best-effort work at a time while there is a high-priority domain; zero: time slices are left
+  // as the driver sets them.
+  std::chrono::microseconds best_effort_time_slice{1};
   // Where compiled kernels and what was measured about them are kept. "auto": /var/cache/tally for root, else
   // $XDG_CACHE_HOME/tally or ~/.cache/tally (Validate sets it); empty: nowhere.
   std::string cache_directory = "auto";

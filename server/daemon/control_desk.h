@@ -32,6 +32,7 @@ struct ExecutorRow {
   std::chrono::nanoseconds age{0};  // since this tallyd first saw it
   bool is_adopted = false;
   std::string policy_name;  // empty while it starts
+  control::LinkTimeSlices time_slices{};
 };
 
 struct Overview {

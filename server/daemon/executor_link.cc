@@ -100,6 +100,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       events_.on_kernel(report);
       return true;
     }
+    case LinkKind::kTimeSlices: {
+      control::LinkTimeSlices slices{};
+      if (!Read(bytes, slices)) return false;
+      events_.on_time_slices(slices);
+      return true;
+    }
     case LinkKind::kReportEnd: {
       control::LinkReportEnd end{};
       if (!Read(bytes, end)) return false;
@@ -126,6 +132,7 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kQuery:
     case LinkKind::kQueryKernels:
     case LinkKind::kSetTurnaround:
+    case LinkKind::kSetTimeSlice:
     case LinkKind::kSetPriority:
     case LinkKind::kShutdown:
       return false;  // ours to send
@@ -153,6 +160,12 @@ Status ExecutorLink::SendSetTurnaround(uint64_t threshold_ns) {
   control::LinkSetTurnaround message{};
   message.threshold_ns = threshold_ns;
   return Send(socket_.get(), LinkKind::kSetTurnaround, 0, message);
+}
+
+Status ExecutorLink::SendSetTimeSlice(uint64_t slice_us) {
+  control::LinkSetTimeSlice message{};
+  message.slice_us = slice_us;
+  return Send(socket_.get(), LinkKind::kSetTimeSlice, 0, message);
 }
 
 Status ExecutorLink::SendSignal(control::LinkKind kind, uint64_t request_id) {

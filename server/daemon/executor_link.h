@@ -25,6 +25,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
     std::function<void(const control::LinkSessionReport&)> on_report;
     std::function<void(uint32_t symbol_index, uint64_t num_calls)> on_refused_function;  // a row of the table
     std::function<void(const control::LinkKernelReport&)> on_kernel;
+    std::function<void(const control::LinkTimeSlices&)> on_time_slices;
     std::function<void(uint64_t request_id)> on_report_end;
     std::function<void(uint64_t request_id, Status)> on_set_priority_reply;
     std::function<void(const std::string& reason)> on_faulted;
@@ -38,6 +39,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   Status SendAddSession(const control::SessionIdentity& identity, int session_socket);
   Status SendSetPriority(uint64_t request_id, uint64_t session_id, const ShareChange& change);
   Status SendSetTurnaround(uint64_t threshold_ns);
+  Status SendSetTimeSlice(uint64_t slice_us);
   Status SendSignal(control::LinkKind kind, uint64_t request_id);
 
   // Reads what has arrived, as the loop does.

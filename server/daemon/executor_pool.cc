@@ -13,6 +13,7 @@
 #include "base/unix_socket.h"
 #include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "server/daemon/time_slice_plan.h"
 
 namespace tally::server {
 namespace {
@@ -98,6 +99,9 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
       if (executor.kernels.size() < control::kMaxKernelReports) executor.kernels.push_back(report);
     });
   };
+  events.on_time_slices = [with_executor](const control::LinkTimeSlices& slices) {
+    with_executor([&](Executor& executor) { executor.time_slices = slices; });
+  };
   events.on_report_end = [this, pid](uint64_t request_id) { AnswerArrived(request_id, pid); };
   events.on_set_priority_reply = [this](uint64_t request_id, Status status) {
     const auto change = priority_changes_.extract(request_id);
@@ -155,6 +159,8 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   executor->sessions.clear();  // its reports follow
   executor->state = hello.is_faulted != 0 || executor->is_end_expected || is_shutting_down_ ? ExecutorState::kRetiring
                                                                                             : ExecutorState::kServing;
+  executor->wanted_time_slice.reset();
+  PlanTimeSlices();  // before it has a session, and with that a context
   failed_starts_.erase(executor->domain.Label());
   LOG_INFO("executor {} serves domain {} with {}", pid, executor->domain.Label(), executor->driver_name);
   auto waiting = std::exchange(executor->waiting, {});
@@ -176,6 +182,7 @@ void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
   ++counters_[executor.domain.Label()].faults;
   executor.state = ExecutorState::kRetiring;
   executor.is_end_expected = true;
+  PlanTimeSlices();
 }
 
 void ExecutorPool::OnIdle(Executor& executor) {
@@ -224,6 +231,7 @@ void ExecutorPool::OnExit(pid_t pid) {
   }
   AnswersFailed(pid);
   StopAwaiting(pid);
+  PlanTimeSlices();
   ending_.erase(pid);
   CheckShutdown();
 }
@@ -400,6 +408,22 @@ void ExecutorPool::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
     if (executor->link == nullptr) continue;
     const Status sent = executor->link->SendSetTurnaround(static_cast<uint64_t>(threshold.count()));
     if (!sent.ok()) LOG_WARNING("executor {}: {}", executor->pid, sent.message());
+  }
+}
+
+void ExecutorPool::PlanTimeSlices() {
+  DomainCount domains;
+  for (const ExecutorPtr& executor : executors_) {
+    if (executor->state != ExecutorState::kServing && executor->state != ExecutorState::kDisconnected) continue;
+    const bool is_high = executor->domain.priority_class == shm::PriorityClass::kHighPriority;
+    ++(is_high ? domains.high_priority : domains.best_effort);
+  }
+  for (const ExecutorPtr& executor : executors_) {
+    const std::chrono::microseconds slice =
+        TimeSliceFor(executor->domain.priority_class, domains, config_.best_effort_time_slice);
+    if (executor->link == nullptr || executor->wanted_time_slice == slice) continue;
+    const Status sent = executor->link->SendSetTimeSlice(static_cast<uint64_t>(slice.count()));
+    if (sent.ok()) executor->wanted_time_slice = slice;
   }
 }
 

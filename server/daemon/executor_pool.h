@@ -71,6 +71,8 @@ class ExecutorPool {
     std::string policy_name;
     std::string error;  // why it could not start
     uint32_t num_devices = 0;
+    std::optional<std::chrono::microseconds> wanted_time_slice;  // as it was told
+    control::LinkTimeSlices time_slices{};                       // as it reads them back
     std::map<uint64_t, SessionRecord> sessions;
     std::vector<control::LinkKernelReport> kernels;  // of the last QueryKernels
     std::map<uint32_t, uint64_t> refused_functions;  // calls by row of driver_api.tsv, since it started
@@ -129,6 +131,8 @@ class ExecutorPool {
   void OnReport(Executor& executor, const control::LinkSessionReport& report);
   void OnFaulted(Executor& executor, const std::string& reason);
   void OnIdle(Executor& executor);
+  // After every change of who is serving.
+  void PlanTimeSlices();
   void OnDisconnected(Executor& executor);
   void OnExit(pid_t pid);
 

@@ -89,7 +89,7 @@ Overview LoopDesk::Collect() const {
   for (const auto& executor : pool_.executors()) {
     overview.executors.push_back({executor->pid, executor->domain, executor->state, executor->driver_name,
                                   executor->num_devices, executor->sessions.size(), now - executor->first_seen,
-                                  !executor->is_child, executor->policy_name});
+                                  !executor->is_child, executor->policy_name, executor->time_slices});
     for (const auto& [id, session] : executor->sessions) {
       const auto age = now_ns - std::chrono::nanoseconds(session.identity.opened_ns);
       overview.sessions.push_back({session, executor->domain, executor->pid, executor->driver_name, age});

@@ -99,6 +99,12 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
       events_.on_set_turnaround(std::chrono::nanoseconds(set.threshold_ns));
       return true;
     }
+    case LinkKind::kSetTimeSlice: {
+      control::LinkSetTimeSlice set{};
+      if (!Read(bytes, set)) return false;
+      events_.on_set_time_slice(std::chrono::microseconds(set.slice_us));
+      return true;
+    }
     case LinkKind::kSetPriority: {
       control::LinkSetPriority set{};
       if (!Read(bytes, set)) return false;
@@ -201,6 +207,15 @@ void DaemonLink::SendPriorityReply(uint64_t request_id, const Status& status) {
   reply.status_code = static_cast<uint32_t>(status.code());
   CopyText(status.message(), reply.error);
   Send(LinkKind::kSetPriorityReply, request_id, reply);
+}
+
+void DaemonLink::SendTimeSlices(const TimeSlices::Report& slices) {
+  control::LinkTimeSlices message{};
+  message.shortest_us = static_cast<uint64_t>(slices.shortest.count());
+  message.longest_us = static_cast<uint64_t>(slices.longest.count());
+  message.num_groups = static_cast<uint32_t>(slices.num_groups);
+  message.num_refused = static_cast<uint32_t>(slices.num_refused);
+  Send(LinkKind::kTimeSlices, 0, message);
 }
 
 void DaemonLink::SendFaulted(const std::string& reason) {

@@ -13,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "proto/control/executor_link_abi.h"
 #include "server/executor.h"
+#include "server/executor_process/time_slices.h"
 #include "server/kernel_report.h"
 
 namespace tally::server {
@@ -26,6 +27,7 @@ class DaemonLink {
     std::function<void(uint64_t request_id, uint64_t session_id, const ShareChange&)> on_set_priority;
     std::function<void(uint64_t request_id)> on_query_kernels;
     std::function<void(std::chrono::nanoseconds)> on_set_turnaround;
+    std::function<void(std::chrono::microseconds)> on_set_time_slice;
     std::function<void()> on_shutdown;
   };
 
@@ -44,6 +46,7 @@ class DaemonLink {
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);
   void SendReportEnd(uint64_t request_id, size_t num_sessions);
   void SendPriorityReply(uint64_t request_id, const Status& status);
+  void SendTimeSlices(const TimeSlices::Report& slices);
   void SendFaulted(const std::string& reason);
   void SendIdle();
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor_process/daemon_link.h"
+#include "server/executor_process/time_slices.h"
 
 namespace tally::server {
 namespace {
@@ -19,6 +20,8 @@ namespace {
 constexpr std::chrono::milliseconds kFaultLinger{2000};
 // Closing a driver whose GPU is stuck may hang: then the kernel ends the process.
 constexpr unsigned kExitLimitSeconds = 10;
+// A session has its contexts by then, as a rule.
+constexpr std::chrono::milliseconds kSettleTime{1000};
 
 class DomainProcess {
  public:
@@ -75,6 +78,11 @@ class DomainProcess {
     events.on_set_turnaround = [this](std::chrono::nanoseconds threshold) {
       if (executor_ != nullptr) executor_->SetTurnaroundThreshold(threshold);
     };
+    events.on_set_time_slice = [this](std::chrono::microseconds slice) {
+      TimeSlices::OfThisProcess().Want(slice);
+      wants_time_slice_ = slice.count() != 0;
+      CheckTimeSlices();
+    };
     events.on_shutdown = [this] { End(); };
     return events;
   }
@@ -96,6 +104,7 @@ class DomainProcess {
       CopyText(executor_->driver_description(), hello.driver_name);
     }
     link_.SendHello(hello);
+    reported_time_slices_ = {};
     if (executor_ != nullptr) Report(0);
   }
 
@@ -111,6 +120,7 @@ class DomainProcess {
     session.tenant_name = identity.tenant_name;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     ++num_sessions_;
+    loop_.PostDelayed(kSettleTime, [this] { CheckTimeSlices(); });
     const Status added = executor_->AddSession(std::move(socket), session);
     if (added.ok()) return;
     // Its socket is closed now, which is what the client sees.
@@ -135,7 +145,22 @@ class DomainProcess {
     const auto sessions = executor_->Snapshot();
     for (const SessionSnapshot& session : sessions) link_.SendReport(request_id, session, /*has_ended=*/false);
     link_.SendRefusedFunctions(executor_->RefusedFunctions());
+    CheckTimeSlices();
     link_.SendReportEnd(request_id, sessions.size());
+  }
+
+  void CheckTimeSlices() {
+    const TimeSlices::Report slices = TimeSlices::OfThisProcess().Check();
+    if (slices == reported_time_slices_) return;
+    reported_time_slices_ = slices;
+    link_.SendTimeSlices(slices);
+    if (slices.num_refused > 0) {
+      LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
+                  options_.config.domain_name, slices.num_refused, slices.num_groups, slices.longest.count());
+    } else if (wants_time_slice_ && slices.num_groups > 0) {
+      LOG_INFO("domain {}: time slices of {} us for {} channel groups", options_.config.domain_name,
+               slices.longest.count(), slices.num_groups);
+    }
   }
 
   void WaitForIdle() {
@@ -163,6 +188,8 @@ class DomainProcess {
   size_t num_sessions_ = 0;
   uint64_t num_idle_waits_ = 0;  // only the last wait counts
   bool is_faulted_ = false;
+  bool wants_time_slice_ = false;
+  TimeSlices::Report reported_time_slices_;
 };
 
 }  // namespace

@@ -32,6 +32,8 @@ class ActivityPage {
   // Best-effort side.
   bool HighPriorityPresent() const;  // some living executor has claimed a slot
   bool IsBusy(uint32_t device) const;
+  // When `device` last became busy.
+  TimePoint BusySince(uint32_t device) const;
   // Until when best-effort work stays back though nothing runs; in the past when it may run.
   TimePoint OpensAt(uint32_t device) const;
   // Sleeps until `device` is no longer busy or `timeout` passed. Forgets executors that have died.

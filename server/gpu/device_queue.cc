@@ -93,7 +93,7 @@ bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
     last_number_ = member.number_;
     alone_ = 0;
   }
-  if (watch_.HighPriorityPresent() || !waiting_.empty() || now - last_change_of_it_ < kCompany) return false;
+  if (watch_.IsHighPriorityPresent() || !waiting_.empty() || now - last_change_of_it_ < kCompany) return false;
   if (in_flight_.size() != member.num_in_flight_) Collect(now);
   if (in_flight_.size() != member.num_in_flight_) return false;
   alone_ = member.number_;
@@ -121,7 +121,7 @@ scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, const LaunchCost
 DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
   LaunchCosts::Cost& cost = member.costs_.Of(of.kind.key);
   DispatchPass pass;
-  const bool is_alone = alone_.load(std::memory_order_relaxed) == member.number_ && !watch_.HighPriorityPresent();
+  const bool is_alone = alone_.load(std::memory_order_relaxed) == member.number_ && !watch_.IsHighPriorityPresent();
   if (!is_alone) {
     std::unique_lock lock(mutex_);
     TimePoint now = clock_.Now();

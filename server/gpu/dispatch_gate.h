@@ -53,6 +53,9 @@ struct DispatchOf {
   int device = 0;  // ordinal
   bool is_high_priority = false;
   bool can_yield = false;  // once launched it makes room by itself
+  // A slice, or a kernel shorter than the turnaround threshold: kind.first_guess is its time, and what is in flight of
+  // such launches is to drain within the threshold.
+  bool is_short = false;
   CUstream stream = nullptr;
   GateTenant* tenant = nullptr;  // as AddTenant made it
   LaunchKind kind{};
@@ -79,7 +82,7 @@ class DispatchGate {
   virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
   // Copies and fills of best-effort sessions pass it as launches do, large ones in pieces.
   virtual bool holds_copies() const { return false; }
-  // Within what time launches that can yield give the GPU back.
+  // Within what time launches that can yield give the GPU back, and short ones drain.
   virtual void SetTurnaroundThreshold(std::chrono::nanoseconds) {}
   // Ends all waits for good: the executor is shutting down.
   virtual void Open() {}

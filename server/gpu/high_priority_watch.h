@@ -5,15 +5,19 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/clock.h"
+
 namespace tally::server {
 
 class HighPriorityWatch {
  public:
   virtual ~HighPriorityWatch() = default;
-  // Somebody has high priority, working or not: only then is anything ever closed.
-  virtual bool IsPresent() = 0;
   // High-priority work runs, or ended so recently that more of it is expected (the hold-off).
   virtual bool IsClosed(int device) = 0;
+  // There is somebody from whom high-priority work may come.
+  virtual bool IsHighPriorityPresent() = 0;
+  // When the high-priority work that runs, or ran last, was announced.
+  virtual TimePoint ClosedSince(int device) = 0;
   // Sleeps until IsClosed, at most `timeout`.
   virtual void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) = 0;
   // Sleeps until it is no longer so, at most `timeout`.

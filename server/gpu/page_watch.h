@@ -23,10 +23,10 @@ class PageWatch final : public HighPriorityWatch {
   void Open() { is_open_.store(true, std::memory_order_relaxed); }
   bool is_open() const { return is_open_.load(std::memory_order_relaxed); }
   // Some high-priority executor exists, working or not.
-  bool HighPriorityPresent() const { return page_.HighPriorityPresent(); }
+  bool IsHighPriorityPresent() override { return page_.HighPriorityPresent(); }
 
-  bool IsPresent() override { return HighPriorityPresent(); }
   bool IsClosed(int device) override;
+  TimePoint ClosedSince(int device) override { return page_.BusySince(static_cast<uint32_t>(device)); }
   void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) override;
   void WaitWhileClosed(int device, std::chrono::nanoseconds timeout) override;
   std::optional<uint32_t> QuietPhase(int device) override;

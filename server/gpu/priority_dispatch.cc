@@ -1,17 +1,23 @@
 #include "server/gpu/priority_dispatch.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
+#include "base/futex.h"
 #include "scheduler/look_ahead.h"
+#include "server/channel/spin.h"
 #include "server/gpu/driver_table.h"
+#include "server/gpu/event_pool.h"
 #include "server/gpu/high_priority_announcer.h"
 #include "server/gpu/page_watch.h"
+#include "server/gpu/short_launches.h"
 
 namespace tally::server {
 namespace {
@@ -19,39 +25,49 @@ namespace {
 // Longer than all but exceptional kernels (those of training steps stay under 10 ms), and an end for programs whose
 // kernels wait for one another.
 constexpr auto kLongestDrain = std::chrono::milliseconds(250);
-constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
+// Looking for room without sleep, where there are cores to spare: short launches end within it.
+constexpr auto kLongestAwake = std::chrono::microseconds(200);
+constexpr int kPausesPerLook = 20;
+constexpr auto kShortPause = std::chrono::microseconds(5);
+constexpr auto kLongPause = std::chrono::microseconds(50);
 
 // Holds best-effort launches back while anybody's high-priority work runs, and bounds what is in flight.
 class Restrainer {
  public:
-  Restrainer(const DriverTable& driver, PageWatch& watch) : driver_(driver), watch_(watch) {}
-
-  // False: the client has left.
-  bool BeforeDispatch(const DispatchOf& of) {
-    if (!AwaitOpen(of)) return false;
-    while (!of.can_yield && watch_.HighPriorityPresent() && !watch_.is_open()) {
-      if (!DrainOne(devices_[static_cast<size_t>(of.device)])) return true;
-      if (!AwaitOpen(of)) return false;
-    }
-    return true;
+  Restrainer(const DriverTable& driver, PageWatch& watch) : driver_(driver), watch_(watch) {
+    for (auto& device : devices_) device = std::make_unique<Device>(driver);
   }
 
-  void AfterDispatch(const DispatchOf& of) {
-    if (of.can_yield || !watch_.HighPriorityPresent()) return;
-    Device& device = devices_[static_cast<size_t>(of.device)];
-    std::lock_guard lock(device.mutex);
+  DispatchPass BeforeDispatch(const DispatchOf& of) {
+    while (AwaitOpen(of)) {
+      const TimePoint since = clock_.Now();
+      while (!watch_.IsClosed(of.device)) {
+        if (of.can_yield || !watch_.IsHighPriorityPresent() || watch_.is_open()) return {};
+        const TimePoint now = clock_.Now();
+        if (!of.is_short) {
+          if (HasRoom(DeviceOf(of), now - since)) return {};
+        } else if (void* place = DeviceOf(of).short_launches.TryEnter(of.kind.first_guess, of.stream, now)) {
+          return {.record = place};
+        }
+        Pause(of, now - since);
+      }
+    }
+    return {.may_go = false};
+  }
+
+  void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) {
+    Device& device = DeviceOf(of);
+    if (pass.record != nullptr) return device.short_launches.Leave(pass.record, of.stream);
+    if (of.can_yield || of.is_short || !watch_.IsHighPriorityPresent()) return;
     CUevent event = nullptr;
-    if (!device.free_events.empty()) {
-      event = device.free_events.back();
-      device.free_events.pop_back();
-    } else if (driver_.cuEventCreate(&event, kQuietEvent) != CUDA_SUCCESS) {
-      return;
-    }
-    if (driver_.cuEventRecord(event, of.stream) == CUDA_SUCCESS) {
-      device.in_flight.push_back({event, clock_.Now()});
-    } else {
-      device.free_events.push_back(event);
-    }
+    if (device.events.Acquire(&event) != CUDA_SUCCESS) return;
+    if (driver_.cuEventRecord(event, of.stream) != CUDA_SUCCESS) return device.events.Release(event);
+    const std::lock_guard lock(device.mutex);
+    device.in_flight.push_back({event, clock_.Now()});
+  }
+
+  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
+    for (auto& device : devices_) device->short_launches.SetTurnaroundThreshold(threshold);
   }
 
  private:
@@ -60,11 +76,15 @@ class Restrainer {
     TimePoint dispatched_at;
   };
   struct Device {
+    explicit Device(const DriverTable& driver) : events(driver), short_launches(driver, kLongestDrain) {}
+    EventPool events;
+    ShortLaunches short_launches;
     std::mutex mutex;
-    std::deque<InFlight> in_flight;  // guarded by mutex, as all below
-    std::vector<CUevent> free_events;
+    std::deque<InFlight> in_flight;  // the others; guarded by mutex, as below
     scheduler::LookAhead look_ahead{{}};
   };
+
+  Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }
 
   bool AwaitOpen(const DispatchOf& of) {
     if (!watch_.IsClosed(of.device)) return true;
@@ -81,39 +101,36 @@ class Restrainer {
     return !has_left;
   }
 
-  // Waits for the oldest launch if too many are in flight. Returns whether it waited. Not for long: a kernel may itself
-  // wait for one that this thread, or another of its session, has yet to launch (two devices that exchange data, two
-  // streams of one device).
-  bool DrainOne(Device& device) {
-    InFlight oldest{};
-    {
-      std::lock_guard lock(device.mutex);
-      if (device.in_flight.size() < device.look_ahead.depth()) return false;
-      oldest = device.in_flight.front();
+  // Whether fewer are in flight than have lately drained quickly. Who has waited long goes all the same: a kernel may
+  // itself wait for one that this thread, or another of its session, has yet to launch (two devices that exchange data,
+  // two streams of one device).
+  bool HasRoom(Device& device, std::chrono::nanoseconds waited) {
+    const std::lock_guard lock(device.mutex);
+    while (device.in_flight.size() >= device.look_ahead.depth()) {
+      const InFlight oldest = device.in_flight.front();
+      const bool is_drained = driver_.cuEventQuery(oldest.event) != CUDA_ERROR_NOT_READY;
+      if (!is_drained && waited < kLongestDrain) return false;
+      device.look_ahead.OnDrained(clock_.Now() - oldest.dispatched_at);
+      device.events.Release(oldest.event);
       device.in_flight.pop_front();
-    }
-    const bool is_drained = AwaitBriefly(oldest.event);
-    std::lock_guard lock(device.mutex);
-    device.look_ahead.OnDrained(clock_.Now() - oldest.dispatched_at);
-    device.free_events.push_back(oldest.event);
-    return is_drained;
-  }
-
-  bool AwaitBriefly(CUevent event) {
-    const TimePoint until = clock_.Now() + kLongestDrain;
-    auto pause = std::chrono::microseconds(5);
-    while (driver_.cuEventQuery(event) == CUDA_ERROR_NOT_READY) {
-      if (clock_.Now() >= until) return false;
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, std::chrono::microseconds(50));
+      if (!is_drained) return true;
     }
     return true;
+  }
+
+  void Pause(const DispatchOf& of, std::chrono::nanoseconds waited) {
+    if (of.is_short && waited < kLongestAwake && MaySpinLong()) {
+      for (int i = 0; i < kPausesPerLook; ++i) CpuRelax();
+      ::sched_yield();
+    } else {
+      std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(waited, kShortPause, kLongPause));
+    }
   }
 
   const DriverTable& driver_;
   PageWatch& watch_;
   const SteadyClock clock_;
-  std::array<Device, shm::kActivityDevices> devices_;
+  std::array<std::unique_ptr<Device>, shm::kActivityDevices> devices_;
 };
 
 class PriorityDispatch final : public DispatchGate {
@@ -125,12 +142,15 @@ class PriorityDispatch final : public DispatchGate {
         restrainer_(driver, watch_) {}
 
   DispatchPass BeforeDispatch(const DispatchOf& of) override {
-    if (!of.is_high_priority) return {.may_go = restrainer_.BeforeDispatch(of)};
+    if (!of.is_high_priority) return restrainer_.BeforeDispatch(of);
     announcer_.BeforeDispatch(of.device);
     return {};
   }
-  void AfterDispatch(const DispatchOf& of, const DispatchPass&) override {
-    of.is_high_priority ? announcer_.AfterDispatch(of.device, of.stream) : restrainer_.AfterDispatch(of);
+  void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) override {
+    of.is_high_priority ? announcer_.AfterDispatch(of.device, of.stream) : restrainer_.AfterDispatch(of, pass);
+  }
+  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
+    restrainer_.SetTurnaroundThreshold(threshold);
   }
   void Open() override { watch_.Open(); }
   HighPriorityWatch* watch() override { return &watch_; }

@@ -122,6 +122,12 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
   for (const auto& [key, count] : policies) {
     set.Add(Metric::kExecutorPolicy, {{"domain", key.first}, {"policy", key.second}}, count);
   }
+  for (const ExecutorRow& row : overview.executors) {
+    if (row.time_slices.num_groups == 0) continue;
+    const Labels labels = {{"domain", row.domain.Label()}, {"pid", std::to_string(row.pid)}};
+    set.Add(Metric::kExecutorTimeSlice, labels, static_cast<double>(row.time_slices.longest_us) * 1e-6);
+    set.Add(Metric::kExecutorTimeSlicesRefused, labels, row.time_slices.num_refused);
+  }
   for (const auto& [domain, counters] : overview.domains) {
     const Labels labels = {{"domain", domain}};
     set.Add(Metric::kExecutorStarts, labels, static_cast<double>(counters.starts));

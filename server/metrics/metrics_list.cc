@@ -40,6 +40,11 @@ constexpr MetricRow kRows[] = {
      "Executor processes; state is starting, serving or retiring."},
     {"tally_executor_policy", MetricKind::kGauge, "processes", "domain, policy",
      "Executors by the policy with which they hold best-effort launches back."},
+    {"tally_executor_time_slice_seconds", MetricKind::kGauge, "seconds", "domain, pid",
+     "The longest time slice on the GPU of an executor's contexts, as read back from the driver."},
+    {"tally_executor_time_slices_refused", MetricKind::kGauge, "channel groups", "domain, pid",
+     "Channel groups of an executor whose time slice the driver does not let be set: its work is not switched out "
+     "soon."},
     {"tally_executor_starts_total", MetricKind::kCounter, "processes", "domain", "Executors started by this tallyd."},
     {"tally_executor_faults_total", MetricKind::kCounter, "faults", "domain",
      "Times an executor lost its CUDA context, for instance by an illegal access of a kernel."},

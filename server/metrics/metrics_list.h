@@ -29,6 +29,8 @@ enum class Metric : size_t {
   kStaleSessions,
   kExecutors,
   kExecutorPolicy,
+  kExecutorTimeSlice,
+  kExecutorTimeSlicesRefused,
   kExecutorStarts,
   kExecutorFaults,
   kExecutorFailures,

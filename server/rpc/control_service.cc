@@ -161,6 +161,8 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
     executor->set_age_ns(static_cast<uint64_t>(row.age.count()));
     executor->set_is_adopted(row.is_adopted);
     executor->set_policy(row.policy_name);
+    executor->set_time_slice_us(row.time_slices.longest_us);
+    executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
   }
   return grpc::Status::OK;
 }

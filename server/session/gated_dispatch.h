@@ -11,14 +11,22 @@
 
 namespace tally::server {
 
+// When a launch makes room for others.
+enum class HowItEnds : uint8_t {
+  kAtItsEnd,   // whenever that is
+  kSoon,       // within the turnaround threshold, by itself; its kind says when
+  kWhenAsked,  // within the turnaround threshold, once asked to
+};
+
 class GatedDispatch {
  public:
   // Holds the launch back if it must be. A launch that is being captured runs nothing and passes.
-  GatedDispatch(ServedLane& lane, const Stream& stream, const LaunchKind& kind, bool can_yield = false)
+  GatedDispatch(ServedLane& lane, const Stream& stream, const LaunchKind& kind, HowItEnds ends = HowItEnds::kAtItsEnd)
       : gate_(stream.context->IsCapturing(stream) ? nullptr : lane.session().core.gate.get()),
         of_{stream.context->device(),
             lane.session().is_high_priority.load(std::memory_order_relaxed),
-            can_yield,
+            ends == HowItEnds::kWhenAsked,
+            ends == HowItEnds::kSoon,
             stream.real,
             lane.session().gate_tenant.get(),
             kind} {
@@ -27,7 +35,7 @@ class GatedDispatch {
   // One piece of a copy or fill. Those of high-priority tenants are not announced: what matters comes behind them.
   GatedDispatch(ServedLane& lane, const Stream& stream, CopyDirection direction, uint64_t size_bytes)
       : gate_(HoldsCopies(lane, stream) ? lane.session().core.gate.get() : nullptr),
-        of_{stream.context->device(),         false, false, stream.real, lane.session().gate_tenant.get(),
+        of_{stream.context->device(),         false, false, false, stream.real, lane.session().gate_tenant.get(),
             KindOfCopy(direction, size_bytes)} {
     if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
   }

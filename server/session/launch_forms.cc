@@ -17,13 +17,16 @@ namespace {
 using scheduler::LaunchCandidate;
 using scheduler::LaunchForm;
 
-CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request) {
+LaunchKind KindOfOriginal(LaunchParameters& request) {
+  const shm::Launch& launch = request.launch();
+  return KindOfKernel(request.kernel().ForLaunch(), launch.grid, launch.block, launch.shared_bytes);
+}
+
+// Past the gate.
+CUresult CallDriver(ServedLane& lane, Stream& stream, LaunchParameters& request) {
   const shm::Launch& launch = request.launch();
   const CUfunction function = request.kernel().ForLaunch();
   const DriverTable& driver = lane.driver();
-  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
-  const GatedDispatch dispatch(lane, stream, KindOfKernel(function, launch.grid, launch.block, launch.shared_bytes));
-  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   if ((launch.flags & shm::kLaunchEx) != 0) {
     const CUlaunchConfig config = request.Config(stream.real);
     return driver.cuLaunchKernelEx(&config, function, request.parameters(), request.extra());
@@ -36,6 +39,12 @@ CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& requ
   return driver.cuLaunchKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
                                launch.block[1], launch.block[2], launch.shared_bytes, stream.real, request.parameters(),
                                request.extra());
+}
+
+CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request) {
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  const GatedDispatch dispatch(lane, stream, KindOfOriginal(request));
+  return dispatch.is_cancelled() ? GatedDispatch::kCancelled : CallDriver(lane, stream, request);
 }
 
 // Whether this launch could take another form at all.
@@ -162,22 +171,12 @@ class VaryingLaunch {
     }
     // All other forms make a launch of their own, or several.
     if (!request_.attributes().empty()) return LaunchOriginal(lane_, stream_, request_);
-    if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
     const KernelProfile::Plan plan = kernel_.profile->PlanLaunch(shape_, registry_.threshold());
     if (plan.wants_variants) Compile();
     VariantModule* variants =
         plan.wants_candidates || plan.candidate.form != LaunchForm::kOriginal ? Variants() : nullptr;
     if (plan.wants_candidates && variants != nullptr) SetCandidates(*variants, plan.original_duration);
-    const LaunchCandidate candidate = Usable(plan.candidate, variants);
-    const bool is_sample = plan.is_sample && candidate == plan.candidate;
-    std::optional<LaunchTimer::Timing> timing = is_sample ? device_.timer->Begin(stream_.real) : std::nullopt;
-    const CUresult result = RunAs(candidate, variants);
-    if (timing && result == CUDA_SUCCESS) {
-      timing->End(stream_.real, [profile = kernel_.profile, shape = shape_, candidate](auto duration) {
-        profile->OnDuration(shape, candidate, duration);
-      });
-    }
-    return result;
+    return RunPlan(plan, variants);
   }
 
  private:
@@ -238,9 +237,8 @@ class VaryingLaunch {
       wait_until([&] { return kernel_.variants->is_loaded(); });
       variants = Variants();
     }
-    const LaunchCandidate candidate = Usable(wanted, variants);
-    kernel_.profile->CountForced(shape_, candidate);
-    return RunAs(candidate, variants);
+    device_.timer->Collect();
+    return RunPlan(kernel_.profile->PlanForced(shape_, Usable(wanted, variants)), variants);
   }
 
   void Compile() {
@@ -308,10 +306,30 @@ class VaryingLaunch {
     return {};
   }
 
-  CUresult RunAs(const LaunchCandidate& candidate, VariantModule* variants) {
+  CUresult RunPlan(const KernelProfile::Plan& plan, VariantModule* variants) {
+    const LaunchCandidate candidate = Usable(plan.candidate, variants);
+    const bool is_as_planned = candidate == plan.candidate;
+    is_sample_ = plan.is_sample && is_as_planned;
+    const auto piece = is_as_planned ? plan.piece : std::chrono::nanoseconds(0);
+    const CUresult result = RunAs(candidate, piece, variants);
+    if (timing_ && result == CUDA_SUCCESS) {
+      timing_->End(stream_.real, [profile = kernel_.profile, shape = shape_, candidate](auto duration) {
+        profile->OnDuration(shape, candidate, duration);
+      });
+    }
+    return result;
+  }
+
+  // Once the gate has let something go: what waiting there takes does not count.
+  void BeginTiming() {
+    if (!is_sample_ || timing_) return;
+    if (auto timing = device_.timer->Begin(stream_.real)) timing_.emplace(std::move(*timing));
+  }
+
+  CUresult RunAs(const LaunchCandidate& candidate, std::chrono::nanoseconds piece, VariantModule* variants) {
     switch (candidate.form) {
       case LaunchForm::kSlices:
-        return RunSlices(variants->slices(), candidate.degree);
+        return RunSlices(variants->slices(), candidate, piece);
       case LaunchForm::kWorkers:
         return RunWorkers(variants->workers(), candidate);
       case LaunchForm::kGated:
@@ -319,7 +337,18 @@ class VaryingLaunch {
       case LaunchForm::kOriginal:
         break;
     }
-    return LaunchOriginal(lane_, stream_, request_);
+    return RunOriginal(piece);
+  }
+
+  CUresult RunOriginal(std::chrono::nanoseconds duration) {
+    if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
+    LaunchKind kind = KindOfOriginal(request_);
+    kind.first_guess = duration;
+    const bool is_short = duration.count() != 0 && duration + scheduler::kGiveBackOverhead <= registry_.threshold();
+    const GatedDispatch dispatch(lane_, stream_, kind, is_short ? HowItEnds::kSoon : HowItEnds::kAtItsEnd);
+    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    BeginTiming();
+    return CallDriver(lane_, stream_, request_);
   }
 
   // The program's parameters with room for ours behind them.
@@ -348,33 +377,44 @@ class VaryingLaunch {
     launch.chunk = chunk;
     const GatedDispatch dispatch(lane_, stream_,
                                  KindOfKernel(form.function, shape_.grid, shape_.block, shape_.shared_bytes),
-                                 /*can_yield=*/true);
+                                 HowItEnds::kWhenAsked);
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     lane_.session().counters.num_gated.fetch_add(1, std::memory_order_relaxed);
     return stream_.gated->Launch(std::move(launch));
   }
 
-  CUresult RunSlices(const VariantModule::Form& form, uint32_t degree) {
+  CUresult RunSlices(const VariantModule::Form& form, const LaunchCandidate& candidate,
+                     std::chrono::nanoseconds piece) {
     if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
     std::vector<std::byte> parameters = Parameters(form, sizeof(device::SliceParameters));
     size_t parameter_bytes = parameters.size();
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes,
                      CU_LAUNCH_PARAM_END};
-    const scheduler::GridSlices slices(shape_.grid, degree);
-    lane_.session().counters.num_sliced.fetch_add(1, std::memory_order_relaxed);
+    const scheduler::GridSlices slices(shape_.grid, candidate.degree);
+    // One slice of a timed launch is timed by itself, another one each time.
+    const uint64_t num_sliced = lane_.session().counters.num_sliced.fetch_add(1, std::memory_order_relaxed);
+    const uint64_t timed = is_sample_ ? num_sliced * 0x9E3779B1 % slices.count() : slices.count();
     for (uint64_t i = 0; i < slices.count(); ++i) {
       const scheduler::GridBox box = slices[i];
       device::SliceParameters hidden{};
       std::copy(box.first.begin(), box.first.end(), hidden.first_block);
       std::copy(shape_.grid.begin(), shape_.grid.end(), hidden.grid);
       std::memcpy(parameters.data() + form.hidden_offset, &hidden, sizeof(hidden));
-      const GatedDispatch dispatch(lane_, stream_,
-                                   KindOfKernel(form.function, box.size, shape_.block, shape_.shared_bytes));
+      LaunchKind kind = KindOfKernel(form.function, box.size, shape_.block, shape_.shared_bytes);
+      kind.first_guess = piece;
+      const GatedDispatch dispatch(lane_, stream_, kind, HowItEnds::kSoon);
       if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+      BeginTiming();
+      auto slice_timing = i == timed ? device_.timer->Begin(stream_.real) : std::nullopt;
       const CUresult result = lane_.driver().cuLaunchKernel(
           form.function, box.size[0], box.size[1], box.size[2], shape_.block[0], shape_.block[1], shape_.block[2],
           shape_.shared_bytes + form.extra_shared_bytes, stream_.real, nullptr, extra);
       if (result != CUDA_SUCCESS) return result;
+      if (slice_timing) {
+        slice_timing->End(stream_.real, [profile = kernel_.profile, shape = shape_, candidate](auto duration) {
+          profile->OnSlice(shape, candidate, duration);
+        });
+      }
     }
     return CUDA_SUCCESS;
   }
@@ -395,8 +435,9 @@ class VaryingLaunch {
     };
     LaunchKind kind = KindOfKernel(form.function, shape_.grid, shape_.block, candidate.degree);
     kind.num_blocks = candidate.degree;
-    const GatedDispatch dispatch(lane_, stream_, kind, /*can_yield=*/true);
+    const GatedDispatch dispatch(lane_, stream_, kind, HowItEnds::kWhenAsked);
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    BeginTiming();
     lane_.session().counters.num_by_workers.fetch_add(1, std::memory_order_relaxed);
     return device_.workers->Launch(stream_.real, std::move(launch));
   }
@@ -408,6 +449,8 @@ class VaryingLaunch {
   const VariantDevice& device_;
   KernelOnDevice& kernel_;
   LaunchShape shape_;
+  bool is_sample_ = false;
+  std::optional<LaunchTimer::Timing> timing_;
 };
 
 }  // namespace

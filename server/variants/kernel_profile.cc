@@ -47,9 +47,12 @@ KernelProfile::Plan KernelProfile::PlanLaunch(const LaunchShape& launch_shape, N
   const VariantChoice::Next next = shape->choice.NextLaunch(threshold);
   plan.candidate = next.candidate;
   plan.is_sample = next.is_sample;
-  if (!refusal_.empty()) return {{}, next.is_sample && next.candidate.form == LaunchForm::kOriginal};
-  const bool is_known_from_before = next.candidate.form != LaunchForm::kOriginal && variants_ == nullptr;
-  if (is_known_from_before) plan = {};  // its code is yet to be made, or fetched
+  const bool is_original = next.candidate.form == LaunchForm::kOriginal;
+  const bool is_known_from_before = !is_original && variants_ == nullptr;
+  // Refused, or its code is yet to be made, or fetched.
+  if (!refusal_.empty() || is_known_from_before) plan = {.candidate = {}, .is_sample = next.is_sample && is_original};
+  plan.piece = shape->choice.PieceOf(plan.candidate);
+  if (!refusal_.empty()) return plan;
   const bool wants = shape->choice.WantsVariants(threshold);
   if (!wants && !is_known_from_before) return plan;
   plan.wants_candidates = wants && variants_ != nullptr;
@@ -73,13 +76,24 @@ void KernelProfile::OnTurnaround(const LaunchShape& launch_shape, const LaunchCa
   has_news_ = true;
 }
 
-void KernelProfile::CountForced(const LaunchShape& launch_shape, const LaunchCandidate& candidate) {
+void KernelProfile::OnSlice(const LaunchShape& launch_shape, const LaunchCandidate& candidate, Nanoseconds duration) {
   const std::lock_guard lock(mutex_);
+  if (Shape* shape = FindLocked(launch_shape)) shape->choice.OnSlice(candidate, duration);
+  has_news_ = true;
+}
+
+KernelProfile::Plan KernelProfile::PlanForced(const LaunchShape& launch_shape, const LaunchCandidate& candidate) {
+  const std::lock_guard lock(mutex_);
+  Plan plan;
+  plan.candidate = candidate;
   Shape* shape = FindLocked(launch_shape);
-  if (shape == nullptr) return;
+  if (shape == nullptr) return plan;
   ++shape->num_launches;
   shape->forced = candidate;
   shape->choice.SetCandidates({&candidate, 1});
+  plan.is_sample = shape->choice.IsSample(candidate);
+  plan.piece = shape->choice.PieceOf(candidate);
+  return plan;
 }
 
 KernelProfile::GatePlan KernelProfile::PlanGated(const LaunchShape& launch_shape) {
@@ -142,8 +156,10 @@ std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
       report.remark = "variants are being compiled";
     } else if (variants_ != nullptr && !shape.choice.is_settled()) {
       report.remark = "variants are being measured";
+    } else if (!meets && report.chosen.candidate.form == LaunchForm::kOriginal) {
+      report.remark = "no variant meets the threshold, or gives back sooner without taking several times as long";
     } else if (!meets) {
-      report.remark = "no variant meets the threshold";
+      report.remark = "no variant meets the threshold; this one gives back soonest";
     }
     reports.push_back(std::move(report));
   }

@@ -41,13 +41,15 @@ class KernelProfile {
     bool wants_variants = false;    // once per kernel: ask the compiler
     bool wants_candidates = false;  // the variants exist: say what can be tried for this shape (SetCandidates)
     Nanoseconds original_duration{0};
+    Nanoseconds piece{0};  // what of the launch runs to its end once begun takes about so long; zero: not known
   };
   // Counts a launch and says how it should be done.
   Plan PlanLaunch(const LaunchShape& shape, Nanoseconds threshold);
   void OnDuration(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds duration);
   void OnTurnaround(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds turnaround);
-  // A launch was done in a form that nobody chose (forced_form.h): only to be counted and shown.
-  void CountForced(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate);
+  void OnSlice(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds duration);
+  // As PlanLaunch, for a form that nobody chose (forced_form.h).
+  Plan PlanForced(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate);
   // For a launch with a gate, which is not chosen but used wherever there is one.
   struct GatePlan {
     bool wants_variants = false;       // once per kernel: ask the compiler

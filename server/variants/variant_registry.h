@@ -60,7 +60,7 @@ class VariantRegistry {
   // Whether anybody is there for whom a queue might be stopped, and it may be.
   bool may_gate() const {
     return (transforms_ == Transforms::kAll || transforms_ == Transforms::kGate) &&
-           (forced_form_ || (watch_ != nullptr && watch_->IsPresent()));
+           (forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()));
   }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {

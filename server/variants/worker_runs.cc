@@ -1,7 +1,11 @@
 #include "server/variants/worker_runs.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <cstring>
 
+#include "base/futex.h"
 #include "base/log.h"
 
 namespace tally::server {
@@ -12,13 +16,17 @@ using std::chrono::milliseconds;
 
 constexpr auto kLook = milliseconds(10);               // how often at least it looks what is complete
 constexpr auto kLookInterrupted = microseconds(50);    // the same while a launch may have stopped half-way
+constexpr auto kLookAwake = microseconds(100);         // the same while the thread stays awake
+constexpr auto kLongestAwake = milliseconds(10);       // after the last launch
+constexpr int kPausesPerLook = 20;                     // less than a microsecond
 constexpr auto kLongestTurnaround = milliseconds(20);  // then it counts as that and is no longer waited for
 
 }  // namespace
 
 std::unique_ptr<WorkerRuns> WorkerRuns::Create(const DriverTable& driver, CUcontext context, int device,
-                                               HighPriorityWatch* watch, std::function<void(CUresult)> on_failure) {
-  std::unique_ptr<WorkerRuns> runs(new WorkerRuns(driver, context, device, watch, std::move(on_failure)));
+                                               HighPriorityWatch* watch, std::function<void(CUresult)> on_failure,
+                                               bool may_spin) {
+  std::unique_ptr<WorkerRuns> runs(new WorkerRuns(driver, context, device, watch, std::move(on_failure), may_spin));
   if (const CUresult result = runs->Open(); result != CUDA_SUCCESS) {
     LOG_WARNING("device {}: kernels cannot be asked to yield ({})", device, CudaErrorName(driver, result));
     return nullptr;
@@ -27,7 +35,9 @@ std::unique_ptr<WorkerRuns> WorkerRuns::Create(const DriverTable& driver, CUcont
 }
 
 CUresult WorkerRuns::Open() {
-  if (driver_.cuStreamWaitValue32_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (driver_.cuStreamWaitValue32_v2 == nullptr || driver_.cuStreamWriteValue32_v2 == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   int lowest = 0, highest = 0;
   driver_.cuCtxGetStreamPriorityRange(&lowest, &highest);
   CUresult result = driver_.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, highest);
@@ -80,15 +90,22 @@ CUresult WorkerRuns::Run(InFlight& run, CUstream stream, CUdeviceptr flag) {
 CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
   InFlight run;
   run.launch = std::move(launch);
-  const std::lock_guard lock(mutex_);
-  if (const CUresult r = events_.Acquire(&run.run_ended); r != CUDA_SUCCESS) return r;
-  CUresult result = slots_.Take(signal_, &run.control);
-  // Before the launch: should the flag change meanwhile, the run counts as one that may have seen it.
-  run.phase = phase_;
-  if (result == CUDA_SUCCESS) result = Run(run, stream, flag_);
+  run.stream = stream;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const CUresult r = events_.Acquire(&run.run_ended); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = slots_.Take(signal_, &run.control); r != CUDA_SUCCESS) {
+      events_.Release(run.run_ended);
+      return r;
+    }
+    // Before the launch: should the flag change meanwhile, the run counts as one that may have seen it.
+    run.phase = phase_;
+  }
+  CUresult result = Run(run, stream, flag_);
   if (result != CUDA_SUCCESS) {
+    const std::lock_guard lock(mutex_);
     events_.Release(run.run_ended);
-    if (run.control != 0) slots_.Return(run.control);
+    slots_.Return(run.control);
     return result;
   }
   // From here on the kernel runs: what fails now fails because the context is lost.
@@ -99,6 +116,8 @@ CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
                                             total, CU_STREAM_WAIT_VALUE_GEQ);
   }
   if (result != CUDA_SUCCESS) return result;
+  last_launch_.store(clock_.Now(), std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
   ++counts_.num_launches;
   in_flight_.push_back(std::move(run));
   if (in_flight_.size() == 1) changed_.notify_all();
@@ -118,11 +137,6 @@ void WorkerRuns::AwaitFunction(CUfunction function) {
 WorkerRunCounts WorkerRuns::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
-}
-
-bool WorkerRuns::WriteFlag(uint32_t value) {
-  return driver_.cuMemsetD32Async(flag_, value, 1, signal_) == CUDA_SUCCESS &&
-         driver_.cuStreamSynchronize(signal_) == CUDA_SUCCESS;
 }
 
 bool WorkerRuns::HasEnded(const InFlight& run) const {
@@ -149,11 +163,16 @@ void WorkerRuns::RetireLocked(std::list<InFlight>::iterator run) {
 bool WorkerRuns::Sweep(bool may_resume) {
   const std::lock_guard lock(mutex_);
   bool is_any_open = false;
+  // Runs of one stream end in the order of their launch: behind one that has not ended no other need be asked.
+  std::array<CUstream, 16> busy{};
+  size_t num_busy = 0;
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     const auto run = at++;
     const bool may_have_yielded = run->phase != phase_ || IsFlagUp();
-    if (!HasEnded(*run)) {
+    const bool is_behind = std::find(busy.begin(), busy.begin() + num_busy, run->stream) != busy.begin() + num_busy;
+    if (is_behind || !HasEnded(*run)) {
       is_any_open = is_any_open || may_have_yielded;
+      if (!is_behind && num_busy < busy.size()) busy[num_busy++] = run->stream;
       continue;
     }
     if (!may_have_yielded) {
@@ -184,6 +203,8 @@ bool WorkerRuns::Sweep(bool may_resume) {
 
 CUresult WorkerRuns::Resume(InFlight& run, bool runs_through) {
   run.phase = phase_;
+  run.stream = resume_;
+  last_launch_.store(clock_.Now(), std::memory_order_relaxed);
   ++counts_.num_resumes;
   if (run.launch.owner != nullptr) run.launch.owner->num_yields.fetch_add(1, std::memory_order_relaxed);
   const CUresult result = Run(run, resume_, runs_through ? flag_ + sizeof(uint32_t) : flag_);
@@ -197,12 +218,16 @@ CUresult WorkerRuns::GiveUp(const InFlight& run) {
   return result == CUDA_SUCCESS ? driver_.cuStreamSynchronize(signal_) : result;
 }
 
-void WorkerRuns::Yield() {
-  const TimePoint asked_at = clock_.Now();
+void WorkerRuns::Yield(TimePoint looked_at) {
+  const TimePoint seen_at = clock_.Now();
+  // One store in the order of the stream `signal_`, which needs no multiprocessor, and nobody waits for it here.
+  // Without the mutex: a launch that comes in between has the old phase, so it counts as one that may have seen the
+  // flag.
+  driver_.cuStreamWriteValue32_v2(signal_, flag_, 1, CU_STREAM_WRITE_VALUE_DEFAULT);
+  const TimePoint written_at = clock_.Now();
   const InFlight* running = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    WriteFlag(1);
     ++phase_;
     ++counts_.num_yields;
     // The oldest that has not ended is the one that runs, as a rule: those behind it in its stream wait for it.
@@ -215,51 +240,80 @@ void WorkerRuns::Yield() {
   if (running == nullptr) return;
   // Only this thread retires launches: it stays where it is.
   while (driver_.cuEventQuery(running->run_ended) == CUDA_ERROR_NOT_READY &&
-         clock_.Now() - asked_at < kLongestTurnaround) {
+         clock_.Now() - written_at < kLongestTurnaround) {
     std::this_thread::yield();
   }
-  const auto turnaround = clock_.Now() - asked_at;
+  const TimePoint left_at = clock_.Now();
   device::WorkerControl control{};
   {
     const std::lock_guard lock(mutex_);
     if (ReadControl(*running, &control) != CUDA_SUCCESS) return;
   }
   // One that had not begun says nothing about how long it takes to stop.
-  if (control.next_block != 0 && running->launch.on_turnaround) running->launch.on_turnaround(turnaround);
+  if (control.next_block == 0) return;
+  // What was announced before there was anything in flight to look for was not seen late.
+  const TimePoint announced_at = std::clamp(watch_->ClosedSince(device_), std::min(looked_at, seen_at), seen_at);
+  if (running->launch.on_turnaround) running->launch.on_turnaround(left_at - announced_at);
+  if (running->launch.owner == nullptr) return;
+  YieldTimes& times = running->launch.owner->yield_times;
+  times.num.fetch_add(1, std::memory_order_relaxed);
+  times.seen_ns.fetch_add((seen_at - announced_at).count(), std::memory_order_relaxed);
+  times.written_ns.fetch_add((written_at - seen_at).count(), std::memory_order_relaxed);
+  times.left_ns.fetch_add((left_at - written_at).count(), std::memory_order_relaxed);
 }
 
 void WorkerRuns::LowerFlag() {
+  // What is launched from now on must not see it up any more.
+  driver_.cuStreamWriteValue32_v2(signal_, flag_, 0, CU_STREAM_WRITE_VALUE_DEFAULT);
+  driver_.cuStreamSynchronize(signal_);
   const std::lock_guard lock(mutex_);
-  WriteFlag(0);
   ++phase_;
+}
+
+bool WorkerRuns::MayStayAwake() const {
+  return may_spin_ && watch_->IsHighPriorityPresent() &&
+         clock_.Now() - last_launch_.load(std::memory_order_relaxed) < kLongestAwake;
+}
+
+void WorkerRuns::Rest(bool is_flag_up, bool is_any_open) {
+  if (watch_ == nullptr) return std::this_thread::sleep_for(kLook);
+  if (is_flag_up) return watch_->WaitWhileClosed(device_, kLook);
+  if (MayStayAwake()) {
+    const TimePoint until = clock_.Now() + (is_any_open ? kLookInterrupted : kLookAwake);
+    while (!watch_->IsClosed(device_) && clock_.Now() < until) {
+      for (int i = 0; i < kPausesPerLook; ++i) CpuRelax();
+      ::sched_yield();
+    }
+  } else if (is_any_open) {
+    std::this_thread::sleep_for(kLookInterrupted);
+  } else {
+    watch_->WaitWhileOpen(device_, kLook);
+  }
 }
 
 void WorkerRuns::Watch() {
   bool is_flag_up = false;
+  TimePoint looked_at{};  // when there was no high-priority work, and a launch that it could have asked to yield
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      if (!is_flag_up) changed_.wait(lock, [&] { return is_stopping_ || !in_flight_.empty(); });
+      if (!is_flag_up && in_flight_.empty()) {
+        changed_.wait(lock, [&] { return is_stopping_ || !in_flight_.empty(); });
+        looked_at = clock_.Now();
+      }
       if (is_stopping_ && in_flight_.empty()) return;
     }
     const bool is_closed = watch_ != nullptr && watch_->IsClosed(device_);
     if (is_closed && !is_flag_up) {
-      Yield();
+      Yield(looked_at);
       is_flag_up = true;
     } else if (!is_closed && is_flag_up) {
       LowerFlag();
       is_flag_up = false;
     }
+    if (!is_closed) looked_at = clock_.Now();
     const bool is_any_open = Sweep(!is_flag_up);
-    if (is_flag_up) {
-      watch_->WaitWhileClosed(device_, kLook);
-    } else if (is_any_open) {
-      std::this_thread::sleep_for(kLookInterrupted);
-    } else if (watch_ != nullptr) {
-      watch_->WaitWhileOpen(device_, kLook);
-    } else {
-      std::this_thread::sleep_for(kLook);
-    }
+    Rest(is_flag_up, is_any_open);
   }
 }
 

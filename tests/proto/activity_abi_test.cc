@@ -13,6 +13,7 @@ EXPECT_FIELD(DeviceActivity, num_waiting, 8, 4);
 EXPECT_FIELD(DeviceActivity, num_awaiting_busy, 12, 4);
 EXPECT_FIELD(DeviceActivity, opens_at_ns, 16, 8);
 EXPECT_FIELD(DeviceActivity, busy_bell, 24, 4);
+EXPECT_FIELD(DeviceActivity, busy_since_ns, 32, 8);
 EXPECT_FIELD(ActivitySlot, owner_pid, 0, 4);
 EXPECT_FIELD(ActivitySlot, busy, 8, 8);
 EXPECT_FIELD(ActivityPage, magic, 0, 4);

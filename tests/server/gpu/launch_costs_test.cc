@@ -11,8 +11,9 @@ using std::chrono::microseconds;
 
 class QuietWatch final : public HighPriorityWatch {
  public:
-  bool IsPresent() override { return true; }
   bool IsClosed(int) override { return false; }
+  bool IsHighPriorityPresent() override { return false; }
+  TimePoint ClosedSince(int) override { return {}; }
   void WaitWhileOpen(int, std::chrono::nanoseconds) override {}
   void WaitWhileClosed(int, std::chrono::nanoseconds) override {}
   std::optional<uint32_t> QuietPhase(int) override { return phase; }

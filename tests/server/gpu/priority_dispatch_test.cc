@@ -3,55 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
-#include "server/gpu/driver_table.h"
+#include "scheduler/tuning.h"
+#include "tests/server/gpu/scripted_gpu.h"
 #include "tests/support/temporary_directory.h"
 
 namespace tally::server {
 namespace {
 
-// A GPU whose work completes when the test says so. One at a time: the driver's functions take no state of ours.
-class Gpu {
- public:
-  static DriverTable Table() {
-    DriverTable table{};
-    table.cuCtxGetCurrent = [](CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; };
-    table.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
-    table.cuEventCreate = [](CUevent* event, unsigned) {
-      *event = reinterpret_cast<CUevent>(++num_events);
-      return CUDA_SUCCESS;
-    };
-    table.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
-    table.cuEventSynchronize = [](CUevent) {
-      std::unique_lock lock(mutex);
-      changed.wait(lock, [] { return is_done; });
-      return CUDA_SUCCESS;
-    };
-    table.cuEventQuery = [](CUevent) {
-      const std::lock_guard lock(mutex);
-      return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-    };
-    return table;
-  }
-  static void SetDone(bool done) {
-    const std::lock_guard lock(mutex);
-    is_done = done;
-    changed.notify_all();
-  }
-
- private:
-  static inline std::mutex mutex;
-  static inline std::condition_variable changed;
-  static inline bool is_done = true;
-  static inline std::atomic<uintptr_t> num_events{0};
-};
-
 class PriorityDispatchTest : public testing::Test {
  protected:
-  PriorityDispatchTest() { Gpu::SetDone(true); }
+  PriorityDispatchTest() { ScriptedGpu::Reset(); }
   std::unique_ptr<DispatchGate> NewExecutorsGate() {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
@@ -60,25 +23,60 @@ class PriorityDispatchTest : public testing::Test {
 
   static constexpr DispatchOf kHigh{.device = 0, .is_high_priority = true};
   static constexpr DispatchOf kBestEffort{.device = 0, .is_high_priority = false};
-  const DriverTable table_ = Gpu::Table();
+  static DispatchOf Short(int microseconds, uintptr_t stream = 1) {
+    return {.is_short = true,
+            .stream = reinterpret_cast<CUstream>(stream),
+            .kind = {.first_guess = std::chrono::microseconds(microseconds)}};
+  }
+  // A gate beside a high-priority executor that has nothing to do at present.
+  std::unique_ptr<DispatchGate> GateBesideHighPriority() {
+    high_ = NewExecutorsGate();
+    high_->BeforeDispatch(kHigh);
+    high_->AfterDispatch(kHigh, {});
+    auto gate = NewExecutorsGate();
+    while (gate->watch()->IsClosed(0)) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return gate;
+  }
+  // Launches until the gate keeps one back, at most `most`; that one is let go at the end.
+  int NumAdmitted(DispatchGate& gate, const DispatchOf& of, int most) {
+    ScriptedGpu::Stop();
+    std::atomic<int> num_admitted{0};
+    std::thread launcher([&] {
+      for (int i = 0; i < most; ++i) {
+        const DispatchPass pass = gate.BeforeDispatch(of);
+        ++num_admitted;
+        gate.AfterDispatch(of, pass);
+      }
+    });
+    // Shorter than a kept launch waits at most.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const int num = num_admitted;
+    ScriptedGpu::Go();
+    launcher.join();
+    EXPECT_EQ(num_admitted, most);
+    return num;
+  }
+
+  std::unique_ptr<DispatchGate> high_;
+  const DriverTable table_ = ScriptedGpu::Table();
   const TemporaryDirectory temporary_;
   const std::string directory_ = temporary_.path();
 };
 
 TEST_F(PriorityDispatchTest, BestEffortAloneIsNeverHeldBack) {
   auto gate = NewExecutorsGate();
-  Gpu::SetDone(false);
+  ScriptedGpu::Stop();
   for (int launch = 0; launch < 1000; ++launch) {
     gate->BeforeDispatch(kBestEffort);
     gate->AfterDispatch(kBestEffort, {});
   }
-  Gpu::SetDone(true);
+  ScriptedGpu::Go();
 }
 
 TEST_F(PriorityDispatchTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork) {
   auto high = NewExecutorsGate();
   auto best_effort = NewExecutorsGate();
-  Gpu::SetDone(false);
+  ScriptedGpu::Stop();
   high->BeforeDispatch(kHigh);
   high->AfterDispatch(kHigh, {});
   std::atomic<bool> dispatched{false};
@@ -89,14 +87,14 @@ TEST_F(PriorityDispatchTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork)
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(dispatched) << "high-priority work is still on the GPU";
-  Gpu::SetDone(true);
+  ScriptedGpu::Go();
   launcher.join();
   EXPECT_TRUE(dispatched);
 }
 
 TEST_F(PriorityDispatchTest, BothClassesInOneExecutorKeepTheRule) {
   auto gate = NewExecutorsGate();
-  Gpu::SetDone(false);
+  ScriptedGpu::Stop();
   gate->BeforeDispatch(kHigh);
   gate->AfterDispatch(kHigh, {});
   gate->BeforeDispatch(kHigh);  // high-priority work never waits
@@ -105,14 +103,14 @@ TEST_F(PriorityDispatchTest, BothClassesInOneExecutorKeepTheRule) {
     gate->BeforeDispatch(kBestEffort);
     gate->AfterDispatch(kBestEffort, {});
   });
-  Gpu::SetDone(true);
+  ScriptedGpu::Go();
   launcher.join();
 }
 
 TEST_F(PriorityDispatchTest, ShutdownEndsTheWait) {
   auto high = NewExecutorsGate();
   auto best_effort = NewExecutorsGate();
-  Gpu::SetDone(false);
+  ScriptedGpu::Stop();
   high->BeforeDispatch(kHigh);
   high->AfterDispatch(kHigh, {});
   std::thread launcher([&] {
@@ -121,7 +119,7 @@ TEST_F(PriorityDispatchTest, ShutdownEndsTheWait) {
   });
   best_effort->Open();
   launcher.join();
-  Gpu::SetDone(true);
+  ScriptedGpu::Go();
 }
 
 TEST_F(PriorityDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
@@ -131,12 +129,53 @@ TEST_F(PriorityDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) 
   high->AfterDispatch(kHigh, {});
   best_effort->BeforeDispatch(kBestEffort);
   best_effort->AfterDispatch(kBestEffort, {});
-  Gpu::SetDone(false);  // from here on nothing completes: what is in flight waits for what is yet to be launched
+  ScriptedGpu::Stop();  // from here on nothing completes: what is in flight waits for what is yet to be launched
   for (int launch = 0; launch < 12; ++launch) {
     best_effort->BeforeDispatch(kBestEffort);
     best_effort->AfterDispatch(kBestEffort, {});
   }
-  Gpu::SetDone(true);
+  ScriptedGpu::Go();
+}
+
+TEST_F(PriorityDispatchTest, ShortLaunchesInFlightDrainWithinTheThreshold) {
+  auto gate = GateBesideHighPriority();
+  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  EXPECT_EQ(NumAdmitted(*gate, Short(10), 20), 3);
+  EXPECT_EQ(NumAdmitted(*gate, Short(16), 20), 1);
+  EXPECT_EQ(NumAdmitted(*gate, Short(15), 20), 2);
+  EXPECT_EQ(NumAdmitted(*gate, Short(500), 20), 1) << "longer than the threshold: one at a time";
+  EXPECT_EQ(NumAdmitted(*gate, Short(0), 20), 1) << "not known: one at a time";
+  gate->SetTurnaroundThreshold(std::chrono::microseconds(100) + scheduler::kGiveBackOverhead);
+  EXPECT_EQ(NumAdmitted(*gate, Short(10), 20), 10);
+}
+
+TEST_F(PriorityDispatchTest, ShortLaunchesOfSeveralStreamsDrainTogether) {
+  auto gate = GateBesideHighPriority();
+  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  ScriptedGpu::Stop();
+  gate->AfterDispatch(Short(10, 7), gate->BeforeDispatch(Short(10, 7)));
+  EXPECT_EQ(NumAdmitted(*gate, Short(10, 8), 20), 2);
+}
+
+TEST_F(PriorityDispatchTest, OthersKeepTheirOwnRuleBesideShortOnes) {
+  auto gate = GateBesideHighPriority();
+  ScriptedGpu::Stop();
+  gate->AfterDispatch(Short(10), gate->BeforeDispatch(Short(10)));
+  EXPECT_EQ(NumAdmitted(*gate, kBestEffort, 5), 1) << "a look-ahead begins with one";
+}
+
+TEST_F(PriorityDispatchTest, WithoutHighPriorityExecutorShortLaunchesAreNeverHeldBack) {
+  auto gate = NewExecutorsGate();
+  EXPECT_EQ(NumAdmitted(*gate, Short(10), 1000), 1000);
+}
+
+TEST_F(PriorityDispatchTest, AShortLaunchThatWaitsForALaterOneIsNotWaitedForForever) {
+  auto gate = GateBesideHighPriority();
+  ScriptedGpu::Stop();
+  for (int launch = 0; launch < 6; ++launch) {
+    gate->AfterDispatch(Short(30), gate->BeforeDispatch(Short(30)));
+  }
+  ScriptedGpu::Go();
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ class ScriptedGpu {
   // From now on nothing completes / everything does.
   static void Stop() {
     const std::lock_guard lock(mutex);
+    if (is_stopped) return;
     is_stopped = true;
     num_done = num_recorded;
   }

@@ -33,7 +33,9 @@ Overview MakeOverview() {
   session.domain = {"high", 1000, shm::PriorityClass::kHighPriority};
   overview.sessions = {session, session};
   overview.sessions[1].record.is_stale = true;
-  overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally"}};
+  overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally", {}}};
+  overview.executors[0].time_slices.num_groups = 4;
+  overview.executors[0].time_slices.longest_us = 1000000;
   overview.tenants[{"bert", 1000}].host_to_device_bytes = 12;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;

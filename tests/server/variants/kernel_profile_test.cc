@@ -60,7 +60,7 @@ TEST(KernelProfileTest, TriesWhatTheCompilerMade) {
   EXPECT_EQ(report.original_duration, microseconds(500));
   EXPECT_EQ(report.remark, "");
   // Real yields took too long: the slices are used from now on.
-  profile.OnTurnaround(kShape, kWorkers, microseconds(300));
+  for (int i = 0; i < 3; ++i) profile.OnTurnaround(kShape, kWorkers, microseconds(300));
   EXPECT_EQ(profile.PlanLaunch(kShape, kThreshold).candidate, kSlices);
 }
 

@@ -13,16 +13,23 @@ class ScriptedWatch final : public HighPriorityWatch {
   void SetClosed(bool is_closed) {
     {
       const std::lock_guard lock(mutex_);
-      if (is_closed && !is_closed_) ++phase_;
+      if (is_closed && !is_closed_) {
+        ++phase_;
+        closed_since_ = SteadyClock().Now();
+      }
       is_closed_ = is_closed;
     }
     changed_.notify_all();
   }
 
-  bool IsPresent() override { return true; }
   bool IsClosed(int) override {
     const std::lock_guard lock(mutex_);
     return is_closed_;
+  }
+  bool IsHighPriorityPresent() override { return true; }
+  TimePoint ClosedSince(int) override {
+    const std::lock_guard lock(mutex_);
+    return closed_since_;
   }
   void WaitWhileOpen(int, std::chrono::nanoseconds timeout) override { Wait(true, timeout); }
   void WaitWhileClosed(int, std::chrono::nanoseconds timeout) override { Wait(false, timeout); }
@@ -40,6 +47,7 @@ class ScriptedWatch final : public HighPriorityWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_closed_ = false;
+  TimePoint closed_since_{};
   uint32_t phase_ = 0;
 };
 

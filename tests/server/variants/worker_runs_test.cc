@@ -57,7 +57,11 @@ class WorkerRunsTest : public SimDeviceTest {
   void SetUp() override {
     SimDeviceTest::SetUp();
     function_ = Function(kWorkers, "count");
-    runs_ = WorkerRuns::Create(driver_, context_, 0, &watch_, [&](CUresult) { ++num_failures_; });
+    Create(/*may_spin=*/false);
+  }
+  void Create(bool may_spin) {
+    runs_ = WorkerRuns::Create(
+        driver_, context_, 0, &watch_, [&](CUresult) { ++num_failures_; }, may_spin);
     ASSERT_NE(runs_, nullptr);
   }
   void TearDown() override {
@@ -128,13 +132,26 @@ TEST_F(WorkerRunsTest, WhatIsLaunchedWhileTheFlagIsUpStartsWhenItComesDown) {
   EXPECT_EQ(Read(busy), std::vector<uint32_t>(kBlocks, 1));
 }
 
+// With a watching thread that sleeps between looks, and with one that stays awake.
+class WatchedRunsTest : public WorkerRunsTest, public testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    WorkerRunsTest::SetUp();
+    Create(GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, WatchedRunsTest, testing::Bool(),
+                         [](const auto& each) { return each.param ? "Awake" : "Asleep"; });
+
 // High-priority work comes and goes at random while two streams launch; every snapshot that a stream takes between two
 // launches must show exactly the launches before it.
-TEST_F(WorkerRunsTest, NothingOvertakesALaunchThatYielded) {
+TEST_P(WatchedRunsTest, NothingOvertakesALaunchThatYielded) {
   constexpr uint32_t kLaunches = 25;
   const std::array<CUstream, 2> streams = {Stream(), Stream()};
   std::array<CUdeviceptr, 2> outs{}, snapshots{};
-  std::atomic<int> num_turnarounds{0};
+  const auto owner = std::make_shared<WorkerOwner>();
+  std::atomic<uint64_t> num_turnarounds{0};
+  std::atomic<int64_t> sum_of_turnarounds{0};
   for (size_t i = 0; i < 2; ++i) {
     outs[i] = ZeroedMemory(kBlocks * 4);
     snapshots[i] = ZeroedMemory(kBlocks * 4 * kLaunches);
@@ -152,7 +169,11 @@ TEST_F(WorkerRunsTest, NothingOvertakesALaunchThatYielded) {
   for (uint32_t k = 0; k < kLaunches; ++k) {
     for (size_t i = 0; i < 2; ++i) {
       WorkerLaunch launch = LaunchOn(outs[i]);
-      launch.on_turnaround = [&](std::chrono::nanoseconds) { ++num_turnarounds; };
+      launch.owner = owner;
+      launch.on_turnaround = [&](std::chrono::nanoseconds turnaround) {
+        ++num_turnarounds;
+        sum_of_turnarounds += turnaround.count();
+      };
       ASSERT_EQ(runs_->Launch(streams[i], std::move(launch)), CUDA_SUCCESS);
       ASSERT_EQ(driver_.cuMemcpyDtoDAsync_v2(snapshots[i] + k * kBlocks * 4, outs[i], kBlocks * 4, streams[i]),
                 CUDA_SUCCESS);
@@ -169,7 +190,14 @@ TEST_F(WorkerRunsTest, NothingOvertakesALaunchThatYielded) {
   EXPECT_EQ(runs_->counts().num_launches, 2 * kLaunches);
   EXPECT_GT(runs_->counts().num_yields, 0u);
   EXPECT_GT(runs_->counts().num_resumes, 0u);
-  EXPECT_GT(num_turnarounds, 0);
+  EXPECT_GT(num_turnarounds, 0u);
+  // Where the time went is all of it.
+  runs_.reset();
+  const YieldTimes& times = owner->yield_times;
+  EXPECT_EQ(times.num, num_turnarounds);
+  EXPECT_EQ(times.seen_ns + times.written_ns + times.left_ns, sum_of_turnarounds);
+  EXPECT_GE(times.seen_ns, 0);
+  EXPECT_GT(times.written_ns, 0);
 }
 
 TEST_F(WorkerRunsTest, AFunctionIsWaitedForUntilItsLaunchesAreComplete) {

@@ -1,0 +1,38 @@
+// Which time slice on the GPU the contexts of a domain are to have (docs/scheduling.md).
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+#include "proto/shm/handshake_abi.h"
+
+namespace tally::server {
+
+// Longer than any request: nobody interrupts high-priority work.
+inline constexpr std::chrono::microseconds kHighPriorityTimeSlice{1'000'000};
+
+// Contexts that take turns of 1 us do nothing but switch (measured: neither makes any progress); at 500 us a quarter of
+// the time goes into switching at most.
+inline constexpr std::chrono::microseconds kSharedTimeSlice{500};
+
+// How many domains of each class there are.
+struct DomainCount {
+  size_t high_priority = 0;
+  size_t best_effort = 0;
+};
+
+// Zero: the driver's own. `best_effort_slice` as configured, zero: time slices are left alone.
+// Of several high-priority domains none may keep the others from the GPU for so long; and while there is none, short
+// slices would only make best-effort domains switch more often than they need.
+constexpr std::chrono::microseconds TimeSliceFor(shm::PriorityClass priority_class, const DomainCount& domains,
+                                                 std::chrono::microseconds best_effort_slice) {
+  if (best_effort_slice.count() == 0) return {};
+  if (priority_class == shm::PriorityClass::kHighPriority) {
+    return domains.high_priority == 1 ? kHighPriorityTimeSlice : std::chrono::microseconds(0);
+  }
+  if (domains.high_priority == 0) return {};
+  return domains.best_effort > 1 ? std::max(best_effort_slice, kSharedTimeSlice) : best_effort_slice;
+}
+
+}  // namespace tally::server

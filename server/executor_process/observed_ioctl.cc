@@ -1,0 +1,13 @@
+// The process's ioctl: libcuda, which is loaded later, finds this one before the C library's, because the executor
+// exports it (control.cmake).
+#include <cstdarg>
+
+#include "server/executor_process/time_slices.h"
+
+extern "C" __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return tally::server::TimeSlices::OfThisProcess().Forward(fd, request, argument);
+}

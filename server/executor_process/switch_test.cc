@@ -1,0 +1,202 @@
+// tally-switch-test: how long a forced switch from best-effort to high-priority work takes on this GPU with this
+// driver. Two processes, one of which fills the GPU with kernels of 10 ms, with the driver's time slices and with the
+// shortest.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "server/executor_process/time_slices.h"
+#include "server/gpu/driver_table.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr microseconds kShortest{1};
+constexpr microseconds kLongest{1'000'000};
+constexpr uint64_t kSpinNs = 10'000'000;
+constexpr int kSpinsInFlight = 4;
+constexpr int kRequests = 300;
+
+constexpr const char* kPtx = R"(.version 6.3
+.target sm_70
+.address_size 64
+.visible .entry spin(.param .u64 duration) {
+  .reg .pred %p; .reg .b64 %d<4>;
+  ld.param.u64 %d0, [duration];
+  mov.u64 %d1, %globaltimer;
+again:
+  mov.u64 %d2, %globaltimer;
+  sub.u64 %d3, %d2, %d1;
+  setp.lt.u64 %p, %d3, %d0;
+  @%p bra again;
+  ret;
+}
+)";
+
+// A context with the kernel; ends with the process.
+class Gpu {
+ public:
+  // Empty: it works; else why not.
+  std::string Open() {
+    ExecutorConfig config;
+    config.driver = DriverChoice::kCuda;
+    auto loaded = LoadDriver(config);
+    if (!loaded) return loaded.error().message();
+    driver_ = loaded->table;
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    CUmodule module = nullptr;
+    CUresult result = driver_.cuDeviceGet(&device, 0);
+    if (result == CUDA_SUCCESS) result = driver_.cuDevicePrimaryCtxRetain(&context, device);
+    if (result == CUDA_SUCCESS) result = driver_.cuCtxSetCurrent(context);
+    if (result == CUDA_SUCCESS) result = driver_.cuModuleLoadData(&module, kPtx);
+    if (result == CUDA_SUCCESS) result = driver_.cuModuleGetFunction(&spin_, module, "spin");
+    if (result == CUDA_SUCCESS) result = driver_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0);
+    if (result == CUDA_SUCCESS) result = driver_.cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) return CudaErrorName(driver_, result);
+    driver_.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    return Launch(0) && Await() ? "" : "a kernel failed";
+  }
+  // On all of the GPU.
+  bool Launch(uint64_t duration_ns) {
+    void* parameters[] = {&duration_ns};
+    return driver_.cuLaunchKernel(spin_, static_cast<unsigned>(2 * multiprocessors_), 1, 1, 1024, 1, 1, 0, stream_,
+                                  parameters, nullptr) == CUDA_SUCCESS;
+  }
+  bool Await() { return driver_.cuStreamSynchronize(stream_) == CUDA_SUCCESS; }
+
+ private:
+  DriverTable driver_{};
+  CUfunction spin_ = nullptr;
+  CUstream stream_ = nullptr;
+  CUevent event_ = nullptr;
+  int multiprocessors_ = 1;
+};
+
+bool Tell(int fd, char word) { return ::write(fd, &word, 1) == 1; }
+bool Hear(int fd, char* word, milliseconds limit) {
+  pollfd ready{fd, POLLIN, 0};
+  return ::poll(&ready, 1, static_cast<int>(limit.count())) == 1 && ::read(fd, word, 1) == 1;
+}
+
+// The best-effort process: `own` time slices, `short` ones, `rest`; ends with the pipe.
+constexpr char kOwn = 'o', kShort = 's', kRest = 'r', kReady = '+', kFailed = '-';
+
+[[noreturn]] void BeBestEffort(int commands, int answers) {
+  Gpu gpu;
+  const std::string failure = gpu.Open();
+  Tell(answers, failure.empty() ? kReady : kFailed);
+  bool is_working = false;
+  for (char word = 0; failure.empty();) {
+    if (Hear(commands, &word, milliseconds(is_working ? 0 : 60'000))) {
+      is_working = word != kRest;
+      if (is_working) TimeSlices::OfThisProcess().Want(word == kShort ? kShortest : microseconds(0));
+      const auto slices = TimeSlices::OfThisProcess().Check();
+      Tell(answers, slices.num_groups > 0 && slices.num_refused == 0 ? kReady : kFailed);
+    } else if (!is_working || ::getppid() == 1) {
+      break;
+    }
+    for (int i = 0; is_working && i < kSpinsInFlight; ++i) gpu.Launch(kSpinNs);
+    if (!gpu.Await()) break;
+  }
+  ::_exit(0);
+}
+
+struct Latency {
+  double p50_us = 0;
+  double p99_us = 0;
+};
+
+Latency Measure(Gpu& gpu) {
+  std::vector<double> us;
+  for (int i = 0; i < kRequests; ++i) {
+    std::this_thread::sleep_for(microseconds(2000 + i * 37 % 1900));  // at all points of a slice
+    const auto since = steady_clock::now();
+    if (!gpu.Launch(0) || !gpu.Await()) break;
+    us.push_back(std::chrono::duration<double, std::micro>(steady_clock::now() - since).count());
+  }
+  if (us.empty()) return {};
+  std::sort(us.begin(), us.end());
+  return {us[us.size() / 2], us[us.size() * 99 / 100]};
+}
+
+void Print(const char* what, const Latency& latency) {
+  fmt::print("{:<58} {:8.1f} us p50 {:8.1f} us p99\n", what, latency.p50_us, latency.p99_us);
+}
+
+constexpr const char* kHelp =
+    "tally-switch-test measures how soon this GPU can be taken from best-effort work by the driver's time slices.\n"
+    "It takes a few seconds; end other programs that use the GPU first.\n"
+    "Exit status: 0: time slices can be set and act; 2: they cannot or do not; 1: it could not be measured.\n";
+
+// Forks: the process must not have used a driver yet.
+int Run() {
+  int to_child[2], from_child[2];
+  if (::pipe(to_child) != 0 || ::pipe(from_child) != 0) return 1;
+  const pid_t child = ::fork();
+  if (child < 0) return 1;
+  if (child == 0) {
+    ::close(to_child[1]);
+    ::close(from_child[0]);
+    BeBestEffort(to_child[0], from_child[1]);
+  }
+  UniqueFd commands(to_child[1]), answers(from_child[0]);
+  ::close(to_child[0]);
+  ::close(from_child[1]);
+  const auto order = [&](char word) {
+    char answer = kFailed;
+    return Tell(commands.get(), word) && Hear(answers.get(), &answer, milliseconds(20'000)) && answer == kReady;
+  };
+  TimeSlices::OfThisProcess().Want(kLongest);
+  Gpu gpu;
+  const std::string failure = gpu.Open();
+  char answer = kFailed;
+  const bool is_child_ready = Hear(answers.get(), &answer, milliseconds(60'000)) && answer == kReady;
+  if (!failure.empty() || !is_child_ready) {
+    fmt::print(stderr, "tally-switch-test: the GPU cannot be used: {}\n",
+               failure.empty() ? "the second process failed" : failure);
+    return 1;
+  }
+  const TimeSlices::Report slices = TimeSlices::OfThisProcess().Check();
+  fmt::print("time slices of {} channel groups: {} to {} us; {} refused\n", slices.num_groups, slices.shortest.count(),
+             slices.longest.count(), slices.num_refused);
+  Print("a kernel alone", Measure(gpu));
+  bool is_set = slices.num_groups > 0 && slices.num_refused == 0;
+  is_set = order(kOwn) && is_set;
+  Print("beside kernels of 10 ms, with the driver's time slices", Measure(gpu));
+  is_set = order(kShort) && is_set;
+  const Latency forced = Measure(gpu);
+  Print("beside kernels of 10 ms, with time slices of 1 us", forced);
+  order(kRest);
+  commands.Reset();
+  ::waitpid(child, nullptr, 0);
+  if (!is_set) fmt::print("the driver refuses to set time slices\n");
+  // The driver's own slices are 1 ms and more.
+  const bool acts = is_set && forced.p99_us > 0 && forced.p99_us < 1000;
+  if (is_set && !acts) fmt::print("time slices are set but do not act\n");
+  if (acts) fmt::print("a switch from best-effort work takes {:.1f} us at the 99th percentile\n", forced.p99_us);
+  return acts ? 0 : 2;
+}
+
+}  // namespace
+}  // namespace tally::server
+
+int main(int argc, char**) {
+  if (argc > 1) {
+    fmt::print("{}", tally::server::kHelp);
+    return 0;
+  }
+  return tally::server::Run();
+}
