@@ -44,17 +44,38 @@ extern "C" __global__ void CallsByAddress(float* out) { out[threadIdx.x] = funct
 extern "C" __global__ void Switches(float* out) {
   float v = out[threadIdx.x];
   switch (static_cast<int>(v) & 15) {
-    case 0: v = v * 3; break;
-    case 1: v = v + 77; break;
-    case 2: v = sqrtf(v); break;
-    case 3: v = fmodf(v, 7.f); break;
-    case 4: v = __int_as_float(__float_as_int(v) ^ 123); break;
-    case 5: v = __popc(static_cast<int>(v)); break;
-    case 6: v = v * v; break;
-    case 7: v = __clz(static_cast<int>(v)); break;
-    case 8: v = 1 / v; break;
-    case 9: v = logf(v); break;
-    default: v = -1;
+    case 0:
+      v = v * 3;
+      break;
+    case 1:
+      v = v + 77;
+      break;
+    case 2:
+      v = sqrtf(v);
+      break;
+    case 3:
+      v = fmodf(v, 7.f);
+      break;
+    case 4:
+      v = __int_as_float(__float_as_int(v) ^ 123);
+      break;
+    case 5:
+      v = __popc(static_cast<int>(v));
+      break;
+    case 6:
+      v = v * v;
+      break;
+    case 7:
+      v = __clz(static_cast<int>(v));
+      break;
+    case 8:
+      v = 1 / v;
+      break;
+    case 9:
+      v = logf(v);
+      break;
+    default:
+      v = -1;
   }
   out[threadIdx.x] = v;
 }
