@@ -85,6 +85,15 @@ void AddTenants(const Overview& overview, FamilySet& set) {
     add_form("slices", figures.sliced_launches);
     add_form("workers", figures.worker_launches);
     add(Metric::kTenantYields, figures.yields);
+    add(Metric::kTenantTimedYields, figures.timed_yields);
+    auto add_phase = [&](const char* phase, uint64_t ns) {
+      Labels more = labels;
+      more.emplace_back("phase", phase);
+      set.Add(Metric::kTenantYieldSeconds, more, static_cast<double>(ns) * 1e-9);
+    };
+    add_phase("seen", figures.yield_seen_ns);
+    add_phase("written", figures.yield_written_ns);
+    add_phase("left", figures.yield_left_ns);
   }
 }
 

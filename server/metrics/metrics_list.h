@@ -23,6 +23,8 @@ enum class Metric : size_t {
   kTenantHeldSeconds,
   kTenantVariedLaunches,
   kTenantYields,
+  kTenantTimedYields,
+  kTenantYieldSeconds,
   kRefusedCalls,
   kSessions,
   kSessionsRefused,
