@@ -99,6 +99,11 @@ struct SessionSnapshot {
   uint64_t num_by_workers = 0;            // launches of workers
   uint64_t num_gated = 0;                 // launches into queues that can be stopped
   uint64_t num_yields = 0;                // times that such a launch gave the GPU back
+  // Where the time goes when such a launch is asked to yield: sums over num_timed_yields that were running then.
+  uint64_t num_timed_yields = 0;
+  std::chrono::nanoseconds yield_seen{0};     // from the announcement of high-priority work until it was seen
+  std::chrono::nanoseconds yield_written{0};  // until the flag was written
+  std::chrono::nanoseconds yield_left{0};     // until its blocks had left
   uint32_t num_lanes = 0;
   bool is_draining = false;  // the client is gone, its work is being ended
 };

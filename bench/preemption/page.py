@@ -22,7 +22,7 @@ def problems(rows):
     found = []
     for row in rows:
         for group, digests in _digests(row):
-            reference = digests.get("native") or digests.get("original") or digests.get("as they are")
+            reference = next(iter(digests.values()), None)
             found += [f"{row['kernel']}: {name}: other results" for name, digest in digests.items() if digest != reference]
         for name, run in [*row["forms"].items(), *row["requests"].items()]:
             if "failed" in run:
@@ -56,24 +56,35 @@ def _latency(samples):
     return " / ".join(f"{quantile(samples, q):.1f}" for q in (0.5, 0.99, 1))
 
 
+def _cause(figures):
+    """Where the time went from the announcement of a request until the workers had left, on average."""
+    number = figures.get("timed_yields", 0)
+    if not number:
+        return "-"
+    parts = (f"{figures[f'yield_{phase}_ns'] / number / 1000:.1f}" for phase in ("seen", "written", "left"))
+    return " + ".join(parts) + f" us ({number})"
+
+
 def _requests_table(rows, alone, threshold_us):
-    ways = list(alone)
     lines = ["Alone, p50 / p99 / largest in us: " + "; ".join(f"{way}: {_latency(samples)}" for way, samples in alone.items()), "",
-             "| kernel | " + " | ".join(f"{way}" for way in ways) + " | form | turnaround, measured by the executor | added at p99, chosen |",
-             "|---|" + "---:|" * len(ways) + "---|---:|---|"]
+             "| kernel | way | p50 / p99 / largest | over | added at p99 | form | takes | turnaround | seen + written + left | remark |",
+             "|---|---|---:|---:|---:|---|---:|---:|---|---|"]
     for row in rows:
-        runs = row["requests"]
-        if not runs:
-            continue
-        cells = [_latency(runs[way]["latencies"]) if "latencies" in runs.get(way, {}) else "failed" for way in ways]
-        report = row.get("chosen", {})
-        turnaround = f"{report['turnaround_ns'] / 1000:.1f} us" if report.get("is_turnaround_measured") else "-"
-        added = "-"
-        if "latencies" in runs.get("chosen", {}):
-            more = quantile(runs["chosen"]["latencies"], 0.99) - quantile(alone["chosen"], 0.5)
-            added = f"{more:.1f} us" + ("" if more <= threshold_us else " (**over**)")
-        form = report.get("form", "-") + (f": {report['remark']}" if report.get("remark") else "")
-        lines.append(f"| {row['kernel']} | " + " | ".join(cells) + f" | {form} | {turnaround} | {added} |")
+        for way, run in row["requests"].items():
+            if "latencies" not in run:
+                lines.append(f"| {row['kernel']} | {way} | failed |" + " |" * 7)
+                continue
+            usual = quantile(alone[way], 0.5)
+            latencies, report = run["latencies"], run["report"]
+            over = sum(latency > usual + threshold_us for latency in latencies) / len(latencies)
+            added = quantile(latencies, 0.99) - usual
+            turnaround = "-"
+            if report:
+                turnaround = f"{report['turnaround_ns'] / 1000:.1f}" + ("" if report["is_turnaround_measured"] else "~")
+            cells = [row["kernel"], way, _latency(latencies), f"{over:.1%}", f"{added:.1f}" + ("" if added <= threshold_us else " **over**"),
+                     report.get("form", "-"), f"{run['us'] / row['us']:.2f}" if row.get("us") else "-", turnaround,
+                     _cause(run["figures"]), report.get("remark", "")]
+            lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
@@ -92,7 +103,10 @@ def markdown(facts, rows, alone, options):
                   "variants on, the kernel as it is. `refused`: the passes leave the kernel alone.", "", *_forms_table(rows)]
     if alone:
         lines += ["", "## A high-priority request beside each kernel", "",
-                  "From its arrival until its (tiny) kernel runs, p50 / p99 / largest in us. `native`: both programs without Tally. `as "
-                  "they are`: under tally-run, kernels untouched. `chosen`: with the forms that Tally chose. The last column is the p99 "
-                  "over the median alone.", "", *_requests_table(rows, alone, options.threshold_us)]
+                  "From its arrival until its (tiny) kernel runs, in us. `native`: both programs without Tally. `as-they-are`: under "
+                  "tally-run, kernels untouched. `chosen`: with the forms that Tally chose; `slices`, `workers`: of these only. `over`: "
+                  "share of requests that took longer than the median alone and the threshold; `added at p99`: over the median alone. "
+                  "`takes`: the best-effort kernel's time per launch beside the requests, relative to native alone. `turnaround`: as "
+                  "the executor knows it (~: estimated). Then, for workers, where that time goes on average: until the announcement of "
+                  "high-priority work was seen, until the flag was written, until the workers had left (how often it was timed).", "", *_requests_table(rows, alone, options.threshold_us)]
     return "\n".join(lines) + "\n"

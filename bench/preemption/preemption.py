@@ -2,9 +2,12 @@
 """What it costs to run a best-effort kernel in another form, and how soon it then gives the GPU back.
 
     python3 bench/preemption/preemption.py [--minutes 8] [--output FILE.md] [--json FILE.json]
+    python3 bench/preemption/preemption.py --parts requests --minutes 4          # what a request waits, 12 kernels
+    python3 bench/preemption/preemption.py --parts requests --ways slices,workers --minutes 2
 
 For every kernel: its time in each form against the original; then the latency of a tiny high-priority request at a
-random moment beside it: natively, under tally with kernels as they are, and under tally with the forms that it chose.
+random moment beside it, in several ways (--ways): natively, under tally with kernels as they are, with the forms that
+it chose, with the best number of slices, with the best number of workers.
 Results are compared bit for bit. From a bundle (tools/bundle) or a build folder; Triton and CuPy kernels where those
 packages are. Without a GPU only --smoke makes sense.
 """
@@ -12,6 +15,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -28,6 +32,14 @@ import ways
 SMOKE_FORMS = ["slices:4", "workers:1"]
 FORMS = ["slices:4", "slices:16", "workers:2", "workers:8", "workers:32"]
 PYTHON_PACKAGES = ("torch", "triton", "cupy")
+# Of requests: the most telling ones first, in case the time ends.
+REQUEST_KERNELS = ("pointer_chase", "short_blocks", "triton_rows", "matrix_product", "nvrtc_stencil", "elementwise_long", "stencil",
+                   "sort_tiles", "triton_elementwise", "mandelbrot", "elementwise", "long_blocks")
+# How tallyd is started for each way of --ways; natively it is not.
+WAYS = {"native": None, "as-they-are": ["--transforms", "none"], "chosen": ["--transforms", "all"],
+        "slices": ["--transforms", "slices"], "workers": ["--transforms", "workers"]}
+# A program is given launches for so many times the time of the requests: it must be the last to end.
+OUTLASTS = 1.4
 
 
 def read_options():
@@ -36,6 +48,11 @@ def read_options():
     options.add_argument("--threshold-us", type=float, default=31.6, help="turnaround threshold (default: %(default)s)")
     options.add_argument("--kernels", default="", help="comma-separated (default: all)")
     options.add_argument("--parts", default="forms,requests", help="comma-separated (default: %(default)s)")
+    options.add_argument("--ways", default="native,as-they-are,chosen",
+                         help="of requests, comma-separated: " + ", ".join(WAYS) + " (default: %(default)s)")
+    options.add_argument("--seconds", type=float, default=1.5, help="of requests per kernel and way (default: %(default)s)")
+    options.add_argument("--mean-us", type=float, default=1500, help="between two requests (default: %(default)s)")
+    options.add_argument("--tallyd", default="", help="more words for every tallyd, such as '--policy tally'")
     options.add_argument("--output", help="Markdown file; it also goes to stdout")
     options.add_argument("--json", dest="json_path", help="JSON file")
     options.add_argument("--smoke", action="store_true", help="does everything run? Software driver, no numbers")
@@ -49,9 +66,9 @@ class Bench:
         self.driver = "sim" if options.smoke else "cuda"
         self.native = None if options.smoke else ways.Native()
         self.began = time.monotonic()
-        has_python = not options.smoke and all(importlib.util.find_spec(name) for name in PYTHON_PACKAGES)
+        packages = set() if options.smoke else {name for name in PYTHON_PACKAGES if importlib.util.find_spec(name)}
         names = options.kernels.split(",") if options.kernels else []
-        self.programs = runs.programs(self.root, names, has_python, 1000 if options.smoke else 1)
+        self.programs = runs.programs(self.root, names, packages, 1000 if options.smoke else 1)
         self.rows = {program.name: {"kernel": program.name, "forms": {}, "requests": {}} for program in self.programs}
         self.requests_alone = {}  # latencies by way
         self.facts = machine.describe(self.root, PYTHON_PACKAGES)
@@ -64,7 +81,8 @@ class Bench:
 
     def daemon(self, stack, name, *arguments, form=None):
         cache = stack.enter_context(tempfile.TemporaryDirectory())
-        return stack.enter_context(ways.daemon(self.root, self.driver, arguments=["--cache-directory", cache, *arguments],
+        words = ["--cache-directory", cache, *arguments, *shlex.split(self.options.tallyd)]
+        return stack.enter_context(ways.daemon(self.root, self.driver, arguments=words,
                                                env={"TALLY_FORCE_FORM": form} if form else None, name=name))
 
     def launches(self, us, seconds):
@@ -79,7 +97,7 @@ class Bench:
             self.progress(f"failed: {failure}")
 
     def alone(self, way, program, launches):
-        result = runs.alone(way, program, launches, settle_s=0)
+        result = runs.alone(way, program, launches, settle_s=0 if self.options.smoke else 0.2)
         return {"us": result.us, "digest": result.digest}
 
     def us_per_launch(self, way, program):
@@ -111,29 +129,40 @@ class Bench:
                 self.attempt(row["forms"], "native again", lambda: self.alone(original, program, launches))
 
     def measure_requests(self):
+        smoke = self.options.smoke
+        seconds = 0.2 if smoke else self.options.seconds
         with contextlib.ExitStack() as stack:
-            threshold = ["--turnaround-us", f"{self.options.threshold_us:g}"]
-            as_they_are = self.daemon(stack, "as they are", "--transforms", "none")
-            chosen = self.daemon(stack, "chosen", "--transforms", "all", *threshold)
-            all_ways = [(way.name, way, stack.enter_context(contextlib.closing(runs.Requests(way, self.root))))
-                        for way in (self.native, as_they_are, chosen) if way is not None]
-            seconds = 0.2 if self.options.smoke else 1.5
-            self.requests_alone = {name: requests.measure(seconds) for name, _, requests in all_ways}
-            for program in self.programs:
-                if self.is_over():
-                    return
-                self.progress(f"requests: {program.name}")
+            found = []
+            for name in self.options.ways.split(","):
+                if WAYS[name] is None and smoke:
+                    continue
+                way = self.native if WAYS[name] is None else self.daemon(
+                    stack, name, "--turnaround-us", f"{self.options.threshold_us:g}", *WAYS[name])
+                requests = stack.enter_context(contextlib.closing(runs.Requests(way, self.root, self.options.mean_us)))
+                found.append((name, way, requests))
+            self.requests_alone = {name: requests.measure(seconds) for name, _, requests in found}
+            reference = self.native or found[0][1]
+            for program in self.for_requests():
                 row = self.rows[program.name]
-                settle = 0 if self.options.smoke else 1.5
-                us = self.us_per_launch(self.native or as_they_are, program)
+                us = self.us_per_launch(reference, program)
                 if us is None:
                     continue
-                launches = self.launches(us, 0.6 if self.options.smoke else 4)
-                before = chosen.ctl("kernels")
-                for name, way, requests in all_ways:
+                row["us"] = us
+                launches = self.launches(us, seconds * (3 if smoke else OUTLASTS))
+                for name, way, requests in found:
+                    if self.is_over():
+                        return
+                    self.progress(f"requests: {program.name}, {name}")
+                    # Where forms are tried they have to be: about thirty launches, and what the compiler takes.
+                    settle = 0 if smoke or name in ("native", "as-they-are") else max(1.0, 60 * us / 1e6)
                     self.attempt(row["requests"], name, lambda: vars(runs.beside(
-                        way, requests, program, launches, seconds, settle if way is chosen else 0)))
-                row["chosen"] = page.most_launched(before, chosen.ctl("kernels"))
+                        way, requests, program, launches, seconds, settle)))
+
+    def for_requests(self):
+        """The programs in the order of REQUEST_KERNELS; all that were named."""
+        order = {name: place for place, name in enumerate(REQUEST_KERNELS)}
+        chosen = [program for program in self.programs if self.options.kernels or program.name in order]
+        return sorted(chosen, key=lambda program: order.get(program.name, len(order)))
 
     def write(self):
         """After every part: a run that is cut short leaves what it has."""
@@ -144,6 +173,9 @@ class Bench:
 
 def main():
     options = read_options()
+    for way in options.ways.split(","):
+        if way not in WAYS:
+            sys.exit(f"preemption.py: no way is called '{way}': {', '.join(WAYS)}")
     bench = Bench(options)
     parts = {"forms": bench.measure_forms, "requests": bench.measure_requests}
     for part in options.parts.split(","):

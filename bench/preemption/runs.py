@@ -7,6 +7,7 @@ import sys
 import time
 
 from child import Child
+import page
 from machine import quantile
 from ways import Failed
 
@@ -20,14 +21,17 @@ class Program:
     words: list
 
 
-def programs(root, names, with_python, divide):
+# What the kernels of python_kernels.py need.
+PYTHON_KERNELS = {"triton_rows": {"torch", "triton"}, "triton_elementwise": {"torch", "triton"}, "nvrtc_stencil": {"cupy"}}
+
+
+def programs(root, names, packages, divide):
+    """`packages`: the Python packages that are there."""
     native = os.path.join(root, "bench", "best_effort_kernels")
     listed = subprocess.run([native, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     found = [Program(name, [native, name, "--divide", str(divide)]) for name in listed]
-    if with_python:
-        script = os.path.join(HERE, "python_kernels.py")
-        found += [Program(name, [sys.executable, script, name])
-                  for name in ("triton_rows", "triton_elementwise", "nvrtc_stencil")]
+    script = os.path.join(HERE, "python_kernels.py")
+    found += [Program(name, [sys.executable, script, name]) for name, needed in PYTHON_KERNELS.items() if needed <= packages]
     return [program for program in found if not names or program.name in names]
 
 
@@ -50,8 +54,9 @@ def alone(way, program, launches, settle_s, timeout_s=120):
 class Requests:
     """The program with requests, under a way; it stays alive between measurements."""
 
-    def __init__(self, way, root):
-        self.child = Child(way.command([os.path.join(root, "bench", "arrivals"), "--serve"], "high"), "arrivals")
+    def __init__(self, way, root, mean_us):
+        words = [os.path.join(root, "bench", "arrivals"), "--serve", "--mean-us", str(mean_us)]
+        self.child = Child(way.command(words, "high"), "arrivals")
         self.child.line("ready", 120)
 
     def measure(self, seconds):
@@ -67,17 +72,23 @@ class Beside:
     latencies: list  # microseconds of requests
     us: float        # median per launch of the best-effort program
     digest: str
+    report: dict     # `tallyctl kernels` about its kernel; {} natively
+    figures: dict    # `tallyctl ps` about its session, when the requests were over; {} natively
 
 
 def beside(way, requests, program, launches, seconds, settle_s, timeout_s=120):
-    """Requests for `seconds` while the program is in its launches, all of them if that takes less."""
+    """Requests for `seconds` while the program is in its launches, which must take longer."""
+    kernels = getattr(way, "ctl", lambda _: [])
+    before = kernels("kernels")
     child = Child(way.command([*program.words, "--launches", str(launches), "--settle", str(settle_s)], "best-effort"), program.name)
     try:
         child.line("begin", timeout_s)
         latencies = requests.measure(seconds)
         if not child.is_running():
             raise Failed("the best-effort program ended before the requests did: give it more launches")
+        figures = next((row for row in kernels("ps") if row["class"] == "best-effort"), {})
         result = json.loads(child.line("{", timeout_s))
-        return Beside(latencies, quantile(result["us"], 0.5), result["digest"])
+        report = page.most_launched(before, kernels("kernels"))
+        return Beside(latencies, quantile(result["us"], 0.5), result["digest"], report, figures)
     finally:
         child.end()

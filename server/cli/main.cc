@@ -121,6 +121,10 @@ bool ListSessions(Client& client, bool as_json) {
                       {"worker_launches", session.worker_launches()},
                       {"gated_launches", session.gated_launches()},
                       {"yields", session.yields()},
+                      {"timed_yields", session.timed_yields()},
+                      {"yield_seen_ns", session.yield_seen_ns()},
+                      {"yield_written_ns", session.yield_written_ns()},
+                      {"yield_left_ns", session.yield_left_ns()},
                       {"is_stale", session.is_stale()}});
     }
     fmt::print("{}\n", rows.dump(2));

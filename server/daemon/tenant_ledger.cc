@@ -20,6 +20,10 @@ void Accumulate(control::SessionFigures& sum, const control::SessionFigures& mor
   sum.worker_launches += more.worker_launches;
   sum.gated_launches += more.gated_launches;
   sum.yields += more.yields;
+  sum.timed_yields += more.timed_yields;
+  sum.yield_seen_ns += more.yield_seen_ns;
+  sum.yield_written_ns += more.yield_written_ns;
+  sum.yield_left_ns += more.yield_left_ns;
 }
 
 void TenantLedger::AddEnded(const control::SessionIdentity& identity, const control::SessionFigures& figures) {

@@ -162,6 +162,10 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.figures.worker_launches = snapshot.num_by_workers;
   report.figures.gated_launches = snapshot.num_gated;
   report.figures.yields = snapshot.num_yields;
+  report.figures.timed_yields = snapshot.num_timed_yields;
+  report.figures.yield_seen_ns = static_cast<uint64_t>(snapshot.yield_seen.count());
+  report.figures.yield_written_ns = static_cast<uint64_t>(snapshot.yield_written.count());
+  report.figures.yield_left_ns = static_cast<uint64_t>(snapshot.yield_left.count());
   report.has_ended = has_ended ? 1 : 0;
   Send(LinkKind::kSessionReport, request_id, report);
 }

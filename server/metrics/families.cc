@@ -86,6 +86,15 @@ void AddTenants(const Overview& overview, FamilySet& set) {
     add_form("workers", figures.worker_launches);
     add_form("gated", figures.gated_launches);
     add(Metric::kTenantYields, figures.yields);
+    add(Metric::kTenantTimedYields, figures.timed_yields);
+    auto add_phase = [&](const char* phase, uint64_t ns) {
+      Labels more = labels;
+      more.emplace_back("phase", phase);
+      set.Add(Metric::kTenantYieldSeconds, more, static_cast<double>(ns) * 1e-9);
+    };
+    add_phase("seen", figures.yield_seen_ns);
+    add_phase("written", figures.yield_written_ns);
+    add_phase("left", figures.yield_left_ns);
   }
 }
 
@@ -143,6 +152,11 @@ std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, con
   AddTenants(overview, set);
   AddSessions(overview, set);
   AddExecutors(overview, set);
+  if (facts.forced_switch) {
+    set.Add(Metric::kForcedSwitch, {{"quantile", "0.5"}}, facts.forced_switch->p50_us * 1e-6);
+    set.Add(Metric::kForcedSwitch, {{"quantile", "0.99"}}, facts.forced_switch->p99_us * 1e-6);
+    set.Add(Metric::kTimeSlicesAct, {}, facts.forced_switch->acts ? 1 : 0);
+  }
   set.Add(Metric::kUptimeSeconds, {}, std::chrono::duration<double>(facts.uptime).count());
   set.Add(Metric::kBuild,
           {{"version", std::string(kVersion)},

@@ -29,6 +29,11 @@ constexpr MetricRow kRows[] = {
      "Best-effort launches in another form than the original; form is slices, workers or gated."},
     {"tally_tenant_yields_total", MetricKind::kCounter, "yields", "tenant, uid",
      "Times that a launch by workers, or a queue of gated ones, gave the GPU back and went on later."},
+    {"tally_tenant_timed_yields_total", MetricKind::kCounter, "yields", "tenant, uid",
+     "Launches by workers that were running when they were asked to yield."},
+    {"tally_tenant_yield_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid, phase",
+     "How long those took: phase seen (from the announcement of high-priority work), written (the flag), left (the "
+     "blocks)."},
     {"tally_refused_calls_total", MetricKind::kCounter, "calls", "function",
      "The refused calls again, of all tenants together, by the driver function that was called."},
     {"tally_sessions", MetricKind::kGauge, "sessions", "class, domain", "Client processes connected now."},
@@ -45,6 +50,10 @@ constexpr MetricRow kRows[] = {
     {"tally_executor_time_slices_refused", MetricKind::kGauge, "channel groups", "domain, pid",
      "Channel groups of an executor whose time slice the driver does not let be set: its work is not switched out "
      "soon."},
+    {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "quantile",
+     "How long a kernel takes beside a GPU full of best-effort work, as measured when tallyd started."},
+    {"tally_time_slices_act", MetricKind::kGauge, "none", "",
+     "1 if that test saw that time slices can be set and have an effect, else 0."},
     {"tally_executor_starts_total", MetricKind::kCounter, "processes", "domain", "Executors started by this tallyd."},
     {"tally_executor_faults_total", MetricKind::kCounter, "faults", "domain",
      "Times an executor lost its CUDA context, for instance by an illegal access of a kernel."},

@@ -107,6 +107,10 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_worker_launches(figures.worker_launches);
   session->set_gated_launches(figures.gated_launches);
   session->set_yields(figures.yields);
+  session->set_timed_yields(figures.timed_yields);
+  session->set_yield_seen_ns(figures.yield_seen_ns);
+  session->set_yield_written_ns(figures.yield_written_ns);
+  session->set_yield_left_ns(figures.yield_left_ns);
   session->set_is_stale(row.record.is_stale);
 }
 

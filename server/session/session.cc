@@ -116,6 +116,11 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.num_by_workers = counters.num_by_workers.load(std::memory_order_relaxed);
   snapshot.num_gated = counters.num_gated.load(std::memory_order_relaxed);
   snapshot.num_yields = state_.worker_owner->num_yields.load(std::memory_order_relaxed);
+  const YieldTimes& times = state_.worker_owner->yield_times;
+  snapshot.num_timed_yields = times.num.load(std::memory_order_relaxed);
+  snapshot.yield_seen = std::chrono::nanoseconds(times.seen_ns.load(std::memory_order_relaxed));
+  snapshot.yield_written = std::chrono::nanoseconds(times.written_ns.load(std::memory_order_relaxed));
+  snapshot.yield_left = std::chrono::nanoseconds(times.left_ns.load(std::memory_order_relaxed));
   snapshot.num_lanes = num_lanes_.load(std::memory_order_relaxed);
   snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;
   return snapshot;

@@ -46,5 +46,20 @@ class MostLaunched(unittest.TestCase):
         self.assertEqual(page.most_launched([kernel("k", 5)], [kernel("k", 5)]), {})
 
 
+class RequestsTable(unittest.TestCase):
+    def test_says_how_many_came_late_and_where_the_time_went(self):
+        run = {"latencies": [10.0] * 98 + [60.0, 70.0], "us": 300.0, "digest": "a",
+               "report": {"form": "workers(264)", "turnaround_ns": 21_000, "is_turnaround_measured": True, "remark": ""},
+               "figures": {"timed_yields": 4, "yield_seen_ns": 4_000, "yield_written_ns": 8_000, "yield_left_ns": 40_000}}
+        told = {"latencies": [10.0] * 100, "us": 200.0, "digest": "a", "report": {}, "figures": {}}
+        rows = [{"kernel": "k", "us": 200.0, "forms": {}, "requests": {"native": told, "workers": run, "slices": {"failed": "x"}}}]
+        alone = {"native": [10.0], "workers": [10.0], "slices": [10.0]}
+        lines = page._requests_table(rows, alone, 31.6)  # pylint: disable=protected-access
+        self.assertIn("| k | workers | 10.0 / 70.0 / 70.0 | 2.0% | 60.0 **over** | workers(264) | 1.50 | 21.0 | "
+                      "1.0 + 2.0 + 10.0 us (4) |  |", lines)
+        self.assertIn("| k | native | 10.0 / 10.0 / 10.0 | 0.0% | 0.0 | - | 1.00 | - | - |  |", lines)
+        self.assertTrue(any(line.startswith("| k | slices | failed |") for line in lines))
+
+
 if __name__ == "__main__":
     unittest.main()
