@@ -93,6 +93,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
       variants = std::make_unique<VariantRegistry>(
           driver, *devices, gate->watch(),
           VariantConfig{.transforms = transforms,
+                        .is_software = loaded_->is_software,
                         .cache_directory = config_.cache_directory,
                         .turnaround_threshold = config_.turnaround_threshold,
                         .forced_form = forced_form},

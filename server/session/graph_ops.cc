@@ -156,6 +156,7 @@ CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
     }
   } else if (p.extra != nullptr) {
     packed = ExtraBytes(p.extra);
+    if (kernel.gate) packed.resize(std::min<size_t>(packed.size(), kernel.parameter_bytes));
     launch.flags = shm::kLaunchExtra;
   }
   launch.parameter_bytes = static_cast<uint32_t>(packed.size());

@@ -27,6 +27,25 @@ CUresult ReadRequest(ServedLane& lane, WireReader& in, LoadRequest* request) {
   return CUDA_SUCCESS;
 }
 
+// With gates in it, if launches of this session may be stopped.
+std::shared_ptr<const GatedCode> GatesFor(ServedLane& lane, const LoadRequest& request) {
+  const SessionState& session = lane.session();
+  if (session.core.variants == nullptr || session.is_high_priority.load(std::memory_order_relaxed)) return nullptr;
+  lane.ForgetCurrentDevice();  // a context may be made current on the way
+  auto gated = session.core.variants->GateImage(PartsOf(*request.bytes));
+  if (lane.context() != nullptr) lane.EnterDevice(lane.context()->device());
+  return gated;
+}
+
+// Loads it by `load(what the driver takes)`, with gates if possible.
+template <typename Load>
+CUresult LoadWithGates(ServedLane& lane, const LoadRequest& request, LoadedImage& image, const Load& load) {
+  image.gated = GatesFor(lane, request);
+  if (image.gated != nullptr && load(image.gated->image.data()) == CUDA_SUCCESS) return CUDA_SUCCESS;
+  image.gated = nullptr;
+  return load(request.bytes->pointer());
+}
+
 // Keeps the image, or gives its bytes back if the driver did not take it; logs go into the reply either way.
 CUresult Finish(ServedLane& lane, LoadRequest& request, CUresult result, std::unique_ptr<LoadedImage> image,
                 WireWriter& out) {
@@ -71,9 +90,10 @@ CUresult ServeLoadModule(ServedLane& lane, WireReader& in, WireWriter& out) {
   LoadRequest request;
   if (const CUresult r = ReadRequest(lane, in, &request); r != CUDA_SUCCESS) return r;
   auto image = std::make_unique<LoadedImage>();
-  const CUresult result =
-      lane.driver().cuModuleLoadDataEx(&image->module, request.bytes->pointer(), request.options.count(),
-                                       request.options.options(), request.options.values());
+  const CUresult result = LoadWithGates(lane, request, *image, [&](const void* bytes) {
+    return lane.driver().cuModuleLoadDataEx(&image->module, bytes, request.options.count(), request.options.options(),
+                                            request.options.values());
+  });
   return Finish(lane, request, result, std::move(image), out);
 }
 
@@ -82,8 +102,10 @@ CUresult ServeLoadLibrary(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (const CUresult r = ReadRequest(lane, in, &request); r != CUDA_SUCCESS) return r;
   auto image = std::make_unique<LoadedImage>();
   image->is_library = true;
-  const CUresult result = LoadLibraryData(lane.driver(), *request.bytes, request.options.options(),
-                                          request.options.values(), request.options.count(), &image->library);
+  const CUresult result = LoadWithGates(lane, request, *image, [&](const void* bytes) {
+    return LoadLibraryData(lane.driver(), bytes, request.options.options(), request.options.values(),
+                           request.options.count(), &image->library);
+  });
   return Finish(lane, request, result, std::move(image), out);
 }
 

@@ -19,6 +19,7 @@
 #include "base/file_cache.h"
 #include "proto/shm/records_abi.h"
 #include "server/gpu/driver_table.h"
+#include "server/variants/gated_code.h"
 
 namespace tally::server {
 
@@ -43,6 +44,8 @@ struct Kernel {
   uint64_t handle = 0;
   std::vector<shm::ParameterLayout> layout;
   uint32_t parameter_bytes = 0;
+  // Its code begins with a gate, which wants device::GateParameters behind its own parameters in every launch.
+  std::optional<KernelGate> gate;
   std::map<int, KernelOnDevice> on_device;  // by ordinal; of best-effort tenants
 
   // A CUkernel may stand for its function in launches and occupancy queries.
@@ -75,15 +78,18 @@ struct LoadedImage {
   CUlibrary library = nullptr;
   uint64_t handle = 0;
   std::shared_ptr<ImageBytes> bytes;
-  std::vector<CUjit_option> jit_options;  // numbers only, for loading it again
+  std::shared_ptr<const GatedCode> gated;  // what was loaded instead; null: the bytes
+  std::vector<CUjit_option> jit_options;   // numbers only, for loading it again
   std::vector<void*> jit_values;
   std::unordered_map<std::string, Kernel*> by_name;
   std::vector<std::unique_ptr<Kernel>> kernels;
   LoadedImage* library_image = nullptr;  // is_borrowed: whose module this is
 };
 
-// We keep the bytes for as long as the library lives, so the driver need not copy them.
-CUresult LoadLibraryData(const DriverTable& driver, const ImageBytes& bytes, CUjit_option* options, void** values,
+// The parts of an image as they were given to the driver.
+ImageParts PartsOf(const ImageBytes& image);
+// `image` is what the driver takes. We keep it for as long as the library lives, so the driver need not copy it.
+CUresult LoadLibraryData(const DriverTable& driver, const void* image, CUjit_option* options, void** values,
                          unsigned int num_options, CUlibrary* library);
 
 class ImageStore {

@@ -1,6 +1,7 @@
 // Kernels and variables of loaded images.
 #include "server/session/kernel_ops.h"
 
+#include "proto/device/gate_abi.h"
 #include "server/session/operations.h"
 
 namespace tally::server {
@@ -38,6 +39,28 @@ CUresult ReadLayout(const DriverTable& driver, Kernel* kernel) {
     if (result != CUDA_SUCCESS) return result;
     kernel->layout.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
     kernel->parameter_bytes = std::max(kernel->parameter_bytes, static_cast<uint32_t>(offset + size));
+  }
+  return CUDA_SUCCESS;
+}
+
+// The last parameter of a kernel with a gate is ours: the program does not see it.
+CUresult HideGate(const DriverTable& driver, const LoadedImage& image, Kernel* kernel) {
+  const LoadedImage& owner = image.library_image != nullptr ? *image.library_image : image;
+  if (owner.gated == nullptr) return CUDA_SUCCESS;
+  const char* name = nullptr;
+  const CUresult named = kernel->function != nullptr ? driver.cuFuncGetName(&name, kernel->function)
+                                                     : driver.cuKernelGetName(&name, kernel->kernel);
+  if (named != CUDA_SUCCESS) return named;
+  const auto found = owner.gated->gates.find(name);
+  if (found == owner.gated->gates.end()) return CUDA_SUCCESS;
+  const bool is_there = !kernel->layout.empty() && kernel->layout.back().offset_bytes == found->second.hidden_offset &&
+                        kernel->layout.back().size_bytes == sizeof(device::GateParameters);
+  if (!is_there) return CUDA_ERROR_INVALID_IMAGE;
+  kernel->gate = found->second;
+  kernel->layout.pop_back();
+  kernel->parameter_bytes = 0;
+  for (const shm::ParameterLayout& parameter : kernel->layout) {
+    kernel->parameter_bytes = std::max(kernel->parameter_bytes, parameter.offset_bytes + parameter.size_bytes);
   }
   return CUDA_SUCCESS;
 }
@@ -152,6 +175,7 @@ CUresult NameKernel(ServedLane& lane, LoadedImage* image, CUfunction function, C
   made->kernel = kernel;
   made->image = image;
   if (const CUresult r = ReadLayout(lane.driver(), made.get()); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = HideGate(lane.driver(), *image, made.get()); r != CUDA_SUCCESS) return r;
   made->handle = lane.NameOf(function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel, made.get());
   if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   session.kernel_of[key] = made.get();

@@ -55,20 +55,6 @@ bool MayVary(ServedLane& lane, const Stream& stream, LaunchParameters& request) 
          request.parameter_block().size() >= request.kernel().parameter_bytes && !stream.context->IsCapturing(stream);
 }
 
-ImageParts PartsOf(const ImageBytes& image) {
-  if (image.wrapper == nullptr) return {image.bytes};
-  // A container knows its size, so the rest of the bytes does no harm.
-  const std::span<const std::byte> all = image.bytes;
-  const auto from = [&](const void* part) {
-    return all.subspan(static_cast<size_t>(static_cast<const std::byte*>(part) - all.data()));
-  };
-  ImageParts parts = {from(image.wrapper->first)};
-  for (const void* part : image.prelinked) {
-    if (part != nullptr) parts.push_back(from(part));
-  }
-  return parts;
-}
-
 const LoadedImage& OwnerOf(const Kernel& kernel) {
   return kernel.image->library_image != nullptr ? *kernel.image->library_image : *kernel.image;
 }
@@ -180,18 +166,43 @@ class VaryingLaunch {
   }
 
  private:
+  // The code of this kernel that has a gate.
+  struct Gate {
+    CUfunction function = nullptr;
+    size_t hidden_offset = 0;
+    bool gates_clusters = false;
+    bool waits_for_blocks = true;
+  };
+
+  // Its own, or that of a variant beside it. Nothing: there is none, or not yet.
+  std::optional<Gate> FindGate(VariantModule* variants) {
+    const Kernel& kernel = request_.kernel();
+    if (kernel.gate) {
+      Gate gate{kernel.function, kernel.gate->hidden_offset, kernel.gate->gates_clusters,
+                kernel.gate->waits_for_blocks};
+      if (gate.function == nullptr &&
+          lane_.driver().cuKernelGetFunction(&gate.function, kernel.kernel) != CUDA_SUCCESS) {
+        return std::nullopt;
+      }
+      return gate;
+    }
+    if (variants == nullptr || !variants->Prepare(variants->gated(), shape_)) return std::nullopt;
+    const VariantModule::Form& form = variants->gated();
+    return Gate{form.function, form.hidden_offset, form.gates_clusters, form.waits_for_blocks};
+  }
+
   // Nothing: it has no gate, or not yet, or had better be timed first.
   std::optional<CUresult> TryGated() {
     if (device_.gated == nullptr) return std::nullopt;
     const KernelProfile::GatePlan plan = kernel_.profile->PlanGated(shape_);
-    if (plan.wants_variants) Compile();
-    VariantModule* variants = Variants();
-    if (variants == nullptr || !CanGate(*variants)) return std::nullopt;
+    if (plan.wants_variants && !request_.kernel().gate) Compile();
+    const std::optional<Gate> gate = FindGate(request_.kernel().gate ? nullptr : Variants());
+    if (!gate || !Fits(*gate)) return std::nullopt;
     const bool is_timed = plan.original_duration > plan.original_duration.zero();
     if (!is_timed && plan.num_launches < kLaunchesUntilTimed && request_.attributes().empty()) return std::nullopt;
-    const uint32_t chunk = ChunkFor(NumNumbers(), NumResident(*variants), plan.original_duration);
+    const uint32_t chunk = ChunkFor(NumNumbers(), NumResident(*gate), plan.original_duration);
     kernel_.profile->CountGated(shape_, chunk);
-    return RunGated(variants->gated(), chunk);
+    return RunGated(*gate, chunk);
   }
 
   uint64_t NumNumbers() const {
@@ -199,23 +210,20 @@ class VaryingLaunch {
     return needs.has_clusters ? shape_.num_blocks() / needs.cluster_blocks : shape_.num_blocks();
   }
 
-  bool CanGate(VariantModule& variants) {
-    if (device_.gated == nullptr || !variants.Prepare(variants.gated(), shape_)) return false;
+  bool Fits(const Gate& gate) const {
     const GateNeeds needs = NeedsOf(request_.attributes());
-    if (!needs.is_possible || shape_.num_blocks() > GatedQueue::kMostNumbers / 2) return false;
-    if ((needs.has_clusters || needs.is_programmatic) && !variants.gated().gates_clusters) return false;
-    if (needs.has_clusters && shape_.num_blocks() % needs.cluster_blocks != 0) return false;
-    // Blocks that are there together may wait for one another, in all directions.
-    if (variants.gated().waits_for_blocks && shape_.num_blocks() <= NumResident(variants)) return false;
-    return true;
+    if (device_.gated == nullptr || !needs.is_possible) return false;
+    if (shape_.num_blocks() > GatedQueue::kMostNumbers / 4) return false;
+    if ((needs.has_clusters || needs.is_programmatic) && !gate.gates_clusters) return false;
+    return !needs.has_clusters || shape_.num_blocks() % needs.cluster_blocks == 0;
   }
 
-  uint64_t NumResident(VariantModule& variants) {
+  uint64_t NumResident(const Gate& gate) {
     const uint32_t threads = shape_.block[0] * shape_.block[1] * shape_.block[2];
     const auto [place, is_new] = kernel_.num_resident.try_emplace({threads, shape_.shared_bytes});
     if (is_new) {
       int per_multiprocessor = 0;
-      lane_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, variants.gated().function,
+      lane_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, gate.function,
                                                                  static_cast<int>(threads), shape_.shared_bytes);
       place->second = static_cast<uint64_t>(per_multiprocessor) * device_.num_multiprocessors;
     }
@@ -230,7 +238,9 @@ class VaryingLaunch {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
     VariantModule* variants = nullptr;
-    if (wanted.form != LaunchForm::kOriginal && HasPtx(PartsOf(*OwnerOf(request_.kernel()).bytes), device_.arch)) {
+    const bool is_in_place = wanted.form == LaunchForm::kGated && request_.kernel().gate;
+    if (wanted.form != LaunchForm::kOriginal && !is_in_place &&
+        HasPtx(PartsOf(*OwnerOf(request_.kernel()).bytes), device_.arch)) {
       if (kernel_.profile->variants() == nullptr) Compile();
       wait_until([&] { return kernel_.profile->variants() != nullptr; });
       Variants();
@@ -298,8 +308,11 @@ class VaryingLaunch {
 
   // What the profile wants, or the original where this session has no code for it (yet).
   LaunchCandidate Usable(const LaunchCandidate& wanted, VariantModule* variants) {
+    if (wanted.form == LaunchForm::kGated) {
+      const std::optional<Gate> gate = FindGate(variants);
+      return gate && Fits(*gate) ? wanted : LaunchCandidate{};
+    }
     if (variants == nullptr) return {};
-    if (wanted.form == LaunchForm::kGated && CanGate(*variants)) return wanted;
     if (wanted.form == LaunchForm::kWorkers && CanYield(*variants)) return wanted;
     if (wanted.form == LaunchForm::kSlices && registry_.may_slice() && variants->Prepare(variants->slices(), shape_))
       return wanted;
@@ -333,7 +346,7 @@ class VaryingLaunch {
       case LaunchForm::kWorkers:
         return RunWorkers(variants->workers(), candidate);
       case LaunchForm::kGated:
-        return RunGated(variants->gated(), candidate.degree);
+        return RunGated(*FindGate(variants), candidate.degree);
       case LaunchForm::kOriginal:
         break;
     }
@@ -352,31 +365,33 @@ class VaryingLaunch {
   }
 
   // The program's parameters with room for ours behind them.
-  std::vector<std::byte> Parameters(const VariantModule::Form& form, size_t hidden_bytes) {
+  std::vector<std::byte> Parameters(size_t hidden_offset, size_t hidden_bytes) {
     const std::span<const std::byte> own = request_.parameter_block().first(request_.kernel().parameter_bytes);
-    std::vector<std::byte> parameters(form.hidden_offset + hidden_bytes);
+    std::vector<std::byte> parameters(hidden_offset + hidden_bytes);
     std::copy(own.begin(), own.end(), parameters.begin());
     return parameters;
   }
 
-  CUresult RunGated(const VariantModule::Form& form, uint32_t chunk) {
+  CUresult RunGated(const Gate& gate, uint32_t chunk) {
     if (stream_.gated == nullptr) {
       stream_.gated = device_.gated->Open(stream_.real, lane_.session().worker_owner);
       if (stream_.gated == nullptr) return LaunchOriginal(lane_, stream_, request_);
     }
     const GateNeeds needs = NeedsOf(request_.attributes());
     GatedLaunch launch;
-    launch.function = form.function;
+    launch.function = gate.function;
     launch.grid = shape_.grid;
     launch.block = shape_.block;
     launch.shared_bytes = shape_.shared_bytes;
     launch.attributes.assign(request_.attributes().begin(), request_.attributes().end());
     launch.cluster_blocks = needs.cluster_blocks;
-    launch.parameters = Parameters(form, sizeof(device::GateParameters));
-    launch.hidden_offset = form.hidden_offset;
+    launch.parameters = Parameters(gate.hidden_offset, sizeof(device::GateParameters));
+    launch.hidden_offset = gate.hidden_offset;
     launch.chunk = chunk;
+    // Blocks that are there together may wait for one another in all directions; otherwise only for earlier ones.
+    launch.is_whole = gate.waits_for_blocks && shape_.num_blocks() <= NumResident(gate);
     const GatedDispatch dispatch(lane_, stream_,
-                                 KindOfKernel(form.function, shape_.grid, shape_.block, shape_.shared_bytes),
+                                 KindOfKernel(gate.function, shape_.grid, shape_.block, shape_.shared_bytes),
                                  HowItEnds::kWhenAsked);
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     lane_.session().counters.num_gated.fetch_add(1, std::memory_order_relaxed);
@@ -386,7 +401,7 @@ class VaryingLaunch {
   CUresult RunSlices(const VariantModule::Form& form, const LaunchCandidate& candidate,
                      std::chrono::nanoseconds piece) {
     if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
-    std::vector<std::byte> parameters = Parameters(form, sizeof(device::SliceParameters));
+    std::vector<std::byte> parameters = Parameters(form.hidden_offset, sizeof(device::SliceParameters));
     size_t parameter_bytes = parameters.size();
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes,
                      CU_LAUNCH_PARAM_END};
@@ -427,7 +442,7 @@ class VaryingLaunch {
     launch.grid = shape_.grid;
     launch.block = shape_.block;
     launch.shared_bytes = shape_.shared_bytes + form.extra_shared_bytes;
-    launch.parameters = Parameters(form, sizeof(device::WorkerParameters));
+    launch.parameters = Parameters(form.hidden_offset, sizeof(device::WorkerParameters));
     launch.hidden_offset = form.hidden_offset;
     launch.owner = lane_.session().worker_owner;
     launch.on_turnaround = [profile = kernel_.profile, shape = shape_, candidate](auto turnaround) {

@@ -1,5 +1,7 @@
 #include "server/session/launch_parameters.h"
 
+#include <algorithm>
+
 #include "server/session/kernel_ops.h"
 
 namespace tally::server {
@@ -62,8 +64,13 @@ CUresult LaunchParameters::Read(ServedLane& lane, WireReader& in) {
   if (kernel_ == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   block_ = bytes;
   auto* base = const_cast<std::byte*>(bytes.data());
+  if (is_extra() && kernel_->gate) {
+    with_gate_.assign(bytes.begin(), bytes.begin() + std::min<size_t>(bytes.size(), kernel_->gate->hidden_offset));
+    with_gate_.resize(kernel_->gate->hidden_offset + sizeof(device::GateParameters));
+    base = with_gate_.data();
+  }
   if (is_extra()) {
-    extra_bytes_ = bytes.size();
+    extra_bytes_ = kernel_->gate ? with_gate_.size() : bytes.size();
     extra_[0] = CU_LAUNCH_PARAM_BUFFER_POINTER;
     extra_[1] = base;
     extra_[2] = CU_LAUNCH_PARAM_BUFFER_SIZE;
@@ -74,6 +81,7 @@ CUresult LaunchParameters::Read(ServedLane& lane, WireReader& in) {
   if (bytes.size() < kernel_->parameter_bytes) return lane.Malformed("fewer parameter bytes than the kernel takes");
   pointers_.resize(kernel_->layout.size() + 1);  // never a null array
   for (size_t i = 0; i < kernel_->layout.size(); ++i) pointers_[i] = base + kernel_->layout[i].offset_bytes;
+  pointers_.back() = kernel_->gate ? &no_gate_ : nullptr;
   return CUDA_SUCCESS;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "proto/device/gate_abi.h"
 #include "proto/shm/records_abi.h"
 #include "server/session/served_lane.h"
 #include "server/session/wire_codec.h"
@@ -46,6 +47,8 @@ class LaunchParameters {
   std::span<const std::byte> block_;
   size_t extra_bytes_ = 0;
   void* extra_[5] = {};
+  device::GateParameters no_gate_{};  // what a kernel with a gate gets: it is not used
+  std::vector<std::byte> with_gate_;  // the block with room for that behind it
 };
 
 }  // namespace tally::server

@@ -88,6 +88,14 @@ void SessionState::Unload(LoadedImage* image) {
 
 void SessionState::AwaitVariants(Kernel& kernel) {
   for (const auto& [device, on_device] : kernel.on_device) {
+    const VariantDevice* gates_at = kernel.gate ? core.variants->FindDevice(device) : nullptr;
+    if (gates_at != nullptr && gates_at->gated != nullptr) {
+      CUfunction function = kernel.function;
+      driver.cuCtxSetCurrent(gates_at->context);
+      if (function != nullptr || driver.cuKernelGetFunction(&function, kernel.kernel) == CUDA_SUCCESS) {
+        gates_at->gated->AwaitFunction(function);
+      }
+    }
     if (on_device.variants == nullptr || !on_device.variants->is_loaded()) continue;
     const VariantDevice* variant_device = core.variants->FindDevice(device);
     const CUfunction workers = on_device.variants->workers().function;
@@ -106,7 +114,8 @@ void SessionState::ReloadLibraries() {
 
 void SessionState::Reload(LoadedImage& library) {
   CUlibrary fresh = nullptr;
-  if (LoadLibraryData(driver, *library.bytes, library.jit_options.data(), library.jit_values.data(),
+  if (LoadLibraryData(driver, library.gated != nullptr ? library.gated->image.data() : library.bytes->pointer(),
+                      library.jit_options.data(), library.jit_values.data(),
                       static_cast<unsigned int>(library.jit_options.size()), &fresh) != CUDA_SUCCESS) {
     return;  // the old one goes on, with what its variables hold
   }

@@ -21,7 +21,8 @@ struct Name {
 constexpr Name kNames[] = {{"original", LaunchForm::kOriginal, 1},
                            {"slices", LaunchForm::kSlices, 7},
                            {"workers", LaunchForm::kWorkers, 1},
-                           {"gated", LaunchForm::kGated, 1}};
+                           {"gated", LaunchForm::kGated, 1},
+                           {"spliced", LaunchForm::kGated, 1}};
 
 }  // namespace
 
@@ -32,10 +33,12 @@ Result<ForcedForm> ForcedForm::Parse(std::string_view text) {
   const auto refused = [&] {
     return Error(
         StatusCode::kInvalidArgument,
-        fmt::format("'{}' is none of original, slices[:DEGREE], workers[:PER_MULTIPROCESSOR], gated[:CHUNK]", text));
+        fmt::format(
+            "'{}' is none of original, slices[:DEGREE], workers[:PER_MULTIPROCESSOR], gated[:CHUNK], spliced[:CHUNK]",
+            text));
   };
   if (name == std::end(kNames)) return refused();
-  ForcedForm result{name->form, name->degree};
+  ForcedForm result{name->form, name->degree, name->text == "spliced"};
   if (colon == std::string_view::npos) return result;
   const std::string_view degree = text.substr(colon + 1);
   const auto [end, error] = std::from_chars(degree.data(), degree.data() + degree.size(), result.degree);

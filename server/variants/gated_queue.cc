@@ -166,12 +166,17 @@ CUresult GatedQueue::Mark(Entry& entry, CUstream stream) {
 
 CUresult GatedQueue::Append(GatedLaunch launch, bool is_marker) {
   Entry entry;
-  entry.base = next_;
-  entry.end = next_ + static_cast<uint32_t>(launch.num_numbers());
+  const auto num_numbers = static_cast<uint32_t>(launch.num_numbers());
+  // Whatever block of it is the first to raise the watermark promises all others, and nobody has promised any before.
+  if (launch.is_whole) launch.chunk = num_numbers;
+  entry.base = launch.is_whole ? std::max(next_, promised_) : next_;
+  entry.end = entry.base + num_numbers;
+  const uint32_t promised = std::max(promised_, entry.end + launch.chunk);
   entry.is_marker = is_marker;
   entry.launch = std::move(launch);
   if (const CUresult r = Run(entry, stream_, false); r != CUDA_SUCCESS) return r;
   next_ = entry.end;
+  promised_ = promised;
   log_.push_back(std::move(entry));
   // Whether a stopped queue has drained is asked of its last entry.
   if (!is_marker && !is_stopped_ && ++num_unmarked_ < kLaunchesPerEvent) return CUDA_SUCCESS;
@@ -202,7 +207,7 @@ CUresult GatedQueue::Seal() {
 
 CUresult GatedQueue::Renumber() {
   CHECK(log_.empty() && !is_stopped_);
-  next_ = 0;
+  next_ = promised_ = 0;
   if (const CUresult r = controls_.Store(place_, 0); r != CUDA_SUCCESS) return r;
   if (const CUresult r = controls_.Store(place_ + offsetof(device::GateRecord, start), 0); r != CUDA_SUCCESS) return r;
   return controls_.Settle();

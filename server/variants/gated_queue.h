@@ -41,6 +41,7 @@ struct GatedLaunch {
   std::vector<std::byte> parameters;          // the program's, then room for device::GateParameters
   size_t hidden_offset = 0;                   // where that room begins
   uint32_t chunk = 1;                         // GateParameters::chunk
+  bool is_whole = false;                      // all of its blocks run, or none: they may wait for one another
 
   // What it counts for in its queue.
   uint64_t num_numbers() const {
@@ -115,7 +116,7 @@ class GatedQueue {
   // Before anything without a gate is put on the stream.
   CUresult Seal();
   // Whether that many numbers are left.
-  bool HasNumbersFor(uint64_t num_numbers) const { return next_ + num_numbers <= kMostNumbers; }
+  bool HasNumbersFor(uint64_t num_numbers) const { return promised_ + num_numbers <= kMostNumbers; }
   // Begins to count anew; only if empty and open.
   CUresult Renumber();
 
@@ -160,6 +161,7 @@ class GatedQueue {
   CUstream resume_ = nullptr;  // made when first needed
   std::deque<Entry> log_;      // what may not have run yet, in order
   uint32_t next_ = 0;          // number of the next launch's first block
+  uint32_t promised_ = 0;      // what chunks so far may have raised the watermark to, at most
   uint32_t epoch_ = 0;
   uint32_t num_markers_ = 0;
   uint32_t num_unmarked_ = 0;  // entries since the last that has an event

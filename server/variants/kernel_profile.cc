@@ -161,6 +161,7 @@ std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
     } else if (!meets) {
       report.remark = "no variant meets the threshold; this one gives back soonest";
     }
+    if (shape.gated && !shape.forced) report.remark.clear();
     reports.push_back(std::move(report));
   }
   return reports;

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "server/variants/gate_canary.h"
 
 namespace tally::server {
 namespace {
@@ -23,11 +24,52 @@ VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, Hi
       watch_(watch),
       on_failure_(std::move(on_failure)),
       transforms_(config.transforms),
+      is_software_(config.is_software),
       forced_form_(config.forced_form),
       threshold_ns_(config.turnaround_threshold.count()),
       compiler_(std::make_unique<VariantCompiler>(driver, std::move(config.cache_directory))) {}
 
 VariantRegistry::~VariantRegistry() { Shutdown(); }
+
+uint32_t VariantRegistry::CommonArch() const {
+  uint32_t arch = 0;
+  for (int i = 0; i < devices_.count(); ++i) {
+    int major = 0, minor = 0;
+    driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, devices_.device(i));
+    driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, devices_.device(i));
+    const auto its = static_cast<uint32_t>(major * 10 + minor);
+    if (arch != 0 && its != arch) return 0;
+    arch = its;
+  }
+  return arch;
+}
+
+bool VariantRegistry::AreGatesTrusted(uint32_t arch) {
+  const std::lock_guard lock(canary_mutex_);
+  if (are_gates_trusted_) return *are_gates_trusted_;
+  are_gates_trusted_ = true;
+  for (int i = 0; i < devices_.count() && *are_gates_trusted_; ++i) {
+    CUcontext context = nullptr;
+    if (devices_.Context(i, &context) != CUDA_SUCCESS || driver_.cuCtxSetCurrent(context) != CUDA_SUCCESS) continue;
+    const Status status = TryGate(driver_, arch);
+    if (status.ok()) continue;
+    LOG_WARNING("device {}: machine code gets no gates: {}", i, status.message());
+    are_gates_trusted_ = false;
+  }
+  if (*are_gates_trusted_) LOG_INFO("gates in machine code work on these devices (sm_{})", arch);
+  return *are_gates_trusted_;
+}
+
+std::shared_ptr<const GatedCode> VariantRegistry::GateImage(const ImageParts& image) {
+  if (transforms_ != Transforms::kAll && transforms_ != Transforms::kGate) return nullptr;
+  if (is_software_ && !(forced_form_ && forced_form_->is_in_place)) return nullptr;
+  const uint32_t arch = CommonArch();
+  if (arch == 0 || (!is_software_ && !AreGatesTrusted(arch))) return nullptr;
+  auto code = is_software_ ? GateText(image, arch) : GateMachineCode(image, arch);
+  if (code) return std::make_shared<const GatedCode>(std::move(*code));
+  LOG_DEBUG("an image gets no gates: {}", code.error().message());
+  return nullptr;
+}
 
 const VariantDevice* VariantRegistry::FindDevice(int device) {
   const std::lock_guard lock(mutex_);

@@ -20,6 +20,7 @@
 #include "server/gpu/devices.h"
 #include "server/gpu/high_priority_watch.h"
 #include "server/variants/forced_form.h"
+#include "server/variants/gated_code.h"
 #include "server/variants/gated_queues.h"
 #include "server/variants/kernel_profile.h"
 #include "server/variants/launch_timer.h"
@@ -31,6 +32,7 @@ namespace tally::server {
 
 struct VariantConfig {
   Transforms transforms = Transforms::kAll;
+  bool is_software = false;     // the driver is: it takes PTX
   std::string cache_directory;  // empty: nothing is kept
   // Within which a best-effort kernel should give the GPU back. The paper's default.
   std::chrono::nanoseconds turnaround_threshold{31'600};
@@ -68,6 +70,9 @@ class VariantRegistry {
   }
   void SetThreshold(std::chrono::nanoseconds threshold) { threshold_ns_ = threshold.count(); }
 
+  // The image with gates in its kernels, to be loaded in its place; null: load it as it is. May make the context of
+  // some device current.
+  std::shared_ptr<const GatedCode> GateImage(const ImageParts& image);
   // Opens what it needs there on first use; null if that fails. Its context must be current. Stays valid.
   const VariantDevice* FindDevice(int device);
   // The profile of that kernel on devices of that architecture, with what an earlier life knew. `image_key` all zero:
@@ -98,6 +103,10 @@ class VariantRegistry {
     std::unique_ptr<GatedQueues> gated;
     std::unique_ptr<LaunchTimer> timer;
   };
+  // Of all devices; 0: they differ.
+  uint32_t CommonArch() const;
+  // Asks once whether gates in machine code work here.
+  bool AreGatesTrusted(uint32_t arch);
   FileCache::Key SavedUnder(const Key& key) const;
   void SaveNewsNow();
 
@@ -106,8 +115,11 @@ class VariantRegistry {
   HighPriorityWatch* const watch_;
   const std::function<void(CUresult)> on_failure_;
   const Transforms transforms_;
+  const bool is_software_;
   const std::optional<ForcedForm> forced_form_;
   std::atomic<int64_t> threshold_ns_;
+  std::mutex canary_mutex_;
+  std::optional<bool> are_gates_trusted_;  // guarded by canary_mutex_
   mutable std::mutex mutex_;
   std::map<int, OpenDevice> open_devices_;                  // guarded by mutex_; entries stay
   std::map<Key, std::shared_ptr<KernelProfile>> profiles_;  // guarded by mutex_

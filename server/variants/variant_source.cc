@@ -52,6 +52,20 @@ bool HasPtx(const ImageParts& image, uint32_t arch) {
   return is_text || !PtxEntries(image, arch).empty();
 }
 
+Result<std::string> NewestPtx(const ImageParts& image, uint32_t arch) {
+  for (const std::span<const std::byte> part : image) {
+    if (images::KindOfImage(part) != images::ImageKind::kPtxText) continue;
+    const std::string_view all(reinterpret_cast<const char*>(part.data()), part.size());
+    return std::string(all.substr(0, all.find('\0')));
+  }
+  const std::vector<FatEntry> entries = PtxEntries(image, arch);
+  if (entries.empty()) return Error(StatusCode::kNotFound, "it holds no PTX");
+  if (entries.size() > 1 && entries[1].arch == entries[0].arch) {
+    return Error(StatusCode::kUnimplemented, "it is linked from several texts");
+  }
+  return images::DecompressPtx(entries.front());
+}
+
 Result<std::string> PtxOfKernel(const ImageParts& image, const std::string& kernel, uint32_t arch) {
   for (const std::span<const std::byte> part : image) {
     if (images::KindOfImage(part) != images::ImageKind::kPtxText) continue;

@@ -16,6 +16,8 @@ using ImageParts = std::vector<std::span<const std::byte>>;
 
 // Whether some PTX is in there that a device of architecture `arch` (90: sm_90) may run. Cheap: nothing is unpacked.
 bool HasPtx(const ImageParts& image, uint32_t arch);
+// The text that a device of that architecture would be given, whatever it defines. kUnimplemented: more than one.
+Result<std::string> NewestPtx(const ImageParts& image, uint32_t arch);
 // The text that defines kernel `name`: of the newest architecture up to `arch`. kNotFound: no PTX defines it.
 Result<std::string> PtxOfKernel(const ImageParts& image, const std::string& name, uint32_t arch);
 

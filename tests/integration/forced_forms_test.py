@@ -43,7 +43,7 @@ class ForcedForms(DaemonTest):
             return None
         return f"{name}: status {run.returncode}: {output[-500:]}"
 
-    def run_all_as(self, form):
+    def run_all_as(self, form, shown=None):
         self.expected = expected_checksums()
         self.start_daemon("--transforms", "all", "--cache-directory", os.path.join(self.directory, "cache"),
                           env={"TALLY_FORCE_FORM": form})
@@ -54,7 +54,7 @@ class ForcedForms(DaemonTest):
             failures = [failure for failure in pool.map(self.run_one, together) if failure]
         failures += [failure for failure in map(self.run_one, sorted(ALONE & set(names))) if failure]
         kernels = self.ctl_json("kernels")
-        in_form = [kernel for kernel in kernels if kernel["form"].startswith(form)]
+        in_form = [kernel for kernel in kernels if kernel["form"].startswith(shown or form)]
         print(f"{form}: {len(names)} programs, {len(in_form)} of the {len(kernels)} listed kernels and shapes in that form")
         self.assertEqual(failures, [])
         self.assertGreater(len(in_form), 30, kernels)
@@ -67,6 +67,10 @@ class ForcedForms(DaemonTest):
 
     def test_gated(self):
         self.run_all_as("gated")
+
+    def test_spliced(self):
+        """Gates in the program's own kernels, as machine code gets them: launches, nodes of graphs, everything."""
+        self.run_all_as("spliced", "gated")
 
 
 if __name__ == "__main__":

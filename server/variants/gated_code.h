@@ -1,0 +1,35 @@
+// A program's image with a gate in front of its kernels, to be loaded instead of the original: the variables of the
+// program are then the only ones there are. Launched with zeros for GateParameters every kernel does what it did.
+//
+// Pure functions, thread-safe; a millisecond for large images.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "server/variants/variant_source.h"
+
+namespace tally::server {
+
+struct KernelGate {
+  uint32_t hidden_offset = 0;    // of device::GateParameters, the kernel's last parameter
+  bool gates_clusters = false;   // it may be launched with clusters, or behind a launch that has not ended
+  bool waits_for_blocks = true;  // as far as is known (KernelVariant::waits_for_blocks)
+};
+
+struct GatedCode {
+  std::vector<std::byte> image;                       // for the driver, which may keep pointers into it
+  std::unordered_map<std::string, KernelGate> gates;  // by kernel; those that are not in it are as they were
+};
+
+// From the machine code for devices of architecture `arch` (90: sm_90). kNotFound: there is none;
+// kFailedPrecondition: its kernels talk to other devices and must not be stopped; else what cubin-transforms says.
+Result<GatedCode> GateMachineCode(const ImageParts& image, uint32_t arch);
+// From its PTX: for the software driver, where everything else can be tested so.
+Result<GatedCode> GateText(const ImageParts& image, uint32_t arch);
+
+}  // namespace tally::server

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Best-effort queues that are stopped and go on, on the software driver: results stay the same, whoever dies meanwhile."""
+import time
+import unittest
+
+from support.full_stack import REPEATED_LAUNCHES, FullStackTest, not_built
+
+MISSING = not_built(REPEATED_LAUNCHES)
+
+
+class Gated(FullStackTest):
+    def start_program(self, priority="best-effort"):
+        return self.start_under_tally(REPEATED_LAUNCHES, priority=priority)
+
+    def num_stops(self):
+        """How often queues of the best-effort programs that run now were stopped."""
+        rows = [row for row in self.ctl_json("ps") if row["class"] == "best-effort"]
+        return sum(row["yields"] for row in rows)
+
+    def stop_and_check(self, form):
+        self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": form})
+        deadline = time.monotonic() + 100
+        most_stops = 0
+        low = [self.start_program(), self.start_program()]
+        while most_stops < 3:
+            self.assertLess(time.monotonic(), deadline, "queues were never stopped")
+            high = self.start_program(priority="high")
+            while high.poll() is None:
+                most_stops = max(most_stops, self.num_stops())
+                time.sleep(0.02)
+            self.assert_right(high)
+            for number, run in enumerate(low):
+                if run.poll() is not None:
+                    self.assert_right(run)
+                    low[number] = self.start_program()
+        for run in low:
+            self.assert_right(run)
+        self.assertTrue(all(row["form"].startswith("gated") for row in self.ctl_json("kernels")
+                            if row["launches"] > 20))
+
+    # Both ways to a gate: variants beside the program's kernels, and gates in its own, as machine code gets them.
+    def test_results_are_the_same_with_variants(self):
+        self.stop_and_check("gated:4")
+
+    def test_results_are_the_same_with_gates_in_place(self):
+        self.stop_and_check("spliced:4")
+
+    def test_a_program_may_die_while_it_is_stopped(self):
+        self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": "spliced:4"})
+        self.assert_right(self.start_program())  # the executor is there, and its images are known
+        for delay in (0.05, 0.15, 0.3, 0.5):
+            low = self.start_program()
+            high = self.start_program(priority="high")
+            time.sleep(delay)
+            low.kill()
+            low.wait()
+            self.assert_right(high)
+            self.assert_right(self.start_program())
+
+    def test_without_anybody_to_stop_for_kernels_run_as_they_are(self):
+        self.start_daemon("--transforms", "gate")
+        self.assert_right(self.start_program())
+        self.assertEqual({row["form"].split("(")[0] for row in self.ctl_json("kernels")}, {"original"})
+
+
+if __name__ == "__main__":
+    if MISSING:
+        print("SKIPPED ALL: not built: " + ", ".join(MISSING))
+    else:
+        unittest.main()
