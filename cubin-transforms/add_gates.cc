@@ -29,15 +29,23 @@ constexpr uint32_t kMaxParameterBytes = 32764;
 constexpr uint32_t kMaxNearParameterBytes = 4352;
 constexpr uint32_t kFirstArchOfOneParameterSpace = 90;
 constexpr uint32_t kTextAlignment = 128;
+constexpr uint32_t kMaxSegments = 64;  // cubins have about six
 
 uint32_t RegistersInInfo(const ElfSection& text) { return text.info >> 24; }  // before sm_90, beside the symbol
 
 // What holds for all kernels of a cubin, and the changes collected so far.
 class Splicer {
  public:
-  Splicer(const ElfView& elf, const GateTemplate& gate) : elf_(elf), gate_(gate) {
+  Splicer(const ElfView& elf, const GateTemplate& gate, uint64_t file_bytes)
+      : elf_(elf), gate_(gate), bytes_left_(file_bytes) {
     for (size_t i = 0; i < elf.sections().size(); ++i)
       if (elf.sections()[i].name == images::kNvInfoSection) module_records_ = i;
+    section_symbols_.resize(elf.sections().size());
+    for (size_t i = 0; i < elf.symbols().size(); ++i) {
+      const ElfSymbol& symbol = elf.symbols()[i];
+      if (symbol.type == STT_SECTION && symbol.section < section_symbols_.size())
+        section_symbols_[symbol.section] = static_cast<uint32_t>(i);
+    }
     if (module_records_ != 0) {
       const auto content = elf.sections()[module_records_].content;
       new_module_records_.assign(content.begin(), content.end());
@@ -56,12 +64,11 @@ class Splicer {
  private:
   void FindRegisterCounts(std::span<const std::byte> content);
   std::string CheckCode(const ElfSection& text) const;
-  // The symbol of the kernel's constant bank, for a kernel that had no parameters; 0 if there is none.
-  uint32_t BankSymbol(size_t section) const;
-
   const ElfView& elf_;
   const GateTemplate& gate_;
-  size_t module_records_ = 0;  // the section .nv.info
+  uint64_t bytes_left_ = 0;  // of sections that may be changed: no more than the file has, unless they overlap
+  std::vector<uint32_t> section_symbols_;  // by section; 0: it has none
+  size_t module_records_ = 0;              // the section .nv.info
   std::vector<std::byte> new_module_records_;
   std::vector<size_t> register_counts_;  // by symbol: where its number of registers stands in .nv.info; 0: nowhere
   SectionChanges changes_;
@@ -88,16 +95,13 @@ std::string Splicer::CheckCode(const ElfSection& text) const {
   return {};
 }
 
-uint32_t Splicer::BankSymbol(size_t section) const {
-  for (size_t i = 0; i < elf_.symbols().size(); ++i)
-    if (elf_.symbols()[i].type == STT_SECTION && elf_.symbols()[i].section == section) return static_cast<uint32_t>(i);
-  return 0;
-}
-
 std::string Splicer::AddGate(const KernelParts& parts, GatedKernel& kernel) {
   const ElfSection& text = elf_.sections()[parts.text];
   const ElfSection& constants = elf_.sections()[parts.constants];
   const ElfSection& old_records = elf_.sections()[parts.records];
+  const uint64_t bytes = text.size + constants.size + old_records.size;
+  if (bytes > bytes_left_) return "its sections overlap others";
+  bytes_left_ -= bytes;
   const KernelRecords records = ReadKernelRecords(old_records.content);
   kernel.parameter_bytes = records.parameter_bytes;
   kernel.num_parameters = records.num_parameters;
@@ -112,7 +116,7 @@ std::string Splicer::AddGate(const KernelParts& parts, GatedKernel& kernel) {
     return "its parameters leave no room for another 16 bytes";
   const uint32_t bank_bytes = base + hidden_offset + kHiddenBytes;
   if (constants.size != base + records.parameter_bytes) return "its constant bank does not end with its parameters";
-  const uint32_t bank_symbol = records.has_bank ? 0 : BankSymbol(parts.constants);
+  const uint32_t bank_symbol = records.has_bank ? 0 : section_symbols_[parts.constants];
   if (!records.has_bank && bank_symbol == 0) return "its constant bank has no symbol";
 
   const uint64_t gate_at = (text.size + kTextAlignment - 1) / kTextAlignment * kTextAlignment;
@@ -151,8 +155,8 @@ std::string RefusalOfImage(const ElfView& elf, const GateTemplate* gate) {
   if (!(abi == 0x41 && version == 8) && !(abi == 0x33 && version == 7))
     return fmt::format("its format is an unknown one (OS/ABI 0x{:x}, version {})", abi, version);
   if (gate == nullptr) return fmt::format("there is no gate for sm_{}", ArchOf(elf));
-  if (header.e_type != ET_EXEC) return "it is a linker's input";
-  if (header.e_shnum == 0) return "it has too many sections";
+  if (header.e_type != ET_EXEC) return "it is relocatable";  // nobody has seen what a linker makes of a gate
+  if (header.e_shnum == 0 || header.e_phnum > kMaxSegments) return "it has too many sections or segments";
   const auto is_table = [](const ElfSection& section) { return section.type == SHT_SYMTAB; };
   if (std::ranges::count_if(elf.sections(), is_table) != 1) return "it does not have exactly one symbol table";
   return {};
@@ -181,7 +185,7 @@ Result<GatedImage> AddGates(std::span<const std::byte> cubin) {
     return std::move(image);
   };
   if (image.num_gated() == 0) return leave_alone({});
-  Splicer splicer(*elf, *gate);
+  Splicer splicer(*elf, *gate, cubin.size());
   for (size_t i = 0; i < all_parts.size(); ++i)
     if (image.kernels[i].is_gated()) image.kernels[i].refusal = splicer.AddGate(all_parts[i], image.kernels[i]);
   if (image.num_gated() == 0) return leave_alone({});

@@ -7,7 +7,7 @@ target_compile_definitions(tally_control_base PUBLIC TALLY_VERSION="${PROJECT_VE
 
 tally_room_library(tally_daemon_core
   daemon/client_gate.cc daemon/command_line.cc daemon/config.cc daemon/executor_link.cc daemon/executor_pool.cc
-  daemon/executor_spawner.cc daemon/loop_desk.cc daemon/readiness.cc daemon/runtime_dir.cc daemon/tenant_ledger.cc
+  daemon/executor_spawner.cc daemon/loop_desk.cc daemon/readiness.cc daemon/runtime_dir.cc daemon/switch_test.cc daemon/tenant_ledger.cc
   DEPS tally_control_base tally_scheduler CLI11::CLI11 nlohmann_json::nlohmann_json)
 
 tally_room_library(tally_rpc

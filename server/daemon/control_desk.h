@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "server/daemon/executor_pool.h"
+#include "server/daemon/switch_test.h"
 
 namespace tally::server {
 
@@ -54,6 +56,7 @@ struct DaemonFacts {
   std::string socket;
   std::string driver;  // of new executors
   std::chrono::nanoseconds uptime{0};
+  std::optional<SwitchFigures> forced_switch{};  // once it was measured
 };
 
 class ControlDesk {

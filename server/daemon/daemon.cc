@@ -17,6 +17,7 @@
 #include "server/daemon/loop_desk.h"
 #include "server/daemon/readiness.h"
 #include "server/daemon/runtime_dir.h"
+#include "server/daemon/switch_test.h"
 #include "server/daemon/version.h"
 #include "server/metrics/exporter.h"
 #include "server/rpc/rpc_server.h"
@@ -53,6 +54,17 @@ void RaiseDescriptorLimit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void LogForcedSwitch(const SwitchFigures& figures) {
+  if (figures.acts) {
+    LOG_INFO(
+        "time slices act: the GPU is taken from best-effort work in {:.0f} us (99th percentile; by itself in {:.0f})",
+        figures.p99_us, figures.own_p99_us);
+  } else {
+    LOG_WARNING("time slices do not act: the GPU is taken from best-effort work in {:.0f} us (99th percentile)",
+                figures.own_p99_us);
+  }
 }
 
 }  // namespace
@@ -106,6 +118,16 @@ int RunDaemon(const DaemonConfig& config) {
   }
   WriteReadyLine(config.ready_fd, fmt::format("ready driver={} ({})", DriverChoiceName(driver.driver), driver.reason));
   NotifyServiceManager("READY=1\nSTATUS=serving " + config.socket);
+
+  // What the GPU's own switch costs here: asked once, beside everything else.
+  std::unique_ptr<SwitchTest> switch_test;
+  if (driver.driver == DriverChoice::kCuda && config.embedded_parent == 0 &&
+      config.best_effort_time_slice.count() != 0) {
+    switch_test = SwitchTest::Start(**loop, DirectoryOfThisProgram() + "/tally-switch-test", [&](const auto& figures) {
+      desk.SetForcedSwitch(figures);
+      if (figures) LogForcedSwitch(*figures);
+    });
+  }
 
   // The end: no new client, executors without sessions end too; those with sessions wait for the next tallyd.
   const bool is_embedded = config.embedded_parent != 0;

@@ -13,7 +13,6 @@
 #include <vector>
 
 namespace tally::server {
-namespace {
 
 std::string DirectoryOfThisProgram() {
   char path[4096];
@@ -22,8 +21,6 @@ std::string DirectoryOfThisProgram() {
   const std::string full(path, static_cast<size_t>(size));
   return full.substr(0, full.rfind('/'));
 }
-
-}  // namespace
 
 Result<ExecutorSpawner> ExecutorSpawner::Create(const DaemonConfig& config, DriverChoice driver,
                                                 std::string executor_socket) {

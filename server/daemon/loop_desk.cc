@@ -23,9 +23,15 @@ LoopDesk::LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientGate& gate, 
     : loop_(loop), pool_(pool), gate_(gate), facts_(std::move(facts)), started_(steady_clock::now()) {}
 
 DaemonFacts LoopDesk::facts() const {
+  const std::lock_guard lock(facts_mutex_);
   DaemonFacts facts = facts_;
   facts.uptime = steady_clock::now() - started_;
   return facts;
+}
+
+void LoopDesk::SetForcedSwitch(const std::optional<SwitchFigures>& figures) {
+  const std::lock_guard lock(facts_mutex_);
+  facts_.forced_switch = figures;
 }
 
 Result<Overview> LoopDesk::GetOverview() {

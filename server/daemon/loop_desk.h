@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 
 #include "base/event_loop.h"
 #include "server/daemon/client_gate.h"
@@ -20,6 +21,7 @@ class LoopDesk final : public ControlDesk {
   Result<std::vector<KernelRow>> GetKernels() override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
   DaemonFacts facts() const override;
+  void SetForcedSwitch(const std::optional<SwitchFigures>& figures);
 
  private:
   Overview Collect() const;                       // on the loop
@@ -28,7 +30,8 @@ class LoopDesk final : public ControlDesk {
   EventLoop& loop_;
   ExecutorPool& pool_;
   const ClientGate& gate_;
-  DaemonFacts facts_;
+  mutable std::mutex facts_mutex_;
+  DaemonFacts facts_;  // guarded by facts_mutex_
   std::chrono::steady_clock::time_point started_;
 };
 

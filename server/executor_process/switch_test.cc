@@ -3,12 +3,15 @@
 // shortest.
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -138,11 +141,13 @@ void Print(const char* what, const Latency& latency) {
 
 constexpr const char* kHelp =
     "tally-switch-test measures how soon this GPU can be taken from best-effort work by the driver's time slices.\n"
-    "It takes a few seconds; end other programs that use the GPU first.\n"
+    "It takes a few seconds; end other programs that use the GPU first. tallyd runs it when it starts.\n"
+    "--json prints one JSON object instead of sentences.\n"
     "Exit status: 0: time slices can be set and act; 2: they cannot or do not; 1: it could not be measured.\n";
 
 // Forks: the process must not have used a driver yet.
-int Run() {
+int Run(bool as_json) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   int to_child[2], from_child[2];
   if (::pipe(to_child) != 0 || ::pipe(from_child) != 0) return 1;
   const pid_t child = ::fork();
@@ -170,21 +175,28 @@ int Run() {
     return 1;
   }
   const TimeSlices::Report slices = TimeSlices::OfThisProcess().Check();
-  fmt::print("time slices of {} channel groups: {} to {} us; {} refused\n", slices.num_groups, slices.shortest.count(),
-             slices.longest.count(), slices.num_refused);
-  Print("a kernel alone", Measure(gpu));
+  const Latency alone = Measure(gpu);
   bool is_set = slices.num_groups > 0 && slices.num_refused == 0;
   is_set = order(kOwn) && is_set;
-  Print("beside kernels of 10 ms, with the driver's time slices", Measure(gpu));
+  const Latency own = Measure(gpu);
   is_set = order(kShort) && is_set;
   const Latency forced = Measure(gpu);
-  Print("beside kernels of 10 ms, with time slices of 1 us", forced);
   order(kRest);
   commands.Reset();
   ::waitpid(child, nullptr, 0);
-  if (!is_set) fmt::print("the driver refuses to set time slices\n");
   // The driver's own slices are 1 ms and more.
   const bool acts = is_set && forced.p99_us > 0 && forced.p99_us < 1000;
+  if (as_json) {
+    fmt::print("{{\"acts\": {}, \"p50_us\": {:.1f}, \"p99_us\": {:.1f}, \"own_p99_us\": {:.1f}}}\n", acts,
+               forced.p50_us, forced.p99_us, own.p99_us);
+    return acts ? 0 : 2;
+  }
+  fmt::print("time slices of {} channel groups: {} to {} us; {} refused\n", slices.num_groups, slices.shortest.count(),
+             slices.longest.count(), slices.num_refused);
+  Print("a kernel alone", alone);
+  Print("beside kernels of 10 ms, with the driver's time slices", own);
+  Print("beside kernels of 10 ms, with time slices of 1 us", forced);
+  if (!is_set) fmt::print("the driver refuses to set time slices\n");
   if (is_set && !acts) fmt::print("time slices are set but do not act\n");
   if (acts) fmt::print("a switch from best-effort work takes {:.1f} us at the 99th percentile\n", forced.p99_us);
   return acts ? 0 : 2;
@@ -193,10 +205,11 @@ int Run() {
 }  // namespace
 }  // namespace tally::server
 
-int main(int argc, char**) {
-  if (argc > 1) {
+int main(int argc, char** argv) {
+  const bool as_json = argc == 2 && std::string_view(argv[1]) == "--json";
+  if (argc > 1 && !as_json) {
     fmt::print("{}", tally::server::kHelp);
     return 0;
   }
-  return tally::server::Run();
+  return tally::server::Run(as_json);
 }

@@ -151,6 +151,11 @@ std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, con
   AddTenants(overview, set);
   AddSessions(overview, set);
   AddExecutors(overview, set);
+  if (facts.forced_switch) {
+    set.Add(Metric::kForcedSwitch, {{"quantile", "0.5"}}, facts.forced_switch->p50_us * 1e-6);
+    set.Add(Metric::kForcedSwitch, {{"quantile", "0.99"}}, facts.forced_switch->p99_us * 1e-6);
+    set.Add(Metric::kTimeSlicesAct, {}, facts.forced_switch->acts ? 1 : 0);
+  }
   set.Add(Metric::kUptimeSeconds, {}, std::chrono::duration<double>(facts.uptime).count());
   set.Add(Metric::kBuild,
           {{"version", std::string(kVersion)},

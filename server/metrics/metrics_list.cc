@@ -49,6 +49,10 @@ constexpr MetricRow kRows[] = {
     {"tally_executor_time_slices_refused", MetricKind::kGauge, "channel groups", "domain, pid",
      "Channel groups of an executor whose time slice the driver does not let be set: its work is not switched out "
      "soon."},
+    {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "quantile",
+     "How long a kernel takes beside a GPU full of best-effort work, as measured when tallyd started."},
+    {"tally_time_slices_act", MetricKind::kGauge, "none", "",
+     "1 if that test saw that time slices can be set and have an effect, else 0."},
     {"tally_executor_starts_total", MetricKind::kCounter, "processes", "domain", "Executors started by this tallyd."},
     {"tally_executor_faults_total", MetricKind::kCounter, "faults", "domain",
      "Times an executor lost its CUDA context, for instance by an illegal access of a kernel."},

@@ -33,6 +33,8 @@ enum class Metric : size_t {
   kExecutorPolicy,
   kExecutorTimeSlice,
   kExecutorTimeSlicesRefused,
+  kForcedSwitch,
+  kTimeSlicesAct,
   kExecutorStarts,
   kExecutorFaults,
   kExecutorFailures,

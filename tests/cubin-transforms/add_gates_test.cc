@@ -83,7 +83,7 @@ TEST(AddGates, LeavesALinkersInputAsItIs) {
   const GatedImage image = AddGates(cubin).value();
   EXPECT_EQ(image.num_gated(), 0u);
   EXPECT_EQ(image.cubin, cubin);
-  EXPECT_EQ(Find(image, "Plain").refusal, "it is a linker's input");
+  EXPECT_EQ(Find(image, "Plain").refusal, "it is relocatable");
 }
 
 TEST(AddGates, RefusesWhatIsNoCubin) {

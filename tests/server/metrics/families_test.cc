@@ -45,7 +45,9 @@ Overview MakeOverview() {
 
 // Every label that a sample has is announced in the table, and every metric of the table has a sample.
 TEST(Families, AgreeWithTheTable) {
-  const auto families = MakeFamilies(MakeOverview(), {});
+  DaemonFacts facts;
+  facts.forced_switch = SwitchFigures{};
+  const auto families = MakeFamilies(MakeOverview(), facts);
   ASSERT_EQ(families.size(), MetricsList().size());
   for (size_t i = 0; i < families.size(); ++i) {
     EXPECT_EQ(families[i].name, MetricsList()[i].name);

@@ -1,0 +1,49 @@
+// Runs tally-switch-test (server/executor_process/switch_test.cc) once, beside the daemon: how long it takes on this
+// machine to switch from best-effort to high-priority work.
+//
+// Lives on the daemon's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/event_loop.h"
+#include "base/unique_fd.h"
+
+namespace tally::server {
+
+struct SwitchFigures {
+  bool acts = false;  // time slices can be set and have an effect
+  double p50_us = 0;  // of a kernel's latency beside a GPU full of long best-effort kernels
+  double p99_us = 0;
+  double own_p99_us = 0;  // the same with the driver's own time slices
+};
+
+// What the program prints with --json; nothing if that is something else.
+std::optional<SwitchFigures> ParseSwitchFigures(const std::string& json);
+
+class SwitchTest {
+ public:
+  // `done` is called once, on the loop: with nothing if the test could not be made (then the log says why). Null if
+  // there is no such program. The loop must outlive this; after its end `done` is not called any more.
+  static std::unique_ptr<SwitchTest> Start(EventLoop& loop, const std::string& program,
+                                           std::function<void(std::optional<SwitchFigures>)> done);
+  ~SwitchTest();
+  SwitchTest(const SwitchTest&) = delete;
+  SwitchTest& operator=(const SwitchTest&) = delete;
+
+ private:
+  SwitchTest(EventLoop& loop, std::function<void(std::optional<SwitchFigures>)> done)
+      : loop_(loop), done_(std::move(done)) {}
+  void OnOutput();
+
+  EventLoop& loop_;
+  std::function<void(std::optional<SwitchFigures>)> done_;
+  pid_t pid_ = 0;  // 0: has ended
+  UniqueFd output_;
+  std::string text_;
+};
+
+}  // namespace tally::server
