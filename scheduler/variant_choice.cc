@@ -84,6 +84,7 @@ bool VariantChoice::IsSample(const LaunchCandidate& candidate) {
 Nanoseconds VariantChoice::EstimatedPiece(const LaunchCandidate& candidate, Nanoseconds duration) const {
   switch (candidate.form) {
     case LaunchForm::kOriginal:
+    case LaunchForm::kGated:
       return duration;
     case LaunchForm::kSlices:
       return duration / std::max<uint32_t>(candidate.degree, 1);

@@ -33,6 +33,7 @@ enum class LaunchForm : uint8_t {
   kOriginal,
   kSlices,   // degree: into how many launches the grid is cut at most
   kWorkers,  // degree: number of worker blocks
+  kGated,    // degree: blocks that are promised ahead; used wherever it can be, so it is no candidate
 };
 
 struct LaunchCandidate {

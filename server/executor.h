@@ -42,6 +42,7 @@ enum class Transforms {
   kNone,
   kSlices,   // cut into several launches
   kWorkers,  // persistent worker blocks that yield
+  kGate,     // queues that one store empties
   kAll,
 };
 
@@ -96,6 +97,7 @@ struct SessionSnapshot {
   std::chrono::nanoseconds held_time{0};  // how long, all together
   uint64_t num_sliced = 0;                // launches cut into slices
   uint64_t num_by_workers = 0;            // launches of workers
+  uint64_t num_gated = 0;                 // launches into queues that can be stopped
   uint64_t num_yields = 0;                // times that such a launch gave the GPU back
   // Where the time goes when such a launch is asked to yield: sums over num_timed_yields that were running then.
   uint64_t num_timed_yields = 0;

@@ -36,7 +36,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 6;
+inline constexpr uint32_t kLinkVersion = 7;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -107,14 +107,15 @@ struct SessionFigures {
   uint64_t held_ns;          // how long, all together
   uint64_t sliced_launches;  // cut into slices
   uint64_t worker_launches;  // by workers that can yield
-  uint64_t yields;           // times that such a launch gave the GPU back and went on later
+  uint64_t yields;           // times that such a launch, or a queue of gated ones, gave the GPU back and went on later
   // Where the time goes when such a launch is asked to yield while it runs; sums over timed_yields of them.
   uint64_t timed_yields;
   uint64_t yield_seen_ns;     // from the announcement of high-priority work until it was seen
   uint64_t yield_written_ns;  // until the flag was written
   uint64_t yield_left_ns;     // until its blocks had left
+  uint64_t gated_launches;    // into queues that can be stopped
 };
-static_assert(sizeof(SessionFigures) == 160);
+static_assert(sizeof(SessionFigures) == 168);
 
 struct SessionIdentity {
   uint64_t session_id;
@@ -137,7 +138,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 104 + 160 + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 104 + 168 + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {

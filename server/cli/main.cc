@@ -119,6 +119,7 @@ bool ListSessions(Client& client, bool as_json) {
                       {"held_ns", session.held_ns()},
                       {"sliced_launches", session.sliced_launches()},
                       {"worker_launches", session.worker_launches()},
+                      {"gated_launches", session.gated_launches()},
                       {"yields", session.yields()},
                       {"timed_yields", session.timed_yields()},
                       {"yield_seen_ns", session.yield_seen_ns()},
@@ -210,6 +211,8 @@ std::string FormOf(const v1::Kernel& kernel) {
       return fmt::format("slices({})", kernel.degree());
     case v1::Kernel::FORM_WORKERS:
       return fmt::format("workers({})", kernel.degree());
+    case v1::Kernel::FORM_GATED:
+      return fmt::format("gated({})", kernel.degree());
     default:
       return "unknown";
   }

@@ -113,7 +113,7 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
                  "tally-paper, fair, tally (docs/scheduling.md)");
   app.add_option("--transforms", flags.transforms,
                  "how kernels of best-effort programs may be rewritten so that they can give the GPU back: none "
-                 "(default), slices, workers, all");
+                 "(default), slices, workers, gate, all");
   app.add_option("--turnaround-us", flags.turnaround_us,
                  "how soon a best-effort kernel should give the GPU back, in microseconds (default 31.6)")
       ->check(CLI::Range(1.0, 1e6));

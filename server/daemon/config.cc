@@ -228,10 +228,12 @@ Result<std::string> ParsePolicy(const std::string& text) {
 }
 
 Result<Transforms> ParseTransforms(const std::string& text) {
-  for (const Transforms transforms : {Transforms::kAll, Transforms::kSlices, Transforms::kWorkers, Transforms::kNone}) {
+  for (const Transforms transforms :
+       {Transforms::kAll, Transforms::kSlices, Transforms::kWorkers, Transforms::kGate, Transforms::kNone}) {
     if (text == TransformsName(transforms)) return transforms;
   }
-  return Error(StatusCode::kInvalidArgument, fmt::format("'{}' is no choice: say all, slices, workers or none", text));
+  return Error(StatusCode::kInvalidArgument,
+               fmt::format("'{}' is no choice: say all, slices, workers, gate or none", text));
 }
 
 const char* TransformsName(Transforms transforms) {
@@ -242,6 +244,8 @@ const char* TransformsName(Transforms transforms) {
       return "slices";
     case Transforms::kWorkers:
       return "workers";
+    case Transforms::kGate:
+      return "gate";
     case Transforms::kAll:
       return "all";
   }

@@ -88,7 +88,7 @@ Result<shm::PriorityClass> ParsePriorityClass(const std::string& text);
 const char* PriorityClassName(shm::PriorityClass priority_class);
 Result<DriverChoice> ParseDriverChoice(const std::string& text);
 const char* DriverChoiceName(DriverChoice driver);
-// "all", "slices", "workers", "none".
+// "all", "slices", "workers", "gate", "none".
 // The text itself, if there is such a policy.
 Result<std::string> ParsePolicy(const std::string& text);
 Result<Transforms> ParseTransforms(const std::string& text);

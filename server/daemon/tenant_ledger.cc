@@ -18,6 +18,7 @@ void Accumulate(control::SessionFigures& sum, const control::SessionFigures& mor
   sum.held_ns += more.held_ns;
   sum.sliced_launches += more.sliced_launches;
   sum.worker_launches += more.worker_launches;
+  sum.gated_launches += more.gated_launches;
   sum.yields += more.yields;
   sum.timed_yields += more.timed_yields;
   sum.yield_seen_ns += more.yield_seen_ns;

@@ -36,10 +36,11 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
                  "device memory one program may hold (0: no limit of ours)");
   app.add_option("--session-pinned-memory-bytes", options.config.limits.pinned_bytes,
                  "page-locked memory one program may hold (0: half of the machine's)");
-  app.add_option("--transforms", options.config.transforms, "all, slices, workers or none")
+  app.add_option("--transforms", options.config.transforms, "all, slices, workers, gate or none")
       ->transform(CLI::CheckedTransformer(std::map<std::string, Transforms>{{"all", Transforms::kAll},
                                                                             {"slices", Transforms::kSlices},
                                                                             {"workers", Transforms::kWorkers},
+                                                                            {"gate", Transforms::kGate},
                                                                             {"none", Transforms::kNone}}));
   app.add_option("--turnaround-ns", turnaround_ns, "how soon a best-effort kernel should give the GPU back");
   app.add_option("--cache-directory", options.config.cache_directory,

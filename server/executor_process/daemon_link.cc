@@ -160,6 +160,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.figures.held_ns = static_cast<uint64_t>(snapshot.held_time.count());
   report.figures.sliced_launches = snapshot.num_sliced;
   report.figures.worker_launches = snapshot.num_by_workers;
+  report.figures.gated_launches = snapshot.num_gated;
   report.figures.yields = snapshot.num_yields;
   report.figures.timed_yields = snapshot.num_timed_yields;
   report.figures.yield_seen_ns = static_cast<uint64_t>(snapshot.yield_seen.count());

@@ -84,6 +84,7 @@ void AddTenants(const Overview& overview, FamilySet& set) {
     };
     add_form("slices", figures.sliced_launches);
     add_form("workers", figures.worker_launches);
+    add_form("gated", figures.gated_launches);
     add(Metric::kTenantYields, figures.yields);
     add(Metric::kTenantTimedYields, figures.timed_yields);
     auto add_phase = [&](const char* phase, uint64_t ns) {

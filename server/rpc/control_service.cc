@@ -51,6 +51,8 @@ v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
       return v1::Kernel::FORM_SLICES;
     case scheduler::LaunchForm::kWorkers:
       return v1::Kernel::FORM_WORKERS;
+    case scheduler::LaunchForm::kGated:
+      return v1::Kernel::FORM_GATED;
   }
   return v1::Kernel::FORM_UNSPECIFIED;
 }
@@ -103,6 +105,7 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_held_ns(figures.held_ns);
   session->set_sliced_launches(figures.sliced_launches);
   session->set_worker_launches(figures.worker_launches);
+  session->set_gated_launches(figures.gated_launches);
   session->set_yields(figures.yields);
   session->set_timed_yields(figures.timed_yields);
   session->set_yield_seen_ns(figures.yield_seen_ns);

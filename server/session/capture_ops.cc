@@ -33,6 +33,7 @@ CUresult ServeBeginCapture(ServedLane& lane, WireReader& in, WireWriter&) {
   // Named, not ordered: earlier work of the legacy stream must not get into the graph.
   if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
   if (stream->is_legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (const CUresult r = stream->Seal(); r != CUDA_SUCCESS) return r;
   CUresult result = CUDA_SUCCESS;
   if (request.graph != 0) {
     CUgraph graph = nullptr;

@@ -62,9 +62,9 @@ void ClientContext::KeepUnfinishedWork(Stream& stream) {
   if (&stream == remains_ || &stream == barrier_ || !stream.HasUnfinishedWork() || IsCapturing(stream)) return;
   if (remains_ == nullptr && NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_) != CUDA_SUCCESS) return;
   if (Record(stream) != CUDA_SUCCESS) return;
-  if (driver_.cuStreamWaitEvent(remains_->real, stream.join_event, 0) == CUDA_SUCCESS) ++remains_->num_issued;
+  if (WaitFor(*remains_, stream.join_event) == CUDA_SUCCESS) ++remains_->num_issued;
   if (stream.has_unjoined_work && legacy_ != nullptr) {
-    driver_.cuStreamWaitEvent(legacy_->real, stream.join_event, 0);
+    WaitFor(*legacy_, stream.join_event);
     ++legacy_->num_issued;
   }
 }
@@ -72,6 +72,7 @@ void ClientContext::KeepUnfinishedWork(Stream& stream) {
 void ClientContext::DestroyStream(Stream* stream) {
   KeepUnfinishedWork(*stream);
   if (stream->has_unjoined_work) --num_unjoined_;
+  stream->gated.reset();
   if (stream->join_event != nullptr) driver_.cuEventDestroy_v2(stream->join_event);
   if (!awaited_->PutOffDestruction(stream->real)) driver_.cuStreamDestroy_v2(stream->real);
   if (stream == legacy_) legacy_ = nullptr;
@@ -106,7 +107,13 @@ CUresult ClientContext::Record(Stream& stream) {
       return r;
     }
   }
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   return driver_.cuEventRecord(stream.join_event, stream.real);
+}
+
+CUresult ClientContext::WaitFor(Stream& stream, CUevent event) {
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  return driver_.cuStreamWaitEvent(stream.real, event, 0);
 }
 
 CUresult ClientContext::RecordAll(CUevent event) {
@@ -116,8 +123,7 @@ CUresult ClientContext::RecordAll(CUevent event) {
   for (const auto& stream : streams_) {
     if (stream.get() == remains_ || !stream->HasUnfinishedWork() || IsCapturing(*stream)) continue;
     if (const CUresult r = Record(*stream); r != CUDA_SUCCESS) return r;
-    if (const CUresult r = driver_.cuStreamWaitEvent(remains_->real, stream->join_event, 0); r != CUDA_SUCCESS)
-      return r;
+    if (const CUresult r = WaitFor(*remains_, stream->join_event); r != CUDA_SUCCESS) return r;
   }
   ++remains_->num_issued;
   return driver_.cuEventRecord(event, remains_->real);
@@ -129,7 +135,7 @@ CUresult ClientContext::WaitAll(CUevent event) {
   }
   for (const auto& stream : streams_) {
     if (IsCapturing(*stream)) continue;
-    if (const CUresult r = driver_.cuStreamWaitEvent(stream->real, event, 0); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = WaitFor(*stream, event); r != CUDA_SUCCESS) return r;
     ++stream->num_issued;
   }
   return Record(*barrier_);
@@ -155,7 +161,7 @@ CUresult ClientContext::OrderLegacy(Stream& legacy) {
     for (const auto& stream : streams_) {
       if (!stream->has_unjoined_work) continue;
       if (const CUresult r = Record(*stream); r != CUDA_SUCCESS) return r;
-      if (const CUresult r = driver_.cuStreamWaitEvent(legacy.real, stream->join_event, 0); r != CUDA_SUCCESS) {
+      if (const CUresult r = WaitFor(legacy, stream->join_event); r != CUDA_SUCCESS) {
         return r;
       }
       stream->has_unjoined_work = false;
@@ -174,7 +180,7 @@ CUresult ClientContext::OrderBlocking(Stream& stream) {
       if (const CUresult r = Record(*legacy_); r != CUDA_SUCCESS) return r;
       legacy_recorded_ = legacy_version_;
     }
-    if (const CUresult r = driver_.cuStreamWaitEvent(stream.real, legacy_->join_event, 0); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = WaitFor(stream, legacy_->join_event); r != CUDA_SUCCESS) return r;
     stream.legacy_seen = legacy_version_;
   }
   if (!stream.has_unjoined_work) {

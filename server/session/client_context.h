@@ -25,6 +25,7 @@
 #include "server/gpu/driver_table.h"
 #include "server/session/awaited_objects.h"
 #include "server/session/host_call_words.h"
+#include "server/variants/gated_queues.h"
 
 namespace tally::server {
 
@@ -47,8 +48,12 @@ struct Stream {
   // outlive the stream.
   std::shared_ptr<std::atomic<uint64_t>> num_waited = std::make_shared<std::atomic<uint64_t>>(0);
   CUevent join_event = nullptr;
-  HostCallWord host_calls;  // none before the first host function
+  HostCallWord host_calls;                     // none before the first host function
+  std::unique_ptr<GatedQueues::Stream> gated;  // none before the first launch with a gate
 
+  // To be called before anything but a gated launch is put on the real stream, which must not overtake those
+  // (server/variants/gated_queue.h). The real context must be current.
+  CUresult Seal() { return gated != nullptr ? gated->Seal() : CUDA_SUCCESS; }
   bool HasUnfinishedWork() const { return num_issued > num_waited->load(std::memory_order_acquire); }
 };
 
@@ -74,7 +79,8 @@ class ClientContext {
   CUresult Legacy(Stream** stream);
   CUresult PerThread(uint32_t lane, Stream** stream);
 
-  // Puts the implicit waits in front of an operation that the caller is about to put on `stream`.
+  // Puts the implicit waits in front of an operation that the caller is about to put on `stream`. Seals nothing but
+  // what they need.
   CUresult Order(Stream& stream);
   // cuCtxRecordEvent, cuCtxWaitEvent: `event` comes after all work of this context so far / before all from now on,
   // that of streams yet to be made too.
@@ -90,6 +96,7 @@ class ClientContext {
  private:
   CUresult NewStream(uint32_t flags, int priority, bool is_legacy, Stream** stream);
   CUresult Record(Stream& stream);
+  CUresult WaitFor(Stream& stream, CUevent event);
   void KeepUnfinishedWork(Stream& stream);
   CUresult OrderLegacy(Stream& legacy);
   CUresult OrderBlocking(Stream& stream);

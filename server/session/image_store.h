@@ -30,6 +30,8 @@ class VariantModule;
 struct KernelOnDevice {
   std::shared_ptr<KernelProfile> profile;   // null before the first launch
   std::shared_ptr<VariantModule> variants;  // null until there are some
+  // Blocks of its gated form that the device holds at one time, by threads of a block and its dynamic shared memory.
+  std::map<std::pair<uint32_t, uint32_t>, uint64_t> num_resident;
 };
 
 // What the launch path needs, found once when the kernel is looked up.

@@ -1,9 +1,11 @@
 #include "server/session/launch_forms.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <thread>
 
+#include "proto/device/gate_abi.h"
 #include "proto/device/variant_abi.h"
 #include "scheduler/grid_slices.h"
 #include "server/session/gated_dispatch.h"
@@ -40,15 +42,16 @@ CUresult CallDriver(ServedLane& lane, Stream& stream, LaunchParameters& request)
 }
 
 CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request) {
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   const GatedDispatch dispatch(lane, stream, KindOfOriginal(request));
   return dispatch.is_cancelled() ? GatedDispatch::kCancelled : CallDriver(lane, stream, request);
 }
 
-// Whether this launch could take another form at all: nothing in it depends on being one launch.
+// Whether this launch could take another form at all.
 bool MayVary(ServedLane& lane, const Stream& stream, LaunchParameters& request) {
   const SessionState& session = lane.session();
   return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
-         (request.launch().flags & shm::kLaunchCooperative) == 0 && request.attributes().empty() &&
+         (request.launch().flags & shm::kLaunchCooperative) == 0 &&
          request.parameter_block().size() >= request.kernel().parameter_bytes && !stream.context->IsCapturing(stream);
 }
 
@@ -86,6 +89,61 @@ FileCache::Key KeyOf(const LoadedImage& image, uint32_t arch) {
   return *image.bytes->key;
 }
 
+// What a launch in a queue that may be stopped is asked for beyond its grid.
+struct GateNeeds {
+  bool is_possible = true;
+  bool has_clusters = false;
+  bool is_programmatic = false;  // may begin before the launch in front of it has ended
+  uint32_t cluster_blocks = 0;
+};
+
+GateNeeds NeedsOf(std::span<const CUlaunchAttribute> attributes) {
+  GateNeeds needs;
+  for (const CUlaunchAttribute& attribute : attributes) {
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_IGNORE:
+      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        needs.is_possible = needs.is_possible && attribute.value.cooperative == 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+        const auto& size = attribute.value.clusterDim;
+        needs.has_clusters = true;
+        needs.cluster_blocks = size.x * size.y * size.z;
+        break;
+      }
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        needs.is_programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
+        break;
+      default:  // events that say when it begins, nodes of graphs, clusters of a size that the driver chooses
+        needs.is_possible = false;
+    }
+  }
+  if (needs.has_clusters && needs.cluster_blocks == 0) needs.is_possible = false;
+  return needs;
+}
+
+// Blocks that are done in about this time are promised at once: rarely enough to cost little, and not many more run
+// after a stop than would have anyway.
+constexpr auto kPromisedAhead = std::chrono::microseconds(20);
+constexpr uint64_t kLargestChunk = 16'384;
+// A kernel that could not be timed until then is not waited for any longer.
+constexpr uint64_t kLaunchesUntilTimed = 16;
+
+uint32_t ChunkFor(uint64_t num_numbers, uint64_t num_resident, std::chrono::nanoseconds duration) {
+  if (duration <= duration.zero()) return static_cast<uint32_t>(std::clamp<uint64_t>(num_resident, 1, kLargestChunk));
+  const auto in_time = num_numbers * static_cast<uint64_t>(std::chrono::nanoseconds(kPromisedAhead).count()) /
+                       static_cast<uint64_t>(duration.count());
+  return static_cast<uint32_t>(std::clamp<uint64_t>(in_time, 1, kLargestChunk));
+}
+
 // One launch of a best-effort kernel that may vary.
 class VaryingLaunch {
  public:
@@ -108,6 +166,11 @@ class VaryingLaunch {
       return RunForced(forced->CandidateOn(device_.num_multiprocessors));
     }
     device_.timer->Collect();
+    if (registry_.may_gate()) {
+      if (const std::optional<CUresult> result = TryGated()) return *result;
+    }
+    // All other forms make a launch of their own, or several.
+    if (!request_.attributes().empty()) return LaunchOriginal(lane_, stream_, request_);
     const KernelProfile::Plan plan = kernel_.profile->PlanLaunch(shape_, registry_.threshold());
     if (plan.wants_variants) Compile();
     VariantModule* variants =
@@ -117,7 +180,52 @@ class VaryingLaunch {
   }
 
  private:
+  // Nothing: it has no gate, or not yet, or had better be timed first.
+  std::optional<CUresult> TryGated() {
+    if (device_.gated == nullptr) return std::nullopt;
+    const KernelProfile::GatePlan plan = kernel_.profile->PlanGated(shape_);
+    if (plan.wants_variants) Compile();
+    VariantModule* variants = Variants();
+    if (variants == nullptr || !CanGate(*variants)) return std::nullopt;
+    const bool is_timed = plan.original_duration > plan.original_duration.zero();
+    if (!is_timed && plan.num_launches < kLaunchesUntilTimed && request_.attributes().empty()) return std::nullopt;
+    const uint32_t chunk = ChunkFor(NumNumbers(), NumResident(*variants), plan.original_duration);
+    kernel_.profile->CountGated(shape_, chunk);
+    return RunGated(variants->gated(), chunk);
+  }
+
+  uint64_t NumNumbers() const {
+    const GateNeeds needs = NeedsOf(request_.attributes());
+    return needs.has_clusters ? shape_.num_blocks() / needs.cluster_blocks : shape_.num_blocks();
+  }
+
+  bool CanGate(VariantModule& variants) {
+    if (device_.gated == nullptr || !variants.Prepare(variants.gated(), shape_)) return false;
+    const GateNeeds needs = NeedsOf(request_.attributes());
+    if (!needs.is_possible || shape_.num_blocks() > GatedQueue::kMostNumbers / 2) return false;
+    if ((needs.has_clusters || needs.is_programmatic) && !variants.gated().gates_clusters) return false;
+    if (needs.has_clusters && shape_.num_blocks() % needs.cluster_blocks != 0) return false;
+    // Blocks that are there together may wait for one another, in all directions.
+    if (variants.gated().waits_for_blocks && shape_.num_blocks() <= NumResident(variants)) return false;
+    return true;
+  }
+
+  uint64_t NumResident(VariantModule& variants) {
+    const uint32_t threads = shape_.block[0] * shape_.block[1] * shape_.block[2];
+    const auto [place, is_new] = kernel_.num_resident.try_emplace({threads, shape_.shared_bytes});
+    if (is_new) {
+      int per_multiprocessor = 0;
+      lane_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, variants.gated().function,
+                                                                 static_cast<int>(threads), shape_.shared_bytes);
+      place->second = static_cast<uint64_t>(per_multiprocessor) * device_.num_multiprocessors;
+    }
+    return place->second;
+  }
+
   CUresult RunForced(const LaunchCandidate& wanted) {
+    if (!request_.attributes().empty() && wanted.form != LaunchForm::kGated) {
+      return LaunchOriginal(lane_, stream_, request_);
+    }
     const auto wait_until = [](auto condition) {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
@@ -189,8 +297,9 @@ class VaryingLaunch {
   }
 
   // What the profile wants, or the original where this session has no code for it (yet).
-  LaunchCandidate Usable(const LaunchCandidate& wanted, VariantModule* variants) const {
+  LaunchCandidate Usable(const LaunchCandidate& wanted, VariantModule* variants) {
     if (variants == nullptr) return {};
+    if (wanted.form == LaunchForm::kGated && CanGate(*variants)) return wanted;
     if (wanted.form == LaunchForm::kWorkers && CanYield(*variants)) return wanted;
     if (wanted.form == LaunchForm::kSlices && registry_.may_slice() && variants->Prepare(variants->slices(), shape_))
       return wanted;
@@ -223,6 +332,8 @@ class VaryingLaunch {
         return RunSlices(variants->slices(), candidate, piece);
       case LaunchForm::kWorkers:
         return RunWorkers(variants->workers(), candidate);
+      case LaunchForm::kGated:
+        return RunGated(variants->gated(), candidate.degree);
       case LaunchForm::kOriginal:
         break;
     }
@@ -230,6 +341,7 @@ class VaryingLaunch {
   }
 
   CUresult RunOriginal(std::chrono::nanoseconds duration) {
+    if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
     LaunchKind kind = KindOfOriginal(request_);
     kind.first_guess = duration;
     const bool is_short = duration.count() != 0 && duration + scheduler::kGiveBackOverhead <= registry_.threshold();
@@ -247,8 +359,33 @@ class VaryingLaunch {
     return parameters;
   }
 
+  CUresult RunGated(const VariantModule::Form& form, uint32_t chunk) {
+    if (stream_.gated == nullptr) {
+      stream_.gated = device_.gated->Open(stream_.real, lane_.session().worker_owner);
+      if (stream_.gated == nullptr) return LaunchOriginal(lane_, stream_, request_);
+    }
+    const GateNeeds needs = NeedsOf(request_.attributes());
+    GatedLaunch launch;
+    launch.function = form.function;
+    launch.grid = shape_.grid;
+    launch.block = shape_.block;
+    launch.shared_bytes = shape_.shared_bytes;
+    launch.attributes.assign(request_.attributes().begin(), request_.attributes().end());
+    launch.cluster_blocks = needs.cluster_blocks;
+    launch.parameters = Parameters(form, sizeof(device::GateParameters));
+    launch.hidden_offset = form.hidden_offset;
+    launch.chunk = chunk;
+    const GatedDispatch dispatch(lane_, stream_,
+                                 KindOfKernel(form.function, shape_.grid, shape_.block, shape_.shared_bytes),
+                                 HowItEnds::kWhenAsked);
+    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    lane_.session().counters.num_gated.fetch_add(1, std::memory_order_relaxed);
+    return stream_.gated->Launch(std::move(launch));
+  }
+
   CUresult RunSlices(const VariantModule::Form& form, const LaunchCandidate& candidate,
                      std::chrono::nanoseconds piece) {
+    if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
     std::vector<std::byte> parameters = Parameters(form, sizeof(device::SliceParameters));
     size_t parameter_bytes = parameters.size();
     void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes,
@@ -283,6 +420,7 @@ class VaryingLaunch {
   }
 
   CUresult RunWorkers(const VariantModule::Form& form, const LaunchCandidate& candidate) {
+    if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
     WorkerLaunch launch;
     launch.function = form.function;
     launch.num_workers = candidate.degree;
@@ -319,6 +457,9 @@ class VaryingLaunch {
 
 CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request) {
   if (!MayVary(lane, stream, request)) return LaunchOriginal(lane, stream, request);
+  if (!request.attributes().empty() && !lane.session().core.variants->may_gate()) {
+    return LaunchOriginal(lane, stream, request);
+  }
   const int device = stream.context->device();
   const VariantDevice* variant_device = lane.session().core.variants->FindDevice(device);
   if (variant_device == nullptr) return LaunchOriginal(lane, stream, request);

@@ -10,7 +10,7 @@ CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
   const shm::Launch& launch = request.launch();
   Stream* ordered = nullptr;
-  if (const CUresult r = lane.ResolveStream(launch.stream, StreamUse::kOrdered, &ordered); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.ResolveStream(launch.stream, StreamUse::kLaunch, &ordered); r != CUDA_SUCCESS) return r;
   // As natively: a kernel runs on the current device or not at all.
   if (lane.context() != nullptr && lane.context()->device() != ordered->context->device()) {
     return CUDA_ERROR_INVALID_HANDLE;

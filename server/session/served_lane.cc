@@ -141,7 +141,9 @@ CUresult ServedLane::FindStream(uint64_t handle, Stream** out) {
 
 CUresult ServedLane::ResolveStream(uint64_t handle, StreamUse use, Stream** out) {
   if (const CUresult r = FindStream(handle, out); r != CUDA_SUCCESS) return r;
-  return use == StreamUse::kOrdered ? (*out)->context->Order(**out) : CUDA_SUCCESS;
+  if (use == StreamUse::kNamed) return CUDA_SUCCESS;
+  if (const CUresult r = (*out)->context->Order(**out); r != CUDA_SUCCESS || use == StreamUse::kLaunch) return r;
+  return (*out)->Seal();
 }
 
 CUresult ServedLane::ResolveStream(uint64_t handle, StreamUse use, CUstream* out) {
@@ -163,6 +165,7 @@ void ServedLane::GiveUpTurn() {
 }
 
 void ServedLane::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
+  if (stream.gated != nullptr && EnterDevice(stream.context->device()) == CUDA_SUCCESS) stream.Seal();
   session_.awaited.Begin(stream.real);
   points->push_back({stream.real, nullptr, stream.context->device(), stream.num_waited, stream.num_issued});
 }
@@ -171,6 +174,7 @@ CUresult ServedLane::RecordPoint(Stream& stream, std::vector<WaitPoint>* points)
   const int device = stream.context->device();
   if (const CUresult r = EnterDevice(device); r != CUDA_SUCCESS) return r;
   EventPool& pool = *session_.core.event_pools[static_cast<size_t>(device)];
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   CUevent event = nullptr;
   if (const CUresult r = pool.Acquire(&event); r != CUDA_SUCCESS) return r;
   if (const CUresult r = driver().cuEventRecord(event, stream.real); r != CUDA_SUCCESS) {

@@ -22,6 +22,7 @@ class LaunchParameters;
 
 enum class StreamUse {
   kOrdered,  // the call puts something on the stream: the implicit waits of CUDA's stream rules go first
+  kLaunch,   // it may be a launch with a gate: likewise, but whoever launches seals the stream if it is none
   kNamed,    // the call only names it
 };
 

@@ -114,6 +114,7 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.held_time = std::chrono::nanoseconds(gate.held_ns.load(std::memory_order_relaxed));
   snapshot.num_sliced = counters.num_sliced.load(std::memory_order_relaxed);
   snapshot.num_by_workers = counters.num_by_workers.load(std::memory_order_relaxed);
+  snapshot.num_gated = counters.num_gated.load(std::memory_order_relaxed);
   snapshot.num_yields = state_.worker_owner->num_yields.load(std::memory_order_relaxed);
   const YieldTimes& times = state_.worker_owner->yield_times;
   snapshot.num_timed_yields = times.num.load(std::memory_order_relaxed);

@@ -92,6 +92,8 @@ void SessionState::AwaitVariants(Kernel& kernel) {
     const VariantDevice* variant_device = core.variants->FindDevice(device);
     const CUfunction workers = on_device.variants->workers().function;
     if (variant_device->workers != nullptr && workers != nullptr) variant_device->workers->AwaitFunction(workers);
+    const CUfunction gated = on_device.variants->gated().function;
+    if (variant_device->gated != nullptr && gated != nullptr) variant_device->gated->AwaitFunction(gated);
   }
   kernel.on_device.clear();
 }
@@ -192,6 +194,11 @@ void SessionState::WaitForStreams(uint32_t context) {
     for (const auto& stream : owner->streams()) AbandonCapture(*stream);
     for (const auto& stream : owner->streams()) {
       if (!stream->HasUnfinishedWork()) continue;
+      CUcontext real = nullptr;
+      if (stream->gated != nullptr && core.devices->Context(owner->device(), &real) == CUDA_SUCCESS &&
+          driver.cuCtxSetCurrent(real) == CUDA_SUCCESS) {
+        stream->Seal();
+      }
       driver.cuStreamSynchronize(stream->real);
       *stream->num_waited = stream->num_issued;
     }

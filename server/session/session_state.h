@@ -41,6 +41,7 @@ struct SessionCounters {
   std::atomic<uint64_t> num_graph_launches{0};
   std::atomic<uint64_t> num_sliced{0};      // launches cut into slices
   std::atomic<uint64_t> num_by_workers{0};  // launches of workers
+  std::atomic<uint64_t> num_gated{0};       // launches into queues that can be stopped
   std::atomic<uint64_t> copied_up_bytes{0};
   std::atomic<uint64_t> copied_down_bytes{0};
   std::atomic<uint64_t> copied_device_bytes{0};

@@ -18,6 +18,8 @@ struct CompiledForm {
   std::vector<std::string> imports;  // variables of the program's own module whose addresses belong there, in order
   uint32_t extra_shared_bytes = 0;   // dynamic shared memory that a launch must ask for beyond the program's
   bool needs_warp_rows = false;      // only for blocks whose x is a multiple of 32, or of one dimension
+  bool waits_for_blocks = false;     // must not be stopped where all its blocks run at once (KernelVariant)
+  bool gates_clusters = false;       // may be launched with clusters, or behind a launch that has not ended (likewise)
   std::string refusal;               // of an empty image: why, one sentence
 
   bool exists() const { return !image.empty(); }
@@ -26,6 +28,7 @@ struct CompiledForm {
 struct CompiledVariants {
   CompiledForm slices;
   CompiledForm workers;
+  CompiledForm gated;
 };
 
 // For the disk. kDataLoss: not what was written.

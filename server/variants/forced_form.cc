@@ -18,8 +18,10 @@ struct Name {
   LaunchForm form;
   uint32_t degree;
 };
-constexpr Name kNames[] = {
-    {"original", LaunchForm::kOriginal, 1}, {"slices", LaunchForm::kSlices, 7}, {"workers", LaunchForm::kWorkers, 1}};
+constexpr Name kNames[] = {{"original", LaunchForm::kOriginal, 1},
+                           {"slices", LaunchForm::kSlices, 7},
+                           {"workers", LaunchForm::kWorkers, 1},
+                           {"gated", LaunchForm::kGated, 1}};
 
 }  // namespace
 
@@ -28,8 +30,9 @@ Result<ForcedForm> ForcedForm::Parse(std::string_view text) {
   const auto* name = std::find_if(std::begin(kNames), std::end(kNames),
                                   [&](const Name& n) { return n.text == text.substr(0, colon); });
   const auto refused = [&] {
-    return Error(StatusCode::kInvalidArgument,
-                 fmt::format("'{}' is none of original, slices[:DEGREE], workers[:PER_MULTIPROCESSOR]", text));
+    return Error(
+        StatusCode::kInvalidArgument,
+        fmt::format("'{}' is none of original, slices[:DEGREE], workers[:PER_MULTIPROCESSOR], gated[:CHUNK]", text));
   };
   if (name == std::end(kNames)) return refused();
   ForcedForm result{name->form, name->degree};

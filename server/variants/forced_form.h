@@ -1,7 +1,7 @@
 // For tests and measurements: one form for every launch of a best-effort kernel that can take it, whatever it costs.
 //
 // From the environment of the executor, which is tallyd's or, with tally-run --embedded, the program's:
-//   TALLY_FORCE_FORM = original | slices[:DEGREE] | workers[:PER_MULTIPROCESSOR]
+//   TALLY_FORCE_FORM = original | slices[:DEGREE] | workers[:PER_MULTIPROCESSOR] | gated[:CHUNK]
 // It also switches variants on. The first launch of a kernel waits until its code is there.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace tally::server {
 
 struct ForcedForm {
   scheduler::LaunchForm form = scheduler::LaunchForm::kOriginal;
-  // Slices: launches at most; workers: blocks per multiprocessor. By default what tests want: slices of a few blocks,
-  // and far fewer workers than blocks.
+  // Slices: launches at most; workers: blocks per multiprocessor; gated: blocks promised ahead. By default what tests
+  // want: slices of a few blocks, and far fewer workers than blocks.
   uint32_t degree = 1;
 
   static Result<ForcedForm> Parse(std::string_view text);

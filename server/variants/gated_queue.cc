@@ -219,6 +219,11 @@ void GatedQueue::Sweep() {
   Forget(num_done);
 }
 
+CUresult GatedQueue::MarkLast() {
+  num_unmarked_ = 0;
+  return log_.empty() || log_.back().ended != nullptr ? CUDA_SUCCESS : Mark(log_.back(), stream_);
+}
+
 CUresult GatedQueue::Stop() {
   if (is_stopped_) return CUDA_SUCCESS;
   const CUresult result = controls_.Store(place_ + offsetof(device::GateRecord, stopped), epoch_ + 1);
@@ -227,8 +232,7 @@ CUresult GatedQueue::Stop() {
   watermark_.reset();
   if (log_.empty()) return CUDA_SUCCESS;
   ++controls_.counts.num_stops;
-  num_unmarked_ = 0;
-  return log_.back().ended == nullptr ? Mark(log_.back(), stream_) : CUDA_SUCCESS;
+  return MarkLast();
 }
 
 CUresult GatedQueue::Reopen(uint32_t start) {

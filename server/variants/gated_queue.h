@@ -120,8 +120,10 @@ class GatedQueue {
   CUresult Renumber();
 
   // ---- for whoever watches
-  // Forgets what has run. Does nothing while stopped.
+  // Forgets what has run, as far as it was marked. Does nothing while stopped.
   void Sweep();
+  // Has the stream say when the last launch has ended, so that all can be forgotten then.
+  CUresult MarkLast();
   // No further block begins but those that were promised to.
   CUresult Stop();
   // Opens a stopped queue again and makes what is left of its launches again. CUDA_ERROR_NOT_READY: blocks still run.

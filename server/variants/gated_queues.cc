@@ -74,6 +74,7 @@ CUresult GatedQueues::Stream::Seal() {
 void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lock<std::mutex>& lock) {
   const TimePoint since = clock_.Now();
   for (;;) {
+    if (!member.queue.HasNumbersFor(num_numbers)) member.queue.MarkLast();
     member.queue.Sweep();
     const bool has_numbers = member.queue.HasNumbersFor(num_numbers);
     if (!has_numbers && member.queue.empty() && !member.queue.is_stopped()) member.queue.Renumber();
@@ -108,6 +109,7 @@ void GatedQueues::AwaitFunction(CUfunction function) {
   std::unique_lock lock(mutex_);
   const auto is_held = [&] {
     return std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
+      member->queue.MarkLast();
       member->queue.Sweep();
       return member->queue.Holds(function);
     });
@@ -136,6 +138,7 @@ bool GatedQueues::LookAt(Member& member, bool is_closed) {
   const bool may_run = !is_closed || RunsThrough(member.owner);
   CUresult result = CUDA_SUCCESS;
   if (!queue.is_stopped()) {
+    queue.MarkLast();
     queue.Sweep();
     if (may_run || has_left || queue.empty()) return false;
     result = StopLocked(member);

@@ -96,6 +96,26 @@ KernelProfile::Plan KernelProfile::PlanForced(const LaunchShape& launch_shape, c
   return plan;
 }
 
+KernelProfile::GatePlan KernelProfile::PlanGated(const LaunchShape& launch_shape) {
+  const std::lock_guard lock(mutex_);
+  GatePlan plan;
+  plan.wants_variants = refusal_.empty() && variants_ == nullptr && !is_requested_;
+  is_requested_ = is_requested_ || plan.wants_variants;
+  if (const auto found = shapes_.find(launch_shape); found != shapes_.end()) {
+    plan.original_duration = found->second.choice.original().duration;
+    plan.num_launches = found->second.num_launches;
+  }
+  return plan;
+}
+
+void KernelProfile::CountGated(const LaunchShape& launch_shape, uint32_t chunk) {
+  const std::lock_guard lock(mutex_);
+  Shape* shape = FindLocked(launch_shape);
+  if (shape == nullptr) return;
+  ++shape->num_launches;
+  shape->gated = {LaunchForm::kGated, chunk};
+}
+
 void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates) {
   const std::lock_guard lock(mutex_);
   Shape* shape = FindLocked(launch_shape);
@@ -109,7 +129,8 @@ std::shared_ptr<const CompiledVariants> KernelProfile::variants() const {
 
 void KernelProfile::SetVariants(std::shared_ptr<const CompiledVariants> variants) {
   const std::lock_guard lock(mutex_);
-  if (!variants->slices.exists() && !variants->workers.exists()) refusal_ = variants->workers.refusal;
+  if (!variants->slices.exists() && !variants->workers.exists() && !variants->gated.exists())
+    refusal_ = variants->workers.refusal;
   variants_ = std::move(variants);
 }
 
@@ -123,6 +144,7 @@ std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
     report.shape = launch_shape;
     report.num_launches = shape.num_launches;
     report.chosen = shape.forced ? shape.choice.Of(*shape.forced) : shape.choice.Best(threshold);
+    if (shape.gated && !shape.forced) report.chosen.candidate = *shape.gated;
     report.original_duration = shape.choice.original().duration;
     report.gpu_time = report.chosen.duration * static_cast<int64_t>(shape.num_launches);
     const bool meets = report.chosen.turnaround <= threshold;

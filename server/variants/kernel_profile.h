@@ -50,6 +50,15 @@ class KernelProfile {
   void OnSlice(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds duration);
   // As PlanLaunch, for a form that nobody chose (forced_form.h).
   Plan PlanForced(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate);
+  // For a launch with a gate, which is not chosen but used wherever there is one.
+  struct GatePlan {
+    bool wants_variants = false;       // once per kernel: ask the compiler
+    Nanoseconds original_duration{0};  // zero: not measured
+    uint64_t num_launches = 0;         // so far
+  };
+  GatePlan PlanGated(const LaunchShape& shape);
+  // It was launched so.
+  void CountGated(const LaunchShape& shape, uint32_t chunk);
   void SetCandidates(const LaunchShape& shape, std::span<const scheduler::LaunchCandidate> candidates);
 
   // Null until the compiler is done.
@@ -70,6 +79,7 @@ class KernelProfile {
     scheduler::VariantChoice choice;
     uint64_t num_launches = 0;
     std::optional<scheduler::LaunchCandidate> forced;
+    std::optional<scheduler::LaunchCandidate> gated;  // how it was launched last, if so
   };
   Shape* FindLocked(const LaunchShape& shape);
 

@@ -72,12 +72,13 @@ CompiledVariants VariantCompiler::Make(const CompileRequest& request) {
   CompiledVariants variants;
   const auto ptx = PtxOfKernel(request.image, request.kernel, request.arch);
   if (!ptx) {
-    variants.slices.refusal = variants.workers.refusal = ptx.error().message();
+    variants.slices.refusal = variants.workers.refusal = variants.gated.refusal = ptx.error().message();
   } else {
     driver_.cuCtxSetCurrent(request.context);
     variants.slices = Link(request, MakeVariant(*ptx, request.kernel, {"slice_grid", "import_globals"}));
     variants.workers =
         Link(request, MakeVariant(*ptx, request.kernel, {"persistent_blocks", "yield_check", "import_globals"}));
+    variants.gated = Link(request, MakeVariant(*ptx, request.kernel, {"gate_entry", "import_globals"}));
   }
   cache_.Keep(key, Serialize(variants));
   return variants;
@@ -110,6 +111,8 @@ CompiledForm VariantCompiler::Link(const CompileRequest& request, Result<Variant
     form.imports = std::move(text->imports);
     form.extra_shared_bytes = text->extra_shared_bytes;
     form.needs_warp_rows = text->needs_warp_rows;
+    form.waits_for_blocks = text->waits_for_blocks;
+    form.gates_clusters = text->gates_clusters;
   } else {
     form.refusal = fmt::format("the driver did not assemble it ({})", CudaErrorName(driver_, result));
     LOG_WARNING("variant of {}: {}: {}", request.kernel, form.refusal, error_log.data());

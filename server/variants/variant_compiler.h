@@ -24,7 +24,7 @@ namespace tally::server {
 
 // Raise it when what is kept changes: what older versions kept is then not found. The passes have a version of their
 // own.
-inline constexpr uint32_t kVariantVersion = 1;
+inline constexpr uint32_t kVariantVersion = 2;
 
 struct CompileRequest {
   std::shared_ptr<const void> keep;  // what `image` points into

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "proto/device/gate_abi.h"
 #include "proto/device/variant_abi.h"
 
 namespace tally::server {
@@ -15,11 +16,11 @@ constexpr uint32_t kDefaultDynamicSharedBytes = 16u << 10;
 }  // namespace
 
 VariantModule::~VariantModule() {
-  if (slices_.module == nullptr && workers_.module == nullptr) return;
+  if (slices_.module == nullptr && workers_.module == nullptr && gated_.module == nullptr) return;
   CUcontext before = nullptr;
   driver_.cuCtxGetCurrent(&before);
   driver_.cuCtxSetCurrent(context_);
-  for (const Form& form : {slices_, workers_}) {
+  for (const Form& form : {slices_, workers_, gated_}) {
     if (form.module != nullptr) driver_.cuModuleUnload(form.module);
   }
   driver_.cuCtxSetCurrent(before);
@@ -29,6 +30,7 @@ void VariantModule::Load(size_t num_parameters) {
   driver_.cuCtxSetCurrent(context_);
   LoadForm(variants_->slices, num_parameters, sizeof(device::SliceParameters), &slices_);
   LoadForm(variants_->workers, num_parameters, sizeof(device::WorkerParameters), &workers_);
+  LoadForm(variants_->gated, num_parameters, sizeof(device::GateParameters), &gated_);
   is_loaded_.store(true, std::memory_order_release);
 }
 
@@ -45,6 +47,8 @@ void VariantModule::LoadForm(const CompiledForm& compiled, size_t num_parameters
   }
   form->extra_shared_bytes = compiled.extra_shared_bytes;
   form->needs_warp_rows = compiled.needs_warp_rows;
+  form->waits_for_blocks = compiled.waits_for_blocks;
+  form->gates_clusters = compiled.gates_clusters;
   if (result == CUDA_SUCCESS && size_bytes == hidden_bytes) return;
   LOG_WARNING("variant {}: {} (hidden parameter of {} bytes)", compiled.entry, CudaErrorName(driver_, result),
               size_bytes);
@@ -69,6 +73,7 @@ void VariantModule::Bind(const std::function<CUdeviceptr(const std::string&)>& a
   is_bound_ = true;
   BindForm(variants_->slices, address_of, &slices_);
   BindForm(variants_->workers, address_of, &workers_);
+  BindForm(variants_->gated, address_of, &gated_);
 }
 
 void VariantModule::BindForm(const CompiledForm& compiled,

@@ -42,10 +42,13 @@ class VariantModule {
     size_t hidden_offset = 0;         // of the parameter that the pass has appended, in the parameter buffer
     uint32_t extra_shared_bytes = 0;  // that a launch must ask for
     bool needs_warp_rows = false;
+    bool waits_for_blocks = false;
+    bool gates_clusters = false;
     uint32_t shared_bytes = 0;  // the most dynamic shared memory it was prepared for
   };
   Form& slices() { return slices_; }
   Form& workers() { return workers_; }
+  Form& gated() { return gated_; }
   // Whether `form` can be launched with such blocks and that much dynamic shared memory of the program's. Beyond the
   // default the function is told.
   bool Prepare(Form& form, const LaunchShape& shape);
@@ -60,6 +63,7 @@ class VariantModule {
   const std::shared_ptr<const CompiledVariants> variants_;
   Form slices_;
   Form workers_;
+  Form gated_;
   std::atomic<bool> is_loaded_{false};
   bool is_bound_ = false;
 };

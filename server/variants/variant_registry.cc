@@ -42,10 +42,14 @@ const VariantDevice* VariantRegistry::FindDevice(int device) {
   driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
   driver_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle);
   open.workers = WorkerRuns::Create(driver_, context, device, watch_, on_failure_);
+  if (transforms_ == Transforms::kAll || transforms_ == Transforms::kGate) {
+    open.gated = GatedQueues::Create(driver_, context, device, watch_, on_failure_);
+  }
   open.timer = std::make_unique<LaunchTimer>(driver_, device, watch_);
   open.device.arch = static_cast<uint32_t>(major * 10 + minor);
   open.device.num_multiprocessors = static_cast<uint32_t>(multiprocessors);
   open.device.workers = open.workers.get();
+  open.device.gated = open.gated.get();
   open.device.timer = open.timer.get();
   open.device.context = context;
   return &open.device;
@@ -128,6 +132,7 @@ void VariantRegistry::Shutdown() {
   compiler_.reset();
   for (auto& [device, open] : open_devices_) {
     open.workers.reset();
+    open.gated.reset();
     if (open.device.context != nullptr) driver_.cuCtxSetCurrent(open.device.context);
     open.timer.reset();
   }

@@ -20,6 +20,7 @@
 #include "server/gpu/devices.h"
 #include "server/gpu/high_priority_watch.h"
 #include "server/variants/forced_form.h"
+#include "server/variants/gated_queues.h"
 #include "server/variants/kernel_profile.h"
 #include "server/variants/launch_timer.h"
 #include "server/variants/variant_compiler.h"
@@ -42,6 +43,7 @@ struct VariantDevice {
   uint32_t num_multiprocessors = 0;
   CUcontext context = nullptr;
   WorkerRuns* workers = nullptr;  // null: kernels there cannot be asked to yield
+  GatedQueues* gated = nullptr;   // null: launches there cannot be gated
   LaunchTimer* timer = nullptr;
 };
 
@@ -55,6 +57,11 @@ class VariantRegistry {
 
   bool may_slice() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kSlices; }
   bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
+  // Whether anybody is there for whom a queue might be stopped, and it may be.
+  bool may_gate() const {
+    return (transforms_ == Transforms::kAll || transforms_ == Transforms::kGate) &&
+           (forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()));
+  }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
     return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
@@ -88,6 +95,7 @@ class VariantRegistry {
   struct OpenDevice {
     VariantDevice device;
     std::unique_ptr<WorkerRuns> workers;
+    std::unique_ptr<GatedQueues> gated;
     std::unique_ptr<LaunchTimer> timer;
   };
   FileCache::Key SavedUnder(const Key& key) const;

@@ -81,6 +81,8 @@ Result<VariantText> MakeVariant(const std::string& ptx, const std::string& kerne
   text.entry = variant.name;
   text.extra_shared_bytes = variant.extra_shared_bytes;
   text.needs_warp_rows = variant.needs_warp_rows;
+  text.waits_for_blocks = variant.waits_for_blocks;
+  text.gates_clusters = variant.gates_clusters;
   text.import_table = transformed->import_table;
   for (const ptx_transforms::ImportedVariable& variable : transformed->imports) text.imports.push_back(variable.name);
   return text;

@@ -26,6 +26,8 @@ struct VariantText {
   std::vector<std::string> imports;
   uint32_t extra_shared_bytes = 0;
   bool needs_warp_rows = false;
+  bool waits_for_blocks = false;
+  bool gates_clusters = false;
 };
 // `passes` as ptx-transforms names them. kFailedPrecondition: the kernel does not lend itself to it; the message says
 // why.

@@ -65,6 +65,9 @@ class ForcedForms(DaemonTest):
     def test_workers(self):
         self.run_all_as("workers")
 
+    def test_gated(self):
+        self.run_all_as("gated")
+
 
 if __name__ == "__main__":
     if not os.path.exists(os.path.join(PROGRAMS, "reduction")):

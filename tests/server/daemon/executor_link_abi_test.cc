@@ -23,11 +23,11 @@ struct TwinReport {
   int32_t pid;
   uint32_t uid, gid, priority_class, weight, level;
   char tenant_name[64];
-  uint64_t figures[20];
+  uint64_t figures[21];
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 6u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 7u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
