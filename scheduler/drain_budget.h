@@ -13,6 +13,11 @@
 // A launch that can yield counts with the turnaround threshold if it is the first of its stream: so long ones run
 // beside others. Behind another one it counts in full.
 //
+// Short launches (LaunchAsked::is_short) drain among themselves within the turnaround threshold, less what is around
+// them: a few are enough to keep the GPU busy, and a program whose kernels are all short, or cut into slices, then
+// gives the GPU back as soon as one whose kernels can yield. Whatever is asked goes if nothing of its sort is in
+// flight.
+//
 // Whatever is asked goes if nothing is in flight. What was never measured goes alone. If nothing has ended for
 // `longest_wait`, one more goes: a kernel may wait for another one that has yet to be launched.
 //
@@ -25,6 +30,7 @@
 
 #include "base/clock.h"
 #include "scheduler/launch.h"
+#include "scheduler/tuning.h"
 
 namespace tally::scheduler {
 
@@ -52,6 +58,7 @@ class DrainBudget {
     if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return Room::kNone;
     const Load load = LoadWith(tenant, asked);
     if (load.drain() > target_) return Room::kNone;
+    if (asked.is_short && num_short_ != 0 && load.short_drain() > ShortTarget()) return Room::kNone;
     return load.fill <= kFillsGpu ? Room::kBeside : Room::kBehind;
   }
   bool Admits(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
@@ -66,6 +73,10 @@ class DrainBudget {
     ++num_launches_;
     if (asked.duration <= Nanoseconds(0)) ++num_unmeasured_;
     Entry& entry = EntryOf(tenant, asked.stream, /*is_new=*/true);
+    if (asked.is_short) {
+      ++num_short_;
+      entry.short_duration += asked.duration;
+    }
     const Nanoseconds counted = entry.num_launches == 0 ? AsFirst(asked) : asked.duration;
     ++entry.num_launches;
     entry.duration += counted;
@@ -79,6 +90,10 @@ class DrainBudget {
     --num_launches_;
     if (asked.duration <= Nanoseconds(0)) --num_unmeasured_;
     Entry& entry = EntryOf(tenant, asked.stream, /*is_new=*/false);
+    if (asked.is_short) {
+      --num_short_;
+      entry.short_duration -= asked.duration;
+    }
     entry.duration -= counted;
     if (--entry.num_launches == 0) {
       if (&entry == &overflow_) {
@@ -100,37 +115,50 @@ class DrainBudget {
     TenantId tenant;
     uint64_t stream = 0;
     uint32_t num_launches = 0;
-    uint16_t fill = 0;        // of its largest launch since it was last without any
-    Nanoseconds duration{0};  // of all its launches, as counted
+    uint16_t fill = 0;              // of its largest launch since it was last without any
+    Nanoseconds duration{0};        // of all its launches, as counted
+    Nanoseconds short_duration{0};  // of the short ones among them
   };
 
   struct Load {
     uint32_t fill = 0;
     Nanoseconds longest{0};
     Nanoseconds sum{0};
+    Nanoseconds short_longest{0};
+    Nanoseconds short_sum{0};
     Nanoseconds drain() const { return fill <= kFillsGpu ? longest : sum; }
+    Nanoseconds short_drain() const { return fill <= kFillsGpu ? short_longest : short_sum; }
   };
   Load LoadWith(TenantId tenant, const LaunchAsked& asked) const {
-    Nanoseconds longest = overflow_.duration;
-    Nanoseconds sum = overflow_.duration;
-    uint32_t fill = overflow_.num_launches == 0 ? 0 : kFillsGpu;
+    Load load;
+    load.longest = load.sum = overflow_.duration;
+    load.short_longest = load.short_sum = overflow_.short_duration;
+    load.fill = overflow_.num_launches == 0 ? 0 : kFillsGpu;
+    const Nanoseconds asked_short = asked.is_short ? asked.duration : Nanoseconds(0);
     bool is_there = tenant == TenantId{};
     for (size_t i = 0; i < num_entries_; ++i) {
       const bool is_asking = entries_[i].tenant == tenant && entries_[i].stream == asked.stream;
       const Nanoseconds duration = entries_[i].duration + (is_asking ? asked.duration : Nanoseconds(0));
-      fill += is_asking ? std::max(entries_[i].fill, asked.fill) : entries_[i].fill;
-      longest = std::max(longest, duration);
-      sum += duration;
+      const Nanoseconds short_duration = entries_[i].short_duration + (is_asking ? asked_short : Nanoseconds(0));
+      load.fill += is_asking ? std::max(entries_[i].fill, asked.fill) : entries_[i].fill;
+      load.longest = std::max(load.longest, duration);
+      load.sum += duration;
+      load.short_longest = std::max(load.short_longest, short_duration);
+      load.short_sum += short_duration;
       is_there = is_there || is_asking;
     }
     if (!is_there) {
-      if (num_entries_ == kMostStreams) return {kFillsGpu + 1, Nanoseconds::max(), Nanoseconds::max()};
-      fill += asked.fill;
-      longest = std::max(longest, AsFirst(asked));
-      sum += AsFirst(asked);
+      if (num_entries_ == kMostStreams) return {.fill = kFillsGpu + 1, .sum = Nanoseconds::max()};
+      load.fill += asked.fill;
+      load.longest = std::max(load.longest, AsFirst(asked));
+      load.sum += AsFirst(asked);
+      load.short_longest = std::max(load.short_longest, asked_short);
+      load.short_sum += asked_short;
     }
-    return {fill, longest, sum};
+    return load;
   }
+
+  Nanoseconds ShortTarget() const { return std::max(turnaround_ - kGiveBackOverhead, Nanoseconds(0)); }
 
   Nanoseconds AsFirst(const LaunchAsked& asked) const {
     return asked.can_yield ? std::min(asked.duration, turnaround_) : asked.duration;
@@ -153,6 +181,7 @@ class DrainBudget {
   TimePoint last_change_{};
   uint32_t num_launches_ = 0;
   uint32_t num_unmeasured_ = 0;
+  uint32_t num_short_ = 0;
   size_t num_entries_ = 0;
   std::array<Entry, kMostStreams> entries_{};
   Entry overflow_;

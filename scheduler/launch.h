@@ -54,6 +54,8 @@ struct LaunchAsked {
   uint16_t fill = kFillsGpu;
   // It leaves the GPU within the turnaround threshold once asked to (a launch of workers).
   bool can_yield = false;
+  // A slice, or shorter than the turnaround threshold: what is in flight of such launches is to drain within it.
+  bool is_short = false;
 };
 
 // The GPU time of a launch: what it had of the GPU, for as long as it had it.

@@ -124,7 +124,9 @@ void Features::AddFunction(const Module& module, const Function& function) {
 void Features::AddInstruction(const Function& function, const Statement& statement, const Instruction& instruction) {
   const std::string_view opcode = instruction.opcode;
   const auto add = [&](Feature feature) { Add(feature, statement.span.position, Mnemonic(instruction)); };
-  if (!IsKnownOpcode(opcode)) add(Feature::kUnknownInstruction);
+  if (!IsKnownOpcode(opcode)) {
+    add(opcode.starts_with('_') ? Feature::kInternalInstruction : Feature::kUnknownInstruction);
+  }
   if (opcode == "alloca" || opcode == "stacksave" || opcode == "stackrestore") add(Feature::kAlloca);
   if (opcode == "cp") {
     if (instruction.HasModifier("bulk")) {

@@ -28,8 +28,9 @@ enum class Feature : uint8_t {
   kFunctionAddress,    // names a function in something else than a call
   kGridId,             // %gridid
   kIndirectCall,
-  kMbarrier,  // mbarrier objects
-  kOpaque,    // a statement that the parser kept without understanding it
+  kInternalInstruction,  // _mma.warpgroup and its kin: other spellings (of wgmma), taken from NVIDIA's compilers only
+  kMbarrier,             // mbarrier objects
+  kOpaque,               // a statement that the parser kept without understanding it
   kRecursion,
   kSetMaxRegisters,   // setmaxnreg
   kTensorCore5,       // tcgen05

@@ -20,6 +20,9 @@ std::optional<Refusal> CheckFeatures(const Features& features, std::span<const F
 std::optional<Refusal> CheckUnderstood(const Variant& variant, const Features& features) {
   static constexpr FeatureRule kRules[] = {
       {Feature::kOpaque, "unknown-statement", "has a statement that the parser does not understand"},
+      // ptxas 13.0: "Not a name of any known instruction", though it has the name.
+      {Feature::kInternalInstruction, "internal-instruction",
+       "has an instruction that assemblers take from NVIDIA's own compilers only"},
       {Feature::kUnknownInstruction, "unknown-instruction", "has an instruction that this version does not know"},
       {Feature::kUnknownBarrier, "unknown-barrier", "has a barrier of a form that this version does not know"},
       {Feature::kUnresolvedName, "unresolved-name", "uses a register or label that is not declared"},

@@ -247,6 +247,7 @@ CUresult GatedQueue::Reopen(uint32_t start) {
   if (result == CUDA_SUCCESS) result = controls_.Settle();
   if (result != CUDA_SUCCESS) return result;
   ++epoch_;
+  ++controls_.counts.num_reopened;
   is_stopped_ = false;
   return CUDA_SUCCESS;
 }

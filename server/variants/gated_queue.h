@@ -54,6 +54,7 @@ struct GatedCounts {
   uint64_t num_launches = 0;
   uint64_t num_markers = 0;
   uint64_t num_stops = 0;       // of queues with something in them
+  uint64_t num_reopened = 0;    // queues
   uint64_t num_relaunches = 0;  // launches made again, markers apart
   uint64_t num_cut = 0;         // of them, such that had run in part
   uint64_t num_abandoned = 0;   // queues whose client had left

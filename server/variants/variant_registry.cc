@@ -44,19 +44,19 @@ uint32_t VariantRegistry::CommonArch() const {
   return arch;
 }
 
-bool VariantRegistry::AreGatesTrusted(uint32_t arch) {
+bool VariantRegistry::AreGatesTrusted() {
   const std::lock_guard lock(canary_mutex_);
   if (are_gates_trusted_) return *are_gates_trusted_;
   are_gates_trusted_ = true;
   for (int i = 0; i < devices_.count() && *are_gates_trusted_; ++i) {
     CUcontext context = nullptr;
     if (devices_.Context(i, &context) != CUDA_SUCCESS || driver_.cuCtxSetCurrent(context) != CUDA_SUCCESS) continue;
-    const Status status = TryGate(driver_, arch);
+    const Status status = TestGates(driver_);
     if (status.ok()) continue;
     LOG_WARNING("device {}: machine code gets no gates: {}", i, status.message());
     are_gates_trusted_ = false;
   }
-  if (*are_gates_trusted_) LOG_INFO("gates in machine code work on these devices (sm_{})", arch);
+  if (*are_gates_trusted_) LOG_INFO("gates in machine code work on these devices");
   return *are_gates_trusted_;
 }
 
@@ -64,7 +64,7 @@ std::shared_ptr<const GatedCode> VariantRegistry::GateImage(const ImageParts& im
   if (transforms_ != Transforms::kAll && transforms_ != Transforms::kGate) return nullptr;
   if (is_software_ && !(forced_form_ && forced_form_->is_in_place)) return nullptr;
   const uint32_t arch = CommonArch();
-  if (arch == 0 || (!is_software_ && !AreGatesTrusted(arch))) return nullptr;
+  if (arch == 0 || (!is_software_ && !AreGatesTrusted())) return nullptr;
   auto code = is_software_ ? GateText(image, arch) : GateMachineCode(image, arch);
   if (code) return std::make_shared<const GatedCode>(std::move(*code));
   LOG_DEBUG("an image gets no gates: {}", code.error().message());

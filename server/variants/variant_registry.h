@@ -106,7 +106,7 @@ class VariantRegistry {
   // Of all devices; 0: they differ.
   uint32_t CommonArch() const;
   // Asks once whether gates in machine code work here.
-  bool AreGatesTrusted(uint32_t arch);
+  bool AreGatesTrusted();
   FileCache::Key SavedUnder(const Key& key) const;
   void SaveNewsNow();
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+#include <vector>
+
 namespace tally::scheduler {
 namespace {
 
@@ -53,6 +56,76 @@ TEST(DrainBudget, WhatCanYieldCountsWithItsTurnaroundIfItIsFirst) {
   EXPECT_FALSE(budget.Admits(kA, yielding, TimePoint{})) << "behind it, it may have to be waited for";
   budget.OnEnded(kA, yielding, microseconds(30), TimePoint{});
   EXPECT_TRUE(budget.empty());
+}
+
+LaunchAsked Short(int microseconds_long, uint64_t stream = 0, uint16_t fill = kFillsGpu) {
+  return {.duration = microseconds(microseconds_long), .stream = stream, .fill = fill, .is_short = true};
+}
+const Nanoseconds kThreshold = microseconds(30) + kGiveBackOverhead;
+
+TEST(DrainBudget, ShortLaunchesDrainWithinTheThreshold) {
+  DrainBudget budget(microseconds(500), kThreshold, milliseconds(250));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(budget.Admits(kA, Short(10), TimePoint{})) << i;
+    budget.OnDispatched(kA, Short(10), TimePoint{});
+  }
+  EXPECT_FALSE(budget.Admits(kA, Short(1), TimePoint{}));
+  EXPECT_FALSE(budget.Admits(kB, Short(1), TimePoint{})) << "two streams that fill the GPU run one after another";
+  EXPECT_TRUE(budget.Admits(kA, Asked(400, 1000), TimePoint{})) << "others have their own bound";
+  budget.OnEnded(kA, Short(10), microseconds(10), TimePoint{});
+  EXPECT_TRUE(budget.Admits(kA, Short(10), TimePoint{}));
+}
+
+TEST(DrainBudget, ShortLaunchesThatFitTogetherRunSideBySide) {
+  DrainBudget budget(microseconds(500), kThreshold, milliseconds(250));
+  for (uint64_t stream = 0; stream < 5; ++stream) {
+    ASSERT_TRUE(budget.Admits(kA, Short(25, stream, 200), TimePoint{})) << stream;
+    budget.OnDispatched(kA, Short(25, stream, 200), TimePoint{});
+  }
+  EXPECT_FALSE(budget.Admits(kA, Short(25, 5, 200), TimePoint{}));
+}
+
+TEST(DrainBudget, AShortLaunchGoesIfNoOtherShortOneIsInFlight) {
+  DrainBudget budget(microseconds(500), kThreshold, milliseconds(250));
+  budget.OnDispatched(kA, Asked(300, 1000), TimePoint{});
+  EXPECT_TRUE(budget.Admits(kA, Short(80), TimePoint{})) << "a slice that is longer than the threshold";
+  budget.OnDispatched(kA, Short(80), TimePoint{});
+  EXPECT_FALSE(budget.Admits(kA, Short(1), TimePoint{}));
+}
+
+// Whatever comes and goes: short launches in flight drain within the threshold, or there is one of them.
+TEST(DrainBudgetProperty, ShortLaunchesNeverTakeLongerThanTheThreshold) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    const Nanoseconds threshold = microseconds(random() % 100);
+    DrainBudget budget(microseconds(500), threshold, milliseconds(250));
+    struct InFlight {
+      TenantId tenant;
+      LaunchAsked asked;
+      Nanoseconds counted;
+    };
+    std::vector<InFlight> in_flight;
+    for (int step = 0; step < 500; ++step) {
+      LaunchAsked asked = Short(1 + static_cast<int>(random() % 40), random() % 4);
+      asked.is_short = random() % 3 != 0;
+      const TenantId tenant{static_cast<uint32_t>(random() % 3), 1};
+      if (budget.Admits(tenant, asked, TimePoint{})) {
+        in_flight.push_back({tenant, asked, budget.OnDispatched(tenant, asked, TimePoint{})});
+      } else {
+        const auto ended = in_flight.begin() + static_cast<std::ptrdiff_t>(random() % in_flight.size());
+        budget.OnEnded(ended->tenant, ended->asked, ended->counted, TimePoint{});
+        in_flight.erase(ended);
+      }
+      Nanoseconds drain{0};
+      int num_short = 0;
+      for (const InFlight& one : in_flight) {
+        if (!one.asked.is_short) continue;
+        drain += one.asked.duration;
+        ++num_short;
+      }
+      ASSERT_TRUE(num_short <= 1 || drain + kGiveBackOverhead <= threshold) << round << " " << step;
+    }
+  }
 }
 
 TEST(DrainBudget, WhatWasNeverMeasuredGoesAlone) {

@@ -81,6 +81,8 @@ TEST(Refusals, OfGridsThatBelongTogether) {
 
 TEST(Refusals, OfWhatIsNotUnderstood) {
   EXPECT_EQ(Slice("frobnicate.u32 %r1, %r2; ret;"), "unknown-instruction");
+  EXPECT_EQ(Slice("_mma.warpgroup.m64n64k16.f32.bf16.bf16.f32 {%r1}, %r2; ret;"), "internal-instruction");
+  EXPECT_EQ(Slice("_warpgroup.wait 0; ret;"), "internal-instruction");
   EXPECT_EQ(Slice(".frobnicate 1; ret;"), "unknown-statement");
   EXPECT_EQ(Slice("mov.u32 %r1, %r10; ret;"), "unresolved-name");
   EXPECT_EQ(Slice("bra $nowhere; ret;"), "unresolved-name");

@@ -201,5 +201,28 @@ TEST_F(TallyPolicyDispatchTest, TheDrainBudgetIsCountedInTime) {
   }
 }
 
+TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithinTheThreshold) {
+  auto high = NewExecutorsGate("tally");
+  Program service(*high, 1, /*is_high=*/true);
+  auto gate = NewExecutorsGate("tally");
+  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  Program slices(*gate, 2);
+  slices.of.is_short = true;
+  slices.of.kind.first_guess = std::chrono::microseconds(10);
+  ScriptedGpu::SetDuration(0.01f);
+  service.Launch();
+  while (gate->watch()->IsClosed(0)) std::this_thread::sleep_for(milliseconds(1));
+  ScriptedGpu::Stop();
+  std::thread launcher([&] {
+    for (int i = 0; i < 20; ++i) slices.Launch();
+  });
+  // Shorter than a launch is kept at most.
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(slices.num_launches, 3);
+  ScriptedGpu::Go();
+  launcher.join();
+  EXPECT_EQ(slices.num_launches, 20);
+}
+
 }  // namespace
 }  // namespace tally::server

@@ -191,12 +191,14 @@ TEST_F(GatedQueuesTest, AChunkThatReachesBeyondTheQueueLosesNothing) {
     Await([&] { return Read(out) == expected; });
     watch_.SetClosed(false);
     // Opened again before or after it is launched: it must run.
-    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    const auto is_open = [&] { return queues_->counts().num_reopened == round + 1; };
+    if (round % 2 == 0) Await(is_open);
     ASSERT_EQ(queue->Launch(Step({out, in, 100}, 1)), CUDA_SUCCESS);
     ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
     ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
     StepOnHost(expected, zero, 100);
     EXPECT_EQ(Read(out), expected);
+    Await(is_open);  // it may have run as promised before that
   }
 }
 
