@@ -8,7 +8,8 @@ namespace {
 constexpr uint32_t Opcode(const Instruction& instruction) { return instruction.low & 0xFFF; }
 constexpr bool IsConditional(const Instruction& instruction) { return (instruction.low >> 12 & 15) != 7; }
 
-constexpr uint32_t kBranch = 0x947, kCall = 0x944, kSyncPoint = 0x945;
+// Not 0x344: an indirect call, relative to the kernel's beginning, which it names as if it led there.
+constexpr uint32_t kCall = 0x944, kSyncPoint = 0x945, kBranch = 0x947, kUniformBranch = 0x547;
 constexpr uint32_t kFirstArchWithSplitDistance = 90;  // the lowest 8 bits of a branch's distance stand apart
 constexpr uint32_t kDistanceShift = 34, kLowDistanceShift = 16;
 
@@ -43,7 +44,7 @@ bool CanMove(const Instruction& instruction) {
 
 std::optional<int64_t> BranchTarget(uint32_t arch, const Instruction& instruction, int64_t offset) {
   const uint32_t opcode = Opcode(instruction);
-  if (opcode != kBranch && opcode != kCall && opcode != kSyncPoint) return std::nullopt;
+  if (opcode != kBranch && opcode != kUniformBranch && opcode != kCall && opcode != kSyncPoint) return std::nullopt;
   // 30 bits of it stand in the low word; those in the high one repeat the sign or (from sm_100) mean other things.
   int64_t words = static_cast<int64_t>(instruction.low) >> kDistanceShift;
   if (arch >= kFirstArchWithSplitDistance && opcode != kSyncPoint)

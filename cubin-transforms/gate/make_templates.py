@@ -9,6 +9,8 @@ ptxas does all the encoding. What is learned from its output, and checked, becau
   * entries: where the kernel is entered (two instructions each, see gate.ptx.in)
   * exits: the true ones, where a block leaves
   * jumps: how a branch holds its distance (every branch of the gate is taken apart and put together again)
+  * order: blocks of grids of several axes or with clusters take an aside, which is moved out of the way of the others
+    (every path must execute the same instructions after as before)
   * on every path what diverged has joined again before the kernel is entered (BSSY ... BSYNC around each atomic)
 An architecture that ptxas does not know is left out. Anything unexpected fails the build.
 """
@@ -22,8 +24,14 @@ import tempfile
 
 # Opcodes (low 12 bits of an instruction) that are looked for in what ptxas made.
 BRANCH, EXIT, NOP, PMTRIG, BSSY, BSYNC = 0x947, 0x94D, 0x918, 0x801, 0x945, 0x941
+UNIFORM_BRANCH = 0x547  # always under a condition, which is a uniform predicate
+BRANCHES = (BRANCH, UNIFORM_BRANCH)
+# The lower 9 bits are what an instruction does, the others how its operands are given. All of these lead elsewhere
+# (calls, jumps, returns, ...); here only those above may occur.
+CONTROL_FLOW = range(0x140, 0x151)
 ATOMICS = (0x98E, 0x9A8, 0x3A9)
 ALWAYS = 7  # the predicate field of an instruction without predicate
+NEGATED = 1 << 15  # executed if the predicate is false
 # In the high word: how long to stall after an instruction and so on; among it the scoreboards to wait for before it.
 SCHEDULING, AWAITED = ~((1 << 41) - 1), 0x3F << 52
 # Records of .nv.info, and those of them that the gate brings to a kernel.
@@ -100,7 +108,7 @@ def opcode(instruction):
 
 
 def is_conditional(instruction):
-    return (instruction[0] >> 12) & 15 != ALWAYS
+    return (instruction[0] >> 12) & 15 != ALWAYS or opcode(instruction) == UNIFORM_BRANCH
 
 
 def distance(arch, instruction):
@@ -121,6 +129,10 @@ def with_distance(arch, instruction, byte_distance):
         words >>= 8
     low = low & (1 << 34) - 1 | (words << 34) & (1 << 64) - 1
     return low, high & ~0x3FFFF | words >> 30 & 0x3FFFF
+
+
+def target_of(arch, code, at):
+    return at + 1 + distance(arch, code[at]) // 16
 
 
 def compile_gate(ptxas, text, arch):
@@ -178,14 +190,82 @@ def check_paths(arch, code, entries):
                 require(opened == 0, f"sm_{arch}: a diverged exit (at {at})")
                 if not is_conditional(code[at]):
                     break
-            if kind == BRANCH:
-                target = at + 1 + distance(arch, code[at]) // 16
+            if kind in BRANCHES:
+                target = target_of(arch, code, at)
                 if is_conditional(code[at]):
                     paths.append((target, opened, diverged))
                 else:
                     at = target
                     continue
             at += 1
+
+
+def movable_detour(arch, code):
+    """(branch, target): the instructions between them are an aside that only this branch skips, with no way in or out
+    but at its two ends; None if there is none. That is what blocks of other shapes than rows go through."""
+    targets = [(at, target_of(arch, code, at)) for at, instruction in enumerate(code) if opcode(instruction) in BRANCHES]
+    for branch, target in targets:
+        inside = range(branch + 1, target)
+        if len(inside) < 8 or not is_conditional(code[branch]) or opcode(code[branch]) == UNIFORM_BRANCH:
+            continue  # how the condition of a uniform branch is negated is not known
+        if any(opcode(code[at]) in (EXIT, PMTRIG, BSSY, BSYNC) for at in inside):
+            continue
+        if any((at in inside and to not in inside and to != target) or (at not in inside and to in inside)
+               for at, to in targets):
+            continue
+        return branch, target
+    return None
+
+
+def straighten(arch, code, jump):
+    """The aside goes behind everything else, so that the way of most blocks is straight: an instruction fetched is
+    mostly an instruction executed. Returns the code and, for each old instruction, its new place."""
+    detour = movable_detour(arch, code)
+    last = len(code) - 1  # the branch to itself
+    if detour is None:
+        return code, list(range(len(code)))
+    branch, target = detour
+    order = [*range(branch + 1), *range(target, last), *range(branch + 1, target), None, last]
+    where = [order.index(at) for at in range(len(code))]
+    for at, instruction in enumerate(code):  # distances of these are not touched: they must stay right
+        ends = at + 1 + (instruction[0] >> 34 & (1 << 30) - 1) // 4
+        require(opcode(instruction) != BSSY or target <= at < ends < last, f"sm_{arch}: a BSSY {at} would be torn")
+    moved = []
+    for place, at in enumerate(order):
+        instruction = jump if at is None else code[at]
+        if opcode(instruction) in BRANCHES:
+            to = where[target if at is None else branch + 1 if at == branch else target_of(arch, code, at)]
+            low = instruction[0] ^ (NEGATED if at == branch else 0)
+            instruction = with_distance(arch, (low, instruction[1]), 16 * (to - place - 1))
+        moved.append(instruction)
+    old = all_paths(arch, code, list(range(len(code))), None)
+    new = all_paths(arch, moved, order, branch)
+    require(old == new and len(old) > 8, f"sm_{arch}: reordering has changed a path")
+    return moved, where
+
+
+def all_paths(arch, code, names, inverted):
+    """{the branches taken: the other instructions executed}, both by `names`, over all ways through the code."""
+    found, begun = {}, [(0, (), ())]
+    while begun:
+        at, taken, executed = begun.pop()
+        while True:
+            kind = opcode(code[at])
+            if kind in BRANCHES:
+                target = target_of(arch, code, at)
+                if is_conditional(code[at]):
+                    is_inverted = names[at] == inverted
+                    begun.append((target, (*taken, (names[at], not is_inverted)), executed))
+                    at, taken = at + 1, (*taken, (names[at], is_inverted))
+                else:
+                    at = target
+                continue
+            executed = (*executed, names[at])
+            if kind == EXIT and not is_conditional(code[at]):
+                found[taken] = executed
+                break
+            at += 1
+    return found
 
 
 def make_template(ptxas, source, constants, arch):
@@ -212,7 +292,9 @@ def make_template(ptxas, source, constants, arch):
     require(opcode(jump) == BRANCH and not is_conditional(jump) and distance(arch, jump) == -16,
             f"sm_{arch}: the gate does not end with a branch to itself")
     for at, instruction in enumerate(code):
-        if opcode(instruction) == BRANCH:
+        require(opcode(instruction) & 0x1FF not in CONTROL_FLOW or
+                opcode(instruction) in (*BRANCHES, EXIT, BSSY, BSYNC), f"sm_{arch}: instruction {at} leads elsewhere")
+        if opcode(instruction) in BRANCHES:
             apart = distance(arch, instruction)
             require(with_distance(arch, with_distance(arch, instruction, 0), apart) == instruction and apart % 16 == 0 and
                     0 < at + 1 + apart // 16 < len(code), f"sm_{arch}: branch {at} is not understood")
@@ -239,16 +321,22 @@ def make_template(ptxas, source, constants, arch):
     claimed = {word // 16 - 1 for word in donor.words(EXITS)}
     require(claimed == set(exits) | {at + 1 for at in entries}, f"sm_{arch}: other exits than ptxas says")
     require(sum(opcode(instruction) in ATOMICS for instruction in code) == 2, f"sm_{arch}: not two atomics")
-    check_paths(arch, code, entries)
     warp_wide, masks = donor.words(WARP_WIDE), donor.words(WARP_WIDE_MASKS)
     require(len(warp_wide) == len(masks), f"sm_{arch}: warp-wide instructions and masks differ in number")
+
+    code, where = straighten(arch, code, jump)
+    entries = [where[at] for at in entries]
+    exits = [where[at] for at in exits]
+    places = {where[at]: shift for at, shift in places.items()}
+    warp_wide = [16 * where[word // 16 - 1] for word in warp_wide]
+    check_paths(arch, code, entries)
     return {
         "arch": arch,
         "code": code,
         "entries": entries,
         "places": places,
         "exits": [16 * at for at in exits],
-        "warp_wide": [word - 16 for word in warp_wide],
+        "warp_wide": warp_wide,
         "masks": masks,
         "nop": nop,
         "jump": jump,

@@ -26,16 +26,16 @@ struct GateRecord {
 static_assert(sizeof(GateRecord) == 16 && offsetof(GateRecord, stopped) == 4 && offsetof(GateRecord, start) == 8);
 inline constexpr uint64_t kGateRecordAlignment = 128;
 
-// Appended to a kernel's own parameters, at the next multiple of 16 bytes.
+// Appended to a kernel's own parameters, at the next multiple of 16 bytes. No gate: all zeros.
 struct GateParameters {
-  uint64_t record;  // device address of the queue's GateRecord, with the flags below in its low bits. 0: no gate
+  uint64_t record;  // device address of the queue's GateRecord, with the flags below in its low bits
   uint32_t base;    // number of the launch's first block (or cluster)
   uint32_t chunk;   // by how much a block raises the watermark beyond itself, in blocks (or clusters); at least 1
 };
 static_assert(sizeof(GateParameters) == 16 && alignof(GateParameters) == 8);
 
 inline constexpr uint64_t kGateClusters = 8;   // launched with clusters
-inline constexpr uint64_t kGateOn = 16;        // always set if record is not 0
+inline constexpr uint64_t kGateOn = 16;        // always set, except in zeros
 inline constexpr uint64_t kGateManyAxes = 32;  // the grid is not one-dimensional
 static_assert((kGateClusters | kGateOn | kGateManyAxes) < kGateRecordAlignment);
 

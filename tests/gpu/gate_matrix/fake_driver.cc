@@ -203,7 +203,8 @@ EXPORT cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle_of_funct
   };
   Pending launch;
   launch.is_gated = function.is_gated;
-  launch.is_empty = function.name == "Empty" || function.name == "Spin" || function.name == "ElementWise";
+  launch.is_empty = function.name == "Empty" || function.name == "Spin" || function.name == "MultiplyAdd" ||
+                    function.name == "ElementWise";
   launch.blocks = config->gridDimX * config->gridDimY * config->gridDimZ;
   launch.threads = config->blockDimX * config->blockDimY * config->blockDimZ;
   launch.out = own_out.data();

@@ -436,11 +436,16 @@ KERNEL Dependent(STANDARD) {
   Update(out, n, 1);
 }
 
-// For times only.
+// For times only. Spin takes a time, whatever else goes on; MultiplyAdd takes as many instructions.
 KERNEL Spin(STANDARD) {
   const long long end = clock64() + us * 1750ll;
   while (clock64() < end) {
   }
+}
+KERNEL MultiplyAdd(STANDARD) {
+  float v = Thread();
+  for (int k = 0; k < us * 440; ++k) v = v * 1.0001f + 0.5f;
+  if (v == 12345.f) out[0] = v;
 }
 KERNEL ElementWise(STANDARD) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);

@@ -77,8 +77,8 @@ std::vector<CostResult> MeasureCosts(const Streams& streams, CUmodule original, 
       {"elementwise, 1056 blocks", "ElementWise", 1056, 256, 200, 0},
       {"elementwise, 16384 blocks", "ElementWise", 16384, 256, 50, 0},
       {"elementwise, 1M blocks", "ElementWise", 1 << 20, 256, 1, 0},
-      {"spin 5 us, 264 blocks", "Spin", 264, 256, 100, 5},
-      {"spin 20 us, 8448 blocks", "Spin", 8448, 256, 5, 20},
+      {"multiply-add 5 us, 264 blocks", "MultiplyAdd", 264, 256, 100, 5},
+      {"multiply-add 20 us, 8448 blocks", "MultiplyAdd", 8448, 256, 5, 20},
   };
   CUdeviceptr out = 0, record = 0;
   CHECK_DRIVER(cuMemAlloc_v2(&out, size_t{kElements} * sizeof(float)));
