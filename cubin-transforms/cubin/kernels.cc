@@ -27,6 +27,14 @@ bool IsDescription(const ElfSection& section) {
   return false;
 }
 
+// Kernels whose blocks wait for kernels on other GPUs: stopped in part, they might wait for each other for ever.
+// Nothing in a cubin says so but the names that libraries give them: NCCL, NVSHMEM, PyTorch's symmetric memory, vLLM.
+bool TalksToOtherDevices(std::string_view kernel) {
+  constexpr std::string_view kNames[] = {"nccl", "nvshmem", "symmetric_memory", "intra_node_comm",
+                                         "cross_device_reduce"};
+  return std::ranges::any_of(kNames, [&](auto name) { return kernel.find(name) != std::string_view::npos; });
+}
+
 // What relocations reveal, by section and by symbol.
 struct Relocated {
   std::vector<bool> first_instructions;  // of the sections
@@ -112,6 +120,8 @@ std::vector<KernelParts> FindKernels(const ElfView& elf) {
       refusal = "its code has an odd size";
     } else if (relocated.first_instructions[symbol.section]) {
       refusal = "its first instruction is relocated";
+    } else if (TalksToOtherDevices(symbol.name)) {
+      refusal = "it communicates with other GPUs, by its name";
     } else if (relocated.taken_symbols[i]) {
       refusal = "its address is taken (launched by the GPU itself?)";
     }

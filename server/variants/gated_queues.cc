@@ -93,6 +93,7 @@ CUresult GatedQueues::Launch(Member& member, GatedLaunch launch) {
   if (is_closed_ && !RunsThrough(member.owner) && !HasLeft(member.owner)) {
     if (const CUresult r = StopLocked(member); r != CUDA_SUCCESS) return r;
   }
+  watch_.OnLaunch();
   const bool was_empty = member.queue.empty();
   const CUresult result = member.queue.Launch(std::move(launch));
   if (was_empty) changed_.notify_all();
@@ -175,16 +176,14 @@ void GatedQueues::Watch() {
       if (!is_closed_) changed_.wait(lock, [&] { return is_stopping_ || !IsIdleLocked(); });
       if (is_stopping_ && IsIdleLocked()) return;
     }
-    is_closed = watch_ != nullptr && watch_->IsClosed(device_);
+    is_closed = watch_.IsClosed();
     const bool is_any_open = Look(is_closed);
-    if (is_any_open) {
+    if (is_closed && is_any_open) {
       std::this_thread::sleep_for(kLookStopped);
     } else if (is_closed) {
-      watch_->WaitWhileClosed(device_, kLook);
-    } else if (watch_ != nullptr) {
-      watch_->WaitWhileOpen(device_, kLook);
+      watch_.WaitWhileClosed(kLook);
     } else {
-      std::this_thread::sleep_for(kLook);
+      watch_.WaitWhileOpen(is_any_open ? kLookStopped : kLook);
     }
   }
 }

@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "server/gpu/awake_watch.h"
 #include "server/gpu/driver_table.h"
-#include "server/gpu/high_priority_watch.h"
 #include "server/variants/gated_queue.h"
 #include "server/variants/worker_runs.h"
 
@@ -77,8 +77,7 @@ class GatedQueues {
               std::function<void(CUresult)> on_failure)
       : driver_(driver),
         context_(context),
-        device_(device),
-        watch_(watch),
+        watch_(watch, device),
         on_failure_(std::move(on_failure)),
         controls_(driver) {}
   CUresult Launch(Member& member, GatedLaunch launch);
@@ -92,8 +91,7 @@ class GatedQueues {
 
   const DriverTable& driver_;
   const CUcontext context_;
-  const int device_;
-  HighPriorityWatch* const watch_;
+  AwakeWatch watch_;
   const std::function<void(CUresult)> on_failure_;
   const SteadyClock clock_;
 

@@ -1,11 +1,8 @@
 #include "server/variants/worker_runs.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 
-#include "base/futex.h"
 #include "base/log.h"
 
 namespace tally::server {
@@ -16,9 +13,6 @@ using std::chrono::milliseconds;
 
 constexpr auto kLook = milliseconds(10);               // how often at least it looks what is complete
 constexpr auto kLookInterrupted = microseconds(50);    // the same while a launch may have stopped half-way
-constexpr auto kLookAwake = microseconds(100);         // the same while the thread stays awake
-constexpr auto kLongestAwake = milliseconds(10);       // after the last launch
-constexpr int kPausesPerLook = 20;                     // less than a microsecond
 constexpr auto kLongestTurnaround = milliseconds(20);  // then it counts as that and is no longer waited for
 
 }  // namespace
@@ -116,7 +110,7 @@ CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
                                             total, CU_STREAM_WAIT_VALUE_GEQ);
   }
   if (result != CUDA_SUCCESS) return result;
-  last_launch_.store(clock_.Now(), std::memory_order_relaxed);
+  watch_.OnLaunch();
   const std::lock_guard lock(mutex_);
   ++counts_.num_launches;
   in_flight_.push_back(std::move(run));
@@ -204,7 +198,7 @@ bool WorkerRuns::Sweep(bool may_resume) {
 CUresult WorkerRuns::Resume(InFlight& run, bool runs_through) {
   run.phase = phase_;
   run.stream = resume_;
-  last_launch_.store(clock_.Now(), std::memory_order_relaxed);
+  watch_.OnLaunch();
   ++counts_.num_resumes;
   if (run.launch.owner != nullptr) run.launch.owner->num_yields.fetch_add(1, std::memory_order_relaxed);
   const CUresult result = Run(run, resume_, runs_through ? flag_ + sizeof(uint32_t) : flag_);
@@ -252,7 +246,7 @@ void WorkerRuns::Yield(TimePoint looked_at) {
   // One that had not begun says nothing about how long it takes to stop.
   if (control.next_block == 0) return;
   // What was announced before there was anything in flight to look for was not seen late.
-  const TimePoint announced_at = std::clamp(watch_->ClosedSince(device_), std::min(looked_at, seen_at), seen_at);
+  const TimePoint announced_at = std::clamp(watch_.ClosedSince(), std::min(looked_at, seen_at), seen_at);
   if (running->launch.on_turnaround) running->launch.on_turnaround(left_at - announced_at);
   if (running->launch.owner == nullptr) return;
   YieldTimes& times = running->launch.owner->yield_times;
@@ -270,27 +264,6 @@ void WorkerRuns::LowerFlag() {
   ++phase_;
 }
 
-bool WorkerRuns::MayStayAwake() const {
-  return may_spin_ && watch_->IsHighPriorityPresent() &&
-         clock_.Now() - last_launch_.load(std::memory_order_relaxed) < kLongestAwake;
-}
-
-void WorkerRuns::Rest(bool is_flag_up, bool is_any_open) {
-  if (watch_ == nullptr) return std::this_thread::sleep_for(kLook);
-  if (is_flag_up) return watch_->WaitWhileClosed(device_, kLook);
-  if (MayStayAwake()) {
-    const TimePoint until = clock_.Now() + (is_any_open ? kLookInterrupted : kLookAwake);
-    while (!watch_->IsClosed(device_) && clock_.Now() < until) {
-      for (int i = 0; i < kPausesPerLook; ++i) CpuRelax();
-      ::sched_yield();
-    }
-  } else if (is_any_open) {
-    std::this_thread::sleep_for(kLookInterrupted);
-  } else {
-    watch_->WaitWhileOpen(device_, kLook);
-  }
-}
-
 void WorkerRuns::Watch() {
   bool is_flag_up = false;
   TimePoint looked_at{};  // when there was no high-priority work, and a launch that it could have asked to yield
@@ -303,7 +276,7 @@ void WorkerRuns::Watch() {
       }
       if (is_stopping_ && in_flight_.empty()) return;
     }
-    const bool is_closed = watch_ != nullptr && watch_->IsClosed(device_);
+    const bool is_closed = watch_.IsClosed();
     if (is_closed && !is_flag_up) {
       Yield(looked_at);
       is_flag_up = true;
@@ -313,7 +286,11 @@ void WorkerRuns::Watch() {
     }
     if (!is_closed) looked_at = clock_.Now();
     const bool is_any_open = Sweep(!is_flag_up);
-    Rest(is_flag_up, is_any_open);
+    if (is_flag_up) {
+      watch_.WaitWhileClosed(kLook);
+    } else {
+      watch_.WaitWhileOpen(is_any_open ? kLookInterrupted : kLook);
+    }
   }
 }
 

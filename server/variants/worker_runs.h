@@ -10,9 +10,7 @@
 // on a stream of its own.
 //
 // How soon the GPU comes free is the sum of: the page is marked -> this thread sees it -> the flag is written -> the
-// blocks that run end. Waking a sleeping thread takes longer (50 to 250 us in a virtual machine) than all the rest, so
-// while launches are in flight and a high-priority program exists the thread stays awake, where there are cores to
-// spare, for at most 10 ms after the last launch.
+// blocks that run end. So the thread stays awake while there is something to be asked (server/gpu/awake_watch.h).
 //
 // Source: Tally, section 4 (preemption) and 5 (priority-aware scheduling).
 //
@@ -35,10 +33,9 @@
 
 #include "base/clock.h"
 #include "proto/device/variant_abi.h"
-#include "server/channel/spin.h"
+#include "server/gpu/awake_watch.h"
 #include "server/gpu/driver_table.h"
 #include "server/gpu/event_pool.h"
-#include "server/gpu/high_priority_watch.h"
 #include "server/variants/control_slots.h"
 
 namespace tally::server {
@@ -87,7 +84,8 @@ struct WorkerRunCounts {
 class WorkerRuns {
  public:
   // `on_failure`: a launch that had yielded could not be continued; its stream will wait for ever. `watch` may be null:
-  // nobody has priority. All outlive this. The context must be current. `may_spin`: see above.
+  // nobody has priority. All outlive this. The context must be current. `may_spin`: see
+  // AwakeWatch.
   static std::unique_ptr<WorkerRuns> Create(const DriverTable& driver, CUcontext context, int device,
                                             HighPriorityWatch* watch, std::function<void(CUresult)> on_failure,
                                             bool may_spin = MaySpinLong());
@@ -117,18 +115,13 @@ class WorkerRuns {
   WorkerRuns(const DriverTable& driver, CUcontext context, int device, HighPriorityWatch* watch,
              std::function<void(CUresult)> on_failure, bool may_spin)
       : driver_(driver),
-        may_spin_(may_spin),
         context_(context),
-        device_(device),
-        watch_(watch),
+        watch_(watch, device, may_spin),
         on_failure_(std::move(on_failure)),
         events_(driver),
         slots_(driver) {}
   CUresult Open();
   void Watch();
-  // Between two looks.
-  void Rest(bool is_flag_up, bool is_any_open);
-  bool MayStayAwake() const;
   // `looked_at`: when there was no high-priority work yet.
   void Yield(TimePoint looked_at);
   void LowerFlag();
@@ -146,10 +139,8 @@ class WorkerRuns {
   void RetireLocked(std::list<InFlight>::iterator run);
 
   const DriverTable& driver_;
-  const bool may_spin_;
   const CUcontext context_;
-  const int device_;
-  HighPriorityWatch* const watch_;
+  AwakeWatch watch_;
   const std::function<void(CUresult)> on_failure_;
   const SteadyClock clock_;
 
@@ -158,8 +149,6 @@ class WorkerRuns {
   CUstream resume_ = nullptr;  // continued launches
   CUdeviceptr flag_ = 0;       // and behind it a word that stays 0, for launches that run through
   void* read_back_ = nullptr;  // pinned: where control blocks are read to
-
-  std::atomic<TimePoint> last_launch_{TimePoint{}};  // or when something went on
 
   mutable std::mutex mutex_;  // never held while a kernel is launched: that may take until the GPU has room
   std::condition_variable changed_;
