@@ -99,6 +99,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
                         .forced_form = forced_form},
           [this](CUresult result) { ReportFault(result, "a kernel that had yielded could not be continued"); });
     }
+    are_classes_mixed = config_.are_classes_mixed;
     wants_ptx = variants != nullptr || loaded_->is_software;
     reaper_ = std::thread([this] { Reap(); });
   }

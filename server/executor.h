@@ -124,6 +124,8 @@ struct SessionEnd {
 struct ExecutorConfig {
   std::string domain_name;
   shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;
+  // Sessions of both classes are to come: streams of high-priority ones go first on the GPU.
+  bool are_classes_mixed = false;
   DriverChoice driver = DriverChoice::kAuto;
   std::string cuda_library_path;  // empty: search (TALLY_REAL_LIBCUDA, then the usual directories)
   std::string sim_library_path;   // full path of libtally-sim-driver.so; empty: TALLY_SIM_DRIVER, then beside the

@@ -157,7 +157,7 @@ Status ClientGate::CheckQuotas(uid_t uid) const {
   return OkStatus();
 }
 
-Result<Domain> ClientGate::ChooseDomain(const shm::HelloRequest& hello, uid_t uid) const {
+Result<ClientGate::Placement> ClientGate::Place(const shm::HelloRequest& hello, uid_t uid) const {
   Domain domain;
   domain.owner_uid = config_.share_domains_between_users ? control::kSharedDomain : uid;
   domain.name.assign(hello.domain_name, ::strnlen(hello.domain_name, sizeof(hello.domain_name)));
@@ -186,16 +186,22 @@ Result<Domain> ClientGate::ChooseDomain(const shm::HelloRequest& hello, uid_t ui
     return Error(StatusCode::kPermissionDenied,
                  fmt::format("user {} may not run high-priority programs here (high_priority_uids)", uid));
   }
+  const shm::PriorityClass session_class = domain.priority_class;
+  if (domain.name.empty() && config_.share_contexts) {
+    domain.name = kMixedDomain;
+    domain.priority_class = shm::PriorityClass::kHighPriority;
+    domain.are_classes_mixed = true;
+  }
   if (domain.name.empty()) domain.name = PriorityClassName(domain.priority_class);
-  return domain;
+  return Placement{domain, session_class};
 }
 
 void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
   const PeerCredentials peer = pending_.at(pending_id).peer;
   if (const Status build = CheckBuild(hello); !build.ok()) return Refuse(pending_id, build);
   if (const Status quotas = CheckQuotas(peer.uid); !quotas.ok()) return Refuse(pending_id, quotas);
-  auto domain = ChooseDomain(hello, peer.uid);
-  if (!domain) return Refuse(pending_id, domain.error());
+  const auto placement = Place(hello, peer.uid);
+  if (!placement) return Refuse(pending_id, placement.error());
   auto pair = CreateSocketPair();
   if (!pair) return Refuse(pending_id, Status(StatusCode::kResourceExhausted, pair.error().message()));
 
@@ -205,7 +211,7 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
   identity.pid = peer.pid;
   identity.uid = peer.uid;
   identity.gid = peer.gid;
-  identity.priority_class = static_cast<uint32_t>(domain->priority_class);
+  identity.priority_class = static_cast<uint32_t>(placement->session_class);
   if (hello.weight > scheduler::kMaxWeight || hello.level >= scheduler::kNumLevels) {
     return Refuse(pending_id,
                   Status(StatusCode::kInvalidArgument,
@@ -219,7 +225,7 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
   std::memcpy(identity.tenant_name, tenant.c_str(), std::min(tenant.size() + 1, sizeof(identity.tenant_name) - 1));
 
   auto client_end = std::make_shared<UniqueFd>(std::move(pair->first));
-  pool_.Open(*domain, identity, std::move(pair->second),
+  pool_.Open(placement->domain, identity, std::move(pair->second),
              [this, pending_id, identity, client_end](const Status& status) {
                if (!pending_.contains(pending_id)) return;  // gone meanwhile: both ends close
                if (!status.ok()) return Refuse(pending_id, status);

@@ -46,7 +46,11 @@ class ClientGate {
   void OnHello(uint64_t pending_id, const shm::HelloRequest& hello);
   Status CheckBuild(const shm::HelloRequest& hello) const;
   Status CheckQuotas(uid_t uid) const;
-  Result<Domain> ChooseDomain(const shm::HelloRequest& hello, uid_t uid) const;
+  struct Placement {
+    Domain domain;
+    shm::PriorityClass session_class;
+  };
+  Result<Placement> Place(const shm::HelloRequest& hello, uid_t uid) const;
   void Refuse(uint64_t pending_id, const Status& why);
   void Reply(uint64_t pending_id, uint64_t session_id, const Status& status, int session_socket);
   void Drop(uint64_t pending_id);

@@ -35,6 +35,7 @@ struct Flags {
       cache_directory, transforms, policy;
   std::vector<uid_t> allow;
   double turnaround_us = 0;
+  bool share_contexts = false;
   bool allow_any = false, is_embedded = false;
   int64_t time_slice_us = -1;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
@@ -75,6 +76,7 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   if (flags.turnaround_us > 0) {
     config.turnaround_threshold = std::chrono::nanoseconds(static_cast<int64_t>(flags.turnaround_us * 1e3));
   }
+  if (flags.share_contexts) config.share_contexts = true;
   if (flags.time_slice_us >= 0) config.best_effort_time_slice = std::chrono::microseconds(flags.time_slice_us);
   if (!flags.cache_directory.empty()) config.cache_directory = flags.cache_directory;
   config.ready_fd = flags.ready_fd;
@@ -117,6 +119,9 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_option("--turnaround-us", flags.turnaround_us,
                  "how soon a best-effort kernel should give the GPU back, in microseconds (default 31.6)")
       ->check(CLI::Range(1.0, 1e6));
+  app.add_flag("--share-contexts", flags.share_contexts,
+               "high-priority and best-effort programs of one user in one GPU context: no switch between them, but a "
+               "fault of one ends all (docs/scheduling.md)");
   app.add_option("--time-slice-us", flags.time_slice_us,
                  "how long the GPU runs best-effort work at a time while there is a high-priority program, in "
                  "microseconds (default 1); 0: time slices are left as the driver sets them")

@@ -42,6 +42,9 @@ struct DaemonConfig {
   shm::PriorityClass default_priority = shm::PriorityClass::kBestEffort;
   // Tenants of different users in one address space: off unless the users trust one another.
   bool share_domains_between_users = false;
+  // High-priority and best-effort programs of one user in one context, so that the GPU need not switch between them:
+  // soonest for the high-priority ones, but a fault of any of them is everybody's. Not those that name a domain.
+  bool share_contexts = false;
   // Sessions at a time, of all users together and of one user.
   uint32_t max_sessions = 1024;
   uint32_t max_sessions_per_user = 512;

@@ -46,6 +46,8 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   app.add_option("--cache-directory", options.config.cache_directory,
                  "where compiled kernels and what was measured are kept (default: nowhere)");
   app.add_option("--policy", options.config.policy, "how best-effort launches are held back and shared");
+  app.add_flag("--mixed-classes", options.config.are_classes_mixed,
+               "programs of both classes are to come: on the GPU, streams of high-priority ones go first");
   app.add_option("--exit-with-parent", options.exit_with_parent, "end when this parent process ends")->group("");
   try {
     app.parse(argc, argv);

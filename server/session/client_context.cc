@@ -5,8 +5,14 @@
 namespace tally::server {
 
 ClientContext::ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags,
-                             const uint32_t* num_captures, AwaitedObjects* awaited)
-    : driver_(driver), index_(index), device_(device), flags_(flags), num_captures_(num_captures), awaited_(awaited) {}
+                             const uint32_t* num_captures, AwaitedObjects* awaited, StreamPriorities priorities)
+    : driver_(driver),
+      index_(index),
+      device_(device),
+      flags_(flags),
+      num_captures_(num_captures),
+      awaited_(awaited),
+      priorities_(priorities) {}
 
 ClientContext::~ClientContext() {
   for (const auto& stream : streams_) *stream->num_waited = stream->num_issued;  // nobody is left to wait for it
@@ -15,7 +21,8 @@ ClientContext::~ClientContext() {
 
 CUresult ClientContext::NewStream(uint32_t flags, int priority, bool is_legacy, Stream** stream) {
   auto made = std::make_unique<Stream>();
-  if (const CUresult r = driver_.cuStreamCreateWithPriority(&made->real, CU_STREAM_NON_BLOCKING, priority);
+  if (const CUresult r =
+          driver_.cuStreamCreateWithPriority(&made->real, CU_STREAM_NON_BLOCKING, priorities_.Of(priority));
       r != CUDA_SUCCESS) {
     return r;
   }

@@ -57,12 +57,26 @@ struct Stream {
   bool HasUnfinishedWork() const { return num_issued > num_waited->load(std::memory_order_acquire); }
 };
 
+// Which priority a stream gets on the GPU.
+struct StreamPriorities {
+  // Programs of both classes share the real context: nothing but the streams' priorities tells the GPU whose blocks
+  // come first. Else the program's own priorities are all that matters.
+  bool are_classes_mixed = false;
+  const std::atomic<bool>* is_high_priority = nullptr;  // the session's class
+
+  // As CUDA counts: 0 is the lowest, negative ones come first; the driver cuts what is out of its range.
+  int Of(int asked) const {
+    if (!are_classes_mixed) return asked;
+    return is_high_priority->load(std::memory_order_relaxed) ? asked - 1 : 0;
+  }
+};
+
 class ClientContext {
  public:
   // `num_captures` counts the captures of the whole session: while it is 0 no stream is asked. `awaited` knows the
   // streams that lanes are waiting for. Both outlive this, as the driver does.
   ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags, const uint32_t* num_captures,
-                AwaitedObjects* awaited);
+                AwaitedObjects* awaited, StreamPriorities priorities = {});
   // Destroys the streams. The real context must be current.
   ~ClientContext();
   ClientContext(const ClientContext&) = delete;
@@ -107,6 +121,7 @@ class ClientContext {
   uint32_t flags_;
   const uint32_t* num_captures_;
   AwaitedObjects* awaited_;
+  const StreamPriorities priorities_;
   std::vector<std::unique_ptr<Stream>> streams_;
   Stream* legacy_ = nullptr;
   Stream* barrier_ = nullptr;               // waits for what WaitAll was told; new streams wait for it

@@ -43,7 +43,8 @@ CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter&) {
   }
   session.contexts.emplace(
       request.context, std::make_unique<ClientContext>(lane.driver(), request.context, static_cast<int>(request.device),
-                                                       request.flags, &session.num_captures, &session.awaited));
+                                                       request.flags, &session.num_captures, &session.awaited,
+                                                       session.stream_priorities()));
   return CUDA_SUCCESS;
 }
 

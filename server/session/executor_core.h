@@ -38,6 +38,7 @@ class ExecutorCore {
   SharedObjects shared;
   std::unique_ptr<DispatchGate> gate;
   std::unique_ptr<VariantRegistry> variants;            // null: every kernel runs as it is
+  bool are_classes_mixed = false;                       // ExecutorConfig
   bool wants_ptx = false;                               // of machine code: clients send it along
   std::unique_ptr<PrintfCapture> printf_capture;        // null: device printf goes where the process's stdout goes
   std::vector<std::unique_ptr<EventPool>> event_pools;  // by device

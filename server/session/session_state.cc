@@ -58,7 +58,8 @@ SessionState::~SessionState() { Destroy(); }
 ClientContext* SessionState::FindContext(uint32_t index) {
   if (const auto found = contexts.find(index); found != contexts.end()) return found->second.get();
   if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;
-  auto context = std::make_unique<ClientContext>(driver, index, static_cast<int>(index), 0, &num_captures, &awaited);
+  auto context = std::make_unique<ClientContext>(driver, index, static_cast<int>(index), 0, &num_captures, &awaited,
+                                                 stream_priorities());
   return contexts.emplace(index, std::move(context)).first->second.get();
 }
 
