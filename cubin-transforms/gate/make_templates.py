@@ -38,6 +38,7 @@ SCHEDULING, AWAITED = ~((1 << 41) - 1), 0x3F << 52
 REGISTERS, FRAME, PARAMETER, BANK, BANK_SIZE, EXITS, WARP_WIDE, WARP_WIDE_MASKS, STACK, CTAID_Z = (
     0x2F, 0x11, 0x17, 0x0A, 0x19, 0x1C, 0x28, 0x29, 0x1E, 0x04)
 BROUGHT = {EXITS, WARP_WIDE, WARP_WIDE_MASKS, STACK, CTAID_Z, PARAMETER, BANK, BANK_SIZE}
+FIRST_VERSION = {100: "8.6", 103: "8.8", 110: "9.0", 120: "8.7", 121: "8.8"}  # of PTX that knows the target
 OFFSETS = (16, 64, 4064, 4096, 4336, 16384, 32736)  # of the gate's parameters; each is compiled
 
 CLUSTER_INDEX = """and.b32 %x, %flags, {clusters};
@@ -61,7 +62,7 @@ def ptx(source, constants, arch, offset):
     clusters, many_axes = constants["kGateClusters"], constants["kGateManyAxes"]
     has_clusters = arch >= 90
     words = {
-        "VERSION": "8.1" if arch < 100 else "8.8" if arch < 110 else "9.0",  # the first that knows the target
+        "VERSION": FIRST_VERSION.get(arch, "8.1"),
         "TARGET": f"sm_{arch}",
         "BYTES": offset + 16,
         "RECORD": offset,
@@ -240,7 +241,7 @@ def straighten(arch, code, jump):
         moved.append(instruction)
     old = all_paths(arch, code, list(range(len(code))), None)
     new = all_paths(arch, moved, order, branch)
-    require(old == new and len(old) > 8, f"sm_{arch}: reordering has changed a path")
+    require(old and old == new, f"sm_{arch}: reordering has changed a path")
     return moved, where
 
 
