@@ -98,6 +98,7 @@ class SessionState {
   HostMemory host_memory;  // thread-safe
   VirtualMemory virtual_memory{memory};
   PendingOutput output;                       // thread-safe
+  bool keeps_kernels = false;                 // they run as they are; constant once lanes exist
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
   // Outlives the session: launches of workers are retired later.
   const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
