@@ -68,6 +68,7 @@ struct SessionIdentity {
   // Among best-effort sessions, 1 to scheduler::kMaxWeight / among high-priority ones, below scheduler::kNumLevels.
   uint32_t weight = scheduler::kDefaultWeight;
   uint32_t level = 0;
+  bool keeps_kernels = false;  // they run as they are, whatever ExecutorConfig::transforms says
 };
 
 // What of a session's entitlement is to be different from now on.

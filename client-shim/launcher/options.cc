@@ -23,7 +23,8 @@ constexpr const char* kFooter =
     "  tallyd &                                the service that programs share ...\n"
     "  tally-run --priority high ./inference   ... gets the GPU as if it were alone\n"
     "  tally-run python train.py               ... gets what is left (best-effort)\n"
-    "\nEnvironment: TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_DOMAIN stand in for the options; "
+    "\nEnvironment: TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_TRANSFORMS, TALLY_DOMAIN stand in "
+    "for the options; "
     "TALLY_LOG = error, warning, "
     "info, debug.\n"
     "Exit status: the program's own; it dies of the signal that the program died of. 1: no tallyd; 2: wrong options;\n"
@@ -72,6 +73,8 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   app.add_option("--weight", options.weight,
                  "part of what best-effort programs get, relative to the others' (1 to 10000, default 100)");
   app.add_option("--level", options.level, "rank among high-priority programs: higher comes first (0 to 7, default 0)");
+  app.add_option("--transforms", options.transforms,
+                 "none: its kernels run as they are, whatever tallyd allows (default: as tallyd is configured)");
   app.add_option("--domain", options.domain,
                  "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory");
   app.add_option("--name", options.tenant, "name shown by tallyctl and in metrics (default: the program's)");
@@ -98,6 +101,7 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   FillFromEnvironment("TALLY_PRIORITY", options.priority);
   FillFromEnvironment("TALLY_WEIGHT", options.weight);
   FillFromEnvironment("TALLY_LEVEL", options.level);
+  FillFromEnvironment("TALLY_TRANSFORMS", options.transforms);
   FillFromEnvironment("TALLY_DOMAIN", options.domain);
   FillFromEnvironment("TALLY_NAME", options.tenant);
   if (!options.priority.empty() && options.priority != "high" && options.priority != "best-effort") {
@@ -108,6 +112,10 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   }
   if (!options.level.empty() && !IsNumberFrom(0, 7, options.level)) {
     return Refuse(fmt::format("'{}' is no level: say a number from 0 to 7", options.level));
+  }
+  if (!options.transforms.empty() && options.transforms != "none") {
+    return Refuse(fmt::format("'{}' is no choice of transforms: a program can say none; what else there is tallyd says",
+                              options.transforms));
   }
   if (!IsDomainName(options.domain)) {
     return Refuse(fmt::format("'{}' is no domain's name: at most {} letters, digits, '-', '_' and '.'", options.domain,

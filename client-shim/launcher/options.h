@@ -8,13 +8,14 @@
 namespace tally::launcher {
 
 struct Options {
-  std::string socket;    // empty: where FindSocket() of proto/control/socket_paths.h looks
-  std::string priority;  // "high", "best-effort"; empty: tallyd decides
-  std::string weight;    // a number; empty: the default
-  std::string level;     // likewise
-  std::string domain;    // empty: the domain of the class
-  std::string tenant;    // empty: the program's name
-  std::string driver;    // embedded only: "auto", "cuda", "sim"
+  std::string socket;      // empty: where FindSocket() of proto/control/socket_paths.h looks
+  std::string priority;    // "high", "best-effort"; empty: tallyd decides
+  std::string weight;      // a number; empty: the default
+  std::string level;       // likewise
+  std::string transforms;  // "none", or empty: as tallyd says
+  std::string domain;      // empty: the domain of the class
+  std::string tenant;      // empty: the program's name
+  std::string driver;      // embedded only: "auto", "cuda", "sim"
   bool is_embedded = false;
   bool is_quiet = false;
   std::vector<std::string> command;  // the program and its arguments; at least one

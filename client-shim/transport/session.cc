@@ -65,6 +65,8 @@ shm::HelloRequest MakeHello() {
   hello.priority_class = static_cast<uint32_t>(priority_class);
   hello.weight = NumberOf<uint16_t>("TALLY_WEIGHT");
   hello.level = NumberOf<uint8_t>("TALLY_LEVEL");
+  const char* transforms = std::getenv("TALLY_TRANSFORMS");
+  hello.keeps_kernels = transforms != nullptr && std::strcmp(transforms, "none") == 0 ? 1 : 0;
   const char* name = std::getenv("TALLY_NAME");
   CopyText(hello.tenant_name, name != nullptr ? name : program_invocation_short_name);
   if (const char* domain = std::getenv("TALLY_DOMAIN"); domain != nullptr) CopyText(hello.domain_name, domain);

@@ -36,7 +36,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 7;
+inline constexpr uint32_t kLinkVersion = 8;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -125,7 +125,8 @@ struct SessionIdentity {
   uint32_t gid;             // likewise
   uint32_t priority_class;  // shm::PriorityClass, never kDefault
   uint32_t weight;          // among best-effort sessions
-  uint32_t level;           // among high-priority sessions
+  uint16_t level;           // among high-priority sessions
+  uint16_t keeps_kernels;   // 1: its kernels run as they are
   char tenant_name[kLinkNameBytes];
 };
 static_assert(sizeof(SessionIdentity) == 104);

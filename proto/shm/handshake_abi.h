@@ -39,7 +39,7 @@ struct HelloRequest {
   uint32_t priority_class;    // PriorityClass
   uint16_t weight;            // among best-effort tenants, 1 to 10000; 0: the default
   uint8_t level;              // among high-priority tenants, 0 to 7
-  uint8_t reserved;
+  uint8_t keeps_kernels;      // 1: its kernels run as they are, whatever tallyd allows; 0: as tallyd says
   char tenant_name[kTenantNameBytes];
   char domain_name[kDomainNameBytes];
 };

@@ -220,6 +220,7 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
   }
   identity.weight = hello.weight != 0 ? hello.weight : scheduler::kDefaultWeight;
   identity.level = hello.level;
+  identity.keeps_kernels = hello.keeps_kernels != 0 ? 1 : 0;
   std::string tenant = PrintableName(hello.tenant_name);
   if (tenant.empty()) tenant = "unnamed";
   std::memcpy(identity.tenant_name, tenant.c_str(), std::min(tenant.size() + 1, sizeof(identity.tenant_name) - 1));

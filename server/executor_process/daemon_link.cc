@@ -143,7 +143,8 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.gid = snapshot.identity.gid;
   report.identity.priority_class = static_cast<uint32_t>(snapshot.identity.priority_class);
   report.identity.weight = snapshot.identity.weight;
-  report.identity.level = snapshot.identity.level;
+  report.identity.level = static_cast<uint16_t>(snapshot.identity.level);
+  report.identity.keeps_kernels = snapshot.identity.keeps_kernels ? 1 : 0;
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures.kernel_launches = snapshot.num_launches;
   report.figures.graph_launches = snapshot.num_graph_launches;

@@ -117,6 +117,7 @@ class DomainProcess {
     session.gid = identity.gid;
     session.weight = identity.weight;
     session.level = identity.level;
+    session.keeps_kernels = identity.keeps_kernels != 0;
     session.tenant_name = identity.tenant_name;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     ++num_sessions_;

@@ -30,7 +30,9 @@ CUresult ReadRequest(ServedLane& lane, WireReader& in, LoadRequest* request) {
 // With gates in it, if launches of this session may be stopped.
 std::shared_ptr<const GatedCode> GatesFor(ServedLane& lane, const LoadRequest& request) {
   const SessionState& session = lane.session();
-  if (session.core.variants == nullptr || session.is_high_priority.load(std::memory_order_relaxed)) return nullptr;
+  if (session.core.variants == nullptr || session.keeps_kernels ||
+      session.is_high_priority.load(std::memory_order_relaxed))
+    return nullptr;
   lane.ForgetCurrentDevice();  // a context may be made current on the way
   auto gated = session.core.variants->GateImage(PartsOf(*request.bytes));
   if (lane.context() != nullptr) lane.EnterDevice(lane.context()->device());

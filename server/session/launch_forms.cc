@@ -50,7 +50,8 @@ CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& requ
 // Whether this launch could take another form at all.
 bool MayVary(ServedLane& lane, const Stream& stream, LaunchParameters& request) {
   const SessionState& session = lane.session();
-  return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
+  return session.core.variants != nullptr && !session.keeps_kernels &&
+         !session.is_high_priority.load(std::memory_order_relaxed) &&
          (request.launch().flags & shm::kLaunchCooperative) == 0 &&
          request.parameter_block().size() >= request.kernel().parameter_bytes && !stream.context->IsCapturing(stream);
 }

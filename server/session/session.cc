@@ -50,6 +50,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
       state_(core, callbacks_),
       surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
+  state_.keeps_kernels = identity_.keeps_kernels;
   SetPriority({});
 }
 

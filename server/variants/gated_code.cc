@@ -1,18 +1,10 @@
 #include "server/variants/gated_code.h"
 
-#include <algorithm>
-#include <string_view>
-
 #include "cubin-transforms/add_gates.h"
 #include "ptx-transforms/transform.h"
 
 namespace tally::server {
 namespace {
-
-// Kernels that wait for their like on other devices: one that is stopped here would hold up those there.
-bool Communicates(std::string_view kernel) {
-  return kernel.find("nccl") != std::string_view::npos || kernel.find("nvshmem") != std::string_view::npos;
-}
 
 Result<std::span<const std::byte>> OnlyPart(const ImageParts& image) {
   if (image.size() == 1) return image.front();
@@ -30,7 +22,6 @@ Result<GatedCode> GateMachineCode(const ImageParts& image, uint32_t arch) {
   if (!gated) return std::unexpected(gated.error());
   GatedCode code;
   for (const cubin_transforms::GatedKernel& kernel : gated->kernels) {
-    if (Communicates(kernel.name)) return Error(StatusCode::kFailedPrecondition, kernel.name + " waits for others");
     if (kernel.is_gated()) code.gates[kernel.name] = {kernel.hidden_offset, true, true};
   }
   if (code.gates.empty()) return Error(StatusCode::kNotFound, "no kernel of it has a gate");

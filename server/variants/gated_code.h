@@ -26,8 +26,8 @@ struct GatedCode {
   std::unordered_map<std::string, KernelGate> gates;  // by kernel; those that are not in it are as they were
 };
 
-// From the machine code for devices of architecture `arch` (90: sm_90). kNotFound: there is none;
-// kFailedPrecondition: its kernels talk to other devices and must not be stopped; else what cubin-transforms says.
+// From the machine code for devices of architecture `arch` (90: sm_90). kNotFound: there is none,
+// or no kernel of it can be gated; else what cubin-transforms says.
 Result<GatedCode> GateMachineCode(const ImageParts& image, uint32_t arch);
 // From its PTX: for the software driver, where everything else can be tested so.
 Result<GatedCode> GateText(const ImageParts& image, uint32_t arch);

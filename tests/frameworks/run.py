@@ -180,13 +180,13 @@ def judge(program, natives, tally):
 class Daemon:
     """One tallyd for all programs, in a directory of its own."""
 
-    def __init__(self, tally_run, scratch, log_path, driver):
+    def __init__(self, tally_run, scratch, log_path, driver, words=(), beside=None):
         self.socket = os.path.join(scratch, "daemon", "tally.sock")
         os.mkdir(os.path.dirname(self.socket), 0o700)
         reader, writer = os.pipe()
         self.log = open(log_path, "wb")
         self.process = subprocess.Popen([str(tally_run.parent / "tallyd"), "--socket", self.socket, "--driver", driver, "--ready-fd", str(writer),
-                                         "--metrics-address", "0"], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                         "--metrics-address", "0", *words], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         pass_fds=[writer], start_new_session=True)
         os.close(writer)
         with os.fdopen(reader) as ready:
@@ -195,8 +195,15 @@ class Daemon:
             self.process.kill()
             sys.exit(f"run.py: tallyd did not start; see {log_path}")
         print(f"tallyd: {line.strip()}", flush=True)
+        self.beside = beside and subprocess.Popen([str(tally_run), "--socket", self.socket, "--priority", "high", "--", *beside],
+                                                  stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
     def stop(self):
+        if self.beside:
+            print(f"{self.beside.args[-1]}, the program beside: " + ("ran until the end" if self.beside.poll() is None else
+                                                                     f"ended with {self.beside.returncode} too early"), flush=True)
+            self.beside.kill()
+            self.beside.wait()
         self.process.terminate()
         try:
             self.process.wait(timeout=20)
@@ -239,6 +246,8 @@ def parse():
     parser.add_argument("--skip-tally", action="store_true", help="native runs only (to make a file for --native-from)")
     parser.add_argument("--embedded", action="store_true", help="a private daemon for each program instead of one for all")
     parser.add_argument("--driver", default="auto", help="tallyd's driver: auto, cuda, sim")
+    parser.add_argument("--tallyd", default="", help="more options of that one tallyd, as words in one argument")
+    parser.add_argument("--beside", default="", help="a high-priority program that runs all the while under tally-run: it makes kernels give the GPU back")
     parser.add_argument("--tally-run", type=pathlib.Path, help="default: bin/tally-run of the bundle this file is in")
     parser.add_argument("--programs", type=pathlib.Path, default=PROGRAMS, help="the folder of the programs")
     parser.add_argument("--list", action="store_true", help="only show the programs and what they need")
@@ -286,7 +295,7 @@ def main():
 
     try:
         if not options.skip_tally and not options.embedded:
-            daemon = Daemon(tally_run, scratch, log_dir / "tallyd.log", options.driver)
+            daemon = Daemon(tally_run, scratch, log_dir / "tallyd.log", options.driver, options.tallyd.split(), options.beside.split())
         began = time.monotonic()
         order = sorted(programs, key=lambda program: (-program.gpus, "compile" not in program.name, program.name))
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

@@ -85,6 +85,14 @@ class Variants(FullStackTest):
         rows = self.ctl_json("kernels")
         self.assertTrue(all(row["turnaround_ns"] <= 1_000_000_000 for row in rows), rows)
 
+    def test_a_program_may_keep_its_kernels(self):
+        self.start_here()
+        kept = self.start_under_tally(REPEATED_LAUNCHES, options=("--transforms", "none"))
+        self.assert_right(kept)
+        self.assertEqual(self.ctl_json("kernels"), [])
+        self.assert_right(self.start_program())
+        self.assertNotEqual(self.ctl_json("kernels"), [])
+
     def test_by_default_kernels_run_as_they_are(self):
         self.start_daemon("--turnaround-us", "1", "--cache-directory", self.cache)
         self.assert_right(self.start_program())

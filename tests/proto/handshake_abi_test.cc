@@ -12,6 +12,7 @@ EXPECT_FIELD(HelloRequest, magic, 0, 4);
 EXPECT_FIELD(HelloRequest, protocol_version, 4, 4);
 EXPECT_FIELD(HelloRequest, api_table_hash, 8, 8);
 EXPECT_FIELD(HelloRequest, priority_class, 16, 4);
+EXPECT_FIELD(HelloRequest, keeps_kernels, 23, 1);
 EXPECT_FIELD(HelloRequest, tenant_name, 24, 64);
 EXPECT_FIELD(HelloRequest, domain_name, 88, 32);
 

@@ -21,13 +21,14 @@ struct TwinReport {
   uint32_t magic, kind;
   uint64_t request_id, session_id, opened_ns;
   int32_t pid;
-  uint32_t uid, gid, priority_class, weight, level;
+  uint32_t uid, gid, priority_class, weight;
+  uint16_t level, keeps_kernels;
   char tenant_name[64];
   uint64_t figures[21];
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 7u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 8u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
