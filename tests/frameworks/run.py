@@ -185,8 +185,10 @@ class Daemon:
         os.mkdir(os.path.dirname(self.socket), 0o700)
         reader, writer = os.pipe()
         self.log = open(log_path, "wb")
+        if "--metrics-address" not in words:
+            words = [*words, "--metrics-address", "0"]
         self.process = subprocess.Popen([str(tally_run.parent / "tallyd"), "--socket", self.socket, "--driver", driver, "--ready-fd", str(writer),
-                                         "--metrics-address", "0", *words], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                         *words], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                         pass_fds=[writer], start_new_session=True)
         os.close(writer)
         with os.fdopen(reader) as ready:
@@ -272,7 +274,7 @@ def main():
     machine, num_gpus = describe_machine(bundle), count_gpus()
     scratch = tempfile.mkdtemp(prefix="tally-frameworks.")
     daemon = None
-    rows = {}
+    rows, counts = {}, {}
 
     def one(program):
         missing = program.missing(num_gpus)
