@@ -97,8 +97,8 @@ class SessionState {
   MemoryMap memory;        // thread-safe
   HostMemory host_memory;  // thread-safe
   VirtualMemory virtual_memory{memory};
-  PendingOutput output;                       // thread-safe
-  bool keeps_kernels = false;                 // they run as they are; constant once lanes exist
+  PendingOutput output;        // thread-safe
+  bool keeps_kernels = false;  // they run as they are; constant once lanes exist
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
   // Outlives the session: launches of workers are retired later.

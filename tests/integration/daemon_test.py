@@ -119,6 +119,15 @@ class Supervision(DaemonTest):
         self.assertEqual({row["domain"]: row["num_sessions"] for row in rows},
                          {f"high:{uid}": 2, f"best-effort:{uid}": 1, f"own:{uid}": 1})
 
+    def test_shared_contexts_put_both_classes_into_one_executor(self):
+        self.start_daemon("--share-contexts")
+        for arguments in ({"priority": HIGH}, {"priority": BEST_EFFORT}, {"domain": "own"}):
+            self.session(**arguments)
+        uid = os.getuid()
+        self.assertEqual({row["domain"]: row["num_sessions"] for row in self.executors()}, {f"mixed:{uid}": 2, f"own:{uid}": 1})
+        self.assertEqual(sorted((row["class"], row["domain"]) for row in self.ctl_json("ps")),
+                         [("best-effort", f"mixed:{uid}"), ("best-effort", f"own:{uid}"), ("high", f"mixed:{uid}")])
+
     def test_killed_executor_ends_its_sessions_only_and_is_replaced_at_once(self):
         self.start_daemon()
         victim, survivor = self.session(priority=BEST_EFFORT), self.session(priority=HIGH)
