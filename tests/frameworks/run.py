@@ -301,7 +301,12 @@ def main():
         began = time.monotonic()
         order = sorted(programs, key=lambda program: (-program.gpus, "compile" not in program.name, program.name))
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            for done in concurrent.futures.as_completed([pool.submit(one, program) for program in order]):
+            tasks = [pool.submit(one, program) for program in order]
+            # Interrupted, it leaves what it has: programs that have not begun do not begin any more.
+            signal.signal(signal.SIGINT, lambda *_: [task.cancel() for task in tasks])
+            for done in concurrent.futures.as_completed(tasks):
+                if done.cancelled():
+                    continue
                 row = done.result()
                 rows[row["program"]] = row
                 times = [run["seconds"] for run in row["native"]] + ([row["tally"]["seconds"]] if row["tally"] else [])
