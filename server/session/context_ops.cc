@@ -42,9 +42,9 @@ CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter&) {
     return request.context < shm::kMaxDevices ? CUDA_SUCCESS : lane.Malformed("context opened twice");
   }
   session.contexts.emplace(
-      request.context, std::make_unique<ClientContext>(lane.driver(), request.context, static_cast<int>(request.device),
-                                                       request.flags, &session.num_captures, &session.awaited,
-                                                       session.stream_priorities()));
+      request.context,
+      std::make_unique<ClientContext>(lane.driver(), request.context, static_cast<int>(request.device), request.flags,
+                                      &session.num_captures, &session.awaited, session.stream_priorities()));
   return CUDA_SUCCESS;
 }
 
