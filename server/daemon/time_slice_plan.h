@@ -23,13 +23,15 @@ struct DomainCount {
 };
 
 // Zero: the driver's own. `best_effort_slice` as configured, zero: time slices are left alone.
-// Of several high-priority domains none may keep the others from the GPU for so long; and while there is none, short
-// slices would only make best-effort domains switch more often than they need.
+// Nobody is put before programs that Tally does not serve: both classes must be there. Of several high-priority domains
+// none may keep the others from the GPU for so long; and while there is none, short slices would only make best-effort
+// domains switch more often than they need.
 constexpr std::chrono::microseconds TimeSliceFor(shm::PriorityClass priority_class, const DomainCount& domains,
                                                  std::chrono::microseconds best_effort_slice) {
   if (best_effort_slice.count() == 0) return {};
   if (priority_class == shm::PriorityClass::kHighPriority) {
-    return domains.high_priority == 1 ? kHighPriorityTimeSlice : std::chrono::microseconds(0);
+    return domains.high_priority == 1 && domains.best_effort != 0 ? kHighPriorityTimeSlice
+                                                                  : std::chrono::microseconds(0);
   }
   if (domains.high_priority == 0) return {};
   return domains.best_effort > 1 ? std::max(best_effort_slice, kSharedTimeSlice) : best_effort_slice;

@@ -15,6 +15,11 @@ TEST(TimeSlicePlanTest, OneHighPriorityDomainIsNeverInterrupted) {
   EXPECT_EQ(TimeSliceFor(kBestEffort, {1, 1}, microseconds(200)), microseconds(200));
 }
 
+TEST(TimeSlicePlanTest, AClassThatIsAloneSharesWithTheRestOfTheMachineAsTheDriverDoes) {
+  EXPECT_EQ(TimeSliceFor(kHigh, {1, 0}, microseconds(1)), microseconds(0));
+  EXPECT_EQ(TimeSliceFor(kBestEffort, {0, 1}, microseconds(1)), microseconds(0));
+}
+
 TEST(TimeSlicePlanTest, SeveralHighPriorityDomainsShareAsTheDriverDoes) {
   EXPECT_EQ(TimeSliceFor(kHigh, {2, 1}, microseconds(1)), microseconds(0));
   EXPECT_EQ(TimeSliceFor(kBestEffort, {2, 1}, microseconds(1)), microseconds(1));
