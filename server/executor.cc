@@ -117,6 +117,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     if (variants != nullptr) variants->SetThreshold(threshold);
     gate->SetTurnaroundThreshold(threshold);
   }
+  void KeepGpuInGaps(bool is_wanted) override { gate->KeepGpuInGaps(is_wanted); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
   bool is_software() const override { return loaded_->is_software; }

@@ -173,6 +173,9 @@ class Executor {
   virtual std::vector<KernelReport> Kernels() const = 0;
   // From the next launch on.
   virtual void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
+  // High-priority work keeps the GPU in the gaps between its requests, where programs of other executors would get it:
+  // of use if this one's contexts are not interrupted. From the next request on.
+  virtual void KeepGpuInGaps(bool is_wanted) = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.
   virtual Status Evict(uint64_t session_id, const std::string& reason) = 0;
 

@@ -119,10 +119,16 @@ int RunDaemon(const DaemonConfig& config) {
   WriteReadyLine(config.ready_fd, fmt::format("ready driver={} ({})", DriverChoiceName(driver.driver), driver.reason));
   NotifyServiceManager("READY=1\nSTATUS=serving " + config.socket);
 
-  // What the GPU's own switch costs here: asked once, beside everything else.
+  // What the GPU's own switch costs here: asked once, while nobody uses the GPU. Beside programs it would measure
+  // theirs, and its contexts of 1 us would keep those of other best-effort programs from getting anywhere.
   std::unique_ptr<SwitchTest> switch_test;
   if (driver.driver == DriverChoice::kCuda && config.embedded_parent == 0 &&
-      config.best_effort_time_slice.count() != 0) {
+      config.best_effort_time_slice.count() != 0 && pool.executors().empty() && !pool.MayStillBeAdopted()) {
+    pool.SetBeforeStart([&] {
+      if (switch_test == nullptr || switch_test->has_ended()) return;
+      LOG_INFO("the first program is here: how soon the GPU can be taken back is not measured (tally-switch-test)");
+      switch_test.reset();
+    });
     switch_test = SwitchTest::Start(**loop, DirectoryOfThisProgram() + "/tally-switch-test", [&](const auto& figures) {
       desk.SetForcedSwitch(figures);
       if (figures) LogForcedSwitch(*figures);

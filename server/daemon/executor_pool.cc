@@ -344,6 +344,7 @@ Result<ExecutorPool::ExecutorPtr> ExecutorPool::Start(const Domain& domain) {
                  fmt::format("domain {}: there are {} domains already, as many as tallyd allows (max_domains_per_user)",
                              label, num_domains));
   }
+  if (before_start_) before_start_();
   const auto pid = spawner_.Spawn(domain);
   if (!pid) return std::unexpected(pid.error());
   auto executor = std::make_shared<Executor>();

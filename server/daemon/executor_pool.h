@@ -88,6 +88,11 @@ class ExecutorPool {
   // Everything but `config` must outlive the pool.
   ExecutorPool(EventLoop& loop, RuntimeDir& runtime_dir, ExecutorSpawner spawner, const DaemonConfig& config);
 
+  // Executors of an earlier tallyd may still come back.
+  bool MayStillBeAdopted() const { return !awaited_.empty(); }
+  // Called before an executor is started, for a session that waits.
+  void SetBeforeStart(std::function<void()> action) { before_start_ = std::move(action); }
+
   // Listens for executors at `socket_path`. Those noted in the runtime directory by an earlier tallyd are awaited:
   // until they have come back or kAdoptionWait is over, no new executor is started.
   Status Listen(const std::string& socket_path);
@@ -147,7 +152,6 @@ class ExecutorPool {
   void AnswerArrived(uint64_t inquiry_id, pid_t pid);
   void AnswersFailed(pid_t pid);
   void StopAwaiting(pid_t pid);
-  bool MayStillBeAdopted() const { return !awaited_.empty(); }
   void RetryHeld();
   void CheckShutdown();
 
@@ -155,6 +159,7 @@ class ExecutorPool {
   RuntimeDir& runtime_dir_;
   ExecutorSpawner spawner_;
   DaemonConfig config_;
+  std::function<void()> before_start_;
   UniqueFd listening_;
   // Connections whose Hello has not come yet.
   std::list<std::shared_ptr<std::shared_ptr<ExecutorLink>>> strangers_;

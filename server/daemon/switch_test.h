@@ -30,9 +30,11 @@ class SwitchTest {
   // there is no such program. The loop must outlive this; after its end `done` is not called any more.
   static std::unique_ptr<SwitchTest> Start(EventLoop& loop, const std::string& program,
                                            std::function<void(std::optional<SwitchFigures>)> done);
+  // Ends it if it has not ended.
   ~SwitchTest();
   SwitchTest(const SwitchTest&) = delete;
   SwitchTest& operator=(const SwitchTest&) = delete;
+  bool has_ended() const { return pid_ == 0; }
 
  private:
   SwitchTest(EventLoop& loop, std::function<void(std::optional<SwitchFigures>)> done)

@@ -155,10 +155,14 @@ class DomainProcess {
     if (slices == reported_time_slices_) return;
     reported_time_slices_ = slices;
     link_.SendTimeSlices(slices);
+    const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
+    if (executor_ != nullptr && options_.config.priority_class == shm::PriorityClass::kHighPriority) {
+      executor_->KeepGpuInGaps(are_set);
+    }
     if (slices.num_refused > 0) {
       LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
                   options_.config.domain_name, slices.num_refused, slices.num_groups, slices.longest.count());
-    } else if (wants_time_slice_ && slices.num_groups > 0) {
+    } else if (are_set) {
       LOG_INFO("domain {}: time slices of {} us for {} channel groups", options_.config.domain_name,
                slices.longest.count(), slices.num_groups);
     }

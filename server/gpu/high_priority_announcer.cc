@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/log.h"
 #include "server/gpu/driver_table.h"
@@ -12,9 +13,16 @@ namespace {
 // How often at most the watcher looks whether busy high-priority streams have come to an end: an interrupt and a
 // wake-up at every kernel's end would slow down what it watches.
 constexpr auto kBusyPeriod = std::chrono::microseconds(50);
+// A guard must outlast what it takes until the end of a request is seen, and the hold-off begins.
+constexpr auto kSeenLate = 2 * kBusyPeriod;
 constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
 
 }  // namespace
+
+HighPriorityAnnouncer::HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page)
+    : driver_(driver), page_(page) {
+  for (size_t i = 0; i < shm::kActivityDevices; ++i) devices_.emplace_back(driver);
+}
 
 HighPriorityAnnouncer::~HighPriorityAnnouncer() {
   for (auto& device : devices_) {
@@ -37,6 +45,7 @@ void HighPriorityAnnouncer::BeforeDispatch(int index) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   ++device.num_dispatching;
+  device.guard.Lift();
   if (device.is_busy) return;
   device.is_busy = true;
   device.gate.OnHighPriorityBusy(clock_.Now());
@@ -53,11 +62,24 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
   if (event == nullptr && driver_.cuEventCreate(&event, kQuietEvent) != CUDA_SUCCESS) return;
   if (driver_.cuEventRecord(event, stream) != CUDA_SUCCESS) return;
+  device.newest_work = event;
   // Recorded again before the watcher took it: it waits for the later one then.
   if (std::find(device.pending.begin(), device.pending.end(), event) != device.pending.end()) return;
   device.pending.push_back(event);
   if (!device.watcher.joinable()) StartWatcher(index);
   device.changed.notify_one();
+}
+
+void HighPriorityAnnouncer::BeforeWait(int index) {
+  Device& device = devices_[static_cast<size_t>(index)];
+  std::lock_guard lock(device.mutex);
+  if (CUevent event = std::exchange(device.newest_work, nullptr); event != nullptr) {
+    device.guard.PutBehind(event, device.gate.hold_off() + kSeenLate);
+  }
+}
+
+void HighPriorityAnnouncer::KeepGpuInGaps(bool is_wanted) {
+  for (Device& device : devices_) device.guard.Enable(is_wanted);
 }
 
 void HighPriorityAnnouncer::StartWatcher(int index) {

@@ -1,13 +1,14 @@
 // Announces high-priority work of this executor on the activity page: busy before a launch, idle with a hold-off once
-// everything that was launched is complete. One watcher thread per device in use sleeps in the driver until then.
+// everything that was launched is complete. One watcher thread per device in use sleeps in the driver until then. A guard
+// keeps the GPU in between (gap_guard.h), where that is of use.
 //
 // Thread-safe. The device's primary context must be current on the threads that call it, as it is on lane threads.
 #pragma once
 
 #include <cuda.h>
 
-#include <array>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "base/clock.h"
 #include "scheduler/priority_gate.h"
 #include "server/gpu/activity_page.h"
+#include "server/gpu/gap_guard.h"
 
 namespace tally::server {
 
@@ -24,7 +26,7 @@ struct DriverTable;
 class HighPriorityAnnouncer {
  public:
   // Both outlive this.
-  HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page) : driver_(driver), page_(page) {}
+  HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page);
   ~HighPriorityAnnouncer();
   HighPriorityAnnouncer(const HighPriorityAnnouncer&) = delete;
   HighPriorityAnnouncer& operator=(const HighPriorityAnnouncer&) = delete;
@@ -32,9 +34,14 @@ class HighPriorityAnnouncer {
   // `device` is an ordinal. Never waits for the GPU.
   void BeforeDispatch(int device);
   void AfterDispatch(int device, CUstream stream);
+  // A high-priority program is about to wait for its work on `device`: this may be the end of a request.
+  void BeforeWait(int device);
+  // Whether guards are put behind requests. From any thread, with no context current.
+  void KeepGpuInGaps(bool is_wanted);
 
  private:
   struct Device {
+    explicit Device(const DriverTable& driver) : guard(driver) {}
     std::mutex mutex;
     std::condition_variable changed;
     bool stopping = false;                  // guarded by mutex, as all below
@@ -42,7 +49,9 @@ class HighPriorityAnnouncer {
     int num_dispatching = 0;                // between Before and After
     std::map<CUstream, CUevent> last_work;  // re-recorded at each launch; streams come and go, addresses are reused
     std::vector<CUevent> pending;           // recorded since the watcher last looked
+    CUevent newest_work = nullptr;          // of last_work; null: nothing was launched since the last wait
     scheduler::PriorityGate gate{{}};
+    GapGuard guard;
     std::thread watcher;
   };
 
@@ -54,7 +63,7 @@ class HighPriorityAnnouncer {
   const SteadyClock clock_;
   std::once_flag claimed_;
   bool can_announce_ = false;  // set once, before any Device is used
-  std::array<Device, shm::kActivityDevices> devices_;
+  std::deque<Device> devices_;  // shm::kActivityDevices of them
 };
 
 }  // namespace tally::server
