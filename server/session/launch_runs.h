@@ -1,0 +1,46 @@
+// How a launch is put on its stream in each of its forms. Each way passes the dispatch gate by itself, and seals the
+// stream's queue first where it must not be overtaken (Stream::Seal).
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "scheduler/variant_choice.h"
+#include "server/session/launch_gates.h"
+#include "server/session/varying_launch.h"
+#include "server/variants/launch_timer.h"
+
+namespace tally::server {
+
+// As the program wrote it.
+CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request);
+
+// In a queue that may be stopped.
+CUresult LaunchGated(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk);
+
+// Carries out what a profile has planned.
+class LaunchRun {
+ public:
+  // `is_sample`: is timed, for the profile. `piece`: what of it runs to its end once begun takes about so long; zero:
+  // not known.
+  LaunchRun(const VaryingLaunch& launch, bool is_sample, std::chrono::nanoseconds piece)
+      : launch_(launch), is_sample_(is_sample), piece_(piece) {}
+
+  // `variants`: has code for this form; unused for the original.
+  CUresult Run(const scheduler::LaunchCandidate& candidate, VariantModule* variants);
+
+ private:
+  CUresult RunForm(const scheduler::LaunchCandidate& candidate, VariantModule* variants);
+  CUresult RunOriginal();
+  CUresult RunSlices(const VariantModule::Form& form, const scheduler::LaunchCandidate& candidate);
+  CUresult RunWorkers(const VariantModule::Form& form, const scheduler::LaunchCandidate& candidate);
+  // Once the gate has let something go: what waiting there takes does not count.
+  void BeginTiming();
+
+  const VaryingLaunch& launch_;
+  const bool is_sample_;
+  const std::chrono::nanoseconds piece_;
+  std::optional<LaunchTimer::Timing> timing_;
+};
+
+}  // namespace tally::server
