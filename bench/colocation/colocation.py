@@ -32,8 +32,14 @@ import ways
 # pylint: enable=wrong-import-position
 
 DEFAULT_MODES = "alone,time-slicing,tally,tally+transforms,tally:none,mps-priority,mps,tally:tally-paper+transforms,tally:kernel-granular"
-START_S = 35  # about what starting the workers of a group takes
+START_S = 35  # about what starting the workers of a group takes, before one was
 DEFAULT_PAIRS = "bert-graph:gpt2-medium,resnet50-eager:bert"
+
+
+def pairs_of(text, smoke):
+    if smoke:
+        return [(catalogue.STAND_IN, catalogue.STAND_IN)]
+    return catalogue.all_pairs() if text == "all" else [tuple(pair.split(":", 1)) for pair in text.split(",")]
 
 
 def read_options():
@@ -43,6 +49,9 @@ def read_options():
     options.add_argument("--modes", default=DEFAULT_MODES, help="see modes.py (default: %(default)s)")
     options.add_argument("--loads", default="50", help="per cent of a service's capacity, the most important first (default: %(default)s)")
     options.add_argument("--best-effort", default="1", help="numbers of trainings, the most important first (default: %(default)s)")
+    options.add_argument("--load-pairs", help="of which pairs other loads than the first are measured (default: the first of --pairs)")
+    options.add_argument("--tenant-pairs", help="likewise, of other numbers of trainings; small trainings fit more often")
+    options.add_argument("--sweep-modes", default="", help="in which modes, of --modes (default: all)")
     options.add_argument("--trace", default="bursty", choices=sorted(trace.KINDS),
                          help="how requests come, see trace.py (default: %(default)s)")
     options.add_argument("--repetitions", type=int, default=5, help="at most (default: %(default)s)")
@@ -53,13 +62,17 @@ def read_options():
     options.add_argument("--csv", dest="csv_path", help="a line for each pair and mode")
     options.add_argument("--smoke", action="store_true", help="does everything run? Stand-in programs, software driver, no numbers")
     chosen = options.parse_args()
-    chosen.pairs = catalogue.all_pairs() if chosen.pairs == "all" else [tuple(pair.split(":", 1)) for pair in chosen.pairs.split(",")]
-    if chosen.smoke:
-        chosen.pairs = [(catalogue.STAND_IN, catalogue.STAND_IN)]
-    for pair in chosen.pairs:
+    chosen.pairs = pairs_of(chosen.pairs, chosen.smoke)
+    chosen.load_pairs = pairs_of(chosen.load_pairs, chosen.smoke) if chosen.load_pairs else chosen.pairs[:1]
+    chosen.tenant_pairs = pairs_of(chosen.tenant_pairs, chosen.smoke) if chosen.tenant_pairs else chosen.pairs[:1]
+    for pair in (*chosen.pairs, *chosen.load_pairs, *chosen.tenant_pairs):
         if len(pair) != 2 or not catalogue.is_service(pair[0]) or not catalogue.is_training(pair[1]):
             options.error(f"no pair of a service and a training: {':'.join(pair)}")
     chosen.modes = list(dict.fromkeys(["alone", *chosen.modes.split(",")]))
+    chosen.sweep_modes = [mode for mode in chosen.sweep_modes.split(",") if mode]
+    for mode in chosen.sweep_modes:
+        if mode not in chosen.modes:
+            options.error(f"--sweep-modes: {mode} is not one of --modes")
     chosen.loads = [float(load) / 100 for load in chosen.loads.split(",")]
     chosen.best_effort = [int(count) for count in chosen.best_effort.split(",")]
     if not all(0 < load < 1 for load in chosen.loads) or not all(count > 0 for count in chosen.best_effort):
@@ -102,43 +115,53 @@ class Bench:
         print(f"[{time.monotonic() - self.began:5.0f} s] {sentence}", file=sys.stderr, flush=True)
 
     def measure(self):
-        groups = plan.groups(self.options.modes, self.options.pairs, max(self.options.best_effort),
-                             1e9 if self.options.smoke else free_gib())
-        # What a group does not need the next ones have.
-        share = max(0, self.options.minutes * 60 - START_S * len(groups)) / len(self.options.modes)
-        deadline = self.began
-        for group in groups:
-            deadline += START_S + share * len(group)
-            self._measure_group(group, deadline)
+        options = self.options
+        whole = plan.Plan(tuple(options.modes), tuple(options.pairs), tuple(options.loads), tuple(options.best_effort), options.repetitions,
+                          tuple(options.load_pairs), tuple(options.tenant_pairs), tuple(options.sweep_modes))
+        lefts = [(group, [cell for cell in whole.cells(group) if cell.key() not in self.finished])
+                 for group in whole.groups(1e9 if options.smoke else free_gib())]
+        lefts = [(group, left) for group, left in lefts if left]
+        end = self.began + options.minutes * 60
+        start_s = START_S
+        for index, (group, left) in enumerate(lefts):
+            # Each group has time by its number of cells; what it does not need the next ones have.
+            now = time.monotonic()
+            rest = lefts[index:]
+            share = len(left) / sum(len(cells) for _, cells in rest)
+            deadline = now + start_s + max(0, end - now - start_s * len(rest)) * share
+            if deadline > end or now + start_s + options.seconds > end:
+                self.progress(f"no time is left for {', '.join(group)}")
+                continue
+            start_s = max(START_S / 4, self._measure_group(group, left, deadline))
 
-    def _measure_group(self, group, deadline):
-        cells = plan.cells(self.options.pairs, group, self.options.loads, self.options.best_effort, self.options.repetitions,
-                           any(mode in modes.NATIVE for mode in group), "+".join(group))
-        left = [cell for cell in cells if cell.key() not in self.finished]
-        if not left or time.monotonic() > deadline - self.options.seconds:
-            return
-        self.progress(f"starting {', '.join(group)}")
-        with stage.Stage(self.root, group, self.options.pairs, max(self.options.best_effort), self.options.smoke, self.progress,
-                         self.options.start_limit) as players:
+    def _measure_group(self, group, left, deadline):
+        """Returns for how long it started its workers."""
+        self.progress(f"starting {', '.join(group)}: {len(left)} cells")
+        began = time.monotonic()
+        with stage.Stage(self.root, plan.needs(left), self.options.smoke, self.progress, self.options.start_limit) as players:
             for key, digest in players.digests().items():
                 known = self.results["digests"].setdefault(key, [])
                 known.extend([digest] if digest not in known else [])
             self.results["workers"].update(players.facts())
-            for service in dict.fromkeys(service for service, _ in self.options.pairs):
+            for service in dict.fromkeys(cell.service for cell in left if cell.service):
                 if service not in self.results["capacity"]:
                     try:
                         self.results["capacity"][service] = players.capacity(service, 0.3 if self.options.smoke else 1)
                     except ways.Failed as failure:
                         self.progress(f"failed: {failure}")
             self.write_json()
+            started_s = time.monotonic() - began
+            left_over = "" if self.options.smoke else f", {free_gib():.0f} GiB of the GPU are left"
+            self.progress(f"started within {started_s:.0f} s{left_over}")
             try:
                 for cell in left:
                     if time.monotonic() > deadline - self.options.seconds:
                         self.progress(f"the time of {', '.join(group)} is over")
-                        return
+                        break
                     self._measure_cell(players, cell)
             finally:
                 self.results["tallyds"].update(players.daemons())
+        return started_s
 
     def _measure_cell(self, players, cell):
         self.progress(cell.sentence())

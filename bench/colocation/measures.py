@@ -1,15 +1,19 @@
 """Numbers from finished cells. A cell here is its record in the JSON file."""
+import math
 import random
 
 import trace
 from machine import quantile
 
+# What a request can wait for beyond what it waits for alone, by size: up to SWITCH_US it is a switch between contexts (0.13 to 0.25 ms on an
+# H200), up to SLICE_US the rest of a time slice of the driver's (2 ms), beyond that something that nothing preempts.
+SWITCH_US, SLICE_US = 500, 2500
 BLOCK_S = 0.25  # requests that arrived within one block belong together: they met the same queue
 
 
 def trace_of(record):
-    """The arrivals of a record, made again."""
-    return trace.arrivals(record["seconds"], record["load"], record["capacity"], seed_of(record), trace.KINDS[record["trace"]])
+    """The arrivals of a record, made again, as it says how bursty they were: what traces are made of may change."""
+    return trace.arrivals(record["seconds"], record["load"], record["capacity"], seed_of(record), trace.Burstiness(**record["burstiness"]))
 
 
 def seed_of(record):
@@ -85,6 +89,32 @@ def service_times(record):
     return found
 
 
+def was_behind(record):
+    """Of each served request: the one before it was not complete when it came."""
+    found, free = [], 0.0
+    for arrival, latency in zip(trace_of(record), record["latencies_ms"][:len(record["latencies_ms"]) - record["unserved"]]):
+        found.append(arrival < free)
+        free = arrival + latency / 1e3
+    return found
+
+
+def first_kernels(records, alone):
+    """From when requests were asked for until their first kernel ran, in us, and how much longer than alone that is; {} if not measured."""
+    if not all(record.get("waits_us") for record in (*records, *alone)):
+        return {}
+    waits, base = ([wait for record in group for wait in record["waits_us"]] for group in (records, alone))
+    found = {"clock_error": max(record["clock_error_us"] for record in (*records, *alone))}
+    for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1)):
+        found[name], found[name + "_alone"] = quantile(waits, q), quantile(base, q)
+    kinds = [(wait, behind) for record in records for wait, behind in zip(record["waits_us"], was_behind(record))]
+    for name, is_behind in (("p99_after_pause", False), ("p99_behind", True)):
+        mine = [wait for wait, behind in kinds if behind == is_behind]
+        found[name] = quantile(mine, 0.99) if mine else None
+    bounds = (-math.inf, found["p99_alone"], found["p99_alone"] + SWITCH_US, found["p99_alone"] + SLICE_US, math.inf)
+    found["shares"] = [sum(low < wait <= high for wait in waits) / len(waits) for low, high in zip(bounds, bounds[1:])]
+    return found
+
+
 def served_within(record):
     """Requests that were complete by the end of the trace."""
     served = record["latencies_ms"][:len(record["latencies_ms"]) - record["unserved"]]
@@ -127,6 +157,7 @@ class Results:
             row["own_" + name] = quantile(own, q)
             row[f"own_{name}_overhead"] = quantile(own, q) / quantile(own_alone, q) - 1
         if with_interval:
+            row["first_kernel"] = first_kernels(records, alone)
             row["p99_overhead_interval"] = [bound - 1 for bound in ratio_interval(records, alone, 0.99)]
         solo = self.solo_rate(training) if training else None
         if solo:

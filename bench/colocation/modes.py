@@ -5,9 +5,9 @@
     driver-slices  natively, with the driver's time slices set from outside: 1 s for services, 1 us for trainings
     mps            under NVIDIA's Multi-Process Service
     mps-priority   the same, the trainings with a lower client priority
-    tally[:POLICY][+transforms][+shared][/SLICE_US][@THRESHOLD_US]
+    tally[:POLICY][+transforms|+gates][+shared][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
-                   policy or the one named, with `--transforms all`, in one context (`--share-contexts`), with that time slice for best-effort work
+                   policy or the one named, with `--transforms all` or `gate`, in one context (`--share-contexts`), with that time slice for best-effort work
                    (0: the driver's own), with that turnaround threshold
 
 `tally:none` schedules nothing: it is the driver's time slices, set long for services and short for trainings, alone.
@@ -22,7 +22,7 @@ import tempfile
 import ways
 from ways import Failed
 
-TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(?P<transforms>\+transforms)?(?P<shared>\+shared)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates))?(?P<shared>\+shared)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
 NATIVE = ("alone", "time-slicing")
 DRIVER_SLICES = "driver-slices"
 MPS = ("mps", "mps-priority")
@@ -33,7 +33,13 @@ def check(names):
     for name in names:
         if name not in NATIVE + MPS + (DRIVER_SLICES,) and not TALLY.match(name):
             raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS + (DRIVER_SLICES,))}, "
-                         "tally[:POLICY][+transforms][+shared][/SLICE_US][@THRESHOLD_US]")
+                         "tally[:POLICY][+transforms|+gates][+shared][/SLICE_US][@THRESHOLD_US]")
+
+
+def rewrites(mode):
+    """Kernels of trainings are made so that they can give the GPU back."""
+    parts = TALLY.match(mode)
+    return bool(parts and parts["transforms"])
 
 
 def daemon_arguments(root, mode):
@@ -50,7 +56,7 @@ def daemon_arguments(root, mode):
             raise Failed(f"this tallyd does not offer the policy '{parts['policy']}'")
         arguments += ["--policy", parts["policy"]]
     if parts["transforms"]:
-        arguments += ["--transforms", "all"]
+        arguments += ["--transforms", {"transforms": "all", "gates": "gate"}[parts["transforms"]]]
     if parts["shared"]:
         arguments += ["--share-contexts"]
     if parts["slice"]:

@@ -7,6 +7,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import measures  # pylint: disable=wrong-import-position
+import modes  # pylint: disable=wrong-import-position
 
 COLUMNS = ("mode", "service", "load", "training", "count", "repetitions", "requests", "p50", "p90", "p99", "max", "p50_alone",
            "p99_alone", "p50_overhead", "p99_overhead", "p99_low", "p99_high", "own_p50", "own_p99",
@@ -98,11 +99,45 @@ def _pairs(rows):
     return lines
 
 
+def _alone(rows):
+    """Services with nothing beside them, in each mode: what the mode itself costs them."""
+    mine = [row for row in rows if not row["training"] and row["mode"] != "alone"]
+    lines = ["| service | mode | p50 / p99, ms | over native: p50 | p99 | 95 % interval | own p50 / p99, ms | over native: own p50 | own p99 |",
+             "|---|---|---|---:|---:|---|---|---:|---:|"]
+    for row in sorted(mine, key=lambda row: row["service"]):
+        low, high = row.get("p99_overhead_interval", (None, None))
+        lines.append(f"| {row['service']} | {row['mode']} | {row['p50']:.3f} / {row['p99']:.3f} | {_percent(row['p50_overhead'])} | "
+                     f"{_percent(row['p99_overhead'])} | {_percent(low)} to {_percent(high)} | {row['own_p50']:.3f} / {row['own_p99']:.3f} | "
+                     f"{_percent(row['own_p50_overhead'])} | {_percent(row['own_p99_overhead'])} |")
+    return mine and ["", "## Alone under each mode", "", *lines]
+
+
+def _first_kernels(rows):
+    """How soon the GPU works for a request."""
+    mine = [row for row in rows if row.get("first_kernel")]
+    lines = ["", "## From a request to its first kernel", "",
+             "From when the service asks for a request until a kernel of its own runs, by the GPU's clock (`first_kernel.py`), in us. Shares of the requests by how "
+             "much longer than alone (its p99) that took, which tells the cause: nothing to wait for, a switch between contexts, a time slice of the driver's, "
+             "something that nothing preempts. Behind: it came before the request before it was complete.", "",
+             f"| service | load | beside | mode | p50 / p90 / p99 / max | alone: p50 / p99 | as alone | up to {measures.SWITCH_US} us more | "
+             f"up to {measures.SLICE_US} us more | longer | p99 after a pause | p99 behind another | clocks' error |",
+             "|---|---:|---|---|---|---|" + "---:|" * 7]
+    for row in sorted(mine, key=lambda row: (row["service"], row["load"], row["training"], row["count"])):
+        found = row["first_kernel"]
+        beside = f"{row['count']} x {row['training']}" if row["training"] else "nothing"
+        after, behind = ("-" if found[name] is None else f"{found[name]:.1f}" for name in ("p99_after_pause", "p99_behind"))
+        lines.append(f"| {row['service']} | {row['load']:.0%} | {beside} | {row['mode']} | "
+                     + " / ".join(f"{found[name]:.1f}" for name in ("p50", "p90", "p99", "max"))
+                     + f" | {found['p50_alone']:.1f} / {found['p99_alone']:.1f} | " + " | ".join(f"{share:.1%}" for share in found["shares"])
+                     + f" | {after} | {behind} | {found['clock_error']:.1f} |")
+    return lines if mine else []
+
+
 def _kernels(tallyds):
     """Of the modes with transforms: what best-effort programs spent their time in, and how soon it gives the GPU back."""
     lines = []
     for mode, said in tallyds.items():
-        if "+transforms" not in mode or not said["kernels"]:
+        if not modes.rewrites(mode) or not said["kernels"]:
             continue
         whole = sum(row["gpu_time_ns"] for row in said["kernels"]) or 1
         lines += ["", f"{mode}:", "", "| kernel | share of these | launches | us | form | turnaround, us | remark |", "|---|---:|---:|---:|---|---:|---|"]
@@ -139,7 +174,9 @@ def markdown(results, rows):
                   "without the queue, from when the request could begin; the queue of a busy service makes of a small delay a large one.", "",
                   *_summary(rows, results["loads"][0]), "", "## Services", "", "| service | requests per second, back to back, natively alone |",
                   "|---|---:|", *(f"| {name} | {value:.1f} |" for name, value in results["capacity"].items()), "",
-                  "## Pairs", "", *_pairs(rows)]
+                  "## Pairs", "", *_pairs([row for row in rows if row["training"] or row["mode"] == "alone"])]
+        lines += _alone(rows)
+        lines += _first_kernels(rows)
     lines += _kernels(results["tallyds"])
     not_finite = [name for name, facts in results["workers"].items() if not facts.get("finite", True)]
     if not_finite:

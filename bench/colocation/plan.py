@@ -1,8 +1,10 @@
-"""Which cells are measured, and in which order: a run that is cut short should have the most telling ones."""
+"""Which cells are measured, in which order, and which modes are alive together. A run that is cut short should have the most telling cells."""
 import dataclasses
 
 import catalogue
 import modes
+
+NATIVE = "native"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,47 +27,81 @@ class Cell:
         return f"{self.mode}: " + " + ".join(part for part in parts if part) + f", {self.repetition + 1}"
 
 
-def points(loads, counts):
-    """(load, number of trainings): the first of both, then each of the others with the first of the other list."""
-    return [(loads[0], counts[0])] + [(load, counts[0]) for load in loads[1:]] + [(loads[0], count) for count in counts[1:]]
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is asked for. Every pair is measured at the first load beside the first number of trainings; the other loads and numbers,
+    the sweeps, with some pairs only and perhaps in some modes only."""
+    modes: tuple
+    pairs: tuple
+    loads: tuple = (0.5,)
+    counts: tuple = (1,)
+    repetitions: int = 1
+    load_pairs: tuple = ()
+    tenant_pairs: tuple = ()
+    sweep_modes: tuple = ()  # none: all
+
+    def points(self):
+        """(pair, load, number of trainings) in rounds: the main point of every pair, then a round for each other load and number."""
+        swept = [pair for pair in dict.fromkeys((*self.load_pairs, *self.tenant_pairs)) if pair not in self.pairs]
+        yield [(pair, self.loads[0], self.counts[0]) for pair in (*self.pairs, *swept)]
+        for load in self.loads[1:]:
+            yield [(pair, load, self.counts[0]) for pair in self.load_pairs]
+        for count in self.counts[1:]:
+            yield [(pair, self.loads[0], count) for pair in self.tenant_pairs]
+
+    def _batch(self, points, mode_names, repetition, is_main, group):
+        has_native_trainings = any(mode in modes.NATIVE for mode in mode_names)
+        for (service, training), load, count in points:
+            wanted = [mode for mode in mode_names if mode != "alone"]
+            if not is_main or (service, training) not in self.pairs:
+                wanted = [mode for mode in wanted if not self.sweep_modes or mode in self.sweep_modes]
+            if not wanted and not has_native_trainings:
+                continue
+            yield Cell("alone", service, load, "", 0, repetition, group)
+            yield from (Cell(mode, service, load, training, count, repetition) for mode in wanted)
+            if has_native_trainings and is_main:
+                yield Cell("alone", "", 0, training, 1, repetition, group)
+        if is_main:
+            services = dict.fromkeys(service for (service, _), _, _ in points)
+            yield from (Cell(mode, service, points[0][1], "", 0, repetition) for service in services for mode in mode_names
+                        if mode not in modes.NATIVE)
+
+    def cells(self, mode_names):
+        """Of modes that are alive together, in order. The main points come twice before the sweeps begin."""
+        rounds = sorted((repetition + (2 if index else 0), index, repetition) for index, _ in enumerate(self.points())
+                        for repetition in range(self.repetitions))
+        points = list(self.points())
+        found = {}
+        for _, index, repetition in rounds:
+            for cell in self._batch(points[index], mode_names, repetition, index == 0, "+".join(mode_names)):
+                found.setdefault(cell.key(), cell)
+        return list(found.values())
+
+    def groups(self, free_gib):
+        """Lists of modes that are alive at once and measured by turns: as many as fit the GPU's memory. MPS has the GPU's other processes
+        be few: a group of its own. The native modes are one place, in the first group; its services are in each."""
+        found = [[mode for mode in self.modes if mode in modes.NATIVE]]
+        for mode in (mode for mode in self.modes if mode not in modes.NATIVE):
+            with_it = [*found[-1], mode]
+            is_apart = any(name in modes.MPS for name in with_it)
+            if is_apart or gib(needs(self.cells(with_it))) > 0.95 * free_gib:
+                found.append([])
+            found[-1].append(mode)
+        return found
 
 
-def cells(pairs, mode_names, loads, counts, repetitions, with_native_trainings, group):
-    """In order. The first point comes twice before the others begin."""
-    order = []
-    for index, (load, count) in enumerate(points(loads, counts)):
-        for repetition in range(repetitions):
-            order.append((repetition + (2 if index else 0), index, repetition, load, count))
-    found = {}
-    for _, index, repetition, load, count in sorted(order):
-        batch = []
-        for service, training in pairs:
-            batch.append(Cell("alone", service, load, "", 0, repetition, group))
-            batch += [Cell(mode, service, load, training, count, repetition) for mode in mode_names if mode != "alone"]
-            if with_native_trainings and index == 0:
-                batch.append(Cell("alone", "", 0, training, 1, repetition, group))
-        if index == 0:
-            batch += [Cell(mode, service, load, "", 0, repetition) for service, _ in pairs for mode in mode_names
-                      if mode not in modes.NATIVE]
-        for cell in batch:
-            found.setdefault(cell.key(), cell)
-    return list(found.values())
-
-
-def groups(mode_names, pairs, most_trainings, free_gib):
-    """Lists of modes that are alive at once and measured by turns: as many as fit the GPU's memory. The native place is
-    in each, for what the service does alone. MPS has the GPU's other processes be few: a group of its own."""
-    services = sum(catalogue.gpu_gib("service", service) + 1 for service in {service for service, _ in pairs})
-    trainings = sum(catalogue.gpu_gib("training", training) + 1 for training in {training for _, training in pairs})
-    whole = services + trainings * most_trainings
-    first = [name for name in mode_names if name in modes.NATIVE]
-    found, used = [first], whole
-    for name in mode_names:
-        if name in first:
-            continue
-        if name in modes.MPS or used + whole > 0.9 * free_gib or any(other in modes.MPS for other in found[-1]):
-            found.append([])
-            used = services
-        found[-1].append(name)
-        used += whole
+def needs(cells):
+    """{place: {(role, name): how many processes}} for these cells. What a service does alone is measured natively in every group."""
+    found = {NATIVE: {}}
+    for cell in cells:
+        here = found.setdefault(modes.place_of(cell.mode), {})
+        if cell.service:
+            here["service", cell.service] = found[NATIVE]["service", cell.service] = 1
+        if cell.training:
+            here["training", cell.training] = max(cell.count, here.get(("training", cell.training), 0))
     return found
+
+
+def gib(of_places):
+    """About how much of the GPU's memory they take, contexts included."""
+    return sum((catalogue.gpu_gib(role, name) + 0.6) * count for here in of_places.values() for (role, name), count in here.items())

@@ -3,6 +3,7 @@
 
     pairs        p99 over alone, and system throughput, for each pair and mode         (the Tally paper's Fig. 4)
     loads        p99 over alone, and the trainings' share, by load                     (Fig. 5a)
+    first-kernel time from a request to its first kernel, as a distribution: what share of the requests waits longer
     trace        offered load, latency and the service's queue over one trace          (Fig. 5b)
     tenants      p99 and the trainings' share by their number                          (Fig. 6a)
     ablation     p99 and share with each policy of tallyd, with and without transforms (Fig. 6b)
@@ -154,6 +155,31 @@ class Plots:
         below.set_xticklabels([name.replace("+", "\n+") for name in names], fontsize=8)
         self.save(figure, "ablation")
 
+    def first_kernel(self):
+        """Of each pair at the main load. Of all requests of a mode, and of the service alone."""
+        for service, training in dict.fromkeys((row["service"], row["training"]) for row in self.rows):
+            records = [record for record in self.measured.find(service=service, load=self.load, count=1, training=training)
+                       + self.measured.find(mode="alone", service=service, load=self.load, training="") if "waits_us" in record]
+            by_mode = {}
+            for record in records:
+                by_mode.setdefault(record["mode"], []).extend(record["waits_us"])
+            if len(by_mode) < 2:
+                continue
+            figure, axes = self.pyplot.subplots(figsize=(7, 4))
+            for mode, waits in by_mode.items():
+                ordered = sorted(max(wait, 0.1) for wait in waits)
+                # Of thousands of steps those that can be seen.
+                places = sorted({min(len(ordered) - 1, int(len(ordered) * (1 - 10 ** (-index / 60)))) for index in range(300)} | {len(ordered) - 1})
+                axes.plot([ordered[place] for place in places], [(len(ordered) - place) / len(ordered) for place in places], lw=1.2, label=mode,
+                          color="black" if mode == "alone" else self.colours[mode])
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            axes.set_xlabel("from a request to its first kernel, us")
+            axes.set_ylabel("share of requests that wait longer")
+            axes.set_title(f"{service} beside {training}")
+            self.legend(axes)
+            self.save(figure, f"first-kernel-{service}-{training}")
+
     def trace(self):
         """One repetition of the first pair: every mode on the same requests. p99 of each twelfth of it."""
         records = [record for record in self.measured.find(load=self.load, count=1) if record["service"] and record["training"]]
@@ -184,7 +210,7 @@ class Plots:
 
     def all(self):
         os.makedirs(self.folder, exist_ok=True)
-        for plot in (self.pairs, self.loads, self.trace, self.tenants, self.ablation, self.thresholds):
+        for plot in (self.pairs, self.loads, self.first_kernel, self.trace, self.tenants, self.ablation, self.thresholds):
             plot()
         return self.made
 

@@ -10,7 +10,9 @@ Builds the model, warms up, prints {"ready": true, "digest": ...}. Then answers 
                                            one request after another, none before its arrival (T + arrivals[i], on
                                            CLOCK_MONOTONIC): latencies from arrival to completion. Requests that
                                            have not begun G seconds after the last arrival are not served; they
-                                           count with the time that they have waited by then
+                                           count with the time that they have waited by then. Also, for each served
+                                           one, when it was asked for and the GPU's clock at its first kernel
+    {"calibrate": true}                    how the GPU's clock goes (first_kernel.py)
 
 The output of every request is compared bit for bit with what the same input gave while warming up; the digest of all of
 those lets colocation.py compare that with other runs. Ends with stdin.
@@ -19,6 +21,7 @@ import gc
 import sys
 import time
 
+from first_kernel import FirstKernel
 from worker import Lines, wait_until
 
 
@@ -32,8 +35,8 @@ def capacity(service, seconds):
     return {"per_second": count / (time.monotonic() - begin)}
 
 
-def run(service, arrivals, begin, grace):
-    latencies, wrong, unserved = [], 0, 0
+def run(service, first, arrivals, begin, grace):
+    latencies, asked, wrong, unserved = [], [], 0, 0
     give_up = begin + arrivals[-1] + grace
     for index, arrival in enumerate(arrivals):
         due = begin + arrival
@@ -42,10 +45,13 @@ def run(service, arrivals, begin, grace):
             latencies += [(time.monotonic() - begin - later) * 1e3 for later in arrivals[index:]]
             break
         wait_until(due)
+        asked.append(time.monotonic_ns())
+        first.launch(index)
         service.request(index)
         latencies.append((time.monotonic() - due) * 1e3)
         wrong += not service.matches(index)
-    return {"latencies_ms": [round(latency, 4) for latency in latencies], "unserved": unserved, "wrong": wrong}
+    return {"latencies_ms": [round(latency, 4) for latency in latencies], "unserved": unserved, "wrong": wrong,
+            "asked_ns": asked, "stamps_ns": [first.stamp(index) for index in range(len(asked))]}
 
 
 def build(name):
@@ -61,6 +67,8 @@ def main():
         sys.exit(__doc__)
     lines = Lines()
     service = build(sys.argv[1])
+    first = FirstKernel()
+    first.calibrate()  # the first launches take longer
     gc.collect()
     gc.freeze()  # what the libraries made while starting is not looked at again: a pause of tens of ms
     lines.say({"ready": True, **service.facts})
@@ -68,8 +76,10 @@ def main():
         request = lines.poll(None)
         if "capacity" in request:
             lines.say(capacity(service, request["capacity"]))
+        elif "calibrate" in request:
+            lines.say(first.calibrate())
         else:
-            lines.say(run(service, request["arrivals"], request["begin"], request["grace"]))
+            lines.say(run(service, first, request["arrivals"], request["begin"], request["grace"]))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODES = "time-slicing,tally,tally+transforms@50"
+MODES = "time-slicing,tally,tally+transforms@50,tally+gates"
 
 
 def cells(path):
@@ -24,7 +24,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "colocation.json")
         words = [sys.executable, os.path.join(HERE, "colocation.py"), "--smoke", "--json", path, "--modes", MODES, "--loads", "10,30",
-                 "--best-effort", "1,2", "--repetitions", "1", "--seconds", "0.3", "--minutes", "3", "--output", path + ".md",
+                 "--best-effort", "1,2", "--sweep-modes", "time-slicing,tally", "--repetitions", "1", "--seconds", "0.3", "--minutes", "3", "--output", path + ".md",
                  "--csv", path + ".csv"]
         with subprocess.Popen(words, stdout=subprocess.DEVNULL) as first:
             while first.poll() is None and not cells(path):
@@ -36,6 +36,9 @@ def main():
             sys.exit(f"cut short: exit status {status}, {len(begun)} cells")
         subprocess.run(words, check=True, timeout=200)
         done = cells(path)
+        with open(path + ".md", encoding="utf-8") as text:
+            if "## From a request to its first kernel" not in text.read():
+                sys.exit("the page does not say when first kernels ran")
         if done[:len(begun)] != begun or len(done) <= len(begun) or len(set(done)) != len(done):
             sys.exit(f"did not go on: {begun}, then {done}")
 

@@ -1,5 +1,6 @@
 """The processes of a group of modes: started at once, kept alive from cell to cell, and told to work."""
 import contextlib
+import dataclasses
 import json
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import tempfile
 import time
 
+import first_kernel
 import measures
 import modes
 import trace
@@ -75,10 +77,10 @@ class Worker:
 
 
 class Stage:
-    """A context: what was started ends with it. `progress` is called with sentences."""
+    """A context: what was started ends with it. `needs`: as plan.needs gives it. `progress` is called with sentences."""
 
-    def __init__(self, root, group, pairs, most_trainings, smoke, progress, start_limit_s):
-        self.root, self.group, self.pairs, self.most_trainings = root, group, pairs, most_trainings
+    def __init__(self, root, needs, smoke, progress, start_limit_s):
+        self.root, self.needs = root, needs
         self.smoke, self.progress, self.start_limit_s = smoke, progress, start_limit_s
         self.places, self.failed, self.workers = {}, {}, {}
         self.turn = None  # the file of worker.turn()
@@ -104,29 +106,20 @@ class Stage:
 
     def _start(self):
         self.turn = self.stack.enter_context(tempfile.NamedTemporaryFile(prefix="tally-bench-turn-")).name
-        names = dict.fromkeys(["native", *(modes.place_of(mode) for mode in self.group)])
-        for name in names:
+        for name, here in self.needs.items():
             try:
                 self.places[name] = self.stack.enter_context(modes.enter(self.root, name, self.smoke))
             except (Failed, OSError, subprocess.SubprocessError) as failure:
                 self.failed[name] = str(failure)
                 self.progress(f"{name}: {failure}")
-        has_native_trainings = any(mode in modes.NATIVE for mode in self.group)
-        for name, place in self.places.items():
-            for service, training in self.pairs:
-                self._add(place, "service", service, 0)
-                if name != "native" or has_native_trainings:
-                    for index in range(self.most_trainings):
-                        self._add(place, "training", training, index)
+                continue
+            for (role, program), count in here.items():
+                for index in range(count):
+                    self.workers[name, role, program, index] = Worker(self.places[name], role, program, index, self.turn)
         deadline = time.monotonic() + self.start_limit_s
         for worker in list(self.workers.values()):
             with contextlib.suppress(Failed):  # its cells will say so
                 worker.make_ready(max(1, deadline - time.monotonic()))
-
-    def _add(self, place, role, name, index):
-        key = (place.name, role, name, index)
-        if key not in self.workers:
-            self.workers[key] = Worker(place, role, name, index, self.turn)
 
     def worker(self, place_name, role, name, index=0):
         if place_name in self.failed:
@@ -163,13 +156,19 @@ class Stage:
         request = json.dumps({"capacity": seconds})
         return max(worker.ask(request, seconds + LIMIT_S)["per_second"] for _ in range(2))
 
+    @staticmethod
+    def calibrated(service):
+        """While nothing else works."""
+        return service and service.ask(json.dumps({"calibrate": True}), LIMIT_S)
+
     def measure(self, cell, seconds, capacity, kind="bursty"):
         """The numbers of a cell. Trainings work from before the first request until after the last."""
         place = modes.place_of(cell.mode)
         service = self.worker(place, "service", cell.service) if cell.service else None
         trainings = [self.worker(place, "training", cell.training, index) for index in range(cell.count)]
-        record = {"seconds": seconds, "capacity": capacity, "trace": kind, "rates": []}
+        record = {"seconds": seconds, "capacity": capacity, "trace": kind, "burstiness": dataclasses.asdict(trace.KINDS[kind]), "rates": []}
         told = []
+        before = self.calibrated(service)
         started = time.monotonic()
         begin = started + (LEAD_S if trainings else 0) + 0.2
         try:
@@ -194,5 +193,8 @@ class Stage:
                     failures.append(failure)
         if failures:
             raise failures[0]
+        if service is not None:
+            record["waits_us"], record["clock_error_us"] = first_kernel.waits_us(record.pop("asked_ns"), record.pop("stamps_ns"), before,
+                                                                                 self.calibrated(service))
         record["rates"] = [round(measures.rate(started, answer["completions"], begin, seconds), 5) for answer in answers]
         return record

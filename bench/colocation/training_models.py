@@ -66,13 +66,14 @@ NETWORKS = {"resnet50": resnet50, "pointnet": pointnet, "bert": bert, "gpt2-medi
 
 class Training:
     def __init__(self, network):
-        self.model, self.loss, batch = network()
+        with torch.device("cuda"):  # the CPU would take seconds for the numbers alone
+            self.model, self.loss, batch = network()
         self.model.train()
-        self.batch = tuple(part.pin_memory() for part in batch)
+        self.batch = tuple(part.cpu().pin_memory() for part in batch)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         with turn():
             first = self._step()
-            for _ in range(4):
+            for _ in range(2):
                 self._step()
             torch.cuda.synchronize()
         self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],

@@ -1,13 +1,16 @@
 """Numbers of bench/colocation: a wrong one would be believed."""
+import dataclasses
 import unittest
 
+import first_kernel
 import measures
 import trace
 
 
 def record(mode, latency, service="s", training="", repetition=0, load=0.5, rates=(), count=0, unserved=0):
     made = {"status": "done", "mode": mode, "service": service, "load": load, "training": training, "count": count,
-            "repetition": repetition, "seconds": 4, "capacity": 100, "trace": "bursty", "rates": list(rates), "wrong": 0, "unserved": unserved}
+            "repetition": repetition, "seconds": 4, "capacity": 100, "trace": "bursty",
+            "burstiness": dataclasses.asdict(trace.KINDS["bursty"]), "rates": list(rates), "wrong": 0, "unserved": unserved}
     if service:
         times = trace.arrivals(4, load, 100, measures.seed_of(made))
         made["latencies_ms"] = [latency(index) for index in range(len(times))]
@@ -27,6 +30,33 @@ class RateTest(unittest.TestCase):
 
     def test_nothing_happened(self):
         self.assertEqual(measures.rate(0, [], 1, 2), 0)
+
+
+class FirstKernelTest(unittest.TestCase):
+    def test_the_clocks_offset_drifts_on_a_line(self):
+        before, after = ({"at_ns": 0, "offset_ns": 1000, "error_ns": 2000}, {"at_ns": 10_000, "offset_ns": 3000, "error_ns": 3000})
+        waits, error = first_kernel.waits_us([0, 5_000, 10_000], [4_000, 8_000, 12_000], before, after)
+        self.assertEqual((waits, error), ([5.0, 5.0, 5.0], 3.0))
+
+    def test_shares_by_size_and_by_what_was_before(self):
+        """Requests take 1 ms; every second one comes while the one before it is not complete, and only those wait."""
+        mine, alone = record("tally", lambda index: 1, training="t", count=1), record("alone", lambda index: 1)
+        behind = measures.was_behind(mine)
+        self.assertTrue(any(behind) and not all(behind))
+        alone["waits_us"] = [10.0] * len(behind)
+        mine["waits_us"] = [150.0 if is_behind else 10.0 for is_behind in behind]
+        mine["clock_error_us"] = alone["clock_error_us"] = 4.0
+        found = measures.first_kernels([mine], [alone])
+        share = sum(behind) / len(behind)
+        for got, wanted in zip(found["shares"], (1 - share, share, 0, 0)):
+            self.assertAlmostEqual(got, wanted)
+        self.assertEqual((found["p99_after_pause"], found["p99_behind"], found["p99_alone"], found["clock_error"]), (10, 150, 10, 4))
+        mine["waits_us"][0] = 2000.0
+        mine["waits_us"][1] = 5000.0
+        self.assertEqual([round(share * len(behind)) for share in measures.first_kernels([mine], [alone])["shares"]][2:], [1, 1])
+
+    def test_without_stamps_there_is_nothing(self):
+        self.assertEqual(measures.first_kernels([record("tally", lambda index: 1)], [record("alone", lambda index: 1)]), {})
 
 
 class RowTest(unittest.TestCase):

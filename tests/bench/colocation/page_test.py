@@ -30,6 +30,19 @@ class PageTest(unittest.TestCase):
         self.assertNotIn("Smoke run", text)
         self.assertIn("Smoke run", self.page(results(cells(), smoke=True)))
 
+    def test_what_a_mode_costs_with_nothing_beside(self):
+        text = self.page(results([*cells(), record("tally", lambda index: 2.02)]))
+        self.assertIn("| s | tally | 2.020 / 2.020 | +1.0 % | +1.0 % | +1.0 % to +1.0 % |", text)
+        self.assertNotIn("## Alone under each mode", self.page(results(cells())))
+
+    def test_first_kernels(self):
+        found = cells()
+        for made, wait in ((found[0], 10.0), (found[2], 180.0)):
+            made.update({"waits_us": [wait] * len(made["latencies_ms"]), "clock_error_us": 3.0})
+        self.assertIn("| s | 50% | 1 x t | tally | 180.0 / 180.0 / 180.0 / 180.0 | 10.0 / 10.0 | 0.0% | 100.0% | 0.0% | 0.0% | ",
+                      self.page(results(found)))
+        self.assertNotIn("first kernel", self.page(results(cells())))
+
     def test_wrong_outputs_show(self):
         wrong = cells()
         wrong[2]["wrong"] = 3

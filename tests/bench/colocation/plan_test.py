@@ -6,13 +6,15 @@ import modes
 import plan
 import ways
 
-PAIRS = [("bert-graph", "gpt2-medium"), ("resnet50-eager", "bert")]
+PAIRS = (("bert-graph", "gpt2-medium"), ("resnet50-eager", "bert"))
+SMALL = ("bert-graph", "pointnet")
 MODES = ["alone", "time-slicing", "tally", "tally+transforms", "tally:none"]
 
 
 class CellsTest(unittest.TestCase):
-    def cells(self, loads=(0.5, 0.1), counts=(1, 2), repetitions=3, names=MODES):
-        return plan.cells(PAIRS, names, list(loads), list(counts), repetitions, True, "g")
+    def cells(self, **changes):
+        whole = {"loads": (0.5, 0.1), "counts": (1, 2), "repetitions": 3, "load_pairs": PAIRS, "tenant_pairs": PAIRS, **changes}
+        return plan.Plan(tuple(MODES), PAIRS, **whole).cells(MODES)
 
     def test_keys_are_unique(self):
         keys = [cell.key() for cell in self.cells()]
@@ -44,20 +46,48 @@ class CellsTest(unittest.TestCase):
         pairs = [cell for cell in self.cells() if cell.mode == "tally" and cell.training and cell.service == "bert-graph"]
         self.assertEqual(len(pairs), 3 * 3)
 
+    def test_sweeps_are_of_their_pairs_and_modes(self):
+        cells = self.cells(load_pairs=PAIRS[:1], tenant_pairs=(SMALL,), sweep_modes=("tally",), counts=(1, 8))
+        self.assertEqual({(cell.mode, cell.service, cell.training) for cell in cells if cell.service and cell.training and cell.load == 0.1},
+                         {("tally", *PAIRS[0])})
+        self.assertEqual({(cell.mode, cell.training, cell.count) for cell in cells if cell.training == "pointnet" and cell.service},
+                         {("tally", "pointnet", 1), ("tally", "pointnet", 8)})
+        self.assertIn(("alone", "", "pointnet"), {(cell.mode, cell.service, cell.training) for cell in cells})
+        self.assertIn(("bert-graph", 0.1, ""), {(cell.service, cell.load, cell.training) for cell in cells if cell.mode == "alone"})
+
+
+class NeedsTest(unittest.TestCase):
+    def test_only_what_the_cells_work_with(self):
+        whole = plan.Plan(("alone", "tally", "tally:none"), PAIRS, counts=(1, 8), tenant_pairs=(SMALL,), sweep_modes=("tally",))
+        found = plan.needs(whole.cells(["tally", "tally:none"]))
+        services = {("service", "bert-graph"): 1, ("service", "resnet50-eager"): 1}
+        self.assertEqual(found["native"], services)
+        self.assertEqual(found["tally:none"], {**services, ("training", "gpt2-medium"): 1, ("training", "bert"): 1})
+        self.assertEqual(found["tally"], {**found["tally:none"], ("training", "pointnet"): 8})
+
+    def test_native_modes_share_their_workers(self):
+        found = plan.needs(plan.Plan(("alone", "time-slicing"), PAIRS).cells(["alone", "time-slicing"]))
+        self.assertEqual(list(found), ["native"])
+        self.assertEqual(len(found["native"]), 4)
+
 
 class GroupsTest(unittest.TestCase):
+    @staticmethod
+    def groups(names, free):
+        return plan.Plan(tuple(names), PAIRS).groups(free)
+
     def test_every_mode_is_in_one_group(self):
         for free in (10, 75, 139, 1000):
-            groups = plan.groups([*MODES, "mps", "mps-priority"], PAIRS, 1, free)
+            groups = self.groups([*MODES, "mps", "mps-priority"], free)
             self.assertEqual(sorted(mode for group in groups for mode in group), sorted([*MODES, "mps", "mps-priority"]))
             self.assertEqual(groups[0][:2], MODES[:2])
 
     def test_much_memory_is_one_group_and_little_is_many(self):
-        self.assertEqual(len(plan.groups(MODES, PAIRS, 1, 1000)), 1)
-        self.assertEqual(len(plan.groups(MODES, PAIRS, 1, 50)), 4)
+        self.assertEqual(len(self.groups(MODES, 1000)), 1)
+        self.assertEqual(len(self.groups(MODES, 50)), 4)
 
     def test_mps_is_by_itself(self):
-        groups = plan.groups([*MODES, "mps", "mps-priority"], PAIRS, 1, 1000)
+        groups = self.groups([*MODES, "mps", "mps-priority"], 1000)
         self.assertIn(["mps"], groups)
         self.assertIn(["mps-priority"], groups)
 
@@ -77,8 +107,8 @@ class NamesTest(unittest.TestCase):
         self.assertFalse(catalogue.is_training("gpt-5"))
 
     def test_modes(self):
-        modes.check([*MODES, "mps", "tally:tally-paper+transforms@100"])
-        for name in ("tallyho", "tally+", "tally@", "fair"):
+        modes.check([*MODES, "mps", "tally:tally-paper+transforms@100", "tally+gates+shared/200"])
+        for name in ("tallyho", "tally+gates+transforms", "tally+", "tally@", "fair"):
             with self.assertRaises(ways.Failed):
                 modes.check([name])
 

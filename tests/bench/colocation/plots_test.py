@@ -12,17 +12,20 @@ import plan
 import trace
 
 PLOTS = os.path.join(os.path.dirname(os.path.abspath(plan.__file__)), "plots.py")
+PAIR = ("bert-graph", "bert")
 SLOWER = {"alone": 1, "time-slicing": 3, "tally": 1.1, "tally:none": 1.3, "tally+transforms@10": 1.05, "tally+transforms@100": 1.2}
 
 
 def results():
     cells = []
-    for cell in plan.cells([("bert-graph", "bert")], list(SLOWER), [0.5, 0.1], [1, 2], 1, True, "g"):
+    for cell in plan.Plan(tuple(SLOWER), (PAIR,), (0.5, 0.1), (1, 2), 1, (PAIR,), (PAIR,)).cells(list(SLOWER)):
         record = {**dataclasses.asdict(cell), "status": "done", "seconds": 2, "capacity": 100, "rates": [1.0] * cell.count, "wrong": 0,
-                  "unserved": 0, "trace": "bursty"}
+                  "unserved": 0, "trace": "bursty", "burstiness": dataclasses.asdict(trace.KINDS["bursty"])}
         if cell.service:
             record["latencies_ms"] = [SLOWER[cell.mode] + index % 7 / 10 for index, _ in
                                       enumerate(trace.arrivals(2, cell.load, 100, measures.seed_of(record)))]
+            record["waits_us"] = [10.0 + index % 50 for index, _ in enumerate(record["latencies_ms"])]
+            record["clock_error_us"] = 3.0
         cells.append(record)
     return {"smoke": True, "machine": {}, "loads": [0.5], "cells": cells}
 
@@ -50,7 +53,7 @@ class PlotsTest(unittest.TestCase):
 
     def test_all(self):
         made = self.plots_of(results())
-        self.assertEqual(sorted(made), ["ablation.svg", "loads-bert-graph-bert.svg", "pairs.svg", "tenants-bert-graph-bert.svg",
+        self.assertEqual(sorted(made), ["ablation.svg", "first-kernel-bert-graph-bert.svg", "loads-bert-graph-bert.svg", "pairs.svg", "tenants-bert-graph-bert.svg",
                                         "thresholds.svg", "trace.svg"])
         for text in made.values():
             self.assertIn("<!-- SMOKE RUN, NO MEASUREMENT -->", text)

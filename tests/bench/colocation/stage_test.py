@@ -22,8 +22,12 @@ for line in sys.stdin:
         if what == "end":
             sys.exit("illegal access")
         time.sleep(60)
+    if "calibrate" in request:
+        print(json.dumps({"at_ns": time.monotonic_ns(), "offset_ns": 7000, "error_ns": 500}), flush=True)
+        continue
     print("a library says something", flush=True)
-    print(json.dumps({"latencies_ms": [1.0] * len(request["arrivals"]), "unserved": 0, "wrong": 0}), flush=True)
+    print(json.dumps({"latencies_ms": [1.0] * len(request["arrivals"]), "unserved": 0, "wrong": 0, "asked_ns": [10000],
+                      "stamps_ns": [13000]}), flush=True)
 """
 TRAINING = """
 import json, sys, time
@@ -60,7 +64,8 @@ class StageTest(unittest.TestCase):
         self.stack.enter_context(mock.patch.object(modes, "enter", enter))
 
     def start(self):
-        return self.stack.enter_context(stage.Stage("", ["alone", "time-slicing", "mps"], [("s", "t")], 2, False, lambda text: None, 20))
+        workers = {("service", "s"): 1, ("training", "t"): 2}
+        return self.stack.enter_context(stage.Stage("", {"native": workers, "mps": workers}, False, lambda text: None, 20))
 
     @staticmethod
     def cell(mode="time-slicing", count=1):
@@ -78,6 +83,7 @@ class StageTest(unittest.TestCase):
         record = self.measure(players, count=2)
         self.assertEqual(record["latencies_ms"], [1.0] * 10)
         self.assertEqual(len(record["rates"]), 2)
+        self.assertEqual((record["waits_us"], record["clock_error_us"]), ([10.0], 0.5))
         for rate in record["rates"]:
             self.assertAlmostEqual(rate, 10, delta=1.5)
         self.assertEqual(self.measure(players, mode="alone", count=0)["rates"], [])
