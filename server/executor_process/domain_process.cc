@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/log.h"
@@ -34,6 +35,8 @@ class DomainProcess {
     config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
     config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
     config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
+    // As many channels as there can be: programs that share one wait for one another.
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
     auto executor = Executor::Create(std::move(config));
     if (!executor) {
       start_error_ = executor.error();

@@ -80,9 +80,7 @@ class DispatchGate {
   virtual DispatchPass BeforeDispatch(const DispatchOf&) { return {}; }
   // The launch was handed to its stream (or failed): never waits. Exactly one per BeforeDispatch that let it go.
   virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
-  // A high-priority session is about to wait for its work on `device`, whose context is current. Never waits itself.
-  virtual void BeforeWait(int) {}
-  // High-priority work keeps the GPU also in the short gaps between its requests (gap_guard.h).
+  // High-priority work keeps the GPU also in the short gaps that it has (gap_guard.h).
   virtual void KeepGpuInGaps(bool) {}
   // Copies and fills of best-effort sessions pass it as launches do, large ones in pieces.
   virtual bool holds_copies() const { return false; }

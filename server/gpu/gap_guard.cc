@@ -28,7 +28,7 @@ again:
 	sub.u64 %rd5, %rd4, %rd3;
 	setp.ge.u64 %p2, %rd5, %rd2;
 	@%p2 bra done;
-	nanosleep.u32 200;
+	nanosleep.u32 500;
 	bra again;
 done:
 	ret;
@@ -53,29 +53,35 @@ CUresult GapGuard::Prepare() {
   return CUDA_SUCCESS;
 }
 
-void GapGuard::PutBehind(CUevent last_work, std::chrono::nanoseconds limit) {
+CUresult GapGuard::Launch() {
+  uint64_t limit_ns = std::chrono::nanoseconds(kLongestLife).count();
+  uint32_t number = num_launched_ + 1;
+  void* parameters[] = {&lifted_address_, &limit_ns, &number};
+  return driver_.cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr);
+}
+
+void GapGuard::Keep(TimePoint now) {
+  if (is_there_ && now - launched_at_ < kLongestLife / 2) return;
   if (is_broken_ || !is_enabled_.load(std::memory_order_relaxed)) return;
   CUresult result = kernel_ == nullptr ? Prepare() : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) {
-    Lift();
-    result = driver_.cuStreamWaitEvent(stream_, last_work, 0);
+    Lift();  // the one before is behind half of its life; the new one follows in its stream
+    result = Launch();
   }
   if (result == CUDA_SUCCESS) {
-    uint64_t limit_ns = static_cast<uint64_t>(limit.count());
-    uint32_t number = num_put_ + 1;
-    void* parameters[] = {&lifted_address_, &limit_ns, &number};
-    result = driver_.cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr);
-  }
-  if (result == CUDA_SUCCESS) {
-    ++num_put_;
+    ++num_launched_;
+    is_there_ = true;
+    launched_at_ = now;
     return;
   }
   is_broken_ = true;
-  LOG_WARNING("the GPU is not kept between high-priority requests: {}", CudaErrorName(driver_, result));
+  LOG_WARNING("the GPU is not kept in the gaps of high-priority work: {}", CudaErrorName(driver_, result));
 }
 
 void GapGuard::Lift() {
-  if (lifted_through_ != nullptr) __atomic_store_n(lifted_through_, num_put_, __ATOMIC_RELEASE);
+  if (!is_there_) return;
+  is_there_ = false;
+  __atomic_store_n(lifted_through_, num_launched_, __ATOMIC_RELEASE);
 }
 
 }  // namespace tally::server

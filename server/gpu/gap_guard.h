@@ -1,16 +1,19 @@
-// Keeps the GPU with this process's context in the gaps between high-priority requests.
+// Keeps the GPU with this process's context in the gaps of high-priority work.
 //
-// When the last kernel of a request ends, the GPU turns to the next context that has work: a best-effort kernel that the
-// request had interrupted. The next request, which a queue may hold ready, then pays for another switch (0.13 to 0.2 ms
-// on an H200), and so does every one behind it. So where a program waits for its work, a *guard* is put behind that
-// work: one thread that does nothing, for no longer than best-effort work has to stay back anyway, and that ends as soon
-// as the next launch comes.
+// Whenever nothing of a context is left to run, the GPU turns to the next context that has work: between two requests,
+// and between two kernels of one request that the processor launches too late. If a best-effort kernel is in flight,
+// the next launch then pays for another switch (0.13 to 0.2 ms on an H200), and so does every one behind it. So while
+// high-priority work comes, and for as long afterwards as best-effort work has to stay back anyway, a *guard* is on
+// the GPU: one thread that sleeps, looks whether it is still wanted, and does nothing else.
 //
-//      high-priority   #### request ####|-guard-|#### request ####|--guard, for the hold-off--|
-//      best-effort     ......................................................................  resumes
+//      high-priority   ##  ### ##   request   #### ##   ###   request  ###
+//      guard            |--------------------------------------------------hold-off--|
+//      best-effort     ...............................................................  resumes
 //
-// Only of use where high-priority and best-effort contexts are different ones; off until Enable().
-// Not thread-safe, except for Enable. One for each device, whose context must be current.
+// It takes a thread, a few registers and 1 KB of shared memory of one multiprocessor. Nothing waits for it: no event is
+// in front of it, because a channel that waits for an event gives its context's time on the GPU away.
+//
+// Not thread-safe, but for Enable. One for each device, whose context must be current.
 #pragma once
 
 #include <cuda.h>
@@ -19,7 +22,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "base/status.h"
+#include "base/clock.h"
 
 namespace tally::server {
 
@@ -27,34 +30,41 @@ struct DriverTable;
 
 class GapGuard {
  public:
+  // A guard that nobody lifts ends by itself after this time.
+  static constexpr std::chrono::milliseconds kLongestLife{10};
+
   explicit GapGuard(const DriverTable& driver) : driver_(driver) {}
   // Leaves what it made to the end of the context.
   ~GapGuard() = default;
   GapGuard(const GapGuard&) = delete;
   GapGuard& operator=(const GapGuard&) = delete;
 
-  // From any thread.
+  // Off until then. From any thread.
   void Enable(bool is_enabled) { is_enabled_.store(is_enabled, std::memory_order_relaxed); }
 
-  // A guard behind what `last_work` stands for, in place of the one before. Takes some microseconds, the first time
-  // milliseconds; never waits for the GPU. What fails is logged once, and there are no guards from then on.
-  void PutBehind(CUevent last_work, std::chrono::nanoseconds limit);
-  // More work is about to be launched: the guard ends, or does not begin.
+  // Sees to it that there is a guard that lives for another half of kLongestLife. Takes some microseconds when one is
+  // to be launched, milliseconds the first time; never waits for the GPU. What fails is logged, and there are no guards
+  // from then on.
+  void Keep(TimePoint now);
+  // Ends all guards there are.
   void Lift();
 
-  uint64_t num_put() const { return num_put_; }
+  uint32_t num_launched() const { return num_launched_; }
 
  private:
   CUresult Prepare();
+  CUresult Launch();
 
   const DriverTable& driver_;
   std::atomic<bool> is_enabled_{false};
   bool is_broken_ = false;
   CUfunction kernel_ = nullptr;
   CUstream stream_ = nullptr;
-  uint32_t* lifted_through_ = nullptr;  // the number of the last guard that is to end; the guards poll it
+  uint32_t* lifted_through_ = nullptr;  // the number of the last guard that is to end; the guards look at it
   CUdeviceptr lifted_address_ = 0;      // the same for the GPU
-  uint32_t num_put_ = 0;
+  uint32_t num_launched_ = 0;
+  bool is_there_ = false;
+  TimePoint launched_at_{};  // meaningful while is_there_
 };
 
 }  // namespace tally::server

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <utility>
 
 #include "base/log.h"
 #include "server/gpu/driver_table.h"
@@ -13,8 +12,6 @@ namespace {
 // How often at most the watcher looks whether busy high-priority streams have come to an end: an interrupt and a
 // wake-up at every kernel's end would slow down what it watches.
 constexpr auto kBusyPeriod = std::chrono::microseconds(50);
-// A guard must outlast what it takes until the end of a request is seen, and the hold-off begins.
-constexpr auto kSeenLate = 2 * kBusyPeriod;
 constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
 
 }  // namespace
@@ -45,7 +42,6 @@ void HighPriorityAnnouncer::BeforeDispatch(int index) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   ++device.num_dispatching;
-  device.guard.Lift();
   if (device.is_busy) return;
   device.is_busy = true;
   device.gate.OnHighPriorityBusy(clock_.Now());
@@ -57,25 +53,17 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   --device.num_dispatching;
+  device.guard.Keep(clock_.Now());
   CUevent& event = device.last_work[stream];
   // Without an event completion cannot be seen: the watcher then synchronises with the whole stream's past by the
   // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
   if (event == nullptr && driver_.cuEventCreate(&event, kQuietEvent) != CUDA_SUCCESS) return;
   if (driver_.cuEventRecord(event, stream) != CUDA_SUCCESS) return;
-  device.newest_work = event;
   // Recorded again before the watcher took it: it waits for the later one then.
   if (std::find(device.pending.begin(), device.pending.end(), event) != device.pending.end()) return;
   device.pending.push_back(event);
   if (!device.watcher.joinable()) StartWatcher(index);
   device.changed.notify_one();
-}
-
-void HighPriorityAnnouncer::BeforeWait(int index) {
-  Device& device = devices_[static_cast<size_t>(index)];
-  std::lock_guard lock(device.mutex);
-  if (CUevent event = std::exchange(device.newest_work, nullptr); event != nullptr) {
-    device.guard.PutBehind(event, device.gate.hold_off() + kSeenLate);
-  }
 }
 
 void HighPriorityAnnouncer::KeepGpuInGaps(bool is_wanted) {
@@ -114,7 +102,13 @@ void HighPriorityAnnouncer::Watch(int index) {
     device.gate.OnHighPriorityIdle(now);
     device.is_busy = false;
     page_.SetIdle(static_cast<uint32_t>(index), now + device.gate.hold_off());
+    LiftGuardAfterHoldOff(device, lock);
   }
+}
+
+void HighPriorityAnnouncer::LiftGuardAfterHoldOff(Device& device, std::unique_lock<std::mutex>& lock) {
+  const auto is_wanted = [&] { return device.stopping || device.is_busy; };
+  if (!device.changed.wait_for(lock, device.gate.hold_off(), is_wanted)) device.guard.Lift();
 }
 
 }  // namespace tally::server

@@ -1,6 +1,6 @@
 // Announces high-priority work of this executor on the activity page: busy before a launch, idle with a hold-off once
-// everything that was launched is complete. One watcher thread per device in use sleeps in the driver until then. A guard
-// keeps the GPU in between (gap_guard.h), where that is of use.
+// everything that was launched is complete. One watcher thread per device in use sleeps in the driver until then. From
+// the first launch until the end of the hold-off a guard keeps the GPU (gap_guard.h), where that is of use.
 //
 // Thread-safe. The device's primary context must be current on the threads that call it, as it is on lane threads.
 #pragma once
@@ -34,9 +34,7 @@ class HighPriorityAnnouncer {
   // `device` is an ordinal. Never waits for the GPU.
   void BeforeDispatch(int device);
   void AfterDispatch(int device, CUstream stream);
-  // A high-priority program is about to wait for its work on `device`: this may be the end of a request.
-  void BeforeWait(int device);
-  // Whether guards are put behind requests. From any thread, with no context current.
+  // Whether there are guards. From any thread, with no context current.
   void KeepGpuInGaps(bool is_wanted);
 
  private:
@@ -49,7 +47,6 @@ class HighPriorityAnnouncer {
     int num_dispatching = 0;                // between Before and After
     std::map<CUstream, CUevent> last_work;  // re-recorded at each launch; streams come and go, addresses are reused
     std::vector<CUevent> pending;           // recorded since the watcher last looked
-    CUevent newest_work = nullptr;          // of last_work; null: nothing was launched since the last wait
     scheduler::PriorityGate gate{{}};
     GapGuard guard;
     std::thread watcher;
@@ -57,12 +54,13 @@ class HighPriorityAnnouncer {
 
   void StartWatcher(int index);
   void Watch(int index);
+  void LiftGuardAfterHoldOff(Device& device, std::unique_lock<std::mutex>& lock);
 
   const DriverTable& driver_;
   ActivityPage& page_;
   const SteadyClock clock_;
   std::once_flag claimed_;
-  bool can_announce_ = false;  // set once, before any Device is used
+  bool can_announce_ = false;   // set once, before any Device is used
   std::deque<Device> devices_;  // shm::kActivityDevices of them
 };
 

@@ -153,7 +153,6 @@ class PriorityDispatch final : public DispatchGate {
     restrainer_.SetTurnaroundThreshold(threshold);
   }
   void Open() override { watch_.Open(); }
-  void BeforeWait(int device) override { announcer_.BeforeWait(device); }
   void KeepGpuInGaps(bool is_wanted) override { announcer_.KeepGpuInGaps(is_wanted); }
   HighPriorityWatch* watch() override { return &watch_; }
 

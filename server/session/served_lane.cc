@@ -231,14 +231,8 @@ CUresult ServedLane::Await(const WaitPoint& point) {
   return result;
 }
 
-void ServedLane::AnnounceWait(int device) {
-  const bool is_high_priority = session_.is_high_priority.load(std::memory_order_relaxed);
-  if (is_high_priority && EnterDevice(device) == CUDA_SUCCESS) session_.core.gate->BeforeWait(device);
-}
-
 CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
   GiveUpTurn();
-  if (!points->empty()) AnnounceWait(points->back().device);
   CUresult result = CUDA_SUCCESS;
   for (const WaitPoint& point : *points) {
     const CUresult waited = Await(point);

@@ -116,8 +116,6 @@ class ServedLane {
   CUresult MarkContext(uint32_t context, std::vector<WaitPoint>* points);
   // The same for all streams of the session on one device.
   CUresult MarkDevice(int device, std::vector<WaitPoint>* points);
-  // The program is about to wait for its work on a device.
-  void AnnounceWait(int device);
   // Gives the turn up and waits for the points; takes device printf output when the session's kernels may print.
   CUresult AwaitPoints(std::vector<WaitPoint>* points);
   void CollectOutput();

@@ -67,7 +67,6 @@ CUresult ServeSynchronizeEvent(ServedLane& lane, WireReader& in, WireWriter&) {
   AwaitedObjects& awaited = lane.session().awaited;
   awaited.Begin(event);
   lane.GiveUpTurn();
-  if (lane.context() != nullptr) lane.AnnounceWait(lane.context()->device());
   const CUresult result = lane.driver().cuEventSynchronize(event);
   if (awaited.End(event)) lane.driver().cuEventDestroy_v2(event);
   lane.CollectOutput();

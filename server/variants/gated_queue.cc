@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ptx-transforms/transform.h"
+#include "server/gpu/stream_levels.h"
 
 namespace tally::server {
 namespace {
@@ -48,9 +49,7 @@ CUresult GateControls::Open() {
   if (driver.cuStreamWaitValue32_v2 == nullptr || driver.cuStreamWriteValue32_v2 == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  int highest = 0;
-  driver.cuCtxGetStreamPriorityRange(&lowest_priority, &highest);
-  CUresult result = driver.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, highest);
+  CUresult result = driver.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, kSignalPriority);
   if (result == CUDA_SUCCESS) {
     result = driver.cuMemHostAlloc(&read_back_, sizeof(device::GateRecord), CU_MEMHOSTALLOC_PORTABLE);
   }
@@ -320,7 +319,7 @@ CUresult GatedQueue::TryResume() {
 
 CUresult GatedQueue::RunAgain(size_t num_entries, uint32_t start) {
   if (resume_ == nullptr) {
-    const CUresult r = driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, controls_.lowest_priority);
+    const CUresult r = driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, kResumePriority);
     if (r != CUDA_SUCCESS) return r;
   }
   for (size_t i = 0; i < num_entries; ++i) {

@@ -91,7 +91,6 @@ class GateControls {
   GatedCounts counts;
   CUfunction marker = nullptr;
   size_t marker_hidden_offset = 0;
-  int lowest_priority = 0;
 
  private:
   CUresult LoadMarker();

@@ -80,7 +80,8 @@ void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lo
     const bool has_numbers = member.queue.HasNumbersFor(num_numbers);
     if (!has_numbers && member.queue.empty() && !member.queue.is_stopped()) member.queue.Renumber();
     const bool has_waited = clock_.Now() - since >= kLongestWaitForRoom && !member.queue.is_stopped();
-    const bool has_room = member.queue.size() < kMostInFlight || has_waited;
+    const size_t most = member.queue.is_stopped() ? kMostWhileStopped : kMostInFlight;
+    const bool has_room = member.queue.size() < most || has_waited;
     if (member.queue.HasNumbersFor(num_numbers) && has_room) return;
     lock.unlock();
     std::this_thread::sleep_for(kPause);

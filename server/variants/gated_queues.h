@@ -27,6 +27,9 @@ class GatedQueues {
   // Launches that one stream may have in its queue: enough to keep the GPU busy, and no more to be made again than
   // that.
   static constexpr size_t kMostInFlight = 256;
+  // The same while it is stopped. Behind a marker they stay in the channel, and one that is full blocks whoever
+  // launches, with the driver's locks and ours.
+  static constexpr size_t kMostWhileStopped = 16;
 
   // `on_failure`: what was stopped cannot be continued; its stream will wait for ever. `watch` may be null: nobody has
   // priority. All outlive this. Null: this driver cannot do it. The context must be current.
