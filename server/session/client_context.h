@@ -90,6 +90,8 @@ class ClientContext {
   // Work that it still has goes on, and counts for waits of the whole context.
   void DestroyStream(Stream* stream);
   // Created on first use.
+  bool HasLegacy() const { return legacy_ != nullptr; }
+  bool HasPerThread(uint32_t lane) const { return per_thread_.contains(lane); }
   CUresult Legacy(Stream** stream);
   CUresult PerThread(uint32_t lane, Stream** stream);
 

@@ -29,6 +29,7 @@ class VariantModule;
 
 // The other forms of a kernel, and what is known about them (server/variants).
 struct KernelOnDevice {
+  bool is_loaded = false;                   // its code is on the device
   std::shared_ptr<KernelProfile> profile;   // null before the first launch
   std::shared_ptr<VariantModule> variants;  // null until there are some
   // Blocks of its gated form that the device holds at one time, by threads of a block and its dynamic shared memory.

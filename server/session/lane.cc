@@ -95,6 +95,7 @@ bool Lane::Serve(const Request& request) {
   } catch (const std::bad_alloc&) {
     LOG_WARNING("out of memory in {}", NameOfOp(request.header.op));
   }
+  served_.EndContextCall();
   served_.GiveUpTurn();
   if (const char* reason = served_.malformed_reason(); reason != nullptr) {
     return Nonsense(fmt::format("{}: {}", NameOfOp(request.header.op), reason));
@@ -110,6 +111,7 @@ CUresult Lane::CarryOut(const Request& request, WireWriter& out) {
   // A lost context answers everything alike, without bothering the driver.
   if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
   CUresult result = served_.EnterContext(header.context);
+  if (MayWaitForContext(header.op)) served_.BeginContextCall();
   if (result == CUDA_SUCCESS) {
     WireReader in(request.payload);
     if (const Operation operation = FindOperation(header.op); operation != nullptr) {

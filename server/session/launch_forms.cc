@@ -225,10 +225,26 @@ class FormChoice {
   const std::shared_ptr<KernelProfile>& profile_;
 };
 
+// The driver loads code when it is first used, for which it may wait for the context: not in a launch, then.
+CUresult LoadCode(ServedLane& lane, const Kernel& kernel, KernelOnDevice& on_device) {
+  const DriverTable& driver = lane.driver();
+  on_device.is_loaded = true;
+  if (driver.cuFuncLoad == nullptr) return CUDA_SUCCESS;
+  const VariantRegistry::ContextCall call(lane.session().core.variants.get());
+  CUfunction function = kernel.function;
+  if (function == nullptr) {
+    if (const CUresult r = driver.cuKernelGetFunction(&function, kernel.kernel); r != CUDA_SUCCESS) return r;
+  }
+  return driver.cuFuncLoad(function);
+}
+
 }  // namespace
 
 CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request) {
   if (!IsOfInterest(lane, stream)) return LaunchOriginal(lane, stream, request);
+  if (KernelOnDevice& here = request.kernel().on_device[stream.context->device()]; !here.is_loaded) {
+    if (const CUresult r = LoadCode(lane, request.kernel(), here); r != CUDA_SUCCESS) return r;
+  }
   if (const auto why = WhyNot(lane, request)) return LaunchOriginal(lane, stream, request, *why);
   const int device = stream.context->device();
   const VariantDevice* variant_device = lane.session().core.variants->FindDevice(device);

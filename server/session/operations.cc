@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "proto/driver/generated/wire_ops.h"
+
 namespace tally::server {
 namespace {
 
@@ -103,5 +105,40 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
 }  // namespace
 
 Operation FindOperation(uint16_t op) { return op < kNumOps ? kOperations[op] : nullptr; }
+
+bool MayWaitForContext(uint16_t op) {
+  switch (op) {
+    case static_cast<uint16_t>(shm::Op::kLaunch):
+    case static_cast<uint16_t>(shm::Op::kLaunchHostFunction):
+    case static_cast<uint16_t>(shm::Op::kCopy):
+    case static_cast<uint16_t>(shm::Op::kCopyBox):
+    case static_cast<uint16_t>(shm::Op::kFill):
+    case static_cast<uint16_t>(shm::Op::kAwaitArena):
+    case static_cast<uint16_t>(shm::Op::kSynchronizeStream):
+    case static_cast<uint16_t>(shm::Op::kSynchronizeEvent):
+    case static_cast<uint16_t>(shm::Op::kSynchronizeContext):
+    case static_cast<uint16_t>(shm::Op::kRecordContextEvent):
+    case static_cast<uint16_t>(shm::Op::kWaitContextEvent):
+    case static_cast<uint16_t>(shm::Op::kCreateEvent):
+    case static_cast<uint16_t>(shm::Op::kFetchOutput):
+    case static_cast<uint16_t>(shm::Op::kWriteImage):
+    case static_cast<uint16_t>(shm::Op::kMemoryOperations):
+    case static_cast<uint16_t>(shm::Op::kNoteRefusal):
+    case kOp_cuGraphLaunch:
+    case kOp_cuEventRecord:
+    case kOp_cuEventRecordWithFlags:
+    case kOp_cuEventQuery:
+    case kOp_cuEventElapsedTime_v2:
+    case kOp_cuStreamWaitEvent:
+    case kOp_cuStreamWaitValue32_v2:
+    case kOp_cuStreamWaitValue64_v2:
+    case kOp_cuStreamWriteValue32_v2:
+    case kOp_cuStreamWriteValue64_v2:
+    case kOp_cuStreamQuery:
+      return false;
+    default:
+      return true;
+  }
+}
 
 }  // namespace tally::server

@@ -18,6 +18,10 @@ using Operation = CUresult (*)(ServedLane& lane, WireReader& in, WireWriter& out
 // Null: no such hand-written operation.
 Operation FindOperation(uint16_t op);
 
+// Whether the driver may wait for the whole context in it, with its locks held (cudaFree, loading code, making
+// streams): all but what is known to put something on a stream, to ask or to wait for that only.
+bool MayWaitForContext(uint16_t op);
+
 // What has to happen around some generated calls: bookkeeping of ours, or bytes that must not reach the driver. Returns
 // true if *result is the whole answer and the generated function must not run.
 bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result);

@@ -136,7 +136,9 @@ CUresult ServedLane::FindStream(uint64_t handle, Stream** out) {
     return EnterDevice((*out)->context->device());
   }
   if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return handle == shm::kPerThreadStream ? context_->PerThread(lane_index_, out) : context_->Legacy(out);
+  const bool is_per_thread = handle == shm::kPerThreadStream;
+  if (!(is_per_thread ? context_->HasPerThread(lane_index_) : context_->HasLegacy())) BeginContextCall();
+  return is_per_thread ? context_->PerThread(lane_index_, out) : context_->Legacy(out);
 }
 
 CUresult ServedLane::ResolveStream(uint64_t handle, StreamUse use, Stream** out) {
@@ -156,6 +158,10 @@ CUresult ServedLane::ResolveStream(uint64_t handle, StreamUse use, CUstream* out
 CUresult ServedLane::Malformed(const char* reason) {
   if (malformed_reason_ == nullptr) malformed_reason_ = reason;
   return CUDA_ERROR_INVALID_VALUE;
+}
+
+void ServedLane::BeginContextCall() {
+  if (!context_call_ && session_.core.variants != nullptr) context_call_.emplace(session_.core.variants.get());
 }
 
 void ServedLane::GiveUpTurn() {
@@ -233,6 +239,8 @@ CUresult ServedLane::Await(const WaitPoint& point) {
 
 CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
   GiveUpTurn();
+  const bool is_context_call = context_call_.has_value();
+  EndContextCall();
   CUresult result = CUDA_SUCCESS;
   for (const WaitPoint& point : *points) {
     const CUresult waited = Await(point);
@@ -243,6 +251,7 @@ CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
     }
   }
   points->clear();
+  if (is_context_call) BeginContextCall();
   CollectOutput();
   return result;
 }

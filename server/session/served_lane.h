@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "server/channel/lane_region.h"
 #include "server/session/session_state.h"
 #include "server/session/turn_order.h"
+#include "server/variants/variant_registry.h"
 
 namespace tally::server {
 
@@ -104,6 +106,11 @@ class ServedLane {
   CUresult Malformed(const char* reason = "record does not fit its operation");
   const char* malformed_reason() const { return malformed_reason_; }  // null: fine so far
 
+  // From here to the end of the request (or of a wait, which comes between) the driver may wait for the whole context:
+  // nothing of this executor is stopped half-way meanwhile.
+  void BeginContextCall();
+  void EndContextCall() { context_call_.reset(); }
+
   // Lets other lanes go on; from here on only what is thread-safe may be touched. At most once per request.
   void GiveUpTurn();
   bool has_turn() const { return has_turn_; }
@@ -145,6 +152,7 @@ class ServedLane {
   ClientContext* context_ = nullptr;
   uint32_t context_index_ = shm::kNoContext;
   bool wants_reply_ = false;
+  std::optional<VariantRegistry::ContextCall> context_call_;
   bool has_turn_ = false;
   const char* malformed_reason_ = nullptr;
   static constexpr int kNoDevice = -1;

@@ -322,6 +322,7 @@ void SessionState::FreeMemory(uint32_t context) {
 
 void SessionState::DestroyContents(uint32_t context) {
   WaitForStreams(context);
+  const VariantRegistry::ContextCall call(core.variants.get());
   DestroyHandles(context);
   FreeMemory(context);
   if (context == shm::kNoContext) {

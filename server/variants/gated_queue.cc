@@ -63,8 +63,10 @@ CUresult GateControls::LoadMarker() {
   const auto gated = ptx_transforms::TransformText(kMarkerText, options);
   CHECK(gated.has_value() && gated->is_all_done());
   marker_hidden_offset = gated->variants[0].hidden_parameter_offset;
-  const CUresult result = driver.cuModuleLoadDataEx(&module_, gated->text.c_str(), 0, nullptr, nullptr);
-  return result == CUDA_SUCCESS ? driver.cuModuleGetFunction(&marker, module_, "tally_marker") : result;
+  CUresult result = driver.cuModuleLoadDataEx(&module_, gated->text.c_str(), 0, nullptr, nullptr);
+  if (result == CUDA_SUCCESS) result = driver.cuModuleGetFunction(&marker, module_, "tally_marker");
+  // Now: loading it at its first launch might wait for the context.
+  return result == CUDA_SUCCESS && driver.cuFuncLoad != nullptr ? driver.cuFuncLoad(marker) : result;
 }
 
 CUresult GateControls::Store(CUdeviceptr address, uint32_t value) {
@@ -103,6 +105,10 @@ GatedQueue::~GatedQueue() {
   Forget(log_.size());
   if (resume_ != nullptr) driver_.cuStreamDestroy_v2(resume_);
   controls_.ReturnPlace(place_);
+}
+
+CUresult GatedQueue::Open() {
+  return driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, kResumePriority);
 }
 
 bool GatedQueue::Holds(CUfunction function) const {
@@ -230,10 +236,9 @@ CUresult GatedQueue::MarkLast() {
 
 CUresult GatedQueue::Stop() {
   if (is_stopped_) return CUDA_SUCCESS;
-  // First of all: who waits for the GPU waits for this.
+  // First of all: who waits for the GPU waits for this. From here on that a launch has ended does not mean that it ran.
   const CUresult result = controls_.Store(place_ + offsetof(device::GateRecord, stopped), epoch_ + 1);
   if (result != CUDA_SUCCESS) return result;
-  Sweep();
   is_stopped_ = true;
   watermark_.reset();
   if (log_.empty()) return CUDA_SUCCESS;
@@ -254,20 +259,30 @@ CUresult GatedQueue::Reopen(uint32_t start) {
   return CUDA_SUCCESS;
 }
 
+// A block that had looked before the stop may raise it afterwards, and run; the marker behind it may, too, and let the
+// next batch begin. So it counts only if it was read once more after the batch that it points to has left.
 CUresult GatedQueue::ReadWatermark() {
-  if (watermark_) return CUDA_SUCCESS;
-  device::GateRecord record{};
-  if (const CUresult r = controls_.Read(place_, &record); r != CUDA_SUCCESS) return r;
-  watermark_ = record.watermark;
+  std::optional<uint32_t> before;
+  while (!watermark_) {
+    device::GateRecord record{};
+    if (const CUresult r = controls_.Read(place_, &record); r != CUDA_SUCCESS) return r;
+    const size_t num_reached = NumReached(record.watermark);
+    if (num_reached == 0 || before == record.watermark) {
+      watermark_ = record.watermark;
+      break;
+    }
+    if (const CUresult r = driver_.cuEventQuery(log_[num_reached - 1].ended); r != CUDA_SUCCESS) return r;
+    before = record.watermark;
+  }
   return CUDA_SUCCESS;
 }
 
-size_t GatedQueue::NumReached() const {
+size_t GatedQueue::NumReached(uint32_t watermark) const {
   size_t num_reached = 0;
   while (num_reached < log_.size()) {
     const Entry& entry = log_[num_reached++];
     // This marker has left. All before it run or have run.
-    if (entry.is_marker && entry.end > watermark_.value_or(0)) break;
+    if (entry.is_marker && entry.end > watermark) break;
   }
   return num_reached;
 }
@@ -277,16 +292,13 @@ CUresult GatedQueue::HasLeft() {
   // Of one batch the end is the end, whatever of it ran: then nothing need be read, which would take its time.
   const bool is_one_batch =
       std::none_of(log_.begin(), log_.end() - 1, [](const Entry& entry) { return entry.is_marker; });
-  if (!is_one_batch) {
-    if (const CUresult r = ReadWatermark(); r != CUDA_SUCCESS) return r;
-  }
-  return driver_.cuEventQuery(log_[NumReached() - 1].ended);
+  return is_one_batch ? driver_.cuEventQuery(log_.back().ended) : ReadWatermark();
 }
 
 CUresult GatedQueue::Read(Standing* standing) {
   *standing = {};
   if (const CUresult r = ReadWatermark(); r != CUDA_SUCCESS) return r;
-  const size_t num_reached = NumReached();
+  const size_t num_reached = NumReached(*watermark_);
   const bool has_run = num_reached != 0 && *watermark_ > std::max(log_.front().base, start_);
   for (size_t i = 0; i < num_reached; ++i) {
     const Entry& entry = log_[i];
@@ -301,9 +313,10 @@ CUresult GatedQueue::Read(Standing* standing) {
 
 CUresult GatedQueue::TryResume() {
   if (const CUresult r = ReadWatermark(); r != CUDA_SUCCESS) return r;
-  const size_t num_reached = NumReached();
+  const size_t num_reached = NumReached(*watermark_);
   uint32_t end = next_;
   if (num_reached != 0) {
+    // Some may have been launched since it was read. They leave, and then that has to be over, too.
     const Entry& last = log_[num_reached - 1];
     if (const CUresult r = driver_.cuEventQuery(last.ended); r != CUDA_SUCCESS) return r;
     end = last.end;
@@ -318,10 +331,6 @@ CUresult GatedQueue::TryResume() {
 }
 
 CUresult GatedQueue::RunAgain(size_t num_entries, uint32_t start) {
-  if (resume_ == nullptr) {
-    const CUresult r = driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, kResumePriority);
-    if (r != CUDA_SUCCESS) return r;
-  }
   for (size_t i = 0; i < num_entries; ++i) {
     Entry& entry = log_[i];
     // What it says is that the entry has left.

@@ -115,6 +115,9 @@ class GatedQueue {
   GatedQueue(const GatedQueue&) = delete;
   GatedQueue& operator=(const GatedQueue&) = delete;
 
+  // Makes what it needs to go on after a stop, before anything else.
+  CUresult Open();
+
   // ---- for the owner of the stream, which must not be capturing
   // Behind everything on the stream so far. After an error nothing was put there.
   CUresult Launch(GatedLaunch launch);
@@ -166,7 +169,7 @@ class GatedQueue {
   CUresult Mark(Entry& entry, CUstream stream);
   CUresult ReadWatermark();
   // Of a stopped queue: how many entries the stream can have come to, up to the end of the batch in which it stopped.
-  size_t NumReached() const;
+  size_t NumReached(uint32_t watermark) const;
   void Forget(size_t num_entries);
   CUresult Reopen(uint32_t start);
   CUresult RunAgain(size_t num_entries, uint32_t start);
@@ -175,16 +178,16 @@ class GatedQueue {
   const DriverTable& driver_;
   const CUstream stream_;
   const CUdeviceptr place_;
-  CUstream resume_ = nullptr;  // made when first needed
-  std::deque<Entry> log_;      // what may not have run yet, in order
-  uint32_t next_ = 0;          // number of the next launch's first block
-  uint32_t promised_ = 0;      // what chunks so far may have raised the watermark to, at most
-  uint32_t start_ = 0;         // blocks below ran before it was opened last
+  CUstream resume_ = nullptr;
+  std::deque<Entry> log_;  // what may not have run yet, in order
+  uint32_t next_ = 0;      // number of the next launch's first block
+  uint32_t promised_ = 0;  // what chunks so far may have raised the watermark to, at most
+  uint32_t start_ = 0;     // blocks below ran before it was opened last
   uint32_t epoch_ = 0;
   uint32_t num_markers_ = 0;
   uint32_t num_unmarked_ = 0;  // entries since the last that has an event
   bool is_stopped_ = false;
-  std::optional<uint32_t> watermark_;  // the last one; of a stopped queue once it was read
+  std::optional<uint32_t> watermark_;  // of a stopped queue, once it cannot change any more
 };
 
 }  // namespace tally::server

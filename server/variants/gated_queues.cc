@@ -51,10 +51,13 @@ GatedQueues::~GatedQueues() {
 }
 
 std::unique_ptr<GatedQueues::Stream> GatedQueues::Open(CUstream stream, std::shared_ptr<WorkerOwner> owner) {
+  const ContextCall call(*this);
   const std::lock_guard lock(mutex_);
   CUdeviceptr place = 0;
   if (controls_.TakePlace(&place) != CUDA_SUCCESS) return nullptr;
-  members_.push_back(std::make_unique<Member>(controls_, stream, place, std::move(owner)));
+  auto member = std::make_unique<Member>(controls_, stream, place, std::move(owner));
+  if (member->queue.Open() != CUDA_SUCCESS) return nullptr;
+  members_.push_back(std::move(member));
   return std::make_unique<Stream>(*this, *members_.back());
 }
 
@@ -139,6 +142,26 @@ bool GatedQueues::IsLeaving(Member& member) {
   return false;
 }
 
+bool GatedQueues::IsAnyStoppedLocked() const {
+  return std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member->queue.is_stopped(); });
+}
+
+void GatedQueues::BeginContextCall() {
+  std::unique_lock lock(mutex_);
+  while (IsAnyStoppedLocked()) {
+    lock.unlock();
+    std::this_thread::sleep_for(kLookStopped);
+    lock.lock();
+  }
+  ++num_context_calls_;
+  is_closed_ = false;
+}
+
+void GatedQueues::EndContextCall() {
+  const std::lock_guard lock(mutex_);
+  --num_context_calls_;
+}
+
 void GatedQueues::AwaitFunction(CUfunction function) {
   std::unique_lock lock(mutex_);
   const auto is_held = [&] {
@@ -168,9 +191,7 @@ bool GatedQueues::IsIdleLocked() const {
 
 std::optional<uint64_t> GatedQueues::OpenPhase() const {
   const std::lock_guard lock(mutex_);
-  const bool is_any_stopped =
-      std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member->queue.is_stopped(); });
-  return is_closed_ || is_any_stopped ? std::nullopt : std::optional(num_times_stopped_);
+  return is_closed_ || IsAnyStoppedLocked() ? std::nullopt : std::optional(num_times_stopped_);
 }
 
 void GatedQueues::LookAt(Member& member, bool is_closed, TimePoint seen_at, Looked* looked) {
@@ -203,8 +224,10 @@ void GatedQueues::LookAt(Member& member, bool is_closed, TimePoint seen_at, Look
 
 GatedQueues::Looked GatedQueues::Look(bool is_closed, TimePoint seen_at) {
   const std::lock_guard lock(mutex_);
-  is_closed_ = is_closed;
   Looked looked;
+  looked.is_kept_open = is_closed && num_context_calls_ != 0;
+  is_closed = is_closed && num_context_calls_ == 0;
+  is_closed_ = is_closed;
   for (auto at = members_.begin(); at != members_.end();) {
     const auto member = at++;
     LookAt(**member, is_closed, seen_at, &looked);
@@ -230,7 +253,7 @@ void GatedQueues::Watch() {
     const Looked looked = Look(is_closed, clock_.Now());
     if (looked.is_any_leaving) {
       std::this_thread::yield();
-    } else if (is_closed && looked.is_any_open) {
+    } else if (is_closed && (looked.is_any_open || looked.is_kept_open)) {
       std::this_thread::sleep_for(kLookStopped);
     } else if (is_closed) {
       watch_.WaitWhileClosed(kLook);

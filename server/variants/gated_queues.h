@@ -29,7 +29,7 @@ class GatedQueues {
   static constexpr size_t kMostInFlight = 256;
   // The same while it is stopped. Behind a marker they stay in the channel, and one that is full blocks whoever
   // launches, with the driver's locks and ours.
-  static constexpr size_t kMostWhileStopped = 16;
+  static constexpr size_t kMostWhileStopped = 64;
 
   // `on_failure`: what was stopped cannot be continued; its stream will wait for ever. `watch` may be null: nobody has
   // priority. All outlive this. Null: this driver cannot do it. The context must be current.
@@ -76,6 +76,11 @@ class GatedQueues {
   // Null: no memory. Ends before this.
   std::unique_ptr<Stream> Open(CUstream stream, std::shared_ptr<WorkerOwner> owner);
 
+  // Between the two no queue is stopped; Begin waits until none is. For calls of the driver that may wait for the whole
+  // context, with its locks held: behind a stopped queue they would wait for what needs these locks to go on.
+  void BeginContextCall();
+  void EndContextCall();
+
   // Waits until no launch of `function` is in flight: it is about to be unloaded.
   void AwaitFunction(CUfunction function);
 
@@ -98,6 +103,7 @@ class GatedQueues {
   struct Looked {
     bool is_any_open = false;     // some stopped queue could go on as soon as it has left
     bool is_any_leaving = false;  // when one has left is to be measured
+    bool is_kept_open = false;    // it would be closed but for a call that waits for the context
   };
   // One look at all queues. `seen_at`: when it was seen whether it is closed.
   Looked Look(bool is_closed, TimePoint seen_at);
@@ -105,6 +111,7 @@ class GatedQueues {
   // Whether it is to be asked again.
   bool IsLeaving(Member& member);
   bool IsIdleLocked() const;
+  bool IsAnyStoppedLocked() const;
 
   const DriverTable& driver_;
   const CUcontext context_;
@@ -118,9 +125,22 @@ class GatedQueues {
   std::list<std::unique_ptr<Member>> members_;
   bool is_closed_ = false;  // as the thread saw it last: what is launched now is stopped from the start
   uint64_t num_times_stopped_ = 0;
+  uint32_t num_context_calls_ = 0;
   bool is_stopping_ = false;
   TimePoint looked_at_{};  // when there was no high-priority work, and a launch that it could have stopped
   std::thread thread_;
+};
+
+// A call that may wait for the whole context, as long as this is there.
+class ContextCall {
+ public:
+  explicit ContextCall(GatedQueues& queues) : queues_(queues) { queues_.BeginContextCall(); }
+  ~ContextCall() { queues_.EndContextCall(); }
+  ContextCall(const ContextCall&) = delete;
+  ContextCall& operator=(const ContextCall&) = delete;
+
+ private:
+  GatedQueues& queues_;
 };
 
 }  // namespace tally::server

@@ -40,6 +40,7 @@ void VariantModule::LoadForm(const CompiledForm& compiled, size_t num_parameters
   if (result == CUDA_SUCCESS) {
     result = driver_.cuModuleGetFunction(&form->function, form->module, compiled.entry.c_str());
   }
+  if (result == CUDA_SUCCESS && driver_.cuFuncLoad != nullptr) result = driver_.cuFuncLoad(form->function);
   // What was appended must be the last parameter and of the size that we fill in, or the code is not what we think.
   size_t size_bytes = 0;
   if (result == CUDA_SUCCESS) {

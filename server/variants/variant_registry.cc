@@ -98,6 +98,27 @@ const VariantDevice* VariantRegistry::FindDevice(int device) {
   return &open.device;
 }
 
+VariantRegistry::ContextCall::ContextCall(VariantRegistry* registry) {
+  if (registry == nullptr) return;
+  {
+    const std::lock_guard lock(registry->mutex_);
+    for (const auto& [ordinal, open] : registry->open_devices_) {
+      if (open.device.context != nullptr) devices_.push_back(&open.device);
+    }
+  }
+  for (const VariantDevice* device : devices_) {
+    if (device->gated != nullptr) device->gated->BeginContextCall();
+    if (device->workers != nullptr) device->workers->BeginContextCall();
+  }
+}
+
+VariantRegistry::ContextCall::~ContextCall() {
+  for (const VariantDevice* device : devices_) {
+    if (device->gated != nullptr) device->gated->EndContextCall();
+    if (device->workers != nullptr) device->workers->EndContextCall();
+  }
+}
+
 FileCache::Key VariantRegistry::SavedUnder(const Key& key) const {
   int driver_version = 0;
   driver_.cuDriverGetVersion(&driver_version);
@@ -136,7 +157,10 @@ std::shared_ptr<VariantModule> VariantRegistry::Load(const KernelProfile& profil
   auto variants = profile.variants();
   if (variants == nullptr) return nullptr;
   auto module = std::make_shared<VariantModule>(driver_, context, std::move(variants));
-  compiler_->Post([module, num_parameters] { module->Load(num_parameters); });
+  compiler_->Post([this, module, num_parameters] {
+    const ContextCall call(this);
+    module->Load(num_parameters);
+  });
   return module;
 }
 

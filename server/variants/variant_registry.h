@@ -71,6 +71,19 @@ class VariantRegistry {
   }
   void SetThreshold(std::chrono::nanoseconds threshold) { threshold_ns_ = threshold.count(); }
 
+  // A call of the driver that may wait for a whole context, for as long as this is there: nothing is stopped half-way
+  // then. Making one waits until nothing is. `registry` may be null.
+  class ContextCall {
+   public:
+    explicit ContextCall(VariantRegistry* registry);
+    ~ContextCall();
+    ContextCall(const ContextCall&) = delete;
+    ContextCall& operator=(const ContextCall&) = delete;
+
+   private:
+    std::vector<const VariantDevice*> devices_;
+  };
+
   // The image with gates in its kernels, to be loaded in its place; null: load it as it is. May make the context of
   // some device current.
   std::shared_ptr<const GatedCode> GateImage(const ImageParts& image);

@@ -119,6 +119,21 @@ CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
   return CUDA_SUCCESS;
 }
 
+void WorkerRuns::BeginContextCall() {
+  std::unique_lock lock(mutex_);
+  while (is_any_interrupted_) {
+    lock.unlock();
+    std::this_thread::sleep_for(kLookInterrupted);
+    lock.lock();
+  }
+  ++num_context_calls_;
+}
+
+void WorkerRuns::EndContextCall() {
+  const std::lock_guard lock(mutex_);
+  --num_context_calls_;
+}
+
 void WorkerRuns::AwaitFunction(CUfunction function) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
@@ -273,7 +288,15 @@ void WorkerRuns::Watch() {
       }
       if (is_stopping_ && in_flight_.empty()) return;
     }
-    const bool is_closed = watch_.IsClosed();
+    bool is_closed = watch_.IsClosed();
+    if (is_closed && !is_flag_up) {
+      const std::lock_guard lock(mutex_);
+      if (num_context_calls_ == 0) {
+        is_any_interrupted_ = true;
+      } else {
+        is_closed = false;
+      }
+    }
     if (is_closed && !is_flag_up) {
       Yield(looked_at);
       is_flag_up = true;
@@ -283,6 +306,10 @@ void WorkerRuns::Watch() {
     }
     if (!is_closed) looked_at = clock_.Now();
     const bool is_any_open = Sweep(!is_flag_up);
+    if (!is_flag_up && !is_any_open) {
+      const std::lock_guard lock(mutex_);
+      is_any_interrupted_ = false;
+    }
     if (is_flag_up) {
       watch_.WaitWhileClosed(kLook);
     } else {

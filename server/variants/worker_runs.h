@@ -126,6 +126,10 @@ class WorkerRuns {
   static bool Fits(uint64_t num_blocks, uint32_t num_workers) { return num_blocks + num_workers < (uint64_t{1} << 31); }
   // The device's context must be current. Never waits. After an error nothing was put on the stream.
   CUresult Launch(CUstream stream, WorkerLaunch launch);
+  // Between the two no launch is asked to yield; Begin waits until none is interrupted (GatedQueues says why).
+  void BeginContextCall();
+  void EndContextCall();
+
   // Waits until no launch of `function` is in flight: it is about to be unloaded.
   void AwaitFunction(CUfunction function);
 
@@ -180,8 +184,10 @@ class WorkerRuns {
 
   mutable std::mutex mutex_;  // never held while a kernel is launched: that may take until the GPU has room
   std::condition_variable changed_;
-  ControlSlots slots_;             // guarded by mutex_, as all below
-  std::list<InFlight> in_flight_;  // in the order of their launch
+  ControlSlots slots_;               // guarded by mutex_, as all below
+  std::list<InFlight> in_flight_;    // in the order of their launch
+  bool is_any_interrupted_ = false;  // or may be: the flag was raised, and not all launches have been seen since
+  uint32_t num_context_calls_ = 0;
   WorkerRunCounts counts_;
   // Counts the changes of the flag; odd: it is up. A run launched in another phase than the present one may have seen
   // it.

@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -30,6 +31,7 @@ SETTINGS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": "--xla_gpu_au
             "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1"}
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR")
 DEFAULT_TOLERANCE = 1e-3
+stopping = threading.Event()  # interrupted: what runs is ended, what has not begun does not begin any more
 
 
 class Program:
@@ -92,6 +94,17 @@ def describe_machine(bundle):
     return lines
 
 
+def wait_for(process, seconds):
+    """Its exit status, or why it was not waited for any longer."""
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at and not stopping.is_set():
+        try:
+            return process.wait(timeout=0.5)
+        except subprocess.TimeoutExpired:
+            pass
+    return "interrupted" if stopping.is_set() else "timeout"
+
+
 def run_program(program, way, prefix, options, log_dir, scratch):
     """One run in a process group of its own. Gives what there is to compare."""
     environment = {**os.environ, **{name: os.environ.get(name, value) for name, value in SETTINGS.items()}}
@@ -102,12 +115,12 @@ def run_program(program, way, prefix, options, log_dir, scratch):
     log_path = log_dir / f"{program.name}.{way}.log"
     began = time.monotonic()
     with open(log_path, "wb") as log:
+        if stopping.is_set():
+            raise concurrent.futures.CancelledError
         process = subprocess.Popen([*prefix, sys.executable, str(program.path), "--values", values], stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=subprocess.STDOUT, env=environment, cwd=caches, start_new_session=True)
         try:
-            status = process.wait(timeout=options.timeout)
-        except subprocess.TimeoutExpired:
-            status = "timeout"
+            status = wait_for(process, options.timeout)
         finally:
             seconds = time.monotonic() - began
             try:
@@ -302,12 +315,14 @@ def main():
         order = sorted(programs, key=lambda program: (-program.gpus, "compile" not in program.name, program.name))
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             tasks = [pool.submit(one, program) for program in order]
-            # Interrupted, it leaves what it has: programs that have not begun do not begin any more.
-            signal.signal(signal.SIGINT, lambda *_: [task.cancel() for task in tasks])
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: (stopping.set(), [task.cancel() for task in tasks]))
             for done in concurrent.futures.as_completed(tasks):
-                if done.cancelled():
+                if done.cancelled() or isinstance(done.exception(), concurrent.futures.CancelledError):
                     continue
                 row = done.result()
+                if row["tally"] and row["tally"]["status"] == "interrupted":
+                    continue
                 rows[row["program"]] = row
                 times = [run["seconds"] for run in row["native"]] + ([row["tally"]["seconds"]] if row["tally"] else [])
                 print(f"[{time.monotonic() - began:5.0f} s] {row['program']}: {row['verdict']} {row['why']} {times}", flush=True)
