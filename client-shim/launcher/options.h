@@ -13,6 +13,7 @@ struct Options {
   std::string weight;      // a number; empty: the default
   std::string level;       // likewise
   std::string transforms;  // "none", or empty: as tallyd says
+  std::string turnaround;  // in microseconds, as a number; empty: as tallyd says
   std::string domain;      // empty: the domain of the class
   std::string tenant;      // empty: the program's name
   std::string driver;      // embedded only: "auto", "cuda", "sim"

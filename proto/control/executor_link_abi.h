@@ -36,7 +36,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 8;
+inline constexpr uint32_t kLinkVersion = 9;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -127,9 +127,10 @@ struct SessionIdentity {
   uint32_t weight;          // among best-effort sessions
   uint16_t level;           // among high-priority sessions
   uint16_t keeps_kernels;   // 1: its kernels run as they are
+  uint64_t turnaround_ns;   // how soon its kernels should give the GPU back; 0: as tallyd says
   char tenant_name[kLinkNameBytes];
 };
-static_assert(sizeof(SessionIdentity) == 104);
+static_assert(sizeof(SessionIdentity) == 112);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -139,7 +140,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 104 + 168 + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 112 + 168 + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -162,7 +163,7 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 120);
+static_assert(sizeof(LinkAddSession) == 128);
 
 // tallyd to executor: kQuery, kQueryKernels and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
@@ -176,9 +177,11 @@ struct LinkSetPriority {
   uint32_t weight;          // kAsItIs: as it is
   uint32_t level;           // likewise
   uint32_t reserved;
+  uint64_t turnaround_ns;  // 0: as tallyd says; kTurnaroundAsItIs: as it is
 };
-static_assert(sizeof(LinkSetPriority) == 40);
+static_assert(sizeof(LinkSetPriority) == 48);
 inline constexpr uint32_t kAsItIs = UINT32_MAX;
+inline constexpr uint64_t kTurnaroundAsItIs = UINT64_MAX;
 
 struct LinkSetPriorityReply {
   LinkHeader header;

@@ -112,6 +112,9 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
       change.priority_class = static_cast<shm::PriorityClass>(set.priority_class);
       if (set.weight != control::kAsItIs) change.weight = set.weight;
       if (set.level != control::kAsItIs) change.level = set.level;
+      if (set.turnaround_ns != control::kTurnaroundAsItIs) {
+        change.turnaround = std::chrono::nanoseconds(set.turnaround_ns);
+      }
       events_.on_set_priority(header.request_id, set.session_id, change);
       return true;
     }
@@ -145,6 +148,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.weight = snapshot.identity.weight;
   report.identity.level = static_cast<uint16_t>(snapshot.identity.level);
   report.identity.keeps_kernels = snapshot.identity.keeps_kernels ? 1 : 0;
+  report.identity.turnaround_ns = static_cast<uint64_t>(snapshot.identity.turnaround.count());
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures.kernel_launches = snapshot.num_launches;
   report.figures.graph_launches = snapshot.num_graph_launches;

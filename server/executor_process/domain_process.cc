@@ -118,6 +118,7 @@ class DomainProcess {
     session.weight = identity.weight;
     session.level = identity.level;
     session.keeps_kernels = identity.keeps_kernels != 0;
+    session.turnaround = std::chrono::nanoseconds(identity.turnaround_ns);
     session.tenant_name = identity.tenant_name;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     ++num_sessions_;

@@ -46,7 +46,7 @@ class Restrainer {
         const TimePoint now = clock_.Now();
         if (!of.is_short) {
           if (HasRoom(DeviceOf(of), now - since)) return {};
-        } else if (void* place = DeviceOf(of).short_launches.TryEnter(of.kind.first_guess, of.stream, now)) {
+        } else if (void* place = DeviceOf(of).short_launches.TryEnter(of, now)) {
           return {.record = place};
         }
         Pause(of, now - since);

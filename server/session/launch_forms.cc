@@ -62,7 +62,7 @@ class FormChoice {
     }
     // All other forms make a launch of their own, or several.
     if (!launch_.request.attributes().empty()) return LaunchOriginal(launch_.lane, launch_.stream, launch_.request);
-    const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, registry_.threshold());
+    const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, launch_.threshold());
     if (plan.wants_variants) Compile();
     VariantModule* variants =
         plan.wants_candidates || plan.candidate.form != LaunchForm::kOriginal ? Variants() : nullptr;
@@ -150,7 +150,8 @@ class FormChoice {
           launch_.shape.shared_bytes + variants.workers().extra_shared_bytes);
       size.max_blocks_per_multiprocessor = static_cast<uint32_t>(resident);
     }
-    profile_->SetCandidates(launch_.shape, CandidatesFor(size, original_duration, registry_.threshold()));
+    const std::chrono::nanoseconds threshold = launch_.threshold();
+    profile_->SetCandidates(launch_.shape, CandidatesFor(size, original_duration, threshold), threshold);
   }
 
   bool CanSlice(VariantModule& variants) const {

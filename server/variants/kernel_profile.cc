@@ -44,6 +44,7 @@ KernelProfile::Plan KernelProfile::PlanLaunch(const LaunchShape& launch_shape, N
   Shape* shape = FindLocked(launch_shape);
   if (shape == nullptr) return plan;
   ++shape->num_launches;
+  shape->threshold = threshold;
   const VariantChoice::Next next = shape->choice.NextLaunch(threshold);
   plan.candidate = next.candidate;
   plan.is_sample = next.is_sample;
@@ -90,7 +91,7 @@ KernelProfile::Plan KernelProfile::PlanForced(const LaunchShape& launch_shape, c
   if (shape == nullptr) return plan;
   ++shape->num_launches;
   shape->forced = candidate;
-  shape->choice.SetCandidates({&candidate, 1});
+  shape->choice.SetCandidates({&candidate, 1}, Nanoseconds(0));
   plan.is_sample = shape->choice.IsSample(candidate);
   plan.piece = shape->choice.PieceOf(candidate);
   return plan;
@@ -116,10 +117,11 @@ void KernelProfile::CountGated(const LaunchShape& launch_shape, uint32_t chunk) 
   shape->gated = {LaunchForm::kGated, chunk};
 }
 
-void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates) {
+void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates,
+                                  Nanoseconds threshold) {
   const std::lock_guard lock(mutex_);
   Shape* shape = FindLocked(launch_shape);
-  if (shape != nullptr && !shape->choice.has_candidates()) shape->choice.SetCandidates(candidates);
+  if (shape != nullptr && shape->choice.WantsVariants(threshold)) shape->choice.SetCandidates(candidates, threshold);
 }
 
 std::shared_ptr<const CompiledVariants> KernelProfile::variants() const {
@@ -134,11 +136,12 @@ void KernelProfile::SetVariants(std::shared_ptr<const CompiledVariants> variants
   variants_ = std::move(variants);
 }
 
-std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
+std::vector<KernelReport> KernelProfile::Report(Nanoseconds common_threshold) const {
   const std::lock_guard lock(mutex_);
   std::vector<KernelReport> reports;
   for (const auto& [launch_shape, shape] : shapes_) {
     if (shape.num_launches == 0) continue;
+    const Nanoseconds threshold = shape.threshold.value_or(common_threshold);
     KernelReport report;
     report.kernel = kernel_;
     report.shape = launch_shape;
@@ -179,6 +182,7 @@ std::string KernelProfile::Save() const {
     shapes.push_back({{"grid", launch_shape.grid},
                       {"block", launch_shape.block},
                       {"shared_bytes", launch_shape.shared_bytes},
+                      {"candidates_for_ns", shape.choice.candidates_for().count()},
                       {"measured", std::move(measured)}});
   }
   return Json{{"kernel", kernel_}, {"shapes", std::move(shapes)}}.dump();
@@ -195,7 +199,8 @@ void KernelProfile::Restore(const std::string& text) {
       entry.at("shared_bytes").get_to(launch_shape.shared_bytes);
       std::vector<VariantChoice::Measured> measured;
       for (const Json& one : entry.at("measured")) measured.push_back(MeasuredFromJson(one));
-      if (Shape* shape = FindLocked(launch_shape)) shape->choice.Restore(measured);
+      const Nanoseconds candidates_for(entry.value("candidates_for_ns", int64_t{0}));
+      if (Shape* shape = FindLocked(launch_shape)) shape->choice.Restore(measured, candidates_for);
     }
   } catch (const Json::exception&) {
     shapes_.clear();

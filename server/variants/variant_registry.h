@@ -61,8 +61,7 @@ class VariantRegistry {
   bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
   // Whether anybody is there for whom a queue might be stopped, and it may be.
   bool may_gate() const {
-    return (transforms_ == Transforms::kAll || transforms_ == Transforms::kGate) &&
-           (forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()));
+    return has_gates() && (forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()));
   }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
@@ -103,6 +102,10 @@ class VariantRegistry {
     std::unique_ptr<GatedQueues> gated;
     std::unique_ptr<LaunchTimer> timer;
   };
+  // Whether anything gets a gate at all.
+  bool has_gates() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kGate; }
+  // 90: sm_90.
+  uint32_t ArchOf(int device) const;
   // Of all devices; 0: they differ.
   uint32_t CommonArch() const;
   // Asks once whether gates in machine code work here.
