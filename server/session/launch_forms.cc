@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "server/coverage.h"
 #include "server/session/launch_gates.h"
 #include "server/session/launch_runs.h"
 #include "server/session/varying_launch.h"
@@ -18,13 +19,21 @@ using scheduler::LaunchForm;
 // A kernel that could not be timed until then is not waited for any longer.
 constexpr uint64_t kLaunchesUntilTimed = 16;
 
-// Whether this launch could take another form at all.
-bool MayVary(ServedLane& lane, const Stream& stream, LaunchParameters& request) {
+// Whether anybody cares how the GPU could be taken from this launch: it is a best-effort one, and goes there now.
+bool IsOfInterest(ServedLane& lane, const Stream& stream) {
   const SessionState& session = lane.session();
-  return session.core.variants != nullptr && !session.keeps_kernels &&
-         !session.is_high_priority.load(std::memory_order_relaxed) &&
-         (request.launch().flags & shm::kLaunchCooperative) == 0 &&
-         request.parameter_block().size() >= request.kernel().parameter_bytes && !stream.context->IsCapturing(stream);
+  return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
+         !stream.context->IsCapturing(stream);
+}
+
+// Why such a launch can have no other form at all; nothing: it may.
+std::optional<Coverage> WhyNot(ServedLane& lane, LaunchParameters& request) {
+  if (lane.session().keeps_kernels) return Coverage::kKernelsKept;
+  if ((request.launch().flags & shm::kLaunchCooperative) != 0) return Coverage::kCooperative;
+  if (request.parameter_block().size() < request.kernel().parameter_bytes) return Coverage::kNoVariant;
+  const VariantRegistry& registry = *lane.session().core.variants;
+  if (request.attributes().empty() || registry.may_gate()) return std::nullopt;
+  return registry.is_anybody_there() ? Coverage::kAttributes : Coverage::kNobodyThere;
 }
 
 const LoadedImage& OwnerOf(const Kernel& kernel) {
@@ -61,7 +70,9 @@ class FormChoice {
       if (const std::optional<CUresult> result = TryGated()) return *result;
     }
     // All other forms make a launch of their own, or several.
-    if (!launch_.request.attributes().empty()) return LaunchOriginal(launch_.lane, launch_.stream, launch_.request);
+    if (!launch_.request.attributes().empty()) {
+      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
+    }
     const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, launch_.threshold());
     if (plan.wants_variants) Compile();
     VariantModule* variants =
@@ -83,13 +94,17 @@ class FormChoice {
     if (!is_timed && plan.num_launches < kLaunchesUntilTimed && launch_.request.attributes().empty())
       return std::nullopt;
     const uint32_t chunk = ChunkFor(launch_, *code, plan.original_duration);
-    profile_->CountGated(launch_.shape, chunk);
-    return LaunchGated(launch_, *code, chunk);
+    const auto piece = PieceOf(launch_, *code, chunk, plan.original_duration);
+    const KernelProfile::GateUse use = profile_->UseGate(launch_.shape, chunk, piece, launch_.threshold());
+    const CUresult result = use.is_gated ? LaunchGated(launch_, *code, chunk, use.is_sample)
+                                         : LaunchUngated(launch_, plan.original_duration, use.is_sample);
+    if (result == CUDA_SUCCESS) Count(use.is_gated ? Coverage::kGated : Coverage::kShort, use.duration);
+    return result;
   }
 
   CUresult RunForced(const LaunchCandidate& wanted) {
     if (!launch_.request.attributes().empty() && wanted.form != LaunchForm::kGated)
-      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request);
+      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
     const auto wait_until = [](auto condition) {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
@@ -180,7 +195,30 @@ class FormChoice {
     const LaunchCandidate candidate = Usable(plan.candidate, variants);
     const bool is_as_planned = candidate == plan.candidate;
     LaunchRun run(launch_, plan.is_sample && is_as_planned, is_as_planned ? plan.piece : std::chrono::nanoseconds(0));
-    return run.Run(candidate, variants);
+    const CUresult result = run.Run(candidate, variants);
+    if (result == CUDA_SUCCESS)
+      Count(CoverageOf(candidate, plan), is_as_planned ? plan.duration : plan.original_duration);
+    return result;
+  }
+
+  Coverage CoverageOf(const LaunchCandidate& candidate, const KernelProfile::Plan& plan) const {
+    switch (candidate.form) {
+      case LaunchForm::kSlices:
+        return Coverage::kSlices;
+      case LaunchForm::kWorkers:
+        return Coverage::kWorkers;
+      case LaunchForm::kGated:
+        return Coverage::kGated;
+      case LaunchForm::kOriginal:
+        break;
+    }
+    if (candidate == plan.candidate && IsShort(plan.piece, launch_.threshold())) return Coverage::kShort;
+    if (!registry_.is_anybody_there()) return Coverage::kNobodyThere;
+    return plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
+  }
+
+  void Count(Coverage coverage, std::chrono::nanoseconds duration) const {
+    launch_.lane.session().coverage.Count(KindOfOriginal(launch_.request).key, coverage, duration);
   }
 
   const VaryingLaunch& launch_;
@@ -191,19 +229,18 @@ class FormChoice {
 }  // namespace
 
 CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request) {
-  if (!MayVary(lane, stream, request)) return LaunchOriginal(lane, stream, request);
-  if (!request.attributes().empty() && !lane.session().core.variants->may_gate()) {
-    return LaunchOriginal(lane, stream, request);
-  }
+  if (!IsOfInterest(lane, stream)) return LaunchOriginal(lane, stream, request);
+  if (const auto why = WhyNot(lane, request)) return LaunchOriginal(lane, stream, request, *why);
   const int device = stream.context->device();
   const VariantDevice* variant_device = lane.session().core.variants->FindDevice(device);
-  if (variant_device == nullptr) return LaunchOriginal(lane, stream, request);
+  if (variant_device == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
   Kernel& kernel = request.kernel();
   KernelOnDevice& on_device = kernel.on_device[device];
   if (on_device.profile == nullptr) {
     on_device.profile = lane.session().core.variants->Profile(KeyOf(OwnerOf(kernel), variant_device->arch),
                                                               NameOf(lane.driver(), kernel), variant_device->arch);
-    if (on_device.profile == nullptr) return LaunchOriginal(lane, stream, request);
+    if (on_device.profile == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
+    if (!kernel.gate_refusal.empty()) on_device.profile->SetGateRefusal(kernel.gate_refusal);
     // What an earlier program had compiled; null if nothing.
     on_device.variants =
         lane.session().core.variants->Load(*on_device.profile, variant_device->context, kernel.layout.size());

@@ -123,4 +123,14 @@ uint32_t ChunkFor(const VaryingLaunch& launch, const GatedFunction& code, std::c
   return static_cast<uint32_t>(std::clamp<uint64_t>(in_time, 1, kLargestChunk));
 }
 
+std::chrono::nanoseconds PieceOf(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk,
+                                 std::chrono::nanoseconds duration) {
+  const GateNeeds needs = NeedsOf(launch.request.attributes());
+  const uint64_t promised = uint64_t{chunk} * std::max<uint32_t>(needs.cluster_blocks, 1);
+  const uint64_t num_blocks = launch.shape.num_blocks();
+  const uint64_t run_on = std::min(num_blocks, NumResident(launch, code) + promised);
+  return std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(duration.count()) *
+                                                       static_cast<double>(run_on) / static_cast<double>(num_blocks)));
+}
+
 }  // namespace tally::server

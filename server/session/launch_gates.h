@@ -28,4 +28,8 @@ GatedLaunch MakeGatedLaunch(const VaryingLaunch& launch, const GatedFunction& co
 // zero: not known.
 uint32_t ChunkFor(const VaryingLaunch& launch, const GatedFunction& code, std::chrono::nanoseconds duration);
 
+// About how long runs on, of a launch that takes so long, what has begun or was promised when its queue is stopped.
+std::chrono::nanoseconds PieceOf(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk,
+                                 std::chrono::nanoseconds duration);
+
 }  // namespace tally::server

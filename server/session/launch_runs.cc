@@ -15,10 +15,29 @@ using scheduler::LaunchForm;
 
 namespace {
 
-LaunchKind KindOfOriginal(LaunchParameters& request) {
-  const shm::Launch& launch = request.launch();
-  return KindOfKernel(request.kernel().ForLaunch(), launch.grid, launch.block, launch.shared_bytes);
-}
+// The time of a launch that can be gated, with or without its gate, while no queue is stopped.
+class GateTiming {
+ public:
+  GateTiming(const VaryingLaunch& launch, bool is_gated, bool is_sample) : launch_(launch), is_gated_(is_gated) {
+    if (!is_sample) return;
+    phase_ = launch.device.gated->OpenPhase();
+    if (!phase_) return;
+    if (auto timing = launch.device.timer->Begin(launch.stream.real)) timing_.emplace(std::move(*timing));
+  }
+  void End() {
+    if (!timing_) return;
+    timing_->End(launch_.stream.real, [profile = launch_.kernel.profile, shape = launch_.shape, is_gated = is_gated_,
+                                       queues = launch_.device.gated, phase = *phase_](auto duration) {
+      if (queues->OpenPhase() == phase) profile->OnGateDuration(shape, is_gated, duration);
+    });
+  }
+
+ private:
+  const VaryingLaunch& launch_;
+  const bool is_gated_;
+  std::optional<uint64_t> phase_;
+  std::optional<LaunchTimer::Timing> timing_;
+};
 
 // Past the gate.
 CUresult CallDriver(ServedLane& lane, Stream& stream, LaunchParameters& request) {
@@ -41,13 +60,29 @@ CUresult CallDriver(ServedLane& lane, Stream& stream, LaunchParameters& request)
 
 }  // namespace
 
-CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request) {
-  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
-  const GatedDispatch dispatch(lane, stream, KindOfOriginal(request));
-  return dispatch.is_cancelled() ? GatedDispatch::kCancelled : CallDriver(lane, stream, request);
+LaunchKind KindOfOriginal(LaunchParameters& request) {
+  const shm::Launch& launch = request.launch();
+  return KindOfKernel(request.kernel().ForLaunch(), launch.grid, launch.block, launch.shared_bytes);
 }
 
-CUresult LaunchGated(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk) {
+CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request, std::optional<Coverage> why) {
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  const LaunchKind kind = KindOfOriginal(request);
+  const GatedDispatch dispatch(lane, stream, kind);
+  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+  if (!why) return CallDriver(lane, stream, request);
+  const CoverageMeter::Timed timed(lane.session().coverage, stream.context->device(), stream.real, kind.key, *why);
+  return CallDriver(lane, stream, request);
+}
+
+CUresult LaunchUngated(const VaryingLaunch& launch, std::chrono::nanoseconds duration, bool is_sample) {
+  GateTiming timing(launch, false, is_sample);
+  const CUresult result = LaunchRun(launch, false, duration).Run({}, nullptr);
+  if (result == CUDA_SUCCESS) timing.End();
+  return result;
+}
+
+CUresult LaunchGated(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk, bool is_sample) {
   ServedLane& lane = launch.lane;
   Stream& stream = launch.stream;
   const LaunchShape& shape = launch.shape;
@@ -56,11 +91,17 @@ CUresult LaunchGated(const VaryingLaunch& launch, const GatedFunction& code, uin
     if (stream.gated == nullptr) return LaunchOriginal(lane, stream, launch.request);
   }
   GatedLaunch gated = MakeGatedLaunch(launch, code, chunk);
+  gated.on_turnaround = [profile = launch.kernel.profile, shape](auto turnaround) {
+    profile->OnGateTurnaround(shape, turnaround);
+  };
   const GatedDispatch dispatch(lane, stream, KindOfKernel(code.function, shape.grid, shape.block, shape.shared_bytes),
                                HowItEnds::kWhenAsked);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   lane.session().counters.num_gated.fetch_add(1, std::memory_order_relaxed);
-  return stream.gated->Launch(std::move(gated));
+  GateTiming timing(launch, true, is_sample);
+  const CUresult result = stream.gated->Launch(std::move(gated));
+  if (result == CUDA_SUCCESS) timing.End();
+  return result;
 }
 
 CUresult LaunchRun::Run(const LaunchCandidate& candidate, VariantModule* variants) {
@@ -79,7 +120,7 @@ CUresult LaunchRun::RunForm(const LaunchCandidate& candidate, VariantModule* var
     case LaunchForm::kWorkers:
       return RunWorkers(variants->workers(), candidate);
     case LaunchForm::kGated:
-      return LaunchGated(launch_, *FindGate(launch_, variants), candidate.degree);
+      return LaunchGated(launch_, *FindGate(launch_, variants), candidate.degree, is_sample_);
     case LaunchForm::kOriginal:
       break;
   }
@@ -97,7 +138,7 @@ CUresult LaunchRun::RunOriginal() {
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   LaunchKind kind = KindOfOriginal(launch_.request);
   kind.first_guess = piece_;
-  const bool is_short = piece_.count() != 0 && piece_ + scheduler::kGiveBackOverhead <= launch_.threshold();
+  const bool is_short = IsShort(piece_, launch_.threshold());
   const GatedDispatch dispatch(lane, stream, kind, is_short ? HowItEnds::kSoon : HowItEnds::kAtItsEnd);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   BeginTiming();

@@ -6,17 +6,29 @@
 #include <optional>
 
 #include "scheduler/variant_choice.h"
+#include "server/coverage.h"
 #include "server/session/launch_gates.h"
 #include "server/session/varying_launch.h"
 #include "server/variants/launch_timer.h"
 
 namespace tally::server {
 
-// As the program wrote it.
-CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request);
+// As the program wrote it. `why`: as what its GPU time counts, if it does.
+CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request,
+                        std::optional<Coverage> why = std::nullopt);
 
-// In a queue that may be stopped.
-CUresult LaunchGated(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk);
+// In a queue that may be stopped. `is_sample`: is timed, for the profile.
+CUresult LaunchGated(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk, bool is_sample);
+// Not there, though it could be: it is short, of about `duration`. Timed with all that this brings with it.
+CUresult LaunchUngated(const VaryingLaunch& launch, std::chrono::nanoseconds duration, bool is_sample);
+
+// By which launches of the original take the same time.
+LaunchKind KindOfOriginal(LaunchParameters& request);
+
+// Whether a kernel whose blocks run on for so long (zero: not known) gives the GPU back within the threshold by itself.
+inline bool IsShort(std::chrono::nanoseconds piece, std::chrono::nanoseconds threshold) {
+  return piece > piece.zero() && piece + scheduler::kGiveBackOverhead <= threshold;
+}
 
 // Carries out what a profile has planned.
 class LaunchRun {

@@ -21,6 +21,7 @@
 #include "server/session/awaited_objects.h"
 #include "server/session/callback_queue.h"
 #include "server/session/client_context.h"
+#include "server/session/coverage_meter.h"
 #include "server/session/executor_core.h"
 #include "server/session/graph_memory.h"
 #include "server/session/handle_table.h"
@@ -105,7 +106,8 @@ class SessionState {
   // Outlives the session: launches of workers are retired later.
   const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
-  AwaitedObjects awaited;                         // thread-safe; events and real streams
+  CoverageMeter coverage;
+  AwaitedObjects awaited;  // thread-safe; events and real streams
   const std::shared_ptr<CallbackQueue> callbacks;
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,14 +23,19 @@ struct KernelGate {
 };
 
 struct GatedCode {
-  std::vector<std::byte> image;                       // for the driver, which may keep pointers into it
-  std::unordered_map<std::string, KernelGate> gates;  // by kernel; those that are not in it are as they were
+  std::vector<std::byte> image;                           // for the driver, which may keep pointers into it
+  std::unordered_map<std::string, KernelGate> gates;      // by kernel; those that are not in it are as they were
+  std::unordered_map<std::string, std::string> refusals;  // why, by kernel
 };
 
 // From the machine code for devices of architecture `arch` (90: sm_90). kNotFound: there is none,
 // or no kernel of it can be gated; else what cubin-transforms says.
-Result<GatedCode> GateMachineCode(const ImageParts& image, uint32_t arch);
+Result<GatedCode> GateMachineCode(std::span<const std::byte> image, uint32_t arch);
 // From its PTX: for the software driver, where everything else can be tested so.
-Result<GatedCode> GateText(const ImageParts& image, uint32_t arch);
+Result<GatedCode> GateText(std::span<const std::byte> image, uint32_t arch);
+
+// For the disk, and back. kDataLoss: not what Serialize made.
+std::vector<std::byte> Serialize(const GatedCode& code);
+Result<GatedCode> DeserializeGatedCode(std::span<const std::byte> bytes);
 
 }  // namespace tally::server

@@ -20,7 +20,7 @@
 #include "server/gpu/devices.h"
 #include "server/gpu/high_priority_watch.h"
 #include "server/variants/forced_form.h"
-#include "server/variants/gated_code.h"
+#include "server/variants/gated_images.h"
 #include "server/variants/gated_queues.h"
 #include "server/variants/kernel_profile.h"
 #include "server/variants/launch_timer.h"
@@ -59,10 +59,10 @@ class VariantRegistry {
 
   bool may_slice() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kSlices; }
   bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
-  // Whether anybody is there for whom a queue might be stopped, and it may be.
-  bool may_gate() const {
-    return has_gates() && (forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()));
-  }
+  // Whether anybody is there for whom a launch might be stopped.
+  bool is_anybody_there() const { return forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()); }
+  // If so, and queues may be.
+  bool may_gate() const { return has_gates() && is_anybody_there(); }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
     return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
@@ -121,6 +121,7 @@ class VariantRegistry {
   const bool is_software_;
   const std::optional<ForcedForm> forced_form_;
   std::atomic<int64_t> threshold_ns_;
+  GatedImages gated_images_;
   std::mutex canary_mutex_;
   std::optional<bool> are_gates_trusted_;  // guarded by canary_mutex_
   mutable std::mutex mutex_;

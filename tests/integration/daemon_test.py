@@ -296,7 +296,7 @@ class Control(DaemonTest):
         daemon = self.start_daemon()
         row = self.ctl_json("version")
         self.assertEqual((row["pid"], row["protocol_version"], row["driver"], row["socket"]),
-                         (daemon.pid, 1, "sim", self.socket_path))
+                         (daemon.pid, VERSION, "sim", self.socket_path))
         self.assertIn("tallyctl", self.ctl("version").stdout)
 
     def test_stuck_executor_is_shown_as_stale_within_a_bound(self):

@@ -25,7 +25,7 @@ struct TwinReport {
   uint16_t level, keeps_kernels;
   uint64_t turnaround_ns;
   char tenant_name[64];
-  uint64_t figures[21];
+  uint64_t figures[21 + 11 + 15 + 3];
   uint32_t has_ended, reserved;
 };
 
