@@ -34,6 +34,17 @@ constexpr MetricRow kRows[] = {
     {"tally_tenant_yield_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid, phase",
      "How long those took: phase seen (from the announcement of high-priority work), written (the flag), left (the "
      "blocks)."},
+    {"tally_tenant_slo_requests_total", MetricKind::kCounter, "requests", "tenant, uid",
+     "Requests of high-priority sessions with an objective (--slo) that were timed."},
+    {"tally_slo_objective_seconds", MetricKind::kGauge, "seconds", "tenant, uid, session, percentile",
+     "The objective of a high-priority session."},
+    {"tally_slo_observed_seconds", MetricKind::kGauge, "seconds", "tenant, uid, session, percentile",
+     "What the last window of its requests had at that percentile; missing before the first window's end."},
+    {"tally_slo_caution", MetricKind::kGauge, "none", "tenant, uid, session",
+     "How careful with best-effort work the objective asks to be: 0 most generous, 1 most careful."},
+    {"tally_tuning_seconds", MetricKind::kGauge, "seconds", "time",
+     "The times in force, the most careful that any objective asks for; time is turnaround_threshold, min_hold_off, "
+     "max_hold_off or target_drain."},
     {"tally_refused_calls_total", MetricKind::kCounter, "calls", "function",
      "The refused calls again, of all tenants together, by the driver function that was called."},
     {"tally_sessions", MetricKind::kGauge, "sessions", "class, domain", "Client processes connected now."},

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/slo_feedback.h"
 #include "scheduler/variant_choice.h"
 #include "server/daemon/version.h"
 #include "server/rpc/rpc_server.h"
@@ -111,6 +112,13 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_yield_seen_ns(figures.yield_seen_ns);
   session->set_yield_written_ns(figures.yield_written_ns);
   session->set_yield_left_ns(figures.yield_left_ns);
+  if (identity.slo_latency_ns != 0) {
+    const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
+    session->set_slo(scheduler::ToText(slo));
+    session->set_slo_requests(figures.slo_requests);
+    session->set_slo_observed_ns(figures.slo_observed_ns);
+    session->set_slo_caution(static_cast<double>(figures.slo_caution) / scheduler::SloFeedback::kSteps);
+  }
   session->set_is_stale(row.record.is_stale);
 }
 

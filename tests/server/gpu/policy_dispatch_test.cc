@@ -205,7 +205,7 @@ TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithi
   auto high = NewExecutorsGate("tally");
   Program service(*high, 1, /*is_high=*/true);
   auto gate = NewExecutorsGate("tally");
-  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   Program slices(*gate, 2);
   slices.of.is_short = true;
   slices.of.kind.first_guess = std::chrono::microseconds(10);

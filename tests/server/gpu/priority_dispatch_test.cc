@@ -139,19 +139,19 @@ TEST_F(PriorityDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) 
 
 TEST_F(PriorityDispatchTest, ShortLaunchesInFlightDrainWithinTheThreshold) {
   auto gate = GateBesideHighPriority();
-  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   EXPECT_EQ(NumAdmitted(*gate, Short(10), 20), 3);
   EXPECT_EQ(NumAdmitted(*gate, Short(16), 20), 1);
   EXPECT_EQ(NumAdmitted(*gate, Short(15), 20), 2);
   EXPECT_EQ(NumAdmitted(*gate, Short(500), 20), 1) << "longer than the threshold: one at a time";
   EXPECT_EQ(NumAdmitted(*gate, Short(0), 20), 1) << "not known: one at a time";
-  gate->SetTurnaroundThreshold(std::chrono::microseconds(100) + scheduler::kGiveBackOverhead);
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(100) + scheduler::kGiveBackOverhead});
   EXPECT_EQ(NumAdmitted(*gate, Short(10), 20), 10);
 }
 
 TEST_F(PriorityDispatchTest, ShortLaunchesOfSeveralStreamsDrainTogether) {
   auto gate = GateBesideHighPriority();
-  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   ScriptedGpu::Stop();
   gate->AfterDispatch(Short(10, 7), gate->BeforeDispatch(Short(10, 7)));
   EXPECT_EQ(NumAdmitted(*gate, Short(10, 8), 20), 2);
