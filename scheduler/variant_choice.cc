@@ -11,23 +11,6 @@ using Nanoseconds = std::chrono::nanoseconds;
 constexpr uint64_t kMostSlices = 4096;
 constexpr uint32_t kMostResidentMultiples = 4;
 
-void KeepLast(std::vector<Nanoseconds>& values, size_t most, Nanoseconds value) {
-  if (values.size() == most) values.erase(values.begin());
-  values.push_back(value);
-}
-
-Nanoseconds UpperQuartile(std::vector<Nanoseconds> values) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() * 3 - 1) / 4);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
-Nanoseconds Median(std::vector<Nanoseconds> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 }  // namespace
 
 std::vector<LaunchCandidate> CandidatesFor(const LaunchSize& size, Nanoseconds original_duration,
@@ -99,27 +82,27 @@ Nanoseconds VariantChoice::EstimatedPiece(const LaunchCandidate& candidate, Nano
 void VariantChoice::OnDuration(const LaunchCandidate& candidate, Nanoseconds duration) {
   Entry* entry = Find(candidate);
   if (entry == nullptr) return;
-  KeepLast(entry->durations, kMostSamples, duration);
+  entry->durations.Add(duration);
   Measured& measured = entry->measured;
-  measured.duration = Median(entry->durations);
+  measured.duration = entry->durations.Median();
   measured.num_samples = std::max(measured.num_samples, static_cast<uint32_t>(entry->durations.size()));
   UpdateTurnaround(*entry);
 }
 
 void VariantChoice::UpdateTurnaround(Entry& entry) {
   Measured& measured = entry.measured;
-  const std::vector<Nanoseconds>& seen = entry.turnarounds;
+  const RecentTimes& seen = entry.turnarounds;
   const Nanoseconds estimated = EstimatedPiece(measured.candidate, measured.duration) + kGiveBackOverhead;
   measured.is_turnaround_measured = !seen.empty();
   measured.turnaround = seen.empty()                 ? estimated
-                        : seen.size() < kSamplesEach ? std::min(estimated, *std::ranges::min_element(seen))
-                                                     : UpperQuartile(seen);
+                        : seen.size() < kSamplesEach ? std::min(estimated, seen.Least())
+                                                     : seen.UpperQuartile();
 }
 
 void VariantChoice::OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround) {
   Entry* entry = Find(candidate);
   if (entry == nullptr) return;
-  KeepLast(entry->turnarounds, kMostSamples, turnaround);
+  entry->turnarounds.Add(turnaround);
   UpdateTurnaround(*entry);
 }
 
@@ -160,6 +143,11 @@ Nanoseconds VariantChoice::PieceOf(const LaunchCandidate& candidate) const {
   return std::max(measured.turnaround - kGiveBackOverhead, Nanoseconds(0));
 }
 
+VariantChoice::Nanoseconds VariantChoice::DurationOf(const LaunchCandidate& candidate) const {
+  const Measured& measured = Of(candidate);
+  return measured.num_samples != 0 ? measured.duration : original().duration;
+}
+
 const VariantChoice::Measured& VariantChoice::Of(const LaunchCandidate& candidate) const {
   for (const Entry& entry : entries_) {
     if (entry.measured.candidate == candidate) return entry.measured;
@@ -183,9 +171,8 @@ void VariantChoice::Restore(std::span<const Measured> measured) {
     Entry* entry = Find(one.candidate);
     if (entry == nullptr) entry = &entries_.emplace_back();
     entry->measured = one;
-    entry->durations.assign(1, one.duration);
-    entry->turnarounds.clear();
-    if (one.is_turnaround_measured) entry->turnarounds.assign(kSamplesEach, one.turnaround);
+    entry->durations.Assign(1, one.duration);
+    entry->turnarounds.Assign(one.is_turnaround_measured ? kSamplesEach : 0, one.turnaround);
     UpdateTurnaround(*entry);
     has_candidates_ = has_candidates_ || one.candidate.form != LaunchForm::kOriginal;
   }

@@ -25,6 +25,7 @@
 #include <span>
 #include <vector>
 
+#include "scheduler/recent_times.h"
 #include "scheduler/tuning.h"
 
 namespace tally::scheduler {
@@ -112,6 +113,8 @@ class VariantChoice {
   const Measured& original() const { return entries_[0].measured; }
   // How long a piece takes that runs to its end once begun, as far as anything is known; zero: not yet.
   Nanoseconds PieceOf(const LaunchCandidate& candidate) const;
+  // The same of a whole launch.
+  Nanoseconds DurationOf(const LaunchCandidate& candidate) const;
   // What is known of that candidate; of the original if there is no such candidate.
   const Measured& Of(const LaunchCandidate& candidate) const;
   // The original first.
@@ -122,10 +125,9 @@ class VariantChoice {
  private:
   struct Entry {
     Measured measured;
-    std::vector<Nanoseconds> durations;    // the last few
-    std::vector<Nanoseconds> turnarounds;  // the last few
+    RecentTimes durations;
+    RecentTimes turnarounds;
   };
-  static constexpr size_t kMostSamples = 8;
   void UpdateTurnaround(Entry& entry);
   Entry* Find(const LaunchCandidate& candidate);
   Nanoseconds EstimatedPiece(const LaunchCandidate& candidate, Nanoseconds duration) const;

@@ -39,5 +39,5 @@ if(TARGET tally_executor_core)
 endif()
 
 tally_executable(tallyctl
-  cli/main.cc cli/table.cc
+  cli/coverage_table.cc cli/main.cc cli/table.cc
   DEPS tally_control_base tally_control_proto CLI11::CLI11 nlohmann_json::nlohmann_json)

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,9 +20,11 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "proto/control/executor_link_abi.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/launch.h"
 #include "scheduler/slo_feedback.h"
+#include "server/coverage.h"
 
 namespace tally::server {
 
@@ -102,11 +105,18 @@ struct SessionSnapshot {
   uint64_t num_by_workers = 0;            // launches of workers
   uint64_t num_gated = 0;                 // launches into queues that can be stopped
   uint64_t num_yields = 0;                // times that such a launch gave the GPU back
-  // Where the time goes when such a launch is asked to yield: sums over num_timed_yields that were running then.
+  // Where the time goes when workers or a gated queue are asked to: sums over num_timed_yields that were running then.
   uint64_t num_timed_yields = 0;
   std::chrono::nanoseconds yield_seen{0};     // from the announcement of high-priority work until it was seen
   std::chrono::nanoseconds yield_written{0};  // until the flag was written
   std::chrono::nanoseconds yield_left{0};     // until its blocks had left
+  // GPU time by what could have taken the GPU, estimated; with transforms only.
+  std::array<std::chrono::nanoseconds, kNumCoverages> coverage{};
+  // Stops of gated queues that had work on the GPU: how many took how long to leave it (StopFigures::kBounds).
+  std::array<uint64_t, control::kStopBuckets> stops{};
+  std::chrono::nanoseconds stop_time{0};
+  uint64_t num_resumed_launches = 0;  // that had to go on, or be made again, after such a stop
+  uint64_t num_resumed_blocks = 0;    // of them, that had not run yet
   // Of sessions with an objective (server/session/slo_watch.h).
   uint64_t num_slo_requests = 0;
   std::chrono::nanoseconds slo_observed{0};  // at the objective's percentile, in the last window; zero before its end

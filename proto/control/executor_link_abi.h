@@ -36,7 +36,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 9;
+inline constexpr uint32_t kLinkVersion = 10;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -89,6 +89,13 @@ struct LinkHello {
 static_assert(sizeof(LinkHello) == 16 + 40 + 64 + 64 + 512 + 512);
 inline constexpr uint32_t kSharedDomain = UINT32_MAX;
 
+// By what the GPU could have been taken: as many entries as server/coverage.h names.
+inline constexpr size_t kCoverages = 11;
+// How long a stopped queue took to leave the GPU: upper bounds of the buckets but the last.
+inline constexpr uint64_t kStopBoundsNs[] = {10'000,  20'000,  30'000,  50'000,    75'000,    100'000,   150'000,
+                                             200'000, 300'000, 500'000, 1'000'000, 2'000'000, 5'000'000, 10'000'000};
+inline constexpr size_t kStopBuckets = sizeof(kStopBoundsNs) / sizeof(kStopBoundsNs[0]) + 1;
+
 // What a session has done since it opened. Counters never go down; the two memory fields are what is held now.
 struct SessionFigures {
   uint64_t kernel_launches;
@@ -108,18 +115,25 @@ struct SessionFigures {
   uint64_t sliced_launches;  // cut into slices
   uint64_t worker_launches;  // by workers that can yield
   uint64_t yields;           // times that such a launch, or a queue of gated ones, gave the GPU back and went on later
-  // Where the time goes when such a launch is asked to yield while it runs; sums over timed_yields of them.
+  // Where the time goes when such a launch or queue is asked to while it runs; sums over timed_yields of them.
   uint64_t timed_yields;
   uint64_t yield_seen_ns;     // from the announcement of high-priority work until it was seen
   uint64_t yield_written_ns;  // until the flag was written
   uint64_t yield_left_ns;     // until its blocks had left
   uint64_t gated_launches;    // into queues that can be stopped
+  // GPU time by what could have taken the GPU, estimated; with transforms only.
+  uint64_t coverage_ns[kCoverages];
+  // Stops of gated queues that had work on the GPU: by the time that they took to leave it, all together.
+  uint64_t stops[kStopBuckets];
+  uint64_t stop_ns;
+  uint64_t resumed_launches;  // that had to go on, or be made again, after such a stop
+  uint64_t resumed_blocks;    // of them, that had not run yet
   // Of high-priority sessions with an objective.
   uint64_t slo_requests;
   uint64_t slo_observed_ns;  // at the objective's percentile, in the last window; 0: before its end
   uint64_t slo_caution;      // 0 to scheduler::SloFeedback::kSteps
 };
-static_assert(sizeof(SessionFigures) == 192);
+static_assert(sizeof(SessionFigures) == 168 + 8 * (kCoverages + kStopBuckets + 3 + 3));
 
 struct SessionIdentity {
   uint64_t session_id;
@@ -145,7 +159,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 120 + 192 + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 120 + sizeof(SessionFigures) + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {

@@ -15,6 +15,7 @@ namespace {
 constexpr FeatureRule kRules[] = {
     {Feature::kDeviceLaunch, "device-launch", "launches kernels from the device"},
     {Feature::kGridId, "grid-id", "reads the identity of its launch"},
+    {Feature::kUnresolvedName, "unresolved-name", "uses a register or label that is not declared"},
 };
 
 bool Spins(const Function& function) {

@@ -13,6 +13,7 @@
 
 #include "proto/control/control.grpc.pb.h"
 #include "proto/control/socket_paths.h"
+#include "server/cli/coverage_table.h"
 #include "server/cli/table.h"
 #include "server/daemon/version.h"
 
@@ -96,6 +97,14 @@ std::string ObjectiveOf(const v1::Session& session) {
   return fmt::format("{}: {}, caution {:.2f}", session.slo(), observed, session.slo_caution());
 }
 
+Json CoverageOf(const v1::Session& session) {
+  Json rows = Json::array();
+  for (const v1::CoveredTime& covered : session.coverage()) {
+    rows.push_back({{"by", covered.by()}, {"reason", covered.reason()}, {"gpu_time_ns", covered.gpu_time_ns()}});
+  }
+  return rows;
+}
+
 bool ListSessions(Client& client, bool as_json) {
   v1::ListSessionsResponse response;
   if (!client.Try([&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &response); })) return false;
@@ -134,6 +143,11 @@ bool ListSessions(Client& client, bool as_json) {
                       {"yield_seen_ns", session.yield_seen_ns()},
                       {"yield_written_ns", session.yield_written_ns()},
                       {"yield_left_ns", session.yield_left_ns()},
+                      {"coverage", CoverageOf(session)},
+                      {"stops", session.stops()},
+                      {"stop_ns", session.stop_ns()},
+                      {"resumed_launches", session.resumed_launches()},
+                      {"resumed_blocks", session.resumed_blocks()},
                       {"slo", session.slo()},
                       {"slo_requests", session.slo_requests()},
                       {"slo_observed_ns", session.slo_observed_ns()},
@@ -162,6 +176,16 @@ bool ListSessions(Client& client, bool as_json) {
   fmt::print("{}", table.ToString());
   if (response.sessions().empty()) fmt::print("no sessions: 'tally-run PROGRAM' makes one\n");
   if (is_any_stale) fmt::print("'?': this executor did not answer in time; its figures are the last known ones\n");
+  return true;
+}
+
+bool ShowCoverage(Client& client, bool as_json) {
+  if (as_json) return ListSessions(client, true);
+  v1::ListSessionsResponse response;
+  if (!client.Try([&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &response); })) return false;
+  const std::string table = CoverageTable(response);
+  fmt::print("{}",
+             table.empty() ? "nothing counted: best-effort programs are, while tallyd has --transforms\n" : table);
   return true;
 }
 
@@ -285,7 +309,8 @@ bool ListKernels(Client& client, bool as_json) {
   }
   fmt::print("{}", table.ToString());
   if (response.kernels().empty()) fmt::print("no kernels: no best-effort program has launched one yet\n");
-  if (!response.kernels().empty()) fmt::print("'~': estimated, no launch of it has been asked to yield yet\n");
+  if (!response.kernels().empty())
+    fmt::print("'~': estimated, no launch of it has been asked to give the GPU back yet\n");
   return true;
 }
 
@@ -336,6 +361,7 @@ int Run(int argc, char** argv) {
       "  tallyctl set-priority 7 high       session 7 is high-priority from now on\n"
       "  tallyctl set-weight 7 300          ... gets three times what a best-effort program of weight 100 gets\n"
       "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
+      "  tallyctl coverage                  by what the GPU can be taken from each of them\n"
       "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
       "  tallyctl --json ps | jq '.[].tenant'\n"
       "\nThe control socket lies beside the clients' socket and is only for the user who runs tallyd.");
@@ -362,6 +388,8 @@ int Run(int argc, char** argv) {
       ->required()
       ->check(CLI::Range(0, 7));
   CLI::App* kernels = app.add_subcommand("kernels", "list the kernels of best-effort programs by GPU time");
+  CLI::App* coverage =
+      app.add_subcommand("coverage", "share of each best-effort program's GPU time by what can take the GPU from it");
   CLI::App* set_turnaround =
       app.add_subcommand("set-turnaround", "change within what time best-effort kernels should give the GPU back");
   set_turnaround->add_option("MICROSECONDS", threshold_us, "1 to 1000000; the default is 31.6")
@@ -380,6 +408,7 @@ int Run(int argc, char** argv) {
   if (ps->parsed()) is_done = ListSessions(client, as_json);
   if (executors->parsed()) is_done = ListExecutors(client, as_json);
   if (version->parsed()) is_done = ShowVersion(client, as_json);
+  if (coverage->parsed()) is_done = ShowCoverage(client, as_json);
   if (kernels->parsed()) is_done = ListKernels(client, as_json);
   if (set_turnaround->parsed()) is_done = SetTurnaround(client, threshold_us);
   v1::SetPriorityRequest change;

@@ -25,6 +25,11 @@ void Accumulate(control::SessionFigures& sum, const control::SessionFigures& mor
   sum.yield_seen_ns += more.yield_seen_ns;
   sum.yield_written_ns += more.yield_written_ns;
   sum.yield_left_ns += more.yield_left_ns;
+  for (size_t i = 0; i < control::kCoverages; ++i) sum.coverage_ns[i] += more.coverage_ns[i];
+  for (size_t i = 0; i < control::kStopBuckets; ++i) sum.stops[i] += more.stops[i];
+  sum.stop_ns += more.stop_ns;
+  sum.resumed_launches += more.resumed_launches;
+  sum.resumed_blocks += more.resumed_blocks;
 }
 
 void TenantLedger::AddEnded(const control::SessionIdentity& identity, const control::SessionFigures& figures) {

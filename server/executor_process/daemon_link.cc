@@ -174,6 +174,14 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.figures.yield_seen_ns = static_cast<uint64_t>(snapshot.yield_seen.count());
   report.figures.yield_written_ns = static_cast<uint64_t>(snapshot.yield_written.count());
   report.figures.yield_left_ns = static_cast<uint64_t>(snapshot.yield_left.count());
+  static_assert(kNumCoverages == control::kCoverages);
+  for (size_t i = 0; i < kNumCoverages; ++i) {
+    report.figures.coverage_ns[i] = static_cast<uint64_t>(snapshot.coverage[i].count());
+  }
+  std::copy(snapshot.stops.begin(), snapshot.stops.end(), report.figures.stops);
+  report.figures.stop_ns = static_cast<uint64_t>(snapshot.stop_time.count());
+  report.figures.resumed_launches = snapshot.num_resumed_launches;
+  report.figures.resumed_blocks = snapshot.num_resumed_blocks;
   report.figures.slo_requests = snapshot.num_slo_requests;
   report.figures.slo_observed_ns = static_cast<uint64_t>(snapshot.slo_observed.count());
   report.figures.slo_caution = static_cast<uint64_t>(snapshot.slo_caution);

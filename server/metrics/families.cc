@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/slo_feedback.h"
+#include "server/coverage.h"
 #include "server/daemon/version.h"
 #include "server/metrics/metrics_list.h"
 
@@ -29,6 +32,18 @@ const char* StateName(ExecutorState state) {
   return "unknown";
 }
 
+prometheus::MetricType TypeOf(MetricKind kind) {
+  switch (kind) {
+    case MetricKind::kCounter:
+      return prometheus::MetricType::Counter;
+    case MetricKind::kGauge:
+      return prometheus::MetricType::Gauge;
+    case MetricKind::kHistogram:
+      return prometheus::MetricType::Histogram;
+  }
+  return prometheus::MetricType::Untyped;
+}
+
 class FamilySet {
  public:
   FamilySet() : families_(MetricsList().size()) {
@@ -36,8 +51,7 @@ class FamilySet {
       const MetricRow& row = MetricsList()[i];
       families_[i].name = row.name;
       families_[i].help = row.sentence;
-      families_[i].type =
-          row.kind == MetricKind::kCounter ? prometheus::MetricType::Counter : prometheus::MetricType::Gauge;
+      families_[i].type = TypeOf(row.kind);
     }
   }
 
@@ -49,6 +63,23 @@ class FamilySet {
     } else {
       sample.gauge.value = value;
     }
+    families_[static_cast<size_t>(metric)].metric.push_back(std::move(sample));
+  }
+
+  // `counts`: by bucket, one more than `bounds_ns`.
+  void AddHistogram(Metric metric, const Labels& labels, std::span<const uint64_t> bounds_ns,
+                    std::span<const uint64_t> counts, uint64_t sum_ns) {
+    prometheus::ClientMetric sample;
+    for (const auto& [name, text] : labels) sample.label.push_back({name, text});
+    uint64_t cumulative = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      cumulative += counts[i];
+      const double bound =
+          i < bounds_ns.size() ? static_cast<double>(bounds_ns[i]) * 1e-9 : std::numeric_limits<double>::infinity();
+      sample.histogram.bucket.push_back({cumulative, bound});
+    }
+    sample.histogram.sample_count = cumulative;
+    sample.histogram.sample_sum = static_cast<double>(sum_ns) * 1e-9;
     families_[static_cast<size_t>(metric)].metric.push_back(std::move(sample));
   }
 
@@ -99,6 +130,16 @@ void AddTenants(const Overview& overview, FamilySet& set) {
     add_phase("seen", figures.yield_seen_ns);
     add_phase("written", figures.yield_written_ns);
     add_phase("left", figures.yield_left_ns);
+    for (size_t i = 0; i < kNumCoverages; ++i) {
+      const CoverageName name = NameOf(static_cast<Coverage>(i));
+      Labels more = labels;
+      more.emplace_back("by", name.by);
+      more.emplace_back("reason", name.reason);
+      set.Add(Metric::kTenantCoveredSeconds, more, static_cast<double>(figures.coverage_ns[i]) * 1e-9);
+    }
+    set.AddHistogram(Metric::kTenantStopSeconds, labels, control::kStopBoundsNs, figures.stops, figures.stop_ns);
+    add(Metric::kTenantResumedLaunches, figures.resumed_launches);
+    add(Metric::kTenantResumedBlocks, figures.resumed_blocks);
     add(Metric::kTenantSloRequests, figures.slo_requests);
   }
 }

@@ -30,10 +30,20 @@ constexpr MetricRow kRows[] = {
     {"tally_tenant_yields_total", MetricKind::kCounter, "yields", "tenant, uid",
      "Times that a launch by workers, or a queue of gated ones, gave the GPU back and went on later."},
     {"tally_tenant_timed_yields_total", MetricKind::kCounter, "yields", "tenant, uid",
-     "Launches by workers that were running when they were asked to yield."},
+     "Launches by workers, and queues of gated launches, that were running when they were asked to give the GPU back."},
     {"tally_tenant_yield_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid, phase",
      "How long those took: phase seen (from the announcement of high-priority work), written (the flag), left (the "
      "blocks)."},
+    {"tally_tenant_covered_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid, by, reason",
+     "GPU time of best-effort launches, estimated, by what could take the GPU from them: slices, workers, gated, short "
+     "or "
+     "time_slice, the last with a reason; counted with transforms only."},
+    {"tally_tenant_stop_seconds", MetricKind::kHistogram, "seconds", "tenant, uid",
+     "How long queues of gated launches that were stopped took to leave the GPU, from the store that stops them."},
+    {"tally_tenant_resumed_launches_total", MetricKind::kCounter, "launches", "tenant, uid",
+     "Launches that had to go on, or to be made again, after such a stop."},
+    {"tally_tenant_resumed_blocks_total", MetricKind::kCounter, "blocks", "tenant, uid",
+     "Blocks of those that had not run when the queue was stopped; clusters of launches with clusters."},
     {"tally_tenant_slo_requests_total", MetricKind::kCounter, "requests", "tenant, uid",
      "Requests of high-priority sessions with an objective (--slo) that were timed."},
     {"tally_slo_objective_seconds", MetricKind::kGauge, "seconds", "tenant, uid, session, percentile",

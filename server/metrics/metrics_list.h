@@ -6,7 +6,7 @@
 
 namespace tally::server {
 
-enum class MetricKind { kCounter, kGauge };
+enum class MetricKind { kCounter, kGauge, kHistogram };
 
 // Index into MetricsList(): what exporter.cc fills.
 enum class Metric : size_t {
@@ -25,6 +25,10 @@ enum class Metric : size_t {
   kTenantYields,
   kTenantTimedYields,
   kTenantYieldSeconds,
+  kTenantCoveredSeconds,
+  kTenantStopSeconds,
+  kTenantResumedLaunches,
+  kTenantResumedBlocks,
   kTenantSloRequests,
   kSloObjective,
   kSloObserved,

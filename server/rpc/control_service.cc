@@ -3,9 +3,13 @@
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
+#include <iterator>
+#include <numeric>
+
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/slo_feedback.h"
 #include "scheduler/variant_choice.h"
+#include "server/coverage.h"
 #include "server/daemon/version.h"
 #include "server/rpc/rpc_server.h"
 
@@ -112,6 +116,17 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_yield_seen_ns(figures.yield_seen_ns);
   session->set_yield_written_ns(figures.yield_written_ns);
   session->set_yield_left_ns(figures.yield_left_ns);
+  for (size_t i = 0; i < kNumCoverages; ++i) {
+    if (figures.coverage_ns[i] == 0) continue;
+    v1::CoveredTime* covered = session->add_coverage();
+    covered->set_by(NameOf(static_cast<Coverage>(i)).by);
+    covered->set_reason(NameOf(static_cast<Coverage>(i)).reason);
+    covered->set_gpu_time_ns(figures.coverage_ns[i]);
+  }
+  session->set_stops(std::accumulate(std::begin(figures.stops), std::end(figures.stops), uint64_t{0}));
+  session->set_stop_ns(figures.stop_ns);
+  session->set_resumed_launches(figures.resumed_launches);
+  session->set_resumed_blocks(figures.resumed_blocks);
   if (identity.slo_latency_ns != 0) {
     const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
     session->set_slo(scheduler::ToText(slo));

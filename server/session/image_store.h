@@ -46,6 +46,7 @@ struct Kernel {
   uint32_t parameter_bytes = 0;
   // Its code begins with a gate, which wants device::GateParameters behind its own parameters in every launch.
   std::optional<KernelGate> gate;
+  std::string gate_refusal;                 // why not, where gates were put into its image
   std::map<int, KernelOnDevice> on_device;  // by ordinal; of best-effort tenants
 
   // A CUkernel may stand for its function in launches and occupancy queries.

@@ -52,7 +52,11 @@ CUresult HideGate(const DriverTable& driver, const LoadedImage& image, Kernel* k
                                                      : driver.cuKernelGetName(&name, kernel->kernel);
   if (named != CUDA_SUCCESS) return named;
   const auto found = owner.gated->gates.find(name);
-  if (found == owner.gated->gates.end()) return CUDA_SUCCESS;
+  if (found == owner.gated->gates.end()) {
+    const auto refused = owner.gated->refusals.find(name);
+    if (refused != owner.gated->refusals.end()) kernel->gate_refusal = refused->second;
+    return CUDA_SUCCESS;
+  }
   const bool is_there = !kernel->layout.empty() && kernel->layout.back().offset_bytes == found->second.hidden_offset &&
                         kernel->layout.back().size_bytes == sizeof(device::GateParameters);
   if (!is_there) return CUDA_ERROR_INVALID_IMAGE;

@@ -1,15 +1,14 @@
 #include "server/session/launch_forms.h"
 
-#include <algorithm>
-#include <cstring>
+#include <chrono>
 #include <optional>
+#include <string>
 #include <thread>
 
-#include "proto/device/gate_abi.h"
-#include "proto/device/variant_abi.h"
-#include "scheduler/grid_slices.h"
-#include "server/session/gated_dispatch.h"
-#include "server/variants/variant_registry.h"
+#include "server/coverage.h"
+#include "server/session/launch_gates.h"
+#include "server/session/launch_runs.h"
+#include "server/session/varying_launch.h"
 
 namespace tally::server {
 namespace {
@@ -17,43 +16,24 @@ namespace {
 using scheduler::LaunchCandidate;
 using scheduler::LaunchForm;
 
-LaunchKind KindOfOriginal(LaunchParameters& request) {
-  const shm::Launch& launch = request.launch();
-  return KindOfKernel(request.kernel().ForLaunch(), launch.grid, launch.block, launch.shared_bytes);
-}
+// A kernel that could not be timed until then is not waited for any longer.
+constexpr uint64_t kLaunchesUntilTimed = 16;
 
-// Past the gate.
-CUresult CallDriver(ServedLane& lane, Stream& stream, LaunchParameters& request) {
-  const shm::Launch& launch = request.launch();
-  const CUfunction function = request.kernel().ForLaunch();
-  const DriverTable& driver = lane.driver();
-  if ((launch.flags & shm::kLaunchEx) != 0) {
-    const CUlaunchConfig config = request.Config(stream.real);
-    return driver.cuLaunchKernelEx(&config, function, request.parameters(), request.extra());
-  }
-  if ((launch.flags & shm::kLaunchCooperative) != 0) {
-    return driver.cuLaunchCooperativeKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                                            launch.block[1], launch.block[2], launch.shared_bytes, stream.real,
-                                            request.parameters());
-  }
-  return driver.cuLaunchKernel(function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                               launch.block[1], launch.block[2], launch.shared_bytes, stream.real, request.parameters(),
-                               request.extra());
-}
-
-CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request) {
-  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
-  const GatedDispatch dispatch(lane, stream, KindOfOriginal(request));
-  return dispatch.is_cancelled() ? GatedDispatch::kCancelled : CallDriver(lane, stream, request);
-}
-
-// Whether this launch could take another form at all.
-bool MayVary(ServedLane& lane, const Stream& stream, LaunchParameters& request) {
+// Whether anybody cares how the GPU could be taken from this launch: it is a best-effort one, and goes there now.
+bool IsOfInterest(ServedLane& lane, const Stream& stream) {
   const SessionState& session = lane.session();
-  return session.core.variants != nullptr && !session.keeps_kernels &&
-         !session.is_high_priority.load(std::memory_order_relaxed) &&
-         (request.launch().flags & shm::kLaunchCooperative) == 0 &&
-         request.parameter_block().size() >= request.kernel().parameter_bytes && !stream.context->IsCapturing(stream);
+  return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
+         !stream.context->IsCapturing(stream);
+}
+
+// Why such a launch can have no other form at all; nothing: it may.
+std::optional<Coverage> WhyNot(ServedLane& lane, LaunchParameters& request) {
+  if (lane.session().keeps_kernels) return Coverage::kKernelsKept;
+  if ((request.launch().flags & shm::kLaunchCooperative) != 0) return Coverage::kCooperative;
+  if (request.parameter_block().size() < request.kernel().parameter_bytes) return Coverage::kNoVariant;
+  const VariantRegistry& registry = *lane.session().core.variants;
+  if (request.attributes().empty() || registry.may_gate()) return std::nullopt;
+  return registry.is_anybody_there() ? Coverage::kAttributes : Coverage::kNobodyThere;
 }
 
 const LoadedImage& OwnerOf(const Kernel& kernel) {
@@ -76,89 +56,24 @@ FileCache::Key KeyOf(const LoadedImage& image, uint32_t arch) {
   return *image.bytes->key;
 }
 
-// What a launch in a queue that may be stopped is asked for beyond its grid.
-struct GateNeeds {
-  bool is_possible = true;
-  bool has_clusters = false;
-  bool is_programmatic = false;  // may begin before the launch in front of it has ended
-  uint32_t cluster_blocks = 0;
-};
-
-GateNeeds NeedsOf(std::span<const CUlaunchAttribute> attributes) {
-  GateNeeds needs;
-  for (const CUlaunchAttribute& attribute : attributes) {
-    switch (attribute.id) {
-      case CU_LAUNCH_ATTRIBUTE_IGNORE:
-      case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-      case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        break;
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        needs.is_possible = needs.is_possible && attribute.value.cooperative == 0;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
-        const auto& size = attribute.value.clusterDim;
-        needs.has_clusters = true;
-        needs.cluster_blocks = size.x * size.y * size.z;
-        break;
-      }
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-        needs.is_programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
-        break;
-      default:  // events that say when it begins, nodes of graphs, clusters of a size that the driver chooses
-        needs.is_possible = false;
-    }
-  }
-  if (needs.has_clusters && needs.cluster_blocks == 0) needs.is_possible = false;
-  return needs;
-}
-
-// Blocks that are done in about this time are promised at once: rarely enough to cost little, and not many more run
-// after a stop than would have anyway.
-constexpr auto kPromisedAhead = std::chrono::microseconds(20);
-constexpr uint64_t kLargestChunk = 16'384;
-// A kernel that could not be timed until then is not waited for any longer.
-constexpr uint64_t kLaunchesUntilTimed = 16;
-
-uint32_t ChunkFor(uint64_t num_numbers, uint64_t num_resident, std::chrono::nanoseconds duration) {
-  if (duration <= duration.zero()) return static_cast<uint32_t>(std::clamp<uint64_t>(num_resident, 1, kLargestChunk));
-  const auto in_time = num_numbers * static_cast<uint64_t>(std::chrono::nanoseconds(kPromisedAhead).count()) /
-                       static_cast<uint64_t>(duration.count());
-  return static_cast<uint32_t>(std::clamp<uint64_t>(in_time, 1, kLargestChunk));
-}
-
-// One launch of a best-effort kernel that may vary.
-class VaryingLaunch {
+// Which form a launch takes.
+class FormChoice {
  public:
-  VaryingLaunch(ServedLane& lane, Stream& stream, LaunchParameters& request, const VariantDevice& device,
-                KernelOnDevice& kernel)
-      : lane_(lane),
-        stream_(stream),
-        request_(request),
-        registry_(*lane.session().core.variants),
-        device_(device),
-        kernel_(kernel) {
-    const shm::Launch& launch = request.launch();
-    std::copy(std::begin(launch.grid), std::end(launch.grid), shape_.grid.begin());
-    std::copy(std::begin(launch.block), std::end(launch.block), shape_.block.begin());
-    shape_.shared_bytes = launch.shared_bytes;
-  }
+  explicit FormChoice(const VaryingLaunch& launch)
+      : launch_(launch), registry_(launch.registry), profile_(launch.kernel.profile) {}
 
   CUresult Run() {
-    if (const auto& forced = registry_.forced_form()) {
-      return RunForced(forced->CandidateOn(device_.num_multiprocessors));
-    }
-    device_.timer->Collect();
+    if (const auto& forced = registry_.forced_form())
+      return RunForced(forced->CandidateOn(launch_.device.num_multiprocessors));
+    launch_.device.timer->Collect();
     if (registry_.may_gate()) {
       if (const std::optional<CUresult> result = TryGated()) return *result;
     }
     // All other forms make a launch of their own, or several.
-    if (!request_.attributes().empty()) return LaunchOriginal(lane_, stream_, request_);
-    const KernelProfile::Plan plan = kernel_.profile->PlanLaunch(shape_, registry_.threshold());
+    if (!launch_.request.attributes().empty()) {
+      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
+    }
+    const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, registry_.threshold());
     if (plan.wants_variants) Compile();
     VariantModule* variants =
         plan.wants_candidates || plan.candidate.form != LaunchForm::kOriginal ? Variants() : nullptr;
@@ -167,116 +82,68 @@ class VaryingLaunch {
   }
 
  private:
-  // The code of this kernel that has a gate.
-  struct Gate {
-    CUfunction function = nullptr;
-    size_t hidden_offset = 0;
-    bool gates_clusters = false;
-    bool waits_for_blocks = true;
-  };
-
-  // Its own, or that of a variant beside it. Nothing: there is none, or not yet.
-  std::optional<Gate> FindGate(VariantModule* variants) {
-    const Kernel& kernel = request_.kernel();
-    if (kernel.gate) {
-      Gate gate{kernel.function, kernel.gate->hidden_offset, kernel.gate->gates_clusters,
-                kernel.gate->waits_for_blocks};
-      if (gate.function == nullptr &&
-          lane_.driver().cuKernelGetFunction(&gate.function, kernel.kernel) != CUDA_SUCCESS) {
-        return std::nullopt;
-      }
-      return gate;
-    }
-    if (variants == nullptr || !variants->Prepare(variants->gated(), shape_)) return std::nullopt;
-    const VariantModule::Form& form = variants->gated();
-    return Gate{form.function, form.hidden_offset, form.gates_clusters, form.waits_for_blocks};
-  }
-
   // Nothing: it has no gate, or not yet, or had better be timed first.
   std::optional<CUresult> TryGated() {
-    if (device_.gated == nullptr) return std::nullopt;
-    const KernelProfile::GatePlan plan = kernel_.profile->PlanGated(shape_);
-    if (plan.wants_variants && !request_.kernel().gate) Compile();
-    const std::optional<Gate> gate = FindGate(request_.kernel().gate ? nullptr : Variants());
-    if (!gate || !Fits(*gate)) return std::nullopt;
+    if (launch_.device.gated == nullptr) return std::nullopt;
+    const bool is_in_place = launch_.request.kernel().gate.has_value();
+    const KernelProfile::GatePlan plan = profile_->PlanGated(launch_.shape);
+    if (plan.wants_variants && !is_in_place) Compile();
+    const std::optional<GatedFunction> code = FindGate(launch_, is_in_place ? nullptr : Variants());
+    if (!code || !FitsGate(launch_, *code)) return std::nullopt;
     const bool is_timed = plan.original_duration > plan.original_duration.zero();
-    if (!is_timed && plan.num_launches < kLaunchesUntilTimed && request_.attributes().empty()) return std::nullopt;
-    const uint32_t chunk = ChunkFor(NumNumbers(), NumResident(*gate), plan.original_duration);
-    kernel_.profile->CountGated(shape_, chunk);
-    return RunGated(*gate, chunk);
-  }
-
-  uint64_t NumNumbers() const {
-    const GateNeeds needs = NeedsOf(request_.attributes());
-    return needs.has_clusters ? shape_.num_blocks() / needs.cluster_blocks : shape_.num_blocks();
-  }
-
-  bool Fits(const Gate& gate) const {
-    const GateNeeds needs = NeedsOf(request_.attributes());
-    if (device_.gated == nullptr || !needs.is_possible) return false;
-    if (shape_.num_blocks() > GatedQueue::kMostNumbers / 4) return false;
-    if ((needs.has_clusters || needs.is_programmatic) && !gate.gates_clusters) return false;
-    return !needs.has_clusters || shape_.num_blocks() % needs.cluster_blocks == 0;
-  }
-
-  uint64_t NumResident(const Gate& gate) {
-    const uint32_t threads = shape_.block[0] * shape_.block[1] * shape_.block[2];
-    const auto [place, is_new] = kernel_.num_resident.try_emplace({threads, shape_.shared_bytes});
-    if (is_new) {
-      int per_multiprocessor = 0;
-      lane_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, gate.function,
-                                                                 static_cast<int>(threads), shape_.shared_bytes);
-      place->second = static_cast<uint64_t>(per_multiprocessor) * device_.num_multiprocessors;
-    }
-    return place->second;
+    if (!is_timed && plan.num_launches < kLaunchesUntilTimed && launch_.request.attributes().empty())
+      return std::nullopt;
+    const uint32_t chunk = ChunkFor(launch_, *code, plan.original_duration);
+    const auto piece = PieceOf(launch_, *code, chunk, plan.original_duration);
+    const KernelProfile::GateUse use = profile_->UseGate(launch_.shape, chunk, piece, registry_.threshold());
+    const CUresult result = use.is_gated ? LaunchGated(launch_, *code, chunk, use.is_sample)
+                                         : LaunchUngated(launch_, plan.original_duration, use.is_sample);
+    if (result == CUDA_SUCCESS) Count(use.is_gated ? Coverage::kGated : Coverage::kShort, use.duration);
+    return result;
   }
 
   CUresult RunForced(const LaunchCandidate& wanted) {
-    if (!request_.attributes().empty() && wanted.form != LaunchForm::kGated) {
-      return LaunchOriginal(lane_, stream_, request_);
-    }
+    if (!launch_.request.attributes().empty() && wanted.form != LaunchForm::kGated)
+      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
     const auto wait_until = [](auto condition) {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
     VariantModule* variants = nullptr;
-    const bool is_in_place = wanted.form == LaunchForm::kGated && request_.kernel().gate;
+    const bool is_in_place = wanted.form == LaunchForm::kGated && launch_.request.kernel().gate;
     if (wanted.form != LaunchForm::kOriginal && !is_in_place &&
-        HasPtx(PartsOf(*OwnerOf(request_.kernel()).bytes), device_.arch)) {
-      if (kernel_.profile->variants() == nullptr) Compile();
-      wait_until([&] { return kernel_.profile->variants() != nullptr; });
+        HasPtx(PartsOf(*OwnerOf(launch_.request.kernel()).bytes), launch_.device.arch)) {
+      if (profile_->variants() == nullptr) Compile();
+      wait_until([&] { return profile_->variants() != nullptr; });
       Variants();
-      wait_until([&] { return kernel_.variants->is_loaded(); });
+      wait_until([&] { return launch_.kernel.variants->is_loaded(); });
       variants = Variants();
     }
-    device_.timer->Collect();
-    return RunPlan(kernel_.profile->PlanForced(shape_, Usable(wanted, variants)), variants);
+    launch_.device.timer->Collect();
+    return RunPlan(profile_->PlanForced(launch_.shape, Usable(wanted, variants)), variants);
   }
 
   void Compile() {
-    const LoadedImage& image = OwnerOf(request_.kernel());
-    registry_.Compile(kernel_.profile, {.keep = image.bytes,
-                                        .image = PartsOf(*image.bytes),
-                                        .image_key = kernel_.profile->image(),
-                                        .kernel = kernel_.profile->kernel(),
-                                        .arch = device_.arch,
-                                        .context = device_.context});
+    const LoadedImage& image = OwnerOf(launch_.request.kernel());
+    registry_.Compile(profile_, {.keep = image.bytes,
+                                 .image = PartsOf(*image.bytes),
+                                 .image_key = profile_->image(),
+                                 .kernel = profile_->kernel(),
+                                 .arch = launch_.device.arch,
+                                 .context = launch_.device.context});
   }
 
   // Null: not there yet.
   VariantModule* Variants() {
-    const Kernel& kernel = request_.kernel();
-    if (kernel_.variants == nullptr) {
-      kernel_.variants = registry_.Load(*kernel_.profile, device_.context, kernel.layout.size());
-    }
-    if (kernel_.variants == nullptr || !kernel_.variants->is_loaded()) return nullptr;
-    if (!kernel_.variants->is_bound()) {
-      kernel_.variants->Bind([&](const std::string& name) { return AddressOf(*kernel.image, name); });
-    }
-    return kernel_.variants.get();
+    const Kernel& kernel = launch_.request.kernel();
+    std::shared_ptr<VariantModule>& variants = launch_.kernel.variants;
+    if (variants == nullptr) variants = registry_.Load(*profile_, launch_.device.context, kernel.layout.size());
+    if (variants == nullptr || !variants->is_loaded()) return nullptr;
+    if (!variants->is_bound()) variants->Bind([&](const std::string& name) { return AddressOf(*kernel.image, name); });
+    return variants.get();
   }
 
   CUdeviceptr AddressOf(const LoadedImage& image, const std::string& name) const {
-    const DriverTable& driver = lane_.driver();
+    const DriverTable& driver = launch_.lane.driver();
     CUdeviceptr address = 0;
     size_t size_bytes = 0;
     const CUresult result = image.is_library
@@ -287,209 +154,98 @@ class VaryingLaunch {
 
   void SetCandidates(VariantModule& variants, std::chrono::nanoseconds original_duration) {
     scheduler::LaunchSize size;
-    size.num_blocks = shape_.num_blocks();
-    size.num_multiprocessors = device_.num_multiprocessors;
-    size.can_slice = registry_.may_slice() && variants.Prepare(variants.slices(), shape_);
+    size.num_blocks = launch_.shape.num_blocks();
+    size.num_multiprocessors = launch_.device.num_multiprocessors;
+    size.can_slice = CanSlice(variants);
     size.max_blocks_per_multiprocessor = 0;
     if (CanYield(variants)) {
-      const uint32_t threads = shape_.block[0] * shape_.block[1] * shape_.block[2];
       int resident = 0;
-      lane_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-          &resident, variants.workers().function, static_cast<int>(threads),
-          shape_.shared_bytes + variants.workers().extra_shared_bytes);
+      launch_.lane.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+          &resident, variants.workers().function, launch_.num_threads(),
+          launch_.shape.shared_bytes + variants.workers().extra_shared_bytes);
       size.max_blocks_per_multiprocessor = static_cast<uint32_t>(resident);
     }
-    kernel_.profile->SetCandidates(shape_, CandidatesFor(size, original_duration, registry_.threshold()));
+    profile_->SetCandidates(launch_.shape, CandidatesFor(size, original_duration, registry_.threshold()));
+  }
+
+  bool CanSlice(VariantModule& variants) const {
+    return registry_.may_slice() && variants.Prepare(variants.slices(), launch_.shape);
   }
 
   bool CanYield(VariantModule& variants) const {
-    return registry_.may_yield() && device_.workers != nullptr && WorkerRuns::Fits(shape_.num_blocks(), UINT16_MAX) &&
-           variants.Prepare(variants.workers(), shape_);
+    return registry_.may_yield() && launch_.device.workers != nullptr &&
+           WorkerRuns::Fits(launch_.shape.num_blocks(), UINT16_MAX) &&
+           variants.Prepare(variants.workers(), launch_.shape);
   }
 
   // What the profile wants, or the original where this session has no code for it (yet).
-  LaunchCandidate Usable(const LaunchCandidate& wanted, VariantModule* variants) {
+  LaunchCandidate Usable(const LaunchCandidate& wanted, VariantModule* variants) const {
     if (wanted.form == LaunchForm::kGated) {
-      const std::optional<Gate> gate = FindGate(variants);
-      return gate && Fits(*gate) ? wanted : LaunchCandidate{};
+      const std::optional<GatedFunction> code = FindGate(launch_, variants);
+      return code && FitsGate(launch_, *code) ? wanted : LaunchCandidate{};
     }
     if (variants == nullptr) return {};
     if (wanted.form == LaunchForm::kWorkers && CanYield(*variants)) return wanted;
-    if (wanted.form == LaunchForm::kSlices && registry_.may_slice() && variants->Prepare(variants->slices(), shape_))
-      return wanted;
+    if (wanted.form == LaunchForm::kSlices && CanSlice(*variants)) return wanted;
     return {};
   }
 
-  CUresult RunPlan(const KernelProfile::Plan& plan, VariantModule* variants) {
+  CUresult RunPlan(const KernelProfile::Plan& plan, VariantModule* variants) const {
     const LaunchCandidate candidate = Usable(plan.candidate, variants);
     const bool is_as_planned = candidate == plan.candidate;
-    is_sample_ = plan.is_sample && is_as_planned;
-    const auto piece = is_as_planned ? plan.piece : std::chrono::nanoseconds(0);
-    const CUresult result = RunAs(candidate, piece, variants);
-    if (timing_ && result == CUDA_SUCCESS) {
-      timing_->End(stream_.real, [profile = kernel_.profile, shape = shape_, candidate](auto duration) {
-        profile->OnDuration(shape, candidate, duration);
-      });
-    }
+    LaunchRun run(launch_, plan.is_sample && is_as_planned, is_as_planned ? plan.piece : std::chrono::nanoseconds(0));
+    const CUresult result = run.Run(candidate, variants);
+    if (result == CUDA_SUCCESS)
+      Count(CoverageOf(candidate, plan), is_as_planned ? plan.duration : plan.original_duration);
     return result;
   }
 
-  // Once the gate has let something go: what waiting there takes does not count.
-  void BeginTiming() {
-    if (!is_sample_ || timing_) return;
-    if (auto timing = device_.timer->Begin(stream_.real)) timing_.emplace(std::move(*timing));
-  }
-
-  CUresult RunAs(const LaunchCandidate& candidate, std::chrono::nanoseconds piece, VariantModule* variants) {
+  Coverage CoverageOf(const LaunchCandidate& candidate, const KernelProfile::Plan& plan) const {
     switch (candidate.form) {
       case LaunchForm::kSlices:
-        return RunSlices(variants->slices(), candidate, piece);
+        return Coverage::kSlices;
       case LaunchForm::kWorkers:
-        return RunWorkers(variants->workers(), candidate);
+        return Coverage::kWorkers;
       case LaunchForm::kGated:
-        return RunGated(*FindGate(variants), candidate.degree);
+        return Coverage::kGated;
       case LaunchForm::kOriginal:
         break;
     }
-    return RunOriginal(piece);
+    if (candidate == plan.candidate && IsShort(plan.piece, registry_.threshold())) return Coverage::kShort;
+    if (!registry_.is_anybody_there()) return Coverage::kNobodyThere;
+    return plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
   }
 
-  CUresult RunOriginal(std::chrono::nanoseconds duration) {
-    if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
-    LaunchKind kind = KindOfOriginal(request_);
-    kind.first_guess = duration;
-    const bool is_short = duration.count() != 0 && duration + scheduler::kGiveBackOverhead <= registry_.threshold();
-    const GatedDispatch dispatch(lane_, stream_, kind, is_short ? HowItEnds::kSoon : HowItEnds::kAtItsEnd);
-    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-    BeginTiming();
-    return CallDriver(lane_, stream_, request_);
+  void Count(Coverage coverage, std::chrono::nanoseconds duration) const {
+    launch_.lane.session().coverage.Count(KindOfOriginal(launch_.request).key, coverage, duration);
   }
 
-  // The program's parameters with room for ours behind them.
-  std::vector<std::byte> Parameters(size_t hidden_offset, size_t hidden_bytes) {
-    const std::span<const std::byte> own = request_.parameter_block().first(request_.kernel().parameter_bytes);
-    std::vector<std::byte> parameters(hidden_offset + hidden_bytes);
-    std::copy(own.begin(), own.end(), parameters.begin());
-    return parameters;
-  }
-
-  CUresult RunGated(const Gate& gate, uint32_t chunk) {
-    if (stream_.gated == nullptr) {
-      stream_.gated = device_.gated->Open(stream_.real, lane_.session().worker_owner);
-      if (stream_.gated == nullptr) return LaunchOriginal(lane_, stream_, request_);
-    }
-    const GateNeeds needs = NeedsOf(request_.attributes());
-    GatedLaunch launch;
-    launch.function = gate.function;
-    launch.grid = shape_.grid;
-    launch.block = shape_.block;
-    launch.shared_bytes = shape_.shared_bytes;
-    launch.attributes.assign(request_.attributes().begin(), request_.attributes().end());
-    launch.cluster_blocks = needs.cluster_blocks;
-    launch.parameters = Parameters(gate.hidden_offset, sizeof(device::GateParameters));
-    launch.hidden_offset = gate.hidden_offset;
-    launch.chunk = chunk;
-    // Blocks that are there together may wait for one another in all directions; otherwise only for earlier ones.
-    launch.is_whole = gate.waits_for_blocks && shape_.num_blocks() <= NumResident(gate);
-    const GatedDispatch dispatch(lane_, stream_,
-                                 KindOfKernel(gate.function, shape_.grid, shape_.block, shape_.shared_bytes),
-                                 HowItEnds::kWhenAsked);
-    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-    lane_.session().counters.num_gated.fetch_add(1, std::memory_order_relaxed);
-    return stream_.gated->Launch(std::move(launch));
-  }
-
-  CUresult RunSlices(const VariantModule::Form& form, const LaunchCandidate& candidate,
-                     std::chrono::nanoseconds piece) {
-    if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
-    std::vector<std::byte> parameters = Parameters(form.hidden_offset, sizeof(device::SliceParameters));
-    size_t parameter_bytes = parameters.size();
-    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &parameter_bytes,
-                     CU_LAUNCH_PARAM_END};
-    const scheduler::GridSlices slices(shape_.grid, candidate.degree);
-    // One slice of a timed launch is timed by itself, another one each time.
-    const uint64_t num_sliced = lane_.session().counters.num_sliced.fetch_add(1, std::memory_order_relaxed);
-    const uint64_t timed = is_sample_ ? num_sliced * 0x9E3779B1 % slices.count() : slices.count();
-    for (uint64_t i = 0; i < slices.count(); ++i) {
-      const scheduler::GridBox box = slices[i];
-      device::SliceParameters hidden{};
-      std::copy(box.first.begin(), box.first.end(), hidden.first_block);
-      std::copy(shape_.grid.begin(), shape_.grid.end(), hidden.grid);
-      std::memcpy(parameters.data() + form.hidden_offset, &hidden, sizeof(hidden));
-      LaunchKind kind = KindOfKernel(form.function, box.size, shape_.block, shape_.shared_bytes);
-      kind.first_guess = piece;
-      const GatedDispatch dispatch(lane_, stream_, kind, HowItEnds::kSoon);
-      if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-      BeginTiming();
-      auto slice_timing = i == timed ? device_.timer->Begin(stream_.real) : std::nullopt;
-      const CUresult result = lane_.driver().cuLaunchKernel(
-          form.function, box.size[0], box.size[1], box.size[2], shape_.block[0], shape_.block[1], shape_.block[2],
-          shape_.shared_bytes + form.extra_shared_bytes, stream_.real, nullptr, extra);
-      if (result != CUDA_SUCCESS) return result;
-      if (slice_timing) {
-        slice_timing->End(stream_.real, [profile = kernel_.profile, shape = shape_, candidate](auto duration) {
-          profile->OnSlice(shape, candidate, duration);
-        });
-      }
-    }
-    return CUDA_SUCCESS;
-  }
-
-  CUresult RunWorkers(const VariantModule::Form& form, const LaunchCandidate& candidate) {
-    if (const CUresult r = stream_.Seal(); r != CUDA_SUCCESS) return r;
-    WorkerLaunch launch;
-    launch.function = form.function;
-    launch.num_workers = candidate.degree;
-    launch.grid = shape_.grid;
-    launch.block = shape_.block;
-    launch.shared_bytes = shape_.shared_bytes + form.extra_shared_bytes;
-    launch.parameters = Parameters(form.hidden_offset, sizeof(device::WorkerParameters));
-    launch.hidden_offset = form.hidden_offset;
-    launch.owner = lane_.session().worker_owner;
-    launch.on_turnaround = [profile = kernel_.profile, shape = shape_, candidate](auto turnaround) {
-      profile->OnTurnaround(shape, candidate, turnaround);
-    };
-    LaunchKind kind = KindOfKernel(form.function, shape_.grid, shape_.block, candidate.degree);
-    kind.num_blocks = candidate.degree;
-    const GatedDispatch dispatch(lane_, stream_, kind, HowItEnds::kWhenAsked);
-    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-    BeginTiming();
-    lane_.session().counters.num_by_workers.fetch_add(1, std::memory_order_relaxed);
-    return device_.workers->Launch(stream_.real, std::move(launch));
-  }
-
-  ServedLane& lane_;
-  Stream& stream_;
-  LaunchParameters& request_;
+  const VaryingLaunch& launch_;
   VariantRegistry& registry_;
-  const VariantDevice& device_;
-  KernelOnDevice& kernel_;
-  LaunchShape shape_;
-  bool is_sample_ = false;
-  std::optional<LaunchTimer::Timing> timing_;
+  const std::shared_ptr<KernelProfile>& profile_;
 };
 
 }  // namespace
 
 CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request) {
-  if (!MayVary(lane, stream, request)) return LaunchOriginal(lane, stream, request);
-  if (!request.attributes().empty() && !lane.session().core.variants->may_gate()) {
-    return LaunchOriginal(lane, stream, request);
-  }
+  if (!IsOfInterest(lane, stream)) return LaunchOriginal(lane, stream, request);
+  if (const auto why = WhyNot(lane, request)) return LaunchOriginal(lane, stream, request, *why);
   const int device = stream.context->device();
   const VariantDevice* variant_device = lane.session().core.variants->FindDevice(device);
-  if (variant_device == nullptr) return LaunchOriginal(lane, stream, request);
+  if (variant_device == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
   Kernel& kernel = request.kernel();
   KernelOnDevice& on_device = kernel.on_device[device];
   if (on_device.profile == nullptr) {
     on_device.profile = lane.session().core.variants->Profile(KeyOf(OwnerOf(kernel), variant_device->arch),
                                                               NameOf(lane.driver(), kernel), variant_device->arch);
-    if (on_device.profile == nullptr) return LaunchOriginal(lane, stream, request);
+    if (on_device.profile == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
+    if (!kernel.gate_refusal.empty()) on_device.profile->SetGateRefusal(kernel.gate_refusal);
     // What an earlier program had compiled; null if nothing.
     on_device.variants =
         lane.session().core.variants->Load(*on_device.profile, variant_device->context, kernel.layout.size());
   }
-  return VaryingLaunch(lane, stream, request, *variant_device, on_device).Run();
+  const VaryingLaunch launch(lane, stream, request, *variant_device, on_device);
+  return FormChoice(launch).Run();
 }
 
 }  // namespace tally::server

@@ -123,6 +123,14 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.yield_seen = std::chrono::nanoseconds(times.seen_ns.load(std::memory_order_relaxed));
   snapshot.yield_written = std::chrono::nanoseconds(times.written_ns.load(std::memory_order_relaxed));
   snapshot.yield_left = std::chrono::nanoseconds(times.left_ns.load(std::memory_order_relaxed));
+  snapshot.coverage = state_.coverage.Figures();
+  const StopFigures& stops = state_.worker_owner->stops;
+  for (size_t i = 0; i < snapshot.stops.size(); ++i) {
+    snapshot.stops[i] = stops.buckets[i].load(std::memory_order_relaxed);
+  }
+  snapshot.stop_time = std::chrono::nanoseconds(stops.left_ns.load(std::memory_order_relaxed));
+  snapshot.num_resumed_launches = stops.num_launches.load(std::memory_order_relaxed);
+  snapshot.num_resumed_blocks = stops.num_blocks.load(std::memory_order_relaxed);
   if (state_.slo != nullptr) {
     const SloWatch::Figures figures = state_.slo->figures();
     snapshot.num_slo_requests = figures.num_requests;

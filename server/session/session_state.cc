@@ -43,6 +43,7 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
       driver(executor_core.driver),
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses),
       gate_tenant(executor_core.gate->AddTenant({})),
+      coverage(executor_core.driver, executor_core.gate->watch()),
       callbacks(std::move(callback_queue)),
       images(executor_core.limits.image_bytes),
       host_call_words(executor_core.driver),
@@ -357,6 +358,7 @@ void SessionState::Destroy() {
   DestroyContents(shm::kNoContext);
   host_call_words.FreeAll();
   host_memory.FreeAll();
+  coverage.Close();
   gate_tenant->End();
 }
 

@@ -21,6 +21,7 @@
 #include "server/session/awaited_objects.h"
 #include "server/session/callback_queue.h"
 #include "server/session/client_context.h"
+#include "server/session/coverage_meter.h"
 #include "server/session/executor_core.h"
 #include "server/session/graph_memory.h"
 #include "server/session/handle_table.h"
@@ -105,8 +106,9 @@ class SessionState {
   // Outlives the session: launches of workers are retired later.
   const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
-  AwaitedObjects awaited;                         // thread-safe; events and real streams
-  std::unique_ptr<SloWatch> slo;                  // null: no objective; constant once lanes exist
+  CoverageMeter coverage;
+  AwaitedObjects awaited;         // thread-safe; events and real streams
+  std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
   // Something is about to be put on a stream / a wait for all of one is over; thread-safe.
   void NoteWork(const Stream& stream, bool is_launch) {
     if (slo != nullptr) stream.requests->OnWork(is_launch, clock);

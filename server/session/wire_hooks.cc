@@ -65,8 +65,15 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
   if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  const GatedDispatch dispatch(lane, *stream, {.key = reinterpret_cast<uintptr_t>(exec)});
+  const LaunchKind kind{.key = reinterpret_cast<uintptr_t>(exec)};
+  const GatedDispatch dispatch(lane, *stream, kind);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+  const SessionState& session = lane.session();
+  std::optional<CoverageMeter::Timed> timed;
+  if (session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
+      !stream->context->IsCapturing(*stream)) {
+    timed.emplace(lane.session().coverage, stream->context->device(), stream->real, kind.key, Coverage::kGraph);
+  }
   const CUresult result = lane.driver().cuGraphLaunch(exec, stream->real);
   lane.session().counters.num_graph_launches.fetch_add(1, std::memory_order_relaxed);
   return result;

@@ -22,7 +22,11 @@ Result<GatedCode> GateMachineCode(const ImageParts& image, uint32_t arch) {
   if (!gated) return std::unexpected(gated.error());
   GatedCode code;
   for (const cubin_transforms::GatedKernel& kernel : gated->kernels) {
-    if (kernel.is_gated()) code.gates[kernel.name] = {kernel.hidden_offset, true, true};
+    if (kernel.is_gated()) {
+      code.gates[kernel.name] = {kernel.hidden_offset, true, true};
+    } else {
+      code.refusals[kernel.name] = kernel.refusal;
+    }
   }
   if (code.gates.empty()) return Error(StatusCode::kNotFound, "no kernel of it has a gate");
   code.image = std::move(gated->cubin);
@@ -41,7 +45,10 @@ Result<GatedCode> GateText(const ImageParts& image, uint32_t arch) {
   if (!transformed) return std::unexpected(transformed.error());
   GatedCode code;
   for (const ptx_transforms::KernelVariant& variant : transformed->variants) {
-    if (!variant.is_done()) continue;
+    if (!variant.is_done()) {
+      code.refusals[variant.kernel] = variant.refusal.sentence;
+      continue;
+    }
     code.gates[variant.kernel] = {variant.hidden_parameter_offset, variant.gates_clusters, variant.waits_for_blocks};
   }
   if (code.gates.empty()) return Error(StatusCode::kNotFound, "no kernel of it has a gate");

@@ -22,8 +22,9 @@ struct KernelGate {
 };
 
 struct GatedCode {
-  std::vector<std::byte> image;                       // for the driver, which may keep pointers into it
-  std::unordered_map<std::string, KernelGate> gates;  // by kernel; those that are not in it are as they were
+  std::vector<std::byte> image;                           // for the driver, which may keep pointers into it
+  std::unordered_map<std::string, KernelGate> gates;      // by kernel; those that are not in it are as they were
+  std::unordered_map<std::string, std::string> refusals;  // why, by kernel
 };
 
 // From the machine code for devices of architecture `arch` (90: sm_90). kNotFound: there is none,

@@ -207,7 +207,7 @@ CUresult GatedQueue::Seal() {
 
 CUresult GatedQueue::Renumber() {
   CHECK(log_.empty() && !is_stopped_);
-  next_ = promised_ = 0;
+  next_ = promised_ = start_ = 0;
   if (const CUresult r = controls_.Store(place_, 0); r != CUDA_SUCCESS) return r;
   if (const CUresult r = controls_.Store(place_ + offsetof(device::GateRecord, start), 0); r != CUDA_SUCCESS) return r;
   return controls_.Settle();
@@ -231,8 +231,10 @@ CUresult GatedQueue::MarkLast() {
 
 CUresult GatedQueue::Stop() {
   if (is_stopped_) return CUDA_SUCCESS;
+  // First of all: who waits for the GPU waits for this.
   const CUresult result = controls_.Store(place_ + offsetof(device::GateRecord, stopped), epoch_ + 1);
   if (result != CUDA_SUCCESS) return result;
+  Sweep();
   is_stopped_ = true;
   watermark_.reset();
   if (log_.empty()) return CUDA_SUCCESS;
@@ -247,23 +249,60 @@ CUresult GatedQueue::Reopen(uint32_t start) {
   if (result == CUDA_SUCCESS) result = controls_.Settle();
   if (result != CUDA_SUCCESS) return result;
   ++epoch_;
+  start_ = start;
   ++controls_.counts.num_reopened;
   is_stopped_ = false;
   return CUDA_SUCCESS;
 }
 
-CUresult GatedQueue::TryResume() {
-  if (!watermark_) {
-    device::GateRecord record{};
-    if (const CUresult r = controls_.Read(place_, &record); r != CUDA_SUCCESS) return r;
-    watermark_ = record.watermark;
-  }
-  // Up to the end of the batch in which it stopped: its marker has left. All before it run or have run.
+CUresult GatedQueue::ReadWatermark() {
+  if (watermark_) return CUDA_SUCCESS;
+  device::GateRecord record{};
+  if (const CUresult r = controls_.Read(place_, &record); r != CUDA_SUCCESS) return r;
+  watermark_ = record.watermark;
+  return CUDA_SUCCESS;
+}
+
+size_t GatedQueue::NumReached() const {
   size_t num_reached = 0;
   while (num_reached < log_.size()) {
     const Entry& entry = log_[num_reached++];
-    if (entry.is_marker && entry.end > *watermark_) break;
+    // This marker has left. All before it run or have run.
+    if (entry.is_marker && entry.end > watermark_.value_or(0)) break;
   }
+  return num_reached;
+}
+
+CUresult GatedQueue::HasLeft() {
+  if (log_.empty()) return CUDA_SUCCESS;
+  // Of one batch the end is the end, whatever of it ran: then nothing need be read, which would take its time.
+  const bool is_one_batch =
+      std::none_of(log_.begin(), log_.end() - 1, [](const Entry& entry) { return entry.is_marker; });
+  if (!is_one_batch) {
+    if (const CUresult r = ReadWatermark(); r != CUDA_SUCCESS) return r;
+  }
+  return driver_.cuEventQuery(log_[NumReached() - 1].ended);
+}
+
+CUresult GatedQueue::Read(Standing* standing) {
+  *standing = {};
+  if (const CUresult r = ReadWatermark(); r != CUDA_SUCCESS) return r;
+  const size_t num_reached = NumReached();
+  const bool has_run = num_reached != 0 && *watermark_ > std::max(log_.front().base, start_);
+  for (size_t i = 0; i < num_reached; ++i) {
+    const Entry& entry = log_[i];
+    if (entry.is_marker) continue;
+    if (has_run && entry.base < *watermark_) standing->last = &entry.launch;
+    if (entry.end <= *watermark_) continue;
+    ++standing->num_launches;
+    standing->num_blocks += entry.end - std::max(entry.base, *watermark_);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult GatedQueue::TryResume() {
+  if (const CUresult r = ReadWatermark(); r != CUDA_SUCCESS) return r;
+  const size_t num_reached = NumReached();
   uint32_t end = next_;
   if (num_reached != 0) {
     const Entry& last = log_[num_reached - 1];

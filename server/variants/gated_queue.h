@@ -18,9 +18,11 @@
 #include <cuda.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -42,6 +44,9 @@ struct GatedLaunch {
   size_t hidden_offset = 0;                   // where that room begins
   uint32_t chunk = 1;                         // GateParameters::chunk
   bool is_whole = false;                      // all of its blocks run, or none: they may wait for one another
+  // Told, on the watching thread, how long it took from the announcement of high-priority work until a queue that was
+  // stopped in this launch had left the GPU. May be empty.
+  std::function<void(std::chrono::nanoseconds)> on_turnaround;
 
   // What it counts for in its queue.
   uint64_t num_numbers() const {
@@ -128,6 +133,15 @@ class GatedQueue {
   CUresult MarkLast();
   // No further block begins but those that were promised to.
   CUresult Stop();
+  // Whether a stopped queue has left the GPU. CUDA_ERROR_NOT_READY: blocks still run.
+  CUresult HasLeft();
+  // Where a stopped queue stands.
+  struct Standing {
+    const GatedLaunch* last = nullptr;  // whose blocks were the last to run; null: none has run since it was opened
+    uint64_t num_launches = 0;          // that are to go on or to be made again
+    uint64_t num_blocks = 0;            // of them, not run yet; of launches with clusters, clusters
+  };
+  CUresult Read(Standing* standing);
   // Opens a stopped queue again and makes what is left of its launches again. CUDA_ERROR_NOT_READY: blocks still run.
   CUresult TryResume();
   // Instead: what is left is not made any more, and nothing waits for it. Likewise.
@@ -151,6 +165,9 @@ class GatedQueue {
   CUresult Append(GatedLaunch launch, bool is_marker);
   CUresult Run(Entry& entry, CUstream stream, bool is_again);
   CUresult Mark(Entry& entry, CUstream stream);
+  CUresult ReadWatermark();
+  // Of a stopped queue: how many entries the stream can have come to, up to the end of the batch in which it stopped.
+  size_t NumReached() const;
   void Forget(size_t num_entries);
   CUresult Reopen(uint32_t start);
   CUresult RunAgain(size_t num_entries, uint32_t start);
@@ -163,6 +180,7 @@ class GatedQueue {
   std::deque<Entry> log_;      // what may not have run yet, in order
   uint32_t next_ = 0;          // number of the next launch's first block
   uint32_t promised_ = 0;      // what chunks so far may have raised the watermark to, at most
+  uint32_t start_ = 0;         // blocks below ran before it was opened last
   uint32_t epoch_ = 0;
   uint32_t num_markers_ = 0;
   uint32_t num_unmarked_ = 0;  // entries since the last that has an event

@@ -10,9 +10,10 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr auto kLook = milliseconds(10);         // how often at least it looks what is complete
-constexpr auto kLookStopped = microseconds(50);  // the same while something can go on any moment
-constexpr auto kPause = microseconds(20);        // of a launch that waits for room
+constexpr auto kLook = milliseconds(10);               // how often at least it looks what is complete
+constexpr auto kLookStopped = microseconds(50);        // the same while something can go on any moment
+constexpr auto kLongestTurnaround = milliseconds(20);  // then it counts as that and is no longer waited for
+constexpr auto kPause = microseconds(20);              // of a launch that waits for room
 // A kernel may wait for one that the waiting thread has yet to launch on another stream.
 constexpr auto kLongestWaitForRoom = milliseconds(250);
 
@@ -91,7 +92,7 @@ CUresult GatedQueues::Launch(Member& member, GatedLaunch launch) {
   std::unique_lock lock(mutex_);
   AwaitRoom(member, launch.num_numbers(), lock);
   if (is_closed_ && !RunsThrough(member.owner) && !HasLeft(member.owner)) {
-    if (const CUresult r = StopLocked(member); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = StopLocked(member, clock_.Now()); r != CUDA_SUCCESS) return r;
   }
   watch_.OnLaunch();
   const bool was_empty = member.queue.empty();
@@ -100,10 +101,41 @@ CUresult GatedQueues::Launch(Member& member, GatedLaunch launch) {
   return result;
 }
 
-CUresult GatedQueues::StopLocked(Member& member) {
-  const bool is_new = !member.queue.is_stopped() && !member.queue.empty();
-  if (is_new && member.owner != nullptr) member.owner->num_yields.fetch_add(1, std::memory_order_relaxed);
-  return member.queue.Stop();
+CUresult GatedQueues::StopLocked(Member& member, TimePoint seen_at) {
+  if (member.queue.is_stopped()) return CUDA_SUCCESS;
+  ++num_times_stopped_;
+  const CUresult result = member.queue.Stop();
+  const TimePoint written_at = clock_.Now();
+  if (result != CUDA_SUCCESS || member.queue.empty()) return result;
+  if (member.owner != nullptr) member.owner->num_yields.fetch_add(1, std::memory_order_relaxed);
+  // What has left by now was not running, or as good as not.
+  if (member.queue.HasLeft() != CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
+  // What was announced before there was anything to look for was not seen late.
+  const TimePoint announced_at = std::clamp(watch_.ClosedSince(), std::min(looked_at_, seen_at), seen_at);
+  member.leaving = {announced_at, seen_at, written_at};
+  return CUDA_SUCCESS;
+}
+
+bool GatedQueues::IsLeaving(Member& member) {
+  if (!member.leaving) return false;
+  const TimePoint now = clock_.Now();
+  const Member::Leaving leaving = *member.leaving;
+  const CUresult state = member.queue.HasLeft();
+  if (state == CUDA_ERROR_NOT_READY && now - leaving.written_at < kLongestTurnaround) return true;
+  member.leaving.reset();
+  GatedQueue::Standing standing;
+  if (state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY) return false;
+  // One of which nothing had begun says nothing about how long it takes to leave.
+  if (member.queue.Read(&standing) != CUDA_SUCCESS || standing.last == nullptr) return false;
+  if (standing.last->on_turnaround) standing.last->on_turnaround(now - leaving.announced_at);
+  if (member.owner == nullptr) return false;
+  member.owner->yield_times.Add(leaving.seen_at - leaving.announced_at, leaving.written_at - leaving.seen_at,
+                                now - leaving.written_at);
+  StopFigures& stops = member.owner->stops;
+  stops.Add(now - leaving.written_at);
+  stops.num_launches.fetch_add(standing.num_launches, std::memory_order_relaxed);
+  stops.num_blocks.fetch_add(standing.num_blocks, std::memory_order_relaxed);
+  return false;
 }
 
 void GatedQueues::AwaitFunction(CUfunction function) {
@@ -133,38 +165,52 @@ bool GatedQueues::IsIdleLocked() const {
   });
 }
 
-bool GatedQueues::LookAt(Member& member, bool is_closed) {
+std::optional<uint64_t> GatedQueues::OpenPhase() const {
+  const std::lock_guard lock(mutex_);
+  const bool is_any_stopped =
+      std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member->queue.is_stopped(); });
+  return is_closed_ || is_any_stopped ? std::nullopt : std::optional(num_times_stopped_);
+}
+
+void GatedQueues::LookAt(Member& member, bool is_closed, TimePoint seen_at, Looked* looked) {
   GatedQueue& queue = member.queue;
   const bool has_left = HasLeft(member.owner);
   const bool may_run = !is_closed || RunsThrough(member.owner);
   CUresult result = CUDA_SUCCESS;
   if (!queue.is_stopped()) {
-    queue.MarkLast();
-    queue.Sweep();
-    if (may_run || has_left || queue.empty()) return false;
-    result = StopLocked(member);
+    if (may_run || has_left) {
+      queue.MarkLast();
+      queue.Sweep();
+    } else if (!queue.empty()) {
+      result = StopLocked(member, seen_at);
+      looked->is_any_leaving |= member.leaving.has_value();
+    }
   } else if (has_left) {
+    member.leaving.reset();
     result = queue.TryAbandon();
+  } else if (IsLeaving(member)) {
+    looked->is_any_leaving = true;
   } else if (may_run) {
     result = queue.TryResume();
-  } else {
-    return false;
   }
-  if (result == CUDA_ERROR_NOT_READY) return true;
-  if (result != CUDA_SUCCESS) on_failure_(result);
-  return false;
+  if (result == CUDA_ERROR_NOT_READY) {
+    looked->is_any_open = true;
+  } else if (result != CUDA_SUCCESS) {
+    on_failure_(result);
+  }
 }
 
-bool GatedQueues::Look(bool is_closed) {
+GatedQueues::Looked GatedQueues::Look(bool is_closed, TimePoint seen_at) {
   const std::lock_guard lock(mutex_);
   is_closed_ = is_closed;
-  bool is_any_open = false;
+  Looked looked;
   for (auto at = members_.begin(); at != members_.end();) {
     const auto member = at++;
-    is_any_open |= LookAt(**member, is_closed);
+    LookAt(**member, is_closed, seen_at, &looked);
     if ((*member)->is_closed && (*member)->queue.empty()) members_.erase(member);
   }
-  return is_any_open;
+  if (!is_closed) looked_at_ = seen_at;
+  return looked;
 }
 
 void GatedQueues::Watch() {
@@ -173,17 +219,22 @@ void GatedQueues::Watch() {
     {
       std::unique_lock lock(mutex_);
       // While it is closed somebody must see it open again, or what is launched meanwhile would stay.
-      if (!is_closed_) changed_.wait(lock, [&] { return is_stopping_ || !IsIdleLocked(); });
+      if (!is_closed_ && IsIdleLocked()) {
+        changed_.wait(lock, [&] { return is_stopping_ || !IsIdleLocked(); });
+        looked_at_ = clock_.Now();
+      }
       if (is_stopping_ && IsIdleLocked()) return;
     }
     is_closed = watch_.IsClosed();
-    const bool is_any_open = Look(is_closed);
-    if (is_closed && is_any_open) {
+    const Looked looked = Look(is_closed, clock_.Now());
+    if (looked.is_any_leaving) {
+      std::this_thread::yield();
+    } else if (is_closed && looked.is_any_open) {
       std::this_thread::sleep_for(kLookStopped);
     } else if (is_closed) {
       watch_.WaitWhileClosed(kLook);
     } else {
-      watch_.WaitWhileOpen(is_any_open ? kLookStopped : kLook);
+      watch_.WaitWhileOpen(looked.is_any_open ? kLookStopped : kLook);
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/clock.h"
@@ -40,9 +41,14 @@ class GatedQueues {
   struct Member {
     Member(GateControls& controls, CUstream stream, CUdeviceptr place, std::shared_ptr<WorkerOwner> its_owner)
         : queue(controls, stream, place), owner(std::move(its_owner)) {}
+    // A stop whose end is yet to be seen.
+    struct Leaving {
+      TimePoint announced_at, seen_at, written_at;
+    };
     GatedQueue queue;
     std::shared_ptr<WorkerOwner> owner;  // may be null
-    bool is_closed = false;              // its stream is gone: nothing more comes
+    std::optional<Leaving> leaving;
+    bool is_closed = false;  // its stream is gone: nothing more comes
   };
 
  public:
@@ -71,6 +77,8 @@ class GatedQueues {
   void AwaitFunction(CUfunction function);
 
   GatedCounts counts() const;
+  // A number that is the same at two moments only if no queue was stopped between; none while one is.
+  std::optional<uint64_t> OpenPhase() const;
 
  private:
   GatedQueues(const DriverTable& driver, CUcontext context, int device, HighPriorityWatch* watch,
@@ -82,11 +90,17 @@ class GatedQueues {
         controls_(driver) {}
   CUresult Launch(Member& member, GatedLaunch launch);
   void AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lock<std::mutex>& lock);
-  CUresult StopLocked(Member& member);
+  CUresult StopLocked(Member& member, TimePoint seen_at);
   void Watch();
-  // One look at all queues. Returns whether some stopped one could go on as soon as it has drained.
-  bool Look(bool is_closed);
-  bool LookAt(Member& member, bool is_closed);
+  struct Looked {
+    bool is_any_open = false;     // some stopped queue could go on as soon as it has left
+    bool is_any_leaving = false;  // when one has left is to be measured
+  };
+  // One look at all queues. `seen_at`: when it was seen whether it is closed.
+  Looked Look(bool is_closed, TimePoint seen_at);
+  void LookAt(Member& member, bool is_closed, TimePoint seen_at, Looked* looked);
+  // Whether it is to be asked again.
+  bool IsLeaving(Member& member);
   bool IsIdleLocked() const;
 
   const DriverTable& driver_;
@@ -100,7 +114,9 @@ class GatedQueues {
   GateControls controls_;  // guarded by mutex_, as all below
   std::list<std::unique_ptr<Member>> members_;
   bool is_closed_ = false;  // as the thread saw it last: what is launched now is stopped from the start
+  uint64_t num_times_stopped_ = 0;
   bool is_stopping_ = false;
+  TimePoint looked_at_{};  // when there was no high-priority work, and a launch that it could have stopped
   std::thread thread_;
 };
 

@@ -1,5 +1,7 @@
 #include "server/variants/kernel_profile.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 namespace tally::server {
@@ -52,6 +54,8 @@ KernelProfile::Plan KernelProfile::PlanLaunch(const LaunchShape& launch_shape, N
   // Refused, or its code is yet to be made, or fetched.
   if (!refusal_.empty() || is_known_from_before) plan = {.candidate = {}, .is_sample = next.is_sample && is_original};
   plan.piece = shape->choice.PieceOf(plan.candidate);
+  plan.duration = shape->choice.DurationOf(plan.candidate);
+  plan.is_settled = !refusal_.empty() || shape->choice.is_settled();
   if (!refusal_.empty()) return plan;
   const bool wants = shape->choice.WantsVariants(threshold);
   if (!wants && !is_known_from_before) return plan;
@@ -90,15 +94,24 @@ KernelProfile::Plan KernelProfile::PlanForced(const LaunchShape& launch_shape, c
   if (shape == nullptr) return plan;
   ++shape->num_launches;
   shape->forced = candidate;
+  if (candidate.form == LaunchForm::kGated) {
+    shape->gated = candidate;
+    plan.is_sample = shape->gate.NextLaunch(Nanoseconds(0), Nanoseconds(0)).is_sample;
+    plan.duration = shape->gate.duration();
+    return plan;
+  }
   shape->choice.SetCandidates({&candidate, 1});
   plan.is_sample = shape->choice.IsSample(candidate);
   plan.piece = shape->choice.PieceOf(candidate);
+  plan.duration = shape->choice.DurationOf(candidate);
+  plan.is_settled = true;
   return plan;
 }
 
 KernelProfile::GatePlan KernelProfile::PlanGated(const LaunchShape& launch_shape) {
   const std::lock_guard lock(mutex_);
   GatePlan plan;
+  is_gate_wanted_ = true;
   plan.wants_variants = refusal_.empty() && variants_ == nullptr && !is_requested_;
   is_requested_ = is_requested_ || plan.wants_variants;
   if (const auto found = shapes_.find(launch_shape); found != shapes_.end()) {
@@ -108,12 +121,33 @@ KernelProfile::GatePlan KernelProfile::PlanGated(const LaunchShape& launch_shape
   return plan;
 }
 
-void KernelProfile::CountGated(const LaunchShape& launch_shape, uint32_t chunk) {
+void KernelProfile::SetGateRefusal(const std::string& refusal) {
+  const std::lock_guard lock(mutex_);
+  gate_refusal_ = refusal;
+}
+
+KernelProfile::GateUse KernelProfile::UseGate(const LaunchShape& launch_shape, uint32_t chunk, Nanoseconds piece,
+                                              Nanoseconds threshold) {
   const std::lock_guard lock(mutex_);
   Shape* shape = FindLocked(launch_shape);
-  if (shape == nullptr) return;
+  if (shape == nullptr) return {};
   ++shape->num_launches;
   shape->gated = {LaunchForm::kGated, chunk};
+  shape->gate_piece = piece;
+  const Nanoseconds original = shape->choice.original().duration;
+  const scheduler::GateChoice::Next next = shape->gate.NextLaunch(original, threshold);
+  const bool is_gate_timed = next.is_gated && shape->gate.has_duration();
+  return {next.is_gated, next.is_sample, is_gate_timed ? shape->gate.duration() : original};
+}
+
+void KernelProfile::OnGateDuration(const LaunchShape& launch_shape, bool is_gated, Nanoseconds duration) {
+  const std::lock_guard lock(mutex_);
+  if (Shape* shape = FindLocked(launch_shape)) shape->gate.OnDuration(is_gated, duration);
+}
+
+void KernelProfile::OnGateTurnaround(const LaunchShape& launch_shape, Nanoseconds turnaround) {
+  const std::lock_guard lock(mutex_);
+  if (Shape* shape = FindLocked(launch_shape)) shape->gate.OnTurnaround(turnaround);
 }
 
 void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates) {
@@ -138,33 +172,57 @@ std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
   const std::lock_guard lock(mutex_);
   std::vector<KernelReport> reports;
   for (const auto& [launch_shape, shape] : shapes_) {
-    if (shape.num_launches == 0) continue;
-    KernelReport report;
-    report.kernel = kernel_;
-    report.shape = launch_shape;
-    report.num_launches = shape.num_launches;
-    report.chosen = shape.forced ? shape.choice.Of(*shape.forced) : shape.choice.Best(threshold);
-    if (shape.gated && !shape.forced) report.chosen.candidate = *shape.gated;
-    report.original_duration = shape.choice.original().duration;
-    report.gpu_time = report.chosen.duration * static_cast<int64_t>(shape.num_launches);
-    const bool meets = report.chosen.turnaround <= threshold;
-    if (meets && report.chosen.candidate.form == LaunchForm::kOriginal) {
-      report.remark = report.chosen.num_samples == 0 ? "not measured yet" : "";
-    } else if (!refusal_.empty()) {
-      report.remark = refusal_;
-    } else if (is_requested_ && variants_ == nullptr) {
-      report.remark = "variants are being compiled";
-    } else if (variants_ != nullptr && !shape.choice.is_settled()) {
-      report.remark = "variants are being measured";
-    } else if (!meets && report.chosen.candidate.form == LaunchForm::kOriginal) {
-      report.remark = "no variant meets the threshold, or gives back sooner without taking several times as long";
-    } else if (!meets) {
-      report.remark = "no variant meets the threshold; this one gives back soonest";
-    }
-    if (shape.gated && !shape.forced) report.remark.clear();
-    reports.push_back(std::move(report));
+    if (shape.num_launches != 0) reports.push_back(ReportLocked(launch_shape, shape, threshold));
   }
   return reports;
+}
+
+KernelReport KernelProfile::ReportLocked(const LaunchShape& launch_shape, const Shape& shape,
+                                         Nanoseconds threshold) const {
+  KernelReport report;
+  report.kernel = kernel_;
+  report.shape = launch_shape;
+  report.num_launches = shape.num_launches;
+  const VariantChoice::Measured& original = shape.choice.original();
+  report.original_duration = original.duration;
+  if (shape.gated && !shape.gate.is_left_alone()) {
+    report.chosen.candidate = *shape.gated;
+    report.chosen.duration = shape.gate.has_duration() ? shape.gate.duration() : original.duration;
+    report.chosen.num_samples = shape.gate.num_samples();
+    report.chosen.is_turnaround_measured = shape.gate.is_turnaround_measured();
+    const Nanoseconds piece = shape.gate_piece != Nanoseconds(0) ? shape.gate_piece : report.chosen.duration;
+    report.chosen.turnaround = shape.gate.Turnaround(piece + scheduler::kGiveBackOverhead);
+  } else if (shape.gated) {
+    report.chosen = original;
+  } else {
+    report.chosen = shape.forced ? shape.choice.Of(*shape.forced) : shape.choice.Best(threshold);
+  }
+  report.gpu_time = report.chosen.duration * static_cast<int64_t>(shape.num_launches);
+  report.remark = RemarkLocked(shape, report, threshold);
+  return report;
+}
+
+std::string KernelProfile::RemarkLocked(const Shape& shape, const KernelReport& report, Nanoseconds threshold) const {
+  if (shape.gated) {
+    if (!shape.gate.is_left_alone()) return "";
+    return fmt::format("short, and its gate would cost {:.1f} us a launch",
+                       static_cast<double>((shape.gate.duration() - report.original_duration).count()) / 1e3);
+  }
+  const bool is_original = report.chosen.candidate.form == LaunchForm::kOriginal;
+  if (report.chosen.turnaround <= threshold && is_original) {
+    return report.chosen.num_samples == 0 ? "not measured yet" : "";
+  }
+  std::string gate = gate_refusal_;
+  if (gate.empty() && variants_ != nullptr) gate = variants_->gated.refusal;
+  gate = is_gate_wanted_ && is_original && !gate.empty() ? "; no gate: " + gate : "";
+  if (!refusal_.empty()) return refusal_ + gate;
+  if (is_requested_ && variants_ == nullptr) return "variants are being compiled";
+  if (variants_ != nullptr && !shape.choice.is_settled()) return "variants are being measured";
+  if (report.chosen.turnaround <= threshold) return "";
+  if (is_original) {
+    return "no variant meets the threshold, or gives back sooner without taking several times as long" + gate;
+  }
+  return "no variant meets the threshold; this one gives back soonest";
 }
 
 std::string KernelProfile::Save() const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/file_cache.h"
+#include "scheduler/gate_choice.h"
 #include "scheduler/variant_choice.h"
 #include "server/kernel_report.h"
 #include "server/variants/compiled_variants.h"
@@ -41,7 +42,9 @@ class KernelProfile {
     bool wants_variants = false;    // once per kernel: ask the compiler
     bool wants_candidates = false;  // the variants exist: say what can be tried for this shape (SetCandidates)
     Nanoseconds original_duration{0};
-    Nanoseconds piece{0};  // what of the launch runs to its end once begun takes about so long; zero: not known
+    Nanoseconds piece{0};     // what of the launch runs to its end once begun takes about so long; zero: not known
+    Nanoseconds duration{0};  // of the whole launch, as far as anything is known; zero: not yet
+    bool is_settled = false;  // there is no other form, or all have been tried
   };
   // Counts a launch and says how it should be done.
   Plan PlanLaunch(const LaunchShape& shape, Nanoseconds threshold);
@@ -50,15 +53,25 @@ class KernelProfile {
   void OnSlice(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate, Nanoseconds duration);
   // As PlanLaunch, for a form that nobody chose (forced_form.h).
   Plan PlanForced(const LaunchShape& shape, const scheduler::LaunchCandidate& candidate);
-  // For a launch with a gate, which is not chosen but used wherever there is one.
+  // For a launch that may be gated, which goes before all other forms.
   struct GatePlan {
     bool wants_variants = false;       // once per kernel: ask the compiler
     Nanoseconds original_duration{0};  // zero: not measured
     uint64_t num_launches = 0;         // so far
   };
   GatePlan PlanGated(const LaunchShape& shape);
-  // It was launched so.
-  void CountGated(const LaunchShape& shape, uint32_t chunk);
+  // Why it has no gate, for people.
+  void SetGateRefusal(const std::string& refusal);
+  // It has one: counts a launch and says whether to use it. `chunk`: as GateParameters has it; `piece`: about how long
+  // what has begun runs on after a stop.
+  struct GateUse {
+    bool is_gated = true;
+    bool is_sample = false;   // time it
+    Nanoseconds duration{0};  // as far as anything is known; zero: not yet
+  };
+  GateUse UseGate(const LaunchShape& shape, uint32_t chunk, Nanoseconds piece, Nanoseconds threshold);
+  void OnGateDuration(const LaunchShape& shape, bool is_gated, Nanoseconds duration);
+  void OnGateTurnaround(const LaunchShape& shape, Nanoseconds turnaround);
   void SetCandidates(const LaunchShape& shape, std::span<const scheduler::LaunchCandidate> candidates);
 
   // Null until the compiler is done.
@@ -79,14 +92,20 @@ class KernelProfile {
     scheduler::VariantChoice choice;
     uint64_t num_launches = 0;
     std::optional<scheduler::LaunchCandidate> forced;
-    std::optional<scheduler::LaunchCandidate> gated;  // how it was launched last, if so
+    std::optional<scheduler::LaunchCandidate> gated;  // how it was launched last, if it can be
+    scheduler::GateChoice gate;
+    Nanoseconds gate_piece{0};
   };
+  KernelReport ReportLocked(const LaunchShape& launch_shape, const Shape& shape, Nanoseconds threshold) const;
+  std::string RemarkLocked(const Shape& shape, const KernelReport& report, Nanoseconds threshold) const;
   Shape* FindLocked(const LaunchShape& shape);
 
   const std::string kernel_;
   const FileCache::Key image_;
   mutable std::mutex mutex_;
   std::string refusal_;  // guarded by mutex_, as all below
+  std::string gate_refusal_;
+  bool is_gate_wanted_ = false;
   bool is_requested_ = false;
   std::shared_ptr<const CompiledVariants> variants_;
   std::map<LaunchShape, Shape> shapes_;

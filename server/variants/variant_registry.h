@@ -59,10 +59,11 @@ class VariantRegistry {
 
   bool may_slice() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kSlices; }
   bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
-  // Whether anybody is there for whom a queue might be stopped, and it may be.
+  // Whether anybody is there for whom a launch might be stopped.
+  bool is_anybody_there() const { return forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()); }
+  // If so, and queues may be.
   bool may_gate() const {
-    return (transforms_ == Transforms::kAll || transforms_ == Transforms::kGate) &&
-           (forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()));
+    return (transforms_ == Transforms::kAll || transforms_ == Transforms::kGate) && is_anybody_there();
   }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {

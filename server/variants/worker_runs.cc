@@ -249,11 +249,7 @@ void WorkerRuns::Yield(TimePoint looked_at) {
   const TimePoint announced_at = std::clamp(watch_.ClosedSince(), std::min(looked_at, seen_at), seen_at);
   if (running->launch.on_turnaround) running->launch.on_turnaround(left_at - announced_at);
   if (running->launch.owner == nullptr) return;
-  YieldTimes& times = running->launch.owner->yield_times;
-  times.num.fetch_add(1, std::memory_order_relaxed);
-  times.seen_ns.fetch_add((seen_at - announced_at).count(), std::memory_order_relaxed);
-  times.written_ns.fetch_add((written_at - seen_at).count(), std::memory_order_relaxed);
-  times.left_ns.fetch_add((left_at - written_at).count(), std::memory_order_relaxed);
+  running->launch.owner->yield_times.Add(seen_at - announced_at, written_at - seen_at, left_at - written_at);
 }
 
 void WorkerRuns::LowerFlag() {

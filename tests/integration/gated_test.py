@@ -3,6 +3,7 @@
 import time
 import unittest
 
+from support.daemon_fixture import free_port
 from support.full_stack import REPEATED_LAUNCHES, FullStackTest, not_built
 
 MISSING = not_built(REPEATED_LAUNCHES)
@@ -17,8 +18,13 @@ class Gated(FullStackTest):
         rows = [row for row in self.ctl_json("ps") if row["class"] == "best-effort"]
         return sum(row["yields"] for row in rows)
 
+    def covered(self, row):
+        """GPU time of a session by what can take the GPU from it: {(by, reason): nanoseconds}."""
+        return {(part["by"], part["reason"]): part["gpu_time_ns"] for part in row["coverage"]}
+
     def stop_and_check(self, form):
-        self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": form})
+        self.port = free_port()
+        self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": form}, metrics=f"127.0.0.1:{self.port}")
         deadline = time.monotonic() + 100
         most_stops = 0
         low = [self.start_program(), self.start_program()]
@@ -33,10 +39,20 @@ class Gated(FullStackTest):
                 if run.poll() is not None:
                     self.assert_right(run)
                     low[number] = self.start_program()
+        for row in self.ctl_json("ps"):
+            if row["class"] != "best-effort" or not row["coverage"]:
+                continue
+            self.assertIn(("gated", ""), self.covered(row))
+            self.assertLessEqual(row["stops"], row["yields"])
         for run in low:
             self.assert_right(run)
-        self.assertTrue(all(row["form"].startswith("gated") for row in self.ctl_json("kernels")
-                            if row["launches"] > 20))
+        kernels = [row for row in self.ctl_json("kernels") if row["launches"] > 20]
+        self.assertTrue(all(row["form"].startswith("gated") for row in kernels))
+        # How long a stopped queue took to leave is measured, and told to the kernel in which it was stopped.
+        self.assertTrue(any(row["is_turnaround_measured"] for row in kernels))
+        page = self.scrape(self.port)
+        self.assertRegex(page, r'tally_tenant_stop_seconds_count\{[^}]*\} [1-9]')
+        self.assertRegex(page, r'tally_tenant_covered_seconds_total\{[^}]*by="gated",reason=""\} [\d.e-]*[1-9]')
 
     # Both ways to a gate: variants beside the program's kernels, and gates in its own, as machine code gets them.
     def test_results_are_the_same_with_variants(self):

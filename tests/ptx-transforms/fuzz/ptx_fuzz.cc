@@ -46,7 +46,7 @@ void CheckSyntax(const std::string& text) {
 void CheckPasses(const std::string& text) {
   const bool is_understood = ParseModule(text, {.keep_unknown = false}).has_value();
   TransformOptions options;
-  options.pipelines = {{"slice_grid"}, {"persistent_blocks", "yield_check"}};
+  options.pipelines = {{"slice_grid"}, {"persistent_blocks", "yield_check"}, {"gate_entry"}};
   for (const Placement placement : {Placement::kAdd, Placement::kOnly}) {
     options.placement = placement;
     // As the executor asks for it.

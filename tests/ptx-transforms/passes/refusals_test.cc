@@ -38,6 +38,7 @@ TEST(Refusals, OfGates) {
   };
   EXPECT_EQ(gate("mov.u64 %rd1, %gridid; ret;"), "grid-id");
   EXPECT_EQ(gate("call cudaLaunchDeviceV2; ret;", ".extern .func cudaLaunchDeviceV2;\n"), "device-launch");
+  EXPECT_EQ(gate("mov.u32 %undeclared, 0; ret;"), "unresolved-name");
   EXPECT_EQ(gate("call elsewhere; ret;", ".extern .func elsewhere;\n"), "done");
   EXPECT_EQ(gate("barrier.cluster.arrive.aligned; ret;"), "done");
   EXPECT_EQ(gate("L: ld.acquire.gpu.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;"), "done");

@@ -202,6 +202,48 @@ TEST_F(GatedQueuesTest, AChunkThatReachesBeyondTheQueueLosesNothing) {
   }
 }
 
+// How long the queue took to leave is measured, and told to the launch in which it was stopped.
+TEST_F(GatedQueuesTest, AStopInTheMiddleIsMeasured) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto owner = std::make_shared<WorkerOwner>();
+  auto queue = queues_->Open(stream, owner);
+  std::atomic<int64_t> told_ns{0};
+  std::atomic<int> num_told{0};
+  for (int attempt = 0; num_told == 0 && attempt < 50; ++attempt) {
+    const uint64_t num_before = queues_->counts().num_stops;
+    for (int i = 0; i < 3; ++i) {
+      GatedLaunch launch = Step({out, in, 1, 20'000}, 1);
+      launch.on_turnaround = [&](std::chrono::nanoseconds turnaround) {
+        told_ns = turnaround.count();
+        ++num_told;
+      };
+      ASSERT_EQ(queue->Launch(std::move(launch)), CUDA_SUCCESS);
+    }
+    ASSERT_TRUE(queues_->OpenPhase());
+    const auto phase = queues_->OpenPhase();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    watch_.SetClosed(true);
+    Await([&] { return queues_->counts().num_stops > num_before || HasEnded(stream); });
+    EXPECT_FALSE(queues_->OpenPhase());
+    watch_.SetClosed(false);
+    ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+    ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    Await([&] { return queues_->OpenPhase().has_value(); });
+    EXPECT_NE(queues_->OpenPhase(), phase);
+  }
+  ASSERT_EQ(num_told, 1);
+  EXPECT_GT(told_ns, 0);
+  uint64_t num_stops = 0;
+  for (const auto& bucket : owner->stops.buckets) num_stops += bucket;
+  EXPECT_EQ(num_stops, 1u);
+  EXPECT_EQ(owner->yield_times.num, 1u);
+  EXPECT_LE(owner->stops.left_ns, static_cast<uint64_t>(told_ns)) << "the announcement came before the store";
+  EXPECT_GE(owner->stops.num_launches, 1u);
+  EXPECT_GE(owner->stops.num_blocks, 1u);
+  EXPECT_LT(owner->stops.num_blocks, 3 * kBlocks);
+}
+
 TEST_F(GatedQueuesTest, WhoBecomesHighPriorityGoesOnAtOnce) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
   CUstream stream = Stream();

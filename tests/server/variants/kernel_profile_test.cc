@@ -73,6 +73,47 @@ TEST(KernelProfileTest, SaysWhyThereIsNoVariant) {
   EXPECT_EQ(profile.Report(kThreshold).at(0).remark, "waits for other blocks");
 }
 
+TEST(KernelProfileTest, SaysWhatTheGateCostsAndGives) {
+  KernelProfile profile("kernel", {}, "");
+  Settle(profile, [](auto) { return microseconds(500); });
+  const auto use = profile.UseGate(kShape, 64, microseconds(40), kThreshold);
+  EXPECT_TRUE(use.is_gated && use.is_sample);
+  EXPECT_EQ(use.duration, microseconds(500)) << "of the original, until one was timed";
+  const KernelReport before = profile.Report(kThreshold).at(0);
+  EXPECT_EQ(before.chosen.candidate, (LaunchCandidate{LaunchForm::kGated, 64}));
+  EXPECT_EQ(before.chosen.turnaround, microseconds(40) + scheduler::kGiveBackOverhead);
+  EXPECT_FALSE(before.chosen.is_turnaround_measured);
+  profile.OnGateDuration(kShape, true, microseconds(510));
+  for (int i = 0; i < 3; ++i) profile.OnGateTurnaround(kShape, microseconds(25));
+  const KernelReport report = profile.Report(kThreshold).at(0);
+  EXPECT_EQ(report.chosen.duration, microseconds(510));
+  EXPECT_EQ(report.original_duration, microseconds(500));
+  EXPECT_EQ(report.chosen.turnaround, microseconds(25));
+  EXPECT_TRUE(report.chosen.is_turnaround_measured);
+  EXPECT_EQ(report.remark, "");
+}
+
+TEST(KernelProfileTest, SaysThatAKernelIsLeftAlone) {
+  KernelProfile profile("kernel", {}, "");
+  Settle(profile, [](auto) { return microseconds(10); });
+  for (int i = 0; i < 20; ++i) {
+    const auto use = profile.UseGate(kShape, 64, microseconds(10), kThreshold);
+    if (use.is_sample) profile.OnGateDuration(kShape, use.is_gated, microseconds(use.is_gated ? 15 : 11));
+  }
+  EXPECT_FALSE(profile.UseGate(kShape, 64, microseconds(10), kThreshold).is_gated);
+  const KernelReport report = profile.Report(kThreshold).at(0);
+  EXPECT_EQ(report.chosen.candidate, kOriginal);
+  EXPECT_EQ(report.remark, "short, and its gate would cost 5.0 us a launch");
+}
+
+TEST(KernelProfileTest, SaysWhyThereIsNoGate) {
+  KernelProfile profile("kernel", {}, "its image holds no PTX");
+  profile.SetGateRefusal("has entry fragments");
+  profile.PlanGated(kShape);
+  Settle(profile, [](auto) { return microseconds(500); });
+  EXPECT_EQ(profile.Report(kThreshold).at(0).remark, "its image holds no PTX; no gate: has entry fragments");
+}
+
 TEST(KernelProfileTest, AnotherLifeGoesOnWhereThisOneEnded) {
   KernelProfile profile("kernel", {}, "");
   const auto duration_of = [](const LaunchCandidate& candidate) {
