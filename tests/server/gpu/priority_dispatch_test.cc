@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "scheduler/tuning.h"
 #include "tests/server/gpu/scripted_gpu.h"
@@ -15,10 +16,10 @@ namespace {
 class PriorityDispatchTest : public testing::Test {
  protected:
   PriorityDispatchTest() { ScriptedGpu::Reset(); }
-  std::unique_ptr<DispatchGate> NewExecutorsGate() {
+  std::unique_ptr<DispatchGate> NewExecutorsGate(std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
-    return CreatePriorityDispatch(table_, std::move(*page));
+    return CreatePriorityDispatch(table_, std::move(*page), starvation_bound);
   }
 
   static constexpr DispatchOf kHigh{.device = 0, .is_high_priority = true};
@@ -105,6 +106,30 @@ TEST_F(PriorityDispatchTest, BothClassesInOneExecutorKeepTheRule) {
   });
   ScriptedGpu::Go();
   launcher.join();
+}
+
+TEST_F(PriorityDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
+  constexpr auto kBound = std::chrono::milliseconds(30);
+  auto high = NewExecutorsGate();
+  auto best_effort = NewExecutorsGate(kBound);
+  ScriptedGpu::Stop();
+  high->BeforeDispatch(kHigh);
+  high->AfterDispatch(kHigh, {});
+  const SteadyClock clock;
+  const TimePoint began = clock.Now();
+  std::vector<std::thread> programs;
+  for (int i = 0; i < 2; ++i) {
+    programs.emplace_back([&] {
+      for (int launch = 0; launch < 2; ++launch) {
+        const DispatchPass pass = best_effort->BeforeDispatch(kBestEffort);
+        EXPECT_TRUE(pass.may_go);
+        best_effort->AfterDispatch(kBestEffort, pass);
+      }
+    });
+  }
+  for (std::thread& program : programs) program.join();
+  EXPECT_GE(clock.Now() - began, 4 * kBound) << "high-priority work was there all the time";
+  ScriptedGpu::Go();
 }
 
 TEST_F(PriorityDispatchTest, ShutdownEndsTheWait) {
