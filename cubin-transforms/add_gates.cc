@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/file_cache.h"
 #include "cubin-transforms/cubin/attributes.h"
 #include "cubin-transforms/cubin/kernels.h"
 #include "cubin-transforms/cubin/rebuild.h"
@@ -195,6 +196,15 @@ Result<GatedImage> AddGates(std::span<const std::byte> cubin) {
     return leave_alone("the gated file would not be right: " + status.message());
   image.cubin = std::move(*rebuilt);
   return image;
+}
+
+std::string GatesVersion(uint32_t arch) {
+  // Raise it when the code around the template changes what comes out.
+  constexpr uint32_t kVersion = 1;
+  const GateTemplate* gate = FindGateTemplate(arch);
+  if (gate == nullptr) return fmt::format("{}", kVersion);
+  const FileCache::Key code = FileCache::KeyOf({std::as_bytes(gate->code), std::as_bytes(gate->entries)});
+  return fmt::format("{}.{:016x}", kVersion, code.digest[0]);
 }
 
 }  // namespace tally::cubin_transforms

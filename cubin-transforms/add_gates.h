@@ -34,6 +34,10 @@ struct GatedImage {
 // reason.
 Result<GatedImage> AddGates(std::span<const std::byte> cubin);
 
+// Changes whenever AddGates may make something else of a cubin for that architecture (90: sm_90): part of the key of
+// every cache of gated cubins.
+std::string GatesVersion(uint32_t arch);
+
 // The cubin that a device of that capability (90 for 9.0) runs from an image of any shape that AddGates understands: a
 // cubin itself, or the one of a container. Decompressed, not gated. kNotFound: no machine code for the device;
 // kUnimplemented: more than one candidate, so it is open which one a driver would take.

@@ -1,22 +1,23 @@
 #include "server/variants/gated_code.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
 #include "cubin-transforms/add_gates.h"
 #include "ptx-transforms/transform.h"
 
 namespace tally::server {
 namespace {
 
-Result<std::span<const std::byte>> OnlyPart(const ImageParts& image) {
-  if (image.size() == 1) return image.front();
-  return Error(StatusCode::kUnimplemented, "it is linked from several parts");
-}
+using Json = nlohmann::json;
 
 }  // namespace
 
-Result<GatedCode> GateMachineCode(const ImageParts& image, uint32_t arch) {
-  const auto part = OnlyPart(image);
-  if (!part) return std::unexpected(part.error());
-  const auto cubin = cubin_transforms::CubinForDevice(*part, arch);
+Result<GatedCode> GateMachineCode(std::span<const std::byte> image, uint32_t arch) {
+  const auto cubin = cubin_transforms::CubinForDevice(image, arch);
   if (!cubin) return std::unexpected(cubin.error());
   auto gated = cubin_transforms::AddGates(*cubin);
   if (!gated) return std::unexpected(gated.error());
@@ -33,10 +34,8 @@ Result<GatedCode> GateMachineCode(const ImageParts& image, uint32_t arch) {
   return code;
 }
 
-Result<GatedCode> GateText(const ImageParts& image, uint32_t arch) {
-  const auto part = OnlyPart(image);
-  if (!part) return std::unexpected(part.error());
-  auto text = NewestPtx(image, arch);
+Result<GatedCode> GateText(std::span<const std::byte> image, uint32_t arch) {
+  auto text = NewestPtx({image}, arch);
   if (!text) return std::unexpected(text.error());
   ptx_transforms::TransformOptions options;
   options.pipelines = {{"gate_entry"}};
@@ -56,6 +55,43 @@ Result<GatedCode> GateText(const ImageParts& image, uint32_t arch) {
   code.image.assign(bytes.begin(), bytes.end());
   code.image.push_back(std::byte{0});
   return code;
+}
+
+// The size of what follows, names and numbers as CBOR, then the image as it is: it may be large.
+std::vector<std::byte> Serialize(const GatedCode& code) {
+  Json gates = Json::object();
+  for (const auto& [kernel, gate] : code.gates) {
+    gates[kernel] = {gate.hidden_offset, gate.gates_clusters, gate.waits_for_blocks};
+  }
+  const std::vector<uint8_t> head = Json::to_cbor({{"gates", std::move(gates)}, {"refusals", code.refusals}});
+  const uint64_t head_bytes = head.size();
+  std::vector<std::byte> bytes(sizeof(head_bytes) + head.size() + code.image.size());
+  std::memcpy(bytes.data(), &head_bytes, sizeof(head_bytes));
+  std::memcpy(bytes.data() + sizeof(head_bytes), head.data(), head.size());
+  std::copy(code.image.begin(), code.image.end(), bytes.end() - static_cast<std::ptrdiff_t>(code.image.size()));
+  return bytes;
+}
+
+Result<GatedCode> DeserializeGatedCode(std::span<const std::byte> bytes) {
+  uint64_t head_bytes = 0;
+  if (bytes.size() < sizeof(head_bytes)) return Error(StatusCode::kDataLoss, "kept gates: too short");
+  std::memcpy(&head_bytes, bytes.data(), sizeof(head_bytes));
+  bytes = bytes.subspan(sizeof(head_bytes));
+  if (head_bytes > bytes.size()) return Error(StatusCode::kDataLoss, "kept gates: too short");
+  try {
+    const auto* head = reinterpret_cast<const uint8_t*>(bytes.data());
+    const Json json = Json::from_cbor(head, head + head_bytes);
+    GatedCode code;
+    for (const auto& [kernel, gate] : json.at("gates").items()) {
+      code.gates[kernel] = {gate.at(0).get<uint32_t>(), gate.at(1).get<bool>(), gate.at(2).get<bool>()};
+    }
+    json.at("refusals").get_to(code.refusals);
+    const auto image = bytes.subspan(head_bytes);
+    code.image.assign(image.begin(), image.end());
+    return code;
+  } catch (const Json::exception& error) {
+    return Error(StatusCode::kDataLoss, fmt::format("kept gates: {}", error.what()));
+  }
 }
 
 }  // namespace tally::server

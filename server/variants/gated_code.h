@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,8 +30,12 @@ struct GatedCode {
 
 // From the machine code for devices of architecture `arch` (90: sm_90). kNotFound: there is none,
 // or no kernel of it can be gated; else what cubin-transforms says.
-Result<GatedCode> GateMachineCode(const ImageParts& image, uint32_t arch);
+Result<GatedCode> GateMachineCode(std::span<const std::byte> image, uint32_t arch);
 // From its PTX: for the software driver, where everything else can be tested so.
-Result<GatedCode> GateText(const ImageParts& image, uint32_t arch);
+Result<GatedCode> GateText(std::span<const std::byte> image, uint32_t arch);
+
+// For the disk, and back. kDataLoss: not what Serialize made.
+std::vector<std::byte> Serialize(const GatedCode& code);
+Result<GatedCode> DeserializeGatedCode(std::span<const std::byte> bytes);
 
 }  // namespace tally::server

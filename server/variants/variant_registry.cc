@@ -27,6 +27,7 @@ VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, Hi
       is_software_(config.is_software),
       forced_form_(config.forced_form),
       threshold_ns_(config.turnaround_threshold.count()),
+      gated_images_(config.cache_directory, [this](GatedImages::Job job) { compiler_->Post(std::move(job)); }),
       compiler_(std::make_unique<VariantCompiler>(driver, std::move(config.cache_directory))) {}
 
 VariantRegistry::~VariantRegistry() { Shutdown(); }
@@ -65,8 +66,8 @@ std::shared_ptr<const GatedCode> VariantRegistry::GateImage(const ImageParts& im
   if (is_software_ && !(forced_form_ && forced_form_->is_in_place)) return nullptr;
   const uint32_t arch = CommonArch();
   if (arch == 0 || (!is_software_ && !AreGatesTrusted())) return nullptr;
-  auto code = is_software_ ? GateText(image, arch) : GateMachineCode(image, arch);
-  if (code) return std::make_shared<const GatedCode>(std::move(*code));
+  const auto code = gated_images_.Get(image, arch, is_software_);
+  if (code) return *code;
   LOG_DEBUG("an image gets no gates: {}", code.error().message());
   return nullptr;
 }

@@ -20,7 +20,7 @@
 #include "server/gpu/devices.h"
 #include "server/gpu/high_priority_watch.h"
 #include "server/variants/forced_form.h"
-#include "server/variants/gated_code.h"
+#include "server/variants/gated_images.h"
 #include "server/variants/gated_queues.h"
 #include "server/variants/kernel_profile.h"
 #include "server/variants/launch_timer.h"
@@ -119,6 +119,7 @@ class VariantRegistry {
   const bool is_software_;
   const std::optional<ForcedForm> forced_form_;
   std::atomic<int64_t> threshold_ns_;
+  GatedImages gated_images_;
   std::mutex canary_mutex_;
   std::optional<bool> are_gates_trusted_;  // guarded by canary_mutex_
   mutable std::mutex mutex_;
