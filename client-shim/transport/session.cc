@@ -77,6 +77,7 @@ shm::HelloRequest MakeHello() {
   const char* transforms = std::getenv("TALLY_TRANSFORMS");
   hello.keeps_kernels = transforms != nullptr && std::strcmp(transforms, "none") == 0 ? 1 : 0;
   hello.turnaround_ns = NanosecondsOf("TALLY_TURNAROUND_US");
+  if (const char* slo = std::getenv("TALLY_SLO"); slo != nullptr) CopyText(hello.slo, slo);
   const char* name = std::getenv("TALLY_NAME");
   CopyText(hello.tenant_name, name != nullptr ? name : program_invocation_short_name);
   if (const char* domain = std::getenv("TALLY_DOMAIN"); domain != nullptr) CopyText(hello.domain_name, domain);
