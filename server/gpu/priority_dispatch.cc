@@ -40,8 +40,9 @@ class Restrainer {
   }
 
   DispatchPass BeforeDispatch(const DispatchOf& of) {
+    TimePoint kept_since{};  // of all waits together: a gate that opens for a moment has not let this one through
     for (;;) {
-      const Admission admission = AwaitOpen(of);
+      const Admission admission = AwaitOpen(of, &kept_since);
       if (admission == Admission::kCancelled) return {.may_go = false};
       if (admission == Admission::kGranted) return {};
       const TimePoint since = clock_.Now();
@@ -96,15 +97,16 @@ class Restrainer {
 
   Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }
 
-  Admission AwaitOpen(const DispatchOf& of) {
+  Admission AwaitOpen(const DispatchOf& of, TimePoint* kept_since) {
     if (!watch_.IsClosed(of.device)) return Admission::kOpen;
     const TimePoint since = clock_.Now();
+    if (*kept_since == TimePoint{}) *kept_since = since;
     Admission admission = Admission::kOpen;
     while (watch_.IsClosed(of.device) && admission == Admission::kOpen) {
       watch_.WaitWhileClosed(of.device, PageWatch::kLook);
       if (of.tenant != nullptr && of.tenant->has_left()) {
         admission = Admission::kCancelled;
-      } else if (TryGrant(DeviceOf(of), since)) {
+      } else if (TryGrant(DeviceOf(of), *kept_since)) {
         admission = Admission::kGranted;
       }
     }
