@@ -67,6 +67,7 @@ shm::HelloRequest MakeHello() {
   hello.level = NumberOf<uint8_t>("TALLY_LEVEL");
   const char* transforms = std::getenv("TALLY_TRANSFORMS");
   hello.keeps_kernels = transforms != nullptr && std::strcmp(transforms, "none") == 0 ? 1 : 0;
+  if (const char* slo = std::getenv("TALLY_SLO"); slo != nullptr) CopyText(hello.slo, slo);
   const char* name = std::getenv("TALLY_NAME");
   CopyText(hello.tenant_name, name != nullptr ? name : program_invocation_short_name);
   if (const char* domain = std::getenv("TALLY_DOMAIN"); domain != nullptr) CopyText(hello.domain_name, domain);

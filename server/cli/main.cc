@@ -88,6 +88,15 @@ std::string ShareOf(const v1::Session& session) {
                                                              : fmt::format("{}", session.weight());
 }
 
+// What is wanted, what the last requests took, and how careful that makes Tally.
+std::string ObjectiveOf(const v1::Session& session) {
+  if (session.slo().empty()) return "-";
+  const std::string observed = session.slo_observed_ns() == 0
+                                   ? "?"
+                                   : fmt::format("{:.3g} ms", static_cast<double>(session.slo_observed_ns()) / 1e6);
+  return fmt::format("{}: {}, caution {:.2f}", session.slo(), observed, session.slo_caution());
+}
+
 Json CoverageOf(const v1::Session& session) {
   Json rows = Json::array();
   for (const v1::CoveredTime& covered : session.coverage()) {
@@ -139,19 +148,24 @@ bool ListSessions(Client& client, bool as_json) {
                       {"stop_ns", session.stop_ns()},
                       {"resumed_launches", session.resumed_launches()},
                       {"resumed_blocks", session.resumed_blocks()},
+                      {"slo", session.slo()},
+                      {"slo_requests", session.slo_requests()},
+                      {"slo_observed_ns", session.slo_observed_ns()},
+                      {"slo_caution", session.slo_caution()},
                       {"is_stale", session.is_stale()}});
     }
     fmt::print("{}\n", rows.dump(2));
     return true;
   }
-  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "DOMAIN", "EXECUTOR", "AGE", "LAUNCHES", "HELD",
-               "COPIED", "MEMORY", "PINNED", "REFUSED"});
+  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "OBJECTIVE", "DOMAIN", "EXECUTOR", "AGE",
+               "LAUNCHES", "HELD", "COPIED", "MEMORY", "PINNED", "REFUSED"});
   bool is_any_stale = false;
   for (const v1::Session& session : response.sessions()) {
     is_any_stale |= session.is_stale();
     table.AddRow({fmt::format("{}", session.id()), session.tenant(), fmt::format("{}", session.pid()),
                   fmt::format("{}", session.uid()), NameOf(session.priority_class()), ShareOf(session),
-                  session.domain(), fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
+                  ObjectiveOf(session), session.domain(),
+                  fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
                   FormatAge(session.age_ns()), fmt::format("{}", session.kernel_launches() + session.graph_launches()),
                   fmt::format("{}", session.held_launches()),
                   FormatBytes(session.host_to_device_bytes() + session.device_to_host_bytes() +

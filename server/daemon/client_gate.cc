@@ -218,6 +218,16 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
                          fmt::format("weight {}, level {}: a weight is from 1 to {}, a level from 0 to {}",
                                      hello.weight, hello.level, scheduler::kMaxWeight, scheduler::kNumLevels - 1)));
   }
+  if (hello.slo[0] != '\0') {
+    const auto slo = scheduler::ParseSlo(PrintableName(hello.slo));
+    if (!slo) return Refuse(pending_id, slo.error());
+    if (placement->session_class != shm::PriorityClass::kHighPriority) {
+      return Refuse(pending_id, Status(StatusCode::kInvalidArgument,
+                                       "an objective (--slo) is for high-priority programs: say --priority high"));
+    }
+    identity.slo_latency_ns = static_cast<uint64_t>(slo->latency.count());
+    identity.slo_percentile = slo->percentile;
+  }
   identity.weight = hello.weight != 0 ? hello.weight : scheduler::kDefaultWeight;
   identity.level = hello.level;
   identity.keeps_kernels = hello.keeps_kernels != 0 ? 1 : 0;

@@ -27,12 +27,6 @@ constexpr int kPausesPerRound = 30;
 constexpr auto kShortPause = microseconds(5);
 constexpr auto kLongPause = microseconds(50);
 
-constexpr scheduler::Tuning TuningFor(nanoseconds turnaround) {
-  scheduler::Tuning tuning;
-  tuning.turnaround_threshold = turnaround;
-  return tuning;
-}
-
 }  // namespace
 
 DeviceQueue::DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch, int device,
@@ -81,10 +75,10 @@ void DeviceQueue::WakeAll() {
   for (Waiter* waiter : waiting_) waiter->changed.notify_one();
 }
 
-void DeviceQueue::SetTurnaroundThreshold(nanoseconds threshold) {
-  turnaround_ns_ = threshold.count();
+void DeviceQueue::Tune(const scheduler::Tuning& tuning) {
+  turnaround_ns_ = tuning.turnaround_threshold.count();
   const std::lock_guard lock(mutex_);
-  policy_->Tune(TuningFor(threshold));
+  policy_->Tune(tuning);
 }
 
 bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
@@ -218,14 +212,16 @@ void DeviceQueue::Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter
   // High-priority work waits for higher levels only.
   const bool is_closed = !waiter.is_high_priority && watch_.IsClosed(device_);
   nanoseconds pause = std::min<nanoseconds>(kShortPause * (1 << std::clamp(round - kRoundsAwake, 0, 8)), kLongPause);
-  if (in_flight_.empty()) {
+  nanoseconds closed_pause = PageWatch::kLook;
+  if (in_flight_.empty() || is_closed) {
     const std::optional<TimePoint> wake_at = policy_->WakeAt(clock_.Now());
-    pause = wake_at ? std::clamp<nanoseconds>(*wake_at - clock_.Now(), kShortPause, PageWatch::kLook) : kLongPause;
+    if (wake_at) closed_pause = std::clamp<nanoseconds>(*wake_at - clock_.Now(), kShortPause, PageWatch::kLook);
+    if (in_flight_.empty()) pause = wake_at ? closed_pause : kLongPause;
   }
   const bool is_awake = !in_flight_.empty() && round < kRoundsAwake && MaySpinLong();
   lock.unlock();
   if (is_closed) {
-    watch_.WaitWhileClosed(device_, PageWatch::kLook);
+    watch_.WaitWhileClosed(device_, closed_pause);
   } else if (is_awake) {
     for (int i = 0; i < kPausesPerRound; ++i) CpuRelax();
     ::sched_yield();

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "scheduler/launch.h"
+#include "scheduler/tuning.h"
 #include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
@@ -82,8 +83,9 @@ class DispatchGate {
   virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
   // Copies and fills of best-effort sessions pass it as launches do, large ones in pieces.
   virtual bool holds_copies() const { return false; }
-  // Within what time launches that can yield give the GPU back, and short ones drain.
-  virtual void SetTurnaroundThreshold(std::chrono::nanoseconds) {}
+  // Within what time launches that can yield give the GPU back, and short ones and all others drain; for how long they
+  // stay back after high-priority work. From the next launch on.
+  virtual void Tune(const scheduler::Tuning&) {}
   // Ends all waits for good: the executor is shutting down.
   virtual void Open() {}
   // Null: nobody on this machine has priority, ever.

@@ -60,6 +60,13 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   device.changed.notify_one();
 }
 
+void HighPriorityAnnouncer::SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most) {
+  for (Device& device : devices_) {
+    const std::lock_guard lock(device.mutex);
+    device.gate.SetHoldOffBounds(least, most);
+  }
+}
+
 void HighPriorityAnnouncer::StartWatcher(int index) {
   CUcontext context = nullptr;
   driver_.cuCtxGetCurrent(&context);

@@ -32,6 +32,8 @@ class HighPriorityAnnouncer {
   // `device` is an ordinal. Never waits for the GPU.
   void BeforeDispatch(int device);
   void AfterDispatch(int device, CUstream stream);
+  // Of the hold-off, from now on.
+  void SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most);
 
  private:
   struct Device {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/slo_feedback.h"
 #include "scheduler/variant_choice.h"
 #include "server/coverage.h"
 #include "server/daemon/version.h"
@@ -126,6 +127,13 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_stop_ns(figures.stop_ns);
   session->set_resumed_launches(figures.resumed_launches);
   session->set_resumed_blocks(figures.resumed_blocks);
+  if (identity.slo_latency_ns != 0) {
+    const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
+    session->set_slo(scheduler::ToText(slo));
+    session->set_slo_requests(figures.slo_requests);
+    session->set_slo_observed_ns(figures.slo_observed_ns);
+    session->set_slo_caution(static_cast<double>(figures.slo_caution) / scheduler::SloFeedback::kSteps);
+  }
   session->set_is_stale(row.record.is_stale);
 }
 

@@ -30,6 +30,7 @@ class GatedDispatch {
             stream.real,
             lane.session().gate_tenant.get(),
             kind} {
+    if (gate_ != nullptr) lane.session().NoteWork(stream, /*is_launch=*/true);
     if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
   }
   // One piece of a copy or fill. Those of high-priority tenants are not announced: what matters comes behind them.
@@ -37,6 +38,7 @@ class GatedDispatch {
       : gate_(HoldsCopies(lane, stream) ? lane.session().core.gate.get() : nullptr),
         of_{stream.context->device(),         false, false, false, stream.real, lane.session().gate_tenant.get(),
             KindOfCopy(direction, size_bytes)} {
+    lane.session().NoteWork(stream, /*is_launch=*/false);
     if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
   }
   // Into pieces of what size a copy is cut, so that each takes a fraction of a millisecond.

@@ -51,6 +51,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
       surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
   state_.keeps_kernels = identity_.keeps_kernels;
+  if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportCaution(); });
   SetPriority({});
 }
 
@@ -130,6 +131,12 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.stop_time = std::chrono::nanoseconds(stops.left_ns.load(std::memory_order_relaxed));
   snapshot.num_resumed_launches = stops.num_launches.load(std::memory_order_relaxed);
   snapshot.num_resumed_blocks = stops.num_blocks.load(std::memory_order_relaxed);
+  if (state_.slo != nullptr) {
+    const SloWatch::Figures figures = state_.slo->figures();
+    snapshot.num_slo_requests = figures.num_requests;
+    snapshot.slo_observed = figures.observed;
+    snapshot.slo_caution = figures.caution;
+  }
   snapshot.num_lanes = num_lanes_.load(std::memory_order_relaxed);
   snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;
   return snapshot;

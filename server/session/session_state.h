@@ -31,6 +31,7 @@
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
 #include "server/session/nested_graphs.h"
+#include "server/session/slo_watch.h"
 #include "server/session/texture_ops.h"
 #include "server/session/virtual_memory.h"
 
@@ -107,7 +108,18 @@ class SessionState {
   const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
   CoverageMeter coverage;
-  AwaitedObjects awaited;  // thread-safe; events and real streams
+  AwaitedObjects awaited;         // thread-safe; events and real streams
+  std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
+  // Something is about to be put on a stream / a wait for all of one is over; thread-safe.
+  void NoteWork(const Stream& stream, bool is_launch) {
+    if (slo != nullptr) stream.requests->OnWork(is_launch, clock);
+  }
+  void NoteWaited(RequestClock& requests) {
+    if (slo == nullptr) return;
+    const auto took = requests.OnWaited(clock.Now());
+    if (took && is_high_priority.load(std::memory_order_relaxed)) slo->OnRequest(*took);
+  }
+  const SteadyClock clock;
   const std::shared_ptr<CallbackQueue> callbacks;
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }

@@ -31,8 +31,8 @@ class Hello(DaemonTest):
 
     def test_wrong_protocol_version_gets_a_sentence_with_both(self):
         self.start_daemon()
-        self.assert_refused(FAILED_PRECONDITION, "protocol version 99, this tallyd version 1", version=99)
-        self.assert_refused(FAILED_PRECONDITION, "protocol version 2", raw=HELLO.pack(0x594C4154, 2, 0, 0, 0, b"", b"")
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 99, this tallyd version 2", version=99)
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 3", raw=HELLO.pack(0x594C4154, 3, 0, 0, 0, b"", b"", b"")
                             + b"more of a later version")
 
     def test_other_driver_table_gets_a_sentence(self):
@@ -43,8 +43,8 @@ class Hello(DaemonTest):
         self.start_daemon()
         self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"GET / HTTP/1.0\r\n\r\n")
         self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"x")
-        self.assert_refused(INVALID_ARGUMENT, "a hello of 119 bytes", raw=HELLO.pack(
-            0x594C4154, 1, 0, 0, 0, b"", b"")[:119])
+        self.assert_refused(INVALID_ARGUMENT, "a hello of 143 bytes", raw=HELLO.pack(
+            0x594C4154, 2, 0, 0, 0, b"", b"", b"")[:143])
         self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="../../etc")
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="x" * 32)
@@ -280,7 +280,7 @@ class Control(DaemonTest):
         daemon = self.start_daemon()
         row = self.ctl_json("version")
         self.assertEqual((row["pid"], row["protocol_version"], row["driver"], row["socket"]),
-                         (daemon.pid, 1, "sim", self.socket_path))
+                         (daemon.pid, 2, "sim", self.socket_path))
         self.assertIn("tallyctl", self.ctl("version").stdout)
 
     def test_stuck_executor_is_shown_as_stale_within_a_bound(self):

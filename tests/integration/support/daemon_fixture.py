@@ -18,7 +18,7 @@ BIN = os.environ["TALLY_TEST_BIN"]
 SCRIPTED_EXECUTOR = os.environ.get("TALLY_TEST_SCRIPTED_EXECUTOR", "")
 WATCHDOG_SECONDS = 100
 
-HELLO = struct.Struct("<IIQII64s32s")
+HELLO = struct.Struct("<IIQII64s32s24s")
 REPLY = struct.Struct("<IIQQII512s")
 MAGIC = 0x594C4154
 HIGH, BEST_EFFORT = 1, 2
@@ -62,10 +62,10 @@ class Refused(Exception):
 class Session:
     """One client's session: only the sockets, no driver calls."""
 
-    def __init__(self, path, tenant="tester", priority=0, domain="", version=1, table=None, magic=MAGIC, raw=None,
-                 weight=0, level=0):
+    def __init__(self, path, tenant="tester", priority=0, domain="", version=2, table=None, magic=MAGIC, raw=None,
+                 weight=0, level=0, slo=""):
         table = driver_table_hash() if table is None else table
-        hello = HELLO.pack(magic, version, table, priority, weight | level << 16, tenant.encode(), domain.encode())
+        hello = HELLO.pack(magic, version, table, priority, weight | level << 16, tenant.encode(), domain.encode(), slo.encode())
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as gate:
             gate.settimeout(60)
             gate.connect(path)

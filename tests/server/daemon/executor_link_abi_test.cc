@@ -23,12 +23,14 @@ struct TwinReport {
   int32_t pid;
   uint32_t uid, gid, priority_class, weight;
   uint16_t level, keeps_kernels;
+  uint64_t slo_latency_ns;
+  double slo_percentile;
   char tenant_name[64];
-  uint64_t figures[21 + 11 + 15 + 3];
+  uint64_t figures[21 + 11 + 15 + 3 + 3];
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 9u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 10u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
