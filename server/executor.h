@@ -61,7 +61,7 @@ struct SessionLimits {
   std::chrono::seconds host_function_timeout{300};
 };
 
-// Fixed for a session's life except class, weight and level (Executor::SetPriority).
+// Fixed for a session's life except class, weight, level and turnaround (Executor::SetPriority).
 struct SessionIdentity {
   uint64_t session_id = 0;  // chosen by tallyd, unique while the machine is up
   pid_t pid = 0;            // from SO_PEERCRED, like uid and gid
@@ -74,6 +74,8 @@ struct SessionIdentity {
   uint32_t level = 0;
   bool keeps_kernels = false;         // they run as they are, whatever ExecutorConfig::transforms says
   std::optional<scheduler::Slo> slo;  // of a high-priority session: how soon its requests should be done
+  // How soon its kernels should give the GPU back; zero: ExecutorConfig::turnaround_threshold.
+  std::chrono::nanoseconds turnaround{0};
 };
 
 // What of a session's entitlement is to be different from now on.
@@ -81,6 +83,7 @@ struct ShareChange {
   shm::PriorityClass priority_class = shm::PriorityClass::kDefault;  // kDefault: as it is
   std::optional<uint32_t> weight;
   std::optional<uint32_t> level;
+  std::optional<std::chrono::nanoseconds> turnaround;  // zero: the executor's
 };
 
 // A consistent-enough copy for ps and metrics; counters only grow.

@@ -145,11 +145,12 @@ struct SessionIdentity {
   uint32_t weight;          // among best-effort sessions
   uint16_t level;           // among high-priority sessions
   uint16_t keeps_kernels;   // 1: its kernels run as they are
+  uint64_t turnaround_ns;   // how soon its kernels should give the GPU back; 0: as tallyd says
   uint64_t slo_latency_ns;  // 0: no objective
   double slo_percentile;
   char tenant_name[kLinkNameBytes];
 };
-static_assert(sizeof(SessionIdentity) == 120);
+static_assert(sizeof(SessionIdentity) == 128);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -159,7 +160,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 120 + sizeof(SessionFigures) + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 128 + sizeof(SessionFigures) + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -182,7 +183,7 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 136);
+static_assert(sizeof(LinkAddSession) == 144);
 
 // tallyd to executor: kQuery, kQueryKernels and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
@@ -196,9 +197,11 @@ struct LinkSetPriority {
   uint32_t weight;          // kAsItIs: as it is
   uint32_t level;           // likewise
   uint32_t reserved;
+  uint64_t turnaround_ns;  // 0: as tallyd says; kTurnaroundAsItIs: as it is
 };
-static_assert(sizeof(LinkSetPriority) == 40);
+static_assert(sizeof(LinkSetPriority) == 48);
 inline constexpr uint32_t kAsItIs = UINT32_MAX;
+inline constexpr uint64_t kTurnaroundAsItIs = UINT64_MAX;
 
 struct LinkSetPriorityReply {
   LinkHeader header;

@@ -43,11 +43,12 @@ struct HelloRequest {
   uint8_t keeps_kernels;      // 1: its kernels run as they are, whatever tallyd allows; 0: as tallyd says
   char tenant_name[kTenantNameBytes];
   char domain_name[kDomainNameBytes];
-  char slo[kSloBytes];  // of a high-priority program: tallyd says what is wrong with it
+  char slo[kSloBytes];     // of a high-priority program: tallyd says what is wrong with it
+  uint64_t turnaround_ns;  // how soon its kernels should give the GPU back, 1,000 to 1,000,000,000; 0: as tallyd says
 };
-static_assert(sizeof(HelloRequest) == 144);
+static_assert(sizeof(HelloRequest) == 152);
 static_assert(offsetof(HelloRequest, tenant_name) == 24 && offsetof(HelloRequest, domain_name) == 88 &&
-              offsetof(HelloRequest, slo) == 120);
+              offsetof(HelloRequest, slo) == 120 && offsetof(HelloRequest, turnaround_ns) == 144);
 
 // tallyd to client. With status 0 it carries one descriptor: the session socket.
 struct HelloReply {

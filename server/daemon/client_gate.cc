@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/tuning.h"
 
 namespace tally::server {
 namespace {
@@ -218,6 +219,12 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
                          fmt::format("weight {}, level {}: a weight is from 1 to {}, a level from 0 to {}",
                                      hello.weight, hello.level, scheduler::kMaxWeight, scheduler::kNumLevels - 1)));
   }
+  if (hello.turnaround_ns != 0 && !scheduler::IsTurnaround(std::chrono::nanoseconds(hello.turnaround_ns))) {
+    return Refuse(pending_id,
+                  Status(StatusCode::kInvalidArgument,
+                         fmt::format("a turnaround of {} ns: it is from 1 us to 1 s", hello.turnaround_ns)));
+  }
+  identity.turnaround_ns = hello.turnaround_ns;
   if (hello.slo[0] != '\0') {
     const auto slo = scheduler::ParseSlo(PrintableName(hello.slo));
     if (!slo) return Refuse(pending_id, slo.error());

@@ -153,6 +153,8 @@ Status ExecutorLink::SendSetPriority(uint64_t request_id, uint64_t session_id, c
   message.priority_class = static_cast<uint32_t>(change.priority_class);
   message.weight = change.weight.value_or(control::kAsItIs);
   message.level = change.level.value_or(control::kAsItIs);
+  message.turnaround_ns =
+      change.turnaround ? static_cast<uint64_t>(change.turnaround->count()) : control::kTurnaroundAsItIs;
   return Send(socket_.get(), LinkKind::kSetPriority, request_id, message);
 }
 

@@ -115,6 +115,9 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
       change.priority_class = static_cast<shm::PriorityClass>(set.priority_class);
       if (set.weight != control::kAsItIs) change.weight = set.weight;
       if (set.level != control::kAsItIs) change.level = set.level;
+      if (set.turnaround_ns != control::kTurnaroundAsItIs) {
+        change.turnaround = std::chrono::nanoseconds(set.turnaround_ns);
+      }
       events_.on_set_priority(header.request_id, set.session_id, change);
       return true;
     }
@@ -148,6 +151,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.weight = snapshot.identity.weight;
   report.identity.level = static_cast<uint16_t>(snapshot.identity.level);
   report.identity.keeps_kernels = snapshot.identity.keeps_kernels ? 1 : 0;
+  report.identity.turnaround_ns = static_cast<uint64_t>(snapshot.identity.turnaround.count());
   if (snapshot.identity.slo) {
     report.identity.slo_latency_ns = static_cast<uint64_t>(snapshot.identity.slo->latency.count());
     report.identity.slo_percentile = snapshot.identity.slo->percentile;

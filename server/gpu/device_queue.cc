@@ -99,16 +99,17 @@ scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, const LaunchCost
   asked.duration = cost.duration() != nanoseconds(0) ? cost.duration() : of.kind.first_guess;
   asked.stream = reinterpret_cast<uintptr_t>(of.stream);
   asked.can_yield = of.can_yield;
+  asked.turnaround = of.turnaround;
+  const nanoseconds turnaround =
+      of.turnaround != nanoseconds(0) ? of.turnaround : nanoseconds(turnaround_ns_.load(std::memory_order_relaxed));
   if (of.can_yield) {
     // However long it takes, this is for how long it keeps others from the GPU; behind another one that can yield, too.
-    const nanoseconds turnaround(turnaround_ns_.load(std::memory_order_relaxed));
     asked.duration = asked.duration == nanoseconds(0) ? turnaround : std::min(asked.duration, turnaround);
   }
   // Only where somebody may come for whom it matters: it costs what the GPU waits between two launches.
-  asked.is_short = !of.can_yield && watch_.IsHighPriorityPresent() &&
-                   (of.is_short || (asked.duration > nanoseconds(0) &&
-                                    asked.duration + scheduler::kGiveBackOverhead <=
-                                        nanoseconds(turnaround_ns_.load(std::memory_order_relaxed))));
+  asked.is_short =
+      !of.can_yield && watch_.IsHighPriorityPresent() &&
+      (of.is_short || (asked.duration > nanoseconds(0) && asked.duration + scheduler::kGiveBackOverhead <= turnaround));
   const uint64_t multiprocessors = multiprocessors_.load(std::memory_order_relaxed);
   if (of.kind.num_blocks != 0 && of.kind.num_blocks < multiprocessors) {
     asked.fill = static_cast<uint16_t>(of.kind.num_blocks * scheduler::kFillsGpu / multiprocessors);

@@ -57,6 +57,8 @@ struct DispatchOf {
   // A slice, or a kernel shorter than the turnaround threshold: kind.first_guess is its time, and what is in flight of
   // such launches is to drain within the threshold.
   bool is_short = false;
+  // The threshold of its program, if it has one of its own; zero: the gate's.
+  std::chrono::nanoseconds turnaround{0};
   CUstream stream = nullptr;
   GateTenant* tenant = nullptr;  // as AddTenant made it
   LaunchKind kind{};

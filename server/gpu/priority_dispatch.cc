@@ -40,8 +40,9 @@ class Restrainer {
   }
 
   DispatchPass BeforeDispatch(const DispatchOf& of) {
+    TimePoint kept_since{};  // of all waits together: a gate that opens for a moment has not let this one through
     for (;;) {
-      const Admission admission = AwaitOpen(of);
+      const Admission admission = AwaitOpen(of, &kept_since);
       if (admission == Admission::kCancelled) return {.may_go = false};
       if (admission == Admission::kGranted) return {};
       const TimePoint since = clock_.Now();
@@ -50,7 +51,7 @@ class Restrainer {
         const TimePoint now = clock_.Now();
         if (!of.is_short) {
           if (HasRoom(DeviceOf(of), now - since)) return {};
-        } else if (void* place = DeviceOf(of).short_launches.TryEnter(of.kind.first_guess, of.stream, now)) {
+        } else if (void* place = DeviceOf(of).short_launches.TryEnter(of, now)) {
           return {.record = place};
         }
         Pause(of, now - since);
@@ -96,15 +97,16 @@ class Restrainer {
 
   Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }
 
-  Admission AwaitOpen(const DispatchOf& of) {
+  Admission AwaitOpen(const DispatchOf& of, TimePoint* kept_since) {
     if (!watch_.IsClosed(of.device)) return Admission::kOpen;
     const TimePoint since = clock_.Now();
+    if (*kept_since == TimePoint{}) *kept_since = since;
     Admission admission = Admission::kOpen;
     while (watch_.IsClosed(of.device) && admission == Admission::kOpen) {
       watch_.WaitWhileClosed(of.device, PageWatch::kLook);
       if (of.tenant != nullptr && of.tenant->has_left()) {
         admission = Admission::kCancelled;
-      } else if (TryGrant(DeviceOf(of), since)) {
+      } else if (TryGrant(DeviceOf(of), *kept_since)) {
         admission = Admission::kGranted;
       }
     }

@@ -86,6 +86,8 @@ void Session::SetPriority(const ShareChange& change) {
   identity_.weight = std::clamp(change.weight.value_or(identity_.weight), 1u, scheduler::kMaxWeight);
   identity_.level = std::min<uint32_t>(change.level.value_or(identity_.level), scheduler::kNumLevels - 1);
   const bool is_high = identity_.priority_class == shm::PriorityClass::kHighPriority;
+  identity_.turnaround = change.turnaround.value_or(identity_.turnaround);
+  state_.turnaround_ns = identity_.turnaround.count();
   state_.gate_tenant->SetShare({is_high ? scheduler::TenantClass::kHighPriority : scheduler::TenantClass::kBestEffort,
                                 static_cast<uint8_t>(identity_.level), identity_.weight});
   state_.worker_owner->is_high_priority = is_high;

@@ -104,6 +104,7 @@ class SessionState {
   bool keeps_kernels = false;  // they run as they are; constant once lanes exist
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
+  std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time
   // Outlives the session: launches of workers are retired later.
   const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe

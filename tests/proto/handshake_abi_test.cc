@@ -7,7 +7,7 @@
 namespace tally::shm {
 namespace {
 
-EXPECT_PLAIN(HelloRequest, 144);
+EXPECT_PLAIN(HelloRequest, 152);
 EXPECT_FIELD(HelloRequest, magic, 0, 4);
 EXPECT_FIELD(HelloRequest, protocol_version, 4, 4);
 EXPECT_FIELD(HelloRequest, api_table_hash, 8, 8);
@@ -16,6 +16,7 @@ EXPECT_FIELD(HelloRequest, keeps_kernels, 23, 1);
 EXPECT_FIELD(HelloRequest, tenant_name, 24, 64);
 EXPECT_FIELD(HelloRequest, domain_name, 88, 32);
 EXPECT_FIELD(HelloRequest, slo, 120, 24);
+EXPECT_FIELD(HelloRequest, turnaround_ns, 144, 8);
 
 EXPECT_PLAIN(HelloReply, 544);
 EXPECT_FIELD(HelloReply, magic, 0, 4);

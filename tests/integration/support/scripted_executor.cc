@@ -55,6 +55,7 @@ class ScriptedExecutor final : public Executor {
     if (change.priority_class != shm::PriorityClass::kDefault) identity.priority_class = change.priority_class;
     identity.weight = change.weight.value_or(identity.weight);
     identity.level = change.level.value_or(identity.level);
+    identity.turnaround = change.turnaround.value_or(identity.turnaround);
     return OkStatus();
   }
 
