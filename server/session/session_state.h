@@ -24,6 +24,7 @@
 #include "server/session/coverage_meter.h"
 #include "server/session/executor_core.h"
 #include "server/session/graph_memory.h"
+#include "server/session/graph_replays.h"
 #include "server/session/handle_table.h"
 #include "server/session/host_call_words.h"
 #include "server/session/host_memory.h"
@@ -126,6 +127,7 @@ class SessionState {
   ImageStore images;
   HostCallWords host_call_words;
   GraphMemory graph_memory;
+  GraphReplays graph_replays;
   std::vector<std::unique_ptr<UserObject>> user_objects;
   NestedGraphs nested_graphs{driver};
   std::map<uint64_t, uint64_t> conditionals;  // the driver's number -> the graph's handle
