@@ -15,8 +15,9 @@
 //
 // Short launches (LaunchAsked::is_short) drain among themselves within the turnaround threshold, less what is around
 // them: a few are enough to keep the GPU busy, and a program whose kernels are all short, or cut into slices, then
-// gives the GPU back as soon as one whose kernels can yield. Whatever is asked goes if nothing of its sort is in
-// flight.
+// gives the GPU back as soon as one whose kernels can yield. Those of one tenant drain within its threshold
+// (LaunchAsked::turnaround), those of all together within the longest of theirs. Whatever is asked goes if nothing of
+// its sort is in flight.
 //
 // Whatever is asked goes if nothing is in flight. What was never measured goes alone. If nothing has ended for
 // `longest_wait`, one more goes: a kernel may wait for another one that has yet to be launched.
@@ -58,7 +59,7 @@ class DrainBudget {
     if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return Room::kNone;
     const Load load = LoadWith(tenant, asked);
     if (load.drain() > target_) return Room::kNone;
-    if (asked.is_short && num_short_ != 0 && load.short_drain() > ShortTarget()) return Room::kNone;
+    if (asked.is_short && num_short_ != 0 && !IsRoomForShort(load, asked)) return Room::kNone;
     return load.fill <= kFillsGpu ? Room::kBeside : Room::kBehind;
   }
   bool Admits(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
@@ -76,6 +77,7 @@ class DrainBudget {
     if (asked.is_short) {
       ++num_short_;
       entry.short_duration += asked.duration;
+      entry.turnaround = asked.turnaround;
     }
     const Nanoseconds counted = entry.num_launches == 0 ? AsFirst(asked) : asked.duration;
     ++entry.num_launches;
@@ -118,6 +120,7 @@ class DrainBudget {
     uint16_t fill = 0;              // of its largest launch since it was last without any
     Nanoseconds duration{0};        // of all its launches, as counted
     Nanoseconds short_duration{0};  // of the short ones among them
+    Nanoseconds turnaround{0};      // LaunchAsked::turnaround of the last of those
   };
 
   struct Load {
@@ -126,8 +129,13 @@ class DrainBudget {
     Nanoseconds sum{0};
     Nanoseconds short_longest{0};
     Nanoseconds short_sum{0};
+    Nanoseconds short_target{0};  // the longest of those in flight
+    Nanoseconds own_longest{0};   // of the short ones of the tenant that asks, and what it asks for
+    Nanoseconds own_sum{0};
+    bool has_own = false;  // something of it is in flight
     Nanoseconds drain() const { return fill <= kFillsGpu ? longest : sum; }
     Nanoseconds short_drain() const { return fill <= kFillsGpu ? short_longest : short_sum; }
+    Nanoseconds own_drain() const { return fill <= kFillsGpu ? own_longest : own_sum; }
   };
   Load LoadWith(TenantId tenant, const LaunchAsked& asked) const {
     Load load;
@@ -145,6 +153,13 @@ class DrainBudget {
       load.sum += duration;
       load.short_longest = std::max(load.short_longest, short_duration);
       load.short_sum += short_duration;
+      if (entries_[i].short_duration > Nanoseconds(0))
+        load.short_target = std::max(load.short_target, ShortTarget(entries_[i].turnaround));
+      if (entries_[i].tenant == tenant) {
+        load.own_longest = std::max(load.own_longest, short_duration);
+        load.own_sum += short_duration;
+        load.has_own = load.has_own || entries_[i].short_duration > Nanoseconds(0);
+      }
       is_there = is_there || is_asking;
     }
     if (!is_there) {
@@ -154,14 +169,25 @@ class DrainBudget {
       load.sum += AsFirst(asked);
       load.short_longest = std::max(load.short_longest, asked_short);
       load.short_sum += asked_short;
+      load.own_longest = std::max(load.own_longest, asked_short);
+      load.own_sum += asked_short;
     }
     return load;
   }
 
-  Nanoseconds ShortTarget() const { return std::max(turnaround_ - kGiveBackOverhead, Nanoseconds(0)); }
+  // Of a tenant's own threshold, or, if it is zero, of everybody's.
+  Nanoseconds Turnaround(Nanoseconds own) const { return own > Nanoseconds(0) ? own : turnaround_; }
+  Nanoseconds ShortTarget(Nanoseconds own) const {
+    return std::max(Turnaround(own) - kGiveBackOverhead, Nanoseconds(0));
+  }
+  bool IsRoomForShort(const Load& load, const LaunchAsked& asked) const {
+    const Nanoseconds target = ShortTarget(asked.turnaround);
+    if (load.has_own && load.own_drain() > target) return false;
+    return load.short_drain() <= std::max(load.short_target, target);
+  }
 
   Nanoseconds AsFirst(const LaunchAsked& asked) const {
-    return asked.can_yield ? std::min(asked.duration, turnaround_) : asked.duration;
+    return asked.can_yield ? std::min(asked.duration, Turnaround(asked.turnaround)) : asked.duration;
   }
 
   // Of a stream that has launches in flight, or a new one. All are taken only if launches went because nothing had

@@ -56,6 +56,8 @@ struct LaunchAsked {
   bool can_yield = false;
   // A slice, or shorter than the turnaround threshold: what is in flight of such launches is to drain within it.
   bool is_short = false;
+  // The turnaround threshold of its tenant, if that has one of its own; zero: everybody's.
+  Nanoseconds turnaround{0};
 };
 
 // The GPU time of a launch: what it had of the GPU, for as long as it had it.

@@ -32,11 +32,14 @@ class LookAhead {
     }
   }
 
+  // From the next drained launch on.
+  void SetTargetDrain(std::chrono::nanoseconds target) { config_.target_drain = target; }
+
   // Launches that may be in flight at one time; at least 1.
   uint32_t depth() const { return depth_; }
 
  private:
-  const Config config_;
+  Config config_;
   uint32_t depth_ = 1;
 };
 

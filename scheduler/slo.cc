@@ -31,7 +31,30 @@ std::optional<double> TakeNumber(std::string_view& text) {
   return number;
 }
 
+const Unit* FindUnit(std::string_view name) {
+  const Unit* found = std::find_if(std::begin(kUnits), std::end(kUnits), [&](const Unit& u) { return u.name == name; });
+  return found != std::end(kUnits) ? found : nullptr;
+}
+
 }  // namespace
+
+Result<std::chrono::nanoseconds> ParseTime(std::string_view text, std::chrono::nanoseconds least,
+                                           std::chrono::nanoseconds most) {
+  std::string_view rest = text;
+  const std::optional<double> number = TakeNumber(rest);
+  const Unit* unit = FindUnit(rest);
+  if (!number || unit == nullptr) {
+    return Error(StatusCode::kInvalidArgument,
+                 fmt::format("'{}' is no time: a number and ns, us, ms or s, like 100ms", text));
+  }
+  const double nanoseconds = *number * unit->nanoseconds;
+  if (nanoseconds < static_cast<double>(least.count()) || nanoseconds > static_cast<double>(most.count())) {
+    return Error(StatusCode::kInvalidArgument,
+                 fmt::format("'{}' is not between {} and {} ms", text, static_cast<double>(least.count()) / 1e6,
+                             static_cast<double>(most.count()) / 1e6));
+  }
+  return std::chrono::nanoseconds(std::llround(nanoseconds));
+}
 
 Result<Slo> ParseSlo(std::string_view text) {
   std::string_view rest = text;
@@ -44,9 +67,8 @@ Result<Slo> ParseSlo(std::string_view text) {
   rest.remove_prefix(1);
   const std::optional<double> latency = TakeNumber(rest);
   if (!latency) return Wrong(text, "there is no number after the =");
-  for (const Unit& unit : kUnits) {
-    if (rest != unit.name) continue;
-    const double nanoseconds = *latency * unit.nanoseconds;
+  if (const Unit* unit = FindUnit(rest); unit != nullptr) {
+    const double nanoseconds = *latency * unit->nanoseconds;
     if (nanoseconds < 1e3 || nanoseconds > 3600e9) return Wrong(text, "the latency is not between 1us and 3600s");
     return Slo{*percentile, std::chrono::nanoseconds(std::llround(nanoseconds))};
   }

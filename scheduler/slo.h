@@ -18,6 +18,10 @@ struct Slo {
 // pNUMBER=NUMBERUNIT with unit ns, us, ms or s: "p99=2ms", "p99.9=0.5s". No spaces. Percentiles from 1 to 99.99;
 // latencies from 1 us to 1 h. kInvalidArgument, with what is wrong and an example, for anything else.
 Result<Slo> ParseSlo(std::string_view text);
+// A time as users write it, like "100ms": NUMBERUNIT with the same units. kInvalidArgument if it is none or not between
+// the two bounds.
+Result<std::chrono::nanoseconds> ParseTime(std::string_view text, std::chrono::nanoseconds least,
+                                           std::chrono::nanoseconds most);
 // The shortest text that ParseSlo reads as the same.
 std::string ToText(const Slo& slo);
 

@@ -25,7 +25,8 @@ SloFeedback::SloFeedback(const Config& config) : config_(config), window_(Window
 bool SloFeedback::OnLatency(Nanoseconds latency) {
   latencies_.Add(latency);
   if (latencies_.num() < window_) return false;
-  const int caution = std::clamp(caution_ + Change(latencies_.Quantile(config_.slo.percentile)), 0, kSteps);
+  last_quantile_ = latencies_.Quantile(config_.slo.percentile);
+  const int caution = std::clamp(caution_ + Change(last_quantile_), 0, kSteps);
   latencies_.Clear();
   return std::exchange(caution_, caution) != caution;
 }
@@ -52,10 +53,10 @@ int SloFeedback::Change(Nanoseconds quantile) {
   return -1;
 }
 
-Tuning SloFeedback::tuning() const {
-  const Tuning& from = config_.most_generous;
-  const Tuning& to = config_.most_careful;
-  const double at = caution();
+Tuning SloFeedback::TuningAt(const Config& config, int steps) {
+  const Tuning& from = config.most_generous;
+  const Tuning& to = config.most_careful;
+  const double at = static_cast<double>(steps) / kSteps;
   return {.turnaround_threshold = Between(from.turnaround_threshold, to.turnaround_threshold, at),
           .min_hold_off = Between(from.min_hold_off, to.min_hold_off, at),
           .max_hold_off = Between(from.max_hold_off, to.max_hold_off, at),

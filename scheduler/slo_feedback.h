@@ -47,12 +47,19 @@ class SloFeedback {
   // What was learned about how generous one may be is out of date.
   void OnTenantsChanged() { good_windows_wanted_ = kLeastGoodWindows; }
 
-  Tuning tuning() const;
+  Tuning tuning() const { return TuningAt(config_, caution_); }
   double caution() const { return static_cast<double>(caution_) / kSteps; }
+  int caution_steps() const { return caution_; }
   uint64_t window() const { return window_; }
+  // What the last window had at the objective's percentile; zero before its end.
+  std::chrono::nanoseconds last_quantile() const { return last_quantile_; }
+
+  // Caution in steps, for whoever compares that of several programs.
+  static constexpr int kSteps = 32;
+  static constexpr int kFirstStep = kSteps / 2;
+  static Tuning TuningAt(const Config& config, int steps);
 
  private:
-  static constexpr int kSteps = 32;
   static constexpr int kLargestStep = 8;
   static constexpr uint32_t kLeastGoodWindows = 4;
   static constexpr uint32_t kMostGoodWindows = 1024;
@@ -63,7 +70,8 @@ class SloFeedback {
   const Config config_;
   const uint64_t window_;
   LatencyHistogram latencies_;  // of this window
-  int caution_ = kSteps / 2;
+  int caution_ = kFirstStep;
+  std::chrono::nanoseconds last_quantile_{0};
   int step_ = 1;                   // of the next move to more caution
   bool is_trial_ = false;          // the last move was to less caution, and nothing has shown yet that it was wrong
   uint32_t num_good_windows_ = 0;  // in a row

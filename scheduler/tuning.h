@@ -12,6 +12,11 @@ namespace tally::scheduler {
 // for.
 inline constexpr std::chrono::nanoseconds kGiveBackOverhead = std::chrono::microseconds(6);
 
+// Whether somebody may ask for this turnaround threshold: from 1 us to 1 s.
+constexpr bool IsTurnaround(std::chrono::nanoseconds threshold) {
+  return threshold >= std::chrono::microseconds(1) && threshold <= std::chrono::seconds(1);
+}
+
 struct Tuning {
   // Within what time a best-effort kernel should give the GPU back. The policy does not use it: it is what the caller
   // gives to VariantChoice, here because it is tuned together with the others. Default: the paper's.

@@ -108,10 +108,12 @@ void VariantChoice::OnTurnaround(const LaunchCandidate& candidate, Nanoseconds t
 
 bool VariantChoice::WantsVariants(Nanoseconds threshold) const {
   const Measured& original = entries_[0].measured;
-  return !has_candidates_ && original.num_samples >= kSamplesEach && original.turnaround > threshold;
+  const bool lacks_candidates = !has_candidates_ || threshold * kMuchSooner <= candidates_for_;
+  return lacks_candidates && original.num_samples >= kSamplesEach && original.turnaround > threshold;
 }
 
-void VariantChoice::SetCandidates(std::span<const LaunchCandidate> candidates) {
+void VariantChoice::SetCandidates(std::span<const LaunchCandidate> candidates, Nanoseconds threshold) {
+  candidates_for_ = has_candidates_ ? std::min(candidates_for_, threshold) : threshold;
   has_candidates_ = true;
   for (const LaunchCandidate& candidate : candidates) {
     if (Find(candidate) != nullptr) continue;
@@ -166,7 +168,8 @@ std::vector<VariantChoice::Measured> VariantChoice::Everything() const {
   return result;
 }
 
-void VariantChoice::Restore(std::span<const Measured> measured) {
+void VariantChoice::Restore(std::span<const Measured> measured, Nanoseconds candidates_for) {
+  candidates_for_ = candidates_for;
   for (const Measured& one : measured) {
     Entry* entry = Find(one.candidate);
     if (entry == nullptr) entry = &entries_.emplace_back();

@@ -13,6 +13,9 @@
 // worker), and of everything around it (kGiveBackOverhead). Who dispatches keeps no more pieces in flight than drain
 // within the threshold, so several short ones make it no longer.
 //
+// Several programs share one VariantChoice and may have thresholds of their own: what was measured is the same for all,
+// and a threshold far below those before brings further candidates.
+//
 // Source: Tally, section 4 (profile-guided choice of launch configurations, Algorithm 1); here the candidates' times
 // come from ordinary launches, the turnaround of workers from real yields and that of slices from single ones once
 // there are some, and a threshold that changes at run time only changes the choice, never the measurements.
@@ -101,11 +104,13 @@ class VariantChoice {
   // are needed to say that it takes longer than estimated.
   void OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround);
 
-  // The original was timed and is longer than the threshold, and nobody has yet said what else there is.
+  // The original was timed and is longer than the threshold, and nobody has yet said what else there is, or for
+  // thresholds at least kMuchSooner times as long only.
   bool WantsVariants(Nanoseconds threshold) const;
-  // Once: what can be tried besides the original. Empty: nothing.
-  void SetCandidates(std::span<const LaunchCandidate> candidates);
-  bool has_candidates() const { return has_candidates_; }
+  // What can be tried besides the original, and what is known already, to meet that threshold. Empty: nothing.
+  void SetCandidates(std::span<const LaunchCandidate> candidates, Nanoseconds threshold);
+  // The shortest threshold that SetCandidates was told; meaningless before.
+  Nanoseconds candidates_for() const { return candidates_for_; }
 
   // The best of what is known now.
   const Measured& Best(Nanoseconds threshold) const;
@@ -120,7 +125,7 @@ class VariantChoice {
   // The original first.
   std::vector<Measured> Everything() const;
   // Takes over what was measured in an earlier life; as SetCandidates with their samples.
-  void Restore(std::span<const Measured> measured);
+  void Restore(std::span<const Measured> measured, Nanoseconds candidates_for);
 
  private:
   struct Entry {
@@ -128,6 +133,7 @@ class VariantChoice {
     RecentTimes durations;
     RecentTimes turnarounds;
   };
+  static constexpr int kMuchSooner = 2;
   void UpdateTurnaround(Entry& entry);
   Entry* Find(const LaunchCandidate& candidate);
   Nanoseconds EstimatedPiece(const LaunchCandidate& candidate, Nanoseconds duration) const;
@@ -135,6 +141,7 @@ class VariantChoice {
   uint64_t num_blocks_;
   std::vector<Entry> entries_;  // [0] is the original
   bool has_candidates_ = false;
+  Nanoseconds candidates_for_{0};
   uint32_t num_since_sample_ = 0;
 };
 

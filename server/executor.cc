@@ -56,13 +56,13 @@ Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, c
   if (!page) return std::unexpected(page.error());
   std::unique_ptr<DispatchGate> gate;
   if (config.policy == kLookAheadPolicy) {
-    gate = CreatePriorityDispatch(driver, std::move(*page));
+    gate = CreatePriorityDispatch(driver, std::move(*page), config.starvation_bound);
   } else {
     const auto policy = scheduler::FindPolicy(config.policy);
     if (!policy) return std::unexpected(policy.error());
-    gate = CreatePolicyDispatch(driver, std::move(*page), **policy);
+    gate = CreatePolicyDispatch(driver, std::move(*page), **policy, config.starvation_bound);
   }
-  gate->SetTurnaroundThreshold(config.turnaround_threshold);
+  gate->Tune({.turnaround_threshold = config.turnaround_threshold});
   return gate;
 }
 
@@ -113,9 +113,9 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   std::vector<KernelReport> Kernels() const override {
     return variants != nullptr ? variants->Report() : std::vector<KernelReport>();
   }
-  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
-    if (variants != nullptr) variants->SetThreshold(threshold);
-    gate->SetTurnaroundThreshold(threshold);
+  void Tune(const scheduler::Tuning& tuning) override {
+    if (variants != nullptr) variants->SetThreshold(tuning.turnaround_threshold);
+    gate->Tune(tuning);
   }
   void KeepGpuInGaps(bool is_wanted) override { gate->KeepGpuInGaps(is_wanted); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
@@ -125,6 +125,9 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   void Shutdown() override;
 
   void ReportFault(CUresult result, const std::string& what) override;
+  void ReportCaution() override {
+    if (config_.on_caution) config_.on_caution();
+  }
 
  private:
   void OnSessionEnd(const SessionEnd& end);

@@ -23,6 +23,7 @@
 #include "proto/control/executor_link_abi.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/launch.h"
+#include "scheduler/slo_feedback.h"
 #include "server/coverage.h"
 
 namespace tally::server {
@@ -60,7 +61,7 @@ struct SessionLimits {
   std::chrono::seconds host_function_timeout{300};
 };
 
-// Fixed for a session's life except class, weight and level (Executor::SetPriority).
+// Fixed for a session's life except class, weight, level and turnaround (Executor::SetPriority).
 struct SessionIdentity {
   uint64_t session_id = 0;  // chosen by tallyd, unique while the machine is up
   pid_t pid = 0;            // from SO_PEERCRED, like uid and gid
@@ -71,7 +72,10 @@ struct SessionIdentity {
   // Among best-effort sessions, 1 to scheduler::kMaxWeight / among high-priority ones, below scheduler::kNumLevels.
   uint32_t weight = scheduler::kDefaultWeight;
   uint32_t level = 0;
-  bool keeps_kernels = false;  // they run as they are, whatever ExecutorConfig::transforms says
+  bool keeps_kernels = false;         // they run as they are, whatever ExecutorConfig::transforms says
+  std::optional<scheduler::Slo> slo;  // of a high-priority session: how soon its requests should be done
+  // How soon its kernels should give the GPU back; zero: ExecutorConfig::turnaround_threshold.
+  std::chrono::nanoseconds turnaround{0};
 };
 
 // What of a session's entitlement is to be different from now on.
@@ -79,6 +83,7 @@ struct ShareChange {
   shm::PriorityClass priority_class = shm::PriorityClass::kDefault;  // kDefault: as it is
   std::optional<uint32_t> weight;
   std::optional<uint32_t> level;
+  std::optional<std::chrono::nanoseconds> turnaround;  // zero: the executor's
 };
 
 // A consistent-enough copy for ps and metrics; counters only grow.
@@ -115,6 +120,10 @@ struct SessionSnapshot {
   std::chrono::nanoseconds stop_time{0};
   uint64_t num_resumed_launches = 0;  // that had to go on, or be made again, after such a stop
   uint64_t num_resumed_blocks = 0;    // of them, that had not run yet
+  // Of sessions with an objective (server/session/slo_watch.h).
+  uint64_t num_slo_requests = 0;
+  std::chrono::nanoseconds slo_observed{0};  // at the objective's percentile, in the last window; zero before its end
+  int slo_caution = scheduler::SloFeedback::kFirstStep;  // in SloFeedback's steps
   uint32_t num_lanes = 0;
   bool is_draining = false;  // the client is gone, its work is being ended
 };
@@ -152,11 +161,15 @@ struct ExecutorConfig {
   Transforms transforms = Transforms::kNone;
   std::string cache_directory;
   std::chrono::nanoseconds turnaround_threshold{31'600};
+  // Best-effort work that has waited so long behind high-priority work gets one launch through; zero: it waits.
+  std::chrono::nanoseconds starvation_bound{0};
   // Device printf: makes descriptor 1 of this process a pipe and hands what arrives there to the sessions.
   bool capture_stdout = false;
 
   // Called once per session, after everything it made is gone.
   std::function<void(const SessionEnd&)> on_session_end;
+  // The caution that some session's objective asks for has changed: Snapshot() has it.
+  std::function<void()> on_caution;
   // Called once: the context is lost, no new sessions are accepted; the process should be replaced.
   std::function<void(const std::string& reason)> on_fault;
 
@@ -181,10 +194,10 @@ class Executor {
   virtual Status SetPriority(uint64_t session_id, const ShareChange& change) = 0;
   // Kernels of best-effort tenants, by GPU time, the most first.
   virtual std::vector<KernelReport> Kernels() const = 0;
-  // From the next launch on.
-  virtual void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
-  // High-priority work keeps the GPU in the gaps between its requests, where programs of other executors would get it:
-  // of use if this one's contexts are not interrupted. From the next request on.
+  // Turnaround threshold, hold-off and drain budget, from the next launch on.
+  virtual void Tune(const scheduler::Tuning& tuning) = 0;
+  // High-priority work keeps the GPU in the gaps that it has, where programs of other executors would get it: of use if
+  // this one's contexts are not interrupted. From the next launch on.
   virtual void KeepGpuInGaps(bool is_wanted) = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.
   virtual Status Evict(uint64_t session_id, const std::string& reason) = 0;

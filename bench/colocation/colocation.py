@@ -118,6 +118,7 @@ class Bench:
         options = self.options
         whole = plan.Plan(tuple(options.modes), tuple(options.pairs), tuple(options.loads), tuple(options.best_effort), options.repetitions,
                           tuple(options.load_pairs), tuple(options.tenant_pairs), tuple(options.sweep_modes))
+        whole = self._without_missing(whole)
         lefts = [(group, [cell for cell in whole.cells(group) if cell.key() not in self.finished])
                  for group in whole.groups(1e9 if options.smoke else free_gib())]
         lefts = [(group, left) for group, left in lefts if left]
@@ -133,6 +134,16 @@ class Bench:
                 self.progress(f"no time is left for {', '.join(group)}")
                 continue
             start_s = max(START_S / 4, self._measure_group(group, left, deadline))
+
+    def _without_missing(self, whole):
+        """Modes that are not to be had take no time: their cells have failed."""
+        reasons = {mode: modes.missing(self.root, mode, self.options.smoke) for mode in whole.modes}
+        for mode in filter(reasons.get, reasons):
+            self.progress(f"{mode}: {reasons[mode]}")
+            self.results["cells"] += [{"key": cell.key(), **dataclasses.asdict(cell), "status": "failed", "reason": reasons[mode]}
+                                      for cell in whole.cells([mode]) if cell.mode == mode]
+        return dataclasses.replace(whole, modes=tuple(mode for mode in whole.modes if not reasons[mode]),
+                                   sweep_modes=tuple(mode for mode in whole.sweep_modes if not reasons[mode]) or whole.sweep_modes)
 
     def _measure_group(self, group, left, deadline):
         """Returns for how long it started its workers."""

@@ -130,6 +130,22 @@ def tally(root, driver, mode):
             yield Place(mode, way)
 
 
+def missing(root, mode, smoke):
+    """Why a mode cannot be measured here, as far as that can be told before anything is started for it; None if it can."""
+    if smoke and mode in MPS + (DRIVER_SLICES,):
+        return "there is none without a GPU"
+    if mode in MPS and shutil.which("nvidia-cuda-mps-control") is None:
+        return "nvidia-cuda-mps-control is not on this machine"
+    try:
+        if mode == DRIVER_SLICES:
+            driver_slices(root)
+        elif TALLY.match(mode):
+            daemon_arguments(root, mode)
+    except Failed as failure:
+        return str(failure)
+    return None
+
+
 def place_of(mode):
     """Modes of one place share processes: alone and time-slicing differ only in who works."""
     return "native" if mode in NATIVE else mode

@@ -67,6 +67,8 @@ Status PrepareEnvironment(const Options& options, const std::string& client_dire
   SetUnlessEmpty("TALLY_WEIGHT", options.weight);
   SetUnlessEmpty("TALLY_LEVEL", options.level);
   SetUnlessEmpty("TALLY_TRANSFORMS", options.transforms);
+  SetUnlessEmpty("TALLY_TURNAROUND_US", options.turnaround);
+  SetUnlessEmpty("TALLY_SLO", options.slo);
   SetUnlessEmpty("TALLY_DOMAIN", options.domain);
   SetUnlessEmpty("TALLY_NAME", options.tenant);
   return OkStatus();

@@ -23,8 +23,8 @@ constexpr const char* kFooter =
     "  tallyd &                                the service that programs share ...\n"
     "  tally-run --priority high ./inference   ... gets the GPU as if it were alone\n"
     "  tally-run python train.py               ... gets what is left (best-effort)\n"
-    "\nEnvironment: TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_TRANSFORMS, TALLY_DOMAIN stand in "
-    "for the options; "
+    "\nEnvironment: TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_TRANSFORMS, TALLY_TURNAROUND_US, "
+    "TALLY_SLO, TALLY_DOMAIN stand in for the options; "
     "TALLY_LOG = error, warning, "
     "info, debug.\n"
     "Exit status: the program's own; it dies of the signal that the program died of. 1: no tallyd; 2: wrong options;\n"
@@ -48,8 +48,9 @@ void FillFromEnvironment(const char* variable, std::string& option) {
   if (option.empty() && text != nullptr) option = text;
 }
 
-bool IsNumberFrom(int least, int most, const std::string& text) {
-  int number = 0;
+template <typename Number>
+bool IsNumberFrom(Number least, Number most, const std::string& text) {
+  Number number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && number >= least && number <= most;
 }
@@ -73,8 +74,14 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   app.add_option("--weight", options.weight,
                  "part of what best-effort programs get, relative to the others' (1 to 10000, default 100)");
   app.add_option("--level", options.level, "rank among high-priority programs: higher comes first (0 to 7, default 0)");
+  app.add_option("--slo", options.slo,
+                 "how soon this high-priority program's requests should be done, like p99=2ms: Tally tunes what "
+                 "best-effort programs may do (docs/scheduling.md)");
   app.add_option("--transforms", options.transforms,
                  "none: its kernels run as they are, whatever tallyd allows (default: as tallyd is configured)");
+  app.add_option("--turnaround-us", options.turnaround,
+                 "how soon this best-effort program's kernels should give the GPU back, in microseconds (1 to 1000000, "
+                 "default: as tallyd is configured)");
   app.add_option("--domain", options.domain,
                  "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory");
   app.add_option("--name", options.tenant, "name shown by tallyctl and in metrics (default: the program's)");
@@ -102,6 +109,8 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   FillFromEnvironment("TALLY_WEIGHT", options.weight);
   FillFromEnvironment("TALLY_LEVEL", options.level);
   FillFromEnvironment("TALLY_TRANSFORMS", options.transforms);
+  FillFromEnvironment("TALLY_TURNAROUND_US", options.turnaround);
+  FillFromEnvironment("TALLY_SLO", options.slo);
   FillFromEnvironment("TALLY_DOMAIN", options.domain);
   FillFromEnvironment("TALLY_NAME", options.tenant);
   if (!options.priority.empty() && options.priority != "high" && options.priority != "best-effort") {
@@ -117,6 +126,15 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
     return Refuse(fmt::format("'{}' is no choice of transforms: a program can say none; what else there is tallyd says",
                               options.transforms));
   }
+  if (!options.turnaround.empty() && !IsNumberFrom(1.0, 1e6, options.turnaround)) {
+    return Refuse(fmt::format("'{}' is no turnaround: say microseconds, from 1 to 1000000", options.turnaround));
+  }
+  if (!options.slo.empty() && options.priority == "best-effort") {
+    return Refuse("an objective (--slo) is for high-priority programs: say --priority high");
+  }
+  // What it says, tallyd reads; what is too long for it is none.
+  if (options.slo.size() >= shm::kSloBytes)
+    return Refuse(fmt::format("'{}' is no objective: write it like p99=2ms", options.slo));
   if (!IsDomainName(options.domain)) {
     return Refuse(fmt::format("'{}' is no domain's name: at most {} letters, digits, '-', '_' and '.'", options.domain,
                               shm::kDomainNameBytes - 1));

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -52,6 +53,14 @@ T NumberOf(const char* variable) {
   return static_cast<T>(std::min<unsigned long>(std::strtoul(text, nullptr, 10), std::numeric_limits<T>::max()));
 }
 
+// Likewise, of microseconds, in nanoseconds. Not by the locale of the program.
+uint64_t NanosecondsOf(const char* variable) {
+  const char* text = std::getenv(variable);
+  double microseconds = 0;
+  if (text == nullptr || std::from_chars(text, text + std::strlen(text), microseconds).ec != std::errc()) return 0;
+  return microseconds > 0 ? static_cast<uint64_t>(std::min(microseconds * 1e3, 1e18)) : 0;
+}
+
 shm::HelloRequest MakeHello() {
   shm::HelloRequest hello{};
   hello.magic = shm::kHelloMagic;
@@ -67,6 +76,8 @@ shm::HelloRequest MakeHello() {
   hello.level = NumberOf<uint8_t>("TALLY_LEVEL");
   const char* transforms = std::getenv("TALLY_TRANSFORMS");
   hello.keeps_kernels = transforms != nullptr && std::strcmp(transforms, "none") == 0 ? 1 : 0;
+  hello.turnaround_ns = NanosecondsOf("TALLY_TURNAROUND_US");
+  if (const char* slo = std::getenv("TALLY_SLO"); slo != nullptr) CopyText(hello.slo, slo);
   const char* name = std::getenv("TALLY_NAME");
   CopyText(hello.tenant_name, name != nullptr ? name : program_invocation_short_name);
   if (const char* domain = std::getenv("TALLY_DOMAIN"); domain != nullptr) CopyText(hello.domain_name, domain);

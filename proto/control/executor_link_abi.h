@@ -10,7 +10,7 @@
 //     | -- SessionReport x N, ReportEnd(n) --> |
 //     | <- QueryKernels(n) ------------------- |  tallyctl kernels
 //     | -- KernelReport x N, ReportEnd(n) ---> |
-//     | <- SetTurnaround --------------------- |  from the next launch on
+//     | <- SetTuning ------------------------- |  from the next launch on
 //     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later
 //     | -- TimeSlices -----------------------> |  what they are, when that has changed and after a Hello
 //     | <- SetPriority(n) -------------------- |
@@ -36,7 +36,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 9;
+inline constexpr uint32_t kLinkVersion = 10;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -57,7 +57,7 @@ enum class LinkKind : uint32_t {
   kRefusedFunction = 11,
   kQueryKernels = 12,
   kKernelReport = 13,
-  kSetTurnaround = 14,
+  kSetTuning = 14,
   kSetTimeSlice = 15,
   kTimeSlices = 16,
 };
@@ -128,8 +128,12 @@ struct SessionFigures {
   uint64_t stop_ns;
   uint64_t resumed_launches;  // that had to go on, or be made again, after such a stop
   uint64_t resumed_blocks;    // of them, that had not run yet
+  // Of high-priority sessions with an objective.
+  uint64_t slo_requests;
+  uint64_t slo_observed_ns;  // at the objective's percentile, in the last window; 0: before its end
+  uint64_t slo_caution;      // 0 to scheduler::SloFeedback::kSteps
 };
-static_assert(sizeof(SessionFigures) == 168 + 8 * (kCoverages + kStopBuckets + 3));
+static_assert(sizeof(SessionFigures) == 168 + 8 * (kCoverages + kStopBuckets + 3 + 3));
 
 struct SessionIdentity {
   uint64_t session_id;
@@ -141,9 +145,12 @@ struct SessionIdentity {
   uint32_t weight;          // among best-effort sessions
   uint16_t level;           // among high-priority sessions
   uint16_t keeps_kernels;   // 1: its kernels run as they are
+  uint64_t turnaround_ns;   // how soon its kernels should give the GPU back; 0: as tallyd says
+  uint64_t slo_latency_ns;  // 0: no objective
+  double slo_percentile;
   char tenant_name[kLinkNameBytes];
 };
-static_assert(sizeof(SessionIdentity) == 104);
+static_assert(sizeof(SessionIdentity) == 128);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -153,7 +160,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 104 + sizeof(SessionFigures) + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 128 + sizeof(SessionFigures) + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -176,7 +183,7 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 120);
+static_assert(sizeof(LinkAddSession) == 144);
 
 // tallyd to executor: kQuery, kQueryKernels and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
@@ -190,9 +197,11 @@ struct LinkSetPriority {
   uint32_t weight;          // kAsItIs: as it is
   uint32_t level;           // likewise
   uint32_t reserved;
+  uint64_t turnaround_ns;  // 0: as tallyd says; kTurnaroundAsItIs: as it is
 };
-static_assert(sizeof(LinkSetPriority) == 40);
+static_assert(sizeof(LinkSetPriority) == 48);
 inline constexpr uint32_t kAsItIs = UINT32_MAX;
+inline constexpr uint64_t kTurnaroundAsItIs = UINT64_MAX;
 
 struct LinkSetPriorityReply {
   LinkHeader header;
@@ -222,11 +231,14 @@ struct LinkKernelReport {
 static_assert(sizeof(LinkKernelReport) == 16 + 40 + 40 + 2 * 512);
 
 // tallyd to executor.
-struct LinkSetTurnaround {
+struct LinkSetTuning {
   LinkHeader header;
-  uint64_t threshold_ns;
+  uint64_t turnaround_ns;
+  uint64_t min_hold_off_ns;
+  uint64_t max_hold_off_ns;
+  uint64_t target_drain_ns;
 };
-static_assert(sizeof(LinkSetTurnaround) == 24);
+static_assert(sizeof(LinkSetTuning) == 48);
 
 // tallyd to executor.
 struct LinkSetTimeSlice {

@@ -22,10 +22,11 @@ namespace tally::shm {
 
 inline constexpr uint32_t kHelloMagic = 0x594C4154;  // "TALY" in memory
 // Raised by any change to handshake_abi.h, channel_abi.h or records_abi.h that an older peer would misread.
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 
 inline constexpr size_t kTenantNameBytes = 64;   // NUL-terminated; default is the program's name
 inline constexpr size_t kDomainNameBytes = 32;   // NUL-terminated; empty: the domain of the priority class
+inline constexpr size_t kSloBytes = 24;          // NUL-terminated, as users write it: "p99=2ms"; empty: none
 inline constexpr size_t kHelloErrorBytes = 512;  // NUL-terminated sentence for a person
 
 // The two classes of tenant. kDefault lets the configuration decide (best-effort unless it says otherwise).
@@ -42,9 +43,12 @@ struct HelloRequest {
   uint8_t keeps_kernels;      // 1: its kernels run as they are, whatever tallyd allows; 0: as tallyd says
   char tenant_name[kTenantNameBytes];
   char domain_name[kDomainNameBytes];
+  char slo[kSloBytes];     // of a high-priority program: tallyd says what is wrong with it
+  uint64_t turnaround_ns;  // how soon its kernels should give the GPU back, 1,000 to 1,000,000,000; 0: as tallyd says
 };
-static_assert(sizeof(HelloRequest) == 120);
-static_assert(offsetof(HelloRequest, tenant_name) == 24 && offsetof(HelloRequest, domain_name) == 88);
+static_assert(sizeof(HelloRequest) == 152);
+static_assert(offsetof(HelloRequest, tenant_name) == 24 && offsetof(HelloRequest, domain_name) == 88 &&
+              offsetof(HelloRequest, slo) == 120 && offsetof(HelloRequest, turnaround_ns) == 144);
 
 // tallyd to client. With status 0 it carries one descriptor: the session socket.
 struct HelloReply {

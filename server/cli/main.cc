@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "proto/control/control.grpc.pb.h"
 #include "proto/control/socket_paths.h"
@@ -88,6 +89,15 @@ std::string ShareOf(const v1::Session& session) {
                                                              : fmt::format("{}", session.weight());
 }
 
+// What is wanted, what the last requests took, and how careful that makes Tally.
+std::string ObjectiveOf(const v1::Session& session) {
+  if (session.slo().empty()) return "-";
+  const std::string observed = session.slo_observed_ns() == 0
+                                   ? "?"
+                                   : fmt::format("{:.3g} ms", static_cast<double>(session.slo_observed_ns()) / 1e6);
+  return fmt::format("{}: {}, caution {:.2f}", session.slo(), observed, session.slo_caution());
+}
+
 Json CoverageOf(const v1::Session& session) {
   Json rows = Json::array();
   for (const v1::CoveredTime& covered : session.coverage()) {
@@ -123,6 +133,7 @@ bool ListSessions(Client& client, bool as_json) {
                       {"failed_calls", session.failed_calls()},
                       {"weight", session.weight()},
                       {"level", session.level()},
+                      {"turnaround_ns", session.turnaround_ns()},
                       {"gpu_time_ns", session.gpu_time_ns()},
                       {"held_launches", session.held_launches()},
                       {"held_ns", session.held_ns()},
@@ -139,19 +150,24 @@ bool ListSessions(Client& client, bool as_json) {
                       {"stop_ns", session.stop_ns()},
                       {"resumed_launches", session.resumed_launches()},
                       {"resumed_blocks", session.resumed_blocks()},
+                      {"slo", session.slo()},
+                      {"slo_requests", session.slo_requests()},
+                      {"slo_observed_ns", session.slo_observed_ns()},
+                      {"slo_caution", session.slo_caution()},
                       {"is_stale", session.is_stale()}});
     }
     fmt::print("{}\n", rows.dump(2));
     return true;
   }
-  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "DOMAIN", "EXECUTOR", "AGE", "LAUNCHES", "HELD",
-               "COPIED", "MEMORY", "PINNED", "REFUSED"});
+  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "OBJECTIVE", "DOMAIN", "EXECUTOR", "AGE",
+               "LAUNCHES", "HELD", "COPIED", "MEMORY", "PINNED", "REFUSED"});
   bool is_any_stale = false;
   for (const v1::Session& session : response.sessions()) {
     is_any_stale |= session.is_stale();
     table.AddRow({fmt::format("{}", session.id()), session.tenant(), fmt::format("{}", session.pid()),
                   fmt::format("{}", session.uid()), NameOf(session.priority_class()), ShareOf(session),
-                  session.domain(), fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
+                  ObjectiveOf(session), session.domain(),
+                  fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
                   FormatAge(session.age_ns()), fmt::format("{}", session.kernel_launches() + session.graph_launches()),
                   fmt::format("{}", session.held_launches()),
                   FormatBytes(session.host_to_device_bytes() + session.device_to_host_bytes() +
@@ -300,9 +316,10 @@ bool ListKernels(Client& client, bool as_json) {
   return true;
 }
 
-bool SetTurnaround(Client& client, double threshold_us) {
+bool SetTurnaround(Client& client, std::optional<uint64_t> session_id, double threshold_us) {
   v1::SetTurnaroundRequest request;
   request.set_threshold_ns(static_cast<uint64_t>(threshold_us * 1e3));
+  if (session_id) request.set_session_id(*session_id);
   v1::SetTurnaroundResponse response;
   return client.Try([&](auto& stub, auto& context) { return stub.SetTurnaround(&context, request, &response); });
 }
@@ -339,6 +356,7 @@ int Run(int argc, char** argv) {
   uint64_t session_id = 0;
   std::string priority;
   double threshold_us = 0;
+  std::optional<uint64_t> turnaround_of;
   uint32_t weight = 0, level = 0;
   CLI::App app("tallyctl shows and changes what a running tallyd does.", "tallyctl");
   app.footer(
@@ -349,6 +367,7 @@ int Run(int argc, char** argv) {
       "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
       "  tallyctl coverage                  by what the GPU can be taken from each of them\n"
       "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
+      "  tallyctl set-turnaround --session 7 20   ... those of session 7 within 20 us\n"
       "  tallyctl --json ps | jq '.[].tenant'\n"
       "\nThe control socket lies beside the clients' socket and is only for the user who runs tallyd.");
   app.set_version_flag("--version", server::VersionLine("tallyctl"));
@@ -378,9 +397,11 @@ int Run(int argc, char** argv) {
       app.add_subcommand("coverage", "share of each best-effort program's GPU time by what can take the GPU from it");
   CLI::App* set_turnaround =
       app.add_subcommand("set-turnaround", "change within what time best-effort kernels should give the GPU back");
-  set_turnaround->add_option("MICROSECONDS", threshold_us, "1 to 1000000; the default is 31.6")
+  set_turnaround
+      ->add_option("MICROSECONDS", threshold_us, "1 to 1000000; the default is 31.6. With --session also 0: as for all")
       ->required()
-      ->check(CLI::Range(1.0, 1e6));
+      ->check(CLI::Range(0.0, 1e6));
+  set_turnaround->add_option("--session", turnaround_of, "only this session's; number from 'tallyctl ps'");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -396,7 +417,7 @@ int Run(int argc, char** argv) {
   if (version->parsed()) is_done = ShowVersion(client, as_json);
   if (coverage->parsed()) is_done = ShowCoverage(client, as_json);
   if (kernels->parsed()) is_done = ListKernels(client, as_json);
-  if (set_turnaround->parsed()) is_done = SetTurnaround(client, threshold_us);
+  if (set_turnaround->parsed()) is_done = SetTurnaround(client, turnaround_of, threshold_us);
   v1::SetPriorityRequest change;
   change.set_session_id(session_id);
   if (set_priority->parsed()) {

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/tuning.h"
 
 namespace tally::server {
 namespace {
@@ -217,6 +218,22 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
                   Status(StatusCode::kInvalidArgument,
                          fmt::format("weight {}, level {}: a weight is from 1 to {}, a level from 0 to {}",
                                      hello.weight, hello.level, scheduler::kMaxWeight, scheduler::kNumLevels - 1)));
+  }
+  if (hello.turnaround_ns != 0 && !scheduler::IsTurnaround(std::chrono::nanoseconds(hello.turnaround_ns))) {
+    return Refuse(pending_id,
+                  Status(StatusCode::kInvalidArgument,
+                         fmt::format("a turnaround of {} ns: it is from 1 us to 1 s", hello.turnaround_ns)));
+  }
+  identity.turnaround_ns = hello.turnaround_ns;
+  if (hello.slo[0] != '\0') {
+    const auto slo = scheduler::ParseSlo(PrintableName(hello.slo));
+    if (!slo) return Refuse(pending_id, slo.error());
+    if (placement->session_class != shm::PriorityClass::kHighPriority) {
+      return Refuse(pending_id, Status(StatusCode::kInvalidArgument,
+                                       "an objective (--slo) is for high-priority programs: say --priority high"));
+    }
+    identity.slo_latency_ns = static_cast<uint64_t>(slo->latency.count());
+    identity.slo_percentile = slo->percentile;
   }
   identity.weight = hello.weight != 0 ? hello.weight : scheduler::kDefaultWeight;
   identity.level = hello.level;

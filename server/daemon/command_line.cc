@@ -32,7 +32,7 @@ constexpr const char* kFooter =
 // What flags say, kept apart until the file has been read: flags win.
 struct Flags {
   std::string config_path, socket, runtime_dir, driver, default_priority, metrics_address, executor_path,
-      cache_directory, transforms, policy;
+      cache_directory, transforms, policy, starvation_bound;
   std::vector<uid_t> allow;
   double turnaround_us = 0;
   bool share_contexts = false;
@@ -75,6 +75,11 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   }
   if (flags.turnaround_us > 0) {
     config.turnaround_threshold = std::chrono::nanoseconds(static_cast<int64_t>(flags.turnaround_us * 1e3));
+  }
+  if (!flags.starvation_bound.empty()) {
+    const auto bound = ParseStarvationBound(flags.starvation_bound);
+    if (!bound) return bound.error().With("--starvation-bound");
+    config.starvation_bound = *bound;
   }
   if (flags.share_contexts) config.share_contexts = true;
   if (flags.time_slice_us >= 0) config.best_effort_time_slice = std::chrono::microseconds(flags.time_slice_us);
@@ -126,6 +131,9 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
                  "how long the GPU runs best-effort work at a time while there is a high-priority program, in "
                  "microseconds (default 1); 0: time slices are left as the driver sets them")
       ->check(CLI::Range(int64_t{0}, static_cast<int64_t>(kLongestTimeSliceUs)));
+  app.add_option("--starvation-bound", flags.starvation_bound,
+                 "best-effort work that has waited so long behind high-priority work gets one launch through, e.g. "
+                 "100ms (default: off; docs/scheduling.md says what it costs)");
   app.add_option("--cache-directory", flags.cache_directory,
                  "where compiled kernels and what was measured are kept (default: /var/cache/tally for root, else "
                  "$XDG_CACHE_HOME/tally or ~/.cache/tally)");

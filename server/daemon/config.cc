@@ -12,6 +12,7 @@
 
 #include "proto/control/socket_paths.h"
 #include "scheduler/policy_list.h"
+#include "scheduler/slo.h"
 
 namespace tally::server {
 namespace {
@@ -150,6 +151,15 @@ const std::map<std::string, Reader>& Readers() {
          config.best_effort_time_slice = std::chrono::microseconds(value.template get<uint64_t>());
          return OkStatus();
        }},
+      {"starvation_bound",
+       [](auto& key, auto& value, auto& config) {
+         std::string text;
+         TALLY_RETURN_IF_ERROR(ReadString(key, value, text));
+         const auto parsed = ParseStarvationBound(text);
+         if (!parsed) return parsed.error().With(key);
+         config.starvation_bound = *parsed;
+         return OkStatus();
+       }},
       {"cache_directory",
        [](auto& key, auto& value, auto& config) { return ReadString(key, value, config.cache_directory); }},
       {"metrics_address",
@@ -170,6 +180,22 @@ std::string DefaultCacheDirectory(uid_t uid) {
   if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/tally";
   if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/tally";
   return "";
+}
+
+Status CheckStarvationBound(const DaemonConfig& config) {
+  if (config.starvation_bound.count() == 0) return OkStatus();
+  if (config.policy != kLookAheadPolicy && config.policy != "tally") {
+    return Status(
+        StatusCode::kInvalidArgument,
+        fmt::format("a starvation bound goes with the policies look-ahead and tally, not with {}", config.policy));
+  }
+  if (config.transforms != Transforms::kNone && config.transforms != Transforms::kSlices) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("a starvation bound goes with transforms none or slices, not with {}: kernels that yield "
+                              "would give back at once what they were granted",
+                              TransformsName(config.transforms)));
+  }
+  return OkStatus();
 }
 
 Status CheckMetricsAddress(const std::string& address) {
@@ -231,6 +257,11 @@ Result<std::string> ParsePolicy(const std::string& text) {
     names += fmt::format(", {}", row.name);
   }
   return Error(StatusCode::kInvalidArgument, fmt::format("there is no policy '{}'; there are {}", text, names));
+}
+
+Result<std::chrono::nanoseconds> ParseStarvationBound(const std::string& text) {
+  if (text == "off") return std::chrono::nanoseconds(0);
+  return scheduler::ParseTime(text, kShortestStarvationBound, kLongestStarvationBound);
 }
 
 Result<Transforms> ParseTransforms(const std::string& text) {
@@ -308,6 +339,7 @@ Status Validate(uid_t uid, DaemonConfig& config) {
   if (config.executor_start_limit.count() == 0) {
     return Status(StatusCode::kInvalidArgument, "executor_start_limit_seconds must be at least 1");
   }
+  TALLY_RETURN_IF_ERROR(CheckStarvationBound(config));
   if (config.cache_directory == "auto") config.cache_directory = DefaultCacheDirectory(uid);
   if (!config.cache_directory.empty() && config.cache_directory.front() != '/') {
     return Status(StatusCode::kInvalidArgument,

@@ -25,6 +25,8 @@ struct UidSet {
   bool Contains(uid_t uid) const;
 };
 
+inline constexpr std::chrono::milliseconds kShortestStarvationBound{1};
+inline constexpr std::chrono::milliseconds kLongestStarvationBound{3'600'000};
 inline constexpr uint64_t kLongestTimeSliceUs = 1'000'000;
 
 struct DaemonConfig {
@@ -66,6 +68,8 @@ struct DaemonConfig {
   // How long the GPU runs best-effort work at a time while there is a high-priority domain; zero: time slices are left
   // as the driver sets them.
   std::chrono::microseconds best_effort_time_slice{1};
+  // Best-effort work that has waited so long behind high-priority work gets one launch through; zero: it waits.
+  std::chrono::nanoseconds starvation_bound{0};
   // Where compiled kernels and what was measured about them are kept. "auto": /var/cache/tally for root, else
   // $XDG_CACHE_HOME/tally or ~/.cache/tally (Validate sets it); empty: nowhere.
   std::string cache_directory = "auto";
@@ -94,6 +98,8 @@ const char* DriverChoiceName(DriverChoice driver);
 // "all", "slices", "workers", "gate", "none".
 // The text itself, if there is such a policy.
 Result<std::string> ParsePolicy(const std::string& text);
+// A time, or "off".
+Result<std::chrono::nanoseconds> ParseStarvationBound(const std::string& text);
 Result<Transforms> ParseTransforms(const std::string& text);
 const char* TransformsName(Transforms transforms);
 

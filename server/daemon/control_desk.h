@@ -44,6 +44,7 @@ struct Overview {
   std::map<std::string, DomainCounters> domains;         // by Domain::Label
   std::map<std::string, uint64_t> refused_sessions;      // by status code's name
   std::map<std::string, uint64_t> refused_functions;     // calls, by the function's name
+  scheduler::Tuning tuning;                              // that all executors are to work with
 };
 
 struct KernelRow {

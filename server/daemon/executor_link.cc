@@ -131,7 +131,7 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kAddSession:
     case LinkKind::kQuery:
     case LinkKind::kQueryKernels:
-    case LinkKind::kSetTurnaround:
+    case LinkKind::kSetTuning:
     case LinkKind::kSetTimeSlice:
     case LinkKind::kSetPriority:
     case LinkKind::kShutdown:
@@ -153,13 +153,18 @@ Status ExecutorLink::SendSetPriority(uint64_t request_id, uint64_t session_id, c
   message.priority_class = static_cast<uint32_t>(change.priority_class);
   message.weight = change.weight.value_or(control::kAsItIs);
   message.level = change.level.value_or(control::kAsItIs);
+  message.turnaround_ns =
+      change.turnaround ? static_cast<uint64_t>(change.turnaround->count()) : control::kTurnaroundAsItIs;
   return Send(socket_.get(), LinkKind::kSetPriority, request_id, message);
 }
 
-Status ExecutorLink::SendSetTurnaround(uint64_t threshold_ns) {
-  control::LinkSetTurnaround message{};
-  message.threshold_ns = threshold_ns;
-  return Send(socket_.get(), LinkKind::kSetTurnaround, 0, message);
+Status ExecutorLink::SendSetTuning(const scheduler::Tuning& tuning) {
+  control::LinkSetTuning message{};
+  message.turnaround_ns = static_cast<uint64_t>(tuning.turnaround_threshold.count());
+  message.min_hold_off_ns = static_cast<uint64_t>(tuning.min_hold_off.count());
+  message.max_hold_off_ns = static_cast<uint64_t>(tuning.max_hold_off.count());
+  message.target_drain_ns = static_cast<uint64_t>(tuning.target_drain.count());
+  return Send(socket_.get(), LinkKind::kSetTuning, 0, message);
 }
 
 Status ExecutorLink::SendSetTimeSlice(uint64_t slice_us) {

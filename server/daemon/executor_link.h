@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "proto/control/executor_link_abi.h"
+#include "scheduler/tuning.h"
 #include "server/executor.h"
 
 namespace tally::server {
@@ -38,7 +39,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
 
   Status SendAddSession(const control::SessionIdentity& identity, int session_socket);
   Status SendSetPriority(uint64_t request_id, uint64_t session_id, const ShareChange& change);
-  Status SendSetTurnaround(uint64_t threshold_ns);
+  Status SendSetTuning(const scheduler::Tuning& tuning);
   Status SendSetTimeSlice(uint64_t slice_us);
   Status SendSignal(control::LinkKind kind, uint64_t request_id);
 

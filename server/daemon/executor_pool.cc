@@ -14,6 +14,7 @@
 #include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "server/daemon/time_slice_plan.h"
+#include "server/daemon/tuning_plan.h"
 
 namespace tally::server {
 namespace {
@@ -161,6 +162,8 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
                                                                                             : ExecutorState::kServing;
   executor->wanted_time_slice.reset();
   PlanTimeSlices();  // before it has a session, and with that a context
+  executor->wanted_tuning.reset();
+  PlanTuning();
   failed_starts_.erase(executor->domain.Label());
   LOG_INFO("executor {} serves domain {} with {}", pid, executor->domain.Label(), executor->driver_name);
   auto waiting = std::exchange(executor->waiting, {});
@@ -172,9 +175,10 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
   if (report.has_ended != 0) {
     ledger_.AddEnded(report.identity, report.figures);
     executor.sessions.erase(report.identity.session_id);
-    return;
+  } else {
+    executor.sessions[report.identity.session_id] = {report.identity, report.figures, false};
   }
-  executor.sessions[report.identity.session_id] = {report.identity, report.figures, false};
+  if (report.identity.slo_latency_ns != 0) PlanTuning();
 }
 
 void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
@@ -232,6 +236,7 @@ void ExecutorPool::OnExit(pid_t pid) {
   AnswersFailed(pid);
   StopAwaiting(pid);
   PlanTimeSlices();
+  PlanTuning();
   ending_.erase(pid);
   CheckShutdown();
 }
@@ -268,7 +273,9 @@ void ExecutorPool::Deliver(Executor& executor, Executor::Waiting waiting) {
                                                               executor.pid, executor.domain.Label(), sent.message())));
     return;
   }
-  executor.sessions[waiting.identity.session_id] = {waiting.identity, {}, false};
+  SessionRecord& session = executor.sessions[waiting.identity.session_id] = {waiting.identity, {}, false};
+  session.figures.slo_caution = scheduler::SloFeedback::kFirstStep;  // until it reports
+  if (waiting.identity.slo_latency_ns != 0) PlanTuning();
   waiting.done(OkStatus());
 }
 
@@ -405,10 +412,33 @@ void ExecutorPool::QueryKernels(milliseconds limit, std::function<void()> done) 
 void ExecutorPool::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
   config_.turnaround_threshold = threshold;
   spawner_.SetTurnaroundThreshold(threshold);
+  PlanTuning();
+}
+
+scheduler::Tuning ExecutorPool::tuning() const {
+  std::optional<int> caution;
   for (const ExecutorPtr& executor : executors_) {
-    if (executor->link == nullptr) continue;
-    const Status sent = executor->link->SendSetTurnaround(static_cast<uint64_t>(threshold.count()));
-    if (!sent.ok()) LOG_WARNING("executor {}: {}", executor->pid, sent.message());
+    for (const auto& [id, session] : executor->sessions) {
+      const bool is_high = session.identity.priority_class == static_cast<uint32_t>(shm::PriorityClass::kHighPriority);
+      if (session.identity.slo_latency_ns == 0 || !is_high) continue;
+      const auto asked = static_cast<int>(
+          std::min<uint64_t>(session.figures.slo_caution, static_cast<uint64_t>(scheduler::SloFeedback::kSteps)));
+      caution = std::max(caution.value_or(0), asked);
+    }
+  }
+  return TuningFor(caution, config_.turnaround_threshold);
+}
+
+void ExecutorPool::PlanTuning() {
+  const scheduler::Tuning wanted = tuning();
+  for (const ExecutorPtr& executor : executors_) {
+    if (executor->link == nullptr || executor->wanted_tuning == wanted) continue;
+    const Status sent = executor->link->SendSetTuning(wanted);
+    if (sent.ok()) {
+      executor->wanted_tuning = wanted;
+    } else {
+      LOG_WARNING("executor {}: {}", executor->pid, sent.message());
+    }
   }
 }
 
@@ -420,8 +450,8 @@ void ExecutorPool::PlanTimeSlices() {
     ++(is_high ? domains.high_priority : domains.best_effort);
   }
   for (const ExecutorPtr& executor : executors_) {
-    const std::chrono::microseconds slice =
-        TimeSliceFor(executor->domain.priority_class, domains, config_.best_effort_time_slice);
+    const std::chrono::microseconds slice = TimeSliceFor(executor->domain.priority_class, domains,
+                                                         config_.best_effort_time_slice, config_.starvation_bound);
     if (executor->link == nullptr || executor->wanted_time_slice == slice) continue;
     const Status sent = executor->link->SendSetTimeSlice(static_cast<uint64_t>(slice.count()));
     if (sent.ok()) executor->wanted_time_slice = slice;

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "base/event_loop.h"
+#include "scheduler/tuning.h"
 #include "server/daemon/config.h"
 #include "server/daemon/domain.h"
 #include "server/daemon/executor_link.h"
@@ -73,6 +74,7 @@ class ExecutorPool {
     uint32_t num_devices = 0;
     std::optional<std::chrono::microseconds> wanted_time_slice;  // as it was told
     control::LinkTimeSlices time_slices{};                       // as it reads them back
+    std::optional<scheduler::Tuning> wanted_tuning;              // as it was told
     std::map<uint64_t, SessionRecord> sessions;
     std::vector<control::LinkKernelReport> kernels;  // of the last QueryKernels
     std::map<uint32_t, uint64_t> refused_functions;  // calls by row of driver_api.tsv, since it started
@@ -117,6 +119,8 @@ class ExecutorPool {
   void Shutdown(bool all, std::chrono::milliseconds limit, std::function<void()> done);
 
   const std::list<std::shared_ptr<Executor>>& executors() const { return executors_; }
+  // What all executors are to work with.
+  scheduler::Tuning tuning() const;
   const TenantLedger& ledger() const { return ledger_; }
   const std::map<std::string, DomainCounters>& counters() const { return counters_; }
   // Calls that were refused, by the function's name, of all executors that there were.
@@ -138,6 +142,8 @@ class ExecutorPool {
   void OnIdle(Executor& executor);
   // After every change of who is serving.
   void PlanTimeSlices();
+  // After every change of what objectives ask for, of the threshold and of who is serving.
+  void PlanTuning();
   void OnDisconnected(Executor& executor);
   void OnExit(pid_t pid);
 

@@ -64,6 +64,10 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
     words.push_back("--cache-directory");
     words.push_back(config_.cache_directory);
   }
+  if (config_.starvation_bound.count() != 0) {
+    words.push_back("--starvation-bound-ns");
+    words.push_back(std::to_string(config_.starvation_bound.count()));
+  }
   if (domain.are_classes_mixed) words.push_back("--mixed-classes");
   if (config_.embedded_parent != 0) {
     words.push_back("--exit-with-parent");

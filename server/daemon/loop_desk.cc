@@ -91,6 +91,7 @@ Overview LoopDesk::Collect() const {
   overview.tenants = pool_.ledger().ended();
   overview.refused_functions = pool_.RefusedFunctions();
   overview.domains = pool_.counters();
+  overview.tuning = pool_.tuning();
   overview.refused_sessions = gate_.refusals();
   for (const auto& executor : pool_.executors()) {
     overview.executors.push_back({executor->pid, executor->domain, executor->state, executor->driver_name,

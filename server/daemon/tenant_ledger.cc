@@ -19,6 +19,7 @@ void Accumulate(control::SessionFigures& sum, const control::SessionFigures& mor
   sum.sliced_launches += more.sliced_launches;
   sum.worker_launches += more.worker_launches;
   sum.gated_launches += more.gated_launches;
+  sum.slo_requests += more.slo_requests;  // the other two are of a session, now
   sum.yields += more.yields;
   sum.timed_yields += more.timed_yields;
   sum.yield_seen_ns += more.yield_seen_ns;

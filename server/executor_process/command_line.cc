@@ -13,6 +13,7 @@ namespace tally::server {
 std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** argv) {
   ExecutorOptions options;
   int64_t idle_seconds = options.idle.count();
+  int64_t starvation_bound_ns = 0;
   int64_t turnaround_ns = options.config.turnaround_threshold.count();
   CLI::App app(
       "tally-executor owns the GPU for one domain and serves the programs in it.\n"
@@ -46,6 +47,8 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   app.add_option("--cache-directory", options.config.cache_directory,
                  "where compiled kernels and what was measured are kept (default: nowhere)");
   app.add_option("--policy", options.config.policy, "how best-effort launches are held back and shared");
+  app.add_option("--starvation-bound-ns", starvation_bound_ns,
+                 "after what time behind high-priority work one best-effort launch goes all the same (0: never)");
   app.add_flag("--mixed-classes", options.config.are_classes_mixed,
                "programs of both classes are to come: on the GPU, streams of high-priority ones go first");
   app.add_option("--exit-with-parent", options.exit_with_parent, "end when this parent process ends")->group("");
@@ -57,6 +60,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
     return 2;
   }
   options.config.turnaround_threshold = std::chrono::nanoseconds(turnaround_ns);
+  options.config.starvation_bound = std::chrono::nanoseconds(starvation_bound_ns);
   options.idle = std::chrono::seconds(idle_seconds);
   return options;
 }

@@ -93,10 +93,13 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kQueryKernels:
       events_.on_query_kernels(header.request_id);
       return true;
-    case LinkKind::kSetTurnaround: {
-      control::LinkSetTurnaround set{};
+    case LinkKind::kSetTuning: {
+      control::LinkSetTuning set{};
       if (!Read(bytes, set)) return false;
-      events_.on_set_turnaround(std::chrono::nanoseconds(set.threshold_ns));
+      events_.on_set_tuning({.turnaround_threshold = std::chrono::nanoseconds(set.turnaround_ns),
+                             .min_hold_off = std::chrono::nanoseconds(set.min_hold_off_ns),
+                             .max_hold_off = std::chrono::nanoseconds(set.max_hold_off_ns),
+                             .target_drain = std::chrono::nanoseconds(set.target_drain_ns)});
       return true;
     }
     case LinkKind::kSetTimeSlice: {
@@ -112,6 +115,9 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
       change.priority_class = static_cast<shm::PriorityClass>(set.priority_class);
       if (set.weight != control::kAsItIs) change.weight = set.weight;
       if (set.level != control::kAsItIs) change.level = set.level;
+      if (set.turnaround_ns != control::kTurnaroundAsItIs) {
+        change.turnaround = std::chrono::nanoseconds(set.turnaround_ns);
+      }
       events_.on_set_priority(header.request_id, set.session_id, change);
       return true;
     }
@@ -145,6 +151,11 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.weight = snapshot.identity.weight;
   report.identity.level = static_cast<uint16_t>(snapshot.identity.level);
   report.identity.keeps_kernels = snapshot.identity.keeps_kernels ? 1 : 0;
+  report.identity.turnaround_ns = static_cast<uint64_t>(snapshot.identity.turnaround.count());
+  if (snapshot.identity.slo) {
+    report.identity.slo_latency_ns = static_cast<uint64_t>(snapshot.identity.slo->latency.count());
+    report.identity.slo_percentile = snapshot.identity.slo->percentile;
+  }
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures.kernel_launches = snapshot.num_launches;
   report.figures.graph_launches = snapshot.num_graph_launches;
@@ -175,6 +186,9 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.figures.stop_ns = static_cast<uint64_t>(snapshot.stop_time.count());
   report.figures.resumed_launches = snapshot.num_resumed_launches;
   report.figures.resumed_blocks = snapshot.num_resumed_blocks;
+  report.figures.slo_requests = snapshot.num_slo_requests;
+  report.figures.slo_observed_ns = static_cast<uint64_t>(snapshot.slo_observed.count());
+  report.figures.slo_caution = static_cast<uint64_t>(snapshot.slo_caution);
   report.has_ended = has_ended ? 1 : 0;
   Send(LinkKind::kSessionReport, request_id, report);
 }

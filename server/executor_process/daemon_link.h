@@ -26,7 +26,7 @@ class DaemonLink {
     std::function<void(uint64_t request_id)> on_query;
     std::function<void(uint64_t request_id, uint64_t session_id, const ShareChange&)> on_set_priority;
     std::function<void(uint64_t request_id)> on_query_kernels;
-    std::function<void(std::chrono::nanoseconds)> on_set_turnaround;
+    std::function<void(const scheduler::Tuning&)> on_set_tuning;
     std::function<void(std::chrono::microseconds)> on_set_time_slice;
     std::function<void()> on_shutdown;
   };

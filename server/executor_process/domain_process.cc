@@ -34,6 +34,7 @@ class DomainProcess {
     config.capture_stdout = true;
     config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
     config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
+    config.on_caution = [this] { loop_.Post([this] { Report(0); }); };
     config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
     // As many channels as there can be: programs that share one wait for one another.
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
@@ -78,8 +79,8 @@ class DomainProcess {
       link_.SendKernels(request_id, kernels);
       link_.SendReportEnd(request_id, kernels.size());
     };
-    events.on_set_turnaround = [this](std::chrono::nanoseconds threshold) {
-      if (executor_ != nullptr) executor_->SetTurnaroundThreshold(threshold);
+    events.on_set_tuning = [this](const scheduler::Tuning& tuning) {
+      if (executor_ != nullptr) executor_->Tune(tuning);
     };
     events.on_set_time_slice = [this](std::chrono::microseconds slice) {
       TimeSlices::OfThisProcess().Want(slice);
@@ -121,6 +122,10 @@ class DomainProcess {
     session.weight = identity.weight;
     session.level = identity.level;
     session.keeps_kernels = identity.keeps_kernels != 0;
+    session.turnaround = std::chrono::nanoseconds(identity.turnaround_ns);
+    if (identity.slo_latency_ns != 0) {
+      session.slo = scheduler::Slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
+    }
     session.tenant_name = identity.tenant_name;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     ++num_sessions_;

@@ -27,12 +27,6 @@ constexpr int kPausesPerRound = 30;
 constexpr auto kShortPause = microseconds(5);
 constexpr auto kLongPause = microseconds(50);
 
-constexpr scheduler::Tuning TuningFor(nanoseconds turnaround) {
-  scheduler::Tuning tuning;
-  tuning.turnaround_threshold = turnaround;
-  return tuning;
-}
-
 }  // namespace
 
 DeviceQueue::DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch, int device,
@@ -81,10 +75,10 @@ void DeviceQueue::WakeAll() {
   for (Waiter* waiter : waiting_) waiter->changed.notify_one();
 }
 
-void DeviceQueue::SetTurnaroundThreshold(nanoseconds threshold) {
-  turnaround_ns_ = threshold.count();
+void DeviceQueue::Tune(const scheduler::Tuning& tuning) {
+  turnaround_ns_ = tuning.turnaround_threshold.count();
   const std::lock_guard lock(mutex_);
-  policy_->Tune(TuningFor(threshold));
+  policy_->Tune(tuning);
 }
 
 bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
@@ -105,16 +99,17 @@ scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, const LaunchCost
   asked.duration = cost.duration() != nanoseconds(0) ? cost.duration() : of.kind.first_guess;
   asked.stream = reinterpret_cast<uintptr_t>(of.stream);
   asked.can_yield = of.can_yield;
+  asked.turnaround = of.turnaround;
+  const nanoseconds turnaround =
+      of.turnaround != nanoseconds(0) ? of.turnaround : nanoseconds(turnaround_ns_.load(std::memory_order_relaxed));
   if (of.can_yield) {
     // However long it takes, this is for how long it keeps others from the GPU; behind another one that can yield, too.
-    const nanoseconds turnaround(turnaround_ns_.load(std::memory_order_relaxed));
     asked.duration = asked.duration == nanoseconds(0) ? turnaround : std::min(asked.duration, turnaround);
   }
   // Only where somebody may come for whom it matters: it costs what the GPU waits between two launches.
-  asked.is_short = !of.can_yield && watch_.IsHighPriorityPresent() &&
-                   (of.is_short || (asked.duration > nanoseconds(0) &&
-                                    asked.duration + scheduler::kGiveBackOverhead <=
-                                        nanoseconds(turnaround_ns_.load(std::memory_order_relaxed))));
+  asked.is_short =
+      !of.can_yield && watch_.IsHighPriorityPresent() &&
+      (of.is_short || (asked.duration > nanoseconds(0) && asked.duration + scheduler::kGiveBackOverhead <= turnaround));
   const uint64_t multiprocessors = multiprocessors_.load(std::memory_order_relaxed);
   if (of.kind.num_blocks != 0 && of.kind.num_blocks < multiprocessors) {
     asked.fill = static_cast<uint16_t>(of.kind.num_blocks * scheduler::kFillsGpu / multiprocessors);
@@ -218,14 +213,16 @@ void DeviceQueue::Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter
   // High-priority work waits for higher levels only.
   const bool is_closed = !waiter.is_high_priority && watch_.IsClosed(device_);
   nanoseconds pause = std::min<nanoseconds>(kShortPause * (1 << std::clamp(round - kRoundsAwake, 0, 8)), kLongPause);
-  if (in_flight_.empty()) {
+  nanoseconds closed_pause = PageWatch::kLook;
+  if (in_flight_.empty() || is_closed) {
     const std::optional<TimePoint> wake_at = policy_->WakeAt(clock_.Now());
-    pause = wake_at ? std::clamp<nanoseconds>(*wake_at - clock_.Now(), kShortPause, PageWatch::kLook) : kLongPause;
+    if (wake_at) closed_pause = std::clamp<nanoseconds>(*wake_at - clock_.Now(), kShortPause, PageWatch::kLook);
+    if (in_flight_.empty()) pause = wake_at ? closed_pause : kLongPause;
   }
   const bool is_awake = !in_flight_.empty() && round < kRoundsAwake && MaySpinLong();
   lock.unlock();
   if (is_closed) {
-    watch_.WaitWhileClosed(device_, PageWatch::kLook);
+    watch_.WaitWhileClosed(device_, closed_pause);
   } else if (is_awake) {
     for (int i = 0; i < kPausesPerRound; ++i) CpuRelax();
     ::sched_yield();

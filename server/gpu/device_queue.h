@@ -75,7 +75,7 @@ class DeviceQueue {
 
   // Lets all that wait look whether their client has left or the executor ends.
   void WakeAll();
-  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold);
+  void Tune(const scheduler::Tuning& tuning);
 
  private:
   DispatchPass Enter(Member& member, const DispatchOf& of);

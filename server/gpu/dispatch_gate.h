@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "scheduler/launch.h"
+#include "scheduler/tuning.h"
 #include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
@@ -56,6 +57,8 @@ struct DispatchOf {
   // A slice, or a kernel shorter than the turnaround threshold: kind.first_guess is its time, and what is in flight of
   // such launches is to drain within the threshold.
   bool is_short = false;
+  // The threshold of its program, if it has one of its own; zero: the gate's.
+  std::chrono::nanoseconds turnaround{0};
   CUstream stream = nullptr;
   GateTenant* tenant = nullptr;  // as AddTenant made it
   LaunchKind kind{};
@@ -84,8 +87,9 @@ class DispatchGate {
   virtual void KeepGpuInGaps(bool) {}
   // Copies and fills of best-effort sessions pass it as launches do, large ones in pieces.
   virtual bool holds_copies() const { return false; }
-  // Within what time launches that can yield give the GPU back, and short ones drain.
-  virtual void SetTurnaroundThreshold(std::chrono::nanoseconds) {}
+  // Within what time launches that can yield give the GPU back, and short ones and all others drain; for how long they
+  // stay back after high-priority work. From the next launch on.
+  virtual void Tune(const scheduler::Tuning&) {}
   // Ends all waits for good: the executor is shutting down.
   virtual void Open() {}
   // Null: nobody on this machine has priority, ever.

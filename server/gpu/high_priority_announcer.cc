@@ -70,6 +70,13 @@ void HighPriorityAnnouncer::KeepGpuInGaps(bool is_wanted) {
   for (Device& device : devices_) device.guard.Enable(is_wanted);
 }
 
+void HighPriorityAnnouncer::SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most) {
+  for (Device& device : devices_) {
+    const std::lock_guard lock(device.mutex);
+    device.gate.SetHoldOffBounds(least, most);
+  }
+}
+
 void HighPriorityAnnouncer::StartWatcher(int index) {
   CUcontext context = nullptr;
   driver_.cuCtxGetCurrent(&context);

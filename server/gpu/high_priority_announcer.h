@@ -36,6 +36,8 @@ class HighPriorityAnnouncer {
   void AfterDispatch(int device, CUstream stream);
   // Whether there are guards. From any thread, with no context current.
   void KeepGpuInGaps(bool is_wanted);
+  // Of the hold-off, from now on.
+  void SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most);
 
  private:
   struct Device {

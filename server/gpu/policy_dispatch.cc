@@ -19,18 +19,20 @@ constexpr auto kExpectsBack = std::chrono::microseconds(100);
 // The queues of all devices, made on first use.
 class Queues {
  public:
-  Queues(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const scheduler::PolicyRow& policy)
-      : driver_(driver), page_(page), watch_(watch), policy_(policy) {}
+  Queues(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const scheduler::PolicyRow& policy,
+         std::chrono::nanoseconds starvation_bound)
+      : driver_(driver), page_(page), watch_(watch), policy_(policy), starvation_bound_(starvation_bound) {}
 
   DeviceQueue& Of(int device) {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<DeviceQueue>& queue = queues_[static_cast<size_t>(device)];
     if (queue == nullptr) {
       scheduler::PolicyConfig config;
-      config.tuning.turnaround_threshold = turnaround_threshold_;
+      config.tuning = tuning_;
       config.expects_back = kExpectsBack;
+      if (starvation_bound_.count() != 0) config.starvation_bound = starvation_bound_;
       queue = std::make_unique<DeviceQueue>(driver_, page_, watch_, device, policy_.create(config));
-      queue->SetTurnaroundThreshold(turnaround_threshold_);
+      queue->Tune(tuning_);
     }
     return *queue;
   }
@@ -41,12 +43,12 @@ class Queues {
       if (queue != nullptr) action(*queue);
     }
   }
-  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
-    {
-      const std::lock_guard lock(mutex_);
-      turnaround_threshold_ = threshold;
+  void Tune(const scheduler::Tuning& tuning) {
+    const std::lock_guard lock(mutex_);
+    tuning_ = tuning;
+    for (const auto& queue : queues_) {
+      if (queue != nullptr) queue->Tune(tuning_);
     }
-    ForEach([&](DeviceQueue& queue) { queue.SetTurnaroundThreshold(threshold); });
   }
 
  private:
@@ -54,9 +56,10 @@ class Queues {
   ActivityPage& page_;
   PageWatch& watch_;
   const scheduler::PolicyRow& policy_;
+  const std::chrono::nanoseconds starvation_bound_;  // zero: none
   std::mutex mutex_;
-  std::chrono::nanoseconds turnaround_threshold_ = scheduler::Tuning{}.turnaround_threshold;  // guarded by mutex_
-  std::array<std::unique_ptr<DeviceQueue>, shm::kActivityDevices> queues_;                    // likewise; entries stay
+  scheduler::Tuning tuning_;                                                // guarded by mutex_
+  std::array<std::unique_ptr<DeviceQueue>, shm::kActivityDevices> queues_;  // likewise; entries stay
 };
 
 // Which levels the high-priority sessions of this executor have. Thread-safe.
@@ -134,13 +137,14 @@ class PolicyTenant final : public GateTenant {
 
 class PolicyDispatch final : public DispatchGate {
  public:
-  PolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy)
+  PolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
+                 std::chrono::nanoseconds starvation_bound)
       : minds_class_(policy.minds_class),
         minds_levels_(policy.minds_levels),
         page_(std::move(page)),
         watch_(*page_, policy.minds_hold_off),
         announcer_(driver, *page_),
-        queues_(driver, *page_, watch_, policy) {}
+        queues_(driver, *page_, watch_, policy, starvation_bound) {}
 
   std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare& share) override {
     return std::make_unique<PolicyTenant>(queues_, levels_, share);
@@ -160,8 +164,9 @@ class PolicyDispatch final : public DispatchGate {
     if (IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
   }
   bool holds_copies() const override { return true; }
-  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
-    queues_.SetTurnaroundThreshold(threshold);
+  void Tune(const scheduler::Tuning& tuning) override {
+    announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
+    queues_.Tune(tuning);
   }
   void Open() override {
     watch_.Open();
@@ -188,8 +193,9 @@ class PolicyDispatch final : public DispatchGate {
 }  // namespace
 
 std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
-                                                   const scheduler::PolicyRow& policy) {
-  return std::make_unique<PolicyDispatch>(driver, std::move(page), policy);
+                                                   const scheduler::PolicyRow& policy,
+                                                   std::chrono::nanoseconds starvation_bound) {
+  return std::make_unique<PolicyDispatch>(driver, std::move(page), policy, starvation_bound);
 }
 
 }  // namespace tally::server

@@ -4,6 +4,7 @@
 // minds classes at all; best-effort launches pass device_queue.h.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "scheduler/policy_list.h"
@@ -15,8 +16,9 @@ namespace tally::server {
 struct DriverTable;
 
 // `driver` must outlive it; the device's primary context must be current on the threads that call it, as it is on lane
-// threads.
+// threads. `starvation_bound`: for policies that have one; zero: none.
 std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
-                                                   const scheduler::PolicyRow& policy);
+                                                   const scheduler::PolicyRow& policy,
+                                                   std::chrono::nanoseconds starvation_bound = {});
 
 }  // namespace tally::server

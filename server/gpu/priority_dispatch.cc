@@ -34,25 +34,29 @@ constexpr auto kLongPause = std::chrono::microseconds(50);
 // Holds best-effort launches back while anybody's high-priority work runs, and bounds what is in flight.
 class Restrainer {
  public:
-  Restrainer(const DriverTable& driver, PageWatch& watch) : driver_(driver), watch_(watch) {
+  Restrainer(const DriverTable& driver, PageWatch& watch, std::chrono::nanoseconds starvation_bound)
+      : driver_(driver), watch_(watch), starvation_bound_(starvation_bound) {
     for (auto& device : devices_) device = std::make_unique<Device>(driver);
   }
 
   DispatchPass BeforeDispatch(const DispatchOf& of) {
-    while (AwaitOpen(of)) {
+    TimePoint kept_since{};  // of all waits together: a gate that opens for a moment has not let this one through
+    for (;;) {
+      const Admission admission = AwaitOpen(of, &kept_since);
+      if (admission == Admission::kCancelled) return {.may_go = false};
+      if (admission == Admission::kGranted) return {};
       const TimePoint since = clock_.Now();
       while (!watch_.IsClosed(of.device)) {
         if (of.can_yield || !watch_.IsHighPriorityPresent() || watch_.is_open()) return {};
         const TimePoint now = clock_.Now();
         if (!of.is_short) {
           if (HasRoom(DeviceOf(of), now - since)) return {};
-        } else if (void* place = DeviceOf(of).short_launches.TryEnter(of.kind.first_guess, of.stream, now)) {
+        } else if (void* place = DeviceOf(of).short_launches.TryEnter(of, now)) {
           return {.record = place};
         }
         Pause(of, now - since);
       }
     }
-    return {.may_go = false};
   }
 
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) {
@@ -66,8 +70,12 @@ class Restrainer {
     device.in_flight.push_back({event, clock_.Now()});
   }
 
-  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
-    for (auto& device : devices_) device->short_launches.SetTurnaroundThreshold(threshold);
+  void Tune(const scheduler::Tuning& tuning) {
+    for (auto& device : devices_) {
+      device->short_launches.SetTurnaroundThreshold(tuning.turnaround_threshold);
+      const std::lock_guard lock(device->mutex);
+      device->look_ahead.SetTargetDrain(tuning.target_drain);
+    }
   }
 
  private:
@@ -82,23 +90,41 @@ class Restrainer {
     std::mutex mutex;
     std::deque<InFlight> in_flight;  // the others; guarded by mutex, as below
     scheduler::LookAhead look_ahead{{}};
+    TimePoint last_grant{};
   };
+
+  enum class Admission : uint8_t { kOpen, kGranted, kCancelled };
 
   Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }
 
-  bool AwaitOpen(const DispatchOf& of) {
-    if (!watch_.IsClosed(of.device)) return true;
+  Admission AwaitOpen(const DispatchOf& of, TimePoint* kept_since) {
+    if (!watch_.IsClosed(of.device)) return Admission::kOpen;
     const TimePoint since = clock_.Now();
-    bool has_left = false;
-    while (watch_.IsClosed(of.device) && !has_left) {
+    if (*kept_since == TimePoint{}) *kept_since = since;
+    Admission admission = Admission::kOpen;
+    while (watch_.IsClosed(of.device) && admission == Admission::kOpen) {
       watch_.WaitWhileClosed(of.device, PageWatch::kLook);
-      has_left = of.tenant != nullptr && of.tenant->has_left();
+      if (of.tenant != nullptr && of.tenant->has_left()) {
+        admission = Admission::kCancelled;
+      } else if (TryGrant(DeviceOf(of), *kept_since)) {
+        admission = Admission::kGranted;
+      }
     }
     if (of.tenant != nullptr) {
       of.tenant->figures.num_held.fetch_add(1, std::memory_order_relaxed);
       of.tenant->figures.held_ns.fetch_add((clock_.Now() - since).count(), std::memory_order_relaxed);
     }
-    return !has_left;
+    return admission;
+  }
+
+  // Who has waited for the starvation bound goes, unless another one has just gone so.
+  bool TryGrant(Device& device, TimePoint since) {
+    const TimePoint now = clock_.Now();
+    if (starvation_bound_.count() == 0 || now - since < starvation_bound_) return false;
+    const std::lock_guard lock(device.mutex);
+    if (now - device.last_grant < starvation_bound_) return false;
+    device.last_grant = now;
+    return true;
   }
 
   // Whether fewer are in flight than have lately drained quickly. Who has waited long goes all the same: a kernel may
@@ -129,17 +155,19 @@ class Restrainer {
 
   const DriverTable& driver_;
   PageWatch& watch_;
+  const std::chrono::nanoseconds starvation_bound_;  // zero: none
   const SteadyClock clock_;
   std::array<std::unique_ptr<Device>, shm::kActivityDevices> devices_;
 };
 
 class PriorityDispatch final : public DispatchGate {
  public:
-  PriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page)
+  PriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
+                   std::chrono::nanoseconds starvation_bound)
       : page_(std::move(page)),
         watch_(*page_, /*minds_hold_off=*/true),
         announcer_(driver, *page_),
-        restrainer_(driver, watch_) {}
+        restrainer_(driver, watch_, starvation_bound) {}
 
   DispatchPass BeforeDispatch(const DispatchOf& of) override {
     if (!of.is_high_priority) return restrainer_.BeforeDispatch(of);
@@ -149,8 +177,9 @@ class PriorityDispatch final : public DispatchGate {
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) override {
     of.is_high_priority ? announcer_.AfterDispatch(of.device, of.stream) : restrainer_.AfterDispatch(of, pass);
   }
-  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
-    restrainer_.SetTurnaroundThreshold(threshold);
+  void Tune(const scheduler::Tuning& tuning) override {
+    announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
+    restrainer_.Tune(tuning);
   }
   void Open() override { watch_.Open(); }
   void KeepGpuInGaps(bool is_wanted) override { announcer_.KeepGpuInGaps(is_wanted); }
@@ -165,8 +194,9 @@ class PriorityDispatch final : public DispatchGate {
 
 }  // namespace
 
-std::unique_ptr<DispatchGate> CreatePriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page) {
-  return std::make_unique<PriorityDispatch>(driver, std::move(page));
+std::unique_ptr<DispatchGate> CreatePriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
+                                                     std::chrono::nanoseconds starvation_bound) {
+  return std::make_unique<PriorityDispatch>(driver, std::move(page), starvation_bound);
 }
 
 }  // namespace tally::server

@@ -10,6 +10,7 @@
 // ablation); the decisions themselves are scheduler/priority_gate.h and scheduler/look_ahead.h.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "server/gpu/activity_page.h"
@@ -21,6 +22,10 @@ struct DriverTable;
 
 // `driver` must outlive it; the device's primary context must be current on the threads that call it, as it is on lane
 // threads.
-std::unique_ptr<DispatchGate> CreatePriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page);
+//
+// `starvation_bound`: best-effort work that has waited so long gets one launch through although high-priority work is
+// there, at most one per bound and device; zero: it waits.
+std::unique_ptr<DispatchGate> CreatePriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
+                                                     std::chrono::nanoseconds starvation_bound = {});
 
 }  // namespace tally::server

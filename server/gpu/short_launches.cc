@@ -8,11 +8,13 @@
 namespace tally::server {
 namespace {
 
-// Streams of all sessions have addresses of their own.
-constexpr scheduler::TenantId kAll{0, 1};
+// All that is here is short, so the bound for short ones decides.
+constexpr std::chrono::nanoseconds kNoOtherBound = std::chrono::hours(1);
 
-std::chrono::nanoseconds DrainTime(std::chrono::nanoseconds threshold) {
-  return std::max(threshold - scheduler::kGiveBackOverhead, std::chrono::nanoseconds(0));
+// Lives as long as its launches.
+scheduler::TenantId IdOf(const GateTenant* tenant) {
+  const auto address = reinterpret_cast<uintptr_t>(tenant);
+  return {static_cast<uint32_t>(address >> 32), static_cast<uint32_t>(address) | 1};
 }
 
 }  // namespace
@@ -25,20 +27,27 @@ ShortLaunches::ShortLaunches(const DriverTable& driver, std::chrono::nanoseconds
 
 void ShortLaunches::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
   const std::lock_guard lock(mutex_);
-  budget_.Set(DrainTime(threshold), threshold);
+  budget_.Set(kNoOtherBound, threshold);
 }
 
-void* ShortLaunches::TryEnter(std::chrono::nanoseconds duration, CUstream stream, TimePoint now) {
+void* ShortLaunches::TryEnter(const DispatchOf& of, TimePoint now) {
   const std::lock_guard lock(mutex_);
-  const scheduler::LaunchAsked asked{.duration = duration, .stream = reinterpret_cast<uintptr_t>(stream)};
-  const auto is_room = [&] { return in_flight_.size() < kMostInFlight && budget_.Admits(kAll, asked, now); };
+  const scheduler::TenantId tenant = IdOf(of.tenant);
+  const scheduler::LaunchAsked asked{.duration = of.kind.first_guess,
+                                     .stream = reinterpret_cast<uintptr_t>(of.stream),
+                                     .is_short = true,
+                                     .turnaround = of.turnaround};
+  const auto is_room = [&] { return in_flight_.size() < kMostInFlight && budget_.Admits(tenant, asked, now); };
   if (!is_room()) {
     CollectLocked(now);
     if (!is_room()) return nullptr;
   }
   const auto free = std::find_if(launches_.begin(), launches_.end(),
                                  [](const Launch& launch) { return launch.state == Launch::State::kFree; });
-  *free = {.state = Launch::State::kEntered, .asked = asked, .counted = budget_.OnDispatched(kAll, asked, now)};
+  *free = {.state = Launch::State::kEntered,
+           .tenant = tenant,
+           .asked = asked,
+           .counted = budget_.OnDispatched(tenant, asked, now)};
   in_flight_.push_back(static_cast<uint8_t>(free - launches_.begin()));
   return &*free;
 }
@@ -69,7 +78,7 @@ void ShortLaunches::CollectLocked(TimePoint now) {
       busy[num_busy++] = launch.asked.stream;
       return false;
     }
-    budget_.OnEnded(kAll, launch.asked, launch.counted, now);
+    budget_.OnEnded(launch.tenant, launch.asked, launch.counted, now);
     if (launch.done != nullptr) events_.Release(launch.done);
     launch = {};
     return true;

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "scheduler/drain_budget.h"
+#include "server/gpu/dispatch_gate.h"
 #include "server/gpu/event_pool.h"
 
 namespace tally::server {
@@ -29,14 +30,15 @@ class ShortLaunches {
 
   void SetTurnaroundThreshold(std::chrono::nanoseconds threshold);
 
-  // Room for a launch of that time on that stream. Null: not now. Never waits.
-  void* TryEnter(std::chrono::nanoseconds duration, CUstream stream, TimePoint now);
+  // Room for that launch, which takes kind.first_guess. Null: not now. Never waits.
+  void* TryEnter(const DispatchOf& of, TimePoint now);
   // The launch that entered was handed to its stream, or failed. Never waits.
   void Leave(void* entered, CUstream stream);
 
  private:
   struct Launch {
     enum class State : uint8_t { kFree, kEntered, kLaunched } state = State::kFree;
+    scheduler::TenantId tenant;
     scheduler::LaunchAsked asked;
     scheduler::Nanoseconds counted{0};
     CUevent done = nullptr;

@@ -1,11 +1,15 @@
 #include "server/metrics/families.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
 #include <limits>
 #include <map>
 #include <span>
 #include <utility>
 
 #include "proto/shm/handshake_abi.h"
+#include "scheduler/slo_feedback.h"
 #include "server/coverage.h"
 #include "server/daemon/version.h"
 #include "server/metrics/metrics_list.h"
@@ -136,7 +140,34 @@ void AddTenants(const Overview& overview, FamilySet& set) {
     set.AddHistogram(Metric::kTenantStopSeconds, labels, control::kStopBoundsNs, figures.stops, figures.stop_ns);
     add(Metric::kTenantResumedLaunches, figures.resumed_launches);
     add(Metric::kTenantResumedBlocks, figures.resumed_blocks);
+    add(Metric::kTenantSloRequests, figures.slo_requests);
   }
+}
+
+void AddObjective(const SessionRecord& record, FamilySet& set) {
+  const control::SessionIdentity& identity = record.identity;
+  if (identity.slo_latency_ns == 0) return;
+  const auto seconds = [](uint64_t ns) { return static_cast<double>(ns) * 1e-9; };
+  Labels labels = {{"tenant", identity.tenant_name},
+                   {"uid", std::to_string(identity.uid)},
+                   {"session", std::to_string(identity.session_id)}};
+  set.Add(Metric::kSloCaution, labels,
+          static_cast<double>(record.figures.slo_caution) / scheduler::SloFeedback::kSteps);
+  labels.emplace_back("percentile", fmt::format("{}", identity.slo_percentile));
+  set.Add(Metric::kSloObjective, labels, seconds(identity.slo_latency_ns));
+  if (record.figures.slo_observed_ns != 0) {
+    set.Add(Metric::kSloObserved, labels, seconds(record.figures.slo_observed_ns));
+  }
+}
+
+void AddTuning(const scheduler::Tuning& tuning, FamilySet& set) {
+  const auto add = [&](const char* time, std::chrono::nanoseconds value) {
+    set.Add(Metric::kTuning, {{"time", time}}, std::chrono::duration<double>(value).count());
+  };
+  add("turnaround_threshold", tuning.turnaround_threshold);
+  add("min_hold_off", tuning.min_hold_off);
+  add("max_hold_off", tuning.max_hold_off);
+  add("target_drain", tuning.target_drain);
 }
 
 void AddSessions(const Overview& overview, FamilySet& set) {
@@ -146,6 +177,7 @@ void AddSessions(const Overview& overview, FamilySet& set) {
     const auto priority_class = static_cast<shm::PriorityClass>(row.record.identity.priority_class);
     ++sessions[{PriorityClassName(priority_class), row.domain.Label()}];
     num_stale += row.record.is_stale ? 1 : 0;
+    AddObjective(row.record, set);
   }
   for (const auto& [key, count] : sessions) {
     set.Add(Metric::kSessions, {{"class", key.first}, {"domain", key.second}}, count);
@@ -204,6 +236,7 @@ std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, con
            {"protocol", std::to_string(shm::kProtocolVersion)},
            {"driver", facts.driver}},
           1);
+  AddTuning(overview.tuning, set);
   return set.Take();
 }
 

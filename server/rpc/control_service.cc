@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/slo_feedback.h"
+#include "scheduler/tuning.h"
 #include "scheduler/variant_choice.h"
 #include "server/coverage.h"
 #include "server/daemon/version.h"
@@ -104,6 +106,7 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_requests(figures.requests);
   session->set_weight(identity.weight);
   session->set_level(identity.level);
+  session->set_turnaround_ns(identity.turnaround_ns);
   session->set_gpu_time_ns(figures.gpu_time_ns);
   session->set_held_launches(figures.held_launches);
   session->set_held_ns(figures.held_ns);
@@ -126,6 +129,13 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_stop_ns(figures.stop_ns);
   session->set_resumed_launches(figures.resumed_launches);
   session->set_resumed_blocks(figures.resumed_blocks);
+  if (identity.slo_latency_ns != 0) {
+    const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
+    session->set_slo(scheduler::ToText(slo));
+    session->set_slo_requests(figures.slo_requests);
+    session->set_slo_observed_ns(figures.slo_observed_ns);
+    session->set_slo_caution(static_cast<double>(figures.slo_caution) / scheduler::SloFeedback::kSteps);
+  }
   session->set_is_stale(row.record.is_stale);
 }
 
@@ -219,11 +229,15 @@ grpc::Status ControlService::ListKernels(grpc::ServerContext*, const v1::ListKer
 
 grpc::Status ControlService::SetTurnaround(grpc::ServerContext*, const v1::SetTurnaroundRequest* request,
                                            v1::SetTurnaroundResponse*) {
-  const uint64_t threshold_ns = request->threshold_ns();
-  if (threshold_ns < 1'000 || threshold_ns > 1'000'000'000) {
+  const std::chrono::nanoseconds threshold(request->threshold_ns());
+  const bool is_as_for_all = request->has_session_id() && request->threshold_ns() == 0;
+  if (!is_as_for_all && !scheduler::IsTurnaround(threshold)) {
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "threshold_ns must be from 1000 to 1000000000");
   }
-  return ToGrpc(desk_.SetTurnaroundThreshold(std::chrono::nanoseconds(threshold_ns)));
+  if (!request->has_session_id()) return ToGrpc(desk_.SetTurnaroundThreshold(threshold));
+  ShareChange change;
+  change.turnaround = threshold;
+  return ToGrpc(desk_.SetPriority(request->session_id(), change));
 }
 
 grpc::Status ControlService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {

@@ -26,6 +26,7 @@
 #include "server/gpu/stream_levels.h"
 #include "server/session/awaited_objects.h"
 #include "server/session/host_call_words.h"
+#include "server/session/request_clock.h"
 #include "server/variants/gated_queues.h"
 
 namespace tally::server {
@@ -48,6 +49,8 @@ struct Stream {
   // Of them known to be complete, by a wait for the whole stream. Shared with lanes that wait without the turn and may
   // outlive the stream.
   std::shared_ptr<std::atomic<uint64_t>> num_waited = std::make_shared<std::atomic<uint64_t>>(0);
+  // Of the requests that the program waits for on this stream; shared like num_waited, used if there is an objective.
+  std::shared_ptr<RequestClock> requests = std::make_shared<RequestClock>();
   CUevent join_event = nullptr;
   HostCallWord host_calls;                     // none before the first host function
   std::unique_ptr<GatedQueues::Stream> gated;  // none before the first launch with a gate

@@ -48,6 +48,8 @@ class ExecutorCore {
   CUresult fault() const { return static_cast<CUresult>(fault_.load(std::memory_order_acquire)); }
   // The first one counts: tells every session and the executor's owner. From any thread.
   virtual void ReportFault(CUresult result, const std::string& what) = 0;
+  // A session's objective asks for more caution than before, or less (slo_watch.h). From any thread.
+  virtual void ReportCaution() = 0;
 
  protected:
   std::atomic<int> fault_{CUDA_SUCCESS};

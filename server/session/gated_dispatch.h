@@ -27,16 +27,21 @@ class GatedDispatch {
             lane.session().is_high_priority.load(std::memory_order_relaxed),
             ends == HowItEnds::kWhenAsked,
             ends == HowItEnds::kSoon,
+            std::chrono::nanoseconds(lane.session().turnaround_ns.load(std::memory_order_relaxed)),
             stream.real,
             lane.session().gate_tenant.get(),
             kind} {
+    if (gate_ != nullptr) lane.session().NoteWork(stream, /*is_launch=*/true);
     if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
   }
   // One piece of a copy or fill. Those of high-priority tenants are not announced: what matters comes behind them.
   GatedDispatch(ServedLane& lane, const Stream& stream, CopyDirection direction, uint64_t size_bytes)
       : gate_(HoldsCopies(lane, stream) ? lane.session().core.gate.get() : nullptr),
-        of_{stream.context->device(),         false, false, false, stream.real, lane.session().gate_tenant.get(),
-            KindOfCopy(direction, size_bytes)} {
+        of_{.device = stream.context->device(),
+            .stream = stream.real,
+            .tenant = lane.session().gate_tenant.get(),
+            .kind = KindOfCopy(direction, size_bytes)} {
+    lane.session().NoteWork(stream, /*is_launch=*/false);
     if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
   }
   // Into pieces of what size a copy is cut, so that each takes a fraction of a millisecond.

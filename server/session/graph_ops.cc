@@ -113,11 +113,7 @@ CUresult ServeSetKernelNode(ServedLane& lane, WireReader& in, WireWriter&) {
   return driver.cuGraphKernelNodeSetParams_v2(target.node, &parameters);
 }
 
-CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
-  const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  CUgraphNode node = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+CUresult ReadKernelNode(ServedLane& lane, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed) {
   if (lane.driver().cuGraphKernelNodeGetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUDA_KERNEL_NODE_PARAMS_v2 p{};
   if (const CUresult r = lane.driver().cuGraphKernelNodeGetParams_v2(node, &p); r != CUDA_SUCCESS) return r;
@@ -139,27 +135,36 @@ CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
   }
   if (found == known.end()) return CUDA_ERROR_NOT_SUPPORTED;
   const Kernel& kernel = *found->second;
-  shm::Launch launch{};
-  launch.function = kernel.handle;
-  launch.grid[0] = p.gridDimX;
-  launch.grid[1] = p.gridDimY;
-  launch.grid[2] = p.gridDimZ;
-  launch.block[0] = p.blockDimX;
-  launch.block[1] = p.blockDimY;
-  launch.block[2] = p.blockDimZ;
-  launch.shared_bytes = p.sharedMemBytes;
-  std::vector<std::byte> packed;
+  launch->function = kernel.handle;
+  launch->grid[0] = p.gridDimX;
+  launch->grid[1] = p.gridDimY;
+  launch->grid[2] = p.gridDimZ;
+  launch->block[0] = p.blockDimX;
+  launch->block[1] = p.blockDimY;
+  launch->block[2] = p.blockDimZ;
+  launch->shared_bytes = p.sharedMemBytes;
   if (p.kernelParams != nullptr) {
-    packed.resize(kernel.parameter_bytes);
+    packed->resize(kernel.parameter_bytes);
     for (size_t i = 0; i < kernel.layout.size(); ++i) {
-      std::memcpy(packed.data() + kernel.layout[i].offset_bytes, p.kernelParams[i], kernel.layout[i].size_bytes);
+      std::memcpy(packed->data() + kernel.layout[i].offset_bytes, p.kernelParams[i], kernel.layout[i].size_bytes);
     }
   } else if (p.extra != nullptr) {
-    packed = ExtraBytes(p.extra);
-    if (kernel.gate) packed.resize(std::min<size_t>(packed.size(), kernel.parameter_bytes));
-    launch.flags = shm::kLaunchExtra;
+    *packed = ExtraBytes(p.extra);
+    if (kernel.gate) packed->resize(std::min<size_t>(packed->size(), kernel.parameter_bytes));
+    launch->flags = shm::kLaunchExtra;
   }
-  launch.parameter_bytes = static_cast<uint32_t>(packed.size());
+  launch->parameter_bytes = static_cast<uint32_t>(packed->size());
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraphNode node = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  shm::Launch launch{};
+  std::vector<std::byte> packed;
+  if (const CUresult r = ReadKernelNode(lane, node, &launch, &packed); r != CUDA_SUCCESS) return r;
   out.PutStruct(launch);
   out.PutBytes(packed);
   return CUDA_SUCCESS;
@@ -251,6 +256,7 @@ CUresult ServeUpdateExec(ServedLane& lane, WireReader& in, WireWriter& out) {
   if (lane.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphExecUpdateResultInfo details{};
   const CUresult result = lane.driver().cuGraphExecUpdate_v2(exec, graph, &details);
+  if (result == CUDA_SUCCESS) lane.session().graph_replays.OnInstantiated(lane, graph, exec);
   // The details matter most when it failed: they go along either way.
   const std::array<uint32_t, 2> head = {static_cast<uint32_t>(details.result), 0};
   out.PutStruct(head);
@@ -289,6 +295,7 @@ CUresult ServeInstantiate(ServedLane& lane, WireReader& in, WireWriter& out) {
   reply.result = static_cast<uint32_t>(parameters.result_out);
   if (result == CUDA_SUCCESS) {
     lane.session().graph_memory.OnInstantiated(graph, exec);
+    lane.session().graph_replays.OnInstantiated(lane, graph, exec);
     reply.exec = lane.NameOf(shm::HandleKind::kGraphExec, exec);
   }
   if (parameters.hErrNode_out != nullptr) {

@@ -37,8 +37,12 @@ inline CUresult ReadSetTarget(ServedLane& lane, WireReader& in, GraphTarget* tar
       r != CUDA_SUCCESS) {
     return r;
   }
+  if (target->exec != nullptr) lane.session().graph_replays.OnChanged(target->exec);
   return lane.Find(shm::HandleKind::kGraphNode, target->head.node, &target->node);
 }
+
+// A kernel node as the record of a launch, without its attributes, and its parameters.
+CUresult ReadKernelNode(ServedLane& lane, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed);
 
 inline CUresult PutNode(ServedLane& lane, CUresult result, CUgraphNode node, WireWriter& out) {
   if (result == CUDA_SUCCESS) out.PutHandle(lane, shm::HandleKind::kGraphNode, node);

@@ -73,7 +73,7 @@ class FormChoice {
     if (!launch_.request.attributes().empty()) {
       return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
     }
-    const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, registry_.threshold());
+    const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, launch_.threshold());
     if (plan.wants_variants) Compile();
     VariantModule* variants =
         plan.wants_candidates || plan.candidate.form != LaunchForm::kOriginal ? Variants() : nullptr;
@@ -95,7 +95,7 @@ class FormChoice {
       return std::nullopt;
     const uint32_t chunk = ChunkFor(launch_, *code, plan.original_duration);
     const auto piece = PieceOf(launch_, *code, chunk, plan.original_duration);
-    const KernelProfile::GateUse use = profile_->UseGate(launch_.shape, chunk, piece, registry_.threshold());
+    const KernelProfile::GateUse use = profile_->UseGate(launch_.shape, chunk, piece, launch_.threshold());
     const CUresult result = use.is_gated ? LaunchGated(launch_, *code, chunk, use.is_sample)
                                          : LaunchUngated(launch_, plan.original_duration, use.is_sample);
     if (result == CUDA_SUCCESS) Count(use.is_gated ? Coverage::kGated : Coverage::kShort, use.duration);
@@ -165,7 +165,8 @@ class FormChoice {
           launch_.shape.shared_bytes + variants.workers().extra_shared_bytes);
       size.max_blocks_per_multiprocessor = static_cast<uint32_t>(resident);
     }
-    profile_->SetCandidates(launch_.shape, CandidatesFor(size, original_duration, registry_.threshold()));
+    const std::chrono::nanoseconds threshold = launch_.threshold();
+    profile_->SetCandidates(launch_.shape, CandidatesFor(size, original_duration, threshold), threshold);
   }
 
   bool CanSlice(VariantModule& variants) const {
@@ -211,7 +212,7 @@ class FormChoice {
       case LaunchForm::kOriginal:
         break;
     }
-    if (candidate == plan.candidate && IsShort(plan.piece, registry_.threshold())) return Coverage::kShort;
+    if (candidate == plan.candidate && IsShort(plan.piece, launch_.threshold())) return Coverage::kShort;
     if (!registry_.is_anybody_there()) return Coverage::kNobodyThere;
     return plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "server/gpu/launch_config.h"
 #include "server/session/kernel_ops.h"
 
 namespace tally::server {
@@ -95,18 +96,7 @@ CUresult LaunchParameters::ReadQuery(ServedLane& lane, WireReader& in, shm::Clus
 }
 
 CUlaunchConfig LaunchParameters::Config(CUstream stream) {
-  CUlaunchConfig config{};
-  config.gridDimX = launch_.grid[0];
-  config.gridDimY = launch_.grid[1];
-  config.gridDimZ = launch_.grid[2];
-  config.blockDimX = launch_.block[0];
-  config.blockDimY = launch_.block[1];
-  config.blockDimZ = launch_.block[2];
-  config.sharedMemBytes = launch_.shared_bytes;
-  config.hStream = stream;
-  config.attrs = attributes_.empty() ? nullptr : attributes_.data();
-  config.numAttrs = static_cast<unsigned int>(attributes_.size());
-  return config;
+  return LaunchConfig(launch_.grid, launch_.block, launch_.shared_bytes, stream, attributes_);
 }
 
 }  // namespace tally::server

@@ -138,7 +138,7 @@ CUresult LaunchRun::RunOriginal() {
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   LaunchKind kind = KindOfOriginal(launch_.request);
   kind.first_guess = piece_;
-  const bool is_short = IsShort(piece_, launch_.registry.threshold());
+  const bool is_short = IsShort(piece_, launch_.threshold());
   const GatedDispatch dispatch(lane, stream, kind, is_short ? HowItEnds::kSoon : HowItEnds::kAtItsEnd);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   BeginTiming();

@@ -173,7 +173,8 @@ void ServedLane::GiveUpTurn() {
 void ServedLane::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
   if (stream.gated != nullptr && EnterDevice(stream.context->device()) == CUDA_SUCCESS) stream.Seal();
   session_.awaited.Begin(stream.real);
-  points->push_back({stream.real, nullptr, stream.context->device(), stream.num_waited, stream.num_issued});
+  points->push_back(
+      {stream.real, nullptr, stream.context->device(), stream.num_waited, stream.num_issued, stream.requests});
 }
 
 CUresult ServedLane::RecordPoint(Stream& stream, std::vector<WaitPoint>* points) {
@@ -187,7 +188,7 @@ CUresult ServedLane::RecordPoint(Stream& stream, std::vector<WaitPoint>* points)
     pool.Release(event);
     return r;
   }
-  points->push_back({nullptr, event, device, stream.num_waited, stream.num_issued});
+  points->push_back({nullptr, event, device, stream.num_waited, stream.num_issued, stream.requests});
   return CUDA_SUCCESS;
 }
 
@@ -245,6 +246,7 @@ CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
   for (const WaitPoint& point : *points) {
     const CUresult waited = Await(point);
     if (result == CUDA_SUCCESS) result = waited;
+    if (waited == CUDA_SUCCESS) session_.NoteWaited(*point.requests);
     uint64_t before = point.num_waited->load(std::memory_order_relaxed);
     while (waited == CUDA_SUCCESS && before < point.num_issued &&
            !point.num_waited->compare_exchange_weak(before, point.num_issued, std::memory_order_release)) {
@@ -254,6 +256,22 @@ CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
   if (is_context_call) BeginContextCall();
   CollectOutput();
   return result;
+}
+
+void ServedLane::MarkRequests(std::vector<WaitPoint>* points) {
+  if (session_.slo == nullptr) return;
+  for (const auto& [index, context] : session_.contexts) {
+    for (const auto& stream : context->streams()) {
+      if (stream->requests->has_begun() && !context->IsCapturing(*stream)) MarkStream(*stream, points);
+    }
+  }
+}
+
+void ServedLane::EndRequests(const std::vector<WaitPoint>& points) {
+  for (const WaitPoint& point : points) {
+    if (driver().cuStreamQuery(point.stream) == CUDA_SUCCESS) session_.NoteWaited(*point.requests);
+    if (session_.awaited.End(point.stream)) driver().cuStreamDestroy_v2(point.stream);
+  }
 }
 
 void ServedLane::CollectOutput() {

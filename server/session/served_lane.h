@@ -36,6 +36,7 @@ struct WaitPoint {
   int device = 0;
   std::shared_ptr<std::atomic<uint64_t>> num_waited;  // of the stream, to be told when the wait is over
   uint64_t num_issued = 0;
+  std::shared_ptr<RequestClock> requests;  // likewise
 };
 
 class ServedLane {
@@ -126,6 +127,10 @@ class ServedLane {
   // Gives the turn up and waits for the points; takes device printf output when the session's kernels may print.
   CUresult AwaitPoints(std::vector<WaitPoint>* points);
   void CollectOutput();
+  // Streams whose requests may end with a wait for an event / does end those of them that have nothing left to do. The
+  // latter without the turn. Nothing without an objective.
+  void MarkRequests(std::vector<WaitPoint>* points);
+  void EndRequests(const std::vector<WaitPoint>& points);
 
   // One launch at a time: kept so that its vectors keep their memory.
   LaunchParameters& launch_parameters() { return *launch_parameters_; }

@@ -51,6 +51,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
       surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
   state_.keeps_kernels = identity_.keeps_kernels;
+  if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportCaution(); });
   SetPriority({});
 }
 
@@ -85,6 +86,8 @@ void Session::SetPriority(const ShareChange& change) {
   identity_.weight = std::clamp(change.weight.value_or(identity_.weight), 1u, scheduler::kMaxWeight);
   identity_.level = std::min<uint32_t>(change.level.value_or(identity_.level), scheduler::kNumLevels - 1);
   const bool is_high = identity_.priority_class == shm::PriorityClass::kHighPriority;
+  identity_.turnaround = change.turnaround.value_or(identity_.turnaround);
+  state_.turnaround_ns = identity_.turnaround.count();
   state_.gate_tenant->SetShare({is_high ? scheduler::TenantClass::kHighPriority : scheduler::TenantClass::kBestEffort,
                                 static_cast<uint8_t>(identity_.level), identity_.weight});
   state_.worker_owner->is_high_priority = is_high;
@@ -130,6 +133,12 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.stop_time = std::chrono::nanoseconds(stops.left_ns.load(std::memory_order_relaxed));
   snapshot.num_resumed_launches = stops.num_launches.load(std::memory_order_relaxed);
   snapshot.num_resumed_blocks = stops.num_blocks.load(std::memory_order_relaxed);
+  if (state_.slo != nullptr) {
+    const SloWatch::Figures figures = state_.slo->figures();
+    snapshot.num_slo_requests = figures.num_requests;
+    snapshot.slo_observed = figures.observed;
+    snapshot.slo_caution = figures.caution;
+  }
   snapshot.num_lanes = num_lanes_.load(std::memory_order_relaxed);
   snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;
   return snapshot;

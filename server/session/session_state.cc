@@ -247,6 +247,7 @@ void SessionState::DestroyHandles(uint32_t context) {
   }
   each(shm::HandleKind::kGraphExec, [&](void* value) {
     graph_memory.OnDestroyed(static_cast<CUgraphExec>(value));
+    graph_replays.OnDestroyed(static_cast<CUgraphExec>(value));
     driver.cuGraphExecDestroy(static_cast<CUgraphExec>(value));
   });
   for (const HandleTable::Entry& entry : handles(shm::HandleKind::kGraph).Entries()) {

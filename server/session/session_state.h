@@ -24,12 +24,14 @@
 #include "server/session/coverage_meter.h"
 #include "server/session/executor_core.h"
 #include "server/session/graph_memory.h"
+#include "server/session/graph_replays.h"
 #include "server/session/handle_table.h"
 #include "server/session/host_call_words.h"
 #include "server/session/host_memory.h"
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
 #include "server/session/nested_graphs.h"
+#include "server/session/slo_watch.h"
 #include "server/session/texture_ops.h"
 #include "server/session/virtual_memory.h"
 
@@ -102,17 +104,30 @@ class SessionState {
   bool keeps_kernels = false;  // they run as they are; constant once lanes exist
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
+  std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time
   // Outlives the session: launches of workers are retired later.
   const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
   CoverageMeter coverage;
-  AwaitedObjects awaited;  // thread-safe; events and real streams
+  AwaitedObjects awaited;         // thread-safe; events and real streams
+  std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
+  // Something is about to be put on a stream / a wait for all of one is over; thread-safe.
+  void NoteWork(const Stream& stream, bool is_launch) {
+    if (slo != nullptr) stream.requests->OnWork(is_launch, clock);
+  }
+  void NoteWaited(RequestClock& requests) {
+    if (slo == nullptr) return;
+    const auto took = requests.OnWaited(clock.Now());
+    if (took && is_high_priority.load(std::memory_order_relaxed)) slo->OnRequest(*took);
+  }
+  const SteadyClock clock;
   const std::shared_ptr<CallbackQueue> callbacks;
 
   HandleTable& handles(shm::HandleKind kind) { return tables_[static_cast<size_t>(kind)]; }
   ImageStore images;
   HostCallWords host_call_words;
   GraphMemory graph_memory;
+  GraphReplays graph_replays;
   std::vector<std::unique_ptr<UserObject>> user_objects;
   NestedGraphs nested_graphs{driver};
   std::map<uint64_t, uint64_t> conditionals;  // the driver's number -> the graph's handle

@@ -66,9 +66,12 @@ CUresult ServeSynchronizeEvent(ServedLane& lane, WireReader& in, WireWriter&) {
   if (const CUresult r = lane.Find(shm::HandleKind::kEvent, handle, &event); r != CUDA_SUCCESS) return r;
   AwaitedObjects& awaited = lane.session().awaited;
   awaited.Begin(event);
+  std::vector<WaitPoint> requests;
+  lane.MarkRequests(&requests);
   lane.GiveUpTurn();
   const CUresult result = lane.driver().cuEventSynchronize(event);
   if (awaited.End(event)) lane.driver().cuEventDestroy_v2(event);
+  lane.EndRequests(requests);
   lane.CollectOutput();
   return result;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <iterator>
 #include <span>
@@ -31,6 +32,12 @@ struct VaryingLaunch {
   }
 
   int num_threads() const { return static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]); }
+
+  // Within what time it should give the GPU back: as its program wants it, or everybody.
+  std::chrono::nanoseconds threshold() const {
+    const std::chrono::nanoseconds own(lane.session().turnaround_ns.load(std::memory_order_relaxed));
+    return own.count() != 0 ? own : registry.threshold();
+  }
 
   // The program's parameters with room for ours behind them.
   std::vector<std::byte> Parameters(size_t hidden_offset, size_t hidden_bytes) const {

@@ -64,7 +64,12 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
   CUgraphExec exec = nullptr;
   if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kLaunch, &stream); r != CUDA_SUCCESS) return r;
+  if (const auto replayed = lane.session().graph_replays.TryLaunch(lane, *stream, exec)) {
+    lane.session().counters.num_graph_launches.fetch_add(1, std::memory_order_relaxed);
+    return *replayed;
+  }
+  if (const CUresult r = stream->Seal(); r != CUDA_SUCCESS) return r;
   const LaunchKind kind{.key = reinterpret_cast<uintptr_t>(exec)};
   const GatedDispatch dispatch(lane, *stream, kind);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
@@ -178,6 +183,14 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
       CUgraphExec exec = nullptr;
       if (lane.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
         lane.session().graph_memory.OnDestroyed(exec);
+        lane.session().graph_replays.OnDestroyed(exec);
+      }
+      return false;
+    }
+    case kOp_cuGraphNodeSetEnabled: {
+      CUgraphExec exec = nullptr;
+      if (lane.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
+        lane.session().graph_replays.OnChanged(exec);
       }
       return false;
     }

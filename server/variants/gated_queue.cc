@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ptx-transforms/transform.h"
+#include "server/gpu/launch_config.h"
 #include "server/gpu/stream_levels.h"
 
 namespace tally::server {
@@ -145,17 +146,8 @@ CUresult GatedQueue::Run(Entry& entry, CUstream stream, bool is_again) {
     result = driver_.cuLaunchKernel(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
                                     launch.block[1], launch.block[2], launch.shared_bytes, stream, nullptr, extra);
   } else {
-    CUlaunchConfig config{};
-    config.gridDimX = launch.grid[0];
-    config.gridDimY = launch.grid[1];
-    config.gridDimZ = launch.grid[2];
-    config.blockDimX = launch.block[0];
-    config.blockDimY = launch.block[1];
-    config.blockDimZ = launch.block[2];
-    config.sharedMemBytes = launch.shared_bytes;
-    config.hStream = stream;
-    config.attrs = launch.attributes.data();
-    config.numAttrs = static_cast<unsigned int>(launch.attributes.size());
+    const CUlaunchConfig config =
+        LaunchConfig(launch.grid, launch.block, launch.shared_bytes, stream, launch.attributes);
     result = driver_.cuLaunchKernelEx(&config, launch.function, nullptr, extra);
   }
   if (was_lowered) driver_.cuFuncSetAttribute(launch.function, kAllowed, allowed);

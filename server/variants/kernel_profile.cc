@@ -46,6 +46,7 @@ KernelProfile::Plan KernelProfile::PlanLaunch(const LaunchShape& launch_shape, N
   Shape* shape = FindLocked(launch_shape);
   if (shape == nullptr) return plan;
   ++shape->num_launches;
+  shape->threshold = threshold;
   const VariantChoice::Next next = shape->choice.NextLaunch(threshold);
   plan.candidate = next.candidate;
   plan.is_sample = next.is_sample;
@@ -100,7 +101,7 @@ KernelProfile::Plan KernelProfile::PlanForced(const LaunchShape& launch_shape, c
     plan.duration = shape->gate.duration();
     return plan;
   }
-  shape->choice.SetCandidates({&candidate, 1});
+  shape->choice.SetCandidates({&candidate, 1}, Nanoseconds(0));
   plan.is_sample = shape->choice.IsSample(candidate);
   plan.piece = shape->choice.PieceOf(candidate);
   plan.duration = shape->choice.DurationOf(candidate);
@@ -132,6 +133,7 @@ KernelProfile::GateUse KernelProfile::UseGate(const LaunchShape& launch_shape, u
   Shape* shape = FindLocked(launch_shape);
   if (shape == nullptr) return {};
   ++shape->num_launches;
+  shape->threshold = threshold;
   shape->gated = {LaunchForm::kGated, chunk};
   shape->gate_piece = piece;
   const Nanoseconds original = shape->choice.original().duration;
@@ -150,10 +152,11 @@ void KernelProfile::OnGateTurnaround(const LaunchShape& launch_shape, Nanosecond
   if (Shape* shape = FindLocked(launch_shape)) shape->gate.OnTurnaround(turnaround);
 }
 
-void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates) {
+void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates,
+                                  Nanoseconds threshold) {
   const std::lock_guard lock(mutex_);
   Shape* shape = FindLocked(launch_shape);
-  if (shape != nullptr && !shape->choice.has_candidates()) shape->choice.SetCandidates(candidates);
+  if (shape != nullptr && shape->choice.WantsVariants(threshold)) shape->choice.SetCandidates(candidates, threshold);
 }
 
 std::shared_ptr<const CompiledVariants> KernelProfile::variants() const {
@@ -168,11 +171,12 @@ void KernelProfile::SetVariants(std::shared_ptr<const CompiledVariants> variants
   variants_ = std::move(variants);
 }
 
-std::vector<KernelReport> KernelProfile::Report(Nanoseconds threshold) const {
+std::vector<KernelReport> KernelProfile::Report(Nanoseconds common_threshold) const {
   const std::lock_guard lock(mutex_);
   std::vector<KernelReport> reports;
   for (const auto& [launch_shape, shape] : shapes_) {
-    if (shape.num_launches != 0) reports.push_back(ReportLocked(launch_shape, shape, threshold));
+    if (shape.num_launches == 0) continue;
+    reports.push_back(ReportLocked(launch_shape, shape, shape.threshold.value_or(common_threshold)));
   }
   return reports;
 }
@@ -237,6 +241,7 @@ std::string KernelProfile::Save() const {
     shapes.push_back({{"grid", launch_shape.grid},
                       {"block", launch_shape.block},
                       {"shared_bytes", launch_shape.shared_bytes},
+                      {"candidates_for_ns", shape.choice.candidates_for().count()},
                       {"measured", std::move(measured)}});
   }
   return Json{{"kernel", kernel_}, {"shapes", std::move(shapes)}}.dump();
@@ -253,7 +258,8 @@ void KernelProfile::Restore(const std::string& text) {
       entry.at("shared_bytes").get_to(launch_shape.shared_bytes);
       std::vector<VariantChoice::Measured> measured;
       for (const Json& one : entry.at("measured")) measured.push_back(MeasuredFromJson(one));
-      if (Shape* shape = FindLocked(launch_shape)) shape->choice.Restore(measured);
+      const Nanoseconds candidates_for(entry.value("candidates_for_ns", int64_t{0}));
+      if (Shape* shape = FindLocked(launch_shape)) shape->choice.Restore(measured, candidates_for);
     }
   } catch (const Json::exception&) {
     shapes_.clear();

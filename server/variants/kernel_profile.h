@@ -72,12 +72,15 @@ class KernelProfile {
   GateUse UseGate(const LaunchShape& shape, uint32_t chunk, Nanoseconds piece, Nanoseconds threshold);
   void OnGateDuration(const LaunchShape& shape, bool is_gated, Nanoseconds duration);
   void OnGateTurnaround(const LaunchShape& shape, Nanoseconds turnaround);
-  void SetCandidates(const LaunchShape& shape, std::span<const scheduler::LaunchCandidate> candidates);
+  // `threshold`: what they were made for.
+  void SetCandidates(const LaunchShape& shape, std::span<const scheduler::LaunchCandidate> candidates,
+                     Nanoseconds threshold);
 
   // Null until the compiler is done.
   std::shared_ptr<const CompiledVariants> variants() const;
   void SetVariants(std::shared_ptr<const CompiledVariants> variants);
 
+  // `threshold`: for shapes whose launches were not planned for one.
   std::vector<KernelReport> Report(Nanoseconds threshold) const;
 
   // What was measured, as text to keep across restarts, and back. Restoring what is not such text does nothing.
@@ -91,6 +94,7 @@ class KernelProfile {
     explicit Shape(uint64_t num_blocks) : choice(num_blocks) {}
     scheduler::VariantChoice choice;
     uint64_t num_launches = 0;
+    std::optional<Nanoseconds> threshold;  // of the last planned launch: sessions may have their own
     std::optional<scheduler::LaunchCandidate> forced;
     std::optional<scheduler::LaunchCandidate> gated;  // how it was launched last, if it can be
     scheduler::GateChoice gate;

@@ -32,13 +32,17 @@ VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, Hi
 
 VariantRegistry::~VariantRegistry() { Shutdown(); }
 
+uint32_t VariantRegistry::ArchOf(int device) const {
+  int major = 0, minor = 0;
+  driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, devices_.device(device));
+  driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, devices_.device(device));
+  return static_cast<uint32_t>(major * 10 + minor);
+}
+
 uint32_t VariantRegistry::CommonArch() const {
   uint32_t arch = 0;
   for (int i = 0; i < devices_.count(); ++i) {
-    int major = 0, minor = 0;
-    driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, devices_.device(i));
-    driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, devices_.device(i));
-    const auto its = static_cast<uint32_t>(major * 10 + minor);
+    const uint32_t its = ArchOf(i);
     if (arch != 0 && its != arch) return 0;
     arch = its;
   }
@@ -62,7 +66,7 @@ bool VariantRegistry::AreGatesTrusted() {
 }
 
 std::shared_ptr<const GatedCode> VariantRegistry::GateImage(const ImageParts& image) {
-  if (transforms_ != Transforms::kAll && transforms_ != Transforms::kGate) return nullptr;
+  if (!has_gates()) return nullptr;
   if (is_software_ && !(forced_form_ && forced_form_->is_in_place)) return nullptr;
   const uint32_t arch = CommonArch();
   if (arch == 0 || (!is_software_ && !AreGatesTrusted())) return nullptr;
@@ -79,17 +83,12 @@ const VariantDevice* VariantRegistry::FindDevice(int device) {
   if (!is_new) return open.device.context != nullptr ? &open.device : nullptr;
   CUcontext context = nullptr;
   if (devices_.Context(device, &context) != CUDA_SUCCESS) return nullptr;
-  int major = 0, minor = 0, multiprocessors = 0;
-  const CUdevice handle = devices_.device(device);
-  driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle);
-  driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle);
-  driver_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle);
+  int multiprocessors = 0;
+  driver_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, devices_.device(device));
   open.workers = WorkerRuns::Create(driver_, context, device, watch_, on_failure_);
-  if (transforms_ == Transforms::kAll || transforms_ == Transforms::kGate) {
-    open.gated = GatedQueues::Create(driver_, context, device, watch_, on_failure_);
-  }
+  if (has_gates()) open.gated = GatedQueues::Create(driver_, context, device, watch_, on_failure_);
   open.timer = std::make_unique<LaunchTimer>(driver_, device, watch_);
-  open.device.arch = static_cast<uint32_t>(major * 10 + minor);
+  open.device.arch = ArchOf(device);
   open.device.num_multiprocessors = static_cast<uint32_t>(multiprocessors);
   open.device.workers = open.workers.get();
   open.device.gated = open.gated.get();

@@ -62,9 +62,7 @@ class VariantRegistry {
   // Whether anybody is there for whom a launch might be stopped.
   bool is_anybody_there() const { return forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()); }
   // If so, and queues may be.
-  bool may_gate() const {
-    return (transforms_ == Transforms::kAll || transforms_ == Transforms::kGate) && is_anybody_there();
-  }
+  bool may_gate() const { return has_gates() && is_anybody_there(); }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
     return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
@@ -117,6 +115,10 @@ class VariantRegistry {
     std::unique_ptr<GatedQueues> gated;
     std::unique_ptr<LaunchTimer> timer;
   };
+  // Whether anything gets a gate at all.
+  bool has_gates() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kGate; }
+  // 90: sm_90.
+  uint32_t ArchOf(int device) const;
   // Of all devices; 0: they differ.
   uint32_t CommonArch() const;
   // Asks once whether gates in machine code work here.

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from support.daemon_fixture import (BEST_EFFORT, HIGH, HELLO, DaemonTest, Refused, Session, free_port, is_alive,
+from support.daemon_fixture import (BEST_EFFORT, HIGH, HELLO, MAGIC, VERSION, DaemonTest, Refused, Session, free_port, is_alive,
                                     program, wait_until)
 
 INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNAVAILABLE = 3, 5, 7, 8, 9, 14
@@ -31,8 +31,8 @@ class Hello(DaemonTest):
 
     def test_wrong_protocol_version_gets_a_sentence_with_both(self):
         self.start_daemon()
-        self.assert_refused(FAILED_PRECONDITION, "protocol version 99, this tallyd version 1", version=99)
-        self.assert_refused(FAILED_PRECONDITION, "protocol version 2", raw=HELLO.pack(0x594C4154, 2, 0, 0, 0, b"", b"")
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 99, this tallyd version 2", version=99)
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 3", raw=HELLO.pack(MAGIC, 3, 0, 0, 0, b"", b"", b"", 0)
                             + b"more of a later version")
 
     def test_other_driver_table_gets_a_sentence(self):
@@ -43,8 +43,8 @@ class Hello(DaemonTest):
         self.start_daemon()
         self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"GET / HTTP/1.0\r\n\r\n")
         self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"x")
-        self.assert_refused(INVALID_ARGUMENT, "a hello of 119 bytes", raw=HELLO.pack(
-            0x594C4154, 1, 0, 0, 0, b"", b"")[:119])
+        self.assert_refused(INVALID_ARGUMENT, "a hello of 151 bytes", raw=HELLO.pack(
+            MAGIC, VERSION, 0, 0, 0, b"", b"", b"", 0)[:151])
         self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="../../etc")
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="x" * 32)
@@ -81,6 +81,22 @@ class Hello(DaemonTest):
         self.assertEqual(self.ctl("set-turnaround", "100").returncode, 0)
         wait_until(lambda: self.ctl_json("kernels")[0]["turnaround_ns"] == 100_000, "the executor was told")
         self.assertNotEqual(self.ctl("set-turnaround", "0").returncode, 0)
+
+    def test_a_turnaround_threshold_of_one_session(self):
+        self.start_daemon()
+        self.session(tenant="patient", turnaround_us=500)
+        self.session(tenant="training")
+        of = lambda: {row["tenant"]: row["turnaround_ns"] for row in self.ctl_json("ps")}
+        self.assertEqual(of(), {"patient": 500_000, "training": 0})
+        ids = {row["tenant"]: str(row["id"]) for row in self.ctl_json("ps")}
+        self.assertEqual(self.ctl("set-turnaround", "--session", ids["training"], "12.5").returncode, 0)
+        self.assertEqual(of(), {"patient": 500_000, "training": 12_500})
+        self.assertEqual(self.ctl_json("kernels")[0]["turnaround_ns"], 31600, "everybody else's is as it was")
+        self.assertEqual(self.ctl("set-turnaround", "--session", ids["training"], "0").returncode, 0)
+        self.assertEqual(of(), {"patient": 500_000, "training": 0})
+        for refused in (("--session", "999", "20"), ("--session", ids["training"], "0.5"), ("2000000",)):
+            self.assertNotEqual(self.ctl("set-turnaround", *refused).returncode, 0, refused)
+        self.assert_refused(INVALID_ARGUMENT, "it is from 1 us to 1 s", turnaround_us=0.5)
 
     def test_quotas(self):
         self.start_daemon("--max-sessions", "2")
@@ -280,7 +296,7 @@ class Control(DaemonTest):
         daemon = self.start_daemon()
         row = self.ctl_json("version")
         self.assertEqual((row["pid"], row["protocol_version"], row["driver"], row["socket"]),
-                         (daemon.pid, 1, "sim", self.socket_path))
+                         (daemon.pid, VERSION, "sim", self.socket_path))
         self.assertIn("tallyctl", self.ctl("version").stdout)
 
     def test_stuck_executor_is_shown_as_stale_within_a_bound(self):

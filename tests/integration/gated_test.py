@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Best-effort queues that are stopped and go on, on the software driver: results stay the same, whoever dies meanwhile."""
+import re
 import time
 import unittest
 
-from support.daemon_fixture import free_port
-from support.full_stack import REPEATED_LAUNCHES, FullStackTest, not_built
+from support.daemon_fixture import free_port, wait_until
+from support.full_stack import GRAPH_REPEATED, REPEATED_LAUNCHES, FullStackTest, not_built
 
-MISSING = not_built(REPEATED_LAUNCHES)
+MISSING = not_built(REPEATED_LAUNCHES, GRAPH_REPEATED)
 
 
 class Gated(FullStackTest):
@@ -53,6 +54,36 @@ class Gated(FullStackTest):
         page = self.scrape(self.port)
         self.assertRegex(page, r'tally_tenant_stop_seconds_count\{[^}]*\} [1-9]')
         self.assertRegex(page, r'tally_tenant_covered_seconds_total\{[^}]*by="gated",reason=""\} [\d.e-]*[1-9]')
+
+    def test_graphs_are_launched_node_by_node_and_stopped(self):
+        self.port = free_port()
+        self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": "spliced:4"},
+                          metrics=f"127.0.0.1:{self.port}")
+        deadline = time.monotonic() + 100
+        stops = 0
+        while stops < 3:
+            self.assertLess(time.monotonic(), deadline, "graphs were never stopped")
+            low = [self.start_under_tally(GRAPH_REPEATED) for _ in range(2)]
+            high = self.start_program(priority="high")
+            while high.poll() is None and any(run.poll() is None for run in low):
+                stops = max(stops, self.num_stops())
+                time.sleep(0.005)
+            self.assert_right(high)
+            for run in low:
+                self.assert_right(run)
+        page = self.scrape(self.port)
+        label = r'\{tenant="graph_repeated",uid="\d+",'
+        self.assertRegex(page, f'tally_tenant_covered_seconds_total{label}by="gated",reason=""\\}} [\\d.e-]*[1-9]')
+        self.assertRegex(page, f'tally_tenant_covered_seconds_total{label}by="time_slice",reason="graph"\\}} 0\n')
+
+    def test_graphs_are_the_drivers_while_nobody_is_there(self):
+        self.port = free_port()
+        self.start_daemon("--transforms", "gate", metrics=f"127.0.0.1:{self.port}")
+        self.assert_right(self.start_under_tally(GRAPH_REPEATED))
+        # The last figures of a session come a moment after its program has ended.
+        label = r'\{tenant="graph_repeated",uid="\d+",'
+        graph = f'tally_tenant_covered_seconds_total{label}by="time_slice",reason="graph"\\}} [\\d.e-]*[1-9]'
+        wait_until(lambda: re.search(graph, self.scrape(self.port)), "the graph's time is counted", 30)
 
     # Both ways to a gate: variants beside the program's kernels, and gates in its own, as machine code gets them.
     def test_results_are_the_same_with_variants(self):

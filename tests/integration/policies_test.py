@@ -23,8 +23,8 @@ class PolicyTest(FullStackTest):
 
 
 class ResultsAreTheSame(PolicyTest):
-    def run_together(self, policy):
-        self.start_daemon("--policy", policy)
+    def run_together(self, policy, *options):
+        self.start_daemon("--policy", policy, *options)
         runs = [self.start_program(), self.start_program(), self.start_program(priority="high")]
         for run in runs:
             self.assert_right(run)
@@ -48,6 +48,12 @@ class ResultsAreTheSame(PolicyTest):
 
     def test_tally(self):
         self.run_together("tally")
+
+    def test_look_ahead_with_a_starvation_bound(self):
+        self.run_together("look-ahead", "--starvation-bound", "2ms")
+
+    def test_tally_with_a_starvation_bound(self):
+        self.run_together("tally", "--starvation-bound", "2ms")
 
 
 class Choosing(PolicyTest):

@@ -85,6 +85,19 @@ class Variants(FullStackTest):
         rows = self.ctl_json("kernels")
         self.assertTrue(all(row["turnaround_ns"] <= 1_000_000_000 for row in rows), rows)
 
+    def test_a_program_may_have_a_threshold_of_its_own(self):
+        self.start_here()
+        patient = ("--turnaround-us", "1000000")
+        self.assert_right(self.start_under_tally(REPEATED_LAUNCHES, options=patient))
+        self.assertEqual(set(self.forms().values()), {"original"})
+        self.run_until_variants_are_used()
+        self.assertNotEqual(set(self.forms().values()), {"original"})
+        # The others' measurements are shared, their threshold is not.
+        run = self.start_under_tally(REPEATED_LAUNCHES, options=patient)
+        wait_until(lambda: any(row["turnaround_ns"] for row in self.ctl_json("ps")), "it shows in ps")
+        self.assert_right(run)
+        self.assertTrue(all(row["turnaround_ns"] <= 1_000_000_000 for row in self.ctl_json("kernels")))
+
     def test_a_program_may_keep_its_kernels(self):
         self.start_here()
         kept = self.start_under_tally(REPEATED_LAUNCHES, options=("--transforms", "none"))

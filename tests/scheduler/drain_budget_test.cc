@@ -76,6 +76,31 @@ TEST(DrainBudget, ShortLaunchesDrainWithinTheThreshold) {
   EXPECT_TRUE(budget.Admits(kA, Short(10), TimePoint{}));
 }
 
+LaunchAsked ShortFor(Nanoseconds threshold, int microseconds_long) {
+  LaunchAsked asked = Short(microseconds_long);
+  asked.turnaround = threshold;
+  return asked;
+}
+
+TEST(DrainBudget, ATenantsShortLaunchesDrainWithinItsOwnThreshold) {
+  const Nanoseconds soon = microseconds(10) + kGiveBackOverhead, late = microseconds(100) + kGiveBackOverhead;
+  DrainBudget budget(microseconds(500), kThreshold, milliseconds(250));
+  ASSERT_TRUE(budget.Admits(kA, ShortFor(soon, 8), TimePoint{}));
+  budget.OnDispatched(kA, ShortFor(soon, 8), TimePoint{});
+  EXPECT_FALSE(budget.Admits(kA, ShortFor(soon, 8), TimePoint{})) << "16 us of its own";
+  EXPECT_TRUE(budget.Admits(kA, ShortFor(soon, 2), TimePoint{}));
+  EXPECT_TRUE(budget.Admits(kB, Short(20), TimePoint{})) << "others have everybody's";
+  EXPECT_FALSE(budget.Admits(kB, Short(25), TimePoint{}));
+  // One that need not be as quick keeps nobody out: the GPU is not free sooner without the other.
+  EXPECT_TRUE(budget.Admits(kB, ShortFor(late, 90), TimePoint{}));
+  budget.OnDispatched(kB, ShortFor(late, 90), TimePoint{});
+  EXPECT_TRUE(budget.Admits(kA, ShortFor(soon, 2), TimePoint{}));
+  EXPECT_FALSE(budget.Admits(kA, ShortFor(soon, 3), TimePoint{}));
+  EXPECT_FALSE(budget.Admits(kB, ShortFor(late, 3), TimePoint{})) << "101 us together";
+  budget.OnEnded(kB, ShortFor(late, 90), microseconds(90), TimePoint{});
+  EXPECT_FALSE(budget.Admits(kB, Short(25), TimePoint{}));
+}
+
 TEST(DrainBudget, ShortLaunchesThatFitTogetherRunSideBySide) {
   DrainBudget budget(microseconds(500), kThreshold, milliseconds(250));
   for (uint64_t stream = 0; stream < 5; ++stream) {

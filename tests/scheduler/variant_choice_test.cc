@@ -49,7 +49,7 @@ TEST(VariantChoiceTest, TriesEverythingThenTakesTheFastestThatMeetsTheThreshold)
   Sample(choice, kOriginal, microseconds(1000));
   ASSERT_TRUE(choice.WantsVariants(kThreshold));
   const auto candidates = CandidatesFor({20'000, 100, 4, true}, microseconds(1000), kThreshold);
-  choice.SetCandidates(candidates);
+  choice.SetCandidates(candidates, kThreshold);
   EXPECT_FALSE(choice.WantsVariants(kThreshold));
   Settle(choice, [](const LaunchCandidate& candidate) -> Nanoseconds {
     // Slices cost 4 us each; workers 3 % and more the fewer they are.
@@ -68,7 +68,7 @@ TEST(VariantChoiceTest, TriesEverythingThenTakesTheFastestThatMeetsTheThreshold)
 TEST(VariantChoiceTest, MeasuredTurnaroundOutranksTheEstimate) {
   VariantChoice choice(10'000);
   const LaunchCandidate workers{LaunchForm::kWorkers, 100}, slices{LaunchForm::kSlices, 64};
-  choice.SetCandidates(std::vector{workers, slices});
+  choice.SetCandidates(std::vector{workers, slices}, kThreshold);
   Sample(choice, kOriginal, microseconds(1000));
   Sample(choice, workers, microseconds(1010));
   Sample(choice, slices, microseconds(1200));
@@ -88,7 +88,7 @@ TEST(VariantChoiceTest, MeasuredTurnaroundOutranksTheEstimate) {
 TEST(VariantChoiceTest, WhatIsAroundAPieceCountsToo) {
   VariantChoice choice(100'000);
   const LaunchCandidate few{LaunchForm::kSlices, 40}, many{LaunchForm::kSlices, 80}, workers{LaunchForm::kWorkers, 500};
-  choice.SetCandidates(std::vector{few, many, workers});
+  choice.SetCandidates(std::vector{few, many, workers}, kThreshold);
   Sample(choice, kOriginal, microseconds(1200));
   Sample(choice, few, microseconds(1210));
   Sample(choice, many, microseconds(1250));
@@ -104,14 +104,14 @@ TEST(VariantChoiceTest, WhatIsAroundAPieceCountsToo) {
 TEST(VariantChoiceTest, WhereNothingMeetsTheThresholdSoonerMayCostSoMuch) {
   VariantChoice choice(10'000);
   const LaunchCandidate slices{LaunchForm::kSlices, 400}, workers{LaunchForm::kWorkers, 100};
-  choice.SetCandidates(std::vector{slices, workers});
+  choice.SetCandidates(std::vector{slices, workers}, kThreshold);
   Sample(choice, kOriginal, microseconds(10'000));
   Sample(choice, slices, microseconds(45'000));
   Sample(choice, workers, microseconds(39'000));
   EXPECT_LT(choice.Of(slices).turnaround, choice.Of(workers).turnaround);
   EXPECT_EQ(choice.Best(microseconds(10)).candidate, workers);
   VariantChoice dear(10'000);
-  dear.SetCandidates(std::vector{slices, workers});
+  dear.SetCandidates(std::vector{slices, workers}, kThreshold);
   Sample(dear, kOriginal, microseconds(10'000));
   Sample(dear, slices, microseconds(45'000));
   Sample(dear, workers, microseconds(50'000));
@@ -123,7 +123,7 @@ TEST(VariantChoiceTest, APieceIsGuessedUntilItWasMeasured) {
   VariantChoice choice(1000);
   const LaunchCandidate slices{LaunchForm::kSlices, 20};
   EXPECT_EQ(choice.PieceOf(kOriginal), Nanoseconds(0)) << "not known";
-  choice.SetCandidates(std::vector{slices});
+  choice.SetCandidates(std::vector{slices}, kThreshold);
   Sample(choice, kOriginal, microseconds(400));
   EXPECT_EQ(choice.PieceOf(slices), microseconds(20));
   Sample(choice, slices, microseconds(600));
@@ -139,7 +139,7 @@ TEST(VariantChoiceProperty, ChoosesTheFastestThatMeetsTheThreshold) {
     for (uint32_t i = 0; i < 1 + random() % 6; ++i) {
       candidates.push_back({random() % 2 == 0 ? LaunchForm::kSlices : LaunchForm::kWorkers, 2 + i});
     }
-    choice.SetCandidates(candidates);
+    choice.SetCandidates(candidates, kThreshold);
     Sample(choice, kOriginal, Nanoseconds(1000 + random() % 3'000'000));
     for (const LaunchCandidate& candidate : candidates) {
       Sample(choice, candidate, Nanoseconds(1000 + random() % 15'000'000));
@@ -185,13 +185,38 @@ TEST(VariantChoiceTest, NoticesThatAKernelHasBecomeSlow) {
   EXPECT_TRUE(choice.WantsVariants(kThreshold));
 }
 
+TEST(VariantChoiceTest, AMuchShorterThresholdBringsFurtherCandidates) {
+  VariantChoice choice(100'000);
+  Sample(choice, kOriginal, microseconds(1000));
+  const LaunchCandidate few{LaunchForm::kSlices, 40}, many{LaunchForm::kSlices, 500};
+  choice.SetCandidates(std::vector{few}, kThreshold);
+  Sample(choice, few, microseconds(1010));
+  EXPECT_FALSE(choice.WantsVariants(kThreshold));
+  EXPECT_FALSE(choice.WantsVariants(microseconds(20))) << "about the same";
+  const Nanoseconds shorter = microseconds(10);
+  ASSERT_TRUE(choice.WantsVariants(shorter));
+  choice.SetCandidates(std::vector{few, many}, shorter);
+  EXPECT_FALSE(choice.WantsVariants(shorter));
+  EXPECT_EQ(choice.Everything().size(), 3u) << "what was known stays";
+  Sample(choice, many, microseconds(1400));
+  // Each program gets what suits its own threshold, from the same measurements.
+  EXPECT_EQ(choice.Best(kThreshold).candidate, few);
+  EXPECT_EQ(choice.Best(shorter).candidate, many);
+  EXPECT_EQ(choice.Best(microseconds(2000)).candidate, kOriginal);
+  EXPECT_FALSE(choice.WantsVariants(kThreshold)) << "a longer one again needs nothing new";
+  VariantChoice later(100'000);
+  later.Restore(choice.Everything(), choice.candidates_for());
+  EXPECT_FALSE(later.WantsVariants(shorter));
+  EXPECT_TRUE(later.WantsVariants(microseconds(5)));
+}
+
 TEST(VariantChoiceTest, RestoresWhatWasMeasured) {
   VariantChoice choice(1000);
-  choice.SetCandidates(std::vector<LaunchCandidate>{{LaunchForm::kSlices, 16}});
+  choice.SetCandidates(std::vector<LaunchCandidate>{{LaunchForm::kSlices, 16}}, kThreshold);
   Sample(choice, kOriginal, microseconds(400));
   Sample(choice, {LaunchForm::kSlices, 16}, microseconds(440));
   VariantChoice later(1000);
-  later.Restore(choice.Everything());
+  later.Restore(choice.Everything(), choice.candidates_for());
   EXPECT_TRUE(later.is_settled());
   EXPECT_EQ(later.Best(kThreshold).candidate, (LaunchCandidate{LaunchForm::kSlices, 16}));
   EXPECT_EQ(later.Best(kThreshold).duration, microseconds(440));

@@ -53,6 +53,14 @@ class MpsTest(unittest.TestCase):
             with modes.enter("", "mps", False):
                 pass
 
+    def test_what_is_missing_is_told_before_anything_starts(self):
+        self.assertIsNone(modes.missing("/nowhere", "mps", False))
+        self.assertIsNone(modes.missing("/nowhere", "tally+gates/200", False))
+        self.assertIn("tally_time_slices.so is missing", modes.missing("/nowhere", "driver-slices", False))
+        self.assertIn("without a GPU", modes.missing("/nowhere", "mps", True))
+        with mock.patch.dict(os.environ, {"PATH": "/nowhere"}):
+            self.assertIn("not on this machine", modes.missing("/nowhere", "mps-priority", False))
+
     def test_a_machine_without_it(self):
         with mock.patch.dict(os.environ, {"PATH": "/nowhere"}):
             with self.assertRaisesRegex(ways.Failed, "not on this machine"):

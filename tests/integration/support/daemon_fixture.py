@@ -18,9 +18,10 @@ BIN = os.environ["TALLY_TEST_BIN"]
 SCRIPTED_EXECUTOR = os.environ.get("TALLY_TEST_SCRIPTED_EXECUTOR", "")
 WATCHDOG_SECONDS = 100
 
-HELLO = struct.Struct("<IIQII64s32s")
+HELLO = struct.Struct("<IIQII64s32s24sQ")
 REPLY = struct.Struct("<IIQQII512s")
 MAGIC = 0x594C4154
+VERSION = 2  # kProtocolVersion
 HIGH, BEST_EFFORT = 1, 2
 
 
@@ -62,10 +63,11 @@ class Refused(Exception):
 class Session:
     """One client's session: only the sockets, no driver calls."""
 
-    def __init__(self, path, tenant="tester", priority=0, domain="", version=1, table=None, magic=MAGIC, raw=None,
-                 weight=0, level=0):
+    def __init__(self, path, tenant="tester", priority=0, domain="", version=VERSION, table=None, magic=MAGIC,
+                 raw=None, weight=0, level=0, slo="", turnaround_us=0):
         table = driver_table_hash() if table is None else table
-        hello = HELLO.pack(magic, version, table, priority, weight | level << 16, tenant.encode(), domain.encode())
+        hello = HELLO.pack(magic, version, table, priority, weight | level << 16, tenant.encode(), domain.encode(),
+                           slo.encode(), int(turnaround_us * 1000))
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as gate:
             gate.settimeout(60)
             gate.connect(path)

@@ -8,6 +8,7 @@ BUILD = os.environ["TALLY_TEST_BUILD"]
 # Another build may have compiled the programs (TALLY_PROGRAMS_DIR).
 PROGRAMS = os.environ.get("TALLY_TEST_PROGRAMS") or os.path.join(BUILD, "programs")
 REPEATED_LAUNCHES = os.path.join(PROGRAMS, "repeated_launches")
+GRAPH_REPEATED = os.path.join(PROGRAMS, "graph_repeated")
 
 
 def not_built(*programs):

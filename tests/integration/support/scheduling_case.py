@@ -50,6 +50,14 @@ def forever(loops):
         spinner.sum()
 
 
+def requests(loops):
+    """Each launch is waited for."""
+    spinner = Spinner(int(loops))
+    while True:
+        spinner.spin()
+        spinner.call("cuStreamSynchronize", None)
+
+
 def one_after_another(count, loops):
     """Waits for each launch, copies large and small, fills: right results, at last."""
     spinner = Spinner(int(loops))
@@ -74,4 +82,4 @@ def one_after_another(count, loops):
 
 
 if __name__ == "__main__":
-    {"forever": forever, "one_after_another": one_after_another}[sys.argv[1]](*sys.argv[2:])
+    {"forever": forever, "requests": requests, "one_after_another": one_after_another}[sys.argv[1]](*sys.argv[2:])

@@ -55,6 +55,7 @@ class ScriptedExecutor final : public Executor {
     if (change.priority_class != shm::PriorityClass::kDefault) identity.priority_class = change.priority_class;
     identity.weight = change.weight.value_or(identity.weight);
     identity.level = change.level.value_or(identity.level);
+    identity.turnaround = change.turnaround.value_or(identity.turnaround);
     return OkStatus();
   }
 
@@ -70,7 +71,7 @@ class ScriptedExecutor final : public Executor {
     report.original_duration = std::chrono::microseconds(80);
     return {report};
   }
-  void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override { threshold_ = threshold; }
+  void Tune(const scheduler::Tuning& tuning) override { threshold_ = tuning.turnaround_threshold; }
   Status Evict(uint64_t, const std::string&) override { return Status(StatusCode::kUnimplemented, "not scripted"); }
   bool faulted() const override { return is_faulted_; }
   const std::string& driver_description() const override { return description_; }

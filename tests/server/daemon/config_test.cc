@@ -16,7 +16,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
     "socket": "/x/tally.sock", "allowed_uids": [1, 2], "high_priority_uids": "any", "default_priority": "high",
     "share_domains_between_users": true, "max_sessions": 7, "driver": "sim", "executor_idle_seconds": 3,
     "session_device_memory_bytes": 8589934592, "metrics_address": "0",
-    "policy": "tally", "transforms": "slices", "turnaround_threshold_us": 12.5, "cache_directory": "/y"})",
+    "policy": "tally", "transforms": "slices", "turnaround_threshold_us": 12.5, "starvation_bound": "100ms", "cache_directory": "/y"})",
                                         config);
   ASSERT_TRUE(merged.ok()) << merged.message();
   EXPECT_EQ(config.socket, "/x/tally.sock");
@@ -33,6 +33,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
   EXPECT_EQ(config.policy, "tally");
   EXPECT_EQ(config.transforms, Transforms::kSlices);
   EXPECT_EQ(config.turnaround_threshold, std::chrono::nanoseconds(12'500));
+  EXPECT_EQ(config.starvation_bound, std::chrono::milliseconds(100));
   EXPECT_EQ(config.cache_directory, "/y");
 }
 
@@ -62,8 +63,22 @@ INSTANTIATE_TEST_SUITE_P(All, BadConfig,
                                            BadFile{R"({"default_priority": "low"})", "'low' is no priority"},
                                            BadFile{R"({"policy": "best"})", "there are look-ahead, none"},
                                            BadFile{R"({"transforms": "some"})", "'some' is no choice"},
+                                           BadFile{R"({"starvation_bound": "soon"})", "'soon' is no time"},
+                                           BadFile{R"({"starvation_bound": "1us"})", "not between 1 and"},
                                            BadFile{R"({"turnaround_threshold_us": 0})", "'turnaround_threshold_us'"},
                                            BadFile{R"({"share_domains_between_users": 1})", "true or false"}));
+
+TEST(Config, AStarvationBoundGoesWithWhatCanKeepIt) {
+  DaemonConfig config;
+  config.starvation_bound = std::chrono::milliseconds(100);
+  EXPECT_TRUE(Validate(0, config).ok());
+  config.policy = "fair";
+  EXPECT_THAT(Validate(0, config).message(), HasSubstr("not with fair"));
+  config.policy = "tally";
+  EXPECT_TRUE(Validate(0, config).ok());
+  config.transforms = Transforms::kGate;
+  EXPECT_THAT(Validate(0, config).message(), HasSubstr("not with gate"));
+}
 
 TEST(Config, DefaultsDependOnTheUser) {
   ::unsetenv("XDG_RUNTIME_DIR");

@@ -23,12 +23,15 @@ struct TwinReport {
   int32_t pid;
   uint32_t uid, gid, priority_class, weight;
   uint16_t level, keeps_kernels;
+  uint64_t turnaround_ns;
+  uint64_t slo_latency_ns;
+  double slo_percentile;
   char tenant_name[64];
-  uint64_t figures[21 + 11 + 15 + 3];
+  uint64_t figures[21 + 11 + 15 + 3 + 3];
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 9u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 10u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
@@ -54,6 +57,19 @@ TEST(ExecutorLinkAbi, ReportIsLaidOutAsItsTwin) {
             offsetof(TwinReport, tenant_name));
   EXPECT_EQ(offsetof(LinkSessionReport, figures), offsetof(TwinReport, figures));
   EXPECT_EQ(offsetof(LinkSessionReport, has_ended), offsetof(TwinReport, has_ended));
+}
+
+TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {
+  struct Twin {
+    uint32_t magic, kind;
+    uint64_t request_id, session_id;
+    uint32_t priority_class, weight, level, reserved;
+    uint64_t turnaround_ns;
+  };
+  static_assert(std::is_standard_layout_v<LinkSetPriority> && std::is_trivially_copyable_v<LinkSetPriority>);
+  EXPECT_EQ(sizeof(LinkSetPriority), sizeof(Twin));
+  EXPECT_EQ(offsetof(LinkSetPriority, level), offsetof(Twin, level));
+  EXPECT_EQ(offsetof(LinkSetPriority, turnaround_ns), offsetof(Twin, turnaround_ns));
 }
 
 TEST(ExecutorLinkAbi, KindsAreNumberedForGood) {

@@ -35,6 +35,16 @@ TEST(TimeSlicePlanTest, SeveralBestEffortDomainsAreNotSwitchedAllTheTime) {
   EXPECT_EQ(TimeSliceFor(kHigh, {1, 2}, microseconds(1)), kHighPriorityTimeSlice);
 }
 
+TEST(TimeSlicePlanTest, WithAStarvationBoundNobodyKeepsTheGpuForLonger) {
+  const std::chrono::milliseconds bound(100);
+  EXPECT_EQ(TimeSliceFor(kHigh, {1, 1}, microseconds(1), bound), bound);
+  EXPECT_EQ(TimeSliceFor(kHigh, {1, 1}, microseconds(1), std::chrono::seconds(5)), kHighPriorityTimeSlice);
+  EXPECT_EQ(TimeSliceFor(kBestEffort, {1, 1}, microseconds(1), bound), kSharedTimeSlice);
+  EXPECT_EQ(TimeSliceFor(kBestEffort, {1, 1}, microseconds(2000), bound), microseconds(2000));
+  EXPECT_EQ(TimeSliceFor(kBestEffort, {1, 1}, microseconds(0), bound), microseconds(0));
+  EXPECT_EQ(TimeSliceFor(kHigh, {1, 0}, microseconds(1), bound), microseconds(0));
+}
+
 TEST(TimeSlicePlanTest, ZeroLeavesThemAlone) {
   EXPECT_EQ(TimeSliceFor(kHigh, {1, 1}, microseconds(0)), microseconds(0));
   EXPECT_EQ(TimeSliceFor(kBestEffort, {1, 1}, microseconds(0)), microseconds(0));

@@ -21,10 +21,11 @@ class PolicyDispatchFixture : public testing::Test {
   PolicyDispatchFixture() { ScriptedGpu::Reset(); }
   ~PolicyDispatchFixture() override { ScriptedGpu::Go(); }
 
-  std::unique_ptr<DispatchGate> NewExecutorsGate(std::string_view policy) {
+  std::unique_ptr<DispatchGate> NewExecutorsGate(std::string_view policy,
+                                                 std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
-    return CreatePolicyDispatch(table_, std::move(*page), **scheduler::FindPolicy(policy));
+    return CreatePolicyDispatch(table_, std::move(*page), **scheduler::FindPolicy(policy), starvation_bound);
   }
 
   // A session that launches from one thread.
@@ -205,7 +206,7 @@ TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithi
   auto high = NewExecutorsGate("tally");
   Program service(*high, 1, /*is_high=*/true);
   auto gate = NewExecutorsGate("tally");
-  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   Program slices(*gate, 2);
   slices.of.is_short = true;
   slices.of.kind.first_guess = std::chrono::microseconds(10);
@@ -222,6 +223,21 @@ TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithi
   ScriptedGpu::Go();
   launcher.join();
   EXPECT_EQ(slices.num_launches, 20);
+}
+
+TEST_F(PolicyDispatchFixture, WithAStarvationBoundALaunchGoesBesideHighPriorityWork) {
+  constexpr auto kBound = std::chrono::milliseconds(30);
+  auto high = NewExecutorsGate("tally");
+  auto gate = NewExecutorsGate("tally", kBound);
+  Program service(*high, 1, /*is_high=*/true);
+  Program program(*gate, 2);
+  ScriptedGpu::Stop();
+  service.Launch();
+  const SteadyClock clock;
+  const TimePoint began = clock.Now();
+  EXPECT_TRUE(program.Launch());
+  EXPECT_GE(clock.Now() - began, kBound);
+  ScriptedGpu::Go();
 }
 
 }  // namespace

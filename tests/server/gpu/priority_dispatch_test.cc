@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "scheduler/tuning.h"
 #include "tests/server/gpu/scripted_gpu.h"
@@ -15,10 +16,10 @@ namespace {
 class PriorityDispatchTest : public testing::Test {
  protected:
   PriorityDispatchTest() { ScriptedGpu::Reset(); }
-  std::unique_ptr<DispatchGate> NewExecutorsGate() {
+  std::unique_ptr<DispatchGate> NewExecutorsGate(std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
-    return CreatePriorityDispatch(table_, std::move(*page));
+    return CreatePriorityDispatch(table_, std::move(*page), starvation_bound);
   }
 
   static constexpr DispatchOf kHigh{.device = 0, .is_high_priority = true};
@@ -107,6 +108,30 @@ TEST_F(PriorityDispatchTest, BothClassesInOneExecutorKeepTheRule) {
   launcher.join();
 }
 
+TEST_F(PriorityDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
+  constexpr auto kBound = std::chrono::milliseconds(30);
+  auto high = NewExecutorsGate();
+  auto best_effort = NewExecutorsGate(kBound);
+  ScriptedGpu::Stop();
+  high->BeforeDispatch(kHigh);
+  high->AfterDispatch(kHigh, {});
+  const SteadyClock clock;
+  const TimePoint began = clock.Now();
+  std::vector<std::thread> programs;
+  for (int i = 0; i < 2; ++i) {
+    programs.emplace_back([&] {
+      for (int launch = 0; launch < 2; ++launch) {
+        const DispatchPass pass = best_effort->BeforeDispatch(kBestEffort);
+        EXPECT_TRUE(pass.may_go);
+        best_effort->AfterDispatch(kBestEffort, pass);
+      }
+    });
+  }
+  for (std::thread& program : programs) program.join();
+  EXPECT_GE(clock.Now() - began, 4 * kBound) << "high-priority work was there all the time";
+  ScriptedGpu::Go();
+}
+
 TEST_F(PriorityDispatchTest, ShutdownEndsTheWait) {
   auto high = NewExecutorsGate();
   auto best_effort = NewExecutorsGate();
@@ -139,19 +164,19 @@ TEST_F(PriorityDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) 
 
 TEST_F(PriorityDispatchTest, ShortLaunchesInFlightDrainWithinTheThreshold) {
   auto gate = GateBesideHighPriority();
-  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   EXPECT_EQ(NumAdmitted(*gate, Short(10), 20), 3);
   EXPECT_EQ(NumAdmitted(*gate, Short(16), 20), 1);
   EXPECT_EQ(NumAdmitted(*gate, Short(15), 20), 2);
   EXPECT_EQ(NumAdmitted(*gate, Short(500), 20), 1) << "longer than the threshold: one at a time";
   EXPECT_EQ(NumAdmitted(*gate, Short(0), 20), 1) << "not known: one at a time";
-  gate->SetTurnaroundThreshold(std::chrono::microseconds(100) + scheduler::kGiveBackOverhead);
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(100) + scheduler::kGiveBackOverhead});
   EXPECT_EQ(NumAdmitted(*gate, Short(10), 20), 10);
 }
 
 TEST_F(PriorityDispatchTest, ShortLaunchesOfSeveralStreamsDrainTogether) {
   auto gate = GateBesideHighPriority();
-  gate->SetTurnaroundThreshold(std::chrono::microseconds(30) + scheduler::kGiveBackOverhead);
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   ScriptedGpu::Stop();
   gate->AfterDispatch(Short(10, 7), gate->BeforeDispatch(Short(10, 7)));
   EXPECT_EQ(NumAdmitted(*gate, Short(10, 8), 20), 2);

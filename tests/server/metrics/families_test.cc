@@ -33,6 +33,10 @@ Overview MakeOverview() {
   session.domain = {"high", 1000, shm::PriorityClass::kHighPriority};
   overview.sessions = {session, session};
   overview.sessions[1].record.is_stale = true;
+  overview.sessions[1].record.identity.slo_latency_ns = 2'000'000;
+  overview.sessions[1].record.identity.slo_percentile = 99.9;
+  overview.sessions[1].record.figures.slo_observed_ns = 1'500'000;
+  overview.sessions[1].record.figures.slo_caution = 8;
   overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally", {}}};
   overview.executors[0].time_slices.num_groups = 4;
   overview.executors[0].time_slices.longest_us = 1000000;
@@ -66,6 +70,11 @@ TEST(Families, CarryTheFigures) {
   EXPECT_EQ(family(Metric::kTenantCopiedBytes).metric.at(0).counter.value, 12);
   EXPECT_EQ(family(Metric::kSessions).metric.at(0).gauge.value, 2);
   EXPECT_EQ(family(Metric::kStaleSessions).metric.at(0).gauge.value, 1);
+  ASSERT_EQ(family(Metric::kSloObjective).metric.size(), 1u) << "of the session that has one";
+  EXPECT_EQ(family(Metric::kSloObjective).metric.at(0).gauge.value, 0.002);
+  EXPECT_EQ(family(Metric::kSloObjective).metric.at(0).label.at(3).value, "99.9");
+  EXPECT_EQ(family(Metric::kSloObserved).metric.at(0).gauge.value, 0.0015);
+  EXPECT_EQ(family(Metric::kSloCaution).metric.at(0).gauge.value, 0.25);
   EXPECT_EQ(family(Metric::kExecutors).metric.at(0).gauge.value, 1);
   EXPECT_EQ(family(Metric::kExecutorFailures).metric.at(0).counter.value, 3);
   EXPECT_EQ(family(Metric::kSessionsRefused).metric.at(0).counter.value, 4);

@@ -25,7 +25,7 @@ template <typename DurationOf>
 LaunchCandidate Settle(KernelProfile& profile, DurationOf duration_of) {
   for (int i = 0; i < 100; ++i) {
     const auto plan = profile.PlanLaunch(kShape, kThreshold);
-    if (plan.wants_candidates) profile.SetCandidates(kShape, std::vector{kWorkers, kSlices});
+    if (plan.wants_candidates) profile.SetCandidates(kShape, std::vector{kWorkers, kSlices}, kThreshold);
     if (!plan.is_sample && !plan.wants_candidates) return plan.candidate;
     if (plan.is_sample) profile.OnDuration(kShape, plan.candidate, duration_of(plan.candidate));
   }
@@ -62,6 +62,28 @@ TEST(KernelProfileTest, TriesWhatTheCompilerMade) {
   // Real yields took too long: the slices are used from now on.
   for (int i = 0; i < 3; ++i) profile.OnTurnaround(kShape, kWorkers, microseconds(300));
   EXPECT_EQ(profile.PlanLaunch(kShape, kThreshold).candidate, kSlices);
+}
+
+TEST(KernelProfileTest, SessionsWithThresholdsOfTheirOwnShareWhatWasMeasured) {
+  KernelProfile profile("kernel", {}, "");
+  const auto duration_of = [](const LaunchCandidate& candidate) {
+    return candidate.form == LaunchForm::kOriginal ? microseconds(500) : microseconds(600);
+  };
+  Settle(profile, duration_of);
+  profile.SetVariants(Compiled());
+  Settle(profile, duration_of);
+  const auto patient = profile.PlanLaunch(kShape, microseconds(1000));
+  EXPECT_EQ(patient.candidate, kOriginal);
+  EXPECT_EQ(profile.Report(kThreshold).at(0).chosen.candidate, kOriginal) << "as the last launch ran";
+  EXPECT_EQ(profile.PlanLaunch(kShape, kThreshold).candidate, kSlices);
+  EXPECT_EQ(profile.Report(microseconds(1000)).at(0).chosen.candidate, kSlices);
+  EXPECT_TRUE(profile.PlanLaunch(kShape, microseconds(10)).wants_candidates);
+  // What was tried for is known in the next life.
+  KernelProfile later("kernel", {}, "");
+  later.Restore(profile.Save());
+  later.SetVariants(Compiled());
+  EXPECT_FALSE(later.PlanLaunch(kShape, kThreshold).wants_candidates);
+  EXPECT_TRUE(later.PlanLaunch(kShape, microseconds(10)).wants_candidates);
 }
 
 TEST(KernelProfileTest, SaysWhyThereIsNoVariant) {

@@ -14,8 +14,26 @@ namespace {
 using ptx_transforms::KernelVariant;
 using sim_driver::LaunchRequest;
 
-LaunchRequest RequestOf(World& world, RandomSource& random, const VariantProgram& program, const KernelVariant& variant,
-                        size_t kernel) {
+// What is launched, where, and who counts.
+struct Setting {
+  World& world;
+  Runner& runner;
+  RandomSource& random;
+  const VariantProgram& program;
+  const KernelVariant& variant;
+  const size_t kernel;
+  const uint64_t budget;
+  LaunchCounts& counts;
+
+  LaunchRequest Request() const;
+  std::optional<std::string> Run(LaunchRequest request) const {
+    ++counts.runs;
+    return runner.Run(std::move(request), budget);
+  }
+  volatile uint32_t& Probe(ProbeWord word) const { return world.Probe(kernel, word); }
+};
+
+LaunchRequest Setting::Request() const {
   LaunchRequest request = world.Request(program.program, program.is_apart, kernel, variant.name);
   request.dynamic_shared_bytes += variant.extra_shared_bytes;
   request.schedule_seed = random.Chance(20) ? 0 : random.Next();
@@ -64,21 +82,19 @@ void Split(RandomSource& random, const Box& box, std::vector<Box>& boxes) {
   Split(random, b, boxes);
 }
 
-std::optional<std::string> LaunchSlices(World& world, Runner& runner, RandomSource& random,
-                                        const VariantProgram& program, const KernelVariant& variant, size_t kernel,
-                                        uint64_t budget, LaunchCounts& counts) {
-  LaunchRequest whole = RequestOf(world, random, program, variant, kernel);
+std::optional<std::string> LaunchSlices(const Setting& setting) {
+  RandomSource& random = setting.random;
+  LaunchRequest whole = setting.Request();
   std::vector<Box> boxes;
   Split(random, {{0, 0, 0}, {whole.grid.x, whole.grid.y, whole.grid.z}}, boxes);
   for (size_t k = boxes.size(); k > 1; --k) std::swap(boxes[k - 1], boxes[random.Below(static_cast<uint32_t>(k))]);
   for (const Box& box : boxes) {
-    LaunchRequest request = RequestOf(world, random, program, variant, kernel);
-    SetHidden(request, variant,
+    LaunchRequest request = setting.Request();
+    SetHidden(request, setting.variant,
               device::SliceParameters{{box.first[0], box.first[1], box.first[2]},
                                       {whole.grid.x, whole.grid.y, whole.grid.z}});
     request.grid = {box.size[0], box.size[1], box.size[2]};
-    ++counts.runs;
-    if (auto problem = runner.Run(std::move(request), budget))
+    if (auto problem = setting.Run(std::move(request)))
       return fmt::format("slice of ({},{},{}) blocks from ({},{},{}) on: {}", box.size[0], box.size[1], box.size[2],
                          box.first[0], box.first[1], box.first[2], *problem);
   }
@@ -89,33 +105,25 @@ std::optional<std::string> LaunchSlices(World& world, Runner& runner, RandomSour
 
 class WorkerLaunch {
  public:
-  WorkerLaunch(World& world, Runner& runner, RandomSource& random, const VariantProgram& program,
-               const KernelVariant& variant, size_t kernel, uint64_t budget, LaunchCounts& counts)
-      : world_(world),
-        runner_(runner),
-        random_(random),
-        program_(program),
-        variant_(variant),
-        kernel_(kernel),
-        budget_(budget),
-        counts_(counts),
-        control_(world.Allocate(sizeof(device::WorkerControl))),
-        can_yield_(std::find(variant.passes.begin(), variant.passes.end(), "yield_check") != variant.passes.end()) {}
+  explicit WorkerLaunch(const Setting& setting)
+      : setting_(setting),
+        control_(setting.world.Allocate(sizeof(device::WorkerControl))),
+        can_yield_(std::ranges::count(setting.variant.passes, "yield_check") != 0) {}
 
   std::optional<std::string> Run() {
-    LaunchRequest request = RequestOf(world_, random_, program_, variant_, kernel_);
+    LaunchRequest request = setting_.Request();
     num_blocks_ = request.grid.Count();
-    uint32_t style = random_.Below(4);  // never yields, every block yields, else now and then
+    uint32_t style = setting_.random.Below(4);  // never yields, every block yields, else now and then
     while (Taken() < num_blocks_) {
       uint64_t before = Taken();
-      bool may_yield = can_yield_ && style != 0 && (style == 1 || random_.Chance(80));
-      bool is_asked_before = may_yield && random_.Chance(10);
-      uint32_t ticket = world_.Probe(kernel_, ProbeWord::kTicket);
-      uint32_t distance = style == 1 ? 0 : random_.Below(static_cast<uint32_t>(num_blocks_ - before));
-      world_.Probe(kernel_, ProbeWord::kYieldAt) = may_yield ? ticket + distance : kNeverYield;
-      world_.Probe(kernel_, ProbeWord::kYieldFlag) = is_asked_before ? 1 : 0;
+      bool may_yield = can_yield_ && style != 0 && (style == 1 || setting_.random.Chance(80));
+      bool is_asked_before = may_yield && setting_.random.Chance(10);
+      uint32_t ticket = setting_.Probe(ProbeWord::kTicket);
+      uint32_t distance = style == 1 ? 0 : setting_.random.Below(static_cast<uint32_t>(num_blocks_ - before));
+      setting_.Probe(ProbeWord::kYieldAt) = may_yield ? ticket + distance : kNeverYield;
+      setting_.Probe(ProbeWord::kYieldFlag) = is_asked_before ? 1 : 0;
       if (auto problem = RunOnce(may_yield)) return problem;
-      uint32_t executed = world_.Probe(kernel_, ProbeWord::kTicket) - ticket;
+      uint32_t executed = setting_.Probe(ProbeWord::kTicket) - ticket;
       executed_ += executed;
       uint64_t done = std::min(Taken(), num_blocks_);
       if (executed != done - before)
@@ -124,13 +132,13 @@ class WorkerLaunch {
       if (is_asked_before && executed != 0) return "workers that were asked to yield at once took a block";
       if (!may_yield && done < num_blocks_) return fmt::format("workers left at block {} unasked", done);
       if (!is_asked_before && executed == 0) return "workers left without having executed a block";
-      if (Taken() < num_blocks_) ++counts_.yields;
+      if (Taken() < num_blocks_) ++setting_.counts.yields;
     }
-    if (random_.Chance(25)) {  // nothing is left to do
-      uint32_t ticket = world_.Probe(kernel_, ProbeWord::kTicket);
-      world_.Probe(kernel_, ProbeWord::kYieldFlag) = 0;
+    if (setting_.random.Chance(25)) {  // nothing is left to do
+      uint32_t ticket = setting_.Probe(ProbeWord::kTicket);
+      setting_.Probe(ProbeWord::kYieldFlag) = 0;
       if (auto problem = RunOnce(false)) return problem;
-      if (world_.Probe(kernel_, ProbeWord::kTicket) != ticket) return "a complete launch executed a block again";
+      if (setting_.Probe(ProbeWord::kTicket) != ticket) return "a complete launch executed a block again";
       if (auto problem = CheckCompleted()) return problem;
     }
     return std::nullopt;
@@ -153,17 +161,16 @@ class WorkerLaunch {
   }
 
   std::optional<std::string> RunOnce(bool has_flag) {
-    LaunchRequest request = RequestOf(world_, random_, program_, variant_, kernel_);
-    uint64_t flag = world_.ProbeAddress(kernel_, ProbeWord::kYieldFlag);
-    if (!has_flag && random_.Chance(50)) flag = 0;
-    SetHidden(request, variant_,
+    LaunchRequest request = setting_.Request();
+    uint64_t flag = setting_.world.ProbeAddress(setting_.kernel, ProbeWord::kYieldFlag);
+    if (!has_flag && setting_.random.Chance(50)) flag = 0;
+    SetHidden(request, setting_.variant,
               device::WorkerParameters{control_, flag, {request.grid.x, request.grid.y, request.grid.z}, 0});
     auto most = static_cast<uint32_t>(std::min<uint64_t>(num_blocks_ + 2, 12));
-    uint32_t workers = random_.Between(1, most);
+    uint32_t workers = setting_.random.Between(1, most);
     request.grid = {workers, 1, 1};
-    ++counts_.runs;
     uint64_t before = Taken();
-    auto problem = runner_.Run(std::move(request), budget_);
+    auto problem = setting_.Run(std::move(request));
     if (problem) return fmt::format("{} workers from block {} on: {}", workers, before, *problem);
     // "workers may have counted it beyond, by at most one each per run"
     if (Taken() > std::max(before, num_blocks_) + workers)
@@ -171,14 +178,7 @@ class WorkerLaunch {
     return std::nullopt;
   }
 
-  World& world_;
-  Runner& runner_;
-  RandomSource& random_;
-  const VariantProgram& program_;
-  const KernelVariant& variant_;
-  const size_t kernel_;
-  const uint64_t budget_;
-  LaunchCounts& counts_;
+  const Setting& setting_;
   const uint64_t control_;
   const bool can_yield_;
   uint64_t num_blocks_ = 0;
@@ -190,48 +190,40 @@ class WorkerLaunch {
 // The queue's other launches are made up: blocks before `base_` ran in them, chunks of them may reach into this one.
 class GatedLaunch {
  public:
-  GatedLaunch(World& world, Runner& runner, RandomSource& random, const VariantProgram& program,
-              const KernelVariant& variant, size_t kernel, uint64_t budget, LaunchCounts& counts)
-      : world_(world),
-        runner_(runner),
-        random_(random),
-        program_(program),
-        variant_(variant),
-        kernel_(kernel),
-        budget_(budget),
-        counts_(counts) {}
+  explicit GatedLaunch(const Setting& setting) : setting_(setting) {}
 
   std::optional<std::string> Run() {
-    const LaunchRequest request = RequestOf(world_, random_, program_, variant_, kernel_);
-    if (random_.Chance(10)) return RunOnce({});  // no gate
-    has_many_axes_ = request.grid.y != 1 || request.grid.z != 1 || random_.Chance(10);
+    const LaunchRequest request = setting_.Request();
+    if (setting_.random.Chance(10)) return RunOnce({});  // no gate
+    has_many_axes_ = request.grid.y != 1 || request.grid.z != 1 || setting_.random.Chance(10);
     const auto num_blocks = static_cast<uint32_t>(request.grid.Count());
-    base_ = random_.Below(1000);
+    base_ = setting_.random.Below(1000);
     const uint32_t end = base_ + num_blocks;
-    record_.watermark = random_.Chance(50) ? base_ : random_.Below(end + 10);
-    record_.start = std::min(random_.Below(base_ + 1), record_.watermark);
-    uint32_t num_stops = random_.Below(4);
+    record_.watermark = setting_.random.Chance(50) ? base_ : setting_.random.Below(end + 10);
+    record_.start = std::min(setting_.random.Below(base_ + 1), record_.watermark);
+    uint32_t num_stops = setting_.random.Below(4);
     for (uint32_t next = base_; next < end;) {
-      const bool is_stopped_before = num_stops != 0 && random_.Chance(10);
+      const bool is_stopped_before = num_stops != 0 && setting_.random.Chance(10);
       record_.stopped = is_stopped_before ? 1 : 0;
-      const uint32_t ticket = world_.Probe(kernel_, ProbeWord::kTicket);
-      world_.Probe(kernel_, ProbeWord::kYieldAt) = num_stops != 0 ? ticket + random_.Below(end - next) : kNeverYield;
+      const uint32_t ticket = setting_.Probe(ProbeWord::kTicket);
+      setting_.Probe(ProbeWord::kYieldAt) = num_stops != 0 ? ticket + setting_.random.Below(end - next) : kNeverYield;
       if (num_stops != 0) --num_stops;
-      const device::GateParameters gate{world_.ProbeAddress(kernel_, ProbeWord::kGateRecord) | device::kGateOn |
-                                            (has_many_axes_ ? device::kGateManyAxes : 0),
-                                        base_, random_.Chance(30) ? 1 : random_.Between(1, num_blocks * 2)};
+      const device::GateParameters gate{setting_.world.ProbeAddress(setting_.kernel, ProbeWord::kGateRecord) |
+                                            device::kGateOn | (has_many_axes_ ? device::kGateManyAxes : 0),
+                                        base_,
+                                        setting_.random.Chance(30) ? 1 : setting_.random.Between(1, num_blocks * 2)};
       const device::GateRecord before = record_;
       if (auto problem = RunOnce(gate)) return problem;
       if (record_.start != before.start || record_.epoch != 0) return "the gate wrote what is the host's";
       if (record_.watermark < before.watermark) return "the watermark fell";
       if (is_stopped_before && record_.watermark != before.watermark) return "a stopped queue's watermark rose";
       const uint32_t reached = std::clamp(record_.watermark, next, end);
-      const uint32_t executed = world_.Probe(kernel_, ProbeWord::kTicket) - ticket;
+      const uint32_t executed = setting_.Probe(ProbeWord::kTicket) - ticket;
       if (executed != reached - next)
         return fmt::format("watermark {} after {} blocks from {} on: {} were executed", record_.watermark,
                            reached - next, next, executed);
       if (reached != end && record_.stopped == 0) return fmt::format("left at block {} unasked", reached - base_);
-      if (reached != end) ++counts_.stops;
+      if (reached != end) ++setting_.counts.stops;
       next = reached;
       record_.start = reached;
     }
@@ -240,24 +232,16 @@ class GatedLaunch {
 
  private:
   std::optional<std::string> RunOnce(const device::GateParameters& gate) {
-    auto* shared = reinterpret_cast<void*>(world_.ProbeAddress(kernel_, ProbeWord::kGateRecord));
+    auto* shared = reinterpret_cast<void*>(setting_.world.ProbeAddress(setting_.kernel, ProbeWord::kGateRecord));
     std::memcpy(shared, &record_, sizeof(record_));
-    LaunchRequest request = RequestOf(world_, random_, program_, variant_, kernel_);
-    SetHidden(request, variant_, gate);
-    ++counts_.runs;
-    auto problem = runner_.Run(std::move(request), budget_);
+    LaunchRequest request = setting_.Request();
+    SetHidden(request, setting_.variant, gate);
+    auto problem = setting_.Run(std::move(request));
     std::memcpy(&record_, shared, sizeof(record_));
     return problem;
   }
 
-  World& world_;
-  Runner& runner_;
-  RandomSource& random_;
-  const VariantProgram& program_;
-  const KernelVariant& variant_;
-  const size_t kernel_;
-  const uint64_t budget_;
-  LaunchCounts& counts_;
+  const Setting& setting_;
   device::GateRecord record_{};
   uint32_t base_ = 0;
   bool has_many_axes_ = false;
@@ -268,17 +252,16 @@ class GatedLaunch {
 std::optional<std::string> LaunchVariant(World& world, Runner& runner, RandomSource& random,
                                          const VariantProgram& program, const KernelVariant& variant, size_t kernel,
                                          uint64_t budget, LaunchCounts& counts) {
+  const Setting setting{world, runner, random, program, variant, kernel, budget, counts};
   switch (variant.hidden_parameter_bytes) {
-    case 0: {  // launched as the original
-      ++counts.runs;
-      return runner.Run(RequestOf(world, random, program, variant, kernel), budget);
-    }
+    case 0:  // launched as the original
+      return setting.Run(setting.Request());
     case sizeof(device::SliceParameters):
-      return LaunchSlices(world, runner, random, program, variant, kernel, budget, counts);
+      return LaunchSlices(setting);
     case sizeof(device::WorkerParameters):
-      return WorkerLaunch(world, runner, random, program, variant, kernel, budget, counts).Run();
+      return WorkerLaunch(setting).Run();
     case sizeof(device::GateParameters):
-      return GatedLaunch(world, runner, random, program, variant, kernel, budget, counts).Run();
+      return GatedLaunch(setting).Run();
     default:
       return fmt::format("hidden parameter of {} bytes", variant.hidden_parameter_bytes);
   }

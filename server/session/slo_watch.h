@@ -1,0 +1,48 @@
+// A session's latency objective: what its requests take, and how careful that says to be with best-effort work.
+//
+// Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+#include "scheduler/slo_feedback.h"
+
+namespace tally::server {
+
+class SloWatch {
+ public:
+  // `on_caution` is called, without a lock, whenever another caution is asked for: once per window at most.
+  SloWatch(const scheduler::Slo& slo, std::function<void()> on_caution)
+      : on_caution_(std::move(on_caution)), feedback_({.slo = slo}) {}
+
+  void OnRequest(std::chrono::nanoseconds took) {
+    bool has_changed = false;
+    {
+      const std::lock_guard lock(mutex_);
+      ++num_requests_;
+      has_changed = feedback_.OnLatency(took);
+    }
+    if (has_changed) on_caution_();
+  }
+
+  struct Figures {
+    uint64_t num_requests = 0;
+    std::chrono::nanoseconds observed{0};  // at the objective's percentile, in the last window
+    int caution = 0;                       // steps
+  };
+  Figures figures() const {
+    const std::lock_guard lock(mutex_);
+    return {num_requests_, feedback_.last_quantile(), feedback_.caution_steps()};
+  }
+
+ private:
+  const std::function<void()> on_caution_;
+  mutable std::mutex mutex_;
+  scheduler::SloFeedback feedback_;  // guarded by mutex_, as below
+  uint64_t num_requests_ = 0;
+};
+
+}  // namespace tally::server
