@@ -23,7 +23,6 @@
 #include <vector>
 
 #include "server/gpu/driver_table.h"
-#include "server/gpu/stream_levels.h"
 #include "server/session/awaited_objects.h"
 #include "server/session/host_call_words.h"
 #include "server/session/request_clock.h"
@@ -68,9 +67,10 @@ struct StreamPriorities {
   bool are_classes_mixed = false;
   const std::atomic<bool>* is_high_priority = nullptr;  // the session's class
 
+  // As CUDA counts: 0 is the lowest, negative ones come first; the driver cuts what is out of its range.
   int Of(int asked) const {
-    if (!are_classes_mixed) return ProgramPriority(asked);
-    return is_high_priority->load(std::memory_order_relaxed) ? ProgramPriority(std::min(asked, 0) - 1) : 0;
+    if (!are_classes_mixed) return asked;
+    return is_high_priority->load(std::memory_order_relaxed) ? asked - 1 : 0;
   }
 };
 

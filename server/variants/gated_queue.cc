@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "ptx-transforms/transform.h"
 #include "server/gpu/launch_config.h"
-#include "server/gpu/stream_levels.h"
 
 namespace tally::server {
 namespace {
@@ -50,7 +49,9 @@ CUresult GateControls::Open() {
   if (driver.cuStreamWaitValue32_v2 == nullptr || driver.cuStreamWriteValue32_v2 == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  CUresult result = driver.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, kSignalPriority);
+  int highest = 0;
+  driver.cuCtxGetStreamPriorityRange(&lowest_priority, &highest);
+  CUresult result = driver.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, highest);
   if (result == CUDA_SUCCESS) {
     result = driver.cuMemHostAlloc(&read_back_, sizeof(device::GateRecord), CU_MEMHOSTALLOC_PORTABLE);
   }
@@ -109,7 +110,7 @@ GatedQueue::~GatedQueue() {
 }
 
 CUresult GatedQueue::Open() {
-  return driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, kResumePriority);
+  return driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, controls_.lowest_priority);
 }
 
 bool GatedQueue::Holds(CUfunction function) const {
@@ -119,6 +120,7 @@ bool GatedQueue::Holds(CUfunction function) const {
 void GatedQueue::Forget(size_t num_entries) {
   for (size_t i = 0; i < num_entries; ++i) {
     if (log_.front().ended != nullptr) controls_.events.Release(log_.front().ended);
+    if (log_.front().is_marker) --num_logged_markers_;
     log_.pop_front();
   }
 }
@@ -175,6 +177,7 @@ CUresult GatedQueue::Append(GatedLaunch launch, bool is_marker) {
   next_ = entry.end;
   promised_ = promised;
   log_.push_back(std::move(entry));
+  if (is_marker) ++num_logged_markers_;
   // Whether a stopped queue has drained is asked of its last entry.
   if (!is_marker && !is_stopped_ && ++num_unmarked_ < kLaunchesPerEvent) return CUDA_SUCCESS;
   num_unmarked_ = 0;

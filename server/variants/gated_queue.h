@@ -91,6 +91,7 @@ class GateControls {
   GatedCounts counts;
   CUfunction marker = nullptr;
   size_t marker_hidden_offset = 0;
+  int lowest_priority = 0;
 
  private:
   CUresult LoadMarker();
@@ -150,6 +151,8 @@ class GatedQueue {
   CUresult TryAbandon();
 
   bool is_stopped() const { return is_stopped_; }
+  // Its stream waits while the queue is stopped.
+  bool has_marker() const { return num_logged_markers_ != 0; }
   bool empty() const { return log_.empty(); }
   size_t size() const { return log_.size(); }
   bool Holds(CUfunction function) const;
@@ -185,7 +188,8 @@ class GatedQueue {
   uint32_t start_ = 0;     // blocks below ran before it was opened last
   uint32_t epoch_ = 0;
   uint32_t num_markers_ = 0;
-  uint32_t num_unmarked_ = 0;  // entries since the last that has an event
+  uint32_t num_logged_markers_ = 0;  // in the log
+  uint32_t num_unmarked_ = 0;        // entries since the last that has an event
   bool is_stopped_ = false;
   std::optional<uint32_t> watermark_;  // of a stopped queue, once it cannot change any more
 };

@@ -71,7 +71,13 @@ GatedQueues::Stream::~Stream() {
 CUresult GatedQueues::Stream::Launch(GatedLaunch launch) { return all_.Launch(member_, std::move(launch)); }
 
 CUresult GatedQueues::Stream::Seal() {
-  const std::lock_guard lock(all_.mutex_);
+  std::unique_lock lock(all_.mutex_);
+  const GatedQueue& queue = member_.queue;
+  while (queue.is_stopped() && !queue.empty() && !queue.has_marker() && !all_.MayWaitLocked()) {
+    lock.unlock();
+    std::this_thread::sleep_for(kLookStopped);
+    lock.lock();
+  }
   return member_.queue.Seal();
 }
 
@@ -95,7 +101,8 @@ void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lo
 CUresult GatedQueues::Launch(Member& member, GatedLaunch launch) {
   std::unique_lock lock(mutex_);
   AwaitRoom(member, launch.num_numbers(), lock);
-  if (is_closed_ && !RunsThrough(member.owner) && !HasLeft(member.owner)) {
+  const bool may_stop = !member.queue.has_marker() || MayWaitLocked();
+  if (is_closed_ && may_stop && !RunsThrough(member.owner) && !HasLeft(member.owner)) {
     if (const CUresult r = StopLocked(member, clock_.Now()); r != CUDA_SUCCESS) return r;
   }
   watch_.OnLaunch();
@@ -144,6 +151,13 @@ bool GatedQueues::IsLeaving(Member& member) {
 
 bool GatedQueues::IsAnyStoppedLocked() const {
   return std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member->queue.is_stopped(); });
+}
+
+bool GatedQueues::MayWaitLocked() const {
+  const auto num_waiting = std::count_if(members_.begin(), members_.end(), [](const auto& member) {
+    return member->queue.is_stopped() && member->queue.has_marker();
+  });
+  return static_cast<size_t>(num_waiting) < kMostWaiting;
 }
 
 void GatedQueues::BeginContextCall() {
@@ -203,7 +217,7 @@ void GatedQueues::LookAt(Member& member, bool is_closed, TimePoint seen_at, Look
     if (may_run || has_left) {
       queue.MarkLast();
       queue.Sweep();
-    } else if (!queue.empty()) {
+    } else if (!queue.empty() && (!queue.has_marker() || MayWaitLocked())) {
       result = StopLocked(member, seen_at);
       looked->is_any_leaving |= member.leaving.has_value();
     }

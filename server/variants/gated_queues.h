@@ -30,6 +30,10 @@ class GatedQueues {
   // The same while it is stopped. Behind a marker they stay in the channel, and one that is full blocks whoever
   // launches, with the driver's locks and ours.
   static constexpr size_t kMostWhileStopped = 64;
+  // Streams that may wait for a stopped queue at one time. Such a stream keeps a channel of the context, of which there
+  // are 32 (CUDA_DEVICE_MAX_CONNECTIONS, domain_process.cc); when all wait, nothing gets through that could end it
+  // (measured: docs/results/2026-11-22-h200-waiting-streams.md). Half of them is left to what programs wait for.
+  static constexpr size_t kMostWaiting = 16;
 
   // `on_failure`: what was stopped cannot be continued; its stream will wait for ever. `watch` may be null: nobody has
   // priority. All outlive this. Null: this driver cannot do it. The context must be current.
@@ -112,6 +116,8 @@ class GatedQueues {
   bool IsLeaving(Member& member);
   bool IsIdleLocked() const;
   bool IsAnyStoppedLocked() const;
+  // Whether one more stream may wait for a stopped queue.
+  bool MayWaitLocked() const;
 
   const DriverTable& driver_;
   const CUcontext context_;

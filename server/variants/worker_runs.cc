@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "server/gpu/stream_levels.h"
 
 namespace tally::server {
 namespace {
@@ -33,10 +32,10 @@ CUresult WorkerRuns::Open() {
   if (driver_.cuStreamWaitValue32_v2 == nullptr || driver_.cuStreamWriteValue32_v2 == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  CUresult result = driver_.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, kSignalPriority);
-  if (result == CUDA_SUCCESS) {
-    result = driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, kResumePriority);
-  }
+  int lowest = 0, highest = 0;
+  driver_.cuCtxGetStreamPriorityRange(&lowest, &highest);
+  CUresult result = driver_.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, highest);
+  if (result == CUDA_SUCCESS) result = driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, lowest);
   if (result == CUDA_SUCCESS) result = driver_.cuMemAlloc_v2(&flag_, 2 * sizeof(uint32_t));
   if (result == CUDA_SUCCESS) result = driver_.cuMemsetD32Async(flag_, 0, 2, signal_);
   if (result == CUDA_SUCCESS) result = driver_.cuStreamSynchronize(signal_);

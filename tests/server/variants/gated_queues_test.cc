@@ -170,6 +170,80 @@ TEST_F(GatedQueuesTest, AStoppedQueueRunsNothingUntilItMay) {
   EXPECT_EQ(queues_->counts().num_relaunches, 20u) << "those behind the copy had not been reached";
 }
 
+// Streams that wait keep the GPU's channels, and what would end their waiting needs one, too.
+TEST_F(GatedQueuesTest, SomeQueuesRunOnWhenTooManyStreamsWouldWait) {
+  struct Lane {
+    CUstream stream = nullptr;
+    std::unique_ptr<GatedQueues::Stream> queue;
+    CUdeviceptr out = 0, in = 0, word = 0;
+  };
+  std::vector<Lane> lanes(GatedQueues::kMostWaiting + 4);
+  Words expected(kWords), zero(kWords);
+  StepOnHost(expected, zero, 7);
+  for (Lane& lane : lanes) {
+    lane.stream = Stream();
+    lane.queue = queues_->Open(lane.stream, nullptr);
+    lane.out = ZeroedMemory(kWords * 4);
+    lane.in = ZeroedMemory(kWords * 4);
+  }
+  for (Lane& lane : lanes) {
+    lane.word = Block(lane.stream);
+    ASSERT_EQ(lane.queue->Launch(Step({lane.out, lane.in, 7}, 16)), CUDA_SUCCESS);
+    ASSERT_EQ(lane.queue->Seal(), CUDA_SUCCESS);
+  }
+  watch_.SetClosed(true);
+  Await([&] { return queues_->counts().num_stops == GatedQueues::kMostWaiting; });
+  for (Lane& lane : lanes) Release(lane.word);
+  const auto num_ended = [&] {
+    return std::ranges::count_if(lanes, [&](Lane& lane) { return HasEnded(lane.stream); });
+  };
+  Await([&] { return num_ended() == 4; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(num_ended(), 4);
+  EXPECT_EQ(queues_->counts().num_stops, GatedQueues::kMostWaiting);
+  watch_.SetClosed(false);
+  for (Lane& lane : lanes) {
+    ASSERT_EQ(driver_.cuStreamSynchronize(lane.stream), CUDA_SUCCESS);
+    EXPECT_EQ(Read(lane.out), expected);
+  }
+}
+
+// While a call may wait for the whole context nothing is stopped, and it begins when nothing is.
+TEST_F(GatedQueuesTest, NothingIsStoppedDuringACallThatMayWaitForTheContext) {
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  Words expected(kWords), zero(kWords);
+  StepOnHost(expected, zero, 3);
+  {
+    const ContextCall call(*queues_);
+    watch_.SetClosed(true);
+    ASSERT_EQ(queue->Launch(Step({out, in, 3}, 16)), CUDA_SUCCESS);
+    ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+    ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(Read(out), expected);
+    EXPECT_EQ(queues_->counts().num_stops, 0u);
+  }
+  const CUdeviceptr word = Block(stream);
+  ASSERT_EQ(queue->Launch(Step({out, in, 4}, 16)), CUDA_SUCCESS);
+  StepOnHost(expected, zero, 4);
+  Await([&] { return queues_->counts().num_stops == 1; });
+  Release(word);
+  std::atomic<bool> has_begun{false};
+  std::thread caller([&] {
+    driver_.cuCtxSetCurrent(context_);
+    const ContextCall call(*queues_);
+    has_begun = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(has_begun);
+  watch_.SetClosed(false);
+  caller.join();
+  ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out), expected);
+}
+
 // A chunk promises more blocks than there are: what is launched later must not count as run.
 TEST_F(GatedQueuesTest, AChunkThatReachesBeyondTheQueueLosesNothing) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
