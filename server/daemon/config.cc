@@ -94,6 +94,12 @@ const std::map<std::string, Reader>& Readers() {
          config.share_contexts = value.template get<bool>();
          return OkStatus();
        }},
+      {"keep_gpu_in_gaps",
+       [](auto& key, auto& value, auto& config) {
+         if (!value.is_boolean()) return WrongType(key, "true or false", value);
+         config.keep_gpu_in_gaps = value.template get<bool>();
+         return OkStatus();
+       }},
       {"max_sessions", [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions); }},
       {"max_sessions_per_user",
        [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions_per_user); }},

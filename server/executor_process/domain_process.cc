@@ -164,7 +164,8 @@ class DomainProcess {
     reported_time_slices_ = slices;
     link_.SendTimeSlices(slices);
     const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-    if (executor_ != nullptr && options_.config.priority_class == shm::PriorityClass::kHighPriority) {
+    if (executor_ != nullptr && options_.keep_gpu_in_gaps &&
+        options_.config.priority_class == shm::PriorityClass::kHighPriority) {
       executor_->KeepGpuInGaps(are_set);
     }
     if (slices.num_refused > 0) {
