@@ -6,12 +6,12 @@
 // high-priority work comes, and for as long afterwards as best-effort work has to stay back anyway, a *guard* is on
 // the GPU: one thread that sleeps, looks whether it is still wanted, and does nothing else.
 //
-//      high-priority   ##  ### ##   request   #### ##   ###   request  ###
-//      guard            |--------------------------------------------------hold-off--|
-//      best-effort     ...............................................................  resumes
+//      high-priority   ##  ### ##       #### ##   ###
+//      guard            |--------------------------------hold-off--|
+//      best-effort      ...........................................  resumes
 //
-// It takes a thread, a few registers and 1 KB of shared memory of one multiprocessor. Nothing waits for it: no event is
-// in front of it, because a channel that waits for an event gives its context's time on the GPU away.
+// It takes a thread, a few registers and 1 KB of shared memory of one multiprocessor. It is launched right away, not
+// behind the work that it is for: nothing waits for it, and it waits for nothing.
 //
 // Not thread-safe, but for Enable. One for each device, whose context must be current.
 #pragma once
