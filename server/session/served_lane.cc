@@ -161,7 +161,8 @@ CUresult ServedLane::Malformed(const char* reason) {
 }
 
 void ServedLane::BeginContextCall() {
-  if (!context_call_ && session_.core.variants != nullptr) context_call_.emplace(session_.core.variants.get());
+  if (context_call_ || session_.core.variants == nullptr) return;
+  context_call_.emplace(session_.core.variants.get(), session_.is_high_priority.load(std::memory_order_relaxed));
 }
 
 void ServedLane::GiveUpTurn() {

@@ -323,7 +323,8 @@ void SessionState::FreeMemory(uint32_t context) {
 
 void SessionState::DestroyContents(uint32_t context) {
   WaitForStreams(context);
-  const VariantRegistry::ContextCall call(core.variants.get());
+  // Urgent: whoever needs the memory may be the one for whom the others were stopped.
+  const VariantRegistry::ContextCall call(core.variants.get(), /*is_urgent=*/true);
   DestroyHandles(context);
   FreeMemory(context);
   if (context == shm::kNoContext) {

@@ -160,14 +160,15 @@ bool GatedQueues::MayWaitLocked() const {
   return static_cast<size_t>(num_waiting) < kMostWaiting;
 }
 
-void GatedQueues::BeginContextCall() {
+void GatedQueues::BeginContextCall(bool is_urgent) {
   std::unique_lock lock(mutex_);
+  if (is_urgent) ++num_context_calls_;
   while (IsAnyStoppedLocked()) {
     lock.unlock();
     std::this_thread::sleep_for(kLookStopped);
     lock.lock();
   }
-  ++num_context_calls_;
+  if (!is_urgent) ++num_context_calls_;
   is_closed_ = false;
 }
 

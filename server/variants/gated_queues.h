@@ -82,7 +82,8 @@ class GatedQueues {
 
   // Between the two no queue is stopped; Begin waits until none is. For calls of the driver that may wait for the whole
   // context, with its locks held: behind a stopped queue they would wait for what needs these locks to go on.
-  void BeginContextCall();
+  // `is_urgent`: what is stopped goes on at once, whatever high-priority work there is.
+  void BeginContextCall(bool is_urgent);
   void EndContextCall();
 
   // Waits until no launch of `function` is in flight: it is about to be unloaded.
@@ -140,7 +141,7 @@ class GatedQueues {
 // A call that may wait for the whole context, as long as this is there.
 class ContextCall {
  public:
-  explicit ContextCall(GatedQueues& queues) : queues_(queues) { queues_.BeginContextCall(); }
+  explicit ContextCall(GatedQueues& queues) : queues_(queues) { queues_.BeginContextCall(/*is_urgent=*/false); }
   ~ContextCall() { queues_.EndContextCall(); }
   ContextCall(const ContextCall&) = delete;
   ContextCall& operator=(const ContextCall&) = delete;

@@ -97,7 +97,7 @@ const VariantDevice* VariantRegistry::FindDevice(int device) {
   return &open.device;
 }
 
-VariantRegistry::ContextCall::ContextCall(VariantRegistry* registry) {
+VariantRegistry::ContextCall::ContextCall(VariantRegistry* registry, bool is_urgent) {
   if (registry == nullptr) return;
   {
     const std::lock_guard lock(registry->mutex_);
@@ -106,8 +106,8 @@ VariantRegistry::ContextCall::ContextCall(VariantRegistry* registry) {
     }
   }
   for (const VariantDevice* device : devices_) {
-    if (device->gated != nullptr) device->gated->BeginContextCall();
-    if (device->workers != nullptr) device->workers->BeginContextCall();
+    if (device->gated != nullptr) device->gated->BeginContextCall(is_urgent);
+    if (device->workers != nullptr) device->workers->BeginContextCall(is_urgent);
   }
 }
 

@@ -70,10 +70,11 @@ class VariantRegistry {
   void SetThreshold(std::chrono::nanoseconds threshold) { threshold_ns_ = threshold.count(); }
 
   // A call of the driver that may wait for a whole context, for as long as this is there: nothing is stopped half-way
-  // then. Making one waits until nothing is. `registry` may be null.
+  // then. Making one waits until nothing is, which is as soon as high-priority work lets it go on; `is_urgent`: at
+  // once. `registry` may be null.
   class ContextCall {
    public:
-    explicit ContextCall(VariantRegistry* registry);
+    explicit ContextCall(VariantRegistry* registry, bool is_urgent = false);
     ~ContextCall();
     ContextCall(const ContextCall&) = delete;
     ContextCall& operator=(const ContextCall&) = delete;

@@ -118,14 +118,15 @@ CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
   return CUDA_SUCCESS;
 }
 
-void WorkerRuns::BeginContextCall() {
+void WorkerRuns::BeginContextCall(bool is_urgent) {
   std::unique_lock lock(mutex_);
+  if (is_urgent) ++num_context_calls_;
   while (is_any_interrupted_) {
     lock.unlock();
     std::this_thread::sleep_for(kLookInterrupted);
     lock.lock();
   }
-  ++num_context_calls_;
+  if (!is_urgent) ++num_context_calls_;
 }
 
 void WorkerRuns::EndContextCall() {
@@ -288,13 +289,10 @@ void WorkerRuns::Watch() {
       if (is_stopping_ && in_flight_.empty()) return;
     }
     bool is_closed = watch_.IsClosed();
-    if (is_closed && !is_flag_up) {
+    if (is_closed) {
       const std::lock_guard lock(mutex_);
-      if (num_context_calls_ == 0) {
-        is_any_interrupted_ = true;
-      } else {
-        is_closed = false;
-      }
+      is_closed = num_context_calls_ == 0;
+      is_any_interrupted_ = is_any_interrupted_ || is_closed;
     }
     if (is_closed && !is_flag_up) {
       Yield(looked_at);

@@ -127,7 +127,7 @@ class WorkerRuns {
   // The device's context must be current. Never waits. After an error nothing was put on the stream.
   CUresult Launch(CUstream stream, WorkerLaunch launch);
   // Between the two no launch is asked to yield; Begin waits until none is interrupted (GatedQueues says why).
-  void BeginContextCall();
+  void BeginContextCall(bool is_urgent);
   void EndContextCall();
 
   // Waits until no launch of `function` is in flight: it is about to be unloaded.
