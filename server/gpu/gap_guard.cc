@@ -60,9 +60,10 @@ CUresult GapGuard::Launch() {
   return driver_.cuLaunchKernel(kernel_, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr);
 }
 
-void GapGuard::Keep(TimePoint now) {
-  if (is_there_ && now - launched_at_ < kLongestLife / 2) return;
+void GapGuard::Keep(const Clock& clock) {
   if (is_broken_ || !is_enabled_.load(std::memory_order_relaxed)) return;
+  const TimePoint now = clock.Now();
+  if (is_there_ && now - launched_at_ < kLongestLife / 2) return;
   CUresult result = kernel_ == nullptr ? Prepare() : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS) {
     Lift();  // the one before is behind half of its life; the new one follows in its stream

@@ -45,10 +45,11 @@ class GapGuard {
   // Sees to it that there is a guard that lives for another half of kLongestLife. Takes some microseconds when one is
   // to be launched, milliseconds the first time; never waits for the GPU. What fails is logged, and there are no guards
   // from then on.
-  void Keep(TimePoint now);
+  void Keep(const Clock& clock);
   // Ends all guards there are.
   void Lift();
 
+  bool is_there() const { return is_there_; }
   uint32_t num_launched() const { return num_launched_; }
 
  private:

@@ -53,7 +53,7 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   --device.num_dispatching;
-  device.guard.Keep(clock_.Now());
+  device.guard.Keep(clock_);
   CUevent& event = device.last_work[stream];
   // Without an event completion cannot be seen: the watcher then synchronises with the whole stream's past by the
   // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
@@ -114,6 +114,7 @@ void HighPriorityAnnouncer::Watch(int index) {
 }
 
 void HighPriorityAnnouncer::LiftGuardAfterHoldOff(Device& device, std::unique_lock<std::mutex>& lock) {
+  if (!device.guard.is_there()) return;
   const auto is_wanted = [&] { return device.stopping || device.is_busy; };
   if (!device.changed.wait_for(lock, device.gate.hold_off(), is_wanted)) device.guard.Lift();
 }

@@ -19,13 +19,6 @@ using scheduler::LaunchForm;
 // A kernel that could not be timed until then is not waited for any longer.
 constexpr uint64_t kLaunchesUntilTimed = 16;
 
-// Whether anybody cares how the GPU could be taken from this launch: it is a best-effort one, and goes there now.
-bool IsOfInterest(ServedLane& lane, const Stream& stream) {
-  const SessionState& session = lane.session();
-  return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
-         !stream.context->IsCapturing(stream);
-}
-
 // Why such a launch can have no other form at all; nothing: it may.
 std::optional<Coverage> WhyNot(ServedLane& lane, LaunchParameters& request) {
   if (lane.session().keeps_kernels) return Coverage::kKernelsKept;
@@ -240,6 +233,12 @@ CUresult LoadCode(ServedLane& lane, const Kernel& kernel, KernelOnDevice& on_dev
 }
 
 }  // namespace
+
+bool IsOfInterest(ServedLane& lane, const Stream& stream) {
+  const SessionState& session = lane.session();
+  return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
+         !stream.context->IsCapturing(stream);
+}
 
 CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request) {
   if (!IsOfInterest(lane, stream)) return LaunchOriginal(lane, stream, request);

@@ -8,6 +8,9 @@
 
 namespace tally::server {
 
+// Whether anybody cares how the GPU could be taken from what is launched now: it is best-effort work, and goes there.
+bool IsOfInterest(ServedLane& lane, const Stream& stream);
+
 CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request);
 
 }  // namespace tally::server

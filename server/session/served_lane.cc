@@ -137,7 +137,10 @@ CUresult ServedLane::FindStream(uint64_t handle, Stream** out) {
   }
   if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const bool is_per_thread = handle == shm::kPerThreadStream;
-  if (!(is_per_thread ? context_->HasPerThread(lane_index_) : context_->HasLegacy())) BeginContextCall();
+  std::optional<VariantRegistry::ContextCall> making;
+  if (!(is_per_thread ? context_->HasPerThread(lane_index_) : context_->HasLegacy())) {
+    making.emplace(session_.core.variants.get(), session_.is_high_priority.load(std::memory_order_relaxed));
+  }
   return is_per_thread ? context_->PerThread(lane_index_, out) : context_->Legacy(out);
 }
 

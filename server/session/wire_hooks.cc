@@ -3,6 +3,7 @@
 
 #include "proto/driver/generated/wire_ops.h"
 #include "server/session/gated_dispatch.h"
+#include "server/session/launch_forms.h"
 #include "server/session/launch_parameters.h"
 #include "server/session/operations.h"
 #include "server/session/pools.h"
@@ -73,10 +74,8 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
   const LaunchKind kind{.key = reinterpret_cast<uintptr_t>(exec)};
   const GatedDispatch dispatch(lane, *stream, kind);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-  const SessionState& session = lane.session();
   std::optional<CoverageMeter::Timed> timed;
-  if (session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
-      !stream->context->IsCapturing(*stream)) {
+  if (IsOfInterest(lane, *stream)) {
     timed.emplace(lane.session().coverage, stream->context->device(), stream->real, kind.key, Coverage::kGraph);
   }
   const CUresult result = lane.driver().cuGraphLaunch(exec, stream->real);

@@ -285,8 +285,7 @@ size_t GatedQueue::NumReached(uint32_t watermark) const {
 CUresult GatedQueue::HasLeft() {
   if (log_.empty()) return CUDA_SUCCESS;
   // Of one batch the end is the end, whatever of it ran: then nothing need be read, which would take its time.
-  const bool is_one_batch =
-      std::none_of(log_.begin(), log_.end() - 1, [](const Entry& entry) { return entry.is_marker; });
+  const bool is_one_batch = num_logged_markers_ == (log_.back().is_marker ? 1 : 0);
   return is_one_batch ? driver_.cuEventQuery(log_.back().ended) : ReadWatermark();
 }
 

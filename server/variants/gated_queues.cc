@@ -17,6 +17,16 @@ constexpr auto kPause = microseconds(20);              // of a launch that waits
 // A kernel may wait for one that the waiting thread has yet to launch on another stream.
 constexpr auto kLongestWaitForRoom = milliseconds(250);
 
+// Others must get the lock meanwhile: what is waited for is done with it.
+template <typename Predicate>
+void WaitUntil(std::unique_lock<std::mutex>& lock, const Predicate& is_so) {
+  while (!is_so()) {
+    lock.unlock();
+    std::this_thread::sleep_for(kLookStopped);
+    lock.lock();
+  }
+}
+
 bool HasLeft(const std::shared_ptr<WorkerOwner>& owner) {
   return owner != nullptr && owner->has_left.load(std::memory_order_relaxed);
 }
@@ -73,11 +83,7 @@ CUresult GatedQueues::Stream::Launch(GatedLaunch launch) { return all_.Launch(me
 CUresult GatedQueues::Stream::Seal() {
   std::unique_lock lock(all_.mutex_);
   const GatedQueue& queue = member_.queue;
-  while (queue.is_stopped() && !queue.empty() && !queue.has_marker() && !all_.MayWaitLocked()) {
-    lock.unlock();
-    std::this_thread::sleep_for(kLookStopped);
-    lock.lock();
-  }
+  WaitUntil(lock, [&] { return !queue.is_stopped() || queue.empty() || queue.has_marker() || all_.MayWaitLocked(); });
   return member_.queue.Seal();
 }
 
@@ -163,11 +169,7 @@ bool GatedQueues::MayWaitLocked() const {
 void GatedQueues::BeginContextCall(bool is_urgent) {
   std::unique_lock lock(mutex_);
   if (is_urgent) ++num_context_calls_;
-  while (IsAnyStoppedLocked()) {
-    lock.unlock();
-    std::this_thread::sleep_for(kLookStopped);
-    lock.lock();
-  }
+  WaitUntil(lock, [&] { return !IsAnyStoppedLocked(); });
   if (!is_urgent) ++num_context_calls_;
   is_closed_ = false;
 }
@@ -186,11 +188,7 @@ void GatedQueues::AwaitFunction(CUfunction function) {
       return member->queue.Holds(function);
     });
   };
-  while (is_held()) {
-    lock.unlock();
-    std::this_thread::sleep_for(kLookStopped);
-    lock.lock();
-  }
+  WaitUntil(lock, [&] { return !is_held(); });
 }
 
 GatedCounts GatedQueues::counts() const {

@@ -13,15 +13,15 @@ using std::chrono::steady_clock;
 class GapGuardTest : public SimDeviceTest {
  protected:
   CUresult Finish() { return driver_.cuCtxSynchronize(); }
-  const TimePoint now_ = SteadyClock().Now();
+  ManualClock clock_;
 };
 
 TEST_F(GapGuardTest, IsNotThereUntilItIsEnabled) {
   GapGuard guard(driver_);
-  guard.Keep(now_);
+  guard.Keep(clock_);
   EXPECT_EQ(guard.num_launched(), 0u);
   guard.Enable(true);
-  guard.Keep(now_);
+  guard.Keep(clock_);
   EXPECT_EQ(guard.num_launched(), 1u);
   guard.Lift();
   EXPECT_EQ(Finish(), CUDA_SUCCESS);
@@ -30,10 +30,12 @@ TEST_F(GapGuardTest, IsNotThereUntilItIsEnabled) {
 TEST_F(GapGuardTest, IsRenewedHalfWayThroughItsLife) {
   GapGuard guard(driver_);
   guard.Enable(true);
-  guard.Keep(now_);
-  guard.Keep(now_ + GapGuard::kLongestLife / 2 - milliseconds(1));
+  guard.Keep(clock_);
+  clock_.Advance(GapGuard::kLongestLife / 2 - milliseconds(1));
+  guard.Keep(clock_);
   EXPECT_EQ(guard.num_launched(), 1u);
-  guard.Keep(now_ + GapGuard::kLongestLife / 2);
+  clock_.Advance(milliseconds(1));
+  guard.Keep(clock_);
   EXPECT_EQ(guard.num_launched(), 2u);
   guard.Lift();
   EXPECT_EQ(Finish(), CUDA_SUCCESS);
@@ -43,7 +45,7 @@ TEST_F(GapGuardTest, EndsByItselfIfNobodyLiftsIt) {
   GapGuard guard(driver_);
   guard.Enable(true);
   const auto since = steady_clock::now();
-  guard.Keep(now_);
+  guard.Keep(clock_);
   EXPECT_EQ(Finish(), CUDA_SUCCESS);
   EXPECT_GE(steady_clock::now() - since, GapGuard::kLongestLife);
 }
@@ -52,7 +54,7 @@ TEST_F(GapGuardTest, AfterALiftTheNextOneIsNew) {
   GapGuard guard(driver_);
   guard.Enable(true);
   for (uint32_t i = 1; i <= 20; ++i) {
-    guard.Keep(now_);
+    guard.Keep(clock_);
     EXPECT_EQ(guard.num_launched(), i);
     guard.Lift();
     guard.Lift();
@@ -64,8 +66,9 @@ TEST_F(GapGuardTest, DoesWithoutWhereItCannotBeLaunched) {
   driver_.cuMemHostAlloc = [](void**, size_t, unsigned) { return CUDA_ERROR_OUT_OF_MEMORY; };
   GapGuard guard(driver_);
   guard.Enable(true);
-  guard.Keep(now_);
-  guard.Keep(now_ + milliseconds(100));
+  guard.Keep(clock_);
+  clock_.Advance(milliseconds(100));
+  guard.Keep(clock_);
   guard.Lift();
   EXPECT_EQ(guard.num_launched(), 0u);
 }
