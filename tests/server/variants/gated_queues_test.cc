@@ -223,11 +223,16 @@ TEST_F(GatedQueuesTest, NothingIsStoppedDuringACallThatMayWaitForTheContext) {
     ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
     EXPECT_EQ(Read(out), expected);
     EXPECT_EQ(queues_->counts().num_stops, 0u);
+    watch_.SetClosed(false);
   }
+  // What the watching thread had seen before is over by then.
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  const uint64_t num_stops = queues_->counts().num_stops;
   const CUdeviceptr word = Block(stream);
   ASSERT_EQ(queue->Launch(Step({out, in, 4}, 16)), CUDA_SUCCESS);
   StepOnHost(expected, zero, 4);
-  Await([&] { return queues_->counts().num_stops == 1; });
+  watch_.SetClosed(true);
+  Await([&] { return queues_->counts().num_stops == num_stops + 1; });
   Release(word);
   std::atomic<bool> has_begun{false};
   std::thread caller([&] {
@@ -243,6 +248,7 @@ TEST_F(GatedQueuesTest, NothingIsStoppedDuringACallThatMayWaitForTheContext) {
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   queues_->EndContextCall();
   EXPECT_EQ(Read(out), expected);
+  watch_.SetClosed(false);
 }
 
 // A chunk promises more blocks than there are: what is launched later must not count as run.
