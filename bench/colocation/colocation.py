@@ -52,6 +52,7 @@ def read_options():
     options.add_argument("--load-pairs", help="of which pairs other loads than the first are measured (default: the first of --pairs)")
     options.add_argument("--tenant-pairs", help="likewise, of other numbers of trainings; small trainings fit more often")
     options.add_argument("--sweep-modes", default="", help="in which modes, of --modes (default: all)")
+    options.add_argument("--idle-services", action="store_true", help="also measure the trainings beside services without requests")
     options.add_argument("--trace", default="bursty", choices=sorted(trace.KINDS),
                          help="how requests come, see trace.py (default: %(default)s)")
     options.add_argument("--repetitions", type=int, default=5, help="at most (default: %(default)s)")
@@ -117,7 +118,7 @@ class Bench:
     def measure(self):
         options = self.options
         whole = plan.Plan(tuple(options.modes), tuple(options.pairs), tuple(options.loads), tuple(options.best_effort), options.repetitions,
-                          tuple(options.load_pairs), tuple(options.tenant_pairs), tuple(options.sweep_modes))
+                          tuple(options.load_pairs), tuple(options.tenant_pairs), tuple(options.sweep_modes), options.idle_services)
         whole = self._without_missing(whole)
         lefts = [(group, [cell for cell in whole.cells(group) if cell.key() not in self.finished])
                  for group in whole.groups(1e9 if options.smoke else free_gib())]

@@ -134,6 +134,19 @@ class Results:
         rates = [record["rates"][0] for record in self.find(mode="alone", service="", training=training)]
         return sum(rates) / len(rates) if rates else None
 
+    def beside_idle(self):
+        """Trainings in modes whose services were there and had no requests: [(training, mode, shares of the solo rate)]. Each is compared
+        with the solo runs of its own repetition, as the machine changes within minutes."""
+        solo = {}
+        for record in self.find(mode="alone", service=""):
+            solo.setdefault((record["training"], record["repetition"]), []).append(record["rates"][0])
+        shares = {}
+        for record in self.find(service=""):
+            base = solo.get((record["training"], record["repetition"]))
+            if record["mode"] != "alone" and base:
+                shares.setdefault((record["training"], record["mode"]), []).append(record["rates"][0] * len(base) / sum(base))
+        return [(*key, values) for key, values in sorted(shares.items())]
+
     def row(self, mode, service, load, training, count, with_interval=True):
         """What a mode does to a pair; None if it was not measured. Only repetitions count that were measured alone, too."""
         records = self.find(mode=mode, service=service, load=load, training=training, count=count)

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import statistics
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -112,6 +113,16 @@ def _alone(rows):
     return mine and ["", "## Alone under each mode", "", *lines]
 
 
+def _beside_idle(found):
+    """What a mode costs a training that has the GPU to itself."""
+    lines = ["", "## Trainings beside an idle service", "",
+             "The service is there and has no requests, so nothing is stopped: what is lost is the cost of the mode itself, of its gates for instance.", "",
+             "| training | mode | of solo: median | range | runs |", "|---|---|---:|---|---:|"]
+    lines += [f"| {training} | {mode} | {statistics.median(shares):.4f} | {min(shares):.4f} to {max(shares):.4f} | {len(shares)} |"
+              for training, mode, shares in found]
+    return lines if found else []
+
+
 def _first_kernels(rows):
     """How soon the GPU works for a request."""
     mine = [row for row in rows if row.get("first_kernel")]
@@ -177,6 +188,7 @@ def markdown(results, rows):
                   "## Pairs", "", *_pairs([row for row in rows if row["training"] or row["mode"] == "alone"])]
         lines += _alone(rows)
         lines += _first_kernels(rows)
+    lines += _beside_idle(measures.Results(results["cells"]).beside_idle())
     lines += _kernels(results["tallyds"])
     not_finite = [name for name, facts in results["workers"].items() if not facts.get("finite", True)]
     if not_finite:

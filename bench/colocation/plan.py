@@ -39,6 +39,7 @@ class Plan:
     load_pairs: tuple = ()
     tenant_pairs: tuple = ()
     sweep_modes: tuple = ()  # none: all
+    idle_services: bool = False  # trainings are measured beside a service that waits for requests, too
 
     def points(self):
         """(pair, load, number of trainings) in rounds: the main point of every pair, then a round for each other load and number."""
@@ -63,8 +64,11 @@ class Plan:
                 yield Cell("alone", "", 0, training, 1, repetition, group)
         if is_main:
             services = dict.fromkeys(service for (service, _), _, _ in points)
-            yield from (Cell(mode, service, points[0][1], "", 0, repetition) for service in services for mode in mode_names
-                        if mode not in modes.NATIVE)
+            under_modes = [mode for mode in mode_names if mode not in modes.NATIVE]
+            yield from (Cell(mode, service, points[0][1], "", 0, repetition) for service in services for mode in under_modes)
+            if self.idle_services:
+                trainings = dict.fromkeys(training for (_, training), _, _ in points)
+                yield from (Cell(mode, "", 0, training, 1, repetition) for training in trainings for mode in under_modes)
 
     def cells(self, mode_names):
         """Of modes that are alive together, in order. The main points come twice before the sweeps begin."""

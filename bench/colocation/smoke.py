@@ -24,7 +24,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "colocation.json")
         words = [sys.executable, os.path.join(HERE, "colocation.py"), "--smoke", "--json", path, "--modes", MODES, "--loads", "10,30",
-                 "--best-effort", "1,2", "--sweep-modes", "time-slicing,tally", "--repetitions", "1", "--seconds", "0.3", "--minutes", "3", "--output", path + ".md",
+                 "--best-effort", "1,2", "--sweep-modes", "time-slicing,tally", "--idle-services", "--repetitions", "1", "--seconds", "0.3", "--minutes", "3", "--output", path + ".md",
                  "--csv", path + ".csv"]
         with subprocess.Popen(words, stdout=subprocess.DEVNULL) as first:
             while first.poll() is None and not cells(path):

@@ -35,6 +35,15 @@ class PageTest(unittest.TestCase):
         self.assertIn("| s | tally | 2.020 / 2.020 | +1.0 % | +1.0 % | +1.0 % to +1.0 % |", text)
         self.assertNotIn("## Alone under each mode", self.page(results(cells())))
 
+    def test_what_a_mode_costs_a_training(self):
+        def training(mode, rate, repetition):
+            return record(mode, None, service="", training="t", rates=[rate], load=0, count=1, repetition=repetition)
+
+        found = [training("alone", 10, 0), training("alone", 12, 0), training("tally", 10.78, 0), training("alone", 20, 1), training("tally", 20, 1),
+                 training("tally", 5, 2)]
+        self.assertIn("| t | tally | 0.9900 | 0.9800 to 1.0000 | 2 |", self.page(results(found)))
+        self.assertNotIn("idle service", self.page(results(cells())))
+
     def test_first_kernels(self):
         found = cells()
         for made, wait in ((found[0], 10.0), (found[2], 180.0)):

@@ -55,6 +55,11 @@ class CellsTest(unittest.TestCase):
         self.assertIn(("alone", "", "pointnet"), {(cell.mode, cell.service, cell.training) for cell in cells})
         self.assertIn(("bert-graph", 0.1, ""), {(cell.service, cell.load, cell.training) for cell in cells if cell.mode == "alone"})
 
+    def test_trainings_beside_services_without_requests(self):
+        idle = [(cell.mode, cell.training) for cell in self.cells(idle_services=True, repetitions=1) if not cell.service and cell.mode != "alone"]
+        self.assertEqual(sorted(idle), sorted((mode, training) for mode in MODES[2:] for _, training in PAIRS))
+        self.assertFalse([cell for cell in self.cells() if not cell.service and cell.mode != "alone"])
+
 
 class NeedsTest(unittest.TestCase):
     def test_only_what_the_cells_work_with(self):
