@@ -144,6 +144,14 @@ def _first_kernels(rows):
     return lines if mine else []
 
 
+def _cost_of_forms(kernels):
+    """How much longer launches take in their forms, of the kernels of which both times are known."""
+    known = [row for row in kernels if row["original_duration_ns"] and row["duration_ns"]]
+    original = sum(row["launches"] * row["original_duration_ns"] for row in known)
+    now = sum(row["launches"] * row["duration_ns"] for row in known)
+    return f" {now / original - 1:+.2%} over the originals, by launches of {len(known)} kernels whose both times were measured" if known else ""
+
+
 def _kernels(tallyds):
     """Of the modes with transforms: what best-effort programs spent their time in, and how soon it gives the GPU back."""
     lines = []
@@ -151,10 +159,12 @@ def _kernels(tallyds):
         if not modes.rewrites(mode) or not said["kernels"]:
             continue
         whole = sum(row["gpu_time_ns"] for row in said["kernels"]) or 1
-        lines += ["", f"{mode}:", "", "| kernel | share of these | launches | us | form | turnaround, us | remark |", "|---|---:|---:|---:|---|---:|---|"]
+        lines += ["", f"{mode}:" + _cost_of_forms(said["kernels"]), "",
+                  "| kernel | share of these | launches | us | original, us | form | turnaround, us | remark |", "|---|---:|---:|---:|---:|---|---:|---|"]
         for row in said["kernels"]:
             estimated = "" if row["is_turnaround_measured"] else " (estimated)"
-            lines.append(f"| `{row['name'][:60]}` | {row['gpu_time_ns'] / whole:.1%} | {row['launches']} | {row['duration_ns'] / 1e3:.1f} | "
+            original = f"{row['original_duration_ns'] / 1e3:.1f}" if row["original_duration_ns"] else "-"
+            lines.append(f"| `{row['name'][:60]}` | {row['gpu_time_ns'] / whole:.1%} | {row['launches']} | {row['duration_ns'] / 1e3:.1f} | {original} | "
                          f"{row['form']} | {row['turnaround_ns'] / 1e3:.1f}{estimated} | {row['remark']} |")
     return lines and ["", "## Best-effort kernels by GPU time", *lines]
 

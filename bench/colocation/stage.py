@@ -20,7 +20,7 @@ LEAD_S = 0.8    # a training works that long before the first request may come
 GRACE_S = 2.0   # after the last arrival, for a service that is behind
 LIMIT_S = 60.0  # for an answer, beyond what was asked for
 MOST_STARTS = 2
-NUM_KERNELS = 12
+NUM_KERNELS = 40
 
 
 class Worker:

@@ -70,12 +70,13 @@ class PageTest(unittest.TestCase):
         self.assertIn("* mps: s beside 1 t: no MPS here", self.page(results([*cells(), failed])))
 
     def test_kernels_of_modes_with_transforms(self):
-        kernel = {"name": "k", "gpu_time_ns": 3000, "launches": 3, "duration_ns": 1000, "form": "workers:2", "turnaround_ns": 500,
+        kernel = {"name": "k", "gpu_time_ns": 3000, "launches": 3, "duration_ns": 1000, "original_duration_ns": 800, "form": "workers:2", "turnaround_ns": 500,
                   "is_turnaround_measured": True, "remark": ""}
         found = results(cells())
         found["tallyds"] = {"tally": {"kernels": [kernel]}, "tally+transforms": {"kernels": [kernel]}}
         text = self.page(found)
-        self.assertEqual(text.count("| `k` | 100.0% | 3 | 1.0 | workers:2 | 0.5 |  |"), 1)
+        self.assertEqual(text.count("| `k` | 100.0% | 3 | 1.0 | 0.8 | workers:2 | 0.5 |  |"), 1)
+        self.assertIn("tally+transforms: +25.00% over the originals, by launches of 1 kernels", text)
 
     def test_nothing_measured_is_a_page(self):
         self.assertIn("0 cells", self.page(results([])))
