@@ -14,6 +14,10 @@ SERVICES = {
 }
 TRAININGS = {"resnet50": 6, "pointnet": 3, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 12}
 STAND_IN = "stand-in"
+# What takes seconds to import, besides torch.
+LIBRARIES = {"resnet50": "torchvision", "detector": "torchvision", **{network: f"transformers.models.{name}.modeling_{name}" for network, name in (
+    ("bert", "bert"), ("llama", "llama"), ("gpt-neo", "gpt_neo"), ("gpt2-medium", "gpt2"), ("gpt2-large", "gpt2"), ("pegasus", "pegasus"),
+    ("whisper", "whisper"))}}
 
 
 def is_service(name):

@@ -5,11 +5,13 @@ from Python), `graph` (a CUDA graph is replayed), `compiled` (torch.compile). A 
 input to the GPU, runs the network, copies the output back and waits for it.
 """
 import hashlib
+import importlib
 import time
 
 import torch
 
 import catalogue
+from worker import built
 
 SEED = 20261121
 NUM_INPUTS = 4  # requests take them by turns
@@ -148,5 +150,6 @@ def build(name):
     if not catalogue.is_service(name):
         raise SystemExit(f"there is no service '{name}'")
     network, _, form = name.rpartition("-")
+    importlib.import_module(catalogue.LIBRARIES.get(network, "torch"))
     torch.manual_seed(SEED)
-    return Service(NETWORKS[network], form)
+    return built(Service, NETWORKS[network], form)

@@ -32,6 +32,7 @@ class Worker:
         self.child = None
         self.starts = 0
         self.facts = None
+        self.failure = ""  # why it did not start
         self.start()
 
     def start(self):
@@ -53,8 +54,9 @@ class Worker:
         if self.facts is None:
             try:
                 self.facts = self.child.answer(timeout_s)
-            except Failed:
+            except Failed as failure:
                 if self.starts >= MOST_STARTS or self.child.is_running():
+                    self.failure = str(failure)
                     self.starts = MOST_STARTS
                     self.facts = {}
                     self.child.kill()
@@ -118,15 +120,19 @@ class Stage:
                     self.workers[name, role, program, index] = Worker(self.places[name], role, program, index, self.turn)
         deadline = time.monotonic() + self.start_limit_s
         for worker in list(self.workers.values()):
-            with contextlib.suppress(Failed):  # its cells will say so
+            try:
                 worker.make_ready(max(1, deadline - time.monotonic()))
+                built_s = worker.facts.get("built_s")
+                self.progress(f"{worker.name} is there" + (f", built in {built_s:.0f} s" if built_s is not None else ""))
+            except Failed as failure:  # its cells will say so
+                self.progress(str(failure))
 
     def worker(self, place_name, role, name, index=0):
         if place_name in self.failed:
             raise Failed(self.failed[place_name])
         worker = self.workers[place_name, role, name, index]
         if worker.facts == {}:
-            raise Failed(f"{worker.name}: did not start: {worker.child.said()}")
+            raise Failed(f"did not start: {worker.failure}")
         worker.make_ready(self.start_limit_s)
         return worker
 

@@ -4,11 +4,12 @@ Each function here returns a model, its loss as a function of a batch, and the b
 the GPU, runs forward, backward and the optimizer, and does not wait.
 """
 import hashlib
+import importlib
 
 import torch
 
 import catalogue
-from worker import turn
+from worker import built
 
 SEED = 20261121
 
@@ -71,11 +72,10 @@ class Training:
         self.model.train()
         self.batch = tuple(part.cpu().pin_memory() for part in batch)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
-        with turn():
-            first = self._step()
-            for _ in range(2):
-                self._step()
-            torch.cuda.synchronize()
+        first = self._step()
+        for _ in range(2):
+            self._step()
+        torch.cuda.synchronize()
         self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],
                       "loss": float(first), "torch": torch.__version__, "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
 
@@ -99,5 +99,6 @@ class Training:
 def build(name):
     if not catalogue.is_training(name):
         raise SystemExit(f"there is no training '{name}'")
+    importlib.import_module(catalogue.LIBRARIES.get(name, "torch"))
     torch.manual_seed(SEED)
-    return Training(NETWORKS[name])
+    return built(Training, NETWORKS[name])

@@ -45,8 +45,8 @@ def wait_until(moment):
 
 @contextlib.contextmanager
 def turn():
-    """One process at a time, of those that were started with the same TALLY_BENCH_TURN: a file. Trainings in different modes that warm up at
-    once, each with time slices of 1 us, would make the GPU do nothing but switch between them."""
+    """One process at a time, of those that were started with the same TALLY_BENCH_TURN: a file. Programs in different modes that build their
+    models at once, some with time slices of 1 us, would make the GPU do nothing but switch between them."""
     path = os.environ.get("TALLY_BENCH_TURN")
     if path is None:
         yield
@@ -54,3 +54,12 @@ def turn():
     with open(path, "w", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def built(make, *arguments):
+    """make(...) in a turn; its facts say how long that took."""
+    with turn():
+        began = time.monotonic()
+        program = make(*arguments)
+        program.facts["built_s"] = round(time.monotonic() - began, 1)
+        return program
