@@ -1,6 +1,6 @@
-// The one place every kernel and graph launch of this executor passes: what stands between a validated launch and the
-// driver. Best-effort launches are held back here while high-priority work runs, and share the GPU by a policy
-// (priority_dispatch.h, policy_dispatch.h).
+// The one place every kernel and graph launch of this executor passes, and every copy and fill of best-effort sessions:
+// what stands between a validated launch and the driver. Best-effort launches are held back here while high-priority
+// work runs, and share the GPU by a policy (priority_dispatch.h, policy_dispatch.h).
 //
 // Thread-safe; called by lane threads that hold their session's turn, so a wait here stalls that session and no other.
 #pragma once
@@ -21,7 +21,7 @@ namespace tally::server {
 // Written by the gate, read by anybody; relaxed.
 struct GateFigures {
   std::atomic<int64_t> gpu_time_ns{0};  // of best-effort launches, estimated
-  std::atomic<uint64_t> num_held{0};    // launches that had to wait
+  std::atomic<uint64_t> num_held{0};    // launches and pieces of copies that had to wait
   std::atomic<int64_t> held_ns{0};      // how long, all together
 };
 
@@ -69,6 +69,8 @@ struct DispatchPass {
   bool may_go = true;            // false: the client has left; do not launch
   void* record = nullptr;        // the gate's own
   uint32_t sample = UINT32_MAX;  // likewise
+  // Nothing that is in flight had ended for so long that it may wait for this one: it goes all the same.
+  bool is_forced = false;
   bool is_noted() const { return record != nullptr || sample != UINT32_MAX; }
 };
 
@@ -85,7 +87,8 @@ class DispatchGate {
   virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
   // High-priority work keeps the GPU also in the short gaps that it has (gap_guard.h).
   virtual void KeepGpuInGaps(bool) {}
-  // Copies and fills of best-effort sessions pass it as launches do, large ones in pieces.
+  // Whether copies and fills of best-effort sessions are to pass it at present, as launches do, large ones in pieces.
+  // One load.
   virtual bool holds_copies() const { return false; }
   // Within what time launches that can yield give the GPU back, and short ones and all others drain; for how long they
   // stay back after high-priority work. From the next launch on.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "base/futex.h"
 #include "scheduler/look_ahead.h"
+#include "scheduler/tuning.h"
 #include "server/channel/spin.h"
 #include "server/gpu/driver_table.h"
 #include "server/gpu/event_pool.h"
@@ -48,9 +50,11 @@ class Restrainer {
       const TimePoint since = clock_.Now();
       while (!watch_.IsClosed(of.device)) {
         if (of.can_yield || !watch_.IsHighPriorityPresent() || watch_.is_open()) return {};
+        if (of.tenant != nullptr && of.tenant->has_left()) return {.may_go = false};
         const TimePoint now = clock_.Now();
-        if (!of.is_short) {
-          if (HasRoom(DeviceOf(of), now - since)) return {};
+        if (!IsShort(of)) {
+          const Room room = RoomOn(DeviceOf(of), now - since);
+          if (room != Room::kNone) return {.is_forced = room == Room::kForced};
         } else if (void* place = DeviceOf(of).short_launches.TryEnter(of, now)) {
           return {.record = place};
         }
@@ -62,7 +66,7 @@ class Restrainer {
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) {
     Device& device = DeviceOf(of);
     if (pass.record != nullptr) return device.short_launches.Leave(pass.record, of.stream);
-    if (of.can_yield || of.is_short || !watch_.IsHighPriorityPresent()) return;
+    if (of.can_yield || IsShort(of) || !watch_.IsHighPriorityPresent()) return;
     CUevent event = nullptr;
     if (device.events.Acquire(&event) != CUDA_SUCCESS) return;
     if (driver_.cuEventRecord(event, of.stream) != CUDA_SUCCESS) return device.events.Release(event);
@@ -71,6 +75,7 @@ class Restrainer {
   }
 
   void Tune(const scheduler::Tuning& tuning) {
+    turnaround_ns_.store(tuning.turnaround_threshold.count(), std::memory_order_relaxed);
     for (auto& device : devices_) {
       device->short_launches.SetTurnaroundThreshold(tuning.turnaround_threshold);
       const std::lock_guard lock(device->mutex);
@@ -94,8 +99,17 @@ class Restrainer {
   };
 
   enum class Admission : uint8_t { kOpen, kGranted, kCancelled };
+  enum class Room : uint8_t { kNone, kSome, kForced };
 
   Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }
+
+  // Slices and short kernels say so themselves, of copies and fills the guess does.
+  bool IsShort(const DispatchOf& of) const {
+    if (of.is_short || of.kind.first_guess == std::chrono::nanoseconds(0)) return of.is_short;
+    const std::chrono::nanoseconds general(turnaround_ns_.load(std::memory_order_relaxed));
+    const auto turnaround = of.turnaround != std::chrono::nanoseconds(0) ? of.turnaround : general;
+    return of.kind.first_guess + scheduler::kGiveBackOverhead <= turnaround;
+  }
 
   Admission AwaitOpen(const DispatchOf& of, TimePoint* kept_since) {
     if (!watch_.IsClosed(of.device)) return Admission::kOpen;
@@ -127,25 +141,25 @@ class Restrainer {
     return true;
   }
 
-  // Whether fewer are in flight than have lately drained quickly. Who has waited long goes all the same: a kernel may
+  // Some: fewer are in flight than have lately drained quickly. Who has waited long goes all the same: a kernel may
   // itself wait for one that this thread, or another of its session, has yet to launch (two devices that exchange data,
   // two streams of one device).
-  bool HasRoom(Device& device, std::chrono::nanoseconds waited) {
+  Room RoomOn(Device& device, std::chrono::nanoseconds waited) {
     const std::lock_guard lock(device.mutex);
     while (device.in_flight.size() >= device.look_ahead.depth()) {
       const InFlight oldest = device.in_flight.front();
       const bool is_drained = driver_.cuEventQuery(oldest.event) != CUDA_ERROR_NOT_READY;
-      if (!is_drained && waited < kLongestDrain) return false;
+      if (!is_drained && waited < kLongestDrain) return Room::kNone;
       device.look_ahead.OnDrained(clock_.Now() - oldest.dispatched_at);
       device.events.Release(oldest.event);
       device.in_flight.pop_front();
-      if (!is_drained) return true;
+      if (!is_drained) return Room::kForced;
     }
-    return true;
+    return Room::kSome;
   }
 
   void Pause(const DispatchOf& of, std::chrono::nanoseconds waited) {
-    if (of.is_short && waited < kLongestAwake && MaySpinLong()) {
+    if (IsShort(of) && waited < kLongestAwake && MaySpinLong()) {
       for (int i = 0; i < kPausesPerLook; ++i) CpuRelax();
       ::sched_yield();
     } else {
@@ -156,6 +170,7 @@ class Restrainer {
   const DriverTable& driver_;
   PageWatch& watch_;
   const std::chrono::nanoseconds starvation_bound_;  // zero: none
+  std::atomic<int64_t> turnaround_ns_{scheduler::Tuning{}.turnaround_threshold.count()};
   const SteadyClock clock_;
   std::array<std::unique_ptr<Device>, shm::kActivityDevices> devices_;
 };
@@ -177,6 +192,7 @@ class PriorityDispatch final : public DispatchGate {
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) override {
     of.is_high_priority ? announcer_.AfterDispatch(of.device, of.stream) : restrainer_.AfterDispatch(of, pass);
   }
+  bool holds_copies() const override { return page_->HighPriorityPresent(); }
   void Tune(const scheduler::Tuning& tuning) override {
     announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
     restrainer_.Tune(tuning);

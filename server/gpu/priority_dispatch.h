@@ -3,8 +3,8 @@
 //
 // Before a high-priority launch the activity page is marked busy; once everything high-priority of this executor is
 // complete it is marked idle, with a hold-off. A best-effort launch goes only while no executor of the machine is busy,
-// and never with more in flight than drains quickly, because what is on the GPU cannot be taken back yet. Without
-// high-priority work on the machine a best-effort launch costs one load.
+// and never with more in flight than drains quickly, because what is on the GPU cannot be taken back yet. Copies and
+// fills of best-effort sessions likewise. Without a high-priority executor on the machine both cost one load.
 //
 // Source: Tally's priority-aware scheduling at kernel granularity (the "scheduling without transformation" of its
 // ablation); the decisions themselves are scheduler/priority_gate.h and scheduler/look_ahead.h.

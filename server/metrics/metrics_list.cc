@@ -22,7 +22,7 @@ constexpr MetricRow kRows[] = {
     {"tally_tenant_gpu_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid",
      "GPU time of best-effort launches, estimated from samples; 0 with the policies look-ahead and none."},
     {"tally_tenant_held_launches_total", MetricKind::kCounter, "launches", "tenant, uid",
-     "Best-effort launches that had to wait at the dispatch gate."},
+     "Best-effort launches and copies that had to wait at the dispatch gate."},
     {"tally_tenant_held_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid",
      "How long those waited, all together."},
     {"tally_tenant_varied_launches_total", MetricKind::kCounter, "launches", "tenant, uid, form",

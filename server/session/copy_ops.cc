@@ -1,8 +1,6 @@
 // Copies and fills on streams.
-#include <algorithm>
-
 #include "server/session/box_copy.h"
-#include "server/session/gated_dispatch.h"
+#include "server/session/gated_copies.h"
 #include "server/session/operations.h"
 
 namespace tally::server {
@@ -25,13 +23,8 @@ CUresult Finish(ServedLane& lane, Stream& stream, const ArenaUse& arena) {
   return lane.AwaitPoints(&points);
 }
 
-struct LinearSide {
-  uint64_t address = 0;
-  bool is_host = false;
-};
-
 CUresult ReadSide(ServedLane& lane, uint32_t place, uint64_t base, uint64_t size_bytes, bool is_source,
-                  std::span<const std::byte> inline_bytes, ArenaUse* arena, LinearSide* side) {
+                  std::span<const std::byte> inline_bytes, ArenaUse* arena, CopySide* side) {
   switch (static_cast<shm::Place>(place)) {
     case shm::Place::kAddress: {
       const std::optional<MemoryRange> range = lane.session().memory.Find(base, size_bytes);
@@ -76,8 +69,8 @@ CUresult ServeCopy(ServedLane& lane, WireReader& in, WireWriter&) {
   const std::span<const std::byte> inline_bytes = in.TakeBytes(is_inline ? copy.size_bytes : 0);
   if (!in.AtEnd()) return lane.Malformed();
   ArenaUse arena;
-  LinearSide from;
-  LinearSide to;
+  CopySide from;
+  CopySide to;
   if (const CUresult r =
           ReadSide(lane, copy.source_place, copy.source, copy.size_bytes, true, inline_bytes, &arena, &from);
       r != CUDA_SUCCESS) {
@@ -93,30 +86,11 @@ CUresult ServeCopy(ServedLane& lane, WireReader& in, WireWriter&) {
   if ((IsPageable(copy.source_place) || IsPageable(copy.destination_place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  const DriverTable& driver = lane.driver();
-  CUresult result = CUDA_SUCCESS;
-  CopyDirection direction = CopyDirection::kDevice;
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
+  CopyDirection direction = CopyDirection::kDevice;
   if (from.is_host != to.is_host) direction = from.is_host ? CopyDirection::kUp : CopyDirection::kDown;
   if (from.is_host && to.is_host) direction = CopyDirection::kDown;
-  const uint64_t piece_bytes = GatedDispatch::PieceBytes(lane, *stream, direction);
-  for (uint64_t done = 0; done < copy.size_bytes && result == CUDA_SUCCESS;) {
-    const uint64_t size_bytes = std::min(piece_bytes, copy.size_bytes - done);
-    const GatedDispatch dispatch(lane, *stream, direction, size_bytes);
-    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-    const uint64_t source = from.address + done;
-    const uint64_t target = to.address + done;
-    if (from.is_host && to.is_host) {
-      result = driver.cuMemcpyAsync(target, source, size_bytes, stream->real);
-    } else if (from.is_host) {
-      result = driver.cuMemcpyHtoDAsync_v2(target, reinterpret_cast<const void*>(source), size_bytes, stream->real);
-    } else if (to.is_host) {
-      result = driver.cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(target), source, size_bytes, stream->real);
-    } else {
-      result = driver.cuMemcpyDtoDAsync_v2(target, source, size_bytes, stream->real);
-    }
-    done += size_bytes;
-  }
+  const CUresult result = PutCopy(lane, *stream, to, from, copy.size_bytes, direction);
   if (result != CUDA_SUCCESS) return result;
   Count(lane.session(), direction, copy.size_bytes);
   return Finish(lane, *stream, arena);
@@ -136,13 +110,7 @@ CUresult ServeCopyBox(ServedLane& lane, WireReader& in, WireWriter&) {
   if ((IsPageable(box.source.place) || IsPageable(box.destination.place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  {
-    const GatedDispatch dispatch(lane, *stream, copy.direction, copy.size_bytes);
-    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-    if (const CUresult r = lane.driver().cuMemcpy3DAsync_v2(&copy.parameters, stream->real); r != CUDA_SUCCESS) {
-      return r;
-    }
-  }
+  if (const CUresult r = PutBox(lane, *stream, copy.parameters, copy.direction); r != CUDA_SUCCESS) return r;
   Count(lane.session(), copy.direction, copy.size_bytes);
   return Finish(lane, *stream, copy.arena);
 }
@@ -155,29 +123,9 @@ CUresult ServeFill(ServedLane& lane, WireReader& in, WireWriter&) {
   Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(fill.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-  const DriverTable& driver = lane.driver();
-  const auto byte = static_cast<unsigned char>(fill.value);
-  const auto half = static_cast<unsigned short>(fill.value);
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
-  {
-    const GatedDispatch dispatch(lane, *stream, CopyDirection::kDevice, fill.width * fill.element_bytes * fill.height);
-    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-    if (fill.height == 1) {
-      if (fill.element_bytes == 1) result = driver.cuMemsetD8Async(fill.address, byte, fill.width, stream->real);
-      if (fill.element_bytes == 2) result = driver.cuMemsetD16Async(fill.address, half, fill.width, stream->real);
-      if (fill.element_bytes == 4) result = driver.cuMemsetD32Async(fill.address, fill.value, fill.width, stream->real);
-    } else {
-      const CUdeviceptr at = fill.address;
-      const size_t pitch = fill.pitch_bytes;
-      if (fill.element_bytes == 1) {
-        result = driver.cuMemsetD2D8Async(at, pitch, byte, fill.width, fill.height, stream->real);
-      } else if (fill.element_bytes == 2) {
-        result = driver.cuMemsetD2D16Async(at, pitch, half, fill.width, fill.height, stream->real);
-      } else {
-        result = driver.cuMemsetD2D32Async(at, pitch, fill.value, fill.width, fill.height, stream->real);
-      }
-    }
-  }
+  const CUDA_MEMSET_NODE_PARAMS parameters{fill.address,       fill.pitch_bytes, fill.value,
+                                           fill.element_bytes, fill.width,       fill.height};
+  const CUresult result = PutFill(lane, *stream, parameters);
   return result == CUDA_SUCCESS ? Finish(lane, *stream, {}) : result;
 }
 

@@ -1,4 +1,5 @@
-// One launch on its way through the dispatch gate: before in the constructor, after in the destructor.
+// One launch, or one piece of a copy or fill, on its way through the dispatch gate: before in the constructor, after in
+// the destructor.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +39,7 @@ class GatedDispatch {
   GatedDispatch(ServedLane& lane, const Stream& stream, CopyDirection direction, uint64_t size_bytes)
       : gate_(HoldsCopies(lane, stream) ? lane.session().core.gate.get() : nullptr),
         of_{.device = stream.context->device(),
+            .turnaround = std::chrono::nanoseconds(lane.session().turnaround_ns.load(std::memory_order_relaxed)),
             .stream = stream.real,
             .tenant = lane.session().gate_tenant.get(),
             .kind = KindOfCopy(direction, size_bytes)} {
@@ -57,6 +59,8 @@ class GatedDispatch {
 
   // The client has left while the launch was held back: it is not to be made.
   bool is_cancelled() const { return !pass_.may_go; }
+  // Behind something that does not end: the pieces that are left need not wait as long each.
+  bool is_forced() const { return pass_.is_forced; }
   // What such a launch returns, to nobody.
   static constexpr CUresult kCancelled = CUDA_ERROR_DEINITIALIZED;
 

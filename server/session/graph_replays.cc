@@ -5,6 +5,7 @@
 #include <deque>
 #include <span>
 
+#include "server/session/gated_copies.h"
 #include "server/session/graph_target.h"
 #include "server/session/kernel_ops.h"
 #include "server/session/launch_forms.h"
@@ -73,17 +74,6 @@ bool ReadAttributes(const DriverTable& driver, CUgraphNode node, std::vector<CUl
     attribute.value = value;
   }
   return true;
-}
-
-CUresult Fill(const DriverTable& driver, const CUDA_MEMSET_NODE_PARAMS& p, CUstream stream) {
-  switch (p.elementSize) {
-    case 1:
-      return driver.cuMemsetD2D8Async(p.dst, p.pitch, static_cast<unsigned char>(p.value), p.width, p.height, stream);
-    case 2:
-      return driver.cuMemsetD2D16Async(p.dst, p.pitch, static_cast<unsigned short>(p.value), p.width, p.height, stream);
-    default:
-      return driver.cuMemsetD2D32Async(p.dst, p.pitch, p.value, p.width, p.height, stream);
-  }
 }
 
 }  // namespace
@@ -201,8 +191,8 @@ CUresult GraphReplays::Launch(ServedLane& lane, Stream& stream, const Node& node
     return LaunchKernel(lane, stream, request);
   }
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
-  if (const auto* fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&node)) return Fill(lane.driver(), *fill, stream.real);
-  return lane.driver().cuMemcpy3DAsync_v2(&std::get<CUDA_MEMCPY3D>(node), stream.real);
+  if (const auto* fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&node)) return PutFill(lane, stream, *fill);
+  return PutBox(lane, stream, std::get<CUDA_MEMCPY3D>(node), CopyDirection::kDevice);
 }
 
 std::optional<CUresult> GraphReplays::TryLaunch(ServedLane& lane, Stream& stream, CUgraphExec graph_exec) {

@@ -84,7 +84,7 @@ class Choosing(PolicyTest):
         self.assertIn("there is no policy 'best'; there are look-ahead, none", self.log_of(daemon))
 
 
-class Sharing(PolicyTest):
+class SharingTest(PolicyTest):
     def forever(self, name, *arguments, priority="best-effort", loops=20):
         return self.start_program("--name", name, *arguments, priority=priority,
                                   command=(sys.executable, CASES, "forever", str(loops)))
@@ -92,12 +92,20 @@ class Sharing(PolicyTest):
     def rows(self):
         return {row["tenant"]: row for row in self.ctl_json("ps")}
 
+    def start_busy_service(self):
+        """High-priority work that never ends."""
+        service = self.start_program("--name", "service", priority="high", command=(sys.executable, CASES, "busy", "1000"))
+        wait_until(lambda: self.rows().get("service", {}).get("kernel_launches", 0) > 150, "the service works", 60)
+        return service
+
     def launches_within(self, seconds, *names):
         before = self.rows()
         time.sleep(seconds)
         after = self.rows()
         return [after[name]["kernel_launches"] - before[name]["kernel_launches"] for name in names]
 
+
+class Sharing(SharingTest):
     def assert_shared(self, least, most, *names):
         """Within some seconds the second gets `least` to `most` times what the first gets. Another try if not: the
         machine may be busy with something else."""
@@ -180,6 +188,57 @@ class Sharing(PolicyTest):
         self.assertRegex(page, r'tally_tenant_held_launches_total\{tenant="one",uid="\d+"\} [1-9]')
         self.assertRegex(page, r'tally_tenant_held_seconds_total\{tenant="one",uid="\d+"\} [\d.e-]*[1-9]')
         self.assertIn(f'tally_executor_policy{{domain="best-effort:{os.getuid()}",policy="tally"}} 1', page)
+
+
+class Copies(SharingTest):
+    """Of a best-effort program that launches nothing."""
+    SIZE = 40 << 20  # five pieces each way
+
+    def begin(self, policy, *options):
+        """The program is about to copy, and high-priority work runs without end."""
+        self.start_daemon("--policy", policy, *options)
+        self.path = os.path.join(self.directory, "go")
+        self.start_program("--name", "victim", command=(sys.executable, CASES, "copy_once", self.path, str(self.SIZE)))
+        wait_until(lambda: os.path.exists(self.path + ".ready"), "it may begin", 60)
+        service = self.start_busy_service()
+        self.assertEqual((self.held(), self.copied()), (0, 0))
+        open(self.path, "w").close()
+        return service
+
+    def held(self):
+        return self.rows()["victim"]["held_launches"]
+
+    def copied(self):
+        return self.rows()["victim"]["host_to_device_bytes"]
+
+    def is_done(self):
+        return os.path.exists(self.path + ".done")
+
+    def wait_and_go_on(self, policy):
+        service = self.begin(policy)
+        time.sleep(2)
+        self.assertFalse(self.is_done(), "high-priority work ran all the time")
+        service.kill()
+        wait_until(self.is_done, "the copies come through", 60)
+        self.assertEqual(self.copied(), self.SIZE)
+        self.assertGreater(self.held(), 0)
+
+    def test_they_wait_for_high_priority_work_with_look_ahead(self):
+        self.wait_and_go_on("look-ahead")
+
+    def test_they_wait_for_high_priority_work_with_tally(self):
+        self.wait_and_go_on("tally")
+
+    def go_in_pieces(self, policy):
+        self.begin(policy, "--starvation-bound", "50ms")  # for each of them
+        wait_until(self.is_done, "all pieces come through", 60)
+        self.assertGreater(self.held(), 4, "two copies that were not cut are held twice")
+
+    def test_large_ones_go_in_pieces_with_look_ahead(self):
+        self.go_in_pieces("look-ahead")
+
+    def test_large_ones_go_in_pieces_with_tally(self):
+        self.go_in_pieces("tally")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""Programs for tests of scheduling, to be run under tally-run: launches without end, or held ones that are waited for."""
+"""Programs for tests of scheduling, to be run under tally-run: launches without end, held ones that are waited for, copies."""
 import ctypes
+import os
 import sys
+import time
 
 from cuda_driver import Cuda
 
@@ -50,6 +52,20 @@ def forever(loops):
         spinner.sum()
 
 
+def busy(loops):
+    """Never without something on the GPU: while half of what is queued is waited for the other half is there."""
+    spinner = Spinner(int(loops))
+    events = [ctypes.c_void_p(), ctypes.c_void_p()]
+    for event in events:
+        spinner.call("cuEventCreate", ctypes.byref(event), 0)
+    while True:
+        for event in events:
+            for _ in range(50):
+                spinner.spin()
+            spinner.call("cuEventSynchronize", event)
+            spinner.call("cuEventRecord", event, None)
+
+
 def requests(loops):
     """Each launch is waited for."""
     spinner = Spinner(int(loops))
@@ -81,5 +97,26 @@ def one_after_another(count, loops):
     print("OK")
 
 
+def copy_once(path, size_bytes):
+    """Copies up and down once `path` exists; `path` + ".ready" says that it waits for that, ".done" that the result is
+    right. Stays for a while."""
+    cuda = Cuda()
+    size = ctypes.c_size_t(int(size_bytes))
+    source, target, device = cuda.allocate_host(size.value), cuda.allocate_host(size.value), cuda.allocate(size.value)
+    ctypes.memset(source, 7, size.value)
+    cuda.call("cuStreamSynchronize", None)
+    open(path + ".ready", "w").close()
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    cuda.call("cuMemcpyHtoDAsync_v2", device, source, size, None)
+    cuda.call("cuMemcpyDtoHAsync_v2", target, device, size, None)
+    cuda.call("cuStreamSynchronize", None)
+    if ctypes.string_at(target, size.value) != b"\7" * size.value:
+        sys.exit("a copy is wrong")
+    open(path + ".done", "w").close()
+    time.sleep(100)
+
+
 if __name__ == "__main__":
-    {"forever": forever, "requests": requests, "one_after_another": one_after_another}[sys.argv[1]](*sys.argv[2:])
+    {"forever": forever, "busy": busy, "requests": requests, "one_after_another": one_after_another,
+     "copy_once": copy_once}[sys.argv[1]](*sys.argv[2:])

@@ -189,6 +189,64 @@ TEST_F(PriorityDispatchTest, OthersKeepTheirOwnRuleBesideShortOnes) {
   EXPECT_EQ(NumAdmitted(*gate, kBestEffort, 5), 1) << "a look-ahead begins with one";
 }
 
+// As GatedDispatch makes them: the guess says whether they are short.
+TEST_F(PriorityDispatchTest, CopiesAreHeldOnlyBesideAHighPriorityExecutor) {
+  auto alone = NewExecutorsGate();
+  EXPECT_FALSE(alone->holds_copies());
+  auto gate = GateBesideHighPriority();
+  EXPECT_TRUE(gate->holds_copies());
+  EXPECT_TRUE(alone->holds_copies()) << "one has come since";
+  high_.reset();
+  EXPECT_FALSE(gate->holds_copies());
+}
+
+TEST_F(PriorityDispatchTest, SmallCopiesAreShortAndLargeOnesAreAsFewAsDrainQuickly) {
+  auto gate = GateBesideHighPriority();
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  const auto copy = [](int microseconds) {
+    DispatchOf of = Short(microseconds);
+    of.is_short = false;
+    return of;
+  };
+  EXPECT_EQ(NumAdmitted(*gate, copy(10), 20), 3);
+  EXPECT_EQ(NumAdmitted(*gate, copy(300), 5), 1) << "a look-ahead begins with one";
+  DispatchOf of_a_patient_program = copy(300);
+  of_a_patient_program.turnaround = std::chrono::milliseconds(1);
+  EXPECT_EQ(NumAdmitted(*gate, of_a_patient_program, 20), 3);
+}
+
+TEST_F(PriorityDispatchTest, WhatGoesBecauseNothingEndsSaysSo) {
+  auto gate = GateBesideHighPriority();
+  ScriptedGpu::Stop();
+  for (const bool is_forced : {false, true}) {
+    const DispatchPass pass = gate->BeforeDispatch(kBestEffort);
+    EXPECT_EQ(pass.is_forced, is_forced);
+    gate->AfterDispatch(kBestEffort, pass);
+  }
+  ScriptedGpu::Go();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_FALSE(gate->BeforeDispatch(kBestEffort).is_forced);
+}
+
+TEST_F(PriorityDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
+  auto gate = GateBesideHighPriority();
+  const auto tenant = gate->AddTenant({});
+  DispatchOf of = kBestEffort;
+  of.tenant = tenant.get();
+  ScriptedGpu::Stop();
+  gate->AfterDispatch(of, gate->BeforeDispatch(of));
+  std::thread held([&] {
+    for (;;) {  // 250 ms each, for ever, if it were not for Leave()
+      const DispatchPass pass = gate->BeforeDispatch(of);
+      if (!pass.may_go) return;
+      gate->AfterDispatch(of, pass);
+    }
+  });
+  tenant->Leave();
+  held.join();
+  ScriptedGpu::Go();
+}
+
 TEST_F(PriorityDispatchTest, WithoutHighPriorityExecutorShortLaunchesAreNeverHeldBack) {
   auto gate = NewExecutorsGate();
   EXPECT_EQ(NumAdmitted(*gate, Short(10), 1000), 1000);
