@@ -7,7 +7,7 @@ import sys
 import time
 import unittest
 
-from support.daemon_fixture import free_port, program, wait_until
+from support.daemon_fixture import free_port, is_alive, program, wait_until
 from support.full_stack import REPEATED_LAUNCHES, FullStackTest, not_built
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
@@ -239,6 +239,47 @@ class Copies(SharingTest):
 
     def test_large_ones_go_in_pieces_with_tally(self):
         self.go_in_pieces("tally")
+
+
+class StarvationBound(SharingTest):
+    """A best-effort program beside a high-priority one that never leaves the GPU idle."""
+    BOUND = 0.25
+    SECONDS = 5
+
+    def launches(self, policy, *options):
+        """Of the best-effort program, meanwhile."""
+        daemon = self.start_daemon("--policy", policy, *options)
+        victim = self.forever("victim")
+        wait_until(lambda: self.rows().get("victim", {}).get("kernel_launches", 0) > 10, "it runs")
+        service = self.start_busy_service()
+        time.sleep(1)
+        num_launches, = self.launches_within(self.SECONDS, "victim")
+        for process in (victim, service):
+            process.kill()
+            process.wait()
+        # Executors that still have programs would wait for the next tallyd, with the old bound.
+        wait_until(lambda: not self.rows(), "the programs are gone")
+        daemon.terminate()
+        self.assertEqual(daemon.wait(60), 0, self.log_of(daemon))
+        wait_until(lambda: not any(map(is_alive, self.noted_executors())), "the executors have ended")
+        return num_launches
+
+    def check(self, policy):
+        """Another try if the numbers are wrong: on a machine with much else to do even a busy program has gaps."""
+        for _ in range(3):
+            unbounded = self.launches(policy)
+            bounded = self.launches(policy, "--starvation-bound", f"{int(self.BOUND * 1000)}ms")
+            bounds = self.SECONDS / self.BOUND
+            # One per bound; it may have been a little late, or gone in a gap.
+            if unbounded <= 1 and bounds / 3 <= bounded <= bounds * 1.5:
+                return
+        self.fail(f"{policy}: {unbounded} launches without a bound, {bounded} with one in {bounds} bounds")
+
+    def test_look_ahead(self):
+        self.check("look-ahead")
+
+    def test_tally(self):
+        self.check("tally")
 
 
 if __name__ == "__main__":
