@@ -202,11 +202,18 @@ CUresult LaunchRun::RunWorkers(const VariantModule::Form& form, const LaunchCand
   };
   LaunchKind kind = KindOfKernel(form.function, shape.grid, shape.block, candidate.degree);
   kind.num_blocks = candidate.degree;
-  const GatedDispatch dispatch(lane, stream, kind, HowItEnds::kWhenAsked);
-  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-  BeginTiming();
-  lane.session().counters.num_by_workers.fetch_add(1, std::memory_order_relaxed);
-  return launch_.device.workers->Launch(stream.real, std::move(workers));
+  {
+    const GatedDispatch dispatch(lane, stream, kind, HowItEnds::kWhenAsked);
+    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    BeginTiming();
+    const CUresult result = launch_.device.workers->Launch(stream.real, std::move(workers));
+    if (result == CUDA_SUCCESS) lane.session().counters.num_by_workers.fetch_add(1, std::memory_order_relaxed);
+    if (result != CUDA_ERROR_NOT_READY) return result;
+  }
+  // Behind so many launches it may as well be one that does not yield.
+  timing_.reset();
+  is_sample_ = false;
+  return RunOriginal();
 }
 
 }  // namespace tally::server

@@ -50,7 +50,7 @@ class LaunchRun {
   void BeginTiming();
 
   const VaryingLaunch& launch_;
-  const bool is_sample_;
+  bool is_sample_;
   const std::chrono::nanoseconds piece_;
   std::optional<LaunchTimer::Timing> timing_;
 };

@@ -36,6 +36,7 @@ CUresult WorkerRuns::Open() {
   driver_.cuCtxGetStreamPriorityRange(&lowest, &highest);
   CUresult result = driver_.cuStreamCreateWithPriority(&signal_, CU_STREAM_NON_BLOCKING, highest);
   if (result == CUDA_SUCCESS) result = driver_.cuStreamCreateWithPriority(&resume_, CU_STREAM_NON_BLOCKING, lowest);
+  if (result == CUDA_SUCCESS) result = slots_.Open();
   if (result == CUDA_SUCCESS) result = driver_.cuMemAlloc_v2(&flag_, 2 * sizeof(uint32_t));
   if (result == CUDA_SUCCESS) result = driver_.cuMemsetD32Async(flag_, 0, 2, signal_);
   if (result == CUDA_SUCCESS) result = driver_.cuStreamSynchronize(signal_);
@@ -85,9 +86,9 @@ CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
   InFlight run;
   run.launch = std::move(launch);
   run.stream = stream;
+  if (const CUresult r = events_.Acquire(&run.run_ended); r != CUDA_SUCCESS) return r;
   {
     const std::lock_guard lock(mutex_);
-    if (const CUresult r = events_.Acquire(&run.run_ended); r != CUDA_SUCCESS) return r;
     if (const CUresult r = slots_.Take(signal_, &run.control); r != CUDA_SUCCESS) {
       events_.Release(run.run_ended);
       return r;

@@ -125,6 +125,7 @@ class WorkerRuns {
   // Whether a launch of that many blocks can be counted.
   static bool Fits(uint64_t num_blocks, uint32_t num_workers) { return num_blocks + num_workers < (uint64_t{1} << 31); }
   // The device's context must be current. Never waits. After an error nothing was put on the stream.
+  // CUDA_ERROR_NOT_READY: more are in flight than can be counted, it has to be launched otherwise.
   CUresult Launch(CUstream stream, WorkerLaunch launch);
   // Between the two no launch is asked to yield; Begin waits until none is interrupted (GatedQueues says why).
   void BeginContextCall(bool is_urgent);
@@ -182,7 +183,8 @@ class WorkerRuns {
   CUdeviceptr flag_ = 0;       // and behind it a word that stays 0, for launches that run through
   void* read_back_ = nullptr;  // pinned: where control blocks are read to
 
-  mutable std::mutex mutex_;  // never held while a kernel is launched: that may take until the GPU has room
+  // Never held while a kernel is launched, which may take until the GPU has room, or anything is allocated.
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   ControlSlots slots_;               // guarded by mutex_, as all below
   std::list<InFlight> in_flight_;    // in the order of their launch

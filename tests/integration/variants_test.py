@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Best-effort kernels that are sliced and yield, on the software driver: the results stay the same, and people can see why."""
 import os
+import sys
 import time
 import unittest
 
 from support.daemon_fixture import wait_until
 from support.full_stack import REPEATED_LAUNCHES, FullStackTest, not_built
 
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
 MISSING = not_built(REPEATED_LAUNCHES)
 
 
@@ -69,6 +71,21 @@ class Variants(FullStackTest):
                     self.assert_right(run)
                 return
         self.fail("no launch was ever asked to yield")
+
+    def test_more_launches_at_once_than_workers_can_be_counted_for(self):
+        self.start_daemon("--transforms", "workers", "--cache-directory", self.cache,
+                          env={"TALLY_FORCE_FORM": "workers:3"})
+        run = self.start_under_tally(sys.executable, CASES, "many", "10000", "100")
+        num_launches = num_by_workers = 0
+        while run.poll() is None:
+            for row in self.ctl_json("ps"):
+                num_launches, num_by_workers = row["kernel_launches"], row["worker_launches"]
+            time.sleep(0.02)
+        output = run.stdout.read().decode()
+        self.assertEqual((run.returncode, output.splitlines()[-1:]), (0, ["OK"]), output)
+        self.assertEqual(num_launches, 10000)
+        self.assertGreater(num_by_workers, 1000)
+        self.assertLess(num_by_workers, 10000, "the rest ran as it is")
 
     def test_what_was_learned_outlives_the_executor(self):
         self.start_here("--executor-idle-seconds", "2")

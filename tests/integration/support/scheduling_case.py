@@ -97,6 +97,16 @@ def one_after_another(count, loops):
     print("OK")
 
 
+def many(count, loops):
+    """All of them before the first is waited for."""
+    spinner = Spinner(int(loops))
+    for _ in range(int(count)):
+        spinner.spin()
+    if spinner.sum() != int(count) * BLOCKS:
+        sys.exit("a launch was lost")
+    print("OK")
+
+
 def copy_once(path, size_bytes):
     """Copies up and down once `path` exists; `path` + ".ready" says that it waits for that, ".done" that the result is
     right. Stays for a while."""
@@ -119,4 +129,4 @@ def copy_once(path, size_bytes):
 
 if __name__ == "__main__":
     {"forever": forever, "busy": busy, "requests": requests, "one_after_another": one_after_another,
-     "copy_once": copy_once}[sys.argv[1]](*sys.argv[2:])
+     "many": many, "copy_once": copy_once}[sys.argv[1]](*sys.argv[2:])

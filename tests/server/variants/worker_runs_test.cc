@@ -271,5 +271,25 @@ TEST_F(WorkerRunsTest, ControlBlocksAreUsedAgain) {
   EXPECT_EQ(values[2], 0u);
 }
 
+// Nothing is allocated while launches are in flight: that might wait for one that has yielded.
+TEST_F(WorkerRunsTest, MoreThanCanBeCountedAreRefused) {
+  constexpr uint32_t kMost = ControlSlots::kNumSlabs * ControlSlots::kSlotsPerSlab;
+  const CUdeviceptr out = ZeroedMemory(kBlocks * 4);
+  CUstream stream = Stream();
+  CUdeviceptr word = ZeroedMemory(4);
+  ASSERT_EQ(driver_.cuStreamWaitValue32_v2(stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+  WorkerLaunch launch = LaunchOn(out);
+  launch.grid = {1, 1, 1};
+  for (uint32_t i = 0; i < kMost; ++i) ASSERT_EQ(runs_->Launch(stream, launch), CUDA_SUCCESS);
+  EXPECT_EQ(runs_->Launch(stream, launch), CUDA_ERROR_NOT_READY);
+  CUstream other = Stream();
+  ASSERT_EQ(driver_.cuStreamWriteValue32_v2(other, word, 1, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out)[0], kMost);
+  Await([&] { return runs_->Launch(stream, launch) == CUDA_SUCCESS; });
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out)[0], kMost + 1);
+}
+
 }  // namespace
 }  // namespace tally::server
