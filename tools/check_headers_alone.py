@@ -4,7 +4,7 @@
 usage: check_headers_alone.py BUILD_DIRECTORY [--budget-seconds N] [--jobs N]
 
 A header that is the first include of its own source (x.cc begins with x.h) is proved by the build itself and costs
-nothing here. The others are compiled with the flags of a neighbour from compile_commands.json; what passed is remembered in
+nothing here, if the build compiles that source alone or as the first of several (unity builds). The others are compiled with the flags of a neighbour from compile_commands.json; what passed is remembered in
 BUILD_DIRECTORY/headers_alone by a hash of flags and contents. Out of time is said and is no failure: the next run goes on.
 """
 import argparse
@@ -22,28 +22,41 @@ import source_tree
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)', re.MULTILINE)
+UNITY = re.compile(r"/Unity/unity_\d+_cxx\.cxx$")
 
 # Only a build makes these; without one, a header that includes them cannot be judged.
 NOT_BUILT = re.compile(r"fatal error: \S*(?:generated/\S+|\.pb\.h): No such file")
 
 
-def proved_by_build(headers):
+def read_commands(build):
+    """What compile_commands.json compiles: a list of (sources relative to the root, command). A unity file stands for the
+    sources that it includes."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as text:
+        commands = json.load(text)
+    compiled = []
+    for command in commands:
+        sources = [command["file"]]
+        if UNITY.search(sources[0]) and os.path.isfile(sources[0]):
+            sources = INCLUDE.findall(source_tree.read("/", sources[0])) or sources
+        compiled.append(([os.path.relpath(source, ROOT) for source in sources], command["command"]))
+    return compiled
+
+
+def proved_by_build(headers, commands):
     proved = set()
-    for source in source_tree.list_files(ROOT, (".cc",)):
+    compiled_first = {sources[0] for sources, _ in commands}
+    for source in compiled_first.intersection(source_tree.list_files(ROOT, (".cc",))):
         first = INCLUDE.search(source_tree.read(ROOT, source))
         if first and first.group(1) in headers:
             proved.add(first.group(1))
     return proved
 
 
-def flags_by_folder(build):
+def flags_by_folder(commands):
     """Folder (relative to the root) -> compiler and its -I, -isystem, -D, -std options."""
-    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as text:
-        commands = json.load(text)
     flags = {}
-    for command in commands:
-        folder = os.path.dirname(os.path.relpath(command["file"], ROOT))
-        words = shlex.split(command["command"])
+    for sources, command in commands:
+        words = shlex.split(command)
         kept, position = [words[0]], 1
         while position < len(words):
             word = words[position]
@@ -54,8 +67,9 @@ def flags_by_folder(build):
                 kept.append(word)
             position += 1
         # The longest line knows most include folders.
-        if len(kept) > len(flags.get(folder, [])):
-            flags[folder] = kept
+        for folder in {os.path.dirname(source) for source in sources}:
+            if len(kept) > len(flags.get(folder, [])):
+                flags[folder] = kept
     return flags
 
 
@@ -103,12 +117,13 @@ def main():
     if not os.path.exists(os.path.join(arguments.build, "compile_commands.json")):
         sys.exit(f"{arguments.build} has no compile_commands.json: configure it first (cmake --preset release)")
     headers = {h for h in source_tree.list_files(ROOT, (".h",)) if not h.startswith("tests/programs/")}
-    flags = flags_by_folder(arguments.build)
+    commands = read_commands(arguments.build)
+    flags = flags_by_folder(commands)
     if not flags:
         sys.exit("compile_commands.json is empty")
     cache = os.path.join(arguments.build, "headers_alone")
     os.makedirs(cache, exist_ok=True)
-    proved = proved_by_build(headers)
+    proved = proved_by_build(headers, commands)
     failed, skipped = [], []
 
     def check(header):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The checks of tools/ find what they are for, and nothing in clean text: each case is a tree of a few small files."""
+import json
 import os
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import tempfile
 import unittest
 
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools")
+sys.path.insert(0, TOOLS)
+import check_headers_alone  # noqa: E402
 
 
 def run_check(check, files):
@@ -95,6 +98,34 @@ class Banned(unittest.TestCase):
         self.accept("client-shim/entry/a.cc", "try {} catch (A) { throw; }\n")
         self.accept("client-shim/entry/a.cc", "void F() { throw 1; }  // allow: caught two lines below\n")
         self.refuse("client-shim/entry/a.cc", "void F() { throw 1; }  // allow:\n", "C ABI")
+
+
+class HeadersAlone(unittest.TestCase):
+    """On sources of this repository: futex.cc begins with futex.h, status.cc with status.h."""
+    HEADERS = {"base/futex.h", "base/status.h"}
+
+    def read(self, files, build):
+        entries = [{"file": file, "directory": build, "command": f"c++ -I/x -std=c++23 -O3 -o x.o -c {file}"} for file in files]
+        with open(os.path.join(build, "compile_commands.json"), "w", encoding="utf-8") as output:
+            json.dump(entries, output)
+        return check_headers_alone.read_commands(build)
+
+    def test_a_source_alone_proves_its_header(self):
+        with tempfile.TemporaryDirectory() as build:
+            commands = self.read([os.path.join(check_headers_alone.ROOT, "base/futex.cc")], build)
+            self.assertEqual(check_headers_alone.proved_by_build(self.HEADERS, commands), {"base/futex.h"})
+
+    def test_a_unity_file_proves_the_first_of_its_sources_and_has_the_flags_of_all(self):
+        with tempfile.TemporaryDirectory() as build:
+            unity = os.path.join(build, "Unity", "unity_0_cxx.cxx")
+            os.mkdir(os.path.dirname(unity))
+            with open(unity, "w", encoding="utf-8") as output:
+                for source in ("base/status.cc", "base/futex.cc", "images/cubin.cc"):
+                    output.write(f'#include "{check_headers_alone.ROOT}/{source}"\n')
+            commands = self.read([unity], build)
+            self.assertEqual(check_headers_alone.proved_by_build(self.HEADERS, commands), {"base/status.h"})
+            self.assertEqual(check_headers_alone.flags_by_folder(commands),
+                             {folder: ["c++", "-I/x", "-std=c++23"] for folder in ("base", "images")})
 
 
 if __name__ == "__main__":
