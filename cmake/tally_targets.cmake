@@ -4,6 +4,7 @@
 #   tally_executable(NAME SOURCES... [DEPS ...])        a program, into build/<preset>/bin
 #   tally_test(NAME SOURCES... [DEPS ...] [LABELS ...]) a GoogleTest binary, registered with CTest as a whole
 #   tally_bench(NAME SOURCES... [DEPS ...])             a Google Benchmark binary, run once per CI as <NAME>_smoke
+#   tally_compile_apart(SOURCES...)                     not together with others where a preset says CMAKE_UNITY_BUILD
 set(CMAKE_CXX_STANDARD 23)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -37,6 +38,16 @@ if(TALLY_SANITIZER)
   target_compile_options(tally_sanitizer INTERFACE ${TALLY_SANITIZER_FLAGS})
   target_link_options(tally_sanitizer INTERFACE ${TALLY_SANITIZER_FLAGS})
 endif()
+
+# The sanitizer presets compile up to eight sources of a target as one (CMAKE_UNITY_BUILD): reading headers is a third to a
+# half of a file's compile time. tools/test has the release build's tests compiled so, too (TALLY_UNITY_TESTS), but never its
+# rooms: there each file shows what it forgot to include. Sources that share a name in their unnamed namespaces with a
+# neighbour are named here, next to the target; a new clash is a compile error ("redefinition of", "ambiguous") in those builds.
+# Tried and left: precompiled headers (gcc 12 then gives false -Warray-bounds in tests), and less optimisation of tests and
+# command lines (gcc then misses some -Warray-bounds that it finds at -O2).
+function(tally_compile_apart)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
 
 function(tally_room_library name)
   cmake_parse_arguments(arg "UNINSTRUMENTED" "" "DEPS" ${ARGN})
