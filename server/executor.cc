@@ -117,7 +117,8 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     if (variants != nullptr) variants->SetThreshold(tuning.turnaround_threshold);
     gate->Tune(tuning);
   }
-  void KeepGpuInGaps(bool is_wanted) override { gate->KeepGpuInGaps(is_wanted); }
+  void ExpectSuspension(bool is_expected) override { gate->ExpectSuspension(is_expected); }
+  HighPriorityWatch* high_priority_watch() override { return gate->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
   bool is_software() const override { return loaded_->is_software; }

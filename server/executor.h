@@ -28,6 +28,7 @@
 
 namespace tally::server {
 
+class HighPriorityWatch;
 struct DriverTable;
 struct KernelReport;  // kernel_report.h
 
@@ -196,9 +197,10 @@ class Executor {
   virtual std::vector<KernelReport> Kernels() const = 0;
   // Turnaround threshold, hold-off and drain budget, from the next launch on.
   virtual void Tune(const scheduler::Tuning& tuning) = 0;
-  // High-priority work keeps the GPU in the gaps that it has, where programs of other executors would get it: of use if
-  // this one's contexts are not interrupted. From the next launch on.
-  virtual void KeepGpuInGaps(bool is_wanted) = 0;
+  // Whether this executor's contexts are suspended while high-priority work keeps coming. From the next launch on.
+  virtual void ExpectSuspension(bool is_expected) = 0;
+  // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
+  virtual HighPriorityWatch* high_priority_watch() = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.
   virtual Status Evict(uint64_t session_id, const std::string& reason) = 0;
 

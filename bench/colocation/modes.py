@@ -5,10 +5,10 @@
     driver-slices  natively, with the driver's time slices set from outside: 1 s for services, 1 us for trainings
     mps            under NVIDIA's Multi-Process Service
     mps-priority   the same, the trainings with a lower client priority
-    tally[:POLICY][+transforms|+gates][+shared][+guard][/SLICE_US][@THRESHOLD_US]
+    tally[:POLICY][+transforms|+gates][+shared][+unsuspended][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
                    policy or the one named, with `--transforms all` or `gate`, in one context (`--share-contexts`), with
-                   `--keep-gpu-in-gaps`, with that time slice for best-effort work
+                   `--no-suspend-best-effort`, with that time slice for best-effort work
                    (0: the driver's own), with that turnaround threshold
 
 `tally:none` schedules nothing: it is the driver's time slices, set long for services and short for trainings, alone.
@@ -23,7 +23,7 @@ import tempfile
 import ways
 from ways import Failed
 
-TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates))?(?P<shared>\+shared)?(?P<guard>\+guard)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates))?(?P<shared>\+shared)?(?P<unsuspended>\+unsuspended)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
 NATIVE = ("alone", "time-slicing")
 DRIVER_SLICES = "driver-slices"
 MPS = ("mps", "mps-priority")
@@ -34,7 +34,7 @@ def check(names):
     for name in names:
         if name not in NATIVE + MPS + (DRIVER_SLICES,) and not TALLY.match(name):
             raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS + (DRIVER_SLICES,))}, "
-                         "tally[:POLICY][+transforms|+gates][+shared][+guard][/SLICE_US][@THRESHOLD_US]")
+                         "tally[:POLICY][+transforms|+gates][+shared][+unsuspended][/SLICE_US][@THRESHOLD_US]")
 
 
 def rewrites(mode):
@@ -60,8 +60,8 @@ def daemon_arguments(root, mode):
         arguments += ["--transforms", {"transforms": "all", "gates": "gate"}[parts["transforms"]]]
     if parts["shared"]:
         arguments += ["--share-contexts"]
-    if parts["guard"]:
-        arguments += ["--keep-gpu-in-gaps"]
+    if parts["unsuspended"]:
+        arguments += ["--no-suspend-best-effort"]
     if parts["slice"]:
         arguments += ["--time-slice-us", parts["slice"]]
     if parts["threshold"]:

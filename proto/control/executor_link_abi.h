@@ -36,7 +36,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 10;
+inline constexpr uint32_t kLinkVersion = 11;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -247,15 +247,17 @@ struct LinkSetTimeSlice {
 };
 static_assert(sizeof(LinkSetTimeSlice) == 24);
 
-// Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver.
+// Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, and how often it has
+// suspended them.
 struct LinkTimeSlices {
   LinkHeader header;
   uint64_t shortest_us;
   uint64_t longest_us;
   uint32_t num_groups;   // 0: no context yet, or the driver does not say
   uint32_t num_refused;  // groups that are not as tallyd wants them
+  uint64_t num_suspensions;
 };
-static_assert(sizeof(LinkTimeSlices) == 40);
+static_assert(sizeof(LinkTimeSlices) == 48);
 
 struct LinkFaulted {
   LinkHeader header;

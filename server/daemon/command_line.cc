@@ -36,7 +36,7 @@ struct Flags {
   std::vector<uid_t> allow;
   double turnaround_us = 0;
   bool share_contexts = false;
-  bool keep_gpu_in_gaps = false;
+  std::optional<bool> suspend_best_effort;
   bool allow_any = false, is_embedded = false;
   int64_t time_slice_us = -1;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
@@ -83,7 +83,7 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
     config.starvation_bound = *bound;
   }
   if (flags.share_contexts) config.share_contexts = true;
-  if (flags.keep_gpu_in_gaps) config.keep_gpu_in_gaps = true;
+  if (flags.suspend_best_effort) config.suspend_best_effort = *flags.suspend_best_effort;
   if (flags.time_slice_us >= 0) config.best_effort_time_slice = std::chrono::microseconds(flags.time_slice_us);
   if (!flags.cache_directory.empty()) config.cache_directory = flags.cache_directory;
   config.ready_fd = flags.ready_fd;
@@ -129,10 +129,9 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_flag("--share-contexts", flags.share_contexts,
                "high-priority and best-effort programs of one user in one GPU context: no switch between them, but a "
                "fault of one ends all (docs/scheduling.md)");
-  app.add_flag(
-      "--keep-gpu-in-gaps", flags.keep_gpu_in_gaps,
-      "high-priority work keeps the GPU in the short gaps that it has, so that requests behind the first pay no "
-      "switch (docs/scheduling.md); new, its gain has not been measured yet");
+  app.add_flag("--suspend-best-effort,!--no-suspend-best-effort", flags.suspend_best_effort,
+               "suspend best-effort contexts while high-priority work keeps coming, so that only the first of its "
+               "kernels pays for a switch (docs/scheduling.md); that is so unless told otherwise");
   app.add_option("--time-slice-us", flags.time_slice_us,
                  "how long the GPU runs best-effort work at a time while there is a high-priority program, in "
                  "microseconds (default 1); 0: time slices are left as the driver sets them")

@@ -94,10 +94,10 @@ const std::map<std::string, Reader>& Readers() {
          config.share_contexts = value.template get<bool>();
          return OkStatus();
        }},
-      {"keep_gpu_in_gaps",
+      {"suspend_best_effort",
        [](auto& key, auto& value, auto& config) {
          if (!value.is_boolean()) return WrongType(key, "true or false", value);
-         config.keep_gpu_in_gaps = value.template get<bool>();
+         config.suspend_best_effort = value.template get<bool>();
          return OkStatus();
        }},
       {"max_sessions", [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions); }},

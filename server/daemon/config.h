@@ -47,8 +47,8 @@ struct DaemonConfig {
   // High-priority and best-effort programs of one user in one context, so that the GPU need not switch between them:
   // soonest for the high-priority ones, but a fault of any of them is everybody's. Not those that name a domain.
   bool share_contexts = false;
-  // High-priority work keeps the GPU in the gaps between its kernels and requests (server/gpu/gap_guard.h).
-  bool keep_gpu_in_gaps = false;
+  // Best-effort contexts are suspended while high-priority work keeps coming (server/executor_process/suspender.h).
+  bool suspend_best_effort = true;
   // Sessions at a time, of all users together and of one user.
   uint32_t max_sessions = 1024;
   uint32_t max_sessions_per_user = 512;

@@ -69,7 +69,7 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
     words.push_back(std::to_string(config_.starvation_bound.count()));
   }
   if (domain.are_classes_mixed) words.push_back("--mixed-classes");
-  if (config_.keep_gpu_in_gaps) words.push_back("--keep-gpu-in-gaps");
+  if (config_.suspend_best_effort) words.push_back("--suspend");
   if (config_.embedded_parent != 0) {
     words.push_back("--exit-with-parent");
     words.push_back(std::to_string(::getpid()));

@@ -51,8 +51,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
                  "after what time behind high-priority work one best-effort launch goes all the same (0: never)");
   app.add_flag("--mixed-classes", options.config.are_classes_mixed,
                "programs of both classes are to come: on the GPU, streams of high-priority ones go first");
-  app.add_flag("--keep-gpu-in-gaps", options.keep_gpu_in_gaps,
-               "with a long time slice: high-priority work keeps the GPU also in the short gaps that it has");
+  app.add_flag("--suspend", options.suspends, "suspend best-effort contexts while high-priority work keeps coming");
   app.add_option("--exit-with-parent", options.exit_with_parent, "end when this parent process ends")->group("");
   try {
     app.parse(argc, argv);

@@ -14,7 +14,7 @@ struct ExecutorOptions {
   uint32_t owner_uid = 0;  // whose domain; control::kSharedDomain: everybody's
   std::string control_socket;
   std::chrono::seconds idle{60};  // without sessions for this time: end
-  bool keep_gpu_in_gaps = false;  // of high-priority work, where it has a long time slice
+  bool suspends = false;          // suspender.h
   pid_t exit_with_parent = 0;     // not 0: end with that parent (private daemon)
 };
 

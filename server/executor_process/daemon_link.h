@@ -13,7 +13,7 @@
 #include "base/unique_fd.h"
 #include "proto/control/executor_link_abi.h"
 #include "server/executor.h"
-#include "server/executor_process/time_slices.h"
+#include "server/executor_process/channel_groups.h"
 #include "server/kernel_report.h"
 
 namespace tally::server {
@@ -46,7 +46,7 @@ class DaemonLink {
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);
   void SendReportEnd(uint64_t request_id, size_t num_sessions);
   void SendPriorityReply(uint64_t request_id, const Status& status);
-  void SendTimeSlices(const TimeSlices::Report& slices);
+  void SendTimeSlices(const ChannelGroups::TimeSlices& slices, uint64_t num_suspensions);
   void SendFaulted(const std::string& reason);
   void SendIdle();
 

@@ -8,11 +8,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "server/executor_process/channel_groups.h"
 #include "server/executor_process/daemon_link.h"
-#include "server/executor_process/time_slices.h"
+#include "server/executor_process/suspender.h"
 
 namespace tally::server {
 namespace {
@@ -46,6 +48,7 @@ class DomainProcess {
       executor_ = std::move(*executor);
       LOG_INFO("domain {}: {}", options_.config.domain_name, executor_->driver_description());
     }
+    MakeSuspender();
     link_.Connect();
     if (executor_ == nullptr) {
       // tallyd must have read why before it sees our end: it answers with a shutdown.
@@ -56,6 +59,7 @@ class DomainProcess {
     WaitForIdle();
     loop_.Run();
     ::alarm(kExitLimitSeconds);
+    suspender_.reset();
     executor_->Shutdown();
     return is_faulted_ ? 3 : 0;
   }
@@ -83,7 +87,7 @@ class DomainProcess {
       if (executor_ != nullptr) executor_->Tune(tuning);
     };
     events.on_set_time_slice = [this](std::chrono::microseconds slice) {
-      TimeSlices::OfThisProcess().Want(slice);
+      ChannelGroups::OfThisProcess().WantTimeSlice(slice);
       wants_time_slice_ = slice.count() != 0;
       CheckTimeSlices();
     };
@@ -159,15 +163,16 @@ class DomainProcess {
   }
 
   void CheckTimeSlices() {
-    const TimeSlices::Report slices = TimeSlices::OfThisProcess().Check();
-    if (slices == reported_time_slices_) return;
-    reported_time_slices_ = slices;
-    link_.SendTimeSlices(slices);
+    const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
     const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-    if (executor_ != nullptr && options_.keep_gpu_in_gaps &&
-        options_.config.priority_class == shm::PriorityClass::kHighPriority) {
-      executor_->KeepGpuInGaps(are_set);
-    }
+    if (suspender_) AllowSuspension(are_set);
+    const uint64_t num_suspensions = suspender_ ? suspender_->num_suspensions() : 0;
+    const bool are_new = slices != reported_time_slices_;
+    if (!are_new && num_suspensions == reported_suspensions_) return;
+    reported_time_slices_ = slices;
+    reported_suspensions_ = num_suspensions;
+    link_.SendTimeSlices(slices, num_suspensions);
+    if (!are_new) return;
     if (slices.num_refused > 0) {
       LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
                   options_.config.domain_name, slices.num_refused, slices.num_groups, slices.longest.count());
@@ -175,6 +180,32 @@ class DomainProcess {
       LOG_INFO("domain {}: time slices of {} us for {} channel groups", options_.config.domain_name,
                slices.longest.count(), slices.num_groups);
     }
+  }
+
+  // Of use only where the GPU is taken from this executor's contexts at once.
+  void AllowSuspension(bool is_of_use) {
+    const bool is_possible = ChannelGroups::OfThisProcess().can_suspend();
+    suspender_->Enable(is_of_use && is_possible);
+    executor_->ExpectSuspension(is_of_use && is_possible);
+    if (is_of_use && !is_possible && !std::exchange(has_said_no_suspension_, true)) {
+      LOG_WARNING(
+          "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
+          "high-priority work",
+          options_.config.domain_name);
+    }
+  }
+
+  // Which contexts are a device's is not known here, so it is only done where there is one. A starvation bound promises
+  // best-effort work its time while others keep the GPU.
+  void MakeSuspender() {
+    if (executor_ == nullptr || !options_.suspends || executor_->num_devices() != 1) return;
+    if (options_.config.priority_class != shm::PriorityClass::kBestEffort || options_.config.are_classes_mixed) return;
+    if (options_.config.starvation_bound.count() != 0 || executor_->high_priority_watch() == nullptr) return;
+    suspender_.emplace(*executor_->high_priority_watch(), [this](bool is_suspended) {
+      const size_t num_groups = ChannelGroups::OfThisProcess().Suspend(is_suspended);
+      if (is_suspended && num_groups == 0) loop_.Post([this] { CheckTimeSlices(); });
+      return num_groups;
+    });
   }
 
   void WaitForIdle() {
@@ -199,11 +230,14 @@ class DomainProcess {
   DaemonLink link_;
   Status start_error_;
   std::unique_ptr<Executor> executor_;
+  std::optional<Suspender> suspender_;  // ends before executor_
   size_t num_sessions_ = 0;
   uint64_t num_idle_waits_ = 0;  // only the last wait counts
   bool is_faulted_ = false;
   bool wants_time_slice_ = false;
-  TimeSlices::Report reported_time_slices_;
+  bool has_said_no_suspension_ = false;
+  ChannelGroups::TimeSlices reported_time_slices_;
+  uint64_t reported_suspensions_ = 0;
 };
 
 }  // namespace

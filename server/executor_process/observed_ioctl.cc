@@ -2,12 +2,12 @@
 // exports it (control.cmake).
 #include <cstdarg>
 
-#include "server/executor_process/time_slices.h"
+#include "server/executor_process/channel_groups.h"
 
 extern "C" __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...) noexcept {
   va_list arguments;
   va_start(arguments, request);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  return tally::server::TimeSlices::OfThisProcess().Forward(fd, request, argument);
+  return tally::server::ChannelGroups::OfThisProcess().Forward(fd, request, argument);
 }

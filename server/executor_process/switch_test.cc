@@ -1,6 +1,6 @@
 // tally-switch-test: how long a forced switch from best-effort to high-priority work takes on this GPU with this
-// driver. Two processes, one of which fills the GPU with kernels of 10 ms, with the driver's time slices and with the
-// shortest.
+// driver. Two processes, one of which fills the GPU with kernels of 10 ms, with the driver's time slices, with the
+// shortest, and suspended between the kernels of a burst.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
-#include "server/executor_process/time_slices.h"
+#include "server/executor_process/channel_groups.h"
 #include "server/gpu/driver_table.h"
 
 namespace tally::server {
@@ -31,6 +32,11 @@ constexpr microseconds kLongest{1'000'000};
 constexpr uint64_t kSpinNs = 10'000'000;
 constexpr int kSpinsInFlight = 4;
 constexpr int kRequests = 200;
+// Of short kernels, each a moment after the one before it.
+constexpr int kBursts = 20;
+constexpr int kKernelsOfBurst = 10;
+constexpr uint64_t kBurstKernelNs = 100'000;
+constexpr microseconds kBurstGap{60};
 
 constexpr const char* kPtx = R"(.version 6.3
 .target sm_70
@@ -59,11 +65,10 @@ class Gpu {
     if (!loaded) return loaded.error().message();
     driver_ = loaded->table;
     CUdevice device = 0;
-    CUcontext context = nullptr;
     CUmodule module = nullptr;
     CUresult result = driver_.cuDeviceGet(&device, 0);
-    if (result == CUDA_SUCCESS) result = driver_.cuDevicePrimaryCtxRetain(&context, device);
-    if (result == CUDA_SUCCESS) result = driver_.cuCtxSetCurrent(context);
+    if (result == CUDA_SUCCESS) result = driver_.cuDevicePrimaryCtxRetain(&context_, device);
+    if (result == CUDA_SUCCESS) result = driver_.cuCtxSetCurrent(context_);
     if (result == CUDA_SUCCESS) result = driver_.cuModuleLoadData(&module, kPtx);
     if (result == CUDA_SUCCESS) result = driver_.cuModuleGetFunction(&spin_, module, "spin");
     if (result == CUDA_SUCCESS) result = driver_.cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, 0);
@@ -72,6 +77,8 @@ class Gpu {
     driver_.cuDeviceGetAttribute(&multiprocessors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
     return Launch(0) && Await() ? "" : "a kernel failed";
   }
+  // In another thread than the one that opened it.
+  void Enter() { driver_.cuCtxSetCurrent(context_); }
   // On all of the GPU.
   bool Launch(uint64_t duration_ns) {
     void* parameters[] = {&duration_ns};
@@ -82,6 +89,7 @@ class Gpu {
 
  private:
   DriverTable driver_{};
+  CUcontext context_ = nullptr;
   CUfunction spin_ = nullptr;
   CUstream stream_ = nullptr;
   CUevent event_ = nullptr;
@@ -94,27 +102,37 @@ bool Hear(int fd, char* word, milliseconds limit) {
   return ::poll(&ready, 1, static_cast<int>(limit.count())) == 1 && ::read(fd, word, 1) == 1;
 }
 
-// The best-effort process: `own` time slices, `short` ones, `rest`; ends with the pipe.
-constexpr char kOwn = 'o', kShort = 's', kRest = 'r', kReady = '+', kFailed = '-';
+// The best-effort process: `own` time slices, `short` ones, suspended, going on, `rest`; ends with the pipe.
+constexpr char kOwn = 'o', kShort = 's', kSuspend = 'h', kGoOn = 'g', kRest = 'r', kReady = '+', kFailed = '-';
+
+// Whether the time slices are as they should be, or all groups that run kernels are.
+bool Obey(char word) {
+  ChannelGroups& groups = ChannelGroups::OfThisProcess();
+  if (word == kSuspend || word == kGoOn) return groups.Suspend(word == kSuspend) > 0;
+  if (word != kRest) groups.WantTimeSlice(word == kShort ? kShortest : microseconds(0));
+  const auto slices = groups.CheckTimeSlices();
+  return slices.num_groups > 0 && slices.num_refused == 0;
+}
 
 [[noreturn]] void BeBestEffort(int commands, int answers) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   Gpu gpu;
   const std::string failure = gpu.Open();
   Tell(answers, failure.empty() ? kReady : kFailed);
-  bool is_working = false;
-  for (char word = 0; failure.empty();) {
-    if (Hear(commands, &word, milliseconds(is_working ? 0 : 60'000))) {
-      is_working = word != kRest;
-      if (is_working) TimeSlices::OfThisProcess().Want(word == kShort ? kShortest : microseconds(0));
-      const auto slices = TimeSlices::OfThisProcess().Check();
-      Tell(answers, slices.num_groups > 0 && slices.num_refused == 0 ? kReady : kFailed);
-    } else if (!is_working) {
-      break;
+  std::atomic<bool> is_working = false;
+  std::thread([&] {
+    gpu.Enter();
+    for (bool works = failure.empty(); works;) {
+      for (int i = 0; is_working && i < kSpinsInFlight; ++i) gpu.Launch(kSpinNs);
+      works = gpu.Await();
+      if (!is_working) std::this_thread::sleep_for(milliseconds(1));
     }
-    for (int i = 0; is_working && i < kSpinsInFlight; ++i) gpu.Launch(kSpinNs);
-    if (!gpu.Await()) break;
+  }).detach();
+  for (char word = 0; Hear(commands, &word, milliseconds(60'000));) {
+    is_working = word != kRest;
+    Tell(answers, Obey(word) ? kReady : kFailed);
   }
+  ChannelGroups::OfThisProcess().Suspend(false);
   ::_exit(0);
 }
 
@@ -122,6 +140,12 @@ struct Latency {
   double p50_us = 0;
   double p99_us = 0;
 };
+
+Latency Summary(std::vector<double> us) {
+  if (us.empty()) return {};
+  std::sort(us.begin(), us.end());
+  return {us[us.size() / 2], us[us.size() * 99 / 100]};
+}
 
 Latency Measure(Gpu& gpu) {
   std::vector<double> us;
@@ -131,9 +155,24 @@ Latency Measure(Gpu& gpu) {
     if (!gpu.Launch(0) || !gpu.Await()) break;
     us.push_back(std::chrono::duration<double, std::micro>(steady_clock::now() - since).count());
   }
-  if (us.empty()) return {};
-  std::sort(us.begin(), us.end());
-  return {us[us.size() / 2], us[us.size() * 99 / 100]};
+  return Summary(std::move(us));
+}
+
+// Of the kernels of bursts but the first of each.
+Latency MeasureBursts(Gpu& gpu) {
+  std::vector<double> us;
+  for (int burst = 0; burst < kBursts; ++burst) {
+    std::this_thread::sleep_for(milliseconds(3));
+    for (int i = 0; i < kKernelsOfBurst; ++i) {
+      const auto since = steady_clock::now();
+      if (!gpu.Launch(kBurstKernelNs) || !gpu.Await()) return {};
+      const auto now = steady_clock::now();
+      if (i > 0) us.push_back(std::chrono::duration<double, std::micro>(now - since).count());
+      while (steady_clock::now() - now < kBurstGap) {
+      }
+    }
+  }
+  return Summary(std::move(us));
 }
 
 void Print(const char* what, const Latency& latency) {
@@ -165,7 +204,7 @@ int Run(bool as_json) {
     char answer = kFailed;
     return Tell(commands.get(), word) && Hear(answers.get(), &answer, milliseconds(20'000)) && answer == kReady;
   };
-  TimeSlices::OfThisProcess().Want(kLongest);
+  ChannelGroups::OfThisProcess().WantTimeSlice(kLongest);
   Gpu gpu;
   const std::string failure = gpu.Open();
   char answer = kFailed;
@@ -175,21 +214,31 @@ int Run(bool as_json) {
                failure.empty() ? "the second process failed" : failure);
     return 1;
   }
-  const TimeSlices::Report slices = TimeSlices::OfThisProcess().Check();
+  const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
   const Latency alone = Measure(gpu);
+  const Latency burst_alone = MeasureBursts(gpu);
   bool is_set = slices.num_groups > 0 && slices.num_refused == 0;
   is_set = order(kOwn) && is_set;
   const Latency own = Measure(gpu);
   is_set = order(kShort) && is_set;
   const Latency forced = Measure(gpu);
+  const Latency burst = MeasureBursts(gpu);
+  const auto suspended_since = steady_clock::now();
+  const bool can_suspend = order(kSuspend);
+  const auto suspend_time = steady_clock::now() - suspended_since;
+  const Latency kept = MeasureBursts(gpu);
+  const auto goes_on_since = steady_clock::now();
+  const bool can_go_on = order(kGoOn);
+  const auto go_on_time = steady_clock::now() - goes_on_since;
   order(kRest);
   commands.Reset();
   ::waitpid(child, nullptr, 0);
   // The driver's own slices are 1 ms and more.
   const bool acts = is_set && forced.p99_us > 0 && forced.p99_us < 1000;
+  const bool suspends = can_suspend && can_go_on && kept.p50_us > 0 && kept.p50_us < burst.p50_us;
   if (as_json) {
-    fmt::print("{{\"acts\": {}, \"p50_us\": {:.1f}, \"p99_us\": {:.1f}, \"own_p99_us\": {:.1f}}}\n", acts,
-               forced.p50_us, forced.p99_us, own.p99_us);
+    fmt::print("{{\"acts\": {}, \"p50_us\": {:.1f}, \"p99_us\": {:.1f}, \"own_p99_us\": {:.1f}, \"suspends\": {}}}\n",
+               acts, forced.p50_us, forced.p99_us, own.p99_us, suspends);
     return acts ? 0 : 2;
   }
   fmt::print("time slices of {} channel groups: {} to {} us; {} refused\n", slices.num_groups, slices.shortest.count(),
@@ -197,6 +246,15 @@ int Run(bool as_json) {
   Print("a kernel alone", alone);
   Print("beside kernels of 10 ms, with the driver's time slices", own);
   Print("beside kernels of 10 ms, with time slices of 1 us", forced);
+  Print("a kernel of 100 us in a burst, alone", burst_alone);
+  Print("the same, with time slices of 1 us", burst);
+  if (suspends) {
+    Print("the same, best-effort work suspended", kept);
+    fmt::print("suspending took {:.0f} us, going on {:.0f} us\n", suspend_time / microseconds(1) * 1.0,
+               go_on_time / microseconds(1) * 1.0);
+  } else {
+    fmt::print("best-effort work cannot be suspended, or that is of no use\n");
+  }
   if (!is_set) fmt::print("the driver refuses to set time slices\n");
   if (is_set && !acts) fmt::print("time slices are set but do not act\n");
   if (acts) fmt::print("a switch from best-effort work takes {:.1f} us at the 99th percentile\n", forced.p99_us);

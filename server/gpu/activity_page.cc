@@ -58,6 +58,7 @@ Status ActivityPage::ClaimSlot() {
     uint32_t free = 0;
     if (!slot.owner_pid.compare_exchange_strong(free, static_cast<uint32_t>(::getpid()))) continue;
     slot_ = &slot;
+    has_slot_.store(true);
     page().num_slots_used.fetch_add(1);
     return OkStatus();
   }

@@ -24,6 +24,7 @@ class ActivityPage {
 
   // High-priority side. Claim once, before the others; kResourceExhausted when all slots are taken by living processes.
   Status ClaimSlot();
+  bool has_slot() const { return has_slot_.load(); }
   // This executor has work on `device`. Cheap when it is marked already.
   void SetBusy(uint32_t device);
   // Its work on `device` is done; best-effort work may start at `opens_at`.
@@ -52,6 +53,7 @@ class ActivityPage {
 
   MappedRegion region_;
   shm::ActivitySlot* slot_ = nullptr;  // ours, on the high-priority side
+  std::atomic<bool> has_slot_{false};
 };
 
 }  // namespace tally::server

@@ -85,8 +85,9 @@ class DispatchGate {
   virtual DispatchPass BeforeDispatch(const DispatchOf&) { return {}; }
   // The launch was handed to its stream (or failed): never waits. Exactly one per BeforeDispatch that let it go.
   virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
-  // High-priority work keeps the GPU also in the short gaps that it has (gap_guard.h).
-  virtual void KeepGpuInGaps(bool) {}
+  // Best-effort contexts of this executor are suspended while high-priority work keeps coming, or no longer are: what
+  // is in flight then cannot get in its way.
+  virtual void ExpectSuspension(bool) {}
   // Whether copies and fills of best-effort sessions are to pass it at present, as launches do, large ones in pieces.
   // One load.
   virtual bool holds_copies() const { return false; }

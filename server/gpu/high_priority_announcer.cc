@@ -17,9 +17,7 @@ constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYN
 }  // namespace
 
 HighPriorityAnnouncer::HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page)
-    : driver_(driver), page_(page) {
-  for (size_t i = 0; i < shm::kActivityDevices; ++i) devices_.emplace_back(driver);
-}
+    : driver_(driver), page_(page) {}
 
 HighPriorityAnnouncer::~HighPriorityAnnouncer() {
   for (auto& device : devices_) {
@@ -53,7 +51,6 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   --device.num_dispatching;
-  device.guard.Keep(clock_);
   CUevent& event = device.last_work[stream];
   // Without an event completion cannot be seen: the watcher then synchronises with the whole stream's past by the
   // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
@@ -64,10 +61,6 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   device.pending.push_back(event);
   if (!device.watcher.joinable()) StartWatcher(index);
   device.changed.notify_one();
-}
-
-void HighPriorityAnnouncer::KeepGpuInGaps(bool is_wanted) {
-  for (Device& device : devices_) device.guard.Enable(is_wanted);
 }
 
 void HighPriorityAnnouncer::SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most) {
@@ -109,14 +102,7 @@ void HighPriorityAnnouncer::Watch(int index) {
     device.gate.OnHighPriorityIdle(now);
     device.is_busy = false;
     page_.SetIdle(static_cast<uint32_t>(index), now + device.gate.hold_off());
-    LiftGuardAfterHoldOff(device, lock);
   }
-}
-
-void HighPriorityAnnouncer::LiftGuardAfterHoldOff(Device& device, std::unique_lock<std::mutex>& lock) {
-  if (!device.guard.is_there()) return;
-  const auto is_wanted = [&] { return device.stopping || device.is_busy; };
-  if (!device.changed.wait_for(lock, device.gate.hold_off(), is_wanted)) device.guard.Lift();
 }
 
 }  // namespace tally::server

@@ -1,14 +1,13 @@
 // Announces high-priority work of this executor on the activity page: busy before a launch, idle with a hold-off once
-// everything that was launched is complete. One watcher thread per device in use sleeps in the driver until then. From
-// the first launch until the end of the hold-off a guard keeps the GPU (gap_guard.h), where that is of use.
+// everything that was launched is complete. One watcher thread per device in use sleeps in the driver until then.
 //
 // Thread-safe. The device's primary context must be current on the threads that call it, as it is on lane threads.
 #pragma once
 
 #include <cuda.h>
 
+#include <array>
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -17,7 +16,6 @@
 #include "base/clock.h"
 #include "scheduler/priority_gate.h"
 #include "server/gpu/activity_page.h"
-#include "server/gpu/gap_guard.h"
 
 namespace tally::server {
 
@@ -34,14 +32,11 @@ class HighPriorityAnnouncer {
   // `device` is an ordinal. Never waits for the GPU.
   void BeforeDispatch(int device);
   void AfterDispatch(int device, CUstream stream);
-  // Whether there are guards. From any thread, with no context current.
-  void KeepGpuInGaps(bool is_wanted);
   // Of the hold-off, from now on.
   void SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most);
 
  private:
   struct Device {
-    explicit Device(const DriverTable& driver) : guard(driver) {}
     std::mutex mutex;
     std::condition_variable changed;
     bool stopping = false;                  // guarded by mutex, as all below
@@ -50,20 +45,18 @@ class HighPriorityAnnouncer {
     std::map<CUstream, CUevent> last_work;  // re-recorded at each launch; streams come and go, addresses are reused
     std::vector<CUevent> pending;           // recorded since the watcher last looked
     scheduler::PriorityGate gate{{}};
-    GapGuard guard;
     std::thread watcher;
   };
 
   void StartWatcher(int index);
   void Watch(int index);
-  void LiftGuardAfterHoldOff(Device& device, std::unique_lock<std::mutex>& lock);
 
   const DriverTable& driver_;
   ActivityPage& page_;
   const SteadyClock clock_;
   std::once_flag claimed_;
-  bool can_announce_ = false;   // set once, before any Device is used
-  std::deque<Device> devices_;  // shm::kActivityDevices of them
+  bool can_announce_ = false;  // set once, before any Device is used
+  std::array<Device, shm::kActivityDevices> devices_;
 };
 
 }  // namespace tally::server

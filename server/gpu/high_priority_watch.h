@@ -16,6 +16,8 @@ class HighPriorityWatch {
   virtual bool IsClosed(int device) = 0;
   // There is somebody from whom high-priority work may come.
   virtual bool IsHighPriorityPresent() = 0;
+  // This executor runs such work itself, or once did.
+  virtual bool IsOneOfThem() { return false; }
   // When the high-priority work that runs, or ran last, was announced.
   virtual TimePoint ClosedSince(int device) = 0;
   // Sleeps until IsClosed, at most `timeout`.

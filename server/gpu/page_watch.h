@@ -25,6 +25,8 @@ class PageWatch final : public HighPriorityWatch {
   // Some high-priority executor exists, working or not.
   bool IsHighPriorityPresent() override { return page_.HighPriorityPresent(); }
 
+  bool IsOneOfThem() override { return page_.has_slot(); }
+
   bool IsClosed(int device) override;
   TimePoint ClosedSince(int device) override { return page_.BusySince(static_cast<uint32_t>(device)); }
   void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) override;

@@ -172,7 +172,6 @@ class PolicyDispatch final : public DispatchGate {
     watch_.Open();
     queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
   }
-  void KeepGpuInGaps(bool is_wanted) override { announcer_.KeepGpuInGaps(is_wanted); }
   HighPriorityWatch* watch() override { return &watch_; }
 
  private:

@@ -49,7 +49,7 @@ class Restrainer {
       if (admission == Admission::kGranted) return {};
       const TimePoint since = clock_.Now();
       while (!watch_.IsClosed(of.device)) {
-        if (of.can_yield || !watch_.IsHighPriorityPresent() || watch_.is_open()) return {};
+        if (of.can_yield || !BoundsWhatIsInFlight() || watch_.is_open()) return {};
         if (of.tenant != nullptr && of.tenant->has_left()) return {.may_go = false};
         const TimePoint now = clock_.Now();
         if (!IsShort(of)) {
@@ -66,13 +66,15 @@ class Restrainer {
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) {
     Device& device = DeviceOf(of);
     if (pass.record != nullptr) return device.short_launches.Leave(pass.record, of.stream);
-    if (of.can_yield || IsShort(of) || !watch_.IsHighPriorityPresent()) return;
+    if (of.can_yield || IsShort(of) || !BoundsWhatIsInFlight()) return;
     CUevent event = nullptr;
     if (device.events.Acquire(&event) != CUDA_SUCCESS) return;
     if (driver_.cuEventRecord(event, of.stream) != CUDA_SUCCESS) return device.events.Release(event);
     const std::lock_guard lock(device.mutex);
     device.in_flight.push_back({event, clock_.Now()});
   }
+
+  void ExpectSuspension(bool is_expected) { is_suspension_expected_.store(is_expected, std::memory_order_relaxed); }
 
   void Tune(const scheduler::Tuning& tuning) {
     turnaround_ns_.store(tuning.turnaround_threshold.count(), std::memory_order_relaxed);
@@ -100,6 +102,12 @@ class Restrainer {
 
   enum class Admission : uint8_t { kOpen, kGranted, kCancelled };
   enum class Room : uint8_t { kNone, kSome, kForced };
+
+  // Nobody waits for what is in flight where the GPU takes it away in the middle of any kernel and does not come back
+  // to it before the high-priority work is done.
+  bool BoundsWhatIsInFlight() {
+    return watch_.IsHighPriorityPresent() && !is_suspension_expected_.load(std::memory_order_relaxed);
+  }
 
   Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }
 
@@ -170,6 +178,7 @@ class Restrainer {
   const DriverTable& driver_;
   PageWatch& watch_;
   const std::chrono::nanoseconds starvation_bound_;  // zero: none
+  std::atomic<bool> is_suspension_expected_{false};
   std::atomic<int64_t> turnaround_ns_{scheduler::Tuning{}.turnaround_threshold.count()};
   const SteadyClock clock_;
   std::array<std::unique_ptr<Device>, shm::kActivityDevices> devices_;
@@ -197,8 +206,8 @@ class PriorityDispatch final : public DispatchGate {
     announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
     restrainer_.Tune(tuning);
   }
+  void ExpectSuspension(bool is_expected) override { restrainer_.ExpectSuspension(is_expected); }
   void Open() override { watch_.Open(); }
-  void KeepGpuInGaps(bool is_wanted) override { announcer_.KeepGpuInGaps(is_wanted); }
   HighPriorityWatch* watch() override { return &watch_; }
 
  private:

@@ -209,6 +209,7 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
     const Labels labels = {{"domain", row.domain.Label()}, {"pid", std::to_string(row.pid)}};
     set.Add(Metric::kExecutorTimeSlice, labels, static_cast<double>(row.time_slices.longest_us) * 1e-6);
     set.Add(Metric::kExecutorTimeSlicesRefused, labels, row.time_slices.num_refused);
+    set.Add(Metric::kExecutorSuspensions, labels, static_cast<double>(row.time_slices.num_suspensions));
   }
   for (const auto& [domain, counters] : overview.domains) {
     const Labels labels = {{"domain", domain}};

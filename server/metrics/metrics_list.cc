@@ -71,6 +71,8 @@ constexpr MetricRow kRows[] = {
     {"tally_executor_time_slices_refused", MetricKind::kGauge, "channel groups", "domain, pid",
      "Channel groups of an executor whose time slice the driver does not let be set: its work is not switched out "
      "soon."},
+    {"tally_executor_suspensions_total", MetricKind::kCounter, "suspensions", "domain, pid",
+     "How often an executor's contexts were suspended while high-priority work kept coming."},
     {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "quantile",
      "How long a kernel takes beside a GPU full of best-effort work, as measured when tallyd started."},
     {"tally_time_slices_act", MetricKind::kGauge, "none", "",

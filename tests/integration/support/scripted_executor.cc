@@ -72,7 +72,8 @@ class ScriptedExecutor final : public Executor {
     return {report};
   }
   void Tune(const scheduler::Tuning& tuning) override { threshold_ = tuning.turnaround_threshold; }
-  void KeepGpuInGaps(bool) override {}
+  void ExpectSuspension(bool) override {}
+  HighPriorityWatch* high_priority_watch() override { return nullptr; }
   Status Evict(uint64_t, const std::string&) override { return Status(StatusCode::kUnimplemented, "not scripted"); }
   bool faulted() const override { return is_faulted_; }
   const std::string& driver_description() const override { return description_; }

@@ -1,0 +1,62 @@
+#include "server/executor_process/suspender.h"
+
+#include "server/gpu/high_priority_watch.h"
+
+namespace tally::server {
+namespace {
+
+constexpr int kDevice = 0;
+// How late the end, or being enabled, is noticed.
+constexpr std::chrono::milliseconds kLook{100};
+
+}  // namespace
+
+Suspender::Suspender(HighPriorityWatch& watch, Suspend suspend)
+    : watch_(watch), suspend_(std::move(suspend)), thread_([this] { Run(); }) {}
+
+Suspender::~Suspender() {
+  is_stopping_.store(true);
+  thread_.join();
+}
+
+std::chrono::nanoseconds Suspender::DelayAfter(const scheduler::RecentTimes& stretches) {
+  const bool are_long = !stretches.empty() && stretches.Median() >= kWorthwhile;
+  return are_long ? std::chrono::nanoseconds(0) : std::chrono::nanoseconds(kWorthwhile);
+}
+
+bool Suspender::MaySuspend() { return is_enabled_.load() && !is_stopping_.load() && !watch_.IsOneOfThem(); }
+
+bool Suspender::IsWorthIt(TimePoint since) {
+  const auto delay = DelayAfter(stretches_);
+  while (MaySuspend() && watch_.IsClosed(kDevice)) {
+    const auto left = since + delay - clock_.Now();
+    if (left <= left.zero()) return true;
+    watch_.WaitWhileClosed(kDevice, left);
+  }
+  return false;
+}
+
+void Suspender::Run() {
+  while (!is_stopping_.load()) {
+    if (!MaySuspend()) {
+      std::this_thread::sleep_for(kLook);
+      continue;
+    }
+    if (!watch_.IsClosed(kDevice)) {
+      watch_.WaitWhileOpen(kDevice, kLook);
+      continue;
+    }
+    const TimePoint since = clock_.Now();
+    if (IsWorthIt(since) && suspend_(true) > 0) {
+      num_suspensions_.fetch_add(1, std::memory_order_relaxed);
+      while (MaySuspend() && watch_.IsClosed(kDevice)) watch_.WaitWhileClosed(kDevice, kLook);
+      stretches_.Add(clock_.Now() - since);
+      suspend_(false);
+      continue;
+    }
+    while (MaySuspend() && watch_.IsClosed(kDevice)) watch_.WaitWhileClosed(kDevice, kLook);
+    stretches_.Add(clock_.Now() - since);
+  }
+}
+
+}  // namespace tally::server

@@ -1,0 +1,137 @@
+#include "server/executor_process/suspender.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "server/gpu/high_priority_watch.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// High-priority work that comes and goes as a test says; it is asked in turns of a millisecond.
+class Watch final : public HighPriorityWatch {
+ public:
+  bool IsClosed(int) override { return is_closed.load(); }
+  bool IsHighPriorityPresent() override { return true; }
+  bool IsOneOfThem() override { return is_one_of_them.load(); }
+  TimePoint ClosedSince(int) override { return {}; }
+  void WaitWhileOpen(int, std::chrono::nanoseconds) override { std::this_thread::sleep_for(milliseconds(1)); }
+  void WaitWhileClosed(int, std::chrono::nanoseconds timeout) override {
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(timeout, milliseconds(1)));
+  }
+  std::optional<uint32_t> QuietPhase(int) override { return std::nullopt; }
+
+  std::atomic<bool> is_closed{false};
+  std::atomic<bool> is_one_of_them{false};
+};
+
+class SuspenderTest : public testing::Test {
+ protected:
+  // What was done so far: s for suspended, g for going on.
+  std::string Done() {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+  // The same, once there is so much, or after seconds.
+  std::string DoneOnceThereAre(size_t count) {
+    for (int i = 0; i < 5000 && Done().size() < count; ++i) std::this_thread::sleep_for(milliseconds(1));
+    return Done();
+  }
+  void Stretch(std::chrono::milliseconds length) {
+    watch_.is_closed = true;
+    std::this_thread::sleep_for(length);
+    watch_.is_closed = false;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  Suspender Make() {
+    return Suspender(watch_, [this](bool is_suspended) {
+      const std::lock_guard lock(mutex_);
+      if (num_groups_ > 0) done_ += is_suspended ? 's' : 'g';
+      return num_groups_.load();
+    });
+  }
+
+  Watch watch_;
+  std::mutex mutex_;
+  std::string done_;
+  std::atomic<size_t> num_groups_{1};
+};
+
+TEST_F(SuspenderTest, AStretchThatLastsSuspendsAndItsEndLetsGoOn) {
+  Suspender suspender = Make();
+  suspender.Enable(true);
+  watch_.is_closed = true;
+  EXPECT_EQ(DoneOnceThereAre(1), "s");
+  std::this_thread::sleep_for(milliseconds(20));
+  EXPECT_EQ(Done(), "s");
+  watch_.is_closed = false;
+  EXPECT_EQ(DoneOnceThereAre(2), "sg");
+  EXPECT_EQ(suspender.num_suspensions(), 1u);
+}
+
+TEST_F(SuspenderTest, NothingHappensBeforeItIsEnabledOrWithoutHighPriorityWork) {
+  Suspender suspender = Make();
+  Stretch(milliseconds(20));
+  EXPECT_EQ(Done(), "");
+  suspender.Enable(true);
+  std::this_thread::sleep_for(milliseconds(150));
+  EXPECT_EQ(Done(), "");
+}
+
+TEST_F(SuspenderTest, WhoRunsHighPriorityWorkItselfIsNotSuspendedAndGoesOnIfItIs) {
+  Suspender suspender = Make();
+  suspender.Enable(true);
+  watch_.is_closed = true;
+  EXPECT_EQ(DoneOnceThereAre(1), "s");
+  watch_.is_one_of_them = true;
+  EXPECT_EQ(DoneOnceThereAre(2), "sg");
+  std::this_thread::sleep_for(milliseconds(150));
+  EXPECT_EQ(Done(), "sg");
+}
+
+TEST_F(SuspenderTest, DisabledInTheMiddleItGoesOn) {
+  Suspender suspender = Make();
+  suspender.Enable(true);
+  watch_.is_closed = true;
+  EXPECT_EQ(DoneOnceThereAre(1), "s");
+  suspender.Enable(false);
+  EXPECT_EQ(DoneOnceThereAre(2), "sg");
+}
+
+TEST_F(SuspenderTest, TheEndLetsGoOn) {
+  {
+    Suspender suspender = Make();
+    suspender.Enable(true);
+    watch_.is_closed = true;
+    EXPECT_EQ(DoneOnceThereAre(1), "s");
+  }
+  EXPECT_EQ(Done(), "sg");
+}
+
+TEST_F(SuspenderTest, WhatCannotBeSuspendedIsNotCounted) {
+  num_groups_ = 0;
+  Suspender suspender = Make();
+  suspender.Enable(true);
+  Stretch(milliseconds(50));
+  EXPECT_EQ(suspender.num_suspensions(), 0u);
+}
+
+// The rule by itself, without threads.
+TEST(StretchesTest, LongOnesAreNotWaitedForAndShortOnesAre) {
+  scheduler::RecentTimes stretches;
+  EXPECT_EQ(Suspender::DelayAfter(stretches), Suspender::kWorthwhile);
+  for (int i = 0; i < 5; ++i) stretches.Add(microseconds(200));
+  EXPECT_EQ(Suspender::DelayAfter(stretches), Suspender::kWorthwhile);
+  for (int i = 0; i < 5; ++i) stretches.Add(milliseconds(8));
+  EXPECT_EQ(Suspender::DelayAfter(stretches), microseconds(0));
+}
+
+}  // namespace
+}  // namespace tally::server
