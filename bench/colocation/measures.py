@@ -147,10 +147,15 @@ class Results:
                 shares.setdefault((record["training"], record["mode"]), []).append(record["rates"][0] * len(base) / sum(base))
         return [(*key, values) for key, values in sorted(shares.items())]
 
+    def alone_beside(self, mode, service, load):
+        """Runs alone, natively, of the time in which `mode` was measured: minutes later the machine may be another."""
+        alone = self.find(mode="alone", service=service, load=load, training="")
+        return [record for record in alone if mode in record.get("group", "").split(",")] or alone
+
     def row(self, mode, service, load, training, count, with_interval=True):
         """What a mode does to a pair; None if it was not measured. Only repetitions count that were measured alone, too."""
         records = self.find(mode=mode, service=service, load=load, training=training, count=count)
-        alone = self.find(mode="alone", service=service, load=load, training="")
+        alone = self.alone_beside(mode, service, load)
         common = {record["repetition"] for record in records} & {record["repetition"] for record in alone}
         records = [record for record in records if record["repetition"] in common]
         alone = [record for record in alone if record["repetition"] in common]

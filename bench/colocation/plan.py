@@ -77,7 +77,7 @@ class Plan:
         points = list(self.points())
         found = {}
         for _, index, repetition in rounds:
-            for cell in self._batch(points[index], mode_names, repetition, index == 0, "+".join(mode_names)):
+            for cell in self._batch(points[index], mode_names, repetition, index == 0, ",".join(mode_names)):
                 found.setdefault(cell.key(), cell)
         return list(found.values())
 

@@ -247,8 +247,8 @@ struct LinkSetTimeSlice {
 };
 static_assert(sizeof(LinkSetTimeSlice) == 24);
 
-// Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, and how often it has
-// suspended them.
+// Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, and how often it
+// has suspended them.
 struct LinkTimeSlices {
   LinkHeader header;
   uint64_t shortest_us;

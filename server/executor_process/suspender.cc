@@ -19,21 +19,27 @@ Suspender::~Suspender() {
   thread_.join();
 }
 
-std::chrono::nanoseconds Suspender::DelayAfter(const scheduler::RecentTimes& stretches) {
-  const bool are_long = !stretches.empty() && stretches.Median() >= kWorthwhile;
-  return are_long ? std::chrono::nanoseconds(0) : std::chrono::nanoseconds(kWorthwhile);
-}
-
 bool Suspender::MaySuspend() { return is_enabled_.load() && !is_stopping_.load() && !watch_.IsOneOfThem(); }
 
-bool Suspender::IsWorthIt(TimePoint since) {
-  const auto delay = DelayAfter(stretches_);
+bool Suspender::AwaitWorth(TimePoint since) {
+  const auto delay = rule_.Delay();
   while (MaySuspend() && watch_.IsClosed(kDevice)) {
     const auto left = since + delay - clock_.Now();
     if (left <= left.zero()) return true;
     watch_.WaitWhileClosed(kDevice, left);
   }
   return false;
+}
+
+void Suspender::AwaitEndOfStretch() {
+  while (MaySuspend() && watch_.IsClosed(kDevice)) watch_.WaitWhileClosed(kDevice, kLook);
+}
+
+void Suspender::AwaitEndOfSuspension() {
+  do {
+    AwaitEndOfStretch();
+    if (MaySuspend()) watch_.WaitWhileOpen(kDevice, rule_.patience());
+  } while (MaySuspend() && watch_.IsClosed(kDevice));
 }
 
 void Suspender::Run() {
@@ -47,15 +53,18 @@ void Suspender::Run() {
       continue;
     }
     const TimePoint since = clock_.Now();
-    if (IsWorthIt(since) && suspend_(true) > 0) {
+    if (goes_on_since_) rule_.OnGap(since - *goes_on_since_);
+    goes_on_since_.reset();
+    if (AwaitWorth(since) && suspend_(true) > 0) {
       num_suspensions_.fetch_add(1, std::memory_order_relaxed);
-      while (MaySuspend() && watch_.IsClosed(kDevice)) watch_.WaitWhileClosed(kDevice, kLook);
-      stretches_.Add(clock_.Now() - since);
+      AwaitEndOfSuspension();
+      rule_.OnStretch(clock_.Now() - since);
       suspend_(false);
-      continue;
+      goes_on_since_ = clock_.Now();
+    } else {
+      AwaitEndOfStretch();
+      rule_.OnStretch(clock_.Now() - since);
     }
-    while (MaySuspend() && watch_.IsClosed(kDevice)) watch_.WaitWhileClosed(kDevice, kLook);
-    stretches_.Add(clock_.Now() - since);
   }
 }
 

@@ -9,21 +9,20 @@
 //      suspended           |--------------------------hold-off--|
 //      best-effort     ....                                      .......
 //
-// Suspending takes most of a millisecond and so does going on, which only best-effort work loses. A stretch that is
-// over by then is not worth it: whether to begin at once or to see first how long the stretch gets follows the lengths
-// of the last ones. On a thread of its own, which sleeps while nothing of high priority happens.
+// Suspending takes most of a millisecond and so does going on, which only best-effort work loses; when either is worth
+// it says scheduler/suspension_rule.h. On a thread of its own, which sleeps while nothing of high priority happens.
 //
 // An executor that runs high-priority work itself does not suspend itself. One device only.
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "base/clock.h"
-#include "scheduler/recent_times.h"
+#include "scheduler/suspension_rule.h"
 
 namespace tally::server {
 
@@ -31,9 +30,6 @@ class HighPriorityWatch;
 
 class Suspender {
  public:
-  // Of a stretch; about what suspending and going on take together.
-  static constexpr std::chrono::microseconds kWorthwhile{1500};
-
   // Suspends (true) or lets go on (false); how many groups it did that to.
   using Suspend = std::function<size_t(bool)>;
 
@@ -44,9 +40,6 @@ class Suspender {
   Suspender(const Suspender&) = delete;
   Suspender& operator=(const Suspender&) = delete;
 
-  // How long a stretch must have lasted, given the lengths of the last ones.
-  static std::chrono::nanoseconds DelayAfter(const scheduler::RecentTimes& stretches);
-
   // Off until then. From any thread.
   void Enable(bool is_enabled) { is_enabled_.store(is_enabled); }
 
@@ -56,7 +49,10 @@ class Suspender {
   void Run();
   bool MaySuspend();
   // Waits until it is worth suspending. False: the stretch was over before.
-  bool IsWorthIt(TimePoint since);
+  bool AwaitWorth(TimePoint since);
+  void AwaitEndOfStretch();
+  // The same, and for as long afterwards as the rule says.
+  void AwaitEndOfSuspension();
 
   HighPriorityWatch& watch_;
   const Suspend suspend_;
@@ -64,7 +60,8 @@ class Suspender {
   std::atomic<bool> is_enabled_{false};
   std::atomic<bool> is_stopping_{false};
   std::atomic<uint64_t> num_suspensions_{0};
-  scheduler::RecentTimes stretches_;
+  scheduler::SuspensionRule rule_;          // the thread's, as below
+  std::optional<TimePoint> goes_on_since_;  // until the next stretch
   std::thread thread_;
 };
 

@@ -101,6 +101,13 @@ class RowTest(unittest.TestCase):
         self.assertEqual(rows["tally", "t"]["max"], 2)
         self.assertEqual(rows["tally", "t"]["max_alone"], 2)
 
+    def test_each_mode_is_compared_with_runs_alone_of_its_own_time(self):
+        alone = [{**record("alone", lambda index: 2), "group": "alone,tally"}, {**record("alone", lambda index: 4), "group": "mps"}]
+        rows = {row["mode"]: row for row in self.rows(*alone, record("tally", lambda index: 2, training="t", count=1),
+                                                      record("mps", lambda index: 4, training="t", count=1)).values()}
+        self.assertAlmostEqual(rows["tally"]["p99_overhead"], 0)
+        self.assertAlmostEqual(rows["mps"]["p99_overhead"], 0)
+
     def test_failed_cells_do_not_count(self):
         failed = {**record("tally", lambda index: 9, training="t", count=1), "status": "failed"}
         self.assertNotIn(("tally", "t"), self.rows(record("alone", lambda index: 2), failed))

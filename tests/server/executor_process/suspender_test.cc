@@ -123,15 +123,5 @@ TEST_F(SuspenderTest, WhatCannotBeSuspendedIsNotCounted) {
   EXPECT_EQ(suspender.num_suspensions(), 0u);
 }
 
-// The rule by itself, without threads.
-TEST(StretchesTest, LongOnesAreNotWaitedForAndShortOnesAre) {
-  scheduler::RecentTimes stretches;
-  EXPECT_EQ(Suspender::DelayAfter(stretches), Suspender::kWorthwhile);
-  for (int i = 0; i < 5; ++i) stretches.Add(microseconds(200));
-  EXPECT_EQ(Suspender::DelayAfter(stretches), Suspender::kWorthwhile);
-  for (int i = 0; i < 5; ++i) stretches.Add(milliseconds(8));
-  EXPECT_EQ(Suspender::DelayAfter(stretches), microseconds(0));
-}
-
 }  // namespace
 }  // namespace tally::server

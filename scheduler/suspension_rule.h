@@ -1,0 +1,50 @@
+// SuspensionRule: when suspending best-effort contexts is worth it, and when letting them go on is.
+//
+// High-priority work comes in stretches (server/executor_process/suspender.h). Suspending and going on take about a
+// millisecond each way, so both can come too soon: suspending for a stretch that is over by then, and going on in a gap
+// after which the stretch continues, without protection until the next suspension has worked. Both are guesses about
+// how long something lasts that has lasted for a while, made from how it went the last times:
+//
+//   suspending   at once if most of the last stretches were long; else once this one is
+//   going on     after the gap has lasted for the *patience*, which doubles whenever going on was regretted and shrinks
+//                when it was not: about one regret in six is put up with
+//
+// Not thread-safe. No clock: the caller measures.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "scheduler/recent_times.h"
+
+namespace tally::scheduler {
+
+class SuspensionRule {
+ public:
+  using Nanoseconds = std::chrono::nanoseconds;
+  // Of a stretch, or a gap: about what suspending and going on take together.
+  static constexpr Nanoseconds kWorthwhile = std::chrono::microseconds(1500);
+  static constexpr Nanoseconds kLeastPatience = std::chrono::microseconds(50);
+  static constexpr Nanoseconds kMostPatience = std::chrono::milliseconds(1);
+
+  // How long a stretch must have lasted to be suspended for.
+  Nanoseconds Delay() const {
+    return !stretches_.empty() && stretches_.Median() >= kWorthwhile ? Nanoseconds(0) : kWorthwhile;
+  }
+  // For how long no more must have come, from the end of the hold-off, before what is suspended goes on.
+  Nanoseconds patience() const { return patience_; }
+
+  // A stretch has lasted so long.
+  void OnStretch(Nanoseconds length) { stretches_.Add(length); }
+  // What was suspended had gone on for so long when the next stretch began.
+  void OnGap(Nanoseconds length) {
+    patience_ = length < kWorthwhile ? std::min(patience_ * 2, kMostPatience)
+                                     : std::max(patience_ - patience_ / 8, kLeastPatience);
+  }
+
+ private:
+  RecentTimes stretches_;
+  Nanoseconds patience_ = std::chrono::microseconds(200);
+};
+
+}  // namespace tally::scheduler
