@@ -9,7 +9,8 @@ namespace {
 __attribute__((constructor)) void WantSliceOfEnvironment() {
   const char* wanted = std::getenv("TALLY_TIME_SLICE_US");
   if (wanted == nullptr) return;
-  tally::server::ChannelGroups::OfThisProcess().WantTimeSlice(std::chrono::microseconds(std::strtoll(wanted, nullptr, 10)));
+  tally::server::ChannelGroups::OfThisProcess().WantTimeSlice(
+      std::chrono::microseconds(std::strtoll(wanted, nullptr, 10)));
 }
 
 }  // namespace
