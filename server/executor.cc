@@ -117,7 +117,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     if (variants != nullptr) variants->SetThreshold(tuning.turnaround_threshold);
     gate->Tune(tuning);
   }
-  void ExpectSuspension(bool is_expected) override { gate->ExpectSuspension(is_expected); }
+  void ExpectSuspension(int device, bool is_expected) override { gate->ExpectSuspension(device, is_expected); }
   HighPriorityWatch* high_priority_watch() override { return gate->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
@@ -275,7 +275,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
     if (!driver) return std::unexpected(driver.error());
     *loaded = std::move(*driver);
   }
-  auto devices = Devices::Create(loaded->table);
+  auto devices = Devices::Create(loaded->table, config.on_making_context);
   if (!devices) return std::unexpected(devices.error());
   auto gate = CreateGate(config, loaded->table);
   if (!gate) return std::unexpected(gate.error());

@@ -171,6 +171,9 @@ struct ExecutorConfig {
   std::function<void(const SessionEnd&)> on_session_end;
   // The caution that some session's objective asks for has changed: Snapshot() has it.
   std::function<void()> on_caution;
+  // Called before the context of a device is made, with its ordinal, and after that with -1; never for two at a
+  // time.
+  std::function<void(int device)> on_making_context;
   // Called once: the context is lost, no new sessions are accepted; the process should be replaced.
   std::function<void(const std::string& reason)> on_fault;
 
@@ -197,8 +200,9 @@ class Executor {
   virtual std::vector<KernelReport> Kernels() const = 0;
   // Turnaround threshold, hold-off and drain budget, from the next launch on.
   virtual void Tune(const scheduler::Tuning& tuning) = 0;
-  // Whether this executor's contexts are suspended while high-priority work keeps coming. From the next launch on.
-  virtual void ExpectSuspension(bool is_expected) = 0;
+  // Whether this executor's context on a device is suspended while high-priority work keeps coming there. From the next
+  // launch on.
+  virtual void ExpectSuspension(int device, bool is_expected) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.

@@ -126,6 +126,7 @@ void ChannelGroups::NoteAllocation(int fd, const void* argument) {
     group.fd = fd;
     group.client = made.client;
     group.object = made.object;
+    group.device = device_.load();
     group.is_compute = engine >= kFirstComputeEngine && engine <= kLastComputeEngine;
     for (const Subdevice& subdevice : subdevices_) {
       if (subdevice.client == made.client && subdevice.device == made.parent) group.subdevice = subdevice.object;
@@ -188,11 +189,12 @@ ChannelGroups::TimeSlices ChannelGroups::CheckTimeSlices() {
   return report;
 }
 
-size_t ChannelGroups::Suspend(bool is_suspended) {
+size_t ChannelGroups::Suspend(int device, bool is_suspended) {
   const std::lock_guard lock(mutex_);
   size_t num_done = 0;
   for (Group& group : groups_) {
-    if (!group.is_compute || group.is_suspended == is_suspended || (is_suspended && !group.may_suspend)) continue;
+    if (!group.is_compute || group.device != device || group.is_suspended == is_suspended) continue;
+    if (is_suspended && !group.may_suspend) continue;
     if (DisableChannels(group, is_suspended)) {
       group.is_suspended = is_suspended;
       ++num_done;
@@ -204,15 +206,15 @@ size_t ChannelGroups::Suspend(bool is_suspended) {
   return num_done;
 }
 
-bool ChannelGroups::can_suspend() {
+ChannelGroups::Suspension ChannelGroups::SuspensionOn(int device) {
   const std::lock_guard lock(mutex_);
-  size_t num_compute = 0, num_able = 0;
+  Suspension found = Suspension::kNoGroups;
   for (const Group& group : groups_) {
-    if (!group.is_compute) continue;
-    ++num_compute;
-    if (group.may_suspend && group.subdevice != 0 && !group.channels.empty()) ++num_able;
+    if (!group.is_compute || group.device != device) continue;
+    if (!group.may_suspend || group.subdevice == 0 || group.channels.empty()) return Suspension::kRefused;
+    found = Suspension::kPossible;
   }
-  return num_compute > 0 && num_able == num_compute;
+  return found;
 }
 
 ChannelGroups::Group* ChannelGroups::Find(uint32_t client, uint32_t object) {

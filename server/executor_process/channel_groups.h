@@ -16,6 +16,7 @@
 // A driver that refuses gets its own call instead: nothing else changes. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -49,11 +50,16 @@ class ChannelGroups {
   // As read back from the driver. Sets what has not the wanted slice yet, forgets groups that are gone.
   TimeSlices CheckTimeSlices();
 
-  // Suspends the groups that run kernels, as many as there are now, or lets them go on. Those that copy are left alone.
-  // Returns how many it did that to; one that the driver does not suspend is not asked again. Takes about 0.35 ms each.
-  size_t Suspend(bool is_suspended);
-  // There are such groups, and as far as is known all of them can be suspended.
-  bool can_suspend();
+  // Whose groups are made from now on: an ordinal, or none (-1). Who never says has one device, with the ordinal 0.
+  void SetDevice(int device) { device_.store(device); }
+
+  // Suspends the groups of a device that run kernels, as many as there are now, or lets them go on. Those that copy are
+  // left alone. Returns how many it did that to; one that the driver does not suspend is not asked again. Takes about
+  // 0.35 ms each.
+  size_t Suspend(int device, bool is_suspended);
+  enum class Suspension : uint8_t { kNoGroups, kPossible, kRefused };
+  // Whether such groups can all be suspended, as far as is known.
+  Suspension SuspensionOn(int device);
 
  private:
   struct Group {
@@ -62,6 +68,7 @@ class ChannelGroups {
     uint32_t object = 0;
     uint64_t own_us = 0;             // what libcuda gave it; 0: it has not said
     bool is_compute = false;         // of the engine that runs kernels
+    int device = 0;                  // ordinal, or none
     uint32_t subdevice = 0;          // the object that controls its channels
     std::vector<uint32_t> channels;  // objects
     bool is_suspended = false;
@@ -91,6 +98,7 @@ class ChannelGroups {
   uint64_t wanted_us_ = 0;  // guarded by mutex_, as below
   std::vector<Group> groups_;
   std::vector<Subdevice> subdevices_;
+  std::atomic<int> device_{0};
 };
 
 }  // namespace tally::server

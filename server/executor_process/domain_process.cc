@@ -8,7 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
+#include <vector>
 
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
@@ -36,6 +36,10 @@ class DomainProcess {
     config.capture_stdout = true;
     config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
     config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
+    // Where there is one device all groups are its, whenever they are made.
+    config.on_making_context = [this](int device) {
+      if (executor_ != nullptr && executor_->num_devices() > 1) ChannelGroups::OfThisProcess().SetDevice(device);
+    };
     config.on_caution = [this] { loop_.Post([this] { Report(0); }); };
     config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
     // As many channels as there can be: programs that share one wait for one another.
@@ -48,7 +52,6 @@ class DomainProcess {
       executor_ = std::move(*executor);
       LOG_INFO("domain {}: {}", options_.config.domain_name, executor_->driver_description());
     }
-    MakeSuspender();
     link_.Connect();
     if (executor_ == nullptr) {
       // tallyd must have read why before it sees our end: it answers with a shutdown.
@@ -59,7 +62,7 @@ class DomainProcess {
     WaitForIdle();
     loop_.Run();
     ::alarm(kExitLimitSeconds);
-    suspender_.reset();
+    suspenders_.clear();
     executor_->Shutdown();
     return is_faulted_ ? 3 : 0;
   }
@@ -165,8 +168,9 @@ class DomainProcess {
   void CheckTimeSlices() {
     const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
     const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-    if (suspender_) AllowSuspension(are_set);
-    const uint64_t num_suspensions = suspender_ ? suspender_->num_suspensions() : 0;
+    AllowSuspension(are_set);
+    uint64_t num_suspensions = 0;
+    for (const auto& suspender : suspenders_) num_suspensions += suspender ? suspender->num_suspensions() : 0;
     const bool are_new = slices != reported_time_slices_;
     if (!are_new && num_suspensions == reported_suspensions_) return;
     reported_time_slices_ = slices;
@@ -182,27 +186,37 @@ class DomainProcess {
     }
   }
 
-  // Of use only where the GPU is taken from this executor's contexts at once.
+  // A starvation bound promises best-effort work its time while others keep the GPU.
+  bool WantsSuspension() const {
+    return executor_ != nullptr && options_.suspends && !options_.config.are_classes_mixed &&
+           options_.config.priority_class == shm::PriorityClass::kBestEffort &&
+           options_.config.starvation_bound.count() == 0 && executor_->high_priority_watch() != nullptr;
+  }
+
+  // `is_of_use`: the GPU is taken from this executor's contexts at once.
   void AllowSuspension(bool is_of_use) {
-    const bool is_possible = ChannelGroups::OfThisProcess().can_suspend();
-    suspender_->Enable(is_of_use && is_possible);
-    executor_->ExpectSuspension(is_of_use && is_possible);
-    if (is_of_use && !is_possible && !std::exchange(has_said_no_suspension_, true)) {
-      LOG_WARNING(
-          "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
-          "high-priority work",
-          options_.config.domain_name);
+    if (!WantsSuspension()) return;
+    using Suspension = ChannelGroups::Suspension;
+    suspenders_.resize(static_cast<size_t>(executor_->num_devices()));
+    for (int device = 0; device < executor_->num_devices(); ++device) {
+      const Suspension suspension = ChannelGroups::OfThisProcess().SuspensionOn(device);
+      const bool is_expected = is_of_use && suspension == Suspension::kPossible;
+      auto& suspender = suspenders_[static_cast<size_t>(device)];
+      if (suspender == nullptr && is_expected) suspender = MakeSuspender(device);
+      if (suspender != nullptr) suspender->Enable(is_expected);
+      executor_->ExpectSuspension(device, is_expected);
+      if (is_of_use && suspension == Suspension::kRefused && !std::exchange(has_said_no_suspension_, true)) {
+        LOG_WARNING(
+            "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
+            "high-priority work",
+            options_.config.domain_name);
+      }
     }
   }
 
-  // Which contexts are a device's is not known here, so it is only done where there is one. A starvation bound promises
-  // best-effort work its time while others keep the GPU.
-  void MakeSuspender() {
-    if (executor_ == nullptr || !options_.suspends || executor_->num_devices() != 1) return;
-    if (options_.config.priority_class != shm::PriorityClass::kBestEffort || options_.config.are_classes_mixed) return;
-    if (options_.config.starvation_bound.count() != 0 || executor_->high_priority_watch() == nullptr) return;
-    suspender_.emplace(*executor_->high_priority_watch(), [this](bool is_suspended) {
-      const size_t num_groups = ChannelGroups::OfThisProcess().Suspend(is_suspended);
+  std::unique_ptr<Suspender> MakeSuspender(int device) {
+    return std::make_unique<Suspender>(*executor_->high_priority_watch(), device, [this, device](bool is_suspended) {
+      const size_t num_groups = ChannelGroups::OfThisProcess().Suspend(device, is_suspended);
       if (is_suspended && num_groups == 0) loop_.Post([this] { CheckTimeSlices(); });
       return num_groups;
     });
@@ -230,7 +244,7 @@ class DomainProcess {
   DaemonLink link_;
   Status start_error_;
   std::unique_ptr<Executor> executor_;
-  std::optional<Suspender> suspender_;  // ends before executor_
+  std::vector<std::unique_ptr<Suspender>> suspenders_;  // by device; they end before executor_
   size_t num_sessions_ = 0;
   uint64_t num_idle_waits_ = 0;  // only the last wait counts
   bool is_faulted_ = false;

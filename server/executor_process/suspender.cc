@@ -5,14 +5,13 @@
 namespace tally::server {
 namespace {
 
-constexpr int kDevice = 0;
 // How late the end, or being enabled, is noticed.
 constexpr std::chrono::milliseconds kLook{100};
 
 }  // namespace
 
-Suspender::Suspender(HighPriorityWatch& watch, Suspend suspend)
-    : watch_(watch), suspend_(std::move(suspend)), thread_([this] { Run(); }) {}
+Suspender::Suspender(HighPriorityWatch& watch, int device, Suspend suspend)
+    : watch_(watch), device_(device), suspend_(std::move(suspend)), thread_([this] { Run(); }) {}
 
 Suspender::~Suspender() {
   is_stopping_.store(true);
@@ -23,23 +22,23 @@ bool Suspender::MaySuspend() { return is_enabled_.load() && !is_stopping_.load()
 
 bool Suspender::AwaitWorth(TimePoint since) {
   const auto delay = rule_.Delay();
-  while (MaySuspend() && watch_.IsClosed(kDevice)) {
+  while (MaySuspend() && watch_.IsClosed(device_)) {
     const auto left = since + delay - clock_.Now();
     if (left <= left.zero()) return true;
-    watch_.WaitWhileClosed(kDevice, left);
+    watch_.WaitWhileClosed(device_, left);
   }
   return false;
 }
 
 void Suspender::AwaitEndOfStretch() {
-  while (MaySuspend() && watch_.IsClosed(kDevice)) watch_.WaitWhileClosed(kDevice, kLook);
+  while (MaySuspend() && watch_.IsClosed(device_)) watch_.WaitWhileClosed(device_, kLook);
 }
 
 void Suspender::AwaitEndOfSuspension() {
   do {
     AwaitEndOfStretch();
-    if (MaySuspend()) watch_.WaitWhileOpen(kDevice, rule_.patience());
-  } while (MaySuspend() && watch_.IsClosed(kDevice));
+    if (MaySuspend()) watch_.WaitWhileOpen(device_, rule_.patience());
+  } while (MaySuspend() && watch_.IsClosed(device_));
 }
 
 void Suspender::Run() {
@@ -48,8 +47,8 @@ void Suspender::Run() {
       std::this_thread::sleep_for(kLook);
       continue;
     }
-    if (!watch_.IsClosed(kDevice)) {
-      watch_.WaitWhileOpen(kDevice, kLook);
+    if (!watch_.IsClosed(device_)) {
+      watch_.WaitWhileOpen(device_, kLook);
       continue;
     }
     const TimePoint since = clock_.Now();

@@ -12,7 +12,7 @@
 // Suspending takes most of a millisecond and so does going on, which only best-effort work loses; when either is worth
 // it says scheduler/suspension_rule.h. On a thread of its own, which sleeps while nothing of high priority happens.
 //
-// An executor that runs high-priority work itself does not suspend itself. One device only.
+// An executor that runs high-priority work itself does not suspend itself. One for each device.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class Suspender {
   using Suspend = std::function<size_t(bool)>;
 
   // `watch` outlives this.
-  Suspender(HighPriorityWatch& watch, Suspend suspend);
+  Suspender(HighPriorityWatch& watch, int device, Suspend suspend);
   // Everything goes on.
   ~Suspender();
   Suspender(const Suspender&) = delete;
@@ -55,6 +55,7 @@ class Suspender {
   void AwaitEndOfSuspension();
 
   HighPriorityWatch& watch_;
+  const int device_;
   const Suspend suspend_;
   const SteadyClock clock_;
   std::atomic<bool> is_enabled_{false};

@@ -70,8 +70,9 @@ static_assert(std::ranges::all_of(kPromises,
 
 }  // namespace
 
-Result<std::unique_ptr<Devices>> Devices::Create(const DriverTable& driver) {
-  std::unique_ptr<Devices> devices(new Devices(driver));
+Result<std::unique_ptr<Devices>> Devices::Create(const DriverTable& driver,
+                                                 std::function<void(int)> on_making_context) {
+  std::unique_ptr<Devices> devices(new Devices(driver, std::move(on_making_context)));
   int count = 0;
   if (const CUresult result = driver.cuDeviceGetCount(&count); result != CUDA_SUCCESS) {
     return Error(StatusCode::kUnavailable, "count devices: " + CudaErrorName(driver, result));
@@ -93,8 +94,10 @@ CUresult Devices::Context(int ordinal, CUcontext* context) {
   Device& device = devices_[static_cast<size_t>(ordinal)];
   const std::lock_guard lock(mutex_);
   if (device.context == nullptr) {
-    if (const CUresult result = driver_.cuDevicePrimaryCtxRetain(&device.context, device.handle);
-        result != CUDA_SUCCESS) {
+    if (on_making_context_) on_making_context_(ordinal);
+    const CUresult result = driver_.cuDevicePrimaryCtxRetain(&device.context, device.handle);
+    if (on_making_context_) on_making_context_(-1);
+    if (result != CUDA_SUCCESS) {
       device.context = nullptr;
       LOG_WARNING("cannot create a context on device {}: {}", ordinal, CudaErrorName(driver_, result));
       return result;

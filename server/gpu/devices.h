@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -18,7 +19,9 @@ namespace tally::server {
 
 class Devices {
  public:
-  static Result<std::unique_ptr<Devices>> Create(const DriverTable& driver);
+  // `on_making_context`: see ExecutorConfig.
+  static Result<std::unique_ptr<Devices>> Create(const DriverTable& driver,
+                                                 std::function<void(int)> on_making_context = {});
   ~Devices();
 
   int count() const { return static_cast<int>(devices_.size()); }
@@ -40,9 +43,11 @@ class Devices {
     CUcontext context = nullptr;  // guarded by mutex_
   };
 
-  explicit Devices(const DriverTable& driver) : driver_(driver) {}
+  Devices(const DriverTable& driver, std::function<void(int)> on_making_context)
+      : driver_(driver), on_making_context_(std::move(on_making_context)) {}
 
   const DriverTable& driver_;
+  const std::function<void(int)> on_making_context_;
   std::vector<Device> devices_;
   std::mutex mutex_;
 };

@@ -85,9 +85,9 @@ class DispatchGate {
   virtual DispatchPass BeforeDispatch(const DispatchOf&) { return {}; }
   // The launch was handed to its stream (or failed): never waits. Exactly one per BeforeDispatch that let it go.
   virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
-  // Best-effort contexts of this executor are suspended while high-priority work keeps coming, or no longer are: what
-  // is in flight then cannot get in its way.
-  virtual void ExpectSuspension(bool) {}
+  // On that device best-effort contexts of this executor are suspended while high-priority work keeps coming, or no
+  // longer are: what is in flight then cannot get in its way.
+  virtual void ExpectSuspension(int /*device*/, bool) {}
   // Whether copies and fills of best-effort sessions are to pass it at present, as launches do, large ones in pieces.
   // One load.
   virtual bool holds_copies() const { return false; }

@@ -49,7 +49,7 @@ class Restrainer {
       if (admission == Admission::kGranted) return {};
       const TimePoint since = clock_.Now();
       while (!watch_.IsClosed(of.device)) {
-        if (of.can_yield || !BoundsWhatIsInFlight() || watch_.is_open()) return {};
+        if (of.can_yield || !BoundsWhatIsInFlight(of) || watch_.is_open()) return {};
         if (of.tenant != nullptr && of.tenant->has_left()) return {.may_go = false};
         const TimePoint now = clock_.Now();
         if (!IsShort(of)) {
@@ -66,7 +66,7 @@ class Restrainer {
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) {
     Device& device = DeviceOf(of);
     if (pass.record != nullptr) return device.short_launches.Leave(pass.record, of.stream);
-    if (of.can_yield || IsShort(of) || !BoundsWhatIsInFlight()) return;
+    if (of.can_yield || IsShort(of) || !BoundsWhatIsInFlight(of)) return;
     CUevent event = nullptr;
     if (device.events.Acquire(&event) != CUDA_SUCCESS) return;
     if (driver_.cuEventRecord(event, of.stream) != CUDA_SUCCESS) return device.events.Release(event);
@@ -74,7 +74,9 @@ class Restrainer {
     device.in_flight.push_back({event, clock_.Now()});
   }
 
-  void ExpectSuspension(bool is_expected) { is_suspension_expected_.store(is_expected, std::memory_order_relaxed); }
+  void ExpectSuspension(int device, bool is_expected) {
+    devices_[static_cast<size_t>(device)]->is_suspension_expected.store(is_expected, std::memory_order_relaxed);
+  }
 
   void Tune(const scheduler::Tuning& tuning) {
     turnaround_ns_.store(tuning.turnaround_threshold.count(), std::memory_order_relaxed);
@@ -94,6 +96,7 @@ class Restrainer {
     explicit Device(const DriverTable& driver) : events(driver), short_launches(driver, kLongestDrain) {}
     EventPool events;
     ShortLaunches short_launches;
+    std::atomic<bool> is_suspension_expected{false};
     std::mutex mutex;
     std::deque<InFlight> in_flight;  // the others; guarded by mutex, as below
     scheduler::LookAhead look_ahead{{}};
@@ -105,8 +108,8 @@ class Restrainer {
 
   // Nobody waits for what is in flight where the GPU takes it away in the middle of any kernel and does not come back
   // to it before the high-priority work is done.
-  bool BoundsWhatIsInFlight() {
-    return watch_.IsHighPriorityPresent() && !is_suspension_expected_.load(std::memory_order_relaxed);
+  bool BoundsWhatIsInFlight(const DispatchOf& of) {
+    return watch_.IsHighPriorityPresent() && !DeviceOf(of).is_suspension_expected.load(std::memory_order_relaxed);
   }
 
   Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }
@@ -178,7 +181,6 @@ class Restrainer {
   const DriverTable& driver_;
   PageWatch& watch_;
   const std::chrono::nanoseconds starvation_bound_;  // zero: none
-  std::atomic<bool> is_suspension_expected_{false};
   std::atomic<int64_t> turnaround_ns_{scheduler::Tuning{}.turnaround_threshold.count()};
   const SteadyClock clock_;
   std::array<std::unique_ptr<Device>, shm::kActivityDevices> devices_;
@@ -206,7 +208,7 @@ class PriorityDispatch final : public DispatchGate {
     announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
     restrainer_.Tune(tuning);
   }
-  void ExpectSuspension(bool is_expected) override { restrainer_.ExpectSuspension(is_expected); }
+  void ExpectSuspension(int device, bool is_expected) override { restrainer_.ExpectSuspension(device, is_expected); }
   void Open() override { watch_.Open(); }
   HighPriorityWatch* watch() override { return &watch_; }
 

@@ -207,27 +207,28 @@ TEST_F(ChannelGroupsTest, ASliceOfAnotherLayoutIsNotTouched) {
 }
 
 using Channels = std::set<uint32_t>;
+using Suspension = ChannelGroups::Suspension;
 
 TEST_F(ChannelGroupsTest, ChannelsOfTheGroupThatRunsKernelsAreSuspendedAndGoOn) {
-  EXPECT_FALSE(groups_.can_suspend());
+  EXPECT_NE(groups_.SuspensionOn(0), Suspension::kPossible);
   Allocate(1, kDevice, 0x80);
   Allocate(kDevice, kSubdevice, 0x2080);
   MakeGroup(10, 1, 2);
   MakeGroup(20, 11, 3);      // copies
   Allocate(10, 77, 0x9067);  // no channel
-  EXPECT_TRUE(groups_.can_suspend());
-  EXPECT_EQ(groups_.Suspend(true), 1u);
+  EXPECT_EQ(groups_.SuspensionOn(0), Suspension::kPossible);
+  EXPECT_EQ(groups_.Suspend(0, true), 1u);
   EXPECT_EQ(kernel_.disabled, (Channels{100, 101}));
-  EXPECT_EQ(groups_.Suspend(true), 0u);
-  EXPECT_EQ(groups_.Suspend(false), 1u);
+  EXPECT_EQ(groups_.Suspend(0, true), 0u);
+  EXPECT_EQ(groups_.Suspend(0, false), 1u);
   EXPECT_EQ(kernel_.disabled, Channels{});
-  EXPECT_EQ(groups_.Suspend(false), 0u);
+  EXPECT_EQ(groups_.Suspend(0, false), 0u);
 }
 
 TEST_F(ChannelGroupsTest, MoreChannelsThanOneCallTakes) {
   Allocate(kDevice, kSubdevice, 0x2080);
   MakeGroup(10, 1, 150);
-  EXPECT_EQ(groups_.Suspend(true), 1u);
+  EXPECT_EQ(groups_.Suspend(0, true), 1u);
   EXPECT_EQ(kernel_.disabled.size(), 150u);
 }
 
@@ -235,17 +236,17 @@ TEST_F(ChannelGroupsTest, WhereItIsRefusedNobodyIsSuspendedOrAskedAgain) {
   Allocate(kDevice, kSubdevice, 0x2080);
   MakeGroup(10, 1, 2);
   kernel_.refuses_to_disable = true;
-  EXPECT_EQ(groups_.Suspend(true), 0u);
-  EXPECT_FALSE(groups_.can_suspend());
+  EXPECT_EQ(groups_.Suspend(0, true), 0u);
+  EXPECT_NE(groups_.SuspensionOn(0), Suspension::kPossible);
   const int before = kernel_.num_calls;
-  EXPECT_EQ(groups_.Suspend(true), 0u);
+  EXPECT_EQ(groups_.Suspend(0, true), 0u);
   EXPECT_EQ(kernel_.num_calls, before);
 }
 
 TEST_F(ChannelGroupsTest, WithoutItsSubdeviceAGroupIsNotSuspended) {
   MakeGroup(10, 1, 2);
-  EXPECT_FALSE(groups_.can_suspend());
-  EXPECT_EQ(groups_.Suspend(true), 0u);
+  EXPECT_NE(groups_.SuspensionOn(0), Suspension::kPossible);
+  EXPECT_EQ(groups_.Suspend(0, true), 0u);
   EXPECT_EQ(kernel_.disabled, Channels{});
 }
 
@@ -253,16 +254,33 @@ TEST_F(ChannelGroupsTest, FreedChannelsAndGroupsAreForgottenAndTheirHandlesUsedA
   Allocate(kDevice, kSubdevice, 0x2080);
   MakeGroup(10, 1, 3);
   FreeObject(101);
-  EXPECT_EQ(groups_.Suspend(true), 1u);
+  EXPECT_EQ(groups_.Suspend(0, true), 1u);
   EXPECT_EQ(kernel_.disabled, (Channels{100, 102}));
   FreeObject(10);
-  EXPECT_EQ(groups_.Suspend(false), 0u);
+  EXPECT_EQ(groups_.Suspend(0, false), 0u);
   kernel_.disabled.clear();
   MakeGroup(10, 1, 1);
-  EXPECT_EQ(groups_.Suspend(true), 1u);
+  EXPECT_EQ(groups_.Suspend(0, true), 1u);
   EXPECT_EQ(kernel_.disabled, (Channels{100}));
   FreeObject(1);  // the client, with all it had
-  EXPECT_FALSE(groups_.can_suspend());
+  EXPECT_NE(groups_.SuspensionOn(0), Suspension::kPossible);
+}
+
+TEST_F(ChannelGroupsTest, GroupsBelongToTheDeviceWhoseContextWasBeingMade) {
+  Allocate(kDevice, kSubdevice, 0x2080);
+  groups_.SetDevice(3);
+  MakeGroup(10, 1, 1);
+  groups_.SetDevice(5);
+  MakeGroup(20, 1, 1);
+  groups_.SetDevice(-1);
+  MakeGroup(30, 1, 1);
+  EXPECT_EQ(groups_.SuspensionOn(0), Suspension::kNoGroups);
+  EXPECT_EQ(groups_.Suspend(0, true), 0u);
+  EXPECT_EQ(groups_.Suspend(5, true), 1u);
+  EXPECT_EQ(kernel_.disabled, (Channels{200}));
+  EXPECT_EQ(groups_.Suspend(3, true), 1u);
+  EXPECT_EQ(groups_.Suspend(5, false), 1u);
+  EXPECT_EQ(kernel_.disabled, (Channels{100}));
 }
 
 TEST_F(ChannelGroupsTest, AnAllocationThatFailedIsNone) {
@@ -270,7 +288,7 @@ TEST_F(ChannelGroupsTest, AnAllocationThatFailedIsNone) {
   GroupParameters parameters{0, 0, 0, 1};
   Allocation failed{1, kDevice, 10, 0xA06C, reinterpret_cast<uint64_t>(&parameters), 0, 0, 0, 0x1B, 0};
   EXPECT_EQ(groups_.Forward(7, kAllocation, &failed), 0);
-  EXPECT_FALSE(groups_.can_suspend());
+  EXPECT_NE(groups_.SuspensionOn(0), Suspension::kPossible);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ class SuspenderTest : public testing::Test {
     std::this_thread::sleep_for(milliseconds(20));
   }
   Suspender Make() {
-    return Suspender(watch_, [this](bool is_suspended) {
+    return Suspender(watch_, 0, [this](bool is_suspended) {
       const std::lock_guard lock(mutex_);
       if (num_groups_ > 0) done_ += is_suspended ? 's' : 'g';
       return num_groups_.load();

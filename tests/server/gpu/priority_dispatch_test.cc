@@ -190,6 +190,25 @@ TEST_F(PriorityDispatchTest, OthersKeepTheirOwnRuleBesideShortOnes) {
 }
 
 // As GatedDispatch makes them: the guess says whether they are short.
+TEST_F(PriorityDispatchTest, WhatCanBeSuspendedIsNotBoundedButStillStaysBack) {
+  auto gate = GateBesideHighPriority();
+  gate->ExpectSuspension(1, true);  // another device
+  EXPECT_LT(NumAdmitted(*gate, kBestEffort, 100), 100);
+  gate->ExpectSuspension(0, true);
+  EXPECT_EQ(NumAdmitted(*gate, kBestEffort, 1000), 1000);
+  high_->BeforeDispatch(kHigh);
+  EXPECT_TRUE(gate->watch()->IsClosed(0));
+  std::atomic<bool> has_gone{false};
+  std::thread launcher([&] {
+    gate->AfterDispatch(kBestEffort, gate->BeforeDispatch(kBestEffort));
+    has_gone = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(has_gone);
+  high_->AfterDispatch(kHigh, {});
+  launcher.join();
+}
+
 TEST_F(PriorityDispatchTest, CopiesAreHeldOnlyBesideAHighPriorityExecutor) {
   auto alone = NewExecutorsGate();
   EXPECT_FALSE(alone->holds_copies());
