@@ -126,6 +126,7 @@ void ChannelGroups::NoteAllocation(int fd, const void* argument) {
     group.fd = fd;
     group.client = made.client;
     group.object = made.object;
+    group.was_seen_made = true;
     group.device = device_.load();
     group.is_compute = engine >= kFirstComputeEngine && engine <= kLastComputeEngine;
     for (const Subdevice& subdevice : subdevices_) {
@@ -210,6 +211,7 @@ ChannelGroups::Suspension ChannelGroups::SuspensionOn(int device) {
   const std::lock_guard lock(mutex_);
   Suspension found = Suspension::kNoGroups;
   for (const Group& group : groups_) {
+    if (!group.was_seen_made) return Suspension::kRefused;  // a driver that makes them in another way
     if (!group.is_compute || group.device != device) continue;
     if (!group.may_suspend || group.subdevice == 0 || group.channels.empty()) return Suspension::kRefused;
     found = Suspension::kPossible;

@@ -66,7 +66,8 @@ class ChannelGroups {
     int fd = -1;
     uint32_t client = 0;
     uint32_t object = 0;
-    uint64_t own_us = 0;             // what libcuda gave it; 0: it has not said
+    uint64_t own_us = 0;  // what libcuda gave it; 0: it has not said
+    bool was_seen_made = false;
     bool is_compute = false;         // of the engine that runs kernels
     int device = 0;                  // ordinal, or none
     uint32_t subdevice = 0;          // the object that controls its channels

@@ -283,6 +283,13 @@ TEST_F(ChannelGroupsTest, GroupsBelongToTheDeviceWhoseContextWasBeingMade) {
   EXPECT_EQ(kernel_.disabled, (Channels{100}));
 }
 
+TEST_F(ChannelGroupsTest, GroupsThatWereMadeInAWayThatIsNotKnownCannotBeSuspended) {
+  EXPECT_EQ(groups_.SuspensionOn(0), Suspension::kNoGroups);
+  Make(10, 2000);  // put on the list, but nobody saw what it is of
+  EXPECT_EQ(groups_.SuspensionOn(0), Suspension::kRefused);
+  EXPECT_EQ(groups_.Suspend(0, true), 0u);
+}
+
 TEST_F(ChannelGroupsTest, AnAllocationThatFailedIsNone) {
   Allocate(kDevice, kSubdevice, 0x2080);
   GroupParameters parameters{0, 0, 0, 1};
