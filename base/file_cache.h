@@ -33,6 +33,7 @@ class FileCache {
     std::span<const std::byte> span() const { return {bytes.get(), size_bytes}; }
   };
 
+  static std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
   // Every part counts with its length, so that no two lists run together into the same bytes.
   static Key KeyOf(std::initializer_list<std::span<const std::byte>> parts);
 

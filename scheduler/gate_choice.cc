@@ -3,7 +3,7 @@
 namespace tally::scheduler {
 
 bool GateChoice::IsDear(Nanoseconds original, Nanoseconds threshold) const {
-  if (original <= Nanoseconds(0) || original + kGiveBackOverhead > threshold) return false;
+  if (!IsShort(original, threshold)) return false;
   const Nanoseconds cost = duration() - original;
   return cost > kDear && cost * 100 > original * kDearPercent;
 }

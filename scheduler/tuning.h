@@ -12,6 +12,11 @@ namespace tally::scheduler {
 // for.
 inline constexpr std::chrono::nanoseconds kGiveBackOverhead = std::chrono::microseconds(6);
 
+// Whether what runs on for so long (zero: not known) gives the GPU back within the threshold by itself.
+constexpr bool IsShort(std::chrono::nanoseconds time, std::chrono::nanoseconds threshold) {
+  return time > time.zero() && time + kGiveBackOverhead <= threshold;
+}
+
 // Whether somebody may ask for this turnaround threshold: from 1 us to 1 s.
 constexpr bool IsTurnaround(std::chrono::nanoseconds threshold) {
   return threshold >= std::chrono::microseconds(1) && threshold <= std::chrono::seconds(1);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/futex.h"
+#include "scheduler/tuning.h"
 #include "server/channel/spin.h"
 #include "server/gpu/driver_table.h"
 
@@ -107,9 +108,8 @@ scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, const LaunchCost
     asked.duration = asked.duration == nanoseconds(0) ? turnaround : std::min(asked.duration, turnaround);
   }
   // Only where somebody may come for whom it matters: it costs what the GPU waits between two launches.
-  asked.is_short =
-      !of.can_yield && watch_.IsHighPriorityPresent() &&
-      (of.is_short || (asked.duration > nanoseconds(0) && asked.duration + scheduler::kGiveBackOverhead <= turnaround));
+  asked.is_short = !of.can_yield && watch_.IsHighPriorityPresent() &&
+                   (of.is_short || scheduler::IsShort(asked.duration, turnaround));
   const uint64_t multiprocessors = multiprocessors_.load(std::memory_order_relaxed);
   if (of.kind.num_blocks != 0 && of.kind.num_blocks < multiprocessors) {
     asked.fill = static_cast<uint16_t>(of.kind.num_blocks * scheduler::kFillsGpu / multiprocessors);

@@ -119,7 +119,7 @@ class Restrainer {
     if (of.is_short || of.kind.first_guess == std::chrono::nanoseconds(0)) return of.is_short;
     const std::chrono::nanoseconds general(turnaround_ns_.load(std::memory_order_relaxed));
     const auto turnaround = of.turnaround != std::chrono::nanoseconds(0) ? of.turnaround : general;
-    return of.kind.first_guess + scheduler::kGiveBackOverhead <= turnaround;
+    return scheduler::IsShort(of.kind.first_guess, turnaround);
   }
 
   Admission AwaitOpen(const DispatchOf& of, TimePoint* kept_since) {

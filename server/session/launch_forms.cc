@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "scheduler/tuning.h"
 #include "server/coverage.h"
 #include "server/session/launch_gates.h"
 #include "server/session/launch_runs.h"
@@ -205,7 +206,7 @@ class FormChoice {
       case LaunchForm::kOriginal:
         break;
     }
-    if (candidate == plan.candidate && IsShort(plan.piece, launch_.threshold())) return Coverage::kShort;
+    if (candidate == plan.candidate && scheduler::IsShort(plan.piece, launch_.threshold())) return Coverage::kShort;
     if (!registry_.is_anybody_there()) return Coverage::kNobodyThere;
     return plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
   }

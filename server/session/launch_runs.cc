@@ -6,6 +6,7 @@
 
 #include "proto/device/variant_abi.h"
 #include "scheduler/grid_slices.h"
+#include "scheduler/tuning.h"
 #include "server/session/gated_dispatch.h"
 
 namespace tally::server {
@@ -138,7 +139,7 @@ CUresult LaunchRun::RunOriginal() {
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   LaunchKind kind = KindOfOriginal(launch_.request);
   kind.first_guess = piece_;
-  const bool is_short = IsShort(piece_, launch_.threshold());
+  const bool is_short = scheduler::IsShort(piece_, launch_.threshold());
   const GatedDispatch dispatch(lane, stream, kind, is_short ? HowItEnds::kSoon : HowItEnds::kAtItsEnd);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   BeginTiming();

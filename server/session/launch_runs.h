@@ -25,11 +25,6 @@ CUresult LaunchUngated(const VaryingLaunch& launch, std::chrono::nanoseconds dur
 // By which launches of the original take the same time.
 LaunchKind KindOfOriginal(LaunchParameters& request);
 
-// Whether a kernel whose blocks run on for so long (zero: not known) gives the GPU back within the threshold by itself.
-inline bool IsShort(std::chrono::nanoseconds piece, std::chrono::nanoseconds threshold) {
-  return piece > piece.zero() && piece + scheduler::kGiveBackOverhead <= threshold;
-}
-
 // Carries out what a profile has planned.
 class LaunchRun {
  public:

@@ -17,8 +17,6 @@ constexpr uint64_t kMaxCacheBytes = uint64_t{2} << 30;
 // Raise it when Serialize writes something else.
 constexpr uint32_t kFormat = 1;
 
-std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
-
 }  // namespace
 
 bool GatedImages::Less::operator()(const FileCache::Key& a, const FileCache::Key& b) const {
@@ -32,7 +30,8 @@ Result<std::shared_ptr<const GatedCode>> GatedImages::Get(const ImageParts& imag
   if (image.size() != 1) return Error(StatusCode::kUnimplemented, "it is linked from several parts");
   const std::string version = is_text ? ptx_transforms::PassesVersion() : cubin_transforms::GatesVersion(arch);
   const std::array<uint32_t, 3> numbers = {kFormat, arch, is_text ? 1u : 0u};
-  const FileCache::Key key = FileCache::KeyOf({std::as_bytes(std::span(numbers)), BytesOf(version), image.front()});
+  const FileCache::Key key =
+      FileCache::KeyOf({std::as_bytes(std::span(numbers)), FileCache::BytesOf(version), image.front()});
   {
     const std::lock_guard lock(mutex_);
     const auto found = in_use_.find(key);

@@ -107,8 +107,7 @@ void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lo
 CUresult GatedQueues::Launch(Member& member, GatedLaunch launch) {
   std::unique_lock lock(mutex_);
   AwaitRoom(member, launch.num_numbers(), lock);
-  const bool may_stop = !member.queue.has_marker() || MayWaitLocked();
-  if (is_closed_ && may_stop && !RunsThrough(member.owner) && !HasLeft(member.owner)) {
+  if (is_closed_ && MayStopLocked(member.queue) && !RunsThrough(member.owner) && !HasLeft(member.owner)) {
     if (const CUresult r = StopLocked(member, clock_.Now()); r != CUDA_SUCCESS) return r;
   }
   watch_.OnLaunch();
@@ -216,7 +215,7 @@ void GatedQueues::LookAt(Member& member, bool is_closed, TimePoint seen_at, Look
     if (may_run || has_left) {
       queue.MarkLast();
       queue.Sweep();
-    } else if (!queue.empty() && (!queue.has_marker() || MayWaitLocked())) {
+    } else if (!queue.empty() && MayStopLocked(queue)) {
       result = StopLocked(member, seen_at);
       looked->is_any_leaving |= member.leaving.has_value();
     }

@@ -85,6 +85,17 @@ class GatedQueues {
   // `is_urgent`: what is stopped goes on at once, whatever high-priority work there is.
   void BeginContextCall(bool is_urgent);
   void EndContextCall();
+  // The same, as long as this is there.
+  class ContextCall {
+   public:
+    explicit ContextCall(GatedQueues& queues) : queues_(queues) { queues_.BeginContextCall(/*is_urgent=*/false); }
+    ~ContextCall() { queues_.EndContextCall(); }
+    ContextCall(const ContextCall&) = delete;
+    ContextCall& operator=(const ContextCall&) = delete;
+
+   private:
+    GatedQueues& queues_;
+  };
 
   // Waits until no launch of `function` is in flight: it is about to be unloaded.
   void AwaitFunction(CUfunction function);
@@ -119,6 +130,8 @@ class GatedQueues {
   bool IsAnyStoppedLocked() const;
   // Whether one more stream may wait for a stopped queue.
   bool MayWaitLocked() const;
+  // Whether this queue may be stopped, with what waits behind it.
+  bool MayStopLocked(const GatedQueue& queue) const { return !queue.has_marker() || MayWaitLocked(); }
 
   const DriverTable& driver_;
   const CUcontext context_;
@@ -136,18 +149,6 @@ class GatedQueues {
   bool is_stopping_ = false;
   TimePoint looked_at_{};  // when there was no high-priority work, and a launch that it could have stopped
   std::thread thread_;
-};
-
-// A call that may wait for the whole context, as long as this is there.
-class ContextCall {
- public:
-  explicit ContextCall(GatedQueues& queues) : queues_(queues) { queues_.BeginContextCall(/*is_urgent=*/false); }
-  ~ContextCall() { queues_.EndContextCall(); }
-  ContextCall(const ContextCall&) = delete;
-  ContextCall& operator=(const ContextCall&) = delete;
-
- private:
-  GatedQueues& queues_;
 };
 
 }  // namespace tally::server

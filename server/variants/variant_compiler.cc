@@ -16,8 +16,6 @@ namespace {
 constexpr uint64_t kMaxCacheBytes = uint64_t{512} << 20;
 constexpr int kLowestCpuPriority = 19;
 
-std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
-
 }  // namespace
 
 VariantCompiler::VariantCompiler(const DriverTable& driver, std::string cache_directory)
@@ -64,8 +62,8 @@ CompiledVariants VariantCompiler::Make(const CompileRequest& request) {
   const std::array<uint32_t, 3> numbers = {kVariantVersion, request.arch, static_cast<uint32_t>(driver_version)};
   const std::string passes = ptx_transforms::PassesVersion();
   const FileCache::Key key =
-      FileCache::KeyOf({std::as_bytes(std::span(request.image_key.digest)), BytesOf(request.kernel),
-                        std::as_bytes(std::span(numbers)), BytesOf(passes)});
+      FileCache::KeyOf({std::as_bytes(std::span(request.image_key.digest)), FileCache::BytesOf(request.kernel),
+                        std::as_bytes(std::span(numbers)), FileCache::BytesOf(passes)});
   if (const auto kept = cache_.Find(key)) {
     if (auto variants = DeserializeVariants(kept->span())) return std::move(*variants);
   }

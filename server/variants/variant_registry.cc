@@ -13,8 +13,6 @@ namespace {
 // Programs that generate kernels without end must not fill our memory: the rest of them run as they are.
 constexpr size_t kMaxProfiles = 20'000;
 
-std::span<const std::byte> BytesOf(const std::string& text) { return std::as_bytes(std::span(text)); }
-
 }  // namespace
 
 VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, HighPriorityWatch* watch,
@@ -123,8 +121,8 @@ FileCache::Key VariantRegistry::SavedUnder(const Key& key) const {
   driver_.cuDriverGetVersion(&driver_version);
   const std::array<uint32_t, 3> numbers = {kVariantVersion, key.arch, static_cast<uint32_t>(driver_version)};
   static const std::string kWhat = "profile";
-  return FileCache::KeyOf(
-      {BytesOf(kWhat), std::as_bytes(std::span(key.image)), BytesOf(key.kernel), std::as_bytes(std::span(numbers))});
+  return FileCache::KeyOf({FileCache::BytesOf(kWhat), std::as_bytes(std::span(key.image)),
+                           FileCache::BytesOf(key.kernel), std::as_bytes(std::span(numbers))});
 }
 
 std::shared_ptr<KernelProfile> VariantRegistry::Profile(const FileCache::Key& image_key, const std::string& kernel,
@@ -189,7 +187,8 @@ void VariantRegistry::SaveNewsNow() {
       if (key.image != decltype(key.image){} && profile->has_news()) changed.emplace_back(key, profile);
     }
   }
-  for (const auto& [key, profile] : changed) compiler_->cache().Keep(SavedUnder(key), BytesOf(profile->Save()));
+  for (const auto& [key, profile] : changed)
+    compiler_->cache().Keep(SavedUnder(key), FileCache::BytesOf(profile->Save()));
 }
 
 void VariantRegistry::Shutdown() {

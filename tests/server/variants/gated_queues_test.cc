@@ -216,7 +216,7 @@ TEST_F(GatedQueuesTest, NothingIsStoppedDuringACallThatMayWaitForTheContext) {
   Words expected(kWords), zero(kWords);
   StepOnHost(expected, zero, 3);
   {
-    const ContextCall call(*queues_);
+    const GatedQueues::ContextCall call(*queues_);
     watch_.SetClosed(true);
     ASSERT_EQ(queue->Launch(Step({out, in, 3}, 16)), CUDA_SUCCESS);
     ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
@@ -237,7 +237,7 @@ TEST_F(GatedQueuesTest, NothingIsStoppedDuringACallThatMayWaitForTheContext) {
   std::atomic<bool> has_begun{false};
   std::thread caller([&] {
     driver_.cuCtxSetCurrent(context_);
-    const ContextCall call(*queues_);
+    const GatedQueues::ContextCall call(*queues_);
     has_begun = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
