@@ -31,7 +31,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 10u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 11u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
@@ -57,6 +57,12 @@ TEST(ExecutorLinkAbi, ReportIsLaidOutAsItsTwin) {
             offsetof(TwinReport, tenant_name));
   EXPECT_EQ(offsetof(LinkSessionReport, figures), offsetof(TwinReport, figures));
   EXPECT_EQ(offsetof(LinkSessionReport, has_ended), offsetof(TwinReport, has_ended));
+}
+
+TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
+  EXPECT_EQ(offsetof(LinkTimeSlices, shortest_us), 16u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, num_refused), 36u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, num_suspensions), 40u);
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {
