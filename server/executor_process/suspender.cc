@@ -30,15 +30,17 @@ bool Suspender::AwaitWorth(TimePoint since) {
   return false;
 }
 
-void Suspender::AwaitEndOfStretch() {
+TimePoint Suspender::AwaitEndOfStretch() {
   while (MaySuspend() && watch_.IsClosed(device_)) watch_.WaitWhileClosed(device_, kLook);
+  return clock_.Now();
 }
 
-void Suspender::AwaitEndOfSuspension() {
-  do {
-    AwaitEndOfStretch();
+TimePoint Suspender::AwaitEndOfSuspension() {
+  for (;;) {
+    const TimePoint end = AwaitEndOfStretch();
     if (MaySuspend()) watch_.WaitWhileOpen(device_, rule_.patience());
-  } while (MaySuspend() && watch_.IsClosed(device_));
+    if (!MaySuspend() || !watch_.IsClosed(device_)) return end;
+  }
 }
 
 void Suspender::Run() {
@@ -56,13 +58,11 @@ void Suspender::Run() {
     goes_on_since_.reset();
     if (AwaitWorth(since) && suspend_(true) > 0) {
       num_suspensions_.fetch_add(1, std::memory_order_relaxed);
-      AwaitEndOfSuspension();
-      rule_.OnStretch(clock_.Now() - since);
+      rule_.OnStretch(AwaitEndOfSuspension() - since);
       suspend_(false);
       goes_on_since_ = clock_.Now();
     } else {
-      AwaitEndOfStretch();
-      rule_.OnStretch(clock_.Now() - since);
+      rule_.OnStretch(AwaitEndOfStretch() - since);
     }
   }
 }

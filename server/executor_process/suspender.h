@@ -50,9 +50,10 @@ class Suspender {
   bool MaySuspend();
   // Waits until it is worth suspending. False: the stretch was over before.
   bool AwaitWorth(TimePoint since);
-  void AwaitEndOfStretch();
-  // The same, and for as long afterwards as the rule says.
-  void AwaitEndOfSuspension();
+  // When that was.
+  TimePoint AwaitEndOfStretch();
+  // The same, and waits for as long afterwards as the rule says.
+  TimePoint AwaitEndOfSuspension();
 
   HighPriorityWatch& watch_;
   const int device_;
