@@ -46,5 +46,69 @@ TEST(SuspensionRuleTest, ItLearnsToSitOutTheGapsOfBursts) {
   EXPECT_LT(rule.patience(), SuspensionRule::kMostPatience);
 }
 
+// A service whose requests of 0.8 ms come in bursts, with pauses of the processor in between that are uneven. Of its
+// requests those pay for a switch that best-effort work gets in front of.
+struct Service {
+  double load = 0.5;
+  double mean_burst = 10;  // requests
+  double median_pause_us = 100;
+  double spread = 0.8;
+};
+
+struct Outcome {
+  double share_that_pays = 0;
+  double best_effort_share = 0;  // of the time
+};
+
+Outcome Serve(const Service& service, bool has_patience) {
+  constexpr double kRequest = 800, kSuspending = 800, kGoingOn = 500, kHoldOff = 200;  // us
+  std::mt19937 random(7);
+  std::lognormal_distribution<double> pause(std::log(service.median_pause_us), service.spread);
+  std::geometric_distribution<int> burst(1 / service.mean_burst);
+  std::exponential_distribution<double> idle(service.load / ((1 - service.load) * service.mean_burst * kRequest));
+  const auto us = [](double time) { return microseconds(static_cast<int64_t>(time)); };
+  SuspensionRule rule;
+  double now = 0, best_effort = 0, stretch_since = 0, protected_from = kSuspending;
+  int num_paid = 0, num_requests = 0;
+  for (int left = 0; num_requests < 20'000; --left, ++num_requests) {
+    const bool ends_burst = left <= 0;
+    if (ends_burst) left = 1 + burst(random);
+    const double gap = pause(random) + (ends_burst ? idle(random) : 0);
+    const double patience = has_patience ? static_cast<double>(rule.patience() / microseconds(1)) : 0;
+    const bool was_protected = now >= protected_from;
+    const double waits_for = kHoldOff + (was_protected ? patience : 0);
+    if (gap > waits_for) {
+      rule.OnStretch(us(now - stretch_since));
+      const double went_on = now + waits_for + (was_protected ? kGoingOn : 0);
+      now += gap;
+      best_effort += std::max(0.0, now - went_on);
+      if (was_protected) rule.OnGap(us(std::max(0.0, now - went_on)));
+      stretch_since = now;
+      protected_from = std::max(now + static_cast<double>(rule.Delay() / microseconds(1)), went_on) + kSuspending;
+      ++num_paid;
+    } else {
+      now += gap;
+      if (now < protected_from) ++num_paid;
+    }
+    now += kRequest;
+  }
+  return {static_cast<double>(num_paid) / num_requests, best_effort / now};
+}
+
+TEST(SuspensionRuleTest, PatienceSparesRequestsOfUnevenBurstsAndCostsBestEffortWorkLittle) {
+  for (const double load : {0.3, 0.5, 0.7, 0.9}) {
+    for (const double spread : {0.5, 0.8, 1.1}) {
+      const Service service{.load = load, .spread = spread};
+      const Outcome without = Serve(service, false), with = Serve(service, true);
+      SCOPED_TRACE(testing::Message() << "load " << load << ", spread " << spread << ": pay " << without.share_that_pays
+                                      << " and " << with.share_that_pays << ", best-effort work "
+                                      << without.best_effort_share << " and " << with.best_effort_share);
+      EXPECT_LE(with.share_that_pays, 0.6 * without.share_that_pays);
+      EXPECT_LE(with.share_that_pays, 0.2);
+      EXPECT_GE(with.best_effort_share, without.best_effort_share - 0.08);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tally::scheduler
