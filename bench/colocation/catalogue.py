@@ -15,9 +15,17 @@ SERVICES = {
 TRAININGS = {"resnet50": 6, "pointnet": 3, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 12}
 STAND_IN = "stand-in"
 # What takes seconds to import, besides torch.
-LIBRARIES = {"resnet50": "torchvision", "detector": "torchvision", **{network: f"transformers.models.{name}.modeling_{name}" for network, name in (
-    ("bert", "bert"), ("llama", "llama"), ("gpt-neo", "gpt_neo"), ("gpt2-medium", "gpt2"), ("gpt2-large", "gpt2"), ("pegasus", "pegasus"),
-    ("whisper", "whisper"))}}
+LIBRARIES = {
+    "resnet50": "torchvision",
+    "detector": "torchvision",
+    "bert": "transformers.models.bert.modeling_bert",
+    "llama": "transformers.models.llama.modeling_llama",
+    "gpt-neo": "transformers.models.gpt_neo.modeling_gpt_neo",
+    "gpt2-medium": "transformers.models.gpt2.modeling_gpt2",
+    "gpt2-large": "transformers.models.gpt2.modeling_gpt2",
+    "pegasus": "transformers.models.pegasus.modeling_pegasus",
+    "whisper": "transformers.models.whisper.modeling_whisper",
+}
 
 
 def is_service(name):
