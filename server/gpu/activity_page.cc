@@ -48,7 +48,7 @@ Result<std::unique_ptr<ActivityPage>> ActivityPage::Open(const std::string& path
 }
 
 ActivityPage::~ActivityPage() {
-  if (slot_ != nullptr) ReleaseSlot(*slot_);
+  if (slot_ != nullptr) ReleaseSlot(*slot_.load());
 }
 
 Status ActivityPage::ClaimSlot() {
@@ -58,7 +58,6 @@ Status ActivityPage::ClaimSlot() {
     uint32_t free = 0;
     if (!slot.owner_pid.compare_exchange_strong(free, static_cast<uint32_t>(::getpid()))) continue;
     slot_ = &slot;
-    has_slot_.store(true);
     page().num_slots_used.fetch_add(1);
     return OkStatus();
   }
@@ -68,8 +67,8 @@ Status ActivityPage::ClaimSlot() {
 
 void ActivityPage::SetBusy(uint32_t device) {
   const uint64_t bit = uint64_t{1} << device;
-  if ((slot_->busy.load(std::memory_order_relaxed) & bit) != 0) return;
-  if ((slot_->busy.fetch_or(bit) & bit) != 0) return;
+  if ((slot_.load()->busy.load(std::memory_order_relaxed) & bit) != 0) return;
+  if ((slot_.load()->busy.fetch_or(bit) & bit) != 0) return;
   auto& activity = page().device[device];
   if (activity.num_busy.load() == 0) activity.busy_since_ns.store(NowNs(), std::memory_order_relaxed);
   if (activity.num_busy.fetch_add(1) != 0) return;
@@ -80,7 +79,7 @@ void ActivityPage::SetBusy(uint32_t device) {
 void ActivityPage::SetIdle(uint32_t device, TimePoint opens_at) {
   const uint64_t bit = uint64_t{1} << device;
   page().device[device].opens_at_ns.store(static_cast<uint64_t>(opens_at.time_since_epoch().count()));
-  if ((slot_->busy.fetch_and(~bit) & bit) != 0) LeaveBusy(device);
+  if ((slot_.load()->busy.fetch_and(~bit) & bit) != 0) LeaveBusy(device);
 }
 
 void ActivityPage::LeaveBusy(uint32_t device) {

@@ -24,7 +24,7 @@ class ActivityPage {
 
   // High-priority side. Claim once, before the others; kResourceExhausted when all slots are taken by living processes.
   Status ClaimSlot();
-  bool has_slot() const { return has_slot_.load(); }
+  bool has_slot() const { return slot_.load() != nullptr; }
   // This executor has work on `device`. Cheap when it is marked already.
   void SetBusy(uint32_t device);
   // Its work on `device` is done; best-effort work may start at `opens_at`.
@@ -52,8 +52,7 @@ class ActivityPage {
   void LeaveBusy(uint32_t device);
 
   MappedRegion region_;
-  shm::ActivitySlot* slot_ = nullptr;  // ours, on the high-priority side
-  std::atomic<bool> has_slot_{false};
+  std::atomic<shm::ActivitySlot*> slot_{nullptr};  // ours, on the high-priority side
 };
 
 }  // namespace tally::server
