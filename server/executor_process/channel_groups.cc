@@ -121,13 +121,10 @@ void ChannelGroups::NoteAllocation(int fd, const void* argument) {
     if (Group* group = Find(made.client, made.parent)) group->channels.push_back(made.object);
   } else if (made.object_class == kChannelGroupClass && made.parameters != 0) {
     const uint32_t engine = reinterpret_cast<const ChannelGroupParameters*>(made.parameters)->engine;
+    if (Group* old = Find(made.client, made.object)) *old = {};  // handles are used again
     Group& group = Remember(fd, made.client, made.object);
-    group = {};  // handles are used again
-    group.fd = fd;
-    group.client = made.client;
-    group.object = made.object;
     group.was_seen_made = true;
-    group.device = device_.load();
+    group.device = device_;
     group.is_compute = engine >= kFirstComputeEngine && engine <= kLastComputeEngine;
     for (const Subdevice& subdevice : subdevices_) {
       if (subdevice.client == made.client && subdevice.device == made.parent) group.subdevice = subdevice.object;
@@ -205,6 +202,11 @@ size_t ChannelGroups::Suspend(int device, bool is_suspended) {
     }
   }
   return num_done;
+}
+
+void ChannelGroups::SetDevice(int device) {
+  const std::lock_guard lock(mutex_);
+  device_ = device;
 }
 
 ChannelGroups::Suspension ChannelGroups::SuspensionOn(int device) {

@@ -16,7 +16,6 @@
 // A driver that refuses gets its own call instead: nothing else changes. Thread-safe.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -51,11 +50,11 @@ class ChannelGroups {
   TimeSlices CheckTimeSlices();
 
   // Whose groups are made from now on: an ordinal, or none (-1). Who never says has one device, with the ordinal 0.
-  void SetDevice(int device) { device_.store(device); }
+  void SetDevice(int device);
 
   // Suspends the groups of a device that run kernels, as many as there are now, or lets them go on. Those that copy are
-  // left alone. Returns how many it did that to; one that the driver does not suspend is not asked again. Takes about
-  // 0.35 ms each.
+  // left alone. Returns how many it did that to; one that the driver does not suspend is not asked again. Takes
+  // 0.5 to 1 ms each.
   size_t Suspend(int device, bool is_suspended);
   enum class Suspension : uint8_t { kNoGroups, kPossible, kRefused };
   // Whether such groups can all be suspended, as far as is known.
@@ -99,7 +98,7 @@ class ChannelGroups {
   uint64_t wanted_us_ = 0;  // guarded by mutex_, as below
   std::vector<Group> groups_;
   std::vector<Subdevice> subdevices_;
-  std::atomic<int> device_{0};
+  int device_ = 0;
 };
 
 }  // namespace tally::server

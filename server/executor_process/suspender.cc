@@ -1,5 +1,7 @@
 #include "server/executor_process/suspender.h"
 
+#include <optional>
+
 #include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
@@ -44,6 +46,7 @@ TimePoint Suspender::AwaitEndOfSuspension() {
 }
 
 void Suspender::Run() {
+  std::optional<TimePoint> goes_on_since;  // until the next stretch
   while (!is_stopping_.load()) {
     if (!MaySuspend()) {
       std::this_thread::sleep_for(kLook);
@@ -54,13 +57,13 @@ void Suspender::Run() {
       continue;
     }
     const TimePoint since = clock_.Now();
-    if (goes_on_since_) rule_.OnGap(since - *goes_on_since_);
-    goes_on_since_.reset();
+    if (goes_on_since) rule_.OnGap(since - *goes_on_since);
+    goes_on_since.reset();
     if (AwaitWorth(since) && suspend_(true) > 0) {
       num_suspensions_.fetch_add(1, std::memory_order_relaxed);
       rule_.OnStretch(AwaitEndOfSuspension() - since);
       suspend_(false);
-      goes_on_since_ = clock_.Now();
+      goes_on_since = clock_.Now();
     } else {
       rule_.OnStretch(AwaitEndOfStretch() - since);
     }

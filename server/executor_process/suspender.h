@@ -18,7 +18,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <thread>
 
 #include "base/clock.h"
@@ -62,8 +61,7 @@ class Suspender {
   std::atomic<bool> is_enabled_{false};
   std::atomic<bool> is_stopping_{false};
   std::atomic<uint64_t> num_suspensions_{0};
-  scheduler::SuspensionRule rule_;          // the thread's, as below
-  std::optional<TimePoint> goes_on_since_;  // until the next stretch
+  scheduler::SuspensionRule rule_;  // the thread's
   std::thread thread_;
 };
 

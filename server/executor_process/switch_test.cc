@@ -175,14 +175,39 @@ Latency MeasureBursts(Gpu& gpu) {
   return Summary(std::move(us));
 }
 
+struct Suspension {
+  Latency without, with;  // of bursts, beside best-effort work with short slices
+  microseconds suspending{0}, going_on{0};
+  bool is_possible = false;
+  bool is_of_use() const { return is_possible && with.p50_us > 0 && with.p50_us < without.p50_us; }
+};
+
+// `order` tells the best-effort process, which works, and says whether it did as told.
+template <typename Order>
+Suspension MeasureSuspension(Gpu& gpu, const Order& order) {
+  Suspension found;
+  const auto timed = [&](char word, microseconds* took) {
+    const auto since = steady_clock::now();
+    const bool is_done = order(word);
+    *took = std::chrono::duration_cast<microseconds>(steady_clock::now() - since);
+    return is_done;
+  };
+  found.without = MeasureBursts(gpu);
+  const bool can_suspend = timed(kSuspend, &found.suspending);
+  found.with = MeasureBursts(gpu);
+  found.is_possible = timed(kGoOn, &found.going_on) && can_suspend;
+  return found;
+}
+
 void Print(const char* what, const Latency& latency) {
   fmt::print("{:<58} {:8.1f} us p50 {:8.1f} us p99\n", what, latency.p50_us, latency.p99_us);
 }
 
 constexpr const char* kHelp =
-    "tally-switch-test measures how soon this GPU can be taken from best-effort work by the driver's time slices.\n"
+    "tally-switch-test measures how soon this GPU can be taken from best-effort work by the driver's time slices,\n"
+    "and what suspending that work spares the kernels of a burst.\n"
     "It takes a few seconds; end other programs that use the GPU first. tallyd runs it when it starts.\n"
-    "--json prints one JSON object instead of sentences.\n"
+    "--json prints one JSON object instead of sentences, about the time slices only.\n"
     "Exit status: 0: time slices can be set and act; 2: they cannot or do not; 1: it could not be measured.\n";
 
 // Forks: the process must not have used a driver yet.
@@ -216,29 +241,21 @@ int Run(bool as_json) {
   }
   const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
   const Latency alone = Measure(gpu);
-  const Latency burst_alone = MeasureBursts(gpu);
+  const Latency burst_alone = as_json ? Latency{} : MeasureBursts(gpu);
   bool is_set = slices.num_groups > 0 && slices.num_refused == 0;
   is_set = order(kOwn) && is_set;
   const Latency own = Measure(gpu);
   is_set = order(kShort) && is_set;
   const Latency forced = Measure(gpu);
-  const Latency burst = MeasureBursts(gpu);
-  const auto suspended_since = steady_clock::now();
-  const bool can_suspend = order(kSuspend);
-  const auto suspend_time = steady_clock::now() - suspended_since;
-  const Latency kept = MeasureBursts(gpu);
-  const auto goes_on_since = steady_clock::now();
-  const bool can_go_on = order(kGoOn);
-  const auto go_on_time = steady_clock::now() - goes_on_since;
+  const Suspension suspension = as_json ? Suspension{} : MeasureSuspension(gpu, order);
   order(kRest);
   commands.Reset();
   ::waitpid(child, nullptr, 0);
   // The driver's own slices are 1 ms and more.
   const bool acts = is_set && forced.p99_us > 0 && forced.p99_us < 1000;
-  const bool suspends = can_suspend && can_go_on && kept.p50_us > 0 && kept.p50_us < burst.p50_us;
   if (as_json) {
-    fmt::print("{{\"acts\": {}, \"p50_us\": {:.1f}, \"p99_us\": {:.1f}, \"own_p99_us\": {:.1f}, \"suspends\": {}}}\n",
-               acts, forced.p50_us, forced.p99_us, own.p99_us, suspends);
+    fmt::print("{{\"acts\": {}, \"p50_us\": {:.1f}, \"p99_us\": {:.1f}, \"own_p99_us\": {:.1f}}}\n", acts,
+               forced.p50_us, forced.p99_us, own.p99_us);
     return acts ? 0 : 2;
   }
   fmt::print("time slices of {} channel groups: {} to {} us; {} refused\n", slices.num_groups, slices.shortest.count(),
@@ -247,11 +264,10 @@ int Run(bool as_json) {
   Print("beside kernels of 10 ms, with the driver's time slices", own);
   Print("beside kernels of 10 ms, with time slices of 1 us", forced);
   Print("a kernel of 100 us in a burst, alone", burst_alone);
-  Print("the same, with time slices of 1 us", burst);
-  if (suspends) {
-    Print("the same, best-effort work suspended", kept);
-    fmt::print("suspending took {:.0f} us, going on {:.0f} us\n", suspend_time / microseconds(1) * 1.0,
-               go_on_time / microseconds(1) * 1.0);
+  Print("the same, with time slices of 1 us", suspension.without);
+  if (suspension.is_of_use()) {
+    Print("the same, best-effort work suspended", suspension.with);
+    fmt::print("suspending took {} us, going on {} us\n", suspension.suspending.count(), suspension.going_on.count());
   } else {
     fmt::print("best-effort work cannot be suspended, or that is of no use\n");
   }
