@@ -1,5 +1,6 @@
 #include "server/executor_process/suspender.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "server/gpu/high_priority_watch.h"
@@ -22,31 +23,30 @@ Suspender::~Suspender() {
 
 bool Suspender::MaySuspend() { return is_enabled_.load() && !is_stopping_.load() && !watch_.IsOneOfThem(); }
 
-bool Suspender::AwaitWorth(TimePoint since) {
-  const auto delay = rule_.Delay();
-  while (MaySuspend() && watch_.IsClosed(device_)) {
-    const auto left = since + delay - clock_.Now();
-    if (left <= left.zero()) return true;
-    watch_.WaitWhileClosed(device_, left);
+Suspender::Stretch Suspender::Follow(TimePoint since) {
+  const TimePoint worth_at = since + rule_.Delay();
+  Stretch stretch{.end = since};
+  for (bool was_tried = false; MaySuspend();) {
+    const TimePoint now = clock_.Now();
+    if (!watch_.IsClosed(device_)) {
+      // Also of what is not suspended yet: else each request of a burst would be a stretch too short to suspend.
+      stretch.end = std::max(watch_.OpenSince(device_), since);
+      const auto left = stretch.end + rule_.patience() - now;
+      if (left <= left.zero()) break;
+      watch_.WaitWhileOpen(device_, left);
+    } else if (!was_tried && now >= worth_at) {
+      was_tried = true;
+      stretch.is_suspended = suspend_(true) > 0;
+      if (stretch.is_suspended) num_suspensions_.fetch_add(1, std::memory_order_relaxed);
+    } else {
+      watch_.WaitWhileClosed(device_, was_tried ? kLook : std::min<std::chrono::nanoseconds>(kLook, worth_at - now));
+    }
   }
-  return false;
-}
-
-TimePoint Suspender::AwaitEndOfStretch() {
-  while (MaySuspend() && watch_.IsClosed(device_)) watch_.WaitWhileClosed(device_, kLook);
-  return clock_.Now();
-}
-
-TimePoint Suspender::AwaitEndOfSuspension() {
-  for (;;) {
-    const TimePoint end = AwaitEndOfStretch();
-    if (MaySuspend()) watch_.WaitWhileOpen(device_, rule_.patience());
-    if (!MaySuspend() || !watch_.IsClosed(device_)) return end;
-  }
+  return stretch;
 }
 
 void Suspender::Run() {
-  std::optional<TimePoint> goes_on_since;  // until the next stretch
+  std::optional<TimePoint> over_since;  // the last stretch; what it suspended goes on
   while (!is_stopping_.load()) {
     if (!MaySuspend()) {
       std::this_thread::sleep_for(kLook);
@@ -57,16 +57,11 @@ void Suspender::Run() {
       continue;
     }
     const TimePoint since = clock_.Now();
-    if (goes_on_since) rule_.OnGap(since - *goes_on_since);
-    goes_on_since.reset();
-    if (AwaitWorth(since) && suspend_(true) > 0) {
-      num_suspensions_.fetch_add(1, std::memory_order_relaxed);
-      rule_.OnStretch(AwaitEndOfSuspension() - since);
-      suspend_(false);
-      goes_on_since = clock_.Now();
-    } else {
-      rule_.OnStretch(AwaitEndOfStretch() - since);
-    }
+    if (over_since) rule_.OnGap(since - *over_since);
+    const Stretch stretch = Follow(since);
+    rule_.OnStretch(stretch.end - since);
+    if (stretch.is_suspended) suspend_(false);
+    over_since = clock_.Now();
   }
 }
 

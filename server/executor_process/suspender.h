@@ -47,12 +47,12 @@ class Suspender {
  private:
   void Run();
   bool MaySuspend();
-  // Waits until it is worth suspending. False: the stretch was over before.
-  bool AwaitWorth(TimePoint since);
-  // When that was.
-  TimePoint AwaitEndOfStretch();
-  // The same, and waits for as long afterwards as the rule says.
-  TimePoint AwaitEndOfSuspension();
+  // From the beginning of a stretch to its end, suspended or not: until no more has come for as long as the rule says.
+  struct Stretch {
+    TimePoint end;
+    bool is_suspended = false;
+  };
+  Stretch Follow(TimePoint since);
 
   HighPriorityWatch& watch_;
   const int device_;

@@ -20,6 +20,9 @@ class HighPriorityWatch {
   virtual bool IsOneOfThem() { return false; }
   // When the high-priority work that runs, or ran last, was announced.
   virtual TimePoint ClosedSince(int device) = 0;
+  // While it is not closed: since when, the hold-off included. High-priority work that came and went meanwhile counts,
+  // also where whoever waited for it has slept too long to see it.
+  virtual TimePoint OpenSince(int device) = 0;
   // Sleeps until IsClosed, at most `timeout`.
   virtual void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) = 0;
   // Sleeps until it is no longer so, at most `timeout`.

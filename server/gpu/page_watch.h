@@ -29,6 +29,7 @@ class PageWatch final : public HighPriorityWatch {
 
   bool IsClosed(int device) override;
   TimePoint ClosedSince(int device) override { return page_.BusySince(static_cast<uint32_t>(device)); }
+  TimePoint OpenSince(int device) override { return page_.OpensAt(static_cast<uint32_t>(device)); }
   void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) override;
   void WaitWhileClosed(int device, std::chrono::nanoseconds timeout) override;
   std::optional<uint32_t> QuietPhase(int device) override;

@@ -13,6 +13,7 @@ class QuietWatch final : public HighPriorityWatch {
  public:
   bool IsClosed(int) override { return false; }
   bool IsHighPriorityPresent() override { return false; }
+  TimePoint OpenSince(int) override { return {}; }
   TimePoint ClosedSince(int) override { return {}; }
   void WaitWhileOpen(int, std::chrono::nanoseconds) override {}
   void WaitWhileClosed(int, std::chrono::nanoseconds) override {}

@@ -27,6 +27,7 @@ class ScriptedWatch final : public HighPriorityWatch {
     return is_closed_;
   }
   bool IsHighPriorityPresent() override { return true; }
+  TimePoint OpenSince(int) override { return {}; }
   TimePoint ClosedSince(int) override {
     const std::lock_guard lock(mutex_);
     return closed_since_;
