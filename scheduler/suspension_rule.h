@@ -45,7 +45,7 @@ class SuspensionRule {
   // The last stretch had been over, and what it had suspended going on, for so long when the next one began.
   void OnGap(Nanoseconds length) {
     patience_ = length < kRegrettable ? std::min(patience_ * 2, kMostPatience)
-                                     : std::max(patience_ - patience_ / 8, kLeastPatience);
+                                      : std::max(patience_ - patience_ / 8, kLeastPatience);
   }
 
  private:
