@@ -36,7 +36,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 11;
+inline constexpr uint32_t kLinkVersion = 12;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -247,6 +247,13 @@ struct LinkSetTimeSlice {
 };
 static_assert(sizeof(LinkSetTimeSlice) == 24);
 
+// Whether an executor suspends its contexts while high-priority work keeps coming.
+enum class LinkSuspension : uint32_t {
+  kOff = 0,  // it is not to, or has no contexts yet, or none of high priority is there
+  kOn = 1,
+  kRefused = 2,  // the driver does not do that
+};
+
 // Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, and how often it
 // has suspended them.
 struct LinkTimeSlices {
@@ -256,8 +263,10 @@ struct LinkTimeSlices {
   uint32_t num_groups;   // 0: no context yet, or the driver does not say
   uint32_t num_refused;  // groups that are not as tallyd wants them
   uint64_t num_suspensions;
+  uint32_t suspension;  // LinkSuspension
+  uint32_t reserved;
 };
-static_assert(sizeof(LinkTimeSlices) == 48);
+static_assert(sizeof(LinkTimeSlices) == 56);
 
 struct LinkFaulted {
   LinkHeader header;

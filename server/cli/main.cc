@@ -31,6 +31,17 @@ const char* NameOf(v1::PriorityClass priority_class) {
   return priority_class == v1::PRIORITY_CLASS_BEST_EFFORT ? "best-effort" : "unknown";
 }
 
+const char* NameOf(v1::Executor::Suspension suspension) {
+  switch (suspension) {
+    case v1::Executor::SUSPENSION_ON:
+      return "on";
+    case v1::Executor::SUSPENSION_REFUSED:
+      return "refused";
+    default:
+      return "off";
+  }
+}
+
 const char* NameOf(v1::Executor::State state) {
   switch (state) {
     case v1::Executor::STATE_STARTING:
@@ -196,6 +207,17 @@ std::string SliceOf(const v1::Executor& executor) {
   return fmt::format("{}{}", executor.time_slice_us(), executor.is_time_slice_refused() ? " (refused)" : "");
 }
 
+std::string SuspensionOf(const v1::Executor& executor) {
+  switch (executor.suspension()) {
+    case v1::Executor::SUSPENSION_ON:
+      return fmt::format("{} times", executor.num_suspensions());
+    case v1::Executor::SUSPENSION_REFUSED:
+      return "(refused)";
+    default:
+      return "-";
+  }
+}
+
 bool ListExecutors(Client& client, bool as_json) {
   v1::ListExecutorsResponse response;
   if (!client.Try([&](auto& stub, auto& context) { return stub.ListExecutors(&context, {}, &response); })) return false;
@@ -213,18 +235,21 @@ bool ListExecutors(Client& client, bool as_json) {
                       {"is_adopted", executor.is_adopted()},
                       {"policy", executor.policy()},
                       {"time_slice_us", executor.time_slice_us()},
-                      {"is_time_slice_refused", executor.is_time_slice_refused()}});
+                      {"is_time_slice_refused", executor.is_time_slice_refused()},
+                      {"suspension", NameOf(executor.suspension())},
+                      {"num_suspensions", executor.num_suspensions()}});
     }
     fmt::print("{}\n", rows.dump(2));
     return true;
   }
-  Table table(
-      {"PID", "DOMAIN", "CLASS", "STATE", "SESSIONS", "DEVICES", "POLICY", "SLICE US", "AGE", "FROM", "DRIVER"});
+  Table table({"PID", "DOMAIN", "CLASS", "STATE", "SESSIONS", "DEVICES", "POLICY", "SLICE US", "SUSPENDED", "AGE",
+               "FROM", "DRIVER"});
   for (const v1::Executor& executor : response.executors()) {
     table.AddRow({fmt::format("{}", executor.pid()), executor.domain(), NameOf(executor.priority_class()),
                   NameOf(executor.state()), fmt::format("{}", executor.num_sessions()),
                   fmt::format("{}", executor.num_devices()), executor.policy(), SliceOf(executor),
-                  FormatAge(executor.age_ns()), executor.is_adopted() ? "adopted" : "started", executor.driver()});
+                  SuspensionOf(executor), FormatAge(executor.age_ns()), executor.is_adopted() ? "adopted" : "started",
+                  executor.driver()});
   }
   fmt::print("{}", table.ToString());
   if (response.executors().empty()) fmt::print("no executors: the first program of a domain starts its executor\n");

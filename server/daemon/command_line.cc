@@ -36,7 +36,7 @@ struct Flags {
   std::vector<uid_t> allow;
   double turnaround_us = 0;
   bool share_contexts = false;
-  std::optional<bool> suspend_best_effort;
+  bool suspends = false, does_not_suspend = false;
   bool allow_any = false, is_embedded = false;
   int64_t time_slice_us = -1;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
@@ -83,7 +83,9 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
     config.starvation_bound = *bound;
   }
   if (flags.share_contexts) config.share_contexts = true;
-  if (flags.suspend_best_effort) config.suspend_best_effort = *flags.suspend_best_effort;
+  // Not one optional<bool>: without the flag CLI11 makes that false.
+  if (flags.suspends) config.suspend_best_effort = true;
+  if (flags.does_not_suspend) config.suspend_best_effort = false;
   if (flags.time_slice_us >= 0) config.best_effort_time_slice = std::chrono::microseconds(flags.time_slice_us);
   if (!flags.cache_directory.empty()) config.cache_directory = flags.cache_directory;
   config.ready_fd = flags.ready_fd;
@@ -129,9 +131,11 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_flag("--share-contexts", flags.share_contexts,
                "high-priority and best-effort programs of one user in one GPU context: no switch between them, but a "
                "fault of one ends all (docs/scheduling.md)");
-  app.add_flag("--suspend-best-effort,!--no-suspend-best-effort", flags.suspend_best_effort,
-               "suspend best-effort contexts while high-priority work keeps coming, so that only the first of its "
-               "kernels pays for a switch (docs/scheduling.md); that is so unless told otherwise");
+  CLI::Option* suspends =
+      app.add_flag("--suspend-best-effort", flags.suspends,
+                   "suspend best-effort contexts while high-priority work keeps coming, so that only the first of its "
+                   "kernels pays for a switch (docs/scheduling.md); the default");
+  app.add_flag("--no-suspend-best-effort", flags.does_not_suspend, "do not")->excludes(suspends);
   app.add_option("--time-slice-us", flags.time_slice_us,
                  "how long the GPU runs best-effort work at a time while there is a high-priority program, in "
                  "microseconds (default 1); 0: time slices are left as the driver sets them")

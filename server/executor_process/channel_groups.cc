@@ -173,7 +173,7 @@ ChannelGroups::TimeSlices ChannelGroups::CheckTimeSlices() {
   TimeSlices report;
   std::erase_if(groups_, [&](Group& group) {
     uint64_t slice_us = 0;
-    if (!Get(group, &slice_us)) return true;
+    if (!Get(group, &slice_us)) return !group.was_seen_made;  // whose end would have been seen, too
     if (group.own_us == 0) group.own_us = slice_us;
     const uint64_t wanted = WantedFor(group);
     if (slice_us != wanted && Set(group, wanted)) Get(group, &slice_us);
@@ -211,9 +211,11 @@ void ChannelGroups::SetDevice(int device) {
 
 ChannelGroups::Suspension ChannelGroups::SuspensionOn(int device) {
   const std::lock_guard lock(mutex_);
-  Suspension found = Suspension::kNoGroups;
+  // A driver may make some groups in a way that is not known; of the others each says what it is for.
+  const bool was_none_seen =
+      std::none_of(groups_.begin(), groups_.end(), [](const Group& g) { return g.was_seen_made; });
+  Suspension found = was_none_seen && !groups_.empty() ? Suspension::kRefused : Suspension::kNoGroups;
   for (const Group& group : groups_) {
-    if (!group.was_seen_made) return Suspension::kRefused;  // a driver that makes them in another way
     if (!group.is_compute || group.device != device) continue;
     if (!group.may_suspend || group.subdevice == 0 || group.channels.empty()) return Suspension::kRefused;
     found = Suspension::kPossible;

@@ -46,7 +46,8 @@ class DaemonLink {
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);
   void SendReportEnd(uint64_t request_id, size_t num_sessions);
   void SendPriorityReply(uint64_t request_id, const Status& status);
-  void SendTimeSlices(const ChannelGroups::TimeSlices& slices, uint64_t num_suspensions);
+  void SendTimeSlices(const ChannelGroups::TimeSlices& slices, control::LinkSuspension suspension,
+                      uint64_t num_suspensions);
   void SendFaulted(const std::string& reason);
   void SendIdle();
 

@@ -168,14 +168,15 @@ class DomainProcess {
   void CheckTimeSlices() {
     const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
     const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-    AllowSuspension(are_set);
+    const auto suspension = AllowSuspension(are_set);
     uint64_t num_suspensions = 0;
     for (const auto& suspender : suspenders_) num_suspensions += suspender ? suspender->num_suspensions() : 0;
     const bool are_new = slices != reported_time_slices_;
-    if (!are_new && num_suspensions == reported_suspensions_) return;
+    if (!are_new && suspension == reported_suspension_ && num_suspensions == reported_suspensions_) return;
     reported_time_slices_ = slices;
+    reported_suspension_ = suspension;
     reported_suspensions_ = num_suspensions;
-    link_.SendTimeSlices(slices, num_suspensions);
+    link_.SendTimeSlices(slices, suspension, num_suspensions);
     if (!are_new) return;
     if (slices.num_refused > 0) {
       LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
@@ -194,8 +195,9 @@ class DomainProcess {
   }
 
   // `is_of_use`: the GPU is taken from this executor's contexts at once.
-  void AllowSuspension(bool is_of_use) {
-    if (!WantsSuspension()) return;
+  control::LinkSuspension AllowSuspension(bool is_of_use) {
+    auto state = control::LinkSuspension::kOff;
+    if (!WantsSuspension()) return state;
     using Suspension = ChannelGroups::Suspension;
     suspenders_.resize(static_cast<size_t>(executor_->num_devices()));
     for (int device = 0; device < executor_->num_devices(); ++device) {
@@ -205,13 +207,16 @@ class DomainProcess {
       if (suspender == nullptr && is_expected) suspender = MakeSuspender(device);
       if (suspender != nullptr) suspender->Enable(is_expected);
       executor_->ExpectSuspension(device, is_expected);
-      if (is_of_use && suspension == Suspension::kRefused && !std::exchange(has_said_no_suspension_, true)) {
-        LOG_WARNING(
-            "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
-            "high-priority work",
-            options_.config.domain_name);
-      }
+      if (is_expected && state == control::LinkSuspension::kOff) state = control::LinkSuspension::kOn;
+      if (!is_of_use || suspension != Suspension::kRefused) continue;
+      state = control::LinkSuspension::kRefused;
+      if (std::exchange(has_said_no_suspension_, true)) continue;
+      LOG_WARNING(
+          "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
+          "high-priority work",
+          options_.config.domain_name);
     }
+    return state;
   }
 
   std::unique_ptr<Suspender> MakeSuspender(int device) {
@@ -251,6 +256,7 @@ class DomainProcess {
   bool wants_time_slice_ = false;
   bool has_said_no_suspension_ = false;
   ChannelGroups::TimeSlices reported_time_slices_;
+  control::LinkSuspension reported_suspension_{};
   uint64_t reported_suspensions_ = 0;
 };
 

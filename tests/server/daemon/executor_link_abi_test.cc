@@ -31,7 +31,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 11u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 12u); }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
@@ -63,6 +63,7 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, shortest_us), 16u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refused), 36u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_suspensions), 40u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, suspension), 48u);
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {
