@@ -152,6 +152,12 @@ def _cost_of_forms(kernels):
     return f" {now / original - 1:+.2%} over the originals, by launches of {len(known)} kernels whose both times were measured" if known else ""
 
 
+def _suspensions(tallyds):
+    """Whether tally's best-effort executors suspended their contexts, as they say themselves."""
+    return [f"{mode}: {executor['domain']} {executor['suspension']}, {executor['num_suspensions']} times" for mode, said in tallyds.items()
+            for executor in said.get("executors", ()) if executor.get("suspension") and executor["class"] == "best-effort"]
+
+
 def _kernels(tallyds):
     """Of the modes with transforms: what best-effort programs spent their time in, and how soon it gives the GPU back."""
     lines = []
@@ -190,6 +196,9 @@ def markdown(results, rows):
         said = [f"{name}: " + ("the same in all modes" if len(found) == 1 else "differs: " + ", ".join(sorted(found)))
                 for name, found in trainings.items()]
         lines.append("First loss of the trainings: " + "; ".join(said) + ".")
+    suspensions = _suspensions(results["tallyds"])
+    if suspensions:
+        lines.append("Suspending of best-effort contexts: " + "; ".join(suspensions) + ".")
     if rows:
         lines += ["", "## Modes", "", "Over the pairs, at the first load, one training. p99 over alone: of the same trace, natively. Own: "
                   "without the queue, from when the request could begin; the queue of a busy service makes of a small delay a large one.", "",

@@ -69,6 +69,13 @@ class PageTest(unittest.TestCase):
         failed = {**record("mps", lambda index: 9, training="t", count=1), "status": "failed", "reason": "no MPS here"}
         self.assertIn("* mps: s beside 1 t: no MPS here", self.page(results([*cells(), failed])))
 
+    def test_whether_contexts_were_suspended(self):
+        found = results([])
+        executor = {"domain": "best-effort:0", "class": "best-effort", "suspension": "on", "num_suspensions": 12}
+        found["tallyds"] = {"tally": {"kernels": [], "executors": [executor, {**executor, "class": "high", "domain": "high:0"}]}}
+        text = page.markdown(found, [])
+        self.assertIn("Suspending of best-effort contexts: tally: best-effort:0 on, 12 times.", text)
+
     def test_kernels_of_modes_with_transforms(self):
         kernel = {"name": "k", "gpu_time_ns": 3000, "launches": 3, "duration_ns": 1000, "original_duration_ns": 800, "form": "workers:2", "turnaround_ns": 500,
                   "is_turnaround_measured": True, "remark": ""}
