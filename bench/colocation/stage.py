@@ -21,6 +21,7 @@ GRACE_S = 2.0   # after the last arrival, for a service that is behind
 LIMIT_S = 60.0  # for an answer, beyond what was asked for
 MOST_STARTS = 2
 NUM_KERNELS = 40
+COPY_TURNS = 2  # more of the same training, which are all in one mode, may be built beside the others, as many at a time
 
 
 class Worker:
@@ -85,7 +86,7 @@ class Stage:
         self.root, self.needs = root, needs
         self.smoke, self.progress, self.start_limit_s = smoke, progress, start_limit_s
         self.places, self.failed, self.workers = {}, {}, {}
-        self.turn = None  # the file of worker.turn()
+        self.turns = None  # a directory of files for worker.turn()
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -107,7 +108,7 @@ class Stage:
         self.stack.close()
 
     def _start(self):
-        self.turn = self.stack.enter_context(tempfile.NamedTemporaryFile(prefix="tally-bench-turn-")).name
+        self.turns = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tally-bench-turns-"))
         for name, here in self.needs.items():
             try:
                 self.places[name] = self.stack.enter_context(modes.enter(self.root, name, self.smoke))
@@ -117,7 +118,8 @@ class Stage:
                 continue
             for (role, program), count in here.items():
                 for index in range(count):
-                    self.workers[name, role, program, index] = Worker(self.places[name], role, program, index, self.turn)
+                    turn = os.path.join(self.turns, str(1 + index % COPY_TURNS if index else 0))
+                    self.workers[name, role, program, index] = Worker(self.places[name], role, program, index, turn)
         deadline = time.monotonic() + self.start_limit_s
         for worker in list(self.workers.values()):
             try:
