@@ -135,11 +135,12 @@ class Service:
             return output
         return run
 
-    def request(self, index):
+    def request(self, index, before_waiting=lambda: None):
         with torch.inference_mode():
             for static, part in zip(self.static, self.inputs[index % NUM_INPUTS]):
                 static.copy_(part, non_blocking=True)
             self.output.copy_(self.run(), non_blocking=True)
+        before_waiting()
         torch.cuda.synchronize()
 
     def matches(self, index):

@@ -98,6 +98,14 @@ def was_behind(record):
     return found
 
 
+def there_and_back(records):
+    """Of each request, in us: its own time but for that from its first to its last work on the GPU. What a mode costs that is between the
+    program and the GPU shows here, whatever the GPU's clock does meanwhile. Of eager services the GPU also waits in between. [] if not measured."""
+    if not all(record.get("gpu_us") for record in records):
+        return []
+    return [own * 1e3 - gpu for record in records for own, gpu in zip(service_times(record), record["gpu_us"])]
+
+
 def first_kernels(records, alone):
     """From when requests were asked for until their first kernel ran, in us, and how much longer than alone that is; {} if not measured."""
     if not all(record.get("waits_us") for record in (*records, *alone)):
@@ -174,6 +182,11 @@ class Results:
         for name, q in (("p50", 0.5), ("p99", 0.99)):
             row["own_" + name] = quantile(own, q)
             row[f"own_{name}_overhead"] = quantile(own, q) / quantile(own_alone, q) - 1
+        ways = there_and_back(records), there_and_back(alone)
+        if all(ways):
+            for name, q in (("p50", 0.5), ("p99", 0.99)):
+                row[f"way_{name}"], row[f"way_{name}_alone"] = (quantile(way, q) for way in ways)
+                row[f"way_{name}_more"] = (row[f"way_{name}"] - row[f"way_{name}_alone"]) / (quantile(own_alone, q) * 1e3)
         if with_interval:
             row["first_kernel"] = first_kernels(records, alone)
             row["p99_overhead_interval"] = [bound - 1 for bound in ratio_interval(records, alone, 0.99)]

@@ -103,13 +103,17 @@ def _pairs(rows):
 def _alone(rows):
     """Services with nothing beside them, in each mode: what the mode itself costs them."""
     mine = [row for row in rows if not row["training"] and row["mode"] != "alone"]
-    lines = ["| service | mode | p50 / p99, ms | over native: p50 | p99 | 95 % interval | own p50 / p99, ms | over native: own p50 | own p99 |",
-             "|---|---|---|---:|---:|---|---|---:|---:|"]
+    lines = ["There and back: own time but for that from the first to the last work on the GPU, whose clock changes within seconds.", "",
+             "| service | mode | p50 / p99, ms | over native: p50 | p99 | 95 % interval | own p50 / p99, ms | over native: own p50 | own p99 | "
+             "there and back, us: p50 / p99 | natively | more, of own p50 | of own p99 |",
+             "|---|---|---|---:|---:|---|---|---:|---:|---|---|---:|---:|"]
     for row in sorted(mine, key=lambda row: row["service"]):
         low, high = row.get("p99_overhead_interval", (None, None))
+        way = (f"{row['way_p50']:.1f} / {row['way_p99']:.1f} | {row['way_p50_alone']:.1f} / {row['way_p99_alone']:.1f} | "
+               f"{_percent(row['way_p50_more'])} | {_percent(row['way_p99_more'])}") if "way_p50" in row else "- | - | - | -"
         lines.append(f"| {row['service']} | {row['mode']} | {row['p50']:.3f} / {row['p99']:.3f} | {_percent(row['p50_overhead'])} | "
                      f"{_percent(row['p99_overhead'])} | {_percent(low)} to {_percent(high)} | {row['own_p50']:.3f} / {row['own_p99']:.3f} | "
-                     f"{_percent(row['own_p50_overhead'])} | {_percent(row['own_p99_overhead'])} |")
+                     f"{_percent(row['own_p50_overhead'])} | {_percent(row['own_p99_overhead'])} | {way} |")
     return mine and ["", "## Alone under each mode", "", *lines]
 
 
@@ -127,7 +131,7 @@ def _first_kernels(rows):
     """How soon the GPU works for a request."""
     mine = [row for row in rows if row.get("first_kernel")]
     lines = ["", "## From a request to its first kernel", "",
-             "From when the service asks for a request until a kernel of its own runs, by the GPU's clock (`first_kernel.py`), in us. Shares of the requests by how "
+             "From when the service asks for a request until a kernel of its own runs, by the GPU's clock (`stamps.py`), in us. Shares of the requests by how "
              "much longer than alone (its p99) that took, which tells the cause: nothing to wait for, a switch between contexts, a time slice of the driver's, "
              "something that nothing preempts. Behind: it came before the request before it was complete.", "",
              f"| service | load | beside | mode | p50 / p90 / p99 / max | alone: p50 / p99 | as alone | up to {measures.SWITCH_US} us more | "

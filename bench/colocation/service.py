@@ -11,8 +11,9 @@ Builds the model, warms up, prints {"ready": true, "digest": ...}. Then answers 
                                            CLOCK_MONOTONIC): latencies from arrival to completion. Requests that
                                            have not begun G seconds after the last arrival are not served; they
                                            count with the time that they have waited by then. Also, for each served
-                                           one, when it was asked for and the GPU's clock at its first kernel
-    {"calibrate": true}                    how the GPU's clock goes (first_kernel.py)
+                                           one, when it was asked for, and the GPU's clock when its work there
+                                           began and ended
+    {"calibrate": true}                    how the GPU's clock goes (stamps.py)
 
 The output of every request is compared bit for bit with what the same input gave while warming up; the digest of all of
 those lets colocation.py compare that with other runs. Ends with stdin.
@@ -21,7 +22,7 @@ import gc
 import sys
 import time
 
-from first_kernel import FirstKernel
+from stamps import Stamps
 from worker import Lines, wait_until
 
 
@@ -35,7 +36,7 @@ def capacity(service, seconds):
     return {"per_second": count / (time.monotonic() - begin)}
 
 
-def run(service, first, arrivals, begin, grace):
+def run(service, stamps, arrivals, begin, grace):
     latencies, asked, wrong, unserved = [], [], 0, 0
     give_up = begin + arrivals[-1] + grace
     for index, arrival in enumerate(arrivals):
@@ -46,12 +47,13 @@ def run(service, first, arrivals, begin, grace):
             break
         wait_until(due)
         asked.append(time.monotonic_ns())
-        first.launch(index)
-        service.request(index)
+        stamps.launch(2 * index)
+        service.request(index, lambda place=2 * index + 1: stamps.launch(place))
         latencies.append((time.monotonic() - due) * 1e3)
         wrong += not service.matches(index)
     return {"latencies_ms": [round(latency, 4) for latency in latencies], "unserved": unserved, "wrong": wrong,
-            "asked_ns": asked, "stamps_ns": [first.stamp(index) for index in range(len(asked))]}
+            "asked_ns": asked, "began_ns": [stamps.at(2 * index) for index in range(len(asked))],
+            "ended_ns": [stamps.at(2 * index + 1) for index in range(len(asked))]}
 
 
 def build(name):
@@ -67,8 +69,8 @@ def main():
         sys.exit(__doc__)
     lines = Lines()
     service = build(sys.argv[1])
-    first = FirstKernel()
-    first.calibrate()  # the first launches take longer
+    stamps = Stamps()
+    stamps.calibrate()  # the first launches take longer
     gc.collect()
     gc.freeze()  # what the libraries made while starting is not looked at again: a pause of tens of ms
     lines.say({"ready": True, **service.facts})
@@ -77,9 +79,9 @@ def main():
         if "capacity" in request:
             lines.say(capacity(service, request["capacity"]))
         elif "calibrate" in request:
-            lines.say(first.calibrate())
+            lines.say(stamps.calibrate())
         else:
-            lines.say(run(service, first, request["arrivals"], request["begin"], request["grace"]))
+            lines.say(run(service, stamps, request["arrivals"], request["begin"], request["grace"]))
 
 
 if __name__ == "__main__":

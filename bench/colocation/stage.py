@@ -8,9 +8,9 @@ import sys
 import tempfile
 import time
 
-import first_kernel
 import measures
 import modes
+import stamps
 import trace
 from child import Child
 from ways import Failed
@@ -202,7 +202,8 @@ class Stage:
         if failures:
             raise failures[0]
         if service is not None:
-            record["waits_us"], record["clock_error_us"] = first_kernel.waits_us(record.pop("asked_ns"), record.pop("stamps_ns"), before,
-                                                                                 self.calibrated(service))
+            began, ended = record.pop("began_ns"), record.pop("ended_ns")
+            record["gpu_us"] = [round((end - start) / 1e3, 1) for start, end in zip(began, ended)]
+            record["waits_us"], record["clock_error_us"] = stamps.waits_us(record.pop("asked_ns"), began, before, self.calibrated(service))
         record["rates"] = [round(measures.rate(started, answer["completions"], begin, seconds), 5) for answer in answers]
         return record

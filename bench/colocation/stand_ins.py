@@ -80,9 +80,10 @@ class Service:
         self.expected = self.program.result()
         self.facts = self.program.facts()
 
-    def request(self, index):  # pylint: disable=unused-argument
+    def request(self, index, before_waiting=lambda: None):  # pylint: disable=unused-argument
         self.program.reset()
         self.program.launch()
+        before_waiting()
         self.program.wait()
 
     def matches(self, index):  # pylint: disable=unused-argument

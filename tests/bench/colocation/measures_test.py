@@ -2,8 +2,8 @@
 import dataclasses
 import unittest
 
-import first_kernel
 import measures
+import stamps
 import trace
 
 
@@ -35,7 +35,7 @@ class RateTest(unittest.TestCase):
 class FirstKernelTest(unittest.TestCase):
     def test_the_clocks_offset_drifts_on_a_line(self):
         before, after = ({"at_ns": 0, "offset_ns": 1000, "error_ns": 2000}, {"at_ns": 10_000, "offset_ns": 3000, "error_ns": 3000})
-        waits, error = first_kernel.waits_us([0, 5_000, 10_000], [4_000, 8_000, 12_000], before, after)
+        waits, error = stamps.waits_us([0, 5_000, 10_000], [4_000, 8_000, 12_000], before, after)
         self.assertEqual((waits, error), ([5.0, 5.0, 5.0], 3.0))
 
     def test_shares_by_size_and_by_what_was_before(self):
@@ -57,6 +57,20 @@ class FirstKernelTest(unittest.TestCase):
 
     def test_without_stamps_there_is_nothing(self):
         self.assertEqual(measures.first_kernels([record("tally", lambda index: 1)], [record("alone", lambda index: 1)]), {})
+
+
+class ThereAndBackTest(unittest.TestCase):
+    def test_is_what_the_gpu_does_not_take(self):
+        """Natively a request takes 1 ms, 0.9 of it on the GPU; in the mode 1.2, of which a slower clock makes 1.05."""
+        mine, alone = record("tally", lambda index: 1.2, load=0.01), record("alone", lambda index: 1, load=0.01)
+        self.assertEqual(measures.there_and_back([mine]), [])
+        self.assertNotIn("way_p50", measures.Results([mine, alone]).row("tally", "s", 0.01, "", 0))
+        mine["gpu_us"] = [1050.0] * len(mine["latencies_ms"])
+        alone["gpu_us"] = [900.0] * len(alone["latencies_ms"])
+        row = measures.Results([mine, alone]).row("tally", "s", 0.01, "", 0)
+        self.assertAlmostEqual(row["way_p50"], 150)
+        self.assertAlmostEqual(row["way_p99_alone"], 100)
+        self.assertAlmostEqual(row["way_p50_more"], 0.05)
 
 
 class RowTest(unittest.TestCase):

@@ -27,7 +27,7 @@ for line in sys.stdin:
         continue
     print("a library says something", flush=True)
     print(json.dumps({"latencies_ms": [1.0] * len(request["arrivals"]), "unserved": 0, "wrong": 0, "asked_ns": [10000],
-                      "stamps_ns": [13000]}), flush=True)
+                      "began_ns": [13000], "ended_ns": [14500]}), flush=True)
 """
 TRAINING = """
 import json, sys, time
@@ -83,7 +83,7 @@ class StageTest(unittest.TestCase):
         record = self.measure(players, count=2)
         self.assertEqual(record["latencies_ms"], [1.0] * 10)
         self.assertEqual(len(record["rates"]), 2)
-        self.assertEqual((record["waits_us"], record["clock_error_us"]), ([10.0], 0.5))
+        self.assertEqual((record["waits_us"], record["gpu_us"], record["clock_error_us"]), ([10.0], [1.5], 0.5))
         for rate in record["rates"]:
             self.assertAlmostEqual(rate, 10, delta=1.5)
         self.assertEqual(self.measure(players, mode="alone", count=0)["rates"], [])

@@ -1,5 +1,5 @@
-"""When a request's first kernel runs, by the GPU's own clock: a kernel of one thread, launched before all else of the
-request, writes %globaltimer to pinned memory. Through CUDA's driver API, in the current context; torch's is one.
+"""When a request's work on the GPU begins and ends, by the GPU's own clock: kernels of one thread, launched before all else of the
+request and after it, write %globaltimer to pinned memory. Through CUDA's driver API, in the current context; torch's is one.
 
 The GPU's clock and the host's (CLOCK_MONOTONIC) differ by an offset that drifts. A launch at t0 that is complete at t1 ran
 between the two, so each bounds the offset; many of them, made while nothing else runs, leave some microseconds. That is done before and
@@ -24,16 +24,16 @@ CALIBRATIONS = 200
 PORTABLE_AND_MAPPED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 
 
-class FirstKernel:
-    def __init__(self, most_requests=1 << 16):
+class Stamps:
+    def __init__(self, most=1 << 17):
         self.cuda = ctypes.CDLL("libcuda.so.1")  # the one that the process has already: the driver's, or Tally's
-        self.most_requests = most_requests
+        self.most = most
         module, function, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), PTX)
         self._call("cuModuleGetFunction", ctypes.byref(function), module, b"stamp")
-        self._call("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(8 * most_requests), ctypes.c_uint(PORTABLE_AND_MAPPED))
+        self._call("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(8 * most), ctypes.c_uint(PORTABLE_AND_MAPPED))
         self.function = function
-        self.stamps = (ctypes.c_uint64 * most_requests).from_address(memory.value)
+        self.stamps = (ctypes.c_uint64 * most).from_address(memory.value)
         self.place = ctypes.c_uint64()
         self.parameters = (ctypes.c_void_p * 1)(ctypes.addressof(self.place))
         self.launches = self.cuda.cuLaunchKernel
@@ -45,15 +45,15 @@ class FirstKernel:
             raise SystemExit(f"{name}: error {error}")
 
     def launch(self, index):
-        """On the default stream, which the services work on. Complete when the request is."""
-        self.place.value = ctypes.addressof(self.stamps) + 8 * (index % self.most_requests)
+        """On the default stream, which the services work on: there once that has been waited for."""
+        self.place.value = ctypes.addressof(self.stamps) + 8 * (index % self.most)
         error = self.launches(self.function, 1, 1, 1, 1, 1, 1, 0, None, self.parameters, None)
         if error:
             raise SystemExit(f"cuLaunchKernel: error {error}")
 
-    def stamp(self, index):
+    def at(self, index):
         """Nanoseconds on the GPU's clock."""
-        return self.stamps[index % self.most_requests]
+        return self.stamps[index % self.most]
 
     def calibrate(self):
         """What to add to the GPU's clock to have the host's, in ns, when that was found, and how wrong it is at most."""
@@ -63,12 +63,12 @@ class FirstKernel:
             self.launch(0)
             self._call("cuCtxSynchronize")
             end = time.monotonic_ns()
-            least, most = max(least, begin - self.stamp(0)), min(most, end - self.stamp(0))
+            least, most = max(least, begin - self.at(0)), min(most, end - self.at(0))
         return {"at_ns": time.monotonic_ns(), "offset_ns": (least + most) // 2, "error_ns": (most - least) // 2}
 
 
-def waits_us(asked_ns, stamps_ns, before, after):
+def waits_us(asked_ns, began_ns, before, after):
     """From when each request was asked for until its first kernel ran; and how wrong these may be."""
     drift = (after["offset_ns"] - before["offset_ns"]) / max(after["at_ns"] - before["at_ns"], 1)
-    found = [(stamp + before["offset_ns"] - asked + drift * (asked - before["at_ns"])) / 1e3 for asked, stamp in zip(asked_ns, stamps_ns)]
+    found = [(stamp + before["offset_ns"] - asked + drift * (asked - before["at_ns"])) / 1e3 for asked, stamp in zip(asked_ns, began_ns)]
     return [round(wait, 1) for wait in found], round(max(abs(before["error_ns"]), abs(after["error_ns"])) / 1e3, 1)
