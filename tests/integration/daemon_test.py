@@ -135,6 +135,15 @@ class Supervision(DaemonTest):
         self.assertEqual({row["domain"]: row["num_sessions"] for row in rows},
                          {f"high:{uid}": 2, f"best-effort:{uid}": 1, f"own:{uid}": 1})
 
+    def test_executors_are_told_to_suspend_by_default(self):
+        """Whether they do is seen on a GPU only: the software driver has no channels."""
+        self.start_daemon()
+        self.session(priority=BEST_EFFORT)
+        (row,) = self.executors()
+        with open(f"/proc/{row['pid']}/cmdline", "rb") as words:
+            self.assertIn(b"--suspend", words.read().split(b"\0"))
+        self.assertEqual((row["suspension"], row["num_suspensions"]), ("off", 0))
+
     def test_shared_contexts_put_both_classes_into_one_executor(self):
         self.start_daemon("--share-contexts")
         for arguments in ({"priority": HIGH}, {"priority": BEST_EFFORT}, {"domain": "own"}):
