@@ -32,6 +32,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace tally::control {
 
@@ -253,6 +254,11 @@ enum class LinkSuspension : uint32_t {
   kOn = 1,
   kRefused = 2,  // the driver does not do that
 };
+constexpr const char* NameOf(LinkSuspension suspension) {
+  constexpr const char* kNames[] = {"off", "on", "refused"};
+  const auto index = static_cast<size_t>(suspension);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
 
 // Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, and how often it
 // has suspended them.

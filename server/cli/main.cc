@@ -31,17 +31,6 @@ const char* NameOf(v1::PriorityClass priority_class) {
   return priority_class == v1::PRIORITY_CLASS_BEST_EFFORT ? "best-effort" : "unknown";
 }
 
-const char* NameOf(v1::Executor::Suspension suspension) {
-  switch (suspension) {
-    case v1::Executor::SUSPENSION_ON:
-      return "on";
-    case v1::Executor::SUSPENSION_REFUSED:
-      return "refused";
-    default:
-      return "off";
-  }
-}
-
 const char* NameOf(v1::Executor::State state) {
   switch (state) {
     case v1::Executor::STATE_STARTING:
@@ -208,14 +197,7 @@ std::string SliceOf(const v1::Executor& executor) {
 }
 
 std::string SuspensionOf(const v1::Executor& executor) {
-  switch (executor.suspension()) {
-    case v1::Executor::SUSPENSION_ON:
-      return fmt::format("{} times", executor.num_suspensions());
-    case v1::Executor::SUSPENSION_REFUSED:
-      return "(refused)";
-    default:
-      return "-";
-  }
+  return executor.suspension() == "on" ? fmt::format("{} times", executor.num_suspensions()) : executor.suspension();
 }
 
 bool ListExecutors(Client& client, bool as_json) {
@@ -236,7 +218,7 @@ bool ListExecutors(Client& client, bool as_json) {
                       {"policy", executor.policy()},
                       {"time_slice_us", executor.time_slice_us()},
                       {"is_time_slice_refused", executor.is_time_slice_refused()},
-                      {"suspension", NameOf(executor.suspension())},
+                      {"suspension", executor.suspension()},
                       {"num_suspensions", executor.num_suspensions()}});
     }
     fmt::print("{}\n", rows.dump(2));

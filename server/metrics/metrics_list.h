@@ -42,6 +42,7 @@ enum class Metric : size_t {
   kExecutorPolicy,
   kExecutorTimeSlice,
   kExecutorTimeSlicesRefused,
+  kExecutorSuspension,
   kExecutorSuspensions,
   kForcedSwitch,
   kTimeSlicesAct,

@@ -49,18 +49,6 @@ v1::Executor::State ToProto(ExecutorState state) {
   return v1::Executor::STATE_UNSPECIFIED;
 }
 
-v1::Executor::Suspension ToProto(control::LinkSuspension suspension) {
-  switch (suspension) {
-    case control::LinkSuspension::kOff:
-      break;
-    case control::LinkSuspension::kOn:
-      return v1::Executor::SUSPENSION_ON;
-    case control::LinkSuspension::kRefused:
-      return v1::Executor::SUSPENSION_REFUSED;
-  }
-  return v1::Executor::SUSPENSION_OFF;
-}
-
 v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
   switch (form) {
     case scheduler::LaunchForm::kOriginal:
@@ -204,7 +192,7 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
     executor->set_policy(row.policy_name);
     executor->set_time_slice_us(row.time_slices.longest_us);
     executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
-    executor->set_suspension(ToProto(static_cast<control::LinkSuspension>(row.time_slices.suspension)));
+    executor->set_suspension(NameOf(static_cast<control::LinkSuspension>(row.time_slices.suspension)));
     executor->set_num_suspensions(row.time_slices.num_suspensions);
   }
   return grpc::Status::OK;

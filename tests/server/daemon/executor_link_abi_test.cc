@@ -33,6 +33,11 @@ struct TwinReport {
 
 TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 12u); }
 
+TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
+  EXPECT_STREQ(NameOf(LinkSuspension::kRefused), "refused");
+  EXPECT_STREQ(NameOf(static_cast<LinkSuspension>(77)), "unknown");
+}
+
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   static_assert(std::is_standard_layout_v<LinkHello> && std::is_trivially_copyable_v<LinkHello>);
   EXPECT_EQ(sizeof(LinkHello), sizeof(TwinHello));

@@ -40,6 +40,7 @@ Overview MakeOverview() {
   overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally", {}}};
   overview.executors[0].time_slices.num_groups = 4;
   overview.executors[0].time_slices.longest_us = 1000000;
+  overview.executors[0].time_slices.suspension = static_cast<uint32_t>(control::LinkSuspension::kRefused);
   overview.tenants[{"bert", 1000}].host_to_device_bytes = 12;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;
@@ -77,6 +78,7 @@ TEST(Families, CarryTheFigures) {
   EXPECT_EQ(family(Metric::kSloCaution).metric.at(0).gauge.value, 0.25);
   EXPECT_EQ(family(Metric::kExecutors).metric.at(0).gauge.value, 1);
   EXPECT_EQ(family(Metric::kExecutorFailures).metric.at(0).counter.value, 3);
+  EXPECT_EQ(family(Metric::kExecutorSuspension).metric.at(0).label.at(2).value, "refused");
   EXPECT_EQ(family(Metric::kSessionsRefused).metric.at(0).counter.value, 4);
   EXPECT_EQ(family(Metric::kRefusedCalls).metric.at(0).counter.value, 5);
   EXPECT_EQ(family(Metric::kRefusedCalls).metric.at(0).label.at(0).value, "cuMulticastCreate");
