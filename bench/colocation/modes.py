@@ -43,6 +43,12 @@ def rewrites(mode):
     return bool(parts and parts["transforms"])
 
 
+def suspends(mode):
+    """Best-effort contexts are to be suspended, where the driver does that."""
+    parts = TALLY.match(mode)
+    return bool(parts and not parts["shared"] and not parts["unsuspended"] and parts["slice"] != "0")
+
+
 def daemon_arguments(root, mode):
     """tallyd's options for a mode; Failed if this tallyd does not have them."""
     parts = TALLY.match(mode)

@@ -26,6 +26,12 @@ def write_csv(rows, path):
             table.writerow({**rounded, "p99_low": low and round(low, 5), "p99_high": high and round(high, 5)})
 
 
+def _best_effort_executors(results):
+    """Those that say whether they suspended their contexts, with their modes."""
+    return [(mode, executor) for mode, said in results["tallyds"].items() for executor in said.get("executors", ())
+            if executor.get("suspension") and executor["class"] == "best-effort"]
+
+
 def problems(results):
     """What makes a run wrong; a training's first loss may differ between two native runs, so it does not count."""
     found = []
@@ -38,6 +44,9 @@ def problems(results):
         base = results["digests"].get(f"native|{role}|{name}", digests)
         if role == "service" and set(digests) != set(base):
             found.append(f"{place}: {name}: outputs {' '.join(digests)}, natively {' '.join(base)}")
+    for mode, executor in _best_effort_executors(results):
+        if modes.suspends(mode) and executor["driver"].startswith("CUDA") and executor["suspension"] == "off":
+            found.append(f"{mode}: {executor['domain']} did not suspend its contexts, though the mode is to")
     return found
 
 
@@ -156,12 +165,6 @@ def _cost_of_forms(kernels):
     return f" {now / original - 1:+.2%} over the originals, by launches of {len(known)} kernels whose both times were measured" if known else ""
 
 
-def _suspensions(tallyds):
-    """Whether tally's best-effort executors suspended their contexts, as they say themselves."""
-    return [f"{mode}: {executor['domain']} {executor['suspension']}, {executor['num_suspensions']} times" for mode, said in tallyds.items()
-            for executor in said.get("executors", ()) if executor.get("suspension") and executor["class"] == "best-effort"]
-
-
 def _kernels(tallyds):
     """Of the modes with transforms: what best-effort programs spent their time in, and how soon it gives the GPU back."""
     lines = []
@@ -200,9 +203,10 @@ def markdown(results, rows):
         said = [f"{name}: " + ("the same in all modes" if len(found) == 1 else "differs: " + ", ".join(sorted(found)))
                 for name, found in trainings.items()]
         lines.append("First loss of the trainings: " + "; ".join(said) + ".")
-    suspensions = _suspensions(results["tallyds"])
-    if suspensions:
-        lines.append("Suspending of best-effort contexts: " + "; ".join(suspensions) + ".")
+    said = [f"{mode}: {executor['domain']} {executor['suspension']}, {executor['num_suspensions']} times"
+            for mode, executor in _best_effort_executors(results)]
+    if said:
+        lines.append("Suspending of best-effort contexts: " + "; ".join(said) + ".")
     if rows:
         lines += ["", "## Modes", "", "Over the pairs, at the first load, one training. p99 over alone: of the same trace, natively. Own: "
                   "without the queue, from when the request could begin; the queue of a busy service makes of a small delay a large one.", "",

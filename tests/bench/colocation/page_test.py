@@ -71,10 +71,15 @@ class PageTest(unittest.TestCase):
 
     def test_whether_contexts_were_suspended(self):
         found = results([])
-        executor = {"domain": "best-effort:0", "class": "best-effort", "suspension": "on", "num_suspensions": 12}
-        found["tallyds"] = {"tally": {"kernels": [], "executors": [executor, {**executor, "class": "high", "domain": "high:0"}]}}
-        text = page.markdown(found, [])
-        self.assertIn("Suspending of best-effort contexts: tally: best-effort:0 on, 12 times.", text)
+        executor = {"domain": "best-effort:0", "class": "best-effort", "driver": "CUDA driver 13.0", "suspension": "on", "num_suspensions": 12}
+        found["tallyds"] = {"tally": {"kernels": [], "executors": [executor, {**executor, "class": "high", "domain": "high:0", "suspension": "off"}]}}
+        self.assertIn("Suspending of best-effort contexts: tally: best-effort:0 on, 12 times.", page.markdown(found, []))
+        self.assertEqual(page.problems(found), [])
+        off = {"executors": [{**executor, "suspension": "off"}]}
+        found["tallyds"] = {"tally": off, "tally+unsuspended": off, "tally+gates+shared": off, "tally/0": off}
+        self.assertEqual(page.problems(found), ["tally: best-effort:0 did not suspend its contexts, though the mode is to"])
+        found["tallyds"] = {"tally": {"executors": [{**executor, "driver": "software driver 13.0", "suspension": "off"}]}}
+        self.assertEqual(page.problems(found), [])
 
     def test_kernels_of_modes_with_transforms(self):
         kernel = {"name": "k", "gpu_time_ns": 3000, "launches": 3, "duration_ns": 1000, "original_duration_ns": 800, "form": "workers:2", "turnaround_ns": 500,
