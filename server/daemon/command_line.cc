@@ -135,7 +135,7 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
       app.add_flag("--suspend-best-effort", flags.suspends,
                    "suspend best-effort contexts while high-priority work keeps coming, so that only the first of its "
                    "kernels pays for a switch (docs/scheduling.md); the default");
-  app.add_flag("--no-suspend-best-effort", flags.does_not_suspend, "do not")->excludes(suspends);
+  app.add_flag("--no-suspend-best-effort", flags.does_not_suspend, "leave them to the time slices")->excludes(suspends);
   app.add_option("--time-slice-us", flags.time_slice_us,
                  "how long the GPU runs best-effort work at a time while there is a high-priority program, in "
                  "microseconds (default 1); 0: time slices are left as the driver sets them")
