@@ -192,8 +192,8 @@ def markdown(results, rows):
     wrong = problems(results)
     done = [record for record in results["cells"] if record["status"] == "done"]
     requests = sum(len(record.get("latencies_ms", ())) for record in done)
-    lines += ["", f"Outputs of {requests} requests in {len(done)} cells: " +
-              ("all as they should be, bit for bit." if not wrong else "; ".join(wrong))]
+    lines += ["", f"Outputs of {requests} requests in {len(done)} cells: all as they should be, bit for bit." if not wrong else
+              f"Problems in {requests} requests in {len(done)} cells: " + "; ".join(wrong)]
     trainings = {}
     for key, digests in results["digests"].items():
         place, role, name = key.split("|")

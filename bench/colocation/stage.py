@@ -86,7 +86,6 @@ class Stage:
         self.root, self.needs = root, needs
         self.smoke, self.progress, self.start_limit_s = smoke, progress, start_limit_s
         self.places, self.failed, self.workers = {}, {}, {}
-        self.turns = None  # a directory of files for worker.turn()
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -108,7 +107,7 @@ class Stage:
         self.stack.close()
 
     def _start(self):
-        self.turns = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tally-bench-turns-"))
+        turns = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tally-bench-turns-"))
         for name, here in self.needs.items():
             try:
                 self.places[name] = self.stack.enter_context(modes.enter(self.root, name, self.smoke))
@@ -118,7 +117,7 @@ class Stage:
                 continue
             for (role, program), count in here.items():
                 for index in range(count):
-                    turn = os.path.join(self.turns, str(1 + index % COPY_TURNS if index else 0))
+                    turn = os.path.join(turns, str(1 + index % COPY_TURNS if index else 0))
                     self.workers[name, role, program, index] = Worker(self.places[name], role, program, index, turn)
         deadline = time.monotonic() + self.start_limit_s
         for worker in list(self.workers.values()):

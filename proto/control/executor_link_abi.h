@@ -248,7 +248,7 @@ struct LinkSetTimeSlice {
 };
 static_assert(sizeof(LinkSetTimeSlice) == 24);
 
-// Whether an executor suspends its contexts while high-priority work keeps coming.
+// Whether an executor suspends its contexts while high-priority work keeps coming. Of several devices the highest.
 enum class LinkSuspension : uint32_t {
   kOff = 0,  // it is not to, or has no contexts yet, or none of high priority is there
   kOn = 1,
@@ -269,7 +269,7 @@ struct LinkTimeSlices {
   uint32_t num_groups;   // 0: no context yet, or the driver does not say
   uint32_t num_refused;  // groups that are not as tallyd wants them
   uint64_t num_suspensions;
-  uint32_t suspension;  // LinkSuspension
+  LinkSuspension suspension;
   uint32_t reserved;
 };
 static_assert(sizeof(LinkTimeSlices) == 56);

@@ -173,7 +173,7 @@ ChannelGroups::TimeSlices ChannelGroups::CheckTimeSlices() {
   TimeSlices report;
   std::erase_if(groups_, [&](Group& group) {
     uint64_t slice_us = 0;
-    if (!Get(group, &slice_us)) return !group.was_seen_made;  // whose end would have been seen, too
+    if (!Get(group, &slice_us)) return true;
     if (group.own_us == 0) group.own_us = slice_us;
     const uint64_t wanted = WantedFor(group);
     if (slice_us != wanted && Set(group, wanted)) Get(group, &slice_us);

@@ -236,15 +236,14 @@ void DaemonLink::SendPriorityReply(uint64_t request_id, const Status& status) {
   Send(LinkKind::kSetPriorityReply, request_id, reply);
 }
 
-void DaemonLink::SendTimeSlices(const ChannelGroups::TimeSlices& slices, control::LinkSuspension suspension,
-                                uint64_t num_suspensions) {
+void DaemonLink::SendTimeSlices(const ChannelGroups::TimeSlices& slices, const Suspensions& suspensions) {
   control::LinkTimeSlices message{};
   message.shortest_us = static_cast<uint64_t>(slices.shortest.count());
   message.longest_us = static_cast<uint64_t>(slices.longest.count());
   message.num_groups = static_cast<uint32_t>(slices.num_groups);
   message.num_refused = static_cast<uint32_t>(slices.num_refused);
-  message.num_suspensions = num_suspensions;
-  message.suspension = static_cast<uint32_t>(suspension);
+  message.num_suspensions = suspensions.count;
+  message.suspension = suspensions.state;
   Send(LinkKind::kTimeSlices, 0, message);
 }
 

@@ -46,8 +46,12 @@ class DaemonLink {
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);
   void SendReportEnd(uint64_t request_id, size_t num_sessions);
   void SendPriorityReply(uint64_t request_id, const Status& status);
-  void SendTimeSlices(const ChannelGroups::TimeSlices& slices, control::LinkSuspension suspension,
-                      uint64_t num_suspensions);
+  struct Suspensions {
+    control::LinkSuspension state{};
+    uint64_t count = 0;
+    bool operator==(const Suspensions&) const = default;
+  };
+  void SendTimeSlices(const ChannelGroups::TimeSlices& slices, const Suspensions& suspensions);
   void SendFaulted(const std::string& reason);
   void SendIdle();
 

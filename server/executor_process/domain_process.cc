@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -168,15 +169,12 @@ class DomainProcess {
   void CheckTimeSlices() {
     const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
     const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-    const auto suspension = AllowSuspension(are_set);
-    uint64_t num_suspensions = 0;
-    for (const auto& suspender : suspenders_) num_suspensions += suspender ? suspender->num_suspensions() : 0;
+    const DaemonLink::Suspensions suspensions = AllowSuspension(are_set);
     const bool are_new = slices != reported_time_slices_;
-    if (!are_new && suspension == reported_suspension_ && num_suspensions == reported_suspensions_) return;
+    if (!are_new && suspensions == reported_suspensions_) return;
     reported_time_slices_ = slices;
-    reported_suspension_ = suspension;
-    reported_suspensions_ = num_suspensions;
-    link_.SendTimeSlices(slices, suspension, num_suspensions);
+    reported_suspensions_ = suspensions;
+    link_.SendTimeSlices(slices, suspensions);
     if (!are_new) return;
     if (slices.num_refused > 0) {
       LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
@@ -195,28 +193,40 @@ class DomainProcess {
   }
 
   // `is_of_use`: the GPU is taken from this executor's contexts at once.
-  control::LinkSuspension AllowSuspension(bool is_of_use) {
-    auto state = control::LinkSuspension::kOff;
-    if (!WantsSuspension()) return state;
-    using Suspension = ChannelGroups::Suspension;
+  DaemonLink::Suspensions AllowSuspension(bool is_of_use) {
+    DaemonLink::Suspensions suspensions;
+    if (!WantsSuspension()) return suspensions;
+    using State = control::LinkSuspension;
     suspenders_.resize(static_cast<size_t>(executor_->num_devices()));
     for (int device = 0; device < executor_->num_devices(); ++device) {
-      const Suspension suspension = ChannelGroups::OfThisProcess().SuspensionOn(device);
-      const bool is_expected = is_of_use && suspension == Suspension::kPossible;
+      const State state = is_of_use ? SuspensionOn(device) : State::kOff;
+      const bool is_expected = state == State::kOn;
       auto& suspender = suspenders_[static_cast<size_t>(device)];
       if (suspender == nullptr && is_expected) suspender = MakeSuspender(device);
       if (suspender != nullptr) suspender->Enable(is_expected);
       executor_->ExpectSuspension(device, is_expected);
-      if (is_expected && state == control::LinkSuspension::kOff) state = control::LinkSuspension::kOn;
-      if (!is_of_use || suspension != Suspension::kRefused) continue;
-      state = control::LinkSuspension::kRefused;
-      if (std::exchange(has_said_no_suspension_, true)) continue;
+      suspensions.state = std::max(suspensions.state, state);
+      suspensions.count += suspender != nullptr ? suspender->num_suspensions() : 0;
+    }
+    if (suspensions.state == State::kRefused && !std::exchange(has_said_no_suspension_, true)) {
       LOG_WARNING(
           "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
           "high-priority work",
           options_.config.domain_name);
     }
-    return state;
+    return suspensions;
+  }
+
+  static control::LinkSuspension SuspensionOn(int device) {
+    switch (ChannelGroups::OfThisProcess().SuspensionOn(device)) {
+      case ChannelGroups::Suspension::kNoGroups:
+        break;
+      case ChannelGroups::Suspension::kPossible:
+        return control::LinkSuspension::kOn;
+      case ChannelGroups::Suspension::kRefused:
+        return control::LinkSuspension::kRefused;
+    }
+    return control::LinkSuspension::kOff;
   }
 
   std::unique_ptr<Suspender> MakeSuspender(int device) {
@@ -256,8 +266,7 @@ class DomainProcess {
   bool wants_time_slice_ = false;
   bool has_said_no_suspension_ = false;
   ChannelGroups::TimeSlices reported_time_slices_;
-  control::LinkSuspension reported_suspension_{};
-  uint64_t reported_suspensions_ = 0;
+  DaemonLink::Suspensions reported_suspensions_;
 };
 
 }  // namespace

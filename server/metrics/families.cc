@@ -210,7 +210,7 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
     set.Add(Metric::kExecutorTimeSlice, labels, static_cast<double>(row.time_slices.longest_us) * 1e-6);
     set.Add(Metric::kExecutorTimeSlicesRefused, labels, row.time_slices.num_refused);
     Labels with_state = labels;
-    with_state.emplace_back("state", NameOf(static_cast<control::LinkSuspension>(row.time_slices.suspension)));
+    with_state.emplace_back("state", NameOf(row.time_slices.suspension));
     set.Add(Metric::kExecutorSuspension, with_state, 1);
     set.Add(Metric::kExecutorSuspensions, labels, static_cast<double>(row.time_slices.num_suspensions));
   }

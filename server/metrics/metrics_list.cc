@@ -73,8 +73,7 @@ constexpr MetricRow kRows[] = {
      "soon."},
     {"tally_executor_suspension", MetricKind::kGauge, "none", "domain, pid, state",
      "1 for the state of an executor: on, it suspends its contexts while high-priority work keeps coming; off, it is "
-     "not "
-     "to, or has no cause; refused, the driver does not do it."},
+     "not to, or has no cause; refused, the driver does not do it."},
     {"tally_executor_suspensions_total", MetricKind::kCounter, "suspensions", "domain, pid",
      "How often an executor's contexts were suspended while high-priority work kept coming."},
     {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "quantile",

@@ -192,7 +192,7 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
     executor->set_policy(row.policy_name);
     executor->set_time_slice_us(row.time_slices.longest_us);
     executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
-    executor->set_suspension(NameOf(static_cast<control::LinkSuspension>(row.time_slices.suspension)));
+    executor->set_suspension(NameOf(row.time_slices.suspension));
     executor->set_num_suspensions(row.time_slices.num_suspensions);
   }
   return grpc::Status::OK;

@@ -109,8 +109,9 @@ TEST(SuspensionRuleTest, PatienceSparesRequestsOfUnevenBurstsAndCostsBestEffortW
                                         << ", best-effort work " << without.best_effort_share << " and "
                                         << with.best_effort_share);
         EXPECT_LE(with.share_that_pays, 0.6 * without.share_that_pays);
-        EXPECT_LE(with.share_that_pays, 0.25);
-        if (hold_off_us >= service.median_pause_us) {
+        const bool covers_most_pauses = hold_off_us >= service.median_pause_us;
+        EXPECT_LE(with.share_that_pays, covers_most_pauses ? 0.2 : 0.25);
+        if (covers_most_pauses) {  // otherwise nothing is ever suspended without patience
           EXPECT_GE(with.best_effort_share, without.best_effort_share - 0.08);
         }
       }

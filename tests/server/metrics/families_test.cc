@@ -40,7 +40,7 @@ Overview MakeOverview() {
   overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally", {}}};
   overview.executors[0].time_slices.num_groups = 4;
   overview.executors[0].time_slices.longest_us = 1000000;
-  overview.executors[0].time_slices.suspension = static_cast<uint32_t>(control::LinkSuspension::kRefused);
+  overview.executors[0].time_slices.suspension = control::LinkSuspension::kRefused;
   overview.tenants[{"bert", 1000}].host_to_device_bytes = 12;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;
