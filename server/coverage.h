@@ -14,7 +14,7 @@ enum class Coverage : uint8_t {
   kShort,    // its kernel is: the same as a slice
   // The rest is left to the time slices of the GPU, because ...
   kKernelsKept,  // the program runs with --transforms none
-  kNobodyThere,  // no high-priority program was there to stop it for
+  kNobodyThere,  // no high-priority program was there to stop it for, or none had worked lately
   kNotTriedYet,  // it is being timed, or its variants made and tried
   kNoVariant,    // it has none, or none that is good for something; `tallyctl kernels` says why
   kAttributes,   // of the launch, which its variants cannot have

@@ -96,6 +96,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
                         .is_software = loaded_->is_software,
                         .cache_directory = config_.cache_directory,
                         .turnaround_threshold = config_.turnaround_threshold,
+                        .gates_rest_after = config_.gates_rest_after,
                         .forced_form = forced_form},
           [this](CUresult result) { ReportFault(result, "a kernel that had yielded could not be continued"); });
     }

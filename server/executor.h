@@ -162,6 +162,8 @@ struct ExecutorConfig {
   Transforms transforms = Transforms::kNone;
   std::string cache_directory;
   std::chrono::nanoseconds turnaround_threshold{31'600};
+  // Launches go without gates once no high-priority work has come for so long; zero: never.
+  std::chrono::milliseconds gates_rest_after{1000};
   // Best-effort work that has waited so long behind high-priority work gets one launch through; zero: it waits.
   std::chrono::nanoseconds starvation_bound{0};
   // Device printf: makes descriptor 1 of this process a pipe and hands what arrives there to the sessions.

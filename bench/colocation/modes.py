@@ -5,9 +5,9 @@
     driver-slices  natively, with the driver's time slices set from outside: 1 s for services, 1 us for trainings
     mps            under NVIDIA's Multi-Process Service
     mps-priority   the same, the trainings with a lower client priority
-    tally[:POLICY][+transforms|+gates][+shared][+unsuspended][/SLICE_US][@THRESHOLD_US]
+    tally[:POLICY][+transforms|+gates|+gates-always][+shared][+unsuspended][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
-                   policy or the one named, with `--transforms all` or `gate`, in one context (`--share-contexts`), with
+                   policy or the one named, with `--transforms all` or `gate`, or gates that do not rest while the service does, in one context (`--share-contexts`), with
                    `--no-suspend-best-effort`, with that time slice for best-effort work
                    (0: the driver's own), with that turnaround threshold
 
@@ -23,7 +23,7 @@ import tempfile
 import ways
 from ways import Failed
 
-TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates))?(?P<shared>\+shared)?(?P<unsuspended>\+unsuspended)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates-always|gates))?(?P<shared>\+shared)?(?P<unsuspended>\+unsuspended)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
 NATIVE = ("alone", "time-slicing")
 DRIVER_SLICES = "driver-slices"
 MPS = ("mps", "mps-priority")
@@ -34,7 +34,7 @@ def check(names):
     for name in names:
         if name not in NATIVE + MPS + (DRIVER_SLICES,) and not TALLY.match(name):
             raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS + (DRIVER_SLICES,))}, "
-                         "tally[:POLICY][+transforms|+gates][+shared][+unsuspended][/SLICE_US][@THRESHOLD_US]")
+                         "tally[:POLICY][+transforms|+gates|+gates-always][+shared][+unsuspended][/SLICE_US][@THRESHOLD_US]")
 
 
 def rewrites(mode):
@@ -63,7 +63,9 @@ def daemon_arguments(root, mode):
             raise Failed(f"this tallyd does not offer the policy '{parts['policy']}'")
         arguments += ["--policy", parts["policy"]]
     if parts["transforms"]:
-        arguments += ["--transforms", {"transforms": "all", "gates": "gate"}[parts["transforms"]]]
+        arguments += ["--transforms", "all" if parts["transforms"] == "transforms" else "gate"]
+    if parts["transforms"] == "gates-always":
+        arguments += ["--gates-rest-after-ms", "0"]
     if parts["shared"]:
         arguments += ["--share-contexts"]
     if parts["unsuspended"]:

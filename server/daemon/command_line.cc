@@ -38,7 +38,7 @@ struct Flags {
   bool share_contexts = false;
   bool suspends = false, does_not_suspend = false;
   bool allow_any = false, is_embedded = false;
-  int64_t time_slice_us = -1;
+  int64_t time_slice_us = -1, gates_rest_ms = -1;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
 };
 
@@ -77,6 +77,7 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   if (flags.turnaround_us > 0) {
     config.turnaround_threshold = std::chrono::nanoseconds(static_cast<int64_t>(flags.turnaround_us * 1e3));
   }
+  if (flags.gates_rest_ms >= 0) config.gates_rest_after = std::chrono::milliseconds(flags.gates_rest_ms);
   if (!flags.starvation_bound.empty()) {
     const auto bound = ParseStarvationBound(flags.starvation_bound);
     if (!bound) return bound.error().With("--starvation-bound");
@@ -128,6 +129,10 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_option("--turnaround-us", flags.turnaround_us,
                  "how soon a best-effort kernel should give the GPU back, in microseconds (default 31.6)")
       ->check(CLI::Range(1.0, 1e6));
+  app.add_option("--gates-rest-after-ms", flags.gates_rest_ms,
+                 "kernels run without gates once no high-priority work has come for so long, in milliseconds "
+                 "(default 1000); 0: gates never rest")
+      ->check(CLI::Range(int64_t{0}, static_cast<int64_t>(kLongestGatesRestMs)));
   app.add_flag("--share-contexts", flags.share_contexts,
                "high-priority and best-effort programs of one user in one GPU context: no switch between them, but a "
                "fault of one ends all (docs/scheduling.md)");

@@ -149,6 +149,14 @@ const std::map<std::string, Reader>& Readers() {
              std::chrono::nanoseconds(static_cast<int64_t>(value.template get<double>() * 1e3));
          return OkStatus();
        }},
+      {"gates_rest_after_ms",
+       [](auto& key, auto& value, auto& config) {
+         if (!value.is_number_unsigned() || value.template get<uint64_t>() > kLongestGatesRestMs) {
+           return WrongType(key, "milliseconds from 0 to 3600000", value);
+         }
+         config.gates_rest_after = std::chrono::milliseconds(value.template get<uint64_t>());
+         return OkStatus();
+       }},
       {"time_slice_us",
        [](auto& key, auto& value, auto& config) {
          if (!value.is_number_unsigned() || value.template get<uint64_t>() > kLongestTimeSliceUs) {

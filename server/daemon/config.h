@@ -28,6 +28,7 @@ struct UidSet {
 inline constexpr std::chrono::milliseconds kShortestStarvationBound{1};
 inline constexpr std::chrono::milliseconds kLongestStarvationBound{3'600'000};
 inline constexpr uint64_t kLongestTimeSliceUs = 1'000'000;
+inline constexpr uint64_t kLongestGatesRestMs = 3'600'000;
 
 struct DaemonConfig {
   // Where clients connect. Empty: the default of proto/control/socket_paths.h for the daemon's user.
@@ -67,6 +68,8 @@ struct DaemonConfig {
   // How kernels of best-effort programs are rewritten so that they can give the GPU back; within this time if possible.
   Transforms transforms = Transforms::kNone;
   std::chrono::nanoseconds turnaround_threshold{31'600};
+  // Kernels run without gates once no high-priority work has come for so long; zero: never.
+  std::chrono::milliseconds gates_rest_after{1000};
   // How long the GPU runs best-effort work at a time while there is a high-priority domain; zero: time slices are left
   // as the driver sets them.
   std::chrono::microseconds best_effort_time_slice{1};

@@ -59,7 +59,9 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
                                     "--transforms",
                                     TransformsName(config_.transforms),
                                     "--turnaround-ns",
-                                    std::to_string(config_.turnaround_threshold.count())};
+                                    std::to_string(config_.turnaround_threshold.count()),
+                                    "--gates-rest-after-ms",
+                                    std::to_string(config_.gates_rest_after.count())};
   if (!config_.cache_directory.empty()) {
     words.push_back("--cache-directory");
     words.push_back(config_.cache_directory);

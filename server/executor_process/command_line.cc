@@ -15,6 +15,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   int64_t idle_seconds = options.idle.count();
   int64_t starvation_bound_ns = 0;
   int64_t turnaround_ns = options.config.turnaround_threshold.count();
+  int64_t gates_rest_ms = options.config.gates_rest_after.count();
   CLI::App app(
       "tally-executor owns the GPU for one domain and serves the programs in it.\n"
       "tallyd starts it; nobody else needs to. It outlives tallyd: it connects again to the next one.",
@@ -44,6 +45,8 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
                                                                             {"gate", Transforms::kGate},
                                                                             {"none", Transforms::kNone}}));
   app.add_option("--turnaround-ns", turnaround_ns, "how soon a best-effort kernel should give the GPU back");
+  app.add_option("--gates-rest-after-ms", gates_rest_ms,
+                 "kernels run without gates once no high-priority work has come for so long (0: never)");
   app.add_option("--cache-directory", options.config.cache_directory,
                  "where compiled kernels and what was measured are kept (default: nowhere)");
   app.add_option("--policy", options.config.policy, "how best-effort launches are held back and shared");
@@ -61,6 +64,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
     return 2;
   }
   options.config.turnaround_threshold = std::chrono::nanoseconds(turnaround_ns);
+  options.config.gates_rest_after = std::chrono::milliseconds(gates_rest_ms);
   options.config.starvation_bound = std::chrono::nanoseconds(starvation_bound_ns);
   options.idle = std::chrono::seconds(idle_seconds);
   return options;

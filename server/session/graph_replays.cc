@@ -146,7 +146,7 @@ void GraphReplays::OnChanged(CUgraphExec exec) {
 bool GraphReplays::MayReplay(ServedLane& lane, const Stream& stream, const Exec& exec) {
   const SessionState& session = lane.session();
   if (exec.nodes.empty() || session.is_high_priority.load(std::memory_order_relaxed)) return false;
-  if (!session.core.variants->is_anybody_there()) return false;
+  if (!session.core.variants->MightStop(stream.context->device())) return false;
   // What a launch would be refused for natively, the graph is not: its kernels may be of a device that is not the
   // stream's, or want more shared memory than their function was allowed since.
   CUcontext context = nullptr;

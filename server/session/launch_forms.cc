@@ -21,13 +21,13 @@ using scheduler::LaunchForm;
 constexpr uint64_t kLaunchesUntilTimed = 16;
 
 // Why such a launch can have no other form at all; nothing: it may.
-std::optional<Coverage> WhyNot(ServedLane& lane, LaunchParameters& request) {
+std::optional<Coverage> WhyNot(ServedLane& lane, int device, LaunchParameters& request) {
   if (lane.session().keeps_kernels) return Coverage::kKernelsKept;
   if ((request.launch().flags & shm::kLaunchCooperative) != 0) return Coverage::kCooperative;
   if (request.parameter_block().size() < request.kernel().parameter_bytes) return Coverage::kNoVariant;
   const VariantRegistry& registry = *lane.session().core.variants;
-  if (request.attributes().empty() || registry.may_gate()) return std::nullopt;
-  return registry.is_anybody_there() ? Coverage::kAttributes : Coverage::kNobodyThere;
+  if (request.attributes().empty() || registry.MayGate(device)) return std::nullopt;
+  return registry.MightStop(device) ? Coverage::kAttributes : Coverage::kNobodyThere;
 }
 
 const LoadedImage& OwnerOf(const Kernel& kernel) {
@@ -60,7 +60,7 @@ class FormChoice {
     if (const auto& forced = registry_.forced_form())
       return RunForced(forced->CandidateOn(launch_.device.num_multiprocessors));
     launch_.device.timer->Collect();
-    if (registry_.may_gate()) {
+    if (registry_.MayGate(launch_.stream.context->device())) {
       if (const std::optional<CUresult> result = TryGated()) return *result;
     }
     // All other forms make a launch of their own, or several.
@@ -207,7 +207,7 @@ class FormChoice {
         break;
     }
     if (candidate == plan.candidate && scheduler::IsShort(plan.piece, launch_.threshold())) return Coverage::kShort;
-    if (!registry_.is_anybody_there()) return Coverage::kNobodyThere;
+    if (!registry_.MightStop(launch_.stream.context->device())) return Coverage::kNobodyThere;
     return plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
   }
 
@@ -246,8 +246,8 @@ CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& reques
   if (KernelOnDevice& here = request.kernel().on_device[stream.context->device()]; !here.is_loaded) {
     if (const CUresult r = LoadCode(lane, request.kernel(), here); r != CUDA_SUCCESS) return r;
   }
-  if (const auto why = WhyNot(lane, request)) return LaunchOriginal(lane, stream, request, *why);
   const int device = stream.context->device();
+  if (const auto why = WhyNot(lane, device, request)) return LaunchOriginal(lane, stream, request, *why);
   const VariantDevice* variant_device = lane.session().core.variants->FindDevice(device);
   if (variant_device == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
   Kernel& kernel = request.kernel();

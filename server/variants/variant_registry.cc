@@ -24,11 +24,19 @@ VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, Hi
       transforms_(config.transforms),
       is_software_(config.is_software),
       forced_form_(config.forced_form),
+      gates_rest_after_(config.gates_rest_after),
       threshold_ns_(config.turnaround_threshold.count()),
       gated_images_(config.cache_directory, [this](GatedImages::Job job) { compiler_->Post(std::move(job)); }),
       compiler_(std::make_unique<VariantCompiler>(driver, std::move(config.cache_directory))) {}
 
 VariantRegistry::~VariantRegistry() { Shutdown(); }
+
+bool VariantRegistry::MightStop(int device) const {
+  if (forced_form_) return true;
+  if (watch_ == nullptr || !watch_->IsHighPriorityPresent()) return false;
+  if (gates_rest_after_.count() == 0 || watch_->IsClosed(device)) return true;
+  return std::chrono::steady_clock::now() - watch_->OpenSince(device) < gates_rest_after_;
+}
 
 uint32_t VariantRegistry::ArchOf(int device) const {
   int major = 0, minor = 0;

@@ -36,6 +36,8 @@ struct VariantConfig {
   std::string cache_directory;  // empty: nothing is kept
   // Within which a best-effort kernel should give the GPU back. The paper's default.
   std::chrono::nanoseconds turnaround_threshold{31'600};
+  // Nothing is made ready to be stopped once no high-priority work has come for so long; zero: it always is.
+  std::chrono::nanoseconds gates_rest_after{std::chrono::seconds(1)};
   std::optional<ForcedForm> forced_form;  // instead of the choice
 };
 
@@ -59,10 +61,12 @@ class VariantRegistry {
 
   bool may_slice() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kSlices; }
   bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
-  // Whether anybody is there for whom a launch might be stopped.
-  bool is_anybody_there() const { return forced_form_ || (watch_ != nullptr && watch_->IsHighPriorityPresent()); }
+  // Whether a launch there might be stopped: high-priority work runs, or came so recently that more may come. A gate
+  // costs its kernel a few per cent, which is wasted while nobody comes; the first who comes again finds what was
+  // launched without, no more than its policy lets onto the GPU ahead.
+  bool MightStop(int device) const;
   // If so, and queues may be.
-  bool may_gate() const { return has_gates() && is_anybody_there(); }
+  bool MayGate(int device) const { return has_gates() && MightStop(device); }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
     return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
@@ -134,6 +138,7 @@ class VariantRegistry {
   const Transforms transforms_;
   const bool is_software_;
   const std::optional<ForcedForm> forced_form_;
+  const std::chrono::nanoseconds gates_rest_after_;
   std::atomic<int64_t> threshold_ns_;
   GatedImages gated_images_;
   std::mutex canary_mutex_;

@@ -139,6 +139,29 @@ class Gated(FullStackTest):
         self.assert_right(self.start_program())
         self.assertEqual({row["form"].split("(")[0] for row in self.ctl_json("kernels")}, {"original"})
 
+    def gated_ns(self):
+        """GPU time of the best-effort program's gated launches so far."""
+        rows = [row for row in self.ctl_json("ps") if row["class"] == "best-effort"]
+        return sum(self.covered(row).get(("gated", ""), 0) for row in rows)
+
+    def test_gates_rest_while_nobody_with_priority_works(self):
+        self.start_daemon("--transforms", "gate", "--gates-rest-after-ms", "200")
+        self.start_case("copy_once", os.path.join(self.directory, "never"), "4096", priority="high")
+        self.start_case("forever", "3000")
+        nobody = ("time_slice", "nobody_there")
+        low = lambda: next((row for row in self.ctl_json("ps") if row["class"] == "best-effort"), {"coverage": []})
+        wait_until(lambda: self.covered(low()).get(nobody, 0) > 0, "it runs without gates", 60)
+        self.assertEqual(self.gated_ns(), 0)
+        high = self.start_case("requests", "1000", priority="high")
+        wait_until(lambda: self.gated_ns() > 0, "its launches get gates", 60)
+        high.kill()
+        high.wait()
+        # What is counted lags behind a little.
+        before = lambda: (self.gated_ns(), time.sleep(1))[0]
+        wait_until(lambda: before() == self.gated_ns(), "gates rest again", 60)
+        is_running = self.covered(low())[nobody]
+        wait_until(lambda: self.covered(low())[nobody] > is_running, "it runs without gates again", 60)
+
 
 if __name__ == "__main__":
     if MISSING:

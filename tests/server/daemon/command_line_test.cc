@@ -22,8 +22,15 @@ TEST(DaemonCommandLine, SwitchesThatAreNotGivenLeaveTheDefaults) {
   EXPECT_EQ(config.best_effort_time_slice, defaults.best_effort_time_slice);
   EXPECT_EQ(config.starvation_bound, defaults.starvation_bound);
   EXPECT_EQ(config.turnaround_threshold, defaults.turnaround_threshold);
+  EXPECT_EQ(config.gates_rest_after, std::chrono::seconds(1));
   EXPECT_EQ(config.transforms, defaults.transforms);
   EXPECT_EQ(config.policy, defaults.policy);
+}
+
+TEST(DaemonCommandLine, GatesMayBeToldNeverToRest) {
+  const auto parsed = Parse({"--gates-rest-after-ms", "0"});
+  ASSERT_TRUE(std::holds_alternative<DaemonConfig>(parsed));
+  EXPECT_EQ(std::get<DaemonConfig>(parsed).gates_rest_after, std::chrono::milliseconds(0));
 }
 
 TEST(DaemonCommandLine, SuspendingIsSwitchedOnAndOff) {

@@ -16,7 +16,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
     "socket": "/x/tally.sock", "allowed_uids": [1, 2], "high_priority_uids": "any", "default_priority": "high",
     "share_domains_between_users": true, "suspend_best_effort": false, "max_sessions": 7, "driver": "sim", "executor_idle_seconds": 3,
     "session_device_memory_bytes": 8589934592, "metrics_address": "0",
-    "policy": "tally", "transforms": "slices", "turnaround_threshold_us": 12.5, "starvation_bound": "100ms", "cache_directory": "/y"})",
+    "policy": "tally", "transforms": "slices", "turnaround_threshold_us": 12.5, "gates_rest_after_ms": 0, "starvation_bound": "100ms", "cache_directory": "/y"})",
                                         config);
   ASSERT_TRUE(merged.ok()) << merged.message();
   EXPECT_EQ(config.socket, "/x/tally.sock");
@@ -34,6 +34,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
   EXPECT_EQ(config.policy, "tally");
   EXPECT_EQ(config.transforms, Transforms::kSlices);
   EXPECT_EQ(config.turnaround_threshold, std::chrono::nanoseconds(12'500));
+  EXPECT_EQ(config.gates_rest_after, std::chrono::milliseconds(0));
   EXPECT_EQ(config.starvation_bound, std::chrono::milliseconds(100));
   EXPECT_EQ(config.cache_directory, "/y");
 }
@@ -67,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(All, BadConfig,
                                            BadFile{R"({"starvation_bound": "soon"})", "'soon' is no time"},
                                            BadFile{R"({"starvation_bound": "1us"})", "not between 1 and"},
                                            BadFile{R"({"turnaround_threshold_us": 0})", "'turnaround_threshold_us'"},
+                                           BadFile{R"({"gates_rest_after_ms": -1})", "'gates_rest_after_ms'"},
                                            BadFile{R"({"share_domains_between_users": 1})", "true or false"}));
 
 TEST(Config, AStarvationBoundGoesWithWhatCanKeepIt) {
