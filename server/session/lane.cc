@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/log.h"
+#include "base/thread_urgency.h"
 #include "server/session/operations.h"
 #include "server/session/wire_codec.h"
 #include "server/session/wire_table.h"
@@ -52,9 +53,7 @@ void Lane::Run() {
   while (!surroundings_.stopping.load(std::memory_order_acquire)) {
     switch (reader_.Read(&request)) {
       case RequestReader::Outcome::kEmpty:
-        reader_.Wait(surroundings_.stopping, surroundings_.state.is_high_priority.load(std::memory_order_relaxed)
-                                                 ? RequestReader::kLongestSpinForLatency
-                                                 : RequestReader::kLongestSpin);
+        AwaitRequest();
         break;
       case RequestReader::Outcome::kMalformed:
         Nonsense(reader_.reason());
@@ -64,6 +63,13 @@ void Lane::Run() {
         break;
     }
   }
+}
+
+void Lane::AwaitRequest() {
+  const bool is_high_priority = surroundings_.state.is_high_priority.load(std::memory_order_relaxed);
+  if (is_high_priority != is_urgent_) SetThreadUrgent(is_urgent_ = is_high_priority);
+  reader_.Wait(surroundings_.stopping,
+               is_high_priority ? RequestReader::kLongestSpinForLatency : RequestReader::kLongestSpin);
 }
 
 bool Lane::Nonsense(const std::string& reason) {

@@ -54,6 +54,8 @@ class Lane {
   bool Nonsense(const std::string& reason);
   // What the order of turns answered; false ends the lane.
   bool MayGoOn(TurnOrder::Outcome outcome);
+  // Nothing to do: until there is, or the session ends.
+  void AwaitRequest();
 
   LaneSurroundings& surroundings_;
   const uint32_t index_;
@@ -63,6 +65,7 @@ class Lane {
   ServedLane served_;
   WireWriter reply_;
   std::shared_ptr<CallbackQueue::Entry> running_callback_;
+  bool is_urgent_ = false;
   std::thread thread_;
 };
 
