@@ -173,7 +173,7 @@ ChannelGroups::TimeSlices ChannelGroups::CheckTimeSlices() {
   TimeSlices report;
   std::erase_if(groups_, [&](Group& group) {
     uint64_t slice_us = 0;
-    if (!Get(group, &slice_us)) return true;
+    if (!Get(group, &slice_us)) return !group.is_suspended;
     if (group.own_us == 0) group.own_us = slice_us;
     const uint64_t wanted = WantedFor(group);
     if (slice_us != wanted && Set(group, wanted)) Get(group, &slice_us);
@@ -189,19 +189,22 @@ ChannelGroups::TimeSlices ChannelGroups::CheckTimeSlices() {
 
 size_t ChannelGroups::Suspend(int device, bool is_suspended) {
   const std::lock_guard lock(mutex_);
-  size_t num_done = 0;
+  size_t num_suspended = 0;
   for (Group& group : groups_) {
-    if (!group.is_compute || group.device != device || group.is_suspended == is_suspended) continue;
-    if (is_suspended && !group.may_suspend) continue;
-    if (DisableChannels(group, is_suspended)) {
-      group.is_suspended = is_suspended;
-      ++num_done;
-    } else if (is_suspended) {
-      group.may_suspend = false;
-      DisableChannels(group, false);  // some of them may be
+    if (!group.is_compute || group.device != device) continue;
+    if (group.is_suspended != is_suspended && (group.may_suspend || !is_suspended)) {
+      if (DisableChannels(group, is_suspended)) {
+        group.is_suspended = is_suspended;
+      } else if (is_suspended) {
+        group.may_suspend = false;
+        DisableChannels(group, false);  // some of them may be
+      } else if (uint64_t slice_us = 0; !Get(group, &slice_us)) {
+        group.is_suspended = false;  // it is no more
+      }
     }
+    if (group.is_suspended) ++num_suspended;
   }
-  return num_done;
+  return num_suspended;
 }
 
 void ChannelGroups::SetDevice(int device) {
@@ -265,8 +268,18 @@ bool ChannelGroups::DisableChannels(const Group& group, bool is_disabled) {
     parameters.num_channels = static_cast<uint32_t>(count);
     std::fill_n(parameters.clients, count, group.client);
     std::copy_n(group.channels.begin() + static_cast<std::ptrdiff_t>(first), count, parameters.channels);
-    is_done =
-        Control(group.fd, group.client, group.subdevice, kDisableChannels, &parameters, sizeof(parameters)) && is_done;
+    const auto ask = [&] {
+      return Control(group.fd, group.client, group.subdevice, kDisableChannels, &parameters, sizeof(parameters));
+    };
+    if (ask()) continue;
+    is_done = false;
+    if (is_disabled) break;
+    // One that is no more keeps those behind it from going on.
+    parameters.num_channels = 1;
+    for (size_t i = first; i < first + count; ++i) {
+      parameters.channels[0] = group.channels[i];
+      ask();
+    }
   }
   return is_done;
 }

@@ -53,8 +53,8 @@ class ChannelGroups {
   void SetDevice(int device);
 
   // Suspends the groups of a device that run kernels, as many as there are now, or lets them go on. Those that copy are
-  // left alone. Returns how many it did that to; one that the driver does not suspend is not asked again. Takes
-  // 0.5 to 1 ms each.
+  // left alone. Returns how many are suspended then: after letting them go on none, or call again. One that the driver
+  // does not suspend is not asked again. Takes 0.5 to 1 ms each.
   size_t Suspend(int device, bool is_suspended);
   enum class Suspension : uint8_t { kNoGroups, kPossible, kRefused };
   // Whether such groups can all be suspended, as far as is known.

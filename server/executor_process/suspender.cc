@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/log.h"
+#include "base/thread_urgency.h"
 #include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
@@ -10,6 +12,9 @@ namespace {
 
 // How late the end, or being enabled, is noticed.
 constexpr std::chrono::milliseconds kLook{100};
+// A minute of asking; then the next stretch may help.
+constexpr std::chrono::milliseconds kPauseBetweenTries{10};
+constexpr int kMostTries = 6000;
 
 }  // namespace
 
@@ -45,7 +50,16 @@ Suspender::Stretch Suspender::Follow(TimePoint since) {
   return stretch;
 }
 
+// Whatever the driver says: what stays suspended hangs its programs for good.
+void Suspender::GoOn() {
+  for (int tries = 0; suspend_(false) > 0 && tries < kMostTries; ++tries) {
+    if (tries == 0) LOG_WARNING("device {}: the driver does not let suspended work go on; asking again", device_);
+    std::this_thread::sleep_for(kPauseBetweenTries);
+  }
+}
+
 void Suspender::Run() {
+  SetThreadUrgent(true);                // whoever has priority waits for it, whatever else the processors do
   std::optional<TimePoint> over_since;  // the last stretch; what it suspended goes on
   while (!is_stopping_.load()) {
     if (!MaySuspend()) {
@@ -60,7 +74,7 @@ void Suspender::Run() {
     if (over_since) rule_.OnGap(since - *over_since);
     const Stretch stretch = Follow(since);
     rule_.OnStretch(stretch.end - since);
-    if (stretch.is_suspended) suspend_(false);
+    if (stretch.is_suspended) GoOn();
     over_since = clock_.Now();
   }
 }

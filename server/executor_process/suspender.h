@@ -29,7 +29,7 @@ class HighPriorityWatch;
 
 class Suspender {
  public:
-  // Suspends (true) or lets go on (false); how many groups it did that to.
+  // Suspends (true) or lets go on (false); how many groups are suspended then.
   using Suspend = std::function<size_t(bool)>;
 
   // `watch` outlives this.
@@ -53,6 +53,7 @@ class Suspender {
     bool is_suspended = false;
   };
   Stretch Follow(TimePoint since);
+  void GoOn();
 
   HighPriorityWatch& watch_;
   const int device_;

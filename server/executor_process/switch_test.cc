@@ -108,7 +108,7 @@ constexpr char kOwn = 'o', kShort = 's', kSuspend = 'h', kGoOn = 'g', kRest = 'r
 // Whether the time slices are as they should be, or all groups that run kernels are.
 bool Obey(char word) {
   ChannelGroups& groups = ChannelGroups::OfThisProcess();
-  if (word == kSuspend || word == kGoOn) return groups.Suspend(0, word == kSuspend) > 0;
+  if (word == kSuspend || word == kGoOn) return (groups.Suspend(0, word == kSuspend) > 0) == (word == kSuspend);
   if (word != kRest) groups.WantTimeSlice(word == kShort ? kShortest : microseconds(0));
   const auto slices = groups.CheckTimeSlices();
   return slices.num_groups > 0 && slices.num_refused == 0;

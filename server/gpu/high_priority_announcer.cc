@@ -9,10 +9,12 @@
 namespace tally::server {
 namespace {
 
-// How often at most the watcher looks whether busy high-priority streams have come to an end: an interrupt and a
-// wake-up at every kernel's end would slow down what it watches.
+// How often the watcher looks whether busy high-priority streams have come to an end, at first and when they have been
+// busy for long. It sleeps in between, not in the driver: an interrupt at every kernel's end would slow down what it
+// watches, and one that was missed would keep everybody else waiting for ever.
 constexpr auto kBusyPeriod = std::chrono::microseconds(50);
-constexpr unsigned kQuietEvent = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
+constexpr auto kLongBusyPeriod = std::chrono::microseconds(200);
+constexpr int kLooksUntilLong = 200;
 
 }  // namespace
 
@@ -54,7 +56,7 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   CUevent& event = device.last_work[stream];
   // Without an event completion cannot be seen: the watcher then synchronises with the whole stream's past by the
   // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
-  if (event == nullptr && driver_.cuEventCreate(&event, kQuietEvent) != CUDA_SUCCESS) return;
+  if (event == nullptr && driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return;
   if (driver_.cuEventRecord(event, stream) != CUDA_SUCCESS) return;
   // Recorded again before the watcher took it: it waits for the later one then.
   if (std::find(device.pending.begin(), device.pending.end(), event) != device.pending.end()) return;
@@ -89,7 +91,9 @@ void HighPriorityAnnouncer::Watch(int index) {
     pending.swap(device.pending);
     lock.unlock();
     for (CUevent event : pending) {
-      if (event != nullptr) driver_.cuEventSynchronize(event);
+      for (int looks = 0; driver_.cuEventQuery(event) == CUDA_ERROR_NOT_READY; ++looks) {
+        std::this_thread::sleep_for(looks < kLooksUntilLong ? kBusyPeriod : kLongBusyPeriod);
+      }
     }
     lock.lock();
     if (!device.pending.empty() || device.num_dispatching != 0) {

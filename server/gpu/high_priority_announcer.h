@@ -1,5 +1,5 @@
 // Announces high-priority work of this executor on the activity page: busy before a launch, idle with a hold-off once
-// everything that was launched is complete. One watcher thread per device in use sleeps in the driver until then.
+// everything that was launched is complete. One watcher thread per device in use looks now and then until then.
 //
 // Thread-safe. The device's primary context must be current on the threads that call it, as it is on lane threads.
 #pragma once

@@ -50,6 +50,7 @@ struct Kernel {
   std::optional<uint64_t> only;         // the one slice that may be set
   std::set<uint32_t> disabled;          // channels
   bool refuses_to_disable = false;
+  uint32_t stuck = 0;  // a channel that does not go on
   int num_calls = 0;
   unsigned long last_request = 0;
 };
@@ -73,6 +74,10 @@ int Call(int fd, unsigned long request, void* argument) {
     if (kernel->refuses_to_disable && list.is_disabled) control->status = 0x1B;
     for (uint32_t i = 0; i < list.num_channels && control->status == 0; ++i) {
       EXPECT_EQ(list.clients[i], 1u);
+      if (!list.is_disabled && list.channels[i] == kernel->stuck) {
+        control->status = 0x65;
+        break;
+      }
       if (list.is_disabled) kernel->disabled.insert(list.channels[i]);
       if (!list.is_disabled) kernel->disabled.erase(list.channels[i]);
     }
@@ -219,8 +224,8 @@ TEST_F(ChannelGroupsTest, ChannelsOfTheGroupThatRunsKernelsAreSuspendedAndGoOn) 
   EXPECT_EQ(groups_.SuspensionOn(0), Suspension::kPossible);
   EXPECT_EQ(groups_.Suspend(0, true), 1u);
   EXPECT_EQ(kernel_.disabled, (Channels{100, 101}));
-  EXPECT_EQ(groups_.Suspend(0, true), 0u);
-  EXPECT_EQ(groups_.Suspend(0, false), 1u);
+  EXPECT_EQ(groups_.Suspend(0, true), 1u);
+  EXPECT_EQ(groups_.Suspend(0, false), 0u);
   EXPECT_EQ(kernel_.disabled, Channels{});
   EXPECT_EQ(groups_.Suspend(0, false), 0u);
 }
@@ -241,6 +246,20 @@ TEST_F(ChannelGroupsTest, WhereItIsRefusedNobodyIsSuspendedOrAskedAgain) {
   const int before = kernel_.num_calls;
   EXPECT_EQ(groups_.Suspend(0, true), 0u);
   EXPECT_EQ(kernel_.num_calls, before);
+}
+
+TEST_F(ChannelGroupsTest, WhatDoesNotGoOnCountsUntilItDoes) {
+  Allocate(kDevice, kSubdevice, 0x2080);
+  MakeGroup(10, 1, 3);
+  Schedule(10);
+  EXPECT_EQ(groups_.Suspend(0, true), 1u);
+  kernel_.stuck = 101;
+  EXPECT_EQ(groups_.Suspend(0, false), 1u);
+  EXPECT_EQ(kernel_.disabled, Channels{101}) << "it does not keep the others";
+  EXPECT_EQ(groups_.Suspend(0, true), 1u) << "it still is";
+  kernel_.stuck = 0;
+  EXPECT_EQ(groups_.Suspend(0, false), 0u);
+  EXPECT_EQ(kernel_.disabled, Channels{});
 }
 
 TEST_F(ChannelGroupsTest, WithoutItsSubdeviceAGroupIsNotSuspended) {
@@ -279,7 +298,7 @@ TEST_F(ChannelGroupsTest, GroupsBelongToTheDeviceWhoseContextWasBeingMade) {
   EXPECT_EQ(groups_.Suspend(5, true), 1u);
   EXPECT_EQ(kernel_.disabled, (Channels{200}));
   EXPECT_EQ(groups_.Suspend(3, true), 1u);
-  EXPECT_EQ(groups_.Suspend(5, false), 1u);
+  EXPECT_EQ(groups_.Suspend(5, false), 0u);
   EXPECT_EQ(kernel_.disabled, (Channels{100}));
 }
 

@@ -68,7 +68,8 @@ class SuspenderTest : public testing::Test {
     return Suspender(watch_, 0, [this](bool is_suspended) {
       const std::lock_guard lock(mutex_);
       if (num_groups_ > 0) done_ += is_suspended ? 's' : 'g';
-      return num_groups_.load();
+      const size_t num_left = num_stubborn_ > 0 ? num_stubborn_-- : 0;
+      return is_suspended ? num_groups_.load() : num_left;
     });
   }
 
@@ -76,6 +77,7 @@ class SuspenderTest : public testing::Test {
   std::mutex mutex_;
   std::string done_;
   std::atomic<size_t> num_groups_{1};
+  size_t num_stubborn_ = 0;  // so often letting go on does not help; guarded by mutex_
 };
 
 TEST_F(SuspenderTest, AStretchThatLastsSuspendsAndItsEndLetsGoOn) {
@@ -88,6 +90,21 @@ TEST_F(SuspenderTest, AStretchThatLastsSuspendsAndItsEndLetsGoOn) {
   watch_.Open();
   EXPECT_EQ(DoneOnceThereAre(2), "sg");
   EXPECT_EQ(suspender.num_suspensions(), 1u);
+}
+
+TEST_F(SuspenderTest, WhatDoesNotGoOnIsAskedAgain) {
+  Suspender suspender = Make();
+  suspender.Enable(true);
+  watch_.is_closed = true;
+  EXPECT_EQ(DoneOnceThereAre(1), "s");
+  {
+    const std::lock_guard lock(mutex_);
+    num_stubborn_ = 2;
+  }
+  watch_.Open();
+  EXPECT_EQ(DoneOnceThereAre(4), "sggg");
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(Done(), "sggg");
 }
 
 TEST_F(SuspenderTest, ShortStretchesThatFollowAtOnceAreOne) {
