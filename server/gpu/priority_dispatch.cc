@@ -19,6 +19,7 @@
 #include "server/gpu/event_pool.h"
 #include "server/gpu/high_priority_announcer.h"
 #include "server/gpu/page_watch.h"
+#include "server/gpu/run_ahead.h"
 #include "server/gpu/short_launches.h"
 
 namespace tally::server {
@@ -32,6 +33,15 @@ constexpr auto kLongestAwake = std::chrono::microseconds(200);
 constexpr int kPausesPerLook = 20;
 constexpr auto kShortPause = std::chrono::microseconds(5);
 constexpr auto kLongPause = std::chrono::microseconds(50);
+// Of a tenant that is hundreds of launches ahead: several kernels end meanwhile.
+constexpr auto kPauseAhead = std::chrono::microseconds(300);
+
+class Tenant final : public GateTenant {
+ public:
+  explicit Tenant(const DriverTable& driver) : ahead(driver) {}
+  void End() override { ahead.Clear(); }
+  RunAhead ahead;
+};
 
 // Holds best-effort launches back while anybody's high-priority work runs, and bounds what is in flight.
 class Restrainer {
@@ -49,9 +59,15 @@ class Restrainer {
       if (admission == Admission::kGranted) return {};
       const TimePoint since = clock_.Now();
       while (!watch_.IsClosed(of.device)) {
-        if (of.can_yield || !BoundsWhatIsInFlight(of) || watch_.is_open()) return {};
+        RunAhead* const ahead = MayRunAhead(of);
+        if (of.can_yield || !(BoundsWhatIsInFlight(of) || ahead != nullptr) || watch_.is_open()) return {};
         if (of.tenant != nullptr && of.tenant->has_left()) return {.may_go = false};
         const TimePoint now = clock_.Now();
+        if (ahead != nullptr) {
+          if (ahead->HasRoom() || now - since >= kLongestDrain) return {};
+          std::this_thread::sleep_for(kPauseAhead);
+          continue;
+        }
         if (!IsShort(of)) {
           const Room room = RoomOn(DeviceOf(of), now - since);
           if (room != Room::kNone) return {.is_forced = room == Room::kForced};
@@ -66,6 +82,7 @@ class Restrainer {
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) {
     Device& device = DeviceOf(of);
     if (pass.record != nullptr) return device.short_launches.Leave(pass.record, of.stream);
+    if (RunAhead* const ahead = MayRunAhead(of)) return ahead->OnLaunch(of.stream, device.events);
     if (of.can_yield || IsShort(of) || !BoundsWhatIsInFlight(of)) return;
     CUevent event = nullptr;
     if (device.events.Acquire(&event) != CUDA_SUCCESS) return;
@@ -110,6 +127,13 @@ class Restrainer {
   // to it before the high-priority work is done.
   bool BoundsWhatIsInFlight(const DispatchOf& of) {
     return watch_.IsHighPriorityPresent() && !DeviceOf(of).is_suspension_expected.load(std::memory_order_relaxed);
+  }
+
+  // Where that is so: what it can still be bounded by. Null: it is not, or is nobody's.
+  RunAhead* MayRunAhead(const DispatchOf& of) {
+    if (of.tenant == nullptr || of.can_yield || !watch_.IsHighPriorityPresent()) return nullptr;
+    if (!DeviceOf(of).is_suspension_expected.load(std::memory_order_relaxed)) return nullptr;
+    return &static_cast<Tenant*>(of.tenant)->ahead;
   }
 
   Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }
@@ -190,11 +214,15 @@ class PriorityDispatch final : public DispatchGate {
  public:
   PriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
                    std::chrono::nanoseconds starvation_bound)
-      : page_(std::move(page)),
+      : driver_(driver),
+        page_(std::move(page)),
         watch_(*page_, /*minds_hold_off=*/true),
         announcer_(driver, *page_),
         restrainer_(driver, watch_, starvation_bound) {}
 
+  std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare&) override {
+    return std::make_unique<Tenant>(driver_);
+  }
   DispatchPass BeforeDispatch(const DispatchOf& of) override {
     if (!of.is_high_priority) return restrainer_.BeforeDispatch(of);
     announcer_.BeforeDispatch(of.device);
@@ -213,6 +241,7 @@ class PriorityDispatch final : public DispatchGate {
   HighPriorityWatch* watch() override { return &watch_; }
 
  private:
+  const DriverTable& driver_;
   const std::unique_ptr<ActivityPage> page_;
   PageWatch watch_;
   HighPriorityAnnouncer announcer_;

@@ -1,9 +1,25 @@
 #include "server/session/served_lane.h"
 
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
 #include "server/session/launch_parameters.h"
 #include "server/session/wire_codec.h"
 
 namespace tally::server {
+namespace {
+
+// A nap is some 60 us longer than asked for: nothing beside a wait that has lasted for so long.
+constexpr auto kLookBeforeSleep = std::chrono::milliseconds(1);
+constexpr auto kShortestNap = std::chrono::microseconds(50);
+constexpr auto kLongestNap = std::chrono::milliseconds(1);
+constexpr auto kLongestSleep = std::chrono::seconds(10);
+
+}  // namespace
 
 CUdevice WireReader::TakeDevice(ServedLane& lane) {
   const uint64_t ordinal = TakeWord();
@@ -231,13 +247,40 @@ CUresult ServedLane::MarkDevice(int device, std::vector<WaitPoint>* points) {
   return MarkBusy(contexts, points);
 }
 
+// What other threads of the program add meanwhile counts, as if it had come before; but not for ever.
+template <typename Query>
+void ServedLane::SleepUntilReady(const Query& query) const {
+  if (session_.is_high_priority.load(std::memory_order_relaxed)) return;
+  const SteadyClock clock;
+  const TimePoint since = clock.Now();
+  while (query() == CUDA_ERROR_NOT_READY) {
+    const std::chrono::nanoseconds waited = clock.Now() - since;
+    if (waited > kLongestSleep) return;
+    if (waited < kLookBeforeSleep) {
+      ::sched_yield();
+    } else {
+      std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(waited / 16, kShortestNap, kLongestNap));
+    }
+  }
+}
+
+CUresult ServedLane::AwaitEvent(CUevent event) const {
+  SleepUntilReady([&] { return driver().cuEventQuery(event); });
+  return driver().cuEventSynchronize(event);
+}
+
+CUresult ServedLane::AwaitStream(CUstream stream) const {
+  SleepUntilReady([&] { return driver().cuStreamQuery(stream); });
+  return driver().cuStreamSynchronize(stream);
+}
+
 CUresult ServedLane::Await(const WaitPoint& point) {
   if (point.stream == nullptr) {
-    const CUresult result = driver().cuEventSynchronize(point.event);
+    const CUresult result = AwaitEvent(point.event);
     session_.core.event_pools[static_cast<size_t>(point.device)]->Release(point.event);
     return result;
   }
-  const CUresult result = driver().cuStreamSynchronize(point.stream);
+  const CUresult result = AwaitStream(point.stream);
   if (session_.awaited.End(point.stream)) driver().cuStreamDestroy_v2(point.stream);
   return result;
 }
@@ -320,7 +363,7 @@ CUresult ServedLane::AwaitChunk(uint32_t chunk) {
   if (chunk >= shm::kArenaChunks) return Malformed("arena chunk out of range");
   GiveUpTurn();
   if (!chunk_used_[chunk]) return CUDA_SUCCESS;
-  const CUresult result = driver().cuEventSynchronize(chunk_events_[chunk].event);
+  const CUresult result = AwaitEvent(chunk_events_[chunk].event);
   if (result == CUDA_SUCCESS) chunk_used_[chunk] = false;
   return result;
 }

@@ -124,6 +124,10 @@ class ServedLane {
   CUresult MarkContext(uint32_t context, std::vector<WaitPoint>* points);
   // The same for all streams of the session on one device.
   CUresult MarkDevice(int device, std::vector<WaitPoint>* points);
+  // The driver's own waits. In front of them threads of best-effort programs look for a while and then sleep between
+  // looks, because the driver would keep a processor busy for each, which those of a high-priority program may need.
+  CUresult AwaitEvent(CUevent event) const;
+  CUresult AwaitStream(CUstream stream) const;
   // Gives the turn up and waits for the points; takes device printf output when the session's kernels may print.
   CUresult AwaitPoints(std::vector<WaitPoint>* points);
   void CollectOutput();
@@ -146,6 +150,8 @@ class ServedLane {
   CUresult MarkBusy(const std::vector<ClientContext*>& contexts, std::vector<WaitPoint>* points);
   CUresult RecordPoint(Stream& stream, std::vector<WaitPoint>* points);
   CUresult Await(const WaitPoint& point);
+  template <typename Query>
+  void SleepUntilReady(const Query& query) const;
 
   SessionState& session_;
   TurnOrder& turns_;

@@ -69,7 +69,7 @@ CUresult ServeSynchronizeEvent(ServedLane& lane, WireReader& in, WireWriter&) {
   std::vector<WaitPoint> requests;
   lane.MarkRequests(&requests);
   lane.GiveUpTurn();
-  const CUresult result = lane.driver().cuEventSynchronize(event);
+  const CUresult result = lane.AwaitEvent(event);
   if (awaited.End(event)) lane.driver().cuEventDestroy_v2(event);
   lane.EndRequests(requests);
   lane.CollectOutput();

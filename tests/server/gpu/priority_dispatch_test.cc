@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "scheduler/tuning.h"
+#include "server/gpu/run_ahead.h"
 #include "tests/server/gpu/scripted_gpu.h"
 #include "tests/support/temporary_directory.h"
 
@@ -207,6 +208,27 @@ TEST_F(PriorityDispatchTest, WhatCanBeSuspendedIsNotBoundedButStillStaysBack) {
   EXPECT_FALSE(has_gone);
   high_->AfterDispatch(kHigh, {});
   launcher.join();
+}
+
+TEST_F(PriorityDispatchTest, WhatCanBeSuspendedDoesNotFillTheDriversRing) {
+  auto gate = GateBesideHighPriority();
+  gate->ExpectSuspension(0, true);
+  const auto tenant = gate->AddTenant({}), another = gate->AddTenant({});
+  const DispatchOf of{.device = 0, .stream = reinterpret_cast<CUstream>(1), .tenant = tenant.get()};
+  constexpr int kMost = RunAhead::kLaunchesPerMark * RunAhead::kMostMarks;
+  EXPECT_EQ(NumAdmitted(*gate, of, kMost + RunAhead::kLaunchesPerMark), kMost);
+  const DispatchOf of_another{.device = 0, .stream = reinterpret_cast<CUstream>(2), .tenant = another.get()};
+  EXPECT_EQ(NumAdmitted(*gate, of_another, kMost), kMost) << "each for itself";
+  ScriptedGpu::Stop();
+  for (int launch = 0; launch < kMost; ++launch) gate->AfterDispatch(of, gate->BeforeDispatch(of));
+  std::thread leaving([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    tenant->Leave();
+  });
+  EXPECT_FALSE(gate->BeforeDispatch(of).may_go);
+  leaving.join();
+  ScriptedGpu::Go();
+  tenant->End();
 }
 
 TEST_F(PriorityDispatchTest, CopiesAreHeldOnlyBesideAHighPriorityExecutor) {
