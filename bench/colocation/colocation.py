@@ -188,7 +188,7 @@ class Bench:
                               f"steps/s {' '.join(f'{rate:.2f}' for rate in record['rates']) or '-'}"
                               + (f"; {record['wrong']} WRONG" if record["wrong"] else ""))
         except ways.Failed as failure:
-            record.update({"status": "failed", "reason": str(failure)})
+            record.update({"status": "failed", "reason": str(failure), "state": getattr(failure, "state", None)})
             self.progress(f"    failed: {failure}")
         self.results["cells"].append(record)
         self.write_json()

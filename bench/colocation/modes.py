@@ -91,6 +91,10 @@ class Place:
     def environment(self, role):
         return self.environments.get(role, {})
 
+    def state(self):
+        """What its tallyd says; nothing where there is none."""
+        return self.way.state() if hasattr(self.way, "state") else None
+
 
 @contextlib.contextmanager
 def mps(with_priorities):

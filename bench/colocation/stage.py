@@ -74,7 +74,8 @@ class Worker:
         """One that does not come ends the worker: the next one it gave would be of another request."""
         try:
             return self.child.answer(timeout_s)
-        except Failed:
+        except Failed as failure:
+            failure.state = self.place.state()  # before the worker's end changes it
             self.child.kill()
             raise
 

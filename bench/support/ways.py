@@ -14,6 +14,13 @@ class Failed(Exception):
     """A part of the bench could not be measured; the sentence says why."""
 
 
+def first_line(path):
+    with contextlib.suppress(OSError):
+        with open(path, encoding="utf-8") as text:
+            return text.readline().strip()
+    return ""
+
+
 def find_root():
     """The folder with bin/ and bench/driver_calls: the bundle that holds this file, else a build folder."""
     candidates = [os.environ.get("TALLY_BUNDLE", ""), os.path.join(HERE, "..", ".."),
@@ -80,6 +87,21 @@ class Daemon:
         if said.returncode != 0:
             raise Failed(f"tallyctl {words[0]}: " + said.stderr.strip())
         return json.loads(said.stdout)
+
+    def state(self):
+        """For people who ask why something stands still: executors, programs, what the threads of executors wait for in the kernel,
+        and the activity page, in hex."""
+        state = {}
+        with contextlib.suppress(Failed, OSError, subprocess.SubprocessError, ValueError):
+            state["executors"] = self.ctl("executors")
+            state["programs"] = self.ctl("ps")
+            for row in state["executors"]:
+                tasks = f"/proc/{row['pid']}/task"
+                state[f"threads of {row['pid']}"] = [[first_line(f"{tasks}/{task}/{name}") for name in ("comm", "wchan", "schedstat")]
+                                                     for task in os.listdir(tasks)]
+            with open(os.path.join(os.path.dirname(self.socket), "activity"), "rb") as page:
+                state["activity"] = page.read(1024).hex()
+        return state
 
     def executors(self):
         """Process ids."""

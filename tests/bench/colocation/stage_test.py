@@ -104,8 +104,10 @@ class StageTest(unittest.TestCase):
     def test_a_worker_that_does_not_answer_is_ended(self):
         players = self.start()
         self.leave_note("sleep")
-        with self.assertRaisesRegex(ways.Failed, "native: service s: no '{' within"):
+        with mock.patch.object(modes.Place, "state", lambda place: {"place": place.name}), \
+                self.assertRaisesRegex(ways.Failed, "native: service s: no '{' within") as caught:
             self.measure(players)
+        self.assertEqual(caught.exception.state, {"place": "native"})
         self.assertEqual(len(self.measure(players)["latencies_ms"]), 10)
 
     def test_a_place_that_is_not_there(self):
