@@ -63,9 +63,8 @@ def daemon_arguments(root, mode):
             raise Failed(f"this tallyd does not offer the policy '{parts['policy']}'")
         arguments += ["--policy", parts["policy"]]
     if parts["transforms"]:
-        arguments += ["--transforms", "all" if parts["transforms"] == "transforms" else "gate"]
-    if parts["transforms"] == "gates-always":
-        arguments += ["--gates-rest-after-ms", "0"]
+        arguments += {"transforms": ["--transforms", "all"], "gates": ["--transforms", "gate"],
+                      "gates-always": ["--transforms", "gate", "--gates-rest-after-ms", "0"]}[parts["transforms"]]
     if parts["shared"]:
         arguments += ["--share-contexts"]
     if parts["unsuspended"]:
@@ -93,7 +92,7 @@ class Place:
 
     def state(self):
         """What its tallyd says; nothing where there is none."""
-        return self.way.state() if hasattr(self.way, "state") else None
+        return self.way.state()
 
 
 @contextlib.contextmanager

@@ -45,6 +45,9 @@ class Native:
     def command(self, words, priority=""):  # pylint: disable=unused-argument
         return list(words)
 
+    def state(self):
+        return None
+
 
 class Daemon:
     """A private tallyd; its executors start with the first program and stay (its idle time is 60 s)."""

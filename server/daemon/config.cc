@@ -50,6 +50,14 @@ Status ReadSeconds(const std::string& key, const Json& value, std::chrono::secon
   return OkStatus();
 }
 
+// Whole ones, `most` at most; `range` says so.
+template <typename Duration>
+Status ReadTime(const std::string& key, const Json& value, uint64_t most, const char* range, Duration& into) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > most) return WrongType(key, range, value);
+  into = Duration(value.get<uint64_t>());
+  return OkStatus();
+}
+
 Status ReadUids(const std::string& key, const Json& value, std::optional<UidSet>& into) {
   UidSet set;
   if (value == "any") {
@@ -151,19 +159,12 @@ const std::map<std::string, Reader>& Readers() {
        }},
       {"gates_rest_after_ms",
        [](auto& key, auto& value, auto& config) {
-         if (!value.is_number_unsigned() || value.template get<uint64_t>() > kLongestGatesRestMs) {
-           return WrongType(key, "milliseconds from 0 to 3600000", value);
-         }
-         config.gates_rest_after = std::chrono::milliseconds(value.template get<uint64_t>());
-         return OkStatus();
+         return ReadTime(key, value, kLongestGatesRestMs, "milliseconds from 0 to 3600000", config.gates_rest_after);
        }},
       {"time_slice_us",
        [](auto& key, auto& value, auto& config) {
-         if (!value.is_number_unsigned() || value.template get<uint64_t>() > kLongestTimeSliceUs) {
-           return WrongType(key, "microseconds from 0 to 1000000", value);
-         }
-         config.best_effort_time_slice = std::chrono::microseconds(value.template get<uint64_t>());
-         return OkStatus();
+         return ReadTime(key, value, kLongestTimeSliceUs, "microseconds from 0 to 1000000",
+                         config.best_effort_time_slice);
        }},
       {"starvation_bound",
        [](auto& key, auto& value, auto& config) {

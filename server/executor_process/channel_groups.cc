@@ -192,19 +192,22 @@ size_t ChannelGroups::Suspend(int device, bool is_suspended) {
   size_t num_suspended = 0;
   for (Group& group : groups_) {
     if (!group.is_compute || group.device != device) continue;
-    if (group.is_suspended != is_suspended && (group.may_suspend || !is_suspended)) {
-      if (DisableChannels(group, is_suspended)) {
-        group.is_suspended = is_suspended;
-      } else if (is_suspended) {
-        group.may_suspend = false;
-        DisableChannels(group, false);  // some of them may be
-      } else if (uint64_t slice_us = 0; !Get(group, &slice_us)) {
-        group.is_suspended = false;  // it is no more
-      }
-    }
+    SuspendGroup(group, is_suspended);
     if (group.is_suspended) ++num_suspended;
   }
   return num_suspended;
+}
+
+void ChannelGroups::SuspendGroup(Group& group, bool is_suspended) {
+  if (group.is_suspended == is_suspended || (is_suspended && !group.may_suspend)) return;
+  if (DisableChannels(group, is_suspended)) {
+    group.is_suspended = is_suspended;
+  } else if (is_suspended) {
+    group.may_suspend = false;
+    DisableChannels(group, false);  // some of them may be
+  } else if (uint64_t slice_us = 0; !Get(group, &slice_us)) {
+    group.is_suspended = false;  // it is no more
+  }
 }
 
 void ChannelGroups::SetDevice(int device) {

@@ -89,6 +89,7 @@ class ChannelGroups {
   bool Control(int fd, uint32_t client, uint32_t object, uint32_t command, void* parameters, uint32_t parameter_bytes);
   bool Set(const Group& group, uint64_t slice_us);
   bool Get(const Group& group, uint64_t* slice_us);
+  void SuspendGroup(Group& group, bool is_suspended);
   bool DisableChannels(const Group& group, bool is_disabled);
   // Zero: nothing to be set.
   uint64_t WantedFor(const Group& group) const { return wanted_us_ != 0 ? wanted_us_ : group.own_us; }

@@ -126,14 +126,18 @@ class Restrainer {
   // Nobody waits for what is in flight where the GPU takes it away in the middle of any kernel and does not come back
   // to it before the high-priority work is done.
   bool BoundsWhatIsInFlight(const DispatchOf& of) {
-    return watch_.IsHighPriorityPresent() && !DeviceOf(of).is_suspension_expected.load(std::memory_order_relaxed);
+    return watch_.IsHighPriorityPresent() && !IsSuspensionExpected(of);
   }
 
   // Where that is so: what it can still be bounded by. Null: it is not, or is nobody's.
   RunAhead* MayRunAhead(const DispatchOf& of) {
     if (of.tenant == nullptr || of.can_yield || !watch_.IsHighPriorityPresent()) return nullptr;
-    if (!DeviceOf(of).is_suspension_expected.load(std::memory_order_relaxed)) return nullptr;
+    if (!IsSuspensionExpected(of)) return nullptr;
     return &static_cast<Tenant*>(of.tenant)->ahead;
+  }
+
+  bool IsSuspensionExpected(const DispatchOf& of) {
+    return DeviceOf(of).is_suspension_expected.load(std::memory_order_relaxed);
   }
 
   Device& DeviceOf(const DispatchOf& of) { return *devices_[static_cast<size_t>(of.device)]; }

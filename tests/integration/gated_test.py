@@ -19,8 +19,10 @@ class Gated(FullStackTest):
 
     def num_stops(self):
         """How often queues of the best-effort programs that run now were stopped."""
-        rows = [row for row in self.ctl_json("ps") if row["class"] == "best-effort"]
-        return sum(row["yields"] for row in rows)
+        return sum(row["yields"] for row in self.best_effort_programs())
+
+    def best_effort_programs(self):
+        return [row for row in self.ctl_json("ps") if row["class"] == "best-effort"]
 
     def covered(self, row):
         """GPU time of a session by what can take the GPU from it: {(by, reason): nanoseconds}."""
@@ -141,15 +143,14 @@ class Gated(FullStackTest):
 
     def gated_ns(self):
         """GPU time of the best-effort program's gated launches so far."""
-        rows = [row for row in self.ctl_json("ps") if row["class"] == "best-effort"]
-        return sum(self.covered(row).get(("gated", ""), 0) for row in rows)
+        return sum(self.covered(row).get(("gated", ""), 0) for row in self.best_effort_programs())
 
     def test_gates_rest_while_nobody_with_priority_works(self):
         self.start_daemon("--transforms", "gate", "--gates-rest-after-ms", "200")
         self.start_case("copy_once", os.path.join(self.directory, "never"), "4096", priority="high")
         self.start_case("forever", "3000")
         nobody = ("time_slice", "nobody_there")
-        low = lambda: next((row for row in self.ctl_json("ps") if row["class"] == "best-effort"), {"coverage": []})
+        low = lambda: next(iter(self.best_effort_programs()), {"coverage": []})
         wait_until(lambda: self.covered(low()).get(nobody, 0) > 0, "it runs without gates", 60)
         self.assertEqual(self.gated_ns(), 0)
         high = self.start_case("requests", "1000", priority="high")
