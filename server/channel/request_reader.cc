@@ -21,6 +21,9 @@ constexpr size_t kCacheLineBytes = 64;
 constexpr size_t kMostPrefetchedBytes = 4096 + 128;
 constexpr auto kShortestLongSpin = std::chrono::microseconds(20);
 constexpr int kPausesPerYield = 8;
+// The longest sleep while dozing: below what the host of a virtual machine waits before it gives the processor away,
+// and costing some hundredths of a processor.
+constexpr auto kDoze = std::chrono::microseconds(200);
 
 }  // namespace
 
@@ -140,20 +143,22 @@ void RequestReader::LearnFrom(std::chrono::nanoseconds waited, std::chrono::nano
   }
 }
 
-void RequestReader::Wait(const std::atomic<bool>& stop, std::chrono::nanoseconds longest_spin) {
-  long_spin_ = std::min(long_spin_, longest_spin);
+void RequestReader::Wait(const std::atomic<bool>& stop, Patience patience) {
+  long_spin_ = std::min(long_spin_, patience.longest_spin);
   if (Spin(stop)) return;
   const auto asleep_since = std::chrono::steady_clock::now();
+  const auto dozes_until = asleep_since + patience.longest_doze;
   while (!stop.load(std::memory_order_seq_cst)) {
     const uint32_t bell = state_.data_doorbell.load(std::memory_order_seq_cst);
     state_.reader_waiting.store(1, std::memory_order_seq_cst);
     if (HasData() || stop.load(std::memory_order_seq_cst)) break;
     // The long time-out only guards against a client that wipes our doorbell; Wake ends it at once.
-    FutexWait(state_.data_doorbell, bell, std::chrono::hours(1));
+    const bool is_dozing = std::chrono::steady_clock::now() < dozes_until;
+    FutexWait(state_.data_doorbell, bell, is_dozing ? std::chrono::nanoseconds(kDoze) : std::chrono::hours(1));
     if (HasData()) break;
   }
   state_.reader_waiting.store(0, std::memory_order_seq_cst);
-  LearnFrom(std::chrono::steady_clock::now() - asleep_since, longest_spin);
+  LearnFrom(std::chrono::steady_clock::now() - asleep_since, patience.longest_spin);
 }
 
 void RequestReader::Wake() {

@@ -31,16 +31,20 @@ class RequestReader {
   // Takes the next record, if any; padding is skipped. After kMalformed, reason() says why and Read must not be called
   // again.
   Outcome Read(Request* request);
-  // What a waiting reader may spend so that the next request does not wait for it to wake up: waking takes 5 to 100 us
+  // What a waiting reader may spend so that the next request does not wait for it to wake up: waking takes 5 to 300 us
   // (in a virtual machine an idle processor is given back to the host).
-  static constexpr std::chrono::nanoseconds kLongestSpin = std::chrono::microseconds(500);
+  struct Patience {
+    std::chrono::nanoseconds longest_spin;  // looking all the time
+    std::chrono::nanoseconds longest_doze;  // then, asleep, but never long enough for its processor to sleep deeply
+  };
+  static constexpr Patience kPatience{std::chrono::microseconds(500), std::chrono::nanoseconds(0)};
   // For programs whose latency is what counts: a service keeps its lane awake while its requests come more often than
-  // that.
-  static constexpr std::chrono::nanoseconds kLongestSpinForLatency = std::chrono::milliseconds(10);
+  // the first, and wakes it soon while they come more often than the second.
+  static constexpr Patience kPatienceForLatency{std::chrono::milliseconds(10), std::chrono::seconds(1)};
 
-  // Blocks until Read may find something or `stop` is set: spins a little, longer (at most `longest_spin`) if requests
+  // Blocks until Read may find something or `stop` is set: spins a little, longer (as `patience` allows) if requests
   // lately came soon after it had gone to sleep, then sleeps on the doorbell.
-  void Wait(const std::atomic<bool>& stop, std::chrono::nanoseconds longest_spin = kLongestSpin);
+  void Wait(const std::atomic<bool>& stop, Patience patience = kPatience);
   // From any thread, after setting the `stop` that Wait watches.
   void Wake();
   const char* reason() const { return reason_; }

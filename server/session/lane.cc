@@ -69,7 +69,7 @@ void Lane::AwaitRequest() {
   const bool is_high_priority = surroundings_.state.is_high_priority.load(std::memory_order_relaxed);
   if (is_high_priority != is_urgent_) SetThreadUrgent(is_urgent_ = is_high_priority);
   reader_.Wait(surroundings_.stopping,
-               is_high_priority ? RequestReader::kLongestSpinForLatency : RequestReader::kLongestSpin);
+               is_high_priority ? RequestReader::kPatienceForLatency : RequestReader::kPatience);
 }
 
 bool Lane::Nonsense(const std::string& reason) {

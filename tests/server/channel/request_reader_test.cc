@@ -133,5 +133,21 @@ TEST_F(RequestReaderTest, WaitEndsForDataAndForStop) {
   SUCCEED() << "neither wait hung";
 }
 
+// A doorbell that nobody rings ends no sleep; one that dozes looks by itself.
+TEST_F(RequestReaderTest, DozesInShortSleeps) {
+  RequestReader reader(*region_);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    while (region_->header().request.reader_waiting.load() == 0) std::this_thread::yield();
+    Put(0, 32, 4);
+    Publish(32);
+  });
+  reader.Wait(stop, {.longest_spin = std::chrono::nanoseconds(0), .longest_doze = std::chrono::minutes(10)});
+  writer.join();
+  Request request{};
+  ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+  EXPECT_EQ(request.header.op, 4);
+}
+
 }  // namespace
 }  // namespace tally::server
