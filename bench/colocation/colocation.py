@@ -39,13 +39,13 @@ DEFAULT_PAIRS = "bert-graph:gpt2-medium,resnet50-eager:bert"
 def pairs_of(text, smoke):
     if smoke:
         return [(catalogue.STAND_IN, catalogue.STAND_IN)]
-    return catalogue.all_pairs() if text == "all" else [tuple(pair.split(":", 1)) for pair in text.split(",")]
+    return catalogue.all_pairs() if text == "all" else [tuple(pair.partition(":")[::2]) for pair in text.split(",")]
 
 
 def read_options():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--minutes", type=float, default=20, help="about how long it may take (default: %(default)s)")
-    options.add_argument("--pairs", default=DEFAULT_PAIRS, help="SERVICE:TRAINING,... or 'all'; see catalogue.py (default: %(default)s)")
+    options.add_argument("--pairs", default=DEFAULT_PAIRS, help="SERVICE:TRAINING,... or 'all', see catalogue.py; SERVICE: alone in each mode (default: %(default)s)")
     options.add_argument("--modes", default=DEFAULT_MODES, help="see modes.py (default: %(default)s)")
     options.add_argument("--loads", default="50", help="per cent of a service's capacity, the most important first (default: %(default)s)")
     options.add_argument("--best-effort", default="1", help="numbers of trainings, the most important first (default: %(default)s)")
@@ -67,7 +67,7 @@ def read_options():
     chosen.load_pairs = pairs_of(chosen.load_pairs, chosen.smoke) if chosen.load_pairs else chosen.pairs[:1]
     chosen.tenant_pairs = pairs_of(chosen.tenant_pairs, chosen.smoke) if chosen.tenant_pairs else chosen.pairs[:1]
     for pair in (*chosen.pairs, *chosen.load_pairs, *chosen.tenant_pairs):
-        if len(pair) != 2 or not catalogue.is_service(pair[0]) or not catalogue.is_training(pair[1]):
+        if not catalogue.is_service(pair[0]) or (pair[1] and not catalogue.is_training(pair[1])):
             options.error(f"no pair of a service and a training: {':'.join(pair)}")
     chosen.modes = list(dict.fromkeys(["alone", *chosen.modes.split(",")]))
     chosen.sweep_modes = [mode for mode in chosen.sweep_modes.split(",") if mode]

@@ -80,7 +80,10 @@ def ratio_interval(records, alone, q, resamples=200):
 
 
 def service_times(record):
-    """Milliseconds of each request from when it could begin: latency without the queue, which makes of small delays large ones."""
+    """Milliseconds of each request from when it was asked for: latency without the queue, which makes of small delays large ones. Where that
+    was not measured (stand-ins of tests, results of before it was): from when it could begin, which is before the check of the one before it."""
+    if "own_ms" in record:
+        return record["own_ms"]
     found, free = [], 0.0
     for arrival, latency in zip(trace_of(record), record["latencies_ms"][:len(record["latencies_ms"]) - record["unserved"]]):
         done = arrival + latency / 1e3
@@ -160,6 +163,13 @@ class Results:
         alone = self.find(mode="alone", service=service, load=load, training="")
         return [record for record in alone if mode in record.get("group", "").split(",")] or alone
 
+    @staticmethod
+    def by_repetition(records, alone):
+        """[(records, records alone)] of each repetition that both have."""
+        pairs = ([[record for record in group if record["repetition"] == repetition] for group in (records, alone)]
+                 for repetition in sorted({record["repetition"] for record in records}))
+        return [(mine, base) for mine, base in pairs if base]
+
     def row(self, mode, service, load, training, count, with_interval=True):
         """What a mode does to a pair; None if it was not measured. Only repetitions count that were measured alone, too."""
         records = self.find(mode=mode, service=service, load=load, training=training, count=count)
@@ -187,6 +197,8 @@ class Results:
             for name, q in (("p50", 0.5), ("p99", 0.99)):
                 row[f"way_{name}"], row[f"way_{name}_alone"] = (quantile(way, q) for way in ways)
                 row[f"way_{name}_more"] = (row[f"way_{name}"] - row[f"way_{name}_alone"]) / (quantile(own_alone, q) * 1e3)
+            row["way_p50_more_by_run"] = [(quantile(there_and_back(mine), 0.5) - quantile(there_and_back(base), 0.5)) / (quantile(own_alone, 0.5) * 1e3)
+                                          for mine, base in self.by_repetition(records, alone)]
         if with_interval:
             row["first_kernel"] = first_kernels(records, alone)
             row["p99_overhead_interval"] = [bound - 1 for bound in ratio_interval(records, alone, 0.99)]

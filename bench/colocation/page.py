@@ -64,6 +64,13 @@ def _mean(values):
     return sum(values) / len(values) if values else None
 
 
+def _mean_and_error(shares):
+    """Of the values of several runs, in per cent."""
+    if len(shares) < 2:
+        return ""
+    return f"({_percent(_mean(shares))[:-2]} ± {statistics.stdev(shares) / len(shares) ** 0.5 * 100:.1f} %)"
+
+
 def _summary(rows, load):
     """Each mode over the pairs with one training at the main load."""
     lines = ["| mode | pairs | p99 over alone: mean | worst | p50 over alone: mean | own p99 over alone: mean | "
@@ -114,12 +121,12 @@ def _alone(rows):
     mine = [row for row in rows if not row["training"] and row["mode"] != "alone"]
     lines = ["There and back: own time but for that from the first to the last work on the GPU, whose clock changes within seconds.", "",
              "| service | mode | p50 / p99, ms | over native: p50 | p99 | 95 % interval | own p50 / p99, ms | over native: own p50 | own p99 | "
-             "there and back, us: p50 / p99 | natively | more, of own p50 | of own p99 |",
-             "|---|---|---|---:|---:|---|---|---:|---:|---|---|---:|---:|"]
+             "there and back, us: p50 / p99 | natively | more, of own p50 (mean of the runs, standard error) | of own p99 |",
+             "|---|---|---|---:|---:|---|---|---:|---:|---|---|---|---:|"]
     for row in sorted(mine, key=lambda row: row["service"]):
         low, high = row.get("p99_overhead_interval", (None, None))
         way = (f"{row['way_p50']:.1f} / {row['way_p99']:.1f} | {row['way_p50_alone']:.1f} / {row['way_p99_alone']:.1f} | "
-               f"{_percent(row['way_p50_more'])} | {_percent(row['way_p99_more'])}") if "way_p50" in row else "- | - | - | -"
+               f"{_percent(row['way_p50_more'])} {_mean_and_error(row['way_p50_more_by_run'])} | {_percent(row['way_p99_more'])}") if "way_p50" in row else "- | - | - | -"
         lines.append(f"| {row['service']} | {row['mode']} | {row['p50']:.3f} / {row['p99']:.3f} | {_percent(row['p50_overhead'])} | "
                      f"{_percent(row['p99_overhead'])} | {_percent(low)} to {_percent(high)} | {row['own_p50']:.3f} / {row['own_p99']:.3f} | "
                      f"{_percent(row['own_p50_overhead'])} | {_percent(row['own_p99_overhead'])} | {way} |")

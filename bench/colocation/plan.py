@@ -32,7 +32,7 @@ class Plan:
     """What is asked for. Every pair is measured at the first load beside the first number of trainings; the other loads and numbers,
     the sweeps, with some pairs only and perhaps in some modes only."""
     modes: tuple
-    pairs: tuple
+    pairs: tuple  # (service, training); without a training: the service alone in each mode
     loads: tuple = (0.5,)
     counts: tuple = (1,)
     repetitions: int = 1
@@ -53,21 +53,21 @@ class Plan:
     def _batch(self, points, mode_names, repetition, is_main, group):
         has_native_trainings = any(mode in modes.NATIVE for mode in mode_names)
         for (service, training), load, count in points:
-            wanted = [mode for mode in mode_names if mode != "alone"]
+            wanted = [mode for mode in mode_names if mode != "alone"] if training else []
             if not is_main or (service, training) not in self.pairs:
                 wanted = [mode for mode in wanted if not self.sweep_modes or mode in self.sweep_modes]
-            if not wanted and not has_native_trainings:
+            if training and not wanted and not has_native_trainings:
                 continue
             yield Cell("alone", service, load, "", 0, repetition, group)
             yield from (Cell(mode, service, load, training, count, repetition) for mode in wanted)
-            if has_native_trainings and is_main:
+            if training and has_native_trainings and is_main:
                 yield Cell("alone", "", 0, training, 1, repetition, group)
         if is_main:
             services = dict.fromkeys(service for (service, _), _, _ in points)
             under_modes = [mode for mode in mode_names if mode not in modes.NATIVE]
             yield from (Cell(mode, service, points[0][1], "", 0, repetition) for service in services for mode in under_modes)
             if self.idle_services:
-                trainings = dict.fromkeys(training for (_, training), _, _ in points)
+                trainings = dict.fromkeys(training for (_, training), _, _ in points if training)
                 yield from (Cell(mode, "", 0, training, 1, repetition) for training in trainings for mode in under_modes)
 
     def cells(self, mode_names):

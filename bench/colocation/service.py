@@ -11,8 +11,8 @@ Builds the model, warms up, prints {"ready": true, "digest": ...}. Then answers 
                                            CLOCK_MONOTONIC): latencies from arrival to completion. Requests that
                                            have not begun G seconds after the last arrival are not served; they
                                            count with the time that they have waited by then. Also, for each served
-                                           one, when it was asked for, and the GPU's clock when its work there
-                                           began and ended
+                                           one, when it was asked for, how long it took from then on, and the
+                                           GPU's clock when its work there began and ended
     {"calibrate": true}                    how the GPU's clock goes (stamps.py)
 
 The output of every request is compared bit for bit with what the same input gave while warming up; the digest of all of
@@ -37,7 +37,7 @@ def capacity(service, seconds):
 
 
 def run(service, stamps, arrivals, begin, grace):
-    latencies, asked, wrong, unserved = [], [], 0, 0
+    latencies, asked, own, wrong, unserved = [], [], [], 0, 0
     give_up = begin + arrivals[-1] + grace
     for index, arrival in enumerate(arrivals):
         due = begin + arrival
@@ -49,10 +49,11 @@ def run(service, stamps, arrivals, begin, grace):
         asked.append(time.monotonic_ns())
         stamps.launch(2 * index)
         service.request(index, lambda place=2 * index + 1: stamps.launch(place))
+        own.append(round((time.monotonic_ns() - asked[-1]) / 1e6, 4))
         latencies.append((time.monotonic() - due) * 1e3)
         wrong += not service.matches(index)
     return {"latencies_ms": [round(latency, 4) for latency in latencies], "unserved": unserved, "wrong": wrong,
-            "asked_ns": asked, "began_ns": [stamps.at(2 * index) for index in range(len(asked))],
+            "own_ms": own, "asked_ns": asked, "began_ns": [stamps.at(2 * index) for index in range(len(asked))],
             "ended_ns": [stamps.at(2 * index + 1) for index in range(len(asked))]}
 
 

@@ -71,6 +71,12 @@ class ThereAndBackTest(unittest.TestCase):
         self.assertAlmostEqual(row["way_p50"], 150)
         self.assertAlmostEqual(row["way_p99_alone"], 100)
         self.assertAlmostEqual(row["way_p50_more"], 0.05)
+        self.assertEqual(len(row["way_p50_more_by_run"]), 1)
+        self.assertAlmostEqual(row["way_p50_more_by_run"][0], 0.05)
+
+    def test_what_the_service_did_before_a_request_is_not_its_own_time(self):
+        mine = {**record("tally", lambda index: 1.2), "own_ms": [0.7, 0.8]}
+        self.assertEqual(measures.service_times(mine), [0.7, 0.8])
 
 
 class RowTest(unittest.TestCase):

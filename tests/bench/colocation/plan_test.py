@@ -55,6 +55,11 @@ class CellsTest(unittest.TestCase):
         self.assertIn(("alone", "", "pointnet"), {(cell.mode, cell.service, cell.training) for cell in cells})
         self.assertIn(("bert-graph", 0.1, ""), {(cell.service, cell.load, cell.training) for cell in cells if cell.mode == "alone"})
 
+    def test_a_service_without_a_training_is_alone_in_each_mode(self):
+        cells = plan.Plan(tuple(MODES), (("bert-graph", ""),), repetitions=3).cells(MODES)
+        self.assertEqual([(cell.mode, cell.service, cell.training, cell.count) for cell in cells if cell.repetition == 2],
+                         [(mode, "bert-graph", "", 0) for mode in MODES if mode != "time-slicing"])
+
     def test_trainings_beside_services_without_requests(self):
         idle = [(cell.mode, cell.training) for cell in self.cells(idle_services=True, repetitions=1) if not cell.service and cell.mode != "alone"]
         self.assertEqual(sorted(idle), sorted((mode, training) for mode in MODES[2:] for _, training in PAIRS))
