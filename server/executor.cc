@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "scheduler/policy_list.h"
+#include "server/gpu/doorbell.h"
 #include "server/gpu/driver_table.h"
 #include "server/gpu/policy_dispatch.h"
 #include "server/gpu/priority_dispatch.h"
@@ -118,7 +119,8 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     if (variants != nullptr) variants->SetThreshold(tuning.turnaround_threshold);
     gate->Tune(tuning);
   }
-  void ExpectSuspension(int device, bool is_expected) override { gate->ExpectSuspension(device, is_expected); }
+  void ExpectSuspension(int device, bool is_expected) override;
+  void RingDoorbell(int device) override;
   HighPriorityWatch* high_priority_watch() override { return gate->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
@@ -142,10 +144,30 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;  // guarded by mutex_, like all below
   std::vector<std::unique_ptr<Session>> ended_;            // to be joined by the reaper
   std::condition_variable changed_;
+  std::map<int, std::unique_ptr<Doorbell>> doorbells_;  // of devices whose context may be suspended
   bool shutting_down_ = false;
   bool stop_reaper_ = false;
   std::thread reaper_;
 };
+
+void ExecutorProcess::ExpectSuspension(int device, bool is_expected) {
+  gate->ExpectSuspension(device, is_expected);
+  CUcontext context = nullptr;
+  if (!is_expected || devices->Context(device, &context) != CUDA_SUCCESS) return;
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Doorbell>& doorbell = doorbells_[device];
+  if (doorbell == nullptr) doorbell = std::make_unique<Doorbell>(driver, context);
+}
+
+void ExecutorProcess::RingDoorbell(int device) {
+  Doorbell* doorbell = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = doorbells_.find(device);
+    if (found != doorbells_.end()) doorbell = found->second.get();  // it stays until nobody suspends any more
+  }
+  if (doorbell != nullptr) doorbell->Ring();
+}
 
 Status ExecutorProcess::AddSession(UniqueFd session_socket, SessionIdentity identity) {
   const uint64_t id = identity.session_id;
@@ -249,6 +271,7 @@ void ExecutorProcess::Shutdown() {
     changed_.notify_all();
   }
   reaper_.join();
+  doorbells_.clear();
   if (variants != nullptr) variants->Shutdown();
   gate.reset();  // it waits for work of the contexts that go next
   for (int i = 0; i < devices->count(); ++i) event_pools[static_cast<size_t>(i)]->Clear();

@@ -230,11 +230,13 @@ class DomainProcess {
   }
 
   std::unique_ptr<Suspender> MakeSuspender(int device) {
-    return std::make_unique<Suspender>(*executor_->high_priority_watch(), device, [this, device](bool is_suspended) {
+    const auto suspend = [this, device](bool is_suspended) {
+      if (!is_suspended) executor_->RingDoorbell(device);
       const size_t num_groups = ChannelGroups::OfThisProcess().Suspend(device, is_suspended);
       if (is_suspended && num_groups == 0) loop_.Post([this] { CheckTimeSlices(); });
       return num_groups;
-    });
+    };
+    return std::make_unique<Suspender>(*executor_->high_priority_watch(), device, suspend);
   }
 
   void WaitForIdle() {

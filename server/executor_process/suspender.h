@@ -12,6 +12,9 @@
 // Suspending takes most of a millisecond and so does going on, which only best-effort work loses; when either is worth
 // it says scheduler/suspension_rule.h. On a thread of its own, which sleeps while nothing of high priority happens.
 //
+// What was suspended may not go on by itself (server/gpu/doorbell.h): if somebody waits for it for long although
+// nothing keeps it back, it is suspended and let go on once more.
+//
 // An executor that runs high-priority work itself does not suspend itself. One for each device.
 #pragma once
 
@@ -29,7 +32,7 @@ class HighPriorityWatch;
 
 class Suspender {
  public:
-  // Suspends (true) or lets go on (false); how many groups are suspended then.
+  // Suspends (true) or lets go on (false), with the doorbell rung; how many groups are suspended then.
   using Suspend = std::function<size_t(bool)>;
 
   // `watch` outlives this.
@@ -54,6 +57,7 @@ class Suspender {
   };
   Stretch Follow(TimePoint since);
   void GoOn();
+  void StirUp();
 
   HighPriorityWatch& watch_;
   const int device_;

@@ -18,6 +18,7 @@
 
 #include "base/unique_fd.h"
 #include "server/executor_process/channel_groups.h"
+#include "server/gpu/doorbell.h"
 #include "server/gpu/driver_table.h"
 
 namespace tally::server {
@@ -37,6 +38,9 @@ constexpr int kBursts = 20;
 constexpr int kKernelsOfBurst = 10;
 constexpr uint64_t kBurstKernelNs = 100'000;
 constexpr microseconds kBurstGap{60};
+// What is suspended with nobody else on the GPU.
+constexpr int kSuspensions = 40;
+constexpr milliseconds kLongestGoingOn{50};
 
 constexpr const char* kPtx = R"(.version 6.3
 .target sm_70
@@ -86,6 +90,15 @@ class Gpu {
                                   parameters, nullptr) == CUDA_SUCCESS;
   }
   bool Await() { return driver_.cuStreamSynchronize(stream_) == CUDA_SUCCESS; }
+  bool IsDoneWithin(milliseconds limit) {
+    const auto until = steady_clock::now() + limit;
+    while (driver_.cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY) {
+      if (steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(microseconds(50));
+    }
+    return true;
+  }
+  Doorbell MakeDoorbell() { return {driver_, context_}; }
 
  private:
   DriverTable driver_{};
@@ -102,8 +115,29 @@ bool Hear(int fd, char* word, milliseconds limit) {
   return ::poll(&ready, 1, static_cast<int>(limit.count())) == 1 && ::read(fd, word, 1) == 1;
 }
 
-// The best-effort process: `own` time slices, `short` ones, suspended, going on, `rest`; ends with the pipe.
+// The best-effort process: `own` time slices, `short` ones, suspended, going on, `rest`; and, at rest, whether what is
+// suspended in the middle of its work gets on with it by itself, or with the doorbell rung. Ends with the pipe.
 constexpr char kOwn = 'o', kShort = 's', kSuspend = 'h', kGoOn = 'g', kRest = 'r', kReady = '+', kFailed = '-';
+constexpr char kGetOn = 'n', kGetOnRung = 'b';
+
+bool GetsOn(Gpu& gpu, bool is_rung) {
+  ChannelGroups& groups = ChannelGroups::OfThisProcess();
+  gpu.Enter();
+  Doorbell doorbell = gpu.MakeDoorbell();
+  int num_stuck = 0;
+  for (int i = 0; i < kSuspensions; ++i) {
+    for (int kernel = 0; kernel < kSpinsInFlight; ++kernel) gpu.Launch(kBurstKernelNs * 3);
+    std::this_thread::sleep_for(microseconds(50 + i * 97 % 700));
+    if (groups.Suspend(0, true) == 0) return false;
+    std::this_thread::sleep_for(microseconds(100 + i * 61 % 900));
+    if (is_rung) doorbell.Ring();
+    groups.Suspend(0, false);
+    if (gpu.IsDoneWithin(kLongestGoingOn)) continue;
+    ++num_stuck;
+    if (!gpu.Launch(0) || !gpu.IsDoneWithin(milliseconds(1000))) return false;  // which helps
+  }
+  return num_stuck == 0;
+}
 
 // Whether the time slices are as they should be, or all groups that run kernels are.
 bool Obey(char word) {
@@ -129,8 +163,9 @@ bool Obey(char word) {
     }
   }).detach();
   for (char word = 0; Hear(commands, &word, milliseconds(60'000));) {
-    is_working = word != kRest;
-    Tell(answers, Obey(word) ? kReady : kFailed);
+    is_working = word != kRest && word != kGetOn && word != kGetOnRung;
+    const bool is_done = word == kGetOn || word == kGetOnRung ? GetsOn(gpu, word == kGetOnRung) : Obey(word);
+    Tell(answers, is_done ? kReady : kFailed);
   }
   ChannelGroups::OfThisProcess().Suspend(0, false);
   ::_exit(0);
@@ -179,6 +214,7 @@ struct Suspension {
   Latency without, with;  // of bursts, beside best-effort work with short slices
   microseconds suspending{0}, going_on{0};
   bool is_possible = false;
+  bool gets_on = false, gets_on_rung = false;  // with nobody else on the GPU
   bool is_of_use() const { return is_possible && with.p50_us > 0 && with.p50_us < without.p50_us; }
 };
 
@@ -196,6 +232,11 @@ Suspension MeasureSuspension(Gpu& gpu, const Order& order) {
   const bool can_suspend = timed(kSuspend, &found.suspending);
   found.with = MeasureBursts(gpu);
   found.is_possible = timed(kGoOn, &found.going_on) && can_suspend;
+  if (found.is_possible && order(kRest)) {
+    std::this_thread::sleep_for(milliseconds(100));  // what is in flight
+    found.gets_on = order(kGetOn);
+    found.gets_on_rung = order(kGetOnRung);
+  }
   return found;
 }
 
@@ -268,6 +309,8 @@ int Run(bool as_json) {
   if (suspension.is_of_use()) {
     Print("the same, best-effort work suspended", suspension.with);
     fmt::print("suspending took {} us, going on {} us\n", suspension.suspending.count(), suspension.going_on.count());
+    fmt::print("with nobody else on the GPU, what was suspended gets on with it: {}; with its doorbell rung: {}\n",
+               suspension.gets_on ? "always" : "not always", suspension.gets_on_rung ? "always" : "not always");
   } else {
     fmt::print("best-effort work cannot be suspended, or that is of no use\n");
   }

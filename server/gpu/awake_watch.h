@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "server/channel/spin.h"
 #include "server/gpu/high_priority_watch.h"
+#include "server/gpu/standstill.h"
 
 namespace tally::server {
 
@@ -29,6 +30,8 @@ class AwakeWatch {
   // Until there is high-priority work, or the caller should look at its own, which is at most after `look`.
   void WaitWhileOpen(std::chrono::nanoseconds look);
   void WaitWhileClosed(std::chrono::nanoseconds look) { watch_->WaitWhileClosed(device_, look); }
+  // For a wait for work that nothing keeps back.
+  Standstill NewStandstill() const { return {watch_, device_}; }
   // When the high-priority work that runs, or ran last, was announced.
   TimePoint ClosedSince() const { return watch_->ClosedSince(device_); }
 

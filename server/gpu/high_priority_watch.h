@@ -29,6 +29,9 @@ class HighPriorityWatch {
   virtual void WaitWhileClosed(int device, std::chrono::nanoseconds timeout) = 0;
   // A number that is the same at two moments only if no high-priority work came between; none while there is some.
   virtual std::optional<uint32_t> QuietPhase(int device) = 0;
+  // Best-effort work waits for long (standstill.h); how often that was said.
+  virtual void OnStandstill(int /*device*/) {}
+  virtual uint64_t NumStandstills(int /*device*/) { return 0; }
 };
 
 }  // namespace tally::server

@@ -3,6 +3,7 @@
 // Thread-safe.
 #pragma once
 
+#include <array>
 #include <atomic>
 
 #include "base/clock.h"
@@ -33,12 +34,15 @@ class PageWatch final : public HighPriorityWatch {
   void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) override;
   void WaitWhileClosed(int device, std::chrono::nanoseconds timeout) override;
   std::optional<uint32_t> QuietPhase(int device) override;
+  void OnStandstill(int device) override { num_standstills_[static_cast<size_t>(device)].fetch_add(1); }
+  uint64_t NumStandstills(int device) override { return num_standstills_[static_cast<size_t>(device)].load(); }
 
  private:
   ActivityPage& page_;
   const bool minds_hold_off_;
   const SteadyClock clock_;
   std::atomic<bool> is_open_{false};
+  std::array<std::atomic<uint64_t>, shm::kActivityDevices> num_standstills_{};
 };
 
 }  // namespace tally::server

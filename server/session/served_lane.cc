@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "server/gpu/standstill.h"
 #include "server/session/launch_parameters.h"
 #include "server/session/wire_codec.h"
 
@@ -253,8 +254,10 @@ void ServedLane::SleepUntilReady(const Query& query) const {
   if (session_.is_high_priority.load(std::memory_order_relaxed)) return;
   const SteadyClock clock;
   const TimePoint since = clock.Now();
+  Standstill standstill(session_.core.gate->watch(), context_ != nullptr ? context_->device() : current_device_);
   while (query() == CUDA_ERROR_NOT_READY) {
     const std::chrono::nanoseconds waited = clock.Now() - since;
+    standstill.OnWaiting(waited);
     if (waited > kLongestSleep) return;
     if (waited < kLookBeforeSleep) {
       ::sched_yield();

@@ -250,6 +250,11 @@ GatedQueues::Looked GatedQueues::Look(bool is_closed, TimePoint seen_at) {
 }
 
 void GatedQueues::Watch() {
+  struct Wait {
+    TimePoint since;
+    Standstill standstill;
+  };
+  std::optional<Wait> wait;  // while some queue could go on but for what has not left the GPU yet
   for (;;) {
     bool is_closed = false;
     {
@@ -263,6 +268,11 @@ void GatedQueues::Watch() {
     }
     is_closed = watch_.IsClosed();
     const Looked looked = Look(is_closed, clock_.Now());
+    if (is_closed || !looked.is_any_open) wait.reset();
+    if (!is_closed && looked.is_any_open) {
+      if (!wait) wait.emplace(clock_.Now(), watch_.NewStandstill());
+      wait->standstill.OnWaiting(clock_.Now() - wait->since);
+    }
     if (looked.is_any_leaving) {
       std::this_thread::yield();
     } else if (is_closed && (looked.is_any_open || looked.is_kept_open)) {

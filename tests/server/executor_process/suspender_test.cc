@@ -26,6 +26,8 @@ class Watch final : public HighPriorityWatch {
   void WaitWhileOpen(int, std::chrono::nanoseconds timeout) override { WaitWhile(false, timeout); }
   void WaitWhileClosed(int, std::chrono::nanoseconds timeout) override { WaitWhile(true, timeout); }
   std::optional<uint32_t> QuietPhase(int) override { return std::nullopt; }
+  void OnStandstill(int) override { ++num_standstills; }
+  uint64_t NumStandstills(int) override { return num_standstills; }
 
   void Open() {
     opened_at = clock.Now();
@@ -36,6 +38,7 @@ class Watch final : public HighPriorityWatch {
   std::atomic<TimePoint> opened_at{TimePoint{}};
   std::atomic<bool> is_closed{false};
   std::atomic<bool> is_one_of_them{false};
+  std::atomic<uint64_t> num_standstills{0};
 
  private:
   void WaitWhile(bool closed, std::chrono::nanoseconds timeout) {
@@ -126,6 +129,22 @@ TEST_F(SuspenderTest, NothingHappensBeforeItIsEnabledOrWithoutHighPriorityWork) 
   suspender.Enable(true);
   std::this_thread::sleep_for(milliseconds(150));
   EXPECT_EQ(Done(), "");
+}
+
+TEST_F(SuspenderTest, WhatStandsStillIsLetGoOnOnceMore) {
+  Suspender suspender = Make();
+  suspender.Enable(true);
+  watch_.is_closed = true;
+  EXPECT_EQ(DoneOnceThereAre(1), "s");
+  watch_.OnStandstill(0);  // of course
+  watch_.Open();
+  EXPECT_EQ(DoneOnceThereAre(2), "sg");
+  std::this_thread::sleep_for(milliseconds(250));
+  EXPECT_EQ(Done(), "sg");
+  watch_.OnStandstill(0);
+  watch_.OnStandstill(0);
+  EXPECT_EQ(DoneOnceThereAre(4).substr(0, 4), "sgsg");
+  EXPECT_EQ(suspender.num_suspensions(), 1u);
 }
 
 TEST_F(SuspenderTest, WhoRunsHighPriorityWorkItselfIsNotSuspendedAndGoesOnIfItIs) {

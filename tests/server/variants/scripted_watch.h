@@ -8,7 +8,7 @@
 
 namespace tally::server {
 
-class ScriptedWatch final : public HighPriorityWatch {
+class ScriptedWatch : public HighPriorityWatch {
  public:
   void SetClosed(bool is_closed) {
     {
