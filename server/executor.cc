@@ -144,17 +144,20 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;  // guarded by mutex_, like all below
   std::vector<std::unique_ptr<Session>> ended_;            // to be joined by the reaper
   std::condition_variable changed_;
-  std::map<int, std::unique_ptr<Doorbell>> doorbells_;  // of devices whose context may be suspended
   bool shutting_down_ = false;
   bool stop_reaper_ = false;
   std::thread reaper_;
+
+  // Its own: who holds the other may be waiting for what is suspended.
+  std::mutex doorbells_mutex_;
+  std::map<int, std::unique_ptr<Doorbell>> doorbells_;  // of devices whose context may be suspended
 };
 
 void ExecutorProcess::ExpectSuspension(int device, bool is_expected) {
   gate->ExpectSuspension(device, is_expected);
   CUcontext context = nullptr;
   if (!is_expected || devices->Context(device, &context) != CUDA_SUCCESS) return;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(doorbells_mutex_);
   std::unique_ptr<Doorbell>& doorbell = doorbells_[device];
   if (doorbell == nullptr) doorbell = std::make_unique<Doorbell>(driver, context);
 }
@@ -162,7 +165,7 @@ void ExecutorProcess::ExpectSuspension(int device, bool is_expected) {
 void ExecutorProcess::RingDoorbell(int device) {
   Doorbell* doorbell = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(doorbells_mutex_);
     const auto found = doorbells_.find(device);
     if (found != doorbells_.end()) doorbell = found->second.get();  // it stays until nobody suspends any more
   }
