@@ -8,10 +8,11 @@
 namespace tally::server {
 
 enum class Coverage : uint8_t {
-  kSlices,   // in flight for no longer than the turnaround threshold, slice by slice
-  kWorkers,  // they yield when asked
-  kGated,    // in a queue that one store empties
-  kShort,    // its kernel is: the same as a slice
+  kSlices,      // in flight for no longer than the turnaround threshold, slice by slice
+  kWorkers,     // they yield when asked
+  kGated,       // in a queue that one store empties
+  kShort,       // its kernel is: the same as a slice
+  kSuspension,  // its context is suspended, in the middle of whatever runs
   // The rest is left to the time slices of the GPU, because ...
   kKernelsKept,  // the program runs with --transforms none
   kNobodyThere,  // no high-priority program was there to stop it for, or none had worked lately
@@ -21,7 +22,7 @@ enum class Coverage : uint8_t {
   kCooperative,  // its blocks wait for one another
   kGraph,        // it is a whole captured graph
 };
-inline constexpr size_t kNumCoverages = 11;
+inline constexpr size_t kNumCoverages = 12;
 
 struct CoverageName {
   const char* by;      // "slices", ... "time_slice"
@@ -37,6 +38,8 @@ constexpr CoverageName NameOf(Coverage coverage) {
       return {"gated", ""};
     case Coverage::kShort:
       return {"short", ""};
+    case Coverage::kSuspension:
+      return {"suspension", ""};
     case Coverage::kKernelsKept:
       return {"time_slice", "kernels_kept"};
     case Coverage::kNobodyThere:

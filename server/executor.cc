@@ -155,6 +155,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
 
 void ExecutorProcess::ExpectSuspension(int device, bool is_expected) {
   gate->ExpectSuspension(device, is_expected);
+  if (variants != nullptr) variants->ExpectSuspension(device, is_expected);
   CUcontext context = nullptr;
   if (!is_expected || devices->Context(device, &context) != CUDA_SUCCESS) return;
   const std::lock_guard lock(doorbells_mutex_);

@@ -7,7 +7,7 @@
     mps-priority   the same, the trainings with a lower client priority
     tally[:POLICY][+transforms|+gates|+gates-always][+shared][+unsuspended][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
-                   policy or the one named, with `--transforms all` or `gate`, or gates that do not rest while the service does, in one context (`--share-contexts`), with
+                   policy or the one named, with `--transforms all` or `gate` (gates rest where contexts are suspended), or gates that never rest, in one context (`--share-contexts`), with
                    `--no-suspend-best-effort`, with that time slice for best-effort work
                    (0: the driver's own), with that turnaround threshold
 

@@ -37,7 +37,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 12;
+inline constexpr uint32_t kLinkVersion = 13;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -91,7 +91,7 @@ static_assert(sizeof(LinkHello) == 16 + 40 + 64 + 64 + 512 + 512);
 inline constexpr uint32_t kSharedDomain = UINT32_MAX;
 
 // By what the GPU could have been taken: as many entries as server/coverage.h names.
-inline constexpr size_t kCoverages = 11;
+inline constexpr size_t kCoverages = 12;
 // How long a stopped queue took to leave the GPU: upper bounds of the buckets but the last.
 inline constexpr uint64_t kStopBoundsNs[] = {10'000,  20'000,  30'000,  50'000,    75'000,    100'000,   150'000,
                                              200'000, 300'000, 500'000, 1'000'000, 2'000'000, 5'000'000, 10'000'000};

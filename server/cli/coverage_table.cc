@@ -43,8 +43,8 @@ std::string Reasons(const Session& session, uint64_t whole_ns) {
 }  // namespace
 
 std::string CoverageTable(const control::v1::ListSessionsResponse& response) {
-  Table table({"SESSION", "TENANT", "GPU S", "GATED", "WORKERS", "SLICES", "SHORT", "TIME SLICE", "STOPS", "LEFT US",
-               "WHY TIME SLICE"});
+  Table table({"SESSION", "TENANT", "GPU S", "GATED", "WORKERS", "SLICES", "SHORT", "SUSPENDED", "TIME SLICE", "STOPS",
+               "LEFT US", "WHY TIME SLICE"});
   bool is_empty = true;
   for (const Session& session : response.sessions()) {
     uint64_t whole_ns = 0;
@@ -56,8 +56,9 @@ std::string CoverageTable(const control::v1::ListSessionsResponse& response) {
         session.stops() == 0 ? 0 : static_cast<double>(session.stop_ns()) / static_cast<double>(session.stops()) / 1e3;
     table.AddRow({fmt::format("{}", session.id()), session.tenant(),
                   fmt::format("{:.3f}", static_cast<double>(whole_ns) * 1e-9), share("gated"), share("workers"),
-                  share("slices"), share("short"), share("time_slice"), fmt::format("{}", session.stops()),
-                  session.stops() == 0 ? "-" : fmt::format("{:.1f}", left_us), Reasons(session, whole_ns)});
+                  share("slices"), share("short"), share("suspension"), share("time_slice"),
+                  fmt::format("{}", session.stops()), session.stops() == 0 ? "-" : fmt::format("{:.1f}", left_us),
+                  Reasons(session, whole_ns)});
   }
   return is_empty ? "" : table.ToString();
 }

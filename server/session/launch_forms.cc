@@ -207,8 +207,9 @@ class FormChoice {
         break;
     }
     if (candidate == plan.candidate && scheduler::IsShort(plan.piece, launch_.threshold())) return Coverage::kShort;
-    if (!registry_.MightStop(launch_.stream.context->device())) return Coverage::kNobodyThere;
-    return plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
+    const int device = launch_.stream.context->device();
+    const Coverage why = plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
+    return registry_.CoverageLeft(device, registry_.MightStop(device) ? why : Coverage::kNobodyThere);
   }
 
   void Count(Coverage coverage, std::chrono::nanoseconds duration) const {

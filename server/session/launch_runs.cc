@@ -72,7 +72,9 @@ CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& requ
   const GatedDispatch dispatch(lane, stream, kind);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   if (!why) return CallDriver(lane, stream, request);
-  const CoverageMeter::Timed timed(lane.session().coverage, stream.context->device(), stream.real, kind.key, *why);
+  const int device = stream.context->device();
+  const CoverageMeter::Timed timed(lane.session().coverage, device, stream.real, kind.key,
+                                   lane.session().core.variants->CoverageLeft(device, *why));
   return CallDriver(lane, stream, request);
 }
 

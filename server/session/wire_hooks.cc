@@ -76,7 +76,9 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   std::optional<CoverageMeter::Timed> timed;
   if (IsOfInterest(lane, *stream)) {
-    timed.emplace(lane.session().coverage, stream->context->device(), stream->real, kind.key, Coverage::kGraph);
+    const int device = stream->context->device();
+    timed.emplace(lane.session().coverage, device, stream->real, kind.key,
+                  lane.session().core.variants->CoverageLeft(device, Coverage::kGraph));
   }
   const CUresult result = lane.driver().cuGraphLaunch(exec, stream->real);
   lane.session().counters.num_graph_launches.fetch_add(1, std::memory_order_relaxed);

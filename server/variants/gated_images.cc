@@ -12,7 +12,7 @@ namespace {
 
 // A folder of its own: an image of a large library would push hundreds of variants out.
 constexpr const char* kFolder = "/gated-images";
-constexpr uint64_t kMaxCacheBytes = uint64_t{2} << 30;
+constexpr uint64_t kMostGatedBytes = uint64_t{2} << 30;
 
 // Raise it when Serialize writes something else.
 constexpr uint32_t kFormat = 1;
@@ -24,7 +24,7 @@ bool GatedImages::Less::operator()(const FileCache::Key& a, const FileCache::Key
 }
 
 GatedImages::GatedImages(const std::string& cache_directory, std::function<void(Job)> post)
-    : cache_(cache_directory.empty() ? "" : cache_directory + kFolder, kMaxCacheBytes), post_(std::move(post)) {}
+    : cache_(cache_directory.empty() ? "" : cache_directory + kFolder, kMostGatedBytes), post_(std::move(post)) {}
 
 Result<std::shared_ptr<const GatedCode>> GatedImages::Get(const ImageParts& image, uint32_t arch, bool is_text) {
   if (image.size() != 1) return Error(StatusCode::kUnimplemented, "it is linked from several parts");

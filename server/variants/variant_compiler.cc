@@ -13,13 +13,13 @@
 namespace tally::server {
 namespace {
 
-constexpr uint64_t kMaxCacheBytes = uint64_t{512} << 20;
+constexpr uint64_t kMostVariantBytes = uint64_t{512} << 20;
 constexpr int kLowestCpuPriority = 19;
 
 }  // namespace
 
 VariantCompiler::VariantCompiler(const DriverTable& driver, std::string cache_directory)
-    : driver_(driver), cache_(std::move(cache_directory), kMaxCacheBytes), thread_([this] { Run(); }) {}
+    : driver_(driver), cache_(std::move(cache_directory), kMostVariantBytes), thread_([this] { Run(); }) {}
 
 VariantCompiler::~VariantCompiler() {
   {

@@ -34,7 +34,9 @@ VariantRegistry::~VariantRegistry() { Shutdown(); }
 bool VariantRegistry::MightStop(int device) const {
   if (forced_form_) return true;
   if (watch_ == nullptr || !watch_->IsHighPriorityPresent()) return false;
-  if (gates_rest_after_.count() == 0 || watch_->IsClosed(device)) return true;
+  if (gates_rest_after_.count() == 0) return true;
+  if (IsSuspensionExpected(device)) return false;
+  if (watch_->IsClosed(device)) return true;
   return std::chrono::steady_clock::now() - watch_->OpenSince(device) < gates_rest_after_;
 }
 

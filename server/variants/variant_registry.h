@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/shm/activity_abi.h"
+#include "server/coverage.h"
 #include "server/executor.h"
 #include "server/gpu/devices.h"
 #include "server/gpu/high_priority_watch.h"
@@ -36,7 +38,8 @@ struct VariantConfig {
   std::string cache_directory;  // empty: nothing is kept
   // Within which a best-effort kernel should give the GPU back. The paper's default.
   std::chrono::nanoseconds turnaround_threshold{31'600};
-  // Nothing is made ready to be stopped once no high-priority work has come for so long; zero: it always is.
+  // Nothing is made ready to be stopped once no high-priority work has come for so long, or where contexts are
+  // suspended instead; zero: it always is.
   std::chrono::nanoseconds gates_rest_after{std::chrono::seconds(1)};
   std::optional<ForcedForm> forced_form;  // instead of the choice
 };
@@ -63,10 +66,21 @@ class VariantRegistry {
   bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
   // Whether a launch there might be stopped: high-priority work runs, or came so recently that more may come. A gate
   // costs its kernel a few per cent, which is wasted while nobody comes; the first who comes again finds what was
-  // launched without, no more than its policy lets onto the GPU ahead.
+  // launched without, no more than its policy lets onto the GPU ahead. Wasted it is, too, where the whole context is
+  // suspended: that stops anything, and what both stop is made again for nothing
+  // (docs/results/2026-11-23-h200-alone.md).
   bool MightStop(int device) const;
   // If so, and queues may be.
   bool MayGate(int device) const { return has_gates() && MightStop(device); }
+  // Of a launch that is left to the time slices, for the reason given: where contexts are suspended, that takes the GPU
+  // from it.
+  Coverage CoverageLeft(int device, Coverage why) const {
+    return IsSuspensionExpected(device) ? Coverage::kSuspension : why;
+  }
+  // As Executor::ExpectSuspension.
+  void ExpectSuspension(int device, bool is_expected) {
+    is_suspension_expected_[static_cast<size_t>(device)].store(is_expected, std::memory_order_relaxed);
+  }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
     return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
@@ -120,6 +134,9 @@ class VariantRegistry {
     std::unique_ptr<GatedQueues> gated;
     std::unique_ptr<LaunchTimer> timer;
   };
+  bool IsSuspensionExpected(int device) const {
+    return is_suspension_expected_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
+  }
   // Whether anything gets a gate at all.
   bool has_gates() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kGate; }
   // 90: sm_90.
@@ -140,6 +157,7 @@ class VariantRegistry {
   const std::optional<ForcedForm> forced_form_;
   const std::chrono::nanoseconds gates_rest_after_;
   std::atomic<int64_t> threshold_ns_;
+  std::array<std::atomic<bool>, shm::kActivityDevices> is_suspension_expected_{};
   GatedImages gated_images_;
   std::mutex canary_mutex_;
   std::optional<bool> are_gates_trusted_;  // guarded by canary_mutex_

@@ -27,11 +27,11 @@ struct TwinReport {
   uint64_t slo_latency_ns;
   double slo_percentile;
   char tenant_name[64];
-  uint64_t figures[21 + 11 + 15 + 3 + 3];
+  uint64_t figures[21 + 12 + 15 + 3 + 3];
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 12u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 13u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkSuspension::kRefused), "refused");
