@@ -1,7 +1,7 @@
 """The trainings of the catalogue: random weights, a fixed seed, synthetic batches; mixed precision as such trainings use it.
 
 Each function here returns a model, its loss as a function of a batch, and the batch. A step copies a batch to
-the GPU, runs forward, backward and the optimizer, and does not wait.
+the GPU, runs forward, backward and the optimizer, and does not wait. NAME-graph is the same with the step as a CUDA graph.
 """
 import hashlib
 import importlib
@@ -66,15 +66,16 @@ NETWORKS = {"resnet50": resnet50, "pointnet": pointnet, "bert": bert, "gpt2-medi
 
 
 class Training:
-    def __init__(self, network):
+    def __init__(self, network, is_captured):
         with torch.device("cuda"):  # the CPU would take seconds for the numbers alone
             self.model, self.loss, batch = network()
         self.model.train()
         self.batch = tuple(part.cpu().pin_memory() for part in batch)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, capturable=is_captured)
         first = self._step()
         for _ in range(2):
             self._step()
+        self._queue = self._captured() if is_captured else self._step
         torch.cuda.synchronize()
         self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],
                       "loss": float(first), "torch": torch.__version__, "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
@@ -82,15 +83,38 @@ class Training:
     def _step(self):
         batch = [part.cuda(non_blocking=True) for part in self.batch]
         self.optimizer.zero_grad(set_to_none=True)
+        return self._learn(batch)
+
+    def _learn(self, batch):
         with torch.autocast("cuda", dtype=torch.bfloat16):
             loss = self.loss(*batch)
         loss.backward()
         self.optimizer.step()
         return loss
 
+    def _captured(self):
+        """What queues a step as a graph."""
+        static = [part.cuda() for part in self.batch]
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)  # gradients of the graph's own memory
+        with torch.cuda.graph(graph):
+            self._learn(static)
+
+        def queue():
+            for place, part in zip(static, self.batch):
+                place.copy_(part, non_blocking=True)
+            graph.replay()
+        return queue
+
     def step(self):
         """Queues a step; returns what waits for it."""
-        self._step()
+        self._queue()
         done = torch.cuda.Event()
         done.record()
         return done.synchronize
@@ -99,6 +123,7 @@ class Training:
 def build(name):
     if not catalogue.is_training(name):
         raise SystemExit(f"there is no training '{name}'")
-    importlib.import_module(catalogue.LIBRARIES.get(name, "torch"))
+    network = name.removesuffix("-graph")
+    importlib.import_module(catalogue.LIBRARIES.get(network, "torch"))
     torch.manual_seed(SEED)
-    return built(Training, NETWORKS[name])
+    return built(Training, NETWORKS[network], network != name)
