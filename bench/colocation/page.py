@@ -210,7 +210,8 @@ def markdown(results, rows):
         said = [f"{name}: " + ("the same in all modes" if len(found) == 1 else "differs: " + ", ".join(sorted(found)))
                 for name, found in trainings.items()]
         lines.append("First loss of the trainings: " + "; ".join(said) + ".")
-    said = [f"{mode}: {executor['domain']} {executor['suspension']}, {executor['num_suspensions']} times"
+    said = [f"{mode}: {executor['domain']} {executor['suspension']}, {executor['num_suspensions']} times" +
+            (f", stood still {executor['num_standstills']} times" if executor.get("num_standstills") else "")
             for mode, executor in _best_effort_executors(results)]
     if said:
         lines.append("Suspending of best-effort contexts: " + "; ".join(said) + ".")

@@ -260,8 +260,8 @@ constexpr const char* NameOf(LinkSuspension suspension) {
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
-// Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, and how often it
-// has suspended them.
+// Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, how often it has
+// suspended them, and how often they were let go on once more because somebody waited in vain.
 struct LinkTimeSlices {
   LinkHeader header;
   uint64_t shortest_us;
@@ -269,10 +269,11 @@ struct LinkTimeSlices {
   uint32_t num_groups;   // 0: no context yet, or the driver does not say
   uint32_t num_refused;  // groups that are not as tallyd wants them
   uint64_t num_suspensions;
+  uint64_t num_standstills;
   LinkSuspension suspension;
   uint32_t reserved;
 };
-static_assert(sizeof(LinkTimeSlices) == 56);
+static_assert(sizeof(LinkTimeSlices) == 64);
 
 struct LinkFaulted {
   LinkHeader header;

@@ -197,7 +197,10 @@ std::string SliceOf(const v1::Executor& executor) {
 }
 
 std::string SuspensionOf(const v1::Executor& executor) {
-  return executor.suspension() == "on" ? fmt::format("{} times", executor.num_suspensions()) : executor.suspension();
+  if (executor.suspension() != "on") return executor.suspension();
+  const uint64_t standstills = executor.num_standstills();
+  return fmt::format("{} times", executor.num_suspensions()) +
+         (standstills == 0 ? "" : fmt::format(", stood still {}", standstills));
 }
 
 bool ListExecutors(Client& client, bool as_json) {
@@ -219,7 +222,8 @@ bool ListExecutors(Client& client, bool as_json) {
                       {"time_slice_us", executor.time_slice_us()},
                       {"is_time_slice_refused", executor.is_time_slice_refused()},
                       {"suspension", executor.suspension()},
-                      {"num_suspensions", executor.num_suspensions()}});
+                      {"num_suspensions", executor.num_suspensions()},
+                      {"num_standstills", executor.num_standstills()}});
     }
     fmt::print("{}\n", rows.dump(2));
     return true;

@@ -206,7 +206,9 @@ class DomainProcess {
       if (suspender != nullptr) suspender->Enable(is_expected);
       executor_->ExpectSuspension(device, is_expected);
       suspensions.state = std::max(suspensions.state, state);
-      suspensions.count += suspender != nullptr ? suspender->num_suspensions() : 0;
+      if (suspender == nullptr) continue;
+      suspensions.count += suspender->num_suspensions();
+      suspensions.num_standstills += suspender->num_standstills();
     }
     if (suspensions.state == State::kRefused && !std::exchange(has_said_no_suspension_, true)) {
       LOG_WARNING(

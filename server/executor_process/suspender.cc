@@ -59,22 +59,23 @@ void Suspender::GoOn() {
 }
 
 void Suspender::StirUp() {
-  if (suspend_(true) > 0) LOG_DEBUG("device {}: best-effort work stood still; it is let go on once more", device_);
+  num_standstills_.fetch_add(1, std::memory_order_relaxed);
+  suspend_(true);
   GoOn();
 }
 
 void Suspender::Run() {
   SetThreadUrgent(true);                // whoever has priority waits for it, whatever else the processors do
   std::optional<TimePoint> over_since;  // the last stretch; what it suspended goes on
-  uint64_t num_standstills = 0;         // that something was done about, or that there was a reason for
+  uint64_t num_seen = 0;                // standstills that something was done about, or that there was a reason for
   while (!is_stopping_.load()) {
     if (!MaySuspend()) {
       std::this_thread::sleep_for(kLook);
       continue;
     }
     if (!watch_.IsClosed(device_)) {
-      if (const uint64_t count = watch_.NumStandstills(device_); count != num_standstills) {
-        num_standstills = count;
+      if (const uint64_t count = watch_.NumStandstills(device_); count != num_seen) {
+        num_seen = count;
         StirUp();
       }
       watch_.WaitWhileOpen(device_, kLook);
@@ -85,7 +86,7 @@ void Suspender::Run() {
     const Stretch stretch = Follow(since);
     rule_.OnStretch(stretch.end - since);
     if (stretch.is_suspended) GoOn();
-    num_standstills = watch_.NumStandstills(device_);
+    num_seen = watch_.NumStandstills(device_);
     over_since = clock_.Now();
   }
 }

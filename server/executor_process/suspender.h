@@ -46,6 +46,7 @@ class Suspender {
   void Enable(bool is_enabled) { is_enabled_.store(is_enabled); }
 
   uint64_t num_suspensions() const { return num_suspensions_.load(std::memory_order_relaxed); }
+  uint64_t num_standstills() const { return num_standstills_.load(std::memory_order_relaxed); }
 
  private:
   void Run();
@@ -66,6 +67,7 @@ class Suspender {
   std::atomic<bool> is_enabled_{false};
   std::atomic<bool> is_stopping_{false};
   std::atomic<uint64_t> num_suspensions_{0};
+  std::atomic<uint64_t> num_standstills_{0};
   scheduler::SuspensionRule rule_;  // the thread's
   std::thread thread_;
 };

@@ -213,6 +213,7 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
     with_state.emplace_back("state", NameOf(row.time_slices.suspension));
     set.Add(Metric::kExecutorSuspension, with_state, 1);
     set.Add(Metric::kExecutorSuspensions, labels, static_cast<double>(row.time_slices.num_suspensions));
+    set.Add(Metric::kExecutorStandstills, labels, static_cast<double>(row.time_slices.num_standstills));
   }
   for (const auto& [domain, counters] : overview.domains) {
     const Labels labels = {{"domain", domain}};

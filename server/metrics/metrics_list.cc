@@ -76,6 +76,9 @@ constexpr MetricRow kRows[] = {
      "not to, or has no cause; refused, the driver does not do it."},
     {"tally_executor_suspensions_total", MetricKind::kCounter, "suspensions", "domain, pid",
      "How often an executor's contexts were suspended while high-priority work kept coming."},
+    {"tally_executor_standstills_total", MetricKind::kCounter, "standstills", "domain, pid",
+     "How often best-effort work waited for 250 ms or more with no high-priority work in its way, so that its contexts "
+     "were suspended and let go on once more."},
     {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "quantile",
      "How long a kernel takes beside a GPU full of best-effort work, as measured when tallyd started."},
     {"tally_time_slices_act", MetricKind::kGauge, "none", "",

@@ -44,6 +44,7 @@ enum class Metric : size_t {
   kExecutorTimeSlicesRefused,
   kExecutorSuspension,
   kExecutorSuspensions,
+  kExecutorStandstills,
   kForcedSwitch,
   kTimeSlicesAct,
   kExecutorStarts,

@@ -194,6 +194,7 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
     executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
     executor->set_suspension(NameOf(row.time_slices.suspension));
     executor->set_num_suspensions(row.time_slices.num_suspensions);
+    executor->set_num_standstills(row.time_slices.num_standstills);
   }
   return grpc::Status::OK;
 }

@@ -68,7 +68,8 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, shortest_us), 16u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refused), 36u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_suspensions), 40u);
-  EXPECT_EQ(offsetof(LinkTimeSlices, suspension), 48u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, num_standstills), 48u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, suspension), 56u);
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {

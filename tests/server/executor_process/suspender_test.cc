@@ -145,6 +145,7 @@ TEST_F(SuspenderTest, WhatStandsStillIsLetGoOnOnceMore) {
   watch_.OnStandstill(0);
   EXPECT_EQ(DoneOnceThereAre(4).substr(0, 4), "sgsg");
   EXPECT_EQ(suspender.num_suspensions(), 1u);
+  EXPECT_GE(suspender.num_standstills(), 1u);
 }
 
 TEST_F(SuspenderTest, WhoRunsHighPriorityWorkItselfIsNotSuspendedAndGoesOnIfItIs) {
