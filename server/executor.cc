@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "scheduler/policy_list.h"
-#include "server/gpu/doorbell.h"
 #include "server/gpu/driver_table.h"
+#include "server/gpu/gpu_doorbell.h"
 #include "server/gpu/policy_dispatch.h"
 #include "server/gpu/priority_dispatch.h"
 #include "server/session/executor_core.h"
@@ -120,7 +120,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     gate->Tune(tuning);
   }
   void ExpectSuspension(int device, bool is_expected) override;
-  void RingDoorbell(int device) override;
+  void RingGpuDoorbell(int device) override;
   HighPriorityWatch* high_priority_watch() override { return gate->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
@@ -150,7 +150,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
 
   // Its own: who holds the other may be waiting for what is suspended.
   std::mutex doorbells_mutex_;
-  std::map<int, std::unique_ptr<Doorbell>> doorbells_;  // of devices whose context may be suspended
+  std::map<int, std::unique_ptr<GpuDoorbell>> doorbells_;  // of devices whose context may be suspended
 };
 
 void ExecutorProcess::ExpectSuspension(int device, bool is_expected) {
@@ -159,12 +159,12 @@ void ExecutorProcess::ExpectSuspension(int device, bool is_expected) {
   CUcontext context = nullptr;
   if (!is_expected || devices->Context(device, &context) != CUDA_SUCCESS) return;
   const std::lock_guard lock(doorbells_mutex_);
-  std::unique_ptr<Doorbell>& doorbell = doorbells_[device];
-  if (doorbell == nullptr) doorbell = std::make_unique<Doorbell>(driver, context);
+  std::unique_ptr<GpuDoorbell>& doorbell = doorbells_[device];
+  if (doorbell == nullptr) doorbell = std::make_unique<GpuDoorbell>(driver, context);
 }
 
-void ExecutorProcess::RingDoorbell(int device) {
-  Doorbell* doorbell = nullptr;
+void ExecutorProcess::RingGpuDoorbell(int device) {
+  GpuDoorbell* doorbell = nullptr;
   {
     const std::lock_guard lock(doorbells_mutex_);
     const auto found = doorbells_.find(device);

@@ -18,8 +18,8 @@
 
 #include "base/unique_fd.h"
 #include "server/executor_process/channel_groups.h"
-#include "server/gpu/doorbell.h"
 #include "server/gpu/driver_table.h"
+#include "server/gpu/gpu_doorbell.h"
 
 namespace tally::server {
 namespace {
@@ -98,7 +98,7 @@ class Gpu {
     }
     return true;
   }
-  Doorbell MakeDoorbell() { return {driver_, context_}; }
+  GpuDoorbell MakeGpuDoorbell() { return {driver_, context_}; }
 
  private:
   DriverTable driver_{};
@@ -123,7 +123,7 @@ constexpr char kGetOn = 'n', kGetOnRung = 'b';
 bool GetsOn(Gpu& gpu, bool is_rung) {
   ChannelGroups& groups = ChannelGroups::OfThisProcess();
   gpu.Enter();
-  Doorbell doorbell = gpu.MakeDoorbell();
+  GpuDoorbell doorbell = gpu.MakeGpuDoorbell();
   int num_stuck = 0;
   for (int i = 0; i < kSuspensions; ++i) {
     for (int kernel = 0; kernel < kSpinsInFlight; ++kernel) gpu.Launch(kBurstKernelNs * 3);
@@ -246,7 +246,7 @@ void Print(const char* what, const Latency& latency) {
 
 constexpr const char* kHelp =
     "tally-switch-test measures how soon this GPU can be taken from best-effort work by the driver's time slices,\n"
-    "and what suspending that work spares the kernels of a burst.\n"
+    "what suspending that work spares the kernels of a burst, and whether it gets on afterwards.\n"
     "It takes a few seconds; end other programs that use the GPU first. tallyd runs it when it starts.\n"
     "--json prints one JSON object instead of sentences, about the time slices only.\n"
     "Exit status: 0: time slices can be set and act; 2: they cannot or do not; 1: it could not be measured.\n";

@@ -1,4 +1,4 @@
-#include "server/gpu/doorbell.h"
+#include "server/gpu/gpu_doorbell.h"
 
 #include <chrono>
 
@@ -11,10 +11,10 @@ constexpr std::chrono::milliseconds kLongestWait{2};
 
 }  // namespace
 
-Doorbell::Doorbell(const DriverTable& driver, CUcontext context)
+GpuDoorbell::GpuDoorbell(const DriverTable& driver, CUcontext context)
     : driver_(driver), context_(context), thread_([this] { Run(); }) {}
 
-Doorbell::~Doorbell() {
+GpuDoorbell::~GpuDoorbell() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
@@ -23,14 +23,14 @@ Doorbell::~Doorbell() {
   thread_.join();
 }
 
-void Doorbell::Ring() {
+void GpuDoorbell::Ring() {
   std::unique_lock lock(mutex_);
   const uint32_t mine = ++num_wanted_;
   changed_.notify_all();
   changed_.wait_for(lock, kLongestWait, [&] { return num_rung_ >= mine; });
 }
 
-bool Doorbell::Make() {
+bool GpuDoorbell::Make() {
   void* memory = nullptr;
   driver_.cuCtxSetCurrent(context_);
   if (driver_.cuStreamWriteValue32_v2 == nullptr ||
@@ -44,7 +44,7 @@ bool Doorbell::Make() {
 }
 
 // The stream and the memory go with the context.
-void Doorbell::Run() {
+void GpuDoorbell::Run() {
   const bool can_ring = Make();
   std::unique_lock lock(mutex_);
   for (;;) {

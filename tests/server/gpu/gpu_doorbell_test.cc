@@ -1,4 +1,4 @@
-#include "server/gpu/doorbell.h"
+#include "server/gpu/gpu_doorbell.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ DriverTable Driver() {
   return table;
 }
 
-class DoorbellTest : public testing::Test {
+class GpuDoorbellTest : public testing::Test {
  protected:
   void SetUp() override {
     g_written = 0;
@@ -48,9 +48,9 @@ class DoorbellTest : public testing::Test {
   }
 };
 
-TEST_F(DoorbellTest, EachRingPutsSomethingOnAStream) {
+TEST_F(GpuDoorbellTest, EachRingPutsSomethingOnAStream) {
   const DriverTable driver = Driver();
-  Doorbell doorbell(driver, nullptr);
+  GpuDoorbell doorbell(driver, nullptr);
   for (uint32_t i = 1; i <= 100; ++i) {
     doorbell.Ring();
     for (int tries = 0; tries < 5000 && g_written != i; ++tries) std::this_thread::sleep_for(milliseconds(1));
@@ -58,9 +58,9 @@ TEST_F(DoorbellTest, EachRingPutsSomethingOnAStream) {
   }
 }
 
-TEST_F(DoorbellTest, AStuckDriverIsNotWaitedFor) {
+TEST_F(GpuDoorbellTest, AStuckDriverIsNotWaitedFor) {
   const DriverTable driver = Driver();
-  Doorbell doorbell(driver, nullptr);
+  GpuDoorbell doorbell(driver, nullptr);
   g_is_stuck = true;
   doorbell.Ring();
   doorbell.Ring();
@@ -70,10 +70,10 @@ TEST_F(DoorbellTest, AStuckDriverIsNotWaitedFor) {
   EXPECT_EQ(g_written, 2u);
 }
 
-TEST_F(DoorbellTest, ADriverWithoutStreamMemoryOperationsIsLeftAlone) {
+TEST_F(GpuDoorbellTest, ADriverWithoutStreamMemoryOperationsIsLeftAlone) {
   DriverTable driver = Driver();
   driver.cuStreamWriteValue32_v2 = nullptr;
-  Doorbell(driver, nullptr).Ring();
+  GpuDoorbell(driver, nullptr).Ring();
   EXPECT_EQ(g_written, 0u);
 }
 

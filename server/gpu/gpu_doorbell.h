@@ -20,13 +20,13 @@
 
 namespace tally::server {
 
-class Doorbell {
+class GpuDoorbell {
  public:
   // Both outlive it.
-  Doorbell(const DriverTable& driver, CUcontext context);
-  ~Doorbell();
-  Doorbell(const Doorbell&) = delete;
-  Doorbell& operator=(const Doorbell&) = delete;
+  GpuDoorbell(const DriverTable& driver, CUcontext context);
+  ~GpuDoorbell();
+  GpuDoorbell(const GpuDoorbell&) = delete;
+  GpuDoorbell& operator=(const GpuDoorbell&) = delete;
 
   // While the context is suspended, just before it goes on. Returns when that is done, or has taken so long (2 ms) that
   // going on matters more. One thread at a time.
