@@ -254,7 +254,8 @@ void ServedLane::SleepUntilReady(const Query& query) const {
   if (session_.is_high_priority.load(std::memory_order_relaxed)) return;
   const SteadyClock clock;
   const TimePoint since = clock.Now();
-  Standstill standstill(session_.core.gate->watch(), context_ != nullptr ? context_->device() : current_device_);
+  // The thread's own device: without the turn, the client context may be gone.
+  Standstill standstill(current_device_ >= 0 ? session_.core.gate->watch() : nullptr, current_device_);
   while (query() == CUDA_ERROR_NOT_READY) {
     const std::chrono::nanoseconds waited = clock.Now() - since;
     standstill.OnWaiting(waited);
