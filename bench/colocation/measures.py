@@ -165,10 +165,9 @@ class Results:
 
     @staticmethod
     def by_repetition(records, alone):
-        """[(records, records alone)] of each repetition that both have."""
-        pairs = ([[record for record in group if record["repetition"] == repetition] for group in (records, alone)]
-                 for repetition in sorted({record["repetition"] for record in records}))
-        return [(mine, base) for mine, base in pairs if base]
+        """[(records, records alone)] of each repetition; both have the same ones."""
+        return [[[record for record in group if record["repetition"] == repetition] for group in (records, alone)]
+                for repetition in sorted({record["repetition"] for record in records})]
 
     def row(self, mode, service, load, training, count, with_interval=True):
         """What a mode does to a pair; None if it was not measured. Only repetitions count that were measured alone, too."""

@@ -217,7 +217,7 @@ def markdown(results, rows):
         lines.append("Suspending of best-effort contexts: " + "; ".join(said) + ".")
     if rows:
         lines += ["", "## Modes", "", "Over the pairs, at the first load, one training. p99 over alone: of the same trace, natively. Own: "
-                  "without the queue, from when the request could begin; the queue of a busy service makes of a small delay a large one.", "",
+                  "without the queue, from when the service turned to the request; the queue of a busy service makes of a small delay a large one.", "",
                   *_summary(rows, results["loads"][0]), "", "## Services", "", "| service | requests per second, back to back, natively alone |",
                   "|---|---:|", *(f"| {name} | {value:.1f} |" for name, value in results["capacity"].items()), "",
                   "## Pairs", "", *_pairs([row for row in rows if row["training"] or row["mode"] == "alone"])]
