@@ -111,6 +111,7 @@ class Service:
             graph = None
             if form == "graph":
                 graph, output = captured(run, self.static)
+        self.network = run  # a graph does not keep its weights
         self.output = torch.empty(output.shape, dtype=output.dtype, pin_memory=True)
         self.run = self._replay(graph, output) if graph is not None else lambda: run(*self.static)
         begin = time.monotonic()

@@ -72,13 +72,17 @@ class Training:
         self.model.train()
         self.batch = tuple(part.cpu().pin_memory() for part in batch)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, capturable=is_captured)
-        first = self._step()
-        for _ in range(2):
-            self._step()
-        self._queue = self._captured() if is_captured else self._step
+        # What takes part in a capture must never have been on the legacy stream, gradients included.
+        stream = torch.cuda.Stream() if is_captured else torch.cuda.current_stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            first = self._step()
+            for _ in range(2):
+                self._step()
+        self._queue = self._captured(stream) if is_captured else self._step
         torch.cuda.synchronize()
         self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],
-                      "loss": float(first), "torch": torch.__version__, "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
+                      "loss": first.item(), "torch": torch.__version__, "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
 
     def _step(self):
         batch = [part.cuda(non_blocking=True) for part in self.batch]
@@ -92,18 +96,13 @@ class Training:
         self.optimizer.step()
         return loss
 
-    def _captured(self):
+    def _captured(self, stream):
         """What queues a step as a graph."""
         static = [part.cuda() for part in self.batch]
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self._step()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         self.optimizer.zero_grad(set_to_none=True)  # gradients of the graph's own memory
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=stream):
             self._learn(static)
 
         def queue():
