@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "scheduler/policy_list.h"
 #include "server/gpu/driver_table.h"
-#include "server/gpu/gpu_doorbell.h"
 #include "server/gpu/policy_dispatch.h"
 #include "server/gpu/priority_dispatch.h"
 #include "server/session/executor_core.h"
@@ -120,7 +119,6 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     gate->Tune(tuning);
   }
   void ExpectSuspension(int device, bool is_expected) override;
-  void RingGpuDoorbell(int device) override;
   HighPriorityWatch* high_priority_watch() override { return gate->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
@@ -147,30 +145,11 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   bool shutting_down_ = false;
   bool stop_reaper_ = false;
   std::thread reaper_;
-
-  // Its own: who holds the other may be waiting for what is suspended.
-  std::mutex doorbells_mutex_;
-  std::map<int, std::unique_ptr<GpuDoorbell>> doorbells_;  // of devices whose context may be suspended
 };
 
 void ExecutorProcess::ExpectSuspension(int device, bool is_expected) {
   gate->ExpectSuspension(device, is_expected);
   if (variants != nullptr) variants->ExpectSuspension(device, is_expected);
-  CUcontext context = nullptr;
-  if (!is_expected || devices->Context(device, &context) != CUDA_SUCCESS) return;
-  const std::lock_guard lock(doorbells_mutex_);
-  std::unique_ptr<GpuDoorbell>& doorbell = doorbells_[device];
-  if (doorbell == nullptr) doorbell = std::make_unique<GpuDoorbell>(driver, context);
-}
-
-void ExecutorProcess::RingGpuDoorbell(int device) {
-  GpuDoorbell* doorbell = nullptr;
-  {
-    const std::lock_guard lock(doorbells_mutex_);
-    const auto found = doorbells_.find(device);
-    if (found != doorbells_.end()) doorbell = found->second.get();  // it stays until nobody suspends any more
-  }
-  if (doorbell != nullptr) doorbell->Ring();
 }
 
 Status ExecutorProcess::AddSession(UniqueFd session_socket, SessionIdentity identity) {
@@ -275,7 +254,6 @@ void ExecutorProcess::Shutdown() {
     changed_.notify_all();
   }
   reaper_.join();
-  doorbells_.clear();
   if (variants != nullptr) variants->Shutdown();
   gate.reset();  // it waits for work of the contexts that go next
   for (int i = 0; i < devices->count(); ++i) event_pools[static_cast<size_t>(i)]->Clear();

@@ -205,8 +205,6 @@ class Executor {
   // Whether this executor's context on a device is suspended while high-priority work keeps coming there. From the next
   // launch on.
   virtual void ExpectSuspension(int device, bool is_expected) = 0;
-  // To be called right before a suspended context goes on (server/gpu/gpu_doorbell.h). From one thread per device.
-  virtual void RingGpuDoorbell(int device) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.

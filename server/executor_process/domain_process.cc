@@ -233,7 +233,6 @@ class DomainProcess {
 
   std::unique_ptr<Suspender> MakeSuspender(int device) {
     const auto suspend = [this, device](bool is_suspended) {
-      if (!is_suspended) executor_->RingGpuDoorbell(device);
       const size_t num_groups = ChannelGroups::OfThisProcess().Suspend(device, is_suspended);
       if (is_suspended && num_groups == 0) loop_.Post([this] { CheckTimeSlices(); });
       return num_groups;

@@ -12,8 +12,8 @@
 // Suspending takes most of a millisecond and so does going on, which only best-effort work loses; when either is worth
 // it says scheduler/suspension_rule.h. On a thread of its own, which sleeps while nothing of high priority happens.
 //
-// What was suspended may not go on by itself (server/gpu/gpu_doorbell.h): if somebody waits for it for long although
-// nothing keeps it back, it is suspended and let go on once more.
+// Should somebody wait for long for what was suspended, although nothing keeps it back, it is suspended and let go on
+// once more.
 //
 // An executor that runs high-priority work itself does not suspend itself. One for each device.
 #pragma once
@@ -32,7 +32,7 @@ class HighPriorityWatch;
 
 class Suspender {
  public:
-  // Suspends (true) or lets go on (false), with the doorbell rung; how many groups are suspended then.
+  // Suspends (true) or lets go on (false); how many groups are suspended then.
   using Suspend = std::function<size_t(bool)>;
 
   // `watch` outlives this.

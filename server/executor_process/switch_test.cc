@@ -19,7 +19,6 @@
 #include "base/unique_fd.h"
 #include "server/executor_process/channel_groups.h"
 #include "server/gpu/driver_table.h"
-#include "server/gpu/gpu_doorbell.h"
 
 namespace tally::server {
 namespace {
@@ -98,7 +97,6 @@ class Gpu {
     }
     return true;
   }
-  GpuDoorbell MakeGpuDoorbell() { return {driver_, context_}; }
 
  private:
   DriverTable driver_{};
@@ -116,21 +114,19 @@ bool Hear(int fd, char* word, milliseconds limit) {
 }
 
 // The best-effort process: `own` time slices, `short` ones, suspended, going on, `rest`; and, at rest, whether what is
-// suspended in the middle of its work gets on with it by itself, or with the doorbell rung. Ends with the pipe.
-constexpr char kOwn = 'o', kShort = 's', kSuspend = 'h', kGoOn = 'g', kRest = 'r', kReady = '+', kFailed = '-';
-constexpr char kGetOn = 'n', kGetOnRung = 'b';
+// suspended in the middle of its work gets on with it. Ends with the pipe.
+constexpr char kOwn = 'o', kShort = 's', kSuspend = 'h', kGoOn = 'g', kRest = 'r', kGetOn = 'n';
+constexpr char kReady = '+', kFailed = '-';
 
-bool GetsOn(Gpu& gpu, bool is_rung) {
+bool GetsOn(Gpu& gpu) {
   ChannelGroups& groups = ChannelGroups::OfThisProcess();
   gpu.Enter();
-  GpuDoorbell doorbell = gpu.MakeGpuDoorbell();
   int num_stuck = 0;
   for (int i = 0; i < kSuspensions; ++i) {
     for (int kernel = 0; kernel < kSpinsInFlight; ++kernel) gpu.Launch(kBurstKernelNs * 3);
     std::this_thread::sleep_for(microseconds(50 + i * 97 % 700));
     if (groups.Suspend(0, true) == 0) return false;
     std::this_thread::sleep_for(microseconds(100 + i * 61 % 900));
-    if (is_rung) doorbell.Ring();
     groups.Suspend(0, false);
     if (gpu.IsDoneWithin(kLongestGoingOn)) continue;
     ++num_stuck;
@@ -163,8 +159,8 @@ bool Obey(char word) {
     }
   }).detach();
   for (char word = 0; Hear(commands, &word, milliseconds(60'000));) {
-    is_working = word != kRest && word != kGetOn && word != kGetOnRung;
-    const bool is_done = word == kGetOn || word == kGetOnRung ? GetsOn(gpu, word == kGetOnRung) : Obey(word);
+    is_working = word != kRest && word != kGetOn;
+    const bool is_done = word == kGetOn ? GetsOn(gpu) : Obey(word);
     Tell(answers, is_done ? kReady : kFailed);
   }
   ChannelGroups::OfThisProcess().Suspend(0, false);
@@ -214,7 +210,7 @@ struct Suspension {
   Latency without, with;  // of bursts, beside best-effort work with short slices
   microseconds suspending{0}, going_on{0};
   bool is_possible = false;
-  bool gets_on = false, gets_on_rung = false;  // with nobody else on the GPU
+  bool gets_on = false;  // with nobody else on the GPU
   bool is_of_use() const { return is_possible && with.p50_us > 0 && with.p50_us < without.p50_us; }
 };
 
@@ -235,7 +231,6 @@ Suspension MeasureSuspension(Gpu& gpu, const Order& order) {
   if (found.is_possible && order(kRest)) {
     std::this_thread::sleep_for(milliseconds(100));  // what is in flight
     found.gets_on = order(kGetOn);
-    found.gets_on_rung = order(kGetOnRung);
   }
   return found;
 }
@@ -309,8 +304,8 @@ int Run(bool as_json) {
   if (suspension.is_of_use()) {
     Print("the same, best-effort work suspended", suspension.with);
     fmt::print("suspending took {} us, going on {} us\n", suspension.suspending.count(), suspension.going_on.count());
-    fmt::print("with nobody else on the GPU, what was suspended gets on with it: {}; with its doorbell rung: {}\n",
-               suspension.gets_on ? "always" : "not always", suspension.gets_on_rung ? "always" : "not always");
+    fmt::print("with nobody else on the GPU, what was suspended gets on with it: {}\n",
+               suspension.gets_on ? "always" : "not always");
   } else {
     fmt::print("best-effort work cannot be suspended, or that is of no use\n");
   }

@@ -1,6 +1,6 @@
-// Tells whoever suspends best-effort work of a wait that takes long: of what was suspended some may not have gone on
-// (gpu_doorbell.h), and to be suspended and let go on once more helps. A wait that is long for good reasons loses 2 ms
-// a second by that.
+// Tells whoever suspends best-effort work of a wait that takes long: should something of what was suspended not have
+// gone on, to be suspended and let go on once more helps. A wait that is long for good reasons loses 2 ms a second by
+// that.
 //
 // For one wait of one thread.
 #pragma once

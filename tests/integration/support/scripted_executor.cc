@@ -73,7 +73,6 @@ class ScriptedExecutor final : public Executor {
   }
   void Tune(const scheduler::Tuning& tuning) override { threshold_ = tuning.turnaround_threshold; }
   void ExpectSuspension(int, bool) override {}
-  void RingGpuDoorbell(int) override {}
   HighPriorityWatch* high_priority_watch() override { return nullptr; }
   Status Evict(uint64_t, const std::string&) override { return Status(StatusCode::kUnimplemented, "not scripted"); }
   bool faulted() const override { return is_faulted_; }

@@ -7,6 +7,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace tally::server {
 namespace {
@@ -36,20 +38,26 @@ struct DisabledChannels {
   uint64_t event;
   uint32_t clients[64], channels[64];
 };
+struct Preemption {
+  uint8_t waits, has_timeout;
+  uint32_t timeout_us;
+};
 constexpr unsigned long kFree = _IOWR('F', 0x29, Free);
 constexpr unsigned long kControl = _IOWR('F', 0x2A, Control);
 constexpr unsigned long kAllocation = _IOWR('F', 0x2B, Allocation);
 constexpr uint32_t kDisableChannels = 0x2080110B;
-constexpr uint32_t kSchedule = 0xA06C0101, kSet = 0xA06C0103, kGet = 0xA06C0104;
+constexpr uint32_t kSchedule = 0xA06C0101, kSet = 0xA06C0103, kGet = 0xA06C0104, kPreempt = 0xA06C0105;
 
 constexpr uint32_t kDevice = 2, kSubdevice = 3;
 
 // The resource manager, as far as channel groups go.
 struct Kernel {
-  std::map<uint32_t, uint64_t> slices;  // by object
-  std::optional<uint64_t> only;         // the one slice that may be set
-  std::set<uint32_t> disabled;          // channels
-  bool refuses_to_disable = false;
+  std::map<uint32_t, uint64_t> slices;                 // by object
+  std::optional<uint64_t> only;                        // the one slice that may be set
+  std::set<uint32_t> disabled;                         // channels
+  size_t num_disabled_at_set = 99;                     // when a slice was set last
+  std::vector<std::pair<uint32_t, size_t>> preempted;  // groups, and how many channels were disabled then
+  bool refuses_to_disable = false, refuses_to_preempt = false;
   uint32_t stuck = 0;  // a channel that does not go on
   int num_calls = 0;
   unsigned long last_request = 0;
@@ -89,6 +97,12 @@ int Call(int fd, unsigned long request, void* argument) {
     control->status = 0x1B;  // insufficient permissions
   } else if (control->command == kSet) {
     kernel->slices[control->object] = *slice;
+    kernel->num_disabled_at_set = kernel->disabled.size();
+  } else if (control->command == kPreempt) {
+    const auto& preemption = *reinterpret_cast<const Preemption*>(control->parameters);
+    EXPECT_TRUE(preemption.waits && preemption.has_timeout && preemption.timeout_us <= 1'000'000);
+    control->status = control->parameter_bytes != sizeof(preemption) ? 0x57 : kernel->refuses_to_preempt ? 0x1B : 0;
+    if (control->status == 0) kernel->preempted.emplace_back(control->object, kernel->disabled.size());
   } else if (control->command == kGet) {
     *slice = kernel->slices[control->object];
   }
@@ -228,6 +242,36 @@ TEST_F(ChannelGroupsTest, ChannelsOfTheGroupThatRunsKernelsAreSuspendedAndGoOn) 
   EXPECT_EQ(groups_.Suspend(0, false), 0u);
   EXPECT_EQ(kernel_.disabled, Channels{});
   EXPECT_EQ(groups_.Suspend(0, false), 0u);
+}
+
+// Else the GPU may not turn to them when they go on.
+TEST_F(ChannelGroupsTest, SuspendedGroupsAreTakenOffTheGpu) {
+  Allocate(1, kDevice, 0x80);
+  Allocate(kDevice, kSubdevice, 0x2080);
+  MakeGroup(10, 1, 2);
+  MakeGroup(20, 11, 3);  // copies
+  groups_.Suspend(0, true);
+  EXPECT_EQ(kernel_.preempted, (std::vector<std::pair<uint32_t, size_t>>{{10, 2}}));
+  kernel_.num_disabled_at_set = 99;
+  groups_.Suspend(0, false);
+  EXPECT_EQ(kernel_.preempted.size(), 1u);
+  EXPECT_EQ(kernel_.num_disabled_at_set, 99u);  // nobody set a slice
+}
+
+TEST_F(ChannelGroupsTest, WhereThatIsRefusedTheirSliceIsSetAgainWhenTheyGoOn) {
+  Allocate(1, kDevice, 0x80);
+  Allocate(kDevice, kSubdevice, 0x2080);
+  MakeGroup(10, 1, 2);
+  kernel_.refuses_to_preempt = true;
+  for (const uint64_t wanted_us : {0, 1}) {
+    groups_.WantTimeSlice(microseconds(wanted_us));
+    groups_.Suspend(0, true);
+    kernel_.num_disabled_at_set = 99;
+    kernel_.slices[10] = 5;
+    groups_.Suspend(0, false);
+    EXPECT_EQ(kernel_.num_disabled_at_set, 0u);
+    EXPECT_EQ(kernel_.slices[10], wanted_us == 0 ? 2000 : wanted_us);
+  }
 }
 
 TEST_F(ChannelGroupsTest, MoreChannelsThanOneCallTakes) {
