@@ -33,6 +33,16 @@ CUresult Record(CUevent handle, CUstream stream, Send send) {
   return CUDA_SUCCESS;
 }
 
+// The legacy stream cannot join a capture. Asked here because the wait itself is answered before it is made.
+CUresult CheckWait(Process& process, CUstream stream, CUevent event) {
+  if (!process.captures.any()) return CUDA_SUCCESS;
+  uint64_t word = 0;
+  if (ResolveStream(stream, &word) != CUDA_SUCCESS || word != shm::kLegacyStream) return CUDA_SUCCESS;
+  if (wire::cuEventQuery(event) != CUDA_ERROR_CAPTURED_EVENT) return CUDA_SUCCESS;
+  process.captures.SpoilAll(t_thread.context);
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
 }  // namespace
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
@@ -60,6 +70,13 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 }
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   return Record(hEvent, hStream, [&] { return wire::cuEventRecordWithFlags(hEvent, hStream, flags); });
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  if (Process* process = CurrentProcess(); process != nullptr) {
+    if (const CUresult result = CheckWait(*process, hStream, hEvent); result != CUDA_SUCCESS) return result;
+  }
+  return wire::cuStreamWaitEvent(hStream, hEvent, Flags);
 }
 
 CUresult cuEventQuery(CUevent hEvent) {

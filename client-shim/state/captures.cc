@@ -67,16 +67,18 @@ CUresult Captures::CheckUnsafeSlowly() {
   return is_forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-CUresult Captures::CheckSynchronizeContext(uint32_t context) {
-  if (!any()) return CUDA_SUCCESS;
-  bool is_forbidden = false;
+bool Captures::SpoilAll(uint32_t context) {
+  bool is_any = false;
   const std::lock_guard lock(mutex_);
   for (Capture& capture : open_) {
     if (capture.context != context) continue;
-    capture.is_spoilt = true;
-    is_forbidden = true;
+    capture.is_spoilt = is_any = true;
   }
-  return is_forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+  return is_any;
+}
+
+CUresult Captures::CheckSynchronizeContext(uint32_t context) {
+  return any() && SpoilAll(context) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
 CUresult Captures::CheckLegacyStream(uint32_t context) {

@@ -33,6 +33,8 @@ class Captures {
   // For work on the legacy stream: forbidden while a blocking stream of the context captures.
   CUresult CheckLegacyStream(uint32_t context);
   void Spoil(uint64_t origin_stream);
+  // Those of a context; whether there are any.
+  bool SpoilAll(uint32_t context);
 
  private:
   struct Capture {

@@ -222,7 +222,7 @@ void IssueEventWait(const StreamUse& use, const EventPtr& event, bool is_externa
   if (!stream.capture) {
     if (stream.kind == Stream::Kind::kLegacy) {
       capture->is_invalidated = true;
-      Fail(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+      Fail(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
     }
     // The stream joins.
     stream.capture = capture;

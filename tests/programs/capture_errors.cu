@@ -1,5 +1,5 @@
-// What stream capture forbids: synchronising a captured stream, the legacy stream during a global capture, ending a
-// capture that is invalid, on the wrong stream or with a branch not joined.
+// What stream capture forbids: synchronising a captured stream, the legacy stream during a global capture or in one,
+// ending a capture that is invalid, on the wrong stream or with a branch not joined.
 #include "tests/programs/check.h"
 
 using check::Results;
@@ -11,6 +11,8 @@ void Reference(Results& results) {
                            cudaErrorStreamCaptureUnsupported,  // synchronise a stream that is captured
                            cudaErrorStreamCaptureInvalidated,  // and end it
                            cudaErrorStreamCaptureImplicit,     // legacy stream while a blocking stream is captured
+                           cudaErrorStreamCaptureInvalidated,  // and end it
+                           cudaErrorStreamCaptureImplicit,     // legacy stream waits for an event of a capture
                            cudaErrorStreamCaptureInvalidated,  // and end it
                            cudaErrorStreamCaptureUnjoined,     // end with a branch that was not joined
                            cudaErrorStreamCaptureUnmatched,    // end on the branch instead of the origin
@@ -41,6 +43,14 @@ void Device(Results& results) {
   Nothing<<<1, 1>>>();
   codes.push_back(cudaGetLastError());
   codes.push_back(cudaStreamEndCapture(stream, &graph));
+
+  cudaStream_t apart;
+  CHECK_CUDA(cudaStreamCreateWithFlags(&apart, cudaStreamNonBlocking));
+  CHECK_CUDA(cudaStreamBeginCapture(apart, cudaStreamCaptureModeGlobal));
+  CHECK_CUDA(cudaEventRecord(forked, apart));
+  codes.push_back(cudaStreamWaitEvent(nullptr, forked, 0));
+  codes.push_back(cudaStreamEndCapture(apart, &graph));
+  cudaGetLastError();
 
   auto fork = [&] {
     CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));

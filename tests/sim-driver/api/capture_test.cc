@@ -137,6 +137,14 @@ TEST_F(CaptureTest, LegacyStreamIsImplicit) {
   ASSERT_OK(cuStreamBeginCapture_v2(free, CU_STREAM_CAPTURE_MODE_RELAXED));
   EXPECT_OK(cuMemsetD32Async(out, 0, 1, nullptr));
   EXPECT_OK(cuStreamEndCapture(free, &graph));
+  // But it cannot join.
+  CUevent event = nullptr;
+  ASSERT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  ASSERT_OK(cuStreamBeginCapture_v2(free, CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_OK(cuEventRecord(event, free));
+  EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuStreamWaitEvent(nullptr, event, 0));
+  EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(free, &graph));
+  EXPECT_OK(cuEventDestroy_v2(event));
 }
 
 TEST_F(CaptureTest, ModesAndThreads) {
