@@ -298,11 +298,11 @@ bool ChannelGroups::DisableChannels(const Group& group, bool is_disabled) {
   return is_done;
 }
 
-// Channels that are disabled while they run may stay on the GPU, half of them gone, until it turns to another group.
-// When they are enabled it does not turn to them by itself then, whatever they still have to do: on an H200 with nobody
-// else there 34 suspensions of 40 ended so, and the next request of others waited 0.37 ms instead of 0.23. None does
-// once the group has been preempted (docs/results/2026-11-23-h200-suspended.md). That they are disabled comes first: a
-// group that may be scheduled comes back at once.
+// Channels that are disabled while they run may stay on the GPU in part, until it turns to another group. When they are
+// enabled it does not turn to them by itself then, whatever they still have to do: on an H200 with nobody else there 34
+// suspensions of 40 ended so, and the next request of others waited 0.37 ms instead of 0.23. None does once the group
+// has been preempted (docs/results/2026-11-23-h200-suspended.md). That they are disabled comes first: a group that may
+// be scheduled comes back at once.
 bool ChannelGroups::TakeOff(const Group& group) {
   Preemption preemption{.waits = 1, .has_timeout = 1, .timeout_us = kLongestPreemptionUs};
   return Control(group.fd, group.client, group.object, kPreempt, &preemption, sizeof(preemption));

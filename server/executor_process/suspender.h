@@ -9,8 +9,9 @@
 //      suspended           |--------------------------hold-off--|
 //      best-effort     ....                                      .......
 //
-// Suspending takes most of a millisecond and so does going on, which only best-effort work loses; when either is worth
-// it says scheduler/suspension_rule.h. On a thread of its own, which sleeps while nothing of high priority happens.
+// Suspending takes about a millisecond and going on a third of one, which only best-effort work loses; when either is
+// worth it says scheduler/suspension_rule.h. On a thread of its own, which sleeps while nothing of high priority
+// happens.
 //
 // Should somebody wait for long for what was suspended, although nothing keeps it back, it is suspended and let go on
 // once more.
