@@ -31,7 +31,7 @@ class AwakeWatch {
   void WaitWhileOpen(std::chrono::nanoseconds look);
   void WaitWhileClosed(std::chrono::nanoseconds look) { watch_->WaitWhileClosed(device_, look); }
   // For a wait for work that nothing keeps back.
-  Standstill NewStandstill() const { return {watch_, device_}; }
+  Standstill NewStandstill(TimePoint since) const { return {watch_, device_, since}; }
   // When the high-priority work that runs, or ran last, was announced.
   TimePoint ClosedSince() const { return watch_->ClosedSince(device_); }
 

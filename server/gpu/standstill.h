@@ -8,26 +8,28 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock.h"
 #include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
 
 class Standstill {
  public:
-  // `watch` may be null: nobody suspends anything.
-  Standstill(HighPriorityWatch* watch, int device) : watch_(watch), device_(device) {}
+  // `watch` may be null: nobody suspends anything. `since`: when the wait began.
+  Standstill(HighPriorityWatch* watch, int device, TimePoint since) : watch_(watch), device_(device), since_(since) {}
 
-  // Again and again, as long as it lasts; `waited`: since it began.
-  void OnWaiting(std::chrono::nanoseconds waited) {
-    if (watch_ == nullptr || waited < next_) return;
-    next_ = waited + std::min<std::chrono::nanoseconds>(waited, std::chrono::seconds(1));
+  // Again and again, as long as it lasts.
+  void OnWaiting(TimePoint now) {
+    if (watch_ == nullptr || now < next_) return;
+    next_ = now + std::min<TimePoint::duration>(now - since_, std::chrono::seconds(1));
     watch_->OnStandstill(device_);
   }
 
  private:
-  HighPriorityWatch* const watch_;
-  const int device_;
-  std::chrono::nanoseconds next_ = std::chrono::milliseconds(250);
+  HighPriorityWatch* watch_;
+  int device_;
+  TimePoint since_;
+  TimePoint next_ = since_ + std::chrono::milliseconds(250);
 };
 
 }  // namespace tally::server

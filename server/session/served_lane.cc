@@ -255,10 +255,11 @@ void ServedLane::SleepUntilReady(const Query& query) const {
   const SteadyClock clock;
   const TimePoint since = clock.Now();
   // The thread's own device: without the turn, the client context may be gone.
-  Standstill standstill(current_device_ >= 0 ? session_.core.gate->watch() : nullptr, current_device_);
+  Standstill standstill(current_device_ >= 0 ? session_.core.gate->watch() : nullptr, current_device_, since);
   while (query() == CUDA_ERROR_NOT_READY) {
-    const std::chrono::nanoseconds waited = clock.Now() - since;
-    standstill.OnWaiting(waited);
+    const TimePoint now = clock.Now();
+    standstill.OnWaiting(now);
+    const std::chrono::nanoseconds waited = now - since;
     if (waited > kLongestSleep) return;
     if (waited < kLookBeforeSleep) {
       ::sched_yield();

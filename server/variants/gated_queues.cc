@@ -250,11 +250,7 @@ GatedQueues::Looked GatedQueues::Look(bool is_closed, TimePoint seen_at) {
 }
 
 void GatedQueues::Watch() {
-  struct Wait {
-    TimePoint since;
-    Standstill standstill;
-  };
-  std::optional<Wait> wait;  // while some queue could go on but for what has not left the GPU yet
+  std::optional<Standstill> wait;  // while some queue could go on but for what has not left the GPU yet
   for (;;) {
     bool is_closed = false;
     {
@@ -270,8 +266,8 @@ void GatedQueues::Watch() {
     const Looked looked = Look(is_closed, clock_.Now());
     if (is_closed || !looked.is_any_open) wait.reset();
     if (!is_closed && looked.is_any_open) {
-      if (!wait) wait.emplace(clock_.Now(), watch_.NewStandstill());
-      wait->standstill.OnWaiting(clock_.Now() - wait->since);
+      if (!wait) wait = watch_.NewStandstill(clock_.Now());
+      wait->OnWaiting(clock_.Now());
     }
     if (looked.is_any_leaving) {
       std::this_thread::yield();
