@@ -2,7 +2,7 @@
 """Compares (or with --update writes) expected_checksums.txt with what the programs' host references give.
 
 usage: check_references.py [--update] EXPECTED_FILE PROGRAMS_DIRECTORY NAME...
-Touches no GPU: every program is run with --reference.
+Touches no GPU: every program is run with --reference. --update leaves the lines of programs that are not named.
 """
 import os
 import re
@@ -27,14 +27,13 @@ def main():
         sys.exit(__doc__)
     expected_file, directory, names = arguments[0], arguments[1], arguments[2:]
     found = {name: reference_checksum(os.path.join(directory, name)) for name in names}
-    text = "# NAME CHECKSUM, written by check_references.py --update. The same on every GPU and in software.\n"
-    text += "".join(f"{name} {checksum}\n" for name, checksum in sorted(found.items()))
-    if update:
-        with open(expected_file, "w", encoding="ascii") as output:
-            output.write(text)
-        return
     with open(expected_file, encoding="ascii") as lines:
         committed = dict(line.split() for line in lines if line.strip() and not line.startswith("#"))
+    if update:
+        with open(expected_file, "w", encoding="ascii") as output:
+            output.write("# NAME CHECKSUM, written by check_references.py --update. The same on every GPU and in software.\n")
+            output.writelines(f"{name} {checksum}\n" for name, checksum in sorted({**committed, **found}.items()))
+        return
     wrong = [name for name in sorted(found.keys() | committed.keys()) if found.get(name) != committed.get(name)]
     for name in wrong:
         print(f"{name}: committed {committed.get(name, 'nothing')}, reference gives {found.get(name, 'nothing')}")
