@@ -52,29 +52,29 @@ bool Captures::IsSpoilt(uint64_t origin_stream) const {
   return capture != nullptr && capture->is_spoilt;
 }
 
-CUresult Captures::CheckUnsafeSlowly() {
-  const auto mode = static_cast<CUstreamCaptureMode>(t_thread.capture_mode);
-  if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
-  bool is_forbidden = false;
-  const std::lock_guard lock(mutex_);
-  for (Capture& capture : open_) {
-    const bool is_own = capture.thread == ThisThread() && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool is_everybodys = mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (!is_own && !is_everybodys) continue;
-    capture.is_spoilt = true;
-    is_forbidden = true;
-  }
-  return is_forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
-}
-
-bool Captures::SpoilAll(uint32_t context) {
+template <typename Predicate>
+bool Captures::SpoilIf(const Predicate& is_forbidden) {
   bool is_any = false;
   const std::lock_guard lock(mutex_);
   for (Capture& capture : open_) {
-    if (capture.context != context) continue;
-    capture.is_spoilt = is_any = true;
+    if (is_forbidden(capture)) capture.is_spoilt = is_any = true;
   }
   return is_any;
+}
+
+CUresult Captures::CheckUnsafeSlowly() {
+  const auto mode = static_cast<CUstreamCaptureMode>(t_thread.capture_mode);
+  if (mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  const bool is_any = SpoilIf([&](const Capture& capture) {
+    const bool is_own = capture.thread == ThisThread() && capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool is_everybodys = mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    return is_own || is_everybodys;
+  });
+  return is_any ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+bool Captures::SpoilAll(uint32_t context) {
+  return SpoilIf([&](const Capture& capture) { return capture.context == context; });
 }
 
 CUresult Captures::CheckSynchronizeContext(uint32_t context) {
@@ -83,21 +83,13 @@ CUresult Captures::CheckSynchronizeContext(uint32_t context) {
 
 CUresult Captures::CheckLegacyStream(uint32_t context) {
   if (!any()) return CUDA_SUCCESS;
-  bool is_forbidden = false;
-  const std::lock_guard lock(mutex_);
-  for (Capture& capture : open_) {
-    if (capture.context != context || !capture.is_blocking_stream) continue;
-    capture.is_spoilt = true;
-    is_forbidden = true;
-  }
-  return is_forbidden ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+  const bool is_any =
+      SpoilIf([&](const Capture& capture) { return capture.context == context && capture.is_blocking_stream; });
+  return is_any ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 void Captures::Spoil(uint64_t origin_stream) {
-  const std::lock_guard lock(mutex_);
-  for (Capture& capture : open_) {
-    if (capture.origin_stream == origin_stream) capture.is_spoilt = true;
-  }
+  SpoilIf([&](const Capture& capture) { return capture.origin_stream == origin_stream; });
 }
 
 }  // namespace tally::client_shim

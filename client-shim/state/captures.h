@@ -46,6 +46,9 @@ class Captures {
     CUstreamCaptureMode mode;
   };
   CUresult CheckUnsafeSlowly();
+  // Whether there was any.
+  template <typename Predicate>
+  bool SpoilIf(const Predicate& is_forbidden);
   const Capture* FindLocked(uint64_t origin_stream) const;
 
   std::atomic<uint32_t> num_open_{0};

@@ -308,9 +308,8 @@ bool ChannelGroups::TakeOff(const Group& group) {
   return Control(group.fd, group.client, group.object, kPreempt, &preemption, sizeof(preemption));
 }
 
-// Where it was not preempted. A group's slice stands in the list that the GPU goes through, and whoever writes it, be
-// it with what it was, has the GPU begin with the list anew. High-priority work that comes just then waits up to 0.5
-// ms.
+// Where it was not preempted. A group's slice stands in the list that the GPU goes through; to write it, be it with
+// what it was, has the GPU begin with the list anew. High-priority work that comes just then waits for up to 0.5 ms.
 void ChannelGroups::HaveListReadAgain(const Group& group) {
   uint64_t slice_us = WantedFor(group);
   if (slice_us != 0 || Get(group, &slice_us)) Set(group, slice_us);

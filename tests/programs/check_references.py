@@ -27,8 +27,10 @@ def main():
         sys.exit(__doc__)
     expected_file, directory, names = arguments[0], arguments[1], arguments[2:]
     found = {name: reference_checksum(os.path.join(directory, name)) for name in names}
-    with open(expected_file, encoding="ascii") as lines:
-        committed = dict(line.split() for line in lines if line.strip() and not line.startswith("#"))
+    committed = {}
+    if os.path.exists(expected_file):
+        with open(expected_file, encoding="ascii") as lines:
+            committed = dict(line.split() for line in lines if line.strip() and not line.startswith("#"))
     if update:
         with open(expected_file, "w", encoding="ascii") as output:
             output.write("# NAME CHECKSUM, written by check_references.py --update. The same on every GPU and in software.\n")
