@@ -24,7 +24,7 @@ tally_executable(tallyd
 
 # The process around an Executor (server/executor.h), linked with the real one here and with a scripted one by the tests.
 tally_room_library(tally_executor_process
-  executor_process/command_line.cc executor_process/daemon_link.cc executor_process/domain_process.cc executor_process/channel_groups.cc executor_process/suspender.cc
+  executor_process/command_line.cc executor_process/daemon_link.cc executor_process/domain_process.cc executor_process/channel_groups.cc executor_process/refresher.cc executor_process/suspender.cc
   DEPS tally_control_base CLI11::CLI11)
 if(TARGET tally_executor_core)
   tally_executable(tally-executor

@@ -5,6 +5,7 @@ import catalogue
 import modes
 
 NATIVE = "native"
+MOST_EXECUTORS = 16  # at once; the driver made no context for the 17th, with 46 GiB left (H200, driver 580)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +83,14 @@ class Plan:
         return list(found.values())
 
     def groups(self, free_gib):
-        """Lists of modes that are alive at once and measured by turns: as many as fit the GPU's memory. MPS has the GPU's other processes
+        """Lists of modes that are alive at once and measured by turns: as many as fit the GPU's memory and have not more executors than the driver takes. MPS has the GPU's other processes
         be few: a group of its own. The native modes are one place, in the first group; its services are in each."""
         found = [[mode for mode in self.modes if mode in modes.NATIVE]]
         for mode in (mode for mode in self.modes if mode not in modes.NATIVE):
             with_it = [*found[-1], mode]
             is_apart = any(name in modes.MPS for name in with_it)
-            if is_apart or gib(needs(self.cells(with_it))) > 0.95 * free_gib:
+            wanted = needs(self.cells(with_it))
+            if is_apart or gib(wanted) > 0.95 * free_gib or sum(map(modes.num_executors, wanted)) > MOST_EXECUTORS:
                 found.append([])
             found[-1].append(mode)
         return found

@@ -37,7 +37,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 13;
+inline constexpr uint32_t kLinkVersion = 14;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -261,7 +261,8 @@ constexpr const char* NameOf(LinkSuspension suspension) {
 }
 
 // Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, how often it has
-// suspended them, and how often they were let go on once more because somebody waited in vain.
+// suspended them, how often they were let go on once more because somebody waited in vain, and how often it preempted
+// them in a pause (server/executor_process/refresher.h).
 struct LinkTimeSlices {
   LinkHeader header;
   uint64_t shortest_us;
@@ -270,10 +271,11 @@ struct LinkTimeSlices {
   uint32_t num_refused;  // groups that are not as tallyd wants them
   uint64_t num_suspensions;
   uint64_t num_standstills;
+  uint64_t num_refreshes;
   LinkSuspension suspension;
   uint32_t reserved;
 };
-static_assert(sizeof(LinkTimeSlices) == 64);
+static_assert(sizeof(LinkTimeSlices) == 72);
 
 struct LinkFaulted {
   LinkHeader header;

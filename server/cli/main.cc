@@ -223,7 +223,8 @@ bool ListExecutors(Client& client, bool as_json) {
                       {"is_time_slice_refused", executor.is_time_slice_refused()},
                       {"suspension", executor.suspension()},
                       {"num_suspensions", executor.num_suspensions()},
-                      {"num_standstills", executor.num_standstills()}});
+                      {"num_standstills", executor.num_standstills()},
+                      {"num_refreshes", executor.num_refreshes()}});
     }
     fmt::print("{}\n", rows.dump(2));
     return true;

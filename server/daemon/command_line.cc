@@ -37,6 +37,7 @@ struct Flags {
   double turnaround_us = 0;
   bool share_contexts = false;
   bool suspends = false, does_not_suspend = false;
+  bool does_not_refresh = false;
   bool allow_any = false, is_embedded = false;
   int64_t time_slice_us = -1, gates_rest_ms = -1;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
@@ -87,6 +88,7 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   // Not one optional<bool>: without the flag CLI11 makes that false.
   if (flags.suspends) config.suspend_best_effort = true;
   if (flags.does_not_suspend) config.suspend_best_effort = false;
+  if (flags.does_not_refresh) config.refresh_contexts = false;
   if (flags.time_slice_us >= 0) config.best_effort_time_slice = std::chrono::microseconds(flags.time_slice_us);
   if (!flags.cache_directory.empty()) config.cache_directory = flags.cache_directory;
   config.ready_fd = flags.ready_fd;
@@ -141,6 +143,9 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
                    "suspend best-effort contexts while high-priority work keeps coming, so that only the first of its "
                    "kernels pays for a switch (docs/scheduling.md); the default");
   app.add_flag("--no-suspend-best-effort", flags.does_not_suspend, "leave them to the time slices")->excludes(suspends);
+  app.add_flag("--no-refresh-contexts", flags.does_not_refresh,
+               "do not preempt high-priority contexts in pauses, once a second at most, which has short kernels start "
+               "sooner (docs/scheduling.md)");
   app.add_option("--time-slice-us", flags.time_slice_us,
                  "how long the GPU runs best-effort work at a time while there is a high-priority program, in "
                  "microseconds (default 1); 0: time slices are left as the driver sets them")

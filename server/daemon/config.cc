@@ -108,6 +108,12 @@ const std::map<std::string, Reader>& Readers() {
          config.suspend_best_effort = value.template get<bool>();
          return OkStatus();
        }},
+      {"refresh_contexts",
+       [](auto& key, auto& value, auto& config) {
+         if (!value.is_boolean()) return WrongType(key, "true or false", value);
+         config.refresh_contexts = value.template get<bool>();
+         return OkStatus();
+       }},
       {"max_sessions", [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions); }},
       {"max_sessions_per_user",
        [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions_per_user); }},

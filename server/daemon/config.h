@@ -50,6 +50,8 @@ struct DaemonConfig {
   bool share_contexts = false;
   // Best-effort contexts are suspended while high-priority work keeps coming (server/executor_process/suspender.h).
   bool suspend_best_effort = true;
+  // High-priority contexts are preempted in a pause, once a second at most (server/executor_process/refresher.h).
+  bool refresh_contexts = true;
   // Sessions at a time, of all users together and of one user.
   uint32_t max_sessions = 1024;
   uint32_t max_sessions_per_user = 512;

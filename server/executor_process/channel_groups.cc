@@ -208,6 +208,13 @@ size_t ChannelGroups::Suspend(int device, bool is_suspended) {
   return num_suspended;
 }
 
+size_t ChannelGroups::Preempt(int device) {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count_if(groups_.begin(), groups_.end(), [&](const Group& group) {
+    return group.is_compute && group.device == device && !group.is_suspended && TakeOff(group);
+  }));
+}
+
 void ChannelGroups::SuspendGroup(Group& group, bool is_suspended) {
   if (group.is_suspended == is_suspended || (is_suspended && !group.may_suspend)) return;
   if (DisableChannels(group, is_suspended)) {

@@ -56,6 +56,9 @@ class ChannelGroups {
   // left alone. Returns how many are suspended then: after letting them go on none, or call again. One that the driver
   // does not suspend is not asked again. Suspending takes about 1 ms each, going on 0.3.
   size_t Suspend(int device, bool is_suspended);
+  // Takes the groups of a device that run kernels off the GPU once, wherever they are in them; they come back by
+  // themselves. How many were: suspended ones are not. About 0.5 ms each.
+  size_t Preempt(int device);
   enum class Suspension : uint8_t { kNoGroups, kPossible, kRefused };
   // Whether such groups can all be suspended, as far as is known.
   Suspension SuspensionOn(int device);

@@ -55,6 +55,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   app.add_flag("--mixed-classes", options.config.are_classes_mixed,
                "programs of both classes are to come: on the GPU, streams of high-priority ones go first");
   app.add_flag("--suspend", options.suspends, "suspend best-effort contexts while high-priority work keeps coming");
+  app.add_flag("--refresh", options.refreshes, "preempt high-priority contexts in a pause, once a second at most");
   app.add_option("--exit-with-parent", options.exit_with_parent, "end when this parent process ends")->group("");
   try {
     app.parse(argc, argv);

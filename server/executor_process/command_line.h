@@ -15,6 +15,7 @@ struct ExecutorOptions {
   std::string control_socket;
   std::chrono::seconds idle{60};  // without sessions for this time: end
   bool suspends = false;          // suspender.h
+  bool refreshes = false;         // refresher.h
   pid_t exit_with_parent = 0;     // not 0: end with that parent (private daemon)
 };
 

@@ -244,6 +244,7 @@ void DaemonLink::SendTimeSlices(const ChannelGroups::TimeSlices& slices, const S
   message.num_refused = static_cast<uint32_t>(slices.num_refused);
   message.num_suspensions = suspensions.count;
   message.num_standstills = suspensions.num_standstills;
+  message.num_refreshes = suspensions.num_refreshes;
   message.suspension = suspensions.state;
   Send(LinkKind::kTimeSlices, 0, message);
 }

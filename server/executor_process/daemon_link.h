@@ -50,6 +50,7 @@ class DaemonLink {
     control::LinkSuspension state{};
     uint64_t count = 0;
     uint64_t num_standstills = 0;
+    uint64_t num_refreshes = 0;
     bool operator==(const Suspensions&) const = default;
   };
   void SendTimeSlices(const ChannelGroups::TimeSlices& slices, const Suspensions& suspensions);

@@ -15,6 +15,7 @@
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor_process/channel_groups.h"
 #include "server/executor_process/daemon_link.h"
+#include "server/executor_process/refresher.h"
 #include "server/executor_process/suspender.h"
 
 namespace tally::server {
@@ -60,10 +61,12 @@ class DomainProcess {
       loop_.Run();
       return 1;
     }
+    if (WantsRefreshing()) MakeRefreshers();
     WaitForIdle();
     loop_.Run();
     ::alarm(kExitLimitSeconds);
     suspenders_.clear();
+    refreshers_.clear();
     executor_->Shutdown();
     return is_faulted_ ? 3 : 0;
   }
@@ -169,7 +172,8 @@ class DomainProcess {
   void CheckTimeSlices() {
     const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
     const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-    const DaemonLink::Suspensions suspensions = AllowSuspension(are_set);
+    DaemonLink::Suspensions suspensions = AllowSuspension(are_set);
+    for (const auto& refresher : refreshers_) suspensions.num_refreshes += refresher->num_refreshes();
     const bool are_new = slices != reported_time_slices_;
     if (!are_new && suspensions == reported_suspensions_) return;
     reported_time_slices_ = slices;
@@ -240,6 +244,21 @@ class DomainProcess {
     return std::make_unique<Suspender>(*executor_->high_priority_watch(), device, suspend);
   }
 
+  bool WantsRefreshing() const {
+    const bool may_run_high_priority_work =
+        options_.config.are_classes_mixed || options_.config.priority_class == shm::PriorityClass::kHighPriority;
+    return options_.refreshes && may_run_high_priority_work && !executor_->is_software() &&
+           executor_->high_priority_watch() != nullptr;
+  }
+
+  void MakeRefreshers() {
+    for (int device = 0; device < executor_->num_devices(); ++device) {
+      refreshers_.push_back(std::make_unique<Refresher>(*executor_->high_priority_watch(), device, [device] {
+        return ChannelGroups::OfThisProcess().Preempt(device);
+      }));
+    }
+  }
+
   void WaitForIdle() {
     const uint64_t wait = ++num_idle_waits_;
     loop_.PostDelayed(options_.idle, [this, wait] {
@@ -263,6 +282,7 @@ class DomainProcess {
   Status start_error_;
   std::unique_ptr<Executor> executor_;
   std::vector<std::unique_ptr<Suspender>> suspenders_;  // by device; they end before executor_
+  std::vector<std::unique_ptr<Refresher>> refreshers_;  // these, too
   size_t num_sessions_ = 0;
   uint64_t num_idle_waits_ = 0;  // only the last wait counts
   bool is_faulted_ = false;

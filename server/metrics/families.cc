@@ -214,6 +214,7 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
     set.Add(Metric::kExecutorSuspension, with_state, 1);
     set.Add(Metric::kExecutorSuspensions, labels, static_cast<double>(row.time_slices.num_suspensions));
     set.Add(Metric::kExecutorStandstills, labels, static_cast<double>(row.time_slices.num_standstills));
+    set.Add(Metric::kExecutorRefreshes, labels, static_cast<double>(row.time_slices.num_refreshes));
   }
   for (const auto& [domain, counters] : overview.domains) {
     const Labels labels = {{"domain", domain}};

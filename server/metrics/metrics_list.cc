@@ -79,6 +79,9 @@ constexpr MetricRow kRows[] = {
     {"tally_executor_standstills_total", MetricKind::kCounter, "standstills", "domain, pid",
      "How often best-effort work waited for 250 ms or more with no high-priority work in its way, so that its contexts "
      "were suspended and let go on once more."},
+    {"tally_executor_refreshes_total", MetricKind::kCounter, "preemptions", "domain, pid",
+     "How often an executor's contexts were preempted in a pause of high-priority work, so that their kernels start "
+     "sooner afterwards."},
     {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "quantile",
      "How long a kernel takes beside a GPU full of best-effort work, as measured when tallyd started."},
     {"tally_time_slices_act", MetricKind::kGauge, "none", "",

@@ -45,6 +45,7 @@ enum class Metric : size_t {
   kExecutorSuspension,
   kExecutorSuspensions,
   kExecutorStandstills,
+  kExecutorRefreshes,
   kForcedSwitch,
   kTimeSlicesAct,
   kExecutorStarts,

@@ -195,6 +195,7 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
     executor->set_suspension(NameOf(row.time_slices.suspension));
     executor->set_num_suspensions(row.time_slices.num_suspensions);
     executor->set_num_standstills(row.time_slices.num_standstills);
+    executor->set_num_refreshes(row.time_slices.num_refreshes);
   }
   return grpc::Status::OK;
 }

@@ -76,7 +76,7 @@ class PageTest(unittest.TestCase):
         self.assertIn("Suspending of best-effort contexts: tally: best-effort:0 on, 12 times.", page.markdown(found, []))
         self.assertEqual(page.problems(found), [])
         off = {"executors": [{**executor, "suspension": "off"}]}
-        found["tallyds"] = {"tally": off, "tally+unsuspended": off, "tally+gates+shared": off, "tally/0": off}
+        found["tallyds"] = {"tally": off, "tally+unsuspended": off, "tally+gates+shared": off, "tally:none": off, "tally/0": off}
         self.assertEqual(page.problems(found), ["tally: best-effort:0 did not suspend its contexts, though the mode is to"])
         found["tallyds"] = {"tally": {"executors": [{**executor, "driver": "software driver 13.0", "suspension": "off"}]}}
         self.assertEqual(page.problems(found), [])

@@ -96,6 +96,11 @@ class GroupsTest(unittest.TestCase):
         self.assertEqual(len(self.groups(MODES, 1000)), 1)
         self.assertEqual(len(self.groups(MODES, 50)), 4)
 
+    def test_not_more_executors_than_the_driver_takes(self):
+        own = [f"tally@{index}" for index in range(1, 10)]
+        self.assertEqual([len(group) for group in self.groups(["alone", *own], 1000)], [9, 1])
+        self.assertEqual(len(self.groups(["alone", *own[:6], *(f"tally+shared@{index}" for index in range(1, 5))], 1000)), 1)
+
     def test_mps_is_by_itself(self):
         groups = self.groups([*MODES, "mps", "mps-priority"], 1000)
         self.assertIn(["mps"], groups)

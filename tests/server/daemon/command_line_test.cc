@@ -43,5 +43,11 @@ TEST(DaemonCommandLine, SuspendingIsSwitchedOnAndOff) {
   EXPECT_TRUE(std::holds_alternative<int>(Parse({"--suspend-best-effort", "--no-suspend-best-effort"})));
 }
 
+TEST(DaemonCommandLine, RefreshingIsSwitchedOff) {
+  const auto off = Parse({"--no-refresh-contexts"});
+  ASSERT_TRUE(std::holds_alternative<DaemonConfig>(off));
+  EXPECT_FALSE(std::get<DaemonConfig>(off).refresh_contexts);
+}
+
 }  // namespace
 }  // namespace tally::server

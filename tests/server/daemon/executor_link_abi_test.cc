@@ -31,7 +31,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 13u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 14u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkSuspension::kRefused), "refused");
@@ -69,7 +69,8 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refused), 36u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_suspensions), 40u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_standstills), 48u);
-  EXPECT_EQ(offsetof(LinkTimeSlices, suspension), 56u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, num_refreshes), 56u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, suspension), 64u);
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {

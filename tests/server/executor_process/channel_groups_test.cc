@@ -258,6 +258,22 @@ TEST_F(ChannelGroupsTest, SuspendedGroupsAreTakenOffTheGpu) {
   EXPECT_EQ(kernel_.num_disabled_at_set, 99u);  // nobody set a slice
 }
 
+TEST_F(ChannelGroupsTest, GroupsThatRunKernelsArePreemptedUnlessTheyAreSuspended) {
+  Allocate(1, kDevice, 0x80);
+  Allocate(kDevice, kSubdevice, 0x2080);
+  MakeGroup(10, 1, 2);
+  MakeGroup(20, 11, 3);  // copies
+  groups_.SetDevice(1);
+  MakeGroup(30, 1, 1);
+  EXPECT_EQ(groups_.Preempt(0), 1u);
+  EXPECT_EQ(kernel_.preempted, (std::vector<std::pair<uint32_t, size_t>>{{10, 0}}));
+  EXPECT_EQ(groups_.Preempt(2), 0u);
+  groups_.Suspend(0, true);
+  kernel_.preempted.clear();
+  EXPECT_EQ(groups_.Preempt(0), 0u);
+  EXPECT_TRUE(kernel_.preempted.empty());
+}
+
 TEST_F(ChannelGroupsTest, WhereThatIsRefusedTheirSliceIsSetAgainWhenTheyGoOn) {
   Allocate(1, kDevice, 0x80);
   Allocate(kDevice, kSubdevice, 0x2080);
