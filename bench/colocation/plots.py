@@ -25,6 +25,8 @@ from machine import quantile
 
 
 class Plots:
+    OWN = "\nhollow: without the queue"
+
     def __init__(self, results, folder, suffix):
         import matplotlib
         matplotlib.use("Agg")
@@ -86,7 +88,12 @@ class Plots:
         below.set_xticklabels([str(category) for category in categories], fontsize=8)
         self.save(figure, name)
 
-    def lines(self, name, rows, x_of, title, label, mode_of=lambda row: row["mode"]):
+    @staticmethod
+    def own(axes, places, rows, colour="black"):
+        """p99 without the queue, which makes of a small delay a large one."""
+        axes.plot(places, [row["own_p99_overhead"] * 100 for row in rows], "D", ms=4, mfc="white", color=colour, zorder=3)
+
+    def lines(self, name, rows, x_of, title, label, mode_of=lambda row: row["mode"], x_scale="linear"):
         """The same two axes over a number."""
         figure, (above, below) = self.two_axes(7.0)
         for mode in dict.fromkeys(map(mode_of, rows)):
@@ -94,12 +101,16 @@ class Plots:
             heights, down, up = zip(*map(self.overhead_with_bars, mine))
             colour = self.colours.get(mode)
             above.errorbar(list(map(x_of, mine)), heights, (down, up), marker="o", ms=3, lw=1, color=colour, label=mode)
+            self.own(above, list(map(x_of, mine)), mine, colour or "black")
             below.plot(list(map(x_of, mine)), [row.get("best_effort_share", 0) for row in mine], marker="o", ms=3, lw=1, color=colour)
         above.set_ylabel("p99 over alone, %")
         above.set_yscale("symlog", linthresh=10)
         self.legend(above)
-        above.set_title(title)
+        above.axhline(0, color="black", lw=0.8)
+        above.set_title(title + self.OWN)
         below.set_ylabel("trainings, of solo")
+        below.set_ylim(0, 1.1 * max(row.get("best_effort_share", 0) for row in rows) or 1)
+        below.set_xscale(x_scale)
         below.set_xlabel(label)
         self.save(figure, name)
 
@@ -128,7 +139,7 @@ class Plots:
             return modes.TALLY.match(row["mode"])
         rows = [row for row in self.rows if parts(row) and parts(row)["threshold"] and row["load"] == self.load and row["count"] == 1]
         if len({parts(row)["threshold"] for row in rows}) > 1:
-            self.lines("thresholds", rows, lambda row: float(parts(row)["threshold"]), "Turnaround threshold", "us",
+            self.lines("thresholds", rows, lambda row: float(parts(row)["threshold"]), "Turnaround threshold", "us", x_scale="log",
                        mode_of=lambda row: f"{re.sub('@.*', '', row['mode'])}: {row['service']}, {row['training']}")
 
     def ablation(self):
@@ -145,11 +156,12 @@ class Plots:
             places = [names.index(row["mode"]) + (index - (len(pairs) - 1) / 2) * width for row in mine]
             heights, down, up = zip(*map(self.overhead_with_bars, mine))
             above.bar(places, heights, width, yerr=(down, up), label=" beside ".join(pair), error_kw={"lw": 0.8})
+            self.own(above, places, mine)
             below.bar(places, [row.get("best_effort_share", 0) for row in mine], width)
         above.set_ylabel("p99 over alone, %")
         above.set_yscale("symlog", linthresh=10)
         self.legend(above)
-        above.set_title("Ablation: what schedules")
+        above.set_title("Ablation: what schedules" + self.OWN)
         below.set_ylabel("trainings, of solo")
         below.set_xticks(range(len(names)))
         below.set_xticklabels([name.replace("+", "\n+") for name in names], fontsize=8)
