@@ -325,20 +325,21 @@ CUresult GatedQueue::TryResume() {
 }
 
 CUresult GatedQueue::RunAgain(size_t num_entries, uint32_t start) {
+  Entry& last = log_[num_entries - 1];
+  // Its stream waits for a marker that was not reached. Without one nothing is there that these must not come behind,
+  // and they stay: launches that wait in two streams make all kernels start later (docs/scheduling.md#refreshing).
+  const CUstream stream = last.is_marker ? resume_ : stream_;
   for (size_t i = 0; i < num_entries; ++i) {
     Entry& entry = log_[i];
     // What it says is that the entry has left.
     if (entry.ended != nullptr) controls_.events.Release(entry.ended);
     entry.ended = nullptr;
-    if (const CUresult r = Run(entry, resume_, true); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = Run(entry, stream, true); r != CUDA_SUCCESS) return r;
     if (entry.is_marker) continue;
     ++controls_.counts.num_relaunches;
     if (entry.base < start) ++controls_.counts.num_cut;
   }
-  Entry& last = log_[num_entries - 1];
-  if (const CUresult r = Mark(last, resume_); r != CUDA_SUCCESS) return r;
-  // Without a marker nothing keeps what comes next on the stream from overtaking.
-  return last.is_marker ? CUDA_SUCCESS : driver_.cuStreamWaitEvent(stream_, last.ended, 0);
+  return Mark(last, stream);
 }
 
 CUresult GatedQueue::TryAbandon() {
