@@ -5,57 +5,23 @@
 #include <atomic>
 #include <thread>
 
-#include "server/gpu/high_priority_watch.h"
+#include "tests/server/fakes/scripted_watch.h"
 
 namespace tally::server {
 namespace {
 
 using std::chrono::milliseconds;
 
-// High-priority work of this executor that comes and goes as a test says.
-class Watch final : public HighPriorityWatch {
- public:
-  bool IsClosed(int) override { return is_closed.load(); }
-  bool IsHighPriorityPresent() override { return true; }
-  bool IsOneOfThem() override { return is_one_of_them.load(); }
-  TimePoint ClosedSince(int) override { return {}; }
-  TimePoint OpenSince(int) override { return opened_at.load(); }
-  void WaitWhileOpen(int, std::chrono::nanoseconds timeout) override { WaitWhile(false, timeout); }
-  void WaitWhileClosed(int, std::chrono::nanoseconds timeout) override { WaitWhile(true, timeout); }
-  std::optional<uint32_t> QuietPhase(int) override {
-    return is_closed ? std::nullopt : std::optional(num_times_busy.load());
-  }
-
-  void Close() {
-    ++num_times_busy;
-    is_closed = true;
-  }
-  void Open() {
-    opened_at = clock.Now();
-    is_closed = false;
-  }
-
-  const SteadyClock clock;
-  std::atomic<TimePoint> opened_at{TimePoint{}};
-  std::atomic<uint32_t> num_times_busy{0};
-  std::atomic<bool> is_closed{false};
-  std::atomic<bool> is_one_of_them{true};
-
- private:
-  void WaitWhile(bool closed, std::chrono::nanoseconds timeout) {
-    const TimePoint limit = clock.Now() + timeout;
-    while (is_closed == closed && clock.Now() < limit) std::this_thread::sleep_for(std::chrono::microseconds(10));
-  }
-};
-
 class RefresherTest : public testing::Test {
  protected:
+  void SetUp() override { watch_.is_one_of_them = true; }
+
   static constexpr Refresher::Times kTimes{
       .between = milliseconds(5), .pause = milliseconds(1), .patience = milliseconds(5)};
 
   size_t Preempt() {
     ++num_asked_;
-    was_closed_ = was_closed_ || watch_.is_closed;
+    was_closed_ = was_closed_ || watch_.IsClosed(0);
     return num_groups_;
   }
   bool IsAskedMoreThan(int count) {
@@ -63,7 +29,7 @@ class RefresherTest : public testing::Test {
     return num_asked_ > count;
   }
 
-  Watch watch_;
+  ScriptedWatch watch_;
   std::atomic<int> num_asked_{0};
   std::atomic<bool> was_closed_{false};
   std::atomic<size_t> num_groups_{1};
@@ -76,20 +42,20 @@ TEST_F(RefresherTest, OnceAfterWorkAndNotAgainWithoutIt) {
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_EQ(num_asked_, 1);
   EXPECT_EQ(refresher.num_refreshes(), 1u);
-  watch_.Close();
-  watch_.Open();
+  watch_.SetClosed(true);
+  watch_.SetClosed(false);
   EXPECT_TRUE(IsAskedMoreThan(1));
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_EQ(num_asked_, 2);
 }
 
 TEST_F(RefresherTest, WaitsForTheEndOfTheWork) {
-  watch_.Close();
+  watch_.SetClosed(true);
   Refresher refresher(
       watch_, 0, [this] { return Preempt(); }, kTimes);
   std::this_thread::sleep_for(milliseconds(100));
   EXPECT_EQ(num_asked_, 0);
-  watch_.Open();
+  watch_.SetClosed(false);
   EXPECT_TRUE(IsAskedMoreThan(0));
   EXPECT_FALSE(was_closed_);
 }
@@ -111,11 +77,11 @@ TEST_F(RefresherTest, NotWhereNoHighPriorityWorkRan) {
 }
 
 TEST_F(RefresherTest, EndsAtOnce) {
-  const auto began = watch_.clock.Now();
+  const auto began = SteadyClock().Now();
   {
     const Refresher refresher(watch_, 0, [this] { return Preempt(); }, {.between = std::chrono::seconds(60)});
   }
-  EXPECT_LT(watch_.clock.Now() - began, std::chrono::seconds(30));
+  EXPECT_LT(SteadyClock().Now() - began, std::chrono::seconds(30));
 }
 
 }  // namespace

@@ -7,47 +7,13 @@
 #include <string>
 #include <thread>
 
-#include "server/gpu/high_priority_watch.h"
+#include "tests/server/fakes/scripted_watch.h"
 
 namespace tally::server {
 namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
-
-// High-priority work that comes and goes as a test says.
-class Watch final : public HighPriorityWatch {
- public:
-  bool IsClosed(int) override { return is_closed.load(); }
-  bool IsHighPriorityPresent() override { return true; }
-  bool IsOneOfThem() override { return is_one_of_them.load(); }
-  TimePoint ClosedSince(int) override { return {}; }
-  TimePoint OpenSince(int) override { return opened_at.load(); }
-  void WaitWhileOpen(int, std::chrono::nanoseconds timeout) override { WaitWhile(false, timeout); }
-  void WaitWhileClosed(int, std::chrono::nanoseconds timeout) override { WaitWhile(true, timeout); }
-  std::optional<uint32_t> QuietPhase(int) override { return std::nullopt; }
-  void OnStandstill(int) override { ++num_standstills; }
-  uint64_t NumStandstills(int) override { return num_standstills; }
-
-  void Open() {
-    opened_at = clock.Now();
-    is_closed = false;
-  }
-
-  const SteadyClock clock;
-  std::atomic<TimePoint> opened_at{TimePoint{}};
-  std::atomic<bool> is_closed{false};
-  std::atomic<bool> is_one_of_them{false};
-  std::atomic<uint64_t> num_standstills{0};
-
- private:
-  void WaitWhile(bool closed, std::chrono::nanoseconds timeout) {
-    const auto limit = std::chrono::steady_clock::now() + timeout;
-    while (is_closed == closed && std::chrono::steady_clock::now() < limit) {
-      std::this_thread::sleep_for(microseconds(10));
-    }
-  }
-};
 
 class SuspenderTest : public testing::Test {
  protected:
@@ -62,9 +28,9 @@ class SuspenderTest : public testing::Test {
     return Done();
   }
   void Stretch(std::chrono::milliseconds length) {
-    watch_.is_closed = true;
+    watch_.SetClosed(true);
     std::this_thread::sleep_for(length);
-    watch_.Open();
+    watch_.SetClosed(false);
     std::this_thread::sleep_for(milliseconds(20));
   }
   Suspender Make() {
@@ -76,7 +42,7 @@ class SuspenderTest : public testing::Test {
     });
   }
 
-  Watch watch_;
+  ScriptedWatch watch_;
   std::mutex mutex_;
   std::string done_;
   std::atomic<size_t> num_groups_{1};
@@ -86,11 +52,11 @@ class SuspenderTest : public testing::Test {
 TEST_F(SuspenderTest, AStretchThatLastsSuspendsAndItsEndLetsGoOn) {
   Suspender suspender = Make();
   suspender.Enable(true);
-  watch_.is_closed = true;
+  watch_.SetClosed(true);
   EXPECT_EQ(DoneOnceThereAre(1), "s");
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_EQ(Done(), "s");
-  watch_.Open();
+  watch_.SetClosed(false);
   EXPECT_EQ(DoneOnceThereAre(2), "sg");
   EXPECT_EQ(suspender.num_suspensions(), 1u);
 }
@@ -98,13 +64,13 @@ TEST_F(SuspenderTest, AStretchThatLastsSuspendsAndItsEndLetsGoOn) {
 TEST_F(SuspenderTest, WhatDoesNotGoOnIsAskedAgain) {
   Suspender suspender = Make();
   suspender.Enable(true);
-  watch_.is_closed = true;
+  watch_.SetClosed(true);
   EXPECT_EQ(DoneOnceThereAre(1), "s");
   {
     const std::lock_guard lock(mutex_);
     num_stubborn_ = 2;
   }
-  watch_.Open();
+  watch_.SetClosed(false);
   EXPECT_EQ(DoneOnceThereAre(4), "sggg");
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_EQ(Done(), "sggg");
@@ -114,9 +80,9 @@ TEST_F(SuspenderTest, ShortStretchesThatFollowAtOnceAreOne) {
   Suspender suspender = Make();
   suspender.Enable(true);
   for (int i = 0; i < 5000 && Done().empty(); ++i) {
-    watch_.is_closed = true;
+    watch_.SetClosed(true);
     std::this_thread::sleep_for(microseconds(300));  // none of them would be worth it
-    watch_.Open();
+    watch_.SetClosed(false);
     std::this_thread::sleep_for(microseconds(20));
   }
   EXPECT_EQ(DoneOnceThereAre(2), "sg");
@@ -135,10 +101,10 @@ TEST_F(SuspenderTest, NothingHappensBeforeItIsEnabledOrWithoutHighPriorityWork) 
 TEST_F(SuspenderTest, WhatStandsStillIsLetGoOnOnceMore) {
   Suspender suspender = Make();
   suspender.Enable(true);
-  watch_.is_closed = true;
+  watch_.SetClosed(true);
   EXPECT_EQ(DoneOnceThereAre(1), "s");
   watch_.OnStandstill(0);  // of course
-  watch_.Open();
+  watch_.SetClosed(false);
   EXPECT_EQ(DoneOnceThereAre(2), "sg");
   std::this_thread::sleep_for(milliseconds(250));
   EXPECT_EQ(Done(), "sg");
@@ -152,7 +118,7 @@ TEST_F(SuspenderTest, WhatStandsStillIsLetGoOnOnceMore) {
 TEST_F(SuspenderTest, WhoRunsHighPriorityWorkItselfIsNotSuspendedAndGoesOnIfItIs) {
   Suspender suspender = Make();
   suspender.Enable(true);
-  watch_.is_closed = true;
+  watch_.SetClosed(true);
   EXPECT_EQ(DoneOnceThereAre(1), "s");
   watch_.is_one_of_them = true;
   EXPECT_EQ(DoneOnceThereAre(2), "sg");
@@ -163,7 +129,7 @@ TEST_F(SuspenderTest, WhoRunsHighPriorityWorkItselfIsNotSuspendedAndGoesOnIfItIs
 TEST_F(SuspenderTest, DisabledInTheMiddleItGoesOn) {
   Suspender suspender = Make();
   suspender.Enable(true);
-  watch_.is_closed = true;
+  watch_.SetClosed(true);
   EXPECT_EQ(DoneOnceThereAre(1), "s");
   suspender.Enable(false);
   EXPECT_EQ(DoneOnceThereAre(2), "sg");
@@ -173,7 +139,7 @@ TEST_F(SuspenderTest, TheEndLetsGoOn) {
   {
     Suspender suspender = Make();
     suspender.Enable(true);
-    watch_.is_closed = true;
+    watch_.SetClosed(true);
     EXPECT_EQ(DoneOnceThereAre(1), "s");
   }
   EXPECT_EQ(Done(), "sg");

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/server/variants/scripted_watch.h"
+#include "tests/server/fakes/scripted_watch.h"
 
 namespace tally::server {
 namespace {
@@ -11,8 +11,8 @@ using std::chrono::milliseconds;
 
 class CountingWatch final : public ScriptedWatch {
  public:
-  void OnStandstill(int device) override { num_standstills += device == 3 ? 1 : 100; }
-  int num_standstills = 0;
+  void OnStandstill(int device) override { num_said += device == 3 ? 1 : 100; }
+  int num_said = 0;
 };
 
 TEST(StandstillTest, IsSaidAgainButNotAllTheTime) {
@@ -22,7 +22,7 @@ TEST(StandstillTest, IsSaidAgainButNotAllTheTime) {
   std::vector<int> found;
   for (const int ms : {0, 249, 250, 251, 499, 500, 999, 1000, 1999, 2000, 2999, 3000, 3001}) {
     standstill.OnWaiting(since + milliseconds(ms));
-    found.push_back(watch.num_standstills);
+    found.push_back(watch.num_said);
   }
   EXPECT_EQ(found, (std::vector{0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5}));
 }

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "ptx-transforms/transform.h"
-#include "tests/server/variants/scripted_watch.h"
+#include "tests/server/fakes/scripted_watch.h"
 #include "tests/server/variants/sim_device.h"
 
 namespace tally::server {

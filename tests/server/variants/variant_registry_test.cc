@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/gpu/devices.h"
-#include "tests/server/variants/scripted_watch.h"
+#include "tests/server/fakes/scripted_watch.h"
 #include "tests/server/variants/sim_device.h"
 
 namespace tally::server {

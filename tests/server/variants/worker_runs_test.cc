@@ -3,7 +3,7 @@
 #include <cstring>
 #include <random>
 
-#include "tests/server/variants/scripted_watch.h"
+#include "tests/server/fakes/scripted_watch.h"
 #include "tests/server/variants/sim_device.h"
 
 namespace tally::server {

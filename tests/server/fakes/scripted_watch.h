@@ -1,6 +1,7 @@
 // High-priority work that comes and goes as a test says.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 
@@ -17,6 +18,7 @@ class ScriptedWatch : public HighPriorityWatch {
         ++phase_;
         closed_since_ = SteadyClock().Now();
       }
+      if (!is_closed) open_since_ = SteadyClock().Now();
       is_closed_ = is_closed;
     }
     changed_.notify_all();
@@ -27,7 +29,11 @@ class ScriptedWatch : public HighPriorityWatch {
     return is_closed_;
   }
   bool IsHighPriorityPresent() override { return true; }
-  TimePoint OpenSince(int) override { return {}; }
+  bool IsOneOfThem() override { return is_one_of_them; }
+  TimePoint OpenSince(int) override {
+    const std::lock_guard lock(mutex_);
+    return open_since_;
+  }
   TimePoint ClosedSince(int) override {
     const std::lock_guard lock(mutex_);
     return closed_since_;
@@ -38,6 +44,11 @@ class ScriptedWatch : public HighPriorityWatch {
     const std::lock_guard lock(mutex_);
     return is_closed_ ? std::nullopt : std::optional(phase_);
   }
+  void OnStandstill(int) override { ++num_standstills; }
+  uint64_t NumStandstills(int) override { return num_standstills; }
+
+  std::atomic<bool> is_one_of_them{false};
+  std::atomic<uint64_t> num_standstills{0};
 
  private:
   void Wait(bool is_closed, std::chrono::nanoseconds timeout) {
@@ -48,7 +59,7 @@ class ScriptedWatch : public HighPriorityWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_closed_ = false;
-  TimePoint closed_since_{};
+  TimePoint closed_since_{}, open_since_{};
   uint32_t phase_ = 0;
 };
 
