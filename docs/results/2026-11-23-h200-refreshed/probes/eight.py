@@ -1,62 +1,8 @@
-"""Natively: what brings the state in which the graph takes a tenth longer, what ends it, which kernels feel it."""
-import sys, statistics as st, ctypes, time, os
-sys.path[:0]=["/tmp/tally-bundle/bench/colocation","/tmp/tally-bundle/bench/support"]
-import torch, inference_models, training_models
-x=ctypes.CDLL(None)
-torch.manual_seed(0)
-with torch.device("cuda"): run, make = inference_models.NETWORKS["bert"]()
-static=tuple(p.cuda() for p in make())
-high=torch.cuda.Stream(priority=-1); low=torch.cuda.Stream(priority=0); high2=torch.cuda.Stream(priority=-1); mid=torch.cuda.Stream(priority=-1)
-lowest,greatest=torch.cuda.Stream.priority_range() if hasattr(torch.cuda.Stream,"priority_range") else (0,-5)
-top=torch.cuda.Stream(priority=greatest)
-print("priorities",lowest,greatest)
-def capture(f,stream=high,warm=3):
-    with torch.inference_mode(), torch.cuda.stream(stream):
-        for _ in range(warm): f()
-        torch.cuda.synchronize(); g=torch.cuda.CUDAGraph()
-        with torch.cuda.graph(g,stream=stream): f()
-    torch.cuda.synchronize(); return g
-bert=capture(lambda: run(*static))
-a,b=(torch.cuda.Event(enable_timing=True) for _ in range(2))
-def times(g,n=9,stream=high):
-    us=[]
-    with torch.cuda.stream(stream):
-        for i in range(n):
-            a.record(); g.replay(); b.record(); torch.cuda.synchronize(); us.append(a.elapsed_time(b)*1e3)
-    return us
-def med(g=bert,n=9,stream=high): return st.median(times(g,n,stream)[1:])
-m=torch.randn(4096,4096,device="cuda",dtype=torch.bfloat16); small=torch.zeros(1024,device="cuda"); torch.cuda.synchronize()
-def on(s,f):
-    with torch.cuda.stream(s): f()
-    torch.cuda.synchronize()
-def steps(n=3):
-    for _ in range(n): tr.step()()
-def beside(s=low):
-    with torch.cuda.stream(s): steps(2)
-    for _ in range(4): times(bert,1)
-    torch.cuda.synchronize()
-def mm(n):
-    for _ in range(n): m@m
-def tiny(n):
-    for _ in range(n): small.add_(1)
-default=torch.cuda.default_stream()
-coop=None
-
-import threading, cupy
-cu=ctypes.CDLL("libcuda.so.1")
-word=torch.zeros(64,dtype=torch.int32).pin_memory(); torch.cuda.synchronize()
-def wait(stream,v):
-    e=cu.cuStreamWaitValue32_v2(ctypes.c_void_p(stream.cuda_stream),ctypes.c_uint64(word.data_ptr()),ctypes.c_uint32(v),ctypes.c_uint(1)); assert e==0,e
-def write(stream,v,off=128):
-    e=cu.cuStreamWriteValue32_v2(ctypes.c_void_p(stream.cuda_stream),ctypes.c_uint64(word.data_ptr()+off),ctypes.c_uint32(v),ctypes.c_uint(0)); assert e==0,e
-spin=cupy.RawKernel(r"""extern "C" __global__ void spin(volatile int* p,int v){ while (*p!=v) __nanosleep(1000); }""","spin")
-def park(stream,v=7):
-    with cupy.cuda.ExternalStream(stream.cuda_stream): spin((1,),(1,),(word.data_ptr(),v))
-word[0]=7; park(low); torch.cuda.synchronize()
-streams=[low]+[torch.cuda.Stream(priority=0) for _ in range(3)]
-for q in streams: on(q,lambda: tiny(1))
-d8=torch.zeros(8,device="cuda"); h8=torch.zeros(8).pin_memory(); other=torch.cuda.Stream(priority=-2)
-def held(f,hold,n=1,release=True):
+"""What does not bring the state about: waits, values, copies, a graph beside launches."""
+import threading
+from alone import torch, bert, brings, high, low, tiny
+from streams import d8, h8, other, park, replays, streams, wait, word, write
+def held(f,hold,n=1):
     """f while n streams are held; what high took meanwhile."""
     def g():
         word[0]=0
@@ -64,17 +10,12 @@ def held(f,hold,n=1,release=True):
         timer=threading.Timer(0.3,lambda: word.__setitem__(0,7)); timer.start()
         r=f(); word[0]=7; timer.cancel(); torch.cuda.synchronize(); return r
     return g
-def replays(n=6):
-    us=[]
-    with torch.cuda.stream(high):
-        for _ in range(n): a.record(); bert.replay(); b.record(); b.synchronize(); us.append(a.elapsed_time(b)*1e3)
-    return round(st.median(us[1:]))
 def tinies():
     with torch.cuda.stream(high): tiny(300)
     high.synchronize()
 def crossing():
     with torch.cuda.stream(high): bert.replay(); e=torch.cuda.Event(); e.record()
-    low.wait_event(e); 
+    low.wait_event(e)
     with torch.cuda.stream(low): tiny(1)
     with torch.cuda.stream(high): bert.replay()
     torch.cuda.synchronize()
@@ -89,7 +30,7 @@ def low_and_writes():
     with torch.cuda.stream(low): tiny(300)
     for i in range(50): write(other,i)
     torch.cuda.synchronize()
-def low_and_copies(pinned=True):
+def low_and_copies():
     with torch.cuda.stream(low): tiny(300)
     with torch.cuda.stream(other):
         for i in range(50): d8.copy_(h8,non_blocking=True)
@@ -104,10 +45,4 @@ C={"nothing":lambda:None,"1 stream waits, high replays":held(replays,wait,1),"4 
  "1 kernel waits, high replays":held(replays,park,1),"4 kernels wait, high replays":held(replays,park,4),"1 kernel waits, 300 launches on high":held(tinies,park,1),
  "low waits for high, high goes on":crossing,"600 launches on low, high replays":both,"high replays, 50 values written":with_writes,"300 launches on low, 50 values written":low_and_writes,
  "300 launches on low, 50 copies":low_and_copies,"all of it":writes_while_replaying}
-print("at first",[round(v) for v in times(bert,8)],flush=True)
-for turn in range(2):
-  for name,f in C.items():
-    out=[]
-    for _ in range(4):
-        x.x_preempt(); c=med(n=5); r=f(); out.append((round(c),round(med(n=5)))+((r,) if isinstance(r,int) else ()))
-    print(f"{name:44s} {sum(o[1]>715 for o in out)} of 4 {out}",flush=True)
+brings(C,4)

@@ -1,48 +1,6 @@
-"""Natively: what brings the state in which the graph takes a tenth longer, what ends it, which kernels feel it."""
-import sys, statistics as st, ctypes, time, os
-sys.path[:0]=["/tmp/tally-bundle/bench/colocation","/tmp/tally-bundle/bench/support"]
-import torch, inference_models, training_models
-x=ctypes.CDLL(None)
-torch.manual_seed(0)
-with torch.device("cuda"): run, make = inference_models.NETWORKS["bert"]()
-static=tuple(p.cuda() for p in make())
-high=torch.cuda.Stream(priority=-1); low=torch.cuda.Stream(priority=0); high2=torch.cuda.Stream(priority=-1); mid=torch.cuda.Stream(priority=-1)
-lowest,greatest=torch.cuda.Stream.priority_range() if hasattr(torch.cuda.Stream,"priority_range") else (0,-5)
-top=torch.cuda.Stream(priority=greatest)
-print("priorities",lowest,greatest)
-def capture(f,stream=high,warm=3):
-    with torch.inference_mode(), torch.cuda.stream(stream):
-        for _ in range(warm): f()
-        torch.cuda.synchronize(); g=torch.cuda.CUDAGraph()
-        with torch.cuda.graph(g,stream=stream): f()
-    torch.cuda.synchronize(); return g
-bert=capture(lambda: run(*static))
-a,b=(torch.cuda.Event(enable_timing=True) for _ in range(2))
-def times(g,n=9,stream=high):
-    us=[]
-    with torch.cuda.stream(stream):
-        for i in range(n):
-            a.record(); g.replay(); b.record(); torch.cuda.synchronize(); us.append(a.elapsed_time(b)*1e3)
-    return us
-def med(g=bert,n=9,stream=high): return st.median(times(g,n,stream)[1:])
-m=torch.randn(4096,4096,device="cuda",dtype=torch.bfloat16); small=torch.zeros(1024,device="cuda"); torch.cuda.synchronize()
-def on(s,f):
-    with torch.cuda.stream(s): f()
-    torch.cuda.synchronize()
-def steps(n=3):
-    for _ in range(n): tr.step()()
-def beside(s=low):
-    with torch.cuda.stream(s): steps(2)
-    for _ in range(4): times(bert,1)
-    torch.cuda.synchronize()
-def mm(n):
-    for _ in range(n): m@m
-def tiny(n):
-    for _ in range(n): small.add_(1)
-default=torch.cuda.default_stream()
-coop=None
-
-import cupy, subprocess
+"""What the state costs graphs of different kernels, what it depends on, and what does not bring it about."""
+import subprocess, statistics as st, time, cupy
+from alone import torch, training_models, x, static, run, high, low, capture, bert, a, b, times, med, m, small, on, tiny
 def batch(n,g=bert):
     out=[]
     with torch.cuda.stream(high):
@@ -67,7 +25,6 @@ say("graphs made",state())
 def look(label):
     say(label,state(),"replays at once",{n:batch(n) for n in (1,2,4,8)},state())
     say(label,{k:round(med(g)) for k,g in G.items()},state())
-    def plain(): run(*static)
     with torch.inference_mode(), torch.cuda.stream(high):
         us=[]
         for _ in range(8):

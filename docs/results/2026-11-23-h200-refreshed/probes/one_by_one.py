@@ -1,47 +1,6 @@
-"""Natively: what brings the state in which the graph takes a tenth longer, what ends it, which kernels feel it."""
-import sys, statistics as st, ctypes, time, os
-sys.path[:0]=["/tmp/tally-bundle/bench/colocation","/tmp/tally-bundle/bench/support"]
-import torch, inference_models, training_models
-x=ctypes.CDLL(None)
-torch.manual_seed(0)
-with torch.device("cuda"): run, make = inference_models.NETWORKS["bert"]()
-static=tuple(p.cuda() for p in make())
-high=torch.cuda.Stream(priority=-1); low=torch.cuda.Stream(priority=0); high2=torch.cuda.Stream(priority=-1); mid=torch.cuda.Stream(priority=-1)
-lowest,greatest=torch.cuda.Stream.priority_range() if hasattr(torch.cuda.Stream,"priority_range") else (0,-5)
-top=torch.cuda.Stream(priority=greatest)
-print("priorities",lowest,greatest)
-def capture(f,stream=high,warm=3):
-    with torch.inference_mode(), torch.cuda.stream(stream):
-        for _ in range(warm): f()
-        torch.cuda.synchronize(); g=torch.cuda.CUDAGraph()
-        with torch.cuda.graph(g,stream=stream): f()
-    torch.cuda.synchronize(); return g
-bert=capture(lambda: run(*static))
-a,b=(torch.cuda.Event(enable_timing=True) for _ in range(2))
-def times(g,n=9,stream=high):
-    us=[]
-    with torch.cuda.stream(stream):
-        for i in range(n):
-            a.record(); g.replay(); b.record(); torch.cuda.synchronize(); us.append(a.elapsed_time(b)*1e3)
-    return us
-def med(g=bert,n=9,stream=high): return st.median(times(g,n,stream)[1:])
-m=torch.randn(4096,4096,device="cuda",dtype=torch.bfloat16); small=torch.zeros(1024,device="cuda"); torch.cuda.synchronize()
-def on(s,f):
-    with torch.cuda.stream(s): f()
-    torch.cuda.synchronize()
-def steps(n=3):
-    for _ in range(n): tr.step()()
-def beside(s=low):
-    with torch.cuda.stream(s): steps(2)
-    for _ in range(4): times(bert,1)
-    torch.cuda.synchronize()
-def mm(n):
-    for _ in range(n): m@m
-def tiny(n):
-    for _ in range(n): small.add_(1)
-default=torch.cuda.default_stream()
-coop=None
-
+"""Is it single operations that bring the state about? Each is waited for and looked at."""
+import time
+from alone import torch, training_models, x, bert, high, a, b, times
 from torch.utils._python_dispatch import TorchDispatchMode
 def quick():
     us=[]
@@ -75,7 +34,6 @@ def watched(label,f,seconds):
     limit[0]=time.perf_counter()+seconds
     with Watch(): r=f()
     print(label,"ops",count[0],"dirty after",len(order),flush=True); return r
-import threading
 torch.autograd.set_multithreading_enabled(False)
 def pieces():
     y=torch.randn(4096,4096,device="cuda"); z=y.bfloat16(); w=z@z; q=torch.softmax(y,-1); l=torch.nn.functional.layer_norm(y,(4096,)); s_=y.sum(); return s_.item()

@@ -1,52 +1,46 @@
-// Experiment: what a native program can do to its own channel groups.
+// For LD_PRELOAD: what a native program can do to its own channel groups. From the repository's root:
+//   g++ -std=c++20 -O2 -fPIC -shared -static-libstdc++ -static-libgcc -I. preload.cc -o preload.so
+//       server/executor_process/observed_ioctl.cc server/executor_process/channel_groups.cc
 #include <chrono>
-#include <cstdlib>
+#include <cstddef>
+#include <cstdint>
 #include <mutex>
-#include <thread>
+#include <vector>
 #define private public
 #include "server/executor_process/channel_groups.h"
 #undef private
+
 using tally::server::ChannelGroups;
+
+// The sum of what `act` says of each group that runs kernels.
+template <typename Act>
+static int OfEach(const Act& act) {
+  ChannelGroups& groups = ChannelGroups::OfThisProcess();
+  const std::lock_guard lock(groups.mutex_);
+  int sum = 0;
+  for (auto& group : groups.groups_) {
+    if (group.is_compute) sum += act(groups, group);
+  }
+  return sum;
+}
+
 extern "C" {
 int x_groups() {
-  auto& g = ChannelGroups::OfThisProcess();
-  std::lock_guard l(g.mutex_);
-  int n = 0;
-  for (auto& x : g.groups_)
-    if (x.is_compute) n += 100 + x.channels.size();
-  return n;
+  return OfEach([](auto&, auto& group) { return 100 + static_cast<int>(group.channels.size()); });
 }
 int x_preempt() {
-  auto& g = ChannelGroups::OfThisProcess();
-  std::lock_guard l(g.mutex_);
-  int n = 0;
-  for (auto& x : g.groups_)
-    if (x.is_compute) n += g.TakeOff(x) ? 1 : 100;
-  return n;
+  return OfEach([](auto& groups, auto& group) { return groups.TakeOff(group) ? 1 : 100; });
 }
-int x_off() { return (int)ChannelGroups::OfThisProcess().Suspend(0, true); }
-int x_on() { return (int)ChannelGroups::OfThisProcess().Suspend(0, false); }
+int x_off() { return static_cast<int>(ChannelGroups::OfThisProcess().Suspend(0, true)); }
+int x_on() { return static_cast<int>(ChannelGroups::OfThisProcess().Suspend(0, false)); }
 int x_slice() {
-  auto& g = ChannelGroups::OfThisProcess();
-  std::lock_guard l(g.mutex_);
-  int n = 0;
-  for (auto& x : g.groups_)
-    if (x.is_compute) {
-      g.HaveListReadAgain(x);
-      n++;
-    }
-  return n;
+  return OfEach([](auto& groups, auto& group) { return groups.HaveListReadAgain(group), 1; });
 }
-// disable/enable all channels but the first ones: which of them are live?
 int x_reenable() {
-  auto& g = ChannelGroups::OfThisProcess();
-  std::lock_guard l(g.mutex_);
-  int n = 0;
-  for (auto& x : g.groups_)
-    if (x.is_compute) {
-      n += g.DisableChannels(x, true);
-      g.DisableChannels(x, false);
-    }
-  return n;
+  return OfEach([](auto& groups, auto& group) {
+    const int is_disabled = groups.DisableChannels(group, true);
+    groups.DisableChannels(group, false);
+    return is_disabled;
+  });
 }
 }
