@@ -56,6 +56,13 @@ class Plots:
     def legend(axes):
         axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
+    def label_overhead(self, axes, title):
+        """Axes on which the p99 over alone was drawn."""
+        axes.set_ylabel("p99 over alone, %")
+        axes.set_yscale("symlog", linthresh=10)
+        self.legend(axes)
+        axes.set_title(title)
+
     @staticmethod
     def overhead_with_bars(row):
         """p99 over alone and how far its interval reaches down and up, in per cent."""
@@ -78,11 +85,8 @@ class Plots:
             heights, down, up = zip(*map(self.overhead_with_bars, found))
             above.bar(places, heights, width, yerr=(down, up), color=self.colours[mode], label=mode, error_kw={"lw": 0.8})
             below.bar(places, [row.get("system_throughput", 0) for row in found], width, color=self.colours[mode])
-        above.set_ylabel("p99 over alone, %")
-        above.set_yscale("symlog", linthresh=10)
+        self.label_overhead(above, title)
         above.axhline(5, color="black", lw=0.8, ls=":")
-        self.legend(above)
-        above.set_title(title)
         below.set_ylabel("system throughput")
         below.set_xticks(range(len(categories)))
         below.set_xticklabels([str(category) for category in categories], fontsize=8)
@@ -100,14 +104,12 @@ class Plots:
             mine = sorted((row for row in rows if mode_of(row) == mode), key=x_of)
             heights, down, up = zip(*map(self.overhead_with_bars, mine))
             colour = self.colours.get(mode)
-            above.errorbar(list(map(x_of, mine)), heights, (down, up), marker="o", ms=3, lw=1, color=colour, label=mode)
-            self.own(above, list(map(x_of, mine)), mine, colour or "black")
-            below.plot(list(map(x_of, mine)), [row.get("best_effort_share", 0) for row in mine], marker="o", ms=3, lw=1, color=colour)
-        above.set_ylabel("p99 over alone, %")
-        above.set_yscale("symlog", linthresh=10)
-        self.legend(above)
+            places = list(map(x_of, mine))
+            above.errorbar(places, heights, (down, up), marker="o", ms=3, lw=1, color=colour, label=mode)
+            self.own(above, places, mine, colour or "black")
+            below.plot(places, [row.get("best_effort_share", 0) for row in mine], marker="o", ms=3, lw=1, color=colour)
+        self.label_overhead(above, title + self.OWN)
         above.axhline(0, color="black", lw=0.8)
-        above.set_title(title + self.OWN)
         below.set_ylabel("trainings, of solo")
         below.set_ylim(0, 1.1 * max(row.get("best_effort_share", 0) for row in rows) or 1)
         below.set_xscale(x_scale)
@@ -158,10 +160,7 @@ class Plots:
             above.bar(places, heights, width, yerr=(down, up), label=" beside ".join(pair), error_kw={"lw": 0.8})
             self.own(above, places, mine)
             below.bar(places, [row.get("best_effort_share", 0) for row in mine], width)
-        above.set_ylabel("p99 over alone, %")
-        above.set_yscale("symlog", linthresh=10)
-        self.legend(above)
-        above.set_title("Ablation: what schedules" + self.OWN)
+        self.label_overhead(above, "Ablation: what schedules" + self.OWN)
         below.set_ylabel("trainings, of solo")
         below.set_xticks(range(len(names)))
         below.set_xticklabels([name.replace("+", "\n+") for name in names], fontsize=8)

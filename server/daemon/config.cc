@@ -29,6 +29,12 @@ Status ReadString(const std::string& key, const Json& value, std::string& into) 
   return OkStatus();
 }
 
+Status ReadBool(const std::string& key, const Json& value, bool& into) {
+  if (!value.is_boolean()) return WrongType(key, "true or false", value);
+  into = value.get<bool>();
+  return OkStatus();
+}
+
 Status ReadCount(const std::string& key, const Json& value, uint32_t& into) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > 1'000'000) {
     return WrongType(key, "a whole number from 0 to 1000000", value);
@@ -91,29 +97,13 @@ const std::map<std::string, Reader>& Readers() {
          return OkStatus();
        }},
       {"share_domains_between_users",
-       [](auto& key, auto& value, auto& config) {
-         if (!value.is_boolean()) return WrongType(key, "true or false", value);
-         config.share_domains_between_users = value.template get<bool>();
-         return OkStatus();
-       }},
+       [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.share_domains_between_users); }},
       {"share_contexts",
-       [](auto& key, auto& value, auto& config) {
-         if (!value.is_boolean()) return WrongType(key, "true or false", value);
-         config.share_contexts = value.template get<bool>();
-         return OkStatus();
-       }},
+       [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.share_contexts); }},
       {"suspend_best_effort",
-       [](auto& key, auto& value, auto& config) {
-         if (!value.is_boolean()) return WrongType(key, "true or false", value);
-         config.suspend_best_effort = value.template get<bool>();
-         return OkStatus();
-       }},
+       [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.suspend_best_effort); }},
       {"refresh_contexts",
-       [](auto& key, auto& value, auto& config) {
-         if (!value.is_boolean()) return WrongType(key, "true or false", value);
-         config.refresh_contexts = value.template get<bool>();
-         return OkStatus();
-       }},
+       [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.refresh_contexts); }},
       {"max_sessions", [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions); }},
       {"max_sessions_per_user",
        [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions_per_user); }},
