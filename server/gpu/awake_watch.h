@@ -4,7 +4,7 @@
 // Awake it is while a high-priority program exists, for 10 ms after best-effort work that can be stopped was last
 // launched, on machines with processors to spare. Nothing polls when nobody works.
 //
-// OnLaunch is thread-safe; the rest is for the one thread that watches.
+// OnLaunch and IsOneOfThem are thread-safe; the rest is for the one thread that watches.
 #pragma once
 
 #include <atomic>
@@ -26,6 +26,8 @@ class AwakeWatch {
   // Work that can be stopped was launched, or goes on.
   void OnLaunch() { last_launch_.store(clock_.Now(), std::memory_order_relaxed); }
 
+  // Who has priority runs in this executor.
+  bool IsOneOfThem() const { return watch_ != nullptr && watch_->IsOneOfThem(); }
   bool IsClosed() const { return watch_ != nullptr && watch_->IsClosed(device_); }
   // Until there is high-priority work, or the caller should look at its own, which is at most after `look`.
   void WaitWhileOpen(std::chrono::nanoseconds look);

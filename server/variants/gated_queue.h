@@ -126,6 +126,8 @@ class GatedQueue {
   CUresult Seal();
   // Whether that many numbers are left.
   bool HasNumbersFor(uint64_t num_numbers) const { return promised_ + num_numbers <= kMostNumbers; }
+  // Whether all that is on the stream has run or left. Needs no mutex.
+  bool HasEnded() const { return driver_.cuStreamQuery(stream_) != CUDA_ERROR_NOT_READY; }
   // Begins to count anew; only if empty and open.
   CUresult Renumber();
 

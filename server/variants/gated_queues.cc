@@ -1,8 +1,12 @@
 #include "server/variants/gated_queues.h"
 
+#include <sched.h>
+
 #include <algorithm>
 
+#include "base/futex.h"
 #include "base/log.h"
+#include "server/channel/spin.h"
 
 namespace tally::server {
 namespace {
@@ -13,9 +17,15 @@ using std::chrono::milliseconds;
 constexpr auto kLook = milliseconds(10);               // how often at least it looks what is complete
 constexpr auto kLookStopped = microseconds(50);        // the same while something can go on any moment
 constexpr auto kLongestTurnaround = milliseconds(20);  // then it counts as that and is no longer waited for
-constexpr auto kPause = microseconds(20);              // of a launch that waits for room
+constexpr auto kPause = microseconds(20);              // of who waits for launches to end
 // A kernel may wait for one that the waiting thread has yet to launch on another stream.
 constexpr auto kLongestWaitForRoom = milliseconds(250);
+// A full queue is done in less. Programs expect calls that do not wait to come back, and may ask whether a longer
+// kernel has ended.
+constexpr auto kLongestWaitForEnd = milliseconds(20);
+// A sleep takes several times as long as asked for, and the GPU waits meanwhile.
+constexpr auto kLongestAwake = milliseconds(2);
+constexpr int kPausesPerLook = 20;  // less than a microsecond
 
 // Others must get the lock meanwhile: what is waited for is done with it.
 template <typename Predicate>
@@ -83,6 +93,7 @@ CUresult GatedQueues::Stream::Launch(GatedLaunch launch) { return all_.Launch(me
 CUresult GatedQueues::Stream::Seal() {
   std::unique_lock lock(all_.mutex_);
   const GatedQueue& queue = member_.queue;
+  if (all_.watch_.IsOneOfThem()) all_.AwaitEnd(member_, lock);
   WaitUntil(lock, [&] { return !queue.is_stopped() || queue.empty() || queue.has_marker() || all_.MayWaitLocked(); });
   return member_.queue.Seal();
 }
@@ -100,6 +111,32 @@ void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lo
     if (member.queue.HasNumbersFor(num_numbers) && has_room) return;
     lock.unlock();
     std::this_thread::sleep_for(kPause);
+    lock.lock();
+  }
+}
+
+// Instead of a marker: no stream waits, and what was stopped goes on where it was. Launches that wait in two streams
+// make all kernels of the context start later, those of high-priority programs, too (docs/scheduling.md#refreshing).
+void GatedQueues::AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock) {
+  TimePoint since = clock_.Now();
+  const auto takes = [&] { return clock_.Now() - since; };
+  for (;;) {
+    member.queue.MarkLast();
+    member.queue.Sweep();
+    const bool is_stopped = member.queue.is_stopped();
+    if (member.queue.empty() || (!is_stopped && takes() >= kLongestWaitForEnd)) return;
+    if (is_stopped) since = clock_.Now();
+    // Whoever stops queues needs the lock at once.
+    lock.unlock();
+    if (is_stopped) std::this_thread::sleep_for(kLookStopped);
+    while (!member.queue.HasEnded() && takes() < kLongestWaitForEnd) {
+      if (MaySpinLong() && takes() < kLongestAwake) {
+        for (int i = 0; i < kPausesPerLook; ++i) CpuRelax();
+        ::sched_yield();
+      } else {
+        std::this_thread::sleep_for(kPause);
+      }
+    }
     lock.lock();
   }
 }

@@ -70,7 +70,7 @@ class GatedQueues {
 
     // Puts it on the stream; waits while too much is in flight there. After an error nothing was put on the stream.
     CUresult Launch(GatedLaunch launch);
-    // What comes next on the stream has no gate.
+    // What comes next on the stream has no gate. In an executor with high-priority work this waits for what has.
     CUresult Seal();
 
    private:
@@ -114,6 +114,8 @@ class GatedQueues {
         controls_(driver) {}
   CUresult Launch(Member& member, GatedLaunch launch);
   void AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lock<std::mutex>& lock);
+  // Until all launches have run, or for some time while they could.
+  void AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock);
   CUresult StopLocked(Member& member, TimePoint seen_at);
   void Watch();
   struct Looked {

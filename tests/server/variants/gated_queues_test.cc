@@ -381,6 +381,54 @@ TEST_F(GatedQueuesTest, AStreamMayGoWhileItIsStopped) {
   EXPECT_EQ(Read(out), Words(kWords, 31));
 }
 
+// Where high-priority work shares the context what has no gate is held back here, not on the GPU.
+TEST_F(GatedQueuesTest, BesideHighPriorityWorkOfTheContextNoStreamWaits) {
+  watch_.is_one_of_them = true;
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  const CUdeviceptr word = Block(stream);
+  Words expected(kWords), zero(kWords);
+  for (uint32_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(queue->Launch(Step({out, in, i}, 16)), CUDA_SUCCESS);
+    StepOnHost(expected, zero, i);
+  }
+  watch_.SetClosed(true);
+  Await([&] { return queues_->counts().num_stops == 1; });
+  Release(word);
+  std::atomic<bool> is_sealed{false};
+  std::thread lane([&] {
+    driver_.cuCtxSetCurrent(context_);
+    EXPECT_EQ(queue->Seal(), CUDA_SUCCESS);
+    is_sealed = true;
+  });
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(400));  // longer than it would be waited for if nothing were stopped
+  EXPECT_FALSE(is_sealed);
+  EXPECT_TRUE(HasEnded(stream));
+  watch_.SetClosed(false);
+  lane.join();
+  EXPECT_TRUE(HasEnded(stream));
+  EXPECT_EQ(Read(out), expected);
+  EXPECT_EQ(queues_->counts().num_markers, 0u);
+}
+
+// It may wait for something that the same thread has yet to launch.
+TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
+  watch_.is_one_of_them = true;
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  const CUdeviceptr word = Block(stream);
+  ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
+  EXPECT_FALSE(HasEnded(stream));
+  EXPECT_EQ(queues_->counts().num_markers, 1u);
+  Release(word);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out), Words(kWords, 1));
+}
+
 // ---------------------------------------------------------------- everything at once, at random
 
 // Streams that compute, copy, fill and wait for one another, as a program would, and what must come out.
@@ -512,19 +560,29 @@ class RandomStops : public GatedQueuesTest {
     }
     return num_wrong;
   }
+  void RunAll() {
+    for (uint32_t seed = 1; seed <= 40; ++seed) ASSERT_EQ(Run(seed, true), 0u) << "seed " << seed;
+    const GatedCounts counts = queues_->counts();
+    std::printf("    %lu launches, %lu markers; %lu stops, %lu launches made again, %lu of them cut\n",
+                counts.num_launches, counts.num_markers, counts.num_stops, counts.num_relaunches, counts.num_cut);
+    // The test is one only while it stops things half-way.
+    EXPECT_GT(counts.num_stops, 40u);
+    EXPECT_GT(counts.num_cut, 10u);
+  }
 };
 
 TEST_F(RandomStops, ChangeNothing) {
-  for (uint32_t seed = 1; seed <= 40; ++seed) ASSERT_EQ(Run(seed, true), 0u) << "seed " << seed;
-  const GatedCounts counts = queues_->counts();
-  std::printf("    %lu launches, %lu markers; %lu stops, %lu launches made again, %lu of them cut\n",
-              counts.num_launches, counts.num_markers, counts.num_stops, counts.num_relaunches, counts.num_cut);
-  // The test is one only while it stops things half-way.
-  EXPECT_GT(counts.num_stops, 40u);
-  EXPECT_GT(counts.num_cut, 10u);
+  RunAll();
+  EXPECT_GT(queues_->counts().num_markers, 40u);
 }
 
-// So that the test above can fail: without markers things overtake what was stopped.
+TEST_F(RandomStops, ChangeNothingWhereNoStreamWaits) {
+  watch_.is_one_of_them = true;
+  RunAll();
+  EXPECT_EQ(queues_->counts().num_markers, 0u);
+}
+
+// So that the tests above can fail: without markers things overtake what was stopped.
 TEST_F(RandomStops, WouldShowWithoutMarkers) {
   uint64_t num_wrong = 0;
   for (uint32_t seed = 1; seed <= 100 && num_wrong == 0; ++seed) num_wrong += Run(seed, false);
