@@ -11,6 +11,7 @@ import time
 import torch
 
 import catalogue
+from stamps import Stamps
 from worker import built
 
 SEED = 20261121
@@ -77,8 +78,8 @@ def gpt_neo():
 NETWORKS = {"resnet50": resnet50, "bert": bert, "detector": detector, "diffusion": diffusion, "llama": llama, "gpt-neo": gpt_neo}
 
 
-def captured(run, static):
-    """A CUDA graph of run(*static), and its output."""
+def captured(run, static, around=lambda run: run()):
+    """A CUDA graph of run(*static), with what is put around it, and its output."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -87,7 +88,7 @@ def captured(run, static):
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        output = run(*static)
+        output = around(lambda: run(*static))
     return graph, output
 
 
@@ -104,13 +105,14 @@ class Service:
             run = torch.compile(run)
         self.inputs = [tuple(part.pin_memory() for part in make_input()) for _ in range(NUM_INPUTS)]
         self.static = tuple(part.cuda() for part in self.inputs[0])
+        self.stamps = Stamps()
         with torch.inference_mode():
             for _ in range(5):
                 output = run(*self.static)
             torch.cuda.synchronize()
             graph = None
             if form == "graph":
-                graph, output = captured(run, self.static)
+                graph, output = captured(run, self.static, lambda run: self.stamps.around(run, torch.cuda.current_stream().cuda_stream))
         self.network = run  # a graph does not keep its weights
         self.output = torch.empty(output.shape, dtype=output.dtype, pin_memory=True)
         self.run = self._replay(graph, output) if graph is not None else lambda: run(*self.static)

@@ -47,30 +47,32 @@ def run(service, stamps, arrivals, begin, grace):
             break
         wait_until(due)
         asked.append(time.monotonic_ns())
-        stamps.launch(2 * index)
-        service.request(index, lambda place=2 * index + 1: stamps.launch(place))
+        stamps.begin(index)
+        service.request(index, lambda index=index: stamps.end(index))
         own.append(round((time.monotonic_ns() - asked[-1]) / 1e6, 4))
+        stamps.collect(index)
         latencies.append((time.monotonic() - due) * 1e3)
         wrong += not service.matches(index)
-    return {"latencies_ms": [round(latency, 4) for latency in latencies], "unserved": unserved, "wrong": wrong,
-            "own_ms": own, "asked_ns": asked, "began_ns": [stamps.at(2 * index) for index in range(len(asked))],
-            "ended_ns": [stamps.at(2 * index + 1) for index in range(len(asked))]}
+    times = [stamps.of(index) for index in range(len(asked))]
+    return {"latencies_ms": [round(latency, 4) for latency in latencies], "unserved": unserved, "wrong": wrong, "own_ms": own, "asked_ns": asked,
+            "began_ns": [began for began, _ in times], "ended_ns": [ended for _, ended in times]}
 
 
 def build(name):
+    """The service, and the stamps of its requests, which need a context to be made in."""
     if name == "stand-in":
         import stand_ins
-        return stand_ins.Service()
+        return stand_ins.Service(), Stamps()
     import inference_models
-    return inference_models.build(name)
+    service = inference_models.build(name)
+    return service, service.stamps
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     lines = Lines()
-    service = build(sys.argv[1])
-    stamps = Stamps()
+    service, stamps = build(sys.argv[1])
     stamps.calibrate()  # the first launches take longer
     gc.collect()
     gc.freeze()  # what the libraries made while starting is not looked at again: a pause of tens of ms

@@ -1,6 +1,9 @@
 """When a request's work on the GPU begins and ends, by the GPU's own clock: kernels of one thread, launched before all else of the
 request and after it, write %globaltimer to pinned memory. Through CUDA's driver API, in the current context; torch's is one.
 
+Where a request is a CUDA graph they are its first and last node: launched one by one beside another program's launches, in one context, they
+would have the GPU start all kernels of the graph later (docs/scheduling.md, Refreshing), which no service that only replays graphs meets.
+
 The GPU's clock and the host's (CLOCK_MONOTONIC) differ by an offset that drifts. A launch at t0 that is complete at t1 ran
 between the two, so each bounds the offset; many of them, made while nothing else runs, leave some microseconds. That is done before and
 after a cell, and what is between is on a straight line.
@@ -31,9 +34,10 @@ class Stamps:
         module, function, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), PTX)
         self._call("cuModuleGetFunction", ctypes.byref(function), module, b"stamp")
-        self._call("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(8 * most), ctypes.c_uint(PORTABLE_AND_MAPPED))
+        self._call("cuMemHostAlloc", ctypes.byref(memory), ctypes.c_size_t(8 * (most + 2)), ctypes.c_uint(PORTABLE_AND_MAPPED))
         self.function = function
-        self.stamps = (ctypes.c_uint64 * most).from_address(memory.value)
+        self.stamps = (ctypes.c_uint64 * (most + 2)).from_address(memory.value)  # the last two are those of a graph
+        self.is_captured = False
         self.place = ctypes.c_uint64()
         self.parameters = (ctypes.c_void_p * 1)(ctypes.addressof(self.place))
         self.launches = self.cuda.cuLaunchKernel
@@ -44,26 +48,50 @@ class Stamps:
         if error:
             raise SystemExit(f"{name}: error {error}")
 
-    def launch(self, index):
-        """On the default stream, which the services work on: there once that has been waited for."""
-        self.place.value = ctypes.addressof(self.stamps) + 8 * (index % self.most)
-        error = self.launches(self.function, 1, 1, 1, 1, 1, 1, 0, None, self.parameters, None)
+    def _launch(self, place, stream=None):
+        self.place.value = ctypes.addressof(self.stamps) + 8 * place
+        error = self.launches(self.function, 1, 1, 1, 1, 1, 1, 0, stream, self.parameters, None)
         if error:
             raise SystemExit(f"cuLaunchKernel: error {error}")
 
-    def at(self, index):
-        """Nanoseconds on the GPU's clock."""
-        return self.stamps[index % self.most]
+    def around(self, run, stream):
+        """run(), between two stamps on a stream that captures: from now on they come with what is captured."""
+        self.is_captured = True
+        self._launch(self.most, stream)
+        result = run()
+        self._launch(self.most + 1, stream)
+        return result
+
+    def begin(self, request):
+        """In front of the request, on the default stream, which the services work on."""
+        if not self.is_captured:
+            self._launch(2 * request % self.most)
+
+    def end(self, request):
+        """Behind it, before it is waited for."""
+        if not self.is_captured:
+            self._launch((2 * request + 1) % self.most)
+
+    def collect(self, request):
+        """Once it was waited for."""
+        if self.is_captured:
+            place = 2 * request % self.most
+            self.stamps[place:place + 2] = self.stamps[self.most:]
+
+    def of(self, request):
+        """When it began and when it ended: nanoseconds on the GPU's clock."""
+        place = 2 * request % self.most
+        return self.stamps[place], self.stamps[place + 1]
 
     def calibrate(self):
         """What to add to the GPU's clock to have the host's, in ns, when that was found, and how wrong it is at most."""
         least, most = -float("inf"), float("inf")
         for _ in range(CALIBRATIONS):
             begin = time.monotonic_ns()
-            self.launch(0)
+            self._launch(0)
             self._call("cuCtxSynchronize")
             end = time.monotonic_ns()
-            least, most = max(least, begin - self.at(0)), min(most, end - self.at(0))
+            least, most = max(least, begin - self.stamps[0]), min(most, end - self.stamps[0])
         return {"at_ns": time.monotonic_ns(), "offset_ns": (least + most) // 2, "error_ns": (most - least) // 2}
 
 
