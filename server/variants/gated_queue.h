@@ -7,7 +7,8 @@
 // A launch of a kernel with a gate (proto/device/gate_abi.h) is put on the stream and logged, so that it can be made
 // again. What has no gate (a copy, an event, somebody's wait) must not overtake what was stopped before it: in front of
 // it goes a *marker*, a gated kernel of one block that writes a number into a word, and a wait for that number. If the
-// queue was stopped the marker has left, too, is in the log, and is made again behind everything before it.
+// queue was stopped the marker has left, too, is in the log, and is made again behind everything before it. Beside
+// high-priority work of the same context markers are the exception: gated_queues.h waits for an empty queue instead.
 //
 // The launches between two markers are a *batch*. The stream cannot get beyond the batch in which it was stopped, so
 // that one alone is waited for and made again; those behind it run by themselves, later.

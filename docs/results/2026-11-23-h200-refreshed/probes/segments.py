@@ -1,6 +1,7 @@
 """segments.py [--seconds|--short] MODE...: of BERT's graph, layer by layer, alone and beside a training: where does the time go? segments.txt; --seconds: for 16 s, segments2.txt;
---short: segments3.txt, with TALLY_BUNDLE a bundle of 39d426c with priorities.patch, and TALLY_X_RESUME -1, 0, -1 and TALLY_X_SIGNAL 0, 1, 1."""
-import ctypes, json, statistics as st, sys, time
+--short: segments3.txt, with TALLY_BUNDLE a bundle of 39d426c with priorities.patch, and TALLY_X_RESUME -1, 0, -1 and TALLY_X_SIGNAL 0, 1, 1. LOW: another
+training than pointnet (whose name the lines have all the same)."""
+import ctypes, json, os, statistics as st, sys, time
 import pair
 def serve():
     from worker import Lines
@@ -39,7 +40,7 @@ SECONDS=(17,0.5,[("alone",0.002,200,3)],[(f"beside pointnet, second {i+1}",0.002
 SHORT=(4,0.5,[("alone",0.002,100,3)],[(f"beside pointnet, {i+1}",0.002,200,3) for i in range(4)],("then",0.002,100,3))
 def measure(mode,place):
     seconds,lead,alone,beside,then={"--seconds":SECONDS,"--short":SHORT}.get(sys.argv[1],BOTH)
-    high=pair.start(place,"high"); low=pair.start(place,"low","pointnet"); high.answer(60); low.answer(60)
+    high=pair.start(place,"high"); low=pair.start(place,"low",os.environ.get("LOW","pointnet")); high.answer(60); low.answer(60)
     for which in alone: block(mode,high,*which)
     low.say(json.dumps({"seconds":seconds})); time.sleep(lead)
     for which in beside: block(mode,high,*which)
