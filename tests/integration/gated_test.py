@@ -28,9 +28,9 @@ class Gated(FullStackTest):
         """GPU time of a session by what can take the GPU from it: {(by, reason): nanoseconds}."""
         return {(part["by"], part["reason"]): part["gpu_time_ns"] for part in row["coverage"]}
 
-    def stop_and_check(self, form):
+    def stop_and_check(self, form, *options):
         self.port = free_port()
-        self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": form}, metrics=f"127.0.0.1:{self.port}")
+        self.start_daemon("--transforms", "gate", *options, env={"TALLY_FORCE_FORM": form}, metrics=f"127.0.0.1:{self.port}")
         deadline = time.monotonic() + 100
         most_stops = 0
         low = [self.start_program(), self.start_program()]
@@ -96,6 +96,10 @@ class Gated(FullStackTest):
 
     def test_results_are_the_same_with_gates_in_place(self):
         self.stop_and_check("spliced:4")
+
+    # Where the executor waits, not the stream, with what has no gate.
+    def test_results_are_the_same_in_one_context(self):
+        self.stop_and_check("spliced:4", "--share-contexts")
 
     def test_a_program_may_die_while_it_is_stopped(self):
         self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": "spliced:4"})

@@ -1,4 +1,5 @@
 """Numbers of bench/colocation: a wrong one would be believed."""
+import ctypes
 import dataclasses
 import unittest
 
@@ -30,6 +31,34 @@ class RateTest(unittest.TestCase):
 
     def test_nothing_happened(self):
         self.assertEqual(measures.rate(0, [], 1, 2), 0)
+
+
+class StampsTest(unittest.TestCase):
+    def make(self):
+        made = stamps.Stamps.__new__(stamps.Stamps)  # without a GPU
+        made.most, made.stamps, made.is_captured, self.launched = 6, (ctypes.c_uint64 * 8)(), False, []
+        made._launch = lambda place, stream=None: self.launched.append((place, stream))
+        return made
+
+    def test_those_of_a_graph_are_taken_after_each_request(self):
+        made = self.make()
+        self.assertEqual(made.around(lambda: "output", 99), "output")
+        self.assertEqual(self.launched, [(6, 99), (7, 99)])
+        for request in range(4):
+            made.begin(request)
+            made.end(request)
+            made.stamps[6:] = [10 * request, 10 * request + 5]
+            made.collect(request)
+        self.assertEqual(len(self.launched), 2, "they come with the graph")
+        self.assertEqual([made.of(request) for request in (1, 2, 3)], [(10, 15), (20, 25), (30, 35)])
+
+    def test_others_are_launched_around_each_request(self):
+        made = self.make()
+        for request in range(4):
+            made.begin(request)
+            made.end(request)
+            made.collect(request)
+        self.assertEqual([place for place, _ in self.launched], [0, 1, 2, 3, 4, 5, 0, 1])
 
 
 class FirstKernelTest(unittest.TestCase):
