@@ -3,7 +3,11 @@
 // With cores to spare a spinning server answers in about a microsecond; with few it only keeps the client from running.
 #pragma once
 
+#include <sched.h>
+
 #include <thread>
+
+#include "base/futex.h"
 
 namespace tally::server {
 
@@ -19,5 +23,11 @@ inline int SpinPauses() {
 
 // Whether a core may be kept busy for longer than that by one waiting thread.
 inline bool MaySpinLong() { return SpinPauses() >= 1000; }
+
+// Between two looks of a thread that does: less than a microsecond, and whoever wants its core gets it.
+inline void PauseAwake() {
+  for (int i = 0; i < 20; ++i) CpuRelax();
+  ::sched_yield();
+}
 
 }  // namespace tally::server

@@ -1,18 +1,13 @@
 #include "server/gpu/awake_watch.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <thread>
-
-#include "base/futex.h"
 
 namespace tally::server {
 namespace {
 
 constexpr auto kLongestAwake = std::chrono::milliseconds(10);
 constexpr auto kLookAwake = std::chrono::microseconds(100);  // what is complete should be noticed, too
-constexpr int kPausesPerLook = 20;                           // less than a microsecond
 // Below that a sleep is as good as waiting for the page, and costs whoever announces no system call.
 constexpr auto kShortLook = std::chrono::milliseconds(1);
 
@@ -27,8 +22,7 @@ void AwakeWatch::WaitWhileOpen(std::chrono::nanoseconds look) {
   if (MayStayAwake()) {
     const TimePoint until = clock_.Now() + std::min<std::chrono::nanoseconds>(look, kLookAwake);
     while (!watch_->IsClosed(device_) && clock_.Now() < until) {
-      for (int i = 0; i < kPausesPerLook; ++i) CpuRelax();
-      ::sched_yield();
+      PauseAwake();
     }
   } else if (watch_ == nullptr || look < kShortLook) {
     std::this_thread::sleep_for(look);

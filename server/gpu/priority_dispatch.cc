@@ -1,7 +1,5 @@
 #include "server/gpu/priority_dispatch.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -11,7 +9,6 @@
 #include <mutex>
 #include <thread>
 
-#include "base/futex.h"
 #include "scheduler/look_ahead.h"
 #include "scheduler/tuning.h"
 #include "server/channel/spin.h"
@@ -30,7 +27,6 @@ namespace {
 constexpr auto kLongestDrain = std::chrono::milliseconds(250);
 // Looking for room without sleep, where there are cores to spare: short launches end within it.
 constexpr auto kLongestAwake = std::chrono::microseconds(200);
-constexpr int kPausesPerLook = 20;
 constexpr auto kShortPause = std::chrono::microseconds(5);
 constexpr auto kLongPause = std::chrono::microseconds(50);
 // Of a tenant that is hundreds of launches ahead: several kernels end meanwhile.
@@ -199,8 +195,7 @@ class Restrainer {
 
   void Pause(const DispatchOf& of, std::chrono::nanoseconds waited) {
     if (IsShort(of) && waited < kLongestAwake && MaySpinLong()) {
-      for (int i = 0; i < kPausesPerLook; ++i) CpuRelax();
-      ::sched_yield();
+      PauseAwake();
     } else {
       std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(waited, kShortPause, kLongPause));
     }

@@ -1,10 +1,7 @@
 #include "server/variants/gated_queues.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
-#include "base/futex.h"
 #include "base/log.h"
 #include "server/channel/spin.h"
 
@@ -25,7 +22,6 @@ constexpr auto kLongestWaitForRoom = milliseconds(250);
 constexpr auto kLongestWaitForEnd = milliseconds(20);
 // A sleep takes several times as long as asked for, and the GPU waits meanwhile.
 constexpr auto kLongestAwake = milliseconds(2);
-constexpr int kPausesPerLook = 20;  // less than a microsecond
 
 // Others must get the lock meanwhile: what is waited for is done with it.
 template <typename Predicate>
@@ -131,8 +127,7 @@ void GatedQueues::AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock) {
     if (is_stopped) std::this_thread::sleep_for(kLookStopped);
     while (!member.queue.HasEnded() && takes() < kLongestWaitForEnd) {
       if (MaySpinLong() && takes() < kLongestAwake) {
-        for (int i = 0; i < kPausesPerLook; ++i) CpuRelax();
-        ::sched_yield();
+        PauseAwake();
       } else {
         std::this_thread::sleep_for(kPause);
       }

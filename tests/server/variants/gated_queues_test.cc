@@ -114,6 +114,19 @@ class GatedQueuesTest : public SimDeviceTest {
     EXPECT_EQ(driver_.cuMemsetD32Async(word, 1, 1, nullptr), CUDA_SUCCESS);
     EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
   }
+  // So many steps, each with its number as the addend; what they make of `expected`.
+  void LaunchSteps(GatedQueues::Stream& queue, CUdeviceptr out, CUdeviceptr in, uint32_t count, Words& expected) {
+    for (uint32_t i = 0; i < count; ++i) {
+      ASSERT_EQ(queue.Launch(Step({out, in, i}, 16)), CUDA_SUCCESS);
+      StepOnHost(expected, Words(kWords), i);
+    }
+  }
+  // The only queue is stopped before anything behind `word` has run.
+  void StopThenRelease(CUdeviceptr word) {
+    watch_.SetClosed(true);
+    Await([&] { return queues_->counts().num_stops == 1; });
+    Release(word);
+  }
 
   ScriptedWatch watch_;
   CUfunction function_ = nullptr;
@@ -127,10 +140,7 @@ TEST_F(GatedQueuesTest, RunsLaunchesInOrder) {
   CUstream stream = Stream();
   auto queue = queues_->Open(stream, nullptr);
   Words expected(kWords), zero(kWords);
-  for (uint32_t i = 0; i < 40; ++i) {
-    ASSERT_EQ(queue->Launch(Step({out, in, i}, 16)), CUDA_SUCCESS);
-    StepOnHost(expected, zero, i);
-  }
+  LaunchSteps(*queue, out, in, 40, expected);
   ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(Read(out), expected);
@@ -146,13 +156,8 @@ TEST_F(GatedQueuesTest, AStoppedQueueRunsNothingUntilItMay) {
   auto queue = queues_->Open(stream, nullptr);
   const CUdeviceptr word = Block(stream);
   Words expected(kWords), zero(kWords);
-  for (uint32_t i = 0; i < 20; ++i) {
-    ASSERT_EQ(queue->Launch(Step({out, in, i}, 16)), CUDA_SUCCESS);
-    StepOnHost(expected, zero, i);
-  }
-  watch_.SetClosed(true);
-  Await([&] { return queues_->counts().num_stops == 1; });
-  Release(word);
+  LaunchSteps(*queue, out, in, 20, expected);
+  StopThenRelease(word);
   Await([&] { return HasEnded(stream); });  // as nothing was sealed, it has drained
   EXPECT_EQ(Read(out), zero);
   ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
@@ -333,9 +338,7 @@ TEST_F(GatedQueuesTest, WhoBecomesHighPriorityGoesOnAtOnce) {
   const CUdeviceptr word = Block(stream);
   ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
   ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
-  watch_.SetClosed(true);
-  Await([&] { return queues_->counts().num_stops == 1; });
-  Release(word);
+  StopThenRelease(word);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_FALSE(HasEnded(stream));
   owner->is_high_priority = true;
@@ -354,9 +357,7 @@ TEST_F(GatedQueuesTest, WhatAClientThatLeftHadQueuedIsDropped) {
     ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
     ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
   }
-  watch_.SetClosed(true);
-  Await([&] { return queues_->counts().num_stops == 1; });
-  Release(word);
+  StopThenRelease(word);
   owner->has_left = true;
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);  // though it is still closed
   Await([&] { return queues_->counts().num_abandoned == 1; });
@@ -389,13 +390,8 @@ TEST_F(GatedQueuesTest, BesideHighPriorityWorkOfTheContextNoStreamWaits) {
   auto queue = queues_->Open(stream, nullptr);
   const CUdeviceptr word = Block(stream);
   Words expected(kWords), zero(kWords);
-  for (uint32_t i = 0; i < 3; ++i) {
-    ASSERT_EQ(queue->Launch(Step({out, in, i}, 16)), CUDA_SUCCESS);
-    StepOnHost(expected, zero, i);
-  }
-  watch_.SetClosed(true);
-  Await([&] { return queues_->counts().num_stops == 1; });
-  Release(word);
+  LaunchSteps(*queue, out, in, 3, expected);
+  StopThenRelease(word);
   std::atomic<bool> is_sealed{false};
   std::thread lane([&] {
     driver_.cuCtxSetCurrent(context_);

@@ -1,7 +1,6 @@
 """Launches behind a wait in one stream and launches in another, as markers and what goes on after a stop; stamps around a graph beside launches."""
-import threading
 from alone import torch, bert, brings, high, low, on, small, tiny
-from streams import replays, streams, wait, word
+from streams import streams, wait, word, write
 wide=torch.zeros(1<<22,device="cuda"); s2_=torch.zeros(1024,device="cuda")
 res=streams[1]
 on(res,lambda: s2_.add_(1)); on(high,lambda: s2_.add_(1))
@@ -18,7 +17,6 @@ def behind(n,m,of=res,release_first=False):
     return g
 def marker(n,k=5):
     """As a stop at a marker: n launches, a wait, n launches; another stream runs n and releases it."""
-    from streams import write
     def g():
         for i in range(k):
             word[0]=0; torch.cuda.synchronize()
@@ -32,7 +30,6 @@ def marker(n,k=5):
     return g
 def stamped(n,before=1,after=1,graph=True,kernel=lambda: small.add_(1)):
     def g():
-        us=None
         with torch.cuda.stream(low):
             for _ in range(n): kernel()
         with torch.cuda.stream(high):

@@ -1,7 +1,7 @@
 """The same through graphs: what was stopped going on as a graph, stamps as graphs; how many launches elsewhere it takes."""
-import ctypes, time, statistics as st
+import ctypes, time
 from alone import torch, bert, brings, capture, high, low, on, small, tiny
-from streams import cu, replays, streams, wait, word, write
+from streams import cu, streams, wait, word, write
 V=ctypes.c_void_p
 wide=torch.zeros(1<<22,device="cuda"); s2_=torch.zeros(1024,device="cuda")
 res=streams[1]; on(res,lambda: s2_.add_(1)); on(high,lambda: s2_.add_(1))
@@ -32,9 +32,6 @@ def behind(n,f,k=1,after=0):
         if took: print("   capture, instantiate, launch, destroy us",took[:3],flush=True)
     return g
 stamp=capture(lambda: s2_.add_(1))
-def with_stamps():
-    s2_.add_(1)
-    return run_()
 def stamped(n,k=20,stamps=stamp,kernel=lambda: small.add_(1),training=None):
     def g():
         for _ in range(k):
