@@ -122,9 +122,9 @@ class Sharing(SharingTest):
         wait_until(lambda: all(self.rows().get(name, {}).get("kernel_launches", 0) > 500 for name in ("one", "three")),
                    "both run")
         self.assertEqual([self.rows()[name]["weight"] for name in ("one", "three")], [100, 300])
-        self.assert_shared(1.8, 5, "one", "three")
+        self.assert_shared(1.4, 5, "one", "three")
         self.assertEqual(self.ctl("set-weight", str(self.rows()["one"]["id"]), "900").returncode, 0)
-        self.assert_shared(1.8, 5, "three", "one")
+        self.assert_shared(1.4, 5, "three", "one")
 
     def test_the_environment_gives_weight_and_level(self):
         self.start_daemon("--policy", "tally")
