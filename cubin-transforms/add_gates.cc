@@ -37,8 +37,8 @@ uint32_t RegistersInInfo(const ElfSection& text) { return text.info >> 24; }  //
 // What holds for all kernels of a cubin, and the changes collected so far.
 class Splicer {
  public:
-  Splicer(const ElfView& elf, const GateTemplate& gate, uint64_t file_bytes)
-      : elf_(elf), gate_(gate), bytes_left_(file_bytes) {
+  Splicer(const ElfView& elf, const GateTemplate& gate, const GateOptions& options, uint64_t file_bytes)
+      : elf_(elf), gate_(gate), options_(options), bytes_left_(file_bytes) {
     for (size_t i = 0; i < elf.sections().size(); ++i)
       if (elf.sections()[i].name == images::kNvInfoSection) module_records_ = i;
     section_symbols_.resize(elf.sections().size());
@@ -67,6 +67,7 @@ class Splicer {
   std::string CheckCode(const ElfSection& text) const;
   const ElfView& elf_;
   const GateTemplate& gate_;
+  const GateOptions& options_;
   uint64_t bytes_left_ = 0;  // of sections that may be changed: no more than the file has, unless they overlap
   std::vector<uint32_t> section_symbols_;  // by section; 0: it has none
   size_t module_records_ = 0;              // the section .nv.info
@@ -103,12 +104,14 @@ std::string Splicer::AddGate(const KernelParts& parts, GatedKernel& kernel) {
   const uint64_t bytes = text.size + constants.size + old_records.size;
   if (bytes > bytes_left_) return "its sections overlap others";
   bytes_left_ -= bytes;
-  const KernelRecords records = ReadKernelRecords(old_records.content);
+  const KernelRecords records = ReadKernelRecords(old_records.content, options_);
   kernel.parameter_bytes = records.parameter_bytes;
   kernel.num_parameters = records.num_parameters;
   if (!records.refusal.empty()) return records.refusal;
   if (std::string refusal = CheckCode(text); !refusal.empty()) return refusal;
-  if (register_counts_.empty() || register_counts_[parts.symbol] == 0) return "its number of registers is not recorded";
+  const size_t count_at = register_counts_.empty() ? 0 : register_counts_[parts.symbol];
+  // Machine code written by hand has it in one place only, where there may be no need to change it.
+  if (count_at == 0 && RegistersInInfo(text) < gate_.registers) return "its number of registers is not recorded";
 
   const uint32_t base = records.has_bank ? records.bank_offset : gate_.parameter_base;
   const uint32_t hidden_offset = device::GateOffset(records.parameter_bytes);
@@ -136,9 +139,10 @@ std::string Splicer::AddGate(const KernelParts& parts, GatedKernel& kernel) {
 
   if (RegistersInInfo(text) != 0 && RegistersInInfo(text) < gate_.registers)
     changes_.infos[parts.text] = (text.info & 0xFFFFFF) | gate_.registers << 24;
-  const size_t count_at = register_counts_[parts.symbol];
-  const uint32_t registers = std::max(Load<uint32_t>(new_module_records_, count_at), gate_.registers);
-  std::memcpy(&new_module_records_[count_at], &registers, sizeof(registers));
+  if (count_at != 0) {
+    const uint32_t registers = std::max(Load<uint32_t>(new_module_records_, count_at), gate_.registers);
+    std::memcpy(&new_module_records_[count_at], &registers, sizeof(registers));
+  }
   std::vector<std::byte> bank(constants.content.begin(), constants.content.end());
   bank.resize(bank_bytes);
   changes_.contents[parts.text].assign(code_bytes.begin(), code_bytes.end());
@@ -156,7 +160,7 @@ std::string RefusalOfImage(const ElfView& elf, const GateTemplate* gate) {
   if (!(abi == 0x41 && version == 8) && !(abi == 0x33 && version == 7))
     return fmt::format("its format is an unknown one (OS/ABI 0x{:x}, version {})", abi, version);
   if (gate == nullptr) return fmt::format("there is no gate for sm_{}", ArchOf(elf));
-  if (header.e_type != ET_EXEC) return "it is relocatable";  // nobody has seen what a linker makes of a gate
+  if (header.e_type != ET_EXEC) return "it is relocatable";  // IsRelocatable says what to do
   if (header.e_shnum == 0 || header.e_phnum > kMaxSegments) return "it has too many sections or segments";
   const auto is_table = [](const ElfSection& section) { return section.type == SHT_SYMTAB; };
   if (std::ranges::count_if(elf.sections(), is_table) != 1) return "it does not have exactly one symbol table";
@@ -169,7 +173,7 @@ size_t GatedImage::num_gated() const {
   return static_cast<size_t>(std::ranges::count_if(kernels, &GatedKernel::is_gated));
 }
 
-Result<GatedImage> AddGates(std::span<const std::byte> cubin) {
+Result<GatedImage> AddGates(std::span<const std::byte> cubin, const GateOptions& options) {
   const Result<ElfView> elf = ElfView::Parse(cubin);
   if (!elf) return std::unexpected(elf.error());
   const GateTemplate* const gate = FindGateTemplate(ArchOf(*elf));
@@ -186,7 +190,7 @@ Result<GatedImage> AddGates(std::span<const std::byte> cubin) {
     return std::move(image);
   };
   if (image.num_gated() == 0) return leave_alone({});
-  Splicer splicer(*elf, *gate, cubin.size());
+  Splicer splicer(*elf, *gate, options, cubin.size());
   for (size_t i = 0; i < all_parts.size(); ++i)
     if (image.kernels[i].is_gated()) image.kernels[i].refusal = splicer.AddGate(all_parts[i], image.kernels[i]);
   if (image.num_gated() == 0) return leave_alone({});
@@ -198,9 +202,14 @@ Result<GatedImage> AddGates(std::span<const std::byte> cubin) {
   return image;
 }
 
+bool IsRelocatable(std::span<const std::byte> cubin) {
+  const Result<ElfView> elf = ElfView::Parse(cubin);
+  return elf && elf->header().e_type == ET_REL;
+}
+
 std::string GatesVersion(uint32_t arch) {
   // Raise it when the code around the template changes what comes out.
-  constexpr uint32_t kVersion = 1;
+  constexpr uint32_t kVersion = 2;
   const GateTemplate* gate = FindGateTemplate(arch);
   if (gate == nullptr) return fmt::format("{}", kVersion);
   const FileCache::Key code = FileCache::KeyOf({std::as_bytes(gate->code), std::as_bytes(gate->entries)});

@@ -29,10 +29,19 @@ struct GatedImage {
   size_t num_gated() const;
 };
 
+struct GateOptions {
+  // Kernels that use tensor memory (tcgen05, from sm_100 on) have a piece of the driver's own code in front of theirs,
+  // which runs before the gate. That should do no harm, but nobody has seen it on such a GPU.
+  bool accepts_entry_fragments = false;
+};
+
 // The cubin may be hostile. What is not certain is refused kernel by kernel; VerifyGated has been asked about the
 // result. kInvalidArgument: not a cubin; kDataLoss: damaged; kUnimplemented: no kernel of it can be gated, for one
 // reason.
-Result<GatedImage> AddGates(std::span<const std::byte> cubin);
+Result<GatedImage> AddGates(std::span<const std::byte> cubin, const GateOptions& options = {});
+
+// Whether a linker has to make something of it that a GPU runs. AddGates leaves it alone and takes what comes of that.
+bool IsRelocatable(std::span<const std::byte> cubin);
 
 // Changes whenever AddGates may make something else of a cubin for that architecture (90: sm_90): part of the key of
 // every cache of gated cubins.

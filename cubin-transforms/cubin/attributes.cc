@@ -122,6 +122,17 @@ bool ExtendRecord(std::vector<std::byte>& bytes, size_t at, std::span<const uint
   return true;
 }
 
+// Numbers of pieces of code that the driver puts in front of a kernel's first instruction, into which they fall
+// through: they prepare the bookkeeping of tensor memory, for one block or for pairs, in an older and a newer form.
+bool AreKnownFragments(const NvAttribute& record) {
+  if (record.id != attribute::kEntryFragments || record.format != 4 || record.payload.size() % 4 != 0) return false;
+  for (size_t at = 0; at < record.payload.size(); at += 4) {
+    const auto fragment = Load<uint32_t>(record.payload, at);
+    if (fragment < 4 || fragment > 7) return false;
+  }
+  return !record.payload.empty();
+}
+
 std::vector<uint32_t> ShiftedBy(std::span<const uint32_t> offsets, uint32_t by) {
   std::vector<uint32_t> shifted(offsets.begin(), offsets.end());
   for (uint32_t& offset : shifted) offset += by;
@@ -137,8 +148,8 @@ std::string RefusalOfAttribute(uint8_t id) {
     case 0x1F:
     case 0x20:
       return "launches kernels itself (CNP attribute)";
-    case 0x4F:
-      return "has entry fragments (AT_ENTRY_FRAGMENTS), whose meaning is unknown";
+    case attribute::kEntryFragments:
+      return "has entry fragments (AT_ENTRY_FRAGMENTS), beside which no gate has been tried";
     case 0x5B:
       return "counts its grid in clusters (BLOCKS_ARE_CLUSTERS)";
     default:
@@ -148,7 +159,7 @@ std::string RefusalOfAttribute(uint8_t id) {
   }
 }
 
-KernelRecords ReadKernelRecords(std::span<const std::byte> section) {
+KernelRecords ReadKernelRecords(std::span<const std::byte> section, const GateOptions& options) {
   KernelRecords kernel;
   const Result<std::vector<NvAttribute>> records = images::ReadNvAttributes(section);
   if (!records) {
@@ -158,7 +169,8 @@ KernelRecords ReadKernelRecords(std::span<const std::byte> section) {
   uint32_t bank_bytes = 0, claimed_bytes = 0;
   bool has_bank = false, has_bank_bytes = false;
   for (const NvAttribute& record : *records) {
-    if (kernel.refusal.empty()) kernel.refusal = RefusalOfAttribute(record.id);
+    const bool is_accepted = options.accepts_entry_fragments && AreKnownFragments(record);
+    if (kernel.refusal.empty() && !is_accepted) kernel.refusal = RefusalOfAttribute(record.id);
     if (record.id == attribute::kParameter || record.id == attribute::kParameterV2) {
       if (record.format != 4 || record.payload.size() != 12) {
         kernel.refusal = "a record of a parameter has an odd size";

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cubin-transforms/add_gates.h"
 #include "cubin-transforms/gate/gate_template.h"
 
 namespace tally::cubin_transforms {
@@ -23,7 +24,8 @@ inline constexpr uint8_t kWarpWide = 0x28;       // u32 offsets in the code
 inline constexpr uint8_t kWarpWideMasks = 0x29;  // u32 registers
 inline constexpr uint8_t kRegisters = 0x2F;      // in .nv.info: u32 symbol, u32 registers
 inline constexpr uint8_t kIndirectTargets = 0x34;
-inline constexpr uint8_t kParameterV2 = 0x45;  // as kParameter with plain bytes
+inline constexpr uint8_t kParameterV2 = 0x45;     // as kParameter with plain bytes
+inline constexpr uint8_t kEntryFragments = 0x4F;  // u32 each
 }  // namespace attribute
 
 // Why a kernel that carries this record must be left alone; empty if the gate cannot matter to it.
@@ -39,7 +41,7 @@ struct KernelRecords {
   uint32_t bank_symbol = 0;
   uint32_t bank_offset = 0;
 };
-KernelRecords ReadKernelRecords(std::span<const std::byte> section);
+KernelRecords ReadKernelRecords(std::span<const std::byte> section, const GateOptions& options);
 
 // What the gate adds to a kernel's records.
 struct GateRecords {

@@ -17,20 +17,17 @@ double CpuSeconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-void CountCubin(const FoundCubin& cubin, CensusRow& row) {
+void CountCubin(const FoundCubin& cubin, const NvLinker* linker, const GateOptions& options, CensusRow& row) {
   ++row.cubins;
-  if (!cubin.bytes) {
-    ++row.unreadable[cubin.bytes.error().message()];
-    return;
-  }
+  const auto bytes = LinkIfNeeded(cubin, linker);
   const double began = CpuSeconds();
-  const Result<GatedImage> image = AddGates(*cubin.bytes);
+  const Result<GatedImage> image = bytes ? AddGates(*bytes, options) : std::unexpected(bytes.error());
   row.seconds += CpuSeconds() - began;
   if (!image) {
     ++row.unreadable[image.error().message()];
     return;
   }
-  row.bytes += cubin.bytes->size();
+  row.bytes += bytes->size();
   row.gated_bytes += image->cubin.size();
   row.kernels += image->kernels.size();
   row.gated += image->num_gated();
@@ -77,11 +74,12 @@ std::vector<CensusRow> Census::Totals() const {
   return totals;
 }
 
-Status CountFile(const std::string& path, Census& census) {
+Status CountFile(const std::string& path, const NvLinker* linker, const GateOptions& options, Census& census) {
   const Result<MappedFile> file = MappedFile::Open(path);
   if (!file) return file.error();
   std::map<uint32_t, CensusRow> by_arch;
-  ForEachCubin(file->bytes(), [&](const FoundCubin& cubin) { CountCubin(cubin, by_arch[cubin.arch]); });
+  ForEachCubin(file->bytes(),
+               [&](const FoundCubin& cubin) { CountCubin(cubin, linker, options, by_arch[cubin.arch]); });
   for (auto& [arch, row] : by_arch) {
     row.library = path.substr(path.rfind('/') + 1);
     row.arch = arch;

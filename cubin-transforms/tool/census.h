@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cubin-transforms/add_gates.h"
+#include "cubin-transforms/tool/nv_linker.h"
 
 namespace tally::cubin_transforms {
 
@@ -16,7 +18,7 @@ struct CensusRow {
   size_t cubins = 0;
   size_t kernels = 0;
   size_t gated = 0;
-  uint64_t bytes = 0;                        // of the cubins, decompressed
+  uint64_t bytes = 0;                        // of the cubins, decompressed and linked
   uint64_t gated_bytes = 0;                  // of the same with gates
   double seconds = 0;                        // of the CPU, for adding and verifying the gates
   std::map<std::string, size_t> refusals;    // kernels by reason
@@ -30,8 +32,9 @@ struct Census {
   std::vector<CensusRow> Totals() const;
 };
 
-// Of one file, added to the census. Fails if it cannot be read; a file without cubins adds nothing.
-Status CountFile(const std::string& path, Census& census);
+// Of one file, added to the census; `linker` as LinkIfNeeded. Fails if it cannot be read; a file without cubins adds
+// nothing.
+Status CountFile(const std::string& path, const NvLinker* linker, const GateOptions& options, Census& census);
 
 std::string CensusAsText(const Census& census);
 std::string CensusAsMarkdown(const Census& census);

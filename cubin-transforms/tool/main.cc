@@ -11,6 +11,7 @@
 #include "cubin-transforms/add_gates.h"
 #include "cubin-transforms/tool/census.h"
 #include "cubin-transforms/tool/library_cubins.h"
+#include "cubin-transforms/tool/nv_linker.h"
 
 namespace tally::cubin_transforms {
 namespace {
@@ -24,6 +25,8 @@ struct Arguments {
   std::string output;
   std::string explain;
   uint32_t arch = 0;
+  std::string linker;
+  GateOptions gates;
   std::vector<std::string> census;
   std::string format = "text";
 };
@@ -52,7 +55,7 @@ nlohmann::ordered_json AsJson(const GatedKernel& kernel) {
   return json;
 }
 
-int Gate(const Arguments& arguments) {
+int Gate(const Arguments& arguments, const NvLinker* linker) {
   const Result<MappedFile> file = MappedFile::Open(arguments.input);
   if (!file) return Fail(file.error().message());
   size_t num_cubins = 0, num_bad = 0, num_kernels = 0, num_refused = 0;
@@ -63,7 +66,8 @@ int Gate(const Arguments& arguments) {
     ++num_cubins;
     const std::string where =
         fmt::format("container {}, sm_{}{}", cubin.container, cubin.arch, cubin.is_arch_specific ? "a" : "");
-    Result<GatedImage> image = cubin.bytes ? AddGates(*cubin.bytes) : std::unexpected(cubin.bytes.error());
+    const auto bytes = LinkIfNeeded(cubin, linker);
+    Result<GatedImage> image = bytes ? AddGates(*bytes, arguments.gates) : std::unexpected(bytes.error());
     if (!image) {
       fmt::print(stderr, "cubin-gate: {}: {}\n", where, image.error().message());
       ++num_bad;
@@ -95,16 +99,24 @@ int Gate(const Arguments& arguments) {
   return num_refused == 0 ? kAllGated : kSomeRefused;
 }
 
-int Count(const Arguments& arguments) {
+int Count(const Arguments& arguments, const NvLinker* linker) {
   Census census;
   for (const std::string& path : arguments.census)
-    if (const Status status = CountFile(path, census); !status.ok()) return Fail(status.message());
+    if (const Status status = CountFile(path, linker, arguments.gates, census); !status.ok())
+      return Fail(status.message());
   fmt::print("{}", arguments.format == "json"       ? CensusAsJson(census) + "\n"
                    : arguments.format == "markdown" ? CensusAsMarkdown(census)
                                                     : CensusAsText(census));
   for (const CensusRow& row : census.rows)
     if (row.gated != row.kernels || !row.unreadable.empty()) return kSomeRefused;
   return kAllGated;
+}
+
+int Run(const Arguments& arguments) {
+  const Result<NvLinker> linker = NvLinker::Open(arguments.linker);
+  if (!linker && !arguments.linker.empty()) return Fail(arguments.linker + ": " + linker.error().message());
+  const NvLinker* const found = linker ? &*linker : nullptr;
+  return arguments.census.empty() ? Gate(arguments, found) : Count(arguments, found);
 }
 
 constexpr const char* kFooter =
@@ -131,6 +143,11 @@ int main(int argc, char** argv) {
   app.add_flag("--explain{text}", arguments.explain,
                "say per kernel what was done or why it was refused; =json: as JSON")
       ->check(CLI::IsMember({"text", "json"}));
+  app.add_flag("--accept-entry-fragments", arguments.gates.accepts_entry_fragments,
+               "gate kernels with tensor memory (tcgen05), too, which Tally leaves alone: no such GPU has been seen");
+  app.add_option(
+      "--linker", arguments.linker,
+      "libnvJitLink, which links relocatable cubins first; default: wherever it is found, else they are refused");
   app.add_option("--census", arguments.census, "count, per file and architecture, the kernels that can be gated")
       ->excludes(input);
   app.add_option("--format", arguments.format, "of the census: text, markdown or json")
@@ -141,6 +158,5 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   }
-  return arguments.census.empty() ? tally::cubin_transforms::Gate(arguments)
-                                  : tally::cubin_transforms::Count(arguments);
+  return tally::cubin_transforms::Run(arguments);
 }

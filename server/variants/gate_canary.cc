@@ -5,11 +5,12 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "cubin-transforms/add_gates.h"
 #include "proto/device/gate_abi.h"
+#include "server/gpu/driver_linker.h"
 
 namespace tally::server {
 namespace {
@@ -70,28 +71,9 @@ class Canary {
     return Status(StatusCode::kUnavailable, fmt::format("{}: {}", what, CudaErrorName(driver_, result)));
   }
 
-  Result<std::vector<std::byte>> Assemble() const {
-    CUlinkState link = nullptr;
-    void* code = nullptr;
-    size_t size_bytes = 0;
-    std::string text = kPtx;
-    CUresult result = driver_.cuLinkCreate_v2(0, nullptr, nullptr, &link);
-    if (result == CUDA_SUCCESS) {
-      result =
-          driver_.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, text.data(), text.size() + 1, kKernel, 0, nullptr, nullptr);
-    }
-    if (result == CUDA_SUCCESS) result = driver_.cuLinkComplete(link, &code, &size_bytes);
-    const auto* bytes = static_cast<const std::byte*>(code);
-    std::vector<std::byte> cubin;
-    if (result == CUDA_SUCCESS) cubin.assign(bytes, bytes + size_bytes);
-    if (link != nullptr) driver_.cuLinkDestroy(link);
-    if (const Status status = Check(result, "the driver does not assemble"); !status.ok())
-      return std::unexpected(status);
-    return cubin;
-  }
-
   Status Load() {
-    const auto cubin = Assemble();
+    const auto ptx = std::as_bytes(std::span(kPtx, std::strlen(kPtx) + 1));
+    const auto cubin = LinkWithDriver(driver_, CU_JIT_INPUT_PTX, ptx, kKernel);
     if (!cubin) return cubin.error();
     const auto gated = cubin_transforms::AddGates(*cubin);
     if (!gated) return Status(StatusCode::kUnavailable, gated.error().message());

@@ -16,8 +16,9 @@ using Json = nlohmann::json;
 
 }  // namespace
 
-Result<GatedCode> GateMachineCode(std::span<const std::byte> image, uint32_t arch) {
-  const auto cubin = cubin_transforms::CubinForDevice(image, arch);
+Result<GatedCode> GateMachineCode(std::span<const std::byte> image, uint32_t arch, const CubinLinker& link) {
+  auto cubin = cubin_transforms::CubinForDevice(image, arch);
+  if (cubin && link && cubin_transforms::IsRelocatable(*cubin)) cubin = link(*cubin);
   if (!cubin) return std::unexpected(cubin.error());
   auto gated = cubin_transforms::AddGates(*cubin);
   if (!gated) return std::unexpected(gated.error());

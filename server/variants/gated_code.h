@@ -1,11 +1,12 @@
 // A program's image with a gate in front of its kernels, to be loaded instead of the original: the variables of the
 // program are then the only ones there are. Launched with zeros for GateParameters every kernel does what it did.
 //
-// Pure functions, thread-safe; a millisecond for large images.
+// Pure functions but for the linker, thread-safe; a millisecond for large images.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -28,9 +29,13 @@ struct GatedCode {
   std::unordered_map<std::string, std::string> refusals;  // why, by kernel
 };
 
-// From the machine code for devices of architecture `arch` (90: sm_90). kNotFound: there is none,
-// or no kernel of it can be gated; else what cubin-transforms says.
-Result<GatedCode> GateMachineCode(std::span<const std::byte> image, uint32_t arch);
+// What comes of relocatable machine code: cuBLAS and cuDNN leave some of theirs to the driver to link when it is
+// loaded. Null: nothing is linked.
+using CubinLinker = std::function<Result<std::vector<std::byte>>(std::span<const std::byte> relocatable)>;
+
+// From the machine code for devices of architecture `arch` (90: sm_90), linked first if need be. kNotFound: there is
+// none, or no kernel of it can be gated; else what the linker or cubin-transforms says.
+Result<GatedCode> GateMachineCode(std::span<const std::byte> image, uint32_t arch, const CubinLinker& link);
 // From its PTX: for the software driver, where everything else can be tested so.
 Result<GatedCode> GateText(std::span<const std::byte> image, uint32_t arch);
 

@@ -23,13 +23,17 @@ bool GatedImages::Less::operator()(const FileCache::Key& a, const FileCache::Key
   return std::ranges::lexicographical_compare(a.digest, b.digest);
 }
 
-GatedImages::GatedImages(const std::string& cache_directory, std::function<void(Job)> post)
-    : cache_(cache_directory.empty() ? "" : cache_directory + kFolder, kMostGatedBytes), post_(std::move(post)) {}
+GatedImages::GatedImages(const std::string& cache_directory, uint32_t driver_version, CubinLinker link,
+                         std::function<void(Job)> post)
+    : cache_(cache_directory.empty() ? "" : cache_directory + kFolder, kMostGatedBytes),
+      driver_version_(driver_version),
+      link_(std::move(link)),
+      post_(std::move(post)) {}
 
 Result<std::shared_ptr<const GatedCode>> GatedImages::Get(const ImageParts& image, uint32_t arch, bool is_text) {
   if (image.size() != 1) return Error(StatusCode::kUnimplemented, "it is linked from several parts");
   const std::string version = is_text ? ptx_transforms::PassesVersion() : cubin_transforms::GatesVersion(arch);
-  const std::array<uint32_t, 3> numbers = {kFormat, arch, is_text ? 1u : 0u};
+  const std::array<uint32_t, 4> numbers = {kFormat, arch, is_text ? 1u : 0u, driver_version_};
   const FileCache::Key key =
       FileCache::KeyOf({std::as_bytes(std::span(numbers)), FileCache::BytesOf(version), image.front()});
   {
@@ -40,7 +44,7 @@ Result<std::shared_ptr<const GatedCode>> GatedImages::Get(const ImageParts& imag
   if (const auto kept = cache_.Find(key)) {
     if (auto code = DeserializeGatedCode(kept->span())) return Share(key, std::move(*code));
   }
-  auto code = is_text ? GateText(image.front(), arch) : GateMachineCode(image.front(), arch);
+  auto code = is_text ? GateText(image.front(), arch) : GateMachineCode(image.front(), arch, link_);
   if (!code) return std::unexpected(code.error());
   auto shared = Share(key, std::move(*code));
   post_([this, key, shared] { cache_.Keep(key, Serialize(*shared)); });

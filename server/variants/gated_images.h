@@ -20,8 +20,10 @@ class GatedImages {
  public:
   using Job = std::function<void()>;
   // `cache_directory` empty: nothing is kept on disk. `post` runs a job later on some thread, while this exists: nobody
-  // waits for the disk.
-  GatedImages(const std::string& cache_directory, std::function<void(Job)> post);
+  // waits for the disk. `link` is the linker of a driver of that version, which may be the only one that takes its
+  // results.
+  GatedImages(const std::string& cache_directory, uint32_t driver_version, CubinLinker link,
+              std::function<void(Job)> post);
 
   // For devices of that architecture (90: sm_90). `is_text`: from its PTX, for the software driver. Errors as
   // GateMachineCode and GateText.
@@ -35,6 +37,8 @@ class GatedImages {
   };
 
   const FileCache cache_;
+  const uint32_t driver_version_;
+  const CubinLinker link_;
   const std::function<void(Job)> post_;
   std::mutex mutex_;
   std::map<FileCache::Key, std::weak_ptr<const GatedCode>, Less> in_use_;  // guarded by mutex_

@@ -1,6 +1,5 @@
 #include "server/variants/variant_compiler.h"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,6 +8,7 @@
 
 #include "base/log.h"
 #include "ptx-transforms/transform.h"
+#include "server/gpu/driver_linker.h"
 
 namespace tally::server {
 namespace {
@@ -88,34 +88,21 @@ CompiledForm VariantCompiler::Link(const CompileRequest& request, Result<Variant
     form.refusal = text.error().message();
     return form;
   }
-  std::array<char, 4096> error_log{};
-  std::array options = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  std::array<void*, 2> values = {error_log.data(), reinterpret_cast<void*>(error_log.size() - 1)};
-  CUlinkState link = nullptr;
-  CUresult result =
-      driver_.cuLinkCreate_v2(static_cast<unsigned int>(options.size()), options.data(), values.data(), &link);
-  void* code = nullptr;
-  size_t code_bytes = 0;
-  if (result == CUDA_SUCCESS) {
-    result = driver_.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, text->ptx.data(), text->ptx.size() + 1,
-                                      request.kernel.c_str(), 0, nullptr, nullptr);
+  const auto ptx = std::as_bytes(std::span(text->ptx.c_str(), text->ptx.size() + 1));
+  auto image = LinkWithDriver(driver_, CU_JIT_INPUT_PTX, ptx, request.kernel);
+  if (!image) {
+    form.refusal = image.error().message();
+    LOG_WARNING("variant of {}: {}", request.kernel, form.refusal);
+    return form;
   }
-  if (result == CUDA_SUCCESS) result = driver_.cuLinkComplete(link, &code, &code_bytes);
-  if (result == CUDA_SUCCESS) {
-    const auto* bytes = static_cast<const std::byte*>(code);
-    form.image.assign(bytes, bytes + code_bytes);
-    form.entry = std::move(text->entry);
-    form.import_table = std::move(text->import_table);
-    form.imports = std::move(text->imports);
-    form.extra_shared_bytes = text->extra_shared_bytes;
-    form.needs_warp_rows = text->needs_warp_rows;
-    form.waits_for_blocks = text->waits_for_blocks;
-    form.gates_clusters = text->gates_clusters;
-  } else {
-    form.refusal = fmt::format("the driver did not assemble it ({})", CudaErrorName(driver_, result));
-    LOG_WARNING("variant of {}: {}: {}", request.kernel, form.refusal, error_log.data());
-  }
-  if (link != nullptr) driver_.cuLinkDestroy(link);
+  form.image = std::move(*image);
+  form.entry = std::move(text->entry);
+  form.import_table = std::move(text->import_table);
+  form.imports = std::move(text->imports);
+  form.extra_shared_bytes = text->extra_shared_bytes;
+  form.needs_warp_rows = text->needs_warp_rows;
+  form.waits_for_blocks = text->waits_for_blocks;
+  form.gates_clusters = text->gates_clusters;
   return form;
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/log.h"
+#include "server/gpu/driver_linker.h"
 #include "server/variants/gate_canary.h"
 
 namespace tally::server {
@@ -26,7 +27,9 @@ VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, Hi
       forced_form_(config.forced_form),
       gates_rest_after_(config.gates_rest_after),
       threshold_ns_(config.turnaround_threshold.count()),
-      gated_images_(config.cache_directory, [this](GatedImages::Job job) { compiler_->Post(std::move(job)); }),
+      gated_images_(
+          config.cache_directory, DriverVersion(), [this](auto relocatable) { return LinkCubin(relocatable); },
+          [this](GatedImages::Job job) { compiler_->Post(std::move(job)); }),
       compiler_(std::make_unique<VariantCompiler>(driver, std::move(config.cache_directory))) {}
 
 VariantRegistry::~VariantRegistry() { Shutdown(); }
@@ -55,6 +58,20 @@ uint32_t VariantRegistry::CommonArch() const {
     arch = its;
   }
   return arch;
+}
+
+uint32_t VariantRegistry::DriverVersion() const {
+  int version = 0;
+  driver_.cuDriverGetVersion(&version);
+  return static_cast<uint32_t>(version);
+}
+
+Result<std::vector<std::byte>> VariantRegistry::LinkCubin(std::span<const std::byte> relocatable) {
+  CUcontext context = nullptr;
+  CUresult result = devices_.Context(0, &context);
+  if (result == CUDA_SUCCESS) result = driver_.cuCtxSetCurrent(context);
+  if (result != CUDA_SUCCESS) return Error(StatusCode::kUnavailable, CudaErrorName(driver_, result));
+  return LinkWithDriver(driver_, CU_JIT_INPUT_CUBIN, relocatable, "relocatable");
 }
 
 bool VariantRegistry::AreGatesTrusted() {
@@ -127,9 +144,7 @@ VariantRegistry::ContextCall::~ContextCall() {
 }
 
 FileCache::Key VariantRegistry::SavedUnder(const Key& key) const {
-  int driver_version = 0;
-  driver_.cuDriverGetVersion(&driver_version);
-  const std::array<uint32_t, 3> numbers = {kVariantVersion, key.arch, static_cast<uint32_t>(driver_version)};
+  const std::array<uint32_t, 3> numbers = {kVariantVersion, key.arch, DriverVersion()};
   static const std::string kWhat = "profile";
   return FileCache::KeyOf({FileCache::BytesOf(kWhat), std::as_bytes(std::span(key.image)),
                            FileCache::BytesOf(key.kernel), std::as_bytes(std::span(numbers))});

@@ -145,6 +145,9 @@ class VariantRegistry {
   uint32_t CommonArch() const;
   // Asks once whether gates in machine code work here.
   bool AreGatesTrusted();
+  // For CommonArch; makes the context of a device current.
+  Result<std::vector<std::byte>> LinkCubin(std::span<const std::byte> relocatable);
+  uint32_t DriverVersion() const;
   FileCache::Key SavedUnder(const Key& key) const;
   void SaveNewsNow();
 

@@ -2,6 +2,7 @@
 // again by readers that share nothing with the writer: Tally's own cubin reader and, for some, binutils' readelf.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -10,7 +11,9 @@
 
 #include "cubin-transforms/add_gates.h"
 #include "cubin-transforms/tool/library_cubins.h"
+#include "cubin-transforms/tool/nv_linker.h"
 #include "images/cubin.h"
+#include "images/elf_view.h"
 #include "images/image_kind.h"
 #include "proto/device/gate_abi.h"
 
@@ -23,9 +26,8 @@ struct Counts {
   size_t gated = 0;
 };
 
-void CheckCubin(const FoundCubin& cubin, Counts& counts) {
-  ASSERT_TRUE(cubin.bytes) << cubin.bytes.error().ToString();
-  const Result<GatedImage> image = AddGates(*cubin.bytes);
+void CheckCubin(std::span<const std::byte> cubin, Counts& counts) {
+  const Result<GatedImage> image = AddGates(cubin);
   ASSERT_TRUE(image) << image.error().ToString();
   const auto view = images::CubinView::Parse(image->cubin);
   ASSERT_TRUE(view) << view.error().ToString();
@@ -48,7 +50,9 @@ Result<Counts> CheckLibrary(const std::string& name, const std::set<uint32_t>& a
   if (!file) return std::unexpected(file.error());
   Counts counts;
   ForEachCubin(file->bytes(), [&](const FoundCubin& cubin) {
-    if (archs.contains(cubin.arch)) CheckCubin(cubin, counts);
+    if (!archs.contains(cubin.arch)) return;
+    ASSERT_TRUE(cubin.bytes) << cubin.bytes.error().ToString();
+    CheckCubin(*cubin.bytes, counts);
   });
   return counts;
 }
@@ -66,6 +70,35 @@ TEST(InstalledLibraries, EveryKernelOfCufftForSm90IsGated) {
   if (!counts) GTEST_SKIP() << "SKIPPED: " << counts.error().ToString();
   EXPECT_GT(counts->kernels, 300u);
   EXPECT_EQ(counts->gated, counts->kernels);
+}
+
+std::span<const std::byte> Section(const images::ElfView& elf, std::string_view name) {
+  const auto found = std::ranges::find(elf.sections(), name, &images::ElfSection::name);
+  return found != elf.sections().end() ? found->content : std::span<const std::byte>();
+}
+
+// GEMMs written by hand are relocatable there. Linking finds nothing to change in their code, and all can be gated.
+TEST(InstalledLibraries, EveryKernelOfCublasLtForSm80IsGatedOnceLinked) {
+  const Result<NvLinker> linker = NvLinker::Open("");
+  const Result<MappedFile> file = MappedFile::Open(TALLY_TEST_CUDA_LIB_DIR "/libcublasLt.so.13");
+  if (!linker || !file) GTEST_SKIP() << "SKIPPED: no libnvJitLink, or no libcublasLt";
+  Counts counts;
+  size_t num_linked = 0;
+  ForEachCubin(file->bytes(), [&](const FoundCubin& cubin) {
+    if (cubin.arch != 80 || !IsRelocatable(*cubin.bytes)) return;
+    const auto linked = linker->Link(cubin);
+    ASSERT_TRUE(linked) << linked.error().ToString();
+    CheckCubin(*linked, counts);
+    const auto before = images::ElfView::Parse(*cubin.bytes).value(), after = images::ElfView::Parse(*linked).value();
+    for (const images::ElfSection& section : after.sections()) {
+      if (!section.name.starts_with(".text.") && !section.name.starts_with(".nv.constant0.")) continue;
+      EXPECT_TRUE(std::ranges::equal(section.content, Section(before, section.name))) << section.name;
+      ++num_linked;
+    }
+  });
+  EXPECT_GT(counts.kernels, 2000u);
+  EXPECT_EQ(counts.gated, counts.kernels);
+  EXPECT_EQ(num_linked, 2 * counts.kernels);
 }
 
 // Standard output of a command; its complaints are not wanted.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "cubin-transforms/add_gates.h"
+#include "cubin-transforms/gate/gate_template.h"
 #include "images/elf_view.h"
 #include "tests/cubin-transforms/test_cubins.h"
 
@@ -77,12 +78,25 @@ TEST_F(Refusals, AttributesByName) {
   for (const auto& [id, reason] : std::vector<std::pair<uint8_t, std::string>>{
            {0x1D, "lists the instructions that read its block's index (S2RCTAID_INSTR_OFFSETS)"},
            {0x1F, "launches kernels itself (CNP attribute)"},
-           {0x4F, "has entry fragments (AT_ENTRY_FRAGMENTS), whose meaning is unknown"},
+           {0x4F, "has entry fragments (AT_ENTRY_FRAGMENTS), beside which no gate has been tried"},
            {0x5B, "counts its grid in clusters (BLOCKS_ARE_CLUSTERS)"},
            {0xEE, "has the unknown attribute 0xee"},
            {0x00, "has the unknown attribute 0x00"}}) {
     Store(at, id);
     ExpectRefused(reason);
+  }
+}
+
+// Whose numbers are known only if asked for.
+TEST_F(Refusals, EntryFragments) {
+  const uint64_t at = RecordAt("Plain", 0x37);  // of one word
+  Store<uint8_t>(at + 1, 0x4F);
+  for (const uint32_t fragment : {3u, 4u, 6u, 7u, 8u}) {
+    Store(at + 4, fragment);
+    ExpectRefused("has entry fragments (AT_ENTRY_FRAGMENTS), beside which no gate has been tried");
+    const bool is_known = fragment >= 4 && fragment <= 7;
+    EXPECT_EQ(AddGates(cubin_, {.accepts_entry_fragments = true})->num_gated(),
+              AddGates(cubin_)->num_gated() + (is_known ? 1 : 0));
   }
 }
 
@@ -162,6 +176,31 @@ TEST_F(Refusals, SectionsThatOverlap) {
   const GatedImage image = AddGates(cubin_).value();
   EXPECT_EQ(image.num_gated(), 0u);
   EXPECT_EQ(image.cubin, cubin_);
+}
+
+// Machine code written by hand has no record of its registers: before sm_90 they stand beside the code, too, and if
+// they are as many as the gate needs nothing has to be written.
+TEST_F(Refusals, RegistersThatAreNotRecorded) {
+  for (const int arch : {80, 90}) {
+    cubin_ = ReadCubin(arch);
+    const ElfSection section = Section(".nv.info");
+    const auto records = images::ReadNvAttributes(section.content);
+    for (const images::NvAttribute& record : *records) {
+      constexpr uint8_t kSomethingElse = 0x11;  // FRAME_SIZE
+      if (record.id == 0x2F)
+        Store(section.offset + static_cast<uint64_t>(record.whole.data() - section.content.data()) + 1, kSomethingElse);
+    }
+    const GatedImage image = AddGates(cubin_).value();
+    size_t num_with_few = 0;
+    for (const GatedKernel& kernel : image.kernels) {
+      if (kernel.name.starts_with("nccl")) continue;
+      const bool has_few = Section(".text." + kernel.name).info >> 24 < FindGateTemplate(80)->registers;
+      EXPECT_EQ(kernel.refusal, has_few ? "its number of registers is not recorded" : "") << kernel.name;
+      num_with_few += has_few ? 1 : 0;
+    }
+    EXPECT_GT(num_with_few, 0u);
+    EXPECT_EQ(image.num_gated() != 0, arch == 80);
+  }
 }
 
 // 4352 bytes of parameters begin at another place of the bank before sm_90, and nobody's are longer than 32764.

@@ -49,17 +49,29 @@ class CubinGate(unittest.TestCase):
             self.assertTrue(result.stderr, arguments)
 
     def test_counts(self):
-        result = run("--format", "json", "--census", cubin("two.fatbin"), cubin("sm_90.cubin"), cubin("separate.cubin"))
+        result = run("--format", "json", "--census", cubin("two.fatbin"), cubin("sm_90.cubin"), cubin("undefined.cubin"))
         self.assertEqual(result.returncode, 2)
         census = json.loads(result.stdout)
         self.assertEqual([(row["library"], row["arch"]) for row in census["rows"]],
-                         [("two.fatbin", 80), ("two.fatbin", 90), ("sm_90.cubin", 90), ("separate.cubin", 90)])
+                         [("two.fatbin", 80), ("two.fatbin", 90), ("sm_90.cubin", 90), ("undefined.cubin", 90)])
         total = {row["arch"]: row for row in census["totals"]}[90]
         self.assertEqual(total["kernels"], sum(row["kernels"] for row in census["rows"] if row["arch"] == 90))
         self.assertEqual(total["gated"] + sum(total["refusals"].values()), total["kernels"])
         self.assertIn("it is relocatable", total["refusals"])
         for style in ("text", "markdown"):
             self.assertIn("two.fatbin", run("--format", style, "--census", cubin("two.fatbin")).stdout)
+
+    def test_links_what_is_relocatable(self):
+        apart, whole = (json.loads(run("--explain=json", cubin(name)).stdout)["cubins"][0]["kernels"]
+                        for name in ("separate.cubin", "sm_90.cubin"))
+        self.assertEqual(sorted((kernel["kernel"], kernel["status"]) for kernel in apart),
+                         sorted((kernel["kernel"], kernel["status"]) for kernel in whole))
+
+    def test_a_linker_that_is_none(self):
+        for what in ("/nowhere.so", "libm.so.6"):
+            result = run("--linker", what, cubin("separate.cubin"))
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(what, result.stderr)
 
     def test_succeeds_if_nothing_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -11,15 +11,14 @@
 #include "tests/gpu/gate_matrix/matrix.h"
 #include "tests/gpu/gate_matrix/timing.h"
 
-// The cubins, by .incbin: what nvcc made of kernels.cu, and what cubin-gate made of that.
-asm(".section .rodata\n"
-    ".balign 128\noriginal_cubin: .incbin \"" TALLY_ORIGINAL_CUBIN
-    "\"\n"
-    ".balign 128\ngated_cubin: .incbin \"" TALLY_GATED_CUBIN
-    "\"\n"
-    ".text\n");
-extern const char original_cubin[];
-extern const char gated_cubin[];
+// The cubins, by .incbin: what nvcc made of kernels.cu, and what cubin-gate made of that; the same of relocatable code,
+// which is linked in between.
+#define EMBED(name) ".balign 128\n" #name "_cubin: .incbin \"" TALLY_CUBINS #name ".cubin\"\n"
+asm(".section .rodata\n" EMBED(whole) EMBED(whole_gated) EMBED(relocatable) EMBED(relocatable_gated) ".text\n");
+extern const char whole_cubin[];
+extern const char whole_gated_cubin[];
+extern const char relocatable_cubin[];
+extern const char relocatable_gated_cubin[];
 
 namespace tally::gate_matrix {
 namespace {
@@ -30,6 +29,7 @@ struct Arguments {
   std::string output;
   uint32_t runs = 25;
   uint32_t seed = 1;
+  bool is_relocatable = false;
   bool skip_timing = false;
 };
 
@@ -80,6 +80,7 @@ Streams Start() {
   report["device"] = name;
   report["driver"] = version;
   report["seed"] = arguments.seed;
+  report["relocatable"] = arguments.is_relocatable;
   report["items"] = nlohmann::ordered_json::array();
   std::printf("%s, driver API %d\n", name, version);
   CHECK_DRIVER(cuDevicePrimaryCtxRetain(&context, device));
@@ -123,8 +124,8 @@ int Run() {
   OnFailure(SaveFailure);
   const Streams streams = Start();
   CUmodule original = nullptr, gated = nullptr;
-  CHECK_DRIVER(cuModuleLoadData(&original, original_cubin));
-  CHECK_DRIVER(cuModuleLoadData(&gated, gated_cubin));
+  CHECK_DRIVER(cuModuleLoadData(&original, arguments.is_relocatable ? relocatable_cubin : whole_cubin));
+  CHECK_DRIVER(cuModuleLoadData(&gated, arguments.is_relocatable ? relocatable_gated_cubin : whole_gated_cubin));
   Matrix matrix(streams, original, gated);
   uint32_t num_passed = 0, num_failed = 0;
   const auto count = [&](const ItemResult& result) {
@@ -156,6 +157,8 @@ int main(int argc, char** argv) {
   app.add_option("--runs", arguments.runs, "runs with random stops of each item; default: 25");
   app.add_option("--seed", arguments.seed, "of the random stops; default: 1");
   app.add_option("--output", arguments.output, "where the results go as JSON");
+  app.add_flag("--relocatable", arguments.is_relocatable,
+               "kernels that the driver links when it loads them, against their gated form, which was linked before");
   app.add_flag("--skip-timing", arguments.skip_timing, "measure no costs");
   CLI11_PARSE(app, argc, argv);
   return tally::gate_matrix::Run();
