@@ -66,7 +66,9 @@ int Gate(const Arguments& arguments, const NvLinker* linker) {
     ++num_cubins;
     const std::string where =
         fmt::format("container {}, sm_{}{}", cubin.container, cubin.arch, cubin.is_arch_specific ? "a" : "");
-    const auto bytes = LinkIfNeeded(cubin, linker);
+    std::string why_not_linked;
+    const auto bytes = LinkIfNeeded(cubin, linker, &why_not_linked);
+    if (!why_not_linked.empty()) fmt::print(stderr, "cubin-gate: {}: {}\n", where, why_not_linked);
     Result<GatedImage> image = bytes ? AddGates(*bytes, arguments.gates) : std::unexpected(bytes.error());
     if (!image) {
       fmt::print(stderr, "cubin-gate: {}: {}\n", where, image.error().message());
@@ -114,7 +116,8 @@ int Count(const Arguments& arguments, const NvLinker* linker) {
 
 int Run(const Arguments& arguments) {
   const Result<NvLinker> linker = NvLinker::Open(arguments.linker);
-  if (!linker && !arguments.linker.empty()) return Fail(arguments.linker + ": " + linker.error().message());
+  if (!linker && !arguments.linker.empty())
+    return Fail(fmt::format("--linker {}: {}", arguments.linker, linker.error().message()));
   const NvLinker* const found = linker ? &*linker : nullptr;
   return arguments.census.empty() ? Gate(arguments, found) : Count(arguments, found);
 }

@@ -41,7 +41,7 @@ Result<NvLinker> NvLinker::Open(const std::string& path) {
     for (size_t i = 0; i < kUsualPlaces.size() && library == nullptr; ++i)
       library = ::dlopen(kUsualPlaces[i], RTLD_NOW | RTLD_LOCAL);
   }
-  if (library == nullptr) return Error(StatusCode::kNotFound, ::dlerror());
+  if (library == nullptr) return Error(StatusCode::kNotFound, "no such library");
   static Functions functions;
   bool has_all = true;
   const auto find = [&]<typename F>(F& function, const char* name) {
@@ -86,10 +86,11 @@ Result<std::vector<std::byte>> NvLinker::Link(const FoundCubin& cubin) const {
   return linked;
 }
 
-Result<std::vector<std::byte>> LinkIfNeeded(const FoundCubin& cubin, const NvLinker* linker) {
-  if (cubin.bytes && linker != nullptr && IsRelocatable(*cubin.bytes)) {
-    if (auto linked = linker->Link(cubin)) return linked;
-  }
+Result<std::vector<std::byte>> LinkIfNeeded(const FoundCubin& cubin, const NvLinker* linker, std::string* why_not) {
+  if (!cubin.bytes || !IsRelocatable(*cubin.bytes)) return cubin.bytes;
+  auto linked = linker != nullptr ? linker->Link(cubin) : Error(StatusCode::kNotFound, "no libnvJitLink was found");
+  if (linked) return linked;
+  if (why_not != nullptr) *why_not = linked.error().message();
   return cubin.bytes;
 }
 

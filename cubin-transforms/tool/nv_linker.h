@@ -26,7 +26,8 @@ class NvLinker {
 };
 
 // What a GPU runs of it: linked if it is relocatable, there is a linker (null: none) and the linker takes it; else as
-// it is. Fails if it could not be decompressed.
-Result<std::vector<std::byte>> LinkIfNeeded(const FoundCubin& cubin, const NvLinker* linker);
+// it is, and why it was not linked if it had to be. Fails if it could not be decompressed.
+Result<std::vector<std::byte>> LinkIfNeeded(const FoundCubin& cubin, const NvLinker* linker,
+                                            std::string* why_not = nullptr);
 
 }  // namespace tally::cubin_transforms

@@ -67,6 +67,12 @@ class CubinGate(unittest.TestCase):
         self.assertEqual(sorted((kernel["kernel"], kernel["status"]) for kernel in apart),
                          sorted((kernel["kernel"], kernel["status"]) for kernel in whole))
 
+    def test_says_why_it_cannot_link(self):
+        result = run("--explain", cubin("undefined.cubin"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("Needs: refused: it is relocatable", result.stdout)
+        self.assertRegex(result.stderr, "it cannot be linked: .*Undefined reference to '.*Elsewhere")
+
     def test_a_linker_that_is_none(self):
         for what in ("/nowhere.so", "libm.so.6"):
             result = run("--linker", what, cubin("separate.cubin"))
