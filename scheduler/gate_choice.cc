@@ -18,10 +18,4 @@ GateChoice::Next GateChoice::NextLaunch(Nanoseconds original, Nanoseconds thresh
   return {.is_gated = !is_left_alone_, .is_sample = is_sample};
 }
 
-GateChoice::Nanoseconds GateChoice::Turnaround(Nanoseconds estimate) const {
-  if (turnarounds_.empty()) return estimate;
-  if (turnarounds_.size() < kSamplesEach) return std::min(estimate, turnarounds_.Least());
-  return turnarounds_.UpperQuartile();
-}
-
 }  // namespace tally::scheduler

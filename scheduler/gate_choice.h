@@ -46,8 +46,8 @@ class GateChoice {
   Nanoseconds duration() const { return gated_.empty() ? Nanoseconds(0) : gated_.Median(); }
   uint32_t num_samples() const { return static_cast<uint32_t>(gated_.size()); }
   bool is_turnaround_measured() const { return !turnarounds_.empty(); }
-  // Measured ones win once there are a few: a single one may have been long by accident.
-  Nanoseconds Turnaround(Nanoseconds estimate) const;
+  // Measured ones win once there are a few.
+  Nanoseconds Turnaround(Nanoseconds estimate) const { return turnarounds_.OrEstimate(estimate); }
 
  private:
   bool IsDear(Nanoseconds original, Nanoseconds threshold) const;

@@ -25,6 +25,13 @@ class RecentTimes {
   Nanoseconds Median() const { return At(times_.size() / 2); }
   Nanoseconds UpperQuartile() const { return At((times_.size() * 3 - 1) / 4); }
   Nanoseconds Least() const { return *std::min_element(times_.begin(), times_.end()); }
+  // What to reckon with where something was estimated before it was measured: a few times only say that it takes less,
+  // as a single one may have been long by accident. More than that: what three of four stayed below.
+  Nanoseconds OrEstimate(Nanoseconds estimate) const {
+    constexpr size_t kFew = 3;
+    if (empty()) return estimate;
+    return size() < kFew ? std::min(estimate, Least()) : UpperQuartile();
+  }
 
  private:
   Nanoseconds At(size_t rank) const {

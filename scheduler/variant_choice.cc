@@ -91,12 +91,9 @@ void VariantChoice::OnDuration(const LaunchCandidate& candidate, Nanoseconds dur
 
 void VariantChoice::UpdateTurnaround(Entry& entry) {
   Measured& measured = entry.measured;
-  const RecentTimes& seen = entry.turnarounds;
-  const Nanoseconds estimated = EstimatedPiece(measured.candidate, measured.duration) + kGiveBackOverhead;
-  measured.is_turnaround_measured = !seen.empty();
-  measured.turnaround = seen.empty()                 ? estimated
-                        : seen.size() < kSamplesEach ? std::min(estimated, seen.Least())
-                                                     : seen.UpperQuartile();
+  const Nanoseconds estimate = EstimatedPiece(measured.candidate, measured.duration) + kGiveBackOverhead;
+  measured.is_turnaround_measured = !entry.turnarounds.empty();
+  measured.turnaround = entry.turnarounds.OrEstimate(estimate);
 }
 
 void VariantChoice::OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround) {

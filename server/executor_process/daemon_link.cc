@@ -236,16 +236,16 @@ void DaemonLink::SendPriorityReply(uint64_t request_id, const Status& status) {
   Send(LinkKind::kSetPriorityReply, request_id, reply);
 }
 
-void DaemonLink::SendTimeSlices(const ChannelGroups::TimeSlices& slices, const Suspensions& suspensions) {
+void DaemonLink::SendTimeSlices(const ChannelGroups::TimeSlices& slices, const ContextStates& contexts) {
   control::LinkTimeSlices message{};
   message.shortest_us = static_cast<uint64_t>(slices.shortest.count());
   message.longest_us = static_cast<uint64_t>(slices.longest.count());
   message.num_groups = static_cast<uint32_t>(slices.num_groups);
   message.num_refused = static_cast<uint32_t>(slices.num_refused);
-  message.num_suspensions = suspensions.count;
-  message.num_standstills = suspensions.num_standstills;
-  message.num_refreshes = suspensions.num_refreshes;
-  message.suspension = suspensions.state;
+  message.num_suspensions = contexts.num_suspensions;
+  message.num_standstills = contexts.num_standstills;
+  message.num_refreshes = contexts.num_refreshes;
+  message.suspension = contexts.suspension;
   Send(LinkKind::kTimeSlices, 0, message);
 }
 

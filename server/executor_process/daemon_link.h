@@ -46,14 +46,15 @@ class DaemonLink {
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);
   void SendReportEnd(uint64_t request_id, size_t num_sessions);
   void SendPriorityReply(uint64_t request_id, const Status& status);
-  struct Suspensions {
-    control::LinkSuspension state{};
-    uint64_t count = 0;
+  // What was done with the executor's contexts as a whole.
+  struct ContextStates {
+    control::LinkSuspension suspension{};
+    uint64_t num_suspensions = 0;
     uint64_t num_standstills = 0;
     uint64_t num_refreshes = 0;
-    bool operator==(const Suspensions&) const = default;
+    bool operator==(const ContextStates&) const = default;
   };
-  void SendTimeSlices(const ChannelGroups::TimeSlices& slices, const Suspensions& suspensions);
+  void SendTimeSlices(const ChannelGroups::TimeSlices& slices, const ContextStates& contexts);
   void SendFaulted(const std::string& reason);
   void SendIdle();
 

@@ -172,13 +172,13 @@ class DomainProcess {
   void CheckTimeSlices() {
     const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
     const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-    DaemonLink::Suspensions suspensions = AllowSuspension(are_set);
-    for (const auto& refresher : refreshers_) suspensions.num_refreshes += refresher->num_refreshes();
+    DaemonLink::ContextStates contexts = AllowSuspension(are_set);
+    for (const auto& refresher : refreshers_) contexts.num_refreshes += refresher->num_refreshes();
     const bool are_new = slices != reported_time_slices_;
-    if (!are_new && suspensions == reported_suspensions_) return;
+    if (!are_new && contexts == reported_contexts_) return;
     reported_time_slices_ = slices;
-    reported_suspensions_ = suspensions;
-    link_.SendTimeSlices(slices, suspensions);
+    reported_contexts_ = contexts;
+    link_.SendTimeSlices(slices, contexts);
     if (!are_new) return;
     if (slices.num_refused > 0) {
       LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
@@ -197,9 +197,9 @@ class DomainProcess {
   }
 
   // `is_of_use`: the GPU is taken from this executor's contexts at once.
-  DaemonLink::Suspensions AllowSuspension(bool is_of_use) {
-    DaemonLink::Suspensions suspensions;
-    if (!WantsSuspension()) return suspensions;
+  DaemonLink::ContextStates AllowSuspension(bool is_of_use) {
+    DaemonLink::ContextStates contexts;
+    if (!WantsSuspension()) return contexts;
     using State = control::LinkSuspension;
     suspenders_.resize(static_cast<size_t>(executor_->num_devices()));
     for (int device = 0; device < executor_->num_devices(); ++device) {
@@ -209,18 +209,18 @@ class DomainProcess {
       if (suspender == nullptr && is_expected) suspender = MakeSuspender(device);
       if (suspender != nullptr) suspender->Enable(is_expected);
       executor_->ExpectSuspension(device, is_expected);
-      suspensions.state = std::max(suspensions.state, state);
+      contexts.suspension = std::max(contexts.suspension, state);
       if (suspender == nullptr) continue;
-      suspensions.count += suspender->num_suspensions();
-      suspensions.num_standstills += suspender->num_standstills();
+      contexts.num_suspensions += suspender->num_suspensions();
+      contexts.num_standstills += suspender->num_standstills();
     }
-    if (suspensions.state == State::kRefused && !std::exchange(has_said_no_suspension_, true)) {
+    if (contexts.suspension == State::kRefused && !std::exchange(has_said_no_suspension_, true)) {
       LOG_WARNING(
           "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
           "high-priority work",
           options_.config.domain_name);
     }
-    return suspensions;
+    return contexts;
   }
 
   static control::LinkSuspension SuspensionOn(int device) {
@@ -289,7 +289,7 @@ class DomainProcess {
   bool wants_time_slice_ = false;
   bool has_said_no_suspension_ = false;
   ChannelGroups::TimeSlices reported_time_slices_;
-  DaemonLink::Suspensions reported_suspensions_;
+  DaemonLink::ContextStates reported_contexts_;
 };
 
 }  // namespace

@@ -26,8 +26,9 @@ std::optional<Coverage> WhyNot(ServedLane& lane, int device, LaunchParameters& r
   if ((request.launch().flags & shm::kLaunchCooperative) != 0) return Coverage::kCooperative;
   if (request.parameter_block().size() < request.kernel().parameter_bytes) return Coverage::kNoVariant;
   const VariantRegistry& registry = *lane.session().core.variants;
-  if (request.attributes().empty() || registry.MayGate(device)) return std::nullopt;
-  return registry.MightStop(device) ? Coverage::kAttributes : Coverage::kNobodyThere;
+  if (request.attributes().empty()) return std::nullopt;
+  if (!registry.MightStop(device)) return Coverage::kNobodyThere;
+  return registry.has_gates() ? std::nullopt : std::optional(Coverage::kAttributes);
 }
 
 const LoadedImage& OwnerOf(const Kernel& kernel) {

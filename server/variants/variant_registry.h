@@ -70,7 +70,9 @@ class VariantRegistry {
   // suspended: that stops anything, and what both stop is made again for nothing
   // (docs/results/2026-11-23-h200-alone.md).
   bool MightStop(int device) const;
-  // If so, and queues may be.
+  // Whether anything gets a gate at all.
+  bool has_gates() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kGate; }
+  // Whether a launch there goes through its gate.
   bool MayGate(int device) const { return has_gates() && MightStop(device); }
   // Of a launch that is left to the time slices, for the reason given: where contexts are suspended, that takes the GPU
   // from it.
@@ -137,8 +139,6 @@ class VariantRegistry {
   bool IsSuspensionExpected(int device) const {
     return is_suspension_expected_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   }
-  // Whether anything gets a gate at all.
-  bool has_gates() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kGate; }
   // 90: sm_90.
   uint32_t ArchOf(int device) const;
   // Of all devices; 0: they differ.

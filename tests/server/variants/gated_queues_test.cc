@@ -99,11 +99,6 @@ class GatedQueuesTest : public SimDeviceTest {
     EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
     return values;
   }
-  bool HasEnded(CUstream stream) { return driver_.cuStreamQuery(stream) == CUDA_SUCCESS; }
-  template <typename Condition>
-  void Await(Condition condition) {
-    while (!condition()) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
   // Keeps what is put on the stream next from running, until Release.
   CUdeviceptr Block(CUstream stream) {
     const CUdeviceptr word = ZeroedMemory(4);

@@ -4,7 +4,9 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "server/gpu/driver_table.h"
 
@@ -42,6 +44,12 @@ class SimDeviceTest : public testing::Test {
     CUstream stream = nullptr;
     EXPECT_EQ(driver_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
     return stream;
+  }
+  bool HasEnded(CUstream stream) { return driver_.cuStreamQuery(stream) == CUDA_SUCCESS; }
+  // Until `condition`, or the test's time limit.
+  template <typename Condition>
+  static void Await(Condition condition) {
+    while (!condition()) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
 
   DriverTable driver_;

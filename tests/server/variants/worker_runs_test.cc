@@ -88,12 +88,6 @@ class WorkerRunsTest : public SimDeviceTest {
     EXPECT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
     return values;
   }
-  bool HasEnded(CUstream stream) { return driver_.cuStreamQuery(stream) == CUDA_SUCCESS; }
-  // Until `condition`, or the test's time limit.
-  template <typename Condition>
-  void Await(Condition condition) {
-    while (!condition()) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
 
   ScriptedWatch watch_;
   CUfunction function_ = nullptr;
