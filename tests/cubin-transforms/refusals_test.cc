@@ -87,7 +87,7 @@ TEST_F(Refusals, AttributesByName) {
   }
 }
 
-// Whose numbers are known only if asked for.
+// Those whose numbers are known are no reason if that was asked for.
 TEST_F(Refusals, EntryFragments) {
   const uint64_t at = RecordAt("Plain", 0x37);  // of one word
   Store<uint8_t>(at + 1, 0x4F);
