@@ -24,9 +24,9 @@ inline int SpinPauses() {
 // Whether a core may be kept busy for longer than that by one waiting thread.
 inline bool MaySpinLong() { return SpinPauses() >= 1000; }
 
-// Between two looks of a thread that does: less than a microsecond, and whoever wants its core gets it.
-inline void PauseAwake() {
-  for (int i = 0; i < 20; ++i) CpuRelax();
+// Between two looks of a thread that stays awake: about a microsecond or less, and whoever wants its core gets it.
+inline void PauseAwake(int num_pauses = 20) {
+  for (int i = 0; i < num_pauses; ++i) CpuRelax();
   ::sched_yield();
 }
 

@@ -1,12 +1,9 @@
 #include "server/gpu/device_queue.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <thread>
 
 #include "base/check.h"
-#include "base/futex.h"
 #include "scheduler/tuning.h"
 #include "server/channel/spin.h"
 #include "server/gpu/driver_table.h"
@@ -224,8 +221,7 @@ void DeviceQueue::Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter
   if (is_closed) {
     watch_.WaitWhileClosed(device_, closed_pause);
   } else if (is_awake) {
-    for (int i = 0; i < kPausesPerRound; ++i) CpuRelax();
-    ::sched_yield();
+    PauseAwake(kPausesPerRound);
   } else {
     std::this_thread::sleep_for(pause);
   }

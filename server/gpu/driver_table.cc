@@ -84,8 +84,7 @@ Attempt Open(const std::string& path, bool is_software) {
     attempt.failure = fmt::format("{}: no device", path);
     return attempt;
   }
-  int version = 0;
-  table.cuDriverGetVersion(&version);
+  const uint32_t version = DriverVersion(table);
   driver.is_software = is_software;
   driver.description = fmt::format("{} {}.{} ({})", is_software ? "software driver" : "CUDA driver", version / 1000,
                                    version % 1000 / 10, path);
@@ -141,6 +140,12 @@ Attempt OpenFirst(const std::vector<std::string>& paths, bool is_software) {
 }
 
 }  // namespace
+
+uint32_t DriverVersion(const DriverTable& driver) {
+  int version = 0;
+  driver.cuDriverGetVersion(&version);
+  return static_cast<uint32_t>(version);
+}
 
 std::string CudaErrorName(const DriverTable& driver, CUresult result) {
   const char* name = nullptr;

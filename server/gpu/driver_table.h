@@ -32,6 +32,9 @@ struct LoadedDriver {
 // is usable; the message lists what was tried and why it failed.
 Result<LoadedDriver> LoadDriver(const ExecutorConfig& config);
 
+// 13000 for 13.0; zero if the driver does not say.
+uint32_t DriverVersion(const DriverTable& driver);
+
 // "CUDA_ERROR_INVALID_VALUE", from the driver itself; never null.
 std::string CudaErrorName(const DriverTable& driver, CUresult result);
 

@@ -1,7 +1,5 @@
 #include "server/session/turn_order.h"
 
-#include <sched.h>
-
 #include <chrono>
 
 #include "base/futex.h"
@@ -35,8 +33,7 @@ TurnOrder::Outcome TurnOrder::Take(uint64_t ticket, const std::atomic<bool>& sto
       continue;
     }
     if (yields-- > 0) {
-      for (int i = 0; i < kPausesPerYield; ++i) CpuRelax();
-      ::sched_yield();
+      PauseAwake(kPausesPerYield);
       continue;
     }
     num_sleepers_.fetch_add(1, std::memory_order_seq_cst);

@@ -57,9 +57,7 @@ void VariantCompiler::Compile(CompileRequest request, std::function<void(Compile
 }
 
 CompiledVariants VariantCompiler::Make(const CompileRequest& request) {
-  int driver_version = 0;
-  driver_.cuDriverGetVersion(&driver_version);
-  const std::array<uint32_t, 3> numbers = {kVariantVersion, request.arch, static_cast<uint32_t>(driver_version)};
+  const std::array<uint32_t, 3> numbers = {kVariantVersion, request.arch, DriverVersion(driver_)};
   const std::string passes = ptx_transforms::PassesVersion();
   const FileCache::Key key =
       FileCache::KeyOf({std::as_bytes(std::span(request.image_key.digest)), FileCache::BytesOf(request.kernel),

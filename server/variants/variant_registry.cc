@@ -28,7 +28,7 @@ VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, Hi
       gates_rest_after_(config.gates_rest_after),
       threshold_ns_(config.turnaround_threshold.count()),
       gated_images_(
-          config.cache_directory, DriverVersion(), [this](auto relocatable) { return LinkCubin(relocatable); },
+          config.cache_directory, DriverVersion(driver_), [this](auto relocatable) { return LinkCubin(relocatable); },
           [this](GatedImages::Job job) { compiler_->Post(std::move(job)); }),
       compiler_(std::make_unique<VariantCompiler>(driver, std::move(config.cache_directory))) {}
 
@@ -58,12 +58,6 @@ uint32_t VariantRegistry::CommonArch() const {
     arch = its;
   }
   return arch;
-}
-
-uint32_t VariantRegistry::DriverVersion() const {
-  int version = 0;
-  driver_.cuDriverGetVersion(&version);
-  return static_cast<uint32_t>(version);
 }
 
 Result<std::vector<std::byte>> VariantRegistry::LinkCubin(std::span<const std::byte> relocatable) {
@@ -144,7 +138,7 @@ VariantRegistry::ContextCall::~ContextCall() {
 }
 
 FileCache::Key VariantRegistry::SavedUnder(const Key& key) const {
-  const std::array<uint32_t, 3> numbers = {kVariantVersion, key.arch, DriverVersion()};
+  const std::array<uint32_t, 3> numbers = {kVariantVersion, key.arch, DriverVersion(driver_)};
   static const std::string kWhat = "profile";
   return FileCache::KeyOf({FileCache::BytesOf(kWhat), std::as_bytes(std::span(key.image)),
                            FileCache::BytesOf(key.kernel), std::as_bytes(std::span(numbers))});

@@ -147,7 +147,6 @@ class VariantRegistry {
   bool AreGatesTrusted();
   // For CommonArch; makes the context of a device current.
   Result<std::vector<std::byte>> LinkCubin(std::span<const std::byte> relocatable);
-  uint32_t DriverVersion() const;
   FileCache::Key SavedUnder(const Key& key) const;
   void SaveNewsNow();
 

@@ -2,18 +2,14 @@
 #include "server/variants/gate_canary.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "proto/device/gate_abi.h"
+#include "tests/server/variants/assembled.h"
 
 namespace tally::server {
 namespace {
@@ -32,18 +28,8 @@ CUresult LinkCreate(unsigned int, CUjit_option*, void**, CUlinkState* link) {
 }
 CUresult LinkAddData(CUlinkState, CUjitInputType, void* text, size_t, const char*, unsigned int, CUjit_option*,
                      void**) {
-  const auto folder = std::filesystem::temp_directory_path() / ("tally-canary-" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "canary.ptx") << static_cast<const char*>(text);
-  const std::string command = std::string(TALLY_TEST_PTXAS) + " -arch=sm_90 " + (folder / "canary.ptx").string() +
-                              " -o " + (folder / "canary.cubin").string();
-  const int status = std::system(command.c_str());
-  std::ifstream file(folder / "canary.cubin", std::ios::binary);
-  const std::string code((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  std::filesystem::remove_all(folder);
-  const auto* bytes = reinterpret_cast<const std::byte*>(code.data());
-  linked.assign(bytes, bytes + code.size());
-  return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+  linked = Assembled(static_cast<const char*>(text));
+  return linked.empty() ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
 }
 CUresult LinkComplete(CUlinkState, void** code, size_t* size_bytes) {
   *code = linked.data();

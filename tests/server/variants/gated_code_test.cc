@@ -3,39 +3,27 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <string>
 #include <vector>
 
 #include "cubin-transforms/add_gates.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/server/variants/assembled.h"
 
 namespace tally::server {
 namespace {
 
+constexpr const char* kPtx = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry one(.param .u64 out)
+{
+	ret;
+}
+)";
+
 class GatedCodeTest : public testing::Test {
  protected:
-  static std::vector<std::byte> Read(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string code((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    const auto* bytes = reinterpret_cast<const std::byte*>(code.data());
-    return {bytes, bytes + code.size()};
-  }
-  // A kernel, assembled by the toolkit; relocatable with `-c`.
-  std::vector<std::byte> Assemble(const std::string& option) const {
-    const std::string ptx = temporary_.path() + "/one.ptx", cubin = temporary_.path() + "/one.cubin";
-    std::ofstream(ptx) << ".version 8.0\n.target sm_90\n.address_size 64\n"
-                          ".visible .entry one(.param .u64 out) {\n ret;\n}\n";
-    const std::string command = std::string(TALLY_TEST_PTXAS) + " -arch=sm_90 " + option + " " + ptx + " -o " + cubin;
-    EXPECT_EQ(std::system(command.c_str()), 0);
-    return Read(cubin);
-  }
-
-  const TemporaryDirectory temporary_;
-  const std::vector<std::byte> linked_ = Assemble("");
-  const std::vector<std::byte> relocatable_ = Assemble("-c");
+  const std::vector<std::byte> linked_ = Assembled(kPtx);
+  const std::vector<std::byte> relocatable_ = Assembled(kPtx, "-c");
   int num_linked_ = 0;
   const CubinLinker link_ = [this](std::span<const std::byte> relocatable) -> Result<std::vector<std::byte>> {
     ++num_linked_;

@@ -134,7 +134,7 @@ TEST_F(GatedQueuesTest, RunsLaunchesInOrder) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
   CUstream stream = Stream();
   auto queue = queues_->Open(stream, nullptr);
-  Words expected(kWords), zero(kWords);
+  Words expected(kWords);
   LaunchSteps(*queue, out, in, 40, expected);
   ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -384,7 +384,7 @@ TEST_F(GatedQueuesTest, BesideHighPriorityWorkOfTheContextNoStreamWaits) {
   CUstream stream = Stream();
   auto queue = queues_->Open(stream, nullptr);
   const CUdeviceptr word = Block(stream);
-  Words expected(kWords), zero(kWords);
+  Words expected(kWords);
   LaunchSteps(*queue, out, in, 3, expected);
   StopThenRelease(word);
   std::atomic<bool> is_sealed{false};
