@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -13,6 +15,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/log.h"
 #include "base/unique_fd.h"
 
 namespace tally {
@@ -105,15 +108,29 @@ bool FileCache::Keep(const Key& key, std::span<const std::byte> result) const {
   fs::create_directories(directory_, error);
   std::string beside = directory_ + "/.new-XXXXXX";
   const UniqueFd file(::mkostemp(beside.data(), O_CLOEXEC));
-  if (!file.valid()) return false;
+  if (!file.valid()) {
+    SayOnce(errno);
+    return false;
+  }
   const Header header{kMagic, key.source_bytes, result.size(), XXH3_64bits(result.data(), result.size())};
   const bool is_kept = WriteAll(file.get(), &header, sizeof(header)) &&
                        WriteAll(file.get(), result.data(), result.size()) &&
                        ::rename(beside.c_str(), PathOf(key).c_str()) == 0;
-  if (!is_kept) ::unlink(beside.c_str());
+  if (!is_kept) {
+    SayOnce(errno);
+    ::unlink(beside.c_str());
+  }
   // A look at the whole directory, now and then only.
   if (is_kept && key.digest[0] % 16 == 0) Shrink();
   return is_kept;
+}
+
+void FileCache::SayOnce(int error) const {
+  if (has_said_so_.exchange(true)) return;
+  LOG_WARNING(
+      "cannot keep what was compiled in '{}' ({}), so it is compiled again each time: make room, or choose "
+      "another directory (tallyd --cache-directory)",
+      directory_, std::strerror(error));
 }
 
 void FileCache::Shrink() const {

@@ -6,6 +6,7 @@
 // threads and processes may use one directory, also a forked child.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -41,16 +42,19 @@ class FileCache {
   FileCache(std::string directory, uint64_t max_bytes) : directory_(std::move(directory)), max_bytes_(max_bytes) {}
 
   std::optional<Content> Find(const Key& key) const;
-  // False when it could not be kept: no space, no permission, larger than a quarter of the bound.
+  // False when it could not be kept: no space, no permission (logged the first time), larger than a quarter of the
+  // bound.
   bool Keep(const Key& key, std::span<const std::byte> result) const;
 
  private:
   std::string PathOf(const Key& key) const;
+  void SayOnce(int error) const;
   // Removes files until three quarters of the bound are left.
   void Shrink() const;
 
   std::string directory_;
   uint64_t max_bytes_;
+  mutable std::atomic<bool> has_said_so_ = false;
 };
 
 }  // namespace tally

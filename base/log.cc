@@ -7,12 +7,15 @@
 #include <cstring>
 #include <string>
 
+#include "base/log_prefixes.h"
+
 namespace tally {
 namespace {
 
 // Plain arrays and atomics: no static constructor, usable at any time of the process's life.
 constinit char g_name[32] = "tally";
 constinit std::atomic<int> g_level{-1};  // -1: not yet read from the environment
+constinit const LogPrefixes* g_prefixes = nullptr;
 
 int LevelFromEnvironment() {
   const char* text = std::getenv("TALLY_LOG");
@@ -34,6 +37,10 @@ void SetLogName(std::string_view name) {
 
 void SetLogLevel(LogLevel level) { g_level.store(static_cast<int>(level), std::memory_order_relaxed); }
 
+void SetLogPrefixes(const LogPrefixes* prefixes) { g_prefixes = prefixes; }
+
+const char* LogPrefix(LogLevel level) { return g_prefixes != nullptr ? (*g_prefixes)[static_cast<size_t>(level)] : ""; }
+
 bool LogEnabled(LogLevel level) {
   int current = g_level.load(std::memory_order_relaxed);
   if (current < 0) {
@@ -44,7 +51,8 @@ bool LogEnabled(LogLevel level) {
 }
 
 void LogLine(LogLevel level, std::string_view text) {
-  const std::string line = fmt::format("{}[{}] {} {}\n", g_name, ::getpid(), "EWID"[static_cast<int>(level)], text);
+  const std::string line =
+      fmt::format("{}{}[{}] {} {}\n", LogPrefix(level), g_name, ::getpid(), "EWID"[static_cast<int>(level)], text);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -19,16 +19,31 @@ std::unique_ptr<Policy> Create(const PolicyConfig& config) {
 }
 
 constexpr PolicyRow kPolicies[] = {
-    {"none", "no scheduling: everything goes at once", false, false, false, false, Create<NonePolicy>},
-    {"kernel-granular", "strict priority between kernels, nothing yields (the ablation of Tally's Fig. 6b)", false,
-     true, false, false, Create<KernelGranularPolicy>},
-    {"tally-paper",
-     "the paper's: strict priority, one best-effort launch at a time, which yields to high-priority work", true, true,
-     false, false, Create<TallyPaperPolicy>},
-    {"fair", "GPU time by weight among all tenants, whatever their class", false, false, false, false,
-     Create<FairPolicy>},
-    {"tally", "strict priority by class and level, adaptive hold-off, best-effort tenants by weight and side by side",
-     true, true, true, true, Create<TallyPolicy>},
+    {.name = "none", .description = "no scheduling: everything goes at once", .create = Create<NonePolicy>},
+    {.name = "kernel-granular",
+     .description = "strict priority between kernels, nothing yields (the ablation of Tally's Fig. 6b)",
+     .minds_class = true,
+     .create = Create<KernelGranularPolicy>},
+    {.name = "tally-paper",
+     .description =
+         "the paper's: strict priority, one best-effort launch at a time, which yields to high-priority work",
+     .uses_variants = true,
+     .minds_class = true,
+     .create = Create<TallyPaperPolicy>},
+    {.name = "fair",
+     .description = "GPU time by weight among all tenants, whatever their class",
+     .minds_weights = true,
+     .create = Create<FairPolicy>},
+    {.name = "tally",
+     .description = "strict priority by class and level, adaptive hold-off, best-effort tenants by weight and side by "
+                    "side",
+     .uses_variants = true,
+     .minds_class = true,
+     .minds_hold_off = true,
+     .minds_levels = true,
+     .minds_weights = true,
+     .has_starvation_bound = true,
+     .create = Create<TallyPolicy>},
 };
 
 }  // namespace

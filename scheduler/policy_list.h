@@ -12,17 +12,21 @@ namespace tally::scheduler {
 
 struct PolicyRow {
   std::string_view name;  // as users write it
-  std::string_view description;
+  std::string_view description = "";
   // Launches run in the form that the kernel's profile chooses (VariantChoice). Otherwise in their original form, and
   // can_yield is never set.
-  bool uses_variants;
+  bool uses_variants = false;
   // Best-effort launches stay back while high-priority work runs ...
-  bool minds_class;
+  bool minds_class = false;
   // ... and for the hold-off after it.
-  bool minds_hold_off;
+  bool minds_hold_off = false;
   // High-priority launches wait for those of higher levels.
-  bool minds_levels;
-  std::unique_ptr<Policy> (*create)(const PolicyConfig&);
+  bool minds_levels = false;
+  // Tenants share GPU time by their weights.
+  bool minds_weights = false;
+  // What has waited for the starvation bound gets one launch through.
+  bool has_starvation_bound = false;
+  std::unique_ptr<Policy> (*create)(const PolicyConfig&) = nullptr;
 };
 
 std::span<const PolicyRow> Policies();

@@ -55,8 +55,9 @@ Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, c
   auto page = ActivityPage::Open(config.activity_path);
   if (!page) return std::unexpected(page.error());
   std::unique_ptr<DispatchGate> gate;
-  if (config.policy == kLookAheadPolicy) {
-    gate = CreatePriorityDispatch(driver, std::move(*page), config.starvation_bound);
+  if (config.policy == scheduler::kLookAheadPolicy || config.policy == scheduler::kAutoPolicy) {
+    static const SteadyClock clock;
+    gate = CreatePriorityDispatch(driver, std::move(*page), config.starvation_bound, clock);
   } else {
     const auto policy = scheduler::FindPolicy(config.policy);
     if (!policy) return std::unexpected(policy.error());
@@ -119,6 +120,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     gate->Tune(tuning);
   }
   void ExpectSuspension(int device, bool is_expected) override;
+  void LeaveToTimeSlices(bool is_left) override { gate->LeaveToTimeSlices(is_left); }
   HighPriorityWatch* high_priority_watch() override { return gate->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_->description; }
@@ -206,11 +208,10 @@ void ExecutorProcess::ReportFault(CUresult result, const std::string& what) {
   int none = CUDA_SUCCESS;
   if (!fault_.compare_exchange_strong(none, static_cast<int>(result))) return;
   LOG_ERROR("the context is lost: {}", what);
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, session] : sessions_) session->SetStickyError(result);
-  }
+  // First: a program that sees the error may start another one at once, which needs an executor that works.
   if (config_.on_fault) config_.on_fault(what);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, session] : sessions_) session->SetStickyError(result);
 }
 
 void ExecutorProcess::OnSessionEnd(const SessionEnd& end) {

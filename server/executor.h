@@ -23,6 +23,7 @@
 #include "proto/control/executor_link_abi.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/launch.h"
+#include "scheduler/policy_choice.h"
 #include "scheduler/slo_feedback.h"
 #include "server/coverage.h"
 
@@ -31,10 +32,6 @@ namespace tally::server {
 class HighPriorityWatch;
 struct DriverTable;
 struct KernelReport;  // kernel_report.h
-
-// Best-effort launches go while no high-priority work runs, as many at once as have lately drained quickly
-// (server/gpu/priority_dispatch.h): the only way that is not in scheduler/policy_list.h.
-inline constexpr const char* kLookAheadPolicy = "look-ahead";
 
 enum class DriverChoice {
   kAuto,  // the real driver if it opens, initialises and has a device; else the software driver, with one log line
@@ -155,8 +152,9 @@ struct ExecutorConfig {
   uint32_t max_sessions = 256;
   // The machine's activity page, shared with tallyd's other executors. Empty: launches are never held back.
   std::string activity_path;
-  // How best-effort launches are held back and shared: kLookAhead or a name of scheduler/policy_list.h.
-  std::string policy = kLookAheadPolicy;
+  // How best-effort launches are held back and shared: a name of scheduler/policy_list.h, scheduler::kLookAheadPolicy,
+  // or scheduler::kAutoPolicy (that one, until LeaveToTimeSlices says otherwise).
+  std::string policy = scheduler::kLookAheadPolicy;
   // Variants of best-effort kernels (server/variants): which there are, where they and what was measured are kept
   // (empty: nowhere), and within which time a kernel should give the GPU back.
   Transforms transforms = Transforms::kNone;
@@ -205,6 +203,9 @@ class Executor {
   // Whether this executor's context on a device is suspended while high-priority work keeps coming there. From the next
   // launch on.
   virtual void ExpectSuspension(int device, bool is_expected) = 0;
+  // Whether the GPU's time slices alone keep the classes apart, with kAutoPolicy: then no launch is held back. From the
+  // next one on.
+  virtual void LeaveToTimeSlices(bool is_left) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.

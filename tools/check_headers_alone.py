@@ -4,8 +4,9 @@
 usage: check_headers_alone.py BUILD_DIRECTORY [--budget-seconds N] [--jobs N]
 
 A header that is the first include of its own source (x.cc begins with x.h) is proved by the build itself and costs
-nothing here, if the build compiles that source alone or as the first of several (unity builds). The others are compiled with the flags of a neighbour from compile_commands.json; what passed is remembered in
-BUILD_DIRECTORY/headers_alone by a hash of flags and contents. Out of time is said and is no failure: the next run goes on.
+nothing here, if the build compiles that source alone or as the first of several (unity builds). The others are compiled
+with the flags of a neighbour from compile_commands.json, its precompiled header included (what that hides is what
+check_includes.py looks for); what passed is remembered in BUILD_DIRECTORY/headers_alone by a hash of flags and contents. Out of time is said and is no failure: the next run goes on.
 """
 import argparse
 import concurrent.futures
@@ -22,6 +23,8 @@ import source_tree
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)', re.MULTILINE)
+OPTIONS = re.compile(r"-(?:I|D|std=|isystem|pthread|W)")
+WITH_PRECOMPILED = re.compile(r"-(?:I|D|std=|isystem|pthread|W|O|f|m)")
 UNITY = re.compile(r"/Unity/unity_\d+_cxx\.cxx$")
 
 # Only a build makes these; without one, a header that includes them cannot be judged.
@@ -58,12 +61,14 @@ def flags_by_folder(commands):
     for sources, command in commands:
         words = shlex.split(command)
         kept, position = [words[0]], 1
+        # gcc takes a precompiled header only with the options that made it.
+        matched = WITH_PRECOMPILED if "cmake_pch" in command else OPTIONS
         while position < len(words):
             word = words[position]
             if word in ("-isystem", "-I", "-D", "-include"):
                 kept += words[position:position + 2]
                 position += 1
-            elif re.match(r"-(?:I|D|std=|isystem|pthread|W)", word):
+            elif matched.match(word):
                 kept.append(word)
             position += 1
         # The longest line knows most include folders.

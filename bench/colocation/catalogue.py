@@ -6,6 +6,7 @@ ALL_FORMS = ("eager", "graph", "compiled")
 SERVICES = {
     "resnet50": (ALL_FORMS, 1),
     "bert": (ALL_FORMS, 1),
+    "bert-small": (ALL_FORMS, 1),
     "detector": (ALL_FORMS, 1.5),
     "diffusion": (ALL_FORMS, 4),
     # Each token's attention has another shape, so a graph or a compiled form would be another program.
@@ -19,6 +20,7 @@ LIBRARIES = {
     "resnet50": "torchvision",
     "detector": "torchvision",
     "bert": "transformers.models.bert.modeling_bert",
+    "bert-small": "transformers.models.bert.modeling_bert",
     "llama": "transformers.models.llama.modeling_llama",
     "gpt-neo": "transformers.models.gpt_neo.modeling_gpt_neo",
     "gpt2-medium": "transformers.models.gpt2.modeling_gpt2",
@@ -45,7 +47,7 @@ def gpu_gib(role, name):
 
 def all_pairs():
     """Every service with every training but those as graphs; graphs and compiled forms of a few services, as their kernels are the same."""
-    services = ["bert-graph", "resnet50-eager", "detector-eager", "llama-eager", "diffusion-eager", "gpt-neo-eager",
+    services = ["bert-graph", "resnet50-eager", "detector-eager", "llama-eager", "diffusion-eager", "gpt-neo-eager", "bert-small-graph",
                 "bert-eager", "resnet50-graph", "bert-compiled", "resnet50-compiled"]
     trainings = ["gpt2-medium", "bert", "resnet50", "whisper", "pointnet", "pegasus", "gpt2-large"]
     # Pairs of a diagonal first: a short run meets every model once.

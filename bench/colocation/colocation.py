@@ -31,7 +31,8 @@ import trace
 import ways
 # pylint: enable=wrong-import-position
 
-DEFAULT_MODES = "alone,time-slicing,tally,tally+transforms,tally:none,mps-priority,mps,tally:tally-paper+transforms,tally:kernel-granular"
+DEFAULT_MODES = ("alone,time-slicing,tally,tally:look-ahead+suspended,tally:look-ahead+transforms,mps-priority,mps,"
+                 "tally:tally-paper+transforms,tally:kernel-granular")
 START_S = 35  # about what starting the workers of a group takes, before one was
 DEFAULT_PAIRS = "bert-graph:gpt2-medium,resnet50-eager:bert"
 

@@ -2,6 +2,7 @@
 import math
 import random
 
+import modes
 import trace
 from machine import quantile
 
@@ -126,6 +127,17 @@ def first_kernels(records, alone):
     return found
 
 
+def busy_share(records, alone):
+    """The part of the time in which the GPU worked for the service: requests served within the trace, by what each takes from its first to
+    its last work on the GPU when it is `alone` (beside a training that includes waiting for it). Of eager services the gaps between their
+    kernels are in it, which a training can use. None where that was not measured."""
+    gpu_us = [time for record in alone for time in record.get("gpu_us", ())]
+    if not gpu_us:
+        return None
+    served = sum(map(served_within, records)) / sum(record["seconds"] for record in records)
+    return min(1.0, served * sum(gpu_us) / len(gpu_us) / 1e6)
+
+
 def served_within(record):
     """Requests that were complete by the end of the trace."""
     served = record["latencies_ms"][:len(record["latencies_ms"]) - record["unserved"]]
@@ -163,6 +175,12 @@ class Results:
         alone = self.find(mode="alone", service=service, load=load, training="")
         return [record for record in alone if mode in record.get("group", "").split(",")] or alone
 
+    def alone_in_mode(self, mode, service, load, repetitions):
+        """Runs of the service alone under the mode itself, of these repetitions; for native modes that is natively alone."""
+        if mode in modes.NATIVE:
+            mode = "alone"
+        return [record for record in self.find(mode=mode, service=service, load=load, training="") if record["repetition"] in repetitions]
+
     @staticmethod
     def by_repetition(records, alone):
         """[(records, records alone)] of each repetition; both have the same ones."""
@@ -191,6 +209,14 @@ class Results:
         for name, q in (("p50", 0.5), ("p99", 0.99)):
             row["own_" + name] = quantile(own, q)
             row[f"own_{name}_overhead"] = quantile(own, q) / quantile(own_alone, q) - 1
+        in_mode = self.alone_in_mode(mode, service, load, common)
+        if training and {record["repetition"] for record in in_mode} == common:
+            base = [latency for record in in_mode for latency in record["latencies_ms"]]
+            own_base = [time for record in in_mode for time in service_times(record)]
+            row["p99_alone_in_mode"], row["own_p99_alone_in_mode"] = quantile(base, 0.99), quantile(own_base, 0.99)
+            row["p99_over_alone_in_mode"] = row["p99"] / row["p99_alone_in_mode"] - 1
+            row["own_p99_over_alone_in_mode"] = row["own_p99"] / row["own_p99_alone_in_mode"] - 1
+        row["busy"] = busy_share(records, in_mode or alone)
         ways = there_and_back(records), there_and_back(alone)
         if all(ways):
             for name, q in (("p50", 0.5), ("p99", 0.99)):
@@ -206,7 +232,8 @@ class Results:
             rates = [sum(record["rates"]) for record in records]
             row["best_effort_share"] = sum(rates) / len(rates) / solo
             row["best_effort_range"] = [min(rates) / solo, max(rates) / solo]
-            row["share_of_the_rest"] = row["best_effort_share"] / (1 - load)
+            if row["busy"] is not None and row["busy"] < 1:
+                row["share_of_the_rest"] = row["best_effort_share"] / (1 - row["busy"])
             served = sum(map(served_within, records)) / len(records)
             served_alone = sum(map(served_within, alone)) / len(alone)
             row["system_throughput"] = served / served_alone + row["best_effort_share"]

@@ -5,12 +5,14 @@
     driver-slices  natively, with the driver's time slices set from outside: 1 s for services, 1 us for trainings
     mps            under NVIDIA's Multi-Process Service
     mps-priority   the same, the trainings with a lower client priority
-    tally[:POLICY][+transforms|+gates|+gates-always][+shared][+unsuspended][+unrefreshed][/SLICE_US][@THRESHOLD_US]
+    tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
-                   policy or the one named, with `--transforms all` or `gate` (gates rest where contexts are suspended), or gates that never rest, in one context (`--share-contexts`), with
-                   `--no-suspend-best-effort`, with `--no-refresh-contexts`, with that time slice for best-effort
-                   work (0: the driver's own), with that turnaround threshold
+                   policy or the one named, with `--transforms all` or `gate` (gates rest where contexts are suspended),
+                   or gates that never rest, in one context (`--share-contexts`), with `--suspend-best-effort`, with
+                   `--no-refresh-contexts`, with that time slice for best-effort work (0: the driver's own), with that
+                   turnaround threshold
 
+Transforms, suspending and thresholds need a policy that minds them, or one context: `tally:look-ahead+suspended`.
 `tally:none` schedules nothing: it is the driver's time slices, set long for services and short for trainings, alone.
 """
 import contextlib
@@ -23,7 +25,7 @@ import tempfile
 import ways
 from ways import Failed
 
-TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates-always|gates))?(?P<shared>\+shared)?(?P<unsuspended>\+unsuspended)?(?P<unrefreshed>\+unrefreshed)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates-always|gates))?(?P<shared>\+shared)?(?P<suspended>\+suspended)?(?P<unrefreshed>\+unrefreshed)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
 NATIVE = ("alone", "time-slicing")
 DRIVER_SLICES = "driver-slices"
 MPS = ("mps", "mps-priority")
@@ -34,7 +36,7 @@ def check(names):
     for name in names:
         if name not in NATIVE + MPS + (DRIVER_SLICES,) and not TALLY.match(name):
             raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS + (DRIVER_SLICES,))}, "
-                         "tally[:POLICY][+transforms|+gates|+gates-always][+shared][+unsuspended][+unrefreshed][/SLICE_US][@THRESHOLD_US]")
+                         "tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][/SLICE_US][@THRESHOLD_US]")
 
 
 def rewrites(mode):
@@ -46,7 +48,7 @@ def rewrites(mode):
 def suspends(mode):
     """Best-effort contexts are to be suspended, where the driver does that."""
     parts = TALLY.match(mode)
-    return bool(parts and parts["policy"] != "none" and not parts["shared"] and not parts["unsuspended"] and parts["slice"] != "0")
+    return bool(parts and parts["suspended"])
 
 
 def num_executors(place):
@@ -73,8 +75,8 @@ def daemon_arguments(root, mode):
                       "gates-always": ["--transforms", "gate", "--gates-rest-after-ms", "0"]}[parts["transforms"]]
     if parts["shared"]:
         arguments += ["--share-contexts"]
-    if parts["unsuspended"]:
-        arguments += ["--no-suspend-best-effort"]
+    if parts["suspended"]:
+        arguments += ["--suspend-best-effort"]
     if parts["unrefreshed"]:
         arguments += ["--no-refresh-contexts"]
     if parts["slice"]:

@@ -12,7 +12,8 @@ import modes  # pylint: disable=wrong-import-position
 
 COLUMNS = ("mode", "service", "load", "training", "count", "repetitions", "requests", "p50", "p90", "p99", "max", "p50_alone",
            "p99_alone", "p50_overhead", "p99_overhead", "p99_low", "p99_high", "own_p50", "own_p99",
-           "own_p50_overhead", "own_p99_overhead", "best_effort_share", "share_of_the_rest",
+           "own_p50_overhead", "own_p99_overhead", "p99_alone_in_mode", "p99_over_alone_in_mode",
+           "own_p99_alone_in_mode", "own_p99_over_alone_in_mode", "busy", "best_effort_share", "share_of_the_rest",
            "system_throughput", "unserved", "wrong")
 
 
@@ -59,9 +60,21 @@ def _percent(share):
     return "-" if share is None else f"{share * 100:+.1f} %"
 
 
+def _two_digits(share):
+    return "-" if share is None else f"{share:.2f}"
+
+
 def _mean(values):
     values = [value for value in values if value is not None]
     return sum(values) / len(values) if values else None
+
+
+def _median_and_range(values, shown):
+    """`median (least to most)`: a mean would hide that one pair is another matter than the rest."""
+    values = [value for value in values if value is not None]
+    if not values:
+        return "-"
+    return f"{shown(statistics.median(values))} ({shown(min(values))} to {shown(max(values))})"
 
 
 def _mean_and_error(shares):
@@ -71,29 +84,32 @@ def _mean_and_error(shares):
     return f"({_percent(_mean(shares))[:-2]} ± {statistics.stdev(shares) / len(shares) ** 0.5 * 100:.1f} %)"
 
 
+# Heading, key of a row, how it is shown. Two baselines: the same service alone in the same mode says what sharing costs, natively alone
+# says what a user would have without Tally.
+SUMMARY = (("own p99 over alone in the same mode", "own_p99_over_alone_in_mode", _percent),
+           ("over natively alone", "own_p99_overhead", _percent),
+           ("p99 from arrival over alone in the same mode", "p99_over_alone_in_mode", _percent),
+           ("over natively alone", "p99_overhead", _percent),
+           ("service's busy share", "busy", _two_digits),
+           ("training kept, of solo", "best_effort_share", _two_digits),
+           ("of what the service leaves", "share_of_the_rest", _two_digits))
+
+
 def _summary(rows, load):
-    """Each mode over the pairs with one training at the main load."""
-    lines = ["| mode | pairs | p99 over alone: mean | worst | p50 over alone: mean | own p99 over alone: mean | "
-             "best-effort, of solo | of solo x (1 - load) | "
-             "system throughput |", "|---|" + "---:|" * 8]
+    """Each mode over the pairs with one training at the main load: medians, with the range over the pairs."""
+    lines = ["| mode | pairs | " + " | ".join(heading for heading, _, _ in SUMMARY) + " |", "|---|---:|" + "---|" * len(SUMMARY)]
     for mode in dict.fromkeys(row["mode"] for row in rows):
         mine = [row for row in rows if row["mode"] == mode and row["training"] and row["count"] == 1 and row["load"] == load]
-        if not mine:
-            continue
-        worst = max(mine, key=lambda row: row["p99_overhead"])
-        numbers = [_mean([row.get(key) for row in mine]) for key in ("best_effort_share", "share_of_the_rest", "system_throughput")]
-        cells = ["-" if number is None else f"{number:.3f}" for number in numbers]
-        lines.append(f"| {mode} | {len(mine)} | {_percent(_mean([row['p99_overhead'] for row in mine]))} | "
-                     f"{_percent(worst['p99_overhead'])} ({worst['service']}, {worst['training']}) | "
-                     f"{_percent(_mean([row['p50_overhead'] for row in mine]))} | "
-                     f"{_percent(_mean([row['own_p99_overhead'] for row in mine]))} | " + " | ".join(cells) + " |")
+        if mine:
+            cells = [_median_and_range([row.get(key) for row in mine], shown) for _, key, shown in SUMMARY]
+            lines.append(f"| {mode} | {len(mine)} | " + " | ".join(cells) + " |")
     return lines
 
 
 def _pairs(rows):
-    lines = ["| service | load | beside | mode | p50 / p90 / p99 / max, ms | p99 over alone | 95 % interval | "
-             "own p50 / p99, ms | own p99 over alone | best-effort, of solo (range) | "
-             "system throughput | requests | runs |", "|---|---:|---|---|---|---:|---|---|---:|---|---:|---:|---:|"]
+    lines = ["| service | load | busy | beside | mode | p50 / p90 / p99 / max, ms | p99 over alone: natively | 95 % interval | in the same mode | "
+             "own p50 / p99, ms | own p99 over alone: natively | in the same mode | training, of solo (range) | of what is left | "
+             "system throughput | requests | runs |", "|---|---:|---:|---|---|---|---:|---|---:|---|---:|---:|---|---:|---:|---:|---:|"]
 
     def order(row):
         return (row["service"], row["load"], row["training"] != "", row["training"], row["count"])
@@ -106,12 +122,13 @@ def _pairs(rows):
         system = f"{row['system_throughput']:.3f}" if "system_throughput" in row else "-"
         is_base = row["mode"] == "alone"
         remark = f" ({row['unserved']} not served)" if row["unserved"] else ""
-        lines.append(f"| {row['service']} | {row['load']:.0%} | {beside} | {row['mode']} | "
+        lines.append(f"| {row['service']} | {row['load']:.0%} | {_two_digits(row['busy'])} | {beside} | {row['mode']} | "
                      + " / ".join(f"{row[name]:.3f}" for name in ("p50", "p90", "p99", "max")) + f"{remark} | "
                      + ("-" if is_base else _percent(row["p99_overhead"])) + " | "
-                     + ("-" if is_base else f"{_percent(low)} to {_percent(high)}") + f" | {row['own_p50']:.3f} / {row['own_p99']:.3f} | "
-                     + ("-" if is_base else _percent(row["own_p99_overhead"]))
-                     + f" | {share} | {system} | "
+                     + ("-" if is_base else f"{_percent(low)} to {_percent(high)}") + f" | {_percent(row.get('p99_over_alone_in_mode'))} | "
+                     + f"{row['own_p50']:.3f} / {row['own_p99']:.3f} | "
+                     + ("-" if is_base else _percent(row["own_p99_overhead"])) + f" | {_percent(row.get('own_p99_over_alone_in_mode'))}"
+                     + f" | {share} | {_two_digits(row.get('share_of_the_rest'))} | {system} | "
                      + f"{row['requests']} | {row['repetitions']} |")
     return lines
 
@@ -216,8 +233,10 @@ def markdown(results, rows):
     if said:
         lines.append("Suspending of best-effort contexts: " + "; ".join(said) + ".")
     if rows:
-        lines += ["", "## Modes", "", "Over the pairs, at the first load, one training. p99 over alone: of the same trace, natively. Own: "
-                  "without the queue, from when the service turned to the request; the queue of a busy service makes of a small delay a large one.", "",
+        lines += ["", "## Modes", "", "Over the pairs, at the first load, one training: median, and the range over the pairs. All of the same traces. Own: "
+                  "without the queue, from when the service turned to the request; the queue of a busy service makes of a small delay a large one. "
+                  "Busy: requests served, by what each takes from its first to its last kernel alone in the same mode; an eager service's gaps "
+                  "between kernels are in it.", "",
                   *_summary(rows, results["loads"][0]), "", "## Services", "", "| service | requests per second, back to back, natively alone |",
                   "|---|---:|", *(f"| {name} | {value:.1f} |" for name, value in results["capacity"].items()), "",
                   "## Pairs", "", *_pairs([row for row in rows if row["training"] or row["mode"] == "alone"])]

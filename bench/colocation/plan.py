@@ -61,6 +61,8 @@ class Plan:
                 continue
             yield Cell("alone", service, load, "", 0, repetition, group)
             yield from (Cell(mode, service, load, training, count, repetition) for mode in wanted)
+            if not is_main:  # alone under the mode, at this load: the other baseline
+                yield from (Cell(mode, service, load, "", 0, repetition) for mode in wanted if mode not in modes.NATIVE)
             if training and has_native_trainings and is_main:
                 yield Cell("alone", "", 0, training, 1, repetition, group)
         if is_main:

@@ -81,7 +81,10 @@ class Bench:
 
     def daemon(self, stack, name, *arguments, form=None):
         cache = stack.enter_context(tempfile.TemporaryDirectory())
-        words = ["--cache-directory", cache, *arguments, *shlex.split(self.options.tallyd)]
+        more = shlex.split(self.options.tallyd)
+        # On a GPU the default policy runs kernels as they are.
+        policy = [] if "--policy" in more else ["--policy", "look-ahead"]
+        words = ["--cache-directory", cache, *policy, *arguments, *more]
         return stack.enter_context(ways.daemon(self.root, self.driver, arguments=words,
                                                env={"TALLY_FORCE_FORM": form} if form else None, name=name))
 

@@ -80,6 +80,12 @@ Result<pid_t> SpawnDaemon(const std::string& directory, const std::string& drive
   const int error = ::posix_spawn(&pid, program.c_str(), &files, &attributes, arguments.data(), environ);
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&files);
+  if (error == ENOENT) {
+    return Error(StatusCode::kNotFound,
+                 fmt::format("--embedded needs the daemon, and '{}' is not there: install it, or "
+                             "leave --embedded out and use a tallyd that runs already",
+                             program));
+  }
   if (error != 0) return std::unexpected(StatusFromErrno(error, fmt::format("start '{}'", program)));
   return pid;
 }

@@ -10,6 +10,7 @@
 #include "client-shim/launcher/daemon_check.h"
 #include "client-shim/launcher/embedded.h"
 #include "client-shim/launcher/environment.h"
+#include "client-shim/launcher/loader.h"
 #include "client-shim/launcher/options.h"
 #include "client-shim/launcher/program.h"
 #include "client-shim/launcher/supervise.h"
@@ -70,6 +71,13 @@ int Run(int argc, char** argv) {
   if (!client_directory) {
     Say(client_directory.error().message());
     return 1;
+  }
+  if (!program.loader.empty()) {
+    const Status loads = CheckLoader(program.image, program.loader, *client_directory + "/libcuda.so.1");
+    if (!loads.ok()) {
+      Say(loads.message());
+      return 1;
+    }
   }
   return options.is_embedded ? RunEmbedded(options, program, *client_directory)
                              : RunShared(options, program, *client_directory);

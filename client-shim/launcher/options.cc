@@ -7,7 +7,9 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
+#include "base/command_line.h"
 #include "proto/shm/handshake_abi.h"
 
 namespace tally::launcher {
@@ -23,23 +25,22 @@ constexpr const char* kFooter =
     "  tallyd &                                the service that programs share ...\n"
     "  tally-run --priority high ./inference   ... gets the GPU as if it were alone\n"
     "  tally-run python train.py               ... gets what is left (best-effort)\n"
-    "\nEnvironment: TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_TRANSFORMS, TALLY_TURNAROUND_US, "
-    "TALLY_SLO, TALLY_DOMAIN stand in for the options; "
-    "TALLY_LOG = error, warning, "
-    "info, debug.\n"
-    "Exit status: the program's own; it dies of the signal that the program died of. 1: no tallyd; 2: wrong options;\n"
-    "126: the program cannot be run; 127: there is no such program.";
-
-// CLI11 does not know that what it hands back unparsed is the point of the program.
-class UsageFormatter final : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: tally-run [OPTIONS] PROGRAM [ARGUMENTS...]\n";
-  }
-};
+    "\nEnvironment (options win):\n"
+    "  TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_SLO, TALLY_TRANSFORMS,\n"
+    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME   stand in for the options of these names\n"
+    "  TALLY_POLICY      with --embedded: the daemon's policy\n"
+    "  TALLY_CLIENT_DIR  the directory of Tally's libcuda.so.1 (default: ../lib/tally/client beside tally-run)\n"
+    "  TALLY_KEEP_PTX    0: code compiled at run time goes to tallyd without its PTX\n"
+    "  TALLY_LOG         error, warning (default), info or debug\n"
+    "\nExit status:\n"
+    "  The program's own; it dies of the signal that the program died of.\n"
+    "  1    no tallyd, or none that you may use\n"
+    "  2    wrong options\n"
+    "  126  the program cannot be run\n"
+    "  127  there is no such program";
 
 int Refuse(const std::string& sentence) {
-  fmt::print(stderr, "tally-run: {}. 'tally-run --help' lists the options.\n", sentence);
+  fmt::print(stderr, "tally-run: {}. 'tally-run --help' says more.\n", sentence);
   return 2;
 }
 
@@ -66,42 +67,55 @@ bool IsDomainName(const std::string& name) {
 std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   Options options;
   CLI::App app(kDescription, "tally-run");
-  app.formatter(std::make_shared<UsageFormatter>());
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("tally-run ") + TALLY_VERSION);
   app.prefix_command();  // from PROGRAM on, everything is the program's
-  app.add_option("--priority", options.priority, "high or best-effort (default: as tallyd is configured)");
-  app.add_option("--weight", options.weight,
-                 "part of what best-effort programs get, relative to the others' (1 to 10000, default 100)");
-  app.add_option("--level", options.level, "rank among high-priority programs: higher comes first (0 to 7, default 0)");
-  app.add_option("--slo", options.slo,
-                 "how soon this high-priority program's requests should be done, like p99=2ms: Tally tunes what "
-                 "best-effort programs may do (docs/scheduling.md)");
+  app.add_option("--priority", options.priority, "high or best-effort (default: as tallyd is configured)")
+      ->type_name("high|best-effort");
+  app.add_option(
+         "--weight", options.weight,
+         "part of what best-effort programs get, relative to the others' (1 to 10000, default 100); where tallyd "
+         "has --policy fair or tally")
+      ->type_name("WEIGHT");
+  app.add_option(
+         "--level", options.level,
+         "rank among high-priority programs: higher comes first (0 to 7, default 0); where tallyd has --policy tally")
+      ->type_name("LEVEL");
+  app.add_option(
+         "--slo", options.slo,
+         "how soon this high-priority program's requests should be done, like p99=2ms: Tally tunes what "
+         "best-effort programs may do, where tallyd has --policy look-ahead, tally-paper or tally (docs/scheduling.md)")
+      ->type_name("OBJECTIVE");
   app.add_option("--transforms", options.transforms,
-                 "none: its kernels run as they are, whatever tallyd allows (default: as tallyd is configured)");
+                 "none: its kernels run as they are, whatever tallyd allows (default: as tallyd is configured)")
+      ->type_name("none");
   app.add_option("--turnaround-us", options.turnaround,
                  "how soon this best-effort program's kernels should give the GPU back, in microseconds (1 to 1000000, "
-                 "default: as tallyd is configured)");
+                 "default: as tallyd is configured); where tallyd has --policy look-ahead, tally-paper or tally")
+      ->type_name("MICROSECONDS");
   app.add_option("--domain", options.domain,
-                 "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory");
-  app.add_option("--name", options.tenant, "name shown by tallyctl and in metrics (default: the program's)");
+                 "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory")
+      ->type_name("NAME");
+  app.add_option("--name", options.tenant, "name shown by tallyctl and in metrics (default: the program's)")
+      ->type_name("NAME");
   app.add_option("--socket", options.socket,
-                 "tallyd's socket (default: your own daemon's if there is one, else /run/tally/tally.sock)");
+                 "tallyd's socket (default: your own daemon's if there is one, else /run/tally/tally.sock)")
+      ->type_name("SOCKET");
   app.add_flag("--embedded", options.is_embedded, "start a private tallyd for this program and end it afterwards");
   app.add_option("--driver", options.driver,
-                 "with --embedded: auto (default: a GPU if there is one), cuda, or sim (the software driver)");
+                 "with --embedded: auto (default: a GPU if there is one), cuda, or sim (the software driver)")
+      ->type_name("auto|cuda|sim");
   app.add_flag("--quiet", options.is_quiet, "say nothing unless something is wrong");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    return Refuse(error.what());
+  // CLI11 does not know that what it hands back unparsed is the point of the program.
+  if (const auto exit_status =
+          tally::ParseCommandLine(app, argc, argv, {.usage = "tally-run [OPTIONS] PROGRAM [ARGUMENTS...]"})) {
+    return *exit_status;
   }
   options.command = app.remaining();
   if (!options.command.empty() && options.command.front() == "--") {
     options.command.erase(options.command.begin());
   } else if (!options.command.empty() && options.command.front().starts_with("-")) {
-    return Refuse(fmt::format("there is no option '{}'", options.command.front()));
+    return Refuse(Unknown(app, options.command.front()));
   }
   if (options.command.empty()) return Refuse("say which program to run");
 

@@ -1,7 +1,5 @@
 #include "client-shim/launcher/program.h"
 
-#include <elf.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -10,9 +8,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
+#include <fstream>
+#include <sstream>
 
-#include "base/unique_fd.h"
+#include "client-shim/launcher/loader.h"
 
 namespace tally::launcher {
 namespace {
@@ -29,24 +28,6 @@ Program Unrunnable(int exit_status, std::string sentence) {
   return program;
 }
 
-// A 64-bit ELF program without an interpreter never meets the dynamic loader.
-bool IsStaticallyLinked(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  Elf64_Ehdr header{};
-  if (!file.valid() || ::pread(file.get(), &header, sizeof(header), 0) != sizeof(header)) return false;
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > 128) return false;
-  std::vector<Elf64_Phdr> segments(header.e_phnum);
-  const size_t size = segments.size() * sizeof(Elf64_Phdr);
-  if (::pread(file.get(), segments.data(), size, static_cast<off_t>(header.e_phoff)) != static_cast<ssize_t>(size)) {
-    return false;
-  }
-  for (const Elf64_Phdr& segment : segments) {
-    if (segment.p_type == PT_INTERP) return false;
-  }
-  return true;
-}
-
 // For programs that get rights from their file, the loader ignores LD_LIBRARY_PATH and LD_PRELOAD.
 bool GainsRights(const std::string& path) {
   struct stat state {};
@@ -56,13 +37,56 @@ bool GainsRights(const std::string& path) {
   return ::geteuid() != 0 && ::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
+std::string FindInPath(const std::string& name) {
+  const char* variable = std::getenv("PATH");
+  const std::string directories = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";
+  for (size_t start = 0; start <= directories.size();) {
+    const size_t end = std::min(directories.find(':', start), directories.size());
+    const std::string directory = end == start ? "." : directories.substr(start, end - start);
+    if (IsRunnableFile(directory + "/" + name)) return directory + "/" + name;
+    start = end + 1;
+  }
+  return "";
+}
+
+// What runs the script `path`: the program of its #! line, or NAME where that is `env NAME`. Empty: no script.
+std::string FindInterpreter(const std::string& path) {
+  std::string line;
+  std::ifstream file(path);
+  if (file.get() != '#' || file.get() != '!' || !std::getline(file, line)) return "";
+  std::istringstream words(line);
+  std::string interpreter;
+  words >> interpreter;
+  if (!interpreter.ends_with("/env")) return interpreter;
+  for (std::string word; words >> word;) {
+    const bool is_name = word.front() != '-' && word.find('=') == std::string::npos;
+    if (const std::string found = is_name ? FindInPath(word) : ""; !found.empty()) return found;
+  }
+  return interpreter;
+}
+
+bool IsTallyRun(const std::string& path) {
+  struct stat own {};
+  struct stat other {};
+  return ::stat("/proc/self/exe", &own) == 0 && ::stat(path.c_str(), &other) == 0 && own.st_dev == other.st_dev &&
+         own.st_ino == other.st_ino;
+}
+
 Program Inspect(const std::string& path) {
   Program program;
   program.path = path;
-  if (IsStaticallyLinked(path)) {
-    program.warning = fmt::format(
-        "'{}' is statically linked, so it cannot load Tally's driver library and will find no GPU here", path);
-  } else if (GainsRights(path)) {
+  program.image = path;
+  // The kernel follows scripts whose interpreters are scripts this often.
+  for (int depth = 0; depth < 5; ++depth) {
+    const std::string interpreter = FindInterpreter(program.image);
+    if (interpreter.empty()) break;
+    program.image = interpreter;
+  }
+  if (IsTallyRun(program.image)) return program;  // it has no loader, and looks at the program itself
+  auto loader = FindLoader(program.image);
+  if (!loader) return Unrunnable(1, loader.error().message());
+  program.loader = *std::move(loader);
+  if (GainsRights(path)) {
     program.warning = fmt::format(
         "'{}' has a set-user-id bit or file capabilities, so the loader keeps Tally's driver library from it", path);
   }
@@ -84,14 +108,7 @@ Program FindProgram(const std::string& name) {
     }
     return Inspect(name);
   }
-  const char* variable = std::getenv("PATH");
-  const std::string directories = variable != nullptr ? variable : "/usr/local/bin:/usr/bin:/bin";
-  for (size_t start = 0; start <= directories.size();) {
-    const size_t end = std::min(directories.find(':', start), directories.size());
-    const std::string directory = end == start ? "." : directories.substr(start, end - start);
-    if (IsRunnableFile(directory + "/" + name)) return Inspect(directory + "/" + name);
-    start = end + 1;
-  }
+  if (const std::string path = FindInPath(name); !path.empty()) return Inspect(path);
   return Unrunnable(127, fmt::format("there is no program '{}' in PATH{}", name,
                                      IsRunnableFile("./" + name) ? fmt::format(" (did you mean ./{}?)", name) : ""));
 }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "client-shim/entry/guard.h"
 #include "client-shim/origins/pairing.h"
+#include "client-shim/state/missing_code.h"
 #include "client-shim/state/process.h"
 #include "images/fat_container.h"
 #include "images/image_kind.h"
@@ -236,9 +237,7 @@ CUresult SendAndLoad(Lane* lane, shm::Op op, const OutgoingImage& image, const J
   return loaded.handle != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
-}  // namespace
-
-CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle) {
+CUresult SendUsableAndLoad(Lane* lane, shm::Op op, OutgoingImage& image, const JitOptions& options, uint64_t* handle) {
   // An option may ask for an entry that would not be chosen otherwise.
   if (!options.sent().empty()) return SendAndLoad(lane, op, image, options, handle);
   const bool is_fat = image.format == shm::ImageFormat::kContainer || image.format == shm::ImageFormat::kWrapper;
@@ -257,6 +256,20 @@ CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions
     }
   }
   return SendAndLoad(lane, op, image, options, handle);
+}
+
+}  // namespace
+
+CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle) {
+  OfferedCode offered;
+  for (const OutgoingImage::Part& part : image.parts) offered.push_back(part.pieces.front());
+  const CUresult result = SendUsableAndLoad(lane, op, image, options, handle);
+  if (result != CUDA_ERROR_NO_BINARY_FOR_GPU) return result;
+  const Process& process = *CurrentProcess();
+  // Libraries are loaded without a context, for all devices: the first one speaks for them.
+  const CUdevice device = t_thread.context == shm::kNoContext ? 0 : process.current_device();
+  if (process.IsDevice(device)) ExplainMissingCode(process.device(device), offered);
+  return result;
 }
 
 }  // namespace tally::client_shim

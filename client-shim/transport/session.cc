@@ -15,6 +15,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <thread>
 
 #include "base/log.h"
 #include "base/unix_socket.h"
@@ -28,6 +29,9 @@ constexpr auto kHelloTimeout = std::chrono::seconds(60);
 constexpr auto kSessionTimeout = std::chrono::seconds(30);
 // How often another address is tried when the one offered is taken here.
 constexpr int kMaxAddressTries = 16;
+// tallyd learns within milliseconds that an executor is lost; by then it may have given it one more session.
+constexpr int kMaxConnectTries = 5;
+constexpr auto kConnectPause = std::chrono::milliseconds(20);
 
 unsigned CountCpus() {
   cpu_set_t set;
@@ -115,6 +119,15 @@ std::vector<std::string> Session::SocketPaths() {
 }
 
 CUresult Session::Connect(Session** session, std::string* sentence) {
+  for (int attempt = 1;; ++attempt) {
+    bool is_lost = false;
+    const CUresult result = ConnectOnce(session, sentence, &is_lost);
+    if (!is_lost || attempt == kMaxConnectTries) return result;
+    std::this_thread::sleep_for(attempt * kConnectPause);
+  }
+}
+
+CUresult Session::ConnectOnce(Session** session, std::string* sentence, bool* is_lost) {
   UniqueFd daemon;
   std::string tried;
   for (const std::string& path : SocketPaths()) {
@@ -168,7 +181,10 @@ CUresult Session::Connect(Session** session, std::string* sentence) {
   created->socket_ = std::move(received->fds[0]);
   created->socket_inode_ = InodeOfSocket(created->socket_.get());
   created->id_ = reply.session_id;
-  if (const CUresult result = created->Attach(sentence); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = created->Attach(sentence); result != CUDA_SUCCESS) {
+    *is_lost = PeerHungUp(created->socket_.get());
+    return result;
+  }
   *session = created.release();
   return CUDA_SUCCESS;
 }
@@ -325,7 +341,8 @@ bool Session::CheckGone() {
 }
 
 void Session::DeclareGone(const char* reason) {
-  if (gone_.exchange(kExecutorGone) == 0)
+  // Before it took the session there is nothing to lose: Connect has its own sentence.
+  if (gone_.exchange(kExecutorGone) == 0 && header_ != nullptr)
     LOG_ERROR("session {}: the executor is lost ({}); every CUDA call returns error {} from now on", id_, reason,
               static_cast<int>(kExecutorGone));
 }

@@ -25,7 +25,9 @@ inline constexpr CUresult kExecutorGone = CUDA_ERROR_DEVICE_UNAVAILABLE;
 
 class Session {
  public:
-  // Says hello to tallyd and attaches. On failure `*sentence` is for a person.
+  // Says hello to tallyd and attaches. On failure `*sentence` is for a person. An executor that ends before it has
+  // taken us, after a fault of another program for instance, is no failure: tallyd is asked for another one, a few
+  // times.
   //   CUDA_ERROR_SYSTEM_NOT_READY       nobody listens, or tallyd has no executor for us now
   //   CUDA_ERROR_SYSTEM_DRIVER_MISMATCH other protocol or another table of calls
   //   CUDA_ERROR_NOT_PERMITTED          tallyd refuses this user
@@ -72,6 +74,8 @@ class Session {
 
  private:
   explicit Session(unsigned num_cpus) : num_cpus_(num_cpus), copy_threads_(CopyThreads::NumFor(num_cpus)) {}
+  // `*is_lost`: the executor was gone before it took the session.
+  static CUresult ConnectOnce(Session** session, std::string* sentence, bool* is_lost);
   CUresult Attach(std::string* sentence);
   // One exchange on the session socket; `fd` receives the reply's descriptor if it has one, `sent_fd` goes along.
   CUresult Ask(const shm::SessionRequest& request, shm::SessionReply* reply, UniqueFd* fd, int sent_fd = -1);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/command_line.h"
 #include "cubin-transforms/add_gates.h"
 #include "cubin-transforms/tool/census.h"
 #include "cubin-transforms/tool/library_cubins.h"
@@ -123,15 +124,18 @@ int Run(const Arguments& arguments) {
 }
 
 constexpr const char* kFooter =
-    "A gate is a few instructions in front of a kernel's own: blocks that have not begun leave at once when their "
+    "\nA gate is a few instructions in front of a kernel's own: blocks that have not begun leave at once when their "
     "queue\n"
-    "is stopped, and run later, each exactly once (docs/preemption.md).\n\n"
-    "Examples:\n"
+    "is stopped, and run later, each exactly once (docs/preemption.md).\n"
+    "\nExamples:\n"
     "  cubin-gate --explain kernels.cubin -o gated.cubin      gate a cubin, and say what became of each kernel\n"
     "  cubin-gate --explain=json --arch 90 libfoo.so          the same for the sm_90 code in a library\n"
     "  cubin-gate --arch 90 kernels.fatbin -o gated.cubin     the gated cubin out of a fat binary\n"
-    "  cubin-gate --census /usr/local/cuda/lib64/*.so.*       what share of the kernels can be gated\n\n"
-    "Exit status: 0 all kernels can be gated, 1 bad input, 2 some kernel was refused (--explain says why).";
+    "  cubin-gate --census /usr/local/cuda/lib64/*.so.*       what share of the kernels can be gated\n"
+    "\nExit status:\n"
+    "  0  all kernels can be gated\n"
+    "  1  bad input\n"
+    "  2  some kernel was refused (--explain says why)";
 
 }  // namespace
 }  // namespace tally::cubin_transforms
@@ -140,26 +144,30 @@ int main(int argc, char** argv) {
   tally::cubin_transforms::Arguments arguments;
   CLI::App app("Puts gates into CUDA machine code, so that its kernels can give the GPU back.", "cubin-gate");
   app.footer(tally::cubin_transforms::kFooter);
-  auto* input = app.add_option("input", arguments.input, "a cubin, a fat binary, or a file with fat binaries inside");
-  app.add_option("-o,--output", arguments.output, "where the gated cubin goes; default: nowhere");
-  app.add_option("--arch", arguments.arch, "only cubins for this architecture, 90 for sm_90; default: all");
+  app.set_version_flag("--version", "cubin-gate " TALLY_VERSION);
+  auto* input = app.add_option("FILE", arguments.input, "a cubin, a fat binary, or a file with fat binaries inside")
+                    ->type_name("FILE");
+  app.add_option("-o,--output", arguments.output, "where the gated cubin goes; default: nowhere")->type_name("FILE");
+  app.add_option("--arch", arguments.arch, "only cubins for this architecture, 90 for sm_90; default: all")
+      ->type_name("NUMBER");
   app.add_flag("--explain{text}", arguments.explain,
                "say per kernel what was done or why it was refused; =json: as JSON")
       ->check(CLI::IsMember({"text", "json"}));
   app.add_flag("--accept-entry-fragments", arguments.gates.accepts_entry_fragments,
                "gate kernels with tensor memory (tcgen05), too, which Tally leaves alone: no such GPU has been seen");
   app.add_option(
-      "--linker", arguments.linker,
-      "libnvJitLink, which links relocatable cubins first; default: wherever it is found, else they are refused");
+         "--linker", arguments.linker,
+         "libnvJitLink, which links relocatable cubins first; default: wherever it is found, else they are refused")
+      ->type_name("FILE");
   app.add_option("--census", arguments.census, "count, per file and architecture, the kernels that can be gated")
+      ->type_name("FILE")
       ->excludes(input);
   app.add_option("--format", arguments.format, "of the census: text, markdown or json")
+      ->type_name("text|markdown|json")
       ->check(CLI::IsMember({"text", "markdown", "json"}));
-  try {
-    app.parse(argc, argv);
-    if (arguments.input.empty() && arguments.census.empty()) throw CLI::RequiredError("input or --census");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
+  if (const auto exit_status = tally::ParseCommandLine(app, argc, argv, {.wrong_usage = 1})) return *exit_status;
+  if (arguments.input.empty() && arguments.census.empty()) {
+    return tally::cubin_transforms::Fail("say which file: 'cubin-gate --help' says more");
   }
   return tally::cubin_transforms::Run(arguments);
 }

@@ -11,13 +11,12 @@
 //     | <- QueryKernels(n) ------------------- |  tallyctl kernels
 //     | -- KernelReport x N, ReportEnd(n) ---> |
 //     | <- SetTuning ------------------------- |  from the next launch on
-//     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later
-//     | -- TimeSlices -----------------------> |  what they are, when that has changed and after a Hello
-//     | <- SetPriority(n) -------------------- |
-//     | -- SetPriorityReply(n) --------------> |
-//     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
-//     | -- Idle -----------------------------> |  no session for the configured time; tallyd answers Shutdown or
-//     nothing | <- Shutdown -------------------------- |  end now, sessions or not
+//     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later, and whether that is all
+//     that keeps the classes apart | -- TimeSlices -----------------------> |  what they are, when that has changed and
+//     after a Hello | <- SetPriority(n) -------------------- | | -- SetPriorityReply(n) --------------> | | -- Faulted
+//     --------------------------> |  its CUDA context is lost: no new session goes there | -- Idle
+//     -----------------------------> |  no session for the configured time; tallyd answers Shutdown or nothing | <-
+//     Shutdown -------------------------- |  end now, sessions or not
 //
 // The executor connects, not tallyd: when tallyd dies, each executor keeps serving and tries again every
 // kReconnectMs until the next tallyd listens. tallyd accepts only peers of its own uid (SO_PEERCRED).
@@ -37,7 +36,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 14;
+inline constexpr uint32_t kLinkVersion = 15;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -83,7 +82,7 @@ struct LinkHello {
   uint32_t is_software;  // 1: the software driver
   uint32_t reserved;
   char domain_name[kLinkNameBytes];
-  char policy_name[kLinkNameBytes];  // by which best-effort work is held back and shared
+  char policy_name[kLinkNameBytes];  // as it was started with
   char driver_name[kLinkTextBytes];  // one line for people
   char error[kLinkTextBytes];
 };
@@ -244,9 +243,11 @@ static_assert(sizeof(LinkSetTuning) == 48);
 // tallyd to executor.
 struct LinkSetTimeSlice {
   LinkHeader header;
-  uint64_t slice_us;  // 0: the driver's own
+  uint64_t slice_us;           // 0: the driver's own
+  uint32_t is_left_to_slices;  // 1: launches are not held back; only for an executor whose policy is "auto"
+  uint32_t reserved;
 };
-static_assert(sizeof(LinkSetTimeSlice) == 24);
+static_assert(sizeof(LinkSetTimeSlice) == 32);
 
 // Whether an executor suspends its contexts while high-priority work keeps coming. Of several devices the highest.
 enum class LinkSuspension : uint32_t {
@@ -267,13 +268,13 @@ struct LinkTimeSlices {
   LinkHeader header;
   uint64_t shortest_us;
   uint64_t longest_us;
-  uint32_t num_groups;   // 0: no context yet, or the driver does not say
+  uint32_t num_groups;
   uint32_t num_refused;  // groups that are not as tallyd wants them
   uint64_t num_suspensions;
   uint64_t num_standstills;
   uint64_t num_refreshes;
   LinkSuspension suspension;
-  uint32_t reserved;
+  uint32_t has_contexts;  // 1: it has made one; no group by then means that the driver does not say
 };
 static_assert(sizeof(LinkTimeSlices) == 72);
 

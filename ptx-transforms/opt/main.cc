@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/command_line.h"
 #include "ptx-transforms/opt/explain.h"
 #include "ptx-transforms/transform.h"
 
@@ -99,20 +100,25 @@ int main(int argc, char** argv) {
   tally::ptx_transforms::Arguments arguments;
   CLI::App app("Rewrites kernels in PTX so that they can give the GPU back.", "ptx-opt");
   app.footer(tally::ptx_transforms::PassesForHelp());
-  app.add_option("input", arguments.input, "PTX file, or - for standard input")->required();
-  app.add_option("-o,--output", arguments.output, "where the PTX goes; - (default): standard output");
+  app.add_option("FILE", arguments.input, "PTX file, or - for standard input")->type_name("FILE")->required();
+  app.add_option("-o,--output", arguments.output, "where the PTX goes; - (default): standard output")
+      ->type_name("FILE");
   app.add_option("--pass", arguments.passes, "passes to run, separated by commas; those that they need are added")
+      ->type_name("PASSES")
       ->required()
       ->allow_extra_args(false)
       ->delimiter(',');
   app.add_option("--disable-pass", arguments.disabled_passes, "passes not to run, though --pass may name them")
+      ->type_name("PASSES")
       ->allow_extra_args(false)
       ->delimiter(',');
   app.add_option("--kernel", arguments.kernels, "only these kernels (mangled names); default: all")
+      ->type_name("NAMES")
       ->allow_extra_args(false)
       ->delimiter(',');
   app.add_option("--placement", arguments.placement,
                  "add: variants beside the originals; replace: in their place, with their names; only: without them")
+      ->type_name("add|replace|only")
       ->check(CLI::IsMember({"add", "replace", "only"}));
   app.add_flag("--explain{text}", arguments.explain,
                "say per kernel what was done or why it was refused, on standard error; =json: as JSON")
@@ -123,10 +129,6 @@ int main(int argc, char** argv) {
                "print every kernel after every pass, on standard error");
   app.add_flag("--time-passes", arguments.time_passes, "say how long each pass took, on standard error");
   app.add_flag("!--no-verify", arguments.verify, "do not check the tree after every pass");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
-  }
+  if (const auto exit_status = tally::ParseCommandLine(app, argc, argv, {.wrong_usage = 1})) return *exit_status;
   return tally::ptx_transforms::Run(arguments);
 }

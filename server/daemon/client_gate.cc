@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 
@@ -32,6 +35,8 @@ std::string PrintableName(const char (&text)[size]) {
   return name;
 }
 
+mode_t SocketMode(const DaemonConfig& config) { return OthersMayConnect(config) ? 0666 : 0600; }
+
 bool IsDomainName(const std::string& name) {
   return std::all_of(name.begin(), name.end(), [](char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
@@ -44,19 +49,31 @@ bool IsDomainName(const std::string& name) {
 ClientGate::ClientGate(EventLoop& loop, const DaemonConfig& config, ExecutorPool& pool, RuntimeDir& runtime_dir)
     : loop_(loop), config_(config), pool_(pool), runtime_dir_(runtime_dir) {}
 
-Status ClientGate::Listen(const std::string& socket_path) {
-  const UidSet& allowed = *config_.allowed_uids;
-  const bool only_me = !allowed.everybody && allowed.uids == std::vector<uid_t>{::geteuid()};
-  auto listening = ListenUnix(socket_path, only_me ? 0600 : 0666);
-  if (!listening) return listening.error();
-  listening_ = std::move(*listening);
+Status ClientGate::Listen(const std::string& socket_path, std::optional<UniqueFd> activated) {
+  if (activated) {
+    listening_ = std::move(*activated);
+  } else {
+    auto listening = ListenUnix(socket_path, SocketMode(config_));
+    if (!listening) return listening.error();
+    listening_ = std::move(*listening);
+    own_socket_path_ = socket_path;
+  }
   return loop_.Watch(listening_.get(), [this] { OnConnection(); });
+}
+
+void ClientGate::Reconfigure(const DaemonConfig& config) {
+  config_ = config;
+  if (OthersMayConnect(config)) runtime_dir_.LetOthersConnect();
+  if (!own_socket_path_.empty() && ::chmod(own_socket_path_.c_str(), SocketMode(config)) != 0) {
+    LOG_WARNING("cannot change the mode of '{}': {}", own_socket_path_, std::strerror(errno));
+  }
 }
 
 void ClientGate::StopListening() {
   if (!listening_.valid()) return;
   loop_.Unwatch(listening_.get());
   listening_.Reset();
+  if (!own_socket_path_.empty()) ::unlink(own_socket_path_.c_str());
 }
 
 void ClientGate::OnConnection() {

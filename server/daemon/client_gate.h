@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/event_loop.h"
@@ -26,8 +27,12 @@ class ClientGate {
   // All must outlive the gate.
   ClientGate(EventLoop& loop, const DaemonConfig& config, ExecutorPool& pool, RuntimeDir& runtime_dir);
 
-  Status Listen(const std::string& socket_path);
-  // No client is accepted after this; those that wait for their session are answered by the pool.
+  // Makes the socket, or takes `activated`, which the service manager has made there and keeps.
+  Status Listen(const std::string& socket_path, std::optional<UniqueFd> activated);
+  // For sessions opened from now on: users, limits, the default class (reload.h).
+  void Reconfigure(const DaemonConfig& config);
+  // No client is accepted after this; those that wait for their session are answered by the pool. Removes the socket,
+  // unless it is the service manager's.
   void StopListening();
 
   // Sessions refused since the start, by StatusCodeName.
@@ -61,6 +66,7 @@ class ClientGate {
   ExecutorPool& pool_;
   RuntimeDir& runtime_dir_;
   UniqueFd listening_;
+  std::string own_socket_path_;  // empty: the service manager's
   uint64_t next_pending_id_ = 1;
   std::map<uint64_t, Pending> pending_;  // by order of arrival
   bool is_timer_set_ = false;

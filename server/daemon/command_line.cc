@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/command_line.h"
+#include "base/log_prefixes.h"
 #include "proto/control/socket_paths.h"
 #include "server/daemon/version.h"
 
@@ -25,9 +27,18 @@ constexpr const char* kFooter =
     "  tallyd --config /etc/tally/tallyd.json\n"
     "  tallyd --driver sim --socket /tmp/demo/tally.sock --metrics-address 0\n"
     "\nThen: tally-run PROGRAM; tallyctl ps; curl http://127.0.0.1:9464/metrics\n"
-    "Environment: TALLY_POLICY stands in for --policy; TALLY_LOG = error, warning, info (what tallyd uses by default), "
-    "debug.\n"
-    "SIGTERM or SIGINT ends tallyd; programs that run keep their executors, and the next tallyd finds them again.";
+    "\nEnvironment:\n"
+    "  TALLY_POLICY        stands in for --policy\n"
+    "  TALLY_LOG           error, warning, info (default) or debug\n"
+    "  TALLY_REAL_LIBCUDA  NVIDIA's libcuda.so.1, for executors (default: where distributions put it)\n"
+    "  XDG_RUNTIME_DIR, XDG_CACHE_HOME, CACHE_DIRECTORY, NOTIFY_SOCKET, LISTEN_FDS   as usual\n"
+    "\nSignals:\n"
+    "  SIGHUP           reads the file again: users, limits and policy change, the log says what waits for a restart\n"
+    "  SIGTERM, SIGINT  end tallyd; programs that run keep their executors, and the next tallyd finds them again\n"
+    "\nExit status:\n"
+    "  0  ended by a signal\n"
+    "  1  it cannot serve; one sentence says why\n"
+    "  2  wrong options or configuration";
 
 // What flags say, kept apart until the file has been read: flags win.
 struct Flags {
@@ -98,42 +109,63 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   return OkStatus();
 }
 
+Result<DaemonConfig> ReadConfig(const Flags& flags) {
+  DaemonConfig config;
+  Status status = flags.config_path.empty() ? OkStatus() : MergeConfigFile(flags.config_path, config);
+  if (status.ok()) status = MergeFlags(flags, config);
+  if (status.ok()) status = Validate(::geteuid(), config);
+  if (!status.ok()) return std::unexpected(status);
+  return config;
+}
+
 }  // namespace
 
-std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
+std::variant<DaemonStart, int> ParseDaemonCommandLine(int argc, char** argv) {
   Flags flags;
   CLI::App app(kDescription, "tallyd");
   app.footer(kFooter);
   app.set_version_flag("--version", VersionLine("tallyd"));
-  app.add_option("--config", flags.config_path, "JSON file with the settings below (docs/tallyd.md lists the keys)");
+  app.add_option("--config", flags.config_path, "JSON file with the settings below (docs/tallyd.md lists the keys)")
+      ->type_name("FILE");
   app.add_option("--socket", flags.socket,
                  "where clients connect; its directory also holds tallyd's own files (default: /run/tally/tally.sock "
                  "for root, else "
-                 "$XDG_RUNTIME_DIR/tally/tally.sock or /tmp/tally-UID/tally.sock)");
+                 "$XDG_RUNTIME_DIR/tally/tally.sock or /tmp/tally-UID/tally.sock)")
+      ->type_name("SOCKET");
   app.add_option("--runtime-dir", flags.runtime_dir, "the same as --socket RUNTIME_DIR/tally.sock")
+      ->type_name("DIRECTORY")
       ->excludes(app.get_option("--socket"));
-  app.add_option("--driver", flags.driver, "auto (a GPU if there is one), cuda, or sim (the software driver)");
+  app.add_option("--driver", flags.driver, "auto (a GPU if there is one), cuda, or sim (the software driver)")
+      ->type_name("auto|cuda|sim");
   app.add_option("--default-priority", flags.default_priority,
-                 "class of programs that ask for none: high or best-effort (default)");
-  app.add_option("--allow-uid", flags.allow, "let this user have sessions too (may be repeated)");
+                 "class of programs that ask for none: high or best-effort (default)")
+      ->type_name("high|best-effort");
+  app.add_option("--allow-uid", flags.allow, "let this user have sessions too (may be repeated)")->type_name("UID");
   app.add_flag("--allow-any-uid", flags.allow_any, "let every user have sessions (default when root runs tallyd)");
   app.add_option("--max-sessions", flags.max_sessions, "sessions at a time (default 1024)")
+      ->type_name("COUNT")
       ->check(CLI::Range(1, 1000000));
   app.add_option("--executor-idle-seconds", flags.idle_seconds,
                  "an executor without sessions ends after this time (default 60)")
+      ->type_name("SECONDS")
       ->check(CLI::Range(0, 1000000));
   app.add_option("--policy", flags.policy,
-                 "which best-effort launch goes next, and when: look-ahead (default), none, kernel-granular, "
-                 "tally-paper, fair, tally (docs/scheduling.md)");
+                 "which best-effort launch goes next, and when: auto (default: the GPU's time slices alone where the "
+                 "driver accepts them, else look-ahead), look-ahead, none, kernel-granular, tally-paper, fair, tally "
+                 "(docs/scheduling.md)")
+      ->type_name("auto|look-ahead|none|kernel-granular|tally-paper|fair|tally");
   app.add_option("--transforms", flags.transforms,
                  "how kernels of best-effort programs may be rewritten so that they can give the GPU back: none "
-                 "(default), slices, workers, gate, all");
+                 "(default), slices, workers, gate, all")
+      ->type_name("none|slices|workers|gate|all");
   app.add_option("--turnaround-us", flags.turnaround_us,
                  "how soon a best-effort kernel should give the GPU back, in microseconds (default 31.6)")
+      ->type_name("MICROSECONDS")
       ->check(CLI::Range(1.0, 1e6));
   app.add_option("--gates-rest-after-ms", flags.gates_rest_ms,
                  "kernels run without gates once no high-priority work has come for so long, in milliseconds "
                  "(default 1000); 0: gates never rest")
+      ->type_name("MILLISECONDS")
       ->check(CLI::Range(int64_t{0}, static_cast<int64_t>(kLongestGatesRestMs)));
   app.add_flag("--share-contexts", flags.share_contexts,
                "high-priority and best-effort programs of one user in one GPU context: no switch between them, but a "
@@ -141,48 +173,49 @@ std::variant<DaemonConfig, int> ParseDaemonCommandLine(int argc, char** argv) {
   CLI::Option* suspends =
       app.add_flag("--suspend-best-effort", flags.suspends,
                    "suspend best-effort contexts while high-priority work keeps coming, so that only the first of its "
-                   "kernels pays for a switch (docs/scheduling.md); the default");
-  app.add_flag("--no-suspend-best-effort", flags.does_not_suspend, "leave them to the time slices")->excludes(suspends);
+                   "kernels pays for a switch; goes with --policy look-ahead or another that minds classes "
+                   "(docs/scheduling.md)");
+  app.add_flag("--no-suspend-best-effort", flags.does_not_suspend, "leave them to the time slices; the default")
+      ->excludes(suspends);
   app.add_flag("--no-refresh-contexts", flags.does_not_refresh,
                "do not preempt high-priority contexts in pauses, once a second at most, which has short kernels start "
                "sooner (docs/scheduling.md)");
   app.add_option("--time-slice-us", flags.time_slice_us,
                  "how long the GPU runs best-effort work at a time while there is a high-priority program, in "
                  "microseconds (default 1); 0: time slices are left as the driver sets them")
+      ->type_name("MICROSECONDS")
       ->check(CLI::Range(int64_t{0}, static_cast<int64_t>(kLongestTimeSliceUs)));
   app.add_option("--starvation-bound", flags.starvation_bound,
                  "best-effort work that has waited so long behind high-priority work gets one launch through, e.g. "
-                 "100ms (default: off; docs/scheduling.md says what it costs)");
+                 "100ms (default: off; docs/scheduling.md says what it costs)")
+      ->type_name("TIME");
   app.add_option("--cache-directory", flags.cache_directory,
                  "where compiled kernels and what was measured are kept (default: /var/cache/tally for root, else "
-                 "$XDG_CACHE_HOME/tally or ~/.cache/tally)");
+                 "$XDG_CACHE_HOME/tally or ~/.cache/tally)")
+      ->type_name("DIRECTORY");
   app.add_option("--metrics-address", flags.metrics_address,
-                 "HOST:PORT of the Prometheus endpoint (default 127.0.0.1:9464), 0 for none");
+                 "HOST:PORT of the Prometheus endpoint (default 127.0.0.1:9464), 0 for none")
+      ->type_name("ADDRESS");
   app.add_option("--ready-fd", flags.ready_fd, "write one line 'ready ...' to this descriptor once clients can connect")
+      ->type_name("NUMBER")
       ->check(CLI::Range(0, 1000000));
-  app.add_option("--executor", flags.executor_path, "the tally-executor to start (default: the one beside tallyd)");
+  app.add_option("--executor", flags.executor_path, "the tally-executor to start (default: the one beside tallyd)")
+      ->type_name("FILE");
   app.add_flag("--embedded", flags.is_embedded,
                "private: only for you, no metrics; ends with the process that started it, and takes its executors and "
                "the directory along");
   // For tally-run --embedded: the same, sure of which process.
   app.add_option("--embedded-parent", flags.embedded_parent)->group("");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    fmt::print(stderr, "tallyd: {}. 'tallyd --help' lists the options.\n", error.what());
-    return 2;
-  }
+  if (const auto exit_status = ParseCommandLine(app, argc, argv)) return *exit_status;
 
-  DaemonConfig config;
-  Status status = flags.config_path.empty() ? OkStatus() : MergeConfigFile(flags.config_path, config);
-  if (status.ok()) status = MergeFlags(flags, config);
-  if (status.ok()) status = Validate(::geteuid(), config);
-  if (!status.ok()) {
-    fmt::print(stderr, "tallyd: {}\n", status.message());
+  auto config = ReadConfig(flags);
+  if (!config) {
+    fmt::print(stderr, "{}tallyd: {}\n", LogPrefix(LogLevel::kError), config.error().message());
     return 2;
   }
-  return config;
+  DaemonStart start{std::move(*config), nullptr};
+  if (!flags.config_path.empty()) start.read_again = [flags] { return ReadConfig(flags); };
+  return start;
 }
 
 }  // namespace tally::server

@@ -1,23 +1,52 @@
 #include "server/daemon/config.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
+#include <cerrno>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "base/unique_fd.h"
 #include "proto/control/socket_paths.h"
 #include "scheduler/policy_list.h"
 #include "scheduler/slo.h"
+#include "server/daemon/cache_directory.h"
+#include "server/daemon/executor_spawner.h"
+#include "server/daemon/policy_rules.h"
 
 namespace tally::server {
 namespace {
 
 using Json = nlohmann::json;
+
+// Characters of a text, by which a parser's place is known: the parser reads them one by one, in order, none ahead of
+// the token that it is at.
+class LineCounter {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  LineCounter(const char* at, size_t* line) : at_(at), line_(line) {}
+  reference operator*() const { return *at_; }
+  LineCounter& operator++() {
+    if (*at_++ == '\n') ++*line_;
+    return *this;
+  }
+  bool operator==(const LineCounter& other) const { return at_ == other.at_; }
+  bool operator!=(const LineCounter& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  size_t* line_;
+};
 
 Status WrongType(const std::string& key, const char* expected, const Json& value) {
   return Status(StatusCode::kInvalidArgument, fmt::format("'{}' must be {}, not {}", key, expected, value.dump()));
@@ -182,24 +211,8 @@ const std::map<std::string, Reader>& Readers() {
   return readers;
 }
 
-std::string DefaultCacheDirectory(uid_t uid) {
-  const auto environment = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value != nullptr && value[0] == '/' ? value : "");
-  };
-  if (uid == 0) return "/var/cache/tally";
-  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty()) return cache + "/tally";
-  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/tally";
-  return "";
-}
-
 Status CheckStarvationBound(const DaemonConfig& config) {
   if (config.starvation_bound.count() == 0) return OkStatus();
-  if (config.policy != kLookAheadPolicy && config.policy != "tally") {
-    return Status(
-        StatusCode::kInvalidArgument,
-        fmt::format("a starvation bound goes with the policies look-ahead and tally, not with {}", config.policy));
-  }
   if (config.transforms != Transforms::kNone && config.transforms != Transforms::kSlices) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("a starvation bound goes with transforms none or slices, not with {}: kernels that yield "
@@ -207,6 +220,16 @@ Status CheckStarvationBound(const DaemonConfig& config) {
                               TransformsName(config.transforms)));
   }
   return OkStatus();
+}
+
+Status CheckSuspension(const DaemonConfig& config) {
+  if (!config.suspend_best_effort) return OkStatus();
+  const char* without = config.starvation_bound.count() != 0         ? "a starvation bound"
+                        : config.best_effort_time_slice.count() == 0 ? "time_slice_us 0"
+                        : config.share_contexts                      ? "share_contexts"
+                                                                     : nullptr;
+  if (without == nullptr) return OkStatus();
+  return Status(StatusCode::kInvalidArgument, fmt::format("suspend_best_effort does not go with {}", without));
 }
 
 Status CheckMetricsAddress(const std::string& address) {
@@ -261,8 +284,10 @@ const char* DriverChoiceName(DriverChoice driver) {
 }
 
 Result<std::string> ParsePolicy(const std::string& text) {
-  if (text == kLookAheadPolicy) return text;
-  std::string names = kLookAheadPolicy;
+  if (text == scheduler::kAutoPolicy || text == scheduler::kLookAheadPolicy) return text;
+  std::string names =
+      fmt::format("{} ({} where the driver accepts them, else {}), {}", scheduler::kAutoPolicy,
+                  scheduler::kTimeSlicesPolicy, scheduler::kLookAheadPolicy, scheduler::kLookAheadPolicy);
   for (const scheduler::PolicyRow& row : scheduler::Policies()) {
     if (row.name == text) return text;
     names += fmt::format(", {}", row.name);
@@ -300,29 +325,54 @@ const char* TransformsName(Transforms transforms) {
   return "unknown";
 }
 
+bool OthersMayConnect(const DaemonConfig& config) {
+  return config.allowed_uids->everybody || config.allowed_uids->uids != std::vector<uid_t>{::geteuid()};
+}
+
+std::vector<std::string> ConfigKeys() {
+  std::vector<std::string> keys;
+  for (const auto& [key, reader] : Readers()) keys.push_back(key);
+  return keys;
+}
+
 Status MergeConfigJson(const std::string& text, DaemonConfig& config) {
-  const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (root.is_discarded()) return Status(StatusCode::kInvalidArgument, "not valid JSON");
+  size_t line = 1;
+  std::map<std::string, size_t> line_of;
+  const auto note_key = [&](int depth, Json::parse_event_t event, const Json& value) {
+    if (event == Json::parse_event_t::key && depth == 1) line_of[value.get<std::string>()] = line;
+    return true;
+  };
+  const auto invalid = [](size_t at, const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("line {}: {}", at, what));
+  };
+  const Json root =
+      Json::parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line), note_key,
+                  /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (root.is_discarded()) return invalid(line, "not valid JSON");
   if (!root.is_object()) return Status(StatusCode::kInvalidArgument, "must be one JSON object {...}");
   for (const auto& [key, value] : root.items()) {
     const auto reader = Readers().find(key);
     if (reader == Readers().end()) {
-      std::string known;
-      for (const auto& entry : Readers()) known += (known.empty() ? "" : ", ") + entry.first;
-      return Status(StatusCode::kInvalidArgument, fmt::format("unknown key '{}' (known: {})", key, known));
+      return invalid(line_of[key], fmt::format("unknown key '{}' (known: {})", key, fmt::join(ConfigKeys(), ", ")));
     }
-    TALLY_RETURN_IF_ERROR(reader->second(key, value, config));
+    if (const Status read = reader->second(key, value, config); !read.ok())
+      return invalid(line_of[key], read.message());
   }
   return OkStatus();
 }
 
 Status MergeConfigFile(const std::string& path, DaemonConfig& config) {
-  std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return StatusFromErrno(errno != 0 ? errno : EIO, fmt::format("read config file '{}'", path));
-  }
-  return MergeConfigJson(text.str(), config).With(fmt::format("config file '{}'", path));
+  const auto unreadable = [&](int error) {
+    return StatusFromErrno(error, fmt::format("cannot read the config file '{}'", path));
+  };
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return unreadable(errno);
+  std::string text;
+  char part[4096];
+  ssize_t size = 0;
+  while ((size = ::read(file.get(), part, sizeof(part))) > 0) text.append(part, static_cast<size_t>(size));
+  if (size < 0) return unreadable(errno);
+  return MergeConfigJson(text, config).With(fmt::format("config file '{}'", path));
 }
 
 Status Validate(uid_t uid, DaemonConfig& config) {
@@ -350,7 +400,9 @@ Status Validate(uid_t uid, DaemonConfig& config) {
   if (config.executor_start_limit.count() == 0) {
     return Status(StatusCode::kInvalidArgument, "executor_start_limit_seconds must be at least 1");
   }
+  TALLY_RETURN_IF_ERROR(CheckHonoured(config, ResolveDriver(config.driver).driver));
   TALLY_RETURN_IF_ERROR(CheckStarvationBound(config));
+  TALLY_RETURN_IF_ERROR(CheckSuspension(config));
   if (config.cache_directory == "auto") config.cache_directory = DefaultCacheDirectory(uid);
   if (!config.cache_directory.empty() && config.cache_directory.front() != '/') {
     return Status(StatusCode::kInvalidArgument,

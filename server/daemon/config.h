@@ -1,6 +1,7 @@
 // Everything that can be set about tallyd: one struct, filled from a JSON file and flags, validated once.
 //
-// Precedence: flags, then the file, then the defaults below. After Validate() nothing is changed any more.
+// Precedence: flags, then the file, then the defaults below. After Validate() nothing is changed any more but what
+// reload.h says.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +14,7 @@
 
 #include "base/status.h"
 #include "proto/shm/handshake_abi.h"
+#include "scheduler/policy_choice.h"
 #include "server/executor.h"
 
 namespace tally::server {
@@ -23,6 +25,7 @@ struct UidSet {
   std::vector<uid_t> uids;
 
   bool Contains(uid_t uid) const;
+  bool operator==(const UidSet&) const = default;
 };
 
 inline constexpr std::chrono::milliseconds kShortestStarvationBound{1};
@@ -48,8 +51,9 @@ struct DaemonConfig {
   // High-priority and best-effort programs of one user in one context, so that the GPU need not switch between them:
   // soonest for the high-priority ones, but a fault of any of them is everybody's. Not those that name a domain.
   bool share_contexts = false;
-  // Best-effort contexts are suspended while high-priority work keeps coming (server/executor_process/suspender.h).
-  bool suspend_best_effort = true;
+  // Best-effort contexts are suspended while high-priority work keeps coming (server/executor_process/suspender.h),
+  // with policies that mind classes.
+  bool suspend_best_effort = false;
   // High-priority contexts are preempted in a pause, once a second at most (server/executor_process/refresher.h).
   bool refresh_contexts = true;
   // Sessions at a time, of all users together and of one user.
@@ -65,8 +69,9 @@ struct DaemonConfig {
   std::chrono::seconds executor_idle{60};
   // How long opening the driver may take before the clients that wait are refused.
   std::chrono::seconds executor_start_limit{60};
-  // Which best-effort launch goes next, and when: kLookAheadPolicy or a name of scheduler/policy_list.h.
-  std::string policy = kLookAheadPolicy;
+  // Which best-effort launch goes next, and when: scheduler::kAutoPolicy, kLookAheadPolicy or a name of
+  // scheduler/policy_list.h.
+  std::string policy = scheduler::kAutoPolicy;
   // How kernels of best-effort programs are rewritten so that they can give the GPU back; within this time if possible.
   Transforms transforms = Transforms::kNone;
   std::chrono::nanoseconds turnaround_threshold{31'600};
@@ -77,8 +82,8 @@ struct DaemonConfig {
   std::chrono::microseconds best_effort_time_slice{1};
   // Best-effort work that has waited so long behind high-priority work gets one launch through; zero: it waits.
   std::chrono::nanoseconds starvation_bound{0};
-  // Where compiled kernels and what was measured about them are kept. "auto": /var/cache/tally for root, else
-  // $XDG_CACHE_HOME/tally or ~/.cache/tally (Validate sets it); empty: nowhere.
+  // Where compiled kernels and what was measured about them are kept. "auto" (Validate sets it): systemd's
+  // $CACHE_DIRECTORY, else /var/cache/tally for root, $XDG_CACHE_HOME/tally or ~/.cache/tally; empty: nowhere.
   std::string cache_directory = "auto";
   // "HOST:PORT" of the Prometheus endpoint; "0" or empty: none.
   std::string metrics_address = "127.0.0.1:9464";
@@ -91,7 +96,13 @@ struct DaemonConfig {
   std::string executor_path;  // empty: tally-executor beside tallyd
 };
 
-// Merges the JSON object in `text` into `config`. Unknown keys and wrong types are errors that name the key.
+// Whether any user but the daemon's own may have a session. Of a validated configuration.
+bool OthersMayConnect(const DaemonConfig& config);
+
+// The keys of the file, sorted.
+std::vector<std::string> ConfigKeys();
+// Merges the JSON object in `text` into `config`. Unknown keys and wrong types are errors that name the key and its
+// line.
 Status MergeConfigJson(const std::string& text, DaemonConfig& config);
 Status MergeConfigFile(const std::string& path, DaemonConfig& config);
 // Fills what is empty with the defaults of user `uid` and checks the rest.

@@ -33,7 +33,8 @@ struct ExecutorRow {
   size_t num_sessions = 0;
   std::chrono::nanoseconds age{0};  // since this tallyd first saw it
   bool is_adopted = false;
-  std::string policy_name;  // empty while it starts
+  std::string policy_name;    // in force; empty while it starts
+  std::string policy_reason;  // why
   control::LinkTimeSlices time_slices{};
 };
 
@@ -58,6 +59,7 @@ struct DaemonFacts {
   std::string driver;  // of new executors
   std::chrono::nanoseconds uptime{0};
   std::optional<SwitchFigures> forced_switch{};  // once it was measured
+  std::string cache_directory{};                 // empty: none
 };
 
 class ControlDesk {

@@ -9,14 +9,15 @@
 
 #include <csignal>
 
-#include "base/log.h"
+#include "base/log_prefixes.h"
 #include "proto/control/socket_paths.h"
 #include "server/daemon/client_gate.h"
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/executor_spawner.h"
 #include "server/daemon/loop_desk.h"
-#include "server/daemon/readiness.h"
+#include "server/daemon/reload.h"
 #include "server/daemon/runtime_dir.h"
+#include "server/daemon/starter.h"
 #include "server/daemon/switch_test.h"
 #include "server/daemon/version.h"
 #include "server/metrics/exporter.h"
@@ -29,7 +30,7 @@ namespace {
 constexpr std::chrono::seconds kShutdownLimit{5};
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "tallyd: {}\n", status.message());
+  fmt::print(stderr, "{}tallyd: {}\n", LogPrefix(LogLevel::kError), status.message());
   return 1;
 }
 
@@ -67,19 +68,48 @@ void LogForcedSwitch(const SwitchFigures& figures) {
   }
 }
 
+// The file is read again: what can change does, the log says what cannot. A bad file leaves everything as it is.
+void ReadAgain(const DaemonStart& start, DaemonConfig& running, ClientGate& gate, ExecutorPool& pool) {
+  if (!start.read_again) {
+    LOG_INFO("SIGHUP: there is nothing to read again without --config");
+    return;
+  }
+  NotifyServiceManager("RELOADING=1");
+  auto wanted = start.read_again();
+  if (wanted) {
+    Reload reload = PlanReload(running, *wanted);
+    // A part of a good configuration beside a part of another may not go together.
+    if (const Status valid = Validate(::geteuid(), reload.config); valid.ok()) {
+      gate.Reconfigure(reload.config);
+      pool.Reconfigure(reload.config);
+      if (reload.config.turnaround_threshold != running.turnaround_threshold) {
+        pool.SetTurnaroundThreshold(reload.config.turnaround_threshold);
+      }
+      running = std::move(reload.config);
+      LOG_INFO("{}", reload.Sentence());
+    } else {
+      wanted = std::unexpected(valid.With("only with a restart"));
+    }
+  }
+  if (!wanted) LOG_ERROR("nothing is changed: {}", wanted.error().message());
+  NotifyServiceManager("READY=1");
+}
+
 }  // namespace
 
-int RunDaemon(const DaemonConfig& config) {
+int RunDaemon(const DaemonStart& start) {
+  DaemonConfig config = start.config;
   // The process: private files, signals on the loop, never alone without its parent.
   ::umask(0077);
   const UniqueFd signals = BlockAndWatchSignals();
   if (config.embedded_parent != 0 && !FollowParent(config.embedded_parent)) return 1;
   RaiseDescriptorLimit();
 
+  auto activated = TakeActivatedSocket(config.socket);
+  if (!activated) return Fail(activated.error());
+
   // The runtime directory: ours alone from here on.
-  const UidSet& allowed = *config.allowed_uids;
-  const bool others_may_connect = allowed.everybody || allowed.uids != std::vector<uid_t>{::geteuid()};
-  auto runtime_dir = RuntimeDir::Open(config.runtime_dir, others_may_connect);
+  auto runtime_dir = RuntimeDir::Open(config.runtime_dir, OthersMayConnect(config));
   if (!runtime_dir) return Fail(runtime_dir.error());
 
   // The loop and what lives on it: executors, then the clients that need them.
@@ -94,7 +124,7 @@ int RunDaemon(const DaemonConfig& config) {
   if (const Status listening = pool.Listen(executor_socket); !listening.ok()) return Fail(listening);
 
   // The operator's side, on threads of its own that ask the loop.
-  LoopDesk desk(**loop, pool, gate, {config.socket, DriverChoiceName(driver.driver)});
+  LoopDesk desk(**loop, pool, gate, {config.socket, DriverChoiceName(driver.driver), {}, {}, config.cache_directory});
   auto rpc = RpcServer::Start((*runtime_dir)->PathOf(control::kControlSocketName), desk);
   if (!rpc) return Fail(rpc.error());
   std::unique_ptr<MetricsExporter> metrics;
@@ -109,7 +139,8 @@ int RunDaemon(const DaemonConfig& config) {
   }
 
   // Clients last: from the first one on, everything above is there.
-  if (const Status listening = gate.Listen(config.socket); !listening.ok()) return Fail(listening);
+  if (const Status listening = gate.Listen(config.socket, std::move(*activated)); !listening.ok())
+    return Fail(listening);
   LOG_INFO("{} serves {}; driver {} ({})", VersionLine("tallyd"), config.socket, DriverChoiceName(driver.driver),
            driver.reason);
   if (driver.driver == DriverChoice::kSim && config.driver == DriverChoice::kAuto && config.embedded_parent == 0) {
@@ -131,7 +162,9 @@ int RunDaemon(const DaemonConfig& config) {
     });
     switch_test = SwitchTest::Start(**loop, DirectoryOfThisProgram() + "/tally-switch-test", [&](const auto& figures) {
       desk.SetForcedSwitch(figures);
-      if (figures) LogForcedSwitch(*figures);
+      if (!figures) return;
+      LogForcedSwitch(*figures);
+      pool.SetTimeSlicesAct(figures->acts);
     });
   }
 
@@ -141,12 +174,12 @@ int RunDaemon(const DaemonConfig& config) {
   const Status watched = (*loop)->Watch(signals.get(), [&] {
     signalfd_siginfo signal{};
     if (::read(signals.get(), &signal, sizeof(signal)) != sizeof(signal) || is_ending) return;
-    if (signal.ssi_signo == SIGHUP && !is_embedded) return;  // a closed terminal is no reason to end a service
+    // Not the end of a service: a closed terminal is no reason.
+    if (signal.ssi_signo == SIGHUP && !is_embedded) return ReadAgain(start, config, gate, pool);
     is_ending = true;
     LOG_INFO("ending on signal {}", signal.ssi_signo);
     NotifyServiceManager("STOPPING=1");
     gate.StopListening();
-    ::unlink(config.socket.c_str());
     pool.Shutdown(is_embedded, kShutdownLimit, [&] { (*loop)->Quit(); });
   });
   if (!watched.ok()) return Fail(watched);

@@ -75,8 +75,8 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
   switch (static_cast<LinkKind>(header.kind)) {
     case LinkKind::kHello: {
       control::LinkHello hello{};
-      if (!Read(bytes, hello) || !IsTerminated(hello.domain_name) || !IsTerminated(hello.driver_name) ||
-          !IsTerminated(hello.error)) {
+      if (!Read(bytes, hello) || !IsTerminated(hello.domain_name) || !IsTerminated(hello.policy_name) ||
+          !IsTerminated(hello.driver_name) || !IsTerminated(hello.error)) {
         return false;
       }
       events_.on_hello(hello);
@@ -167,9 +167,10 @@ Status ExecutorLink::SendSetTuning(const scheduler::Tuning& tuning) {
   return Send(socket_.get(), LinkKind::kSetTuning, 0, message);
 }
 
-Status ExecutorLink::SendSetTimeSlice(uint64_t slice_us) {
+Status ExecutorLink::SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices) {
   control::LinkSetTimeSlice message{};
   message.slice_us = slice_us;
+  message.is_left_to_slices = is_left_to_slices ? 1 : 0;
   return Send(socket_.get(), LinkKind::kSetTimeSlice, 0, message);
 }
 

@@ -40,7 +40,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   Status SendAddSession(const control::SessionIdentity& identity, int session_socket);
   Status SendSetPriority(uint64_t request_id, uint64_t session_id, const ShareChange& change);
   Status SendSetTuning(const scheduler::Tuning& tuning);
-  Status SendSetTimeSlice(uint64_t slice_us);
+  Status SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices);
   Status SendSignal(control::LinkKind kind, uint64_t request_id);
 
   // Reads what has arrived, as the loop does.

@@ -13,6 +13,7 @@
 #include "base/unix_socket.h"
 #include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "server/daemon/policy_rules.h"
 #include "server/daemon/time_slice_plan.h"
 #include "server/daemon/tuning_plan.h"
 
@@ -100,8 +101,11 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
       if (executor.kernels.size() < control::kMaxKernelReports) executor.kernels.push_back(report);
     });
   };
-  events.on_time_slices = [with_executor](const control::LinkTimeSlices& slices) {
-    with_executor([&](Executor& executor) { executor.time_slices = slices; });
+  events.on_time_slices = [this, with_executor](const control::LinkTimeSlices& slices) {
+    with_executor([&](Executor& executor) {
+      executor.time_slices = slices;
+      PlanTimeSlices();
+    });
   };
   events.on_report_end = [this, pid](uint64_t request_id) { AnswerArrived(request_id, pid); };
   events.on_set_priority_reply = [this](uint64_t request_id, Status status) {
@@ -148,7 +152,9 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   if (executor->link != nullptr) executor->link->Close();
   executor->link = link;
   executor->driver_name = hello.driver_name;
-  executor->policy_name = hello.policy_name;
+  executor->policy = {};
+  executor->configured_policy = hello.policy_name;
+  executor->is_software = hello.is_software != 0;
   executor->num_devices = hello.num_devices;
   if (hello.status_code != 0) {
     executor->state = ExecutorState::kRetiring;
@@ -179,6 +185,7 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
     executor.sessions[report.identity.session_id] = {report.identity, report.figures, false};
   }
   if (report.identity.slo_latency_ns != 0) PlanTuning();
+  PlanTimeSlices();
 }
 
 void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
@@ -267,6 +274,9 @@ void ExecutorPool::Open(const Domain& domain, const control::SessionIdentity& id
 }
 
 void ExecutorPool::Deliver(Executor& executor, Executor::Waiting waiting) {
+  if (const Status asked = server::CheckHonoured(waiting.identity, executor.policy.policy); !asked.ok()) {
+    return waiting.done(asked);
+  }
   const Status sent = executor.link->SendAddSession(waiting.identity, waiting.socket.get());
   if (!sent.ok()) {
     waiting.done(Status(StatusCode::kUnavailable, fmt::format("executor {} of domain {} does not take sessions: {}",
@@ -276,6 +286,7 @@ void ExecutorPool::Deliver(Executor& executor, Executor::Waiting waiting) {
   SessionRecord& session = executor.sessions[waiting.identity.session_id] = {waiting.identity, {}, false};
   session.figures.slo_caution = scheduler::SloFeedback::kFirstStep;  // until it reports
   if (waiting.identity.slo_latency_ns != 0) PlanTuning();
+  PlanTimeSlices();
   waiting.done(OkStatus());
 }
 
@@ -409,10 +420,25 @@ void ExecutorPool::QueryKernels(milliseconds limit, std::function<void()> done) 
   Ask(control::LinkKind::kQueryKernels, limit, std::move(done));
 }
 
+void ExecutorPool::Reconfigure(DaemonConfig config) {
+  config.turnaround_threshold = config_.turnaround_threshold;  // an operator may have set it meanwhile
+  spawner_.Reconfigure(config);
+  config_ = std::move(config);
+}
+
+Status ExecutorPool::CheckHonoured(scheduler::Setting setting) const {
+  return scheduler::CheckHonoured(setting, ExpectedPolicy(config_, spawner_.driver()).policy);
+}
+
 void ExecutorPool::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
   config_.turnaround_threshold = threshold;
   spawner_.SetTurnaroundThreshold(threshold);
   PlanTuning();
+}
+
+void ExecutorPool::SetTimeSlicesAct(bool they_act) {
+  time_slices_act_ = they_act;
+  PlanTimeSlices();
 }
 
 scheduler::Tuning ExecutorPool::tuning() const {
@@ -450,12 +476,38 @@ void ExecutorPool::PlanTimeSlices() {
     ++(is_high ? domains.high_priority : domains.best_effort);
   }
   for (const ExecutorPtr& executor : executors_) {
-    const std::chrono::microseconds slice = TimeSliceFor(executor->domain.priority_class, domains,
-                                                         config_.best_effort_time_slice, config_.starvation_bound);
-    if (executor->link == nullptr || executor->wanted_time_slice == slice) continue;
-    const Status sent = executor->link->SendSetTimeSlice(static_cast<uint64_t>(slice.count()));
-    if (sent.ok()) executor->wanted_time_slice = slice;
+    if (executor->link == nullptr) continue;
+    ChoosePolicy(*executor);
+    const Executor::WantedTimeSlice wanted{TimeSliceFor(executor->domain.priority_class, domains,
+                                                        config_.best_effort_time_slice, config_.starvation_bound),
+                                           executor->policy.policy == scheduler::kTimeSlicesPolicy};
+    if (executor->wanted_time_slice == wanted) continue;
+    const Status sent =
+        executor->link->SendSetTimeSlice(static_cast<uint64_t>(wanted.slice.count()), wanted.is_left_to_slices);
+    if (sent.ok()) executor->wanted_time_slice = wanted;
   }
+}
+
+void ExecutorPool::ChoosePolicy(Executor& executor) {
+  scheduler::PolicyFacts facts{.configured = executor.configured_policy,
+                               .is_software = executor.is_software,
+                               .are_slices_left_alone = config_.best_effort_time_slice.count() == 0,
+                               .are_classes_mixed = config_.share_contexts || executor.domain.name == kMixedDomain,
+                               .answer = AnswerOf(executor.time_slices)};
+  for (const auto& [id, session] : executor.sessions) {
+    facts.are_classes_mixed |= session.identity.priority_class != static_cast<uint32_t>(executor.domain.priority_class);
+  }
+  using scheduler::TimeSliceAnswer;
+  if (!time_slices_act_ && facts.answer != TimeSliceAnswer::kRefused) facts.answer = TimeSliceAnswer::kNoEffect;
+  const scheduler::PolicyChoice choice = scheduler::ChoosePolicy(facts);
+  if (choice == executor.policy) return;
+  executor.policy = choice;
+  // Until the driver has answered there is nothing to say.
+  if (facts.configured == scheduler::kAutoPolicy && choice.policy == scheduler::kTimeSlicesPolicy &&
+      facts.answer == TimeSliceAnswer::kNone) {
+    return;
+  }
+  LOG_INFO("domain {}: policy {}: {}", executor.domain.Label(), choice.policy, choice.reason);
 }
 
 void ExecutorPool::Ask(control::LinkKind question, milliseconds limit, std::function<void()> done) {
@@ -491,10 +543,18 @@ void ExecutorPool::SetPriority(uint64_t session_id, const ShareChange& change, D
   for (const ExecutorPtr& executor : executors_) {
     if (!executor->sessions.contains(session_id)) continue;
     if (executor->link == nullptr) return done(Status(StatusCode::kUnavailable, "its executor does not answer"));
+    if (const Status asked = server::CheckHonoured(change, executor->policy.policy); !asked.ok()) return done(asked);
     const uint64_t id = next_request_id_++;
     const Status sent = executor->link->SendSetPriority(id, session_id, change);
     if (!sent.ok()) return done(Status(StatusCode::kUnavailable, "its executor does not answer"));
-    priority_changes_.emplace(id, std::move(done));
+    priority_changes_.emplace(id, [this, executor, session_id, change, done = std::move(done)](Status status) {
+      const auto session = executor->sessions.find(session_id);
+      if (status.ok() && session != executor->sessions.end() && change.priority_class != shm::PriorityClass::kDefault) {
+        session->second.identity.priority_class = static_cast<uint32_t>(change.priority_class);
+        PlanTimeSlices();
+      }
+      done(std::move(status));
+    });
     loop_.PostDelayed(kPriorityReplyLimit, [this, id] {
       const auto late = priority_changes_.extract(id);
       if (!late.empty()) {

@@ -69,12 +69,19 @@ class ExecutorPool {
     UniqueFd pidfd;
     std::shared_ptr<ExecutorLink> link;  // null until Hello and after a disconnection
     std::string driver_name;
-    std::string policy_name;
-    std::string error;  // why it could not start
+    std::string configured_policy;  // as it was started with
+    bool is_software = false;
+    scheduler::PolicyChoice policy;  // in force; empty until Hello
+    std::string error;               // why it could not start
     uint32_t num_devices = 0;
-    std::optional<std::chrono::microseconds> wanted_time_slice;  // as it was told
-    control::LinkTimeSlices time_slices{};                       // as it reads them back
-    std::optional<scheduler::Tuning> wanted_tuning;              // as it was told
+    struct WantedTimeSlice {
+      std::chrono::microseconds slice;
+      bool is_left_to_slices;
+      bool operator==(const WantedTimeSlice&) const = default;
+    };
+    std::optional<WantedTimeSlice> wanted_time_slice;  // as it was told
+    control::LinkTimeSlices time_slices{};             // as it reads them back
+    std::optional<scheduler::Tuning> wanted_tuning;    // as it was told
     std::map<uint64_t, SessionRecord> sessions;
     std::vector<control::LinkKernelReport> kernels;  // of the last QueryKernels
     std::map<uint32_t, uint64_t> refused_functions;  // calls by row of driver_api.tsv, since it started
@@ -111,6 +118,12 @@ class ExecutorPool {
   // The same for what it knows about kernels (Executor::kernels).
   void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
   void SetPriority(uint64_t session_id, const ShareChange& change, Done done);
+  // What was measured on this machine's GPU (switch_test.h).
+  void SetTimeSlicesAct(bool they_act);
+  // For executors started from now on, and for the limit of their number (reload.h). Leaves the turnaround threshold.
+  void Reconfigure(DaemonConfig config);
+  // Whether the policy of executors to come honours it (policy_rules.h).
+  Status CheckHonoured(scheduler::Setting setting) const;
   // Of all executors, and of those to come.
   void SetTurnaroundThreshold(std::chrono::nanoseconds threshold);
 
@@ -142,6 +155,8 @@ class ExecutorPool {
   void OnIdle(Executor& executor);
   // After every change of who is serving.
   void PlanTimeSlices();
+  // Which policy is in force: after a Hello, and when the driver's answer or the classes of its sessions have changed.
+  void ChoosePolicy(Executor& executor);
   // After every change of what objectives ask for, of the threshold and of who is serving.
   void PlanTuning();
   void OnDisconnected(Executor& executor);
@@ -165,6 +180,7 @@ class ExecutorPool {
   RuntimeDir& runtime_dir_;
   ExecutorSpawner spawner_;
   DaemonConfig config_;
+  bool time_slices_act_ = true;  // as far as is known
   std::function<void()> before_start_;
   UniqueFd listening_;
   // Connections whose Hello has not come yet.

@@ -18,7 +18,9 @@ class ExecutorSpawner {
 
   // A new process in a session of its own (a terminal's Ctrl-C does not reach it) with only descriptors 0, 1 and 2.
   Result<pid_t> Spawn(const Domain& domain) const;
+  DriverChoice driver() const { return driver_; }
   // Of executors started from now on.
+  void Reconfigure(const DaemonConfig& config) { config_ = config; }
   void SetTurnaroundThreshold(std::chrono::nanoseconds threshold) { config_.turnaround_threshold = threshold; }
 
  private:

@@ -65,8 +65,9 @@ Status LoopDesk::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
   auto promise = std::make_shared<std::promise<Status>>();
   auto answer = promise->get_future();
   loop_.Post([this, promise, threshold] {
-    pool_.SetTurnaroundThreshold(threshold);
-    promise->set_value(OkStatus());
+    const Status honoured = pool_.CheckHonoured(scheduler::Setting::kTurnaround);
+    if (honoured.ok()) pool_.SetTurnaroundThreshold(threshold);
+    promise->set_value(honoured);
   });
   return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
 }
@@ -96,7 +97,8 @@ Overview LoopDesk::Collect() const {
   for (const auto& executor : pool_.executors()) {
     overview.executors.push_back({executor->pid, executor->domain, executor->state, executor->driver_name,
                                   executor->num_devices, executor->sessions.size(), now - executor->first_seen,
-                                  !executor->is_child, executor->policy_name, executor->time_slices});
+                                  !executor->is_child, std::string(executor->policy.policy),
+                                  std::string(executor->policy.reason), executor->time_slices});
     for (const auto& [id, session] : executor->sessions) {
       const auto age = now_ns - std::chrono::nanoseconds(session.identity.opened_ns);
       overview.sessions.push_back({session, executor->domain, executor->pid, executor->driver_name, age});

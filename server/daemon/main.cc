@@ -4,15 +4,17 @@
 #include "base/log.h"
 #include "server/daemon/command_line.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon/journal.h"
 
 int main(int argc, char** argv) {
   tally::SetLogName("tallyd");
+  tally::server::UseJournalLevels();
   auto parsed = tally::server::ParseDaemonCommandLine(argc, argv);
   if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
-  const auto& config = std::get<tally::server::DaemonConfig>(parsed);
+  const auto& start = std::get<tally::server::DaemonStart>(parsed);
   // A service says what it does; a private one of tally-run only what is wrong.
-  if (std::getenv("TALLY_LOG") == nullptr && config.embedded_parent == 0) {
+  if (std::getenv("TALLY_LOG") == nullptr && start.config.embedded_parent == 0) {
     tally::SetLogLevel(tally::LogLevel::kInfo);
   }
-  return tally::server::RunDaemon(config);
+  return tally::server::RunDaemon(start);
 }

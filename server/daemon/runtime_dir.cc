@@ -78,13 +78,15 @@ Result<std::unique_ptr<RuntimeDir>> RuntimeDir::Open(const std::string& path, bo
   if (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) {
     return std::unexpected(StatusFromErrno(errno, fmt::format("write '{}/tallyd.lock'", path)));
   }
-  // Others need to reach the socket, not to list what else is there.
-  if (others_may_connect) ::chmod(path.c_str(), 0711);
   UniqueFd ids(::open((path + "/next-session").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!ids.valid()) return std::unexpected(StatusFromErrno(errno, fmt::format("open '{}/next-session'", path)));
   const uint64_t next = ReadNumber<uint64_t>(ids.get());
-  return std::unique_ptr<RuntimeDir>(new RuntimeDir(path, std::move(lock), std::move(ids), next == 0 ? 1 : next));
+  std::unique_ptr<RuntimeDir> opened(new RuntimeDir(path, std::move(lock), std::move(ids), next == 0 ? 1 : next));
+  if (others_may_connect) opened->LetOthersConnect();
+  return opened;
 }
+
+void RuntimeDir::LetOthersConnect() { ::chmod(path_.c_str(), 0711); }
 
 RuntimeDir::RuntimeDir(std::string path, UniqueFd lock, UniqueFd ids, uint64_t next_session_id)
     : path_(std::move(path)), lock_(std::move(lock)), ids_(std::move(ids)), next_session_id_(next_session_id) {}

@@ -27,6 +27,9 @@ class RuntimeDir {
   static Result<std::unique_ptr<RuntimeDir>> Open(const std::string& path, bool others_may_connect);
   ~RuntimeDir();
 
+  // Others need to reach the socket, not to list what else is there.
+  void LetOthersConnect();
+
   const std::string& path() const { return path_; }
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }
 

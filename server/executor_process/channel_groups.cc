@@ -1,8 +1,6 @@
 #include "server/executor_process/channel_groups.h"
 
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -93,16 +91,7 @@ constexpr uint32_t kSetTimeSlice = 0xA06C0103;
 constexpr uint32_t kGetTimeSlice = 0xA06C0104;
 constexpr uint32_t kPreempt = 0xA06C0105;
 
-int SystemIoctl(int fd, unsigned long request, void* argument) {
-  return static_cast<int>(::syscall(SYS_ioctl, fd, request, argument));
-}
-
 }  // namespace
-
-ChannelGroups& ChannelGroups::OfThisProcess() {
-  static ChannelGroups* const groups = new ChannelGroups(&SystemIoctl);  // the driver's threads outlive destruction
-  return *groups;
-}
 
 int ChannelGroups::Forward(int fd, unsigned long request, void* argument) {
   const auto* control = request == kControlRequest ? static_cast<const RmControl*>(argument) : nullptr;
@@ -308,7 +297,7 @@ bool ChannelGroups::DisableChannels(const Group& group, bool is_disabled) {
 // Channels that are disabled while they run may stay on the GPU in part, until it turns to another group. When they are
 // enabled it does not turn to them by itself then, whatever they still have to do: on an H200 with nobody else there 34
 // suspensions of 40 ended so, and the next request of others waited 0.37 ms instead of 0.23. None does once the group
-// has been preempted (docs/results/2026-11-23-h200-suspended.md). That they are disabled comes first: a group that may
+// has been preempted (docs/driver-waits.md). That they are disabled comes first: a group that may
 // be scheduled comes back at once.
 bool ChannelGroups::TakeOff(const Group& group) {
   Preemption preemption{.waits = 1, .has_timeout = 1, .timeout_us = kLongestPreemptionUs};

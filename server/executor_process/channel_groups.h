@@ -30,7 +30,7 @@ class ChannelGroups {
   using Ioctl = int (*)(int fd, unsigned long request, void* argument);
 
   explicit ChannelGroups(Ioctl kernel) : kernel_(kernel) {}
-  // The one that this process's ioctl goes through; made on first use, never destroyed.
+  // The one that this process's ioctl goes through (observed_ioctl.cc); made on first use, never destroyed.
   static ChannelGroups& OfThisProcess();
 
   // In place of every ioctl of the process. Anything but what makes a group, or sets its slice, goes through untouched.

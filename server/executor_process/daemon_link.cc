@@ -105,7 +105,7 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kSetTimeSlice: {
       control::LinkSetTimeSlice set{};
       if (!Read(bytes, set)) return false;
-      events_.on_set_time_slice(std::chrono::microseconds(set.slice_us));
+      events_.on_set_time_slice(std::chrono::microseconds(set.slice_us), set.is_left_to_slices != 0);
       return true;
     }
     case LinkKind::kSetPriority: {
@@ -246,6 +246,7 @@ void DaemonLink::SendTimeSlices(const ChannelGroups::TimeSlices& slices, const C
   message.num_standstills = contexts.num_standstills;
   message.num_refreshes = contexts.num_refreshes;
   message.suspension = contexts.suspension;
+  message.has_contexts = contexts.has_any ? 1 : 0;
   Send(LinkKind::kTimeSlices, 0, message);
 }
 

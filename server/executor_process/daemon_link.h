@@ -27,7 +27,7 @@ class DaemonLink {
     std::function<void(uint64_t request_id, uint64_t session_id, const ShareChange&)> on_set_priority;
     std::function<void(uint64_t request_id)> on_query_kernels;
     std::function<void(const scheduler::Tuning&)> on_set_tuning;
-    std::function<void(std::chrono::microseconds)> on_set_time_slice;
+    std::function<void(std::chrono::microseconds, bool is_left_to_slices)> on_set_time_slice;
     std::function<void()> on_shutdown;
   };
 
@@ -52,6 +52,7 @@ class DaemonLink {
     uint64_t num_suspensions = 0;
     uint64_t num_standstills = 0;
     uint64_t num_refreshes = 0;
+    bool has_any = false;
     bool operator==(const ContextStates&) const = default;
   };
   void SendTimeSlices(const ChannelGroups::TimeSlices& slices, const ContextStates& contexts);

@@ -41,6 +41,7 @@ class DomainProcess {
     // Where there is one device all groups are its, whenever they are made.
     config.on_making_context = [this](int device) {
       if (executor_ != nullptr && executor_->num_devices() > 1) ChannelGroups::OfThisProcess().SetDevice(device);
+      if (device < 0) loop_.Post([this] { OnContextMade(); });
     };
     config.on_caution = [this] { loop_.Post([this] { Report(0); }); };
     config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
@@ -93,9 +94,10 @@ class DomainProcess {
     events.on_set_tuning = [this](const scheduler::Tuning& tuning) {
       if (executor_ != nullptr) executor_->Tune(tuning);
     };
-    events.on_set_time_slice = [this](std::chrono::microseconds slice) {
+    events.on_set_time_slice = [this](std::chrono::microseconds slice, bool is_left_to_slices) {
       ChannelGroups::OfThisProcess().WantTimeSlice(slice);
       wants_time_slice_ = slice.count() != 0;
+      if (executor_ != nullptr) executor_->LeaveToTimeSlices(is_left_to_slices);
       CheckTimeSlices();
     };
     events.on_shutdown = [this] { End(); };
@@ -120,6 +122,7 @@ class DomainProcess {
     }
     link_.SendHello(hello);
     reported_time_slices_ = {};
+    reported_contexts_ = {};
     if (executor_ != nullptr) Report(0);
   }
 
@@ -169,10 +172,17 @@ class DomainProcess {
     link_.SendReportEnd(request_id, sessions.size());
   }
 
+  // What the driver says of its time slices decides what tallyd wants next.
+  void OnContextMade() {
+    has_contexts_ = true;
+    CheckTimeSlices();
+  }
+
   void CheckTimeSlices() {
     const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
     const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
     DaemonLink::ContextStates contexts = AllowSuspension(are_set);
+    contexts.has_any = has_contexts_;
     for (const auto& refresher : refreshers_) contexts.num_refreshes += refresher->num_refreshes();
     const bool are_new = slices != reported_time_slices_;
     if (!are_new && contexts == reported_contexts_) return;
@@ -287,6 +297,7 @@ class DomainProcess {
   uint64_t num_idle_waits_ = 0;  // only the last wait counts
   bool is_faulted_ = false;
   bool wants_time_slice_ = false;
+  bool has_contexts_ = false;
   bool has_said_no_suspension_ = false;
   ChannelGroups::TimeSlices reported_time_slices_;
   DaemonLink::ContextStates reported_contexts_;

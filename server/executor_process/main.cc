@@ -1,10 +1,12 @@
 // tally-executor: the process that owns the GPU for one domain.
 #include "base/log.h"
+#include "server/daemon/journal.h"
 #include "server/executor_process/command_line.h"
 #include "server/executor_process/domain_process.h"
 
 int main(int argc, char** argv) {
   tally::SetLogName("tally-executor");
+  tally::server::UseJournalLevels();
   auto parsed = tally::server::ParseExecutorCommandLine(argc, argv);
   if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
   return tally::server::RunDomainProcess(std::move(std::get<tally::server::ExecutorOptions>(parsed)));

@@ -7,16 +7,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/command_line.h"
 #include "base/unique_fd.h"
+#include "server/daemon/version.h"
 #include "server/executor_process/channel_groups.h"
 #include "server/gpu/driver_table.h"
 
@@ -239,12 +241,15 @@ void Print(const char* what, const Latency& latency) {
   fmt::print("{:<58} {:8.1f} us p50 {:8.1f} us p99\n", what, latency.p50_us, latency.p99_us);
 }
 
-constexpr const char* kHelp =
+constexpr const char* kDescription =
     "tally-switch-test measures how soon this GPU can be taken from best-effort work by the driver's time slices,\n"
     "what suspending that work spares the kernels of a burst, and whether it gets on afterwards.\n"
-    "It takes a few seconds; end other programs that use the GPU first. tallyd runs it when it starts.\n"
-    "--json prints one JSON object instead of sentences, about the time slices only.\n"
-    "Exit status: 0: time slices can be set and act; 2: they cannot or do not; 1: it could not be measured.\n";
+    "It takes a few seconds; end other programs that use the GPU first. tallyd runs it when it starts.";
+constexpr const char* kFooter =
+    "\nExit status:\n"
+    "  0  time slices can be set and act\n"
+    "  1  it could not be measured\n"
+    "  2  time slices cannot be set, or do not act";
 
 // Forks: the process must not have used a driver yet.
 int Run(bool as_json) {
@@ -319,10 +324,11 @@ int Run(bool as_json) {
 }  // namespace tally::server
 
 int main(int argc, char** argv) {
-  const bool as_json = argc == 2 && std::string_view(argv[1]) == "--json";
-  if (argc > 1 && !as_json) {
-    fmt::print("{}", tally::server::kHelp);
-    return 0;
-  }
+  bool as_json = false;
+  CLI::App app(tally::server::kDescription, "tally-switch-test");
+  app.footer(tally::server::kFooter);
+  app.set_version_flag("--version", tally::server::VersionLine("tally-switch-test"));
+  app.add_flag("--json", as_json, "print one JSON object instead of sentences, about the time slices only");
+  if (const auto exit_status = tally::ParseCommandLine(app, argc, argv, {.wrong_usage = 1})) return *exit_status;
   return tally::server::Run(as_json);
 }

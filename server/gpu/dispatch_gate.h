@@ -88,6 +88,8 @@ class DispatchGate {
   // On that device best-effort contexts of this executor are suspended while high-priority work keeps coming, or no
   // longer are: what is in flight then cannot get in its way.
   virtual void ExpectSuspension(int /*device*/, bool) {}
+  // Best-effort launches are not to be held back any more, or are again: the GPU takes turns between the classes.
+  virtual void LeaveToTimeSlices(bool) {}
   // Whether copies and fills of best-effort sessions are to pass it at present, as launches do, large ones in pieces.
   // One load.
   virtual bool holds_copies() const { return false; }

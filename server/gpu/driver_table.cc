@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "server/gpu/driver_directories.h"
 
 namespace tally::server {
 namespace {
@@ -23,13 +23,6 @@ namespace {
 constexpr std::string_view kShimMarker = "TALLY_SOCKET";
 constexpr uintmax_t kMaxShimBytes = 16 << 20;
 constexpr const char* kSimLibraryName = "libtally-sim-driver.so";
-
-// Where distributions, containers and WSL put the driver. Full paths: LD_LIBRARY_PATH may name the shim's directory.
-constexpr std::array kDriverDirectories = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",          "/usr/local/nvidia/lib",
-    "/usr/lib/wsl/lib",          "/usr/lib",   "/usr/lib/x86_64-linux-gnu/nvidia", "/usr/local/cuda/compat",
-    "/run/opengl-driver/lib",
-};
 
 struct Attempt {
   std::optional<LoadedDriver> driver;

@@ -42,14 +42,15 @@ class Tenant final : public GateTenant {
 // Holds best-effort launches back while anybody's high-priority work runs, and bounds what is in flight.
 class Restrainer {
  public:
-  Restrainer(const DriverTable& driver, PageWatch& watch, std::chrono::nanoseconds starvation_bound)
-      : driver_(driver), watch_(watch), starvation_bound_(starvation_bound) {
+  Restrainer(const DriverTable& driver, PageWatch& watch, std::chrono::nanoseconds starvation_bound, const Clock& clock)
+      : driver_(driver), watch_(watch), starvation_bound_(starvation_bound), clock_(clock) {
     for (auto& device : devices_) device = std::make_unique<Device>(driver);
   }
 
   DispatchPass BeforeDispatch(const DispatchOf& of) {
     TimePoint kept_since{};  // of all waits together: a gate that opens for a moment has not let this one through
     for (;;) {
+      if (is_left_to_time_slices()) return {};
       const Admission admission = AwaitOpen(of, &kept_since);
       if (admission == Admission::kCancelled) return {.may_go = false};
       if (admission == Admission::kGranted) return {};
@@ -78,6 +79,7 @@ class Restrainer {
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) {
     Device& device = DeviceOf(of);
     if (pass.record != nullptr) return device.short_launches.Leave(pass.record, of.stream);
+    if (is_left_to_time_slices()) return;
     if (RunAhead* const ahead = MayRunAhead(of)) return ahead->OnLaunch(of.stream, device.events);
     if (of.can_yield || IsShort(of) || !BoundsWhatIsInFlight(of)) return;
     CUevent event = nullptr;
@@ -90,6 +92,9 @@ class Restrainer {
   void ExpectSuspension(int device, bool is_expected) {
     devices_[static_cast<size_t>(device)]->is_suspension_expected.store(is_expected, std::memory_order_relaxed);
   }
+
+  void LeaveToTimeSlices(bool is_left) { is_left_to_time_slices_.store(is_left, std::memory_order_relaxed); }
+  bool is_left_to_time_slices() const { return is_left_to_time_slices_.load(std::memory_order_relaxed); }
 
   void Tune(const scheduler::Tuning& tuning) {
     turnaround_ns_.store(tuning.turnaround_threshold.count(), std::memory_order_relaxed);
@@ -151,7 +156,7 @@ class Restrainer {
     const TimePoint since = clock_.Now();
     if (*kept_since == TimePoint{}) *kept_since = since;
     Admission admission = Admission::kOpen;
-    while (watch_.IsClosed(of.device) && admission == Admission::kOpen) {
+    while (watch_.IsClosed(of.device) && admission == Admission::kOpen && !is_left_to_time_slices()) {
       watch_.WaitWhileClosed(of.device, PageWatch::kLook);
       if (of.tenant != nullptr && of.tenant->has_left()) {
         admission = Admission::kCancelled;
@@ -204,20 +209,21 @@ class Restrainer {
   const DriverTable& driver_;
   PageWatch& watch_;
   const std::chrono::nanoseconds starvation_bound_;  // zero: none
+  std::atomic<bool> is_left_to_time_slices_{false};
   std::atomic<int64_t> turnaround_ns_{scheduler::Tuning{}.turnaround_threshold.count()};
-  const SteadyClock clock_;
+  const Clock& clock_;
   std::array<std::unique_ptr<Device>, shm::kActivityDevices> devices_;
 };
 
 class PriorityDispatch final : public DispatchGate {
  public:
   PriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
-                   std::chrono::nanoseconds starvation_bound)
+                   std::chrono::nanoseconds starvation_bound, const Clock& clock)
       : driver_(driver),
         page_(std::move(page)),
         watch_(*page_, /*minds_hold_off=*/true),
         announcer_(driver, *page_),
-        restrainer_(driver, watch_, starvation_bound) {}
+        restrainer_(driver, watch_, starvation_bound, clock) {}
 
   std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare&) override {
     return std::make_unique<Tenant>(driver_);
@@ -230,12 +236,13 @@ class PriorityDispatch final : public DispatchGate {
   void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) override {
     of.is_high_priority ? announcer_.AfterDispatch(of.device, of.stream) : restrainer_.AfterDispatch(of, pass);
   }
-  bool holds_copies() const override { return page_->HighPriorityPresent(); }
+  bool holds_copies() const override { return page_->HighPriorityPresent() && !restrainer_.is_left_to_time_slices(); }
   void Tune(const scheduler::Tuning& tuning) override {
     announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
     restrainer_.Tune(tuning);
   }
   void ExpectSuspension(int device, bool is_expected) override { restrainer_.ExpectSuspension(device, is_expected); }
+  void LeaveToTimeSlices(bool is_left) override { restrainer_.LeaveToTimeSlices(is_left); }
   void Open() override { watch_.Open(); }
   HighPriorityWatch* watch() override { return &watch_; }
 
@@ -250,8 +257,8 @@ class PriorityDispatch final : public DispatchGate {
 }  // namespace
 
 std::unique_ptr<DispatchGate> CreatePriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
-                                                     std::chrono::nanoseconds starvation_bound) {
-  return std::make_unique<PriorityDispatch>(driver, std::move(page), starvation_bound);
+                                                     std::chrono::nanoseconds starvation_bound, const Clock& clock) {
+  return std::make_unique<PriorityDispatch>(driver, std::move(page), starvation_bound, clock);
 }
 
 }  // namespace tally::server

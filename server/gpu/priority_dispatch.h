@@ -6,6 +6,9 @@
 // and never with more in flight than drains quickly, because what is on the GPU cannot be taken back yet. Copies and
 // fills of best-effort sessions likewise. Without a high-priority executor on the machine both cost one load.
 //
+// Left to the GPU's time slices (LeaveToTimeSlices) best-effort launches go at once; high-priority ones are announced
+// all the same, for those who are not, and for refresher.h.
+//
 // Source: Tally's priority-aware scheduling at kernel granularity (the "scheduling without transformation" of its
 // ablation); the decisions themselves are scheduler/priority_gate.h and scheduler/look_ahead.h.
 #pragma once
@@ -13,6 +16,7 @@
 #include <chrono>
 #include <memory>
 
+#include "base/clock.h"
 #include "server/gpu/activity_page.h"
 #include "server/gpu/dispatch_gate.h"
 
@@ -24,8 +28,8 @@ struct DriverTable;
 // threads.
 //
 // `starvation_bound`: best-effort work that has waited so long gets one launch through although high-priority work is
-// there, at most one per bound and device; zero: it waits.
+// there, at most one per bound and device; zero: it waits. `clock` says how long work was kept back; it outlives all.
 std::unique_ptr<DispatchGate> CreatePriorityDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
-                                                     std::chrono::nanoseconds starvation_bound = {});
+                                                     std::chrono::nanoseconds starvation_bound, const Clock& clock);
 
 }  // namespace tally::server

@@ -1,10 +1,15 @@
 #include "server/metrics/exporter.h"
 
+#include <CivetServer.h>
 #include <fmt/format.h>
 #include <prometheus/collectable.h>
 #include <prometheus/exposer.h>
 
+#include <cstring>
+#include <string_view>
+
 #include "base/log.h"
+#include "server/daemon/version.h"
 #include "server/metrics/families.h"
 
 namespace tally::server {
@@ -27,15 +32,63 @@ class DeskCollectable final : public prometheus::Collectable {
   ControlDesk& desk_;
 };
 
+// What is served beside /metrics. The library hands every request to a callback before it looks for a page of its own,
+// and would show its own for every path that begins alike.
+struct Page {
+  std::string_view path;
+  const char* type;
+  std::string text;
+};
+
+const Page* FindPage(std::string_view path) {
+  static const Page pages[] = {
+      {"/", "text/html",
+       fmt::format("<!doctype html>\n<title>tallyd</title>\n<h1>tallyd {}</h1>\n<ul>\n"
+                   "<li><a href=\"/metrics\">/metrics</a>: for Prometheus\n"
+                   "<li><a href=\"/healthz\">/healthz</a>: ok while tallyd runs\n</ul>\n",
+                   kVersion)},
+      {"/healthz", "text/plain", "ok\n"},
+  };
+  for (const Page& page : pages) {
+    if (page.path == path) return &page;
+  }
+  return nullptr;
+}
+
+// The status of a request that was answered here; 0: it is the library's.
+int AnswerRequest(mg_connection* connection) {
+  const mg_request_info* request = mg_get_request_info(connection);
+  const Page* page = request->local_uri == nullptr ? nullptr : FindPage(request->local_uri);
+  const bool has_body = std::strcmp(request->request_method, "GET") == 0;
+  if (page == nullptr) {
+    if (request->local_uri != nullptr && std::strcmp(request->local_uri, "/metrics") == 0) return 0;
+    mg_send_http_error(connection, 404, "%s", "there are /, /metrics and /healthz\n");
+    return 404;
+  }
+  if (!has_body && std::strcmp(request->request_method, "HEAD") != 0) return 0;
+  mg_send_http_ok(connection, page->type, static_cast<long long>(page->text.size()));
+  if (has_body) mg_write(connection, page->text.data(), page->text.size());
+  return 200;
+}
+
+CivetCallbacks Callbacks() {
+  CivetCallbacks callbacks;
+  callbacks.begin_request = AnswerRequest;
+  return callbacks;
+}
+
 class RunningExporter final : public MetricsExporter {
  public:
   RunningExporter(const std::string& address, ControlDesk& desk)
-      : collectable_(std::make_shared<DeskCollectable>(desk)), exposer_(address, /*num_threads=*/1) {
+      : collectable_(std::make_shared<DeskCollectable>(desk)),
+        callbacks_(Callbacks()),
+        exposer_(address, /*num_threads=*/1, &callbacks_) {
     exposer_.RegisterCollectable(collectable_);
   }
 
  private:
   std::shared_ptr<DeskCollectable> collectable_;
+  CivetCallbacks callbacks_;
   prometheus::Exposer exposer_;
 };
 

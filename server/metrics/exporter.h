@@ -1,4 +1,5 @@
-// The Prometheus endpoint: http://ADDRESS/metrics. Figures are collected from the executors when somebody scrapes.
+// The Prometheus endpoint: http://ADDRESS/metrics. Figures are collected from the executors when somebody scrapes. Also
+// / for people who look there, and /healthz for whoever restarts services.
 #pragma once
 
 #include <memory>

@@ -65,7 +65,7 @@ constexpr MetricRow kRows[] = {
     {"tally_executors", MetricKind::kGauge, "processes", "domain, state",
      "Executor processes; state is starting, serving or retiring."},
     {"tally_executor_policy", MetricKind::kGauge, "processes", "domain, policy",
-     "Executors by the policy with which they hold best-effort launches back."},
+     "Executors by the policy in force, be it asked for or what auto comes to."},
     {"tally_executor_time_slice_seconds", MetricKind::kGauge, "seconds", "domain, pid",
      "The longest time slice on the GPU of an executor's contexts, as read back from the driver."},
     {"tally_executor_time_slices_refused", MetricKind::kGauge, "channel groups", "domain, pid",

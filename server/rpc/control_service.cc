@@ -190,6 +190,7 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
     executor->set_age_ns(static_cast<uint64_t>(row.age.count()));
     executor->set_is_adopted(row.is_adopted);
     executor->set_policy(row.policy_name);
+    executor->set_policy_reason(row.policy_reason);
     executor->set_time_slice_us(row.time_slices.longest_us);
     executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
     executor->set_suspension(NameOf(row.time_slices.suspension));
@@ -253,6 +254,12 @@ grpc::Status ControlService::Version(grpc::ServerContext*, const v1::VersionRequ
   response->set_uptime_ns(static_cast<uint64_t>(facts.uptime.count()));
   response->set_socket(facts.socket);
   response->set_driver(facts.driver);
+  response->set_cache_directory(facts.cache_directory);
+  if (facts.forced_switch) {
+    response->mutable_switch_test()->set_acts(facts.forced_switch->acts);
+    response->mutable_switch_test()->set_p99_us(facts.forced_switch->p99_us);
+    response->mutable_switch_test()->set_own_p99_us(facts.forced_switch->own_p99_us);
+  }
   return grpc::Status::OK;
 }
 

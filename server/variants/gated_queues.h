@@ -32,7 +32,7 @@ class GatedQueues {
   static constexpr size_t kMostWhileStopped = 64;
   // Streams that may wait for a stopped queue at one time. Such a stream keeps a channel of the context, of which there
   // are 32 (CUDA_DEVICE_MAX_CONNECTIONS, domain_process.cc); when all wait, nothing gets through that could end it
-  // (measured: docs/results/2026-11-22-h200-waiting-streams.md). Half of them is left to what programs wait for.
+  // (measured: docs/driver-waits.md). Half of them is left to what programs wait for.
   static constexpr size_t kMostWaiting = 16;
 
   // `on_failure`: what was stopped cannot be continued; its stream will wait for ever. `watch` may be null: nobody has

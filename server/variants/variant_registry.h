@@ -68,7 +68,7 @@ class VariantRegistry {
   // costs its kernel a few per cent, which is wasted while nobody comes; the first who comes again finds what was
   // launched without, no more than its policy lets onto the GPU ahead. Wasted it is, too, where the whole context is
   // suspended: that stops anything, and what both stop is made again for nothing
-  // (docs/results/2026-11-23-h200-alone.md).
+  // (docs/decisions/008-suspending-contexts.md).
   bool MightStop(int device) const;
   // Whether anything gets a gate at all.
   bool has_gates() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kGate; }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "sim-driver/api/texture_object.h"
 
@@ -15,6 +16,8 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLastWindowStart = 0x7d00'0000'0000;
+// What the thread sanitizer leaves to programs for mappings at addresses of their choice.
+constexpr uint64_t kLowWindowStart = 0x10'0000'0000, kLastLowWindowStart = 0x60'0000'0000;
 constexpr uint64_t kWindowStep = 0x8'0000'0000;  // 32 GiB
 // Tried in turn: a process with an address-space limit gets a smaller window.
 constexpr uint64_t kWindowSizes[] = {uint64_t{256} << 30, uint64_t{64} << 30, uint64_t{8} << 30};
@@ -30,11 +33,14 @@ uint64_t MapRaw(uint64_t address, uint64_t num_bytes, int protection, int flags,
 
 uint64_t ReserveWindow(uint64_t num_bytes) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  for (uint64_t start = MemoryMap::kWindowStart; start < kLastWindowStart; start += kWindowStep) {
-    const uint64_t got = MapRaw(start, num_bytes, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
-    if (got == start) return got;
-    if (got != 0) munmap(reinterpret_cast<void*>(got), num_bytes);  // a kernel that ignores the flag
-  }
+  constexpr std::pair<uint64_t, uint64_t> kPlaces[] = {{MemoryMap::kWindowStart, kLastWindowStart},
+                                                       {kLowWindowStart, kLastLowWindowStart}};
+  for (const auto& [first, last] : kPlaces)
+    for (uint64_t start = first; start < last; start += kWindowStep) {
+      const uint64_t got = MapRaw(start, num_bytes, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
+      if (got == start) return got;
+      if (got != 0) munmap(reinterpret_cast<void*>(got), num_bytes);  // a kernel that ignores the flag
+    }
   return 0;
 }
 

@@ -1,4 +1,5 @@
 // Integer arithmetic: add, sub, mul, mad, div, rem, min, max, abs, neg, sad, dp4a, dp2a, carry chains; mov, selp.
+#include <algorithm>
 #include <limits>
 
 #include "sim-driver/engine/lanes.h"

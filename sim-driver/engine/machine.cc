@@ -1,6 +1,7 @@
 #include "sim-driver/engine/machine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <list>
 #include <mutex>

@@ -1,7 +1,11 @@
 #include "base/file_cache.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstring>
@@ -96,6 +100,32 @@ TEST_F(FileCacheTest, WithoutAPlaceNothingIsKept) {
   const FileCache below_a_file(directory_ + "/file/cache", 1 << 20);
   EXPECT_FALSE(Keep(below_a_file, "a", "b"));
   EXPECT_EQ(Found(below_a_file, "a"), "(miss)");
+}
+
+// A file system of 64 KiB at `directory`, for this process only.
+bool MountSmallDisk(const std::string& directory) {
+  return ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         ::mount("none", directory.c_str(), "tmpfs", 0, "size=64k") == 0;
+}
+
+TEST_F(FileCacheTest, AFullDiskIsOneSentenceAndLeavesNoHalfFile) {
+  const pid_t probe = ::fork();
+  if (probe == 0) ::_exit(MountSmallDisk(directory_) ? 0 : 1);
+  int state = 0;
+  ::waitpid(probe, &state, 0);
+  if (state != 0) GTEST_SKIP() << "a file system cannot be mounted without root's rights";
+  const auto fill = [&] {
+    const FileCache cache = Cache();
+    if (!MountSmallDisk(directory_) || !Keep(cache, "small", "fits")) ::_exit(1);
+    for (int i = 0; i < 3; ++i) {
+      if (Keep(cache, "large", std::string(100 << 10, 'x'))) ::_exit(2);
+    }
+    if (Found(cache, "small") != "fits" || Files().size() != 1) ::_exit(3);
+    ::_exit(0);
+  };
+  EXPECT_EXIT(
+      fill(), testing::ExitedWithCode(0),
+      "^tally\\[[0-9]+\\] W cannot keep what was compiled in '.*/deep/down' \\(No space left on device\\)[^\n]*\n$");
 }
 
 TEST_F(FileCacheTest, ReadersNeverSeeHalfAResult) {

@@ -131,7 +131,11 @@ void FakeExecutor::AcceptLoop() {
     reply.session_id = 7;
     const int fds[] = {pair->second.get()};
     const Status sent = SendMessage(client->get(), BytesOf(reply), fds);
-    if (!sent.ok()) continue;
+    ++num_hellos_;
+    if (!sent.ok() || num_to_lose_ > 0) {
+      --num_to_lose_;
+      continue;  // closes our end
+    }
     auto session = std::make_unique<Session>();
     session->socket = std::move(pair->first);
     const std::lock_guard lock(mutex_);

@@ -71,6 +71,9 @@ class FakeExecutor {
   static shm::DeviceDescription MakeDevice(int ordinal);
   void On(shm::Op op, Script script) { On(static_cast<uint16_t>(op), std::move(script)); }
   void On(uint16_t op, Script script);
+  // The next `count` sessions come to an executor that is gone already.
+  void LoseSessions(int count) { num_to_lose_ = count; }
+  int num_hellos() const { return num_hellos_; }
   // While paused no lane is read.
   void Pause(bool is_paused) { is_paused_ = is_paused; }
   // Closes every session socket, as if the process had died; lanes are not read any more.
@@ -110,6 +113,8 @@ class FakeExecutor {
   std::atomic<bool> is_stopping_{false};
   std::atomic<bool> is_paused_{false};
   std::atomic<bool> is_dead_{false};
+  std::atomic<int> num_to_lose_{0};
+  std::atomic<int> num_hellos_{0};
   std::atomic<uint64_t> num_idle_passes_{0};  // over all lanes, without finding a record
 
   std::mutex mutex_;  // guards what follows

@@ -99,6 +99,22 @@ TEST(ShimCalls, OtherProtocolVersionIsRefused) {
       0);
 }
 
+// tallyd may give a session to an executor that has just lost its context, before it knows.
+TEST(ShimCalls, ExecutorThatIsGoneBeforeItTookTheSessionIsAskedForAgain) {
+  FakeExecutor executor;
+  executor.LoseSessions(2);
+  EXPECT_EQ(RunInChild(executor.socket_path(), [] { return SHIM(cuInit)(0) == CUDA_SUCCESS ? 0 : 1; }), 0);
+  EXPECT_EQ(executor.num_hellos(), 3);
+}
+
+TEST(ShimCalls, ExecutorsThatAreAlwaysGoneAreAnErrorInTheEnd) {
+  FakeExecutor executor;
+  executor.LoseSessions(1000);
+  EXPECT_EQ(RunInChild(executor.socket_path(), [] { return SHIM(cuInit)(0) == CUDA_ERROR_DEVICE_UNAVAILABLE ? 0 : 1; }),
+            0);
+  EXPECT_EQ(executor.num_hellos(), 5);
+}
+
 TEST(ShimCalls, DevicesAreTheVisibleOnes) {
   FakeExecutor executor;
   executor.set_devices({FakeExecutor::MakeDevice(0), FakeExecutor::MakeDevice(1)});

@@ -76,7 +76,8 @@ def main():
 
         def start(transforms, **environment):
             return ways.daemon(str(ROOT), arguments.driver, priority="best-effort", env={"TALLY_LOG": "warning", **environment},
-                               arguments=["--cache-directory", directory + "/cache", "--transforms", transforms])
+                               arguments=["--cache-directory", directory + "/cache", "--policy", "look-ahead",
+                                          "--transforms", transforms])
 
         rows = {mode: [] for mode in MODES}
         with start("slices") as daemon:

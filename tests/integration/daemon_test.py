@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """tallyd with a scripted executor: hello, refusals, supervision, adoption, control plane, metrics."""
+import json
+import http.client
 import os
+import re
 import signal
 import socket
 import subprocess
 import time
 import unittest
 
-from support.daemon_fixture import (BEST_EFFORT, HIGH, HELLO, MAGIC, VERSION, DaemonTest, Refused, Session, free_port, is_alive,
-                                    program, wait_until)
+from support.daemon_fixture import (BEST_EFFORT, HIGH, HELLO, MAGIC, VERSION, DaemonTest, Refused, Session, driver_table_hash, free_port,
+                                    is_alive, program, wait_until)
 
 INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNAVAILABLE = 3, 5, 7, 8, 9, 14
 
@@ -135,9 +138,9 @@ class Supervision(DaemonTest):
         self.assertEqual({row["domain"]: row["num_sessions"] for row in rows},
                          {f"high:{uid}": 2, f"best-effort:{uid}": 1, f"own:{uid}": 1})
 
-    def test_executors_are_told_to_suspend_by_default(self):
+    def test_executors_are_told_to_suspend_if_asked(self):
         """Whether they do is seen on a GPU only: the software driver has no channels."""
-        self.start_daemon()
+        self.start_daemon("--policy", "look-ahead", "--suspend-best-effort")
         self.session(priority=BEST_EFFORT)
         (row,) = self.executors()
         with open(f"/proc/{row['pid']}/cmdline", "rb") as words:
@@ -276,7 +279,7 @@ class Control(DaemonTest):
         self.assertEqual(self.ctl("set-priority", "1", "urgent").returncode, 2)
 
     def test_weights_and_levels(self):
-        self.start_daemon()
+        self.start_daemon("--policy", "tally")
         session, other = self.session(weight=300, level=2), self.session()
         shares = lambda: {row["id"]: (row["weight"], row["level"], row["class"]) for row in self.ctl_json("ps")}
         self.assertEqual(shares(), {session.id: (300, 2, "best-effort"), other.id: (100, 0, "best-effort")})
@@ -336,6 +339,30 @@ class Control(DaemonTest):
 
 
 class Metrics(DaemonTest):
+    def test_pages_beside_the_metrics(self):
+        port = free_port()
+        self.start_daemon(metrics=f"127.0.0.1:{port}")
+
+        def get(path, method="GET"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            self.addCleanup(connection.close)
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+
+        self.assertEqual(get("/healthz"), (200, "text/plain", "ok\n"))
+        self.assertEqual(get("/healthz?verbose=1")[0], 200)
+        self.assertEqual(get("/healthz", "HEAD")[::2], (200, ""))
+        status, kind, page = get("/")
+        self.assertEqual((status, kind), (200, "text/html"))
+        for link in re.findall(r'href="([^"]+)"', page):
+            self.assertEqual(get(link)[0], 200, link)
+        self.assertIn('href="/metrics"', page)
+        self.assertEqual(get("/metrics")[0], 200)
+        for path in ("/nowhere", "/healthz/", "/metrics2", "/../etc/passwd"):
+            self.assertEqual(get(path)[0], 404, path)
+        self.assertNotEqual(get("/healthz", "POST")[0], 200)
+
     def test_counters_of_running_and_ended_sessions_never_go_down(self):
         port = free_port()
         self.start_daemon(metrics=f"127.0.0.1:{port}")
@@ -386,17 +413,181 @@ class Idleness(DaemonTest):
         self.assertTrue(is_alive(executor["pid"]))
 
 
+class Reload(DaemonTest):
+    """SIGHUP: the file is read again."""
+
+    def configure(self, **keys):
+        path = os.path.join(self.directory, "tallyd.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(keys, file, indent=1)
+        return path
+
+    def hang_up(self, daemon, sentence):
+        daemon.send_signal(signal.SIGHUP)
+        wait_until(lambda: sentence in self.log_of(daemon), sentence)
+
+    def test_limits_change_at_once_and_policy_for_new_executors(self):
+        daemon = self.start_daemon("--config", self.configure(max_sessions=2))
+        first = self.session()
+        self.session()
+        self.assert_refused(RESOURCE_EXHAUSTED, "all 2 sessions")
+        self.configure(max_sessions=3, policy="fair", default_priority="high")
+        self.hang_up(daemon, "changed: default_priority, max_sessions; for executors started from now on: policy")
+        self.session()
+        self.assertTrue(first.is_open())
+        rows = {row["domain"].split(":")[0]: row for row in self.ctl_json("executors")}
+        self.assertEqual(set(rows), {"best-effort", "high"})
+        with open(f"/proc/{rows['high']['pid']}/cmdline", encoding="ascii") as words:
+            words = words.read().split("\0")
+        self.assertEqual(words[words.index("--policy") + 1], "fair")
+
+    def test_a_key_that_cannot_change_is_said_to_need_a_restart(self):
+        daemon = self.start_daemon("--config", self.configure())
+        self.configure(time_slice_us=7, share_contexts=True)
+        self.hang_up(daemon, "only after a restart of tallyd: share_contexts, time_slice_us")
+
+    def test_a_bad_file_leaves_everything_as_it_was(self):
+        daemon = self.start_daemon("--config", self.configure(max_sessions=1))
+        path = self.configure(max_sessions=2, polcy="fair")
+        self.hang_up(daemon, f"nothing is changed: config file '{path}': line 3: unknown key 'polcy'")
+        self.session()
+        self.assert_refused(RESOURCE_EXHAUSTED, "all 1 sessions")
+        os.unlink(path)
+        self.hang_up(daemon, f"nothing is changed: cannot read the config file '{path}': No such file or directory")
+
+    def test_other_users_are_let_in_and_shut_out(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become another user")
+        daemon = self.start_daemon("--config", self.configure(allowed_uids=[0]))
+        self.assertEqual(os.stat(self.socket_path).st_mode & 0o777, 0o600)
+        self.configure(allowed_uids=[0, 54321])
+        self.hang_up(daemon, "changed: allowed_uids")
+        self.assertEqual(os.stat(self.socket_path).st_mode & 0o777, 0o666)
+        self.assertEqual(os.stat(self.directory).st_mode & 0o777, 0o711)
+        table = driver_table_hash()
+        child = os.fork()
+        if child == 0:
+            os.setgid(54321)
+            os.setuid(54321)
+            try:
+                Session(self.socket_path, table=table)
+            except BaseException:  # pylint: disable=broad-except
+                os._exit(1)
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_without_a_file_it_is_no_reason_to_end(self):
+        daemon = self.start_daemon()
+        self.hang_up(daemon, "nothing to read again without --config")
+        self.assertTrue(self.session().is_open())
+
+
+class SocketActivation(DaemonTest):
+    """tally.socket: the service manager makes the clients' socket and passes it as descriptor 3."""
+
+    def listening(self, path=None, kind=socket.SOCK_SEQPACKET, backlog=8):
+        made = socket.socket(socket.AF_UNIX, kind)
+        self.addCleanup(made.close)
+        made.bind(path or self.socket_path)
+        if backlog:
+            made.listen(backlog)
+        return made
+
+    def activate(self, *sockets):
+        """tallyd as systemd starts it. The shell puts the descriptors where they belong and knows the process's id."""
+        command = [program("tallyd"), "--socket", self.socket_path, "--driver", "sim", "--metrics-address", "0",
+                   "--executor", self.executor]
+        places = "".join(f" {3 + i}<&{made.fileno() + 50}" for i, made in enumerate(sockets))
+        for made in sockets:
+            os.dup2(made.fileno(), made.fileno() + 50)
+        path = os.path.join(self.directory, f"daemon-{len(self.daemons)}.log")
+        with open(path, "wb") as log:
+            daemon = subprocess.Popen(["bash", "-c", f'LISTEN_PID=$$ LISTEN_FDS={len(sockets)} exec "$@"{places}', "bash",
+                                       *command], pass_fds=[made.fileno() + 50 for made in sockets], stderr=log)
+        for made in sockets:
+            os.close(made.fileno() + 50)
+        daemon.log_path = path
+        self.daemons.append(daemon)
+        return daemon
+
+    def test_a_client_that_came_before_tallyd_is_served_and_the_socket_stays(self):
+        gate = self.listening()
+        early = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(early.close)
+        early.connect(self.socket_path)
+        early.send(b"x")
+        daemon = self.activate(gate)
+        early.settimeout(60)
+        self.assertIn(b"does not speak Tally's protocol", early.recv(4096))
+        self.assertTrue(self.session().is_open())
+        inode = os.stat(self.socket_path).st_ino
+        daemon.terminate()
+        self.assertEqual(daemon.wait(60), 0)
+        self.assertEqual(os.stat(self.socket_path).st_ino, inode)
+        self.activate(gate)  # as systemd does for the next client
+        self.assertTrue(self.session().is_open())
+
+    def test_a_socket_activated_twice_is_one_sentence(self):
+        gate = self.listening()
+        first = self.activate(gate)
+        self.assertTrue(self.session().is_open())
+        text = self.wait_for_failure(self.activate(gate))
+        self.assertIn(f"another tallyd (process {first.pid}) already serves", text)
+        self.assertEqual(text.count("\n"), 1)
+        self.assertTrue(self.session().is_open())
+
+    def test_sockets_that_do_not_fit_are_one_sentence_each(self):
+        other = os.path.join(self.directory, "other.sock")
+        for sockets, words in (
+                ([self.listening(), self.listening(other)], "passed 2 sockets and tallyd serves one"),
+                ([self.listening(other + "2")], f"another path than '{self.socket_path}'"),
+                ([self.listening(other + "3", socket.SOCK_STREAM)], "tally.socket must say ListenSequentialPacket="),
+                ([self.listening(other + "4", socket.SOCK_DGRAM, backlog=0)], "no listening UNIX socket"),
+                ([self.listening(other + "5", backlog=0)], "no listening UNIX socket")):
+            with self.subTest(words):
+                text = self.wait_for_failure(self.activate(*sockets))
+                self.assertIn(words, text)
+                self.assertEqual(text.count("\n"), 1)
+
+    def test_executors_inherit_nothing_of_it(self):
+        self.activate(self.listening())
+        self.session()
+        (row,) = self.ctl_json("executors")
+        with open(f"/proc/{row['pid']}/environ", "rb") as variables:
+            self.assertNotIn(b"LISTEN_", variables.read())
+
+
 class Readiness(DaemonTest):
     def test_service_manager_is_told(self):
         path = os.path.join(self.directory, "notify.sock")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(path)
             manager.settimeout(60)
-            daemon = self.start_daemon(env={"NOTIFY_SOCKET": path})
+            config = os.path.join(self.directory, "tallyd.json")
+            with open(config, "w", encoding="utf-8") as file:
+                file.write("{}")
+            daemon = self.start_daemon("--config", config, env={"NOTIFY_SOCKET": path})
             self.assertTrue(manager.recv(4096).startswith(b"READY=1\n"))
+            daemon.send_signal(signal.SIGHUP)
+            self.assertEqual(manager.recv(4096), b"RELOADING=1")
+            self.assertEqual(manager.recv(4096), b"READY=1")
             daemon.send_signal(signal.SIGINT)
             self.assertEqual(manager.recv(4096), b"STOPPING=1")
             self.assertEqual(daemon.wait(60), 0)
+
+    def test_lines_have_the_journal_s_levels_where_stderr_is_the_journal(self):
+        path = os.path.join(self.directory, "journal")
+        with open(path, "wb") as journal:
+            state = os.fstat(journal.fileno())
+            daemon = subprocess.Popen([program("tallyd"), "--socket", self.socket_path, "--driver", "auto",
+                                       "--metrics-address", "0", "--executor", self.executor], stderr=journal,
+                                      env={**os.environ, "JOURNAL_STREAM": f"{state.st_dev}:{state.st_ino}"})
+        daemon.log_path = path
+        self.daemons.append(daemon)
+        wait_until(lambda: f"<6>tallyd[{daemon.pid}] I " in self.log_of(daemon), "an informational line")
+        failed = subprocess.run([program("tallyd"), "--config", "/nowhere"], stderr=subprocess.PIPE, check=False,
+                                env={**os.environ, "JOURNAL_STREAM": f"{state.st_dev}:{state.st_ino}"})
+        self.assertTrue(failed.stderr.startswith(b"tallyd: "), "a pipe is not that journal")
 
 
 if __name__ == "__main__":

@@ -34,6 +34,13 @@ class SampleConfiguration(DaemonTest):
         self.assertTrue(self.session().is_open())
 
 
+    def test_page_says_of_each_key_when_a_change_applies(self):
+        rows = re.findall(r'RowOf<&DaemonConfig::\w+>\("(\w+)", Applies::(\w+)\)', read("server", "daemon", "reload.cc"))
+        for kind, words in (("kNow", "at once"), ("kNewExecutors", "to executors"), ("kRestart", "after a restart")):
+            (line,) = re.findall(rf"^\| {words}[^|]*\| (.*) \|$", read("docs", "tallyd.md"), re.MULTILINE)
+            self.assertEqual(set(re.findall("`(\\w+)`", line)), {key for key, when in rows if when == kind}, kind)
+
+
 class Files(unittest.TestCase):
     def yaml_documents(self, *path):
         try:
@@ -43,20 +50,32 @@ class Files(unittest.TestCase):
         with open(os.path.join(DEPLOY, *path), encoding="utf-8") as file:
             return list(yaml.safe_load_all(file))
 
-    def test_systemd_unit(self):
+    def units(self, directory):
+        """Copies of the units. They name the program where packages put it; here it is elsewhere."""
+        for name in ("tallyd.service", "tally.socket"):
+            with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+                file.write(read("deploy", "systemd", name).replace("ExecStart=tallyd", "ExecStart=" + program("tallyd")))
+            yield os.path.join(directory, name)
+
+    def analyze(self, *arguments):
         if shutil.which("systemd-analyze") is None:
             self.skipTest("systemd-analyze is not installed")
+        return subprocess.run(["systemd-analyze", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=60, check=False)
+
+    def test_systemd_units(self):
         with tempfile.TemporaryDirectory() as directory:
-            # The unit names where packages put the program; here it is elsewhere.
-            unit = read("deploy", "systemd", "tallyd.service").replace("/usr/bin/tallyd", program("tallyd"))
-            path = os.path.join(directory, "tallyd.service")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(unit)
-            result = subprocess.run(["systemd-analyze", "verify", "--man=no", path], stderr=subprocess.PIPE, text=True,
-                                    timeout=60, check=False)
-        ours = [line for line in result.stderr.splitlines() if "tallyd.service" in line]
-        self.assertEqual(ours, [])
-        self.assertIn("KillMode=process", unit)
+            result = self.analyze("verify", "--man=no", *self.units(directory))
+        self.assertEqual([line for line in result.stderr.splitlines() if "tally" in line], [])
+        service, listener = read("deploy", "systemd", "tallyd.service"), read("deploy", "systemd", "tally.socket")
+        self.assertIn("KillMode=process", service)
+        (path,) = re.findall("^ListenSequentialPacket=(.*)$", listener, re.MULTILINE)
+        self.assertIn(f'"socket": "{path}"', read("deploy", "tallyd.json"))
+
+    def test_the_service_is_shut_in_as_far_as_it_was(self):
+        with tempfile.TemporaryDirectory() as directory:
+            result = self.analyze("security", "--offline=true", "--threshold=39", next(iter(self.units(directory))))
+        self.assertEqual(result.returncode, 0, result.stdout[-200:] + result.stderr)
 
     def test_prometheus(self):
         (scrape,) = self.yaml_documents("prometheus", "scrape.yml")
@@ -71,7 +90,9 @@ class Files(unittest.TestCase):
         (daemon_set,) = self.yaml_documents("kubernetes", "daemonset.yaml")
         (pod,) = self.yaml_documents("kubernetes", "example-pod.yaml")
         self.assertEqual((daemon_set["kind"], pod["kind"]), ("DaemonSet", "Pod"))
-        arguments = daemon_set["spec"]["template"]["spec"]["containers"][0]["args"]
+        (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
+        self.assertIn(f'"{container["livenessProbe"]["httpGet"]["path"]}"', read("server", "metrics", "exporter.cc"))
+        arguments = container["args"]
         usage = subprocess.run([program("tallyd"), "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
         for argument in arguments:
             if argument.startswith("--"):
@@ -79,16 +100,20 @@ class Files(unittest.TestCase):
         host_paths = {volume["hostPath"]["path"] for volume in daemon_set["spec"]["template"]["spec"]["volumes"]}
         self.assertEqual(host_paths, {volume["hostPath"]["path"] for volume in pod["spec"]["volumes"]})
 
-    def test_containerfile_builds_targets_that_exist(self):
+    def test_containerfile_names_what_exists(self):
         text = read("deploy", "container", "Containerfile")
-        targets = re.search(r"--target ([\w -]+)", text).group(1).split()
-        known = subprocess.run(["grep", "-rhoE", "--include=CMakeLists.txt", "--include=*.cmake", r"\(\s*(tally[a-z_-]*)",
-                                ROOT, "--exclude-dir=build"], stdout=subprocess.PIPE, text=True, check=True).stdout
-        for target in targets:
-            with self.subTest(target=target):
-                if target in ("tally_shim", "tally_sim_driver", "tally-executor") and target not in known:
-                    self.skipTest(f"{target} is not in this tree")
-                self.assertIn(target, known)
+        usage = subprocess.run([os.path.join(ROOT, "tools", "package"), "--help"], stdout=subprocess.PIPE, text=True,
+                               check=True).stdout
+        arguments = re.search(r"tools/package (.*)", text).group(1).split()
+        self.assertIn(arguments[0], usage)
+        for option in (word for word in arguments if word.startswith("--")):
+            self.assertIn(option, usage)
+        for option in set(re.findall(r"-D(TALLY_\w+)=", text)):
+            self.assertIn(f"option({option} ", read("CMakeLists.txt"))
+        arguments = json.loads(re.search(r"^CMD (.*)", text, re.MULTILINE).group(1))
+        usage = subprocess.run([program("tallyd"), "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+        for option in (word for word in arguments if word.startswith("--")):
+            self.assertIn(option, usage)
 
     def test_metrics_page_lists_every_metric(self):
         self.assertEqual(set(re.findall(r"^\| `(tally_\w+)`", read("docs", "metrics.md"), re.MULTILINE)),

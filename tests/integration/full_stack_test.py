@@ -8,9 +8,10 @@ import time
 import unittest
 
 from support.daemon_fixture import program, wait_until
-from support.full_stack import PROGRAMS, FullStackTest, not_built
+from support.full_stack import BUILD, PROGRAMS, FullStackTest, not_built
 
 TRAINING = os.path.join(PROGRAMS, "demo", "batch_training")
+MACHINE_CODE_ONLY = os.path.join(BUILD, "tests", "machine_code_only")
 MISSING = not_built(TRAINING)
 
 
@@ -39,6 +40,15 @@ class FullStack(FullStackTest):
                                 stderr=subprocess.STDOUT, timeout=90, check=False)
         self.assertEqual(result.returncode, 0, result.stdout.decode())
         self.assertEqual(os.listdir(runtime), [])
+
+    @unittest.skipUnless(os.path.exists(MACHINE_CODE_ONLY), "machine_code_only is not built")
+    def test_program_without_ptx_is_told_why_once(self):
+        run = subprocess.run([program("tally-run"), "--embedded", "--driver", "sim", MACHINE_CODE_ONLY],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=90, check=False)
+        self.assertEqual((run.returncode, run.stdout), (3, "cudaErrorNoKernelImageForDevice cudaErrorNoKernelImageForDevice\n"))
+        self.assertRegex(run.stderr, r"^tally\[\d+\] W the software GPU runs PTX \(up to compute_90\), and this program or a "
+                         r"library of it has only machine code \(sm_80, sm_90\): compile it with "
+                         r"-gencode arch=compute_90,code=compute_90, or use a GPU\n$")
 
     def test_killed_client_in_mid_launch(self):
         self.start_daemon()

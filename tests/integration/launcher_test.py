@@ -224,6 +224,11 @@ class Mistakes(LauncherTest):
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("is run by user 54321, not by you", result.stderr)
 
+    def test_missing_daemon(self):
+        os.unlink(os.path.join(self.bin, "tallyd"))
+        self.assert_sentence(1, "--embedded needs the daemon", "--embedded", "true")
+        self.assert_nothing_left()
+
     def test_missing_client_library(self):
         os.unlink(os.path.join(self.client, "libcuda.so.1"))
         self.assert_sentence(1, "Tally's libcuda.so.1 is not in", "--embedded", "true")
@@ -238,6 +243,73 @@ class Mistakes(LauncherTest):
             self.assertEqual(result.returncode, 0)
             self.assertIn("warning: ", result.stderr)
             self.assertIn("set-user-id", result.stderr)
+
+
+class ProgramsThatCannotLoadTheLibrary(LauncherTest):
+    """Real ones, by the compilers and tools that make them."""
+
+    def make(self, name, *command, source="int main(void) { return 0; }"):
+        path = os.path.join(self.directory, name)
+        subprocess.run([*command, "-o", path, "-x", "c", "-"], input=source, text=True, check=True)
+        return path
+
+    def script(self, name, first_line):
+        path = os.path.join(self.directory, name)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(first_line + "\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def with_loader(self, name, loader):
+        path = self.make(name, "cc")
+        subprocess.run(["patchelf", "--set-interpreter", loader, path], check=True)
+        return path
+
+    def assert_refused(self, words, *command, env=None):
+        for options in (["--embedded"], ["--socket", "/nowhere"]):  # said before anything is started or asked
+            result = self.run_it(*options, *command, env=env)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+            self.assertIn(words, result.stderr)
+            self.assertRegex(result.stderr, r"^tally-run: cannot run '[^\n]*\n$")
+
+    def test_static(self):
+        for option in ("-static", "-static-pie"):
+            self.assert_refused("statically linked", self.make("static" + option, "cc", option))
+
+    def test_musl(self):
+        self.assert_refused("built for musl", self.make("musl", "musl-gcc"))
+
+    def test_32_bit(self):
+        program_of_1995 = self.make("small", "cc", "-m32", "-nostdlib", "-static", source="void _start(void) { for (;;); }")
+        self.assert_refused("32-bit", program_of_1995)
+
+    def test_loader_that_is_not_there(self):
+        self.assert_refused("its loader '/nowhere/ld.so' cannot be started", self.with_loader("moved", "/nowhere/ld.so"))
+
+    def test_loader_that_cannot_load_the_library(self):
+        """musl's, under another name: the library's own loader is what it lacks first."""
+        loader = os.path.join(self.directory, "ld-own.so")
+        shutil.copy(os.path.realpath("/lib/ld-musl-x86_64.so.1"), loader)
+        library = os.path.join(self.client, "libcuda.so.1")
+        subprocess.run(["cc", "-shared", "-o", library, "-x", "c", "-"], check=True, text=True,
+                       input="int gnu_get_libc_version(void); int f(void) { return gnu_get_libc_version(); }")
+        self.assert_refused("cannot load Tally's driver library, which needs glibc 2.28 or newer; it says: ",
+                            self.with_loader("own", loader))
+
+    def test_loader_that_is_as_good_as_the_systems(self):
+        loader = os.path.join(self.directory, "ld-copy.so")
+        shutil.copy("/lib64/ld-linux-x86-64.so.2", loader)
+        result = self.run_it("--embedded", "--quiet", self.with_loader("moved", loader))
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_loader_as_the_program(self):
+        self.assert_refused("name the program itself", "/lib64/ld-linux-x86-64.so.2", shutil.which("true"))
+
+    def test_scripts_of_such_programs(self):
+        static = self.make("static", "cc", "-static")
+        self.assert_refused(f"'{static}' under Tally: it is statically linked", self.script("direct", "#!" + static))
+        self.assert_refused("statically linked", self.script("by-name", "#!/usr/bin/env static"),
+                            env={"PATH": self.directory + ":" + os.environ["PATH"]})
 
 
 if __name__ == "__main__":

@@ -52,10 +52,18 @@ class Choosing(PolicyTest):
                               env={**os.environ, "TALLY_POLICY": policy}, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=100)
 
-    def test_the_default_is_what_there_always_was(self):
-        self.start_daemon()
+    def test_the_default_is_look_ahead_here(self):
+        daemon = self.start_daemon()
         self.assert_right(self.start_program())
         self.assertEqual(self.policies(), {"look-ahead"})
+        self.assertIn("policy look-ahead: the software GPU has no time slices", self.log_of(daemon))
+
+    def test_a_weight_that_would_be_ignored_is_refused(self):
+        self.start_daemon()
+        run = self.start_program("--weight", "300")
+        output = run.communicate(timeout=60)[0].decode()
+        self.assertNotEqual(run.returncode, 0, output)
+        self.assertIn("a weight is ignored by the policy in force, look-ahead: it takes tallyd with --policy fair or tally", output)
 
     def test_the_environment_stands_in_for_the_option(self):
         self.start_daemon(env={"TALLY_POLICY": "fair"})
@@ -65,13 +73,13 @@ class Choosing(PolicyTest):
     def test_embedded_daemons_take_it_from_the_environment(self):
         refused = self.run_embedded("best")
         self.assertEqual(refused.returncode, 1, refused.stdout)
-        self.assertIn("there is no policy 'best'; there are look-ahead, none", refused.stdout)
+        self.assertIn("there is no policy 'best'; there are auto (time-slices where the driver accepts them, else look-ahead), look-ahead, none", refused.stdout)
         self.assertEqual(self.run_embedded("tally").returncode, 0)
 
     def test_a_wrong_name_is_refused(self):
         daemon = self.start_daemon("--policy", "best", wait=False)
         self.assertEqual(daemon.wait(60), 2)
-        self.assertIn("there is no policy 'best'; there are look-ahead, none", self.log_of(daemon))
+        self.assertIn("there is no policy 'best'; there are auto (time-slices where", self.log_of(daemon))
 
 
 class Sharing(SharingTest):

@@ -25,6 +25,50 @@ def run_check(check, files):
         return run.returncode, run.stdout
 
 
+class Docs(unittest.TestCase):
+    def accept(self, files):
+        status, output = run_check("check_docs.py", files)
+        self.assertEqual(status, 0, output)
+
+    def refuse(self, files, fragment):
+        status, output = run_check("check_docs.py", files)
+        self.assertEqual(status, 1, output)
+        self.assertIn(fragment, output)
+
+    def test_accepts_what_is_short_and_whole(self):
+        self.accept({
+            "README.md": "# A\n" + "short\n" * 119,
+            "docs/a.md": "# Two words, `code`\n[b](b.md#the-place) [itself](#two-words-code) [out](https://nowhere.invalid/x)\n"
+                         "`[no](link.md)` " + "x" * 90 + "\n\n    [no](link.md) " + "x " * 80 + "\n\n| " + "x " * 80 + "|\n",
+            "docs/b.md": '<a id="the-place"></a>\n```\n[no](link.md)\n```\n* one\n\n  [a](a.md)\n' + "x" * 200 + "\n",
+            "docs/results/page.md": "[numbers](raw/page.json.gz)\n",
+            "docs/results/raw/page.json.gz": "x",
+        })
+
+    def test_refuses_a_long_readme(self):
+        self.refuse({"README.md": "short\n" * 121}, "README.md:121: 121 lines")
+
+    def test_refuses_long_lines_of_prose(self):
+        self.refuse({"docs/a.md": "fine\n" + "word " * 25 + "\n"}, "docs/a.md:2: 125 characters")
+        self.refuse({"docs/a.md": "* one\n    " + "word " * 25 + "\n"}, "docs/a.md:2: ")
+        self.refuse({"README.md": "| " + "x " * 80 + "|\n"}, "README.md:1: ")
+
+    def test_refuses_items_that_wrapping_has_joined(self):
+        self.refuse({"docs/a.md": "* the first. * **The second**\n"}, "docs/a.md:1: a list's item begins")
+        self.accept({"docs/a.md": "twice (1) x 2, `a. * b`, 3 * 4\n\n| a. * b |\n"})
+
+    def test_refuses_links_that_lead_nowhere(self):
+        self.refuse({"docs/a.md": "fine\n[b](b.md)\n"}, "docs/a.md:2: there is no docs/b.md")
+        self.refuse({"docs/a.md": "[b](b.md#that)\n", "docs/b.md": "# This\n"}, "docs/b.md has no place #that")
+        self.refuse({"docs/a.md": "[here](#that)\n"}, "docs/a.md has no place #that")
+
+    def test_refuses_what_results_should_not_hold(self):
+        self.refuse({"docs/results/a.svg": "x" * (3 << 20) + "x"}, "docs/results: 3.0 MB, at most 3")
+        self.refuse({"docs/results/raw/a.json.gz": "x" * (2 << 20) + "x"}, "raw numbers: 2.0 MB, at most 2")
+        self.refuse({"docs/results/probe.py": "x"}, "docs/results/probe.py:1: results are")
+        self.refuse({"docs/results/2026-11-22-h200.md": "x"}, "named by their question")
+
+
 class Layers(unittest.TestCase):
     def accept(self, files):
         status, output = run_check("check_layers.py", files)
@@ -98,6 +142,22 @@ class Banned(unittest.TestCase):
         self.accept("client-shim/entry/a.cc", "try {} catch (A) { throw; }\n")
         self.accept("client-shim/entry/a.cc", "void F() { throw 1; }  // allow: caught two lines below\n")
         self.refuse("client-shim/entry/a.cc", "void F() { throw 1; }  // allow:\n", "C ABI")
+
+
+class Includes(unittest.TestCase):
+    def run_on(self, files):
+        return run_check("check_includes.py", files)
+
+    def test_what_comes_through_our_own_headers_is_enough(self):
+        source = '#include "base/b.h"\nstd::vector<int> b;  // std::map\nconst char* c = "std::set";\n'
+        self.assertEqual(self.run_on({"base/b.cc": source, "base/b.h": "#include <vector>\n"}), (0, ""))
+
+    def test_what_one_standard_header_includes_of_another_is_not(self):
+        status, output = self.run_on({"base/b.cc": "#include <map>\nstd::optional<int> b;\n",
+                                      "base/c.h": 'inline auto C() { return fmt::format("c"); }\n'})
+        self.assertEqual(status, 1)
+        self.assertIn("base/b.cc:2: std::optional needs #include <optional>", output)
+        self.assertIn("base/c.h:1: fmt::format needs #include <fmt/format.h>", output)
 
 
 class HeadersAlone(unittest.TestCase):

@@ -120,8 +120,33 @@ class RowTest(unittest.TestCase):
         self.assertAlmostEqual(row["p99_overhead_interval"][0], 0.5)
         self.assertAlmostEqual(row["p99_overhead_interval"][1], 0.5)
         self.assertAlmostEqual(row["best_effort_share"], 0.4)
-        self.assertAlmostEqual(row["share_of_the_rest"], 0.8)
         self.assertAlmostEqual(row["system_throughput"], 1.4)
+
+    def test_what_a_service_leaves_is_by_its_measured_busy_share_not_by_its_nominal_load(self):
+        """200 requests in 4 s of 3 ms on the GPU alone in the mode: 15 % busy, though the load is 50 %. Beside the training they take 9 ms."""
+        times = {("alone", ""): 2000.0, ("tally", ""): 3000.0, ("tally", "t"): 9000.0}
+        alone, in_mode, beside = (record(mode, lambda index: 1, training=training, rates=[4] if training else (), count=int(bool(training)))
+                                  for mode, training in times)
+        solo = record("alone", None, service="", training="t", rates=[10], load=0)
+        self.assertNotIn("share_of_the_rest", self.rows(alone, in_mode, beside, solo)["tally", "t"])
+        for made, time in zip((alone, in_mode, beside), times.values()):
+            made["gpu_us"] = [time] * len(made["latencies_ms"])
+        row = self.rows(alone, in_mode, beside, solo)["tally", "t"]
+        self.assertAlmostEqual(row["busy"], 0.15)
+        self.assertAlmostEqual(row["share_of_the_rest"], 0.4 / 0.85)
+        self.assertAlmostEqual(self.rows(alone, beside, solo)["tally", "t"]["busy"], 0.1)
+
+    def test_a_mode_has_two_baselines(self):
+        """Alone under the mode a request is quicker than natively; sharing costs it half of that again."""
+        rows = self.rows(record("alone", lambda index: 4), record("tally", lambda index: 2), record("tally", lambda index: 3, training="t", count=1),
+                         record("time-slicing", lambda index: 6, training="t", count=1), record("mps", lambda index: 6, training="t", count=1))
+        row = rows["tally", "t"]
+        for name in ("p99", "own_p99"):
+            self.assertAlmostEqual(row[f"{name}_overhead"], -0.25)
+            self.assertAlmostEqual(row[f"{name}_over_alone_in_mode"], 0.5)
+        self.assertAlmostEqual(rows["time-slicing", "t"]["p99_over_alone_in_mode"], 0.5)  # natively alone is alone in that mode
+        self.assertNotIn("p99_over_alone_in_mode", rows["mps", "t"])
+        self.assertNotIn("p99_over_alone_in_mode", rows["tally", ""])
 
     def test_a_requests_own_time_is_without_the_queue(self):
         """One server that takes 8 ms for each request, against 4 ms: latencies grow by more, own times double."""

@@ -24,11 +24,23 @@ class PageTest(unittest.TestCase):
         return page.markdown(found, measures.Results(found["cells"]).rows())
 
     def test_numbers(self):
-        text = self.page(results(cells()))
-        self.assertIn("| tally | 1 | +50.0 % | +50.0 % (s, t) | +50.0 % | +50.0 % | 0.400 | 0.800 | 1.400 |", text)
+        found = [*cells(), record("tally", lambda index: 2.5)]
+        for made in found:
+            made["gpu_us"] = [1000.0] * len(made.get("latencies_ms", ()))
+        text = self.page(results(found))
+        once = [f"{value} ({value} to {value})" for value in ("+20.0 %", "+50.0 %", "+20.0 %", "+50.0 %", "0.05", "0.40", "0.42")]
+        self.assertIn(f"| tally | 1 | {' | '.join(once)} |", text)
         self.assertIn("all as they should be", text)
         self.assertNotIn("Smoke run", text)
         self.assertIn("Smoke run", self.page(results(cells(), smoke=True)))
+
+    def test_pairs_are_summed_up_by_the_median_with_the_range(self):
+        """A mean would say that each pair is hurt: one is, by a factor of 60."""
+        found = []
+        for index, latency in enumerate((2.0, 2.2, 124.0)):
+            found += [record("alone", lambda index: 2, service=f"s{index}"),
+                      record("tally", lambda index, latency=latency: latency, service=f"s{index}", training="t", rates=[4], count=1)]
+        self.assertIn("| tally | 3 | - | +10.0 % (+0.0 % to +6100.0 %) | - | +10.0 % (+0.0 % to +6100.0 %) | - | - | - |", self.page(results(found)))
 
     def test_what_a_mode_costs_with_nothing_beside(self):
         text = self.page(results([*cells(), record("tally", lambda index: 2.02)]))
@@ -72,13 +84,14 @@ class PageTest(unittest.TestCase):
     def test_whether_contexts_were_suspended(self):
         found = results([])
         executor = {"domain": "best-effort:0", "class": "best-effort", "driver": "CUDA driver 13.0", "suspension": "on", "num_suspensions": 12}
-        found["tallyds"] = {"tally": {"kernels": [], "executors": [executor, {**executor, "class": "high", "domain": "high:0", "suspension": "off"}]}}
-        self.assertIn("Suspending of best-effort contexts: tally: best-effort:0 on, 12 times.", page.markdown(found, []))
+        mode = "tally:look-ahead+suspended"
+        found["tallyds"] = {mode: {"kernels": [], "executors": [executor, {**executor, "class": "high", "domain": "high:0", "suspension": "off"}]}}
+        self.assertIn(f"Suspending of best-effort contexts: {mode}: best-effort:0 on, 12 times.", page.markdown(found, []))
         self.assertEqual(page.problems(found), [])
         off = {"executors": [{**executor, "suspension": "off"}]}
-        found["tallyds"] = {"tally": off, "tally+unsuspended": off, "tally+gates+shared": off, "tally:none": off, "tally/0": off}
-        self.assertEqual(page.problems(found), ["tally: best-effort:0 did not suspend its contexts, though the mode is to"])
-        found["tallyds"] = {"tally": {"executors": [{**executor, "driver": "software driver 13.0", "suspension": "off"}]}}
+        found["tallyds"] = {mode: off, "tally": off, "tally+gates+shared": off, "tally:none": off, "tally/0": off}
+        self.assertEqual(page.problems(found), [f"{mode}: best-effort:0 did not suspend its contexts, though the mode is to"])
+        found["tallyds"] = {mode: {"executors": [{**executor, "driver": "software driver 13.0", "suspension": "off"}]}}
         self.assertEqual(page.problems(found), [])
 
     def test_kernels_of_modes_with_transforms(self):

@@ -55,6 +55,15 @@ class CellsTest(unittest.TestCase):
         self.assertIn(("alone", "", "pointnet"), {(cell.mode, cell.service, cell.training) for cell in cells})
         self.assertIn(("bert-graph", 0.1, ""), {(cell.service, cell.load, cell.training) for cell in cells if cell.mode == "alone"})
 
+    def test_each_load_has_both_baselines(self):
+        """Natively alone, and alone in each mode that is measured at that load."""
+        cells = self.cells(sweep_modes=("tally",))
+        for load in (0.5, 0.1):
+            beside = {(cell.service, cell.mode) for cell in cells if cell.load == load and cell.training and cell.mode not in modes.NATIVE}
+            alone = {(cell.service, cell.mode) for cell in cells if cell.load == load and not cell.training}
+            self.assertTrue(beside)
+            self.assertLessEqual(beside | {(service, "alone") for service, _ in beside}, alone)
+
     def test_a_service_without_a_training_is_alone_in_each_mode(self):
         cells = plan.Plan(tuple(MODES), (("bert-graph", ""),), repetitions=3).cells(MODES)
         self.assertEqual([(cell.mode, cell.service, cell.training, cell.count) for cell in cells if cell.repetition == 2],

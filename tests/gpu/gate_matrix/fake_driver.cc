@@ -7,6 +7,7 @@
 //   FAKE_GATE=loses_block    a block in a thousand does not run after a second resume: the comparison must see it
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>

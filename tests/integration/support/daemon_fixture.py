@@ -131,10 +131,10 @@ class DaemonTest(unittest.TestCase):
             return [int(name[9:]) for name in os.listdir(self.directory) if name.startswith("executor-")]
         return []
 
-    def start_daemon(self, *arguments, env=None, wait=True, metrics="0"):
+    def start_daemon(self, *arguments, env=None, wait=True, metrics="0", driver="sim"):
         """Starts tallyd; with `wait`, returns once it says that clients can connect."""
         read_end, write_end = os.pipe()
-        command = [program("tallyd"), "--socket", self.socket_path, "--driver", "sim", "--metrics-address", metrics,
+        command = [program("tallyd"), "--socket", self.socket_path, "--driver", driver, "--metrics-address", metrics,
                    "--ready-fd", str(write_end)]
         if self.executor:
             command += ["--executor", self.executor]

@@ -1,7 +1,8 @@
 // An executor without a driver, for tests of supervision: sessions that do nothing until their client hangs up.
 //
 // Same front desk (server/executor.h) and same process around it as the real one, so what is tested is tallyd and
-// tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches.
+// tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches,
+// with "take-back" the driver (scripted_driver.h) does not accept time slices any more.
 // Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready); the launch counter of a session is its id.
 #include <poll.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "server/executor.h"
 #include "server/kernel_report.h"
+#include "tests/server/executor_process/scripted_driver.h"
 
 namespace tally::server {
 namespace {
@@ -25,6 +27,12 @@ class ScriptedExecutor final : public Executor {
   ~ScriptedExecutor() override { Shutdown(); }
 
   Status AddSession(UniqueFd session_socket, SessionIdentity identity) override {
+    if (ScriptedDriver::IsScripted()) {
+      config_.on_making_context(0);
+      ScriptedDriver::MakeContext();
+      config_.on_making_context(-1);
+      if (identity.tenant_name == "take-back") ScriptedDriver::TakeBack();
+    }
     std::lock_guard lock(mutex_);
     if (is_faulted_) return Status(StatusCode::kUnavailable, "faulted");
     const uint64_t id = identity.session_id;
@@ -69,15 +77,17 @@ class ScriptedExecutor final : public Executor {
     report.chosen.duration = std::chrono::microseconds(100);
     report.chosen.turnaround = threshold_;
     report.original_duration = std::chrono::microseconds(80);
+    report.remark = is_left_to_time_slices_ ? "left to time slices" : "";
     return {report};
   }
   void Tune(const scheduler::Tuning& tuning) override { threshold_ = tuning.turnaround_threshold; }
   void ExpectSuspension(int, bool) override {}
+  void LeaveToTimeSlices(bool is_left) override { is_left_to_time_slices_ = is_left; }
   HighPriorityWatch* high_priority_watch() override { return nullptr; }
   Status Evict(uint64_t, const std::string&) override { return Status(StatusCode::kUnimplemented, "not scripted"); }
   bool faulted() const override { return is_faulted_; }
   const std::string& driver_description() const override { return description_; }
-  bool is_software() const override { return true; }
+  bool is_software() const override { return !ScriptedDriver::IsScripted(); }
   int num_devices() const override { return 1; }
 
   void Shutdown() override {
@@ -91,7 +101,8 @@ class ScriptedExecutor final : public Executor {
   }
 
  private:
-  std::chrono::nanoseconds threshold_{31'600};  // on the executor's loop only
+  std::chrono::nanoseconds threshold_{31'600};  // on the executor's loop only, as below
+  bool is_left_to_time_slices_ = false;
   struct Session {
     SessionIdentity identity;
     TimePoint since;

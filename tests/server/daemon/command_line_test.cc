@@ -2,14 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <vector>
+
+#include "tests/support/temporary_directory.h"
 
 namespace tally::server {
 namespace {
 
 std::variant<DaemonConfig, int> Parse(std::vector<const char*> words) {
   words.insert(words.begin(), "tallyd");
-  return ParseDaemonCommandLine(static_cast<int>(words.size()), const_cast<char**>(words.data()));
+  auto parsed = ParseDaemonCommandLine(static_cast<int>(words.size()), const_cast<char**>(words.data()));
+  if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
+  return std::get<DaemonStart>(parsed).config;
 }
 
 TEST(DaemonCommandLine, SwitchesThatAreNotGivenLeaveTheDefaults) {
@@ -17,7 +22,7 @@ TEST(DaemonCommandLine, SwitchesThatAreNotGivenLeaveTheDefaults) {
   const auto parsed = Parse({"--driver", "sim"});
   ASSERT_TRUE(std::holds_alternative<DaemonConfig>(parsed));
   const auto& config = std::get<DaemonConfig>(parsed);
-  EXPECT_TRUE(config.suspend_best_effort);
+  EXPECT_FALSE(config.suspend_best_effort);
   EXPECT_EQ(config.share_contexts, defaults.share_contexts);
   EXPECT_EQ(config.best_effort_time_slice, defaults.best_effort_time_slice);
   EXPECT_EQ(config.starvation_bound, defaults.starvation_bound);
@@ -37,7 +42,7 @@ TEST(DaemonCommandLine, SuspendingIsSwitchedOnAndOff) {
   const auto off = Parse({"--no-suspend-best-effort"});
   ASSERT_TRUE(std::holds_alternative<DaemonConfig>(off));
   EXPECT_FALSE(std::get<DaemonConfig>(off).suspend_best_effort);
-  const auto on = Parse({"--suspend-best-effort"});
+  const auto on = Parse({"--policy", "look-ahead", "--suspend-best-effort"});
   ASSERT_TRUE(std::holds_alternative<DaemonConfig>(on));
   EXPECT_TRUE(std::get<DaemonConfig>(on).suspend_best_effort);
   EXPECT_TRUE(std::holds_alternative<int>(Parse({"--suspend-best-effort", "--no-suspend-best-effort"})));
@@ -47,6 +52,23 @@ TEST(DaemonCommandLine, RefreshingIsSwitchedOff) {
   const auto off = Parse({"--no-refresh-contexts"});
   ASSERT_TRUE(std::holds_alternative<DaemonConfig>(off));
   EXPECT_FALSE(std::get<DaemonConfig>(off).refresh_contexts);
+}
+
+TEST(DaemonCommandLine, ReadingAgainFindsTheFileAsItIsThenAndTheSameFlags) {
+  const TemporaryDirectory temporary;
+  const std::string path = temporary.path() + "/tallyd.json";
+  std::ofstream(path) << R"({"max_sessions": 5, "max_domains_per_user": 2})";
+  std::vector<const char*> words = {"tallyd", "--config", path.c_str(), "--max-sessions", "7"};
+  auto parsed = ParseDaemonCommandLine(static_cast<int>(words.size()), const_cast<char**>(words.data()));
+  ASSERT_TRUE(std::holds_alternative<DaemonStart>(parsed));
+  const auto& start = std::get<DaemonStart>(parsed);
+  std::ofstream(path) << R"({"max_sessions": 6, "max_domains_per_user": 3})";
+  const auto again = start.read_again();
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->max_sessions, 7u);
+  EXPECT_EQ(again->max_domains_per_user, 3u);
+  std::ofstream(path) << "{";
+  EXPECT_FALSE(start.read_again());
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "tests/support/temporary_directory.h"
+
 namespace tally::server {
 namespace {
 
@@ -14,7 +16,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
   const Status merged = MergeConfigJson(R"({
     // comments are allowed
     "socket": "/x/tally.sock", "allowed_uids": [1, 2], "high_priority_uids": "any", "default_priority": "high",
-    "share_domains_between_users": true, "suspend_best_effort": false, "refresh_contexts": false, "max_sessions": 7, "driver": "sim", "executor_idle_seconds": 3,
+    "share_domains_between_users": true, "suspend_best_effort": true, "refresh_contexts": false, "max_sessions": 7, "driver": "sim", "executor_idle_seconds": 3,
     "session_device_memory_bytes": 8589934592, "metrics_address": "0",
     "policy": "tally", "transforms": "slices", "turnaround_threshold_us": 12.5, "gates_rest_after_ms": 0, "starvation_bound": "100ms", "cache_directory": "/y"})",
                                         config);
@@ -25,7 +27,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
   EXPECT_TRUE(config.high_priority_uids->Contains(3));
   EXPECT_EQ(config.default_priority, shm::PriorityClass::kHighPriority);
   EXPECT_TRUE(config.share_domains_between_users);
-  EXPECT_FALSE(config.suspend_best_effort);
+  EXPECT_TRUE(config.suspend_best_effort);
   EXPECT_FALSE(config.refresh_contexts);
   EXPECT_EQ(config.max_sessions, 7u);
   EXPECT_EQ(config.driver, DriverChoice::kSim);
@@ -64,20 +66,40 @@ INSTANTIATE_TEST_SUITE_P(All, BadConfig,
                                            BadFile{R"({"allowed_uids": ["bob"]})", "'allowed_uids'"},
                                            BadFile{R"({"driver": "gpu"})", "'gpu' is no driver"},
                                            BadFile{R"({"default_priority": "low"})", "'low' is no priority"},
-                                           BadFile{R"({"policy": "best"})", "there are look-ahead, none"},
+                                           BadFile{R"({"policy": "best"})", "there are auto (time-slices where"},
                                            BadFile{R"({"transforms": "some"})", "'some' is no choice"},
                                            BadFile{R"({"starvation_bound": "soon"})", "'soon' is no time"},
                                            BadFile{R"({"starvation_bound": "1us"})", "not between 1 and"},
                                            BadFile{R"({"turnaround_threshold_us": 0})", "'turnaround_threshold_us'"},
                                            BadFile{R"({"gates_rest_after_ms": -1})", "'gates_rest_after_ms'"},
-                                           BadFile{R"({"share_domains_between_users": 1})", "true or false"}));
+                                           BadFile{R"({"share_domains_between_users": 1})", "true or false"},
+                                           BadFile{"{\n\n  \"socket\": \"/x\",\n  \"polcy\": 1\n}",
+                                                   "line 4: unknown key"},
+                                           BadFile{"{// one\n\"driver\"\n:\n\"gpu\"\n}", "line 2: driver: 'gpu'"},
+                                           BadFile{"{\n\"driver\": \"sim\"\n\"policy\"", "line 3: not valid JSON"},
+                                           BadFile{"{\"slo\": {\"a\":\n 1,\n\"b\": 2}}", "line 1: unknown key 'slo'"},
+                                           BadFile{"", "line 1: not valid JSON"}));
+
+TEST(Config, AnUnreadableFileIsOneSentenceThatNamesItAndTheReason) {
+  DaemonConfig config;
+  const TemporaryDirectory temporary;
+  EXPECT_EQ(MergeConfigFile(temporary.path() + "/none", config).message(),
+            "cannot read the config file '" + temporary.path() + "/none': No such file or directory");
+  EXPECT_THAT(MergeConfigFile(temporary.path(), config).message(), HasSubstr("Is a directory"));
+}
 
 TEST(Config, AStarvationBoundGoesWithWhatCanKeepIt) {
   DaemonConfig config;
+  config.driver = DriverChoice::kSim;
   config.starvation_bound = std::chrono::milliseconds(100);
   EXPECT_TRUE(Validate(0, config).ok());
+  config.suspend_best_effort = true;
+  EXPECT_THAT(Validate(0, config).message(), HasSubstr("does not go with a starvation bound"));
+  config.suspend_best_effort = false;
+  config.driver = DriverChoice::kCuda;
+  EXPECT_THAT(Validate(0, config).message(), HasSubstr("ignored by the policy in force, time-slices"));
   config.policy = "fair";
-  EXPECT_THAT(Validate(0, config).message(), HasSubstr("not with fair"));
+  EXPECT_THAT(Validate(0, config).message(), HasSubstr("ignored by the policy in force, fair"));
   config.policy = "tally";
   EXPECT_TRUE(Validate(0, config).ok());
   config.transforms = Transforms::kGate;

@@ -31,7 +31,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 14u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 15u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkSuspension::kRefused), "refused");
@@ -71,6 +71,7 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, num_standstills), 48u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refreshes), 56u);
   EXPECT_EQ(offsetof(LinkTimeSlices, suspension), 64u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, has_contexts), 68u);
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {

@@ -29,6 +29,12 @@ class RefresherTest : public testing::Test {
     return num_asked_ > count;
   }
 
+  // A refresher that was to ask has asked: it has looked several times more.
+  void AwaitRounds() {
+    const uint64_t enough = watch_.num_looks + 5;
+    while (watch_.num_looks < enough) std::this_thread::sleep_for(milliseconds(1));
+  }
+
   ScriptedWatch watch_;
   std::atomic<int> num_asked_{0};
   std::atomic<bool> was_closed_{false};
@@ -39,13 +45,13 @@ TEST_F(RefresherTest, OnceAfterWorkAndNotAgainWithoutIt) {
   Refresher refresher(
       watch_, 0, [this] { return Preempt(); }, kTimes);
   EXPECT_TRUE(IsAskedMoreThan(0));
-  std::this_thread::sleep_for(milliseconds(100));
+  AwaitRounds();
   EXPECT_EQ(num_asked_, 1);
   EXPECT_EQ(refresher.num_refreshes(), 1u);
   watch_.SetClosed(true);
   watch_.SetClosed(false);
   EXPECT_TRUE(IsAskedMoreThan(1));
-  std::this_thread::sleep_for(milliseconds(100));
+  AwaitRounds();
   EXPECT_EQ(num_asked_, 2);
 }
 
@@ -53,7 +59,7 @@ TEST_F(RefresherTest, WaitsForTheEndOfTheWork) {
   watch_.SetClosed(true);
   Refresher refresher(
       watch_, 0, [this] { return Preempt(); }, kTimes);
-  std::this_thread::sleep_for(milliseconds(100));
+  AwaitRounds();
   EXPECT_EQ(num_asked_, 0);
   watch_.SetClosed(false);
   EXPECT_TRUE(IsAskedMoreThan(0));
@@ -72,7 +78,7 @@ TEST_F(RefresherTest, NotWhereNoHighPriorityWorkRan) {
   watch_.is_one_of_them = false;
   const Refresher refresher(
       watch_, 0, [this] { return Preempt(); }, kTimes);
-  std::this_thread::sleep_for(milliseconds(100));
+  AwaitRounds();
   EXPECT_EQ(num_asked_, 0);
 }
 

@@ -29,7 +29,7 @@ class ScriptedWatch : public HighPriorityWatch {
     return is_closed_;
   }
   bool IsHighPriorityPresent() override { return true; }
-  bool IsOneOfThem() override { return is_one_of_them; }
+  bool IsOneOfThem() override { return ++num_looks, is_one_of_them.load(); }
   TimePoint OpenSince(int) override {
     const std::lock_guard lock(mutex_);
     return open_since_;
@@ -48,6 +48,7 @@ class ScriptedWatch : public HighPriorityWatch {
   uint64_t NumStandstills(int) override { return num_standstills; }
 
   std::atomic<bool> is_one_of_them{false};
+  std::atomic<uint64_t> num_looks{0};  // whether it is one of them
   std::atomic<uint64_t> num_standstills{0};
 
  private:

@@ -14,13 +14,23 @@
 namespace tally::server {
 namespace {
 
+// Stands still until the test moves it; any thread may read it.
+class TestClock final : public Clock {
+ public:
+  TimePoint Now() const override { return TimePoint(std::chrono::nanoseconds(now_ns_.load())); }
+  void Advance(std::chrono::nanoseconds by) { now_ns_ += by.count(); }
+
+ private:
+  std::atomic<int64_t> now_ns_{1'000'000'000};
+};
+
 class PriorityDispatchTest : public testing::Test {
  protected:
   PriorityDispatchTest() { ScriptedGpu::Reset(); }
   std::unique_ptr<DispatchGate> NewExecutorsGate(std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
-    return CreatePriorityDispatch(table_, std::move(*page), starvation_bound);
+    return CreatePriorityDispatch(table_, std::move(*page), starvation_bound, clock_);
   }
 
   static constexpr DispatchOf kHigh{.device = 0, .is_high_priority = true};
@@ -39,7 +49,22 @@ class PriorityDispatchTest : public testing::Test {
     while (gate->watch()->IsClosed(0)) std::this_thread::sleep_for(std::chrono::microseconds(100));
     return gate;
   }
-  // Launches until the gate keeps one back, at most `most`; that one is let go at the end.
+  // Does it on another thread, while time passes in steps of that length, each for longer than a waiting thread sleeps.
+  template <typename Work>
+  void WhileTimePasses(std::chrono::milliseconds step, Work&& work) {
+    std::atomic<bool> is_done{false};
+    std::thread worker([&] {
+      work();
+      is_done = true;
+    });
+    while (!is_done) {
+      clock_.Advance(step);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    worker.join();
+  }
+  // Launches until the gate keeps one back, at most `most`; that one is let go at the end. Time stands still meanwhile:
+  // nothing goes because it has waited for long. A launch that asks the GPU so often is kept, not slow.
   int NumAdmitted(DispatchGate& gate, const DispatchOf& of, int most) {
     ScriptedGpu::Stop();
     std::atomic<int> num_admitted{0};
@@ -50,9 +75,13 @@ class PriorityDispatchTest : public testing::Test {
         gate.AfterDispatch(of, pass);
       }
     });
-    // Shorter than a kept launch waits at most.
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    const int num = num_admitted;
+    int num = -1;
+    for (uint64_t num_queries = 0; num != num_admitted && num != most;) {
+      num = num_admitted;
+      num_queries = ScriptedGpu::NumQueries();
+      while (num == num_admitted && num != most && ScriptedGpu::NumQueries() < num_queries + 100)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
     ScriptedGpu::Go();
     launcher.join();
     EXPECT_EQ(num_admitted, most);
@@ -63,6 +92,7 @@ class PriorityDispatchTest : public testing::Test {
   const DriverTable table_ = ScriptedGpu::Table();
   const TemporaryDirectory temporary_;
   const std::string directory_ = temporary_.path();
+  TestClock clock_;
 };
 
 TEST_F(PriorityDispatchTest, BestEffortAloneIsNeverHeldBack) {
@@ -94,6 +124,50 @@ TEST_F(PriorityDispatchTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork)
   EXPECT_TRUE(dispatched);
 }
 
+TEST_F(PriorityDispatchTest, LeftToTimeSlicesNobodyWaits) {
+  auto high = NewExecutorsGate();
+  auto best_effort = NewExecutorsGate();
+  high->LeaveToTimeSlices(true);
+  best_effort->LeaveToTimeSlices(true);
+  ScriptedGpu::Stop();
+  high->BeforeDispatch(kHigh);
+  high->AfterDispatch(kHigh, {});
+  EXPECT_TRUE(best_effort->watch()->IsClosed(0)) << "high-priority work is announced all the same";
+  EXPECT_FALSE(best_effort->holds_copies());
+  for (int launch = 0; launch < 1000; ++launch) {
+    const DispatchPass pass = best_effort->BeforeDispatch(kBestEffort);
+    EXPECT_TRUE(pass.may_go);
+    best_effort->AfterDispatch(kBestEffort, pass);
+  }
+  ScriptedGpu::Go();
+}
+
+TEST_F(PriorityDispatchTest, WhoWaitsIsLetGoWhenItIsLeftToTimeSlicesAndTheNextOneWaitsAgain) {
+  auto high = NewExecutorsGate();
+  auto best_effort = NewExecutorsGate();
+  ScriptedGpu::Stop();
+  high->BeforeDispatch(kHigh);
+  high->AfterDispatch(kHigh, {});
+  std::atomic<int> num_dispatched{0};
+  std::thread launcher([&] {
+    for (int launch = 0; launch < 2; ++launch) {
+      const DispatchPass pass = best_effort->BeforeDispatch(kBestEffort);
+      best_effort->LeaveToTimeSlices(false);
+      ++num_dispatched;
+      best_effort->AfterDispatch(kBestEffort, pass);
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(num_dispatched, 0);
+  best_effort->LeaveToTimeSlices(true);
+  while (num_dispatched == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(num_dispatched, 1) << "high-priority work is still on the GPU";
+  EXPECT_TRUE(best_effort->holds_copies());
+  ScriptedGpu::Go();
+  launcher.join();
+}
+
 TEST_F(PriorityDispatchTest, BothClassesInOneExecutorKeepTheRule) {
   auto gate = NewExecutorsGate();
   ScriptedGpu::Stop();
@@ -110,14 +184,14 @@ TEST_F(PriorityDispatchTest, BothClassesInOneExecutorKeepTheRule) {
 }
 
 TEST_F(PriorityDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
-  constexpr auto kBound = std::chrono::milliseconds(30);
+  constexpr auto kBound = std::chrono::milliseconds(400);
   auto high = NewExecutorsGate();
   auto best_effort = NewExecutorsGate(kBound);
   ScriptedGpu::Stop();
   high->BeforeDispatch(kHigh);
   high->AfterDispatch(kHigh, {});
-  const SteadyClock clock;
-  const TimePoint began = clock.Now();
+  const TimePoint began = clock_.Now();
+  std::atomic<int> num_running{2};
   std::vector<std::thread> programs;
   for (int i = 0; i < 2; ++i) {
     programs.emplace_back([&] {
@@ -126,10 +200,15 @@ TEST_F(PriorityDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
         EXPECT_TRUE(pass.may_go);
         best_effort->AfterDispatch(kBestEffort, pass);
       }
+      --num_running;
     });
   }
+  while (num_running > 0) {
+    clock_.Advance(kBound / 40);  // it looks every 10 ms
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   for (std::thread& program : programs) program.join();
-  EXPECT_GE(clock.Now() - began, 4 * kBound) << "high-priority work was there all the time";
+  EXPECT_GE(clock_.Now() - began, 4 * kBound) << "high-priority work was there all the time";
   ScriptedGpu::Go();
 }
 
@@ -156,10 +235,12 @@ TEST_F(PriorityDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) 
   best_effort->BeforeDispatch(kBestEffort);
   best_effort->AfterDispatch(kBestEffort, {});
   ScriptedGpu::Stop();  // from here on nothing completes: what is in flight waits for what is yet to be launched
-  for (int launch = 0; launch < 12; ++launch) {
-    best_effort->BeforeDispatch(kBestEffort);
-    best_effort->AfterDispatch(kBestEffort, {});
-  }
+  WhileTimePasses(std::chrono::milliseconds(50), [&] {
+    for (int launch = 0; launch < 12; ++launch) {
+      best_effort->BeforeDispatch(kBestEffort);
+      best_effort->AfterDispatch(kBestEffort, {});
+    }
+  });
   ScriptedGpu::Go();
 }
 
@@ -259,11 +340,12 @@ TEST_F(PriorityDispatchTest, SmallCopiesAreShortAndLargeOnesAreAsFewAsDrainQuick
 TEST_F(PriorityDispatchTest, WhatGoesBecauseNothingEndsSaysSo) {
   auto gate = GateBesideHighPriority();
   ScriptedGpu::Stop();
-  for (const bool is_forced : {false, true}) {
-    const DispatchPass pass = gate->BeforeDispatch(kBestEffort);
-    EXPECT_EQ(pass.is_forced, is_forced);
-    gate->AfterDispatch(kBestEffort, pass);
-  }
+  for (const bool is_forced : {false, true})
+    WhileTimePasses(std::chrono::milliseconds(50), [&] {
+      const DispatchPass pass = gate->BeforeDispatch(kBestEffort);
+      EXPECT_EQ(pass.is_forced, is_forced);
+      gate->AfterDispatch(kBestEffort, pass);
+    });
   ScriptedGpu::Go();
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_FALSE(gate->BeforeDispatch(kBestEffort).is_forced);
@@ -277,7 +359,7 @@ TEST_F(PriorityDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
   ScriptedGpu::Stop();
   gate->AfterDispatch(of, gate->BeforeDispatch(of));
   std::thread held([&] {
-    for (;;) {  // 250 ms each, for ever, if it were not for Leave()
+    for (;;) {  // time stands still: for ever, if it were not for Leave()
       const DispatchPass pass = gate->BeforeDispatch(of);
       if (!pass.may_go) return;
       gate->AfterDispatch(of, pass);
@@ -296,9 +378,9 @@ TEST_F(PriorityDispatchTest, WithoutHighPriorityExecutorShortLaunchesAreNeverHel
 TEST_F(PriorityDispatchTest, AShortLaunchThatWaitsForALaterOneIsNotWaitedForForever) {
   auto gate = GateBesideHighPriority();
   ScriptedGpu::Stop();
-  for (int launch = 0; launch < 6; ++launch) {
-    gate->AfterDispatch(Short(30), gate->BeforeDispatch(Short(30)));
-  }
+  WhileTimePasses(std::chrono::milliseconds(50), [&] {
+    for (int launch = 0; launch < 6; ++launch) gate->AfterDispatch(Short(30), gate->BeforeDispatch(Short(30)));
+  });
   ScriptedGpu::Go();
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "tests/server/fakes/scripted_watch.h"
 
 namespace tally::server {

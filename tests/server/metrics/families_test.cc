@@ -37,7 +37,8 @@ Overview MakeOverview() {
   overview.sessions[1].record.identity.slo_percentile = 99.9;
   overview.sessions[1].record.figures.slo_observed_ns = 1'500'000;
   overview.sessions[1].record.figures.slo_caution = 8;
-  overview.executors = {{7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally", {}}};
+  overview.executors = {
+      {7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally", "as configured", {}}};
   overview.executors[0].time_slices.num_groups = 4;
   overview.executors[0].time_slices.longest_us = 1000000;
   overview.executors[0].time_slices.suspension = control::LinkSuspension::kRefused;

@@ -1,5 +1,6 @@
 #include <sys/mman.h>
 
+#include <chrono>
 #include <thread>
 
 #include "tests/sim-driver/api/driver_fixture.h"

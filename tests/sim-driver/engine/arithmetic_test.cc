@@ -1,4 +1,6 @@
 // Arithmetic against the host: random and special operands through one-instruction kernels.
+#include <algorithm>
+#include <bit>
 #include <cfenv>
 #include <cmath>
 #include <functional>

@@ -1,6 +1,7 @@
 // Grids beside one another: forward progress, priorities, cancelling, reuse.
 #include <malloc.h>
 
+#include <chrono>
 #include <thread>
 
 #include "tests/sim-driver/engine/launcher.h"

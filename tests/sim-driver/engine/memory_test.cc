@@ -1,4 +1,6 @@
 // Spaces, vectors, generic addresses, atomics, asynchronous copies.
+#include <bit>
+
 #include "tests/sim-driver/engine/launcher.h"
 
 namespace tally::sim_driver {

@@ -1,0 +1,1 @@
+// A target that only precompiles a header needs a source.

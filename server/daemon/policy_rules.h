@@ -1,0 +1,24 @@
+// What tallyd refuses because the policy in force would ignore it (scheduler/policy_choice.h decides; here is what is
+// asked). What is as it would be by default was not asked for.
+#pragma once
+
+#include <string_view>
+
+#include "base/status.h"
+#include "proto/control/executor_link_abi.h"
+#include "server/daemon/config.h"
+#include "server/executor.h"
+
+namespace tally::server {
+
+// The policy of executors that are still to say what their driver thinks of time slices. `driver` is resolved.
+scheduler::PolicyChoice ExpectedPolicy(const DaemonConfig& config, DriverChoice driver);
+
+Status CheckHonoured(const DaemonConfig& config, DriverChoice driver);
+Status CheckHonoured(const control::SessionIdentity& session, std::string_view policy);
+Status CheckHonoured(const ShareChange& change, std::string_view policy);
+
+// What an executor says of its time slices.
+scheduler::TimeSliceAnswer AnswerOf(const control::LinkTimeSlices& slices);
+
+}  // namespace tally::server
