@@ -36,9 +36,11 @@ class GatedQueues {
   static constexpr size_t kMostWaiting = 16;
 
   // `on_failure`: what was stopped cannot be continued; its stream will wait for ever. `watch` may be null: nobody has
-  // priority. All outlive this. Null: this driver cannot do it. The context must be current.
+  // priority. `clock` is for how long something is waited for. All outlive this. Null: this driver cannot do it. The
+  // context must be current.
   static std::unique_ptr<GatedQueues> Create(const DriverTable& driver, CUcontext context, int device,
-                                             HighPriorityWatch* watch, std::function<void(CUresult)> on_failure);
+                                             HighPriorityWatch* watch, std::function<void(CUresult)> on_failure,
+                                             const Clock& clock);
   // Everything that is in flight is finished first.
   ~GatedQueues();
   GatedQueues(const GatedQueues&) = delete;
@@ -106,11 +108,12 @@ class GatedQueues {
 
  private:
   GatedQueues(const DriverTable& driver, CUcontext context, int device, HighPriorityWatch* watch,
-              std::function<void(CUresult)> on_failure)
+              std::function<void(CUresult)> on_failure, const Clock& clock)
       : driver_(driver),
         context_(context),
         watch_(watch, device),
         on_failure_(std::move(on_failure)),
+        clock_(clock),
         controls_(driver) {}
   CUresult Launch(Member& member, GatedLaunch launch);
   void AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lock<std::mutex>& lock);
@@ -139,7 +142,7 @@ class GatedQueues {
   const CUcontext context_;
   AwakeWatch watch_;
   const std::function<void(CUresult)> on_failure_;
-  const SteadyClock clock_;
+  const Clock& clock_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

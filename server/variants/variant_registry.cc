@@ -40,7 +40,7 @@ bool VariantRegistry::MightStop(int device) const {
   if (gates_rest_after_.count() == 0) return true;
   if (IsSuspensionExpected(device)) return false;
   if (watch_->IsClosed(device)) return true;
-  return std::chrono::steady_clock::now() - watch_->OpenSince(device) < gates_rest_after_;
+  return clock_.Now() - watch_->OpenSince(device) < gates_rest_after_;
 }
 
 uint32_t VariantRegistry::ArchOf(int device) const {
@@ -105,7 +105,7 @@ const VariantDevice* VariantRegistry::FindDevice(int device) {
   int multiprocessors = 0;
   driver_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, devices_.device(device));
   open.workers = WorkerRuns::Create(driver_, context, device, watch_, on_failure_);
-  if (has_gates()) open.gated = GatedQueues::Create(driver_, context, device, watch_, on_failure_);
+  if (has_gates()) open.gated = GatedQueues::Create(driver_, context, device, watch_, on_failure_, clock_);
   open.timer = std::make_unique<LaunchTimer>(driver_, device, watch_);
   open.device.arch = ArchOf(device);
   open.device.num_multiprocessors = static_cast<uint32_t>(multiprocessors);

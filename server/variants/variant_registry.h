@@ -158,6 +158,7 @@ class VariantRegistry {
   const bool is_software_;
   const std::optional<ForcedForm> forced_form_;
   const std::chrono::nanoseconds gates_rest_after_;
+  const SteadyClock clock_;
   std::atomic<int64_t> threshold_ns_;
   std::array<std::atomic<bool>, shm::kActivityDevices> is_suspension_expected_{};
   GatedImages gated_images_;
