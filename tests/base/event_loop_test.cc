@@ -59,5 +59,37 @@ TEST(EventLoop, ACallbackMayUnwatchItself) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST(EventLoop, ADescriptorThatAnotherCallbackUnwatchedIsNotServed) {
+  auto loop = EventLoop::Create();
+  int pipe_fds[2][2];
+  UniqueFd readers[2], writers[2];
+  int calls = 0;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(::pipe(pipe_fds[i]), 0);
+    readers[i] = UniqueFd(pipe_fds[i][0]);
+    writers[i] = UniqueFd(pipe_fds[i][1]);
+    ASSERT_EQ(::write(writers[i].get(), "x", 1), 1);
+    ASSERT_TRUE((*loop)
+                    ->Watch(readers[i].get(),
+                            [&] {
+                              ++calls;
+                              for (const UniqueFd& reader : readers) (*loop)->Unwatch(reader.get());
+                              (*loop)->Quit();
+                            })
+                    .ok());
+  }
+  (*loop)->Run();  // both are ready at once
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(EventLoop, ADelayedTaskWaitsForItsTime) {
+  auto loop = EventLoop::Create();
+  bool has_run = false;
+  (*loop)->PostDelayed(std::chrono::hours(1), [&] { has_run = true; });
+  (*loop)->PostDelayed(std::chrono::milliseconds(1), [&] { (*loop)->Quit(); });
+  (*loop)->Run();
+  EXPECT_FALSE(has_run);
+}
+
 }  // namespace
 }  // namespace tally

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -90,6 +91,18 @@ TEST_F(FileCacheTest, IsBounded) {
   // It looks about every sixteenth time; 400 results are 400 KB and more.
   EXPECT_LT(total, 256u << 10);
   EXPECT_GT(total, 16u << 10);
+}
+
+TEST_F(FileCacheTest, WhatIsUsedStaysWhenThereIsNoRoom) {
+  const FileCache cache = Cache(64 << 10);
+  ASSERT_TRUE(Keep(cache, "favourite", "machine code"));
+  for (int i = 0; i < 200; ++i) {
+    const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+    for (const fs::path& file : Files()) fs::last_write_time(file, long_ago);
+    ASSERT_EQ(Found(cache, "favourite"), "machine code") << i;
+    ASSERT_TRUE(Keep(cache, std::to_string(i), std::string(1 << 10, 'x')));
+  }
+  EXPECT_LT(Files().size(), 200u);
 }
 
 TEST_F(FileCacheTest, WithoutAPlaceNothingIsKept) {

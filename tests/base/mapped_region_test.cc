@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <utility>
 
 namespace tally {
 namespace {
@@ -26,6 +27,15 @@ TEST(SealedMemfd, AnUnsealedDescriptorIsRefused) {
   UniqueFd fd(::memfd_create("plain", MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(fd.get(), kBytes), 0);
   EXPECT_EQ(CheckSealedMemfd(fd.get(), kBytes).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(SealedMemfd, EverySealIsAskedFor) {
+  for (const int seal : {F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_SEAL}) {
+    UniqueFd fd(::memfd_create("in part", MFD_ALLOW_SEALING));
+    ASSERT_EQ(::ftruncate(fd.get(), kBytes), 0);
+    ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seal), 0);
+    EXPECT_EQ(CheckSealedMemfd(fd.get(), kBytes).code(), StatusCode::kInvalidArgument) << seal;
+  }
 }
 
 TEST(SealedMemfd, HasThePagesThatWereReservedOrCommitted) {
@@ -69,6 +79,21 @@ TEST(MappedRegion, NeverReplacesWhatIsMapped) {
   void *const address = first->data();
   first->Reset();
   EXPECT_TRUE(MappedRegion::MapAt(fd->get(), kBytes, address));
+}
+
+TEST(MappedRegion, WhatIsAssignedOverIsUnmapped) {
+  auto fd = CreateSealedMemfd("test", kBytes);
+  auto first = MappedRegion::Map(fd->get(), kBytes);
+  auto second = MappedRegion::Map(fd->get(), kBytes);
+  ASSERT_TRUE(first && second);
+  void *const gone = first->data();
+  void *const kept = second->data();
+  *first = std::move(*second);
+  EXPECT_EQ(first->data(), kept);
+  EXPECT_FALSE(second->valid());
+  EXPECT_NE(::msync(gone, kBytes, MS_ASYNC), 0);
+  second->Reset();
+  EXPECT_EQ(::msync(kept, kBytes, MS_ASYNC), 0);
 }
 
 }  // namespace

@@ -150,6 +150,32 @@ TEST_F(Refusals, AKernelWithoutRecords) {
   EXPECT_EQ(plain->refusal, "it has no .nv.info or .nv.constant0 of its own");
 }
 
+TEST_F(Refusals, TwoKernelsInOneSection) {
+  Store(SymbolAt("NoParameters") + offsetof(Elf64_Sym, st_shndx),
+        LoadAt<uint16_t>(SymbolAt("Plain") + offsetof(Elf64_Sym, st_shndx)));
+  const GatedImage image = AddGates(cubin_).value();
+  for (const char* const name : {"Plain", "NoParameters"}) {
+    const auto kernel = std::ranges::find(image.kernels, name, &GatedKernel::name);
+    EXPECT_EQ(kernel->refusal, "its code shares a section with another kernel's");
+  }
+}
+
+TEST_F(Refusals, AFirstInstructionThatIsRelocated) {
+  // Relocations of a constant bank that begin at 0, as if they were of the code.
+  const ElfView view = elf();
+  const auto index_of = [&](std::string_view name) {
+    const auto found = std::ranges::find(view.sections(), name, &ElfSection::name);
+    return static_cast<uint64_t>(found - view.sections().begin());
+  };
+  Store(view.header().e_shoff + index_of(".rela.nv.constant4") * sizeof(Elf64_Shdr) + offsetof(Elf64_Shdr, sh_info),
+        static_cast<uint32_t>(index_of(".text.Calls")));
+  const GatedImage image = AddGates(cubin_).value();
+  for (const GatedKernel& kernel : image.kernels) {
+    if (kernel.name.starts_with("nccl")) continue;
+    EXPECT_EQ(kernel.refusal == "its first instruction is relocated", kernel.name == "Calls") << kernel.name;
+  }
+}
+
 TEST_F(Refusals, WhatIsUnknownAboutTheFile) {
   cubin_[EI_ABIVERSION] = std::byte{9};
   const GatedImage image = AddGates(cubin_).value();

@@ -1,9 +1,12 @@
 #include "images/cubin.h"
 
+#include <elf.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "images/elf_view.h"
 #include "images/image_kind.h"
 #include "tests/images/test_images.h"
 
@@ -77,6 +80,48 @@ TEST(CubinView, SeesPrintf) {
   for (size_t at = text.find("vprintf"); at != std::string_view::npos; at = text.find("vprintf", at))
     renamed[at] = std::byte{'w'};
   EXPECT_FALSE(MentionsPrintf(renamed));
+}
+
+TEST(ReadNvAttributes, ReadsEachFormat) {
+  const auto bytes = [](std::initializer_list<int> values) {
+    std::vector<std::byte> result;
+    for (const int value : values) result.push_back(static_cast<std::byte>(value));
+    return result;
+  };
+  // Without a value, of one byte (another one is there), of two, with a payload.
+  const std::vector<std::byte> section =
+      bytes({1, 0x11, 0, 0, 2, 0x12, 0x34, 0x56, 3, 0x13, 0x34, 0x56, 4, 0x14, 2, 0, 0xAB, 0xCD});
+  const auto records = ReadNvAttributes(section);
+  ASSERT_TRUE(records) << records.error().ToString();
+  ASSERT_EQ(records->size(), 4u);
+  EXPECT_EQ((*records)[1].value, 0x34u);
+  EXPECT_EQ((*records)[2].value, 0x5634u);
+  EXPECT_EQ((*records)[3].payload.size(), 2u);
+  for (const auto& bad : {bytes({5, 0x11, 0, 0}), bytes({4, 0x14, 3, 0, 0xAB, 0xCD}), bytes({1, 0x11, 0})})
+    EXPECT_EQ(ReadNvAttributes(bad).error().code(), StatusCode::kDataLoss);
+}
+
+TEST(CubinView, RefusesNumbersOfWhatIsNotThere) {
+  std::vector<std::byte> image = ReadImage("sm_90.cubin");
+  const ElfView elf = ElfView::Parse(image).value();
+  const std::vector<ElfSection>& sections = elf.sections();
+  // As many as there are is one too many: a symbol table's names, and the ordinal of a parameter.
+  const auto symbols = std::ranges::find(sections, uint32_t{SHT_SYMTAB}, &ElfSection::type);
+  const uint64_t header = elf.header().e_shoff + static_cast<uint64_t>(symbols - sections.begin()) * sizeof(Elf64_Shdr);
+  std::vector<std::byte> bad = image;
+  const auto count = static_cast<uint32_t>(sections.size());
+  std::memcpy(bad.data() + header + offsetof(Elf64_Shdr, sh_link), &count, sizeof(count));
+  EXPECT_FALSE(CubinView::Parse(bad));
+
+  const auto records = std::ranges::find(sections, std::string_view(".nv.info.Bounded"), &ElfSection::name);
+  bad = image;
+  const std::vector<NvAttribute> attributes = ReadNvAttributes(records->content).value();
+  for (const NvAttribute& record : attributes) {
+    if (record.id != 0x17 || record.payload[4] != std::byte{3}) continue;  // the last of four parameters
+    bad[static_cast<size_t>(record.payload.data() - image.data()) + 4] = std::byte{4};
+  }
+  ASSERT_NE(bad, image);
+  EXPECT_FALSE(CubinView::Parse(bad));
 }
 
 TEST(CubinView, RefusesEveryTruncation) {

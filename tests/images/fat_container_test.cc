@@ -107,8 +107,8 @@ TEST(ReadFatContainer, RefusesEntriesThatPointOut) {
     size_t offset;  // in the first entry, at 16
     uint64_t value;
     size_t bytes;
-  } kLies[] = {{4, 0, 4},           {4, 0x7FFFFFFF, 4},  {8, ~uint64_t{0}, 8}, {8, image.size(), 8},
-               {16, 0x7FFFFFFF, 4}, {20, 0xFFFFFFF0, 4}, {32, 0xFFFFFFFF, 4},  {36, 0xFFFFFFFF, 4}};
+  } kLies[] = {{4, 0, 4},      {4, 0x7FFFFFFF, 4},  {8, ~uint64_t{0}, 8}, {8, image.size(), 8}, {16, 0x7FFFFFFF, 4},
+               {20, 0x200, 4}, {20, 0xFFFFFFF0, 4}, {32, 0xFFFFFFFF, 4},  {36, 0xFFFFFFFF, 4}};
   for (const auto& lie : kLies) {
     std::vector<std::byte> bad = image;
     std::memcpy(bad.data() + 16 + lie.offset, &lie.value, lie.bytes);

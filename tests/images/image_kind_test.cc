@@ -1,9 +1,12 @@
 #include "images/image_kind.h"
 
+#include <elf.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "images/elf_view.h"
 #include "tests/images/test_images.h"
 
 namespace tally::images {
@@ -36,6 +39,18 @@ TEST(ImageSizeFromPointer, IsExactForWhatTheToolkitMakes) {
     image.resize(size + 64, std::byte{0x7F});  // what follows in memory does not matter
     EXPECT_EQ(ImageSizeFromPointer(image.data()).value_or(0), size) << name;
   }
+}
+
+TEST(ImageSizeFromPointer, EndsWithTheLastSectionWhereverItIs) {
+  std::vector<std::byte> image = ReadImage("sm_90.cubin");
+  const ElfView elf = ElfView::Parse(image).value();
+  const auto names = std::ranges::find(elf.sections(), uint32_t{SHT_STRTAB}, &ElfSection::type);
+  const uint64_t header =
+      elf.header().e_shoff + static_cast<uint64_t>(names - elf.sections().begin()) * sizeof(Elf64_Shdr);
+  const uint64_t moved = image.size(), size = moved + names->size;
+  image.resize(size + 64);
+  std::memcpy(image.data() + header + offsetof(Elf64_Shdr, sh_offset), &moved, sizeof(moved));
+  EXPECT_EQ(ImageSizeFromPointer(image.data()).value_or(0), size);
 }
 
 TEST(ImageSizeFromPointer, OfTextCountsTheNul) {

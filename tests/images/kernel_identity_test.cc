@@ -6,6 +6,7 @@
 #include <map>
 
 #include "images/cubin.h"
+#include "images/elf_view.h"
 #include "tests/images/test_images.h"
 
 namespace tally::images {
@@ -46,6 +47,26 @@ TEST(IdentifyKernels, VariablesHaveFirstValues) {
   changed[static_cast<size_t>(found - cubin.begin())] = std::byte{6};
   for (const auto& [name, identity] : IdentitiesOf(changed))
     EXPECT_EQ(identity == before.at(name), name != "NamesAVariable") << name;
+}
+
+TEST(IdentifyKernels, NoticesWhichVariableAndWhatConstants) {
+  const std::vector<std::byte> cubin = ReadImage("separate.cubin");
+  const Identities before = IdentitiesOf(cubin);
+  std::vector<std::byte> renamed = cubin;
+  const std::span<const std::byte> name = BytesOf("counters");
+  for (auto at = std::search(renamed.begin(), renamed.end(), name.begin(), name.end()); at != renamed.end();
+       at = std::search(at, renamed.end(), name.begin(), name.end()))
+    *at = std::byte{'k'};
+  for (const auto& [kernel, identity] : IdentitiesOf(renamed))
+    EXPECT_EQ(identity == before.at(kernel), kernel != "NamesAVariable") << kernel;
+
+  const ElfView elf = ElfView::Parse(cubin).value();
+  const auto bank = std::ranges::find(elf.sections(), std::string_view(".nv.constant0.Bounded"), &ElfSection::name);
+  ASSERT_NE(bank, elf.sections().end());
+  std::vector<std::byte> changed = cubin;
+  changed[bank->offset + 1] ^= std::byte{1};
+  for (const auto& [kernel, identity] : IdentitiesOf(changed))
+    EXPECT_EQ(identity == before.at(kernel), kernel != "Bounded") << kernel;
 }
 
 TEST(IdentifyKernels, TellsThemApart) {
