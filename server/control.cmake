@@ -1,8 +1,8 @@
 # The control plane: tallyd, the main of tally-executor, tallyctl. gRPC and prometheus-cpp stay in libraries of their
 # own, because everything that includes their headers is slow to compile.
 tally_room_library(tally_control_base
-  daemon/journal.cc daemon/version.cc
-  DEPS tally_base tally_shm_abi)
+  daemon/journal.cc daemon/switch_figures.cc daemon/version.cc
+  DEPS tally_base tally_shm_abi nlohmann_json::nlohmann_json)
 target_compile_definitions(tally_control_base PUBLIC TALLY_VERSION="${PROJECT_VERSION}")
 
 tally_room_library(tally_daemon_core

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "server/daemon/executor_pool.h"
-#include "server/daemon/switch_test.h"
+#include "server/daemon/switch_figures.h"
 
 namespace tally::server {
 

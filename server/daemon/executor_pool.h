@@ -118,7 +118,7 @@ class ExecutorPool {
   // The same for what it knows about kernels (Executor::kernels).
   void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
   void SetPriority(uint64_t session_id, const ShareChange& change, Done done);
-  // What was measured on this machine's GPU (switch_test.h).
+  // What was measured on this machine's GPU (switch_figures.h).
   void SetTimeSlicesAct(bool they_act);
   // For executors started from now on, and for the limit of their number (reload.h). Leaves the turnaround threshold.
   void Reconfigure(DaemonConfig config);

@@ -11,18 +11,9 @@
 
 #include "base/event_loop.h"
 #include "base/unique_fd.h"
+#include "server/daemon/switch_figures.h"
 
 namespace tally::server {
-
-struct SwitchFigures {
-  bool acts = false;  // time slices can be set and have an effect
-  double p50_us = 0;  // of a kernel's latency beside a GPU full of long best-effort kernels
-  double p99_us = 0;
-  double own_p99_us = 0;  // the same with the driver's own time slices
-};
-
-// What the program prints with --json; nothing if that is something else.
-std::optional<SwitchFigures> ParseSwitchFigures(const std::string& json);
 
 class SwitchTest {
  public:

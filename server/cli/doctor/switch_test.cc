@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
 
 #include "base/unique_fd.h"
 #include "server/cli/client_library.h"
+#include "server/daemon/switch_figures.h"
 
 namespace tally::cli {
 namespace {
@@ -61,11 +61,10 @@ SwitchFact RunSwitchTest(std::chrono::seconds limit) {
     ::waitpid(pid, nullptr, 0);
     if (is_late) fact.problem = fmt::format("not known: tally-switch-test was not done within {} s", limit.count());
   }
-  const auto figures = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (figures.is_object()) {
-    fact.acts = figures.value("acts", false);
-    fact.p99_us = figures.value("p99_us", 0.0);
-    fact.own_p99_us = figures.value("own_p99_us", 0.0);
+  if (const auto figures = server::ParseSwitchFigures(text)) {
+    fact.acts = figures->acts;
+    fact.p99_us = figures->p99_us;
+    fact.own_p99_us = figures->own_p99_us;
   } else if (fact.problem.empty()) {
     fact.problem = "not known: tally-switch-test could not measure here (it needs a GPU with nothing else to do)";
   }
