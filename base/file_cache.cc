@@ -16,6 +16,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
+#include "base/private_path.h"
 #include "base/unique_fd.h"
 
 namespace tally {
@@ -85,11 +86,12 @@ std::string FileCache::PathOf(const Key& key) const {
 
 std::optional<FileCache::Content> FileCache::Find(const Key& key) const {
   if (directory_.empty()) return std::nullopt;
-  const UniqueFd file(::open(PathOf(key).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return std::nullopt;
+  const UniqueFd file(::open(PathOf(key).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.valid() || !IsOurs()) return std::nullopt;
   Header header;
   struct stat found {};
   if (!ReadAll(file.get(), &header, sizeof(header)) || ::fstat(file.get(), &found) != 0) return std::nullopt;
+  if ((found.st_uid != ::geteuid() && found.st_uid != 0) || (found.st_mode & 022) != 0) return std::nullopt;
   if (header.magic != kMagic || header.source_bytes != key.source_bytes || header.result_bytes > kMaxResultBytes ||
       static_cast<uint64_t>(found.st_size) != sizeof(header) + header.result_bytes)
     return std::nullopt;
@@ -104,12 +106,15 @@ std::optional<FileCache::Content> FileCache::Find(const Key& key) const {
 
 bool FileCache::Keep(const Key& key, std::span<const std::byte> result) const {
   if (directory_.empty() || result.size() > kMaxResultBytes || result.size() > max_bytes_ / 4) return false;
-  std::error_code error;
-  fs::create_directories(directory_, error);
+  if (const Status made = MakePrivateDirectories(directory_); !made.ok()) {
+    SayOnce(made.message());
+    return false;
+  }
+  if (!IsOurs()) return false;
   std::string beside = directory_ + "/.new-XXXXXX";
   const UniqueFd file(::mkostemp(beside.data(), O_CLOEXEC));
   if (!file.valid()) {
-    SayOnce(errno);
+    SayOnce(std::strerror(errno));
     return false;
   }
   const Header header{kMagic, key.source_bytes, result.size(), XXH3_64bits(result.data(), result.size())};
@@ -117,7 +122,7 @@ bool FileCache::Keep(const Key& key, std::span<const std::byte> result) const {
                        WriteAll(file.get(), result.data(), result.size()) &&
                        ::rename(beside.c_str(), PathOf(key).c_str()) == 0;
   if (!is_kept) {
-    SayOnce(errno);
+    SayOnce(std::strerror(errno));
     ::unlink(beside.c_str());
   }
   // A look at the whole directory, now and then only.
@@ -125,12 +130,20 @@ bool FileCache::Keep(const Key& key, std::span<const std::byte> result) const {
   return is_kept;
 }
 
-void FileCache::SayOnce(int error) const {
+bool FileCache::IsOurs() const {
+  if (is_ours_.load(std::memory_order_relaxed)) return true;
+  const Status checked = CheckPrivatePath(directory_);
+  if (!checked.ok()) SayOnce(checked.message());
+  is_ours_.store(checked.ok(), std::memory_order_relaxed);
+  return checked.ok();
+}
+
+void FileCache::SayOnce(const std::string& why) const {
   if (has_said_so_.exchange(true)) return;
   LOG_WARNING(
       "cannot keep what was compiled in '{}' ({}), so it is compiled again each time: make room, or choose "
       "another directory (tallyd --cache-directory)",
-      directory_, std::strerror(error));
+      directory_, why);
 }
 
 void FileCache::Shrink() const {

@@ -4,6 +4,9 @@
 // writers never see half a file; checked by length and checksum when read: what is damaged is a miss. Bounded: when the
 // files are larger together, those that were not used for longest go first. No state but the files: any number of
 // threads and processes may use one directory, also a forked child.
+//
+// What is read may be code that we run: only files of ours are, in a directory that nobody else can replace
+// (base/private_path.h). Another one is as good as none, and the log says so once.
 #pragma once
 
 #include <atomic>
@@ -48,12 +51,15 @@ class FileCache {
 
  private:
   std::string PathOf(const Key& key) const;
-  void SayOnce(int error) const;
+  // Whether the directory is ours alone. Looks once, as nobody else can change that.
+  bool IsOurs() const;
+  void SayOnce(const std::string& why) const;
   // Removes files until three quarters of the bound are left.
   void Shrink() const;
 
   std::string directory_;
   uint64_t max_bytes_;
+  mutable std::atomic<bool> is_ours_ = false;
   mutable std::atomic<bool> has_said_so_ = false;
 };
 

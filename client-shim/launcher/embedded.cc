@@ -1,6 +1,5 @@
 #include "client-shim/launcher/embedded.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -17,6 +16,7 @@
 
 #include "base/unique_fd.h"
 #include "client-shim/launcher/environment.h"
+#include "client-shim/launcher/stale_directories.h"
 #include "proto/control/socket_paths.h"
 
 namespace tally::launcher {
@@ -33,19 +33,13 @@ constexpr int kReadyFd = 3;
 Result<std::string> CreatePrivateDirectory() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   const bool has_runtime = runtime != nullptr && runtime[0] == '/' && std::strlen(runtime) < 70;
-  std::string path = std::string(has_runtime ? runtime : "/tmp") + "/tally-run-XXXXXX";
+  const std::string parent = has_runtime ? runtime : "/tmp";
+  RemoveStaleDirectories(parent, kReadyLimit);
+  std::string path = parent + "/" + kPrivateDirectoryPrefix + "XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) {
     return std::unexpected(StatusFromErrno(errno, fmt::format("create directory '{}'", path)));
   }
   return path;
-}
-
-void RemoveDirectory(const std::string& path) {
-  DIR* directory = ::opendir(path.c_str());
-  if (directory == nullptr) return;
-  while (const dirent* entry = ::readdir(directory)) ::unlinkat(::dirfd(directory), entry->d_name, 0);
-  ::closedir(directory);
-  ::rmdir(path.c_str());
 }
 
 Result<pid_t> SpawnDaemon(const std::string& directory, const std::string& driver, int ready_fd) {
@@ -119,7 +113,7 @@ Result<EmbeddedDaemon> EmbeddedDaemon::Start(const std::string& driver) {
   if (!directory) return std::unexpected(directory.error());
   const auto pid = SpawnDaemon(*directory, driver, write_end.get());
   if (!pid) {
-    RemoveDirectory(*directory);
+    RemovePrivateDirectory(*directory);
     return std::unexpected(pid.error());
   }
   write_end.Reset();
@@ -148,7 +142,7 @@ void EmbeddedDaemon::Stop() {
     ::usleep(2000);
   }
   pid_ = 0;
-  RemoveDirectory(directory_);
+  RemovePrivateDirectory(directory_);
 }
 
 }  // namespace tally::launcher

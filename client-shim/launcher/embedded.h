@@ -1,7 +1,8 @@
 // A private tallyd for one program: started before it, ended after it, nothing left behind.
 //
 // The daemon lives in a fresh directory of mode 0700 and in a process session of its own (Ctrl-C is for the program).
-// It ends by itself if this process is killed, and takes its executors and the directory along.
+// It ends by itself if this process is killed, and takes its executors and the directory along. If it is killed, too,
+// the next one removes what is left (stale_directories.h).
 #pragma once
 
 #include <sys/types.h>

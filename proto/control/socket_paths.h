@@ -13,6 +13,9 @@ namespace tally::control {
 // The daemon of the machine, run by root or by a system user that owns the directory.
 inline constexpr const char* kSystemRuntimeDir = "/run/tally";
 inline constexpr const char* kClientSocketName = "tally.sock";
+// Below the runtime directory: the clients' socket and nothing else, so that it can be mounted into containers, whose
+// root is root to us. Beside the directory stands a link of the socket's name, where clients have always looked.
+inline constexpr const char* kClientDirectoryName = "clients";
 inline constexpr const char* kControlSocketName = "control.sock";
 inline constexpr const char* kExecutorSocketName = "executors.sock";
 
@@ -22,6 +25,18 @@ inline std::string DefaultRuntimeDir(uid_t uid) {
   const char* xdg = std::getenv("XDG_RUNTIME_DIR");
   if (xdg != nullptr && xdg[0] == '/') return std::string(xdg) + "/tally";
   return "/tmp/tally-" + std::to_string(uid);
+}
+
+// The directory of the daemon whose clients connect to `socket`, the link or what it leads to.
+inline std::string RuntimeDirOf(const std::string& socket) {
+  const std::string directory = socket.substr(0, socket.rfind('/'));
+  const std::string clients = std::string("/") + kClientDirectoryName;
+  return directory.ends_with(clients) ? directory.substr(0, directory.size() - clients.size()) : directory;
+}
+
+// Where the daemon of `runtime_dir` has its clients' socket of this name.
+inline std::string ClientSocketIn(const std::string& runtime_dir, const std::string& name) {
+  return runtime_dir + "/" + kClientDirectoryName + "/" + name;
 }
 
 inline std::string SystemSocket() { return std::string(kSystemRuntimeDir) + "/" + kClientSocketName; }

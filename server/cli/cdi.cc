@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/unique_fd.h"
+#include "proto/control/socket_paths.h"
 #include "server/cli/cdi_specification.h"
 #include "server/cli/client_library.h"
 #include "server/cli/commands.h"
@@ -65,8 +66,13 @@ int Generate(const Wish& wish, const Invocation& invocation) {
                     "socket with --socket",
                     DirectoryOf(invocation.socket)));
   }
-  const std::string text =
-      CdiSpecification({*library, fmt::format("{}/{}", directory, socket_name), wish.image_libraries});
+  // Containers get the directory that holds nothing else, unless the service manager has the socket in its old place.
+  const std::string plain = fmt::format("{}/{}", directory, socket_name);
+  const std::string clients = control::ClientSocketIn(directory, socket_name);
+  struct stat state {};
+  const bool is_plain = ::access(DirectoryOf(clients).c_str(), F_OK) != 0 ||
+                        (::lstat(plain.c_str(), &state) == 0 && S_ISSOCK(state.st_mode));
+  const std::string text = CdiSpecification({*library, is_plain ? plain : clients, wish.image_libraries});
   if (wish.output == "-") {
     fmt::print("{}", text);
     return 0;

@@ -14,7 +14,7 @@ namespace tally::cli {
 namespace v1 = control::v1;
 
 std::string ControlSocketBeside(const std::string& client_socket) {
-  return client_socket.substr(0, client_socket.rfind('/') + 1) + control::kControlSocketName;
+  return control::RuntimeDirOf(client_socket) + "/" + control::kControlSocketName;
 }
 
 std::string CallControl(const std::string& client_socket, std::chrono::milliseconds limit, const ControlCall& call) {

@@ -380,16 +380,20 @@ Status Validate(uid_t uid, DaemonConfig& config) {
   if (config.socket.front() != '/') {
     return Status(StatusCode::kInvalidArgument, fmt::format("socket '{}' must be an absolute path", config.socket));
   }
-  config.runtime_dir = config.socket.substr(0, config.socket.rfind('/'));
-  if (config.runtime_dir.empty() || config.socket.back() == '/') {
+  const std::string socket_name = config.socket.substr(config.socket.rfind('/') + 1);
+  config.runtime_dir = control::RuntimeDirOf(config.socket);
+  if (config.runtime_dir.empty() || socket_name.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("socket '{}' must be a file in a directory of its own", config.socket));
   }
-  // Linux gives a UNIX socket's path 107 characters; the longest name in the directory decides.
-  if (config.runtime_dir.size() + 1 + sizeof("executors.sock") > 107 || config.socket.size() > 107) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        fmt::format("the path of socket '{}' is too long: its directory may have 90 characters", config.socket));
+  config.socket = config.runtime_dir + "/" + socket_name;  // the link, where what it leads to was named
+  // Linux gives a UNIX socket's path 107 characters; that of clients is the longest in the directory.
+  constexpr size_t kMost = 107;
+  if (const size_t size = control::ClientSocketIn(config.runtime_dir, socket_name).size(); size > kMost) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("the path of socket '{}' is too long by {} characters: tallyd has its socket in a "
+                              "directory '{}' beside it",
+                              config.socket, size - kMost, control::kClientDirectoryName));
   }
   if (!config.allowed_uids) config.allowed_uids = UidSet{uid == 0 && config.embedded_parent == 0, {uid}};
   if (!config.high_priority_uids) config.high_priority_uids = UidSet{true, {}};

@@ -34,7 +34,8 @@ inline constexpr uint64_t kLongestTimeSliceUs = 1'000'000;
 inline constexpr uint64_t kLongestGatesRestMs = 3'600'000;
 
 struct DaemonConfig {
-  // Where clients connect. Empty: the default of proto/control/socket_paths.h for the daemon's user.
+  // Where clients connect: a link into the directory `clients` beside it. Empty: the default of
+  // proto/control/socket_paths.h for the daemon's user.
   std::string socket;
   // The socket's directory, with all of the daemon's sockets and files (Validate sets it); created with mode 0700 (0711
   // if other users may connect).

@@ -9,7 +9,9 @@
 
 #include <csignal>
 
+#include "base/log.h"
 #include "base/log_prefixes.h"
+#include "base/private_path.h"
 #include "proto/control/socket_paths.h"
 #include "server/daemon/client_gate.h"
 #include "server/daemon/executor_pool.h"
@@ -57,6 +59,16 @@ void RaiseDescriptorLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// What another user could replace is no cache: its code would run in executors. Whoever asked for it is told.
+void DoWithoutForeignCache(DaemonConfig& config) {
+  if (config.cache_directory.empty()) return;
+  const Status checked = CheckPrivatePath(config.cache_directory);
+  if (checked.ok()) return;
+  LOG_WARNING("going on without the cache directory '{}': {} (--cache-directory chooses another)",
+              config.cache_directory, checked.message());
+  config.cache_directory.clear();
+}
+
 void LogForcedSwitch(const SwitchFigures& figures) {
   if (figures.acts) {
     LOG_INFO(
@@ -77,6 +89,7 @@ void ReadAgain(const DaemonStart& start, DaemonConfig& running, ClientGate& gate
   NotifyServiceManager("RELOADING=1");
   auto wanted = start.read_again();
   if (wanted) {
+    DoWithoutForeignCache(*wanted);
     Reload reload = PlanReload(running, *wanted);
     // A part of a good configuration beside a part of another may not go together.
     if (const Status valid = Validate(::geteuid(), reload.config); valid.ok()) {
@@ -105,12 +118,15 @@ int RunDaemon(const DaemonStart& start) {
   if (config.embedded_parent != 0 && !FollowParent(config.embedded_parent)) return 1;
   RaiseDescriptorLimit();
 
-  auto activated = TakeActivatedSocket(config.socket);
+  const std::string socket_name = config.socket.substr(config.socket.rfind('/') + 1);
+  const std::string client_socket = control::ClientSocketIn(config.runtime_dir, socket_name);
+  auto activated = TakeActivatedSocket(client_socket, config.socket);
   if (!activated) return Fail(activated.error());
 
   // The runtime directory: ours alone from here on.
   auto runtime_dir = RuntimeDir::Open(config.runtime_dir, OthersMayConnect(config));
   if (!runtime_dir) return Fail(runtime_dir.error());
+  DoWithoutForeignCache(config);
 
   // The loop and what lives on it: executors, then the clients that need them.
   auto loop = EventLoop::Create();
@@ -139,8 +155,11 @@ int RunDaemon(const DaemonStart& start) {
   }
 
   // Clients last: from the first one on, everything above is there.
-  if (const Status listening = gate.Listen(config.socket, std::move(*activated)); !listening.ok())
+  const bool has_link = !*activated || (*activated)->path == client_socket;
+  auto made_for_us = *activated ? std::optional(std::move((*activated)->fd)) : std::nullopt;
+  if (const Status listening = gate.Listen(client_socket, std::move(made_for_us)); !listening.ok())
     return Fail(listening);
+  if (has_link) (*runtime_dir)->LinkClientSocket(socket_name);
   LOG_INFO("{} serves {}; driver {} ({})", VersionLine("tallyd"), config.socket, DriverChoiceName(driver.driver),
            driver.reason);
   if (driver.driver == DriverChoice::kSim && config.driver == DriverChoice::kAuto && config.embedded_parent == 0) {

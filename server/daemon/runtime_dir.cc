@@ -14,22 +14,13 @@
 #include <fstream>
 
 #include "base/log.h"
+#include "base/private_path.h"
 #include "proto/control/socket_paths.h"
 
 namespace tally::server {
 namespace {
 
 constexpr const char* kExecutorPrefix = "executor-";
-
-Status CreateDirectories(const std::string& path) {
-  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
-    const std::string part = path.substr(0, end);
-    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
-      return StatusFromErrno(errno, fmt::format("create directory '{}'", part));
-    }
-    if (end == std::string::npos) return OkStatus();
-  }
-}
 
 // A process name as in /proc/PID/comm: at most 15 characters.
 bool IsExecutor(pid_t pid) {
@@ -50,7 +41,7 @@ Number ReadNumber(int fd) {
 }  // namespace
 
 Result<std::unique_ptr<RuntimeDir>> RuntimeDir::Open(const std::string& path, bool others_may_connect) {
-  if (const Status made = CreateDirectories(path); !made.ok()) return std::unexpected(made);
+  if (const Status made = MakePrivateDirectories(path); !made.ok()) return std::unexpected(made);
   struct stat state {};
   if (::lstat(path.c_str(), &state) != 0) return std::unexpected(StatusFromErrno(errno, path));
   if (!S_ISDIR(state.st_mode)) return Error(StatusCode::kFailedPrecondition, fmt::format("'{}' is no directory", path));
@@ -65,6 +56,9 @@ Result<std::unique_ptr<RuntimeDir>> RuntimeDir::Open(const std::string& path, bo
                  fmt::format("runtime directory '{}' can be written by others: choose one that only you can write "
                              "(e.g. --socket {}/tally/tally.sock)",
                              path, path));
+  }
+  if (const Status checked = CheckPrivatePath(path); !checked.ok()) {
+    return std::unexpected(checked.With(fmt::format("runtime directory '{}' (another is chosen with --socket)", path)));
   }
   UniqueFd lock(::open((path + "/tallyd.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return std::unexpected(StatusFromErrno(errno, fmt::format("open '{}/tallyd.lock'", path)));
@@ -82,11 +76,27 @@ Result<std::unique_ptr<RuntimeDir>> RuntimeDir::Open(const std::string& path, bo
   if (!ids.valid()) return std::unexpected(StatusFromErrno(errno, fmt::format("open '{}/next-session'", path)));
   const uint64_t next = ReadNumber<uint64_t>(ids.get());
   std::unique_ptr<RuntimeDir> opened(new RuntimeDir(path, std::move(lock), std::move(ids), next == 0 ? 1 : next));
+  const std::string clients = opened->PathOf(control::kClientDirectoryName);
+  if (const Status made = MakePrivateDirectories(clients); !made.ok()) return std::unexpected(made);
+  if (const Status checked = CheckPrivatePath(clients); !checked.ok()) return std::unexpected(checked);
   if (others_may_connect) opened->LetOthersConnect();
   return opened;
 }
 
-void RuntimeDir::LetOthersConnect() { ::chmod(path_.c_str(), 0711); }
+void RuntimeDir::LetOthersConnect() {
+  ::chmod(path_.c_str(), 0711);
+  ::chmod(PathOf(control::kClientDirectoryName).c_str(), 0711);
+}
+
+void RuntimeDir::LinkClientSocket(const std::string& name) {
+  link_ = PathOf(name);
+  // Renamed into its place: there is no moment without a link, and what an older tallyd left there goes.
+  const std::string beside = link_ + ".new";
+  ::unlink(beside.c_str());
+  const std::string target = fmt::format("{}/{}", control::kClientDirectoryName, name);
+  if (::symlink(target.c_str(), beside.c_str()) == 0 && ::rename(beside.c_str(), link_.c_str()) == 0) return;
+  LOG_WARNING("cannot link '{}' to '{}': {}; clients find the socket there only", link_, target, std::strerror(errno));
+}
 
 RuntimeDir::RuntimeDir(std::string path, UniqueFd lock, UniqueFd ids, uint64_t next_session_id)
     : path_(std::move(path)), lock_(std::move(lock)), ids_(std::move(ids)), next_session_id_(next_session_id) {}
@@ -130,8 +140,11 @@ std::vector<pid_t> RuntimeDir::LivingExecutors() {
 
 void RuntimeDir::RemoveFiles(bool and_directory) {
   for (const char* name : {control::kControlSocketName, control::kExecutorSocketName}) ::unlink(PathOf(name).c_str());
+  // A socket of the service manager stays, and so does its link.
+  if (!link_.empty() && ::access(link_.c_str(), F_OK) != 0) ::unlink(link_.c_str());
   if (!and_directory) return;  // the lock file stays: removing it would let two daemons hold "the" lock
-  for (const char* name : {control::kClientSocketName, "next-session", "tallyd.lock"}) ::unlink(PathOf(name).c_str());
+  for (const char* name : {"activity", "next-session", "tallyd.lock"}) ::unlink(PathOf(name).c_str());
+  ::rmdir(PathOf(control::kClientDirectoryName).c_str());
   for (const pid_t pid : LivingExecutors()) ForgetExecutor(pid);
   ::rmdir(path_.c_str());
 }

@@ -1,6 +1,9 @@
 // The directory with a daemon's sockets and small files, locked by the one tallyd that uses it.
 //
-//   tally.sock, control.sock, executors.sock    sockets
+//   clients/tally.sock                 where clients connect; a directory of its own that containers may have
+//   tally.sock                         a link to it, for those outside
+//   control.sock, executors.sock       sockets of nobody else's
+//   activity         the executors' page (server/gpu/activity_page.h)
 //   tallyd.lock      held (flock) by the running tallyd; holds its pid
 //   next-session     the next session id, so that ids are not used twice while the machine is up
 //   executor-PID     one per living executor, empty: how a new tallyd knows whom to wait for
@@ -23,12 +26,14 @@ namespace tally::server {
 class RuntimeDir {
  public:
   // Creates the directory if needed and locks it. kAlreadyExists names the tallyd that holds it; kPermissionDenied if
-  // it belongs to another user, who could replace what is in it.
+  // another user could replace it or what is in it (base/private_path.h).
   static Result<std::unique_ptr<RuntimeDir>> Open(const std::string& path, bool others_may_connect);
   ~RuntimeDir();
 
   // Others need to reach the socket, not to list what else is there.
   void LetOthersConnect();
+  // Makes the link to the clients' socket of this name (control::ClientSocketIn).
+  void LinkClientSocket(const std::string& name);
 
   const std::string& path() const { return path_; }
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }
@@ -41,7 +46,8 @@ class RuntimeDir {
   // Noted executors that still run: those of an earlier tallyd. Forgets the dead.
   std::vector<pid_t> LivingExecutors();
 
-  // Removes every file named above except tally.sock, and the directory if `and_directory`.
+  // Removes the sockets named above and a link that leads nowhere; with `and_directory` everything named above, and
+  // the directory.
   void RemoveFiles(bool and_directory);
 
  private:
@@ -51,6 +57,7 @@ class RuntimeDir {
   UniqueFd lock_;
   UniqueFd ids_;
   uint64_t next_session_id_;
+  std::string link_;  // empty: none was made
 };
 
 }  // namespace tally::server

@@ -25,7 +25,7 @@ void WriteReadyLine(int fd, const std::string& line) {
   ::close(fd);
 }
 
-Result<std::optional<UniqueFd>> TakeActivatedSocket(const std::string& path) {
+Result<std::optional<ActivatedSocket>> TakeActivatedSocket(const std::string& path, const std::string& plain_path) {
   const int count = ::sd_listen_fds(/*unset_environment=*/1);
   if (count < 0) return std::unexpected(StatusFromErrno(-count, "take the sockets of the service manager"));
   if (count == 0) return std::nullopt;
@@ -45,14 +45,16 @@ Result<std::optional<UniqueFd>> TakeActivatedSocket(const std::string& path) {
                     "tally.socket must say ListenSequentialPacket={}",
                     path));
   }
-  if (::sd_is_socket_unix(fds[0].get(), SOCK_SEQPACKET, /*listening=*/1, path.c_str(), /*length=*/0) <= 0) {
-    return Error(
-        StatusCode::kInvalidArgument,
-        fmt::format("the service manager passed a socket with another path than '{}': ListenSequentialPacket= in "
-                    "tally.socket and \"socket\" in the configuration must be the same",
-                    path));
+  for (const std::string& place : {path, plain_path}) {
+    if (::sd_is_socket_unix(fds[0].get(), SOCK_SEQPACKET, /*listening=*/1, place.c_str(), /*length=*/0) > 0) {
+      return ActivatedSocket{std::move(fds[0]), place};
+    }
   }
-  return std::move(fds[0]);
+  return Error(
+      StatusCode::kInvalidArgument,
+      fmt::format("the service manager passed a socket with another path than '{}': ListenSequentialPacket= in "
+                  "tally.socket must say so, or \"socket\" in the configuration must be another",
+                  path));
 }
 
 }  // namespace tally::server

@@ -14,9 +14,14 @@ void NotifyServiceManager(const std::string& state);
 // Writes `line` and a newline to `fd`, then closes it; nothing for -1.
 void WriteReadyLine(int fd, const std::string& line);
 
+struct ActivatedSocket {
+  UniqueFd fd;
+  std::string path;
+};
+
 // The clients' socket as the service manager has made it (tally.socket); none where it made none. It must be one
-// listening socket of our kind at `path`: anything else is an error that says what to change. Asks the environment
-// once: whoever calls again, and every child, finds nothing there.
-Result<std::optional<UniqueFd>> TakeActivatedSocket(const std::string& path);
+// listening socket of our kind at `path`, or at `plain_path` as units of older versions say: anything else is an error
+// that says what to change. Asks the environment once: whoever calls again, and every child, finds nothing there.
+Result<std::optional<ActivatedSocket>> TakeActivatedSocket(const std::string& path, const std::string& plain_path);
 
 }  // namespace tally::server

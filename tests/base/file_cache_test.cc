@@ -160,5 +160,27 @@ TEST_F(FileCacheTest, ReadersNeverSeeHalfAResult) {
   EXPECT_GT(num_found, 0);
 }
 
+// Somebody else's code would run in our process, or in the executor that serves others.
+TEST_F(FileCacheTest, WhatBelongsToAnotherUserIsNotRead) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_TRUE(Keep(Cache(), "a", "machine code"));
+  ASSERT_EQ(::chown(Files().front().c_str(), 54321, 54321), 0);
+  EXPECT_EQ(Found(Cache(), "a"), "(miss)");
+}
+
+TEST_F(FileCacheTest, WhatOthersCanWriteIsNotRead) {
+  ASSERT_TRUE(Keep(Cache(), "a", "machine code"));
+  const std::string file = Files().front();
+  ::chmod(file.c_str(), 0666);
+  EXPECT_EQ(Found(Cache(), "a"), "(miss)");
+  ::chmod(file.c_str(), 0600);
+  EXPECT_EQ(Found(Cache(), "a"), "machine code");
+  ::chmod(directory_.c_str(), 0777);  // anybody can put another directory in the place of "deep"
+  EXPECT_EQ(Found(Cache(), "a"), "(miss)");
+  EXPECT_FALSE(Keep(Cache(), "b", "machine code"));
+  ::chmod(directory_.c_str(), 01777);
+  EXPECT_EQ(Found(Cache(), "a"), "machine code");
+}
+
 }  // namespace
 }  // namespace tally

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """tallyd with a scripted executor: hello, refusals, supervision, adoption, control plane, metrics."""
+import contextlib
 import json
 import http.client
 import os
@@ -7,6 +8,8 @@ import re
 import signal
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 import unittest
 
@@ -482,6 +485,112 @@ class Reload(DaemonTest):
         self.assertTrue(self.session().is_open())
 
 
+IN_A_POD = """
+set -e
+mount --make-rprivate /
+mount --bind "$CLIENTS" "$INSIDE"
+mount -o remount,bind,ro "$INSIDE"
+mount -t tmpfs none "$DIRECTORY"
+exec "$@"
+"""
+# What root tries there: connect, replace, make, list. It prints what it may.
+AS_ROOT_IN_A_POD = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from support.daemon_fixture import Session
+inside = sys.argv[2]
+gate = inside + "/tally.sock"
+print(Session(gate).is_open(), os.listdir(inside))
+for attempt in (lambda: os.unlink(gate), lambda: os.rename(gate, inside + "/x"), lambda: open(inside + "/activity", "w"),
+                lambda: os.symlink("x", inside + "/control.sock"), lambda: os.chmod(inside, 0o777)):
+    try:
+        attempt()
+        print("done")
+    except OSError as refused:
+        print(refused.strerror)
+"""
+
+
+class ClientDirectory(DaemonTest):
+    """The clients' socket lies in a directory of its own, which containers may have."""
+
+    def setUp(self):
+        super().setUp()
+        self.clients = os.path.join(self.directory, "clients")
+
+    def test_it_holds_nothing_else_and_the_old_path_leads_there(self):
+        daemon = self.start_daemon("--allow-any-uid")
+        self.session()
+        self.assertEqual(os.listdir(self.clients), ["tally.sock"])
+        self.assertEqual(os.readlink(self.socket_path), "clients/tally.sock")
+        self.assertEqual(os.stat(self.clients).st_mode & 0o777, 0o711)
+        self.assertIn("control.sock", os.listdir(self.directory))
+        with contextlib.closing(Session(os.path.join(self.clients, "tally.sock"))) as other:
+            self.assertTrue(other.is_open())
+        for path in (self.socket_path, os.path.join(self.clients, "tally.sock")):
+            result = subprocess.run([program("tallyctl"), "--socket", path, "ps"], stderr=subprocess.PIPE, check=False)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+        daemon.terminate()
+        self.assertEqual(daemon.wait(60), 0)
+        self.assertEqual((os.listdir(self.clients), os.path.lexists(self.socket_path)), ([], False))
+
+    def test_the_same_by_either_name(self):
+        link, self.socket_path = self.socket_path, os.path.join(self.clients, "tally.sock")
+        self.start_daemon()
+        self.session()
+        self.assertEqual(os.listdir(self.clients), ["tally.sock"])
+        with contextlib.closing(Session(link)) as other:
+            self.assertTrue(other.is_open())
+
+    def test_a_socket_that_an_older_tallyd_left_is_replaced(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as old:
+            old.bind(self.socket_path)
+        self.start_daemon()
+        self.assertTrue(self.session().is_open())
+
+    def test_root_in_a_pod_can_connect_and_nothing_else(self):
+        can = subprocess.run(["unshare", "-m", "sh", "-c", "mount --make-rprivate / && mount -t tmpfs none /mnt"],
+                             stderr=subprocess.PIPE, text=True, check=False)
+        if can.returncode != 0:
+            self.skipTest("no mount namespace: " + can.stderr.strip())
+        inside = tempfile.mkdtemp(prefix="tally-test-pod-")
+        self.addCleanup(os.rmdir, inside)
+        self.start_daemon()
+        tests = os.path.dirname(os.path.abspath(__file__))
+        result = subprocess.run(["unshare", "-m", "sh", "-c", IN_A_POD, "sh", sys.executable, "-c", AS_ROOT_IN_A_POD, tests,
+                                 inside], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=90,
+                                env={**os.environ, "CLIENTS": self.clients, "INSIDE": inside, "DIRECTORY": self.directory})
+        self.assertEqual(result.stdout.splitlines(), ["True ['tally.sock']"] + ["Read-only file system"] * 5, result.stderr)
+        self.assertTrue(self.session().is_open())
+
+
+class ForeignDirectories(DaemonTest):
+    """What another user could replace is not used, and one sentence says which and what to do."""
+
+    def test_a_parent_of_the_runtime_directory(self):
+        shared = os.path.join(self.directory, "shared")
+        os.mkdir(shared)
+        os.chmod(shared, 0o777)
+        self.socket_path = os.path.join(shared, "tally", "tally.sock")
+        text = self.wait_for_failure(self.start_daemon(wait=False))
+        self.assertIn(f"'{shared}' can be written by others", text)
+        self.assertIn(f"chmod go-w '{shared}'", text)
+        self.assertEqual(text.count("\n"), 1)
+        os.chmod(shared, 0o1777)  # as /tmp
+        self.start_daemon()
+
+    def test_a_cache_directory_is_done_without(self):
+        cache = os.path.join(self.directory, "cache")
+        os.mkdir(cache)
+        os.chmod(cache, 0o777)
+        daemon = self.start_daemon("--cache-directory", cache)
+        self.assertIn(f"going on without the cache directory '{cache}'", self.log_of(daemon))
+        self.session()
+        (row,) = self.ctl_json("executors")
+        with open(f"/proc/{row['pid']}/cmdline", encoding="ascii") as words:
+            self.assertNotIn(cache, words.read())
+
+
 class SocketActivation(DaemonTest):
     """tally.socket: the service manager makes the clients' socket and passes it as descriptor 3."""
 
@@ -527,6 +636,22 @@ class SocketActivation(DaemonTest):
         self.activate(gate)  # as systemd does for the next client
         self.assertTrue(self.session().is_open())
 
+    def test_a_socket_in_the_clients_directory(self):
+        os.mkdir(os.path.join(self.directory, "clients"))
+        place = os.path.join(self.directory, "clients", "tally.sock")
+        gate = self.listening(place)
+        early = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(early.close)
+        early.connect(place)  # waits until it is served
+        early.send(b"x")
+        daemon = self.activate(gate)
+        early.settimeout(60)
+        self.assertIn(b"does not speak Tally's protocol", early.recv(4096))
+        self.assertTrue(self.session().is_open())  # by the link
+        daemon.terminate()
+        self.assertEqual(daemon.wait(60), 0)
+        self.assertEqual(os.readlink(self.socket_path), "clients/tally.sock")  # the socket is there, too
+
     def test_a_socket_activated_twice_is_one_sentence(self):
         gate = self.listening()
         first = self.activate(gate)
@@ -540,7 +665,7 @@ class SocketActivation(DaemonTest):
         other = os.path.join(self.directory, "other.sock")
         for sockets, words in (
                 ([self.listening(), self.listening(other)], "passed 2 sockets and tallyd serves one"),
-                ([self.listening(other + "2")], f"another path than '{self.socket_path}'"),
+                ([self.listening(other + "2")], f"another path than '{self.directory}/clients/tally.sock'"),
                 ([self.listening(other + "3", socket.SOCK_STREAM)], "tally.socket must say ListenSequentialPacket="),
                 ([self.listening(other + "4", socket.SOCK_DGRAM, backlog=0)], "no listening UNIX socket"),
                 ([self.listening(other + "5", backlog=0)], "no listening UNIX socket")):

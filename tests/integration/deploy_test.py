@@ -70,7 +70,11 @@ class Files(unittest.TestCase):
         service, listener = read("deploy", "systemd", "tallyd.service"), read("deploy", "systemd", "tally.socket")
         self.assertIn("KillMode=process", service)
         (path,) = re.findall("^ListenSequentialPacket=(.*)$", listener, re.MULTILINE)
-        self.assertIn(f'"socket": "{path}"', read("deploy", "tallyd.json"))
+        (link,) = re.findall("^Symlinks=(.*)$", listener, re.MULTILINE)
+        self.assertEqual(path, os.path.join(os.path.dirname(link), "clients", os.path.basename(link)))
+        self.assertIn(f'"socket": "{link}"', read("deploy", "tallyd.json"))
+        self.assertIn(f"d {os.path.dirname(path)} 0711 tally tally", read("deploy", "systemd", "tally.tmpfiles.conf"))
+        self.assertIn("RuntimeDirectory=tally tally/clients\n", service)
 
     def test_the_service_is_shut_in_as_far_as_it_was(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -97,8 +101,11 @@ class Files(unittest.TestCase):
         for argument in arguments:
             if argument.startswith("--"):
                 self.assertIn(argument, usage)
-        host_paths = {volume["hostPath"]["path"] for volume in daemon_set["spec"]["template"]["spec"]["volumes"]}
-        self.assertEqual(host_paths, {volume["hostPath"]["path"] for volume in pod["spec"]["volumes"]})
+        ours, theirs = ({volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+                        for spec in (daemon_set["spec"]["template"]["spec"], pod["spec"]))
+        # A pod's root is root: it gets the directory of the clients' socket alone, and may write nowhere.
+        self.assertEqual(theirs, {**ours, "socket": ours["socket"] + "/clients"})
+        self.assertEqual([mount.get("readOnly") for mount in pod["spec"]["containers"][0]["volumeMounts"]], [True, True])
 
     def test_containerfile_names_what_exists(self):
         text = read("deploy", "container", "Containerfile")

@@ -41,6 +41,17 @@ class FullStack(FullStackTest):
         self.assertEqual(result.returncode, 0, result.stdout.decode())
         self.assertEqual(os.listdir(runtime), [])
 
+    def test_killed_embedded_run_leaves_nothing(self):
+        runtime = os.path.join(self.directory, "runtime")
+        os.makedirs(runtime, mode=0o700)
+        run = subprocess.Popen([program("tally-run"), "--embedded", "--driver", "sim", TRAINING, "--seconds", "60"],
+                               env={**os.environ, "XDG_RUNTIME_DIR": runtime}, stdout=subprocess.DEVNULL)
+        self.addCleanup(self.end, run)
+        wait_until(lambda: any(name == "activity" for _, _, names in os.walk(runtime) for name in names),
+                   "there is an executor", 60)
+        run.kill()
+        wait_until(lambda: os.listdir(runtime) == [], "its daemon removes the directory")
+
     @unittest.skipUnless(os.path.exists(MACHINE_CODE_ONLY), "machine_code_only is not built")
     def test_program_without_ptx_is_told_why_once(self):
         run = subprocess.run([program("tally-run"), "--embedded", "--driver", "sim", MACHINE_CODE_ONLY],

@@ -101,6 +101,35 @@ class Embedded(LauncherTest):
         wait_until(lambda: not is_alive(program_pid), "the program ends too")
         self.assert_nothing_left()
 
+    def test_what_is_left_when_the_daemon_is_killed_too_the_next_one_removes(self):
+        run = subprocess.Popen(self.command("--embedded", "--quiet", "sh", "-c", "echo; exec sleep 100"),
+                               env=self.environment, stdout=subprocess.PIPE)
+        run.stdout.readline()
+        (left,) = os.listdir(self.runtime)
+        os.mkdir(os.path.join(self.runtime, "tally-run-notold"), mode=0o700)  # of one that is about to start
+        os.symlink(self.directory, os.path.join(self.runtime, "tally-run-a-link"))
+        for pid in self.ours():
+            os.kill(pid, signal.SIGSTOP)  # nobody sees another's end
+        for pid in self.ours():
+            os.kill(pid, signal.SIGKILL)
+        run.communicate()
+        wait_until(lambda: not self.ours(), "all are gone")
+        self.assertIn("tallyd.lock", os.listdir(os.path.join(self.runtime, left)))
+        self.assertEqual(self.run_it("--embedded", "--quiet", "true").returncode, 0)
+        self.assertEqual(sorted(os.listdir(self.runtime)), ["tally-run-a-link", "tally-run-notold"])
+        os.utime(os.path.join(self.runtime, "tally-run-notold"), (0, 0))
+        self.assertEqual(self.run_it("--embedded", "--quiet", "true").returncode, 0)
+        self.assertEqual(os.listdir(self.runtime), ["tally-run-a-link"])
+
+    def test_the_directory_of_one_that_runs_is_left_alone(self):
+        run = subprocess.Popen(self.command("--embedded", "--quiet", "sh", "-c", "echo; read x; test -S $TALLY_SOCKET"),
+                               env=self.environment, stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+        run.stdout.readline()
+        self.assertEqual(self.run_it("--embedded", "--quiet", "true").returncode, 0)
+        run.communicate(b"\n")
+        self.assertEqual(run.returncode, 0)
+        self.assert_nothing_left()
+
     def test_program_gets_a_session_of_a_private_daemon(self):
         client = ("import os, sys; sys.path.insert(0, sys.argv[1]); os.environ['TALLY_TEST_BIN'] = sys.argv[2];"
                   "from support.daemon_fixture import Session; session = Session(os.environ['TALLY_SOCKET']);"

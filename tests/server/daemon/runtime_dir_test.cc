@@ -1,5 +1,6 @@
 #include "server/daemon/runtime_dir.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 
 #include <filesystem>
 
+#include "base/unique_fd.h"
 #include "tests/support/temporary_directory.h"
 
 namespace tally::server {
@@ -57,9 +59,33 @@ TEST_F(RuntimeDirTest, DirectoryThatOthersCanWriteIsRefused) {
   EXPECT_EQ(directory.error().code(), StatusCode::kPermissionDenied);
 }
 
+// Whoever owns a directory on the way can rename ours and put his own in its place, sockets and all.
+TEST_F(RuntimeDirTest, ParentThatBelongsToAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  std::filesystem::create_directories(base_ + "/made");
+  ASSERT_EQ(::chown((base_ + "/made").c_str(), 54321, 54321), 0);
+  const auto directory = RuntimeDir::Open(path_, false);
+  ASSERT_FALSE(directory);
+  EXPECT_EQ(directory.error().code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(directory.error().message(), ::testing::HasSubstr("'" + base_ + "/made' belongs to user 54321"));
+  EXPECT_THAT(directory.error().message(), ::testing::HasSubstr("--socket"));
+}
+
+TEST_F(RuntimeDirTest, ParentThatOthersCanWriteIsRefusedUnlessItIsSticky) {
+  std::filesystem::create_directories(base_ + "/made");
+  ::chmod((base_ + "/made").c_str(), 0777);
+  const auto directory = RuntimeDir::Open(path_, false);
+  ASSERT_FALSE(directory);
+  EXPECT_EQ(directory.error().code(), StatusCode::kPermissionDenied);
+  EXPECT_THAT(directory.error().message(), ::testing::HasSubstr("chmod go-w '" + base_ + "/made'"));
+  ::chmod((base_ + "/made").c_str(), 01777);
+  EXPECT_TRUE(RuntimeDir::Open(path_, false));
+}
+
 TEST_F(RuntimeDirTest, RemovesWhatItMade) {
   const auto directory = RuntimeDir::Open(path_, false);
   (*directory)->TakeSessionId();
+  const UniqueFd activity(::open((path_ + "/activity").c_str(), O_RDWR | O_CREAT, 0600));  // an executor's
   (*directory)->RemoveFiles(/*and_directory=*/true);
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
