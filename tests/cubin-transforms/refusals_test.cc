@@ -176,6 +176,19 @@ TEST_F(Refusals, AFirstInstructionThatIsRelocated) {
   }
 }
 
+TEST_F(Refusals, AnAddressThatIsTaken) {
+  const ElfView view = elf();
+  const auto plain = std::ranges::find(view.symbols(), std::string_view("Plain"), &images::ElfSymbol::name);
+  const auto index = static_cast<uint64_t>(plain - view.symbols().begin());
+  const uint64_t relocation = Section(".rela.nv.constant4").offset;
+  const auto info = LoadAt<uint64_t>(relocation + offsetof(Elf64_Rela, r_info));
+  Store<uint64_t>(relocation + offsetof(Elf64_Rela, r_info), ELF64_R_INFO(index, ELF64_R_TYPE(info)));
+  for (const int64_t addend : {0, 64}) {  // other code may jump into the middle, too
+    Store(relocation + offsetof(Elf64_Rela, r_addend), addend);
+    ExpectRefused("its address is taken (launched by the GPU itself?)");
+  }
+}
+
 TEST_F(Refusals, WhatIsUnknownAboutTheFile) {
   cubin_[EI_ABIVERSION] = std::byte{9};
   const GatedImage image = AddGates(cubin_).value();

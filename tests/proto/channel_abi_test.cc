@@ -47,6 +47,11 @@ TEST(ChannelAbi, RegionsDoNotOverlapAndStayAligned) {
   EXPECT_EQ(kLaneRegionBytes, kHeaderBytes + kRequestRingBytes + kReplyRingBytes + kArenaChunkBytes * kArenaChunks);
 }
 
+TEST(ChannelAbi, FlagsAreWhatPeersOfTheSameVersionMean) {
+  EXPECT_EQ(kWantReply, 1);
+  EXPECT_EQ(kOutputPending, 1);
+}
+
 // A record of the largest size fits an empty ring even if padding takes what is
 // left before its end.
 TEST(ChannelAbi, LargestRecordAlwaysFits) {

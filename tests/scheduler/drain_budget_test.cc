@@ -36,6 +36,26 @@ TEST(DrainBudget, LaunchesOfOneStreamAddUp) {
   EXPECT_TRUE(budget.Admits(kA, Asked(100, 100), TimePoint{}));
 }
 
+TEST(DrainBudget, AStreamThatHasEndedLeavesTheOthersAsTheyWere) {
+  DrainBudget budget(microseconds(500), microseconds(30), milliseconds(250));
+  budget.OnDispatched(kA, Asked(100, 1000), TimePoint{});
+  budget.OnDispatched(kB, Asked(300, 1000), TimePoint{});
+  EXPECT_EQ(budget.drain(), microseconds(400));
+  budget.OnEnded(kA, Asked(100, 1000), microseconds(100), TimePoint{});
+  EXPECT_EQ(budget.drain(), microseconds(300));
+  budget.OnEnded(kB, Asked(300, 1000), microseconds(300), TimePoint{});
+  EXPECT_TRUE(budget.empty());
+}
+
+TEST(DrainBudget, NothingGoesBesideWhatIsNotMeasuredUntilItHasEnded) {
+  DrainBudget budget(microseconds(500), microseconds(30), milliseconds(250));
+  budget.OnDispatched(kA, Asked(100, 100), TimePoint{});
+  const Nanoseconds counted = budget.OnDispatched(kB, Asked(0, 100), TimePoint{});
+  EXPECT_FALSE(budget.Admits(kA, Asked(100, 100), TimePoint{}));
+  budget.OnEnded(kB, Asked(0, 100), counted, TimePoint{});
+  EXPECT_TRUE(budget.Admits(kA, Asked(100, 100), TimePoint{}));
+}
+
 TEST(DrainBudget, StreamsThatFitTogetherRunSideBySide) {
   DrainBudget budget(microseconds(500), microseconds(30), milliseconds(250));
   budget.OnDispatched(kA, Asked(400, 300), TimePoint{});
