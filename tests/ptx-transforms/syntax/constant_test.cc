@@ -53,6 +53,7 @@ TEST(Constant, HasNoUndefinedCorners) {
   EXPECT_EQ(Fold("9223372036854775807 + 1"), INT64_MIN);
   EXPECT_EQ(Fold("1 << 64"), 0);
   EXPECT_EQ(Fold("-1 >> 100"), -1);
+  EXPECT_EQ(Fold("(.u64) -1 >> 64"), 0);
   EXPECT_EQ(Fold("1 << -1"), 0);
 }
 
