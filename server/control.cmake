@@ -30,7 +30,7 @@ tally_room_library(tally_executor_process
 tally_compile_apart(executor_process/domain_process.cc)  # it wants an executor, which tests of its neighbours have not
 if(TARGET tally_executor_core)
   tally_executable(tally-executor
-    executor_process/main.cc executor_process/observed_ioctl.cc
+    executor_process/main.cc executor_process/deliverable_faults.cc executor_process/observed_ioctl.cc
     DEPS tally_executor_process tally_executor_core)
   tally_executable(tally-switch-test
     executor_process/switch_test.cc executor_process/observed_ioctl.cc
@@ -38,6 +38,8 @@ if(TARGET tally_executor_core)
   foreach(program tally-executor tally-switch-test)
     target_link_options(${program} PRIVATE -Wl,--export-dynamic-symbol=ioctl)
   endforeach()
+  target_link_options(tally-executor PRIVATE
+    -Wl,--export-dynamic-symbol=pthread_sigmask -Wl,--export-dynamic-symbol=sigprocmask)
 endif()
 
 # What tallyctl looks at and says without a tallyd, for its tests, too.

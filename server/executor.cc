@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "scheduler/policy_list.h"
 #include "server/gpu/driver_table.h"
 #include "server/gpu/policy_dispatch.h"
@@ -76,6 +77,8 @@ Transforms UsableTransforms(const ExecutorConfig& config) {
 }
 
 constexpr const char* kShutdownReason = "the executor is shutting down";
+// Each may keep the reaper for a second. Who comes when there are so many finds its socket closed.
+constexpr size_t kMaxRefused = 16;
 
 class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
@@ -103,9 +106,15 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     }
     are_classes_mixed = config_.are_classes_mixed;
     wants_ptx = variants != nullptr || loaded_->is_software;
-    reaper_ = std::thread([this] { Reap(); });
   }
   ~ExecutorProcess() override { Shutdown(); }
+  // Before anything else is asked of it.
+  Status Start() {
+    auto reaper = StartThread("reaper", [this] { Reap(); });
+    if (!reaper) return reaper.error();
+    reaper_ = std::move(*reaper);
+    return OkStatus();
+  }
 
   Status AddSession(UniqueFd session_socket, SessionIdentity identity) override;
   std::vector<SessionSnapshot> Snapshot() const override;
@@ -143,6 +152,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   mutable std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;  // guarded by mutex_, like all below
   std::vector<std::unique_ptr<Session>> ended_;            // to be joined by the reaper
+  std::vector<std::unique_ptr<Session>> refused_;          // without a thread; their clients are to be told
   std::condition_variable changed_;
   bool shutting_down_ = false;
   bool stop_reaper_ = false;
@@ -167,8 +177,13 @@ Status ExecutorProcess::AddSession(UniqueFd session_socket, SessionIdentity iden
   }
   const auto [place, is_new] = sessions_.try_emplace(id, nullptr);
   if (!is_new) return Status(StatusCode::kAlreadyExists, fmt::format("session {} exists", id));
+  if (const Status started = (*session)->Start(); !started.ok()) {
+    sessions_.erase(place);
+    if (refused_.size() < kMaxRefused) refused_.push_back(std::move(*session));
+    changed_.notify_all();
+    return started;
+  }
   place->second = std::move(*session);
-  place->second->Start();
   return OkStatus();
 }
 
@@ -233,12 +248,15 @@ void ExecutorProcess::OnSessionEnd(const SessionEnd& end) {
 void ExecutorProcess::Reap() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stop_reaper_ || !ended_.empty(); });
-    std::vector<std::unique_ptr<Session>> ended;
+    changed_.wait(lock, [&] { return stop_reaper_ || !ended_.empty() || !refused_.empty(); });
+    std::vector<std::unique_ptr<Session>> ended, refused;
     ended.swap(ended_);
-    if (ended.empty() && stop_reaper_) return;
+    refused.swap(refused_);
+    if (ended.empty() && refused.empty() && stop_reaper_) return;
     lock.unlock();
     ended.clear();  // joins their threads, which have nothing left to do but return
+    for (const auto& session : refused) session->Refuse();
+    refused.clear();
     lock.lock();
   }
 }
@@ -254,7 +272,7 @@ void ExecutorProcess::Shutdown() {
     stop_reaper_ = true;
     changed_.notify_all();
   }
-  reaper_.join();
+  if (reaper_.joinable()) reaper_.join();
   if (variants != nullptr) variants->Shutdown();
   gate.reset();  // it waits for work of the contexts that go next
   for (int i = 0; i < devices->count(); ++i) event_pools[static_cast<size_t>(i)]->Clear();
@@ -287,8 +305,10 @@ Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
   auto gate = CreateGate(config, loaded->table);
   if (!gate) return std::unexpected(gate.error());
   LOG_INFO("domain '{}' on {}, {} device(s)", config.domain_name, loaded->description, (*devices)->count());
-  return std::make_unique<ExecutorProcess>(std::move(config), std::move(loaded), std::move(*devices),
-                                           std::move(held_addresses), std::move(capture), std::move(*gate));
+  auto executor = std::make_unique<ExecutorProcess>(std::move(config), std::move(loaded), std::move(*devices),
+                                                    std::move(held_addresses), std::move(capture), std::move(*gate));
+  if (const Status started = executor->Start(); !started.ok()) return std::unexpected(started);
+  return executor;
 }
 
 }  // namespace tally::server

@@ -36,6 +36,7 @@ CALLS = [
     (SHIM, r"\bthrow\b(?!\s*;)", "no exception may cross the C ABI: return a Result"),
     (ROOM_CODE, r"\batoi\s*\(|\bstrcpy\s*\(|\bsprintf\s*\(|\bgets\s*\(", "unchecked: use from_chars, string_view or fmt"),
     (ROOM_CODE, r"\brand\s*\(\s*\)|\bsrand\s*\(", "not reproducible: pass a seeded generator in"),
+    (ROOM_CODE, r"\bstd::thread(?:\s+\w+)?\s*[({](?!\s*\))", "throws at a task limit: use StartThread of base/thread.h"),
     (ROOM_CODE, r"\bsleep_for\s*\(\s*std::chrono::(?:seconds|minutes)", "nothing here sleeps that long: wait for the event"),
 ]
 TYPE = re.compile(r"\b(?:class|struct|union|enum(?:\s+class|\s+struct)?|concept|using)\s+(?:alignas\([^)]*\)\s*)?([A-Z]\w*)")

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/thread.h"
 #include "server/cli/commands.h"
 #include "server/cli/doctor/collect.h"
 #include "server/cli/doctor/verdicts.h"
@@ -22,12 +23,13 @@ constexpr std::chrono::seconds kLimit{10};
 
 // Ends the process if it is not done in time: a file system or a driver may keep whoever looks at it.
 void LimitTime(std::chrono::seconds limit, const Progress& progress) {
-  std::thread([limit, &progress] {
+  auto timer = StartThread("limit", [limit, &progress] {
     std::this_thread::sleep_for(limit);
     fmt::print(stderr, "tallyctl: doctor was not done within {} s: {} did not answer\n", limit.count(),
                progress.load());
     ::_exit(1);
-  }).detach();
+  });
+  if (timer) timer->detach();  // without one it may take longer
 }
 
 int Examine(Question question, const Invocation& invocation) {

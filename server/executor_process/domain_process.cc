@@ -213,10 +213,12 @@ class DomainProcess {
     using State = control::LinkSuspension;
     suspenders_.resize(static_cast<size_t>(executor_->num_devices()));
     for (int device = 0; device < executor_->num_devices(); ++device) {
-      const State state = is_of_use ? SuspensionOn(device) : State::kOff;
-      const bool is_expected = state == State::kOn;
+      State state = is_of_use ? SuspensionOn(device) : State::kOff;
       auto& suspender = suspenders_[static_cast<size_t>(device)];
-      if (suspender == nullptr && is_expected) suspender = MakeSuspender(device);
+      if (suspender == nullptr && state == State::kOn) suspender = MakeSuspender(device);
+      if (suspender != nullptr && !suspender->is_running()) suspender.reset();  // the next look tries again
+      if (suspender == nullptr && state == State::kOn) state = State::kOff;
+      const bool is_expected = state == State::kOn;
       if (suspender != nullptr) suspender->Enable(is_expected);
       executor_->ExpectSuspension(device, is_expected);
       contexts.suspension = std::max(contexts.suspension, state);

@@ -1,12 +1,21 @@
 #include "server/executor_process/refresher.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
 #include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
 
 Refresher::Refresher(HighPriorityWatch& watch, int device, Preempt preempt, Times times)
-    : watch_(watch), device_(device), preempt_(std::move(preempt)), times_(times), thread_([this] { Run(); }) {}
+    : watch_(watch), device_(device), preempt_(std::move(preempt)), times_(times) {
+  auto thread = StartThread("refresher", [this] { Run(); });
+  if (thread) {
+    thread_ = std::move(*thread);
+  } else {
+    LOG_WARNING("device {}: contexts are not refreshed: {}", device, thread.error().message());
+  }
+}
 
 Refresher::~Refresher() {
   {
@@ -14,7 +23,7 @@ Refresher::~Refresher() {
     is_stopping_ = true;
   }
   stops_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool Refresher::Sleep() {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/thread_urgency.h"
 #include "server/gpu/high_priority_watch.h"
 
@@ -19,11 +20,18 @@ constexpr int kMostTries = 6000;
 }  // namespace
 
 Suspender::Suspender(HighPriorityWatch& watch, int device, Suspend suspend)
-    : watch_(watch), device_(device), suspend_(std::move(suspend)), thread_([this] { Run(); }) {}
+    : watch_(watch), device_(device), suspend_(std::move(suspend)) {
+  auto thread = StartThread("suspender", [this] { Run(); });
+  if (thread) {
+    thread_ = std::move(*thread);
+  } else {
+    LOG_WARNING("device {}: contexts are not suspended for now: {}", device, thread.error().message());
+  }
+}
 
 Suspender::~Suspender() {
   is_stopping_.store(true);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool Suspender::MaySuspend() { return is_enabled_.load() && !is_stopping_.load() && !watch_.IsOneOfThem(); }

@@ -43,6 +43,8 @@ class Suspender {
   Suspender(const Suspender&) = delete;
   Suspender& operator=(const Suspender&) = delete;
 
+  // False: no thread could be started. Nothing is ever suspended then.
+  bool is_running() const { return thread_.joinable(); }
   // Off until then. From any thread.
   void Enable(bool is_enabled) { is_enabled_.store(is_enabled); }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/command_line.h"
+#include "base/thread.h"
 #include "base/unique_fd.h"
 #include "server/daemon/version.h"
 #include "server/executor_process/channel_groups.h"
@@ -152,14 +153,16 @@ bool Obey(char word) {
   const std::string failure = gpu.Open();
   Tell(answers, failure.empty() ? kReady : kFailed);
   std::atomic<bool> is_working = false;
-  std::thread([&] {
+  auto worker = StartThread("best-effort", [&] {
     gpu.Enter();
     for (bool works = failure.empty(); works;) {
       for (int i = 0; is_working && i < kSpinsInFlight; ++i) gpu.Launch(kSpinNs);
       works = gpu.Await();
       if (!is_working) std::this_thread::sleep_for(milliseconds(1));
     }
-  }).detach();
+  });
+  if (!worker) ::_exit(1);
+  worker->detach();
   for (char word = 0; Hear(commands, &word, milliseconds(60'000));) {
     is_working = word != kRest && word != kGetOn;
     const bool is_done = word == kGetOn ? GetsOn(gpu) : Obey(word);

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "server/gpu/driver_table.h"
 
 namespace tally::server {
@@ -43,6 +44,8 @@ void HighPriorityAnnouncer::BeforeDispatch(int index) {
   std::lock_guard lock(device.mutex);
   ++device.num_dispatching;
   if (device.is_busy) return;
+  // Nobody would see the end of what is announced.
+  if (!device.watcher.joinable() && !StartWatcher(index)) return;
   device.is_busy = true;
   device.gate.OnHighPriorityBusy(clock_.Now());
   page_.SetBusy(static_cast<uint32_t>(index));
@@ -53,6 +56,7 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   --device.num_dispatching;
+  if (!device.is_busy) return;
   CUevent& event = device.last_work[stream];
   // Without an event completion cannot be seen: the watcher then synchronises with the whole stream's past by the
   // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
@@ -61,7 +65,6 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   // Recorded again before the watcher took it: it waits for the later one then.
   if (std::find(device.pending.begin(), device.pending.end(), event) != device.pending.end()) return;
   device.pending.push_back(event);
-  if (!device.watcher.joinable()) StartWatcher(index);
   device.changed.notify_one();
 }
 
@@ -72,13 +75,19 @@ void HighPriorityAnnouncer::SetHoldOffBounds(std::chrono::nanoseconds least, std
   }
 }
 
-void HighPriorityAnnouncer::StartWatcher(int index) {
+bool HighPriorityAnnouncer::StartWatcher(int index) {
   CUcontext context = nullptr;
   driver_.cuCtxGetCurrent(&context);
-  devices_[static_cast<size_t>(index)].watcher = std::thread([this, index, context] {
+  auto thread = StartThread("busy-watch", [this, index, context] {
     driver_.cuCtxSetCurrent(context);
     Watch(index);
   });
+  if (!thread) {
+    LOG_WARNING("high-priority work is not announced for now: {}", thread.error().message());
+    return false;
+  }
+  devices_[static_cast<size_t>(index)].watcher = std::move(*thread);
+  return true;
 }
 
 void HighPriorityAnnouncer::Watch(int index) {

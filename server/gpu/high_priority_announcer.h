@@ -48,7 +48,8 @@ class HighPriorityAnnouncer {
     std::thread watcher;
   };
 
-  void StartWatcher(int index);
+  // False: no thread can be started.
+  bool StartWatcher(int index);
   void Watch(int index);
 
   const DriverTable& driver_;

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "base/thread.h"
+
 namespace tally::server {
 
 Result<std::unique_ptr<PrintfCapture>> PrintfCapture::Create() {
@@ -21,10 +23,16 @@ Result<std::unique_ptr<PrintfCapture>> PrintfCapture::Create() {
   ::fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);  // best effort: fewer wake-ups
   capture->stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   capture->saved_stdout_ = UniqueFd(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
-  if (!capture->stop_.valid() || ::dup2(write_end.get(), STDOUT_FILENO) < 0) {
-    return std::unexpected(StatusFromErrno(errno, "redirect stdout"));
+  if (!capture->stop_.valid()) return std::unexpected(StatusFromErrno(errno, "eventfd for device printf"));
+  auto reader = StartThread("printf", [raw = capture.get()] { raw->ReadUntilStopped(); });
+  if (!reader) return std::unexpected(reader.error());
+  if (::dup2(write_end.get(), STDOUT_FILENO) < 0) {
+    const Status failure = StatusFromErrno(errno, "redirect stdout");
+    ::eventfd_write(capture->stop_.get(), 1);
+    reader->join();
+    return std::unexpected(failure);
   }
-  capture->reader_ = std::thread([raw = capture.get()] { raw->ReadUntilStopped(); });
+  capture->reader_ = std::move(*reader);
   return capture;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "server/session/truncation_guard.h"
@@ -181,6 +182,16 @@ void HostMemory::FreeAll() {
     rejected_.clear();
   }
   for (auto& [address, region] : all) Dispose(address, std::move(region));
+}
+
+bool HostMemory::WasTruncated() {
+  const uint64_t count = TruncationGuard::NumTruncations();
+  if (count == num_truncations_seen_.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(mutex_);
+  num_truncations_seen_.store(count, std::memory_order_relaxed);
+  const auto was_truncated = [](const auto& entry) { return TruncationGuard::WasTruncated(entry.first); };
+  return std::any_of(regions_.begin(), regions_.end(), was_truncated) ||
+         std::any_of(rejected_.begin(), rejected_.end(), was_truncated);
 }
 
 uint64_t HostMemory::size_bytes() {

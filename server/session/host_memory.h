@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -63,6 +64,9 @@ class HostMemory {
   // the device uses it, and the next attempt gets other addresses.
   bool Reject(uint64_t address);
   void FreeAll();
+  // The client has truncated a file that it had registered, and the executor has touched what was gone. Cheap while
+  // nobody has.
+  bool WasTruncated();
   // Of everything that is held, rejected or not.
   uint64_t size_bytes();
 
@@ -79,6 +83,7 @@ class HostMemory {
   std::mutex mutex_;
   std::map<uint64_t, MappedRegion> regions_;
   std::map<uint64_t, MappedRegion> rejected_;
+  std::atomic<uint64_t> num_truncations_seen_{0};  // of all sessions
 };
 
 }  // namespace tally::server

@@ -1,11 +1,12 @@
 #include "server/session/lane.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <new>
+#include <utility>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/thread_urgency.h"
 #include "server/session/operations.h"
 #include "server/session/wire_codec.h"
@@ -34,9 +35,11 @@ Lane::Lane(LaneSurroundings& surroundings, uint32_t index, LaneRegion region)
 
 Lane::~Lane() { Join(); }
 
-void Lane::Start() {
-  thread_ = std::thread([this] { Run(); });
-  ::pthread_setname_np(thread_.native_handle(), fmt::format("lane-{}", index_).c_str());
+Status Lane::Start() {
+  auto thread = StartThread(fmt::format("lane-{}", index_), [this] { Run(); });
+  if (!thread) return thread.error();
+  thread_ = std::move(*thread);
+  return OkStatus();
 }
 
 void Lane::Wake() {
@@ -105,6 +108,9 @@ bool Lane::Serve(const Request& request) {
   served_.GiveUpTurn();
   if (const char* reason = served_.malformed_reason(); reason != nullptr) {
     return Nonsense(fmt::format("{}: {}", NameOfOp(request.header.op), reason));
+  }
+  if (surroundings_.state.host_memory.WasTruncated()) {
+    return Nonsense("the client has truncated a file that it had registered as memory");
   }
   return Answer(request, result);
 }

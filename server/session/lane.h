@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "base/status.h"
 #include "server/channel/lane_region.h"
 #include "server/channel/reply_writer.h"
 #include "server/channel/request_reader.h"
@@ -37,7 +38,8 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  void Start();
+  // kResourceExhausted: no thread can be started; the lane is of no use then.
+  Status Start();
   // After `stopping` was set: ends every wait that is not the driver's.
   void Wake();
   void Join();

@@ -1,7 +1,6 @@
 #include "server/session/session.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,9 +9,13 @@
 #include <new>
 
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace tally::server {
 namespace {
+
+// A client asks as soon as it has its socket.
+constexpr std::chrono::milliseconds kRefusalPatience{1000};
 
 uint64_t PinnedLimit(const SessionLimits& limits) {
   if (limits.pinned_bytes != 0) return limits.pinned_bytes;
@@ -57,9 +60,19 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
 
 Session::~Session() { Join(); }
 
-void Session::Start() {
-  thread_ = std::thread([this] { Run(); });
-  ::pthread_setname_np(thread_.native_handle(), fmt::format("session-{}", identity_.session_id % 1000000).c_str());
+Status Session::Start() {
+  auto thread = StartThread(fmt::format("session-{}", identity_.session_id % 1000000), [this] { Run(); });
+  if (!thread) return thread.error();
+  thread_ = std::move(*thread);
+  return OkStatus();
+}
+
+void Session::Refuse() {
+  const auto message = ReceiveMessage(socket_.get(), kRefusalPatience);
+  shm::SessionRequest request{};
+  if (!message || message->bytes.size() != sizeof(request)) return;
+  std::memcpy(&request, message->bytes.data(), sizeof(request));
+  static_cast<void>(Reply(request, CUDA_ERROR_OUT_OF_MEMORY));
 }
 
 void Session::Join() {
@@ -215,8 +228,12 @@ Status Session::OpenLane(const shm::SessionRequest& request) {
     LOG_WARNING("cannot open a lane: {}", region.error().message());
     return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
   }
-  lanes_.push_back(std::make_unique<Lane>(surroundings_, index, std::move(*region)));
-  lanes_.back()->Start();
+  auto lane = std::make_unique<Lane>(surroundings_, index, std::move(*region));
+  if (const Status started = lane->Start(); !started.ok()) {
+    LOG_WARNING("cannot open a lane: {}", started.message());
+    return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  lanes_.push_back(std::move(lane));
   num_lanes_.store(index + 1, std::memory_order_relaxed);
   return Reply(request, CUDA_SUCCESS, shm::kLaneRegionBytes, index, lanes_.back()->fd());
 }

@@ -38,7 +38,10 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  void Start();
+  // kResourceExhausted: no thread can be started; Refuse is all that may be asked then.
+  Status Start();
+  // Instead of Start: tells the client, if it asks soon, that there is no room for it. Waits for that.
+  void Refuse();
   // Ends the session soon. Thread-safe; returns at once; the first reason counts.
   void Evict(const std::string& reason);
   // Every call of the client fails with it from now on. Thread-safe.

@@ -2,7 +2,8 @@
 //
 // Memory that a program registers may be a file in /dev/shm, which cannot be sealed. If it becomes shorter, whoever
 // touches the lost pages gets SIGBUS. In covered ranges a handler puts a page of zeros there instead, and the access
-// goes on: the client finds zeros where it threw its own data away. SIGBUS anywhere else ends the process as before.
+// goes on, in whatever thread; the session whose memory it was is then ended (lane.cc). SIGBUS anywhere else ends the
+// process as before, and so does one in a thread that blocks it: executor_process/deliverable_faults.cc.
 //
 // Process-wide, because signal handlers are. Thread-safe; the handler takes no lock.
 #pragma once
@@ -20,6 +21,10 @@ class TruncationGuard {
   static bool Cover(uint64_t address, uint64_t size_bytes);
   // Before it is unmapped. For an address that is not covered: nothing.
   static void Uncover(uint64_t address);
+  // How often something was missing, in any range. Cheap.
+  static uint64_t NumTruncations();
+  // Whether something was missing in the range that begins there.
+  static bool WasTruncated(uint64_t address);
 };
 
 }  // namespace tally::server

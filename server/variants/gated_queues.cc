@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "server/channel/spin.h"
 
 namespace tally::server {
@@ -50,10 +51,15 @@ std::unique_ptr<GatedQueues> GatedQueues::Create(const DriverTable& driver, CUco
     LOG_WARNING("device {}: launches cannot be gated ({})", device, CudaErrorName(driver, result));
     return nullptr;
   }
-  queues->thread_ = std::thread([all = queues.get()] {
+  auto thread = StartThread("gated-queues", [all = queues.get()] {
     all->driver_.cuCtxSetCurrent(all->context_);
     all->Watch();
   });
+  if (!thread) {
+    LOG_WARNING("device {}: launches cannot be gated ({})", device, thread.error().message());
+    return nullptr;
+  }
+  queues->thread_ = std::move(*thread);
   return queues;
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "ptx-transforms/transform.h"
 #include "server/gpu/driver_linker.h"
 
@@ -19,7 +20,7 @@ constexpr int kLowestCpuPriority = 19;
 }  // namespace
 
 VariantCompiler::VariantCompiler(const DriverTable& driver, std::string cache_directory)
-    : driver_(driver), cache_(std::move(cache_directory), kMostVariantBytes), thread_([this] { Run(); }) {}
+    : driver_(driver), cache_(std::move(cache_directory), kMostVariantBytes) {}
 
 VariantCompiler::~VariantCompiler() {
   {
@@ -27,13 +28,21 @@ VariantCompiler::~VariantCompiler() {
     is_stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void VariantCompiler::Post(std::function<void()> job) {
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(std::move(job));
+    if (!thread_.joinable()) {
+      auto thread = StartThread("variants", [this] { Run(); });
+      if (!thread) {
+        LOG_WARNING("kernels run as they are for now: {}", thread.error().message());
+        return;
+      }
+      thread_ = std::move(*thread);
+    }
   }
   changed_.notify_one();
 }

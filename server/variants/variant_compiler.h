@@ -44,7 +44,8 @@ class VariantCompiler {
 
   // `done` runs on the compiler's thread. Variants that cannot be made say why (CompiledForm::refusal).
   void Compile(CompileRequest request, std::function<void(CompiledVariants)> done);
-  // Runs `job` on the compiler's thread, behind what was asked before.
+  // Runs `job` on the compiler's thread, behind what was asked before. Where no thread can be started the jobs wait
+  // for the next one that is posted.
   void Post(std::function<void()> job);
 
   // Shared by everything that is kept about kernels. Thread-safe.
@@ -61,7 +62,7 @@ class VariantCompiler {
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;  // guarded by mutex_
   bool is_stopping_ = false;                // guarded by mutex_
-  std::thread thread_;                      // last: it uses all of the above
+  std::thread thread_;                      // last: it uses all of the above; guarded by mutex_ until it runs
 };
 
 }  // namespace tally::server

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace tally::server {
 namespace {
@@ -43,13 +44,14 @@ CUresult WorkerRuns::Open() {
   if (result == CUDA_SUCCESS) {
     result = driver_.cuMemHostAlloc(&read_back_, sizeof(device::WorkerControl), CU_MEMHOSTALLOC_PORTABLE);
   }
-  if (result == CUDA_SUCCESS) {
-    thread_ = std::thread([this] {
-      driver_.cuCtxSetCurrent(context_);
-      Watch();
-    });
-  }
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  auto thread = StartThread("worker-runs", [this] {
+    driver_.cuCtxSetCurrent(context_);
+    Watch();
+  });
+  if (!thread) return CUDA_ERROR_OUT_OF_MEMORY;
+  thread_ = std::move(*thread);
+  return CUDA_SUCCESS;
 }
 
 WorkerRuns::~WorkerRuns() {

@@ -11,6 +11,7 @@
 #include "sim-driver/api/memory.h"
 #include "sim-driver/api/module.h"
 #include "sim-driver/api/texture_object.h"
+#include "sim-driver/api/timeline.h"
 
 namespace tally::sim_driver {
 namespace {
@@ -58,6 +59,9 @@ Context::Context(Device& device, unsigned context_flags, bool is_primary, unsign
 }
 
 ContextPtr Context::Create(Device& device, unsigned flags, bool is_primary, unsigned api_version) {
+  if (!Timeline::Get().Open() || device.OpenMachine().code() == StatusCode::kResourceExhausted) {
+    Fail(CUDA_ERROR_OUT_OF_MEMORY);
+  }
   ContextPtr context(new Context(device, flags, is_primary, api_version));
   context->legacy_ = NewStream(context, Stream::Kind::kLegacy);
   const uint64_t value = NextHandleValue();

@@ -71,18 +71,18 @@ bool Device::Take(uint64_t num_bytes) {
 
 void Device::Return(uint64_t num_bytes) { used_bytes_.fetch_sub(num_bytes, std::memory_order_relaxed); }
 
-Machine* Device::machine() {
-  std::call_once(machine_once_, [this] {
-    MachineOptions options;
-    options.num_workers = static_cast<uint32_t>(NumberFromEnvironment("TALLY_SIM_WORKERS", 1, kMaxWorkers, 0));
-    auto machine = Machine::Create(options);
-    if (machine) {
-      machine_ = std::move(*machine);
-    } else {
-      fmt::print(stderr, "tally sim: {}\n", machine.error().ToString());
-    }
-  });
-  return machine_.get();
+Status Device::OpenMachine() {
+  const std::lock_guard lock(machine_mutex_);
+  if (machine_ != nullptr) return OkStatus();
+  MachineOptions options;
+  options.num_workers = static_cast<uint32_t>(NumberFromEnvironment("TALLY_SIM_WORKERS", 1, kMaxWorkers, 0));
+  auto machine = Machine::Create(options);
+  if (!machine) {
+    fmt::print(stderr, "tally sim: {}\n", machine.error().ToString());
+    return machine.error();
+  }
+  machine_ = std::move(*machine);
+  return OkStatus();
 }
 
 void InitializeDevices() {

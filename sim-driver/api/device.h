@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "sim-driver/engine/machine.h"
 
 namespace tally::sim_driver {
@@ -37,8 +38,11 @@ class Device {
   bool Take(uint64_t num_bytes);
   void Return(uint64_t num_bytes);
 
-  // Started at first use; its threads live as long as the process. Null on a CPU that the engine cannot run on.
-  Machine* machine();
+  // Before the first context: starts the engine, whose threads live as long as the process. kResourceExhausted: none
+  // can be started now. kUnimplemented: the engine cannot run on this CPU.
+  Status OpenMachine();
+  // Null on such a CPU.
+  Machine* machine() { return machine_.get(); }
 
   // Primary context: see context.h. Guarded by primary_mutex.
   std::mutex primary_mutex;
@@ -56,8 +60,8 @@ class Device {
   const uint64_t total_bytes_;
   const std::string name_;
   std::atomic<uint64_t> used_bytes_{0};
-  std::once_flag machine_once_;
-  std::unique_ptr<Machine> machine_;
+  std::mutex machine_mutex_;
+  std::unique_ptr<Machine> machine_;  // set once, before there is a context
 };
 
 // cuInit: reads TALLY_SIM_DEVICES, TALLY_SIM_MEMORY_BYTES. Anything but a sane number is ignored with a line on stderr.

@@ -1,9 +1,9 @@
 #include "sim-driver/api/timeline.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
+
+#include "sim-driver/engine/driver_thread.h"
 
 namespace tally::sim_driver {
 namespace {
@@ -38,6 +38,17 @@ Timeline& Timeline::Get() {
 Timeline::Timeline()
     : copies_("sim-copy", kMaxConcurrentCopies), host_functions_("sim-host", kMaxConcurrentHostFunctions) {}
 
+bool Timeline::Open() {
+  const auto lock = Lock();
+  if (!has_poll_thread_) {
+    auto poller = StartDriverThread("sim-poll", [this] { PollLoop(); });
+    if (!poller) return false;
+    poller->detach();
+    has_poll_thread_ = true;
+  }
+  return copies_.Open() && host_functions_.Open();
+}
+
 void Timeline::SubmitLocked(const TaskPtr& task, std::span<const TaskPtr> after) {
   task->num_unmet = 0;
   for (const TaskPtr& before : after) {
@@ -67,10 +78,6 @@ void Timeline::StartLocked(TaskPtr task, std::vector<TaskPtr>& finished) {
         return;
       }
       polled_.push_back(std::move(task));
-      if (!has_poll_thread_) {
-        has_poll_thread_ = true;
-        std::thread([this] { PollLoop(); }).detach();
-      }
       poll_wanted_.notify_one();
       return;
     case TaskKind::kCopy:
@@ -152,7 +159,6 @@ void Timeline::Poke() {
 }
 
 void Timeline::PollLoop() {
-  pthread_setname_np(pthread_self(), "sim-poll");
   auto lock = Lock();
   std::chrono::nanoseconds pause = kShortestPoll;
   while (true) {

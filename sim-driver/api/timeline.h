@@ -59,6 +59,9 @@ class Timeline {
   // The one timeline of this process. Never destroyed: threads may outlive main().
   static Timeline& Get();
 
+  // Before the first task: starts the threads that no work could do without. False: the machine has none left.
+  bool Open();
+
   // Guards every stream's tail as well: see stream.h.
   std::unique_lock<std::mutex> Lock() { return std::unique_lock(mutex_); }
 
@@ -89,7 +92,7 @@ class Timeline {
 
   std::vector<TaskPtr> polled_;
   std::condition_variable poll_wanted_;
-  bool has_poll_thread_ = false;
+  bool has_poll_thread_ = false;  // guarded by mutex_
 
   WorkerPool copies_;
   WorkerPool host_functions_;

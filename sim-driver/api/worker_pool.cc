@@ -1,9 +1,6 @@
 #include "sim-driver/api/worker_pool.h"
 
-#include <pthread.h>
-#include <signal.h>
-
-#include <thread>
+#include "sim-driver/engine/driver_thread.h"
 
 namespace tally::sim_driver {
 
@@ -14,17 +11,23 @@ void WorkerPool::Enqueue(int priority, std::function<void()> job) {
     wanted_.notify_one();
     return;
   }
+  if (!StartThreadLocked()) wanted_.notify_one();
+}
+
+bool WorkerPool::Open() {
+  const std::unique_lock lock(mutex_);
+  return num_threads_ > 0 || StartThreadLocked();
+}
+
+bool WorkerPool::StartThreadLocked() {
+  auto thread = StartDriverThread(name_, [this] { Loop(); });
+  if (!thread) return false;
+  thread->detach();
   ++num_threads_;
-  // The program's signals are for its own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([this] { Loop(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return true;
 }
 
 void WorkerPool::Loop() {
-  pthread_setname_np(pthread_self(), name_);
   std::unique_lock lock(mutex_);
   while (true) {
     ++num_idle_;

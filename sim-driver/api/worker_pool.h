@@ -1,6 +1,7 @@
 // Threads that run queued jobs, most urgent first, first come first served within one priority.
 //
-// Threads are made when a job finds none idle, up to a bound, and then kept asleep. Thread-safe. Never destroyed.
+// Threads are made when a job finds none idle, up to a bound and to what the machine has left, and then kept asleep.
+// Thread-safe. Never destroyed.
 #pragma once
 
 #include <condition_variable>
@@ -17,10 +18,13 @@ class WorkerPool {
   // `name` appears in /proc/PID/task/*/comm (15 characters at most).
   WorkerPool(const char* name, int max_threads) : name_(name), max_threads_(max_threads) {}
 
+  // Its first thread, so that what is queued gets done whatever happens to the others. False: there is none.
+  bool Open();
   // Smaller `priority` first.
   void Enqueue(int priority, std::function<void()> job);
 
  private:
+  bool StartThreadLocked();
   void Loop();
 
   const char* const name_;

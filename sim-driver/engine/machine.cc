@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "sim-driver/engine/driver_thread.h"
 #include "sim-driver/engine/execution.h"
 #include "sim-driver/engine/grid.h"
 #include "sim-driver/engine/memory_view.h"
@@ -55,7 +56,11 @@ class Machine::Core {
   explicit Core(const MachineOptions& machine_options) : options(machine_options) {
     uint32_t count = options.num_workers;
     if (count == 0) count = std::max(2u, std::thread::hardware_concurrency());
-    for (uint32_t k = 0; k < count; ++k) workers_.emplace_back([this] { Work(); });
+    for (uint32_t k = 0; k < count; ++k) {
+      auto worker = StartDriverThread("sim-worker", [this] { Work(); });
+      if (!worker) break;  // fewer do, more slowly
+      workers_.push_back(std::move(*worker));
+    }
   }
 
   ~Core() {
@@ -125,6 +130,8 @@ class Machine::Core {
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [&] { return unfinished_ == 0; });
   }
+
+  bool has_workers() const { return !workers_.empty(); }
 
   const MachineOptions options;
   std::atomic<uint64_t> thread_instructions{0};
@@ -358,7 +365,9 @@ Result<std::unique_ptr<Machine>> Machine::Create(const Options& options) {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c") ||
       !__builtin_cpu_supports("bmi2"))
     return Error(StatusCode::kUnimplemented, "the software GPU needs a CPU with AVX2, FMA, F16C and BMI2");
-  return std::unique_ptr<Machine>(new Machine(std::make_unique<Core>(options)));
+  auto core = std::make_unique<Core>(options);
+  if (!core->has_workers()) return Error(StatusCode::kResourceExhausted, "no thread for the software GPU");
+  return std::unique_ptr<Machine>(new Machine(std::move(core)));
 }
 
 Machine::Machine(std::unique_ptr<Core> core) : core_(std::move(core)) {}

@@ -126,7 +126,9 @@ TEST_F(HostMemoryTest, MustBeWholePagesOfAFileInMemory) {
   EXPECT_EQ(Result(at, kPage, 0, fd), 0u) << "and after all that the session goes on";
 }
 
-TEST_F(HostMemoryTest, SurvivesAFileThatBecomesShorter) {
+TEST_F(HostMemoryTest, AFileThatBecomesShorterEndsItsSessionAlone) {
+  auto other = Connect();
+  auto other_lane = other->OpenLane();
   const UniqueFd file(::memfd_create("tally-test", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(file.get(), kSize), 0);
   const auto reply = Register(FreeAddress(), kSize, 0, {file.get()});
@@ -136,8 +138,12 @@ TEST_F(HostMemoryTest, SurvivesAFileThatBecomesShorter) {
   ASSERT_EQ(::ftruncate(file.get(), 0), 0);
   const uint64_t device = Allocate(*lane_, kSize);
   const shm::Copy up{device, host, kSize, 1, 0, 0};
-  EXPECT_EQ(lane_->Call(Op::kCopy, Payload().Put(up)).result, 0u);
-  EXPECT_EQ(lane_->Call(Op::kFreeHost, Payload().PutWord(host)).result, 0u);
+  EXPECT_FALSE(lane_->Call(Op::kCopy, Payload().Put(up)).arrived);
+  WaitForEnds(1);
+  EXPECT_TRUE(ends()[0].evicted);
+  EXPECT_NE(ends()[0].reason.find("truncated a file"), std::string::npos) << ends()[0].reason;
+  EXPECT_EQ(other_lane->Call(Op::kMemoryAmount).result, 0u);
+  EXPECT_FALSE(executor_->faulted());
 }
 
 TEST_F(HostMemoryTest, EndsTheSessionForDescriptorsThatMakeNoSense) {
