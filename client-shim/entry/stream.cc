@@ -65,6 +65,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   const auto word = reinterpret_cast<uint64_t>(hStream);
   if (word <= shm::kPerThreadStream) return CUDA_ERROR_INVALID_HANDLE;
   if (call.process->streams.Remove(word) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  call.process->captures.Forget(word);
   return call.lane->PostStruct(shm::Op::kDestroyStream, word);
 }
 CUresult cuStreamDestroy(CUstream hStream) { return entry::cuStreamDestroy_v2(hStream); }

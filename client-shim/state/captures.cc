@@ -19,9 +19,15 @@ void Captures::Begin(uint64_t origin_stream, bool is_blocking_stream, uint32_t c
   num_open_.fetch_add(1, std::memory_order_relaxed);
 }
 
+// One word stands for the per-thread streams of all threads, in each of their contexts.
+bool Captures::IsOrigin(const Capture& capture, uint64_t stream) {
+  if (capture.origin_stream != stream) return false;
+  return stream != shm::kPerThreadStream || (capture.thread == ThisThread() && capture.context == t_thread.context);
+}
+
 const Captures::Capture* Captures::FindLocked(uint64_t origin_stream) const {
   const auto found =
-      std::ranges::find_if(open_, [&](const Capture& capture) { return capture.origin_stream == origin_stream; });
+      std::ranges::find_if(open_, [&](const Capture& capture) { return IsOrigin(capture, origin_stream); });
   return found != open_.end() ? &*found : nullptr;
 }
 
@@ -89,7 +95,22 @@ CUresult Captures::CheckLegacyStream(uint32_t context) {
 }
 
 void Captures::Spoil(uint64_t origin_stream) {
-  SpoilIf([&](const Capture& capture) { return capture.origin_stream == origin_stream; });
+  SpoilIf([&](const Capture& capture) { return IsOrigin(capture, origin_stream); });
+}
+
+template <typename Predicate>
+void Captures::ForgetIf(const Predicate& is_gone) {
+  if (!any()) return;
+  const std::lock_guard lock(mutex_);
+  num_open_.fetch_sub(static_cast<uint32_t>(std::erase_if(open_, is_gone)), std::memory_order_relaxed);
+}
+
+void Captures::Forget(uint64_t origin_stream) {
+  ForgetIf([&](const Capture& capture) { return IsOrigin(capture, origin_stream); });
+}
+
+void Captures::ForgetContext(uint32_t context) {
+  ForgetIf([&](const Capture& capture) { return capture.context == context; });
 }
 
 }  // namespace tally::client_shim

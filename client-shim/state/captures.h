@@ -35,6 +35,9 @@ class Captures {
   void Spoil(uint64_t origin_stream);
   // Those of a context; whether there are any.
   bool SpoilAll(uint32_t context);
+  // Its stream, or everything in a context, is destroyed: nobody will end it.
+  void Forget(uint64_t origin_stream);
+  void ForgetContext(uint32_t context);
 
  private:
   struct Capture {
@@ -49,6 +52,9 @@ class Captures {
   // Whether there was any.
   template <typename Predicate>
   bool SpoilIf(const Predicate& is_forbidden);
+  template <typename Predicate>
+  void ForgetIf(const Predicate& is_gone);
+  static bool IsOrigin(const Capture& capture, uint64_t stream);
   const Capture* FindLocked(uint64_t origin_stream) const;
 
   std::atomic<uint32_t> num_open_{0};

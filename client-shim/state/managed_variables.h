@@ -5,8 +5,9 @@
 // it has synchronised, and not while a kernel runs:
 //   before work is put on a stream     what the host has changed goes to the device
 //   after a call that waited           what the device has changed comes to the host
-// Changes are found by comparing with what was exchanged last, byte by byte: what nobody touched is not sent, and a
-// program that touches different variables on both sides at once gets what a device with concurrent access gives.
+// Changes are found by comparing with what was exchanged last. Of each 4 KiB (of several in a row, if all have changed)
+// the bytes from the first changed one to the last are sent: a program that touches different variables on both sides
+// at once gets what a device with concurrent access gives.
 //
 // Thread-safe. Costs one load per call while a program has no such variable.
 #pragma once

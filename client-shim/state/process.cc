@@ -118,6 +118,7 @@ void ForgetContext(Process* process, uint32_t context) {
   process->managed.ForgetContext(context);
   for (const Allocation& allocation : process->addresses.RemoveContext(context)) ReleaseAllocation(process, allocation);
   process->contexts.ForgetPeersOf(context);
+  process->captures.ForgetContext(context);
   process->streams.RemoveIf([context](const Stream& stream) { return stream.context == context; });
 }
 

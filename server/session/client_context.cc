@@ -70,9 +70,11 @@ void ClientContext::KeepUnfinishedWork(Stream& stream) {
   if (remains_ == nullptr && NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_) != CUDA_SUCCESS) return;
   if (Record(stream) != CUDA_SUCCESS) return;
   if (WaitFor(*remains_, stream.join_event) == CUDA_SUCCESS) ++remains_->num_issued;
-  if (stream.has_unjoined_work && legacy_ != nullptr) {
-    WaitFor(*legacy_, stream.join_event);
-    ++legacy_->num_issued;
+  Stream* legacy = nullptr;
+  // Also if it is not there yet: one that is made later could not know what to wait for.
+  if (stream.has_unjoined_work && Legacy(&legacy) == CUDA_SUCCESS) {
+    WaitFor(*legacy, stream.join_event);
+    ++legacy->num_issued;
   }
 }
 

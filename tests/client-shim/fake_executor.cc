@@ -114,6 +114,12 @@ size_t FakeExecutor::num_lanes() {
   return count;
 }
 
+std::byte* FakeExecutor::arena(uint32_t lane) {
+  const std::lock_guard lock(mutex_);
+  const MappedRegion& region = sessions_.back()->lanes[lane]->region;
+  return region.data() + reinterpret_cast<const shm::LaneHeader*>(region.data())->arena_offset;
+}
+
 void FakeExecutor::AcceptLoop() {
   while (!is_stopping_) {
     pollfd poll_fd{listening_.get(), POLLIN, 0};
@@ -184,6 +190,8 @@ void FakeExecutor::SessionLoop(Session* session) {
         header->arena_offset = header->reply_offset + shm::kReplyRingBytes;
         header->arena_chunk_bytes = shm::kArenaChunkBytes;
         header->arena_chunks = shm::kArenaChunks;
+        // As after many requests: what a record leaves out is not zero.
+        std::memset(lane->region.data() + header->request_offset, 0xA5, header->request_bytes);
         const std::lock_guard lock(mutex_);
         lane->index = static_cast<uint32_t>(session->lanes.size());
         header->lane_index = lane->index;
@@ -290,7 +298,10 @@ void FakeExecutor::WriteReply(Lane* lane, uint16_t op, const FakeReply& reply) {
   std::memcpy(ring + offset, &frame, sizeof(frame));
   if (!reply.payload.empty()) std::memcpy(ring + offset + sizeof(frame), reply.payload.data(), reply.payload.size());
   lane->reply_position += size;
+  while (reply.is_unrung && header->reply.reader_waiting.load() == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   header->reply.write_position.store(lane->reply_position);
+  if (reply.is_unrung) return;
   if (header->reply.reader_waiting.exchange(0) != 0) {
     header->reply.data_doorbell.fetch_add(1);
     FutexWake(header->reply.data_doorbell, 1);

@@ -48,6 +48,7 @@ struct FakeReply {
   uint16_t flags = 0;
   std::vector<std::byte> payload;
   bool is_withheld = false;  // never answered
+  bool is_unrung = false;    // written once the client sleeps, and nobody wakes it
 
   template <typename T>
   void Append(const T& value) {
@@ -83,6 +84,8 @@ class FakeExecutor {
   // Every request that was written before the call, except kDescribeDevices, in ticket order.
   std::vector<FakeRequest> requests();
   size_t num_lanes();
+  // Of a lane of the latest session.
+  std::byte* arena(uint32_t lane);
 
  private:
   struct Lane {

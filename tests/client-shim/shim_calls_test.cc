@@ -12,71 +12,10 @@
 #include <vector>
 
 #include "proto/driver/generated/driver_symbols.h"
-#include "tests/client-shim/fake_executor.h"
+#include "tests/client-shim/shim_child.h"
 
 namespace tally::client_shim {
 namespace {
-
-// In a child: the condition's line number is the exit status's stand-in on stderr.
-#define REQUIRE(condition)                                                           \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      return 1;                                                                      \
-    }                                                                                \
-  } while (false)
-
-// Connects and makes device 0's primary context current.
-int Begin() {
-  REQUIRE(SHIM(cuInit)(0) == CUDA_SUCCESS);
-  CUcontext context = nullptr;
-  REQUIRE(SHIM(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS);
-  REQUIRE(SHIM(cuCtxSetCurrent)(context) == CUDA_SUCCESS);
-  return 0;
-}
-
-constexpr uint64_t kModuleHandle = shm::MakeHandle(shm::HandleKind::kModule, 0, true, 1);
-constexpr uint64_t kFunctionHandle = shm::MakeHandle(shm::HandleKind::kFunction, 0, true, 1);
-
-// Scripts a module with one kernel (int, pointer): the int at 0, the pointer at 8.
-void ScriptKernel(FakeExecutor* executor) {
-  executor->On(shm::Op::kLoadModule, [](const FakeRequest&, FakeReply* reply) {
-    reply->Append(shm::LoadedImage{kModuleHandle, 0, 0});
-  });
-  executor->On(shm::Op::kGetFunction, [](const FakeRequest&, FakeReply* reply) {
-    shm::KernelDescription description{};
-    description.handle = kFunctionHandle;
-    description.num_parameters = 2;
-    description.parameter_bytes = 16;
-    description.attribute[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 512;
-    description.attribute[CU_FUNC_ATTRIBUTE_NUM_REGS] = 16;
-    description.attribute[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 49152;
-    description.attribute_valid = 1u << CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK | 1u << CU_FUNC_ATTRIBUTE_NUM_REGS |
-                                  1u << CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    reply->Append(description);
-    reply->Append(shm::ParameterLayout{0, 4});
-    reply->Append(shm::ParameterLayout{8, 8});
-  });
-}
-
-int GetKernel(CUfunction* function) {
-  CUmodule module = nullptr;
-  const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
-  REQUIRE(SHIM(cuModuleLoadData)(&module, ptx) == CUDA_SUCCESS);
-  REQUIRE(SHIM(cuModuleGetFunction)(function, module, "kernel") == CUDA_SUCCESS);
-  return 0;
-}
-
-// Device memory far from anything the test maps.
-void ScriptMemory(FakeExecutor* executor) {
-  auto next = std::make_shared<uint64_t>(0x500000000000);
-  executor->On(shm::Op::kAllocate, [next](const FakeRequest& request, FakeReply* reply) {
-    const auto size = request.Read<shm::Allocate>().size_bytes;
-    reply->Append(*next);
-    reply->Append(uint64_t{0});
-    *next += (size + 511) / 512 * 512;
-  });
-}
 
 TEST(ShimCalls, NoDaemonIsOneClearError) {
   EXPECT_EQ(RunInChild("/nonexistent/tally.sock",
@@ -298,6 +237,27 @@ TEST(ShimCalls, ExecutorsDeathMidWaitIsAStickyErrorNotAHang) {
                          REQUIRE(SHIM(cuStreamCreate)(&stream, 0) == CUDA_ERROR_DEVICE_UNAVAILABLE);
                          CUevent event = nullptr;
                          REQUIRE(SHIM(cuEventCreate)(&event, 0) == CUDA_ERROR_DEVICE_UNAVAILABLE);
+                         return 0;
+                       }),
+            0);
+}
+
+// It was killed after it had written the reply, before it rang the doorbell: the work is done, and says so.
+TEST(ShimCalls, ReplyThatWasWrittenJustBeforeTheExecutorsDeathCounts) {
+  FakeExecutor executor;
+  constexpr uint64_t kStream = shm::MakeHandle(shm::HandleKind::kStream, 0, true, 1);
+  executor.On(shm::Op::kCreateStream, [&](const FakeRequest&, FakeReply* reply) {
+    executor.Die();
+    reply->Append(kStream);
+    reply->is_unrung = true;
+  });
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUstream stream = nullptr;
+                         REQUIRE(SHIM(cuStreamCreate)(&stream, 0) == CUDA_SUCCESS);
+                         REQUIRE(reinterpret_cast<uint64_t>(stream) == kStream);
+                         REQUIRE(SHIM(cuStreamCreate)(&stream, 0) == CUDA_ERROR_DEVICE_UNAVAILABLE);
                          return 0;
                        }),
             0);

@@ -3,22 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <thread>
 
 #include "proto/driver/generated/wire_ops.h"
-#include "tests/client-shim/fake_executor.h"
+#include "tests/client-shim/shim_child.h"
 
 namespace tally::client_shim {
 namespace {
-
-#define REQUIRE(condition)                                                           \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
-      return 1;                                                                      \
-    }                                                                                \
-  } while (false)
 
 struct Streams {
   CUcontext context = nullptr;

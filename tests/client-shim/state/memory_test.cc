@@ -9,6 +9,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <map>
 #include <random>
@@ -21,6 +22,25 @@
 #include "client-shim/state/own_mappings.h"
 #include "client-shim/state/page_swap.h"
 #include "client-shim/state/registered_memory.h"
+
+namespace {
+
+// The fixed mapping that fails as if the system had no more; none if it is negative.
+int g_fixed_mappings_until_failure = -1;
+
+}  // namespace
+
+extern "C" {
+void* __real_mmap(void* address, size_t size, int protection, int flags, int fd, off_t offset);
+// Linked in place of mmap (CMakeLists.txt).
+void* __wrap_mmap(void* address, size_t size, int protection, int flags, int fd, off_t offset) {
+  if ((flags & MAP_FIXED) != 0 && g_fixed_mappings_until_failure >= 0 && g_fixed_mappings_until_failure-- == 0) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return __real_mmap(address, size, protection, flags, fd, offset);
+}
+}
 
 namespace tally::client_shim {
 namespace {
@@ -257,6 +277,25 @@ TEST(PageSwap, KeepsBytesAndWhatOthersWriteMeanwhile) {
     }
   }
   ::munmap(pages, kSize);
+}
+
+// The program knows only that its registration failed: its memory must be its own again, with all that it wrote.
+TEST(PageSwap, ThatFailsHalfWayLeavesEverythingAsItWas) {
+  for (const int num_replaced : {0, 1, 2}) {  // the first page and the last go by themselves
+    char* pages = MapPrivate();
+    ASSERT_NE(pages, nullptr);
+    for (size_t i = 0; i < kSize; ++i) pages[i] = static_cast<char>(i * 7);
+    auto memory = CreateSealedMemfd("tally-test", kSize);
+    ASSERT_TRUE(memory);
+    g_fixed_mappings_until_failure = num_replaced;
+    EXPECT_FALSE(SwapForShared(Address(pages), kSize, memory->get()));
+    EXPECT_EQ(g_fixed_mappings_until_failure, -1) << "it never came so far";
+    for (const Mapping& mapping : MappingsWithin(Address(pages), Address(pages) + kSize))
+      EXPECT_FALSE(mapping.is_shared) << num_replaced;
+    EXPECT_EQ(FindBacking(Address(pages), Address(pages) + kSize).kind, Backing::kOwnPages);
+    for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(pages[i], static_cast<char>(i * 7)) << i;
+    ::munmap(pages, kSize);
+  }
 }
 
 TEST(RegisteredMemory, IsTheFilesPagesUntilItIsGivenBack) {

@@ -175,5 +175,18 @@ TEST(RingReader, SizesThatLeaveTheRingAreBroken) {
   }
 }
 
+TEST(RingReader, RecordsThatRunPastTheRingsEndAreBroken) {
+  for (const uint16_t op : {uint16_t{0}, uint16_t{1}}) {
+    auto ring = std::make_unique<Ring>();
+    RingReader reader(ring->bytes, kRingBytes, &ring->state);
+    const shm::ReplyHeader* record = nullptr;
+    PutReply(ring.get(), kRingBytes - 32, 5, 0);
+    ASSERT_EQ(reader.Peek(&record), RingReader::Look::kRecord);
+    reader.Consume(record);
+    PutReply(ring.get(), 48, op, 0);  // so much has been written, but only 32 bytes are left before the end
+    EXPECT_EQ(reader.Peek(&record), RingReader::Look::kBroken) << op;
+  }
+}
+
 }  // namespace
 }  // namespace tally::client_shim

@@ -155,6 +155,20 @@ TEST(Refusals, OfBarriersThatEarlyExitsDisturb) {
   EXPECT_EQ(Workers("bar.sync 0, 64; ret;"), "done");
 }
 
+// Warps that have left stay at the end, so they would be counted at a barrier for some threads, were it the same one.
+TEST(Refusals, OfBarriersWithACount) {
+  const std::string leave = "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 63; @%p1 ret; ";
+  EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync 0, 64; ret;"), "barrier-with-count");
+  EXPECT_EQ(Workers(leave + "bar.sync 1, 64; bar.sync 1; ret;"), "barrier-with-count");
+  EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync 1, 64; ret;"), "done");
+  EXPECT_EQ(Workers(leave + "bar.sync 0, 64; ret;"), "done") << "no barrier is for all";
+  std::string all_with_counts;
+  for (int id = 0; id < 15; ++id) all_with_counts += "bar.sync " + std::to_string(id) + ", 64; ";
+  EXPECT_EQ(Workers(all_with_counts + "ret;"), "done") << "the last is ours";
+  EXPECT_EQ(Workers(all_with_counts + "bar.sync 15; ret;"), "done");
+  EXPECT_EQ(Workers(all_with_counts + "bar.sync 15, 64; ret;"), "barrier-identifiers");
+}
+
 TEST(Refusals, OfLanesThatOthersWaitFor) {
   const std::string shuffle = "shfl.sync.down.b32 %r2, %r3, 1, 31, -1; ";
   const auto after = [&](const std::string& test) { return Workers(test + " @%p1 bra L; " + shuffle + "L: ret;"); };

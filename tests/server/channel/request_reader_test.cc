@@ -85,6 +85,29 @@ TEST_F(RequestReaderTest, RefusesNonsense) {
   EXPECT_EQ(outcome(64, 64, 1, 33), Outcome::kMalformed);  // payload longer than its record
 }
 
+// Behind the ring lies the reply ring: what is written in all may be enough, what is left before the end is not.
+TEST_F(RequestReaderTest, RefusesARecordThatRunsPastTheRingsEnd) {
+  for (const uint32_t left : {16u, 32u, 48u}) {
+    for (const uint16_t op : {uint16_t{0}, uint16_t{9}}) {
+      region_ = LaneRegion::Create(0);
+      RequestReader reader(*region_);
+      uint64_t position = 0;
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t size = shm::kMaxRequestBytes - (i == 3 ? left : 0);
+        Put(position, size, 5);
+        position += size;
+      }
+      Publish(position);
+      Request request{};
+      for (int i = 0; i < 4; ++i) ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+      Put(position, 64, op);
+      Publish(position + 64);
+      EXPECT_EQ(reader.Read(&request), Outcome::kMalformed) << left << " bytes are left";
+      EXPECT_STREQ(reader.reason(), "request ring: impossible record size");
+    }
+  }
+}
+
 TEST_F(RequestReaderTest, WakesAWriterThatWaitsForRoomWhenHalfIsFree) {
   RequestReader reader(*region_);
   shm::RingState& state = region_->header().request;

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "proto/driver/generated/driver_symbols.h"
@@ -171,6 +172,20 @@ TEST_F(SessionTest, LaunchesWithParametersAtTheKernelsOffsets) {
   EXPECT_EQ(executor_->Snapshot().at(0).num_launches, 1u);
 }
 
+// The rest would be what an earlier record left there.
+TEST_F(SessionTest, FewerParameterBytesThanTheKernelTakesEndTheSession) {
+  constexpr size_t kBytes = kFakeParameters[2][0] + kFakeParameters[2][1];
+  for (const size_t bytes : {size_t{0}, kBytes - 8, kBytes - 1}) {
+    auto client = Connect();
+    auto lane = client->OpenLane();
+    const uint64_t kernel = LoadKernel(*lane, "kernel");
+    ASSERT_FALSE(lane->Call(Op::kLaunch, LaunchOf(kernel, 1, std::string(bytes, 'x'))).arrived) << bytes;
+    WaitForEnds(1);
+    EXPECT_NE(ends().back().reason.find("fewer parameter bytes"), std::string::npos) << ends().back().reason;
+  }
+  EXPECT_EQ(driver_.num_launches(), 0u);
+}
+
 TEST_F(SessionTest, FailureOfAnAsynchronousCallIsLatchedOnce) {
   lane_->Post(Op::kLaunch, LaunchOf(shm::MakeHandle(shm::HandleKind::kFunction, 1, true, 77), 1));
   lane_->Post(Op::kFill, Payload().Put(shm::Fill{1234, 0, 1, 1, 1, 0, 1}));
@@ -200,6 +215,50 @@ TEST_F(SessionTest, LegacyStreamJoinsBlockingStreamsOnlyWhenBothAreUsed) {
                                       "launch s3", "launch s2",                   // nothing to join
                                       "record s3 e2", "wait s1 e2", "launch s1",  // blocking after legacy
                                       "launch s1", "wait s4 e2", "launch s4"}));
+}
+
+// Natively it is work of the context like any other: that nobody can name its stream any more changes nothing.
+TEST_F(SessionTest, LegacyStreamWaitsForABusyBlockingStreamThatWasDestroyed) {
+  const uint64_t kernel = LoadKernel(*lane_, "kernel");
+  for (const bool is_there_before : {false, true}) {
+    if (is_there_before) lane_->Post(Op::kLaunch, LaunchOf(kernel, shm::kLegacyStream));
+    const uint64_t blocking = CreateStream(CU_STREAM_DEFAULT);
+    lane_->Post(Op::kLaunch, LaunchOf(kernel, blocking));
+    EXPECT_EQ(lane_->Call(Op::kFence).result, 0u);
+    const std::string launched = driver_.TakeTrace().back();  // "launch sN"
+    lane_->Post(Op::kDestroyStream, Payload().PutWord(blocking));
+    lane_->Post(Op::kLaunch, LaunchOf(kernel, shm::kLegacyStream));
+    EXPECT_EQ(lane_->Call(Op::kFence).result, 0u);
+    const std::vector<std::string> trace = driver_.TakeTrace();
+    ASSERT_FALSE(trace.empty());
+    const std::string recorded = "record " + launched.substr(7) + " e";
+    EXPECT_EQ(trace.front().substr(0, recorded.size()), recorded) << is_there_before;
+    const std::string event = trace.front().substr(recorded.size() - 1);
+    const std::string legacy = trace.back().substr(7);
+    EXPECT_EQ(trace.back(), "launch " + legacy);
+    const auto waits = std::ranges::count(trace, "wait " + legacy + " " + event);
+    EXPECT_EQ(waits, 1) << "the legacy stream " << (is_there_before ? "was there before" : "came later");
+  }
+}
+
+TEST_F(SessionTest, AStreamThatIsMadeBehindAPendingWaitOfItsContextWaitsToo) {
+  const uint64_t kernel = LoadKernel(*lane_, "kernel");
+  EXPECT_EQ(lane_->Call(Op::kCreateEvent, Payload().Put(shm::CreateEvent{kFirstEvent, 0, 0})).result, 0u);  // e1
+  lane_->Post(Op::kWaitContextEvent, Payload().PutWord(kFirstEvent));
+  EXPECT_EQ(lane_->Call(Op::kFence).result, 0u);
+  // The event comes before whatever stands for all that the context does from now on.
+  const std::vector<std::string> waited = driver_.TakeTrace();
+  ASSERT_EQ(waited, (std::vector<std::string>{"wait s1 e1", "record s1 e2"}));
+  lane_->Post(Op::kLaunch, LaunchOf(kernel, CreateStream(CU_STREAM_NON_BLOCKING)));
+  lane_->Post(Op::kLaunch, LaunchOf(kernel, shm::kLegacyStream));
+  EXPECT_EQ(lane_->Call(Op::kFence).result, 0u);
+  EXPECT_EQ(driver_.TakeTrace(), (std::vector<std::string>{"wait s2 e2", "launch s2", "wait s3 e2", "launch s3"}));
+  // Once it is known to have happened there is nothing to wait for.
+  EXPECT_EQ(Synchronize(), 0u);
+  driver_.TakeTrace();
+  lane_->Post(Op::kLaunch, LaunchOf(kernel, CreateStream(CU_STREAM_NON_BLOCKING)));
+  EXPECT_EQ(lane_->Call(Op::kFence).result, 0u);
+  EXPECT_EQ(driver_.TakeTrace(), (std::vector<std::string>{"launch s4"}));
 }
 
 TEST_F(SessionTest, ContextsHaveLegacyStreamsOfTheirOwn) {

@@ -136,6 +136,18 @@ TEST_F(SharingTest, CopiesReachWhatIsMappedAndAccessible) {
   EXPECT_EQ(Grant(*lane_, base, 3 * kPiece, 3), CUDA_ERROR_INVALID_VALUE);  // a hole
 }
 
+TEST_F(SharingTest, WhatMayOnlyBeReadIsAccessible) {
+  const uint64_t base = Reserve(*lane_, 2 * kPiece);
+  const auto handle = Create(*lane_, kPiece).Get<uint64_t>();
+  ASSERT_EQ(Map(*lane_, base, handle), 0u);
+  ASSERT_EQ(Map(*lane_, base + kPiece, handle), 0u);
+  ASSERT_EQ(Grant(*lane_, base, kPiece, CU_MEM_ACCESS_FLAGS_PROT_READ), 0u);
+  ASSERT_EQ(Grant(*lane_, base + kPiece, kPiece, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), 0u);
+  EXPECT_EQ(CopyIn(*lane_, base, base + kPiece, 0), 0u);
+  ASSERT_EQ(Grant(*lane_, base, kPiece, CU_MEM_ACCESS_FLAGS_PROT_NONE), 0u);
+  EXPECT_EQ(CopyIn(*lane_, base, base + kPiece, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(SharingTest, MemoryLivesWithItsLastHandleOrMapping) {
   const uint64_t base = Reserve(*lane_, 4 * kPiece);
   const auto handle = Create(*lane_, kPiece).Get<uint64_t>();

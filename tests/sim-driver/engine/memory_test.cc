@@ -136,6 +136,29 @@ TEST_F(MemoryTest, KernelParametersByAddress) {
   EXPECT_EQ(out[0], 12u);
 }
 
+// At an address that the program computes, which only the running kernel knows.
+TEST_F(MemoryTest, FunctionParametersByIndexEndWithThem) {
+  const std::string f =
+      ".func (.param .b32 r) f(.param .b32 at, .param .align 16 .b8 s[16]){ .reg .b32 %r<3>; .reg .b64 %rd<4>;\n"
+      "ld.param.u32 %r1,[at]; cvt.u64.u32 %rd1,%r1; mov.b64 %rd2,s; add.u64 %rd3,%rd2,%rd1; ld.param.u32 %r2,[%rd3];\n"
+      "st.param.b32 [r],%r2; ret; }\n";
+  const std::string call =
+      "{ .param .b32 a0; .param .align 16 .b8 s0[16]; .param .b32 r0; st.param.b32 [a0],%r2; mov.u32 %r3,77;\n"
+      "st.param.b32 [s0+12],%r3; call.uni (r0), f, (a0, s0); ld.param.b32 %r4,[r0]; } st.global.u32 [%rd4],%r4;";
+  auto program = launcher_.Load({Kernel1("cvt.u32.u64 %r2,%rd1;" + call, f)});
+  ASSERT_TRUE(program);
+  const uint64_t out = launcher_.Upload(std::vector<uint32_t>(256));
+  const auto run = [&](uint64_t at) { return launcher_.Run(launcher_.Request(program, "k", {1}, {32}, at, out)); };
+  const auto inside = run(12);
+  EXPECT_FALSE(inside) << inside->message;
+  EXPECT_EQ(launcher_.Download<uint32_t>(out, 32), std::vector<uint32_t>(32, 77));
+  for (const uint64_t at : {uint64_t{0xFFFFFFF0}, uint64_t{1} << 16}) {
+    const auto fault = run(at);
+    ASSERT_TRUE(fault) << at;
+    EXPECT_EQ(fault->cu_result, kFaultIllegalAddress);
+  }
+}
+
 TEST_F(MemoryTest, Alloca) {
   auto out = RunText(
       Kernel1("add.u64 %rd5,%rd3,16; stacksave.u64 %rd8; alloca.u64 %rd6,%rd5,16; add.u64 %rd7,%rd6,%rd3; st.local.u32 "

@@ -94,6 +94,23 @@ TEST(ProgramTest, RefusesWhatMakesNoSense) {
   EXPECT_FALSE(CompileError("not ptx at all").ok());
 }
 
+TEST(ProgramTest, LoadsOfParametersEndWithThem) {
+  const auto error_of = [](const std::string& body) {
+    return CompileError(
+        PtxHeader() + R"(.func f(.param .align 8 .b8 s[16]){.reg .b16 %h<2>; .reg .b64 %rd<2>;)" +
+        (body.starts_with("f:") ? body.substr(2) : "") + "ret;}\n" +
+        ".visible .entry k(.param .u64 p, .param .align 2 .b8 q[6]){.reg .b16 %h<2>; .reg .b64 %rd<2>;" +
+        (body.starts_with("k:") ? body.substr(2) : "") + "ret;}");
+  };
+  for (const char* body : {"k:ld.param.u64 %rd1,[p];", "k:ld.param.u16 %h1,[q+4];", "k:ld.param.u8 %h1,[q+5];",
+                           "f:ld.param.u64 %rd1,[s+8];", "f:ld.param.u8 %h1,[s+15];"})
+    EXPECT_TRUE(error_of(body).ok()) << body << error_of(body).message();
+  for (const char* body : {"k:ld.param.u64 %rd1,[p+8];", "k:ld.param.u16 %h1,[q+6];", "k:ld.param.u8 %h1,[q+6];",
+                           "k:ld.param.u16 %h1,[q+5];", "f:ld.param.u64 %rd1,[s+16];", "f:ld.param.u8 %h1,[s+16];",
+                           "f:ld.param.u64 %rd1,[s+12];", "f:st.param.u64 [s+16],%rd1;", "f:st.param.u64 [s+9],%rd1;"})
+    EXPECT_NE(error_of(body).message().find("outside the"), std::string::npos) << body << error_of(body).message();
+}
+
 TEST(ProgramTest, SurvivesMutilatedText) {
   std::string text = ElementKernel("u32", "b32", "u32", "b32",
                                    "@%p1 bra L; setp.ne.u32 %p1|%p2,%a,%b; shfl.sync.idx.b32 %d|%p3,%a,0,31,-1; "

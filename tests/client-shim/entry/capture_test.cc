@@ -1,0 +1,132 @@
+// The rules of captures that the client keeps by itself.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/client-shim/shim_child.h"
+
+namespace tally::client_shim {
+namespace {
+
+void ScriptCaptures(FakeExecutor* executor) {
+  ScriptStreams(executor);
+  ScriptMemory(executor);
+  executor->On(shm::Op::kCaptureState, [](const FakeRequest&, FakeReply* reply) {
+    shm::CaptureState state{};
+    state.status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    reply->Append(state);
+  });
+  executor->On(shm::Op::kEndCapture, [](const FakeRequest&, FakeReply* reply) {
+    reply->Append(shm::MakeHandle(shm::HandleKind::kGraph, 0, true, 1));
+  });
+}
+
+CUresult BeginCapture(CUstream stream, CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL) {
+  return SHIM(cuStreamBeginCapture_v2)(stream, mode);
+}
+
+// It would have to wait for the stream, which runs nothing: what was captured lacks the copy.
+TEST(Capture, ARefusedBlockingCopyOfPageableMemorySpoilsIt) {
+  FakeExecutor executor;
+  ScriptCaptures(&executor);
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUdeviceptr memory = 0;
+                         char bytes[64] = {};
+                         CUgraph graph = nullptr;
+                         REQUIRE(SHIM(cuMemAlloc_v2)(&memory, sizeof(bytes)) == CUDA_SUCCESS);
+                         const auto up = ShimFunction("cuMemcpyHtoD_v2_ptds", &::cuMemcpyHtoD_v2);
+                         const auto down = ShimFunction("cuMemcpyDtoH_v2_ptds", &::cuMemcpyDtoH_v2);
+                         for (const bool is_up : {true, false}) {
+                           REQUIRE(BeginCapture(CU_STREAM_PER_THREAD) == CUDA_SUCCESS);
+                           REQUIRE((is_up ? up(memory, bytes, sizeof(bytes)) : down(bytes, memory, sizeof(bytes))) ==
+                                   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+                           REQUIRE(SHIM(cuStreamEndCapture)(CU_STREAM_PER_THREAD, &graph) ==
+                                   CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+                           REQUIRE(graph == nullptr);
+                         }
+                         REQUIRE(up(memory, bytes, sizeof(bytes)) == CUDA_SUCCESS);
+                         return 0;
+                       }),
+            0);
+}
+
+// One word stands for the per-thread streams of all threads.
+TEST(Capture, ThreadsCaptureTheirPerThreadStreamsApart) {
+  FakeExecutor executor;
+  ScriptCaptures(&executor);
+  EXPECT_EQ(
+      RunInChild(executor.socket_path(),
+                 [] {
+                   if (Begin() != 0) return 1;
+                   CUgraph graph = nullptr;
+                   REQUIRE(BeginCapture(CU_STREAM_PER_THREAD) == CUDA_SUCCESS);
+                   const auto other = [] {
+                     if (Begin() != 0) return 1;
+                     CUgraph own = nullptr;
+                     REQUIRE(BeginCapture(CU_STREAM_PER_THREAD) == CUDA_SUCCESS);
+                     REQUIRE(SHIM(cuStreamSynchronize)(CU_STREAM_PER_THREAD) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+                     REQUIRE(SHIM(cuStreamEndCapture)(CU_STREAM_PER_THREAD, &own) ==
+                             CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+                     return 0;
+                   };
+                   int failed = 1;
+                   std::thread([&] { failed = other(); }).join();
+                   REQUIRE(failed == 0);
+                   REQUIRE(SHIM(cuStreamEndCapture)(CU_STREAM_PER_THREAD, &graph) == CUDA_SUCCESS);
+                   REQUIRE(graph != nullptr);
+                   return 0;
+                 }),
+      0);
+}
+
+TEST(Capture, EndsWithItsStream) {
+  FakeExecutor executor;
+  ScriptCaptures(&executor);
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUstream stream = nullptr;
+                         CUdeviceptr memory = 0;
+                         REQUIRE(SHIM(cuStreamCreate)(&stream, 0) == CUDA_SUCCESS);
+                         REQUIRE(BeginCapture(stream) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuMemAlloc_v2)(&memory, 16) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+                         REQUIRE(SHIM(cuStreamDestroy_v2)(stream) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuMemAlloc_v2)(&memory, 16) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_SUCCESS);
+                         return 0;
+                       }),
+            0);
+}
+
+TEST(Capture, OnlyItsThreadEndsIt) {
+  FakeExecutor executor;
+  ScriptCaptures(&executor);
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUstream stream = nullptr;
+                         REQUIRE(SHIM(cuStreamCreate)(&stream, 0) == CUDA_SUCCESS);
+                         const auto end_elsewhere = [&](CUstreamCaptureMode mode) {
+                           if (BeginCapture(stream, mode) != CUDA_SUCCESS) return CUDA_ERROR_UNKNOWN;
+                           CUresult result = CUDA_ERROR_UNKNOWN;
+                           std::thread([&] {
+                             CUgraph graph = nullptr;
+                             if (Begin() == 0) result = SHIM(cuStreamEndCapture)(stream, &graph);
+                           }).join();
+                           return result;
+                         };
+                         CUgraph graph = nullptr;
+                         for (const auto mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL}) {
+                           REQUIRE(end_elsewhere(mode) == CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+                           REQUIRE(SHIM(cuStreamEndCapture)(stream, &graph) == CUDA_SUCCESS);
+                         }
+                         REQUIRE(end_elsewhere(CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+                         return 0;
+                       }),
+            0);
+}
+
+}  // namespace
+}  // namespace tally::client_shim

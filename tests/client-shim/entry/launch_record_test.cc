@@ -1,0 +1,50 @@
+#include "client-shim/entry/launch_record.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/client-shim/shim_child.h"
+
+namespace tally::client_shim {
+namespace {
+
+TEST(LaunchRecord, OwnParameterBuffersAreTakenUpToTheLongestThereIs) {
+  FakeExecutor executor;
+  ScriptKernel(&executor);
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUfunction function = nullptr;
+                         if (GetKernel(&function) != 0) return 1;
+                         std::vector<char> buffer(shm::kMaxRequestBytes + 16, 'x');
+                         size_t size = 0;
+                         void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, buffer.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                                          &size, CU_LAUNCH_PARAM_END};
+                         const auto launch = [&](size_t bytes) {
+                           size = bytes;
+                           return SHIM(cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra);
+                         };
+                         REQUIRE(launch(shm::kMaxParameterBytes) == CUDA_SUCCESS);
+                         REQUIRE(launch(shm::kMaxParameterBytes + 1) == CUDA_ERROR_INVALID_VALUE);
+                         REQUIRE(launch(buffer.size()) == CUDA_ERROR_INVALID_VALUE);
+                         REQUIRE(launch((size_t{1} << 32) + 16) == CUDA_ERROR_INVALID_VALUE);
+                         REQUIRE(launch(16) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_SUCCESS);
+                         return 0;
+                       }),
+            0);
+  std::vector<uint32_t> sizes;
+  for (const FakeRequest& request : executor.requests()) {
+    if (request.op != static_cast<uint16_t>(shm::Op::kLaunch)) continue;
+    const auto launch = request.Read<shm::Launch>();
+    EXPECT_EQ(launch.flags, shm::kLaunchExtra);
+    EXPECT_EQ(request.payload.size(), sizeof(launch) + launch.parameter_bytes);
+    EXPECT_EQ(request.payload.back(), std::byte{'x'});
+    sizes.push_back(launch.parameter_bytes);
+  }
+  EXPECT_EQ(sizes, (std::vector<uint32_t>{shm::kMaxParameterBytes, 16}));
+}
+
+}  // namespace
+}  // namespace tally::client_shim
