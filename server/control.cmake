@@ -7,8 +7,8 @@ target_compile_definitions(tally_control_base PUBLIC TALLY_VERSION="${PROJECT_VE
 
 tally_room_library(tally_daemon_core
   daemon/client_gate.cc daemon/command_line.cc daemon/config.cc daemon/executor_link.cc daemon/executor_pool.cc
-  daemon/executor_spawner.cc daemon/loop_desk.cc daemon/policy_rules.cc daemon/reload.cc daemon/runtime_dir.cc
-  daemon/starter.cc daemon/switch_test.cc daemon/tenant_ledger.cc
+  daemon/executor_pool_sessions.cc daemon/executor_spawner.cc daemon/loop_desk.cc daemon/policy_rules.cc
+  daemon/reload.cc daemon/runtime_dir.cc daemon/starter.cc daemon/switch_test.cc daemon/tenant_ledger.cc
   DEPS tally_control_base tally_command_line tally_scheduler nlohmann_json::nlohmann_json PkgConfig::SYSTEMD)
 
 tally_room_library(tally_rpc

@@ -37,6 +37,24 @@ std::string PrintableName(const char (&text)[size]) {
 
 mode_t SocketMode(const DaemonConfig& config) { return OthersMayConnect(config) ? 0666 : 0600; }
 
+// Of refusals, before the rest of the second is only counted.
+constexpr uint64_t kMaxLoggedPerSecond = 20;
+
+// Not blocking; a client that is gone meanwhile is no concern: its session closes with the descriptor.
+void Reply(int socket, uint64_t session_id, const Status& status, int session_socket) {
+  shm::HelloReply reply{};
+  reply.magic = shm::kHelloMagic;
+  reply.protocol_version = shm::kProtocolVersion;
+  reply.api_table_hash = kApiTableHash;
+  reply.session_id = session_id;
+  reply.status_code = static_cast<uint32_t>(status.code());
+  const std::string sentence = status.message().substr(0, sizeof(reply.error) - 1);
+  std::memcpy(reply.error, sentence.data(), sentence.size());
+  const int fds[] = {session_socket};
+  const std::span<const int> passed = session_socket >= 0 ? std::span<const int>(fds) : std::span<const int>();
+  (void)SendMessage(socket, std::as_bytes(std::span(&reply, 1)), passed);
+}
+
 bool IsDomainName(const std::string& name) {
   return std::all_of(name.begin(), name.end(), [](char letter) {
     return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
@@ -89,15 +107,45 @@ void ClientGate::OnConnection() {
   }
   const auto peer = GetPeerCredentials(socket->get());
   if (!peer || ::fcntl(socket->get(), F_SETFL, O_NONBLOCK) != 0) return;
-  if (pending_.size() >= kMaxPending) Drop(pending_.begin()->first);
+  const bool is_refused = !IsAllowed(peer->uid);
+  const SilentUser user = is_refused ? kStrangers : peer->uid;
+  MakeRoomFor(user);
   const uint64_t id = next_pending_id_++;
   const int fd = socket->get();
-  pending_.emplace(id, Pending{std::move(*socket), *peer, steady_clock::now()});
+  const auto placed = pending_.emplace(id, Pending{std::move(*socket), *peer, steady_clock::now(), false, is_refused});
+  silent_[user].insert(id);
   if (!loop_.Watch(fd, [this, id] { OnReadable(id); }).ok()) return Drop(id);
+  if (is_refused) {
+    Answer(placed.first->second,
+           Status(StatusCode::kPermissionDenied,
+                  fmt::format("this tallyd runs for user {} and gives user {} no session: start your own (tallyd), or "
+                              "have its owner allow you (--allow-uid {})",
+                              ::geteuid(), peer->uid, peer->uid)));
+  }
   if (!is_timer_set_) {
     is_timer_set_ = true;
     loop_.PostDelayed(kHelloLimit, [this] { HangUpOnTheSilent(); });
   }
+}
+
+// At most one is hung up on: of this user if it has too many, else of the one that has the most.
+void ClientGate::MakeRoomFor(SilentUser user) {
+  size_t num_silent = 0;
+  auto most = silent_.begin();
+  for (auto each = silent_.begin(); each != silent_.end(); ++each) {
+    num_silent += each->second.size();
+    if (each->second.size() > most->second.size()) most = each;
+  }
+  const auto own = silent_.find(user);
+  const size_t limit = user == kStrangers ? kMaxSilentStrangers : kMaxSilentPerUser;
+  const bool has_too_many = own != silent_.end() && own->second.size() >= limit;
+  if (!has_too_many && num_silent < kMaxSilent) return;
+  const uint64_t oldest = *(has_too_many ? own : most)->second.begin();
+  OnReadable(oldest);  // what it has said may lie there unread
+  const auto still_there = pending_.find(oldest);
+  if (still_there == pending_.end() || still_there->second.has_said_hello) return;
+  if (still_there->second.is_refused) return Drop(oldest);
+  Refuse(oldest, Status(StatusCode::kResourceExhausted, "too many connections that say nothing"));
 }
 
 void ClientGate::HangUpOnTheSilent() {
@@ -110,7 +158,13 @@ void ClientGate::HangUpOnTheSilent() {
     if (pending.since <= limit) silent.push_back(id);
     is_any_left |= pending.since > limit;
   }
-  for (const uint64_t id : silent) Refuse(id, Status(StatusCode::kDeadlineExceeded, "no hello in 5 s"));
+  for (const uint64_t id : silent) {
+    if (pending_.at(id).is_refused) {
+      Drop(id);
+    } else {
+      Refuse(id, Status(StatusCode::kDeadlineExceeded, "no hello in 5 s"));
+    }
+  }
   if (is_any_left) {
     is_timer_set_ = true;
     loop_.PostDelayed(kHelloLimit, [this] { HangUpOnTheSilent(); });
@@ -125,8 +179,10 @@ void ClientGate::OnReadable(uint64_t pending_id) {
     if (message.error().code() != StatusCode::kDeadlineExceeded) Drop(pending_id);
     return;
   }
+  if (pending.is_refused) return Drop(pending_id);
   if (pending.has_said_hello) return Refuse(pending_id, Status(StatusCode::kInvalidArgument, "a second hello"));
   pending.has_said_hello = true;
+  NoLongerSilent(pending_id, pending);
   // The first three fields are the same in every version, so that any client can be told what is wrong.
   shm::HelloRequest hello{};
   std::memcpy(&hello, message->bytes.data(), std::min(message->bytes.size(), sizeof(hello)));
@@ -156,23 +212,8 @@ Status ClientGate::CheckBuild(const shm::HelloRequest& hello) const {
   return OkStatus();
 }
 
-Status ClientGate::CheckQuotas(uid_t uid) const {
-  if (uid != 0 && uid != ::geteuid() && !config_.allowed_uids->Contains(uid)) {
-    return Status(StatusCode::kPermissionDenied,
-                  fmt::format("this tallyd runs for user {} and gives user {} no session: start your own (tallyd), or "
-                              "have its owner allow you (--allow-uid {})",
-                              ::geteuid(), uid, uid));
-  }
-  if (pool_.NumSessions() >= config_.max_sessions) {
-    return Status(StatusCode::kResourceExhausted,
-                  fmt::format("all {} sessions are in use (max_sessions)", config_.max_sessions));
-  }
-  if (pool_.NumSessionsOf(uid) >= config_.max_sessions_per_user) {
-    return Status(StatusCode::kResourceExhausted, fmt::format("user {} has all {} sessions a user may have "
-                                                              "(max_sessions_per_user)",
-                                                              uid, config_.max_sessions_per_user));
-  }
-  return OkStatus();
+bool ClientGate::IsAllowed(uid_t uid) const {
+  return uid == 0 || uid == ::geteuid() || config_.allowed_uids->Contains(uid);
 }
 
 Result<ClientGate::Placement> ClientGate::Place(const shm::HelloRequest& hello, uid_t uid) const {
@@ -192,15 +233,15 @@ Result<ClientGate::Placement> ClientGate::Place(const shm::HelloRequest& hello, 
   if (const auto reserved = ParsePriorityClass(domain.name)) domain_class = *reserved;
   if (!domain_class && !domain.name.empty()) domain_class = pool_.ClassOf(domain);
   const auto asked = static_cast<shm::PriorityClass>(hello.priority_class);
-  domain.priority_class =
-      asked != shm::PriorityClass::kDefault ? asked : domain_class.value_or(config_.default_priority);
+  const bool may_be_high = uid == 0 || config_.high_priority_uids->Contains(uid);
+  const auto default_class = may_be_high ? config_.default_priority : shm::PriorityClass::kBestEffort;
+  domain.priority_class = asked != shm::PriorityClass::kDefault ? asked : domain_class.value_or(default_class);
   if (domain_class && domain.priority_class != *domain_class) {
     return Error(StatusCode::kFailedPrecondition,
                  fmt::format("domain '{}' is {}, so a {} program cannot run in it: leave --domain or --priority away",
                              domain.name, PriorityClassName(*domain_class), PriorityClassName(domain.priority_class)));
   }
-  if (domain.priority_class == shm::PriorityClass::kHighPriority && uid != 0 &&
-      !config_.high_priority_uids->Contains(uid)) {
+  if (domain.priority_class == shm::PriorityClass::kHighPriority && !may_be_high) {
     return Error(StatusCode::kPermissionDenied,
                  fmt::format("user {} may not run high-priority programs here (high_priority_uids)", uid));
   }
@@ -217,7 +258,6 @@ Result<ClientGate::Placement> ClientGate::Place(const shm::HelloRequest& hello, 
 void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
   const PeerCredentials peer = pending_.at(pending_id).peer;
   if (const Status build = CheckBuild(hello); !build.ok()) return Refuse(pending_id, build);
-  if (const Status quotas = CheckQuotas(peer.uid); !quotas.ok()) return Refuse(pending_id, quotas);
   const auto placement = Place(hello, peer.uid);
   if (!placement) return Refuse(pending_id, placement.error());
   auto pair = CreateSocketPair();
@@ -266,37 +306,43 @@ void ClientGate::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
                if (!status.ok()) return Refuse(pending_id, status);
                LOG_INFO("session {}: {} (process {}, user {})", identity.session_id, identity.tenant_name, identity.pid,
                         identity.uid);
-               Reply(pending_id, identity.session_id, status, client_end->get());
+               Reply(pending_.at(pending_id).socket.get(), identity.session_id, status, client_end->get());
+               Drop(pending_id);
              });
 }
 
-void ClientGate::Refuse(uint64_t pending_id, const Status& why) {
-  const PeerCredentials& peer = pending_.at(pending_id).peer;
-  LOG_WARNING("refused a session to process {} of user {}: {}", peer.pid, peer.uid, why.message());
+void ClientGate::Answer(const Pending& pending, const Status& why) {
   ++refusals_[std::string(StatusCodeName(why.code()))];
-  Reply(pending_id, 0, why, -1);
+  Reply(pending.socket.get(), 0, why, -1);
+  const auto now = steady_clock::now();
+  if (now - log_second_ >= std::chrono::seconds(1)) {
+    if (num_logged_ > kMaxLoggedPerSecond) {
+      LOG_WARNING("refused {} more sessions within a second", num_logged_ - kMaxLoggedPerSecond);
+    }
+    log_second_ = now;
+    num_logged_ = 0;
+  }
+  if (++num_logged_ > kMaxLoggedPerSecond) return;
+  LOG_WARNING("refused a session to process {} of user {}: {}", pending.peer.pid, pending.peer.uid, why.message());
 }
 
-void ClientGate::Reply(uint64_t pending_id, uint64_t session_id, const Status& status, int session_socket) {
-  shm::HelloReply reply{};
-  reply.magic = shm::kHelloMagic;
-  reply.protocol_version = shm::kProtocolVersion;
-  reply.api_table_hash = kApiTableHash;
-  reply.session_id = session_id;
-  reply.status_code = static_cast<uint32_t>(status.code());
-  const std::string sentence = status.message().substr(0, sizeof(reply.error) - 1);
-  std::memcpy(reply.error, sentence.data(), sentence.size());
-  const int fds[] = {session_socket};
-  const std::span<const int> passed = session_socket >= 0 ? std::span<const int>(fds) : std::span<const int>();
-  // Not blocking; a client that is gone meanwhile is no concern: its session closes with the descriptor.
-  (void)SendMessage(pending_.at(pending_id).socket.get(), std::as_bytes(std::span(&reply, 1)), passed);
+void ClientGate::Refuse(uint64_t pending_id, const Status& why) {
+  Answer(pending_.at(pending_id), why);
   Drop(pending_id);
+}
+
+void ClientGate::NoLongerSilent(uint64_t pending_id, const Pending& pending) {
+  const auto user = silent_.find(pending.is_refused ? kStrangers : pending.peer.uid);
+  if (user == silent_.end()) return;
+  user->second.erase(pending_id);
+  if (user->second.empty()) silent_.erase(user);
 }
 
 void ClientGate::Drop(uint64_t pending_id) {
   const auto found = pending_.find(pending_id);
   if (found == pending_.end()) return;
   loop_.Unwatch(found->second.socket.get());
+  NoLongerSilent(pending_id, found->second);
   pending_.erase(found);
 }
 

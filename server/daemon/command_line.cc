@@ -185,9 +185,10 @@ std::variant<DaemonStart, int> ParseDaemonCommandLine(int argc, char** argv) {
                  "microseconds (default 1); 0: time slices are left as the driver sets them")
       ->type_name("MICROSECONDS")
       ->check(CLI::Range(int64_t{0}, static_cast<int64_t>(kLongestTimeSliceUs)));
-  app.add_option("--starvation-bound", flags.starvation_bound,
-                 "best-effort work that has waited so long behind high-priority work gets one launch through, e.g. "
-                 "100ms (default: off; docs/scheduling.md says what it costs)")
+  app.add_option(
+         "--starvation-bound", flags.starvation_bound,
+         "best-effort work that has waited so long behind high-priority work gets one launch through, e.g. "
+         "100ms; off: it waits (default: 10 s where the policy holds work back; docs/scheduling.md says what it costs)")
       ->type_name("TIME");
   app.add_option("--cache-directory", flags.cache_directory,
                  "where compiled kernels and what was measured are kept (default: /var/cache/tally for root, else "

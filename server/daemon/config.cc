@@ -153,6 +153,8 @@ const std::map<std::string, Reader>& Readers() {
        }},
       {"executor_idle_seconds",
        [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.executor_idle); }},
+      {"departed_work_limit_seconds",
+       [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.departed_work_limit); }},
       {"executor_start_limit_seconds",
        [](auto& key, auto& value, auto& config) { return ReadSeconds(key, value, config.executor_start_limit); }},
       {"policy",
@@ -212,7 +214,7 @@ const std::map<std::string, Reader>& Readers() {
 }
 
 Status CheckStarvationBound(const DaemonConfig& config) {
-  if (config.starvation_bound.count() == 0) return OkStatus();
+  if (!HasStarvationBound(config)) return OkStatus();
   if (config.transforms != Transforms::kNone && config.transforms != Transforms::kSlices) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("a starvation bound goes with transforms none or slices, not with {}: kernels that yield "
@@ -224,7 +226,7 @@ Status CheckStarvationBound(const DaemonConfig& config) {
 
 Status CheckSuspension(const DaemonConfig& config) {
   if (!config.suspend_best_effort) return OkStatus();
-  const char* without = config.starvation_bound.count() != 0         ? "a starvation bound"
+  const char* without = HasStarvationBound(config)                   ? "a starvation bound"
                         : config.best_effort_time_slice.count() == 0 ? "time_slice_us 0"
                         : config.share_contexts                      ? "share_contexts"
                                                                      : nullptr;
@@ -295,9 +297,12 @@ Result<std::string> ParsePolicy(const std::string& text) {
   return Error(StatusCode::kInvalidArgument, fmt::format("there is no policy '{}'; there are {}", text, names));
 }
 
-Result<std::chrono::nanoseconds> ParseStarvationBound(const std::string& text) {
+Result<std::optional<std::chrono::nanoseconds>> ParseStarvationBound(const std::string& text) {
+  if (text == "auto") return std::nullopt;
   if (text == "off") return std::chrono::nanoseconds(0);
-  return scheduler::ParseTime(text, kShortestStarvationBound, kLongestStarvationBound);
+  const auto bound = scheduler::ParseTime(text, kShortestStarvationBound, kLongestStarvationBound);
+  if (!bound) return std::unexpected(bound.error());
+  return *bound;
 }
 
 Result<Transforms> ParseTransforms(const std::string& text) {
@@ -396,7 +401,7 @@ Status Validate(uid_t uid, DaemonConfig& config) {
                               config.socket, size - kMost, control::kClientDirectoryName));
   }
   if (!config.allowed_uids) config.allowed_uids = UidSet{uid == 0 && config.embedded_parent == 0, {uid}};
-  if (!config.high_priority_uids) config.high_priority_uids = UidSet{true, {}};
+  if (!config.high_priority_uids) config.high_priority_uids = UidSet{false, {uid}};
   if (config.max_sessions == 0 || config.max_sessions_per_user == 0 || config.max_domains_per_user == 0) {
     return Status(StatusCode::kInvalidArgument,
                   "max_sessions, max_sessions_per_user and max_domains_per_user must be at least 1");

@@ -43,9 +43,10 @@ struct DaemonConfig {
   // Who may get a session. Unset: everybody if the daemon is root (and not a private one), else only its own
   // user. Root always may.
   std::optional<UidSet> allowed_uids;
-  // Who may ask for the high-priority class. Unset: everybody who is allowed at all.
+  // Who may have the high-priority class, which goes before everybody else's work. Unset: the daemon's own user. Root
+  // always may.
   std::optional<UidSet> high_priority_uids;
-  // Class of a session that asks for none.
+  // Class of a session that asks for none and may have it; best-effort for others.
   shm::PriorityClass default_priority = shm::PriorityClass::kBestEffort;
   // Tenants of different users in one address space: off unless the users trust one another.
   bool share_domains_between_users = false;
@@ -68,6 +69,8 @@ struct DaemonConfig {
   DriverChoice driver = DriverChoice::kAuto;
   // An executor without sessions ends after this time and gives its GPU memory back.
   std::chrono::seconds executor_idle{60};
+  // Work of a program that is gone ends its executor after this time; zero: never.
+  std::chrono::seconds departed_work_limit{10};
   // How long opening the driver may take before the clients that wait are refused.
   std::chrono::seconds executor_start_limit{60};
   // Which best-effort launch goes next, and when: scheduler::kAutoPolicy, kLookAheadPolicy or a name of
@@ -81,8 +84,9 @@ struct DaemonConfig {
   // How long the GPU runs best-effort work at a time while there is a high-priority domain; zero: time slices are left
   // as the driver sets them.
   std::chrono::microseconds best_effort_time_slice{1};
-  // Best-effort work that has waited so long behind high-priority work gets one launch through; zero: it waits.
-  std::chrono::nanoseconds starvation_bound{0};
+  // Best-effort work that has waited so long behind high-priority work gets one launch through; zero: it waits. Unset:
+  // what StarvationBoundOf says (policy_rules.h).
+  std::optional<std::chrono::nanoseconds> starvation_bound;
   // Where compiled kernels and what was measured about them are kept. "auto" (Validate sets it): systemd's
   // $CACHE_DIRECTORY, else /var/cache/tally for root, $XDG_CACHE_HOME/tally or ~/.cache/tally; empty: nowhere.
   std::string cache_directory = "auto";
@@ -117,8 +121,8 @@ const char* DriverChoiceName(DriverChoice driver);
 // "all", "slices", "workers", "gate", "none".
 // The text itself, if there is such a policy.
 Result<std::string> ParsePolicy(const std::string& text);
-// A time, or "off".
-Result<std::chrono::nanoseconds> ParseStarvationBound(const std::string& text);
+// A time, "off", or "auto": unset.
+Result<std::optional<std::chrono::nanoseconds>> ParseStarvationBound(const std::string& text);
 Result<Transforms> ParseTransforms(const std::string& text);
 const char* TransformsName(Transforms transforms);
 

@@ -107,7 +107,10 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
       PlanTimeSlices();
     });
   };
-  events.on_report_end = [this, pid](uint64_t request_id) { AnswerArrived(request_id, pid); };
+  events.on_report_end = [this, pid, with_executor](uint64_t request_id) {
+    if (request_id == 0) with_executor([&](Executor& executor) { OnListed(executor); });
+    AnswerArrived(request_id, pid);
+  };
   events.on_set_priority_reply = [this](uint64_t request_id, Status status) {
     const auto change = priority_changes_.extract(request_id);
     if (!change.empty()) change.mapped()(std::move(status));
@@ -163,7 +166,8 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
     [[maybe_unused]] const Status sent = link->SendSignal(control::LinkKind::kShutdown, 0);
     return;
   }
-  executor->sessions.clear();  // its reports follow
+  for (auto& [id, session] : executor->sessions) session.is_in_doubt = true;  // its reports follow
+  executor->has_served = true;
   executor->state = hello.is_faulted != 0 || executor->is_end_expected || is_shutting_down_ ? ExecutorState::kRetiring
                                                                                             : ExecutorState::kServing;
   executor->wanted_time_slice.reset();
@@ -172,9 +176,16 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   PlanTuning();
   failed_starts_.erase(executor->domain.Label());
   LOG_INFO("executor {} serves domain {} with {}", pid, executor->domain.Label(), executor->driver_name);
-  auto waiting = std::exchange(executor->waiting, {});
-  for (auto& session : waiting) Deliver(*executor, std::move(session));
-  StopAwaiting(pid);
+  if (executor->state == ExecutorState::kServing) DeliverWaiting(executor);
+}
+
+void ExecutorPool::OnListed(Executor& executor) {
+  // What it does not mention has ended while it was disconnected: its last figures are those that are known.
+  std::erase_if(executor.sessions, [&](const auto& each) {
+    if (each.second.is_in_doubt) ledger_.AddEnded(each.second.identity, each.second.figures);
+    return each.second.is_in_doubt;
+  });
+  StopAwaiting(executor.pid);
 }
 
 void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport& report) {
@@ -182,7 +193,7 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
     ledger_.AddEnded(report.identity, report.figures);
     executor.sessions.erase(report.identity.session_id);
   } else {
-    executor.sessions[report.identity.session_id] = {report.identity, report.figures, false};
+    executor.sessions[report.identity.session_id] = {report.identity, report.figures};
   }
   if (report.identity.slo_latency_ns != 0) PlanTuning();
   PlanTimeSlices();
@@ -193,7 +204,17 @@ void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
   ++counters_[executor.domain.Label()].faults;
   executor.state = ExecutorState::kRetiring;
   executor.is_end_expected = true;
+  NoteFault(executor);
+  PlaceWaitingAnew(executor);
   PlanTimeSlices();
+}
+
+void ExecutorPool::NoteFault(const Executor& executor) {
+  const uint32_t owner = executor.domain.owner_uid;
+  fault_back_off_.OnFault(owner, SteadyClock().Now());
+  const auto pause = fault_back_off_.PauseOf(owner, SteadyClock().Now());
+  if (pause.count() == 0) return;
+  loop_.PostDelayed(std::chrono::ceil<milliseconds>(pause), [this] { RetryHeld(); });
 }
 
 void ExecutorPool::OnIdle(Executor& executor) {
@@ -232,8 +253,11 @@ void ExecutorPool::OnExit(pid_t pid) {
   if (!executor->is_end_expected) {
     ++counters_[label].failures;
     LOG_WARNING("executor {} of domain {} {}", pid, label, how);
+    if (executor->has_served) NoteFault(*executor);
   }
-  if (!executor->waiting.empty()) {
+  if (executor->has_served) {
+    PlaceWaitingAnew(*executor);
+  } else if (!executor->waiting.empty()) {
     const std::string why =
         executor->error.empty() ? fmt::format("its executor {} before it was ready", how) : executor->error;
     const Status status(StatusCode::kUnavailable, fmt::format("domain {}: {}", label, why));
@@ -242,107 +266,11 @@ void ExecutorPool::OnExit(pid_t pid) {
   }
   AnswersFailed(pid);
   StopAwaiting(pid);
+  RetryHeld();  // one domain less
   PlanTimeSlices();
   PlanTuning();
   ending_.erase(pid);
   CheckShutdown();
-}
-
-// --- sessions -------------------------------------------------------------------------------------------------------
-
-void ExecutorPool::Open(const Domain& domain, const control::SessionIdentity& identity, UniqueFd socket, Done done) {
-  if (is_shutting_down_) return done(Status(StatusCode::kUnavailable, "tallyd is ending"));
-  ExecutorPtr executor = FindForNewSession(domain);
-  if (executor == nullptr && MayStillBeAdopted()) {
-    auto kept = std::make_shared<UniqueFd>(std::move(socket));
-    held_.push_back([this, domain, identity, kept, done = std::move(done)]() mutable {
-      Open(domain, identity, std::move(*kept), std::move(done));
-    });
-    return;
-  }
-  if (executor == nullptr) {
-    auto started = Start(domain);
-    if (!started) return done(started.error());
-    executor = *started;
-  }
-  Executor::Waiting waiting{identity, std::move(socket), std::move(done)};
-  if (executor->state == ExecutorState::kServing) {
-    Deliver(*executor, std::move(waiting));
-  } else {
-    executor->waiting.push_back(std::move(waiting));
-  }
-}
-
-void ExecutorPool::Deliver(Executor& executor, Executor::Waiting waiting) {
-  if (const Status asked = server::CheckHonoured(waiting.identity, executor.policy.policy); !asked.ok()) {
-    return waiting.done(asked);
-  }
-  const Status sent = executor.link->SendAddSession(waiting.identity, waiting.socket.get());
-  if (!sent.ok()) {
-    waiting.done(Status(StatusCode::kUnavailable, fmt::format("executor {} of domain {} does not take sessions: {}",
-                                                              executor.pid, executor.domain.Label(), sent.message())));
-    return;
-  }
-  SessionRecord& session = executor.sessions[waiting.identity.session_id] = {waiting.identity, {}, false};
-  session.figures.slo_caution = scheduler::SloFeedback::kFirstStep;  // until it reports
-  if (waiting.identity.slo_latency_ns != 0) PlanTuning();
-  PlanTimeSlices();
-  waiting.done(OkStatus());
-}
-
-std::optional<shm::PriorityClass> ExecutorPool::ClassOf(const Domain& domain) const {
-  const ExecutorPtr executor = FindForNewSession(domain);
-  if (executor == nullptr) return std::nullopt;
-  return executor->domain.priority_class;
-}
-
-ExecutorPool::ExecutorPtr ExecutorPool::FindByPid(pid_t pid) const {
-  const auto found = std::find_if(executors_.begin(), executors_.end(), [&](auto& each) { return each->pid == pid; });
-  return found == executors_.end() ? nullptr : *found;
-}
-
-ExecutorPool::ExecutorPtr ExecutorPool::FindForNewSession(const Domain& domain) const {
-  for (const ExecutorPtr& executor : executors_) {
-    const bool takes_sessions =
-        executor->state == ExecutorState::kStarting || executor->state == ExecutorState::kServing;
-    if (takes_sessions && executor->domain.SameAs(domain)) return executor;
-  }
-  return nullptr;
-}
-
-size_t ExecutorPool::NumSessions() const {
-  size_t count = held_.size();
-  for (const ExecutorPtr& executor : executors_) count += executor->sessions.size() + executor->waiting.size();
-  return count;
-}
-
-size_t ExecutorPool::NumSessionsOf(uint32_t uid) const {
-  size_t count = 0;
-  for (const ExecutorPtr& executor : executors_) {
-    for (const auto& [id, session] : executor->sessions) count += session.identity.uid == uid;
-    for (const auto& waiting : executor->waiting) count += waiting.identity.uid == uid;
-  }
-  return count;
-}
-
-void ExecutorPool::EndSessions(Executor& executor) {
-  for (const auto& [id, session] : executor.sessions) ledger_.AddEnded(session.identity, session.figures);
-  executor.sessions.clear();
-}
-
-std::map<std::string, uint64_t> ExecutorPool::RefusedFunctions() const {
-  std::map<std::string, uint64_t> result;
-  const auto add = [&](const std::map<uint32_t, uint64_t>& functions) {
-    for (const auto& [symbol, count] : functions) result[kDriverSymbols[symbol].name] += count;
-  };
-  add(ended_refused_functions_);
-  for (const ExecutorPtr& executor : executors_) add(executor->refused_functions);
-  return result;
-}
-
-void ExecutorPool::RefuseWaiting(Executor& executor, const Status& why) {
-  auto waiting = std::exchange(executor.waiting, {});
-  for (auto& session : waiting) session.done(why);
 }
 
 // --- processes ------------------------------------------------------------------------------------------------------
@@ -354,10 +282,7 @@ Result<ExecutorPool::ExecutorPtr> ExecutorPool::Start(const Domain& domain) {
     if (steady_clock::now() - failed->second.at < kFailedStartPause) return std::unexpected(failed->second.status);
     failed_starts_.erase(failed);
   }
-  const auto num_domains = std::count_if(executors_.begin(), executors_.end(), [&](auto& each) {
-    return each->domain.owner_uid == domain.owner_uid && each->state != ExecutorState::kRetiring;
-  });
-  if (static_cast<uint32_t>(num_domains) >= config_.max_domains_per_user) {
+  if (const size_t num_domains = NumDomainsOf(domain.owner_uid); num_domains >= config_.max_domains_per_user) {
     return Error(StatusCode::kResourceExhausted,
                  fmt::format("domain {}: there are {} domains already, as many as tallyd allows (max_domains_per_user)",
                              label, num_domains));
@@ -401,9 +326,16 @@ void ExecutorPool::StopAwaiting(pid_t pid) {
   if (awaited_.erase(pid) > 0 && awaited_.empty()) RetryHeld();
 }
 
+// Each counts from now on only once it has its place.
 void ExecutorPool::RetryHeld() {
   auto held = std::exchange(held_, {});
-  for (auto& open : held) open();
+  for (Held& each : held) Place(each.domain, std::move(each.waiting));
+}
+
+size_t ExecutorPool::NumDomainsOf(uint32_t owner_uid) const {
+  const auto count = std::count_if(executors_.begin(), executors_.end(),
+                                   [&](const ExecutorPtr& each) { return each->domain.owner_uid == owner_uid; });
+  return static_cast<size_t>(count);
 }
 
 // --- questions ------------------------------------------------------------------------------------------------------
@@ -478,9 +410,10 @@ void ExecutorPool::PlanTimeSlices() {
   for (const ExecutorPtr& executor : executors_) {
     if (executor->link == nullptr) continue;
     ChoosePolicy(*executor);
-    const Executor::WantedTimeSlice wanted{TimeSliceFor(executor->domain.priority_class, domains,
-                                                        config_.best_effort_time_slice, config_.starvation_bound),
-                                           executor->policy.policy == scheduler::kTimeSlicesPolicy};
+    const Executor::WantedTimeSlice wanted{
+        TimeSliceFor(executor->domain.priority_class, domains, config_.best_effort_time_slice,
+                     config_.starvation_bound.value_or(std::chrono::nanoseconds(0))),
+        executor->policy.policy == scheduler::kTimeSlicesPolicy};
     if (executor->wanted_time_slice == wanted) continue;
     const Status sent =
         executor->link->SendSetTimeSlice(static_cast<uint64_t>(wanted.slice.count()), wanted.is_left_to_slices);

@@ -7,13 +7,15 @@
 //
 //   kServing <--> kDisconnected when its connection is lost and comes back.
 //
-// An executor that retires gets no new session: the next Open() of its domain starts a fresh one at once. An entry
-// lives exactly as long as its process (a pidfd tells the end), whatever its connection does.
+// An executor that retires gets no new session: the next Open() of its domain starts a fresh one. An entry lives
+// exactly as long as its process (a pidfd tells the end), whatever its connection does, and counts as a domain for so
+// long.
 //
 // Lives on the daemon's loop; callbacks are called there, perhaps before the method returns.
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -29,6 +31,7 @@
 #include "server/daemon/domain.h"
 #include "server/daemon/executor_link.h"
 #include "server/daemon/executor_spawner.h"
+#include "server/daemon/fault_back_off.h"
 #include "server/daemon/runtime_dir.h"
 #include "server/daemon/tenant_ledger.h"
 
@@ -38,7 +41,8 @@ namespace tally::server {
 struct SessionRecord {
   control::SessionIdentity identity{};
   control::SessionFigures figures{};
-  bool is_stale = false;  // the executor did not answer the last query in time
+  bool is_stale = false;     // the executor did not answer the last query in time
+  bool is_in_doubt = false;  // its executor has connected again and has not mentioned it yet
 };
 
 enum class ExecutorState {
@@ -90,8 +94,12 @@ class ExecutorPool {
       control::SessionIdentity identity;
       UniqueFd socket;
       Done done;
+      std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+      bool was_held = false;
     };
-    std::vector<Waiting> waiting;  // until Hello
+    std::deque<Waiting> waiting;  // until it serves, and until its socket takes them
+    bool has_served = false;
+    bool is_delivery_due = false;
   };
 
   // Everything but `config` must outlive the pool.
@@ -106,7 +114,8 @@ class ExecutorPool {
   // until they have come back or kAdoptionWait is over, no new executor is started.
   Status Listen(const std::string& socket_path);
 
-  // Hands `socket` to the executor of `domain`, which is started if need be. `done` gets OK once the executor has it.
+  // Hands `socket` to the executor of `domain`, which is started if need be. `done` gets OK once the executor has it;
+  // kResourceExhausted: no more sessions or domains, for this user or at all.
   void Open(const Domain& domain, const control::SessionIdentity& identity, UniqueFd socket, Done done);
   // The class that a domain of this name and owner has now, if it exists.
   std::optional<shm::PriorityClass> ClassOf(const Domain& domain) const;
@@ -162,12 +171,24 @@ class ExecutorPool {
   void OnDisconnected(Executor& executor);
   void OnExit(pid_t pid);
 
+  // Its reports since Hello are complete.
+  void OnListed(Executor& executor);
+  void NoteFault(const Executor& executor);
+
   ExecutorPtr FindByPid(pid_t pid) const;
   ExecutorPtr FindForNewSession(const Domain& domain) const;
   Result<ExecutorPtr> Start(const Domain& domain);
   Status WatchEnd(const ExecutorPtr& executor);
-  void Deliver(Executor& executor, Executor::Waiting waiting);
+  void Place(const Domain& domain, Executor::Waiting waiting);
+  Status CheckQuotas(uint32_t uid) const;
+  // Not OK: none may be started for the domain now, but soon.
+  Status CheckMayStart(const Domain& domain) const;
+  size_t NumDomainsOf(uint32_t owner_uid) const;
+  void DeliverWaiting(const ExecutorPtr& executor);
+  Status Deliver(Executor& executor, Executor::Waiting& waiting);
   void RefuseWaiting(Executor& executor, const Status& why);
+  // To another executor of the domain.
+  void PlaceWaitingAnew(Executor& executor);
   void EndSessions(Executor& executor);
   void Ask(control::LinkKind question, std::chrono::milliseconds limit, std::function<void()> done);
   void AnswerArrived(uint64_t inquiry_id, pid_t pid);
@@ -190,8 +211,14 @@ class ExecutorPool {
   std::map<std::string, DomainCounters> counters_;        // by Domain::Label
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 
-  std::set<pid_t> awaited_;                  // executors of an earlier tallyd that have not come back yet
-  std::vector<std::function<void()>> held_;  // Open() calls that wait for them
+  std::set<pid_t> awaited_;  // executors of an earlier tallyd that have not come back yet
+  // Sessions that wait for them (no session counts can be trusted before that), or until an executor may be started.
+  struct Held {
+    Domain domain;
+    Executor::Waiting waiting;
+  };
+  std::list<Held> held_;
+  FaultBackOff fault_back_off_;  // by Domain::owner_uid
 
   uint64_t next_request_id_ = 1;
   std::map<uint64_t, Inquiry> inquiries_;

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <vector>
 
+#include "server/daemon/policy_rules.h"
+
 namespace tally::server {
 
 std::string DirectoryOfThisProgram() {
@@ -48,6 +50,8 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
                                     executor_socket_,
                                     "--idle-seconds",
                                     std::to_string(config_.executor_idle.count()),
+                                    "--departed-work-seconds",
+                                    std::to_string(config_.departed_work_limit.count()),
                                     "--max-sessions",
                                     std::to_string(config_.max_sessions),
                                     "--session-device-memory-bytes",
@@ -66,9 +70,9 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
     words.push_back("--cache-directory");
     words.push_back(config_.cache_directory);
   }
-  if (config_.starvation_bound.count() != 0) {
+  if (const auto bound = StarvationBoundOf(config_); bound.count() != 0) {
     words.push_back("--starvation-bound-ns");
-    words.push_back(std::to_string(config_.starvation_bound.count()));
+    words.push_back(std::to_string(bound.count()));
   }
   if (domain.are_classes_mixed) words.push_back("--mixed-classes");
   if (config_.suspend_best_effort) words.push_back("--suspend");

@@ -25,9 +25,24 @@ scheduler::PolicyChoice ExpectedPolicy(const DaemonConfig& config, DriverChoice 
                                   .are_classes_mixed = config.share_contexts});
 }
 
+bool HasStarvationBound(const DaemonConfig& config) {
+  return config.starvation_bound.value_or(std::chrono::nanoseconds(0)).count() != 0;
+}
+
+std::chrono::nanoseconds StarvationBoundOf(const DaemonConfig& config) {
+  if (config.starvation_bound) return *config.starvation_bound;
+  const bool would_yield = config.transforms != Transforms::kNone && config.transforms != Transforms::kSlices;
+  // Where "auto" holds anything back, it is look-ahead that does.
+  const bool is_auto = config.policy == scheduler::kAutoPolicy;
+  const std::string_view policy = is_auto ? scheduler::kLookAheadPolicy : std::string_view(config.policy);
+  if (would_yield || config.suspend_best_effort) return {};
+  return scheduler::CheckHonoured(Setting::kStarvationBound, policy).ok() ? kDefaultStarvationBound
+                                                                          : std::chrono::nanoseconds(0);
+}
+
 Status CheckHonoured(const DaemonConfig& config, DriverChoice driver) {
   return CheckAll(ExpectedPolicy(config, driver).policy,
-                  {{Setting::kStarvationBound, config.starvation_bound.count() != 0},
+                  {{Setting::kStarvationBound, HasStarvationBound(config)},
                    {Setting::kSuspension, config.suspend_best_effort},
                    {Setting::kTransforms, config.transforms != Transforms::kNone},
                    {Setting::kTurnaround, config.turnaround_threshold != DaemonConfig{}.turnaround_threshold}});

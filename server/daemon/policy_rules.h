@@ -2,6 +2,7 @@
 // asked). What is as it would be by default was not asked for.
 #pragma once
 
+#include <chrono>
 #include <string_view>
 
 #include "base/status.h"
@@ -13,6 +14,15 @@ namespace tally::server {
 
 // The policy of executors that are still to say what their driver thinks of time slices. `driver` is resolved.
 scheduler::PolicyChoice ExpectedPolicy(const DaemonConfig& config, DriverChoice driver);
+
+// Long enough that only work that nothing else would ever let through gets past it (docs/scheduling.md).
+inline constexpr std::chrono::seconds kDefaultStarvationBound{10};
+
+// Whether one was asked for; the time slices are then made to fit it.
+bool HasStarvationBound(const DaemonConfig& config);
+// That executors are started with: what was asked for, else the default one where the policy knows any and nothing was
+// asked for that does not go with one. Zero: none.
+std::chrono::nanoseconds StarvationBoundOf(const DaemonConfig& config);
 
 Status CheckHonoured(const DaemonConfig& config, DriverChoice driver);
 Status CheckHonoured(const control::SessionIdentity& session, std::string_view policy);

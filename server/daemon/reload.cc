@@ -39,6 +39,7 @@ constexpr Row kRows[] = {
     RowOf<&DaemonConfig::session_pinned_memory_bytes>("session_pinned_memory_bytes", Applies::kNewExecutors),
     RowOf<&DaemonConfig::driver>("driver", Applies::kRestart),
     RowOf<&DaemonConfig::executor_idle>("executor_idle_seconds", Applies::kNewExecutors),
+    RowOf<&DaemonConfig::departed_work_limit>("departed_work_limit_seconds", Applies::kNewExecutors),
     RowOf<&DaemonConfig::executor_start_limit>("executor_start_limit_seconds", Applies::kNewExecutors),
     RowOf<&DaemonConfig::policy>("policy", Applies::kNewExecutors),
     RowOf<&DaemonConfig::transforms>("transforms", Applies::kNewExecutors),

@@ -14,6 +14,7 @@ namespace tally::server {
 std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** argv) {
   ExecutorOptions options;
   int64_t idle_seconds = options.idle.count();
+  int64_t departed_work_seconds = options.departed_work_limit.count();
   int64_t starvation_bound_ns = 0;
   int64_t turnaround_ns = options.config.turnaround_threshold.count();
   int64_t gates_rest_ms = options.config.gates_rest_after.count();
@@ -39,6 +40,10 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
       ->type_name("SOCKET")
       ->required();
   app.add_option("--idle-seconds", idle_seconds, "end after this time without programs (default 60)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--departed-work-seconds", departed_work_seconds,
+                 "end when work of a program that is gone has not ended in this time (default 10; 0: never)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0, 1000000));
   app.add_option("--max-sessions", options.config.max_sessions, "programs at a time")->type_name("COUNT");
@@ -78,6 +83,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   options.config.gates_rest_after = std::chrono::milliseconds(gates_rest_ms);
   options.config.starvation_bound = std::chrono::nanoseconds(starvation_bound_ns);
   options.idle = std::chrono::seconds(idle_seconds);
+  options.departed_work_limit = std::chrono::seconds(departed_work_seconds);
   return options;
 }
 

@@ -16,7 +16,9 @@ struct ExecutorOptions {
   std::chrono::seconds idle{60};  // without sessions for this time: end
   bool suspends = false;          // suspender.h
   bool refreshes = false;         // refresher.h
-  pid_t exit_with_parent = 0;     // not 0: end with that parent (private daemon)
+  // Work of a session whose client is gone ends the executor after this time; zero: never (departed_work.h).
+  std::chrono::seconds departed_work_limit{10};
+  pid_t exit_with_parent = 0;  // not 0: end with that parent (private daemon)
 };
 
 // The options, or the exit status of a run that ends here (the text has then been printed).

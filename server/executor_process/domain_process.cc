@@ -15,8 +15,10 @@
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor_process/channel_groups.h"
 #include "server/executor_process/daemon_link.h"
+#include "server/executor_process/departed_work.h"
 #include "server/executor_process/refresher.h"
 #include "server/executor_process/suspender.h"
+#include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
 namespace {
@@ -25,13 +27,18 @@ namespace {
 constexpr std::chrono::milliseconds kFaultLinger{2000};
 // Closing a driver whose GPU is stuck may hang: then the kernel ends the process.
 constexpr unsigned kExitLimitSeconds = 10;
+// Between looks at sessions whose client is gone.
+constexpr std::chrono::milliseconds kLookAtDeparted{1000};
 // A session has its contexts by then, as a rule.
 constexpr std::chrono::milliseconds kSettleTime{1000};
 
 class DomainProcess {
  public:
   DomainProcess(EventLoop& loop, ExecutorOptions options)
-      : loop_(loop), options_(std::move(options)), link_(loop, options_.control_socket, MakeEvents()) {}
+      : loop_(loop),
+        options_(std::move(options)),
+        link_(loop, options_.control_socket, MakeEvents()),
+        departed_work_(options_.departed_work_limit) {}
 
   int Run() {
     ExecutorConfig config = options_.config;
@@ -142,7 +149,7 @@ class DomainProcess {
     }
     session.tenant_name = identity.tenant_name;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
-    ++num_sessions_;
+    if (++num_sessions_ == 1) LookAtDeparted(++num_departed_looks_);
     loop_.PostDelayed(kSettleTime, [this] { CheckTimeSlices(); });
     const Status added = executor_->AddSession(std::move(socket), session);
     if (added.ok()) return;
@@ -281,6 +288,38 @@ class DomainProcess {
     });
   }
 
+  // While there are sessions.
+  void LookAtDeparted(uint64_t looks) {
+    if (looks != num_departed_looks_ || num_sessions_ == 0) return;
+    std::vector<uint64_t> draining;
+    for (const SessionSnapshot& session : executor_->Snapshot()) {
+      if (session.is_draining) draining.push_back(session.identity.session_id);
+    }
+    const auto endless = departed_work_.Look(draining, IsKeptFromTheGpu(), SteadyClock().Now());
+    if (endless) OnEndlessWork(*endless);
+    loop_.PostDelayed(kLookAtDeparted, [this, looks] { LookAtDeparted(looks); });
+  }
+
+  bool IsKeptFromTheGpu() const {
+    HighPriorityWatch* const watch = executor_->high_priority_watch();
+    if (watch == nullptr || watch->IsOneOfThem()) return false;
+    for (int device = 0; device < executor_->num_devices(); ++device) {
+      if (watch->IsClosed(device)) return true;
+    }
+    return false;
+  }
+
+  // Closing the driver would wait for that work, too.
+  [[noreturn]] void OnEndlessWork(uint64_t session_id) {
+    const std::string reason =
+        fmt::format("the program of session {} is gone and its work has not ended in {} s", session_id,
+                    std::chrono::duration_cast<std::chrono::seconds>(options_.departed_work_limit).count());
+    LOG_ERROR("domain {}: this executor ends: {}", options_.config.domain_name, reason);
+    Report(0);  // last figures
+    link_.SendFaulted(reason);
+    ::_exit(3);
+  }
+
   void OnFault(const std::string& reason) {
     if (std::exchange(is_faulted_, true)) return;
     LOG_ERROR("domain {}: the context is lost: {}", options_.config.domain_name, reason);
@@ -295,6 +334,8 @@ class DomainProcess {
   std::unique_ptr<Executor> executor_;
   std::vector<std::unique_ptr<Suspender>> suspenders_;  // by device; they end before executor_
   std::vector<std::unique_ptr<Refresher>> refreshers_;  // these, too
+  DepartedWork departed_work_;
+  uint64_t num_departed_looks_ = 0;  // only the last series counts
   size_t num_sessions_ = 0;
   uint64_t num_idle_waits_ = 0;  // only the last wait counts
   bool is_faulted_ = false;

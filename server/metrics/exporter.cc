@@ -6,7 +6,9 @@
 #include <prometheus/exposer.h>
 
 #include <cstring>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/log.h"
 #include "server/daemon/version.h"
@@ -71,6 +73,13 @@ int AnswerRequest(mg_connection* connection) {
   return 200;
 }
 
+// Nobody holds up a scrape for long: whoever sends no request within two seconds is hung up on, and there are threads
+// enough for the others meanwhile. What finds all of them taken waits in a queue of so many.
+std::vector<std::string> OptionsOf(const std::string& address) {
+  return {"listening_ports",  address, "num_threads",    "8", "request_timeout_ms", "2000",
+          "connection_queue", "32",    "listen_backlog", "32"};
+}
+
 CivetCallbacks Callbacks() {
   CivetCallbacks callbacks;
   callbacks.begin_request = AnswerRequest;
@@ -82,7 +91,7 @@ class RunningExporter final : public MetricsExporter {
   RunningExporter(const std::string& address, ControlDesk& desk)
       : collectable_(std::make_shared<DeskCollectable>(desk)),
         callbacks_(Callbacks()),
-        exposer_(address, /*num_threads=*/1, &callbacks_) {
+        exposer_(OptionsOf(address), &callbacks_) {
     exposer_.RegisterCollectable(collectable_);
   }
 

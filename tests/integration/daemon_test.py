@@ -13,8 +13,8 @@ import tempfile
 import time
 import unittest
 
-from support.daemon_fixture import (BEST_EFFORT, HIGH, HELLO, MAGIC, VERSION, DaemonTest, Refused, Session, driver_table_hash, free_port,
-                                    is_alive, program, wait_until)
+from support.daemon_fixture import (BEST_EFFORT, HELLO, HIGH, MAGIC, REPLY, VERSION, DaemonTest, Refused, Session, as_user,
+                                    driver_table_hash, free_port, hello, is_alive, program, wait_until)
 
 INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, UNAVAILABLE = 3, 5, 7, 8, 9, 14
 
@@ -57,13 +57,79 @@ class Hello(DaemonTest):
         self.assertTrue(self.session(tenant="\x1b[31m\xff").is_open())
         self.assertEqual(self.ctl_json("ps")[0]["tenant"], "?[31m??")
 
-    def test_silent_client_is_hung_up_on(self):
-        self.start_daemon()
-        silent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.addCleanup(silent.close)
-        silent.settimeout(60)
-        silent.connect(self.socket_path)
+    def test_silent_client_is_hung_up_on_and_not_one_that_waits_for_its_executor(self):
+        ready = os.path.join(self.directory, "ready")
+        self.start_daemon(env={"TALLY_SCRIPT_START": ready})
+        waiting = self.connect()
+        waiting.send(hello())
+        silent = self.connect()  # later than the other, so that one's time is over, too
         self.assertIn(b"no hello", silent.recv(4096))
+        with open(ready, "wb"):
+            self.assert_gets_session(waiting)
+
+    def test_a_flood_of_silent_clients_costs_nobody_else_a_session(self):
+        ready = os.path.join(self.directory, "ready")
+        self.start_daemon(env={"TALLY_SCRIPT_START": ready})
+        waiting = self.connect()
+        waiting.send(hello())
+        flood = [self.connect() for _ in range(400)]
+        wait_until(lambda: self.is_hung_up(flood[0]), "the oldest of the silent ones is hung up on")
+        with open(ready, "wb"):
+            self.assert_gets_session(waiting)
+        self.session()
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
+    def test_a_flood_of_one_user_costs_no_other_user_a_connection(self):
+        self.start_daemon("--allow-any-uid")
+        slow = self.connect()  # the oldest of all
+        with as_user(54321):
+            flood = [self.connect() for _ in range(400)]
+        wait_until(lambda: self.is_hung_up(flood[0]), "the oldest of that user is hung up on")
+        slow.send(hello())
+        self.assert_gets_session(slow)
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
+    def test_a_user_that_is_not_allowed_is_told_so_before_it_has_said_anything(self):
+        self.start_daemon("--allow-uid", "12345")
+        with as_user(54321):
+            silent = self.connect()
+            self.assertEqual(REPLY.unpack(silent.recv(4096))[4], PERMISSION_DENIED)
+            silent.send(hello())  # it may have been on its way
+            self.assertEqual(silent.recv(4096), b"")
+            flood = [self.connect() for _ in range(100)]
+        wait_until(lambda: self.is_hung_up(flood[0]), "not many of them are kept, not even for a moment")
+        self.session()
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
+    def test_who_may_run_high_priority_programs(self):
+        config = os.path.join(self.directory, "tallyd.json")
+
+        def classes(**keys):
+            """What each of two users gets that ask for high priority and for nothing."""
+            with open(config, "w", encoding="utf-8") as file:
+                json.dump({"allowed_uids": "any", **keys}, file)
+            daemon = self.start_daemon("--config", config)
+            got = {}
+            for uid in (54321, 54322):
+                for priority in (HIGH, 0):
+                    try:
+                        with as_user(uid):
+                            session = self.session(priority=priority)
+                    except Refused as refused:
+                        self.assertIn("high_priority_uids", refused.sentence)
+                        got[uid, priority] = refused.code
+                        continue
+                    (row,) = (row for row in self.ctl_json("ps") if row["id"] == session.id)
+                    self.assertEqual(row["uid"], uid)
+                    got[uid, priority] = row["class"]
+            daemon.terminate()
+            daemon.wait(60)
+            return got
+
+        self.assertEqual(classes(high_priority_uids=[54321], default_priority="high"), {
+            (54321, HIGH): "high", (54321, 0): "high", (54322, HIGH): PERMISSION_DENIED, (54322, 0): "best-effort"})
+        self.assertEqual(classes(), {(54321, HIGH): PERMISSION_DENIED, (54321, 0): "best-effort",
+                                     (54322, HIGH): PERMISSION_DENIED, (54322, 0): "best-effort"})
 
     def test_class_and_domain_must_agree(self):
         self.start_daemon()
@@ -164,7 +230,9 @@ class Supervision(DaemonTest):
         victim, survivor = self.session(priority=BEST_EFFORT), self.session(priority=HIGH)
         before = {row["class"]: row["pid"] for row in self.executors()}
         os.kill(before["best-effort"], signal.SIGKILL)
-        fresh = self.session(priority=BEST_EFFORT)
+        # One that it takes while it dies is lost with it; programs then ask again.
+        wait_until(lambda: not is_alive(before["best-effort"]), "it has died")
+        fresh = self.session(priority=BEST_EFFORT)  # whether tallyd knows it or not
         wait_until(lambda: not victim.is_open(), "the client of the killed executor sees the end")
         self.assertTrue(survivor.is_open() and fresh.is_open())
         after = {row["class"]: row["pid"] for row in self.executors()}
@@ -184,6 +252,26 @@ class Supervision(DaemonTest):
         page = self.scrape(port)
         self.assertIn(f'tally_executor_faults_total{{domain="best-effort:{os.getuid()}"}} 1', page)
         self.assertIn(f'tally_executor_failures_total{{domain="high:{os.getuid()}"}} 0', page)
+
+    def test_an_executor_that_ends_counts_as_a_domain_until_it_is_gone(self):
+        config = os.path.join(self.directory, "config.json")
+        with open(config, "w", encoding="ascii") as file:
+            file.write('{"max_domains_per_user": 1}')
+        self.start_daemon("--config", config)
+        self.session(tenant="fault")
+        wait_until(lambda: self.executors()[0]["state"] == "retiring", "the fault is known")
+        (faulted,) = self.executors()
+        self.session(tenant="next")  # waits for that
+        self.assertFalse(is_alive(faulted["pid"]), "there were two at once")
+
+    def test_a_user_whose_programs_fault_one_after_another_waits_for_the_next_executor(self):
+        daemon = self.start_daemon()
+        for count in (1, 2):
+            self.session(tenant="fault")
+            wait_until(lambda: self.log_of(daemon).count("lost its context") == count, "the fault is known")
+        self.assertNotIn("in a row", self.log_of(daemon))
+        self.session(tenant="next")
+        self.assertRegex(self.log_of(daemon), r"user \d+: 2 executors in a row have failed: the next starts in \d+ ms")
 
     def test_executor_that_cannot_start_says_why_to_the_client(self):
         self.start_daemon(env={"TALLY_SCRIPT_START": "fail"})
@@ -209,6 +297,21 @@ class Supervision(DaemonTest):
         wait_until(lambda: not is_alive(row["pid"]), "the idle executor has ended")
         wait_until(lambda: not self.executors(), "and is forgotten")
         self.assertEqual(self.noted_executors(), [])
+
+    def test_many_sessions_at_once_wait_until_their_executor_reads(self):
+        self.start_daemon()
+        self.session()
+        (executor,) = self.executors()
+        os.kill(executor["pid"], signal.SIGSTOP)
+        clients = []
+        for _ in range(450):
+            clients.append(self.connect())
+            clients[-1].send(hello())
+        # Answered in the order in which they came: whatever was refused, was refused before this.
+        self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
+        os.kill(executor["pid"], signal.SIGCONT)
+        for client in clients:
+            self.assert_gets_session(client)
 
     def test_killed_client_leaves_nothing(self):
         self.start_daemon()
@@ -381,6 +484,15 @@ class Metrics(DaemonTest):
         second = self.session(tenant="bert")
         self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id + second.id}", self.scrape(port))
         self.assertIn('direction="host_to_device"} 2000', self.scrape(port))
+
+    def test_connections_that_say_nothing_do_not_delay_a_scrape(self):
+        port = free_port()
+        self.start_daemon(metrics=f"127.0.0.1:{port}")
+        for _ in range(16):
+            half_open = socket.create_connection(("127.0.0.1", port))
+            self.addCleanup(half_open.close)
+            half_open.send(b"GET /metrics HTTP/1.1\r\n")
+        self.assertIn("tally_sessions", self.scrape(port))  # within 20 s; the library gives each of them 30
 
     def test_refusals_are_counted(self):
         port = free_port()

@@ -33,7 +33,6 @@ class SampleConfiguration(DaemonTest):
         self.start_daemon("--config", os.path.join(DEPLOY, "tallyd.json"))  # flags choose another socket
         self.assertTrue(self.session().is_open())
 
-
     def test_page_says_of_each_key_when_a_change_applies(self):
         rows = re.findall(r'RowOf<&DaemonConfig::\w+>\("(\w+)", Applies::(\w+)\)', read("server", "daemon", "reload.cc"))
         for kind, words in (("kNow", "at once"), ("kNewExecutors", "to executors"), ("kRestart", "after a restart")):

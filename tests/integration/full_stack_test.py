@@ -7,10 +7,11 @@ import sys
 import time
 import unittest
 
-from support.daemon_fixture import program, wait_until
+from support.daemon_fixture import is_alive, program, wait_until
 from support.full_stack import BUILD, PROGRAMS, FullStackTest, not_built
 
 TRAINING = os.path.join(PROGRAMS, "demo", "batch_training")
+SCHEDULING_CASE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
 MACHINE_CODE_ONLY = os.path.join(BUILD, "tests", "machine_code_only")
 MISSING = not_built(TRAINING)
 
@@ -96,6 +97,23 @@ class FullStack(FullStackTest):
         self.start_daemon()
         wait_until(lambda: self.launches_of(run) > before, "it went on launching and the next tallyd knows", 60)
         self.assertEqual(self.executor_of(run), executor)
+
+    def test_work_of_a_killed_program_that_does_not_end_ends_its_executor(self):
+        config = os.path.join(self.directory, "tallyd.json")
+        with open(config, "w", encoding="ascii") as file:
+            file.write('{"departed_work_limit_seconds": 1}')
+        daemon = self.start_daemon("--config", config)
+        endless = self.start_under_tally(sys.executable, SCHEDULING_CASE, "endless", priority="high")
+        self.assertEqual(endless.stdout.readline(), b"launched\n")
+        executor = self.executor_of(endless)
+        endless.kill()
+        # Held back by that kernel, and by nothing else.
+        waiting = self.start_under_tally(sys.executable, SCHEDULING_CASE, "many", "10", "20")
+        output, _ = waiting.communicate(timeout=60)
+        self.assertEqual((output, waiting.returncode), (b"OK\n", 0))
+        self.assertFalse(is_alive(executor))
+        self.assertIn("is gone and its work has not ended in 1 s", self.log_of(daemon))
+        self.assertEqual(self.ctl_json("ps"), [])
 
     def test_full_dev_shm_does_not_matter(self):
         """Channels are memfds: they do not live in /dev/shm."""

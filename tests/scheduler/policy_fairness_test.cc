@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "scheduler/policies/tally_policy.h"
@@ -267,6 +269,22 @@ TEST(PolicyStarvation, TheBoundHoldsForTheClassAndForEveryTenant) {
     for (int i = 0; i < num; ++i) used += run.used(static_cast<size_t>(i));
     ASSERT_LE(used, longest * (num * 10 + 1)) << "trace " << trace;
   }
+}
+
+// The default (kDefaultStarvationBound in server/daemon/policy_rules.h) must never be worse than none.
+TEST(PolicyStarvation, BesideAServiceThatPausesTheDefaultBoundChangesNothing) {
+  const auto used_with = [](std::optional<Nanoseconds> bound) {
+    PolicyConfig config;
+    config.starvation_bound = bound;
+    TallyPolicy policy(config);
+    Backlogged run(policy, {.high_priority_bursts = true}, 6);
+    for (const uint32_t weight : {100u, 300u}) run.Add(weight, milliseconds(1), kFillsGpu);
+    run.RunFor(std::chrono::seconds(30));
+    return std::pair(run.used(0), run.used(1));
+  };
+  const auto unbounded = used_with(std::nullopt);
+  EXPECT_EQ(used_with(std::chrono::seconds(10)), unbounded);
+  EXPECT_NE(used_with(microseconds(500)), unbounded) << "this test would not see what a bound lets through";
 }
 
 TEST(PolicyStarvation, WithoutABoundHighPriorityWorkMayTakeAll) {

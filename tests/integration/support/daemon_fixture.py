@@ -1,9 +1,12 @@
 """Real tallyd processes for tests, and clients that speak its hello (proto/shm/handshake_abi.h) by hand."""
 import contextlib
 import faulthandler
+import functools
+import glob
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -29,18 +32,19 @@ def program(name):
     return os.path.join(BIN, name)
 
 
+@functools.cache
 def driver_table_hash():
     text = subprocess.run([program("tallyd"), "--version"], stdout=subprocess.PIPE, check=True).stdout.decode()
     return int(re.search(r"driver table ([0-9a-f]{16})", text).group(1), 16)
 
 
 def is_alive(pid):
-    """True while the process runs (a zombie does not)."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
+    """True while a thread of the process runs (a zombie does not)."""
+    for path in glob.glob(f"/proc/{pid}/task/*/stat"):
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as stat:
+            if stat.read().rsplit(")", 1)[1].split()[0] not in "ZX":
+                return True
+    return False
 
 
 def wait_until(condition, what, seconds=30):
@@ -60,19 +64,51 @@ class Refused(Exception):
         self.sentence = sentence
 
 
+def hello(tenant="tester", priority=0, domain="", version=VERSION, table=None, magic=MAGIC, weight=0, level=0, slo="",
+          turnaround_us=0):
+    table = driver_table_hash() if table is None else table
+    return HELLO.pack(magic, version, table, priority, weight | level << 16, tenant.encode(), domain.encode(),
+                      slo.encode(), int(turnaround_us * 1000))
+
+
+def connected(path):
+    """A connection to tallyd that has said nothing yet."""
+    gate = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    gate.connect(path)  # waits where many others do, as programs do
+    gate.settimeout(60)
+    return gate
+
+
+@contextlib.contextmanager
+def as_user(uid):
+    """Whoever connects meanwhile does so as that user. For root."""
+    driver_table_hash()  # as root: that user may not reach the programs
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+
+
 class Session:
     """One client's session: only the sockets, no driver calls."""
 
-    def __init__(self, path, tenant="tester", priority=0, domain="", version=VERSION, table=None, magic=MAGIC,
-                 raw=None, weight=0, level=0, slo="", turnaround_us=0):
-        table = driver_table_hash() if table is None else table
-        hello = HELLO.pack(magic, version, table, priority, weight | level << 16, tenant.encode(), domain.encode(),
-                           slo.encode(), int(turnaround_us * 1000))
-        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as gate:
-            gate.settimeout(60)
-            gate.connect(path)
-            gate.send(hello if raw is None else raw)
-            answer, fds, _, _ = socket.recv_fds(gate, 4096, 4)
+    def __init__(self, path, raw=None, **words):
+        with contextlib.closing(connected(path)) as gate:
+            gate.send(hello(**words) if raw is None else raw)
+            self.receive(gate)
+
+    @classmethod
+    def answered_on(cls, gate):
+        """That of a client that has said hello."""
+        session = cls.__new__(cls)
+        session.receive(gate)
+        return session
+
+    def receive(self, gate):
+        answer, fds, _, _ = socket.recv_fds(gate, 4096, 4)
         if not answer:
             raise Refused(-1, "hung up")
         _, _, _, self.id, code, _, sentence = REPLY.unpack(answer)
@@ -177,6 +213,21 @@ class DaemonTest(unittest.TestCase):
         session = Session(self.socket_path, **arguments)
         self.addCleanup(session.close)
         return session
+
+    def connect(self):
+        gate = connected(self.socket_path)
+        self.addCleanup(gate.close)
+        return gate
+
+    def assert_gets_session(self, gate):
+        session = Session.answered_on(gate)
+        self.addCleanup(session.close)
+        gate.close()
+
+    @staticmethod
+    def is_hung_up(gate):
+        """Of a client that awaits no answer."""
+        return select.select([gate], [], [], 0)[0] != []
 
     def assert_refused(self, code, words, **arguments):
         with self.assertRaises(Refused) as caught:

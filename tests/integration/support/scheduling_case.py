@@ -74,6 +74,14 @@ def requests(loops):
         spinner.call("cuStreamSynchronize", None)
 
 
+def endless():
+    """A kernel that takes minutes; says when it was launched."""
+    spinner = Spinner(2**32 - 1)
+    spinner.spin()
+    print("launched", flush=True)
+    time.sleep(100)
+
+
 def one_after_another(count, loops):
     """Waits for each launch, copies large and small, fills: right results, at last."""
     spinner = Spinner(int(loops))
@@ -128,5 +136,5 @@ def copy_once(path, size_bytes):
 
 
 if __name__ == "__main__":
-    {"forever": forever, "busy": busy, "requests": requests, "one_after_another": one_after_another,
+    {"forever": forever, "busy": busy, "requests": requests, "endless": endless, "one_after_another": one_after_another,
      "many": many, "copy_once": copy_once}[sys.argv[1]](*sys.argv[2:])

@@ -3,7 +3,8 @@
 // Same front desk (server/executor.h) and same process around it as the real one, so what is tested is tallyd and
 // tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches,
 // with "take-back" the driver (scripted_driver.h) does not accept time slices any more.
-// Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready); the launch counter of a session is its id.
+// Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready), or a path (ready once that file is there); the
+// launch counter of a session is its id.
 #include <poll.h>
 #include <unistd.h>
 
@@ -152,6 +153,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
   const std::string script = start != nullptr ? start : "";
   if (script == "fail") return Error(StatusCode::kUnavailable, "no driver here, says the script");
   if (script == "hang") ::pause();
+  while (script.starts_with('/') && ::access(script.c_str(), F_OK) != 0) ::usleep(10'000);
   return std::make_unique<ScriptedExecutor>(std::move(config));
 }
 

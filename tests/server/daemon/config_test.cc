@@ -118,6 +118,8 @@ TEST(Config, DefaultsDependOnTheUser) {
   EXPECT_EQ(user.runtime_dir, "/tmp/tally-1000");
   EXPECT_TRUE(user.allowed_uids->Contains(1000));
   EXPECT_FALSE(user.allowed_uids->Contains(1001));
+  EXPECT_EQ(user.high_priority_uids, (UidSet{false, {1000}})) << "to go before everybody else is for those who may";
+  EXPECT_EQ(root.high_priority_uids, (UidSet{false, {0}}));
   ::setenv("XDG_RUNTIME_DIR", "/run/user/1000", 1);
   DaemonConfig session;
   ASSERT_TRUE(Validate(1000, session).ok());

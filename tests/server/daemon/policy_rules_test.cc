@@ -19,6 +19,27 @@ TEST(PolicyRules, AConfigurationThatAsksForNothingIsGoodEverywhere) {
   }
 }
 
+TEST(PolicyRules, WorkThatIsHeldBackGetsThroughAfterTenSecondsUnlessSomethingElseWasAskedFor) {
+  const auto bound_with = [](const std::string& json) {
+    DaemonConfig config;
+    config.driver = DriverChoice::kSim;
+    EXPECT_TRUE(MergeConfigJson(json, config).ok()) << json;
+    EXPECT_TRUE(Validate(1000, config).ok()) << json;
+    return StarvationBoundOf(config);
+  };
+  using std::chrono::seconds;
+  EXPECT_EQ(bound_with("{}"), seconds(10));
+  EXPECT_EQ(bound_with(R"({"starvation_bound": "auto", "transforms": "slices"})"), seconds(10));
+  EXPECT_EQ(bound_with(R"({"policy": "look-ahead"})"), seconds(10));
+  EXPECT_EQ(bound_with(R"({"policy": "tally"})"), seconds(10));
+  EXPECT_EQ(bound_with(R"({"starvation_bound": "off"})"), seconds(0));
+  EXPECT_EQ(bound_with(R"({"starvation_bound": "7s"})"), seconds(7));
+  EXPECT_EQ(bound_with(R"({"policy": "none"})"), seconds(0));
+  EXPECT_EQ(bound_with(R"({"policy": "tally-paper"})"), seconds(0));
+  EXPECT_EQ(bound_with(R"({"transforms": "gate"})"), seconds(0)) << "it would yield what it was granted";
+  EXPECT_EQ(bound_with(R"({"suspend_best_effort": true})"), seconds(0)) << "what was asked for is not refused";
+}
+
 TEST(PolicyRules, WhatIsExpectedOfADriverThatHasNotAnswered) {
   DaemonConfig config;
   EXPECT_EQ(ExpectedPolicy(config, DriverChoice::kCuda).policy, scheduler::kTimeSlicesPolicy);

@@ -38,6 +38,7 @@ const std::map<std::string, std::string>& OtherValues() {
       {"session_pinned_memory_bytes", "4096"},
       {"driver", R"("cuda")"},
       {"executor_idle_seconds", "3"},
+      {"departed_work_limit_seconds", "3"},
       {"executor_start_limit_seconds", "3"},
       {"policy", R"("tally")"},
       {"transforms", R"("slices")"},

@@ -1,0 +1,185 @@
+// How sessions get to their executors: quotas, waiting, handing over, books (executor_pool.h).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "proto/driver/generated/driver_symbols.h"
+#include "server/daemon/executor_pool.h"
+#include "server/daemon/policy_rules.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// For how long a session waits until an executor may be started, or until one takes it. Clients wait for a minute.
+constexpr std::chrono::seconds kPatience{30};
+// An executor that has more to read than its socket holds gets the rest as soon as it has read some.
+constexpr milliseconds kDeliveryPause{10};
+
+}  // namespace
+
+void ExecutorPool::Open(const Domain& domain, const control::SessionIdentity& identity, UniqueFd socket, Done done) {
+  Place(domain, {identity, std::move(socket), std::move(done)});
+}
+
+void ExecutorPool::Place(const Domain& domain, Executor::Waiting waiting) {
+  if (is_shutting_down_) return waiting.done(Status(StatusCode::kUnavailable, "tallyd is ending"));
+  if (const Status quotas = CheckQuotas(waiting.identity.uid); !quotas.ok()) return waiting.done(quotas);
+  ExecutorPtr executor = MayStillBeAdopted() ? nullptr : FindForNewSession(domain);
+  if (executor == nullptr) {
+    if (const Status may_start = CheckMayStart(domain); !may_start.ok()) {
+      if (steady_clock::now() - waiting.since >= kPatience) return waiting.done(may_start);
+      if (!std::exchange(waiting.was_held, true)) {
+        LOG_INFO("session {} waits: {}", waiting.identity.session_id, may_start.message());
+        loop_.PostDelayed(kPatience, [this] { RetryHeld(); });
+      }
+      held_.push_back({domain, std::move(waiting)});
+      return;
+    }
+    auto started = Start(domain);
+    if (!started) return waiting.done(started.error());
+    executor = *started;
+  }
+  executor->waiting.push_back(std::move(waiting));
+  if (executor->state == ExecutorState::kServing) DeliverWaiting(executor);
+}
+
+Status ExecutorPool::CheckQuotas(uint32_t uid) const {
+  if (NumSessions() >= config_.max_sessions) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("all {} sessions are in use (max_sessions)", config_.max_sessions));
+  }
+  if (NumSessionsOf(uid) >= config_.max_sessions_per_user) {
+    return Status(StatusCode::kResourceExhausted, fmt::format("user {} has all {} sessions a user may have "
+                                                              "(max_sessions_per_user)",
+                                                              uid, config_.max_sessions_per_user));
+  }
+  return OkStatus();
+}
+
+Status ExecutorPool::CheckMayStart(const Domain& domain) const {
+  if (MayStillBeAdopted()) return Status(StatusCode::kUnavailable, "executors of an earlier tallyd are to come back");
+  const uint32_t owner = domain.owner_uid;
+  if (const auto pause = fault_back_off_.PauseOf(owner, SteadyClock().Now()); pause.count() > 0) {
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("{}: {} executors in a row have failed: the next starts in {} ms",
+                              owner == control::kSharedDomain ? "all users" : fmt::format("user {}", owner),
+                              fault_back_off_.InARow(owner), std::chrono::ceil<milliseconds>(pause).count()));
+  }
+  const bool does_one_end = std::any_of(executors_.begin(), executors_.end(), [&](const ExecutorPtr& each) {
+    return each->domain.owner_uid == owner && each->state == ExecutorState::kRetiring;
+  });
+  if (does_one_end && NumDomainsOf(owner) >= config_.max_domains_per_user) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("domain {}: all {} domains are there (max_domains_per_user), and one that is to end has "
+                              "not yet",
+                              domain.Label(), config_.max_domains_per_user));
+  }
+  return OkStatus();
+}
+
+void ExecutorPool::DeliverWaiting(const ExecutorPtr& executor) {
+  while (!executor->waiting.empty() && executor->state == ExecutorState::kServing) {
+    Executor::Waiting waiting = std::move(executor->waiting.front());
+    executor->waiting.pop_front();
+    const Status sent = Deliver(*executor, waiting);
+    if (sent.ok()) continue;
+    if (steady_clock::now() - waiting.since >= kPatience) {
+      waiting.done(
+          Status(StatusCode::kUnavailable, fmt::format("executor {} of domain {} does not take sessions: {}",
+                                                       executor->pid, executor->domain.Label(), sent.message())));
+      continue;
+    }
+    executor->waiting.push_front(std::move(waiting));
+    if (std::exchange(executor->is_delivery_due, true)) return;
+    loop_.PostDelayed(kDeliveryPause, [this, weak = std::weak_ptr(executor)] {
+      const ExecutorPtr alive = weak.lock();
+      if (alive == nullptr) return;
+      alive->is_delivery_due = false;
+      DeliverWaiting(alive);
+    });
+    return;
+  }
+}
+
+// Not OK: its socket is full, or it is about to be seen to be gone.
+Status ExecutorPool::Deliver(Executor& executor, Executor::Waiting& waiting) {
+  if (const Status asked = server::CheckHonoured(waiting.identity, executor.policy.policy); !asked.ok()) {
+    waiting.done(asked);
+    return OkStatus();
+  }
+  TALLY_RETURN_IF_ERROR(executor.link->SendAddSession(waiting.identity, waiting.socket.get()));
+  SessionRecord& session = executor.sessions[waiting.identity.session_id] = {waiting.identity, {}};
+  session.figures.slo_caution = scheduler::SloFeedback::kFirstStep;  // until it reports
+  if (waiting.identity.slo_latency_ns != 0) PlanTuning();
+  PlanTimeSlices();
+  waiting.done(OkStatus());
+  return OkStatus();
+}
+
+std::optional<shm::PriorityClass> ExecutorPool::ClassOf(const Domain& domain) const {
+  const ExecutorPtr executor = FindForNewSession(domain);
+  if (executor == nullptr) return std::nullopt;
+  return executor->domain.priority_class;
+}
+
+ExecutorPool::ExecutorPtr ExecutorPool::FindByPid(pid_t pid) const {
+  const auto found = std::find_if(executors_.begin(), executors_.end(), [&](auto& each) { return each->pid == pid; });
+  return found == executors_.end() ? nullptr : *found;
+}
+
+ExecutorPool::ExecutorPtr ExecutorPool::FindForNewSession(const Domain& domain) const {
+  for (const ExecutorPtr& executor : executors_) {
+    const bool takes_sessions =
+        executor->state == ExecutorState::kStarting || executor->state == ExecutorState::kServing;
+    if (takes_sessions && executor->domain.SameAs(domain)) return executor;
+  }
+  return nullptr;
+}
+
+size_t ExecutorPool::NumSessions() const {
+  size_t count = held_.size();
+  for (const ExecutorPtr& executor : executors_) count += executor->sessions.size() + executor->waiting.size();
+  return count;
+}
+
+size_t ExecutorPool::NumSessionsOf(uint32_t uid) const {
+  size_t count = 0;
+  for (const Held& held : held_) count += held.waiting.identity.uid == uid;
+  for (const ExecutorPtr& executor : executors_) {
+    for (const auto& [id, session] : executor->sessions) count += session.identity.uid == uid;
+    for (const auto& waiting : executor->waiting) count += waiting.identity.uid == uid;
+  }
+  return count;
+}
+
+void ExecutorPool::EndSessions(Executor& executor) {
+  for (const auto& [id, session] : executor.sessions) ledger_.AddEnded(session.identity, session.figures);
+  executor.sessions.clear();
+}
+
+std::map<std::string, uint64_t> ExecutorPool::RefusedFunctions() const {
+  std::map<std::string, uint64_t> result;
+  const auto add = [&](const std::map<uint32_t, uint64_t>& functions) {
+    for (const auto& [symbol, count] : functions) result[kDriverSymbols[symbol].name] += count;
+  };
+  add(ended_refused_functions_);
+  for (const ExecutorPtr& executor : executors_) add(executor->refused_functions);
+  return result;
+}
+
+void ExecutorPool::RefuseWaiting(Executor& executor, const Status& why) {
+  auto waiting = std::exchange(executor.waiting, {});
+  for (auto& session : waiting) session.done(why);
+}
+
+void ExecutorPool::PlaceWaitingAnew(Executor& executor) {
+  auto waiting = std::exchange(executor.waiting, {});
+  for (auto& session : waiting) Place(executor.domain, std::move(session));
+}
+
+}  // namespace tally::server

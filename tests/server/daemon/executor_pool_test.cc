@@ -1,0 +1,268 @@
+// Executors that connect, go away and come back: this process plays the one that an earlier tallyd started. What the
+// pool starts itself is a program that never says anything.
+#include "server/daemon/executor_pool.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <future>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "base/unix_socket.h"
+#include "proto/driver/generated/wire_ops.h"
+#include "tests/support/temporary_directory.h"
+
+namespace tally::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kUser = 7;
+constexpr auto kLongEnough = std::chrono::seconds(20);
+
+Domain BestEffortOf(uint32_t uid) { return {"best-effort", uid, shm::PriorityClass::kBestEffort, false}; }
+
+// The executor's end of a link, as proto/control/executor_link_abi.h has it.
+class Peer {
+ public:
+  explicit Peer(const std::string& path) {
+    auto socket = ConnectUnix(path);
+    EXPECT_TRUE(socket);
+    if (socket) socket_ = std::move(*socket);
+  }
+
+  void SayHello() {
+    control::LinkHello hello{};
+    hello.link_version = control::kLinkVersion;
+    hello.api_table_hash = kApiTableHash;
+    hello.priority_class = static_cast<uint32_t>(shm::PriorityClass::kBestEffort);
+    hello.owner_uid = kUser;
+    hello.is_software = 1;
+    BestEffortOf(kUser).name.copy(hello.domain_name, sizeof(hello.domain_name) - 1);
+    Send(control::LinkKind::kHello, hello);
+  }
+  void Report(uint64_t session_id, uint64_t num_launches) {
+    control::LinkSessionReport report{};
+    report.identity.session_id = session_id;
+    report.identity.uid = kUser;
+    report.identity.priority_class = static_cast<uint32_t>(shm::PriorityClass::kBestEffort);
+    report.figures.kernel_launches = num_launches;
+    Send(control::LinkKind::kSessionReport, report);
+  }
+  void EndReports() { Send(control::LinkKind::kReportEnd, control::LinkReportEnd{}); }
+  // The id of the next session that it is given; 0: none came.
+  uint64_t TakeSession() {
+    for (;;) {
+      const auto message = ReceiveMessage(socket_.get(), kLongEnough);
+      if (!message) return 0;
+      control::LinkAddSession add{};
+      std::memcpy(&add, message->bytes.data(), std::min(sizeof(add), message->bytes.size()));
+      if (static_cast<control::LinkKind>(add.header.kind) == control::LinkKind::kAddSession) {
+        return add.identity.session_id;
+      }
+    }
+  }
+
+ private:
+  template <typename Message>
+  void Send(control::LinkKind kind, Message message) {
+    message.header = {control::kLinkMagic, static_cast<uint32_t>(kind), 0};
+    EXPECT_TRUE(SendMessage(socket_.get(), std::as_bytes(std::span(&message, 1))).ok());
+  }
+
+  UniqueFd socket_;
+};
+
+class ExecutorPoolTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    config_.executor_path = directory_ + "/silent";
+    std::ofstream(config_.executor_path) << "#!/bin/sh\nexec sleep 1000\n";
+    ASSERT_EQ(::chmod(config_.executor_path.c_str(), 0755), 0);
+    auto runtime_dir = RuntimeDir::Open(directory_, false);
+    auto loop = EventLoop::Create();
+    ASSERT_TRUE(runtime_dir && loop);
+    runtime_dir_ = std::move(*runtime_dir);
+    loop_ = std::move(*loop);
+  }
+
+  // With config_ as it then is; its loop does not run yet.
+  void Listen() {
+    auto spawner = ExecutorSpawner::Create(config_, DriverChoice::kSim, socket_path_);
+    ASSERT_TRUE(spawner);
+    pool_ = std::make_unique<ExecutorPool>(*loop_, *runtime_dir_, *spawner, config_);
+    ASSERT_TRUE(pool_->Listen(socket_path_).ok());
+  }
+  void Run() {
+    thread_ = std::thread([this] { loop_->Run(); });
+  }
+
+  void TearDown() override {
+    if (thread_.joinable()) {
+      loop_->Quit();
+      thread_.join();
+    }
+    for (const auto& executor : pool_->executors()) {
+      if (!executor->is_child) continue;
+      ::kill(executor->pid, SIGKILL);
+      ::waitpid(executor->pid, nullptr, 0);
+    }
+    ::prctl(PR_SET_NAME, "executor_pool");
+  }
+
+  template <typename F>
+  auto OnLoop(F ask) {
+    std::packaged_task<decltype(ask())()> task(ask);
+    loop_->Post([&] { task(); });
+    return task.get_future().get();
+  }
+  template <typename F>
+  testing::AssertionResult Await(F condition) {
+    const auto limit = std::chrono::steady_clock::now() + kLongEnough;
+    while (!OnLoop(condition)) {
+      if (std::chrono::steady_clock::now() > limit) return testing::AssertionFailure() << "not within 20 s";
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return testing::AssertionSuccess();
+  }
+  // On the loop's thread, or before it runs. Its answer comes into answers_.
+  void Open(uint64_t session_id, uint32_t uid = kUser) {
+    control::SessionIdentity identity{};
+    identity.session_id = session_id;
+    identity.uid = uid;
+    identity.weight = scheduler::kDefaultWeight;
+    pool_->Open(BestEffortOf(uid), identity, UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)),
+                [this, session_id](Status status) { answers_.emplace(session_id, std::move(status)); });
+  }
+  ExecutorState StateOfFirst() { return pool_->executors().front()->state; }
+
+  // As an earlier tallyd leaves them that had started this process.
+  void BeNoted() {
+    std::ofstream(directory_ + "/executor-" + std::to_string(::getpid()));
+    ::prctl(PR_SET_NAME, "tally-executor");
+  }
+
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
+  const std::string socket_path_ = directory_ + "/executors.sock";
+  DaemonConfig config_;
+  std::unique_ptr<RuntimeDir> runtime_dir_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<ExecutorPool> pool_;
+  std::thread thread_;
+  std::map<uint64_t, Status> answers_;
+};
+
+TEST_F(ExecutorPoolTest, WhileALinkIsDownAnotherExecutorIsStarted) {
+  Listen();
+  Run();
+  auto peer = std::make_unique<Peer>(socket_path_);
+  peer->SayHello();
+  peer->EndReports();
+  ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kServing; }));
+  peer.reset();
+  ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kDisconnected; }));
+  OnLoop([&] { Open(1); });
+  EXPECT_EQ(OnLoop([&] { return pool_->executors().size(); }), 2u);
+  EXPECT_EQ(OnLoop([&] { return pool_->executors().back()->waiting.size(); }), 1u) << "and the session is for that one";
+  EXPECT_TRUE(OnLoop([&] { return answers_.empty(); }));
+}
+
+TEST_F(ExecutorPoolTest, WhatEndedWhileTheLinkWasDownIsCountedOnceAndListedNoMore) {
+  Listen();
+  Run();
+  const auto launches_of_ended = [&] {
+    const auto& ended = pool_->ledger().ended();
+    return ended.empty() ? 0 : ended.begin()->second.kernel_launches;
+  };
+  {
+    Peer peer(socket_path_);
+    peer.SayHello();
+    peer.Report(1, 100);
+    peer.Report(2, 20);
+    peer.EndReports();
+    ASSERT_TRUE(Await([&] { return pool_->NumSessions() == 2; }));
+  }
+  ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kDisconnected; }));
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.Report(2, 21);
+  ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kServing; }));
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 2u) << "the reports may not be complete";
+  peer.EndReports();
+  ASSERT_TRUE(Await([&] { return pool_->NumSessions() == 1; }));
+  EXPECT_EQ(OnLoop(launches_of_ended), 100u) << "what a tenant has done never becomes less";
+  EXPECT_TRUE(OnLoop([&] { return pool_->executors().front()->sessions.contains(2); }));
+}
+
+TEST_F(ExecutorPoolTest, SessionsThatWaitForAnEarlierExecutorCountAndAreCountedOnceMore) {
+  config_.max_sessions_per_user = 3;
+  BeNoted();
+  Listen();
+  for (const uint64_t id : {11, 12, 13, 14}) Open(id);
+  Open(21, kUser + 1);
+  ASSERT_EQ(answers_.size(), 1u) << "the others wait";
+  EXPECT_THAT(answers_.at(14).message(), HasSubstr("max_sessions_per_user"));
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.Report(1, 0);
+  peer.Report(2, 0);
+  peer.EndReports();
+  Run();
+  EXPECT_EQ(peer.TakeSession(), 11u);
+  ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
+  EXPECT_TRUE(answers_.at(11).ok());
+  for (const uint64_t id : {12, 13}) EXPECT_THAT(answers_.at(id).message(), HasSubstr("max_sessions_per_user"));
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 3u);
+}
+
+TEST_F(ExecutorPoolTest, SoDoThoseOfAllUsersTogether) {
+  config_.max_sessions = 3;
+  BeNoted();
+  Listen();
+  for (const uint64_t id : {11, 12}) Open(id);
+  Open(21, kUser + 1);
+  EXPECT_TRUE(answers_.empty());
+  Open(22, kUser + 1);
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_THAT(answers_.at(22).message(), HasSubstr("(max_sessions)"));
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.Report(1, 0);
+  peer.Report(2, 0);
+  peer.EndReports();
+  Run();
+  EXPECT_EQ(peer.TakeSession(), 11u);
+  ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
+  for (const uint64_t id : {12, 21}) EXPECT_THAT(answers_.at(id).message(), HasSubstr("(max_sessions)"));
+}
+
+TEST_F(ExecutorPoolTest, WhatAnExecutorsSocketDoesNotHoldGoesWhenThereIsRoom) {
+  constexpr uint64_t kSessions = 500;
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.EndReports();
+  ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kServing; }));
+  OnLoop([&] {
+    for (uint64_t id = 1; id <= kSessions; ++id) Open(id);
+  });
+  ASSERT_LT(OnLoop([&] { return answers_.size(); }), kSessions) << "this test is about more than it holds";
+  for (uint64_t id = 1; id <= kSessions; ++id) ASSERT_EQ(peer.TakeSession(), id);
+  ASSERT_TRUE(Await([&] { return answers_.size() == kSessions; }));
+  for (const auto& [id, answer] : answers_) EXPECT_TRUE(answer.ok()) << id << ": " << answer.message();
+}
+
+}  // namespace
+}  // namespace tally::server
