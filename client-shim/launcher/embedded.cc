@@ -14,6 +14,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/installed_files.h"
 #include "base/unique_fd.h"
 #include "client-shim/launcher/environment.h"
 #include "client-shim/launcher/stale_directories.h"

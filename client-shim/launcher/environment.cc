@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/installed_files.h"
+
 namespace tally::launcher {
 namespace {
 
@@ -24,22 +26,8 @@ void SetUnlessEmpty(const char* variable, const std::string& value) {
 
 }  // namespace
 
-std::string ProgramDirectory() {
-  char path[4096];
-  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
-  if (size <= 0) return ".";
-  const std::string full(path, static_cast<size_t>(size));
-  return full.substr(0, full.rfind('/'));
-}
-
 Result<std::string> FindClientDirectory() {
-  std::string directory;
-  if (const char* named = std::getenv("TALLY_CLIENT_DIR"); named != nullptr && named[0] != '\0') {
-    directory = named;
-  } else {
-    const std::string own = ProgramDirectory();
-    directory = own.substr(0, own.rfind('/')) + "/lib/tally/client";
-  }
+  std::string directory = ClientDirectory();
   if (::access((directory + "/libcuda.so.1").c_str(), R_OK) != 0) {
     return Error(
         StatusCode::kNotFound,

@@ -8,9 +8,6 @@
 
 namespace tally::launcher {
 
-// The directory of this program's file, without a slash at its end.
-std::string ProgramDirectory();
-
 // The directory with libcuda.so.1 and libcuda.so: $TALLY_CLIENT_DIR, else ../lib/tally/client beside tally-run.
 Result<std::string> FindClientDirectory();
 

@@ -7,9 +7,6 @@
 
 namespace tally::cli {
 
-// The directory of this program's file, without a slash at its end.
-std::string ProgramDirectory();
-
 // Links followed: in $TALLY_CLIENT_DIR, else in ../lib/tally/client beside tallyctl. kNotFound says where it is not.
 Result<std::string> FindClientLibrary();
 

@@ -9,6 +9,7 @@
 
 #include <csignal>
 
+#include "base/installed_files.h"
 #include "base/log.h"
 #include "base/log_prefixes.h"
 #include "base/private_path.h"
@@ -179,7 +180,7 @@ int RunDaemon(const DaemonStart& start) {
       LOG_INFO("the first program is here: how soon the GPU can be taken back is not measured (tally-switch-test)");
       switch_test.reset();
     });
-    switch_test = SwitchTest::Start(**loop, DirectoryOfThisProgram() + "/tally-switch-test", [&](const auto& figures) {
+    switch_test = SwitchTest::Start(**loop, ProgramDirectory() + "/tally-switch-test", [&](const auto& figures) {
       desk.SetForcedSwitch(figures);
       if (!figures) return;
       LogForcedSwitch(*figures);

@@ -12,22 +12,15 @@
 #include <cstring>
 #include <vector>
 
+#include "base/installed_files.h"
 #include "server/daemon/policy_rules.h"
 
 namespace tally::server {
 
-std::string DirectoryOfThisProgram() {
-  char path[4096];
-  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
-  if (size <= 0) return ".";
-  const std::string full(path, static_cast<size_t>(size));
-  return full.substr(0, full.rfind('/'));
-}
-
 Result<ExecutorSpawner> ExecutorSpawner::Create(const DaemonConfig& config, DriverChoice driver,
                                                 std::string executor_socket) {
   std::string program = config.executor_path;
-  if (program.empty()) program = DirectoryOfThisProgram() + "/tally-executor";
+  if (program.empty()) program = ProgramDirectory() + "/tally-executor";
   if (::access(program.c_str(), X_OK) != 0) {
     return Error(StatusCode::kNotFound,
                  fmt::format("no executor program '{}' ({}): install it beside tallyd or name it with --executor",

@@ -33,9 +33,6 @@ class ExecutorSpawner {
   std::string program_;
 };
 
-// Where tallyd and the programs installed with it are.
-std::string DirectoryOfThisProgram();
-
 // What `auto` comes to here, and why in a few words.
 struct ResolvedDriver {
   DriverChoice driver;

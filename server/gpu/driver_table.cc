@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/installed_files.h"
 #include "base/log.h"
 #include "server/gpu/driver_directories.h"
 
@@ -104,15 +105,12 @@ std::vector<std::string> SimCandidates(const ExecutorConfig& config) {
   if (!config.sim_library_path.empty()) return {config.sim_library_path};
   std::vector<std::string> paths;
   AddIfSet("TALLY_SIM_DRIVER", &paths);
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const std::filesystem::path here = program.parent_path();
-    for (const auto& directory :
-         {here, here / "../lib", here / "../lib/tally", here / "../sim-driver", here / "../sim-driver/api"}) {
-      const std::filesystem::path path = directory / kSimLibraryName;
-      if (std::filesystem::exists(path, error)) paths.push_back(path.lexically_normal().string());
-    }
+  const std::filesystem::path here = ProgramDirectory();
+  for (const auto& directory :
+       {here, here / "../lib", here / "../lib/tally", here / "../sim-driver", here / "../sim-driver/api"}) {
+    const std::filesystem::path path = directory / kSimLibraryName;
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) paths.push_back(path.lexically_normal().string());
   }
   return paths;
 }

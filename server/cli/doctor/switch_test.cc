@@ -9,8 +9,8 @@
 
 #include <csignal>
 
+#include "base/installed_files.h"
 #include "base/unique_fd.h"
-#include "server/cli/client_library.h"
 #include "server/daemon/switch_figures.h"
 
 namespace tally::cli {
