@@ -130,6 +130,30 @@ TEST(FairQueue, WhoIsExpectedKeepsItsPlaceUntilThen) {
   EXPECT_FALSE(queue.IsExpected(0));
 }
 
+// What the caller may have to wait for: the head of the round, if it has nothing to run yet.
+TEST(FairQueue, SaysUntilWhenItsFirstIsOnlyExpected) {
+  FairQueue queue({});
+  for (uint32_t member : {0u, 1u}) {
+    queue.Add(member, 100);
+    queue.Join(member);
+  }
+  const TimePoint now{milliseconds(1)};
+  EXPECT_EQ(queue.NextReady(now, true), 0u);
+  EXPECT_FALSE(queue.waits_until().has_value()) << "it has something to run";
+  queue.LeaveUntil(0, now + microseconds(50));
+  EXPECT_EQ(queue.NextReady(now, true), 1u);
+  EXPECT_EQ(queue.waits_until(), now + microseconds(50));
+  queue.Charge(1, microseconds(100));  // its next turn is of a later round: nobody may go before the first is back
+  EXPECT_FALSE(queue.NextReady(now, true).has_value());
+  EXPECT_EQ(queue.waits_until(), now + microseconds(50));
+  EXPECT_EQ(queue.NextReady(now + microseconds(50), true), 1u);
+  EXPECT_FALSE(queue.waits_until().has_value()) << "it is expected no longer";
+  queue.Join(0);
+  queue.LeaveUntil(0, now + microseconds(90));
+  EXPECT_EQ(queue.NextReady(now + microseconds(60), false), 1u);
+  EXPECT_FALSE(queue.waits_until().has_value()) << "who cannot wait is told of nobody";
+}
+
 // Whoever asks before anything can go must not end the round for those who come in between.
 TEST(FairQueue, AskingDecidesNothing) {
   FairQueue queue({});

@@ -25,6 +25,26 @@ TEST(LookAhead, NeverFallsBelowOne) {
   EXPECT_EQ(look_ahead.depth(), 1u);
 }
 
+// Between half the target and the target nothing changes: a depth that is right must not swing.
+TEST(LookAhead, KeepsADepthThatDrainsInTime) {
+  LookAhead look_ahead({.target_drain = microseconds(500), .max_depth = 64});
+  for (int i = 0; i < 9; ++i) look_ahead.OnDrained(microseconds(100));
+  ASSERT_EQ(look_ahead.depth(), 10u);
+  for (const microseconds drain : {microseconds(250), microseconds(300), microseconds(499), microseconds(500)}) {
+    look_ahead.OnDrained(drain);
+    EXPECT_EQ(look_ahead.depth(), 10u) << drain.count();
+  }
+  look_ahead.OnDrained(microseconds(250) - nanoseconds(1));
+  EXPECT_EQ(look_ahead.depth(), 11u);
+  look_ahead.OnDrained(microseconds(500) + nanoseconds(1));
+  EXPECT_EQ(look_ahead.depth(), 5u);
+  look_ahead.SetTargetDrain(microseconds(1000));
+  look_ahead.OnDrained(microseconds(500));
+  EXPECT_EQ(look_ahead.depth(), 5u);
+  look_ahead.OnDrained(microseconds(499));
+  EXPECT_EQ(look_ahead.depth(), 6u);
+}
+
 // A queue served in order, kernels of one length: after it has settled the drain time stays near the target.
 TEST(LookAheadProperty, SettlesNearTheTargetForAnyKernelLength) {
   std::mt19937_64 random(7);

@@ -43,6 +43,36 @@ TEST(PriorityGate, HoldOffGrowsToCoverTheGapsInsideRequests) {
   EXPECT_LE(gate.hold_off(), microseconds(120));
 }
 
+// An objective moves them while the service runs, and its hold-off has long been learnt.
+TEST(PriorityGate, NewBoundsHoldAtOnceForAHoldOffThatWasLearnt) {
+  PriorityGate gate({.min_hold_off = microseconds(20), .max_hold_off = microseconds(500)});
+  ManualClock clock;
+  for (int launch = 0; launch < 100; ++launch) {
+    gate.OnHighPriorityBusy(clock.Now());
+    clock.Advance(microseconds(10));
+    gate.OnHighPriorityIdle(clock.Now());
+    clock.Advance(microseconds(60));
+  }
+  gate.OnHighPriorityBusy(clock.Now());
+  gate.OnHighPriorityIdle(clock.Now());
+  const TimePoint idle_since = clock.Now();
+  ASSERT_GT(gate.hold_off(), microseconds(60));
+  gate.SetHoldOffBounds(microseconds(10), microseconds(50));
+  EXPECT_EQ(gate.hold_off(), microseconds(50));
+  EXPECT_EQ(gate.OpensAt(), idle_since + microseconds(50));
+  gate.SetHoldOffBounds(microseconds(200), microseconds(500));
+  EXPECT_EQ(gate.OpensAt(), idle_since + microseconds(200));
+  gate.SetHoldOffBounds(microseconds(900), microseconds(300));  // the upper one is what idle time may cost
+  EXPECT_EQ(gate.hold_off(), microseconds(300));
+  // What is learnt from then on stays within them.
+  for (int launch = 0; launch < 100; ++launch) {
+    gate.OnHighPriorityBusy(clock.Now());
+    gate.OnHighPriorityIdle(clock.Now());
+    clock.Advance(microseconds(1));
+  }
+  EXPECT_EQ(gate.hold_off(), microseconds(300));
+}
+
 TEST(PriorityGate, PausesBetweenRequestsDoNotMoveTheHoldOff) {
   PriorityGate gate({});
   ManualClock clock;

@@ -210,6 +210,30 @@ TEST(VariantChoiceTest, AMuchShorterThresholdBringsFurtherCandidates) {
   EXPECT_TRUE(later.WantsVariants(microseconds(5)));
 }
 
+TEST(VariantChoiceTest, ARestoredEstimateStaysAnEstimate) {
+  const LaunchCandidate slices{LaunchForm::kSlices, 40}, workers{LaunchForm::kWorkers, 100};
+  VariantChoice choice(10'000);
+  choice.SetCandidates(std::vector{slices, workers}, kThreshold);
+  Sample(choice, kOriginal, microseconds(1000));
+  Sample(choice, slices, microseconds(1200));
+  Sample(choice, workers, microseconds(1100));
+  for (int i = 0; i < 3; ++i) choice.OnTurnaround(workers, microseconds(25));
+  VariantChoice later(10'000);
+  later.Restore(choice.Everything(), choice.candidates_for());
+  EXPECT_TRUE(later.Of(workers).is_turnaround_measured);
+  EXPECT_FALSE(later.Of(slices).is_turnaround_measured);
+  EXPECT_FALSE(later.original().is_turnaround_measured);
+  // It follows what is measured now, as an estimate does; what was measured does not.
+  for (int i = 0; i < 8; ++i) {
+    later.OnDuration(slices, microseconds(2400));
+    later.OnDuration(workers, microseconds(2400));
+    later.OnDuration(kOriginal, microseconds(300));
+  }
+  EXPECT_EQ(later.Of(slices).turnaround, microseconds(60) + kGiveBackOverhead);
+  EXPECT_EQ(later.Of(workers).turnaround, microseconds(25));
+  EXPECT_EQ(later.original().turnaround, microseconds(300) + kGiveBackOverhead);
+}
+
 TEST(VariantChoiceTest, RestoresWhatWasMeasured) {
   VariantChoice choice(1000);
   choice.SetCandidates(std::vector<LaunchCandidate>{{LaunchForm::kSlices, 16}}, kThreshold);

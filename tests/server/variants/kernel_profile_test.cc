@@ -47,6 +47,22 @@ TEST(KernelProfileTest, AsksForVariantsOnceAndOnlyIfTheOriginalIsTooLong) {
   EXPECT_EQ(slow.Report(kThreshold).at(0).remark, "variants are being compiled");
 }
 
+TEST(KernelProfileTest, AKernelThatCanOnlyBeGatedIsNotRefused) {
+  for (const bool has_gate : {false, true}) {
+    KernelProfile profile("kernel", {}, "");
+    EXPECT_EQ(Settle(profile, [](auto) { return microseconds(500); }), kOriginal);
+    CompiledVariants variants;
+    variants.workers.refusal = variants.slices.refusal = "waits for other blocks";
+    if (has_gate) variants.gated.image.resize(1);
+    profile.SetVariants(std::make_shared<const CompiledVariants>(std::move(variants)));
+    EXPECT_EQ(profile.Report(kThreshold).at(0).remark,
+              has_gate ? "variants are being measured" : "waits for other blocks");
+    const auto plan = profile.PlanLaunch(kShape, kThreshold);
+    EXPECT_EQ(plan.is_settled, !has_gate);
+    EXPECT_EQ(plan.wants_candidates, has_gate);
+  }
+}
+
 TEST(KernelProfileTest, TriesWhatTheCompilerMade) {
   KernelProfile profile("kernel", {}, "");
   const auto duration_of = [](const LaunchCandidate& candidate) {

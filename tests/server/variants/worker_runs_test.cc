@@ -126,6 +126,31 @@ TEST_F(WorkerRunsTest, WhatIsLaunchedWhileTheFlagIsUpStartsWhenItComesDown) {
   EXPECT_EQ(Read(busy), std::vector<uint32_t>(kBlocks, 1));
 }
 
+// How long it waited for its turn is not how long it takes to stop.
+TEST_F(WorkerRunsTest, AYieldBeforeAnyBlockBeganIsNoMeasurement) {
+  const CUdeviceptr out = ZeroedMemory(kBlocks * 4), held = ZeroedMemory(kBlocks * 4), word = ZeroedMemory(4);
+  CUstream stream = Stream(), held_stream = Stream();
+  const auto owner = std::make_shared<WorkerOwner>();
+  std::atomic<int> num_told{0};
+  ASSERT_EQ(driver_.cuStreamWaitValue32_v2(held_stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+  WorkerLaunch launch = LaunchOn(held);
+  launch.owner = owner;
+  launch.on_turnaround = [&](std::chrono::nanoseconds) { ++num_told; };
+  ASSERT_EQ(runs_->Launch(held_stream, std::move(launch)), CUDA_SUCCESS);
+  watch_.SetClosed(true);
+  Await([&] { return runs_->counts().num_yields == 1; });
+  ASSERT_EQ(runs_->Launch(stream, LaunchOn(out)), CUDA_SUCCESS);
+  watch_.SetClosed(false);
+  // It can only end once nobody looks at the other one any more.
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuMemsetD32Async(word, 1, 1, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuStreamSynchronize(held_stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(held), std::vector<uint32_t>(kBlocks, 1));
+  runs_.reset();
+  EXPECT_EQ(num_told, 0);
+  EXPECT_EQ(owner->yield_times.num, 0u);
+}
+
 // With a watching thread that sleeps between looks, and with one that stays awake.
 class WatchedRunsTest : public WorkerRunsTest, public testing::WithParamInterface<bool> {
  protected:
