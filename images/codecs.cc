@@ -42,6 +42,8 @@ Result<std::vector<std::byte>> DecompressEntry(const FatEntry& entry, size_t max
   if (entry.uncompressed_bytes > max_bytes)
     return Error(StatusCode::kResourceExhausted, "fat binary entry claims " + std::to_string(entry.uncompressed_bytes) +
                                                      " bytes, more than the limit of " + std::to_string(max_bytes));
+  if (entry.compression != Compression::kStored)
+    if (const Status checked = CheckExpansion(entry); !checked.ok()) return std::unexpected(checked);
   switch (entry.compression) {
     case Compression::kStored:
       return std::vector<std::byte>(entry.payload.begin(), entry.payload.end());

@@ -54,7 +54,7 @@ Status ReadEntry(std::span<const std::byte> rest, FatEntry& entry, uint64_t& tot
 }
 
 Status ValidatePayload(const FatEntry& entry) {
-  if (entry.compression != Compression::kStored) return OkStatus();
+  if (entry.compression != Compression::kStored) return CheckExpansion(entry);
   if (entry.kind == FatEntryKind::kCubin) {
     if (const auto view = ElfView::Parse(entry.payload); !view) return view.error().With("fat binary entry");
   } else if (entry.kind == FatEntryKind::kPtx) {
@@ -130,14 +130,28 @@ std::vector<std::span<const std::byte>> WithoutUnusable(std::span<const std::byt
   return pieces;
 }
 
+Status CheckExpansion(const FatEntry& entry) {
+  constexpr uint64_t kAlways = 1 << 20;
+  if (entry.uncompressed_bytes <= std::max<uint64_t>(kAlways, entry.payload.size() * kMaxExpansion)) return OkStatus();
+  return Status(StatusCode::kResourceExhausted,
+                "fat binary entry claims to be more than " + std::to_string(kMaxExpansion) + " times its size");
+}
+
 Result<ImageKind> ValidateImage(std::span<const std::byte> bytes) {
   const ImageKind kind = KindOfImage(bytes);
   switch (kind) {
     case ImageKind::kFatContainer: {
       const Result<std::vector<FatEntry>> entries = ReadFatContainer(bytes);
       if (!entries) return std::unexpected(entries.error());
-      for (const FatEntry& entry : *entries)
+      uint64_t expanded_bytes = 0;
+      for (const FatEntry& entry : *entries) {
         if (Status status = ValidatePayload(entry); !status.ok()) return std::unexpected(std::move(status));
+        expanded_bytes += entry.compression == Compression::kStored ? 0 : entry.uncompressed_bytes;
+        if (expanded_bytes > kMaxImageExpandedBytes)
+          return Error(StatusCode::kResourceExhausted, "fat binary claims to be more than " +
+                                                           std::to_string(kMaxImageExpandedBytes) +
+                                                           " bytes once it is decompressed");
+      }
       return kind;
     }
     case ImageKind::kCubin:

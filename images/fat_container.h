@@ -32,6 +32,11 @@ inline constexpr uint64_t kArchSpecific = 0x100000;    // sm_90a
 inline constexpr uint64_t kFamilySpecific = 0x200000;  // sm_100f
 }  // namespace fat_flag
 
+// What a compressed entry, and all entries of an image together, may claim to be once decompressed. Of shipped
+// libraries NCCL's image for all architectures is the largest, with 577 MiB, and the best ratio is 134.
+inline constexpr uint64_t kMaxExpansion = 1024;  // of entries that claim more than 1 MiB
+inline constexpr uint64_t kMaxImageExpandedBytes = uint64_t{1} << 30;
+
 // Views into the container's bytes.
 struct FatEntry {
   FatEntryKind kind = FatEntryKind::kCubin;
@@ -53,6 +58,9 @@ Result<std::vector<FatEntry>> ReadFatContainer(std::span<const std::byte> bytes)
 // Total bytes of the container at the start of `bytes`, header included; errors as above.
 Result<size_t> FatContainerBytes(std::span<const std::byte> bytes);
 
+// kResourceExhausted: the entry claims more than its payload could hold.
+Status CheckExpansion(const FatEntry& entry);
+
 // A device's capability, 90 for 9.0.
 //
 // Whether a device may be given the entry: a cubin of its major version and no greater minor one, PTX of no greater
@@ -69,7 +77,7 @@ std::vector<std::span<const std::byte>> WithoutUnusable(std::span<const std::byt
 // Whether a driver that is given a pointer to these bytes stays inside them: everything it would follow by sizes and
 // offsets (container entries, ELF tables, sections, their string tables, the NUL of PTX text) lies inside.
 // It says nothing about what the code does. Segments are refused: their pointers mean nothing here.
-// Returns what the bytes are.
+// Returns what the bytes are. kResourceExhausted: decompressed they would be more than an image may be.
 Result<ImageKind> ValidateImage(std::span<const std::byte> bytes);
 
 }  // namespace tally::images

@@ -12,6 +12,12 @@
 namespace tally::ptx_transforms {
 namespace {
 
+// Beyond that text is refused: what is made of a tree grows with its statements, to half a KiB for each, and `ret;`
+// takes four bytes. The largest text of CUDA 13's libraries has 870,000. Labels and braces stand beside them, a few for
+// each.
+constexpr size_t kMaxStatements = size_t{1} << 20;
+constexpr size_t kMaxBeside = 4 * kMaxStatements;
+
 // Nesting costs stack, so the caller's wish has a bound.
 constexpr size_t kMaxNestingOfAll = 1000;
 
@@ -233,6 +239,9 @@ bool ModuleParser::ParseFunctionDirective(FunctionDirective& directive) {
 Result<Module> ParseModule(std::string text, const ParseOptions& options) {
   if (const size_t nul = text.find('\0'); nul != std::string::npos) text.resize(nul);
   constexpr size_t kMaxOffset = std::numeric_limits<uint32_t>::max() - 16;
+  const auto count = [&](char letter) { return static_cast<size_t>(std::count(text.begin(), text.end(), letter)); };
+  if (count(';') > kMaxStatements || count('{') + count(':') > kMaxBeside)
+    return Error(StatusCode::kResourceExhausted, fmt::format("PTX text has more than {} statements", kMaxStatements));
   if (text.size() > std::min(options.max_source_bytes, kMaxOffset))
     return Error(StatusCode::kResourceExhausted, fmt::format("PTX text of {} bytes is longer than the limit of {}",
                                                              text.size(), options.max_source_bytes));

@@ -40,13 +40,20 @@ bool Agrees(uint32_t format, images::ImageKind kind) {
   return false;
 }
 
+// What is wrong with an image, as a driver would say it.
+CUresult Refusal(const Status& why) {
+  LOG_INFO("image refused: {}", why.message());
+  return why.code() == StatusCode::kResourceExhausted ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE;
+}
+
 CUresult BuildWrapper(const shm::LoadImage& request, ImageBytes* image) {
   std::vector<const void*> containers;
   std::span<const std::byte> rest = image->bytes;
   for (uint32_t i = 0; i <= request.num_prelinked; ++i) {
     const auto kind = images::ValidateImage(rest);
     const auto size = images::FatContainerBytes(rest);
-    if (!kind || *kind != images::ImageKind::kFatContainer || !size) return CUDA_ERROR_INVALID_IMAGE;
+    if (!kind) return Refusal(kind.error());
+    if (*kind != images::ImageKind::kFatContainer || !size) return CUDA_ERROR_INVALID_IMAGE;
     containers.push_back(rest.data());
     image->may_print = image->may_print || MayPrint(rest.first(*size), *kind);
     rest = rest.subspan(std::min((*size + 7) & ~size_t{7}, rest.size()));
@@ -132,9 +139,10 @@ CUresult ImageStore::Take(const shm::LoadImage& request, std::shared_ptr<ImageBy
     failure = possible ? BuildWrapper(request, image.get()) : CUDA_ERROR_INVALID_IMAGE;
   } else {
     const auto kind = images::ValidateImage(image->bytes);
-    if (!kind || !Agrees(request.format, *kind)) {
-      LOG_INFO("image refused: {}", kind ? "not of the announced format" : kind.error().message());
-      failure = CUDA_ERROR_INVALID_IMAGE;
+    if (!kind) {
+      failure = Refusal(kind.error());
+    } else if (!Agrees(request.format, *kind)) {
+      failure = Refusal(Status(StatusCode::kInvalidArgument, "not of the announced format"));
     } else {
       image->may_print = MayPrint(image->bytes, *kind);
     }

@@ -139,6 +139,13 @@ struct ListedKernel {
 };
 
 CUresult ListAll(const DriverTable& driver, const LoadedImage& image, std::vector<ListedKernel>* list) {
+  // Of CUDA 12.3 and 12.4.
+  const bool can_list = image.is_library
+                            ? driver.cuLibraryGetKernelCount != nullptr &&
+                                  driver.cuLibraryEnumerateKernels != nullptr && driver.cuKernelGetName != nullptr
+                            : driver.cuModuleGetFunctionCount != nullptr &&
+                                  driver.cuModuleEnumerateFunctions != nullptr && driver.cuFuncGetName != nullptr;
+  if (!can_list) return CUDA_ERROR_NOT_SUPPORTED;
   unsigned int count = 0;
   const CUresult counted = image.is_library ? driver.cuLibraryGetKernelCount(&count, image.library)
                                             : driver.cuModuleGetFunctionCount(&count, image.module);

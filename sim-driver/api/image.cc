@@ -35,7 +35,8 @@ void AppendContainer(std::span<const std::byte> bytes, std::vector<std::string>&
   for (const images::FatEntry& entry : *entries) {
     if (!IsUsable(entry) || entry.arch != best) continue;
     auto text = images::DecompressPtx(entry);
-    Require(text.has_value(), CUDA_ERROR_INVALID_IMAGE);
+    const bool is_too_large = !text && text.error().code() == StatusCode::kResourceExhausted;
+    Require(text.has_value(), is_too_large ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_IMAGE);
     texts.push_back(std::move(*text));
   }
 }
@@ -147,7 +148,8 @@ std::shared_ptr<const Program> CompileTexts(const std::vector<std::string>& text
   auto program = CompileProgram(views);
   if (!program) options.WriteErrorLog(program.error().message());
   options.Finish();
-  Require(program.has_value(), CUDA_ERROR_INVALID_PTX);
+  const bool is_too_large = !program && program.error().code() == StatusCode::kResourceExhausted;
+  Require(program.has_value(), is_too_large ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX);
   return std::move(*program);
 }
 

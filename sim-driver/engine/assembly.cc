@@ -1,5 +1,7 @@
 #include "sim-driver/engine/assembly.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -30,6 +32,9 @@ void ForDefinitions(const LoweredInstruction& instruction, Visit visit) {
       if (IsRegister(operand)) visit(RegisterOf(operand));
 }
 
+// Of one of four sets of registers for each block: 64 MiB. The product of two numbers that a text chooses.
+constexpr size_t kMostLiveWords = size_t{1} << 21;
+
 struct Interval {
   uint32_t begin = ~0u;
   uint32_t end = 0;  // inclusive
@@ -41,7 +46,7 @@ struct Interval {
 
 // Where each register is live, as one interval of instruction positions. Only registers that are live across blocks
 // take part in the data flow, which keeps the sets small.
-std::vector<Interval> LiveIntervals(const Lowering& lowering, const ControlFlow& flow) {
+Result<std::vector<Interval>> LiveIntervals(const Lowering& lowering, const ControlFlow& flow) {
   std::vector<Interval> intervals(lowering.classes.size());
   std::vector<int32_t> home(lowering.classes.size(), -1);  // only block that names it; -2: several
   std::vector<uint32_t> global_index(lowering.classes.size(), ~0u);
@@ -66,6 +71,10 @@ std::vector<Interval> LiveIntervals(const Lowering& lowering, const ControlFlow&
     }
   }
   size_t words = (globals.size() + 63) / 64;
+  if (words * flow.blocks.size() > kMostLiveWords) {
+    return Error(StatusCode::kResourceExhausted,
+                 fmt::format("too large: {} registers that live across {} blocks", globals.size(), flow.blocks.size()));
+  }
   std::vector<uint64_t> live_in(words * flow.blocks.size());
   std::vector<uint64_t> live_out(words * flow.blocks.size());
   std::vector<uint64_t> used(words * flow.blocks.size());
@@ -164,9 +173,11 @@ Slots AssignSlots(const Lowering& lowering, const std::vector<Interval>& interva
 
 }  // namespace
 
-void Assemble(const Lowering& lowering, FunctionCode& function) {
+Status Assemble(const Lowering& lowering, FunctionCode& function) {
   ControlFlow flow = AnalyseControlFlow(lowering);
-  Slots slots = AssignSlots(lowering, LiveIntervals(lowering, flow));
+  const auto intervals = LiveIntervals(lowering, flow);
+  if (!intervals) return intervals.error();
+  Slots slots = AssignSlots(lowering, *intervals);
   auto resolve = [&](VirtualOperand operand) -> uint32_t {
     if (IsRegister(operand)) return slots.offsets[RegisterOf(operand)];
     if ((operand & kTagMask) == kConstantTag) return (operand & ~kTagMask) | 1;
@@ -232,6 +243,7 @@ void Assemble(const Lowering& lowering, FunctionCode& function) {
   function.parameter_stride_bytes = (lowering.parameter_bytes + 15) / 16 * 16;
   function.parameters = lowering.parameters;
   function.returns = lowering.returns;
+  return OkStatus();
 }
 
 }  // namespace tally::sim_driver

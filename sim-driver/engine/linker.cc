@@ -16,6 +16,7 @@ namespace tally::sim_driver {
 namespace {
 
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
+constexpr size_t kMaxStatements = size_t{1} << 20;  // of all texts together; that of one the parser bounds
 
 struct Unit {
   ptx::Module module;
@@ -86,6 +87,11 @@ class Linker {
       options.max_source_bytes = kMaxTextBytes;
       auto module = ptx::ParseModule(std::string(text), options);
       if (!module) return module.error();
+      num_statements_ += static_cast<size_t>(std::count(text.begin(), text.end(), ';'));
+      if (num_statements_ > kMaxStatements) {
+        return Status(StatusCode::kResourceExhausted,
+                      Format("PTX texts have more than {} statements together", kMaxStatements));
+      }
       if (module->address_size != 64) return Status(StatusCode::kInvalidArgument, "PTX for 32-bit addresses");
       code_->texts.push_back(std::make_unique<const std::string>(module->source()));
       units_.push_back(std::make_unique<Unit>(Unit{std::move(*module), {}}));
@@ -367,7 +373,7 @@ class Linker {
       function.parameters = lowering.parameters;
       function.unsupported = lowering.unsupported;
       if (lowering.unsupported.empty()) {
-        Assemble(lowering, function);
+        TALLY_RETURN_IF_ERROR(Assemble(lowering, function).With(function.name));
       } else {
         function.local_bytes = lowering.local_bytes;
       }
@@ -447,6 +453,7 @@ class Linker {
   std::vector<bool> uses_printf_;
   std::unordered_map<const ptx::Variable*, uint32_t> shared_offsets_;
   uint32_t dynamic_align_ = 16;
+  size_t num_statements_ = 0;
   ConstantPool constants_;
 };
 

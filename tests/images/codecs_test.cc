@@ -32,6 +32,15 @@ TEST(DecompressEntry, RefusesToGrowBeyondTheLimit) {
   EXPECT_EQ(DecompressEntry(liar).error().code(), StatusCode::kResourceExhausted);
 }
 
+// A bomb: memory of hundreds of MiB for a few KiB of somebody else's. The claim alone gives it away.
+TEST(DecompressEntry, RefusesAClaimThatNoCodeCouldMakeTrue) {
+  const std::vector<std::byte> image = ReadImage("size.fatbin");
+  FatEntry liar = ReadFatContainer(image).value()[1];
+  liar.uncompressed_bytes = 500 << 20;
+  EXPECT_EQ(DecompressEntry(liar).error().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(DecompressEntry(liar).error().message(), testing::HasSubstr("times its size"));
+}
+
 TEST(DecompressEntry, SeesThatSizesDoNotAgree) {
   for (const char* name : {"size.fatbin", "speed.fatbin"}) {
     const std::vector<std::byte> image = ReadImage(name);

@@ -170,5 +170,34 @@ TEST(ValidateImage, RefusesCubinsWhoseSectionsPointOut) {
   }
 }
 
+// Entries that claim so much each are fine by themselves; what is done for an image is done for all of them.
+TEST(ValidateImage, BoundsWhatAllEntriesClaimTogether) {
+  const auto container = [](size_t num_entries, uint64_t claim) {
+    constexpr size_t kEntryBytes = 64 + (1 << 10);
+    std::vector<std::byte> bytes(16 + num_entries * kEntryBytes);
+    const auto put = [&](size_t at, auto value) { std::memcpy(bytes.data() + at, &value, sizeof(value)); };
+    put(0, kFatContainerMagic);
+    put(4, uint16_t{1});
+    put(6, uint16_t{16});
+    put(8, uint64_t{num_entries * kEntryBytes});
+    for (size_t at = 16; at < bytes.size(); at += kEntryBytes) {
+      put(at, FatEntryKind::kPtx);
+      put(at + 4, uint32_t{64});
+      put(at + 8, uint64_t{1 << 10});
+      put(at + 16, uint32_t{1 << 10});
+      put(at + 40, fat_flag::kZstd);
+      put(at + 56, claim);
+    }
+    return bytes;
+  };
+  EXPECT_TRUE(ValidateImage(container(1024, 1 << 20)));
+  const auto sum = ValidateImage(container(1025, 1 << 20));
+  ASSERT_FALSE(sum);
+  EXPECT_EQ(sum.error().code(), StatusCode::kResourceExhausted);
+  const auto ratio = ValidateImage(container(1, 2 << 20));
+  ASSERT_FALSE(ratio);
+  EXPECT_EQ(ratio.error().code(), StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace tally::images

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "images/fat_container.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "tests/server/fakes/executor_fixture.h"
 
@@ -217,6 +218,52 @@ TEST_F(HostileClientTest, ImagesOutOfOrder) {
     client->Hangup();
   }
   WaitForEnds(200);
+  ExpectWitnessUnharmed();
+}
+
+// A few KiB that would be half a GiB once decompressed: not the executor's memory, and no reason to end the session.
+TEST_F(HostileClientTest, ImageThatWouldExpandBeyondMeasure) {
+  auto client = Connect();
+  auto lane = client->OpenLane();
+  constexpr size_t kPayload = 4096, kEntry = 64 + kPayload;
+  std::string container(16 + kEntry, '\0');
+  const auto put = [&](size_t at, auto value) { std::memcpy(container.data() + at, &value, sizeof(value)); };
+  put(0, images::kFatContainerMagic);
+  put(4, uint16_t{1});
+  put(6, uint16_t{16});
+  put(8, uint64_t{kEntry});
+  put(16, images::FatEntryKind::kPtx);
+  put(20, uint32_t{64});
+  put(24, uint64_t{kPayload});
+  put(32, uint32_t{kPayload});
+  put(44, uint32_t{80});
+  put(56, images::fat_flag::kZstd);
+  put(72, uint64_t{500 << 20});
+  for (const auto format : {shm::ImageFormat::kContainer, shm::ImageFormat::kWrapper}) {
+    const uint32_t size = static_cast<uint32_t>(container.size());
+    lane->Post(Op::kWriteImage,
+               Payload().Put(shm::WriteImage{7, size, size, 0}).PutBytes(container.data(), container.size()));
+    shm::LoadImage load{};
+    load.image = 7;
+    load.format = static_cast<uint32_t>(format);
+    load.wrapper_version = 1;
+    EXPECT_EQ(lane->Call(Op::kLoadModule, Payload().Put(load)).result, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  EXPECT_NE(LoadKernel(*lane, "kernel"), 0u);  // the session goes on
+  client->Hangup();
+  WaitForEnds(1);
+  ExpectWitnessUnharmed();
+}
+
+// An older driver does not list the kernels of a module: found by record_fuzz_test.cc as a call of a null pointer.
+TEST_F(HostileClientTest, KernelsThatTheDriverCannotList) {
+  auto client = Connect();
+  auto lane = client->OpenLane();
+  uint64_t module = 0;
+  ASSERT_NE(LoadKernel(*lane, "kernel", &module), 0u);
+  EXPECT_EQ(lane->Call(Op::kListKernels, Payload().Put(shm::GetByName{module, 0, 0})).result, CUDA_ERROR_NOT_SUPPORTED);
+  client->Hangup();
+  WaitForEnds(1);
   ExpectWitnessUnharmed();
 }
 

@@ -212,5 +212,30 @@ TEST_F(ModuleTest, UnloadWhileRunning) {
   EXPECT_EQ(2U, flags[1]);
 }
 
+// 4 MB of text that would take 500 MB, and a function whose analysis would take gigabytes.
+TEST_F(ModuleTest, CodeThatWouldTakeTooMuchMemoryIsRefused) {
+  const auto load = [](const std::string& body) {
+    const std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n" + body + "}\n";
+    char log[256] = {};
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {log, reinterpret_cast<void*>(uintptr_t{sizeof(log)})};
+    CUmodule module = nullptr;
+    EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuModuleLoadDataEx(&module, text.c_str(), 2, options, values));
+    return std::string(log);
+  };
+  std::string returns;
+  for (int i = 0; i < (1 << 20) + 1; ++i) returns += "ret;";
+  EXPECT_NE(load(returns).find("more than 1048576 statements"), std::string::npos);
+  // Every register lives through every block.
+  constexpr int kMany = 24'000;
+  std::string blocks = ".reg .pred %p;\n.reg .u32 %r<" + std::to_string(kMany) + ">;\n";
+  for (int i = 0; i < kMany; ++i) blocks += "mov.u32 %r" + std::to_string(i) + ", 1;\n";
+  for (int i = 0; i < kMany; ++i) {
+    const std::string number = std::to_string(i);
+    blocks += "@%p bra L" + number + ";\nL" + number + ": mov.u32 %r" + number + ", %r0;\n";
+  }
+  EXPECT_NE(load(blocks).find("registers that live across"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tally::sim_driver
