@@ -4,8 +4,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -29,12 +31,19 @@ Result<UniqueFd> NewSocket() {
   return fd;
 }
 
+// Zero: none.
+void SetSendLimit(int fd, std::chrono::microseconds limit) {
+  const timeval value{limit.count() / 1'000'000, limit.count() % 1'000'000};
+  ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &value, sizeof(value));
+}
+
 }  // namespace
 
 Result<UniqueFd> ListenUnix(const std::string& path, mode_t mode) {
   auto address = AddressOf(path);
   if (!address) return std::unexpected(address.error());
-  if (ConnectUnix(path)) {
+  const auto present = ConnectUnix(path, std::chrono::milliseconds(1));
+  if (present || present.error().code() == StatusCode::kDeadlineExceeded) {
     return Error(StatusCode::kAlreadyExists, fmt::format("'{}' is in use by a running process", path));
   }
   struct stat existing {};
@@ -45,18 +54,28 @@ Result<UniqueFd> ListenUnix(const std::string& path, mode_t mode) {
     return std::unexpected(StatusFromErrno(errno, fmt::format("bind '{}'", path)));
   }
   if (::chmod(path.c_str(), mode) != 0) return std::unexpected(StatusFromErrno(errno, fmt::format("chmod '{}'", path)));
-  if (::listen(fd->get(), 128) != 0) return std::unexpected(StatusFromErrno(errno, fmt::format("listen '{}'", path)));
+  if (::listen(fd->get(), SOMAXCONN) != 0)
+    return std::unexpected(StatusFromErrno(errno, fmt::format("listen '{}'", path)));
   return fd;
 }
 
-Result<UniqueFd> ConnectUnix(const std::string& path) {
+Result<UniqueFd> ConnectUnix(const std::string& path, std::chrono::milliseconds limit) {
   auto address = AddressOf(path);
   if (!address) return std::unexpected(address.error());
   auto fd = NewSocket();
   if (!fd) return fd;
-  if (::connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) != 0) {
-    return std::unexpected(StatusFromErrno(errno, fmt::format("connect to '{}'", path)));
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    using std::chrono::microseconds;
+    const auto left = std::chrono::ceil<microseconds>(deadline - std::chrono::steady_clock::now());
+    SetSendLimit(fd->get(), std::max(left, microseconds(1)));
+    if (::connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address)) == 0) break;
+    if (errno == EINTR) continue;  // with a limit, whatever the program's signal handlers ask for
+    if (errno != EAGAIN) return std::unexpected(StatusFromErrno(errno, fmt::format("connect to '{}'", path)));
+    return Error(StatusCode::kDeadlineExceeded,
+                 fmt::format("'{}' has not accepted a connection in {} ms", path, limit.count()));
   }
+  SetSendLimit(fd->get(), std::chrono::microseconds(0));
   return fd;
 }
 

@@ -34,7 +34,8 @@ struct ReceivedMessage {
 
 // Listens at `path` (replaced if it is a stale socket of ours), created with `mode`.
 Result<UniqueFd> ListenUnix(const std::string& path, mode_t mode);
-Result<UniqueFd> ConnectUnix(const std::string& path);
+// Where more wait to be accepted than the listener allows for, waits too: kDeadlineExceeded after `limit`.
+Result<UniqueFd> ConnectUnix(const std::string& path, std::chrono::milliseconds limit = std::chrono::seconds(60));
 Result<UniqueFd> AcceptUnix(int listening_fd);
 struct SocketPair {
   UniqueFd first;

@@ -136,6 +136,10 @@ CUresult Session::ConnectOnce(Session** session, std::string* sentence, bool* is
       daemon = std::move(*connected);
       break;
     }
+    if (connected.error().code() == StatusCode::kDeadlineExceeded) {
+      *sentence = fmt::format("the Tally daemon is there and takes nobody: {}", connected.error().message());
+      return CUDA_ERROR_SYSTEM_NOT_READY;
+    }
     tried += (tried.empty() ? "" : ", ") + path;
   }
   if (!daemon.valid()) {

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
 
 #include <cstring>
 #include <filesystem>
+#include <future>
 
 #include "tests/support/temporary_directory.h"
 
@@ -62,6 +65,33 @@ TEST_F(UnixSocket, ReplacesAStaleSocketButNotALiveOne) {
   auto live = ListenUnix(Path(), 0600);
   ASSERT_TRUE(live) << live.error().ToString();
   EXPECT_EQ(ListenUnix(Path(), 0600).error().code(), StatusCode::kAlreadyExists);
+}
+
+// A listener for which one connection may wait.
+UniqueFd ListenForOne(const std::string &path) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr *>(&address), sizeof(address)), 0);
+  EXPECT_EQ(::listen(fd.get(), 0), 0);
+  return fd;
+}
+
+TEST_F(UnixSocket, ConnectingWaitsForItsTurnWithinALimit) {
+  const UniqueFd listener = ListenForOne(Path());
+  ASSERT_TRUE(ConnectUnix(Path()));
+  EXPECT_EQ(ConnectUnix(Path(), milliseconds(10)).error().code(), StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ListenUnix(Path(), 0600).error().code(), StatusCode::kAlreadyExists) << "somebody is there all the same";
+  auto second = std::async(std::launch::async, [this] { return ConnectUnix(Path(), std::chrono::minutes(1)); });
+  ASSERT_TRUE(AcceptUnix(listener.get()));
+  ASSERT_TRUE(AcceptUnix(listener.get()));
+  const auto connected = second.get();
+  ASSERT_TRUE(connected) << connected.error().message();
+  timeval left{1, 1};
+  socklen_t size = sizeof(left);
+  ASSERT_EQ(::getsockopt(connected->get(), SOL_SOCKET, SO_SNDTIMEO, &left, &size), 0);
+  EXPECT_EQ(left.tv_sec + left.tv_usec, 0) << "the limit is for connecting only";
 }
 
 TEST_F(UnixSocket, PathsTooLongAreRefusedWithTheLimit) {

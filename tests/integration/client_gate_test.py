@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""tallyd with a scripted executor: who connects, says hello or nothing, and is refused."""
+import json
+import os
+import unittest
+
+from support.daemon_fixture import (BEST_EFFORT, HELLO, HIGH, MAGIC, REPLY, VERSION, DaemonTest, Refused, Session,
+                                    as_user, hello, wait_until)
+
+INVALID_ARGUMENT, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 3, 7, 8, 9
+
+
+class Hello(DaemonTest):
+    def test_session_is_listed_with_what_the_kernel_knows(self):
+        self.start_daemon()
+        session = self.session(tenant="resnet", priority=HIGH)
+        (row,) = self.ctl_json("ps")
+        self.assertEqual(row["id"], session.id)
+        self.assertEqual(row["tenant"], "resnet")
+        self.assertEqual(row["pid"], os.getpid())
+        self.assertEqual(row["uid"], os.getuid())
+        self.assertEqual(row["class"], "high")
+        self.assertEqual(row["domain"], f"high:{os.getuid()}")
+        self.assertEqual(row["kernel_launches"], session.id)
+        self.assertEqual(row["device_memory_bytes"], 4096)
+        self.assertFalse(row["is_stale"])
+        self.assertIn("resnet", self.ctl("ps").stdout)
+
+    def test_wrong_protocol_version_gets_a_sentence_with_both(self):
+        self.start_daemon()
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 99, this tallyd version 2", version=99)
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 3", raw=HELLO.pack(MAGIC, 3, 0, 0, 0, b"", b"", b"", 0)
+                            + b"more of a later version")
+
+    def test_other_driver_table_gets_a_sentence(self):
+        self.start_daemon()
+        self.assert_refused(FAILED_PRECONDITION, "driver table 0000000000000005", table=5)
+
+    def test_garbage_is_refused_and_the_daemon_lives(self):
+        self.start_daemon()
+        self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"GET / HTTP/1.0\r\n\r\n")
+        self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"x")
+        self.assert_refused(INVALID_ARGUMENT, "a hello of 151 bytes", raw=HELLO.pack(
+            MAGIC, VERSION, 0, 0, 0, b"", b"", b"", 0)[:151])
+        self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
+        self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="../../etc")
+        self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="x" * 32)
+        self.assertTrue(self.session(tenant="\x1b[31m\xff").is_open())
+        self.assertEqual(self.ctl_json("ps")[0]["tenant"], "?[31m??")
+
+    def test_silent_client_is_hung_up_on_and_not_one_that_waits_for_its_executor(self):
+        ready = os.path.join(self.directory, "ready")
+        self.start_daemon(env={"TALLY_SCRIPT_START": ready})
+        waiting = self.connect()
+        waiting.send(hello())
+        silent = self.connect()  # later than the other, so that one's time is over, too
+        self.assertIn(b"no hello", silent.recv(4096))
+        with open(ready, "wb"):
+            self.assert_gets_session(waiting)
+
+    def test_a_flood_of_silent_clients_costs_nobody_else_a_session(self):
+        ready = os.path.join(self.directory, "ready")
+        self.start_daemon(env={"TALLY_SCRIPT_START": ready})
+        waiting = self.connect()
+        waiting.send(hello())
+        flood = [self.connect() for _ in range(400)]
+        wait_until(lambda: self.is_hung_up(flood[0]), "the oldest of the silent ones is hung up on")
+        with open(ready, "wb"):
+            self.assert_gets_session(waiting)
+        self.session()
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
+    def test_a_flood_of_one_user_costs_no_other_user_a_connection(self):
+        self.start_daemon("--allow-any-uid")
+        slow = self.connect()  # the oldest of all
+        with as_user(54321):
+            flood = [self.connect() for _ in range(400)]
+        wait_until(lambda: self.is_hung_up(flood[0]), "the oldest of that user is hung up on")
+        slow.send(hello())
+        self.assert_gets_session(slow)
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
+    def test_a_user_that_is_not_allowed_is_told_so_before_it_has_said_anything(self):
+        self.start_daemon("--allow-uid", "12345")
+        with as_user(54321):
+            silent = self.connect()
+            self.assertEqual(REPLY.unpack(silent.recv(4096))[4], PERMISSION_DENIED)
+            silent.send(hello())  # it may have been on its way
+            self.assertEqual(silent.recv(4096), b"")
+            flood = [self.connect() for _ in range(100)]
+        wait_until(lambda: self.is_hung_up(flood[0]), "not many of them are kept, not even for a moment")
+        self.session()
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
+    def test_who_may_run_high_priority_programs(self):
+        config = os.path.join(self.directory, "tallyd.json")
+
+        def classes(**keys):
+            """What each of two users gets that ask for high priority and for nothing."""
+            with open(config, "w", encoding="utf-8") as file:
+                json.dump({"allowed_uids": "any", **keys}, file)
+            daemon = self.start_daemon("--config", config)
+            got = {}
+            for uid in (54321, 54322):
+                for priority in (HIGH, 0):
+                    try:
+                        with as_user(uid):
+                            session = self.session(priority=priority)
+                    except Refused as refused:
+                        self.assertIn("high_priority_uids", refused.sentence)
+                        got[uid, priority] = refused.code
+                        continue
+                    (row,) = (row for row in self.ctl_json("ps") if row["id"] == session.id)
+                    self.assertEqual(row["uid"], uid)
+                    got[uid, priority] = row["class"]
+            daemon.terminate()
+            daemon.wait(60)
+            return got
+
+        self.assertEqual(classes(high_priority_uids=[54321], default_priority="high"), {
+            (54321, HIGH): "high", (54321, 0): "high", (54322, HIGH): PERMISSION_DENIED, (54322, 0): "best-effort"})
+        self.assertEqual(classes(), {(54321, HIGH): PERMISSION_DENIED, (54321, 0): "best-effort",
+                                     (54322, HIGH): PERMISSION_DENIED, (54322, 0): "best-effort"})
+
+    def test_class_and_domain_must_agree(self):
+        self.start_daemon()
+        self.assert_refused(FAILED_PRECONDITION, "domain 'high' is high", domain="high", priority=BEST_EFFORT)
+        self.session(domain="mine", priority=HIGH)
+        self.assert_refused(FAILED_PRECONDITION, "domain 'mine' is high", domain="mine", priority=BEST_EFFORT)
+        self.session(domain="mine")  # takes the domain's class
+        self.assertEqual({row["class"] for row in self.ctl_json("ps")}, {"high"})
+
+    def test_kernels_and_the_turnaround_threshold(self):
+        self.start_daemon()
+        self.assertEqual(self.ctl_json("kernels"), [])
+        self.session(tenant="training")
+        (row,) = self.ctl_json("kernels")
+        self.assertEqual(row["name"], "scripted")
+        self.assertEqual(row["grid"], [2, 3, 4])
+        self.assertEqual(row["form"], "workers(264)")
+        self.assertEqual(row["turnaround_ns"], 31600)
+        self.assertEqual(row["domain"], f"best-effort:{os.getuid()}")
+        self.assertIn("+25 %", self.ctl("kernels").stdout)
+        self.assertEqual(self.ctl("set-turnaround", "100").returncode, 0)
+        wait_until(lambda: self.ctl_json("kernels")[0]["turnaround_ns"] == 100_000, "the executor was told")
+        self.assertNotEqual(self.ctl("set-turnaround", "0").returncode, 0)
+
+    def test_a_turnaround_threshold_of_one_session(self):
+        self.start_daemon()
+        self.session(tenant="patient", turnaround_us=500)
+        self.session(tenant="training")
+        of = lambda: {row["tenant"]: row["turnaround_ns"] for row in self.ctl_json("ps")}
+        self.assertEqual(of(), {"patient": 500_000, "training": 0})
+        ids = {row["tenant"]: str(row["id"]) for row in self.ctl_json("ps")}
+        self.assertEqual(self.ctl("set-turnaround", "--session", ids["training"], "12.5").returncode, 0)
+        self.assertEqual(of(), {"patient": 500_000, "training": 12_500})
+        self.assertEqual(self.ctl_json("kernels")[0]["turnaround_ns"], 31600, "everybody else's is as it was")
+        self.assertEqual(self.ctl("set-turnaround", "--session", ids["training"], "0").returncode, 0)
+        self.assertEqual(of(), {"patient": 500_000, "training": 0})
+        for refused in (("--session", "999", "20"), ("--session", ids["training"], "0.5"), ("2000000",)):
+            self.assertNotEqual(self.ctl("set-turnaround", *refused).returncode, 0, refused)
+        self.assert_refused(INVALID_ARGUMENT, "it is from 1 us to 1 s", turnaround_us=0.5)
+
+    def test_quotas(self):
+        self.start_daemon("--max-sessions", "2")
+        self.session()
+        self.session()
+        self.assert_refused(RESOURCE_EXHAUSTED, "all 2 sessions are in use")
+
+    def test_daemon_of_another_user_refuses(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become another user")
+        os.chmod(self.directory, 0o711)
+        self.start_daemon("--allow-uid", "12345")
+        # Root itself is always let in; somebody else who is not on the list is not.
+        child = os.fork()
+        if child == 0:
+            os.setgid(54321)
+            os.setuid(54321)
+            try:
+                Session(self.socket_path, table=0)
+            except Refused as refused:
+                os._exit(0 if refused.code in (PERMISSION_DENIED, FAILED_PRECONDITION) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
