@@ -53,6 +53,7 @@ class Tree:
         self.folder = os.path.join(self.source, "build/release")
         self.passed = {}  # tests that have passed in this run, with how many seconds they took
         self.useless = set()  # tests that fail without a mutant
+        self.running = set()  # processes
         self.copy(root)
         self.configure(programs)
         self.tests = self.list_tests()
@@ -144,9 +145,11 @@ class Tree:
                               env={**os.environ, "GTEST_FAIL_FAST": "1", **test.environment}) as process:
             watch = threading.Timer(limit, lambda: self.end(process))
             watch.start()
+            self.running.add(process)
             output = process.communicate()[0].decode(errors="replace")
             ended_in_time = watch.is_alive()
             watch.cancel()
+            self.running.discard(process)
             self.end(process)  # what it has left behind
         if process.returncode in (0, 77) and ended_in_time:
             if test.name not in self.passed:
@@ -179,7 +182,13 @@ class Tree:
             return answer
 
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as threads:
-            answers = list(zip(tests, threads.map(ask, tests)))
+            try:
+                answers = list(zip(tests, threads.map(ask, tests)))
+            except KeyboardInterrupt:
+                has_failed.set()
+                for process in list(self.running):
+                    self.end(process)
+                raise
         for test, (answer, case) in answers:
             if answer == "passed" or not self.passes_without(test, take_out, put_in):
                 continue
