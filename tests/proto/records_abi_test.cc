@@ -58,6 +58,8 @@ TEST(RecordsAbi, HandlesKeepTheirParts) {
   EXPECT_EQ(HandleIndexOf(handle), kMaxHandleIndex);
   EXPECT_TRUE(IsServerNamed(handle));
   EXPECT_FALSE(IsServerNamed(MakeHandle(HandleKind::kEvent, 0, false, 1)));
+  EXPECT_FALSE(IsServerNamed(MakeHandle(HandleKind::kEvent, 200, false, kMaxHandleIndex)));
+  EXPECT_EQ(HandleIndexOf(MakeHandle(HandleKind::kEvent, 200, true, 1)), 1u);
   EXPECT_EQ(handle & 0xf, 0u) << "low bits stay free: libraries align-check handles";
 }
 
