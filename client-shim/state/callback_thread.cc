@@ -25,22 +25,30 @@ void RunCallback(const Callback& callback, CUresult stream_status) {
 CUresult CallbackThread::Ensure() {
   const std::lock_guard lock(mutex_);
   if (is_running_) return CUDA_SUCCESS;
+  Session* session = CurrentProcess()->session();
+  // Taken here: where there is none, the caller must know. A function that nobody runs holds its stream up for good.
+  Lane* lane = nullptr;
+  if (const CUresult result = session->TakeLane(&lane); result != CUDA_SUCCESS) return result;
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
   pthread_t thread;
-  const int error = ::pthread_create(&thread, nullptr, &CallbackThread::Run, nullptr);
+  const int error = ::pthread_create(&thread, nullptr, &CallbackThread::Run, lane);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error != 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (error != 0) {
+    session->ReturnLane(lane);
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
   ::pthread_detach(thread);
   ::pthread_setname_np(thread, "tally-callbacks");
   is_running_ = true;
   return CUDA_SUCCESS;
 }
 
-void* CallbackThread::Run(void*) {
-  Lane* lane = nullptr;
-  if (CurrentLane(&lane) != CUDA_SUCCESS) return nullptr;
+void* CallbackThread::Run(void* taken) {
+  auto* lane = static_cast<Lane*>(taken);
+  t_thread.lane = lane;
+  WatchThreadEnd();
   uint64_t finished = 0;
   while (true) {
     const Reply reply = lane->CallStruct(shm::Op::kAwaitCallback, shm::AwaitCallback{finished});

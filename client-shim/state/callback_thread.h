@@ -28,11 +28,11 @@ struct Callback {
 
 class CallbackThread {
  public:
-  // Starts the thread if it does not run yet.
+  // Starts the thread, with its lane, if it does not run yet.
   CUresult Ensure();
 
  private:
-  static void* Run(void*);
+  static void* Run(void* lane);
   std::mutex mutex_;
   bool is_running_ = false;
 };

@@ -177,6 +177,10 @@ void FakeExecutor::SessionLoop(Session* session) {
         break;
       }
       case shm::SessionRequestKind::kOpenLane: {
+        if (session->lanes.size() >= max_lanes_) {
+          reply.cuda_result = CUDA_ERROR_OUT_OF_MEMORY;
+          break;
+        }
         auto lane = std::make_unique<Lane>();
         lane->fd = *CreateSealedMemfd("lane", shm::kLaneRegionBytes);
         lane->region = *MappedRegion::Map(lane->fd.get(), shm::kLaneRegionBytes);

@@ -75,6 +75,8 @@ class FakeExecutor {
   // The next `count` sessions come to an executor that is gone already.
   void LoseSessions(int count) { num_to_lose_ = count; }
   int num_hellos() const { return num_hellos_; }
+  // More lanes of a session than these are refused.
+  void set_max_lanes(size_t count) { max_lanes_ = count; }
   // While paused no lane is read.
   void Pause(bool is_paused) { is_paused_ = is_paused; }
   // Closes every session socket, as if the process had died; lanes are not read any more.
@@ -117,6 +119,7 @@ class FakeExecutor {
   std::atomic<bool> is_paused_{false};
   std::atomic<bool> is_dead_{false};
   std::atomic<int> num_to_lose_{0};
+  std::atomic<size_t> max_lanes_{SIZE_MAX};
   std::atomic<int> num_hellos_{0};
   std::atomic<uint64_t> num_idle_passes_{0};  // over all lanes, without finding a record
 

@@ -1,0 +1,53 @@
+#include "client-shim/state/callback_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/client-shim/shim_child.h"
+
+namespace tally::client_shim {
+namespace {
+
+// The thread that runs host functions needs a lane of its own: a function that nobody will run holds its stream up for
+// good.
+TEST(CallbackThread, WithoutALaneAHostFunctionIsRefused) {
+  FakeExecutor executor;
+  executor.set_max_lanes(2);
+  auto token = std::make_shared<std::atomic<uint64_t>>(0);
+  executor.On(shm::Op::kLaunchHostFunction, [token](const FakeRequest& request, FakeReply*) {
+    *token = request.Read<shm::LaunchHostFunction>().token;
+  });
+  executor.On(shm::Op::kAwaitCallback, [token](const FakeRequest&, FakeReply* reply) {
+    reply->Append(token->exchange(0));  // 0: asked again
+    reply->Append(uint64_t{0});
+  });
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         static std::atomic<int> ran{0};
+                         const auto launch = [] {
+                           return SHIM(cuLaunchHostFunc)(
+                               nullptr, [](void*) { ++ran; }, nullptr);
+                         };
+                         std::atomic<bool> has_lane{false}, may_end{false};
+                         std::thread other([&] {
+                           has_lane = Begin() == 0;
+                           while (!may_end) std::this_thread::yield();
+                         });
+                         while (!has_lane) std::this_thread::yield();
+                         const CUresult refused = launch();
+                         may_end = true;
+                         other.join();  // gives its lane back
+                         REQUIRE(refused == CUDA_ERROR_OUT_OF_MEMORY);
+                         REQUIRE(launch() == CUDA_SUCCESS);
+                         while (ran == 0) std::this_thread::yield();
+                         REQUIRE(ran == 1);
+                         return 0;
+                       }),
+            0);
+}
+
+}  // namespace
+}  // namespace tally::client_shim
