@@ -80,6 +80,19 @@ class Hello(DaemonTest):
         self.assert_gets_session(slow)
 
     @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
+    def test_a_flood_of_many_users_costs_a_quiet_one_nothing(self):
+        self.start_daemon("--allow-any-uid")
+        slow = self.connect()
+        flood = []
+        for uid in range(54321, 54331):
+            with as_user(uid):
+                flood += [self.connect() for _ in range(60)]
+        self.session()  # so all of them were accepted
+        self.assertTrue(any(map(self.is_hung_up, flood)), "this test is about more than tallyd keeps")
+        slow.send(hello())
+        self.assert_gets_session(slow)
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
     def test_a_user_that_is_not_allowed_is_told_so_before_it_has_said_anything(self):
         self.start_daemon("--allow-uid", "12345")
         with as_user(54321):

@@ -59,6 +59,7 @@ class Peer {
     report.figures.kernel_launches = num_launches;
     Send(control::LinkKind::kSessionReport, report);
   }
+  void Fault() { Send(control::LinkKind::kFaulted, control::LinkFaulted{}); }
   void EndReports() { Send(control::LinkKind::kReportEnd, control::LinkReportEnd{}); }
   // The id of the next session that it is given; 0: none came.
   uint64_t TakeSession() {
@@ -245,6 +246,29 @@ TEST_F(ExecutorPoolTest, SoDoThoseOfAllUsersTogether) {
   EXPECT_EQ(peer.TakeSession(), 11u);
   ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
   for (const uint64_t id : {12, 21}) EXPECT_THAT(answers_.at(id).message(), HasSubstr("(max_sessions)"));
+}
+
+// Something else than what it waits for may have it looked at.
+TEST_F(ExecutorPoolTest, WhoWaitsUntilAnExecutorMayStartGoesOnWaitingUntilThen) {
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.SayHello();
+  for (int i = 0; i < 6; ++i) peer.Fault();
+  ASSERT_TRUE(Await([&] {
+    const auto counters = pool_->counters().find(BestEffortOf(kUser).Label());
+    return counters != pool_->counters().end() && counters->second.faults == 6;
+  }));
+  OnLoop([&] { Open(1); });
+  OnLoop([&] { Open(2, kUser + 1); });
+  ASSERT_EQ(OnLoop([&] { return pool_->executors().size(); }), 2u)
+      << "one for the other user, who has to wait for nothing";
+  ::kill(OnLoop([&] { return pool_->executors().back()->pid; }), SIGKILL);
+  ASSERT_TRUE(Await([&] { return pool_->executors().size() == 1; }));
+  EXPECT_TRUE(OnLoop([&] { return answers_.contains(2) && !answers_.contains(1); }));
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 1u);
+  OnLoop([&] { pool_->Shutdown(false, std::chrono::seconds(1), [] {}); });
+  EXPECT_THAT(OnLoop([&] { return answers_.at(1); }).message(), HasSubstr("tallyd is ending"));
 }
 
 TEST_F(ExecutorPoolTest, WhatAnExecutorsSocketDoesNotHoldGoesWhenThereIsRoom) {
