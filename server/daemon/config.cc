@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -55,6 +56,8 @@ Status WrongType(const std::string& key, const char* expected, const Json& value
 Status ReadString(const std::string& key, const Json& value, std::string& into) {
   if (!value.is_string()) return WrongType(key, "a string", value);
   into = value.get<std::string>();
+  // A path would be another one to the kernel, which reads up to there.
+  if (into.find('\0') != std::string::npos) return WrongType(key, "a string without a NUL", value);
   return OkStatus();
 }
 
@@ -97,8 +100,10 @@ Status ReadUids(const std::string& key, const Json& value, std::optional<UidSet>
   UidSet set;
   if (value == "any") {
     set.everybody = true;
-  } else if (value.is_array() &&
-             std::all_of(value.begin(), value.end(), [](const Json& uid) { return uid.is_number_unsigned(); })) {
+  } else if (value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& uid) {
+               // A larger one would be cut to another user's: 4294967296 to root's.
+               return uid.is_number_unsigned() && uid.get<uint64_t>() < std::numeric_limits<uid_t>::max();
+             })) {
     for (const Json& uid : value) set.uids.push_back(uid.get<uid_t>());
   } else {
     return WrongType(key, "\"any\" or a list of numeric user ids", value);

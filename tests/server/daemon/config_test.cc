@@ -56,29 +56,29 @@ TEST_P(BadConfig, IsRefusedWithASentenceThatNamesTheKey) {
   EXPECT_THAT(merged.message(), HasSubstr(GetParam().words));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BadConfig,
-                         ::testing::Values(BadFile{"{", "not valid JSON"}, BadFile{"[]", "one JSON object"},
-                                           BadFile{R"({"sokcet": "/x"})", "unknown key 'sokcet'"},
-                                           BadFile{R"({"socket": 1})", "'socket' must be a string, not 1"},
-                                           BadFile{R"({"max_sessions": -1})", "'max_sessions'"},
-                                           BadFile{R"({"max_sessions": 1.5})", "'max_sessions'"},
-                                           BadFile{R"({"allowed_uids": "some"})", "'allowed_uids'"},
-                                           BadFile{R"({"allowed_uids": ["bob"]})", "'allowed_uids'"},
-                                           BadFile{R"({"driver": "gpu"})", "'gpu' is no driver"},
-                                           BadFile{R"({"default_priority": "low"})", "'low' is no priority"},
-                                           BadFile{R"({"policy": "best"})", "there are auto (time-slices where"},
-                                           BadFile{R"({"transforms": "some"})", "'some' is no choice"},
-                                           BadFile{R"({"starvation_bound": "soon"})", "'soon' is no time"},
-                                           BadFile{R"({"starvation_bound": "1us"})", "not between 1 and"},
-                                           BadFile{R"({"turnaround_threshold_us": 0})", "'turnaround_threshold_us'"},
-                                           BadFile{R"({"gates_rest_after_ms": -1})", "'gates_rest_after_ms'"},
-                                           BadFile{R"({"share_domains_between_users": 1})", "true or false"},
-                                           BadFile{"{\n\n  \"socket\": \"/x\",\n  \"polcy\": 1\n}",
-                                                   "line 4: unknown key"},
-                                           BadFile{"{// one\n\"driver\"\n:\n\"gpu\"\n}", "line 2: driver: 'gpu'"},
-                                           BadFile{"{\n\"driver\": \"sim\"\n\"policy\"", "line 3: not valid JSON"},
-                                           BadFile{"{\"slo\": {\"a\":\n 1,\n\"b\": 2}}", "line 1: unknown key 'slo'"},
-                                           BadFile{"", "line 1: not valid JSON"}));
+INSTANTIATE_TEST_SUITE_P(
+    All, BadConfig,
+    ::testing::Values(BadFile{"{", "not valid JSON"}, BadFile{R"({"allowed_uids": [4294967296]})", "allowed_uids"},
+                      BadFile{"[]", "one JSON object"}, BadFile{R"({"sokcet": "/x"})", "unknown key 'sokcet'"},
+                      BadFile{R"({"socket": 1})", "'socket' must be a string, not 1"},
+                      BadFile{R"({"max_sessions": -1})", "'max_sessions'"},
+                      BadFile{R"({"max_sessions": 1.5})", "'max_sessions'"},
+                      BadFile{R"({"allowed_uids": "some"})", "'allowed_uids'"},
+                      BadFile{R"({"allowed_uids": ["bob"]})", "'allowed_uids'"},
+                      BadFile{R"({"driver": "gpu"})", "'gpu' is no driver"},
+                      BadFile{R"({"default_priority": "low"})", "'low' is no priority"},
+                      BadFile{R"({"policy": "best"})", "there are auto (time-slices where"},
+                      BadFile{R"({"transforms": "some"})", "'some' is no choice"},
+                      BadFile{R"({"starvation_bound": "soon"})", "'soon' is no time"},
+                      BadFile{R"({"starvation_bound": "1us"})", "not between 1 and"},
+                      BadFile{R"({"turnaround_threshold_us": 0})", "'turnaround_threshold_us'"},
+                      BadFile{R"({"gates_rest_after_ms": -1})", "'gates_rest_after_ms'"},
+                      BadFile{R"({"share_domains_between_users": 1})", "true or false"},
+                      BadFile{"{\n\n  \"socket\": \"/x\",\n  \"polcy\": 1\n}", "line 4: unknown key"},
+                      BadFile{"{// one\n\"driver\"\n:\n\"gpu\"\n}", "line 2: driver: 'gpu'"},
+                      BadFile{"{\n\"driver\": \"sim\"\n\"policy\"", "line 3: not valid JSON"},
+                      BadFile{"{\"slo\": {\"a\":\n 1,\n\"b\": 2}}", "line 1: unknown key 'slo'"},
+                      BadFile{"", "line 1: not valid JSON"}));
 
 TEST(Config, AnUnreadableFileIsOneSentenceThatNamesItAndTheReason) {
   DaemonConfig config;
