@@ -1,6 +1,7 @@
 #include "server/executor.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -41,9 +42,32 @@ bool IsSticky(CUresult result) {
   }
 }
 
-ExecutorCore::ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices,
-                           const SessionLimits& session_limits)
-    : driver(table), devices(std::move(all_devices)), limits(session_limits) {
+namespace {
+
+uint64_t OrHalfOfTheMachine(uint64_t bytes) {
+  if (bytes != 0) return bytes;
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) / 2;
+}
+
+// Of a session or a user.
+template <typename Limits>
+HeldLimits HeldLimitsOf(const Limits& limits) {
+  HeldLimits held{};
+  held[static_cast<size_t>(Held::kLanes)] = limits.lanes;
+  held[static_cast<size_t>(Held::kPinnedBytes)] = OrHalfOfTheMachine(limits.pinned_bytes);
+  held[static_cast<size_t>(Held::kImageBytes)] = limits.image_bytes;
+  held[static_cast<size_t>(Held::kOutputBytes)] = limits.output_bytes;
+  return held;
+}
+
+}  // namespace
+
+ExecutorCore::ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices, const ExecutorConfig& config)
+    : driver(table),
+      devices(std::move(all_devices)),
+      limits(config.limits),
+      session_held_limits(HeldLimitsOf(config.limits)),
+      user_held_limits(HeldLimitsOf(config.user_limits)) {
   for (int i = 0; i < devices->count(); ++i) event_pools.push_back(std::make_unique<EventPool>(driver));
 }
 
@@ -79,17 +103,19 @@ Transforms UsableTransforms(const ExecutorConfig& config) {
 constexpr const char* kShutdownReason = "the executor is shutting down";
 // Each may keep the reaper for a second. Who comes when there are so many finds its socket closed.
 constexpr size_t kMaxRefused = 16;
+// How often the reaper looks whether clients run their host functions, at least.
+constexpr std::chrono::milliseconds kLongestLook{1000};
 
 class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
   ExecutorProcess(ExecutorConfig config, std::unique_ptr<LoadedDriver> loaded, std::unique_ptr<Devices> all_devices,
                   std::unique_ptr<HeldAddresses> addresses, std::unique_ptr<PrintfCapture> capture,
                   std::unique_ptr<DispatchGate> dispatch_gate)
-      : ExecutorCore(loaded->table, std::move(all_devices), config.limits),
+      : ExecutorCore(loaded->table, std::move(all_devices), config),
         config_(std::move(config)),
         loaded_(std::move(loaded)) {
     held_addresses = std::move(addresses);
-    printf_capture = std::move(capture);
+    device_output = std::make_unique<DeviceOutput>(std::move(capture));
     gate = std::move(dispatch_gate);
     const std::optional<ForcedForm> forced_form = ForcedForm::OfEnvironment();
     const Transforms transforms = forced_form ? Transforms::kAll : UsableTransforms(config_);
@@ -246,9 +272,13 @@ void ExecutorProcess::OnSessionEnd(const SessionEnd& end) {
 }
 
 void ExecutorProcess::Reap() {
+  const SteadyClock clock;
+  const auto look = std::min({kLongestLook, limits.host_function_timeout, limits.host_function_patience});
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stop_reaper_ || !ended_.empty() || !refused_.empty(); });
+    changed_.wait_for(lock, look, [&] { return stop_reaper_ || !ended_.empty() || !refused_.empty(); });
+    const TimePoint now = clock.Now();
+    for (const auto& [id, session] : sessions_) session->RequireHostFunctions(now);
     std::vector<std::unique_ptr<Session>> ended, refused;
     ended.swap(ended_);
     refused.swap(refused_);

@@ -54,9 +54,20 @@ struct SessionLimits {
   uint64_t pinned_bytes = 0;         // 0: half of the machine's memory
   uint64_t image_bytes = uint64_t{8} << 30;
   uint32_t lanes = shm::kMaxLanesPerSession;
+  uint64_t output_bytes = uint64_t{4} << 20;  // of device printf, not fetched yet
   uint32_t handles_per_kind = 1u << 20;
-  // How long a client may take to acknowledge a host function before its session is evicted.
-  std::chrono::seconds host_function_timeout{300};
+  // How long a client may take to acknowledge a host function before its session is evicted; the shorter one while a
+  // call of another session waits for everything in the context.
+  std::chrono::milliseconds host_function_timeout{300'000};
+  std::chrono::milliseconds host_function_patience{10'000};
+};
+
+// What the sessions of one user may hold in one executor, together.
+struct UserLimits {
+  uint64_t pinned_bytes = 0;  // 0: half of the machine's memory
+  uint64_t image_bytes = uint64_t{16} << 30;
+  uint32_t lanes = 2048;
+  uint64_t output_bytes = uint64_t{64} << 20;
 };
 
 // Fixed for a session's life except class, weight, level and turnaround (Executor::SetPriority).
@@ -149,6 +160,7 @@ struct ExecutorConfig {
   std::string sim_library_path;   // full path of libtally-sim-driver.so; empty: TALLY_SIM_DRIVER, then beside the
                                   // program and in ../lib
   SessionLimits limits;
+  UserLimits user_limits;
   uint32_t max_sessions = 256;
   // The machine's activity page, shared with tallyd's other executors. Empty: launches are never held back.
   std::string activity_path;

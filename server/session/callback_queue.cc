@@ -12,6 +12,7 @@ std::shared_ptr<CallbackQueue::Entry> CallbackQueue::AddLocked(uint64_t token, C
                                                                std::atomic<uint32_t>* word, uint32_t number) {
   auto entry = std::make_shared<Entry>(Entry{token, stream_status, word, number});
   waiting_.push_back(entry);
+  if (!waits_since_) waits_since_ = clock_.Now();
   posted_.notify_one();
   return entry;
 }
@@ -29,10 +30,7 @@ void CallbackQueue::RunInClient(uint64_t token, CUresult stream_status) {
   std::unique_lock lock(mutex_);
   if (closed_) return;
   const std::shared_ptr<Entry> entry = AddLocked(token, stream_status, nullptr, 0);
-  if (!finished_.wait_for(lock, timeout_, [&] { return entry->done || closed_; })) {
-    std::erase(waiting_, entry);
-    on_timeout_();  // the lock is held: Close waits until this is over
-  }
+  finished_.wait(lock, [&] { return entry->done || closed_; });
 }
 
 std::shared_ptr<CallbackQueue::Entry> CallbackQueue::Next(const std::atomic<bool>& stop) {
@@ -51,8 +49,15 @@ void CallbackQueue::Finish(const std::shared_ptr<Entry>& entry) {
     // Closed: released already, and the word may be gone.
     if (std::erase(running_, entry) != 0) Release(*entry);
     entry->done = true;
+    waits_since_.reset();
+    if (!waiting_.empty() || !running_.empty()) waits_since_ = clock_.Now();
   }
   finished_.notify_all();
+}
+
+std::optional<TimePoint> CallbackQueue::WaitsSince() {
+  const std::lock_guard lock(mutex_);
+  return waits_since_;
 }
 
 void CallbackQueue::Close() {
@@ -63,6 +68,7 @@ void CallbackQueue::Close() {
     for (const auto& entry : running_) Release(*entry);
     waiting_.clear();
     running_.clear();
+    waits_since_.reset();
   }
   posted_.notify_all();
   finished_.notify_all();

@@ -2,8 +2,9 @@
 //
 // The driver calls us on a thread of its own, one for all streams of all sessions, when a stream reaches a host
 // function. Post only tells the client and returns; the stream itself waits for a word in memory (host_call_words.h).
-// Host nodes of graphs have no such word: there the driver's thread waits until the client has run them, within a time
-// limit. The client's callback thread fetches tokens with Op::kAwaitCallback and acknowledges each with the next one.
+// Host nodes of graphs have no such word: there the driver's thread waits until the client has run them. The client's
+// callback thread fetches tokens with Op::kAwaitCallback and acknowledges each with the next one. One that does not
+// loses its session (Session::RequireHostFunctions), which closes the queue.
 //
 // Thread-safe; shared by the session and its host calls, whichever lives longer.
 #pragma once
@@ -11,15 +12,15 @@
 #include <cuda.h>
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace tally::server {
 
@@ -33,17 +34,18 @@ class CallbackQueue {
     bool done = false;
   };
 
-  // `on_timeout` is called on the driver's thread, never after Close; it must not call back into the queue.
-  CallbackQueue(std::chrono::seconds timeout, std::function<void()> on_timeout)
-      : timeout_(timeout), on_timeout_(std::move(on_timeout)) {}
+  // `clock` outlives this.
+  explicit CallbackQueue(const Clock& clock) : clock_(clock) {}
 
   // On the driver's thread. Never waits.
   void Post(uint64_t token, CUresult stream_status, std::atomic<uint32_t>* word, uint32_t number);
-  // On the driver's thread: returns when the client has run it, the queue is closed, or time ran out.
+  // On the driver's thread: returns when the client has run it or the queue is closed.
   void RunInClient(uint64_t token, CUresult stream_status);
   // On a lane's thread: the next one to run; null once closed or `stop` is set (after WakeAll).
   std::shared_ptr<Entry> Next(const std::atomic<bool>& stop);
   void Finish(const std::shared_ptr<Entry>& entry);
+  // Since when the client has something to run and has finished nothing.
+  std::optional<TimePoint> WaitsSince();
   // Releases every waiting stream and host function unrun, now and from now on.
   void Close();
   void WakeAll();
@@ -53,13 +55,13 @@ class CallbackQueue {
                                    uint32_t number);
   static void Release(const Entry& entry);
 
-  const std::chrono::seconds timeout_;
-  const std::function<void()> on_timeout_;
+  const Clock& clock_;
   std::mutex mutex_;
   std::condition_variable posted_;
   std::condition_variable finished_;
   std::deque<std::shared_ptr<Entry>> waiting_;
   std::vector<std::shared_ptr<Entry>> running_;  // given to the client, not acknowledged
+  std::optional<TimePoint> waits_since_;
   bool closed_ = false;
 };
 

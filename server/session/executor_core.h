@@ -13,7 +13,9 @@
 #include "server/gpu/driver_table.h"
 #include "server/gpu/event_pool.h"
 #include "server/gpu/peer_access.h"
-#include "server/gpu/printf_capture.h"
+#include "server/session/context_calls.h"
+#include "server/session/device_output.h"
+#include "server/session/held_account.h"
 #include "server/session/host_memory.h"
 #include "server/session/refused_calls.h"
 #include "server/session/shared_objects.h"
@@ -26,12 +28,16 @@ bool IsSticky(CUresult result);
 
 class ExecutorCore {
  public:
-  ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices, const SessionLimits& session_limits);
+  ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices, const ExecutorConfig& config);
   virtual ~ExecutorCore() = default;
 
   const DriverTable& driver;
   const std::unique_ptr<Devices> devices;
   const SessionLimits limits;
+  const HeldLimits session_held_limits;
+  const HeldLimits user_held_limits;
+  HeldByUsers held_by_users;   // thread-safe
+  ContextCalls context_calls;  // thread-safe
   HostWindow host_window;
   RefusedCalls refused_calls;  // thread-safe
   std::unique_ptr<HeldAddresses> held_addresses;
@@ -40,7 +46,7 @@ class ExecutorCore {
   std::unique_ptr<VariantRegistry> variants;            // null: every kernel runs as it is
   bool are_classes_mixed = false;                       // ExecutorConfig
   bool wants_ptx = false;                               // of machine code: clients send it along
-  std::unique_ptr<PrintfCapture> printf_capture;        // null: device printf goes where the process's stdout goes
+  std::unique_ptr<DeviceOutput> device_output;          // thread-safe; set once, before the first session
   std::vector<std::unique_ptr<EventPool>> event_pools;  // by device
   PeerAccess peers{driver, *devices};
 

@@ -35,6 +35,10 @@ Status CheckFile(int fd, uint64_t offset_bytes, uint64_t size_bytes) {
   }
   return OkStatus();
 }
+
+Status NoMoreAllowed() {
+  return Status(StatusCode::kResourceExhausted, "as much pinned memory as the session or its user may hold");
+}
 }  // namespace
 
 uint64_t HostWindow::Reserve(uint64_t size_bytes) {
@@ -78,10 +82,14 @@ Result<HostMemory::Allocation> HostMemory::Allocate(uint64_t size_bytes, CUresul
   }
   Allocation allocation;
   allocation.size_bytes = (size_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (!account_.Take(Held::kPinnedBytes, allocation.size_bytes)) return std::unexpected(NoMoreAllowed());
   auto fd = CreateSealedMemfd("tally-pinned", allocation.size_bytes);
-  if (!fd) return std::unexpected(fd.error());
-  auto region = MapInWindow(fd->get(), 0, allocation.size_bytes, &allocation.address);
-  if (!region) return std::unexpected(region.error());
+  auto region = fd ? MapInWindow(fd->get(), 0, allocation.size_bytes, &allocation.address)
+                   : Result<MappedRegion>(std::unexpected(fd.error()));
+  if (!region) {
+    account_.Return(Held::kPinnedBytes, allocation.size_bytes);
+    return std::unexpected(region.error());
+  }
   *result = driver_.cuMemHostRegister_v2(region->data(), allocation.size_bytes,
                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (*result != CUDA_SUCCESS) {
@@ -115,7 +123,14 @@ Result<uint64_t> HostMemory::Register(int fd, uint64_t offset_bytes, uint64_t si
       (offset_bytes | size_bytes | wish) % kPageBytes != 0) {
     return Error(StatusCode::kInvalidArgument, "registered memory is not of whole pages");
   }
-  if (const Status status = CheckFile(fd, offset_bytes, size_bytes); !status.ok()) return std::unexpected(status);
+  if (!account_.Take(Held::kPinnedBytes, size_bytes)) {
+    *result = CUDA_ERROR_OUT_OF_MEMORY;
+    return std::unexpected(NoMoreAllowed());
+  }
+  if (const Status status = CheckFile(fd, offset_bytes, size_bytes); !status.ok()) {
+    account_.Return(Held::kPinnedBytes, size_bytes);
+    return std::unexpected(status);
+  }
   *result = CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = wish;
   Result<MappedRegion> region = Error(StatusCode::kAlreadyExists, "no place for a client to choose");
@@ -124,7 +139,10 @@ Result<uint64_t> HostMemory::Register(int fd, uint64_t offset_bytes, uint64_t si
     region = addresses_.Map(fd, size_bytes, wish, offset_bytes);
   }
   if (!region) region = MapInWindow(fd, offset_bytes, size_bytes, &address);
-  if (!region) return std::unexpected(region.error());
+  if (!region) {
+    account_.Return(Held::kPinnedBytes, size_bytes);
+    return std::unexpected(region.error());
+  }
   if (!TruncationGuard::Cover(address, size_bytes)) {
     Unplace(address, std::move(*region));
     return Error(StatusCode::kResourceExhausted, "too much registered memory");
@@ -147,6 +165,7 @@ void HostMemory::Dispose(uint64_t address, MappedRegion region) {
 
 void HostMemory::Unplace(uint64_t address, MappedRegion region) {
   TruncationGuard::Uncover(address);
+  account_.Return(Held::kPinnedBytes, region.size_bytes());
   addresses_.Unmap(std::move(region));
   window_.Release(address);
 }
@@ -192,14 +211,6 @@ bool HostMemory::WasTruncated() {
   const auto was_truncated = [](const auto& entry) { return TruncationGuard::WasTruncated(entry.first); };
   return std::any_of(regions_.begin(), regions_.end(), was_truncated) ||
          std::any_of(rejected_.begin(), rejected_.end(), was_truncated);
-}
-
-uint64_t HostMemory::size_bytes() {
-  const std::lock_guard lock(mutex_);
-  uint64_t sum = 0;
-  for (const auto& [address, region] : regions_) sum += region.size_bytes();
-  for (const auto& [address, region] : rejected_) sum += region.size_bytes();
-  return sum;
 }
 
 }  // namespace tally::server

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "server/gpu/driver_table.h"
+#include "server/session/held_account.h"
 #include "server/session/held_addresses.h"
 
 namespace tally::server {
@@ -41,8 +42,8 @@ class HostWindow {
 
 class HostMemory {
  public:
-  HostMemory(const DriverTable& driver, HostWindow& window, HeldAddresses& addresses)
-      : driver_(driver), window_(window), addresses_(addresses) {}
+  HostMemory(const DriverTable& driver, HostWindow& window, HeldAddresses& addresses, HeldAccount& account)
+      : driver_(driver), window_(window), addresses_(addresses), account_(account) {}
   ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -67,19 +68,18 @@ class HostMemory {
   // The client has truncated a file that it had registered, and the executor has touched what was gone. Cheap while
   // nobody has.
   bool WasTruncated();
-  // Of everything that is held, rejected or not.
-  uint64_t size_bytes();
 
  private:
   // Somewhere in the window; *address says where.
   Result<MappedRegion> MapInWindow(int fd, uint64_t offset_bytes, uint64_t size_bytes, uint64_t* address);
   void Dispose(uint64_t address, MappedRegion region);
-  // The part of Dispose that the driver has no part in.
+  // The part of Dispose that the driver has no part in; the bytes are the session's again.
   void Unplace(uint64_t address, MappedRegion region);
 
   const DriverTable& driver_;
   HostWindow& window_;
   HeldAddresses& addresses_;
+  HeldAccount& account_;  // thread-safe
   std::mutex mutex_;
   std::map<uint64_t, MappedRegion> regions_;
   std::map<uint64_t, MappedRegion> rejected_;

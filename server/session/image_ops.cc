@@ -58,7 +58,7 @@ CUresult Finish(ServedLane& lane, LoadRequest& request, CUresult result, std::un
     request.options.CopyNumbers(&image->jit_options, &image->jit_values);
     handle = lane.NameOf(image->is_library ? shm::HandleKind::kLibrary : shm::HandleKind::kModule, image.get());
     image->handle = handle;
-    if (request.bytes->may_print) session.may_print.store(true, std::memory_order_relaxed);
+    if (request.bytes->may_print) session.NoteMayPrint();
     session.loaded.push_back(std::move(image));
   } else {
     session.images.Return(*request.bytes);

@@ -100,25 +100,27 @@ bool ImageStore::Write(const shm::WriteImage& piece, std::span<const std::byte> 
     return false;
   }
   if (piece.offset_bytes == 0) {
-    if (assemblies_.size() >= kMaxAssemblies || piece.total_bytes > quota_bytes_ - used_bytes_) {
-      *reason = "more device code than this session may hold";
+    if (assemblies_.size() >= kMaxAssemblies) {
+      *reason = "more images on their way than a session may have";
       return false;
     }
     if (assemblies_.contains(piece.image)) {
       *reason = "image number used twice";
       return false;
     }
-    used_bytes_ += piece.total_bytes;
     Assembly& assembly = assemblies_[piece.image];
     assembly.total_bytes = piece.total_bytes;
-    assembly.bytes.reserve(std::min<uint64_t>(piece.total_bytes, kReserveBytes));
+    assembly.is_refused = !account_.Take(Held::kImageBytes, piece.total_bytes);
+    if (!assembly.is_refused) assembly.bytes.reserve(std::min<uint64_t>(piece.total_bytes, kReserveBytes));
   }
   const auto found = assemblies_.find(piece.image);
   if (found == assemblies_.end() || found->second.total_bytes != piece.total_bytes ||
-      found->second.bytes.size() != piece.offset_bytes || piece.size_bytes > piece.total_bytes - piece.offset_bytes) {
+      found->second.received_bytes != piece.offset_bytes || piece.size_bytes > piece.total_bytes - piece.offset_bytes) {
     *reason = "image piece out of place";
     return false;
   }
+  found->second.received_bytes += piece.size_bytes;
+  if (found->second.is_refused) return true;
   std::vector<std::byte>& whole = found->second.bytes;
   whole.insert(whole.end(), bytes.begin(), bytes.begin() + piece.size_bytes);
   return true;
@@ -129,6 +131,10 @@ CUresult ImageStore::Take(const shm::LoadImage& request, std::shared_ptr<ImageBy
   if (found == assemblies_.end()) return CUDA_ERROR_INVALID_VALUE;
   Assembly assembly = std::move(found->second);
   assemblies_.erase(found);
+  if (assembly.is_refused) {
+    LOG_WARNING("image refused: as much device code as the session or its user may hold");
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   auto image = std::make_shared<ImageBytes>();
   image->bytes = std::move(assembly.bytes);
   CUresult failure = CUDA_SUCCESS;
@@ -148,13 +154,13 @@ CUresult ImageStore::Take(const shm::LoadImage& request, std::shared_ptr<ImageBy
     }
   }
   if (failure != CUDA_SUCCESS) {
-    used_bytes_ -= assembly.total_bytes;
+    account_.Return(Held::kImageBytes, assembly.total_bytes);
     return failure;
   }
   *result = std::move(image);
   return CUDA_SUCCESS;
 }
 
-void ImageStore::Return(const ImageBytes& image) { used_bytes_ -= image.bytes.size(); }
+void ImageStore::Return(const ImageBytes& image) { account_.Return(Held::kImageBytes, image.bytes.size()); }
 
 }  // namespace tally::server

@@ -19,6 +19,7 @@
 #include "base/file_cache.h"
 #include "proto/shm/records_abi.h"
 #include "server/gpu/driver_table.h"
+#include "server/session/held_account.h"
 #include "server/variants/gated_code.h"
 
 namespace tally::server {
@@ -96,9 +97,10 @@ CUresult LoadLibraryData(const DriverTable& driver, const void* image, CUjit_opt
 
 class ImageStore {
  public:
-  explicit ImageStore(uint64_t quota_bytes) : quota_bytes_(quota_bytes) {}
+  explicit ImageStore(HeldAccount& account) : account_(account) {}
 
-  // False: the piece makes no sense (the reason is in *reason) or the quota is exceeded.
+  // False: the piece makes no sense (the reason is in *reason). Of an image that the session or its user may not hold
+  // nothing is kept; Take says so.
   bool Write(const shm::WriteImage& piece, std::span<const std::byte> bytes, const char** reason);
   // Takes a complete image out, validated and with its wrapper rebuilt. Fails with the CUresult a driver would give.
   CUresult Take(const shm::LoadImage& request, std::shared_ptr<ImageBytes>* image);
@@ -109,10 +111,11 @@ class ImageStore {
   struct Assembly {
     std::vector<std::byte> bytes;
     uint64_t total_bytes = 0;
+    uint64_t received_bytes = 0;
+    bool is_refused = false;
   };
 
-  uint64_t quota_bytes_;
-  uint64_t used_bytes_ = 0;
+  HeldAccount& account_;
   std::map<uint32_t, Assembly> assemblies_;
 };
 

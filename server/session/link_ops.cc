@@ -79,7 +79,7 @@ CUresult ServeLinkAdd(ServedLane& lane, WireReader& in, WireWriter& out) {
   const CUresult result = lane.driver().cuLinkAddData_v2(
       link->link, static_cast<CUjitInputType>(request.input_type), const_cast<void*>(image->pointer()),
       image->bytes.size(), name.c_str(), options.count(), options.options(), options.values());
-  if (image->may_print) session.may_print.store(true, std::memory_order_relaxed);
+  if (image->may_print) session.NoteMayPrint();
   link->inputs.push_back(std::move(image));
   PutLogs(out, 0, *link);
   return result;

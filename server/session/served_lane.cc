@@ -181,8 +181,9 @@ CUresult ServedLane::Malformed(const char* reason) {
 }
 
 void ServedLane::BeginContextCall() {
-  if (context_call_ || session_.core.variants == nullptr) return;
+  if (waiting_) return;
   context_call_.emplace(session_.core.variants.get(), session_.is_high_priority.load(std::memory_order_relaxed));
+  waiting_.emplace(session_.core.context_calls, &session_);
 }
 
 void ServedLane::GiveUpTurn() {
@@ -292,7 +293,7 @@ CUresult ServedLane::Await(const WaitPoint& point) {
 
 CUresult ServedLane::AwaitPoints(std::vector<WaitPoint>* points) {
   GiveUpTurn();
-  const bool is_context_call = context_call_.has_value();
+  const bool is_context_call = waiting_.has_value();
   EndContextCall();
   CUresult result = CUDA_SUCCESS;
   for (const WaitPoint& point : *points) {
@@ -327,9 +328,7 @@ void ServedLane::EndRequests(const std::vector<WaitPoint>& points) {
 }
 
 void ServedLane::CollectOutput() {
-  if (session_.may_print && session_.core.printf_capture != nullptr) {
-    session_.output.Append(session_.core.printf_capture->Take());
-  }
+  if (session_.may_print) session_.core.device_output->Collect();
 }
 
 std::byte* ServedLane::Arena(CUresult* result) {

@@ -110,7 +110,10 @@ class ServedLane {
   // From here to the end of the request (or of a wait, which comes between) the driver may wait for the whole context:
   // nothing of this executor is stopped half-way meanwhile.
   void BeginContextCall();
-  void EndContextCall() { context_call_.reset(); }
+  void EndContextCall() {
+    waiting_.reset();
+    context_call_.reset();
+  }
 
   // Lets other lanes go on; from here on only what is thread-safe may be touched. At most once per request.
   void GiveUpTurn();
@@ -164,6 +167,7 @@ class ServedLane {
   uint32_t context_index_ = shm::kNoContext;
   bool wants_reply_ = false;
   std::optional<VariantRegistry::ContextCall> context_call_;
+  std::optional<ContextCalls::Call> waiting_;
   bool has_turn_ = false;
   const char* malformed_reason_ = nullptr;
   static constexpr int kNoDevice = -1;

@@ -14,13 +14,9 @@
 namespace tally::server {
 namespace {
 
+const SteadyClock kClock;
 // A client asks as soon as it has its socket.
 constexpr std::chrono::milliseconds kRefusalPatience{1000};
-
-uint64_t PinnedLimit(const SessionLimits& limits) {
-  if (limits.pinned_bytes != 0) return limits.pinned_bytes;
-  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) / 2;
-}
 
 shm::SessionHeader& HeaderOf(const MappedRegion& region) {
   return *reinterpret_cast<shm::SessionHeader*>(region.data());
@@ -48,9 +44,8 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
       on_end_(std::move(on_end)),
       region_fd_(std::move(region_fd)),
       region_(std::move(region)),
-      callbacks_(std::make_shared<CallbackQueue>(core.limits.host_function_timeout,
-                                                 [this] { Evict("the client did not run a host function in time"); })),
-      state_(core, callbacks_),
+      callbacks_(std::make_shared<CallbackQueue>(kClock)),
+      state_(core, callbacks_, identity.uid),
       surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
   state_.keeps_kernels = identity_.keeps_kernels;
@@ -105,6 +100,20 @@ void Session::SetPriority(const ShareChange& change) {
                                 static_cast<uint8_t>(identity_.level), identity_.weight});
   state_.worker_owner->is_high_priority = is_high;
   state_.is_high_priority = is_high;
+}
+
+void Session::RequireHostFunctions(TimePoint now) {
+  const std::optional<TimePoint> since = callbacks_->WaitsSince();
+  if (!since) return;
+  using std::chrono::duration_cast, std::chrono::seconds;
+  const auto waited = now - *since;
+  if (waited >= core_.limits.host_function_timeout) {
+    Evict(fmt::format("the client did not run a host function within {} s", duration_cast<seconds>(waited).count()));
+  } else if (waited >= core_.limits.host_function_patience &&
+             core_.context_calls.HasOther(&state_, now - core_.limits.host_function_patience)) {
+    Evict(fmt::format("the client did not run a host function within {} s, and another program's call waited for it",
+                      duration_cast<seconds>(waited).count()));
+  }
 }
 
 SessionSnapshot Session::Snapshot() const {
@@ -220,19 +229,18 @@ Status Session::ServeRequest(const shm::SessionRequest& request, const std::vect
 
 Status Session::OpenLane(const shm::SessionRequest& request) {
   const auto index = static_cast<uint32_t>(lanes_.size());
-  if (index >= std::min(core_.limits.lanes, shm::kMaxLanesPerSession)) {
+  if (index >= shm::kMaxLanesPerSession || !state_.held.Take(Held::kLanes, 1)) {
     return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
   }
+  const auto refuse = [&](const Status& reason) {
+    LOG_WARNING("cannot open a lane: {}", reason.message());
+    state_.held.Return(Held::kLanes, 1);
+    return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
+  };
   auto region = LaneRegion::Create(index);
-  if (!region) {
-    LOG_WARNING("cannot open a lane: {}", region.error().message());
-    return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
-  }
+  if (!region) return refuse(region.error());
   auto lane = std::make_unique<Lane>(surroundings_, index, std::move(*region));
-  if (const Status started = lane->Start(); !started.ok()) {
-    LOG_WARNING("cannot open a lane: {}", started.message());
-    return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
-  }
+  if (const Status started = lane->Start(); !started.ok()) return refuse(started);
   lanes_.push_back(std::move(lane));
   num_lanes_.store(index + 1, std::memory_order_relaxed);
   return Reply(request, CUDA_SUCCESS, shm::kLaneRegionBytes, index, lanes_.back()->fd());
@@ -240,10 +248,7 @@ Status Session::OpenLane(const shm::SessionRequest& request) {
 
 CUresult Session::PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal) {
   if (const CUresult fault = core_.fault(); fault != CUDA_SUCCESS) return fault;
-  const uint64_t limit = PinnedLimit(core_.limits);
-  const uint64_t used = state_.host_memory.size_bytes();
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (used > limit || size_bytes > limit - used) return CUDA_ERROR_OUT_OF_MEMORY;
   CUcontext context = nullptr;
   const CUresult result = core_.devices->Context(static_cast<int>(ordinal), &context);
   return result == CUDA_SUCCESS ? core_.driver.cuCtxSetCurrent(context) : result;
@@ -298,6 +303,7 @@ void Session::End() {
   end.last = Snapshot();
   state_.Destroy();
   lanes_.clear();
+  state_.held.ReturnAll();
   end.identity = end.last.identity;
   {
     const std::lock_guard lock(mutex_);

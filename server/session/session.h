@@ -47,7 +47,9 @@ class Session {
   // Every call of the client fails with it from now on. Thread-safe.
   void SetStickyError(CUresult error);
   void SetPriority(const ShareChange& change);  // thread-safe
-  SessionSnapshot Snapshot() const;             // thread-safe
+  // Ends the session if its client has left a host function unrun for longer than it may. Thread-safe.
+  void RequireHostFunctions(TimePoint now);
+  SessionSnapshot Snapshot() const;  // thread-safe
   // Waits for the session's thread.
   void Join();
 
@@ -61,7 +63,7 @@ class Session {
                int fd = -1);
   Status ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds);
   Status OpenLane(const shm::SessionRequest& request);
-  // Whether so many bytes of host memory are allowed; makes the device's context current.
+  // For so many bytes of host memory: makes the device's context current.
   CUresult PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal);
   Status AllocateHost(const shm::SessionRequest& request);
   Status RegisterHost(const shm::SessionRequest& request, int fd);

@@ -23,29 +23,15 @@ bool IsByValue(shm::HandleKind kind) {
 
 }  // namespace
 
-void PendingOutput::Append(std::string text) {
-  if (text.empty()) return;
-  const std::lock_guard lock(mutex_);
-  text_ += text;
-  is_empty_.store(false, std::memory_order_release);
-}
-
-std::string PendingOutput::Take(size_t max_bytes) {
-  const std::lock_guard lock(mutex_);
-  std::string result = text_.substr(0, max_bytes);
-  text_.erase(0, result.size());
-  is_empty_.store(text_.empty(), std::memory_order_release);
-  return result;
-}
-
-SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue)
+SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue, uid_t uid)
     : core(executor_core),
       driver(executor_core.driver),
-      host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses),
+      held(executor_core.session_held_limits, executor_core.user_held_limits, executor_core.held_by_users.Of(uid)),
+      host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses, held),
       gate_tenant(executor_core.gate->AddTenant({})),
       coverage(executor_core.driver, executor_core.gate->watch()),
       callbacks(std::move(callback_queue)),
-      images(executor_core.limits.image_bytes),
+      images(held),
       host_call_words(executor_core.driver),
       graph_memory(memory) {
   for (size_t kind = 0; kind < shm::kNumHandleKinds; ++kind) {
@@ -325,6 +311,7 @@ void SessionState::DestroyContents(uint32_t context) {
   WaitForStreams(context);
   // Urgent: whoever needs the memory may be the one for whom the others were stopped.
   const VariantRegistry::ContextCall call(core.variants.get(), /*is_urgent=*/true);
+  const ContextCalls::Call waiting(core.context_calls, this);
   DestroyHandles(context);
   FreeMemory(context);
   if (context == shm::kNoContext) {
@@ -359,6 +346,7 @@ void SessionState::Destroy() {
                     memory.pinned_bytes() != 0;
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
   DestroyContents(shm::kNoContext);
+  core.device_output->Leave(output);
   host_call_words.FreeAll();
   host_memory.FreeAll();
   coverage.Close();

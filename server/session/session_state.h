@@ -31,6 +31,7 @@
 #include "server/session/image_store.h"
 #include "server/session/memory_map.h"
 #include "server/session/nested_graphs.h"
+#include "server/session/pending_output.h"
 #include "server/session/slo_watch.h"
 #include "server/session/texture_ops.h"
 #include "server/session/virtual_memory.h"
@@ -73,23 +74,9 @@ struct UserObject {
   }
 };
 
-// Text that a session's kernels printed. Thread-safe.
-class PendingOutput {
- public:
-  void Append(std::string text);
-  // At most `max_bytes` of it.
-  std::string Take(size_t max_bytes);
-  bool empty() const { return is_empty_.load(std::memory_order_acquire); }
-
- private:
-  std::mutex mutex_;
-  std::string text_;
-  std::atomic<bool> is_empty_{true};
-};
-
 class SessionState {
  public:
-  SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks);
+  SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks, uid_t uid);
   ~SessionState();
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
@@ -97,10 +84,11 @@ class SessionState {
   ExecutorCore& core;
   const DriverTable& driver;
   SessionCounters counters;
+  HeldAccount held;        // thread-safe; outlives what is counted in it
   MemoryMap memory;        // thread-safe
   HostMemory host_memory;  // thread-safe
   VirtualMemory virtual_memory{memory};
-  PendingOutput output;        // thread-safe
+  PendingOutput output{held};  // thread-safe
   bool keeps_kernels = false;  // they run as they are; constant once lanes exist
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
@@ -111,6 +99,10 @@ class SessionState {
   CoverageMeter coverage;
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
+  // Code is about to be loaded that may print.
+  void NoteMayPrint() {
+    if (!may_print.exchange(true)) core.device_output->Join(output);
+  }
   // Something is about to be put on a stream / a wait for all of one is over; thread-safe.
   void NoteWork(const Stream& stream, bool is_launch) {
     if (slo != nullptr) stream.requests->OnWork(is_launch, clock);
@@ -146,7 +138,7 @@ class SessionState {
   std::set<CUmemoryPool> opened_pools;           // stand for pools of other sessions
   std::set<uint64_t> opened_events;              // handles of events of other sessions
   uint32_t num_captures = 0;                     // begun and not ended
-  std::atomic<bool> may_print{false};            // an image was loaded that mentions printf; thread-safe
+  std::atomic<bool> may_print{false};            // has code that may print; thread-safe
 
   // The primary context of a device opens by itself. Null: no such context.
   ClientContext* FindContext(uint32_t index);

@@ -39,11 +39,12 @@ class ExecutorFixture : public ::testing::Test {
   }
 
   // Attached, unless the executor refuses.
-  std::unique_ptr<ScriptedClient> Connect() {
+  std::unique_ptr<ScriptedClient> Connect(uid_t uid = 0) {
     auto pair = CreateSocketPair();
     if (!pair) return nullptr;
     server::SessionIdentity identity;
     identity.session_id = ++last_session_;
+    identity.uid = uid;
     identity.tenant_name = "scripted";
     if (!executor_->AddSession(std::move(pair->first), identity).ok()) return nullptr;
     auto client = std::make_unique<ScriptedClient>(std::move(pair->second));
@@ -72,9 +73,8 @@ class ExecutorFixture : public ::testing::Test {
 inline constexpr uint64_t kFirstEvent = shm::MakeHandle(shm::HandleKind::kEvent, 1, false, 0);
 
 // Loads a module of PTX text and finds `name` in it. 0: failed.
-inline uint64_t LoadKernel(ScriptedLane& lane, const std::string& name, uint64_t* module = nullptr,
-                           uint32_t image = 1) {
-  const std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n";
+inline uint64_t LoadKernel(ScriptedLane& lane, const std::string& name, uint64_t* module = nullptr, uint32_t image = 1,
+                           const std::string& text = ".version 8.0\n.target sm_80\n.address_size 64\n") {
   const shm::WriteImage piece{image, static_cast<uint32_t>(text.size() + 1), text.size() + 1, 0};
   lane.Post(shm::Op::kWriteImage, Payload().Put(piece).PutBytes(text.c_str(), text.size() + 1));
   shm::LoadImage load{};
