@@ -299,5 +299,19 @@ TEST(PolicyStarvation, WithoutABoundHighPriorityWorkMayTakeAll) {
   EXPECT_GT(run.used(0), milliseconds(9)) << "and is over when it is over";
 }
 
+// Another executor knows its requests' pauses better than we: its hold-off counts, not ours.
+TEST(PolicyElsewhere, BestEffortWorkWaitsForTheHoldOffOfAnotherExecutor) {
+  TallyPolicy policy({});
+  const TimePoint now{std::chrono::seconds(1)};
+  const TenantId tenant = policy.AddTenant({}, now);
+  policy.OnHighPriorityElsewhere(true, {}, now);
+  policy.OnSubmitted(tenant, {.duration = microseconds(100)}, now);
+  const TimePoint opens_at = now + std::chrono::seconds(2);
+  policy.OnHighPriorityElsewhere(false, opens_at, now);
+  EXPECT_EQ(policy.WakeAt(now), opens_at);
+  EXPECT_FALSE(policy.Next(opens_at - Nanoseconds(1)));
+  EXPECT_TRUE(policy.Next(opens_at));
+}
+
 }  // namespace
 }  // namespace tally::scheduler
