@@ -34,7 +34,8 @@ class HostCallWords {
   CUresult Acquire(HostCallWord* word);
   // The stream is gone. A word that somebody may still wait for is not used again.
   void Release(const HostCallWord& word);
-  // Nothing on the device waits any more, and no callback will be acknowledged.
+  bool empty() const { return pages_.empty(); }
+  // Nothing on the device waits any more, and no callback will be acknowledged. A context must be current.
   void FreeAll();
 
  private:

@@ -343,7 +343,7 @@ void SessionState::Destroy() {
   CUcontext current = nullptr;
   const int device = contexts.empty() ? 0 : contexts.begin()->second->device();
   const bool used = !contexts.empty() || !loaded.empty() || !virtual_memory.empty() || memory.device_bytes() != 0 ||
-                    memory.pinned_bytes() != 0;
+                    memory.pinned_bytes() != 0 || !host_call_words.empty();
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
   DestroyContents(shm::kNoContext);
   core.device_output->Leave(output);

@@ -12,11 +12,11 @@ namespace {
 constexpr uint64_t kMaxExtent = 1 << 17;
 
 HandleTable<CUarray, Array>& Arrays() {
-  static auto& table = *new HandleTable<CUarray, Array>();
+  static auto& table = *new HandleTable<CUarray, Array>("arrays");
   return table;
 }
 HandleTable<CUmipmappedArray, MipmappedArray>& MipmappedArrays() {
-  static auto& table = *new HandleTable<CUmipmappedArray, MipmappedArray>();
+  static auto& table = *new HandleTable<CUmipmappedArray, MipmappedArray>("mipmapped-arrays");
   return table;
 }
 

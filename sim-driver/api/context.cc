@@ -38,7 +38,7 @@ StreamPtr NewStream(const ContextPtr& context, Stream::Kind kind) {
 }  // namespace
 
 HandleTable<CUcontext, Context>& Contexts() {
-  static auto& table = *new HandleTable<CUcontext, Context>();
+  static auto& table = *new HandleTable<CUcontext, Context>("contexts");
   return table;
 }
 

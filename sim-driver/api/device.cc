@@ -10,6 +10,7 @@
 
 #include "sim-driver/api/device_attributes.h"
 #include "sim-driver/api/error.h"
+#include "sim-driver/api/live_objects.h"
 
 namespace tally::sim_driver {
 namespace {
@@ -95,6 +96,11 @@ void InitializeDevices() {
   for (uint64_t i = 0; i < num_devices; ++i) {
     Devices().push_back(std::make_unique<Device>(static_cast<int>(i), num_bytes));
   }
+  RegisterLive("device-bytes", [] {
+    uint64_t used = 0;
+    for (const auto& device : Devices()) used += device->used_bytes();
+    return used;
+  });
   // The threads of the device do not exist in a forked child.
   pthread_atfork(nullptr, nullptr, [] {
     is_forked_child.store(true);

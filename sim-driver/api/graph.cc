@@ -12,15 +12,15 @@ std::mutex& GraphMutex() {
   return mutex;
 }
 HandleTable<CUgraph, Graph>& Graphs() {
-  static auto& table = *new HandleTable<CUgraph, Graph>();
+  static auto& table = *new HandleTable<CUgraph, Graph>("graphs");
   return table;
 }
 HandleTable<CUgraphNode, GraphNode>& GraphNodes() {
-  static auto& table = *new HandleTable<CUgraphNode, GraphNode>();
+  static auto& table = *new HandleTable<CUgraphNode, GraphNode>("graph-nodes");
   return table;
 }
 HandleTable<CUgraphExec, GraphExec>& GraphExecs() {
-  static auto& table = *new HandleTable<CUgraphExec, GraphExec>();
+  static auto& table = *new HandleTable<CUgraphExec, GraphExec>("graph-execs");
   return table;
 }
 

@@ -13,6 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sim-driver/api/live_objects.h"
+
 namespace tally::sim_driver {
 
 // Every table draws from one sequence, so a handle of one kind is never valid as another kind.
@@ -26,6 +28,21 @@ inline uint64_t NextHandleValue() {
 template <typename Handle, typename Object>
 class HandleTable {
  public:
+  // `kind` names what is in it (live_objects.h). The table lives for ever.
+  explicit HandleTable(const char* kind) {
+    RegisterLive(kind, [this] { return size(); });
+  }
+  HandleTable(const HandleTable&) = delete;
+  HandleTable& operator=(const HandleTable&) = delete;
+
+  size_t size() const {
+    size_t num_live = 0;
+    for (const Shard& shard : shards_) {
+      std::shared_lock lock(shard.mutex);
+      num_live += shard.live.size();
+    }
+    return num_live;
+  }
   // Makes `object` findable and returns its new handle.
   Handle Insert(std::shared_ptr<Object> object) {
     const uint64_t value = NextHandleValue();

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <utility>
 
+#include "sim-driver/api/live_objects.h"
 #include "sim-driver/api/texture_object.h"
 
 namespace tally::sim_driver {
@@ -61,6 +62,14 @@ MemoryMap::MemoryMap() {
   cursor_ = window_start_;
   is_committed_.resize((window_end_ - window_start_) / kPageGranularity);
   madvise(reinterpret_cast<void*>(window_start_), window_end_ - window_start_, MADV_DONTDUMP);
+  RegisterLive("memory-ranges", [this] {
+    const std::shared_lock lock(mutex_);
+    return ranges_.size();
+  });
+  RegisterLive("reserved-ranges", [this] {
+    const std::shared_lock lock(mutex_);
+    return reserved_.size();
+  });
 }
 
 void MemoryMap::BumpLocked() {

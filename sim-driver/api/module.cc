@@ -10,19 +10,19 @@
 namespace tally::sim_driver {
 
 HandleTable<CUmodule, Module>& Modules() {
-  static auto& table = *new HandleTable<CUmodule, Module>();
+  static auto& table = *new HandleTable<CUmodule, Module>("modules");
   return table;
 }
 HandleTable<CUfunction, Function>& Functions() {
-  static auto& table = *new HandleTable<CUfunction, Function>();
+  static auto& table = *new HandleTable<CUfunction, Function>("functions");
   return table;
 }
 HandleTable<CUlibrary, Library>& Libraries() {
-  static auto& table = *new HandleTable<CUlibrary, Library>();
+  static auto& table = *new HandleTable<CUlibrary, Library>("libraries");
   return table;
 }
 HandleTable<CUkernel, LibraryKernel>& LibraryKernels() {
-  static auto& table = *new HandleTable<CUkernel, LibraryKernel>();
+  static auto& table = *new HandleTable<CUkernel, LibraryKernel>("kernels");
   return table;
 }
 

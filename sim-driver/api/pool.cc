@@ -46,7 +46,7 @@ AllocOperation GraphAllocation(const ContextPtr& context, uint64_t num_bytes) {
 }  // namespace
 
 HandleTable<CUmemoryPool, MemoryPool>& MemoryPools() {
-  static auto& table = *new HandleTable<CUmemoryPool, MemoryPool>();
+  static auto& table = *new HandleTable<CUmemoryPool, MemoryPool>("pools");
   return table;
 }
 

@@ -8,12 +8,12 @@
 namespace tally::sim_driver {
 
 HandleTable<CUstream, Stream>& Streams() {
-  static auto& table = *new HandleTable<CUstream, Stream>();
+  static auto& table = *new HandleTable<CUstream, Stream>("streams");
   return table;
 }
 
 HandleTable<CUevent, Event>& Events() {
-  static auto& table = *new HandleTable<CUevent, Event>();
+  static auto& table = *new HandleTable<CUevent, Event>("events");
   return table;
 }
 

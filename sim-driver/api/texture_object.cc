@@ -11,7 +11,7 @@ namespace {
 struct ImageTag;  // the table wants pointers for handles
 
 HandleTable<ImageTag*, ImageObject>& Objects() {
-  static auto& table = *new HandleTable<ImageTag*, ImageObject>();
+  static auto& table = *new HandleTable<ImageTag*, ImageObject>("image-objects");
   return table;
 }
 

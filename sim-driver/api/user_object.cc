@@ -10,7 +10,7 @@ namespace tally::sim_driver {
 namespace {
 
 HandleTable<CUuserObject, UserObject>& UserObjects() {
-  static auto& table = *new HandleTable<CUuserObject, UserObject>();
+  static auto& table = *new HandleTable<CUuserObject, UserObject>("user-objects");
   return table;
 }
 

@@ -10,6 +10,7 @@
 #include "sim-driver/api/device.h"
 #include "sim-driver/api/error.h"
 #include "sim-driver/api/handle_table.h"
+#include "sim-driver/api/live_objects.h"
 #include "sim-driver/api/memory_map.h"
 
 namespace tally::sim_driver {
@@ -20,6 +21,17 @@ struct State {
   std::mutex mutex;
   std::unordered_map<CUmemGenericAllocationHandle, std::shared_ptr<PhysicalMemory>> physical;
   std::unordered_map<uint64_t, std::shared_ptr<PhysicalMemory>> mapped;  // by address
+
+  State() {
+    RegisterLive("physical-memory", [this] {
+      const std::lock_guard lock(mutex);
+      return physical.size();
+    });
+    RegisterLive("mapped-memory", [this] {
+      const std::lock_guard lock(mutex);
+      return mapped.size();
+    });
+  }
 };
 State& GetState() {
   static auto& state = *new State();

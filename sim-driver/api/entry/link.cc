@@ -18,7 +18,7 @@ struct Link {
 };
 
 HandleTable<CUlinkState, Link>& Links() {
-  static auto& table = *new HandleTable<CUlinkState, Link>();
+  static auto& table = *new HandleTable<CUlinkState, Link>("links");
   return table;
 }
 

@@ -6,9 +6,12 @@
 
 namespace tally::client_shim {
 
+inline constexpr unsigned int kNumRecordedErrors = 1001;
+
 // Notes in the file named by TALLY_RECORD_CALLS (one byte per row of driver_api.tsv, shared by all processes of a test)
 // that the program called the function: bit 0 if it returned CUDA_SUCCESS, bit 1 if anything else. Without the variable
-// nothing is noted. Returns `result`.
+// nothing is noted. In the file named by TALLY_RECORD_ERRORS it counts how often each result was returned: an array of
+// kNumRecordedErrors 32-bit numbers, the last for all that are greater. Returns `result`.
 CUresult RecordCall(unsigned int symbol_index, CUresult result);
 
 }  // namespace tally::client_shim
