@@ -1,4 +1,6 @@
 // tally-executor: the process that owns the GPU for one domain.
+#include <malloc.h>
+
 #include "base/log.h"
 #include "server/daemon/journal.h"
 #include "server/executor_process/command_line.h"
@@ -7,6 +9,8 @@
 int main(int argc, char** argv) {
   tally::SetLogName("tally-executor");
   tally::server::UseJournalLevels();
+  // The buffers of a lane go back to the system with it. In malloc's arenas, of which threads have many, they would stay.
+  ::mallopt(M_MMAP_THRESHOLD, 64 << 10);
   auto parsed = tally::server::ParseExecutorCommandLine(argc, argv);
   if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
   return tally::server::RunDomainProcess(std::move(std::get<tally::server::ExecutorOptions>(parsed)));

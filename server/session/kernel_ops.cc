@@ -245,7 +245,11 @@ CUresult ServeGetGlobal(ServedLane& lane, WireReader& in, WireWriter& out) {
   }
   if (result != CUDA_SUCCESS) return result;
   unsigned is_managed = 0;
-  driver.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
+  // A managed variable that passed for another would be followed by the client, which has nothing there.
+  if (const CUresult r = driver.cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
   // Asked for again, it is there already.
   lane.session().memory.Add({address, size, MemoryKind::kGlobal, lane.context_index(), image});
   out.PutStruct(shm::GlobalDescription{address, size, is_managed != 0 ? 1u : 0u, 0});

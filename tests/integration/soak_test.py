@@ -4,11 +4,26 @@ import os
 import sys
 import unittest
 
+from support.daemon_fixture import wait_until
 from support.full_stack import PROGRAMS, FullStackTest, not_built
-from support.soak import SOAK_PROGRAMS, Soak, is_flat
+from support.soak import HERE, SOAK_PROGRAMS, Soak, figures_of, is_flat
 
+STAYS = f"import sys, time; sys.path.insert(0, {HERE!r}); from cuda_driver import Cuda; Cuda(); time.sleep(100)"
 MISSING = not_built(*(os.path.join(PROGRAMS, name) for name in SOAK_PROGRAMS))
 SECONDS, SECONDS_BETWEEN_RESTS, PAUSE_SECONDS = 20, 2, 5
+
+
+class Threads(FullStackTest):
+    def test_memory_of_programs_with_many_threads_goes_with_them(self):
+        self.start_daemon()
+        anchor = self.start_under_tally(sys.executable, "-c", STAYS)
+        wait_until(lambda: self.ctl_json("ps"), "the executor serves")
+        (executor,) = self.ctl_json("executors")
+        for _ in range(9):
+            self.assert_right(self.start_under_tally(os.path.join(PROGRAMS, "thread_contexts")))
+        wait_until(lambda: len(self.ctl_json("ps")) == 1, "only the one that stays is left")
+        self.assertIsNone(anchor.poll())
+        self.assertLess(figures_of(executor["pid"])["pss_kib"], 80 << 10)
 
 
 class Smoke(FullStackTest):

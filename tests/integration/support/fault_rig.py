@@ -297,11 +297,13 @@ class Rig:
             wrong.append("hangs")
         elif run.status < 0 or run.status > 1:
             wrong.append(f"program ended with {run.status}")
-        elif run.status == 1 and not seen and case.code not in run.errors:
+        elif run.status == 1 and not seen and case.code not in run.errors and "cudaError" not in run.output:
             wrong.append("error was lost")
         if self.daemon.poll() is not None:
             wrong.append("daemon died")
-        has_fired = case.form == LOST or self.pid not in self.executors() or self.numbers("calls")["fired"] == 1
+        has_fired = True
+        with contextlib.suppress(OSError):  # it is gone
+            has_fired = case.form == LOST or self.numbers("calls")["fired"] == 1
         detail = (run.output.splitlines() or [""])[-1][:160]
         said = self.ask_neighbour()
         if case.form == LOST:
@@ -329,9 +331,8 @@ class Rig:
 
     def after_loss(self, said):
         wrong = []
-        if self.pid in self.executors():  # nobody may have called again yet
-            fired = self.numbers("calls")["fired"]
-            if not fired:
+        with contextlib.suppress(OSError):  # it is gone
+            if self.numbers("calls")["fired"] == 0:
                 return wrong if said == "right" else [f"neighbour: {said}"]
         if not said.startswith("error"):
             wrong.append(f"neighbour after the loss: {said}")

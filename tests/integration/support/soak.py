@@ -31,6 +31,7 @@ import run_one  # noqa: E402
 
 NUM_PLACES = 20
 CLIENT_SECONDS = 100
+SECONDS_BETWEEN_LOSSES = 65  # more than FaultBackOff::kForgottenAfter
 UNSAFE = ("faulty", "doomed")  # domains in which a client may get an error
 # Quick ones, of all chapters; each ends in 50 ms on a quiet machine.
 SOAK_PROGRAMS = """
@@ -71,8 +72,9 @@ class Soak:
         self.wrong = []
         self.counts = {}
         self.samples = []  # seconds, is_rest, who, figures
+        self.losses = []  # when
         self.ending = threading.Event()
-        self.may_work = threading.Event()
+        self.may_work = False  # guarded by came_to_rest, as what follows
         self.working = 0
         self.came_to_rest = threading.Condition()
 
@@ -126,17 +128,28 @@ class Soak:
     def run_killed(self, chance):
         # A kernel that waits for its host never ends then, and costs the domain its executor: such are killed in one of
         # their own.
-        domain = chance.choice(["", "doomed"])
+        domain = chance.choice(["", "doomed"]) if self.may_lose() else ""
         name = chance.choice(SOAK_PROGRAMS if domain else END_BY_THEMSELVES)
         client = self.start(os.path.join(PROGRAMS, name), domain=domain)
         time.sleep(chance.uniform(0, 0.1))
         self.end(client)
         self.note("killed")
 
-    def run_faulting(self, _):
+    def may_lose(self):
+        """Whether an executor may be lost now: a user whose executors fail one after another waits for the next."""
+        with self.lock:
+            now = time.monotonic()
+            if len(self.losses) >= 2 and now - self.losses[-1] < SECONDS_BETWEEN_LOSSES:
+                return False
+            self.losses.append(now)
+            return True
+
+    def run_faulting(self, chance):
+        if not self.may_lose():
+            return self.run_worker(chance, "faulty")
         client = self.start(sys.executable, os.path.join(HERE, "faulting.py"), domain="faulty")
         said = client.communicate(timeout=CLIENT_SECONDS)[0].strip()
-        self.note("faulting", "" if "error" in said and "no error" not in said else said)
+        return self.note("faulting", "" if "error" in said and "no error" not in said else said)
 
     def run_silent(self, chance):
         try:
@@ -147,12 +160,15 @@ class Soak:
         session.close()
         self.note("silent")
 
-    def kill_executor(self, _):
+    def kill_executor(self, chance):
+        if not self.may_lose():
+            return self.run_worker(chance, "doomed")
         for row in self.fixture.ctl_json("executors"):
             if row["domain"].startswith("doomed"):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(row["pid"], signal.SIGKILL)
                 self.note("killed executor")
+        return None
 
     def control(self, chance):
         word = chance.choice(["ps", "executors", "kernels", "coverage", "version"])
@@ -167,15 +183,15 @@ class Soak:
 
     def act(self, chance):
         kinds = [(self.run_program, 8), (self.run_worker, 4), (self.run_killed, 3), (self.run_silent, 2), (self.control, 2),
-                 (self.run_faulting, 1), (self.kill_executor, 1), (lambda c: self.run_worker(c, "doomed"), 2),
+                 (self.run_faulting, 2), (self.kill_executor, 2), (lambda c: self.run_worker(c, "doomed"), 2),
                  (lambda c: self.run_program(c, "faulty"), 1)]
         chance.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0](chance)
 
     def place(self, seed):
         chance = random.Random(seed)
         while not self.ending.is_set():
-            self.may_work.wait()
             with self.came_to_rest:
+                self.came_to_rest.wait_for(lambda: self.may_work)
                 self.working += 1
             try:
                 self.act(chance)
@@ -196,15 +212,20 @@ class Soak:
             self.samples.append((time.monotonic() - self.began, is_rest, "files", files))
 
     def rest(self):
-        self.may_work.clear()
         with self.came_to_rest:
+            self.may_work = False
             self.came_to_rest.wait_for(lambda: self.working == 0, CLIENT_SECONDS)
         wait_until(lambda: len(self.fixture.ctl_json("ps")) == len(self.executors) and
                    {row["pid"] for row in self.fixture.ctl_json("executors")} == set(self.executors.values()),
                    "only the two that stay are left", 30)
         time.sleep(0.3)
         self.sample(True)
-        self.may_work.set()
+        self.let_work()
+
+    def let_work(self):
+        with self.came_to_rest:
+            self.may_work = True
+            self.came_to_rest.notify_all()
 
     def run(self, seconds, seconds_between_rests):
         self.daemon = self.fixture.start_daemon("--executor-idle-seconds", "1", "--cache-directory", "",
@@ -216,7 +237,7 @@ class Soak:
         self.executors = {row["domain"].split(":")[0]: row["pid"] for row in self.fixture.ctl_json("executors")}
         self.began = time.monotonic()
         places = [threading.Thread(target=self.place, args=(self.chance.random(),), daemon=True) for _ in range(NUM_PLACES)]
-        self.may_work.set()
+        self.let_work()
         for thread in places:
             thread.start()
         next_rest = self.began + seconds_between_rests
