@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   tally::SetLogName("tally-executor");
   tally::server::UseJournalLevels();
-  // The buffers of a lane go back to the system with it. In malloc's arenas, of which threads have many, they would stay.
+  // Buffers of lanes go back to the system with them. In the arenas of malloc, one per thread, they would stay.
   ::mallopt(M_MMAP_THRESHOLD, 64 << 10);
   auto parsed = tally::server::ParseExecutorCommandLine(argc, argv);
   if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
