@@ -352,7 +352,10 @@ Status MergeConfigJson(const std::string& text, DaemonConfig& config) {
     if (event == Json::parse_event_t::key && depth == 1) line_of[value.get<std::string>()] = line;
     return true;
   };
-  const auto invalid = [](size_t at, const std::string& what) {
+  const auto invalid = [](size_t at, std::string what) {
+    // One line, whatever the file's own words hold.
+    std::replace_if(
+        what.begin(), what.end(), [](unsigned char letter) { return letter < ' '; }, '?');
     return Status(StatusCode::kInvalidArgument, fmt::format("line {}: {}", at, what));
   };
   const Json root =

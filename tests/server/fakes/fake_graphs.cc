@@ -265,7 +265,7 @@ void FillUserObjects(server::DriverTable& t) {
     FakeGraphs::Graph* holder = graphs->Find(graph);
     if (holder == nullptr) return graphs->Misuse("a reference of what is gone");
     if (holder->references[object] < count) return graphs->Misuse("a reference that the graph never had");
-    holder->references[object] -= count;
+    if ((holder->references[object] -= count) == 0) holder->references.erase(object);
     return graphs->Release(object, count), CUDA_SUCCESS;
   };
 }
