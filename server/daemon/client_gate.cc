@@ -243,7 +243,9 @@ Result<ClientGate::Placement> ClientGate::Place(const shm::HelloRequest& hello, 
   }
   if (domain.priority_class == shm::PriorityClass::kHighPriority && !may_be_high) {
     return Error(StatusCode::kPermissionDenied,
-                 fmt::format("user {} may not run high-priority programs here (high_priority_uids)", uid));
+                 fmt::format("user {} may not run high-priority programs here: have whoever runs tallyd add it to "
+                             "high_priority_uids, or leave --priority away",
+                             uid));
   }
   const shm::PriorityClass session_class = domain.priority_class;
   if (domain.name.empty() && config_.share_contexts) {
