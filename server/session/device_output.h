@@ -5,9 +5,11 @@
 // instead, never another program's text. Thread-safe.
 #pragma once
 
+#include <condition_variable>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 
 #include "server/gpu/printf_capture.h"
 
@@ -20,8 +22,9 @@ class DeviceOutput {
   // Null: device printf goes where the process's stdout goes.
   explicit DeviceOutput(std::unique_ptr<PrintfCapture> capture) : capture_(std::move(capture)) {}
 
-  // The session has code that may print, until it leaves. Idempotent.
-  void Join(PendingOutput& session);
+  // The session has code that may print, until it leaves. `has_left`: its program is gone, and it is about to leave.
+  // Who comes after such a session waits a little for that: programs that follow one another are not several.
+  void Join(PendingOutput& session, std::function<bool()> has_left);
   // All its work is done.
   void Leave(PendingOutput& session);
   // Some work of a session that joined is done: what was printed by now goes to whom it belongs.
@@ -32,7 +35,8 @@ class DeviceOutput {
 
   const std::unique_ptr<PrintfCapture> capture_;
   std::mutex mutex_;
-  std::set<PendingOutput*> sessions_;
+  std::condition_variable left_;
+  std::map<PendingOutput*, std::function<bool()>> sessions_;  // with their has_left
 };
 
 }  // namespace tally::server

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/unix_socket.h"
 
 namespace tally::server {
 namespace {
@@ -49,6 +50,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
       surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
   state_.keeps_kernels = identity_.keeps_kernels;
+  state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportCaution(); });
   SetPriority({});
 }

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -88,8 +89,9 @@ class SessionState {
   MemoryMap memory;        // thread-safe
   HostMemory host_memory;  // thread-safe
   VirtualMemory virtual_memory{memory};
-  PendingOutput output{held};  // thread-safe
-  bool keeps_kernels = false;  // they run as they are; constant once lanes exist
+  PendingOutput output{held};                                    // thread-safe
+  std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once lanes exist
+  bool keeps_kernels = false;                                    // they run as they are; constant once lanes exist
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
   std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time
@@ -101,7 +103,7 @@ class SessionState {
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
   // Code is about to be loaded that may print.
   void NoteMayPrint() {
-    if (!may_print.exchange(true)) core.device_output->Join(output);
+    if (!may_print.exchange(true)) core.device_output->Join(output, has_client_left);
   }
   // Something is about to be put on a stream / a wait for all of one is over; thread-safe.
   void NoteWork(const Stream& stream, bool is_launch) {

@@ -12,7 +12,7 @@ using shm::Op;
 constexpr uint64_t kBytes = 64 << 10;
 constexpr uint64_t kLegacy = 1;
 
-// say(n): printf("%d\n", n)
+// say(n): printf("%d\n", n); linger(n): takes n rounds
 constexpr const char* kPrints = R"(
 .version 8.0
 .target sm_80
@@ -38,6 +38,18 @@ constexpr const char* kPrints = R"(
   .param .b32 retval0;
   call.uni (retval0), vprintf, (param0, param1);
   }
+  ret;
+}
+.visible .entry linger(.param .u32 rounds)
+{
+  .reg .b32 %r<3>;
+  .reg .pred %p<2>;
+  ld.param.u32 %r1, [rounds];
+  mov.u32 %r2, 0;
+ROUND:
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %p1, %r2, %r1;
+  @%p1 bra ROUND;
   ret;
 }
 )";
@@ -192,6 +204,23 @@ TEST_F(PrintingNeighboursTest, NobodyGetsWhatAnothersKernelsPrint) {
     EXPECT_EQ(refused.find("333"), std::string::npos) << refused;
   }
   EXPECT_EQ(alone_again, "444\n");
+}
+
+// A session ends when its work does; until then it has code that may print, though its program is gone.
+TEST_F(PrintingNeighboursTest, ProgramsThatFollowOneAnotherAreNotSeveral) {
+  std::vector<std::string> printed;
+  for (uint32_t i = 0; i < 3; ++i) {
+    auto client = Connect();
+    auto lane = client->OpenLane();
+    lane->Post(Op::kLaunch, Say(LoadSay(*lane), i));
+    EXPECT_EQ(lane->Call(Op::kSynchronizeContext).result, 0u);
+    printed.push_back(Fetch(*lane));
+    lane->Post(Op::kLaunch, Say(LoadKernel(*lane, "linger", nullptr, 1, kPrints), 1'000'000));
+    EXPECT_EQ(lane->Call(Op::kMemoryAmount).result, 0u);
+    client->Hangup();
+  }
+  executor_.reset();
+  for (uint32_t i = 0; i < printed.size(); ++i) EXPECT_EQ(printed[i], std::to_string(i) + "\n");
 }
 
 }  // namespace
