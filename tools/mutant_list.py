@@ -1,4 +1,4 @@
-"""The lists of mutants, tests/mutants/<room>.txt: reads them, puts a mutant into a source. README.md there says more."""
+"""The lists of mutants, tests/mutants/<room>.txt: reads them, puts a mutant into a source; README.md there."""
 import dataclasses
 import os
 import re
@@ -44,8 +44,8 @@ class Mutant:
         pattern = re.compile(r"[ \t]*\n[ \t]*".join(re.escape(line) for line in self.old))
         found = pattern.findall(source, begin)
         if not found or (len(found) > 1 and not self.anchor):
-            raise ListError(f"{self.place}: {self.id}: the old text occurs {len(found)} times in {self.path}, not once: "
-                            + " / ".join(self.old))
+            raise ListError(f"{self.place}: {self.id}: the old text occurs {len(found)} times in {self.path}, not "
+                            f"once: {' / '.join(self.old)}")
         start = source.index(found[0], begin)
         mutated = source[:start] + "\n".join(self.new) + source[start + len(found[0]):]
         if mutated == source:
