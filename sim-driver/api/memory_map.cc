@@ -20,8 +20,9 @@ constexpr uint64_t kLastWindowStart = 0x7d00'0000'0000;
 // What the thread sanitizer leaves to programs for mappings at addresses of their choice.
 constexpr uint64_t kLowWindowStart = 0x10'0000'0000, kLastLowWindowStart = 0x60'0000'0000;
 constexpr uint64_t kWindowStep = 0x8'0000'0000;  // 32 GiB
-// Tried in turn: a process with an address-space limit gets a smaller window.
-constexpr uint64_t kWindowSizes[] = {uint64_t{256} << 30, uint64_t{64} << 30, uint64_t{8} << 30};
+// Tried in turn: a process with a limit of addresses or data, or a system that promises no more memory than it has,
+// gets a smaller window.
+constexpr uint64_t kWindowSizes[] = {uint64_t{256} << 30, uint64_t{64} << 30, uint64_t{8} << 30, uint64_t{2} << 30};
 
 uint64_t AlignUp(uint64_t value, uint64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
 uint64_t AlignDown(uint64_t value, uint64_t alignment) { return value & ~(alignment - 1); }
@@ -32,13 +33,21 @@ uint64_t MapRaw(uint64_t address, uint64_t num_bytes, int protection, int flags,
   return result == -1 ? 0 : static_cast<uint64_t>(result);
 }
 
-uint64_t ReserveWindow(uint64_t num_bytes) {
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+// Fresh pages of zeros of the window.
+uint64_t MapZeros(uint64_t address, uint64_t num_bytes, int flags) {
+  const uint64_t got =
+      MapRaw(address, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+  // The same everywhere in the window: mappings that differ do not become one.
+  if (got != 0) madvise(reinterpret_cast<void*>(got), num_bytes, MADV_DONTDUMP);
+  return got;
+}
+
+uint64_t MapWindow(uint64_t num_bytes) {
   constexpr std::pair<uint64_t, uint64_t> kPlaces[] = {{MemoryMap::kWindowStart, kLastWindowStart},
                                                        {kLowWindowStart, kLastLowWindowStart}};
   for (const auto& [first, last] : kPlaces)
     for (uint64_t start = first; start < last; start += kWindowStep) {
-      const uint64_t got = MapRaw(start, num_bytes, PROT_NONE, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
+      const uint64_t got = MapZeros(start, num_bytes, MAP_FIXED_NOREPLACE);
       if (got == start) return got;
       if (got != 0) munmap(reinterpret_cast<void*>(got), num_bytes);  // a kernel that ignores the flag
     }
@@ -54,14 +63,16 @@ MemoryMap& MemoryMap::Get() {
 
 MemoryMap::MemoryMap() {
   for (const uint64_t num_bytes : kWindowSizes) {
-    window_start_ = ReserveWindow(num_bytes);
+    window_start_ = MapWindow(num_bytes);
     if (window_start_ == 0) continue;
     window_end_ = window_start_ + num_bytes;
+    // Linux joins neighbours only if their pages are kept in one book (anon_vma), which a mapping gets with its first
+    // page and hands on when it is cut: what UnmapPhysical puts in place joins both sides.
+    *reinterpret_cast<volatile char*>(window_start_) = 0;
+    madvise(reinterpret_cast<void*>(window_start_), kPage, MADV_DONTNEED);
     break;
   }
   cursor_ = window_start_;
-  is_committed_.resize((window_end_ - window_start_) / kPageGranularity);
-  madvise(reinterpret_cast<void*>(window_start_), window_end_ - window_start_, MADV_DONTDUMP);
   RegisterLive("memory-ranges", [this] {
     const std::shared_lock lock(mutex_);
     return ranges_.size();
@@ -134,22 +145,6 @@ std::optional<uint64_t> MemoryMap::FindGapLocked(uint64_t num_bytes, uint64_t al
   return std::nullopt;
 }
 
-bool MemoryMap::CommitLocked(uint64_t begin, uint64_t end) {
-  const uint64_t first = (begin - window_start_) / kPageGranularity;
-  const uint64_t last = (end - 1 - window_start_) / kPageGranularity;
-  for (uint64_t i = first; i <= last; ++i) {
-    if (is_committed_[i]) continue;
-    uint64_t stop = i;
-    while (stop <= last && !is_committed_[stop]) ++stop;
-    if (mprotect(reinterpret_cast<void*>(window_start_ + i * kPageGranularity), (stop - i) * kPageGranularity,
-                 PROT_READ | PROT_WRITE) != 0) {
-      return false;
-    }
-    for (; i < stop; ++i) is_committed_[i] = true;
-  }
-  return true;
-}
-
 std::optional<uint64_t> MemoryMap::Allocate(MemoryRegion shape, uint64_t alignment) {
   if (shape.num_bytes == 0 || shape.num_bytes > window_end_ - window_start_) return std::nullopt;
   const bool is_reserved = shape.kind == MemoryKind::kReserved;
@@ -160,7 +155,6 @@ std::optional<uint64_t> MemoryMap::Allocate(MemoryRegion shape, uint64_t alignme
   if (is_reserved) cursor_ = AlignUp(cursor_, kPageGranularity);
   const auto base = FindGapLocked(shape.num_bytes, alignment);
   if (!base) return std::nullopt;
-  if (!is_reserved && !CommitLocked(*base, *base + shape.num_bytes)) return std::nullopt;
   cursor_ = *base + shape.num_bytes + 1;
   if (is_reserved) cursor_ = AlignUp(cursor_, kPageGranularity);
   shape.base = *base;
@@ -287,10 +281,7 @@ bool MemoryMap::UnmapPhysical(uint64_t base) {
   const MemoryRegion range = found->second;
   ranges_.erase(found);
   BumpLocked();
-  const uint64_t first = (range.base - window_start_) / kPageGranularity;
-  for (uint64_t i = 0; i < range.num_bytes / kPageGranularity; ++i) is_committed_[first + i] = false;
-  return MapRaw(range.base, range.num_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-                0) != 0;
+  return MapZeros(range.base, range.num_bytes, MAP_FIXED) != 0;
 }
 
 }  // namespace tally::sim_driver

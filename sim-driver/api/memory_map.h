@@ -1,9 +1,10 @@
 // Every piece of memory that the software device may touch, by address.
 //
-// Device memory is memory of this process, so a device address is a real address: it lies in a window that is reserved
-// (not committed) at first use, by preference at kWindowStart. Addresses in the window are handed out in rising order
-// and come back only when the whole window has been used, so that a use of freed memory meets nothing alive. Host
-// memory that the program pins or registers is entered here as well, at its own address.
+// Device memory is memory of this process, so a device address is a real address: it lies in a window that is mapped at
+// first use, by preference at kWindowStart, and of which the system gives pages as they are touched. The window is one
+// mapping whatever comes and goes: a process may have some 65,000. Addresses in it are handed out in rising order and
+// come back only when the whole window has been used, so that a use of freed memory meets nothing alive. Host memory
+// that the program pins or registers is entered here as well, at its own address.
 //
 // A range is exactly as long as was asked for; at least one byte between two of them belongs to none.
 // Sizes in bytes. Thread-safe.
@@ -58,9 +59,9 @@ class MemoryMap {
   // The map of this process. Never destroyed.
   static MemoryMap& Get();
 
-  // Takes addresses from the window, commits them unless kind is kReserved, and enters `shape` there (its base is
-  // ignored). `alignment` is a power of two; 0 means what a native driver would give. Fresh memory reads as zero.
-  // Empty when the window is full or the system has no memory. Accounting is the caller's (device.h).
+  // Takes addresses from the window and enters `shape` there (its base is ignored). `alignment` is a power of two; 0
+  // means what a native driver would give. Fresh memory reads as zero. Empty when the window is full. Accounting is the
+  // caller's (device.h).
   std::optional<uint64_t> Allocate(MemoryRegion shape, uint64_t alignment);
   // Enters memory that is already there. False when it overlaps a live range.
   bool Insert(const MemoryRegion& range);
@@ -111,7 +112,6 @@ class MemoryMap {
   MemoryMap();
   void BumpLocked();
   bool IsReservedLocked(uint64_t address, uint64_t num_bytes) const;
-  bool CommitLocked(uint64_t begin, uint64_t end);
   std::optional<uint64_t> FindGapLocked(uint64_t num_bytes, uint64_t alignment);
   void ReturnPagesLocked(uint64_t begin, uint64_t end);
   bool OverlapsLocked(const std::map<uint64_t, MemoryRegion>& ranges, uint64_t begin, uint64_t end) const;
@@ -119,7 +119,6 @@ class MemoryMap {
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, MemoryRegion> ranges_;    // all but kReserved: these never overlap
   std::map<uint64_t, MemoryRegion> reserved_;  // kReserved
-  std::vector<bool> is_committed_;             // per kPageGranularity of the window
   uint64_t window_start_ = 0;
   uint64_t window_end_ = 0;
   uint64_t cursor_ = 0;

@@ -1,3 +1,7 @@
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "tests/sim-driver/api/driver_fixture.h"
 
 namespace tally::sim_driver {
@@ -93,6 +97,57 @@ TEST_F(VirtualMemoryTest, BadArguments) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemMap(0, kPage, 0, 77, 0));
   properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&memory, kPage, &properties_, 0));
+}
+
+int NumMappingsOfThisProcess() {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) ++count;
+  return count;
+}
+
+// A process may have some 65,000 mappings; an executor serves more sessions than that.
+TEST_F(VirtualMemoryTest, WhatComesAndGoesLeavesNoMapping) {
+  constexpr int kCycles = 300;
+  const CUdeviceptr stays = Allocate(512);
+  int before = 0;
+  for (int i = 0; i < kCycles; ++i) {
+    if (i == kCycles / 10) before = NumMappingsOfThisProcess();  // by now the driver has all threads that it needs
+    // Of all sizes, touched, with something alive between that is freed later.
+    const CUdeviceptr large = Allocate(kPage), small = Allocate(512);
+    CUdeviceptr base = 0, behind = 0;
+    ASSERT_OK(cuMemAddressReserve(&base, 2 * kPage, 0, 0, 0));
+    CUmemGenericAllocationHandle memory = 0;
+    ASSERT_OK(cuMemCreate(&memory, kPage, &properties_, 0));
+    ASSERT_OK(cuMemMap(base, kPage, 0, memory, 0));
+    ASSERT_OK(Open(base, kPage));
+    behind = Allocate(3 * kPage / 2);
+    for (const CUdeviceptr touched : {large, small, base, behind}) ASSERT_OK(cuMemsetD32_v2(touched, 7, 128));
+    ASSERT_OK(cuMemUnmap(base, kPage));
+    ASSERT_OK(cuMemRelease(memory));
+    ASSERT_OK(cuMemAddressFree(base, 2 * kPage));
+    for (const CUdeviceptr freed : {behind, large, small}) ASSERT_OK(cuMemFree_v2(freed));
+  }
+  EXPECT_LE(NumMappingsOfThisProcess(), before + 10) << "after " << kCycles << " times";
+  EXPECT_OK(cuMemFree_v2(stays));
+}
+
+// As an executor does for the next session: memory that was given back is zeros, whoever gets its addresses.
+TEST_F(VirtualMemoryTest, AddressesOfAReservationAreOrdinaryMemoryAgain) {
+  CUdeviceptr base = 0;
+  ASSERT_OK(cuMemAddressReserve(&base, kPage, 0, 0, 0));
+  CUmemGenericAllocationHandle memory = 0;
+  ASSERT_OK(cuMemCreate(&memory, kPage, &properties_, 0));
+  ASSERT_OK(cuMemMap(base, kPage, 0, memory, 0));
+  ASSERT_OK(Open(base, kPage));
+  ASSERT_OK(cuMemsetD32_v2(base, 7, 16));
+  ASSERT_OK(cuMemUnmap(base, kPage));
+  // The memory itself is still there, but not at this address.
+  EXPECT_EQ(std::vector<uint32_t>(16, 0), std::vector<uint32_t>(reinterpret_cast<const uint32_t*>(base),
+                                                                reinterpret_cast<const uint32_t*>(base) + 16));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(base, 7, 16));
+  ASSERT_OK(cuMemRelease(memory));
+  ASSERT_OK(cuMemAddressFree(base, kPage));
 }
 
 }  // namespace
