@@ -74,9 +74,12 @@ class Daemon:
             raise Failed("tallyd did not start: " + self.log())
         self.readiness = line[len("ready "):].strip()
 
-    def log(self):
+    def log_text(self):
         with open(self.log_path, encoding="utf-8", errors="replace") as log:
-            return log.read()[-2000:]
+            return log.read()
+
+    def log(self):
+        return self.log_text()[-2000:]
 
     def command(self, words, priority=""):
         run = [os.path.join(self.root, "bin", "tally-run"), "--quiet", "--socket", self.socket]
