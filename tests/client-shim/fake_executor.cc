@@ -120,6 +120,11 @@ std::byte* FakeExecutor::arena(uint32_t lane) {
   return region.data() + reinterpret_cast<const shm::LaneHeader*>(region.data())->arena_offset;
 }
 
+std::vector<uint64_t> FakeExecutor::rejected_host_addresses() {
+  const std::lock_guard lock(mutex_);
+  return rejected_host_addresses_;
+}
+
 void FakeExecutor::AcceptLoop() {
   while (!is_stopping_) {
     pollfd poll_fd{listening_.get(), POLLIN, 0};
@@ -213,6 +218,11 @@ void FakeExecutor::SessionLoop(Session* session) {
         reply.value[1] = size;
         next_host_address_ += (size + 0x1fffff) & ~uint64_t{0x1fffff};
         fd = owned.get();
+        break;
+      }
+      case shm::SessionRequestKind::kRejectHost: {
+        const std::lock_guard lock(mutex_);
+        rejected_host_addresses_.push_back(request.value[0]);
         break;
       }
       default:

@@ -88,6 +88,9 @@ class FakeExecutor {
   size_t num_lanes();
   // Of a lane of the latest session.
   std::byte* arena(uint32_t lane);
+  // Where the first pinned memory is offered, and which of it was not wanted.
+  static constexpr uint64_t kFirstHostAddress = 0x600000000000;
+  std::vector<uint64_t> rejected_host_addresses();
 
  private:
   struct Lane {
@@ -127,7 +130,8 @@ class FakeExecutor {
   std::vector<std::unique_ptr<Session>> sessions_;
   std::map<uint16_t, Script> scripts_;
   std::vector<FakeRequest> requests_;
-  uint64_t next_host_address_ = 0x600000000000;
+  uint64_t next_host_address_ = kFirstHostAddress;
+  std::vector<uint64_t> rejected_host_addresses_;
 
   std::vector<std::thread> threads_;  // guarded by mutex_ until the destructor
 };

@@ -46,5 +46,36 @@ TEST(LaunchRecord, OwnParameterBuffersAreTakenUpToTheLongestThereIs) {
   EXPECT_EQ(sizes, (std::vector<uint32_t>{shm::kMaxParameterBytes, 16}));
 }
 
+// Launches copy by what the executor says of a kernel, without another look.
+TEST(LaunchRecord, AKernelWhoseParametersEndBehindItsBytesIsNotTaken) {
+  for (const shm::ParameterLayout second : {shm::ParameterLayout{8, 8}, shm::ParameterLayout{8, 9},
+                                            shm::ParameterLayout{16, 1}, shm::ParameterLayout{17, 0}}) {
+    FakeExecutor executor;
+    ScriptKernel(&executor);
+    executor.On(shm::Op::kGetFunction, [&](const FakeRequest&, FakeReply* reply) {
+      shm::KernelDescription description{};
+      description.handle = kFunctionHandle;
+      description.num_parameters = 2;
+      description.parameter_bytes = 16;
+      reply->Append(description);
+      reply->Append(shm::ParameterLayout{0, 4});
+      reply->Append(second);
+    });
+    const bool is_good = second.offset_bytes + second.size_bytes <= 16;
+    EXPECT_EQ(RunInChild(executor.socket_path(),
+                         [is_good] {
+                           if (Begin() != 0) return 1;
+                           CUfunction function = nullptr;
+                           CUmodule module = nullptr;
+                           const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+                           REQUIRE(SHIM(cuModuleLoadData)(&module, ptx) == CUDA_SUCCESS);
+                           REQUIRE((SHIM(cuModuleGetFunction)(&function, module, "kernel") == CUDA_SUCCESS) == is_good);
+                           return 0;
+                         }),
+              0)
+        << second.offset_bytes << " + " << second.size_bytes;
+  }
+}
+
 }  // namespace
 }  // namespace tally::client_shim

@@ -115,5 +115,32 @@ TEST(ManagedVariables, WhatNobodyTouchedIsNotSent) {
   EXPECT_EQ(device.bytes[kBytes - 1], 2);
 }
 
+// Contexts' numbers are used again; the stream of the one before has ended with it.
+TEST(ManagedVariables, AContextThatBeginsAnewHasAnotherStream) {
+  FakeExecutor executor;
+  Device device(&executor);
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+                         for (int life = 0; life < 2; ++life) {
+                           if (Begin() != 0) return 1;
+                           CUmodule module = nullptr;
+                           CUdeviceptr address = 0;
+                           size_t size = 0;
+                           REQUIRE(SHIM(cuModuleLoadData)(&module, ptx) == CUDA_SUCCESS);
+                           REQUIRE(SHIM(cuModuleGetGlobal_v2)(&address, &size, module, "variable") == CUDA_SUCCESS);
+                           REQUIRE(SHIM(cuModuleUnload)(module) == CUDA_SUCCESS);
+                           REQUIRE(SHIM(cuDevicePrimaryCtxReset_v2)(0) == CUDA_SUCCESS);
+                         }
+                         return 0;
+                       }),
+            0);
+  std::vector<uint64_t> streams;
+  for (const FakeRequest& request : executor.requests())
+    if (request.op == static_cast<uint16_t>(shm::Op::kCopy)) streams.push_back(request.Read<shm::Copy>().stream);
+  ASSERT_EQ(streams.size(), 2u);
+  EXPECT_NE(streams[0], streams[1]);
+}
+
 }  // namespace
 }  // namespace tally::client_shim

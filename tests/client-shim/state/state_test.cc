@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "client-shim/state/context_storage.h"
 #include "client-shim/state/handle_names.h"
 #include "client-shim/state/kernels.h"
+#include "client-shim/state/pools.h"
 #include "client-shim/state/slot_table.h"
 #include "client-shim/state/visible_devices.h"
 
@@ -157,6 +159,8 @@ TEST(VisibleDevices, ReadsTheVariableAsTheDriverDoes) {
   EXPECT_EQ(visible("0,7,0"), std::vector<int>{0});  // ends before it
   EXPECT_EQ(visible("GPU-2020,0"), (std::vector<int>{1, 0}));
   EXPECT_EQ(visible("GPU-"), std::vector<int>{});  // more than one
+  EXPECT_EQ(VisibleDevices("GPU-", std::span(devices).first(2)), std::vector<int>{});
+  EXPECT_EQ(VisibleDevices("GPU-", std::span(devices).first(1)), std::vector<int>{0});
   EXPECT_EQ(visible("x"), std::vector<int>{});
 }
 
@@ -183,6 +187,21 @@ TEST(ContextStorage, ForgetsWhatWasRemovedAndRunsDestructorsAtTheContextsEnd) {
   storage.EndContext(1, nullptr);
   EXPECT_EQ(destroyed, 1);
   EXPECT_FALSE(storage.Get(1, &key, &found));
+}
+
+TEST(Pools, TheDefaultIsCurrentAgainWhereARemovedOneWas) {
+  Pools pools;
+  pools.Add(5, 0);
+  pools.Add(6, 1);
+  pools.SetCurrent(0, 5);
+  pools.SetCurrent(1, 6);
+  pools.Remove(5);
+  EXPECT_EQ(pools.Current(0), 0u);
+  EXPECT_EQ(pools.Current(1), 6u);
+  EXPECT_EQ(pools.DeviceOf(5), -1);
+  EXPECT_EQ(pools.DeviceOf(6), 1);
+  pools.SetCurrent(1, 0);
+  EXPECT_EQ(pools.Current(1), 0u);
 }
 
 struct Thing {
