@@ -209,5 +209,28 @@ TEST_F(MemoryTest, OwnPools) {
   EXPECT_OK(cuMemFree_v2(address));
 }
 
+// An array has one, two or three extents, in this order; only layers need no height below them.
+TEST_F(MemoryTest, ArraysThatLackAnExtentAreRefused) {
+  CUDA_ARRAY3D_DESCRIPTOR description{};
+  description.Width = 8;
+  description.Depth = 4;
+  description.Format = CU_AD_FORMAT_FLOAT;
+  description.NumChannels = 1;
+  CUarray array = nullptr;
+  CUmipmappedArray mipmap = nullptr;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuArray3DCreate_v2(&array, &description));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMipmappedArrayCreate(&mipmap, &description, 2));
+  description.Flags = CUDA_ARRAY3D_LAYERED;
+  ASSERT_OK(cuArray3DCreate_v2(&array, &description));
+  EXPECT_OK(cuArrayDestroy(array));
+  description.Depth = 0;
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuArray3DCreate_v2(&array, &description));
+  description.Flags = 0;
+  description.Height = 8;
+  description.Depth = 4;
+  ASSERT_OK(cuArray3DCreate_v2(&array, &description));
+  EXPECT_OK(cuArrayDestroy(array));
+}
+
 }  // namespace
 }  // namespace tally::sim_driver

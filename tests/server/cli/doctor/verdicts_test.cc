@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "proto/driver/generated/wire_ops.h"
 #include "proto/shm/handshake_abi.h"
 
@@ -122,8 +124,11 @@ TEST(Verdicts, AnOwnersRightsAreTheOwners) {
 
 TEST(Verdicts, SocketsAndTheirDirectory) {
   Facts facts = GoodMachine();
-  facts.socket_directory.mode = S_IFDIR | 0777;
-  Expect(facts, "socket directory", Verdict::kFailed, "0777", "chmod go-w /run/tally");
+  // Its group's members are others, too; that only root's may be removed (01000) does not keep them from adding one.
+  for (const auto& [mode, name] : {std::pair(0777, "0777"), {0731, "0731"}, {0713, "0713"}, {01777, "1777"}}) {
+    facts.socket_directory.mode = static_cast<mode_t>(S_IFDIR | mode);
+    Expect(facts, "socket directory", Verdict::kFailed, name, "chmod go-w /run/tally");
+  }
   facts.socket_directory.mode = S_IFDIR | 0700;
   Expect(facts, "socket", Verdict::kFailed, "closed to user 1000", "allowed_uids");
   facts.socket_directory = File("/run/tally", S_IFDIR | 0711, 5);
