@@ -60,7 +60,9 @@ TEST(CopyThreadsTest, EveryByteArrivesWhateverTheSizes) {
   CopyThreads& threads = NewCopyThreads(3);
   const auto source = Numbers(3 * kMiB / 4, 7);
   const auto* from = reinterpret_cast<const std::byte*>(source.data());
-  for (const size_t piece : {size_t{1}, size_t{4097}, 256 * 1024 - size_t{1}, 256 * 1024 + size_t{1}, kMiB, 3 * kMiB}) {
+  // Of 900,001 bytes the last piece is a slice and a part of one.
+  for (const size_t piece :
+       {size_t{1}, size_t{4097}, 256 * 1024 - size_t{1}, 256 * 1024 + size_t{1}, size_t{900'001}, kMiB, 3 * kMiB}) {
     std::vector<std::byte> target(3 * kMiB + 64, std::byte{0xEE});
     CopyThreads::Turn turn(threads, 3 * kMiB);
     for (size_t offset = 0; offset < 3 * kMiB; offset += piece) {
@@ -97,6 +99,13 @@ TEST(CopyThreadsTest, ThreadsSleepBetweenCopies) {
     const auto states = CopyThreadStates();
     if (std::count(states.begin(), states.end(), 'S') == static_cast<long>(states.size())) break;
     ASSERT_LT(attempt, 5000) << "a copying thread does not go to sleep";
+    ::usleep(2000);
+  }
+  CopyThreads::Turn next(threads, source.size());
+  for (int attempt = 0;; ++attempt) {
+    const auto states = CopyThreadStates();
+    if (std::ranges::count(states, 'R') != 0) break;
+    ASSERT_LT(attempt, 5000) << "the next turn gets nobody's help";
     ::usleep(2000);
   }
 }

@@ -53,10 +53,13 @@ TEST_F(RuntimeDirTest, ProcessesThatAreNoExecutorsAreForgotten) {
 
 TEST_F(RuntimeDirTest, DirectoryThatOthersCanWriteIsRefused) {
   std::filesystem::create_directories(path_);
-  ::chmod(path_.c_str(), 0770);
-  const auto directory = RuntimeDir::Open(path_, false);
-  ASSERT_FALSE(directory);
-  EXPECT_EQ(directory.error().code(), StatusCode::kPermissionDenied);
+  for (const mode_t mode : {0770u, 0720u, 0702u, 01777u}) {
+    ::chmod(path_.c_str(), mode);
+    const auto directory = RuntimeDir::Open(path_, false);
+    ASSERT_FALSE(directory) << mode;
+    EXPECT_EQ(directory.error().code(), StatusCode::kPermissionDenied);
+    EXPECT_THAT(directory.error().message(), ::testing::HasSubstr("choose one that only you can write"));
+  }
 }
 
 // Whoever owns a directory on the way can rename ours and put his own in its place, sockets and all.

@@ -31,7 +31,7 @@ Overview MakeOverview() {
   SessionRow session;
   session.record.identity.priority_class = static_cast<uint32_t>(shm::PriorityClass::kHighPriority);
   session.domain = {"high", 1000, shm::PriorityClass::kHighPriority};
-  overview.sessions = {session, session};
+  overview.sessions = {session, session, session};
   overview.sessions[1].record.is_stale = true;
   overview.sessions[1].record.identity.slo_latency_ns = 2'000'000;
   overview.sessions[1].record.identity.slo_percentile = 99.9;
@@ -43,6 +43,10 @@ Overview MakeOverview() {
   overview.executors[0].time_slices.longest_us = 1000000;
   overview.executors[0].time_slices.suspension = control::LinkSuspension::kRefused;
   overview.tenants[{"bert", 1000}].host_to_device_bytes = 12;
+  overview.tenants[{"bert", 1000}].device_to_host_bytes = 13;
+  overview.tenants[{"bert", 1000}].stops[0] = 5;
+  overview.tenants[{"bert", 1000}].stops[2] = 3;
+  overview.tenants[{"bert", 1000}].stop_ns = 250'000'000;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;
   overview.refused_functions["cuMulticastCreate"] = 5;
@@ -70,7 +74,8 @@ TEST(Families, CarryTheFigures) {
   const auto families = MakeFamilies(MakeOverview(), {});
   auto family = [&](Metric metric) { return families[static_cast<size_t>(metric)]; };
   EXPECT_EQ(family(Metric::kTenantCopiedBytes).metric.at(0).counter.value, 12);
-  EXPECT_EQ(family(Metric::kSessions).metric.at(0).gauge.value, 2);
+  EXPECT_EQ(family(Metric::kTenantCopiedBytes).metric.at(1).counter.value, 13);
+  EXPECT_EQ(family(Metric::kSessions).metric.at(0).gauge.value, 3);
   EXPECT_EQ(family(Metric::kStaleSessions).metric.at(0).gauge.value, 1);
   ASSERT_EQ(family(Metric::kSloObjective).metric.size(), 1u) << "of the session that has one";
   EXPECT_EQ(family(Metric::kSloObjective).metric.at(0).gauge.value, 0.002);
@@ -83,6 +88,18 @@ TEST(Families, CarryTheFigures) {
   EXPECT_EQ(family(Metric::kSessionsRefused).metric.at(0).counter.value, 4);
   EXPECT_EQ(family(Metric::kRefusedCalls).metric.at(0).counter.value, 5);
   EXPECT_EQ(family(Metric::kRefusedCalls).metric.at(0).label.at(0).value, "cuMulticastCreate");
+}
+
+// Prometheus counts in each bucket what is at most its bound: those of the smaller ones, too.
+TEST(Families, HistogramsAreCumulativeAndInSeconds) {
+  const auto families = MakeFamilies(MakeOverview(), {});
+  const auto histogram = families[static_cast<size_t>(Metric::kTenantStopSeconds)].metric.at(0).histogram;
+  ASSERT_EQ(histogram.bucket.size(), std::size(control::kStopBoundsNs) + 1);
+  for (size_t i = 0; i < histogram.bucket.size(); ++i)
+    EXPECT_EQ(histogram.bucket[i].cumulative_count, i < 2 ? 5u : 8u) << i;
+  EXPECT_EQ(histogram.bucket[0].upper_bound, static_cast<double>(control::kStopBoundsNs[0]) * 1e-9);
+  EXPECT_EQ(histogram.sample_count, 8u);
+  EXPECT_EQ(histogram.sample_sum, 0.25);
 }
 
 }  // namespace

@@ -48,5 +48,17 @@ TEST_F(CallbackQueueTest, WaitsForNothingOnceItIsClosed) {
   EXPECT_EQ(queue_.WaitsSince(), std::nullopt);
 }
 
+// The client is gone, and with it perhaps the memory of the word by the time its function is said to have run.
+TEST_F(CallbackQueueTest, WhatRunsWhenItIsClosedIsReleasedThenAndNotAgain) {
+  Post(1);
+  const auto running = queue_.Next(stop_);
+  EXPECT_EQ(word_, 0u);
+  queue_.Close();
+  EXPECT_EQ(word_, 1u);
+  word_ = 77;
+  queue_.Finish(running);
+  EXPECT_EQ(word_, 77u);
+}
+
 }  // namespace
 }  // namespace tally::server
