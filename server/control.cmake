@@ -45,7 +45,7 @@ endif()
 # What tallyctl looks at and says without a tallyd, for its tests, too.
 tally_room_library(tally_doctor
   cli/cdi_specification.cc cli/client_library.cc cli/control_call.cc cli/doctor/collect.cc cli/doctor/switch_test.cc cli/doctor/verdicts.cc
-  cli/table.cc
+  cli/session_json.cc cli/table.cc
   DEPS tally_control_base tally_control_proto tally_images nlohmann_json::nlohmann_json)
 tally_executable(tallyctl
   cli/cdi.cc cli/coverage_table.cc cli/doctor.cc cli/executors.cc cli/kernels.cc cli/main.cc cli/sessions.cc

@@ -20,7 +20,7 @@
 
 #include "base/status.h"
 #include "base/unique_fd.h"
-#include "proto/control/executor_link_abi.h"
+#include "proto/control/session_figures.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/launch.h"
 #include "scheduler/policy_choice.h"
@@ -99,40 +99,7 @@ struct ShareChange {
 struct SessionSnapshot {
   SessionIdentity identity;
   std::chrono::nanoseconds age{0};
-  uint64_t num_launches = 0;
-  uint64_t num_graph_launches = 0;
-  uint64_t num_requests = 0;
-  uint64_t copied_up_bytes = 0;      // host to device
-  uint64_t copied_down_bytes = 0;    // device to host
-  uint64_t copied_device_bytes = 0;  // device to device
-  uint64_t device_memory_bytes = 0;  // now
-  uint64_t pinned_bytes = 0;         // now
-  uint64_t num_refused_calls = 0;    // answered CUDA_ERROR_NOT_SUPPORTED
-  uint64_t num_failed_calls = 0;     // answered any other error
-  // Of best-effort sessions, as far as the policy counts it (docs/metrics.md).
-  std::chrono::nanoseconds gpu_time{0};   // estimated
-  uint64_t num_held = 0;                  // launches that were held back
-  std::chrono::nanoseconds held_time{0};  // how long, all together
-  uint64_t num_sliced = 0;                // launches cut into slices
-  uint64_t num_by_workers = 0;            // launches of workers
-  uint64_t num_gated = 0;                 // launches into queues that can be stopped
-  uint64_t num_yields = 0;                // times that such a launch gave the GPU back
-  // Where the time goes when workers or a gated queue are asked to: sums over num_timed_yields that were running then.
-  uint64_t num_timed_yields = 0;
-  std::chrono::nanoseconds yield_seen{0};     // from the announcement of high-priority work until it was seen
-  std::chrono::nanoseconds yield_written{0};  // until the flag was written
-  std::chrono::nanoseconds yield_left{0};     // until its blocks had left
-  // GPU time by what could have taken the GPU, estimated; with transforms only.
-  std::array<std::chrono::nanoseconds, kNumCoverages> coverage{};
-  // Stops of gated queues that had work on the GPU: how many took how long to leave it (StopFigures::kBounds).
-  std::array<uint64_t, control::kStopBuckets> stops{};
-  std::chrono::nanoseconds stop_time{0};
-  uint64_t num_resumed_launches = 0;  // that had to go on, or be made again, after such a stop
-  uint64_t num_resumed_blocks = 0;    // of them, that had not run yet
-  // Of sessions with an objective (server/session/slo_watch.h).
-  uint64_t num_slo_requests = 0;
-  std::chrono::nanoseconds slo_observed{0};  // at the objective's percentile, in the last window; zero before its end
-  int slo_caution = scheduler::SloFeedback::kFirstStep;  // in SloFeedback's steps
+  control::SessionFigures figures{};
   uint32_t num_lanes = 0;
   bool is_draining = false;  // the client is gone, its work is being ended
 };

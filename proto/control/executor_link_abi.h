@@ -23,7 +23,8 @@
 //
 // One struct is one message; every message starts with LinkHeader. Strings are NUL-terminated. Times are of
 // CLOCK_MONOTONIC, which all processes of a machine share. Both ends are always of one build: a different
-// kLinkVersion is refused, and the executor then ends when its sessions have.
+// kLinkVersion, or another table of figures (session_figures.h), is refused, and the executor then ends when its
+// sessions have.
 //
 // Behaviour lives in server/daemon/executor_link.cc and server/executor_process/daemon_link.cc;
 // tests/server/daemon/executor_link_abi_test.cc pins this page.
@@ -33,10 +34,12 @@
 #include <cstdint>
 #include <iterator>
 
+#include "proto/control/session_figures.h"
+
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 15;
+inline constexpr uint32_t kLinkVersion = 16;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -78,9 +81,9 @@ struct LinkHello {
   uint32_t owner_uid;       // whose sessions the domain is for; kSharedDomain: everybody's
   uint32_t status_code;     // StatusCode; not 0: could not start, says why in error and ends
   uint32_t num_devices;
-  uint32_t is_faulted;   // 1 after its context was lost
-  uint32_t is_software;  // 1: the software driver
-  uint32_t reserved;
+  uint32_t is_faulted;    // 1 after its context was lost
+  uint32_t is_software;   // 1: the software driver
+  uint32_t figures_hash;  // kSessionFiguresHash: which values a LinkSessionReport has, in which order
   char domain_name[kLinkNameBytes];
   char policy_name[kLinkNameBytes];  // as it was started with
   char driver_name[kLinkTextBytes];  // one line for people
@@ -88,52 +91,6 @@ struct LinkHello {
 };
 static_assert(sizeof(LinkHello) == 16 + 40 + 64 + 64 + 512 + 512);
 inline constexpr uint32_t kSharedDomain = UINT32_MAX;
-
-// By what the GPU could have been taken: as many entries as server/coverage.h names.
-inline constexpr size_t kCoverages = 12;
-// How long a stopped queue took to leave the GPU: upper bounds of the buckets but the last.
-inline constexpr uint64_t kStopBoundsNs[] = {10'000,  20'000,  30'000,  50'000,    75'000,    100'000,   150'000,
-                                             200'000, 300'000, 500'000, 1'000'000, 2'000'000, 5'000'000, 10'000'000};
-inline constexpr size_t kStopBuckets = sizeof(kStopBoundsNs) / sizeof(kStopBoundsNs[0]) + 1;
-
-// What a session has done since it opened. Counters never go down; the two memory fields are what is held now.
-struct SessionFigures {
-  uint64_t kernel_launches;
-  uint64_t graph_launches;
-  uint64_t host_to_device_bytes;
-  uint64_t device_to_host_bytes;
-  uint64_t device_to_device_bytes;
-  uint64_t device_memory_bytes;  // held now
-  uint64_t pinned_memory_bytes;  // held now
-  uint64_t refused_calls;        // calls that Tally does not support and refused by name
-  uint64_t failed_calls;         // calls that returned any other error
-  uint64_t requests;             // calls that reached the executor
-  // Of best-effort sessions, as far as the policy counts it.
-  uint64_t gpu_time_ns;      // estimated
-  uint64_t held_launches;    // that had to wait at the dispatch gate
-  uint64_t held_ns;          // how long, all together
-  uint64_t sliced_launches;  // cut into slices
-  uint64_t worker_launches;  // by workers that can yield
-  uint64_t yields;           // times that such a launch, or a queue of gated ones, gave the GPU back and went on later
-  // Where the time goes when such a launch or queue is asked to while it runs; sums over timed_yields of them.
-  uint64_t timed_yields;
-  uint64_t yield_seen_ns;     // from the announcement of high-priority work until it was seen
-  uint64_t yield_written_ns;  // until the flag was written
-  uint64_t yield_left_ns;     // until its blocks had left
-  uint64_t gated_launches;    // into queues that can be stopped
-  // GPU time by what could have taken the GPU, estimated; with transforms only.
-  uint64_t coverage_ns[kCoverages];
-  // Stops of gated queues that had work on the GPU: by the time that they took to leave it, all together.
-  uint64_t stops[kStopBuckets];
-  uint64_t stop_ns;
-  uint64_t resumed_launches;  // that had to go on, or be made again, after such a stop
-  uint64_t resumed_blocks;    // of them, that had not run yet
-  // Of high-priority sessions with an objective.
-  uint64_t slo_requests;
-  uint64_t slo_observed_ns;  // at the objective's percentile, in the last window; 0: before its end
-  uint64_t slo_caution;      // 0 to scheduler::SloFeedback::kSteps
-};
-static_assert(sizeof(SessionFigures) == 168 + 8 * (kCoverages + kStopBuckets + 3 + 3));
 
 struct SessionIdentity {
   uint64_t session_id;
@@ -160,7 +117,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 128 + sizeof(SessionFigures) + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 128 + 8 * kNumFigureValues + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {

@@ -8,6 +8,7 @@
 #include "server/cli/commands.h"
 #include "server/cli/control_call.h"
 #include "server/cli/coverage_table.h"
+#include "server/cli/session_json.h"
 #include "server/cli/table.h"
 
 namespace tally::cli {
@@ -31,65 +32,13 @@ std::string ObjectiveOf(const v1::Session& session) {
   return fmt::format("{}: {}, caution {:.2f}", session.slo(), observed, session.slo_caution());
 }
 
-Json CoverageOf(const v1::Session& session) {
-  Json rows = Json::array();
-  for (const v1::CoveredTime& covered : session.coverage()) {
-    rows.push_back({{"by", covered.by()}, {"reason", covered.reason()}, {"gpu_time_ns", covered.gpu_time_ns()}});
-  }
-  return rows;
-}
-
 int ListSessions(const Invocation& invocation) {
   v1::ListSessionsResponse response;
   if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &response); }))
     return 1;
   if (invocation.as_json) {
     Json rows = Json::array();
-    for (const v1::Session& session : response.sessions()) {
-      rows.push_back({{"id", session.id()},
-                      {"tenant", session.tenant()},
-                      {"pid", session.pid()},
-                      {"uid", session.uid()},
-                      {"class", NameOf(session.priority_class())},
-                      {"domain", session.domain()},
-                      {"executor_pid", session.executor_pid()},
-                      {"driver", session.driver()},
-                      {"age_ns", session.age_ns()},
-                      {"kernel_launches", session.kernel_launches()},
-                      {"graph_launches", session.graph_launches()},
-                      {"host_to_device_bytes", session.host_to_device_bytes()},
-                      {"device_to_host_bytes", session.device_to_host_bytes()},
-                      {"device_to_device_bytes", session.device_to_device_bytes()},
-                      {"device_memory_bytes", session.device_memory_bytes()},
-                      {"pinned_memory_bytes", session.pinned_memory_bytes()},
-                      {"requests", session.requests()},
-                      {"refused_calls", session.refused_calls()},
-                      {"failed_calls", session.failed_calls()},
-                      {"weight", session.weight()},
-                      {"level", session.level()},
-                      {"turnaround_ns", session.turnaround_ns()},
-                      {"gpu_time_ns", session.gpu_time_ns()},
-                      {"held_launches", session.held_launches()},
-                      {"held_ns", session.held_ns()},
-                      {"sliced_launches", session.sliced_launches()},
-                      {"worker_launches", session.worker_launches()},
-                      {"gated_launches", session.gated_launches()},
-                      {"yields", session.yields()},
-                      {"timed_yields", session.timed_yields()},
-                      {"yield_seen_ns", session.yield_seen_ns()},
-                      {"yield_written_ns", session.yield_written_ns()},
-                      {"yield_left_ns", session.yield_left_ns()},
-                      {"coverage", CoverageOf(session)},
-                      {"stops", session.stops()},
-                      {"stop_ns", session.stop_ns()},
-                      {"resumed_launches", session.resumed_launches()},
-                      {"resumed_blocks", session.resumed_blocks()},
-                      {"slo", session.slo()},
-                      {"slo_requests", session.slo_requests()},
-                      {"slo_observed_ns", session.slo_observed_ns()},
-                      {"slo_caution", session.slo_caution()},
-                      {"is_stale", session.is_stale()}});
-    }
+    for (const v1::Session& session : response.sessions()) rows.push_back(ToJson(session));
     fmt::print("{}\n", rows.dump(2));
     return 0;
   }

@@ -130,7 +130,8 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
 }
 
 void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link, const control::LinkHello& hello) {
-  const bool is_same_build = hello.link_version == control::kLinkVersion && hello.api_table_hash == kApiTableHash;
+  const bool is_same_build = hello.link_version == control::kLinkVersion && hello.api_table_hash == kApiTableHash &&
+                             hello.figures_hash == control::kSessionFiguresHash;
   if (!is_same_build) {
     LOG_WARNING("executor {} is of another build: it ends when its sessions have", pid);
     link->Close();
@@ -381,7 +382,7 @@ scheduler::Tuning ExecutorPool::tuning() const {
       const bool is_high = session.identity.priority_class == static_cast<uint32_t>(shm::PriorityClass::kHighPriority);
       if (session.identity.slo_latency_ns == 0 || !is_high) continue;
       const auto asked = static_cast<int>(
-          std::min<uint64_t>(session.figures.slo_caution, static_cast<uint64_t>(scheduler::SloFeedback::kSteps)));
+          std::min<uint64_t>(session.figures["slo_caution"], static_cast<uint64_t>(scheduler::SloFeedback::kSteps)));
       caution = std::max(caution.value_or(0), asked);
     }
   }

@@ -114,8 +114,10 @@ Status ExecutorPool::Deliver(Executor& executor, Executor::Waiting& waiting) {
   }
   TALLY_RETURN_IF_ERROR(executor.link->SendAddSession(waiting.identity, waiting.socket.get()));
   SessionRecord& session = executor.sessions[waiting.identity.session_id] = {waiting.identity, {}};
-  session.figures.slo_caution = scheduler::SloFeedback::kFirstStep;  // until it reports
-  if (waiting.identity.slo_latency_ns != 0) PlanTuning();
+  if (waiting.identity.slo_latency_ns != 0) {
+    session.figures["slo_caution"] = scheduler::SloFeedback::kFirstStep;  // until it reports
+    PlanTuning();
+  }
   PlanTimeSlices();
   waiting.done(OkStatus());
   return OkStatus();

@@ -22,15 +22,12 @@ class TenantLedger {
   // Names come from clients: beyond this many tenants the rest is one line, "(others)".
   static constexpr size_t kMaxTenants = 1000;
 
-  // The last figures of a session that is gone. What it held is free again, so its two memory fields do not count.
+  // The last figures of a session that is gone. What it held is free again, so figures of kind kHeldNow do not count.
   void AddEnded(const control::SessionIdentity& identity, const control::SessionFigures& figures);
   const std::map<TenantKey, control::SessionFigures>& ended() const { return ended_; }
 
  private:
   std::map<TenantKey, control::SessionFigures> ended_;
 };
-
-// Adds all of `more` to `sum`.
-void Accumulate(control::SessionFigures& sum, const control::SessionFigures& more);
 
 }  // namespace tally::server

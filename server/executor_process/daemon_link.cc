@@ -157,38 +157,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
     report.identity.slo_percentile = snapshot.identity.slo->percentile;
   }
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
-  report.figures.kernel_launches = snapshot.num_launches;
-  report.figures.graph_launches = snapshot.num_graph_launches;
-  report.figures.host_to_device_bytes = snapshot.copied_up_bytes;
-  report.figures.device_to_host_bytes = snapshot.copied_down_bytes;
-  report.figures.device_to_device_bytes = snapshot.copied_device_bytes;
-  report.figures.device_memory_bytes = snapshot.device_memory_bytes;
-  report.figures.pinned_memory_bytes = snapshot.pinned_bytes;
-  report.figures.refused_calls = snapshot.num_refused_calls;
-  report.figures.failed_calls = snapshot.num_failed_calls;
-  report.figures.requests = snapshot.num_requests;
-  report.figures.gpu_time_ns = static_cast<uint64_t>(snapshot.gpu_time.count());
-  report.figures.held_launches = snapshot.num_held;
-  report.figures.held_ns = static_cast<uint64_t>(snapshot.held_time.count());
-  report.figures.sliced_launches = snapshot.num_sliced;
-  report.figures.worker_launches = snapshot.num_by_workers;
-  report.figures.gated_launches = snapshot.num_gated;
-  report.figures.yields = snapshot.num_yields;
-  report.figures.timed_yields = snapshot.num_timed_yields;
-  report.figures.yield_seen_ns = static_cast<uint64_t>(snapshot.yield_seen.count());
-  report.figures.yield_written_ns = static_cast<uint64_t>(snapshot.yield_written.count());
-  report.figures.yield_left_ns = static_cast<uint64_t>(snapshot.yield_left.count());
-  static_assert(kNumCoverages == control::kCoverages);
-  for (size_t i = 0; i < kNumCoverages; ++i) {
-    report.figures.coverage_ns[i] = static_cast<uint64_t>(snapshot.coverage[i].count());
-  }
-  std::copy(snapshot.stops.begin(), snapshot.stops.end(), report.figures.stops);
-  report.figures.stop_ns = static_cast<uint64_t>(snapshot.stop_time.count());
-  report.figures.resumed_launches = snapshot.num_resumed_launches;
-  report.figures.resumed_blocks = snapshot.num_resumed_blocks;
-  report.figures.slo_requests = snapshot.num_slo_requests;
-  report.figures.slo_observed_ns = static_cast<uint64_t>(snapshot.slo_observed.count());
-  report.figures.slo_caution = static_cast<uint64_t>(snapshot.slo_caution);
+  report.figures = snapshot.figures;
   report.has_ended = has_ended ? 1 : 0;
   Send(LinkKind::kSessionReport, request_id, report);
 }

@@ -116,6 +116,7 @@ class DomainProcess {
     hello.link_version = control::kLinkVersion;
     hello.priority_class = static_cast<uint32_t>(options_.config.priority_class);
     hello.api_table_hash = kApiTableHash;
+    hello.figures_hash = control::kSessionFiguresHash;
     hello.owner_uid = options_.owner_uid;
     hello.status_code = static_cast<uint32_t>(start_error_.code());
     hello.is_faulted = is_faulted_ ? 1 : 0;

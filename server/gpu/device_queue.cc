@@ -150,10 +150,9 @@ DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
       }
       const bool must_wait = !waiter.is_granted;
       const bool is_granted = !must_wait || Wait(lock, waiter);
-      GateFigures& figures = member.tenant_.figures;
       if (must_wait) {
-        figures.num_held.fetch_add(1, std::memory_order_relaxed);
-        figures.held_ns.fetch_add((clock_.Now() - now).count(), std::memory_order_relaxed);
+        member.tenant_.figures.Add("held_launches");
+        member.tenant_.figures.Add("held_ns", clock_.Now() - now);
       }
       if (!is_granted) {
         policy_->Withdraw(record.id, clock_.Now());
@@ -166,7 +165,7 @@ DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
   }
   pass.sample = member.costs_.Begin(cost, of.stream);
   // Of the first launches of a kind nothing is known yet: they are short by themselves or soon outweighed.
-  member.tenant_.figures.gpu_time_ns.fetch_add(cost.duration().count(), std::memory_order_relaxed);
+  member.tenant_.figures.Add("gpu_time_ns", cost.duration());
   return pass;
 }
 

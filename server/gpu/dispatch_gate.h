@@ -14,22 +14,16 @@
 
 #include "scheduler/launch.h"
 #include "scheduler/tuning.h"
+#include "server/gpu/figure_counters.h"
 #include "server/gpu/high_priority_watch.h"
 
 namespace tally::server {
-
-// Written by the gate, read by anybody; relaxed.
-struct GateFigures {
-  std::atomic<int64_t> gpu_time_ns{0};  // of best-effort launches, estimated
-  std::atomic<uint64_t> num_held{0};    // launches and pieces of copies that had to wait
-  std::atomic<int64_t> held_ns{0};      // how long, all together
-};
 
 // One session as the gate knows it. Thread-safe.
 class GateTenant {
  public:
   virtual ~GateTenant() = default;
-  GateFigures figures;
+  FigureCounters figures;  // what the gate counts of it
   // In force from the next launch on.
   virtual void SetShare(const scheduler::TenantShare&) {}
   // The client is gone: what of its launches waits is not made any more, and no later one.

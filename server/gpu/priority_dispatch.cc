@@ -165,8 +165,8 @@ class Restrainer {
       }
     }
     if (of.tenant != nullptr) {
-      of.tenant->figures.num_held.fetch_add(1, std::memory_order_relaxed);
-      of.tenant->figures.held_ns.fetch_add((clock_.Now() - since).count(), std::memory_order_relaxed);
+      of.tenant->figures.Add("held_launches");
+      of.tenant->figures.Add("held_ns", clock_.Now() - since);
     }
     return admission;
   }

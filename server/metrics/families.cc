@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <map>
 #include <span>
+#include <string_view>
 #include <utility>
 
+#include "proto/control/session_figures.h"
 #include "proto/shm/handshake_abi.h"
-#include "scheduler/slo_feedback.h"
 #include "server/coverage.h"
 #include "server/daemon/version.h"
 #include "server/metrics/metrics_list.h"
@@ -44,6 +46,20 @@ prometheus::MetricType TypeOf(MetricKind kind) {
   return prometheus::MetricType::Untyped;
 }
 
+bool IsTime(control::Figure figure) { return std::string_view(figure.row().family.unit) == "seconds"; }
+
+// Of the values as many as the figure's family has labels.
+Labels LabelsOf(control::Figure figure, const std::vector<std::string>& values) {
+  Labels labels;
+  std::string_view rest = figure.row().family.labels;
+  for (size_t i = 0; i < values.size() && !rest.empty(); ++i) {
+    const size_t end = std::min(rest.find(", "), rest.size());
+    labels.emplace_back(rest.substr(0, end), values[i]);
+    rest.remove_prefix(std::min(end + 2, rest.size()));
+  }
+  return labels;
+}
+
 class FamilySet {
  public:
   FamilySet() : families_(MetricsList().size()) {
@@ -55,22 +71,21 @@ class FamilySet {
     }
   }
 
-  void Add(Metric metric, const Labels& labels, double value) {
-    prometheus::ClientMetric sample;
-    for (const auto& [name, text] : labels) sample.label.push_back({name, text});
-    if (RowOf(metric).kind == MetricKind::kCounter) {
-      sample.counter.value = value;
-    } else {
-      sample.gauge.value = value;
-    }
-    families_[static_cast<size_t>(metric)].metric.push_back(std::move(sample));
+  void Add(Metric metric, const Labels& labels, double value) { Add(IndexOf(metric), labels, value); }
+
+  // `label_values`: of the family's labels, in their order.
+  void Add(control::Figure figure, const std::vector<std::string>& label_values, uint64_t value) {
+    const auto index = IndexOf(figure);
+    if (!index) return;
+    const double one = IsTime(figure) ? 1e9 : static_cast<double>(figure.row().one);
+    Add(*index, LabelsOf(figure, label_values), static_cast<double>(value) / one);
   }
 
   // `counts`: by bucket, one more than `bounds_ns`.
-  void AddHistogram(Metric metric, const Labels& labels, std::span<const uint64_t> bounds_ns,
-                    std::span<const uint64_t> counts, uint64_t sum_ns) {
+  void AddHistogram(control::Figure figure, const std::vector<std::string>& label_values,
+                    std::span<const uint64_t> bounds_ns, std::span<const uint64_t> counts, uint64_t sum_ns) {
     prometheus::ClientMetric sample;
-    for (const auto& [name, text] : labels) sample.label.push_back({name, text});
+    for (const auto& [name, text] : LabelsOf(figure, label_values)) sample.label.push_back({name, text});
     uint64_t cumulative = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
       cumulative += counts[i];
@@ -80,83 +95,62 @@ class FamilySet {
     }
     sample.histogram.sample_count = cumulative;
     sample.histogram.sample_sum = static_cast<double>(sum_ns) * 1e-9;
-    families_[static_cast<size_t>(metric)].metric.push_back(std::move(sample));
+    families_[*IndexOf(figure)].metric.push_back(std::move(sample));
   }
 
   std::vector<prometheus::MetricFamily> Take() { return std::move(families_); }
 
  private:
+  void Add(size_t index, const Labels& labels, double value) {
+    prometheus::ClientMetric sample;
+    for (const auto& [name, text] : labels) sample.label.push_back({name, text});
+    if (MetricsList()[index].kind == MetricKind::kCounter) {
+      sample.counter.value = value;
+    } else {
+      sample.gauge.value = value;
+    }
+    families_[index].metric.push_back(std::move(sample));
+  }
+
   std::vector<prometheus::MetricFamily> families_;
 };
 
-void AddTenants(const Overview& overview, FamilySet& set) {
-  for (const auto& [tenant, figures] : overview.tenants) {
-    const Labels labels = {{"tenant", tenant.name}, {"uid", std::to_string(tenant.uid)}};
-    auto add = [&](Metric metric, uint64_t value) { set.Add(metric, labels, static_cast<double>(value)); };
-    auto add_copies = [&](const char* direction, uint64_t bytes) {
-      Labels more = labels;
-      more.emplace_back("direction", direction);
-      set.Add(Metric::kTenantCopiedBytes, more, static_cast<double>(bytes));
-    };
-    add(Metric::kTenantKernelLaunches, figures.kernel_launches);
-    add(Metric::kTenantGraphLaunches, figures.graph_launches);
-    add_copies("host_to_device", figures.host_to_device_bytes);
-    add_copies("device_to_host", figures.device_to_host_bytes);
-    add_copies("device_to_device", figures.device_to_device_bytes);
-    add(Metric::kTenantDeviceMemoryBytes, figures.device_memory_bytes);
-    add(Metric::kTenantPinnedMemoryBytes, figures.pinned_memory_bytes);
-    add(Metric::kTenantRequests, figures.requests);
-    add(Metric::kTenantRefusedCalls, figures.refused_calls);
-    add(Metric::kTenantFailedCalls, figures.failed_calls);
-    auto add_seconds = [&](Metric metric, uint64_t ns) { set.Add(metric, labels, static_cast<double>(ns) * 1e-9); };
-    add_seconds(Metric::kTenantGpuSeconds, figures.gpu_time_ns);
-    add(Metric::kTenantHeldLaunches, figures.held_launches);
-    add_seconds(Metric::kTenantHeldSeconds, figures.held_ns);
-    auto add_form = [&](const char* form, uint64_t launches) {
-      Labels more = labels;
-      more.emplace_back("form", form);
-      set.Add(Metric::kTenantVariedLaunches, more, static_cast<double>(launches));
-    };
-    add_form("slices", figures.sliced_launches);
-    add_form("workers", figures.worker_launches);
-    add_form("gated", figures.gated_launches);
-    add(Metric::kTenantYields, figures.yields);
-    add(Metric::kTenantTimedYields, figures.timed_yields);
-    auto add_phase = [&](const char* phase, uint64_t ns) {
-      Labels more = labels;
-      more.emplace_back("phase", phase);
-      set.Add(Metric::kTenantYieldSeconds, more, static_cast<double>(ns) * 1e-9);
-    };
-    add_phase("seen", figures.yield_seen_ns);
-    add_phase("written", figures.yield_written_ns);
-    add_phase("left", figures.yield_left_ns);
-    for (size_t i = 0; i < kNumCoverages; ++i) {
-      const CoverageName name = NameOf(static_cast<Coverage>(i));
-      Labels more = labels;
-      more.emplace_back("by", name.by);
-      more.emplace_back("reason", name.reason);
-      set.Add(Metric::kTenantCoveredSeconds, more, static_cast<double>(figures.coverage_ns[i]) * 1e-9);
+void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, FamilySet& set) {
+  const std::vector<std::string> labels = {tenant.name, std::to_string(tenant.uid)};
+  for (const control::Figure figure : control::kAllFigures) {
+    const control::FigureRow& row = figure.row();
+    if (row.kind == control::FigureKind::kOfObjective) continue;
+    const auto entries = figures.entries(figure);
+    switch (row.entries) {
+      case control::FigureEntries::kOne:
+        set.Add(figure, {labels[0], labels[1], row.label}, entries[0]);
+        break;
+      case control::FigureEntries::kByCoverage:
+        for (size_t i = 0; i < entries.size(); ++i) {
+          const CoverageName name = NameOf(static_cast<Coverage>(i));
+          set.Add(figure, {labels[0], labels[1], name.by, name.reason}, entries[i]);
+        }
+        break;
+      case control::FigureEntries::kByStopTime:
+        set.AddHistogram(figure, labels, control::kStopBoundsNs, entries, figures["stop_ns"]);
+        break;
     }
-    set.AddHistogram(Metric::kTenantStopSeconds, labels, control::kStopBoundsNs, figures.stops, figures.stop_ns);
-    add(Metric::kTenantResumedLaunches, figures.resumed_launches);
-    add(Metric::kTenantResumedBlocks, figures.resumed_blocks);
-    add(Metric::kTenantSloRequests, figures.slo_requests);
   }
 }
 
 void AddObjective(const SessionRecord& record, FamilySet& set) {
   const control::SessionIdentity& identity = record.identity;
   if (identity.slo_latency_ns == 0) return;
-  const auto seconds = [](uint64_t ns) { return static_cast<double>(ns) * 1e-9; };
-  Labels labels = {{"tenant", identity.tenant_name},
-                   {"uid", std::to_string(identity.uid)},
-                   {"session", std::to_string(identity.session_id)}};
-  set.Add(Metric::kSloCaution, labels,
-          static_cast<double>(record.figures.slo_caution) / scheduler::SloFeedback::kSteps);
-  labels.emplace_back("percentile", fmt::format("{}", identity.slo_percentile));
-  set.Add(Metric::kSloObjective, labels, seconds(identity.slo_latency_ns));
-  if (record.figures.slo_observed_ns != 0) {
-    set.Add(Metric::kSloObserved, labels, seconds(record.figures.slo_observed_ns));
+  const std::vector<std::string> labels = {identity.tenant_name, std::to_string(identity.uid),
+                                           std::to_string(identity.session_id),
+                                           fmt::format("{}", identity.slo_percentile)};
+  set.Add(Metric::kSloObjective,
+          {{"tenant", labels[0]}, {"uid", labels[1]}, {"session", labels[2]}, {"percentile", labels[3]}},
+          static_cast<double>(identity.slo_latency_ns) * 1e-9);
+  for (const control::Figure figure : control::kAllFigures) {
+    if (figure.row().kind != control::FigureKind::kOfObjective) continue;
+    const bool is_known = !IsTime(figure) || record.figures[figure] != 0;
+    if (is_known) set.Add(figure, labels, record.figures[figure]);
   }
 }
 
@@ -228,7 +222,7 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
 
 std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, const DaemonFacts& facts) {
   FamilySet set;
-  AddTenants(overview, set);
+  for (const auto& [tenant, figures] : overview.tenants) AddTenant(tenant, figures, set);
   AddSessions(overview, set);
   AddExecutors(overview, set);
   if (facts.forced_switch) {

@@ -1,57 +1,17 @@
 #include "server/metrics/metrics_list.h"
 
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+#include <vector>
+
 namespace tally::server {
 namespace {
 
 constexpr MetricRow kRows[] = {
-    {"tally_tenant_kernel_launches_total", MetricKind::kCounter, "launches", "tenant, uid",
-     "Kernels launched one by one, not through graphs."},
-    {"tally_tenant_graph_launches_total", MetricKind::kCounter, "launches", "tenant, uid", "Graphs launched."},
-    {"tally_tenant_copied_bytes_total", MetricKind::kCounter, "bytes", "tenant, uid, direction",
-     "Bytes copied; direction is host_to_device, device_to_host or device_to_device."},
-    {"tally_tenant_device_memory_bytes", MetricKind::kGauge, "bytes", "tenant, uid",
-     "Device memory held by running sessions."},
-    {"tally_tenant_pinned_memory_bytes", MetricKind::kGauge, "bytes", "tenant, uid",
-     "Page-locked host memory held by running sessions."},
-    {"tally_tenant_requests_total", MetricKind::kCounter, "calls", "tenant, uid",
-     "Driver calls that reached the executor; most calls are answered in the client and are not counted."},
-    {"tally_tenant_refused_calls_total", MetricKind::kCounter, "calls", "tenant, uid",
-     "Driver calls that Tally does not support and refused with CUDA_ERROR_NOT_SUPPORTED."},
-    {"tally_tenant_failed_calls_total", MetricKind::kCounter, "calls", "tenant, uid",
-     "Driver calls that returned any other error."},
-    {"tally_tenant_gpu_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid",
-     "GPU time of best-effort launches, estimated from samples; 0 with the policies look-ahead and none."},
-    {"tally_tenant_held_launches_total", MetricKind::kCounter, "launches", "tenant, uid",
-     "Best-effort launches and copies that had to wait at the dispatch gate."},
-    {"tally_tenant_held_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid",
-     "How long those waited, all together."},
-    {"tally_tenant_varied_launches_total", MetricKind::kCounter, "launches", "tenant, uid, form",
-     "Best-effort launches in another form than the original; form is slices, workers or gated."},
-    {"tally_tenant_yields_total", MetricKind::kCounter, "yields", "tenant, uid",
-     "Times that a launch by workers, or a queue of gated ones, gave the GPU back and went on later."},
-    {"tally_tenant_timed_yields_total", MetricKind::kCounter, "yields", "tenant, uid",
-     "Launches by workers, and queues of gated launches, that were running when they were asked to give the GPU back."},
-    {"tally_tenant_yield_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid, phase",
-     "How long those took: phase seen (from the announcement of high-priority work), written (the flag), left (the "
-     "blocks)."},
-    {"tally_tenant_covered_seconds_total", MetricKind::kCounter, "seconds", "tenant, uid, by, reason",
-     "GPU time of best-effort launches, estimated, by what could take the GPU from them: slices, workers, gated, short "
-     "or "
-     "time_slice, the last with a reason; counted with transforms only."},
-    {"tally_tenant_stop_seconds", MetricKind::kHistogram, "seconds", "tenant, uid",
-     "How long queues of gated launches that were stopped took to leave the GPU, from the store that stops them."},
-    {"tally_tenant_resumed_launches_total", MetricKind::kCounter, "launches", "tenant, uid",
-     "Launches that had to go on, or to be made again, after such a stop."},
-    {"tally_tenant_resumed_blocks_total", MetricKind::kCounter, "blocks", "tenant, uid",
-     "Blocks of those that had not run when the queue was stopped; clusters of launches with clusters."},
-    {"tally_tenant_slo_requests_total", MetricKind::kCounter, "requests", "tenant, uid",
-     "Requests of high-priority sessions with an objective (--slo) that were timed."},
     {"tally_slo_objective_seconds", MetricKind::kGauge, "seconds", "tenant, uid, session, percentile",
      "The objective of a high-priority session."},
-    {"tally_slo_observed_seconds", MetricKind::kGauge, "seconds", "tenant, uid, session, percentile",
-     "What the last window of its requests had at that percentile; missing before the first window's end."},
-    {"tally_slo_caution", MetricKind::kGauge, "none", "tenant, uid, session",
-     "How careful with best-effort work the objective asks to be: 0 most generous, 1 most careful."},
     {"tally_tuning_seconds", MetricKind::kGauge, "seconds", "time",
      "The times in force, the most careful that any objective asks for; time is turnaround_threshold, min_hold_off, "
      "max_hold_off or target_drain."},
@@ -97,8 +57,40 @@ constexpr MetricRow kRows[] = {
 };
 static_assert(std::size(kRows) == static_cast<size_t>(Metric::kCount), "one row per enumerator, in its order");
 
+MetricKind KindOf(const control::FigureRow& row) {
+  if (row.entries == control::FigureEntries::kByStopTime) return MetricKind::kHistogram;
+  return row.kind == control::FigureKind::kCounter ? MetricKind::kCounter : MetricKind::kGauge;
+}
+
+struct List {
+  std::vector<MetricRow> rows;
+  std::array<std::optional<size_t>, control::kNumSessionFigures> of_figure;  // by Figure::index()
+
+  List() {
+    for (const control::Figure figure : control::kAllFigures) {
+      const control::FigureFamily& family = figure.row().family;
+      const std::string_view name = family.name;
+      if (name.empty()) continue;
+      const auto found = std::ranges::find(rows, name, [](const MetricRow& row) { return std::string_view(row.name); });
+      of_figure[figure.index()] = static_cast<size_t>(found - rows.begin());
+      if (found != rows.end()) continue;
+      rows.push_back({family.name, KindOf(figure.row()), family.unit, family.labels, family.sentence});
+    }
+    rows.insert(rows.end(), std::begin(kRows), std::end(kRows));
+  }
+};
+
+const List& TheList() {
+  static const List list;
+  return list;
+}
+
 }  // namespace
 
-std::span<const MetricRow> MetricsList() { return kRows; }
+std::span<const MetricRow> MetricsList() { return TheList().rows; }
+
+size_t IndexOf(Metric metric) { return MetricsList().size() - std::size(kRows) + static_cast<size_t>(metric); }
+
+std::optional<size_t> IndexOf(control::Figure figure) { return TheList().of_figure[figure.index()]; }
 
 }  // namespace tally::server

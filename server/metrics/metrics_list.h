@@ -1,38 +1,21 @@
-// Every metric that tallyd exports: one table. docs/metrics.md is checked against it by a test.
+// Every metric that tallyd exports: one table, in two parts. The families of sessions' figures are those of
+// proto/control/session_figures.h; those of tallyd and its executors are here. docs/metrics.md is checked against it by
+// a test.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
+
+#include "proto/control/session_figures.h"
 
 namespace tally::server {
 
 enum class MetricKind { kCounter, kGauge, kHistogram };
 
-// Index into MetricsList(): what exporter.cc fills.
+// Of tallyd and its executors: what families.cc fills by hand.
 enum class Metric : size_t {
-  kTenantKernelLaunches,
-  kTenantGraphLaunches,
-  kTenantCopiedBytes,
-  kTenantDeviceMemoryBytes,
-  kTenantPinnedMemoryBytes,
-  kTenantRequests,
-  kTenantRefusedCalls,
-  kTenantFailedCalls,
-  kTenantGpuSeconds,
-  kTenantHeldLaunches,
-  kTenantHeldSeconds,
-  kTenantVariedLaunches,
-  kTenantYields,
-  kTenantTimedYields,
-  kTenantYieldSeconds,
-  kTenantCoveredSeconds,
-  kTenantStopSeconds,
-  kTenantResumedLaunches,
-  kTenantResumedBlocks,
-  kTenantSloRequests,
   kSloObjective,
-  kSloObserved,
-  kSloCaution,
   kTuning,
   kRefusedCalls,
   kSessions,
@@ -64,8 +47,11 @@ struct MetricRow {
   const char* sentence;
 };
 
-// In the order of Metric, kCount rows.
+// The families of figures in the order in which the rows name them first, then those of Metric in its order.
 std::span<const MetricRow> MetricsList();
-inline const MetricRow& RowOf(Metric metric) { return MetricsList()[static_cast<size_t>(metric)]; }
+// Indices into it. Of a figure nullopt: it is in no family.
+size_t IndexOf(Metric metric);
+std::optional<size_t> IndexOf(control::Figure figure);
+inline const MetricRow& RowOf(Metric metric) { return MetricsList()[IndexOf(metric)]; }
 
 }  // namespace tally::server

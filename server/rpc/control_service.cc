@@ -3,16 +3,13 @@
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
-#include <iterator>
-#include <numeric>
-
 #include "proto/driver/generated/wire_ops.h"
-#include "scheduler/slo_feedback.h"
 #include "scheduler/tuning.h"
 #include "scheduler/variant_choice.h"
 #include "server/coverage.h"
 #include "server/daemon/version.h"
 #include "server/rpc/rpc_server.h"
+#include "server/session_fields.h"
 
 namespace tally::server {
 namespace {
@@ -94,47 +91,21 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_executor_pid(row.executor_pid);
   session->set_driver(row.driver_name);
   session->set_age_ns(static_cast<uint64_t>(row.age.count()));
-  session->set_kernel_launches(figures.kernel_launches);
-  session->set_graph_launches(figures.graph_launches);
-  session->set_host_to_device_bytes(figures.host_to_device_bytes);
-  session->set_device_to_host_bytes(figures.device_to_host_bytes);
-  session->set_device_to_device_bytes(figures.device_to_device_bytes);
-  session->set_device_memory_bytes(figures.device_memory_bytes);
-  session->set_pinned_memory_bytes(figures.pinned_memory_bytes);
-  session->set_refused_calls(figures.refused_calls);
-  session->set_failed_calls(figures.failed_calls);
-  session->set_requests(figures.requests);
   session->set_weight(identity.weight);
   session->set_level(identity.level);
   session->set_turnaround_ns(identity.turnaround_ns);
-  session->set_gpu_time_ns(figures.gpu_time_ns);
-  session->set_held_launches(figures.held_launches);
-  session->set_held_ns(figures.held_ns);
-  session->set_sliced_launches(figures.sliced_launches);
-  session->set_worker_launches(figures.worker_launches);
-  session->set_gated_launches(figures.gated_launches);
-  session->set_yields(figures.yields);
-  session->set_timed_yields(figures.timed_yields);
-  session->set_yield_seen_ns(figures.yield_seen_ns);
-  session->set_yield_written_ns(figures.yield_written_ns);
-  session->set_yield_left_ns(figures.yield_left_ns);
+  SetFigures(figures, session);
+  const auto coverage_ns = figures.entries("coverage_ns");
   for (size_t i = 0; i < kNumCoverages; ++i) {
-    if (figures.coverage_ns[i] == 0) continue;
+    if (coverage_ns[i] == 0) continue;
     v1::CoveredTime* covered = session->add_coverage();
     covered->set_by(NameOf(static_cast<Coverage>(i)).by);
     covered->set_reason(NameOf(static_cast<Coverage>(i)).reason);
-    covered->set_gpu_time_ns(figures.coverage_ns[i]);
+    covered->set_gpu_time_ns(coverage_ns[i]);
   }
-  session->set_stops(std::accumulate(std::begin(figures.stops), std::end(figures.stops), uint64_t{0}));
-  session->set_stop_ns(figures.stop_ns);
-  session->set_resumed_launches(figures.resumed_launches);
-  session->set_resumed_blocks(figures.resumed_blocks);
   if (identity.slo_latency_ns != 0) {
     const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
     session->set_slo(scheduler::ToText(slo));
-    session->set_slo_requests(figures.slo_requests);
-    session->set_slo_observed_ns(figures.slo_observed_ns);
-    session->set_slo_caution(static_cast<double>(figures.slo_caution) / scheduler::SloFeedback::kSteps);
   }
   session->set_is_stale(row.record.is_stale);
 }

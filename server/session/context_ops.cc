@@ -115,7 +115,7 @@ CUresult ServeNoteRefusal(ServedLane& lane, WireReader& in, WireWriter&) {
   shm::NoteRefusal note{};
   in.TakeStruct(&note);
   if (!in.AtEnd() || !lane.session().core.refused_calls.Add(note.symbol_index)) return lane.Malformed();
-  lane.session().counters.num_refused_calls.fetch_add(1, std::memory_order_relaxed);
+  lane.session().counters.Add("refused_calls");
   return CUDA_SUCCESS;
 }
 

@@ -7,10 +7,10 @@ namespace tally::server {
 namespace {
 
 void Count(SessionState& session, CopyDirection direction, uint64_t size_bytes) {
-  std::atomic<uint64_t>* counter = &session.counters.copied_device_bytes;
-  if (direction == CopyDirection::kUp) counter = &session.counters.copied_up_bytes;
-  if (direction == CopyDirection::kDown) counter = &session.counters.copied_down_bytes;
-  counter->fetch_add(size_bytes, std::memory_order_relaxed);
+  control::Figure figure = "device_to_device_bytes";
+  if (direction == CopyDirection::kUp) figure = "host_to_device_bytes";
+  if (direction == CopyDirection::kDown) figure = "device_to_host_bytes";
+  session.counters.Add(figure, size_bytes);
 }
 
 // After the copy was put on its stream: waits if the client does, and otherwise remembers the arena chunks.

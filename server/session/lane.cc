@@ -95,7 +95,7 @@ bool Lane::MayGoOn(TurnOrder::Outcome outcome) {
 bool Lane::Serve(const Request& request) {
   if (request.header.op == static_cast<uint16_t>(shm::Op::kAwaitCallback)) return ServeAwaitCallback(request);
   if (!MayGoOn(surroundings_.turns.Take(request.header.ticket, surroundings_.stopping))) return false;
-  surroundings_.state.counters.num_requests.fetch_add(1, std::memory_order_relaxed);
+  surroundings_.state.counters.Add("requests");
   reply_.Clear();
   if ((request.header.flags & shm::kWantReply) != 0) writer_.Prefetch();
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -149,15 +149,15 @@ CUresult Lane::CarryOut(const Request& request, WireWriter& out) {
 }
 
 void Lane::CountFailure(const Request& request, CUresult result) {
-  SessionCounters& counters = surroundings_.state.counters;
+  FigureCounters& counters = surroundings_.state.counters;
   if (result == CUDA_ERROR_NOT_SUPPORTED) {
-    counters.num_refused_calls.fetch_add(1, std::memory_order_relaxed);
+    counters.Add("refused_calls");
     // A hand-written operation serves several functions: which one it was, only the client knows.
     if (IsWireOp(request.header.op)) {
       surroundings_.state.core.refused_calls.Add(FindDriverSymbol(NameOfOp(request.header.op)));
     }
   } else {
-    counters.num_failed_calls.fetch_add(1, std::memory_order_relaxed);
+    counters.Add("failed_calls");
   }
   if (LogEnabled(LogLevel::kDebug)) {
     LOG_DEBUG("{}: {}", NameOfOp(request.header.op), CudaErrorName(surroundings_.state.driver, result));

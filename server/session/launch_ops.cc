@@ -16,7 +16,7 @@ CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter& out) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
   const CUresult result = LaunchKernel(lane, *ordered, request);
-  lane.session().counters.num_launches.fetch_add(1, std::memory_order_relaxed);
+  lane.session().counters.Add("kernel_launches");
   // Of a launch that becomes a device-updatable node: the device's name for it, which the program's kernels use.
   for (const CUlaunchAttribute& attribute : request.attributes()) {
     if (result != CUDA_SUCCESS || !lane.wants_reply()) break;

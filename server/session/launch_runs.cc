@@ -100,7 +100,7 @@ CUresult LaunchGated(const VaryingLaunch& launch, const GatedFunction& code, uin
   const GatedDispatch dispatch(lane, stream, KindOfKernel(code.function, shape.grid, shape.block, shape.shared_bytes),
                                HowItEnds::kWhenAsked);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-  lane.session().counters.num_gated.fetch_add(1, std::memory_order_relaxed);
+  lane.session().counters.Add("gated_launches");
   GateTiming timing(launch, true, is_sample);
   const CUresult result = stream.gated->Launch(std::move(gated));
   if (result == CUDA_SUCCESS) timing.End();
@@ -159,7 +159,7 @@ CUresult LaunchRun::RunSlices(const VariantModule::Form& form, const LaunchCandi
                    CU_LAUNCH_PARAM_END};
   const scheduler::GridSlices slices(shape.grid, candidate.degree);
   // One slice of a timed launch is timed by itself, another one each time.
-  const uint64_t num_sliced = lane.session().counters.num_sliced.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t num_sliced = lane.session().counters.Add("sliced_launches");
   const uint64_t timed = is_sample_ ? num_sliced * 0x9E3779B1 % slices.count() : slices.count();
   for (uint64_t i = 0; i < slices.count(); ++i) {
     const scheduler::GridBox box = slices[i];
@@ -210,7 +210,7 @@ CUresult LaunchRun::RunWorkers(const VariantModule::Form& form, const LaunchCand
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     BeginTiming();
     const CUresult result = launch_.device.workers->Launch(stream.real, std::move(workers));
-    if (result == CUDA_SUCCESS) lane.session().counters.num_by_workers.fetch_add(1, std::memory_order_relaxed);
+    if (result == CUDA_SUCCESS) lane.session().counters.Add("worker_launches");
     if (result != CUDA_ERROR_NOT_READY) return result;
   }
   // Behind so many launches it may as well be one that does not yield.

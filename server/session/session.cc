@@ -124,44 +124,22 @@ SessionSnapshot Session::Snapshot() const {
     const std::lock_guard lock(mutex_);
     snapshot.identity = identity_;
   }
-  const SessionCounters& counters = state_.counters;
   snapshot.age = std::chrono::steady_clock::now() - started_;
-  snapshot.num_launches = counters.num_launches.load(std::memory_order_relaxed);
-  snapshot.num_graph_launches = counters.num_graph_launches.load(std::memory_order_relaxed);
-  snapshot.num_requests = counters.num_requests.load(std::memory_order_relaxed);
-  snapshot.copied_up_bytes = counters.copied_up_bytes.load(std::memory_order_relaxed);
-  snapshot.copied_down_bytes = counters.copied_down_bytes.load(std::memory_order_relaxed);
-  snapshot.copied_device_bytes = counters.copied_device_bytes.load(std::memory_order_relaxed);
-  snapshot.num_refused_calls = counters.num_refused_calls.load(std::memory_order_relaxed);
-  snapshot.num_failed_calls = counters.num_failed_calls.load(std::memory_order_relaxed);
-  snapshot.device_memory_bytes = state_.memory.device_bytes();
-  snapshot.pinned_bytes = state_.memory.pinned_bytes();
-  const GateFigures& gate = state_.gate_tenant->figures;
-  snapshot.gpu_time = std::chrono::nanoseconds(gate.gpu_time_ns.load(std::memory_order_relaxed));
-  snapshot.num_held = gate.num_held.load(std::memory_order_relaxed);
-  snapshot.held_time = std::chrono::nanoseconds(gate.held_ns.load(std::memory_order_relaxed));
-  snapshot.num_sliced = counters.num_sliced.load(std::memory_order_relaxed);
-  snapshot.num_by_workers = counters.num_by_workers.load(std::memory_order_relaxed);
-  snapshot.num_gated = counters.num_gated.load(std::memory_order_relaxed);
-  snapshot.num_yields = state_.worker_owner->num_yields.load(std::memory_order_relaxed);
-  const YieldTimes& times = state_.worker_owner->yield_times;
-  snapshot.num_timed_yields = times.num.load(std::memory_order_relaxed);
-  snapshot.yield_seen = std::chrono::nanoseconds(times.seen_ns.load(std::memory_order_relaxed));
-  snapshot.yield_written = std::chrono::nanoseconds(times.written_ns.load(std::memory_order_relaxed));
-  snapshot.yield_left = std::chrono::nanoseconds(times.left_ns.load(std::memory_order_relaxed));
-  snapshot.coverage = state_.coverage.Figures();
-  const StopFigures& stops = state_.worker_owner->stops;
-  for (size_t i = 0; i < snapshot.stops.size(); ++i) {
-    snapshot.stops[i] = stops.buckets[i].load(std::memory_order_relaxed);
-  }
-  snapshot.stop_time = std::chrono::nanoseconds(stops.left_ns.load(std::memory_order_relaxed));
-  snapshot.num_resumed_launches = stops.num_launches.load(std::memory_order_relaxed);
-  snapshot.num_resumed_blocks = stops.num_blocks.load(std::memory_order_relaxed);
+  control::SessionFigures& figures = snapshot.figures;
+  state_.counters.AddTo(figures);
+  state_.gate_tenant->figures.AddTo(figures);
+  state_.worker_owner->figures.AddTo(figures);
+  figures["device_memory_bytes"] = state_.memory.device_bytes();
+  figures["pinned_memory_bytes"] = state_.memory.pinned_bytes();
+  static_assert(kNumCoverages == control::kCoverages);
+  std::ranges::transform(state_.coverage.Figures(), figures.entries("coverage_ns").begin(),
+                         [](std::chrono::nanoseconds time) { return static_cast<uint64_t>(time.count()); });
   if (state_.slo != nullptr) {
-    const SloWatch::Figures figures = state_.slo->figures();
-    snapshot.num_slo_requests = figures.num_requests;
-    snapshot.slo_observed = figures.observed;
-    snapshot.slo_caution = figures.caution;
+    const SloWatch::Figures requests = state_.slo->figures();
+    figures["slo_requests"] = requests.num_requests;
+    figures["slo_observed_ns"] = static_cast<uint64_t>(requests.observed.count());
+    static_assert(scheduler::SloFeedback::kSteps == control::kCautionSteps);
+    figures["slo_caution"] = static_cast<uint64_t>(requests.caution);
   }
   snapshot.num_lanes = num_lanes_.load(std::memory_order_relaxed);
   snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;

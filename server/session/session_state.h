@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/gpu/figure_counters.h"
 #include "server/session/awaited_objects.h"
 #include "server/session/callback_queue.h"
 #include "server/session/client_context.h"
@@ -38,21 +39,6 @@
 #include "server/session/virtual_memory.h"
 
 namespace tally::server {
-
-// Written by lanes, read by anybody; relaxed.
-struct SessionCounters {
-  std::atomic<uint64_t> num_requests{0};
-  std::atomic<uint64_t> num_launches{0};
-  std::atomic<uint64_t> num_graph_launches{0};
-  std::atomic<uint64_t> num_sliced{0};      // launches cut into slices
-  std::atomic<uint64_t> num_by_workers{0};  // launches of workers
-  std::atomic<uint64_t> num_gated{0};       // launches into queues that can be stopped
-  std::atomic<uint64_t> copied_up_bytes{0};
-  std::atomic<uint64_t> copied_down_bytes{0};
-  std::atomic<uint64_t> copied_device_bytes{0};
-  std::atomic<uint64_t> num_refused_calls{0};
-  std::atomic<uint64_t> num_failed_calls{0};
-};
 
 // A cuLink in progress: the driver keeps pointers into the logs until it is destroyed.
 struct LinkState {
@@ -84,10 +70,10 @@ class SessionState {
 
   ExecutorCore& core;
   const DriverTable& driver;
-  SessionCounters counters;
-  HeldAccount held;        // thread-safe; outlives what is counted in it
-  MemoryMap memory;        // thread-safe
-  HostMemory host_memory;  // thread-safe
+  FigureCounters counters;  // thread-safe; of what lanes do
+  HeldAccount held;         // thread-safe; outlives what is counted in it
+  MemoryMap memory;         // thread-safe
+  HostMemory host_memory;   // thread-safe
   VirtualMemory virtual_memory{memory};
   PendingOutput output{held};                                    // thread-safe
   std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once lanes exist

@@ -67,7 +67,7 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
   Stream* stream = nullptr;
   if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kLaunch, &stream); r != CUDA_SUCCESS) return r;
   if (const auto replayed = lane.session().graph_replays.TryLaunch(lane, *stream, exec)) {
-    lane.session().counters.num_graph_launches.fetch_add(1, std::memory_order_relaxed);
+    lane.session().counters.Add("graph_launches");
     return *replayed;
   }
   if (const CUresult r = stream->Seal(); r != CUDA_SUCCESS) return r;
@@ -81,7 +81,7 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
                   lane.session().core.variants->CoverageLeft(device, Coverage::kGraph));
   }
   const CUresult result = lane.driver().cuGraphLaunch(exec, stream->real);
-  lane.session().counters.num_graph_launches.fetch_add(1, std::memory_order_relaxed);
+  lane.session().counters.Add("graph_launches");
   return result;
 }
 

@@ -162,7 +162,7 @@ CUresult GatedQueues::StopLocked(Member& member, TimePoint seen_at) {
   const CUresult result = member.queue.Stop();
   const TimePoint written_at = clock_.Now();
   if (result != CUDA_SUCCESS || member.queue.empty()) return result;
-  if (member.owner != nullptr) member.owner->num_yields.fetch_add(1, std::memory_order_relaxed);
+  if (member.owner != nullptr) member.owner->figures.Add("yields");
   // What has left by now was not running, or as good as not.
   if (member.queue.HasLeft() != CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
   // What was announced before there was anything to look for was not seen late.
@@ -184,12 +184,11 @@ bool GatedQueues::IsLeaving(Member& member) {
   if (member.queue.Read(&standing) != CUDA_SUCCESS || standing.last == nullptr) return false;
   if (standing.last->on_turnaround) standing.last->on_turnaround(now - leaving.announced_at);
   if (member.owner == nullptr) return false;
-  member.owner->yield_times.Add(leaving.seen_at - leaving.announced_at, leaving.written_at - leaving.seen_at,
-                                now - leaving.written_at);
-  StopFigures& stops = member.owner->stops;
-  stops.Add(now - leaving.written_at);
-  stops.num_launches.fetch_add(standing.num_launches, std::memory_order_relaxed);
-  stops.num_blocks.fetch_add(standing.num_blocks, std::memory_order_relaxed);
+  member.owner->CountYield(leaving.seen_at - leaving.announced_at, leaving.written_at - leaving.seen_at,
+                           now - leaving.written_at);
+  member.owner->CountStop(now - leaving.written_at);
+  member.owner->figures.Add("resumed_launches", standing.num_launches);
+  member.owner->figures.Add("resumed_blocks", standing.num_blocks);
   return false;
 }
 

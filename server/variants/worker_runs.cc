@@ -219,7 +219,7 @@ CUresult WorkerRuns::Resume(InFlight& run, bool runs_through) {
   run.stream = resume_;
   watch_.OnLaunch();
   ++counts_.num_resumes;
-  if (run.launch.owner != nullptr) run.launch.owner->num_yields.fetch_add(1, std::memory_order_relaxed);
+  if (run.launch.owner != nullptr) run.launch.owner->figures.Add("yields");
   const CUresult result = Run(run, resume_, runs_through ? flag_ + sizeof(uint32_t) : flag_);
   return result == CUDA_SUCCESS ? driver_.cuEventRecord(run.run_ended, resume_) : result;
 }
@@ -268,7 +268,7 @@ void WorkerRuns::Yield(TimePoint looked_at) {
   const TimePoint announced_at = std::clamp(watch_.ClosedSince(), std::min(looked_at, seen_at), seen_at);
   if (running->launch.on_turnaround) running->launch.on_turnaround(left_at - announced_at);
   if (running->launch.owner == nullptr) return;
-  running->launch.owner->yield_times.Add(seen_at - announced_at, written_at - seen_at, left_at - written_at);
+  running->launch.owner->CountYield(seen_at - announced_at, written_at - seen_at, left_at - written_at);
 }
 
 void WorkerRuns::LowerFlag() {

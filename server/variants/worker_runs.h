@@ -34,52 +34,35 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "proto/control/executor_link_abi.h"
+#include "proto/control/session_figures.h"
 #include "proto/device/variant_abi.h"
 #include "server/gpu/awake_watch.h"
 #include "server/gpu/driver_table.h"
 #include "server/gpu/event_pool.h"
+#include "server/gpu/figure_counters.h"
 #include "server/variants/control_slots.h"
 
 namespace tally::server {
 
-// Where the time goes when a launch of workers, or a queue of gated launches, is asked to give the GPU back: sums over
-// the `num` that were running then. Relaxed.
-struct YieldTimes {
-  std::atomic<uint64_t> num{0};
-  std::atomic<int64_t> seen_ns{0};     // from the announcement on the activity page until it was seen
-  std::atomic<int64_t> written_ns{0};  // until the driver had taken the store to the flag
-  std::atomic<int64_t> left_ns{0};     // until the last block was seen to have left
-
-  void Add(std::chrono::nanoseconds seen, std::chrono::nanoseconds written, std::chrono::nanoseconds left) {
-    num.fetch_add(1, std::memory_order_relaxed);
-    seen_ns.fetch_add(seen.count(), std::memory_order_relaxed);
-    written_ns.fetch_add(written.count(), std::memory_order_relaxed);
-    left_ns.fetch_add(left.count(), std::memory_order_relaxed);
-  }
-};
-
-// Stops of gated queues in which something was running. Relaxed.
-struct StopFigures {
-  // By how long the queue took to leave, from the store to its record (control::kStopBoundsNs).
-  std::array<std::atomic<uint64_t>, control::kStopBuckets> buckets{};
-  std::atomic<uint64_t> left_ns{0};       // all together
-  std::atomic<uint64_t> num_launches{0};  // that had to go on or be made again
-  std::atomic<uint64_t> num_blocks{0};    // of them, that had not run yet
-
-  void Add(std::chrono::nanoseconds left) {
-    const auto ns = static_cast<uint64_t>(std::max<int64_t>(left.count(), 0));
-    const auto bucket = std::ranges::lower_bound(control::kStopBoundsNs, ns) - std::begin(control::kStopBoundsNs);
-    buckets[static_cast<size_t>(bucket)].fetch_add(1, std::memory_order_relaxed);
-    left_ns.fetch_add(ns, std::memory_order_relaxed);
-  }
-};
-
 // Whose launches they are. Thread-safe.
 struct WorkerOwner {
-  std::atomic<uint64_t> num_yields{0};  // times that a launch gave the GPU back and went on later
-  YieldTimes yield_times;
-  StopFigures stops;
+  FigureCounters figures;
+  // A launch of workers, or a queue of gated launches, that was running when it was asked to has given the GPU back:
+  // from the announcement on the activity page until it was seen, until the driver had taken the store to the flag,
+  // until the last block was seen to have left.
+  void CountYield(std::chrono::nanoseconds seen, std::chrono::nanoseconds written, std::chrono::nanoseconds left) {
+    figures.Add("timed_yields");
+    figures.Add("yield_seen_ns", seen);
+    figures.Add("yield_written_ns", written);
+    figures.Add("yield_left_ns", left);
+  }
+  // A gated queue in which something was running was stopped: it left within that time, from the store to its record.
+  void CountStop(std::chrono::nanoseconds left) {
+    left = std::max(left, left.zero());
+    const auto bucket = std::ranges::lower_bound(control::kStopBoundsNs, static_cast<uint64_t>(left.count()));
+    figures.Add("stops", 1, static_cast<size_t>(bucket - std::begin(control::kStopBoundsNs)));
+    figures.Add("stop_ns", left);
+  }
   // Became high-priority: what has yielded goes on at once and does not yield any more, because what the program
   // queues behind it counts as high-priority work now.
   std::atomic<bool> is_high_priority{false};

@@ -16,6 +16,7 @@ import unittest
 from support.daemon_fixture import (BEST_EFFORT, HIGH, VERSION, DaemonTest, Session, driver_table_hash, free_port,
                                     is_alive, program, wait_until)
 
+ROOT = os.environ["TALLY_TEST_SOURCE"]
 INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 3, 8, 9
 
 
@@ -177,6 +178,26 @@ class Metrics(DaemonTest):
         second = self.session(tenant="bert")
         self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id + second.id}", self.scrape(port))
         self.assertIn('direction="host_to_device"} 2000', self.scrape(port))
+
+    def test_every_figure_arrives_from_the_executor_under_its_own_name(self):
+        port = free_port()
+        self.start_daemon(metrics=f"127.0.0.1:{port}")
+        self.session(tenant="all-figures")
+        with open(os.path.join(ROOT, "proto", "control", "session_figures.h"), encoding="utf-8") as file:
+            names = re.findall(r'^ +\{"([a-z_]+)",', file.read(), re.MULTILINE)
+        self.assertGreater(len(names), 25)
+        (row,) = self.ctl_json("ps")
+        row["coverage_ns"] = row["coverage"][0]["gpu_time_ns"]
+        row["slo_caution"] *= 32
+        self.assertEqual({name: row[name] for name in names}, {name: 1000 + i for i, name in enumerate(names)})
+        page = self.scrape(port)
+        for name, value in (("held_launches_total", "held_launches"), ("resumed_blocks_total", "resumed_blocks")):
+            self.assertIn(f'tally_tenant_{name}{{tenant="all-figures",uid="{os.getuid()}"}} {row[value]}\n', page)
+        with open(os.path.join(ROOT, "docs", "metrics.md"), encoding="utf-8") as file:
+            metrics = re.findall(r"^\| `(tally_tenant_\w+)`", file.read(), re.MULTILINE)
+        self.assertGreater(len(metrics), 15)
+        for name in metrics:
+            self.assertRegex(page, rf'(?m)^{name}(_count)?\{{tenant="all-figures"')
 
     def test_connections_that_say_nothing_do_not_delay_a_scrape(self):
         port = free_port()

@@ -2,6 +2,7 @@
 //
 // Same front desk (server/executor.h) and same process around it as the real one, so what is tested is tallyd and
 // tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches,
+// "all-figures" has done 1000 and more of everything, 1 more from row to row of proto/control/session_figures.h, and
 // with "take-back" the driver (scripted_driver.h) does not accept time slices any more.
 // Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready), or a path (ready once that file is there); the
 // launch counter of a session is its id.
@@ -113,9 +114,13 @@ class ScriptedExecutor final : public Executor {
     SessionSnapshot snapshot;
     snapshot.identity = session.identity;
     snapshot.age = SteadyClock().Now() - session.since;
-    snapshot.num_launches = session.identity.session_id;
-    snapshot.copied_up_bytes = 1000;
-    snapshot.device_memory_bytes = 4096;
+    snapshot.figures["kernel_launches"] = session.identity.session_id;
+    snapshot.figures["host_to_device_bytes"] = 1000;
+    snapshot.figures["device_memory_bytes"] = 4096;
+    if (session.identity.tenant_name == "all-figures") {
+      for (const control::Figure figure : control::kAllFigures) snapshot.figures[figure] = 1000 + figure.index();
+    }
+    if (session.identity.slo) snapshot.figures["slo_caution"] = scheduler::SloFeedback::kFirstStep;
     return snapshot;
   }
 

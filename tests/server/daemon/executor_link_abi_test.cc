@@ -13,7 +13,7 @@ struct TwinHello {
   uint64_t request_id;
   uint32_t link_version, priority_class;
   uint64_t api_table_hash;
-  uint32_t owner_uid, status_code, num_devices, is_faulted, is_software, reserved;
+  uint32_t owner_uid, status_code, num_devices, is_faulted, is_software, figures_hash;
   char domain_name[64], policy_name[64], driver_name[512], error[512];
 };
 
@@ -27,11 +27,11 @@ struct TwinReport {
   uint64_t slo_latency_ns;
   double slo_percentile;
   char tenant_name[64];
-  uint64_t figures[21 + 12 + 15 + 3 + 3];
+  uint64_t figures[kNumFigureValues];  // what each is, kSessionFiguresHash says
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 15u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 16u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkSuspension::kRefused), "refused");
@@ -46,6 +46,7 @@ TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
   EXPECT_EQ(offsetof(LinkHello, owner_uid), offsetof(TwinHello, owner_uid));
   EXPECT_EQ(offsetof(LinkHello, status_code), offsetof(TwinHello, status_code));
   EXPECT_EQ(offsetof(LinkHello, is_software), offsetof(TwinHello, is_software));
+  EXPECT_EQ(offsetof(LinkHello, figures_hash), offsetof(TwinHello, figures_hash));
   EXPECT_EQ(offsetof(LinkHello, domain_name), offsetof(TwinHello, domain_name));
   EXPECT_EQ(offsetof(LinkHello, policy_name), offsetof(TwinHello, policy_name));
   EXPECT_EQ(offsetof(LinkHello, driver_name), offsetof(TwinHello, driver_name));

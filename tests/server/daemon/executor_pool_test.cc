@@ -41,10 +41,11 @@ class Peer {
     if (socket) socket_ = std::move(*socket);
   }
 
-  void SayHello() {
+  void SayHello(uint32_t figures_hash = control::kSessionFiguresHash) {
     control::LinkHello hello{};
     hello.link_version = control::kLinkVersion;
     hello.api_table_hash = kApiTableHash;
+    hello.figures_hash = figures_hash;
     hello.priority_class = static_cast<uint32_t>(shm::PriorityClass::kBestEffort);
     hello.owner_uid = kUser;
     hello.is_software = 1;
@@ -56,7 +57,7 @@ class Peer {
     report.identity.session_id = session_id;
     report.identity.uid = kUser;
     report.identity.priority_class = static_cast<uint32_t>(shm::PriorityClass::kBestEffort);
-    report.figures.kernel_launches = num_launches;
+    report.figures["kernel_launches"] = num_launches;
     Send(control::LinkKind::kSessionReport, report);
   }
   void Fault() { Send(control::LinkKind::kFaulted, control::LinkFaulted{}); }
@@ -179,12 +180,22 @@ TEST_F(ExecutorPoolTest, WhileALinkIsDownAnotherExecutorIsStarted) {
   EXPECT_TRUE(OnLoop([&] { return answers_.empty(); }));
 }
 
+// Its values would be taken for others.
+TEST_F(ExecutorPoolTest, AnExecutorWithOtherFiguresIsNotAdopted) {
+  Listen();
+  Run();
+  Peer stranger(socket_path_);
+  stranger.SayHello(control::kSessionFiguresHash + 1);
+  EXPECT_EQ(stranger.TakeSession(), 0u) << "hung up on";
+  EXPECT_TRUE(OnLoop([&] { return pool_->executors().empty(); }));
+}
+
 TEST_F(ExecutorPoolTest, WhatEndedWhileTheLinkWasDownIsCountedOnceAndListedNoMore) {
   Listen();
   Run();
   const auto launches_of_ended = [&] {
     const auto& ended = pool_->ledger().ended();
-    return ended.empty() ? 0 : ended.begin()->second.kernel_launches;
+    return ended.empty() ? 0 : ended.begin()->second["kernel_launches"];
   };
   {
     Peer peer(socket_path_);

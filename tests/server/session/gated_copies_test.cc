@@ -198,7 +198,7 @@ TEST_F(GatedCopiesTest, TheyWaitWithTheirSessionsTurnAndComeInOrder) {
   const std::vector<Piece> made = TakePieces();
   ASSERT_EQ(made.size(), 4u);
   EXPECT_EQ(made.back(), (Piece{kDevice, 16}));
-  EXPECT_EQ(executor_->Snapshot().at(0).num_held, 1u) << "the fill waited for its turn";
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["held_launches"], 1u) << "the fill waited for its turn";
 }
 
 TEST_F(GatedCopiesTest, OneInPiecesStopsBetweenThem) {

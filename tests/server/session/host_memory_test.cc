@@ -72,7 +72,7 @@ TEST_F(HostMemoryTest, IsSeenAtTheClientsAddressAndCopied) {
   ASSERT_TRUE(reply);
   ASSERT_EQ(reply->cuda_result, 0u);
   EXPECT_EQ(reply->value[0], wish);
-  EXPECT_EQ(executor_->Snapshot().at(0).pinned_bytes, kSize - kPage);
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["pinned_memory_bytes"], kSize - kPage);
 
   const uint64_t device = Allocate(*lane_, 4096);
   const shm::Copy up{device, wish, 12, 1, 0, 0};
@@ -85,7 +85,7 @@ TEST_F(HostMemoryTest, IsSeenAtTheClientsAddressAndCopied) {
 
   EXPECT_EQ(lane_->Call(Op::kFreeHost, Payload().PutWord(wish)).result, 0u);
   EXPECT_EQ(lane_->Call(Op::kCopy, Payload().Put(up)).result, CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(executor_->Snapshot().at(0).pinned_bytes, 0u);
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["pinned_memory_bytes"], 0u);
 }
 
 TEST_F(HostMemoryTest, IsSeenElsewhereWhereTheAddressIsTaken) {

@@ -88,7 +88,7 @@ TEST_F(SessionTest, RefusalsOfTheClientAreCounted) {
     lane_->Post(Op::kNoteRefusal, Payload().Put(shm::NoteRefusal{multicast, 0}), shm::kNoContext);
   }
   EXPECT_EQ(Synchronize(), 0u);
-  EXPECT_EQ(executor_->Snapshot().at(0).num_refused_calls, 2u);
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["refused_calls"], 2u);
   const auto functions = executor_->RefusedFunctions();
   ASSERT_EQ(functions.size(), 1u);
   EXPECT_EQ(functions[0].symbol_index, multicast);
@@ -119,9 +119,9 @@ TEST_F(SessionTest, CopiesThroughEveryPlace) {
   EXPECT_EQ(std::string(host, text.size()), text);
 
   const SessionSnapshot snapshot = executor_->Snapshot().at(0);
-  EXPECT_EQ(snapshot.copied_up_bytes, text.size());
-  EXPECT_EQ(snapshot.copied_down_bytes, 2 * text.size());
-  EXPECT_EQ(snapshot.pinned_bytes, 12288u);
+  EXPECT_EQ(snapshot.figures["host_to_device_bytes"], text.size());
+  EXPECT_EQ(snapshot.figures["device_to_host_bytes"], 2 * text.size());
+  EXPECT_EQ(snapshot.figures["pinned_memory_bytes"], 12288u);
   EXPECT_EQ(lane_->Call(Op::kFreeHost, Payload().PutWord(pinned->value[0])).result, 0u);
   EXPECT_EQ(lane_->Call(Op::kFree, Payload().PutWord(device)).result, 0u);
   EXPECT_EQ(lane_->Call(Op::kFree, Payload().PutWord(device)).result, CUDA_ERROR_INVALID_VALUE);
@@ -169,7 +169,7 @@ TEST_F(SessionTest, LaunchesWithParametersAtTheKernelsOffsets) {
   lane_->Post(Op::kLaunch, LaunchOf(kernel, 1, bytes));
   EXPECT_EQ(Synchronize(), 0u);
   EXPECT_EQ(driver_.last_parameters(), (std::vector<std::string>{"pointer1", "int2", "pointer3"}));
-  EXPECT_EQ(executor_->Snapshot().at(0).num_launches, 1u);
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["kernel_launches"], 1u);
 }
 
 // The rest would be what an earlier record left there.
@@ -191,7 +191,7 @@ TEST_F(SessionTest, FailureOfAnAsynchronousCallIsLatchedOnce) {
   lane_->Post(Op::kFill, Payload().Put(shm::Fill{1234, 0, 1, 1, 1, 0, 1}));
   EXPECT_EQ(Synchronize(), 0u);
   EXPECT_EQ(client_->header().async_error.exchange(0), static_cast<uint32_t>(CUDA_ERROR_INVALID_HANDLE));
-  EXPECT_EQ(executor_->Snapshot().at(0).num_failed_calls, 2u);
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["failed_calls"], 2u);
 }
 
 TEST_F(SessionTest, LegacyStreamJoinsBlockingStreamsOnlyWhenBothAreUsed) {
@@ -290,7 +290,7 @@ TEST_F(SessionTest, GeneratedCallsWork) {
   EXPECT_EQ(lane_->CallNumber(kOp_cuGraphDestroy, Payload().PutWord(graph.Get<uint64_t>())).result,
             CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(lane_->CallNumber(kOp_cuArrayDestroy, Payload().PutWord(0)).result, CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(executor_->Snapshot().at(0).num_refused_calls, 1u);
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["refused_calls"], 1u);
 }
 
 TEST_F(SessionTest, HostFunctionsRunInTheClientInOrder) {

@@ -153,7 +153,7 @@ TEST_F(SharingTest, MemoryLivesWithItsLastHandleOrMapping) {
   const auto handle = Create(*lane_, kPiece).Get<uint64_t>();
   ASSERT_EQ(Map(*lane_, base, handle), 0u);
   ASSERT_EQ(Map(*lane_, base + kPiece, handle), 0u);
-  EXPECT_EQ(executor_->Snapshot().at(0).device_memory_bytes, kPiece);
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["device_memory_bytes"], kPiece);
   const auto again = lane_->Call(Op::kRetainPhysical, Payload().PutWord(base + 100)).Get<uint64_t>();
   EXPECT_EQ(again, handle);
   EXPECT_EQ(lane_->Call(Op::kReleasePhysical, Payload().PutWord(handle)).result, 0u);
@@ -163,7 +163,7 @@ TEST_F(SharingTest, MemoryLivesWithItsLastHandleOrMapping) {
   EXPECT_EQ(VirtualDriver::num_physical, 1);
   EXPECT_EQ(Span(*lane_, Op::kUnmapPhysical, base + kPiece, kPiece), 0u);
   EXPECT_EQ(VirtualDriver::num_physical, 0);
-  EXPECT_EQ(executor_->Snapshot().at(0).device_memory_bytes, 0u);
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["device_memory_bytes"], 0u);
   EXPECT_EQ(lane_->Call(Op::kRetainPhysical, Payload().PutWord(base)).result, CUDA_ERROR_INVALID_VALUE);
 }
 

@@ -80,8 +80,8 @@ TEST_F(GatedQueueTest, AStopBeforeAnyBlockBeganIsNoMeasurement) {
   queue.reset();
   queues_.reset();
   EXPECT_EQ(num_told, 0);
-  EXPECT_EQ(owner->yield_times.num, 0u);
-  EXPECT_EQ(owner->num_yields, 1u);
+  EXPECT_EQ(owner->figures["timed_yields"], 0u);
+  EXPECT_EQ(owner->figures["yields"], 1u);
 }
 
 }  // namespace

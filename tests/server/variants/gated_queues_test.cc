@@ -1,5 +1,6 @@
 #include "server/variants/gated_queues.h"
 
+#include <numeric>
 #include <random>
 
 #include "tests/server/variants/gated_queues_fixture.h"
@@ -192,14 +193,15 @@ TEST_F(GatedQueuesTest, AStopInTheMiddleIsMeasured) {
   }
   ASSERT_EQ(num_told, 1);
   EXPECT_GT(told_ns, 0);
-  uint64_t num_stops = 0;
-  for (const auto& bucket : owner->stops.buckets) num_stops += bucket;
-  EXPECT_EQ(num_stops, 1u);
-  EXPECT_EQ(owner->yield_times.num, 1u);
-  EXPECT_LE(owner->stops.left_ns, static_cast<uint64_t>(told_ns)) << "the announcement came before the store";
-  EXPECT_GE(owner->stops.num_launches, 1u);
-  EXPECT_GE(owner->stops.num_blocks, 1u);
-  EXPECT_LT(owner->stops.num_blocks, 3 * kBlocks);
+  control::SessionFigures figures{};
+  owner->figures.AddTo(figures);
+  const auto stops = figures.entries("stops");
+  EXPECT_EQ(std::accumulate(stops.begin(), stops.end(), uint64_t{0}), 1u);
+  EXPECT_EQ(figures["timed_yields"], 1u);
+  EXPECT_LE(figures["stop_ns"], static_cast<uint64_t>(told_ns)) << "the announcement came before the store";
+  EXPECT_GE(figures["resumed_launches"], 1u);
+  EXPECT_GE(figures["resumed_blocks"], 1u);
+  EXPECT_LT(figures["resumed_blocks"], 3 * kBlocks);
 }
 
 TEST_F(GatedQueuesTest, WhoBecomesHighPriorityGoesOnAtOnce) {

@@ -1,0 +1,247 @@
+// What is counted of a session: one table. All that carries a figure comes from it: the executor's counters, its
+// reports to tallyd, the sums of a tenant, gRPC and `tallyctl ps --json`, the Prometheus families, the page
+// docs/metrics.md.
+//
+//   executor                            tallyd                                        people
+//   FigureCounters --> SessionFigures --> Accumulate: by tenant --> families.cc ----> Prometheus
+//    Add("yields")     (executor link)  --> session_fields.h: gRPC -----------------> tallyctl ps --json
+//
+// A figure is named by its row: figures["yields"]. A name that has no row does not compile. Values are whole numbers in
+// the unit that the name ends with: _ns nanoseconds, _bytes bytes, else pieces.
+//
+// How to add one: docs/adding-a-metric.md. Order and names may change freely: both ends of the link are of one build,
+// and kSessionFiguresHash says so.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace tally::control {
+
+// By what the GPU could have been taken: as many entries as server/coverage.h names.
+inline constexpr size_t kCoverages = 12;
+// How long a stopped queue took to leave the GPU: upper bounds of the buckets but the last.
+inline constexpr uint64_t kStopBoundsNs[] = {10'000,  20'000,  30'000,  50'000,    75'000,    100'000,   150'000,
+                                             200'000, 300'000, 500'000, 1'000'000, 2'000'000, 5'000'000, 10'000'000};
+inline constexpr size_t kStopBuckets = std::size(kStopBoundsNs) + 1;
+// The caution that an objective asks for goes from 0 to so many steps (scheduler::SloFeedback::kSteps).
+inline constexpr uint64_t kCautionSteps = 32;
+
+enum class FigureKind : uint8_t {
+  kCounter,      // never goes down; a tenant's is the sum over its sessions, also those that have ended
+  kHeldNow,      // a tenant's is the sum over its sessions that run
+  kOfObjective,  // of a high-priority session with an objective, at present; never summed. A time of 0: not known yet
+};
+
+// What the values of a row stand for.
+enum class FigureEntries : uint8_t {
+  kOne,
+  kByCoverage,  // one for each server::Coverage
+  kByStopTime,  // how many stops took how long, by kStopBoundsNs; how long all together is "stop_ns"
+};
+constexpr size_t NumEntries(FigureEntries entries) {
+  constexpr size_t kCounts[] = {1, kCoverages, kStopBuckets};
+  return kCounts[static_cast<size_t>(entries)];
+}
+
+// How Prometheus calls one or several rows. Rows of one family differ by the value of the family's last label.
+struct FigureFamily {
+  const char* name = "";  // "": none
+  const char* unit = "";  // "seconds" for nanoseconds
+  const char* sentence = "";
+  const char* labels = "tenant, uid";  // in this order
+};
+
+struct FigureRow {
+  const char* name;  // in ps --json, and in control.proto if it has a field of its own there
+  FigureKind kind;
+  FigureFamily family;
+  const char* label = "";  // the value of the family's last label; "" if that is not the row's
+  FigureEntries entries = FigureEntries::kOne;
+  uint64_t one = 1;  // people see the figure divided by it
+};
+
+inline constexpr FigureFamily kCopiedBytes = {
+    "tally_tenant_copied_bytes_total", "bytes",
+    "Bytes copied; direction is host_to_device, device_to_host or device_to_device.", "tenant, uid, direction"};
+inline constexpr FigureFamily kVariedLaunches = {
+    "tally_tenant_varied_launches_total", "launches",
+    "Best-effort launches in another form than the original; form is slices, workers or gated.", "tenant, uid, form"};
+inline constexpr FigureFamily kYieldSeconds = {
+    "tally_tenant_yield_seconds_total", "seconds",
+    "How long those took: phase seen (from the announcement of high-priority work), written (the flag), left (the "
+    "blocks).",
+    "tenant, uid, phase"};
+inline constexpr FigureFamily kCoveredSeconds = {
+    "tally_tenant_covered_seconds_total", "seconds",
+    "GPU time of best-effort launches, estimated, by what could take the GPU from them: slices, workers, gated, short "
+    "or time_slice, the last with a reason; counted with transforms only.",
+    "tenant, uid, by, reason"};
+inline constexpr FigureFamily kStopSeconds = {
+    "tally_tenant_stop_seconds", "seconds",
+    "How long queues of gated launches that were stopped took to leave the GPU, from the store that stops them."};
+
+inline constexpr auto kSessionFigures = [] {
+  using enum FigureKind;
+  using enum FigureEntries;
+  return std::to_array<FigureRow>({
+      {"kernel_launches",
+       kCounter,
+       {"tally_tenant_kernel_launches_total", "launches", "Kernels launched one by one, not through graphs."}},
+      {"graph_launches", kCounter, {"tally_tenant_graph_launches_total", "launches", "Graphs launched."}},
+      {"host_to_device_bytes", kCounter, kCopiedBytes, "host_to_device"},
+      {"device_to_host_bytes", kCounter, kCopiedBytes, "device_to_host"},
+      {"device_to_device_bytes", kCounter, kCopiedBytes, "device_to_device"},
+      {"device_memory_bytes",
+       kHeldNow,
+       {"tally_tenant_device_memory_bytes", "bytes", "Device memory held by running sessions."}},
+      {"pinned_memory_bytes",
+       kHeldNow,
+       {"tally_tenant_pinned_memory_bytes", "bytes", "Page-locked host memory held by running sessions."}},
+      {"requests",
+       kCounter,
+       {"tally_tenant_requests_total", "calls",
+        "Driver calls that reached the executor; most calls are answered in the client and are not counted."}},
+      {"refused_calls",
+       kCounter,
+       {"tally_tenant_refused_calls_total", "calls",
+        "Driver calls that Tally does not support and refused with CUDA_ERROR_NOT_SUPPORTED."}},
+      {"failed_calls",
+       kCounter,
+       {"tally_tenant_failed_calls_total", "calls", "Driver calls that returned any other error."}},
+      // Of best-effort sessions, as far as the policy counts it.
+      {"gpu_time_ns",
+       kCounter,
+       {"tally_tenant_gpu_seconds_total", "seconds",
+        "GPU time of best-effort launches, estimated from samples; 0 with the policies look-ahead and none."}},
+      {"held_launches",
+       kCounter,
+       {"tally_tenant_held_launches_total", "launches",
+        "Best-effort launches and copies that had to wait at the dispatch gate."}},
+      {"held_ns", kCounter, {"tally_tenant_held_seconds_total", "seconds", "How long those waited, all together."}},
+      {"sliced_launches", kCounter, kVariedLaunches, "slices"},
+      {"worker_launches", kCounter, kVariedLaunches, "workers"},
+      {"gated_launches", kCounter, kVariedLaunches, "gated"},
+      {"yields",
+       kCounter,
+       {"tally_tenant_yields_total", "yields",
+        "Times that a launch by workers, or a queue of gated ones, gave the GPU back and went on later."}},
+      {"timed_yields",
+       kCounter,
+       {"tally_tenant_timed_yields_total", "yields",
+        "Launches by workers, and queues of gated launches, that were running when they were asked to give the GPU "
+        "back."}},
+      {"yield_seen_ns", kCounter, kYieldSeconds, "seen"},
+      {"yield_written_ns", kCounter, kYieldSeconds, "written"},
+      {"yield_left_ns", kCounter, kYieldSeconds, "left"},
+      {"coverage_ns", kCounter, kCoveredSeconds, "", kByCoverage},
+      {"stops", kCounter, kStopSeconds, "", kByStopTime},
+      {"stop_ns", kCounter, {}},  // the sum of those
+      {"resumed_launches",
+       kCounter,
+       {"tally_tenant_resumed_launches_total", "launches",
+        "Launches that had to go on, or to be made again, after such a stop."}},
+      {"resumed_blocks",
+       kCounter,
+       {"tally_tenant_resumed_blocks_total", "blocks",
+        "Blocks of those that had not run when the queue was stopped; clusters of launches with clusters."}},
+      {"slo_requests",
+       kCounter,
+       {"tally_tenant_slo_requests_total", "requests",
+        "Requests of high-priority sessions with an objective (--slo) that were timed."}},
+      {"slo_observed_ns",
+       kOfObjective,
+       {"tally_slo_observed_seconds", "seconds",
+        "What the last window of its requests had at that percentile; missing before the first window's end.",
+        "tenant, uid, session, percentile"}},
+      {"slo_caution",
+       kOfObjective,
+       {"tally_slo_caution", "none",
+        "How careful with best-effort work the objective asks to be: 0 most generous, 1 most careful.",
+        "tenant, uid, session"},
+       "",
+       kOne,
+       kCautionSteps},
+  });
+}();
+inline constexpr size_t kNumSessionFigures = kSessionFigures.size();
+
+// Where the values of each row begin; the last: how many there are.
+inline constexpr auto kFigurePlaces = [] {
+  std::array<size_t, kNumSessionFigures + 1> places{};
+  for (size_t i = 0; i < kNumSessionFigures; ++i) places[i + 1] = places[i] + NumEntries(kSessionFigures[i].entries);
+  return places;
+}();
+inline constexpr size_t kNumFigureValues = kFigurePlaces.back();
+
+// One row of the table.
+class Figure {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): figures["yields"] is to read like a member
+  consteval Figure(const char* name) : index_(IndexOf(name)) {}
+  constexpr const FigureRow& row() const { return kSessionFigures[index_]; }
+  constexpr size_t index() const { return index_; }
+  constexpr size_t place() const { return kFigurePlaces[index_]; }
+  constexpr size_t num_entries() const { return NumEntries(row().entries); }
+
+ private:
+  static void HasNoRow() {}  // not constexpr: a name without a row ends the compilation here
+
+  static consteval size_t IndexOf(std::string_view name) {
+    for (size_t i = 0; i < kNumSessionFigures; ++i) {
+      if (name == kSessionFigures[i].name) return i;
+    }
+    HasNoRow();
+    return kNumSessionFigures;
+  }
+
+  size_t index_;
+};
+
+inline constexpr auto kAllFigures = []<size_t... i>(std::index_sequence<i...>) {
+  return std::array{Figure(kSessionFigures[i].name)...};
+}
+(std::make_index_sequence<kNumSessionFigures>());
+
+// What a session has done since it opened, and what it holds: the values of all rows, one row after the other.
+struct SessionFigures {
+  uint64_t values[kNumFigureValues];
+
+  // Of a row with one entry; of others the first.
+  constexpr uint64_t& operator[](Figure figure) { return values[figure.place()]; }
+  constexpr uint64_t operator[](Figure figure) const { return values[figure.place()]; }
+  constexpr std::span<uint64_t> entries(Figure figure) {
+    return std::span(values).subspan(figure.place(), figure.num_entries());
+  }
+  constexpr std::span<const uint64_t> entries(Figure figure) const {
+    return std::span(values).subspan(figure.place(), figure.num_entries());
+  }
+};
+
+// Adds what `more` has to `sum`, of every row that is summed.
+constexpr void Accumulate(SessionFigures& sum, const SessionFigures& more) {
+  for (const Figure figure : kAllFigures) {
+    if (figure.row().kind == FigureKind::kOfObjective) continue;
+    for (size_t i = 0; i < figure.num_entries(); ++i) sum.entries(figure)[i] += more.entries(figure)[i];
+  }
+}
+
+// Of names and sizes in their order (FNV-1a): a report whose values mean something else is not read (LinkHello).
+constexpr uint32_t HashOfFigures(std::span<const FigureRow> rows) {
+  uint32_t hash = 2166136261;
+  const auto mix = [&](unsigned char byte) { hash = (hash ^ byte) * 16777619; };
+  for (const FigureRow& row : rows) {
+    for (const char letter : std::string_view(row.name)) mix(static_cast<unsigned char>(letter));
+    mix(0);
+    mix(static_cast<unsigned char>(NumEntries(row.entries)));
+  }
+  return hash;
+}
+inline constexpr uint32_t kSessionFiguresHash = HashOfFigures(kSessionFigures);
+
+}  // namespace tally::control
