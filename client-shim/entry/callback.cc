@@ -4,9 +4,9 @@
 
 #include "client-shim/entry/capture_staging.h"
 #include "client-shim/entry/copy_plan.h"
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/callback_thread.h"
 #include "client-shim/state/process.h"
+#include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim {
@@ -26,8 +26,7 @@ CUresult Append(const Call& call, uint64_t stream, std::unique_ptr<Callback> cal
 CUresult AllocateStaging(const Call& call, size_t size_bytes, void** staging) {
   Session::HostMemory memory;
   const int device = call.process->server_ordinal(call.process->current_device());
-  if (const CUresult result =
-          call.process->session()->AllocateHost(size_bytes, device, shm::HostMemoryUse::kPinned, &memory);
+  if (const CUresult result = CurrentSession()->AllocateHost(size_bytes, device, shm::HostMemoryUse::kPinned, &memory);
       result != CUDA_SUCCESS)
     return result;
   *staging = memory.address;

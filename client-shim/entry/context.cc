@@ -5,6 +5,8 @@
 
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
+#include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -255,14 +257,14 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   Lane* lane = nullptr;
   if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
   if (const CUresult result = process->captures.CheckSynchronizeContext(index); result != CUDA_SUCCESS) return result;
-  if (lane->WasFoundIdle(Lane::kAllStreams, index)) return lane->TakeAsyncError();
+  if (lane->WasFoundIdle(Lane::kAllStreams, index)) return FinishWait(lane);
   if (lane->Begin(shm::Op::kSynchronizeContext, 0) == nullptr) return lane->failure();
   lane->SetContext(index);
   const Reply reply = lane->Call(WaitForDevice(*process, index));
   if (reply.result != CUDA_SUCCESS) return reply.result;
   NoteContextComplete(process, index, reply.ticket);
   lane->NoteIdle(Lane::kAllStreams, index);
-  return lane->TakeAsyncError();
+  return FinishWait(lane);
 }
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   return PostContextEvent(shm::Op::kRecordContextEvent, hCtx, hEvent);

@@ -1,7 +1,7 @@
 // Batches of 3-D copies: each becomes a copy of its own, in stream order, which is the strictest of the orders that a
 // batch may ask for.
 #include "client-shim/entry/copy_plan.h"
-#include "client-shim/entry/guard.h"
+#include "client-shim/state/refusals.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {

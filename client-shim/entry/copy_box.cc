@@ -4,7 +4,8 @@
 
 #include "client-shim/entry/capture_staging.h"
 #include "client-shim/entry/copy_plan.h"
-#include "client-shim/entry/guard.h"
+#include "client-shim/state/refusals.h"
+#include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim {
@@ -152,7 +153,7 @@ CUresult ToPageable(const Call& call, const CUDA_MEMCPY3D& copy, const Side& des
       std::memcpy(RowOf(destination, slice, row), call.lane->chunk(chunk) + row * slice.width_bytes, slice.width_bytes);
     return CUDA_SUCCESS;
   });
-  return copied != CUDA_SUCCESS ? copied : call.lane->TakeAsyncError();
+  return copied != CUDA_SUCCESS ? copied : FinishWait(call.lane);
 }
 
 }  // namespace
@@ -246,7 +247,7 @@ CUresult CopyBox3D(const CUDA_MEMCPY3D& copy, CUstream stream, bool waits) {
     return call.lane->PostStruct(shm::Op::kCopyBox, box);
   }
   const Reply reply = call.lane->CallStruct(shm::Op::kCopyBox, box);
-  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
 }
 
 namespace entry {

@@ -4,7 +4,7 @@
 
 #include "client-shim/entry/capture_staging.h"
 #include "client-shim/entry/copy_plan.h"
-#include "client-shim/entry/guard.h"
+#include "client-shim/state/streams.h"
 #include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
 
@@ -65,7 +65,7 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     if (reply.result != CUDA_SUCCESS) return reply.result;
     call.lane->NoteChunkDone(chunk);
     std::memcpy(destination, call.lane->chunk(chunk), size_bytes);
-    return call.lane->TakeAsyncError();
+    return FinishWait(call.lane);
   }
   // More: the next chunks are on their way while one is emptied.
   CopyThreads::Turn threads(call.lane->session()->copy_threads(), size_bytes);
@@ -92,7 +92,7 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     if (const CUresult result = call.lane->AwaitChunk(oldest.chunk, wait); result != CUDA_SUCCESS) return result;
     threads.Copy(destination + oldest.offset, call.lane->chunk(oldest.chunk), oldest.size);
   }
-  return call.lane->TakeAsyncError();
+  return FinishWait(call.lane);
 }
 
 CUresult CopyCaptured(const Call& call, const LinearSide& destination, const LinearSide& source, size_t size_bytes,
@@ -162,7 +162,7 @@ CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes
   if (!waits || (!is_host(destination.address) && !is_host(source.address)))
     return call.lane->PostStruct(shm::Op::kCopy, copy);
   const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy, WaitForDevice(*call.process, ContextOfStream(word)));
-  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
 }
 
 namespace entry {

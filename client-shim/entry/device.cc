@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 

@@ -1,5 +1,4 @@
 // CUDA manual: Error Handling. Works before cuInit and after the executor's end.
-#include "client-shim/entry/guard.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {

@@ -4,6 +4,7 @@
 
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -110,14 +111,14 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   Event* event = call.process->events.Find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
-  if (IsKnownComplete(*call.process, *event)) return call.lane->TakeAsyncError();
+  if (IsKnownComplete(*call.process, *event)) return FinishWait(call.lane);
   const WaitFor wait =
       (event->flags & CU_EVENT_BLOCKING_SYNC) != 0 ? WaitFor::kAnswer : WaitForDevice(*call.process, event->context);
   const Recording recording = event->LatestRecording();
   const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeEvent, handle, wait);
   if (reply.result != CUDA_SUCCESS) return reply.result;
   event->NoteComplete(recording);
-  return call.lane->TakeAsyncError();
+  return FinishWait(call.lane);
 }
 
 CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {

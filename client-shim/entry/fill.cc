@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <mutex>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -43,7 +43,7 @@ CUresult Fill(CUdeviceptr address, size_t pitch, uint32_t value, uint32_t elemen
       allocation->DeviceAddressOf(address), height > 1 ? pitch : 0, width, height, word, value, element_bytes};
   if (!waits || !allocation->is_host()) return call.lane->PostStruct(shm::Op::kFill, fill);
   const Reply reply = call.lane->CallStruct(shm::Op::kFill, fill);
-  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "client-shim/entry/graph_record.h"
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/callback_thread.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {

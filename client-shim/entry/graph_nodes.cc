@@ -11,6 +11,7 @@
 #include "client-shim/entry/launch_record.h"
 #include "client-shim/state/callback_thread.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
 
 namespace tally::client_shim {
 namespace {

@@ -4,7 +4,6 @@
 #include <cuda.h>
 #include <cxxabi.h>
 
-#include <cstdint>
 #include <new>
 
 #include "client-shim/transport/thread_state.h"
@@ -36,13 +35,5 @@ class PerThreadDefaultStream {
  private:
   bool was_;
 };
-
-// A call that Tally does not offer (verdict `refused`), by its row in the table: CUDA_ERROR_NOT_SUPPORTED, one line in
-// the log the first time; the executor counts all of them. Needs no initialisation, as many programs probe before
-// cuInit.
-CUresult Refuse(uint32_t symbol_index);
-// The same for a use of a call that is offered otherwise: `what` is a literal, "cuX: why" with a row's name. Logged
-// once per literal.
-CUresult RefuseUse(const char* what);
 
 }  // namespace tally::client_shim

@@ -9,6 +9,9 @@
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/own_mappings.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
+#include "client-shim/state/streams.h"
+#include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -39,7 +42,7 @@ bool IsOwnStack(const PageRange& pages) {
 CUresult Share(const Call& call, const PageRange& pages, uint64_t* server_address) {
   RangeBacking backing = FindBacking(pages.begin, pages.end);
   const int device = call.process->server_ordinal(call.process->current_device());
-  Session* session = call.process->session();
+  Session* session = CurrentSession();
   switch (backing.kind) {
     case Backing::kNothing:
       return CUDA_ERROR_INVALID_VALUE;
@@ -133,7 +136,7 @@ CUresult cuMemHostUnregister(void* p) {
       ReleaseAllocation(call.process, *view);
   }
   ReleaseAllocation(call.process, *removed);
-  return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
 }
 
 }  // namespace tally::client_shim::entry

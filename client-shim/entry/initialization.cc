@@ -1,6 +1,7 @@
 // CUDA manual: Initialization, Version Management, Profiler Control, Coredump Attributes, Error Log Management.
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
+#include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -8,7 +9,7 @@ namespace tally::client_shim::entry {
 CUresult cuInit(unsigned int Flags) {
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult result = Process::Start(); result != CUDA_SUCCESS) return result;
-  return CurrentProcess()->session()->sticky_error();
+  return CurrentSession()->sticky_error();
 }
 
 CUresult cuDriverGetVersion(int* driverVersion) {

@@ -2,7 +2,6 @@
 // context.
 #include <utility>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/entry/lookup.h"
 #include "client-shim/state/images_upload.h"
 #include "client-shim/state/process.h"

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/origins/pairing.h"
 #include "client-shim/state/images_upload.h"
 #include "client-shim/state/process.h"

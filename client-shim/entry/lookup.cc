@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "client-shim/entry/guard.h"
+#include "client-shim/state/refusals.h"
 
 namespace tally::client_shim {
 namespace {

@@ -7,6 +7,8 @@
 #include "client-shim/entry/guard.h"
 #include "client-shim/entry/sharing.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/streams.h"
+#include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -115,8 +117,7 @@ CUresult AllocateShared(size_t size_bytes, shm::HostMemoryUse use, unsigned flag
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   Session::HostMemory memory;
   const int device = call.process->server_ordinal(call.process->current_device());
-  if (const CUresult result = call.process->session()->AllocateHost(size_bytes, device, use, &memory);
-      result != CUDA_SUCCESS)
+  if (const CUresult result = CurrentSession()->AllocateHost(size_bytes, device, use, &memory); result != CUDA_SUCCESS)
     return result;
   Allocation allocation =
       NewAllocation(*call.process, reinterpret_cast<uint64_t>(memory.address), size_bytes,
@@ -139,7 +140,7 @@ CUresult FreeAndForget(const Call& call, shm::Op op, uint64_t address) {
     return reply.result;
   }
   ReleaseAllocation(call.process, *removed);
-  return call.lane->TakeAsyncError();
+  return FinishWait(call.lane);
 }
 
 }  // namespace
@@ -166,7 +167,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   if (allocation->is_graph_memory) {
     const Reply reply = call.lane->CallStruct(shm::Op::kFree, dptr);
-    return reply.result != CUDA_SUCCESS ? reply.result : call.lane->TakeAsyncError();
+    return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
   }
   if (allocation->kind == MemoryKind::kManaged) return FreeAndForget(call, shm::Op::kFreeHost, dptr);
   return FreeAndForget(call, shm::Op::kFree, dptr);

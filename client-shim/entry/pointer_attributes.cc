@@ -3,7 +3,6 @@
 #include <cstring>
 #include <optional>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 

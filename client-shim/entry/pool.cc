@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {

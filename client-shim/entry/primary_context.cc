@@ -1,7 +1,6 @@
 // CUDA manual: Primary Context Management. The runtime uses nothing else.
 #include <mutex>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
 

@@ -8,7 +8,6 @@
 #include <iterator>
 #include <string_view>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/entry/proc_symbols.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"

@@ -15,6 +15,8 @@
 #include "base/unique_fd.h"
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
+#include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -125,7 +127,7 @@ CUresult CloseMemory(const Call& call, CUdeviceptr address) {
   if (reply.Read<uint64_t>() == 0) {
     if (const auto removed = call.process->addresses.Remove(address)) ReleaseAllocation(call.process, *removed);
   }
-  return call.lane->TakeAsyncError();
+  return FinishWait(call.lane);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {

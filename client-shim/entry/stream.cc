@@ -6,6 +6,7 @@
 #include "client-shim/entry/copy_plan.h"
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -85,13 +86,13 @@ CUresult cuStreamSynchronize(CUstream hStream) {
     }
     if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   }
-  if (IsKnownIdle(*call.process, *call.lane, word)) return call.lane->TakeAsyncError();
+  if (IsKnownIdle(*call.process, *call.lane, word)) return FinishWait(call.lane);
   const uint32_t context = ContextOfStream(word);
   const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeStream, word, WaitForDevice(*call.process, context));
   if (reply.result != CUDA_SUCCESS) return reply.result;
   NoteStreamComplete(call.process, word, reply.ticket);
   call.lane->NoteIdle(word, context);
-  return call.lane->TakeAsyncError();
+  return FinishWait(call.lane);
 }
 
 CUresult cuStreamQuery(CUstream hStream) {

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "client-shim/entry/graph_record.h"
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/callback_thread.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"

@@ -3,8 +3,9 @@
 #include <cstring>
 #include <vector>
 
-#include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
+#include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -144,7 +145,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   std::vector<Allocation> taken;
   if (size > UINT64_MAX - ptr || !TakeMappings(call.process, ptr, size, &taken)) return CUDA_ERROR_INVALID_VALUE;
   const Reply reply = call.lane->CallStruct(shm::Op::kUnmapPhysical, shm::AddressSpan{ptr, size});
-  if (reply.result == CUDA_SUCCESS) return call.lane->TakeAsyncError();
+  if (reply.result == CUDA_SUCCESS) return FinishWait(call.lane);
   for (const Allocation& mapping : taken) call.process->addresses.Insert(mapping);
   return reply.result;
 }

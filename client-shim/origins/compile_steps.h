@@ -12,8 +12,8 @@
 #include <string>
 
 #include "base/file_cache.h"
+#include "client-shim/origins/compile_cache.h"
 #include "client-shim/origins/ptx_origins.h"
-#include "client-shim/state/compile_cache.h"
 
 namespace tally::client_shim {
 

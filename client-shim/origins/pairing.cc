@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "client-shim/origins/triton_cache.h"
-#include "client-shim/state/process.h"
+#include "client-shim/transport/session.h"
 #include "images/cubin.h"
 #include "images/fat_writer.h"
 #include "images/ptx_text.h"
@@ -55,8 +55,8 @@ PtxOrigins& Origins() { return KnowledgeOfProcess().origins; }
 bool IsPtxKept() {
   const char* wish = std::getenv("TALLY_KEEP_PTX");
   if (wish != nullptr && std::string_view(wish) == "0") return false;
-  const Process* process = CurrentProcess();
-  return process == nullptr || process->session()->wants_ptx();
+  const Session* session = CurrentSession();
+  return session == nullptr || session->wants_ptx();
 }
 
 std::vector<std::byte> PairWithPtx(std::span<const std::byte> cubin, const std::string& path,

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "client-shim/state/process.h"
+#include "client-shim/transport/session.h"
 
 namespace tally::client_shim {
 namespace {
@@ -25,7 +26,7 @@ void RunCallback(const Callback& callback, CUresult stream_status) {
 CUresult CallbackThread::Ensure() {
   const std::lock_guard lock(mutex_);
   if (is_running_) return CUDA_SUCCESS;
-  Session* session = CurrentProcess()->session();
+  Session* session = CurrentSession();
   // Taken here: where there is none, the caller must know. A function that nobody runs holds its stream up for good.
   Lane* lane = nullptr;
   if (const CUresult result = session->TakeLane(&lane); result != CUDA_SUCCESS) return result;

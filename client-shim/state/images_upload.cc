@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/log.h"
-#include "client-shim/entry/guard.h"
 #include "client-shim/origins/pairing.h"
 #include "client-shim/state/missing_code.h"
 #include "client-shim/state/process.h"
+#include "client-shim/state/refusals.h"
 #include "images/fat_container.h"
 #include "images/image_kind.h"
 

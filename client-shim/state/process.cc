@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "client-shim/state/visible_devices.h"
+#include "client-shim/transport/session.h"
 
 namespace tally::client_shim {
 
@@ -44,7 +45,7 @@ void ForgetProcessInChild() {
   if (t_forking != nullptr) t_forking->registered.AfterForkInChild();
   t_forking = nullptr;
   if (process != nullptr) g_is_child_of_user.store(true);
-  if (process != nullptr && process->session() != nullptr) process->session()->Close();
+  if (Session* session = g_session.exchange(nullptr); session != nullptr) session->Close();
   new (&g_start_mutex) std::mutex;  // its holder does not exist here
   ForgetThread();
 }
@@ -62,13 +63,13 @@ CUresult Process::Start() {
     LOG_ERROR("{}", sentence);
     return result;
   }
-  auto process = std::make_unique<Process>();
-  process->session_.store(session);
-  // Published before the first call, which needs it; taken back if that fails.
-  Process* started = process.release();
+  // Published before the first call, which needs them; taken back if that fails. Who finds a session finds its process.
+  Process* started = std::make_unique<Process>().release();
   g_process.store(started, std::memory_order_release);
+  g_session.store(session, std::memory_order_release);
   const CUresult result = started->DescribeDevices();
   if (result != CUDA_SUCCESS) {
+    g_session.store(nullptr);
     g_process.store(nullptr);
     t_thread.lane = nullptr;
     session->Close();  // ends the session; its few objects stay, as another thread may have seen them
@@ -83,7 +84,7 @@ CUresult Process::DescribeDevices() {
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto count = reply.Read<uint32_t>();
   if (count > shm::kMaxDevices || reply.payload_bytes < 8 + count * sizeof(shm::DeviceDescription)) {
-    session()->DeclareGone("its description of the devices makes no sense");
+    CurrentSession()->DeclareGone("its description of the devices makes no sense");
     return kExecutorGone;
   }
   driver_version_ = static_cast<int>(reply.Read<uint32_t>(4));

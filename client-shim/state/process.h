@@ -29,7 +29,7 @@
 #include "client-shim/state/registered_memory.h"
 #include "client-shim/state/slot_table.h"
 #include "client-shim/state/streams.h"
-#include "client-shim/transport/session.h"
+#include "client-shim/transport/lane.h"
 
 namespace tally::client_shim {
 
@@ -37,8 +37,6 @@ class Process {
  public:
   // Connects if that has not been done. Says on stderr what is wrong, once per attempt.
   static CUresult Start();
-
-  Session* session() const { return session_.load(std::memory_order_relaxed); }
 
   // Devices as the program counts them: CUDA_VISIBLE_DEVICES applied.
   int num_devices() const { return static_cast<int>(visible_.size()); }
@@ -80,7 +78,6 @@ class Process {
   friend void ForgetProcessInChild();
   CUresult DescribeDevices();
 
-  std::atomic<Session*> session_{nullptr};
   std::vector<shm::DeviceDescription> described_;  // by the executor's ordinal
   std::vector<int> visible_;                       // the executor's ordinal, by the client's
   int driver_version_ = 0;

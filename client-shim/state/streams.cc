@@ -40,6 +40,13 @@ CUresult FetchManagedVariables() {
   return result == CUDA_SUCCESS ? process->managed.FetchChanges(lane) : result;
 }
 
+CUresult FinishWait(Lane* lane) {
+  if (Process* process = CurrentProcess(); process != nullptr && process->managed.any()) [[unlikely]] {
+    if (const CUresult result = process->managed.FetchChanges(lane); result != CUDA_SUCCESS) return result;
+  }
+  return lane->TakeAsyncError();
+}
+
 uint32_t ContextOfStream(uint64_t word) {
   if (word <= shm::kPerThreadStream) return t_thread.context;
   const Process* process = CurrentProcess();

@@ -10,6 +10,7 @@
 
 namespace tally::client_shim {
 
+class Lane;
 class Process;
 
 struct Stream {
@@ -34,9 +35,11 @@ CUresult ResolveStreamForWork(Process& process, CUstream stream, uint64_t* word)
 // Before work is put on a stream in a process that has managed variables: the device gets what the host changed.
 CUresult SendManagedVariables(Process& process);
 
-// After a call that found work complete: the host gets what the device changed. Synchronising calls do so by themselves
-// (Lane::TakeAsyncError).
+// After a call that found work complete: the host gets what the device changed.
 CUresult FetchManagedVariables();
+// How every synchronising call ends: the same, and the first failure of an asynchronous call that was not reported yet
+// is.
+CUresult FinishWait(Lane* lane);
 
 // The context a resolved stream belongs to.
 uint32_t ContextOfStream(uint64_t word);

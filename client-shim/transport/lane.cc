@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "client-shim/state/process.h"
 #include "client-shim/transport/session.h"
 
 namespace tally::client_shim {
@@ -42,9 +41,6 @@ Lane::Lane(Session* session, MappedRegion region, uint32_t index)
 CUresult Lane::sticky_error() const { return session_->sticky_error(); }
 
 CUresult Lane::TakeAsyncError() {
-  if (Process* process = CurrentProcess(); process != nullptr && process->managed.any()) [[unlikely]] {
-    if (const CUresult result = process->managed.FetchChanges(this); result != CUDA_SUCCESS) return result;
-  }
   if (session_header_->async_error.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
   return static_cast<CUresult>(session_header_->async_error.exchange(0, std::memory_order_acq_rel));
 }
@@ -152,9 +148,8 @@ CUresult Lane::AwaitChunk(uint32_t chunk_index, WaitFor wait) {
 }
 
 CUresult AcquireLane(Lane** lane) {
-  Process* process = CurrentProcess();
-  if (process == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  Session* session = process->session();
+  Session* session = CurrentSession();
+  if (session == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (const CUresult sticky = session->sticky_error(); sticky != CUDA_SUCCESS) return sticky;
   if (const CUresult result = session->TakeLane(lane); result != CUDA_SUCCESS) return result;
   t_thread.lane = *lane;

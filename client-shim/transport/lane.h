@@ -115,8 +115,8 @@ class Lane {
     const CUresult sticky = sticky_error();
     return sticky != CUDA_SUCCESS ? sticky : CUDA_ERROR_INVALID_VALUE;
   }
-  // How every synchronising call ends: what the device changed in managed variables has arrived, and the first failure
-  // of an asynchronous call that was not reported yet is.
+  // The first failure of an asynchronous call that was not reported yet. Calls of programs end with FinishWait
+  // (state/streams.h), which does more.
   CUresult TakeAsyncError();
 
   // A stream, or all streams of a context, that the request answered last found idle: known until any thread of this

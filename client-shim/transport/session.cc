@@ -22,6 +22,9 @@
 #include "proto/driver/generated/wire_ops.h"
 
 namespace tally::client_shim {
+
+constinit std::atomic<Session*> g_session{nullptr};
+
 namespace {
 
 // tallyd may have to start an executor, which loads a driver and creates a context, before it answers.

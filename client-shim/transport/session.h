@@ -97,4 +97,8 @@ class Session {
   std::mutex lanes_mutex_;
 };
 
+// The process's session: null before cuInit, and in the child of a fork.
+extern std::atomic<Session*> g_session;
+inline Session* CurrentSession() { return g_session.load(std::memory_order_acquire); }
+
 }  // namespace tally::client_shim

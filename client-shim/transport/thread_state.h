@@ -2,7 +2,7 @@
 //
 // Plain thread storage with a constant initial value and the initial-exec model: one instruction to reach, usable at
 // any time of the thread's and the process's life, also in atexit handlers. What must be given back when a thread ends
-// hangs on a pthread key (thread_end.cc), whose destructor does not run for the main thread: it goes on calling CUDA
+// hangs on a pthread key, whose destructor does not run for the main thread: it goes on calling CUDA
 // from static destructors.
 #pragma once
 

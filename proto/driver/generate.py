@@ -194,14 +194,15 @@ def write_client(out, rows, prototypes):
     text += "}  // namespace tally::client_shim::entry\n"
     (out / "client_calls.h").write_text(text)
 
-    text = BANNER + '#include "client-shim/transport/wire_call.h"\n#include "proto/driver/generated/client_calls.h"\n'
+    text = BANNER + '#include "client-shim/entry/wire_call.h"\n#include "proto/driver/generated/client_calls.h"\n'
     text += '#include "proto/driver/generated/wire_ops.h"\n\nnamespace tally::client_shim::wire {\n\n'
     text += "\n\n".join(client_wire(r, parse_parameters(r, prototypes[r.symbol]), prototypes[r.symbol]) for r in wire)
     text += "\n\n}  // namespace tally::client_shim::wire\n"
     (out / "client_wire.cc").write_text(text)
 
     # Exported entry points: no logic. Guarded() turns exceptions into an error; a twin makes stream 0 mean per-thread.
-    text = BANNER + '#include "client-shim/entry/guard.h"\n#include "proto/driver/generated/client_calls.h"\n\n'
+    text = BANNER + '#include "client-shim/entry/guard.h"\n#include "client-shim/state/refusals.h"\n'
+    text += '#include "proto/driver/generated/client_calls.h"\n\n'
     text += "using tally::client_shim::Guarded;\nusing tally::client_shim::PerThreadDefaultStream;\n"
     text += "using tally::client_shim::Refuse;\nnamespace entry = tally::client_shim::entry;\n"
     text += 'namespace wire = tally::client_shim::wire;\n\n#define TALLY_EXPORT extern "C" __attribute__((visibility("default")))\n\n'

@@ -1,4 +1,4 @@
-#include "client-shim/entry/guard.h"
+#include "client-shim/state/refusals.h"
 
 #include <atomic>
 #include <cstddef>

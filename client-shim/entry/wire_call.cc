@@ -1,4 +1,4 @@
-#include "client-shim/transport/wire_call.h"
+#include "client-shim/entry/wire_call.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "client-shim/state/compile_cache.h"
+#include "client-shim/origins/compile_cache.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
