@@ -128,5 +128,33 @@ TEST(Capture, OnlyItsThreadEndsIt) {
             0);
 }
 
+TEST(ShimCalls, UnsafeCallSpoilsAGlobalCapture) {
+  FakeExecutor executor;
+  ScriptMemory(&executor);
+  executor.On(shm::Op::kCreateStream, [](const FakeRequest&, FakeReply* reply) {
+    reply->Append(shm::MakeHandle(shm::HandleKind::kStream, 0, true, 1));
+  });
+  executor.On(shm::Op::kEndCapture, [](const FakeRequest&, FakeReply* reply) {
+    reply->Append(shm::MakeHandle(shm::HandleKind::kGraph, 0, true, 1));
+  });
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         CUstream stream = nullptr;
+                         CUdeviceptr memory = 0;
+                         CUgraph graph = nullptr;
+                         REQUIRE(SHIM(cuStreamCreate)(&stream, 0) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuMemAlloc_v2)(&memory, 16) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+                         REQUIRE(SHIM(cuStreamEndCapture)(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+                         REQUIRE(graph == nullptr);
+                         REQUIRE(SHIM(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuMemAlloc_v2)(&memory, 16) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuStreamEndCapture)(stream, &graph) == CUDA_SUCCESS && graph != nullptr);
+                         return 0;
+                       }),
+            0);
+}
+
 }  // namespace
 }  // namespace tally::client_shim

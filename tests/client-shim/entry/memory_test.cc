@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "tests/client-shim/shim_child.h"
@@ -96,6 +97,28 @@ TEST(Allocation, FreedInACaptureIsStillThere) {
                          REQUIRE(SHIM(cuMemFreeAsync)(memory, stream) == CUDA_SUCCESS);
                          REQUIRE(SHIM(cuMemsetD8Async)(memory, 0, 4096, stream) == CUDA_ERROR_INVALID_VALUE);
                          REQUIRE(SHIM(cuMemFreeAsync)(memory, stream) == CUDA_ERROR_INVALID_VALUE);
+                         return 0;
+                       }),
+            0);
+}
+
+TEST(ShimCalls, PinnedMemoryIsSharedAndKnown) {
+  FakeExecutor executor;
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         void* pinned = nullptr;
+                         REQUIRE(SHIM(cuMemHostAlloc)(&pinned, 1000, 0) == CUDA_SUCCESS);
+                         std::memset(pinned, 1, 1000);
+                         CUdeviceptr device = 0;
+                         REQUIRE(SHIM(cuMemHostGetDevicePointer_v2)(&device, pinned, 0) == CUDA_SUCCESS);
+                         REQUIRE(device == reinterpret_cast<CUdeviceptr>(pinned));
+                         unsigned type = 0;
+                         REQUIRE(SHIM(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device + 5) ==
+                                 CUDA_SUCCESS);
+                         REQUIRE(type == CU_MEMORYTYPE_HOST);
+                         REQUIRE(SHIM(cuMemFreeHost)(pinned) == CUDA_SUCCESS);
+                         REQUIRE(SHIM(cuMemFreeHost)(pinned) == CUDA_ERROR_INVALID_VALUE);
                          return 0;
                        }),
             0);

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client-shim/state/link_results.h"
 #include "images/fat_container.h"
 #include "tests/images/test_images.h"
 
@@ -71,22 +70,6 @@ TEST(IsPtxKept, ObeysTheEnvironment) {
   ::setenv("TALLY_KEEP_PTX", "1", 1);
   EXPECT_TRUE(IsPtxKept());
   ::unsetenv("TALLY_KEEP_PTX");
-}
-
-TEST(LinkResults, OneTextIsAllOfTheLink) {
-  LinkResults links;
-  const PtxText text = std::make_shared<const std::string>("text");
-  EXPECT_EQ(links.OnlyInput(1), nullptr);
-  links.NoteInput(1, text);
-  EXPECT_EQ(links.OnlyInput(1), text);
-  links.NoteInput(1, text);
-  EXPECT_EQ(links.OnlyInput(1), nullptr);
-  links.NoteInput(2, nullptr);  // a cubin
-  links.NoteInput(2, text);
-  EXPECT_EQ(links.OnlyInput(2), nullptr);
-  links.Forget(1);
-  links.NoteInput(1, text);
-  EXPECT_EQ(links.OnlyInput(1), text);
 }
 
 TEST(Origins, AreWholeInAForkedChild) {

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
 #include <thread>
 
 #include "tests/client-shim/shim_child.h"
@@ -47,6 +50,41 @@ TEST(CallbackThread, WithoutALaneAHostFunctionIsRefused) {
                          return 0;
                        }),
             0);
+}
+
+TEST(ShimCalls, HostFunctionsRunOnTheCallbackThreadAndAreAcknowledged) {
+  FakeExecutor executor;
+  // The launch leaves a token; the callback thread's request for work gets it, and the next one reports it done.
+  auto token = std::make_shared<std::atomic<uint64_t>>(0);
+  auto finished = std::make_shared<std::atomic<uint64_t>>(0);
+  executor.On(shm::Op::kLaunchHostFunction, [token](const FakeRequest& request, FakeReply*) {
+    *token = request.Read<shm::LaunchHostFunction>().token;
+  });
+  executor.On(shm::Op::kAwaitCallback, [token, finished](const FakeRequest& request, FakeReply* reply) {
+    const auto done = request.Read<shm::AwaitCallback>().finished_token;
+    if (done != 0) {
+      *finished = done;
+      reply->is_withheld = true;  // no more work
+      return;
+    }
+    reply->Append(token->load());  // 0 at first: asked again
+    reply->Append(uint64_t{0});
+  });
+  EXPECT_EQ(RunInChild(executor.socket_path(),
+                       [] {
+                         if (Begin() != 0) return 1;
+                         static std::atomic<int> ran{0};
+                         REQUIRE(SHIM(cuLaunchHostFunc)(
+                                     nullptr, [](void* user) { ran = *static_cast<int*>(user); }, new int(42)) ==
+                                 CUDA_SUCCESS);
+                         while (ran == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                         REQUIRE(ran == 42);
+                         std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                         return 0;
+                       }),
+            0);
+  EXPECT_NE(token->load(), 0u);
+  EXPECT_EQ(finished->load(), token->load());
 }
 
 }  // namespace

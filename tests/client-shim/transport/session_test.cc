@@ -126,5 +126,42 @@ TEST(Session, AChunkOfTheArenaIsUsedAgainOnceItsCopyIsDone) {
   EXPECT_EQ(num_copied, 3ull * shm::kArenaChunks * shm::kArenaChunkBytes);
 }
 
+TEST(ShimCalls, NoDaemonIsOneClearError) {
+  EXPECT_EQ(RunInChild("/nonexistent/tally.sock",
+                       [] {
+                         REQUIRE(SHIM(cuInit)(0) == CUDA_ERROR_SYSTEM_NOT_READY);
+                         int count = 0;
+                         REQUIRE(SHIM(cuDeviceGetCount)(&count) == CUDA_ERROR_NOT_INITIALIZED);
+                         int version = 0;
+                         REQUIRE(SHIM(cuDriverGetVersion)(&version) == CUDA_SUCCESS && version == CUDA_VERSION);
+                         return 0;
+                       }),
+            0);
+}
+
+TEST(ShimCalls, OtherProtocolVersionIsRefused) {
+  FakeExecutor executor;
+  executor.set_protocol_version(shm::kProtocolVersion + 1);
+  EXPECT_EQ(
+      RunInChild(executor.socket_path(), [] { return SHIM(cuInit)(0) == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH ? 0 : 1; }),
+      0);
+}
+
+// tallyd may give a session to an executor that has just lost its context, before it knows.
+TEST(ShimCalls, ExecutorThatIsGoneBeforeItTookTheSessionIsAskedForAgain) {
+  FakeExecutor executor;
+  executor.LoseSessions(2);
+  EXPECT_EQ(RunInChild(executor.socket_path(), [] { return SHIM(cuInit)(0) == CUDA_SUCCESS ? 0 : 1; }), 0);
+  EXPECT_EQ(executor.num_hellos(), 3);
+}
+
+TEST(ShimCalls, ExecutorsThatAreAlwaysGoneAreAnErrorInTheEnd) {
+  FakeExecutor executor;
+  executor.LoseSessions(1000);
+  EXPECT_EQ(RunInChild(executor.socket_path(), [] { return SHIM(cuInit)(0) == CUDA_ERROR_DEVICE_UNAVAILABLE ? 0 : 1; }),
+            0);
+  EXPECT_EQ(executor.num_hellos(), 5);
+}
+
 }  // namespace
 }  // namespace tally::client_shim
