@@ -35,7 +35,8 @@ UNITS = {
 # Only these, so that the layout compiles the same everywhere.
 ONLY_THESE = {unit: {"cstdint", "cstddef", "atomic", "type_traits"} for unit in ("proto/shm", "proto/device")}
 # Whole folders that others may use although they are no front desk.
-PUBLIC_FOLDERS = {"proto/shm", "proto/device", "proto/driver", "proto/driver/generated", "proto/control"}
+PUBLIC_FOLDERS = {"proto/shm", "proto/device", "proto/driver", "proto/driver/generated", "proto/control",
+                  "scheduler/window"}
 # (who, private folder): the software driver executes the syntax tree itself, so it needs all of it.
 EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")', re.MULTILINE)
