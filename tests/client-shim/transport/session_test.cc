@@ -100,18 +100,19 @@ TEST(Session, ASocketOfTheProgramIsNotTakenForOurs) {
 TEST(Session, AChunkOfTheArenaIsUsedAgainOnceItsCopyIsDone) {
   FakeExecutor executor;
   ScriptMemory(&executor);
-  EXPECT_EQ(RunInChild(executor.socket_path(),
-                       [] {
-                         if (Begin() != 0) return 1;
-                         constexpr size_t kBytes = 3ull * shm::kArenaChunks * shm::kArenaChunkBytes;
-                         CUdeviceptr device = 0;
-                         REQUIRE(SHIM(cuMemAlloc_v2)(&device, kBytes) == CUDA_SUCCESS);
-                         const std::vector<char> host(kBytes, 'x');
-                         REQUIRE(SHIM(cuMemcpyHtoDAsync_v2)(device, host.data(), kBytes, nullptr) == CUDA_SUCCESS);
-                         REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_SUCCESS);
-                         return 0;
-                       }),
-            0);
+  EXPECT_EQ(
+      RunInChild(executor.socket_path(),
+                 [] {
+                   if (Begin() != 0) return 1;
+                   constexpr size_t kThreeArenas = 3ull * shm::kArenaChunks * shm::kArenaChunkBytes;
+                   CUdeviceptr device = 0;
+                   REQUIRE(SHIM(cuMemAlloc_v2)(&device, kThreeArenas) == CUDA_SUCCESS);
+                   const std::vector<char> host(kThreeArenas, 'x');
+                   REQUIRE(SHIM(cuMemcpyHtoDAsync_v2)(device, host.data(), kThreeArenas, nullptr) == CUDA_SUCCESS);
+                   REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_SUCCESS);
+                   return 0;
+                 }),
+      0);
   std::set<uint32_t> in_use;
   uint64_t num_copied = 0;
   for (const FakeRequest& request : executor.requests()) {
