@@ -8,14 +8,14 @@
 #include <fstream>
 #include <vector>
 
+#include "tests/images/test_images.h"
 #include "tests/support/temporary_directory.h"
 
 namespace tally::client_shim {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::span<const std::byte> BytesOf(std::string_view text) { return std::as_bytes(std::span(text)); }
+using images::BytesOf;
 
 CompileInput Source(std::string_view text) {
   return {.kind = 1, .source = BytesOf(text), .options = "-O3", .platform = "HOST64", .compiler_build = "today"};
