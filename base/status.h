@@ -1,7 +1,7 @@
 // Status and Result: the only vocabulary for errors that a caller can do something about.
 //
-// Codes are numbered as gRPC's, so that server/rpc translates by a cast. A broken invariant is not a Status: it is a
-// CHECK (base/check.h). Add context on the way up: `return status.With("load module 'x'")`.
+// Codes are numbered as gRPC's, so that server/daemon/rpc translates by a cast. A broken invariant is not a Status: it
+// is a CHECK (base/check.h). Add context on the way up: `return status.With("load module 'x'")`.
 #pragma once
 
 #include <expected>

@@ -14,7 +14,7 @@ namespace tally::scheduler {
 
 inline constexpr const char* kAutoPolicy = "auto";
 // Best-effort launches go while no high-priority work runs, as many at once as have lately drained quickly
-// (server/gpu/priority_dispatch.h): the only way that is not in policy_list.h.
+// (server/executor/dispatch/priority_dispatch.h): the only way that is not in policy_list.h.
 inline constexpr const char* kLookAheadPolicy = "look-ahead";
 // What "auto" comes to on a GPU: launches go at once, contexts take turns by their time slices. Nobody can ask for it,
 // since it needs a driver that accepts them.

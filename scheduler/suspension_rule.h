@@ -1,6 +1,6 @@
 // SuspensionRule: when suspending best-effort contexts is worth it, and when letting them go on is.
 //
-// High-priority work comes in stretches (server/executor_process/suspender.h). Suspending takes about a millisecond
+// High-priority work comes in stretches (server/executor/process/suspender.h). Suspending takes about a millisecond
 // and going on a third of one, so both can come too soon: suspending for a stretch that is over by then, and going on
 // in a gap after which the stretch continues, without protection until the next suspension has worked. Both are guesses
 // about how long something lasts that has lasted for a while, made from how it went the last times:

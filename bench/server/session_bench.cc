@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "proto/driver/generated/wire_ops.h"
-#include "server/executor.h"
-#include "tests/server/fakes/fake_driver.h"
-#include "tests/server/fakes/scripted_client.h"
+#include "server/executor/executor.h"
+#include "tests/server/executor/fakes/fake_driver.h"
+#include "tests/server/executor/fakes/scripted_client.h"
 
 namespace tally::fakes {
 namespace {

@@ -2,7 +2,7 @@
 // the driver can do without a daemon, for comparison only: who preloads it must know which programs share the GPU.
 #include <cstdlib>
 
-#include "server/executor_process/channel_groups.h"
+#include "server/executor/process/channel_groups.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // What choosing the form of a launch costs when nothing changes: the price that every best-effort launch pays.
 #include <benchmark/benchmark.h>
 
-#include "server/variants/kernel_profile.h"
+#include "server/executor/issue/kernel_profile.h"
 
 namespace tally::server {
 namespace {

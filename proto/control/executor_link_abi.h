@@ -26,8 +26,8 @@
 // kLinkVersion, or another table of figures (session_figures.h), is refused, and the executor then ends when its
 // sessions have.
 //
-// Behaviour lives in server/daemon/executor_link.cc and server/executor_process/daemon_link.cc;
-// tests/server/daemon/executor_link_abi_test.cc pins this page.
+// Behaviour lives in server/daemon/executor_link.cc and server/executor/process/daemon_link.cc;
+// tests/proto/executor_link_abi_test.cc pins this page.
 #pragma once
 
 #include <cstddef>
@@ -220,7 +220,7 @@ constexpr const char* NameOf(LinkSuspension suspension) {
 
 // Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, how often it has
 // suspended them, how often they were let go on once more because somebody waited in vain, and how often it preempted
-// them in a pause (server/executor_process/refresher.h).
+// them in a pause (server/executor/process/refresher.h).
 struct LinkTimeSlices {
   LinkHeader header;
   uint64_t shortest_us;

@@ -23,7 +23,7 @@
 
 namespace tally::control {
 
-// By what the GPU could have been taken: as many entries as server/coverage.h names.
+// By what the GPU could have been taken: as many entries as proto/control/coverage.h names.
 inline constexpr size_t kCoverages = 12;
 // How long a stopped queue took to leave the GPU: upper bounds of the buckets but the last.
 inline constexpr uint64_t kStopBoundsNs[] = {10'000,  20'000,  30'000,  50'000,    75'000,    100'000,   150'000,

@@ -365,8 +365,8 @@ def write_server(out, rows, prototypes):
     text += "".join(f"TALLY_DRIVER_FUNCTION({r.symbol})\n" for r in rows if r.verdict not in ("refused", "twin"))
     (out / "driver_functions.inc").write_text(text)
 
-    text = BANNER + '#include "server/session/served_lane.h"\n#include "server/session/wire_codec.h"\n'
-    text += '#include "server/session/wire_table.h"\n\n#include <algorithm>\n#include <span>\n#include <string>\n#include <vector>\n\n'
+    text = BANNER + '#include "server/executor/session/served_lane.h"\n#include "server/executor/session/wire_codec.h"\n'
+    text += '#include "server/executor/session/wire_table.h"\n\n#include <algorithm>\n#include <span>\n#include <string>\n#include <vector>\n\n'
     text += "namespace tally::server {\nnamespace {\n\n"
     text += "\n\n".join(server_wire(r, parse_parameters(r, prototypes[r.symbol])) for r in wire)
     text += "\n\n}  // namespace\n\nconst std::array<WireEntry, kNumWireOps> kWireTable = {{\n"

@@ -12,7 +12,7 @@
 // must not close the gate for ever: a waiter that has waited for long looks for slots whose process is gone and takes
 // their share of num_busy back (exchange on `busy` decides who does it, so it is done once).
 //
-// Behaviour lives in server/gpu/activity_page.h; tests/proto/activity_abi_test.cc pins the layout.
+// Behaviour lives in server/executor/dispatch/activity_page.h; tests/proto/activity_abi_test.cc pins the layout.
 #pragma once
 
 #include <atomic>

@@ -37,7 +37,7 @@
 // COMPATIBILITY. kProtocolVersion (handshake_abi.h) is raised by: any change of a field, size, offset or enumerator
 // here; any change of a record's meaning.
 //
-// Behaviour lives in client-shim/transport and server/channel; tests/proto/channel_abi_test.cc pins this page.
+// Behaviour lives in client-shim/transport and server/executor/channel; tests/proto/channel_abi_test.cc pins this page.
 #pragma once
 
 #include <atomic>

@@ -10,7 +10,7 @@
 #include "base/command_line.h"
 #include "base/log_prefixes.h"
 #include "proto/control/socket_paths.h"
-#include "server/daemon/version.h"
+#include "proto/control/version.h"
 
 namespace tally::server {
 namespace {

@@ -13,10 +13,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/unique_fd.h"
+#include "proto/control/cache_directory.h"
 #include "proto/control/socket_paths.h"
 #include "scheduler/policy_list.h"
 #include "scheduler/slo.h"
-#include "server/daemon/cache_directory.h"
 #include "server/daemon/executor_spawner.h"
 #include "server/daemon/policy_rules.h"
 

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/policy_choice.h"
-#include "server/executor.h"
+#include "server/executor/executor.h"
 
 namespace tally::server {
 
@@ -53,10 +53,10 @@ struct DaemonConfig {
   // High-priority and best-effort programs of one user in one context, so that the GPU need not switch between them:
   // soonest for the high-priority ones, but a fault of any of them is everybody's. Not those that name a domain.
   bool share_contexts = false;
-  // Best-effort contexts are suspended while high-priority work keeps coming (server/executor_process/suspender.h),
+  // Best-effort contexts are suspended while high-priority work keeps coming (server/executor/process/suspender.h),
   // with policies that mind classes.
   bool suspend_best_effort = false;
-  // High-priority contexts are preempted in a pause, once a second at most (server/executor_process/refresher.h).
+  // High-priority contexts are preempted in a pause, once a second at most (server/executor/process/refresher.h).
   bool refresh_contexts = true;
   // Sessions at a time, of all users together and of one user.
   uint32_t max_sessions = 1024;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "proto/control/switch_figures.h"
 #include "server/daemon/executor_pool.h"
-#include "server/daemon/switch_figures.h"
 
 namespace tally::server {
 

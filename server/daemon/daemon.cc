@@ -14,17 +14,17 @@
 #include "base/log_prefixes.h"
 #include "base/private_path.h"
 #include "proto/control/socket_paths.h"
+#include "proto/control/version.h"
 #include "server/daemon/client_gate.h"
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/executor_spawner.h"
 #include "server/daemon/loop_desk.h"
+#include "server/daemon/metrics/exporter.h"
 #include "server/daemon/reload.h"
+#include "server/daemon/rpc/rpc_server.h"
 #include "server/daemon/runtime_dir.h"
 #include "server/daemon/starter.h"
 #include "server/daemon/switch_test.h"
-#include "server/daemon/version.h"
-#include "server/metrics/exporter.h"
-#include "server/rpc/rpc_server.h"
 
 namespace tally::server {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/unique_fd.h"
 #include "proto/control/executor_link_abi.h"
 #include "scheduler/tuning.h"
-#include "server/executor.h"
+#include "server/executor/executor.h"
 
 namespace tally::server {
 

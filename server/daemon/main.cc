@@ -1,10 +1,10 @@
 // tallyd: the control plane. Never on the path of a CUDA call.
 #include <cstdlib>
 
+#include "base/journal.h"
 #include "base/log.h"
 #include "server/daemon/command_line.h"
 #include "server/daemon/daemon.h"
-#include "server/daemon/journal.h"
 
 int main(int argc, char** argv) {
   tally::SetLogName("tallyd");

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "proto/control/executor_link_abi.h"
 #include "server/daemon/config.h"
-#include "server/executor.h"
+#include "server/executor/executor.h"
 
 namespace tally::server {
 

@@ -3,7 +3,7 @@
 //   clients/tally.sock                 where clients connect; a directory of its own that containers may have
 //   tally.sock                         a link to it, for those outside
 //   control.sock, executors.sock       sockets of nobody else's
-//   activity         the executors' page (server/gpu/activity_page.h)
+//   activity         the executors' page (server/executor/dispatch/activity_page.h)
 //   tallyd.lock      held (flock) by the running tallyd; holds its pid
 //   next-session     the next session id, so that ids are not used twice while the machine is up
 //   executor-PID     one per living executor, empty: how a new tallyd knows whom to wait for

@@ -1,4 +1,4 @@
-// Runs tally-switch-test (server/executor_process/switch_test.cc) once, beside the daemon: how long it takes on this
+// Runs tally-switch-test (server/executor/process/switch_test.cc) once, beside the daemon: how long it takes on this
 // machine to switch from best-effort to high-priority work.
 //
 // Lives on the daemon's loop.
@@ -11,7 +11,7 @@
 
 #include "base/event_loop.h"
 #include "base/unique_fd.h"
-#include "server/daemon/switch_figures.h"
+#include "proto/control/switch_figures.h"
 
 namespace tally::server {
 

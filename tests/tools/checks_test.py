@@ -82,16 +82,16 @@ class Layers(unittest.TestCase):
 
     def test_accepts_what_the_table_allows(self):
         self.accept({
-            "server/gpu/a.cc": '#include "server/session/b.h"\n#include "scheduler/gate.h"\n#include "proto/shm/x_abi.h"\n',
+            "server/executor/dispatch/a.cc": '#include "server/executor/session/b.h"\n#include "scheduler/gate.h"\n#include "proto/shm/x_abi.h"\n',
             "sim-driver/engine/a.cc": '#include "ptx-transforms/syntax/ast.h"\n#include <cuda.h>\n',
             "client-shim/entry/a.cc": '#include "base/status.h"\n#include <cuda.h>\n',
             "proto/shm/x_abi.h": "#include <cstdint>\n",
-            "tests/server/gpu/a_test.cc": '#include "server/gpu/a.h"\n#include "scheduler/gate.h"\n',
+            "tests/server/executor/dispatch/a_test.cc": '#include "server/executor/dispatch/a.h"\n#include "scheduler/gate.h"\n',
             "base/a.cc": '// #include <cuda.h>\nconst char* text = R"(\n#include "server/x.h"\n)";\n',
         })
 
     def test_refuses_the_other_half_of_the_product(self):
-        self.refuse("client-shim/entry/a.cc", '#include "server/executor.h"', "not server")
+        self.refuse("client-shim/entry/a.cc", '#include "server/executor/executor.h"', "not server")
         self.refuse("server/a.cc", '#include "client-shim/state/x.h"', "not client-shim")
         self.refuse("server/a.cc", '#include "sim-driver/engine/x.h"', "not sim-driver")
 

@@ -1,7 +1,7 @@
 // An executor without a driver, for tests of supervision: sessions that do nothing until their client hangs up.
 //
-// Same front desk (server/executor.h) and same process around it as the real one, so what is tested is tallyd and
-// tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches,
+// Same front desk (server/executor/executor.h) and same process around it as the real one, so what is tested is tallyd
+// and tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches,
 // "all-figures" has done 1000 and more of everything, 1 more from row to row of proto/control/session_figures.h, and
 // with "take-back" the driver (scripted_driver.h) does not accept time slices any more.
 // Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready), or a path (ready once that file is there); the
@@ -16,9 +16,9 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "server/executor.h"
-#include "server/kernel_report.h"
-#include "tests/server/executor_process/scripted_driver.h"
+#include "server/executor/executor.h"
+#include "server/executor/issue/kernel_report.h"
+#include "tests/server/executor/process/scripted_driver.h"
 
 namespace tally::server {
 namespace {

@@ -1,0 +1,104 @@
+// cdi generate: containers get a share of the GPU with --device tally.dev/gpu=best-effort.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/unique_fd.h"
+#include "proto/control/socket_paths.h"
+#include "server/ctl/cdi_specification.h"
+#include "server/ctl/client_library.h"
+#include "server/ctl/commands.h"
+
+namespace tally::cli {
+namespace {
+
+struct Wish {
+  std::string output = "-";
+  std::vector<std::string> image_libraries{std::begin(kImageLibraries), std::end(kImageLibraries)};
+};
+
+int Fail(const std::string& sentence) {
+  fmt::print(stderr, "tallyctl: {}\n", sentence);
+  return 1;
+}
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// All of it or nothing: an engine reads the directory whenever a container starts. Makes the directory if need be.
+// Empty: done; else why not.
+std::string Write(const std::string& path, const std::string& text) {
+  const std::string directory = DirectoryOf(path), part = path + ".part";
+  if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
+    return fmt::format("cannot make the directory '{}': {}", directory, std::strerror(errno));
+  }
+  const UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.valid()) return fmt::format("cannot write into '{}': {}", directory, std::strerror(errno));
+  const bool is_written = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                          ::fchmod(file.get(), 0644) == 0 && ::rename(part.c_str(), path.c_str()) == 0;
+  if (is_written) return "";
+  const int error = errno;
+  ::unlink(part.c_str());
+  return fmt::format("cannot write '{}': {}", path, std::strerror(error));
+}
+
+int Generate(const Wish& wish, const Invocation& invocation) {
+  const auto library = FindClientLibrary();
+  if (!library) {
+    return Fail(library.error().message() + ": install Tally, or name its directory with TALLY_CLIENT_DIR");
+  }
+  char directory[PATH_MAX];
+  const std::string socket_name = invocation.socket.substr(invocation.socket.rfind('/') + 1);
+  if (::realpath(DirectoryOf(invocation.socket).c_str(), directory) == nullptr) {
+    return Fail(
+        fmt::format("the directory of tallyd's socket, '{}', is not there: start tallyd first, or name its "
+                    "socket with --socket",
+                    DirectoryOf(invocation.socket)));
+  }
+  // Containers get the directory that holds nothing else, unless the service manager has the socket in its old place.
+  const std::string plain = fmt::format("{}/{}", directory, socket_name);
+  const std::string clients = control::ClientSocketIn(directory, socket_name);
+  struct stat state {};
+  const bool is_plain = ::access(DirectoryOf(clients).c_str(), F_OK) != 0 ||
+                        (::lstat(plain.c_str(), &state) == 0 && S_ISSOCK(state.st_mode));
+  const std::string text = CdiSpecification({*library, is_plain ? plain : clients, wish.image_libraries});
+  if (wish.output == "-") {
+    fmt::print("{}", text);
+    return 0;
+  }
+  if (const std::string problem = Write(wish.output, text); !problem.empty()) {
+    return Fail(problem + " (engines read /etc/cdi, which is root's: sudo tallyctl cdi generate ...)");
+  }
+  fmt::print("wrote {}: podman run --device tally.dev/gpu=best-effort IMAGE PROGRAM\n", wish.output);
+  return 0;
+}
+
+}  // namespace
+
+Action DeclareCdi(CLI::App& app) {
+  const auto wish = std::make_shared<Wish>();
+  app.require_subcommand(1);
+  app.fallthrough();
+  CLI::App* generate = app.add_subcommand("generate", "write the specification of tally.dev/gpu");
+  generate->add_option("--output", wish->output, "the file; engines read /etc/cdi/*.json (default: standard output)")
+      ->type_name("FILE");
+  generate
+      ->add_option("--image-library", wish->image_libraries,
+                   "where programs of the image find libcuda.so.1 (may be repeated; default: the loaders' "
+                   "directories of Debian, Ubuntu, Red Hat and SUSE)")
+      ->type_name("PATH");
+  return [wish](const Invocation& invocation) { return Generate(*wish, invocation); };
+}
+
+}  // namespace tally::cli

@@ -1,0 +1,83 @@
+// tallyctl: a client of control.proto for people and scripts. Links nothing of the daemon.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/command_line.h"
+#include "proto/control/socket_paths.h"
+#include "proto/control/version.h"
+#include "server/ctl/commands.h"
+
+namespace tally::cli {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* description;
+  Action (*declare)(CLI::App& app);
+};
+
+// In the order of --help.
+constexpr Command kCommands[] = {
+    {"ps", "list the sessions: one program each", DeclarePs},
+    {"executors", "list the executor processes: one domain each", DeclareExecutors},
+    {"version", "versions of tallyctl and of the running tallyd", DeclareVersion},
+    {"set-priority", "change the class of a running session", DeclareSetPriority},
+    {"set-weight", "change a session's part among best-effort ones", DeclareSetWeight},
+    {"set-level", "change a session's rank among high-priority ones", DeclareSetLevel},
+    {"kernels", "list the kernels of best-effort programs by GPU time", DeclareKernels},
+    {"coverage", "share of each best-effort program's GPU time by what can take the GPU from it", DeclareCoverage},
+    {"set-turnaround", "change within what time best-effort kernels should give the GPU back", DeclareSetTurnaround},
+    {"doctor", "check this machine, and a program: what was found, and what to do", DeclareDoctor},
+    {"cdi", "let containers use Tally: a CDI specification for Podman, Docker and others", DeclareCdi},
+};
+
+constexpr const char* kFooter =
+    "\nExamples:\n"
+    "  tallyctl ps                        every program that shares the GPU now\n"
+    "  tallyctl set-priority 7 high       session 7 is high-priority from now on\n"
+    "  tallyctl set-weight 7 300          ... gets three times what a best-effort program of weight 100 gets\n"
+    "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
+    "  tallyctl coverage                  by what the GPU can be taken from each of them\n"
+    "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
+    "  tallyctl set-turnaround --session 7 20   ... those of session 7 within 20 us\n"
+    "  tallyctl --json ps | jq '.[].tenant'\n"
+    "  tallyctl doctor ./program          is this machine in order, and can this program run?\n"
+    "  tallyctl cdi generate --output /etc/cdi/tally.json   for podman run --device tally.dev/gpu=best-effort\n"
+    "\nEnvironment:\n"
+    "  TALLY_SOCKET       stands in for --socket\n"
+    "  TALLY_CLIENT_DIR   the directory of Tally's libcuda.so.1 (default: ../lib/tally/client beside tallyctl)\n"
+    "\nExit status:\n"
+    "  0  done\n"
+    "  1  there is no tallyd or it refused; of doctor: something has failed\n"
+    "  2  wrong usage\n"
+    "\nFiles:\n"
+    "  control.sock  beside tallyd's client socket; only for the user who runs tallyd";
+
+int Run(int argc, char** argv) {
+  Invocation invocation;
+  Action action;
+  CLI::App app("tallyctl shows and changes what a running tallyd does.", "tallyctl");
+  app.footer(kFooter);
+  app.set_version_flag("--version", server::VersionLine("tallyctl"));
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--socket", invocation.socket,
+                 "tallyd's client socket (default: TALLY_SOCKET, your own daemon's, then /run/tally/tally.sock)")
+      ->type_name("SOCKET");
+  app.add_flag("--json", invocation.as_json, "print JSON: sizes in bytes, times in nanoseconds");
+  for (const Command& command : kCommands) {
+    CLI::App* subcommand = app.add_subcommand(command.name, command.description);
+    subcommand->callback([&action, carry_out = command.declare(*subcommand)] { action = carry_out; });
+  }
+  if (const auto exit_status = ParseCommandLine(app, argc, argv)) return *exit_status;
+  if (invocation.socket.empty()) invocation.socket = control::FindSocket(::geteuid());
+  return action(invocation);
+}
+
+}  // namespace
+}  // namespace tally::cli
+
+int main(int argc, char** argv) { return tally::cli::Run(argc, argv); }

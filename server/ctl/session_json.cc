@@ -1,0 +1,45 @@
+#include "server/ctl/session_json.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "proto/control/session_fields.h"
+#include "server/ctl/control_call.h"
+
+namespace tally::cli {
+namespace {
+
+namespace v1 = control::v1;
+using Json = nlohmann::json;
+
+Json CoverageOf(const v1::Session& session) {
+  Json rows = Json::array();
+  for (const v1::CoveredTime& covered : session.coverage()) {
+    rows.push_back({{"by", covered.by()}, {"reason", covered.reason()}, {"gpu_time_ns", covered.gpu_time_ns()}});
+  }
+  return rows;
+}
+
+}  // namespace
+
+Json ToJson(const v1::Session& session) {
+  Json row = {{"id", session.id()},
+              {"tenant", session.tenant()},
+              {"pid", session.pid()},
+              {"uid", session.uid()},
+              {"class", NameOf(session.priority_class())},
+              {"domain", session.domain()},
+              {"executor_pid", session.executor_pid()},
+              {"driver", session.driver()},
+              {"age_ns", session.age_ns()},
+              {"weight", session.weight()},
+              {"level", session.level()},
+              {"turnaround_ns", session.turnaround_ns()},
+              {"coverage", CoverageOf(session)},
+              {"slo", session.slo()},
+              {"is_stale", session.is_stale()}};
+  server::VisitFigures(session, [&](const std::string& name, auto value) { row[name] = value; });
+  return row;
+}
+
+}  // namespace tally::cli

@@ -1,0 +1,243 @@
+#include "server/daemon/rpc/control_service.h"
+
+#include <grpcpp/server_builder.h>
+#include <unistd.h>
+
+#include "proto/control/coverage.h"
+#include "proto/control/session_fields.h"
+#include "proto/control/version.h"
+#include "proto/driver/generated/wire_ops.h"
+#include "scheduler/tuning.h"
+#include "scheduler/variant_choice.h"
+#include "server/daemon/rpc/rpc_server.h"
+
+namespace tally::server {
+namespace {
+
+namespace v1 = control::v1;
+
+// Codes are numbered alike (base/status.h).
+grpc::Status ToGrpc(const Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
+}
+
+v1::PriorityClass ToProto(shm::PriorityClass priority_class) {
+  switch (priority_class) {
+    case shm::PriorityClass::kHighPriority:
+      return v1::PRIORITY_CLASS_HIGH;
+    case shm::PriorityClass::kBestEffort:
+      return v1::PRIORITY_CLASS_BEST_EFFORT;
+    case shm::PriorityClass::kDefault:
+      break;
+  }
+  return v1::PRIORITY_CLASS_UNSPECIFIED;
+}
+
+v1::Executor::State ToProto(ExecutorState state) {
+  switch (state) {
+    case ExecutorState::kStarting:
+    case ExecutorState::kDisconnected:
+      return v1::Executor::STATE_STARTING;
+    case ExecutorState::kServing:
+      return v1::Executor::STATE_SERVING;
+    case ExecutorState::kRetiring:
+      return v1::Executor::STATE_RETIRING;
+  }
+  return v1::Executor::STATE_UNSPECIFIED;
+}
+
+v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
+  switch (form) {
+    case scheduler::LaunchForm::kOriginal:
+      return v1::Kernel::FORM_ORIGINAL;
+    case scheduler::LaunchForm::kSlices:
+      return v1::Kernel::FORM_SLICES;
+    case scheduler::LaunchForm::kWorkers:
+      return v1::Kernel::FORM_WORKERS;
+    case scheduler::LaunchForm::kGated:
+      return v1::Kernel::FORM_GATED;
+  }
+  return v1::Kernel::FORM_UNSPECIFIED;
+}
+
+void Fill(const KernelRow& row, v1::Kernel* kernel) {
+  const control::LinkKernelReport& report = row.report;
+  kernel->set_name(report.kernel);
+  kernel->set_domain(row.domain.Label());
+  kernel->set_executor_pid(row.executor_pid);
+  for (const uint32_t size : report.grid) kernel->add_grid(size);
+  for (const uint32_t size : report.block) kernel->add_block(size);
+  kernel->set_shared_bytes(report.shared_bytes);
+  kernel->set_launches(report.num_launches);
+  kernel->set_gpu_time_ns(report.gpu_time_ns);
+  kernel->set_form(ToProto(static_cast<scheduler::LaunchForm>(report.form)));
+  kernel->set_degree(report.degree);
+  kernel->set_duration_ns(report.duration_ns);
+  kernel->set_turnaround_ns(report.turnaround_ns);
+  kernel->set_is_turnaround_measured(report.is_turnaround_measured != 0);
+  kernel->set_original_duration_ns(report.original_duration_ns);
+  kernel->set_remark(report.remark);
+}
+
+void Fill(const SessionRow& row, v1::Session* session) {
+  const control::SessionIdentity& identity = row.record.identity;
+  const control::SessionFigures& figures = row.record.figures;
+  session->set_id(identity.session_id);
+  session->set_tenant(identity.tenant_name);
+  session->set_pid(identity.pid);
+  session->set_uid(identity.uid);
+  session->set_priority_class(ToProto(static_cast<shm::PriorityClass>(identity.priority_class)));
+  session->set_domain(row.domain.Label());
+  session->set_executor_pid(row.executor_pid);
+  session->set_driver(row.driver_name);
+  session->set_age_ns(static_cast<uint64_t>(row.age.count()));
+  session->set_weight(identity.weight);
+  session->set_level(identity.level);
+  session->set_turnaround_ns(identity.turnaround_ns);
+  SetFigures(figures, session);
+  const auto coverage_ns = figures.entries("coverage_ns");
+  for (size_t i = 0; i < kNumCoverages; ++i) {
+    if (coverage_ns[i] == 0) continue;
+    v1::CoveredTime* covered = session->add_coverage();
+    covered->set_by(NameOf(static_cast<Coverage>(i)).by);
+    covered->set_reason(NameOf(static_cast<Coverage>(i)).reason);
+    covered->set_gpu_time_ns(coverage_ns[i]);
+  }
+  if (identity.slo_latency_ns != 0) {
+    const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
+    session->set_slo(scheduler::ToText(slo));
+  }
+  session->set_is_stale(row.record.is_stale);
+}
+
+class RunningServer final : public RpcServer {
+ public:
+  explicit RunningServer(ControlDesk& desk) : service_(desk) {}
+  ~RunningServer() override {
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  }
+
+  Status Listen(const std::string& socket_path) {
+    ::unlink(socket_path.c_str());  // the runtime directory is locked: nobody serves it
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + socket_path, grpc::InsecureServerCredentials());
+    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    if (server_ != nullptr) return OkStatus();
+    return Status(StatusCode::kUnavailable, "cannot serve the control socket '" + socket_path + "'");
+  }
+
+ private:
+  ControlService service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+grpc::Status ControlService::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
+                                          v1::ListSessionsResponse* response) {
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  for (const SessionRow& row : overview->sessions) Fill(row, response->add_sessions());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListExecutorsRequest*,
+                                           v1::ListExecutorsResponse* response) {
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  for (const ExecutorRow& row : overview->executors) {
+    v1::Executor* executor = response->add_executors();
+    executor->set_pid(row.pid);
+    executor->set_domain(row.domain.Label());
+    executor->set_priority_class(ToProto(row.domain.priority_class));
+    executor->set_state(ToProto(row.state));
+    executor->set_driver(row.driver_name);
+    executor->set_num_devices(row.num_devices);
+    executor->set_num_sessions(static_cast<uint32_t>(row.num_sessions));
+    executor->set_age_ns(static_cast<uint64_t>(row.age.count()));
+    executor->set_is_adopted(row.is_adopted);
+    executor->set_policy(row.policy_name);
+    executor->set_policy_reason(row.policy_reason);
+    executor->set_time_slice_us(row.time_slices.longest_us);
+    executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
+    executor->set_suspension(NameOf(row.time_slices.suspension));
+    executor->set_num_suspensions(row.time_slices.num_suspensions);
+    executor->set_num_standstills(row.time_slices.num_standstills);
+    executor->set_num_refreshes(row.time_slices.num_refreshes);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::SetPriority(grpc::ServerContext*, const v1::SetPriorityRequest* request,
+                                         v1::SetPriorityResponse*) {
+  const auto refuse = [](const char* sentence) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, sentence); };
+  ShareChange change;
+  if (request->priority_class() == v1::PRIORITY_CLASS_HIGH) change.priority_class = shm::PriorityClass::kHighPriority;
+  if (request->priority_class() == v1::PRIORITY_CLASS_BEST_EFFORT) {
+    change.priority_class = shm::PriorityClass::kBestEffort;
+  }
+  const bool is_class_unknown = change.priority_class == shm::PriorityClass::kDefault &&
+                                request->priority_class() != v1::PRIORITY_CLASS_UNSPECIFIED;
+  if (is_class_unknown) return refuse("priority_class must be HIGH or BEST_EFFORT");
+  if (request->has_weight()) change.weight = request->weight();
+  if (request->has_level()) change.level = request->level();
+  if (change.weight && (*change.weight < 1 || *change.weight > scheduler::kMaxWeight)) {
+    return refuse("weight must be from 1 to 10000");
+  }
+  if (change.level && *change.level >= scheduler::kNumLevels) return refuse("level must be from 0 to 7");
+  if (change.priority_class == shm::PriorityClass::kDefault && !change.weight && !change.level) {
+    return refuse("nothing to change: give a priority_class, a weight or a level");
+  }
+  return ToGrpc(desk_.SetPriority(request->session_id(), change));
+}
+
+grpc::Status ControlService::ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest*,
+                                         v1::ListKernelsResponse* response) {
+  const auto kernels = desk_.GetKernels();
+  if (!kernels) return ToGrpc(kernels.error());
+  for (const KernelRow& row : *kernels) Fill(row, response->add_kernels());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::SetTurnaround(grpc::ServerContext*, const v1::SetTurnaroundRequest* request,
+                                           v1::SetTurnaroundResponse*) {
+  const std::chrono::nanoseconds threshold(request->threshold_ns());
+  const bool is_as_for_all = request->has_session_id() && request->threshold_ns() == 0;
+  if (!is_as_for_all && !scheduler::IsTurnaround(threshold)) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "threshold_ns must be from 1000 to 1000000000");
+  }
+  if (!request->has_session_id()) return ToGrpc(desk_.SetTurnaroundThreshold(threshold));
+  ShareChange change;
+  change.turnaround = threshold;
+  return ToGrpc(desk_.SetPriority(request->session_id(), change));
+}
+
+grpc::Status ControlService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {
+  const DaemonFacts facts = desk_.facts();
+  response->set_version(std::string(kVersion));
+  response->set_protocol_version(shm::kProtocolVersion);
+  response->set_api_table_hash(kApiTableHash);
+  response->set_pid(::getpid());
+  response->set_uptime_ns(static_cast<uint64_t>(facts.uptime.count()));
+  response->set_socket(facts.socket);
+  response->set_driver(facts.driver);
+  response->set_cache_directory(facts.cache_directory);
+  if (facts.forced_switch) {
+    response->mutable_switch_test()->set_acts(facts.forced_switch->acts);
+    response->mutable_switch_test()->set_p99_us(facts.forced_switch->p99_us);
+    response->mutable_switch_test()->set_own_p99_us(facts.forced_switch->own_p99_us);
+  }
+  return grpc::Status::OK;
+}
+
+Result<std::unique_ptr<RpcServer>> RpcServer::Start(const std::string& socket_path, ControlDesk& desk) {
+  auto server = std::make_unique<RunningServer>(desk);
+  if (const Status listening = server->Listen(socket_path); !listening.ok()) return std::unexpected(listening);
+  return server;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,279 @@
+#include "server/executor/dispatch/device_queue.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/check.h"
+#include "scheduler/tuning.h"
+#include "server/executor/channel/spin.h"
+#include "server/executor/driver/driver_table.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// A session that has not launched for so long is no company.
+constexpr auto kCompany = std::chrono::seconds(1);
+// How often a lane that sleeps looks for itself.
+constexpr auto kLook = milliseconds(100);
+// Looking for completed launches: about 50 us without sleep where there are cores to spare.
+constexpr int kRoundsAwake = 40;
+constexpr int kPausesPerRound = 30;
+constexpr auto kShortPause = microseconds(5);
+constexpr auto kLongPause = microseconds(50);
+
+}  // namespace
+
+DeviceQueue::DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch, int device,
+                         std::unique_ptr<scheduler::Policy> policy)
+    : driver_(driver),
+      page_(page),
+      watch_(watch),
+      device_(device),
+      events_(driver),
+      turnaround_ns_(scheduler::Tuning{}.turnaround_threshold.count()),
+      policy_(std::move(policy)) {}
+
+DeviceQueue::~DeviceQueue() { events_.Clear(); }
+
+std::unique_ptr<DeviceQueue::Member> DeviceQueue::Add(GateTenant& tenant, const scheduler::TenantShare& share) {
+  const std::lock_guard lock(mutex_);
+  auto member = std::make_unique<Member>(*this, tenant, next_number_++);
+  member->id_ = policy_->AddTenant(share, clock_.Now());
+  ++num_members_;
+  return member;
+}
+
+void DeviceQueue::Change(Member& member, const scheduler::TenantShare& share) {
+  const std::lock_guard lock(mutex_);
+  policy_->ChangeTenant(member.id_, share, clock_.Now());
+}
+
+void DeviceQueue::Remove(Member& member) {
+  const std::lock_guard lock(mutex_);
+  const TimePoint now = clock_.Now();
+  for (const uint32_t index : in_flight_) {
+    if (records_[index].member == &member) Finish(records_[index], now);
+  }
+  std::erase_if(in_flight_, [&](uint32_t index) { return records_[index].state == Record::State::kFree; });
+  CHECK(member.num_in_flight_ == 0);
+  policy_->RemoveTenant(member.id_, now);
+  if (--num_members_ <= 1) last_change_of_it_ = {};
+  if (last_number_ == member.number_) last_number_ = 0;
+  if (alone_ == member.number_) alone_ = 0;
+  // What was in flight may have been what others wait for.
+  Decide(now);
+}
+
+void DeviceQueue::WakeAll() {
+  const std::lock_guard lock(mutex_);
+  for (Waiter* waiter : waiting_) waiter->changed.notify_one();
+}
+
+void DeviceQueue::Tune(const scheduler::Tuning& tuning) {
+  turnaround_ns_ = tuning.turnaround_threshold.count();
+  const std::lock_guard lock(mutex_);
+  policy_->Tune(tuning);
+}
+
+bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
+  if (last_number_ != member.number_) {
+    if (last_number_ != 0) last_change_of_it_ = now;
+    last_number_ = member.number_;
+    alone_ = 0;
+  }
+  if (watch_.IsHighPriorityPresent() || !waiting_.empty() || now - last_change_of_it_ < kCompany) return false;
+  if (in_flight_.size() != member.num_in_flight_) Collect(now);
+  if (in_flight_.size() != member.num_in_flight_) return false;
+  alone_ = member.number_;
+  return true;
+}
+
+scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, const LaunchCosts::Cost& cost) const {
+  scheduler::LaunchAsked asked;
+  asked.duration = cost.duration() != nanoseconds(0) ? cost.duration() : of.kind.first_guess;
+  asked.stream = reinterpret_cast<uintptr_t>(of.stream);
+  asked.can_yield = of.can_yield;
+  asked.turnaround = of.turnaround;
+  const nanoseconds turnaround =
+      of.turnaround != nanoseconds(0) ? of.turnaround : nanoseconds(turnaround_ns_.load(std::memory_order_relaxed));
+  if (of.can_yield) {
+    // However long it takes, this is for how long it keeps others from the GPU; behind another one that can yield, too.
+    asked.duration = asked.duration == nanoseconds(0) ? turnaround : std::min(asked.duration, turnaround);
+  }
+  // Only where somebody may come for whom it matters: it costs what the GPU waits between two launches.
+  asked.is_short = !of.can_yield && watch_.IsHighPriorityPresent() &&
+                   (of.is_short || scheduler::IsShort(asked.duration, turnaround));
+  const uint64_t multiprocessors = multiprocessors_.load(std::memory_order_relaxed);
+  if (of.kind.num_blocks != 0 && of.kind.num_blocks < multiprocessors) {
+    asked.fill = static_cast<uint16_t>(of.kind.num_blocks * scheduler::kFillsGpu / multiprocessors);
+    asked.fill = std::max<uint16_t>(asked.fill, 1);
+  }
+  return asked;
+}
+
+DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
+  LaunchCosts::Cost& cost = member.costs_.Of(of.kind.key);
+  DispatchPass pass;
+  const bool is_alone = alone_.load(std::memory_order_relaxed) == member.number_ && !watch_.IsHighPriorityPresent();
+  if (!is_alone) {
+    std::unique_lock lock(mutex_);
+    TimePoint now = clock_.Now();
+    if (multiprocessors_ == 0) {
+      CUdevice device = 0;
+      int count = 0;
+      driver_.cuCtxGetDevice(&device);
+      driver_.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+      multiprocessors_ = static_cast<uint64_t>(std::max(count, 1));
+    }
+    if (!watch_.is_open() && !MayPassAlone(member, now)) {
+      const scheduler::LaunchId id = policy_->OnSubmitted(member.id_, Asked(of, cost), now);
+      while (records_.size() <= id.index) records_.emplace_back();
+      Record& record = records_[id.index];
+      Waiter waiter;
+      waiter.member = &member;
+      waiter.is_high_priority = of.is_high_priority;
+      record.id = id;
+      record.member = &member;
+      record.waiter = &waiter;
+      record.cost = &cost;
+      record.stream = of.stream;
+      record.state = Record::State::kWaiting;
+      Decide(now);
+      if (!waiter.is_granted) {
+        now = clock_.Now();
+        Collect(now);
+        Decide(now);
+      }
+      const bool must_wait = !waiter.is_granted;
+      const bool is_granted = !must_wait || Wait(lock, waiter);
+      if (must_wait) {
+        member.tenant_.figures.Add("held_launches");
+        member.tenant_.figures.Add("held_ns", clock_.Now() - now);
+      }
+      if (!is_granted) {
+        policy_->Withdraw(record.id, clock_.Now());
+        record.state = Record::State::kFree;
+        return {.may_go = !member.tenant_.has_left()};
+      }
+      if (events_.Acquire(&record.done) != CUDA_SUCCESS) record.done = nullptr;
+      pass.record = &record;
+    }
+  }
+  pass.sample = member.costs_.Begin(cost, of.stream);
+  // Of the first launches of a kind nothing is known yet: they are short by themselves or soon outweighed.
+  member.tenant_.figures.Add("gpu_time_ns", cost.duration());
+  return pass;
+}
+
+void DeviceQueue::Leave(Member& member, const DispatchOf& of, const DispatchPass& pass) {
+  member.costs_.End(pass.sample, of.stream);
+  if (pass.record == nullptr) return;
+  auto* record = static_cast<Record*>(pass.record);
+  record->is_recorded = record->done != nullptr && driver_.cuEventRecord(record->done, of.stream) == CUDA_SUCCESS;
+  record->state.store(Record::State::kLaunched, std::memory_order_release);
+}
+
+bool DeviceQueue::Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
+  waiting_.push_back(&waiter);
+  while (!waiter.is_granted && !MustStopWaiting(waiter)) {
+    if (is_looked_after_) {
+      waiter.changed.wait_for(lock, kLook);
+      continue;
+    }
+    is_looked_after_ = true;
+    LookAfter(lock, waiter);
+    is_looked_after_ = false;
+  }
+  std::erase(waiting_, &waiter);
+  // Somebody else looks from now on.
+  if (!is_looked_after_ && !waiting_.empty()) waiting_.front()->changed.notify_one();
+  return waiter.is_granted;
+}
+
+void DeviceQueue::LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
+  for (int round = 0; !waiter.is_granted && !MustStopWaiting(waiter); ++round) {
+    const size_t num_before = in_flight_.size();
+    Pause(lock, waiter, round);
+    const TimePoint now = clock_.Now();
+    Collect(now);
+    Decide(now);
+    if (in_flight_.size() != num_before) round = 0;
+  }
+}
+
+void DeviceQueue::Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter, int round) {
+  // High-priority work waits for higher levels only.
+  const bool is_closed = !waiter.is_high_priority && watch_.IsClosed(device_);
+  nanoseconds pause = std::min<nanoseconds>(kShortPause * (1 << std::clamp(round - kRoundsAwake, 0, 8)), kLongPause);
+  nanoseconds closed_pause = PageWatch::kLook;
+  if (in_flight_.empty() || is_closed) {
+    const std::optional<TimePoint> wake_at = policy_->WakeAt(clock_.Now());
+    if (wake_at) closed_pause = std::clamp<nanoseconds>(*wake_at - clock_.Now(), kShortPause, PageWatch::kLook);
+    if (in_flight_.empty()) pause = wake_at ? closed_pause : kLongPause;
+  }
+  const bool is_awake = !in_flight_.empty() && round < kRoundsAwake && MaySpinLong();
+  lock.unlock();
+  if (is_closed) {
+    watch_.WaitWhileClosed(device_, closed_pause);
+  } else if (is_awake) {
+    PauseAwake(kPausesPerRound);
+  } else {
+    std::this_thread::sleep_for(pause);
+  }
+  lock.lock();
+}
+
+void DeviceQueue::Decide(TimePoint now) {
+  const auto device = static_cast<uint32_t>(device_);
+  policy_->OnHighPriorityElsewhere(page_.IsBusy(device), page_.OpensAt(device), now);
+  while (const std::optional<scheduler::Decision> decision = policy_->Next(now)) {
+    if (decision->kind == scheduler::Decision::Kind::kYield) continue;  // WorkerRuns has seen the page by itself
+    Record& record = records_[decision->launch.index];
+    record.state = Record::State::kLaunching;
+    in_flight_.push_back(decision->launch.index);
+    ++record.member->num_in_flight_;
+    record.waiter->is_granted = true;
+    record.waiter->changed.notify_one();
+    record.waiter = nullptr;
+  }
+}
+
+void DeviceQueue::Collect(TimePoint now) {
+  // Launches of one stream end in the order of their dispatch: behind one that has not ended no other need be asked.
+  std::array<CUstream, 16> busy{};
+  size_t num_busy = 0;
+  bool has_any_ended = false;
+  for (const uint32_t index : in_flight_) {
+    Record& record = records_[index];
+    if (std::find(busy.begin(), busy.begin() + num_busy, record.stream) != busy.begin() + num_busy) continue;
+    if (HasEnded(record)) {
+      Finish(record, now);
+      has_any_ended = true;
+    } else if (num_busy < busy.size()) {
+      busy[num_busy++] = record.stream;
+    }
+  }
+  if (!has_any_ended) return;
+  std::erase_if(in_flight_, [&](uint32_t index) { return records_[index].state == Record::State::kFree; });
+}
+
+bool DeviceQueue::HasEnded(const Record& record) const {
+  if (record.state.load(std::memory_order_acquire) != Record::State::kLaunched) return false;
+  return !record.is_recorded || driver_.cuEventQuery(record.done) != CUDA_ERROR_NOT_READY;
+}
+
+void DeviceQueue::Finish(Record& record, TimePoint now) {
+  record.member->costs_.Collect();
+  policy_->OnCompleted(record.id, record.cost->duration(), now);
+  --record.member->num_in_flight_;
+  if (record.done != nullptr) events_.Release(record.done);
+  record.done = nullptr;
+  record.member = nullptr;
+  record.state = Record::State::kFree;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,137 @@
+// The best-effort launches of one device of this executor, on their way through a policy (scheduler/policy.h).
+//
+//   lane thread   Enter ------------------------------> Leave        Member: one session on this device
+//                   | submitted       granted ^            | an event behind the launch
+//                   v                         |            v
+//                 policy: Next() <------- completed launches (Collect)
+//
+// There is no thread of its own. A lane that has to wait looks after the device meanwhile: it collects what is complete
+// and asks the policy again, or sleeps on the activity page while the gate is closed. Of several that wait one does so,
+// the others sleep until they are granted, or until it is their turn to look. Nobody waits: nobody looks.
+//
+// A tenant that is alone passes: while no high-priority executor exists and no other session has launched here for a
+// second, Enter is two loads and counts the launch.
+//
+// Launches that can yield are, for the policy, in flight until they are complete: WorkerRuns asks them to yield and
+// continues them by itself, by the same activity page.
+//
+// Thread-safe. The device's primary context must be current.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "scheduler/policy.h"
+#include "server/executor/dispatch/activity_page.h"
+#include "server/executor/dispatch/dispatch_gate.h"
+#include "server/executor/dispatch/launch_costs.h"
+#include "server/executor/dispatch/page_watch.h"
+#include "server/executor/driver/event_pool.h"
+
+namespace tally::server {
+
+class DeviceQueue {
+ public:
+  class Member {
+   public:
+    Member(DeviceQueue& queue, GateTenant& tenant, uint64_t number)
+        : queue_(queue), tenant_(tenant), number_(number), costs_(queue.driver_, queue.device_, queue.watch_) {}
+
+    // By the holder of the session's turn, around each launch.
+    DispatchPass Enter(const DispatchOf& of) { return queue_.Enter(*this, of); }
+    void Leave(const DispatchOf& of, const DispatchPass& pass) { queue_.Leave(*this, of, pass); }
+
+   private:
+    friend class DeviceQueue;
+    DeviceQueue& queue_;
+    GateTenant& tenant_;
+    const uint64_t number_;  // unique; not 0
+    LaunchCosts costs_;
+    scheduler::TenantId id_;  // guarded by the queue's mutex, as below
+    size_t num_in_flight_ = 0;
+  };
+
+  // All but the policy must outlive this.
+  DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch, int device,
+              std::unique_ptr<scheduler::Policy> policy);
+  ~DeviceQueue();
+  DeviceQueue(const DeviceQueue&) = delete;
+  DeviceQueue& operator=(const DeviceQueue&) = delete;
+
+  // `tenant` outlives the member.
+  std::unique_ptr<Member> Add(GateTenant& tenant, const scheduler::TenantShare& share);
+  void Change(Member& member, const scheduler::TenantShare& share);
+  // None of its lanes is in Enter, nothing of it is on the GPU.
+  void Remove(Member& member);
+
+  // Lets all that wait look whether their client has left or the executor ends.
+  void WakeAll();
+  void Tune(const scheduler::Tuning& tuning);
+
+ private:
+  DispatchPass Enter(Member& member, const DispatchOf& of);
+  void Leave(Member& member, const DispatchOf& of, const DispatchPass& pass);
+
+  struct Waiter {
+    Member* member = nullptr;
+    bool is_high_priority = false;
+    bool is_granted = false;
+    std::condition_variable changed;
+  };
+  // A launch from its submission to its completion, at the index of its LaunchId.
+  struct Record {
+    enum class State : uint8_t { kFree, kWaiting, kLaunching, kLaunched };
+    std::atomic<State> state{State::kFree};  // kLaunched is set without the mutex
+    scheduler::LaunchId id;
+    Member* member = nullptr;
+    Waiter* waiter = nullptr;
+    const LaunchCosts::Cost* cost = nullptr;
+    CUstream stream = nullptr;
+    CUevent done = nullptr;    // behind the launch
+    bool is_recorded = false;  // written before kLaunched
+  };
+
+  bool MayPassAlone(Member& member, TimePoint now);
+  scheduler::LaunchAsked Asked(const DispatchOf& of, const LaunchCosts::Cost& cost) const;
+  // Returns whether it was granted.
+  bool Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter);
+  void LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter);
+  void Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter, int round);
+  void Decide(TimePoint now);
+  void Collect(TimePoint now);
+  bool HasEnded(const Record& record) const;
+  void Finish(Record& record, TimePoint now);
+  bool MustStopWaiting(const Waiter& waiter) const { return waiter.member->tenant_.has_left() || watch_.is_open(); }
+
+  const DriverTable& driver_;
+  ActivityPage& page_;
+  PageWatch& watch_;
+  const int device_;
+  const SteadyClock clock_;
+  EventPool events_;
+  std::atomic<uint64_t> alone_{0};            // number of the member that may pass; 0: none
+  std::atomic<uint64_t> multiprocessors_{0};  // 0: not asked yet
+  std::atomic<int64_t> turnaround_ns_;
+
+  std::mutex mutex_;
+  const std::unique_ptr<scheduler::Policy> policy_;  // guarded by mutex_, as all below
+  std::deque<Record> records_;                       // never shrinks: references stay
+  std::vector<uint32_t> in_flight_;                  // indices of records_, in the order of their dispatch
+  std::vector<Waiter*> waiting_;
+  bool is_looked_after_ = false;  // by one of the waiting
+  size_t num_members_ = 0;
+  uint64_t next_number_ = 1;
+  uint64_t last_number_ = 0;       // of the member that launched last
+  TimePoint last_change_of_it_{};  // when that was another one before
+};
+
+}  // namespace tally::server

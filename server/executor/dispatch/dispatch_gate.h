@@ -1,0 +1,99 @@
+// The one place every kernel and graph launch of this executor passes, and every copy and fill of best-effort sessions:
+// what stands between a validated launch and the driver. Best-effort launches are held back here while high-priority
+// work runs, and share the GPU by a policy (priority_dispatch.h, policy_dispatch.h).
+//
+// Thread-safe; called by lane threads that hold their session's turn, so a wait here stalls that session and no other.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "scheduler/launch.h"
+#include "scheduler/tuning.h"
+#include "server/executor/dispatch/figure_counters.h"
+#include "server/executor/dispatch/high_priority_watch.h"
+
+namespace tally::server {
+
+// One session as the gate knows it. Thread-safe.
+class GateTenant {
+ public:
+  virtual ~GateTenant() = default;
+  FigureCounters figures;  // what the gate counts of it
+  // In force from the next launch on.
+  virtual void SetShare(const scheduler::TenantShare&) {}
+  // The client is gone: what of its launches waits is not made any more, and no later one.
+  virtual void Leave() { has_left_.store(true, std::memory_order_release); }
+  // Nothing of the session is on the GPU any more and no lane of it is left; a context is current.
+  virtual void End() {}
+  bool has_left() const { return has_left_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<bool> has_left_{false};
+};
+
+// What is launched, as far as the time it takes depends on it: launches with the same key take about the same time.
+struct LaunchKind {
+  uint64_t key = 0;
+  uint64_t num_blocks = 0;                  // 0: it fills the GPU
+  std::chrono::nanoseconds first_guess{0};  // until one was timed; zero: none
+};
+
+// Whose launch, where.
+struct DispatchOf {
+  int device = 0;  // ordinal
+  bool is_high_priority = false;
+  bool can_yield = false;  // once launched it makes room by itself
+  // A slice, or a kernel shorter than the turnaround threshold: kind.first_guess is its time, and what is in flight of
+  // such launches is to drain within the threshold.
+  bool is_short = false;
+  // The threshold of its program, if it has one of its own; zero: the gate's.
+  std::chrono::nanoseconds turnaround{0};
+  CUstream stream = nullptr;
+  GateTenant* tenant = nullptr;  // as AddTenant made it
+  LaunchKind kind{};
+};
+
+// What BeforeDispatch answers and AfterDispatch is to be told.
+struct DispatchPass {
+  bool may_go = true;            // false: the client has left; do not launch
+  void* record = nullptr;        // the gate's own
+  uint32_t sample = UINT32_MAX;  // likewise
+  // Nothing that is in flight had ended for so long that it may wait for this one: it goes all the same.
+  bool is_forced = false;
+  bool is_noted() const { return record != nullptr || sample != UINT32_MAX; }
+};
+
+class DispatchGate {
+ public:
+  virtual ~DispatchGate() = default;
+  // Ends before the gate.
+  virtual std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare&) {
+    return std::make_unique<GateTenant>();
+  }
+  // May wait until the launch may go.
+  virtual DispatchPass BeforeDispatch(const DispatchOf&) { return {}; }
+  // The launch was handed to its stream (or failed): never waits. Exactly one per BeforeDispatch that let it go.
+  virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
+  // On that device best-effort contexts of this executor are suspended while high-priority work keeps coming, or no
+  // longer are: what is in flight then cannot get in its way.
+  virtual void ExpectSuspension(int /*device*/, bool) {}
+  // Best-effort launches are not to be held back any more, or are again: the GPU takes turns between the classes.
+  virtual void LeaveToTimeSlices(bool) {}
+  // Whether copies and fills of best-effort sessions are to pass it at present, as launches do, large ones in pieces.
+  // One load.
+  virtual bool holds_copies() const { return false; }
+  // Within what time launches that can yield give the GPU back, and short ones and all others drain; for how long they
+  // stay back after high-priority work. From the next launch on.
+  virtual void Tune(const scheduler::Tuning&) {}
+  // Ends all waits for good: the executor is shutting down.
+  virtual void Open() {}
+  // Null: nobody on this machine has priority, ever.
+  virtual HighPriorityWatch* watch() { return nullptr; }
+};
+
+}  // namespace tally::server

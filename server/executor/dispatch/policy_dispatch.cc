@@ -1,0 +1,200 @@
+#include "server/executor/dispatch/policy_dispatch.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "server/executor/dispatch/device_queue.h"
+#include "server/executor/dispatch/high_priority_announcer.h"
+#include "server/executor/dispatch/page_watch.h"
+#include "server/executor/driver/driver_table.h"
+
+namespace tally::server {
+namespace {
+
+// A session has one launch waiting at a time, and its lane is back with the next in microseconds.
+constexpr auto kExpectsBack = std::chrono::microseconds(100);
+
+// The queues of all devices, made on first use.
+class Queues {
+ public:
+  Queues(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const scheduler::PolicyRow& policy,
+         std::chrono::nanoseconds starvation_bound)
+      : driver_(driver), page_(page), watch_(watch), policy_(policy), starvation_bound_(starvation_bound) {}
+
+  DeviceQueue& Of(int device) {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<DeviceQueue>& queue = queues_[static_cast<size_t>(device)];
+    if (queue == nullptr) {
+      scheduler::PolicyConfig config;
+      config.tuning = tuning_;
+      config.expects_back = kExpectsBack;
+      if (starvation_bound_.count() != 0) config.starvation_bound = starvation_bound_;
+      queue = std::make_unique<DeviceQueue>(driver_, page_, watch_, device, policy_.create(config));
+      queue->Tune(tuning_);
+    }
+    return *queue;
+  }
+  template <typename F>
+  void ForEach(const F& action) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& queue : queues_) {
+      if (queue != nullptr) action(*queue);
+    }
+  }
+  void Tune(const scheduler::Tuning& tuning) {
+    const std::lock_guard lock(mutex_);
+    tuning_ = tuning;
+    for (const auto& queue : queues_) {
+      if (queue != nullptr) queue->Tune(tuning_);
+    }
+  }
+
+ private:
+  const DriverTable& driver_;
+  ActivityPage& page_;
+  PageWatch& watch_;
+  const scheduler::PolicyRow& policy_;
+  const std::chrono::nanoseconds starvation_bound_;  // zero: none
+  std::mutex mutex_;
+  scheduler::Tuning tuning_;                                                // guarded by mutex_
+  std::array<std::unique_ptr<DeviceQueue>, shm::kActivityDevices> queues_;  // likewise; entries stay
+};
+
+// Which levels the high-priority sessions of this executor have. Thread-safe.
+class Levels {
+ public:
+  void Add(const scheduler::TenantShare& share) { Count(share, 1); }
+  void Remove(const scheduler::TenantShare& share) { Count(share, -1); }
+  // Otherwise nobody need wait for anybody.
+  bool are_several() const { return are_several_.load(std::memory_order_relaxed); }
+
+ private:
+  void Count(const scheduler::TenantShare& share, int change) {
+    if (share.tenant_class != scheduler::TenantClass::kHighPriority) return;
+    const std::lock_guard lock(mutex_);
+    num_sessions_[share.level] += change;
+    are_several_ = std::count_if(num_sessions_.begin(), num_sessions_.end(), [](int n) { return n != 0; }) > 1;
+  }
+  std::mutex mutex_;
+  std::array<int, scheduler::kNumLevels> num_sessions_{};  // guarded by mutex_
+  std::atomic<bool> are_several_{false};
+};
+
+// A session, with its members of the queues of the devices that it has used.
+class PolicyTenant final : public GateTenant {
+ public:
+  PolicyTenant(Queues& queues, Levels& levels, const scheduler::TenantShare& share)
+      : queues_(queues), levels_(levels), share_(share) {
+    levels_.Add(share_);
+  }
+  ~PolicyTenant() override {
+    Remove();
+    levels_.Remove(share_);
+  }
+
+  void SetShare(const scheduler::TenantShare& share) override {
+    const std::lock_guard lock(mutex_);
+    levels_.Add(share);
+    levels_.Remove(share_);
+    share_ = share;
+    for (size_t device = 0; device < members_.size(); ++device) {
+      DeviceQueue::Member* member = members_[device].load();
+      if (member != nullptr) queues_.Of(static_cast<int>(device)).Change(*member, share);
+    }
+  }
+  void Leave() override {
+    GateTenant::Leave();
+    queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
+  }
+
+  void End() override { Remove(); }
+
+  DeviceQueue::Member& On(int device) {
+    std::atomic<DeviceQueue::Member*>& member = members_[static_cast<size_t>(device)];
+    if (DeviceQueue::Member* known = member.load(std::memory_order_acquire); known != nullptr) return *known;
+    const std::lock_guard lock(mutex_);
+    if (member.load() == nullptr) member = queues_.Of(device).Add(*this, share_).release();
+    return *member.load();
+  }
+
+ private:
+  void Remove() {
+    const std::lock_guard lock(mutex_);
+    for (size_t device = 0; device < members_.size(); ++device) {
+      const std::unique_ptr<DeviceQueue::Member> member(members_[device].exchange(nullptr));
+      if (member != nullptr) queues_.Of(static_cast<int>(device)).Remove(*member);
+    }
+  }
+
+  Queues& queues_;
+  Levels& levels_;
+  std::mutex mutex_;
+  scheduler::TenantShare share_;                                                    // guarded by mutex_
+  std::array<std::atomic<DeviceQueue::Member*>, shm::kActivityDevices> members_{};  // made under mutex_, owned
+};
+
+class PolicyDispatch final : public DispatchGate {
+ public:
+  PolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
+                 std::chrono::nanoseconds starvation_bound)
+      : minds_class_(policy.minds_class),
+        minds_levels_(policy.minds_levels),
+        page_(std::move(page)),
+        watch_(*page_, policy.minds_hold_off),
+        announcer_(driver, *page_),
+        queues_(driver, *page_, watch_, policy, starvation_bound) {}
+
+  std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare& share) override {
+    return std::make_unique<PolicyTenant>(queues_, levels_, share);
+  }
+
+  DispatchPass BeforeDispatch(const DispatchOf& of) override {
+    if (IsAnnounced(of)) {
+      announcer_.BeforeDispatch(of.device);
+      if (!minds_levels_ || !levels_.are_several()) return {};
+    }
+    const DispatchPass pass = MemberOf(of).Enter(of);
+    if (!pass.may_go && IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
+    return pass;
+  }
+  void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) override {
+    if (pass.is_noted()) MemberOf(of).Leave(of, pass);
+    if (IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
+  }
+  bool holds_copies() const override { return true; }
+  void Tune(const scheduler::Tuning& tuning) override {
+    announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
+    queues_.Tune(tuning);
+  }
+  void Open() override {
+    watch_.Open();
+    queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
+  }
+  HighPriorityWatch* watch() override { return &watch_; }
+
+ private:
+  bool IsAnnounced(const DispatchOf& of) const { return of.is_high_priority && minds_class_; }
+  static DeviceQueue::Member& MemberOf(const DispatchOf& of) {
+    return static_cast<PolicyTenant*>(of.tenant)->On(of.device);
+  }
+
+  const bool minds_class_;
+  const bool minds_levels_;
+  const std::unique_ptr<ActivityPage> page_;
+  PageWatch watch_;
+  HighPriorityAnnouncer announcer_;
+  Queues queues_;
+  Levels levels_;
+};
+
+}  // namespace
+
+std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
+                                                   const scheduler::PolicyRow& policy,
+                                                   std::chrono::nanoseconds starvation_bound) {
+  return std::make_unique<PolicyDispatch>(driver, std::move(page), policy, starvation_bound);
+}
+
+}  // namespace tally::server

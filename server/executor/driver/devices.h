@@ -1,0 +1,55 @@
+// The devices of this executor and its one real context on each (the primary context, retained on first use).
+//
+// Thread-safe. Descriptions are what clients see: attributes that Tally cannot honour already say "no".
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+#include "proto/shm/records_abi.h"
+#include "server/executor/driver/driver_table.h"
+
+namespace tally::server {
+
+class Devices {
+ public:
+  // `on_making_context`: see ExecutorConfig.
+  static Result<std::unique_ptr<Devices>> Create(const DriverTable& driver,
+                                                 std::function<void(int)> on_making_context = {});
+  ~Devices();
+
+  int count() const { return static_cast<int>(devices_.size()); }
+  // `ordinal` must be below count().
+  CUdevice device(int ordinal) const { return devices_[static_cast<size_t>(ordinal)].handle; }
+  // The context, retained for as long as this lives. Takes about 0.2 s the first time on a real GPU.
+  CUresult Context(int ordinal, CUcontext* context);
+  // Makes a context current, for what needs one (the stream priorities): the first device's if it is of the same
+  // architecture, so that devices which nobody uses get none. At most 58 devices fit into a reply.
+  CUresult Describe(int ordinal, shm::DeviceDescription* description);
+  // Releases every context. Nothing may use them any more.
+  void Release();
+
+ private:
+  bool IsLikeFirst(int ordinal) const;
+
+  struct Device {
+    CUdevice handle = 0;
+    CUcontext context = nullptr;  // guarded by mutex_
+  };
+
+  Devices(const DriverTable& driver, std::function<void(int)> on_making_context)
+      : driver_(driver), on_making_context_(std::move(on_making_context)) {}
+
+  const DriverTable& driver_;
+  const std::function<void(int)> on_making_context_;
+  std::vector<Device> devices_;
+  std::mutex mutex_;
+};
+
+}  // namespace tally::server

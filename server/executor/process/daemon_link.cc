@@ -1,0 +1,230 @@
+#include "server/executor/process/daemon_link.h"
+
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <vector>
+
+#include "base/log.h"
+#include "base/unix_socket.h"
+
+namespace tally::server {
+namespace {
+
+using control::LinkKind;
+
+// A tallyd that does not read for this long is treated as gone.
+constexpr timeval kSendLimit{1, 0};
+
+uint64_t MonotonicNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+template <typename Message>
+bool Read(std::span<const std::byte> bytes, Message& into) {
+  if (bytes.size() != sizeof(Message)) return false;
+  std::memcpy(&into, bytes.data(), sizeof(Message));
+  return true;
+}
+
+}  // namespace
+
+DaemonLink::DaemonLink(EventLoop& loop, std::string socket_path, Events events)
+    : loop_(loop), socket_path_(std::move(socket_path)), events_(std::move(events)) {}
+
+DaemonLink::~DaemonLink() {
+  if (socket_.valid()) loop_.Unwatch(socket_.get());
+}
+
+void DaemonLink::Connect() {
+  auto socket = ConnectUnix(socket_path_);
+  if (socket) {
+    // The directory is only ours to write, but a path is a path: be sure who listens.
+    const auto peer = GetPeerCredentials(socket->get());
+    if (peer && peer->uid == ::geteuid()) {
+      ::setsockopt(socket->get(), SOL_SOCKET, SO_SNDTIMEO, &kSendLimit, sizeof(kSendLimit));
+      socket_ = std::move(*socket);
+      if (loop_.Watch(socket_.get(), [this] { OnReadable(); }).ok()) {
+        events_.on_connected();
+        return;
+      }
+      socket_.Reset();
+    }
+  }
+  loop_.PostDelayed(std::chrono::milliseconds(control::kReconnectMs), [this] { Connect(); });
+}
+
+void DaemonLink::Disconnect() {
+  if (!socket_.valid()) return;
+  loop_.Unwatch(socket_.get());
+  socket_.Reset();
+  LOG_INFO("tallyd is gone; going on without");
+  loop_.PostDelayed(std::chrono::milliseconds(control::kReconnectMs), [this] { Connect(); });
+}
+
+void DaemonLink::OnReadable() {
+  auto message = ReceiveMessage(socket_.get(), std::chrono::milliseconds(0));
+  if (!message && message.error().code() == StatusCode::kDeadlineExceeded) return;
+  if (!message || !Dispatch(message->bytes, message->fds)) Disconnect();
+}
+
+bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd>& fds) {
+  control::LinkHeader header{};
+  if (bytes.size() < sizeof(header)) return false;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (header.magic != control::kLinkMagic) return false;
+  switch (static_cast<LinkKind>(header.kind)) {
+    case LinkKind::kAddSession: {
+      control::LinkAddSession add{};
+      if (!Read(bytes, add) || fds.size() != 1) return false;
+      add.identity.tenant_name[sizeof(add.identity.tenant_name) - 1] = '\0';
+      events_.on_add_session(add.identity, std::move(fds[0]));
+      return true;
+    }
+    case LinkKind::kQuery:
+      events_.on_query(header.request_id);
+      return true;
+    case LinkKind::kQueryKernels:
+      events_.on_query_kernels(header.request_id);
+      return true;
+    case LinkKind::kSetTuning: {
+      control::LinkSetTuning set{};
+      if (!Read(bytes, set)) return false;
+      events_.on_set_tuning({.turnaround_threshold = std::chrono::nanoseconds(set.turnaround_ns),
+                             .min_hold_off = std::chrono::nanoseconds(set.min_hold_off_ns),
+                             .max_hold_off = std::chrono::nanoseconds(set.max_hold_off_ns),
+                             .target_drain = std::chrono::nanoseconds(set.target_drain_ns)});
+      return true;
+    }
+    case LinkKind::kSetTimeSlice: {
+      control::LinkSetTimeSlice set{};
+      if (!Read(bytes, set)) return false;
+      events_.on_set_time_slice(std::chrono::microseconds(set.slice_us), set.is_left_to_slices != 0);
+      return true;
+    }
+    case LinkKind::kSetPriority: {
+      control::LinkSetPriority set{};
+      if (!Read(bytes, set)) return false;
+      ShareChange change;
+      change.priority_class = static_cast<shm::PriorityClass>(set.priority_class);
+      if (set.weight != control::kAsItIs) change.weight = set.weight;
+      if (set.level != control::kAsItIs) change.level = set.level;
+      if (set.turnaround_ns != control::kTurnaroundAsItIs) {
+        change.turnaround = std::chrono::nanoseconds(set.turnaround_ns);
+      }
+      events_.on_set_priority(header.request_id, set.session_id, change);
+      return true;
+    }
+    case LinkKind::kShutdown:
+      events_.on_shutdown();
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <typename Message>
+void DaemonLink::Send(LinkKind kind, uint64_t request_id, Message message) {
+  if (!socket_.valid()) return;
+  message.header = {control::kLinkMagic, static_cast<uint32_t>(kind), request_id};
+  const Status sent = SendMessage(socket_.get(), std::as_bytes(std::span(&message, 1)));
+  // The loop sees the end of the connection too; here nothing else can be done.
+  if (!sent.ok()) loop_.Post([this] { Disconnect(); });
+}
+
+void DaemonLink::SendHello(control::LinkHello hello) { Send(LinkKind::kHello, 0, hello); }
+
+void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot, bool has_ended) {
+  control::LinkSessionReport report{};
+  report.identity.session_id = snapshot.identity.session_id;
+  report.identity.opened_ns = MonotonicNs() - static_cast<uint64_t>(snapshot.age.count());
+  report.identity.pid = snapshot.identity.pid;
+  report.identity.uid = snapshot.identity.uid;
+  report.identity.gid = snapshot.identity.gid;
+  report.identity.priority_class = static_cast<uint32_t>(snapshot.identity.priority_class);
+  report.identity.weight = snapshot.identity.weight;
+  report.identity.level = static_cast<uint16_t>(snapshot.identity.level);
+  report.identity.keeps_kernels = snapshot.identity.keeps_kernels ? 1 : 0;
+  report.identity.turnaround_ns = static_cast<uint64_t>(snapshot.identity.turnaround.count());
+  if (snapshot.identity.slo) {
+    report.identity.slo_latency_ns = static_cast<uint64_t>(snapshot.identity.slo->latency.count());
+    report.identity.slo_percentile = snapshot.identity.slo->percentile;
+  }
+  CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
+  report.figures = snapshot.figures;
+  report.has_ended = has_ended ? 1 : 0;
+  Send(LinkKind::kSessionReport, request_id, report);
+}
+
+void DaemonLink::SendRefusedFunctions(const std::vector<RefusedFunction>& functions) {
+  for (const RefusedFunction& function : functions) {
+    control::LinkRefusedFunction message{};
+    message.symbol_index = function.symbol_index;
+    message.num_calls = function.num_calls;
+    Send(LinkKind::kRefusedFunction, 0, message);
+  }
+}
+
+void DaemonLink::SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels) {
+  const size_t count = std::min(kernels.size(), control::kMaxKernelReports);
+  for (const KernelReport& kernel : std::span(kernels).first(count)) {
+    control::LinkKernelReport report{};
+    std::copy(kernel.shape.grid.begin(), kernel.shape.grid.end(), report.grid);
+    std::copy(kernel.shape.block.begin(), kernel.shape.block.end(), report.block);
+    report.shared_bytes = kernel.shape.shared_bytes;
+    report.form = static_cast<uint32_t>(kernel.chosen.candidate.form);
+    report.degree = kernel.chosen.candidate.degree;
+    report.is_turnaround_measured = kernel.chosen.is_turnaround_measured ? 1 : 0;
+    report.num_launches = kernel.num_launches;
+    report.gpu_time_ns = static_cast<uint64_t>(kernel.gpu_time.count());
+    report.duration_ns = static_cast<uint64_t>(kernel.chosen.duration.count());
+    report.turnaround_ns = static_cast<uint64_t>(kernel.chosen.turnaround.count());
+    report.original_duration_ns = static_cast<uint64_t>(kernel.original_duration.count());
+    CopyText(kernel.kernel, report.kernel);
+    CopyText(kernel.remark, report.remark);
+    Send(LinkKind::kKernelReport, request_id, report);
+  }
+}
+
+void DaemonLink::SendReportEnd(uint64_t request_id, size_t num_sessions) {
+  control::LinkReportEnd end{};
+  end.num_sessions = num_sessions;
+  Send(LinkKind::kReportEnd, request_id, end);
+}
+
+void DaemonLink::SendPriorityReply(uint64_t request_id, const Status& status) {
+  control::LinkSetPriorityReply reply{};
+  reply.status_code = static_cast<uint32_t>(status.code());
+  CopyText(status.message(), reply.error);
+  Send(LinkKind::kSetPriorityReply, request_id, reply);
+}
+
+void DaemonLink::SendTimeSlices(const ChannelGroups::TimeSlices& slices, const ContextStates& contexts) {
+  control::LinkTimeSlices message{};
+  message.shortest_us = static_cast<uint64_t>(slices.shortest.count());
+  message.longest_us = static_cast<uint64_t>(slices.longest.count());
+  message.num_groups = static_cast<uint32_t>(slices.num_groups);
+  message.num_refused = static_cast<uint32_t>(slices.num_refused);
+  message.num_suspensions = contexts.num_suspensions;
+  message.num_standstills = contexts.num_standstills;
+  message.num_refreshes = contexts.num_refreshes;
+  message.suspension = contexts.suspension;
+  message.has_contexts = contexts.has_any ? 1 : 0;
+  Send(LinkKind::kTimeSlices, 0, message);
+}
+
+void DaemonLink::SendFaulted(const std::string& reason) {
+  control::LinkFaulted faulted{};
+  CopyText(reason, faulted.reason);
+  Send(LinkKind::kFaulted, 0, faulted);
+}
+
+void DaemonLink::SendIdle() { Send(LinkKind::kIdle, 0, control::LinkSignal{}); }
+
+}  // namespace tally::server

@@ -1,0 +1,375 @@
+#include "server/executor/process/domain_process.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "base/log.h"
+#include "proto/driver/generated/wire_ops.h"
+#include "server/executor/dispatch/high_priority_watch.h"
+#include "server/executor/process/channel_groups.h"
+#include "server/executor/process/daemon_link.h"
+#include "server/executor/process/departed_work.h"
+#include "server/executor/process/refresher.h"
+#include "server/executor/process/suspender.h"
+
+namespace tally::server {
+namespace {
+
+// After a fault the sessions' last replies (with the sticky error) get this long to reach their clients.
+constexpr std::chrono::milliseconds kFaultLinger{2000};
+// Closing a driver whose GPU is stuck may hang: then the kernel ends the process.
+constexpr unsigned kExitLimitSeconds = 10;
+// Between looks at sessions whose client is gone.
+constexpr std::chrono::milliseconds kLookAtDeparted{1000};
+// A session has its contexts by then, as a rule.
+constexpr std::chrono::milliseconds kSettleTime{1000};
+
+class DomainProcess {
+ public:
+  DomainProcess(EventLoop& loop, ExecutorOptions options)
+      : loop_(loop),
+        options_(std::move(options)),
+        link_(loop, options_.control_socket, MakeEvents()),
+        departed_work_(options_.departed_work_limit) {}
+
+  int Run() {
+    ExecutorConfig config = options_.config;
+    config.capture_stdout = true;
+    config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
+    config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
+    // Where there is one device all groups are its, whenever they are made.
+    config.on_making_context = [this](int device) {
+      if (executor_ != nullptr && executor_->num_devices() > 1) ChannelGroups::OfThisProcess().SetDevice(device);
+      if (device < 0) loop_.Post([this] { OnContextMade(); });
+    };
+    config.on_caution = [this] { loop_.Post([this] { Report(0); }); };
+    config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
+    // As many channels as there can be: programs that share one wait for one another.
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+    auto executor = Executor::Create(std::move(config));
+    if (!executor) {
+      start_error_ = executor.error();
+      LOG_ERROR("domain {}: {}", options_.config.domain_name, start_error_.message());
+    } else {
+      executor_ = std::move(*executor);
+      LOG_INFO("domain {}: {}", options_.config.domain_name, executor_->driver_description());
+    }
+    link_.Connect();
+    if (executor_ == nullptr) {
+      // tallyd must have read why before it sees our end: it answers with a shutdown.
+      loop_.PostDelayed(kFaultLinger, [this] { End(); });
+      loop_.Run();
+      return 1;
+    }
+    if (WantsRefreshing()) MakeRefreshers();
+    WaitForIdle();
+    loop_.Run();
+    ::alarm(kExitLimitSeconds);
+    suspenders_.clear();
+    refreshers_.clear();
+    executor_->Shutdown();
+    return is_faulted_ ? 3 : 0;
+  }
+
+  void End() { loop_.Quit(); }  // tallyd counts the sessions that end with us from their last report
+
+ private:
+  DaemonLink::Events MakeEvents() {
+    DaemonLink::Events events;
+    events.on_connected = [this] { OnConnected(); };
+    events.on_add_session = [this](const control::SessionIdentity& identity, UniqueFd socket) {
+      OnAddSession(identity, std::move(socket));
+    };
+    events.on_query = [this](uint64_t request_id) { Report(request_id); };
+    events.on_set_priority = [this](uint64_t request_id, uint64_t session_id, const ShareChange& change) {
+      link_.SendPriorityReply(request_id, executor_->SetPriority(session_id, change));
+    };
+    events.on_query_kernels = [this](uint64_t request_id) {
+      if (executor_ == nullptr) return;
+      const auto kernels = executor_->Kernels();
+      link_.SendKernels(request_id, kernels);
+      link_.SendReportEnd(request_id, kernels.size());
+    };
+    events.on_set_tuning = [this](const scheduler::Tuning& tuning) {
+      if (executor_ != nullptr) executor_->Tune(tuning);
+    };
+    events.on_set_time_slice = [this](std::chrono::microseconds slice, bool is_left_to_slices) {
+      ChannelGroups::OfThisProcess().WantTimeSlice(slice);
+      wants_time_slice_ = slice.count() != 0;
+      if (executor_ != nullptr) executor_->LeaveToTimeSlices(is_left_to_slices);
+      CheckTimeSlices();
+    };
+    events.on_shutdown = [this] { End(); };
+    return events;
+  }
+
+  void OnConnected() {
+    control::LinkHello hello{};
+    hello.link_version = control::kLinkVersion;
+    hello.priority_class = static_cast<uint32_t>(options_.config.priority_class);
+    hello.api_table_hash = kApiTableHash;
+    hello.figures_hash = control::kSessionFiguresHash;
+    hello.owner_uid = options_.owner_uid;
+    hello.status_code = static_cast<uint32_t>(start_error_.code());
+    hello.is_faulted = is_faulted_ ? 1 : 0;
+    CopyText(options_.config.domain_name, hello.domain_name);
+    CopyText(options_.config.policy, hello.policy_name);
+    CopyText(start_error_.message(), hello.error);
+    if (executor_ != nullptr) {
+      hello.num_devices = static_cast<uint32_t>(executor_->num_devices());
+      hello.is_software = executor_->is_software() ? 1 : 0;
+      CopyText(executor_->driver_description(), hello.driver_name);
+    }
+    link_.SendHello(hello);
+    reported_time_slices_ = {};
+    reported_contexts_ = {};
+    if (executor_ != nullptr) Report(0);
+  }
+
+  void OnAddSession(const control::SessionIdentity& identity, UniqueFd socket) {
+    if (executor_ == nullptr) return;
+    SessionIdentity session;
+    session.session_id = identity.session_id;
+    session.pid = identity.pid;
+    session.uid = identity.uid;
+    session.gid = identity.gid;
+    session.weight = identity.weight;
+    session.level = identity.level;
+    session.keeps_kernels = identity.keeps_kernels != 0;
+    session.turnaround = std::chrono::nanoseconds(identity.turnaround_ns);
+    if (identity.slo_latency_ns != 0) {
+      session.slo = scheduler::Slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
+    }
+    session.tenant_name = identity.tenant_name;
+    session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
+    if (++num_sessions_ == 1) LookAtDeparted(++num_departed_looks_);
+    loop_.PostDelayed(kSettleTime, [this] { CheckTimeSlices(); });
+    const Status added = executor_->AddSession(std::move(socket), session);
+    if (added.ok()) return;
+    // Its socket is closed now, which is what the client sees.
+    LOG_WARNING("session {}: {}", session.session_id, added.message());
+    SessionEnd end;
+    end.identity = session;
+    end.last.identity = session;
+    OnSessionEnd(end);
+  }
+
+  void OnSessionEnd(const SessionEnd& end) {
+    if (end.evicted) LOG_WARNING("session {} was evicted: {}", end.identity.session_id, end.reason);
+    LOG_INFO("session {} ended: {}", end.identity.session_id, end.reason);
+    link_.SendReport(0, end.last, /*has_ended=*/true);
+    if (executor_ != nullptr) link_.SendRefusedFunctions(executor_->RefusedFunctions());
+    --num_sessions_;
+    if (num_sessions_ == 0) WaitForIdle();
+  }
+
+  void Report(uint64_t request_id) {
+    if (executor_ == nullptr) return;
+    const auto sessions = executor_->Snapshot();
+    for (const SessionSnapshot& session : sessions) link_.SendReport(request_id, session, /*has_ended=*/false);
+    link_.SendRefusedFunctions(executor_->RefusedFunctions());
+    CheckTimeSlices();
+    link_.SendReportEnd(request_id, sessions.size());
+  }
+
+  // What the driver says of its time slices decides what tallyd wants next.
+  void OnContextMade() {
+    has_contexts_ = true;
+    CheckTimeSlices();
+  }
+
+  void CheckTimeSlices() {
+    const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
+    const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
+    DaemonLink::ContextStates contexts = AllowSuspension(are_set);
+    contexts.has_any = has_contexts_;
+    for (const auto& refresher : refreshers_) contexts.num_refreshes += refresher->num_refreshes();
+    const bool are_new = slices != reported_time_slices_;
+    if (!are_new && contexts == reported_contexts_) return;
+    reported_time_slices_ = slices;
+    reported_contexts_ = contexts;
+    link_.SendTimeSlices(slices, contexts);
+    if (!are_new) return;
+    if (slices.num_refused > 0) {
+      LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
+                  options_.config.domain_name, slices.num_refused, slices.num_groups, slices.longest.count());
+    } else if (are_set) {
+      LOG_INFO("domain {}: time slices of {} us for {} channel groups", options_.config.domain_name,
+               slices.longest.count(), slices.num_groups);
+    }
+  }
+
+  // A starvation bound promises best-effort work its time while others keep the GPU.
+  bool WantsSuspension() const {
+    return executor_ != nullptr && options_.suspends && !options_.config.are_classes_mixed &&
+           options_.config.priority_class == shm::PriorityClass::kBestEffort &&
+           options_.config.starvation_bound.count() == 0 && executor_->high_priority_watch() != nullptr;
+  }
+
+  // `is_of_use`: the GPU is taken from this executor's contexts at once.
+  DaemonLink::ContextStates AllowSuspension(bool is_of_use) {
+    DaemonLink::ContextStates contexts;
+    if (!WantsSuspension()) return contexts;
+    using State = control::LinkSuspension;
+    suspenders_.resize(static_cast<size_t>(executor_->num_devices()));
+    for (int device = 0; device < executor_->num_devices(); ++device) {
+      State state = is_of_use ? SuspensionOn(device) : State::kOff;
+      auto& suspender = suspenders_[static_cast<size_t>(device)];
+      if (suspender == nullptr && state == State::kOn) suspender = MakeSuspender(device);
+      if (suspender != nullptr && !suspender->is_running()) suspender.reset();  // the next look tries again
+      if (suspender == nullptr && state == State::kOn) state = State::kOff;
+      const bool is_expected = state == State::kOn;
+      if (suspender != nullptr) suspender->Enable(is_expected);
+      executor_->ExpectSuspension(device, is_expected);
+      contexts.suspension = std::max(contexts.suspension, state);
+      if (suspender == nullptr) continue;
+      contexts.num_suspensions += suspender->num_suspensions();
+      contexts.num_standstills += suspender->num_standstills();
+    }
+    if (contexts.suspension == State::kRefused && !std::exchange(has_said_no_suspension_, true)) {
+      LOG_WARNING(
+          "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
+          "high-priority work",
+          options_.config.domain_name);
+    }
+    return contexts;
+  }
+
+  static control::LinkSuspension SuspensionOn(int device) {
+    switch (ChannelGroups::OfThisProcess().SuspensionOn(device)) {
+      case ChannelGroups::Suspension::kNoGroups:
+        break;
+      case ChannelGroups::Suspension::kPossible:
+        return control::LinkSuspension::kOn;
+      case ChannelGroups::Suspension::kRefused:
+        return control::LinkSuspension::kRefused;
+    }
+    return control::LinkSuspension::kOff;
+  }
+
+  std::unique_ptr<Suspender> MakeSuspender(int device) {
+    const auto suspend = [this, device](bool is_suspended) {
+      const size_t num_groups = ChannelGroups::OfThisProcess().Suspend(device, is_suspended);
+      if (is_suspended && num_groups == 0) loop_.Post([this] { CheckTimeSlices(); });
+      return num_groups;
+    };
+    return std::make_unique<Suspender>(*executor_->high_priority_watch(), device, suspend);
+  }
+
+  bool WantsRefreshing() const {
+    const bool may_run_high_priority_work =
+        options_.config.are_classes_mixed || options_.config.priority_class == shm::PriorityClass::kHighPriority;
+    return options_.refreshes && may_run_high_priority_work && !executor_->is_software() &&
+           executor_->high_priority_watch() != nullptr;
+  }
+
+  void MakeRefreshers() {
+    for (int device = 0; device < executor_->num_devices(); ++device) {
+      refreshers_.push_back(std::make_unique<Refresher>(*executor_->high_priority_watch(), device, [device] {
+        return ChannelGroups::OfThisProcess().Preempt(device);
+      }));
+    }
+  }
+
+  void WaitForIdle() {
+    const uint64_t wait = ++num_idle_waits_;
+    loop_.PostDelayed(options_.idle, [this, wait] {
+      if (num_sessions_ > 0 || wait != num_idle_waits_) return;
+      if (!link_.is_connected()) return End();  // nobody who could send a session
+      link_.SendIdle();
+      WaitForIdle();  // tallyd may have had a session on its way
+    });
+  }
+
+  // While there are sessions.
+  void LookAtDeparted(uint64_t looks) {
+    if (looks != num_departed_looks_ || num_sessions_ == 0) return;
+    std::vector<uint64_t> draining;
+    for (const SessionSnapshot& session : executor_->Snapshot()) {
+      if (session.is_draining) draining.push_back(session.identity.session_id);
+    }
+    const auto endless = departed_work_.Look(draining, IsKeptFromTheGpu(), SteadyClock().Now());
+    if (endless) OnEndlessWork(*endless);
+    loop_.PostDelayed(kLookAtDeparted, [this, looks] { LookAtDeparted(looks); });
+  }
+
+  bool IsKeptFromTheGpu() const {
+    HighPriorityWatch* const watch = executor_->high_priority_watch();
+    if (watch == nullptr || watch->IsOneOfThem()) return false;
+    for (int device = 0; device < executor_->num_devices(); ++device) {
+      if (watch->IsClosed(device)) return true;
+    }
+    return false;
+  }
+
+  // Closing the driver would wait for that work, too.
+  [[noreturn]] void OnEndlessWork(uint64_t session_id) {
+    const std::string reason =
+        fmt::format("the program of session {} is gone and its work has not ended in {} s", session_id,
+                    std::chrono::duration_cast<std::chrono::seconds>(options_.departed_work_limit).count());
+    LOG_ERROR("domain {}: this executor ends: {}", options_.config.domain_name, reason);
+    Report(0);  // last figures
+    link_.SendFaulted(reason);
+    ::_exit(3);
+  }
+
+  void OnFault(const std::string& reason) {
+    if (std::exchange(is_faulted_, true)) return;
+    LOG_ERROR("domain {}: the context is lost: {}", options_.config.domain_name, reason);
+    link_.SendFaulted(reason);
+    loop_.PostDelayed(kFaultLinger, [this] { End(); });
+  }
+
+  EventLoop& loop_;
+  ExecutorOptions options_;
+  DaemonLink link_;
+  Status start_error_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::unique_ptr<Suspender>> suspenders_;  // by device; they end before executor_
+  std::vector<std::unique_ptr<Refresher>> refreshers_;  // these, too
+  DepartedWork departed_work_;
+  uint64_t num_departed_looks_ = 0;  // only the last series counts
+  size_t num_sessions_ = 0;
+  uint64_t num_idle_waits_ = 0;  // only the last wait counts
+  bool is_faulted_ = false;
+  bool wants_time_slice_ = false;
+  bool has_contexts_ = false;
+  bool has_said_no_suspension_ = false;
+  ChannelGroups::TimeSlices reported_time_slices_;
+  DaemonLink::ContextStates reported_contexts_;
+};
+
+}  // namespace
+
+int RunDomainProcess(ExecutorOptions options) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  // A terminal's signals are for the program; a dead client's socket is no reason to die.
+  for (const int number : {SIGINT, SIGHUP, SIGPIPE}) ::signal(number, SIG_IGN);
+  const UniqueFd signal_fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (options.exit_with_parent != 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != options.exit_with_parent) return 1;
+  }
+  auto loop = EventLoop::Create();
+  if (!loop) {
+    fmt::print(stderr, "tally-executor: {}\n", loop.error().message());
+    return 1;
+  }
+  DomainProcess process(**loop, std::move(options));
+  const Status watched = (*loop)->Watch(signal_fd.get(), [&] { process.End(); });
+  if (!watched.ok()) return 1;
+  return process.Run();
+}
+
+}  // namespace tally::server

@@ -1,0 +1,17 @@
+// tally-executor: the process that owns the GPU for one domain.
+#include <malloc.h>
+
+#include "base/journal.h"
+#include "base/log.h"
+#include "server/executor/process/command_line.h"
+#include "server/executor/process/domain_process.h"
+
+int main(int argc, char** argv) {
+  tally::SetLogName("tally-executor");
+  tally::server::UseJournalLevels();
+  // Buffers of lanes go back to the system with them. In the arenas of malloc, one per thread, they would stay.
+  ::mallopt(M_MMAP_THRESHOLD, 64 << 10);
+  auto parsed = tally::server::ParseExecutorCommandLine(argc, argv);
+  if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
+  return tally::server::RunDomainProcess(std::move(std::get<tally::server::ExecutorOptions>(parsed)));
+}

@@ -1,0 +1,32 @@
+// The process's ioctl: libcuda, which is loaded later, finds this one before the C library's, because the executor
+// exports it (control.cmake).
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdarg>
+
+#include "server/executor/process/channel_groups.h"
+
+namespace tally::server {
+namespace {
+
+int SystemIoctl(int fd, unsigned long request, void* argument) {
+  return static_cast<int>(::syscall(SYS_ioctl, fd, request, argument));
+}
+
+}  // namespace
+
+ChannelGroups& ChannelGroups::OfThisProcess() {
+  static ChannelGroups* const groups = new ChannelGroups(&SystemIoctl);  // the driver's threads outlive destruction
+  return *groups;
+}
+
+}  // namespace tally::server
+
+extern "C" __attribute__((visibility("default"))) int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  void* argument = va_arg(arguments, void*);
+  va_end(arguments);
+  return tally::server::ChannelGroups::OfThisProcess().Forward(fd, request, argument);
+}

@@ -1,0 +1,203 @@
+#include "server/executor/session/client_context.h"
+
+#include <algorithm>
+
+namespace tally::server {
+
+ClientContext::ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags,
+                             const uint32_t* num_captures, AwaitedObjects* awaited, StreamPriorities priorities)
+    : driver_(driver),
+      index_(index),
+      device_(device),
+      flags_(flags),
+      num_captures_(num_captures),
+      awaited_(awaited),
+      priorities_(priorities) {}
+
+ClientContext::~ClientContext() {
+  for (const auto& stream : streams_) *stream->num_waited = stream->num_issued;  // nobody is left to wait for it
+  while (!streams_.empty()) DestroyStream(streams_.back().get());
+}
+
+CUresult ClientContext::NewStream(uint32_t flags, int priority, bool is_legacy, Stream** stream) {
+  auto made = std::make_unique<Stream>();
+  if (const CUresult r =
+          driver_.cuStreamCreateWithPriority(&made->real, CU_STREAM_NON_BLOCKING, priorities_.Of(priority));
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  made->context = this;
+  made->flags = flags;
+  made->priority = priority;
+  made->is_legacy = is_legacy;
+  made->is_blocking = !is_legacy && (flags & CU_STREAM_NON_BLOCKING) == 0;
+  if (barrier_ != nullptr && barrier_->HasUnfinishedWork()) {
+    if (const CUresult r = driver_.cuStreamWaitEvent(made->real, barrier_->join_event, 0); r != CUDA_SUCCESS) {
+      driver_.cuStreamDestroy_v2(made->real);
+      return r;
+    }
+    ++made->num_issued;
+  }
+  *stream = made.get();
+  streams_.push_back(std::move(made));
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::CreateStream(uint32_t flags, int priority, Stream** stream) {
+  if ((flags & ~static_cast<uint32_t>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  return NewStream(flags, priority, false, stream);
+}
+
+CUresult ClientContext::Legacy(Stream** stream) {
+  if (legacy_ == nullptr) {
+    if (const CUresult r = NewStream(0, 0, true, &legacy_); r != CUDA_SUCCESS) return r;
+  }
+  *stream = legacy_;
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::PerThread(uint32_t lane, Stream** stream) {
+  Stream*& slot = per_thread_[lane];
+  if (slot == nullptr) {
+    if (const CUresult r = NewStream(0, 0, false, &slot); r != CUDA_SUCCESS) return r;
+  }
+  *stream = slot;
+  return CUDA_SUCCESS;
+}
+
+void ClientContext::KeepUnfinishedWork(Stream& stream) {
+  if (&stream == remains_ || &stream == barrier_ || !stream.HasUnfinishedWork() || IsCapturing(stream)) return;
+  if (remains_ == nullptr && NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_) != CUDA_SUCCESS) return;
+  if (Record(stream) != CUDA_SUCCESS) return;
+  if (WaitFor(*remains_, stream.join_event) == CUDA_SUCCESS) ++remains_->num_issued;
+  Stream* legacy = nullptr;
+  // Also if it is not there yet: one that is made later could not know what to wait for.
+  if (stream.has_unjoined_work && Legacy(&legacy) == CUDA_SUCCESS) {
+    WaitFor(*legacy, stream.join_event);
+    ++legacy->num_issued;
+  }
+}
+
+void ClientContext::DestroyStream(Stream* stream) {
+  KeepUnfinishedWork(*stream);
+  if (stream->has_unjoined_work) --num_unjoined_;
+  stream->gated.reset();
+  if (stream->join_event != nullptr) driver_.cuEventDestroy_v2(stream->join_event);
+  if (!awaited_->PutOffDestruction(stream->real)) driver_.cuStreamDestroy_v2(stream->real);
+  if (stream == legacy_) legacy_ = nullptr;
+  if (stream == remains_) remains_ = nullptr;
+  if (stream == barrier_) barrier_ = nullptr;
+  std::erase_if(per_thread_, [&](const auto& entry) { return entry.second == stream; });
+  std::erase_if(streams_, [&](const auto& owned) { return owned.get() == stream; });
+}
+
+bool ClientContext::IsCapturing(const Stream& stream) const {
+  if (*num_captures_ == 0) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver_.cuStreamIsCapturing(stream.real, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+CUgraph ClientContext::CapturedGraph(const Stream& stream) const {
+  if (!IsCapturing(stream)) return nullptr;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (driver_.cuStreamGetCaptureInfo_v3 != nullptr) {
+    result = driver_.cuStreamGetCaptureInfo_v3(stream.real, &status, nullptr, &graph, nullptr, nullptr, nullptr);
+  } else if (driver_.cuStreamGetCaptureInfo_v2 != nullptr) {
+    result = driver_.cuStreamGetCaptureInfo_v2(stream.real, &status, nullptr, &graph, nullptr, nullptr);
+  }
+  return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : nullptr;
+}
+
+CUresult ClientContext::Record(Stream& stream) {
+  if (stream.join_event == nullptr) {
+    if (const CUresult r = driver_.cuEventCreate(&stream.join_event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) {
+      return r;
+    }
+  }
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  return driver_.cuEventRecord(stream.join_event, stream.real);
+}
+
+CUresult ClientContext::WaitFor(Stream& stream, CUevent event) {
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  return driver_.cuStreamWaitEvent(stream.real, event, 0);
+}
+
+CUresult ClientContext::RecordAll(CUevent event) {
+  if (remains_ == nullptr) {
+    if (const CUresult r = NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_); r != CUDA_SUCCESS) return r;
+  }
+  for (const auto& stream : streams_) {
+    if (stream.get() == remains_ || !stream->HasUnfinishedWork() || IsCapturing(*stream)) continue;
+    if (const CUresult r = Record(*stream); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = WaitFor(*remains_, stream->join_event); r != CUDA_SUCCESS) return r;
+  }
+  ++remains_->num_issued;
+  return driver_.cuEventRecord(event, remains_->real);
+}
+
+CUresult ClientContext::WaitAll(CUevent event) {
+  if (barrier_ == nullptr) {
+    if (const CUresult r = NewStream(CU_STREAM_NON_BLOCKING, 0, false, &barrier_); r != CUDA_SUCCESS) return r;
+  }
+  for (const auto& stream : streams_) {
+    if (IsCapturing(*stream)) continue;
+    if (const CUresult r = WaitFor(*stream, event); r != CUDA_SUCCESS) return r;
+    ++stream->num_issued;
+  }
+  return Record(*barrier_);
+}
+
+CUresult ClientContext::Order(Stream& stream) {
+  if (stream.is_legacy) return OrderLegacy(stream);
+  if (stream.is_blocking) return OrderBlocking(stream);
+  ++stream.num_issued;
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::OrderLegacy(Stream& legacy) {
+  if (*num_captures_ != 0) {
+    bool any = false;
+    for (const auto& stream : streams_) {
+      if (!stream->is_blocking || !IsCapturing(*stream)) continue;
+      stream->capture_spoiled = any = true;
+    }
+    if (any) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  if (num_unjoined_ != 0) {
+    for (const auto& stream : streams_) {
+      if (!stream->has_unjoined_work) continue;
+      if (const CUresult r = Record(*stream); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = WaitFor(legacy, stream->join_event); r != CUDA_SUCCESS) {
+        return r;
+      }
+      stream->has_unjoined_work = false;
+      --num_unjoined_;
+    }
+  }
+  ++legacy_version_;
+  ++legacy.num_issued;
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::OrderBlocking(Stream& stream) {
+  if (IsCapturing(stream)) return CUDA_SUCCESS;
+  if (stream.legacy_seen != legacy_version_) {
+    if (legacy_recorded_ != legacy_version_) {
+      if (const CUresult r = Record(*legacy_); r != CUDA_SUCCESS) return r;
+      legacy_recorded_ = legacy_version_;
+    }
+    if (const CUresult r = WaitFor(stream, legacy_->join_event); r != CUDA_SUCCESS) return r;
+    stream.legacy_seen = legacy_version_;
+  }
+  if (!stream.has_unjoined_work) {
+    stream.has_unjoined_work = true;
+    ++num_unjoined_;
+  }
+  ++stream.num_issued;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,70 @@
+// How much GPU time one best-effort session has had, by what could have taken the GPU from it. Nobody waits for a
+// time: a launch counts with what is known about its kind, and as soon as something is.
+//
+// Figures() is thread-safe; all else is guarded by the session's turn.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "proto/control/coverage.h"
+#include "server/executor/dispatch/dispatch_gate.h"
+#include "server/executor/dispatch/launch_costs.h"
+
+namespace tally::server {
+
+using CoveredTimes = std::array<std::chrono::nanoseconds, kNumCoverages>;
+
+class CoverageMeter {
+ public:
+  // `watch` may be null: then nothing is timed here. Both outlive this.
+  CoverageMeter(const DriverTable& driver, HighPriorityWatch* watch) : driver_(driver), watch_(watch) {}
+
+  // A launch was made. `kind`: launches with the same take about the same time (LaunchKind::key). `duration` zero: not
+  // known yet.
+  void Count(uint64_t kind, Coverage coverage, std::chrono::nanoseconds duration);
+
+  // The same for a launch that nobody else times: made before it, gone after it. What it waits for in between on the
+  // host is no part of it if `Begin` is called later.
+  class Timed {
+   public:
+    Timed(CoverageMeter& meter, int device, CUstream stream, uint64_t kind, Coverage coverage);
+    ~Timed();
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+
+   private:
+    CoverageMeter& meter_;
+    LaunchCosts* costs_ = nullptr;
+    LaunchCosts::Cost* cost_ = nullptr;
+    uint32_t sample_ = LaunchCosts::kNone;
+    const CUstream stream_;
+    const uint64_t kind_;
+    const Coverage coverage_;
+  };
+
+  CoveredTimes Figures() const;
+  // Gives its events back. Some context is current.
+  void Close() { costs_.clear(); }
+
+ private:
+  static constexpr size_t kMostUnknown = 4096;
+  using Launches = std::array<uint32_t, kNumCoverages>;
+
+  void Add(Coverage coverage, std::chrono::nanoseconds duration, uint64_t num_launches);
+
+  const DriverTable& driver_;
+  HighPriorityWatch* const watch_;
+  std::array<std::atomic<int64_t>, kNumCoverages> times_ns_{};
+  std::unordered_map<uint64_t, Launches> unknown_;     // launches of kinds whose time is not known yet
+  std::map<int, std::unique_ptr<LaunchCosts>> costs_;  // by device
+};
+
+}  // namespace tally::server

@@ -1,0 +1,308 @@
+// Graph nodes whose parameters hold pointers: kernels, copies, fills, host functions; and the update of executables.
+#include "server/executor/session/box_copy.h"
+#include "server/executor/session/graph_target.h"
+#include "server/executor/session/kernel_ops.h"
+#include "server/executor/session/launch_parameters.h"
+#include "server/executor/session/operations.h"
+
+namespace tally::server {
+namespace {
+
+CUDA_KERNEL_NODE_PARAMS_v2 KernelParameters(LaunchParameters& request) {
+  const shm::Launch& launch = request.launch();
+  CUDA_KERNEL_NODE_PARAMS_v2 p{};
+  p.func = request.kernel().function;
+  p.kern = request.kernel().kernel;
+  p.gridDimX = launch.grid[0];
+  p.gridDimY = launch.grid[1];
+  p.gridDimZ = launch.grid[2];
+  p.blockDimX = launch.block[0];
+  p.blockDimY = launch.block[1];
+  p.blockDimZ = launch.block[2];
+  p.sharedMemBytes = launch.shared_bytes;
+  p.kernelParams = request.parameters();
+  p.extra = request.extra();
+  return p;
+}
+
+// The parameter buffer of a node that was launched with one.
+std::vector<std::byte> ExtraBytes(void** extra) {
+  const std::byte* bytes = nullptr;
+  size_t size = 0;
+  for (int i = 0; i < 8 && extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) bytes = static_cast<const std::byte*>(extra[i + 1]);
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<const size_t*>(extra[i + 1]);
+  }
+  return bytes != nullptr ? std::vector(bytes, bytes + size) : std::vector<std::byte>();
+}
+
+CUresult ReadCopy(ServedLane& lane, WireReader& in, BoxCopy* copy) {
+  shm::CopyBox box{};
+  in.TakeStruct(&box);
+  if (!in.AtEnd() || box.inline_bytes != 0) return lane.Malformed();
+  const auto is_place = [](uint32_t place) {
+    return place == static_cast<uint32_t>(shm::Place::kAddress) || place == static_cast<uint32_t>(shm::Place::kArray);
+  };
+  if (!is_place(box.source.place) || !is_place(box.destination.place)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = ReadBoxCopy(lane, box, {}, copy); r != CUDA_SUCCESS) return r;
+  return copy->size_bytes != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult ReadFill(ServedLane& lane, WireReader& in, CUDA_MEMSET_NODE_PARAMS* p) {
+  shm::Fill fill{};
+  in.TakeStruct(&fill);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (const CUresult r = CheckFill(lane, fill); r != CUDA_SUCCESS) return r;
+  *p = {};
+  p->dst = fill.address;
+  p->pitch = fill.pitch_bytes;
+  p->value = fill.value;
+  p->elementSize = fill.element_bytes;
+  p->width = fill.width;
+  p->height = fill.height;
+  return CUDA_SUCCESS;
+}
+
+constexpr size_t kMaxKeptHostCalls = 1 << 24;
+
+// A node's host function may run any number of times: the call is kept until the session ends.
+CUresult ReadHostCall(ServedLane& lane, WireReader& in, CUDA_HOST_NODE_PARAMS* p) {
+  shm::LaunchHostFunction request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  SessionState& session = lane.session();
+  if (session.kept_host_calls.size() >= kMaxKeptHostCalls) return CUDA_ERROR_OUT_OF_MEMORY;
+  session.kept_host_calls.push_back(std::make_unique<HostCall>(HostCall{session.callbacks, request.token, true}));
+  p->fn = &RunHostFunction;
+  p->userData = session.kept_host_calls.back().get();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult ServeAddKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  GraphTarget target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  LaunchParameters request;
+  if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
+  if (lane.driver().cuGraphAddKernelNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(request);
+  CUgraphNode node = nullptr;
+  CUresult result = lane.driver().cuGraphAddKernelNode_v2(&node, target.graph, target.dependency_pointer(),
+                                                          target.dependencies.size(), &parameters);
+  for (const CUlaunchAttribute& attribute : request.attributes()) {
+    if (result != CUDA_SUCCESS) break;
+    result = lane.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
+    if (result != CUDA_SUCCESS) lane.driver().cuGraphDestroyNode(node);
+  }
+  return PutNode(lane, result, node, out);
+}
+
+CUresult ServeSetKernelNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  GraphTarget target;
+  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  LaunchParameters request;
+  if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
+  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(request);
+  const DriverTable& driver = lane.driver();
+  if (target.exec != nullptr) {
+    if (driver.cuGraphExecKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &parameters);
+  }
+  if (driver.cuGraphKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return driver.cuGraphKernelNodeSetParams_v2(target.node, &parameters);
+}
+
+CUresult ReadKernelNode(ServedLane& lane, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed) {
+  if (lane.driver().cuGraphKernelNodeGetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUDA_KERNEL_NODE_PARAMS_v2 p{};
+  if (const CUresult r = lane.driver().cuGraphKernelNodeGetParams_v2(node, &p); r != CUDA_SUCCESS) return r;
+  const auto& known = lane.session().kernel_of;
+  auto found = known.find(p.kern);
+  if (p.kern == nullptr || found == known.end()) found = known.find(p.func);
+  if (found == known.end()) {
+    // Captured through a function that the client never looked up: a kernel's function in the context.
+    CUfunction function = nullptr;
+    for (const auto& [key, kernel] : known) {
+      if (kernel->kernel == nullptr || lane.driver().cuKernelGetFunction(&function, kernel->kernel) != CUDA_SUCCESS) {
+        continue;
+      }
+      if (function == p.func) {
+        found = known.find(key);
+        break;
+      }
+    }
+  }
+  if (found == known.end()) return CUDA_ERROR_NOT_SUPPORTED;
+  const Kernel& kernel = *found->second;
+  launch->function = kernel.handle;
+  launch->grid[0] = p.gridDimX;
+  launch->grid[1] = p.gridDimY;
+  launch->grid[2] = p.gridDimZ;
+  launch->block[0] = p.blockDimX;
+  launch->block[1] = p.blockDimY;
+  launch->block[2] = p.blockDimZ;
+  launch->shared_bytes = p.sharedMemBytes;
+  if (p.kernelParams != nullptr) {
+    packed->resize(kernel.parameter_bytes);
+    for (size_t i = 0; i < kernel.layout.size(); ++i) {
+      std::memcpy(packed->data() + kernel.layout[i].offset_bytes, p.kernelParams[i], kernel.layout[i].size_bytes);
+    }
+  } else if (p.extra != nullptr) {
+    *packed = ExtraBytes(p.extra);
+    if (kernel.gate) packed->resize(std::min<size_t>(packed->size(), kernel.parameter_bytes));
+    launch->flags = shm::kLaunchExtra;
+  }
+  launch->parameter_bytes = static_cast<uint32_t>(packed->size());
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraphNode node = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  shm::Launch launch{};
+  std::vector<std::byte> packed;
+  if (const CUresult r = ReadKernelNode(lane, node, &launch, &packed); r != CUDA_SUCCESS) return r;
+  out.PutStruct(launch);
+  out.PutBytes(packed);
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeAddCopyNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  GraphTarget target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  BoxCopy copy;
+  if (const CUresult r = ReadCopy(lane, in, &copy); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  CUgraphNode node = nullptr;
+  const CUresult result = lane.driver().cuGraphAddMemcpyNode(&node, target.graph, target.dependency_pointer(),
+                                                             target.dependencies.size(), &copy.parameters, context);
+  return PutNode(lane, result, node, out);
+}
+
+CUresult ServeSetCopyNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  GraphTarget target;
+  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  BoxCopy copy;
+  if (const CUresult r = ReadCopy(lane, in, &copy); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (target.exec != nullptr) {
+    return lane.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy.parameters, context);
+  }
+  return lane.driver().cuGraphMemcpyNodeSetParams(target.node, &copy.parameters);
+}
+
+CUresult ServeAddFillNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  GraphTarget target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  CUDA_MEMSET_NODE_PARAMS parameters;
+  if (const CUresult r = ReadFill(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  CUgraphNode node = nullptr;
+  const CUresult result = lane.driver().cuGraphAddMemsetNode(&node, target.graph, target.dependency_pointer(),
+                                                             target.dependencies.size(), &parameters, context);
+  return PutNode(lane, result, node, out);
+}
+
+CUresult ServeSetFillNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  GraphTarget target;
+  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  CUDA_MEMSET_NODE_PARAMS parameters;
+  if (const CUresult r = ReadFill(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (target.exec != nullptr) {
+    return lane.driver().cuGraphExecMemsetNodeSetParams(target.exec, target.node, &parameters, context);
+  }
+  return lane.driver().cuGraphMemsetNodeSetParams(target.node, &parameters);
+}
+
+CUresult ServeAddHostNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  GraphTarget target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  CUDA_HOST_NODE_PARAMS parameters{};
+  if (const CUresult r = ReadHostCall(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  CUgraphNode node = nullptr;
+  const CUresult result = lane.driver().cuGraphAddHostNode(&node, target.graph, target.dependency_pointer(),
+                                                           target.dependencies.size(), &parameters);
+  return PutNode(lane, result, node, out);
+}
+
+CUresult ServeSetHostNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  GraphTarget target;
+  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  CUDA_HOST_NODE_PARAMS parameters{};
+  if (const CUresult r = ReadHostCall(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  if (target.exec != nullptr) {
+    return lane.driver().cuGraphExecHostNodeSetParams(target.exec, target.node, &parameters);
+  }
+  return lane.driver().cuGraphHostNodeSetParams(target.node, &parameters);
+}
+
+CUresult ServeUpdateExec(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t exec_handle = in.TakeWord();
+  const uint64_t graph_handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraphExec exec = nullptr;
+  CUgraph graph = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
+  if (lane.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (lane.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphExecUpdateResultInfo details{};
+  const CUresult result = lane.driver().cuGraphExecUpdate_v2(exec, graph, &details);
+  if (result == CUDA_SUCCESS) lane.session().graph_replays.OnInstantiated(lane, graph, exec);
+  // The details matter most when it failed: they go along either way.
+  const std::array<uint32_t, 2> head = {static_cast<uint32_t>(details.result), 0};
+  out.PutStruct(head);
+  out.PutHandle(lane, shm::HandleKind::kGraphNode, details.errorNode);
+  out.PutHandle(lane, shm::HandleKind::kGraphNode, details.errorFromNode);
+  return result;
+}
+
+CUresult ServeInstantiate(ServedLane& lane, WireReader& in, WireWriter& out) {
+  shm::Instantiate request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraph graph = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
+  if (lane.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
+  // A kernel that launches a graph names it by the driver's own pointer, which the client does not have.
+  if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  const DriverTable& driver = lane.driver();
+  CUgraphExec exec = nullptr;
+  CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};
+  parameters.flags = request.flags;
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (driver.cuGraphInstantiateWithParams != nullptr) {
+    if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
+      if (const CUresult r = lane.ResolveStream(request.upload_stream, StreamUse::kOrdered, &parameters.hUploadStream);
+          r != CUDA_SUCCESS) {
+        return r;
+      }
+    }
+    result = driver.cuGraphInstantiateWithParams(&exec, graph, &parameters);
+  } else if (driver.cuGraphInstantiateWithFlags != nullptr) {
+    result = driver.cuGraphInstantiateWithFlags(&exec, graph, request.flags);
+    parameters.result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+  }
+  shm::Instantiated reply{};
+  reply.result = static_cast<uint32_t>(parameters.result_out);
+  if (result == CUDA_SUCCESS) {
+    lane.session().graph_memory.OnInstantiated(graph, exec);
+    lane.session().graph_replays.OnInstantiated(lane, graph, exec);
+    reply.exec = lane.NameOf(shm::HandleKind::kGraphExec, exec);
+  }
+  if (parameters.hErrNode_out != nullptr) {
+    reply.error_node = lane.NameOf(shm::HandleKind::kGraphNode, parameters.hErrNode_out);
+  }
+  out.PutStruct(reply);
+  return result;
+}
+
+}  // namespace tally::server

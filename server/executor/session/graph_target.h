@@ -1,0 +1,58 @@
+// Which node of which graph an operation adds or changes: the GraphNodeTarget that such a record begins with, resolved.
+#pragma once
+
+#include <cuda.h>
+
+#include <vector>
+
+#include "server/executor/session/operations.h"
+
+namespace tally::server {
+
+struct GraphTarget {
+  shm::GraphNodeTarget head{};
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode node = nullptr;
+  std::vector<CUgraphNode> dependencies;
+  const CUgraphNode* dependency_pointer() const { return dependencies.empty() ? nullptr : dependencies.data(); }
+};
+
+// For a new node: graph and dependencies.
+inline CUresult ReadAddTarget(ServedLane& lane, WireReader& in, GraphTarget* target) {
+  in.TakeStruct(&target->head);
+  if (target->head.num_dependencies > in.remaining() / sizeof(uint64_t)) return lane.Malformed();
+  std::vector<uint64_t> handles(target->head.num_dependencies);
+  for (uint64_t& handle : handles) handle = in.TakeWord();
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, target->head.graph, &target->graph); r != CUDA_SUCCESS) {
+    return r;
+  }
+  return lane.FindAll(shm::HandleKind::kGraphNode, handles, &target->dependencies);
+}
+
+// For a change: node, and executable if it is there that the node is to change.
+inline CUresult ReadSetTarget(ServedLane& lane, WireReader& in, GraphTarget* target) {
+  in.TakeStruct(&target->head);
+  if (const CUresult r = lane.FindOptional(shm::HandleKind::kGraphExec, target->head.exec, &target->exec);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (target->exec != nullptr) lane.session().graph_replays.OnChanged(target->exec);
+  return lane.Find(shm::HandleKind::kGraphNode, target->head.node, &target->node);
+}
+
+// A kernel node as the record of a launch, without its attributes, and its parameters.
+CUresult ReadKernelNode(ServedLane& lane, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed);
+
+inline CUresult PutNode(ServedLane& lane, CUresult result, CUgraphNode node, WireWriter& out) {
+  if (result == CUDA_SUCCESS) out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
+  return result;
+}
+
+// The real context that nodes of the request run in.
+inline CUresult NodeContext(ServedLane& lane, CUcontext* context) {
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return lane.session().core.devices->Context(lane.context()->device(), context);
+}
+
+}  // namespace tally::server

@@ -1,0 +1,16 @@
+// Puts a validated launch on its stream: as the program wrote it or, for best-effort tenants, in the form that the
+// kernel's profile says (server/executor/issue). Passes the dispatch gate by itself.
+#pragma once
+
+#include "server/executor/session/client_context.h"
+#include "server/executor/session/launch_parameters.h"
+#include "server/executor/session/served_lane.h"
+
+namespace tally::server {
+
+// Whether anybody cares how the GPU could be taken from what is launched now: it is best-effort work, and goes there.
+bool IsOfInterest(ServedLane& lane, const Stream& stream);
+
+CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request);
+
+}  // namespace tally::server

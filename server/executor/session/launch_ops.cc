@@ -1,0 +1,82 @@
+// Kernel launches, host functions, cluster occupancy.
+#include "server/executor/session/launch_forms.h"
+#include "server/executor/session/launch_parameters.h"
+#include "server/executor/session/operations.h"
+
+namespace tally::server {
+
+CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter& out) {
+  LaunchParameters& request = lane.launch_parameters();
+  if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
+  const shm::Launch& launch = request.launch();
+  Stream* ordered = nullptr;
+  if (const CUresult r = lane.ResolveStream(launch.stream, StreamUse::kLaunch, &ordered); r != CUDA_SUCCESS) return r;
+  // As natively: a kernel runs on the current device or not at all.
+  if (lane.context() != nullptr && lane.context()->device() != ordered->context->device()) {
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  const CUresult result = LaunchKernel(lane, *ordered, request);
+  lane.session().counters.Add("kernel_launches");
+  // Of a launch that becomes a device-updatable node: the device's name for it, which the program's kernels use.
+  for (const CUlaunchAttribute& attribute : request.attributes()) {
+    if (result != CUDA_SUCCESS || !lane.wants_reply()) break;
+    if (attribute.id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) continue;
+    out.PutWord(reinterpret_cast<uint64_t>(attribute.value.deviceUpdatableKernelNode.devNode));
+  }
+  return result;
+}
+
+CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) {
+  shm::LaunchHostFunction request{};
+  in.TakeStruct(&request);
+  if (!in.AtEnd()) return lane.Malformed();
+  Stream* stream = nullptr;
+  if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  SessionState& session = lane.session();
+  auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token});
+  // In a capture it becomes a node that every replay runs again.
+  const bool is_repeatable = stream->context->IsCapturing(*stream);
+  call->is_repeatable = is_repeatable;
+  HostCallWord& word = stream->host_calls;
+  if (!is_repeatable) {
+    // Without words (a driver that cannot wait for them) its thread waits.
+    if (word.word == nullptr) {
+      const CUresult acquired = session.host_call_words.Acquire(&word);
+      if (acquired != CUDA_SUCCESS && acquired != CUDA_ERROR_NOT_SUPPORTED) return acquired;
+    }
+    call->word = word.word;
+    call->number = word.num_calls + 1;
+  }
+  const bool waits_for_word = call->word != nullptr;
+  const CUresult result = request.is_callback != 0
+                              ? lane.driver().cuStreamAddCallback(stream->real, &RunStreamCallback, call.get(), 0)
+                              : lane.driver().cuLaunchHostFunc(stream->real, &RunHostFunction, call.get());
+  if (result != CUDA_SUCCESS) return result;
+  // If it is not repeatable it may have run by now and freed itself: only the local says which.
+  if (is_repeatable) {
+    session.kept_host_calls.push_back(std::move(call));
+  } else {
+    static_cast<void>(call.release());  // frees itself after the call
+  }
+  if (!waits_for_word) return CUDA_SUCCESS;
+  ++word.num_calls;
+  return lane.driver().cuStreamWaitValue32_v2(stream->real, reinterpret_cast<CUdeviceptr>(word.word), word.num_calls,
+                                              CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+CUresult ServeMaxActiveClusters(ServedLane& lane, WireReader& in, WireWriter& out) {
+  LaunchParameters request;
+  shm::ClusterQuery query{};
+  if (const CUresult r = request.ReadQuery(lane, in, &query); r != CUDA_SUCCESS) return r;
+  const auto ask = query.want_maximum != 0 ? lane.driver().cuOccupancyMaxPotentialClusterSize
+                                           : lane.driver().cuOccupancyMaxActiveClusters;
+  if (ask == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUlaunchConfig config = request.Config(nullptr);
+  int value = 0;
+  if (const CUresult r = ask(&value, request.kernel().ForLaunch(), &config); r != CUDA_SUCCESS) return r;
+  const std::array<int32_t, 2> reply = {value, 0};
+  out.PutStruct(reply);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,86 @@
+// Graphs that belong to nodes of others, and the end of graphs and nodes, with which such graphs go.
+#include <algorithm>
+
+#include "server/executor/session/graph_target.h"
+#include "server/executor/session/operations.h"
+
+namespace tally::server {
+
+CUresult ServeAddMovedGraphNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+  GraphTarget target;
+  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  shm::MovedGraphNode request{};
+  in.TakeStruct(&request);
+  std::vector<CUgraphEdgeData> edges(request.has_edge_data != 0 ? target.dependencies.size() : 0);
+  for (CUgraphEdgeData& edge : edges) in.TakeStruct(&edge);
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraph child = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, request.child, &child); r != CUDA_SUCCESS) return r;
+  SessionState& session = lane.session();
+  if (lane.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  // It must be the program's to give away, and stay a tree.
+  const NestedGraphs::Contents moved = session.ContentsOf(child);
+  const bool holds_target = std::find(moved.graphs.begin(), moved.graphs.end(), target.graph) != moved.graphs.end();
+  if (session.nested_graphs.Contains(child) || holds_target || session.IsCapturingInto(moved)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  parameters.graph.graph = child;
+  parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  CUgraphNode node = nullptr;
+  if (const CUresult r = lane.driver().cuGraphAddNode_v2(&node, target.graph, target.dependency_pointer(),
+                                                         edges.empty() ? nullptr : edges.data(),
+                                                         target.dependencies.size(), &parameters);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  // Handles of the graph and of its nodes stay what they are.
+  session.nested_graphs.Add(child, NestedGraphs::Kind::kMoved);
+  session.graph_memory.OnMoved(child, target.graph);
+  return PutNode(lane, CUDA_SUCCESS, node, out);
+}
+
+// What goes with the graph is asked for before and forgotten after.
+CUresult ServeDestroyGraph(ServedLane& lane, WireReader& in, WireWriter&) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUgraph graph = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, handle, &graph); r != CUDA_SUCCESS) return r;
+  SessionState& session = lane.session();
+  if (session.nested_graphs.Contains(graph)) return CUDA_ERROR_INVALID_VALUE;
+  const NestedGraphs::Contents contents = session.ContentsOf(graph);
+  if (session.IsCapturingInto(contents)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = lane.driver().cuGraphDestroy(graph); r != CUDA_SUCCESS) return r;
+  session.ForgetGraphs(contents);
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeDestroyNode(ServedLane& lane, WireReader& in, WireWriter&) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuGraphDestroyNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphNode node = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  SessionState& session = lane.session();
+  const NestedGraphs::Contents contents = session.nested_graphs.ContentsOf(node);
+  if (session.IsCapturingInto(contents)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = lane.driver().cuGraphDestroyNode(node); r != CUDA_SUCCESS) return r;
+  session.ForgetGraphs(contents);
+  return CUDA_SUCCESS;
+}
+
+CUresult ServeGetChildGraph(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuGraphChildGraphNodeGetGraph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphNode node = nullptr;
+  CUgraph graph = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.driver().cuGraphChildGraphNodeGetGraph(node, &graph); r != CUDA_SUCCESS) return r;
+  lane.session().nested_graphs.Add(graph, NestedGraphs::Kind::kClone);
+  out.PutHandle(lane, shm::HandleKind::kGraph, graph);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,324 @@
+#include "server/executor/session/texture_ops.h"
+
+#include <algorithm>
+
+#include "proto/driver/generated/wire_ops.h"
+#include "server/executor/session/quota.h"
+#include "server/executor/session/served_lane.h"
+#include "server/executor/session/wire_codec.h"
+
+namespace tally::server {
+namespace {
+
+// ---------------------------------------------------------------- arrays
+
+uint64_t ElementBytes(CUarray_format format, uint64_t num_channels) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return num_channels;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2 * num_channels;
+    default:
+      return 4 * num_channels;  // of block-compressed and planar formats it is less
+  }
+}
+
+// At least what the texels take, for the session's quota; the driver's own layout may take more.
+uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& description, bool is_mipmap) {
+  uint64_t bytes = ElementBytes(description.Format, description.NumChannels);
+  for (const size_t extent : {description.Width, description.Height, description.Depth}) {
+    if (extent != 0 && __builtin_mul_overflow(bytes, uint64_t{extent}, &bytes)) return UINT64_MAX / 2;
+  }
+  bytes = std::min(bytes, UINT64_MAX / 2);
+  return is_mipmap ? bytes + bytes / 3 : bytes;
+}
+
+// `create` makes the array.
+template <typename Handle>
+CUresult MakeArray(ServedLane& lane, shm::HandleKind kind, uint64_t size_bytes, const auto& create, WireWriter& out) {
+  SessionState& session = lane.session();
+  if (!FitsQuota(session, size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Handle array = nullptr;
+  if (const CUresult r = create(&array); r != CUDA_SUCCESS) return r;
+  session.memory.CountPhysical(size_bytes, true);
+  session.array_sizes[array] = size_bytes;
+  out.PutHandle(lane, kind, array);
+  return CUDA_SUCCESS;
+}
+
+CUresult CreateFlatArray(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_ARRAY_DESCRIPTOR flat{};
+  in.TakeStruct(&flat);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuArrayCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUDA_ARRAY3D_DESCRIPTOR description{};
+  description.Width = flat.Width;
+  description.Height = flat.Height;
+  description.Format = flat.Format;
+  description.NumChannels = flat.NumChannels;
+  const auto create = [&](CUarray* array) { return lane.driver().cuArrayCreate_v2(array, &flat); };
+  return MakeArray<CUarray>(lane, shm::HandleKind::kArray, ArrayBytes(description, false), create, out);
+}
+
+CUresult CreateDeepArray(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_ARRAY3D_DESCRIPTOR description{};
+  in.TakeStruct(&description);
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuArray3DCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto create = [&](CUarray* array) { return lane.driver().cuArray3DCreate_v2(array, &description); };
+  return MakeArray<CUarray>(lane, shm::HandleKind::kArray, ArrayBytes(description, false), create, out);
+}
+
+CUresult CreateMipmap(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_ARRAY3D_DESCRIPTOR description{};
+  in.TakeStruct(&description);
+  const auto num_levels = in.TakeScalar<unsigned int>();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuMipmappedArrayCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto create = [&](CUmipmappedArray* mipmap) {
+    return lane.driver().cuMipmappedArrayCreate(mipmap, &description, num_levels);
+  };
+  return MakeArray<CUmipmappedArray>(lane, shm::HandleKind::kMipmappedArray, ArrayBytes(description, num_levels > 1),
+                                     create, out);
+}
+
+CUresult LendArray(ServedLane& lane, CUarray array, const void* owner, WireWriter& out) {
+  lane.session().borrowed_arrays[array] = owner;
+  out.PutHandle(lane, shm::HandleKind::kArray, array);
+  return CUDA_SUCCESS;
+}
+
+CUresult GetLevel(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  const auto level = in.TakeScalar<unsigned int>();
+  if (!in.AtEnd()) return lane.Malformed();
+  CUmipmappedArray mipmap = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kMipmappedArray, handle, &mipmap); r != CUDA_SUCCESS) return r;
+  CUarray array = nullptr;
+  if (const CUresult r = lane.driver().cuMipmappedArrayGetLevel(&array, mipmap, level); r != CUDA_SUCCESS) return r;
+  return LendArray(lane, array, mipmap, out);
+}
+
+CUresult GetPlane(ServedLane& lane, WireReader& in, WireWriter& out) {
+  const uint64_t handle = in.TakeWord();
+  const auto plane = in.TakeScalar<unsigned int>();
+  if (!in.AtEnd()) return lane.Malformed();
+  if (lane.driver().cuArrayGetPlane == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUarray array = nullptr;
+  if (const CUresult r = lane.Find(shm::HandleKind::kArray, handle, &array); r != CUDA_SUCCESS) return r;
+  CUarray part = nullptr;
+  if (const CUresult r = lane.driver().cuArrayGetPlane(&part, array, plane); r != CUDA_SUCCESS) return r;
+  return LendArray(lane, part, array, out);
+}
+
+// ---------------------------------------------------------------- descriptions
+
+// Puts the driver's handles where the client's names are, and checks that everything is the session's.
+CUresult TranslateResource(ServedLane& lane, CUDA_RESOURCE_DESC* resource) {
+  constexpr uint64_t kMaxExtent = uint64_t{1} << 40;
+  switch (resource->resType) {
+    case CU_RESOURCE_TYPE_ARRAY:
+      return lane.Find(shm::HandleKind::kArray, reinterpret_cast<uint64_t>(resource->res.array.hArray),
+                       &resource->res.array.hArray);
+    case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+      return lane.Find(shm::HandleKind::kMipmappedArray,
+                       reinterpret_cast<uint64_t>(resource->res.mipmap.hMipmappedArray),
+                       &resource->res.mipmap.hMipmappedArray);
+    case CU_RESOURCE_TYPE_LINEAR: {
+      const auto& linear = resource->res.linear;
+      return lane.OwnsAddresses(linear.devPtr, linear.sizeInBytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+    case CU_RESOURCE_TYPE_PITCH2D: {
+      const auto& pitched = resource->res.pitch2D;
+      if (pitched.width > kMaxExtent || pitched.height == 0 || pitched.height > (uint64_t{1} << 20) ||
+          pitched.pitchInBytes > kMaxExtent || pitched.numChannels > 4) {
+        return CUDA_ERROR_INVALID_VALUE;
+      }
+      const uint64_t size = (pitched.height - 1) * pitched.pitchInBytes +
+                            pitched.width * ElementBytes(pitched.format, pitched.numChannels);
+      return lane.OwnsAddresses(pitched.devPtr, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+// ---------------------------------------------------------------- objects
+
+CUresult MakeObject(ServedLane& lane, SamplingObjects& objects, const CUDA_RESOURCE_DESC& resource, const auto& create,
+                    const auto& destroy, WireWriter& out) {
+  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (objects.size() >= lane.session().core.limits.handles_per_kind) {
+    return lane.Malformed("more objects of one kind than a session may have");
+  }
+  CUDA_RESOURCE_DESC translated = resource;
+  if (const CUresult r = TranslateResource(lane, &translated); r != CUDA_SUCCESS) return r;
+  unsigned long long object = 0;
+  if (const CUresult r = create(&object, &translated); r != CUDA_SUCCESS) return r;
+  if (!objects.try_emplace(object, SamplingObject{lane.context_index(), resource}).second) {
+    destroy(object);  // a driver that gives one value to two objects: nothing to tell them apart by
+    return CUDA_ERROR_UNKNOWN;
+  }
+  out.PutStruct(object);
+  return CUDA_SUCCESS;
+}
+
+CUresult CreateTexture(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_RESOURCE_DESC resource{};
+  CUDA_TEXTURE_DESC texture{};
+  CUDA_RESOURCE_VIEW_DESC view{};
+  in.TakeStruct(&resource);
+  in.TakeStruct(&texture);
+  const bool has_view = in.TakeWord() != 0;
+  if (has_view) in.TakeStruct(&view);
+  if (!in.AtEnd()) return lane.Malformed();
+  const DriverTable& driver = lane.driver();
+  if (driver.cuTexObjectCreate == nullptr || driver.cuTexObjectDestroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto create = [&](unsigned long long* object, const CUDA_RESOURCE_DESC* translated) {
+    return driver.cuTexObjectCreate(object, translated, &texture, has_view ? &view : nullptr);
+  };
+  return MakeObject(lane, lane.session().textures, resource, create, driver.cuTexObjectDestroy, out);
+}
+
+CUresult CreateSurface(ServedLane& lane, WireReader& in, WireWriter& out) {
+  CUDA_RESOURCE_DESC resource{};
+  in.TakeStruct(&resource);
+  if (!in.AtEnd()) return lane.Malformed();
+  const DriverTable& driver = lane.driver();
+  if (driver.cuSurfObjectCreate == nullptr || driver.cuSurfObjectDestroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  // Surfaces are of arrays only.
+  if (resource.resType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+  return MakeObject(lane, lane.session().surfaces, resource, driver.cuSurfObjectCreate, driver.cuSurfObjectDestroy,
+                    out);
+}
+
+// The resource with the client's names in it, which the driver does not know.
+CUresult GetResource(ServedLane& lane, const SamplingObjects& objects, WireReader& in, WireWriter& out) {
+  const uint64_t object = in.TakeWord();
+  if (!in.AtEnd()) return lane.Malformed();
+  const auto found = objects.find(object);
+  if (found == objects.end()) return CUDA_ERROR_INVALID_VALUE;
+  out.PutStruct(found->second.resource);
+  return CUDA_SUCCESS;
+}
+
+// Says no to an object that is not the session's; otherwise (and for records too short) the generated function goes on.
+bool IsForeign(const SamplingObjects& objects, WireReader in, CUresult* result) {
+  const uint64_t object = in.TakeWord();
+  if (!in.ok() || objects.contains(object)) return false;
+  *result = CUDA_ERROR_INVALID_VALUE;
+  return true;
+}
+
+// The same for the address that comes next.
+bool IsForeignAddress(ServedLane& lane, WireReader& in, CUresult* result) {
+  const uint64_t address = in.TakeWord();
+  if (!in.ok() || lane.OwnsAddresses(address, 1)) return false;
+  *result = CUDA_ERROR_INVALID_VALUE;
+  return true;
+}
+
+}  // namespace
+
+bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result) {
+  SessionState& session = lane.session();
+  switch (op) {
+    case kOp_cuArrayCreate_v2:
+      *result = CreateFlatArray(lane, in, out);
+      return true;
+    case kOp_cuArray3DCreate_v2:
+      *result = CreateDeepArray(lane, in, out);
+      return true;
+    case kOp_cuMipmappedArrayCreate:
+      *result = CreateMipmap(lane, in, out);
+      return true;
+    case kOp_cuMipmappedArrayGetLevel:
+      *result = GetLevel(lane, in, out);
+      return true;
+    case kOp_cuArrayGetPlane:
+      *result = GetPlane(lane, in, out);
+      return true;
+    case kOp_cuArrayDestroy: {
+      CUarray array = nullptr;
+      if (lane.Find(shm::HandleKind::kArray, in.TakeWord(), &array) != CUDA_SUCCESS) return false;
+      if (session.borrowed_arrays.contains(array)) {
+        *result = CUDA_ERROR_INVALID_HANDLE;
+        return true;
+      }
+      ForgetArray(session, array);
+      return false;
+    }
+    case kOp_cuMipmappedArrayDestroy: {
+      CUmipmappedArray mipmap = nullptr;
+      if (lane.Find(shm::HandleKind::kMipmappedArray, in.TakeWord(), &mipmap) == CUDA_SUCCESS) {
+        ForgetArray(session, mipmap);
+      }
+      return false;
+    }
+    case kOp_cuTexObjectCreate:
+      *result = CreateTexture(lane, in, out);
+      return true;
+    case kOp_cuSurfObjectCreate:
+      *result = CreateSurface(lane, in, out);
+      return true;
+    case kOp_cuTexObjectDestroy:
+      if (IsForeign(session.textures, in, result)) return true;
+      session.textures.erase(in.TakeWord());
+      return false;
+    case kOp_cuSurfObjectDestroy:
+      if (IsForeign(session.surfaces, in, result)) return true;
+      session.surfaces.erase(in.TakeWord());
+      return false;
+    case kOp_cuTexObjectGetResourceDesc:
+      *result = GetResource(lane, session.textures, in, out);
+      return true;
+    case kOp_cuSurfObjectGetResourceDesc:
+      *result = GetResource(lane, session.surfaces, in, out);
+      return true;
+    case kOp_cuTexObjectGetTextureDesc:
+    case kOp_cuTexObjectGetResourceViewDesc:
+      return IsForeign(session.textures, in, result);
+    case kOp_cuTensorMapEncodeTiled:
+    case kOp_cuTensorMapEncodeIm2col:
+    case kOp_cuTensorMapEncodeIm2colWide:
+      in.TakeWord();  // type
+      in.TakeWord();  // rank
+      return IsForeignAddress(lane, in, result);
+    case kOp_cuTensorMapReplaceAddress: {
+      CUtensorMap map{};
+      in.TakeStruct(&map);
+      return IsForeignAddress(lane, in, result);
+    }
+    default:
+      return false;
+  }
+}
+
+void ForgetArray(SessionState& session, const void* owner) {
+  HandleTable& arrays = session.handles(shm::HandleKind::kArray);
+  std::erase_if(session.borrowed_arrays, [&](const auto& entry) {
+    if (entry.second != owner) return false;
+    arrays.Remove(arrays.FindHandle(entry.first));
+    return true;
+  });
+  const auto size = session.array_sizes.find(owner);
+  if (size == session.array_sizes.end()) return;
+  session.memory.CountPhysical(size->second, false);
+  session.array_sizes.erase(size);
+}
+
+void DestroySamplingObjects(SessionState& session, uint32_t context) {
+  const auto destroy = [&](SamplingObjects& objects, auto function) {
+    std::erase_if(objects, [&](const auto& entry) {
+      if (context != shm::kNoContext && entry.second.context != context) return false;
+      function(entry.first);
+      return true;
+    });
+  };
+  destroy(session.textures, session.driver.cuTexObjectDestroy);
+  destroy(session.surfaces, session.driver.cuSurfObjectDestroy);
+}
+
+}  // namespace tally::server

@@ -1,0 +1,143 @@
+// What ListSessions says of a session: every figure under its own name, as another reader of the message sees it.
+#include "server/daemon/rpc/control_service.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "proto/control/coverage.h"
+#include "proto/control/session_fields.h"
+
+namespace tally::server {
+namespace {
+
+namespace v1 = control::v1;
+using Json = nlohmann::json;
+
+// Shows one session.
+class OneSessionDesk final : public ControlDesk {
+ public:
+  Result<Overview> GetOverview() override {
+    Overview overview;
+    overview.sessions = {session};
+    return overview;
+  }
+  Status SetPriority(uint64_t, const ShareChange&) override { return OkStatus(); }
+  Result<std::vector<KernelRow>> GetKernels() override { return std::vector<KernelRow>{}; }
+  Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
+  DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
+
+  SessionRow session;
+};
+
+class ControlServiceTest : public ::testing::Test {
+ protected:
+  v1::Session Session() {
+    v1::ListSessionsResponse response;
+    EXPECT_TRUE(service_.ListSessions(nullptr, nullptr, &response).ok());
+    return response.sessions(0);
+  }
+  // By protobuf's own printer, which writes numbers of 64 bits as text.
+  static Json Printed(const v1::Session& session) {
+    google::protobuf::util::JsonPrintOptions options;
+    options.preserve_proto_field_names = true;
+    options.always_print_primitive_fields = true;
+    std::string text;
+    EXPECT_TRUE(google::protobuf::util::MessageToJsonString(session, &text, options).ok());
+    return Json::parse(text);
+  }
+
+  OneSessionDesk desk_;
+  ControlService service_{desk_};
+};
+
+TEST_F(ControlServiceTest, EveryFigureArrivesUnderItsName) {
+  control::SessionFigures& figures = desk_.session.record.figures;
+  std::iota(std::begin(figures.values), std::end(figures.values), 1000);
+  const Json row = Printed(Session());
+  for (const control::Figure figure : control::kAllFigures) {
+    const std::string name = figure.row().name;
+    if (figure.row().entries == control::FigureEntries::kByCoverage) continue;
+    const auto entries = figures.entries(figure);
+    const uint64_t value = std::accumulate(entries.begin(), entries.end(), uint64_t{0});
+    const Json& places = row.contains(name) ? row : row.at("figures");
+    ASSERT_TRUE(places.contains(name)) << name;
+    if (figure.row().one == 1) {
+      EXPECT_EQ(places.at(name), std::to_string(value)) << name;
+    } else {
+      EXPECT_EQ(places.at(name), static_cast<double>(value) / static_cast<double>(figure.row().one)) << name;
+    }
+  }
+  ASSERT_EQ(row.at("coverage").size(), kNumCoverages);
+  for (size_t i = 0; i < kNumCoverages; ++i) {
+    const Json& covered = row.at("coverage").at(i);
+    EXPECT_EQ(covered.at("gpu_time_ns"), std::to_string(figures.entries("coverage_ns")[i]));
+    EXPECT_EQ(covered.at("by"), NameOf(static_cast<Coverage>(i)).by);
+    EXPECT_EQ(covered.at("reason"), NameOf(static_cast<Coverage>(i)).reason);
+  }
+}
+
+TEST_F(ControlServiceTest, FiguresTouchNothingElse) {
+  control::SessionIdentity& identity = desk_.session.record.identity;
+  identity.session_id = 1;
+  identity.uid = 2;
+  identity.pid = 3;
+  identity.weight = 4;
+  identity.level = 5;
+  identity.turnaround_ns = 6;
+  desk_.session.age = std::chrono::nanoseconds(7);
+  desk_.session.executor_pid = 8;
+  std::ranges::fill(desk_.session.record.figures.values, 1000);
+  const v1::Session session = Session();
+  EXPECT_EQ(session.id(), 1u);
+  EXPECT_EQ(session.uid(), 2u);
+  EXPECT_EQ(session.pid(), 3);
+  EXPECT_EQ(session.weight(), 4u);
+  EXPECT_EQ(session.level(), 5u);
+  EXPECT_EQ(session.turnaround_ns(), 6u);
+  EXPECT_EQ(session.age_ns(), 7u);
+  EXPECT_EQ(session.executor_pid(), 8);
+  EXPECT_FALSE(session.is_stale());
+}
+
+// A field that no row has any more, or that was misspelt, would always be 0.
+TEST_F(ControlServiceTest, EveryFieldIsARowsOrTheIdentitys) {
+  using google::protobuf::FieldDescriptor;
+  const std::set<std::string> of_identity = {"id", "age_ns", "turnaround_ns"};
+  std::set<std::string> rows;
+  for (const control::FigureRow& row : control::kSessionFigures) {
+    rows.insert(row.name);
+    const FieldDescriptor* field = FieldOf(row.name);
+    if (field == nullptr) {
+      EXPECT_EQ(row.one, 1u) << row.name << ": in the map it is a whole number";
+      continue;
+    }
+    EXPECT_EQ(field->cpp_type(), row.one == 1 ? FieldDescriptor::CPPTYPE_UINT64 : FieldDescriptor::CPPTYPE_DOUBLE)
+        << row.name;
+    EXPECT_FALSE(of_identity.contains(row.name)) << row.name;
+  }
+  const auto* message = v1::Session::descriptor();
+  for (int i = 0; i < message->field_count(); ++i) {
+    const bool is_figure = message->field(i)->cpp_type() == FieldDescriptor::CPPTYPE_UINT64 ||
+                           message->field(i)->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
+    if (!is_figure || of_identity.contains(message->field(i)->name())) continue;
+    EXPECT_TRUE(rows.contains(message->field(i)->name())) << message->field(i)->name();
+  }
+}
+
+// What a row needs that is added tomorrow.
+TEST_F(ControlServiceTest, AFigureWithoutAFieldTravelsInTheMap) {
+  v1::Session session;
+  SetFigure("frobnications", 77, 1, &session);
+  SetFigure("yields", 78, 1, &session);
+  EXPECT_EQ(session.yields(), 78u);
+  EXPECT_EQ(session.figures().size(), 1u);
+  EXPECT_EQ(session.figures().at("frobnications"), 77u);
+}
+
+}  // namespace
+}  // namespace tally::server

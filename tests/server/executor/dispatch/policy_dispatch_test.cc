@@ -1,0 +1,244 @@
+#include "server/executor/dispatch/policy_dispatch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/server/executor/dispatch/scripted_gpu.h"
+#include "tests/support/temporary_directory.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+class PolicyDispatchFixture : public testing::Test {
+ protected:
+  PolicyDispatchFixture() { ScriptedGpu::Reset(); }
+  ~PolicyDispatchFixture() override { ScriptedGpu::Go(); }
+
+  std::unique_ptr<DispatchGate> NewExecutorsGate(std::string_view policy,
+                                                 std::chrono::nanoseconds starvation_bound = {}) {
+    auto page = ActivityPage::Open(directory_ + "/activity");
+    EXPECT_TRUE(page) << page.error().ToString();
+    return CreatePolicyDispatch(table_, std::move(*page), **scheduler::FindPolicy(policy), starvation_bound);
+  }
+
+  // A session that launches from one thread.
+  struct Program {
+    Program(DispatchGate& its_gate, uintptr_t its_stream, bool is_high = false, uint32_t weight = 100)
+        : gate(its_gate), tenant(gate.AddTenant({.weight = weight})) {
+      of.is_high_priority = is_high;
+      of.stream = reinterpret_cast<CUstream>(its_stream);
+      of.tenant = tenant.get();
+      of.kind.key = 7;
+    }
+    // Whether the launch was made.
+    bool Launch() {
+      const DispatchPass pass = gate.BeforeDispatch(of);
+      if (!pass.may_go) return false;
+      ++num_launches;
+      gate.AfterDispatch(of, pass);
+      return true;
+    }
+    DispatchGate& gate;
+    std::unique_ptr<GateTenant> tenant;
+    DispatchOf of;
+    std::atomic<int> num_launches{0};
+  };
+
+  const DriverTable table_ = ScriptedGpu::Table();
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
+};
+
+std::string NameOf(const testing::TestParamInfo<const char*>& policy) {
+  std::string name = policy.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class PolicyDispatchTest : public PolicyDispatchFixture, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, PolicyDispatchTest, testing::Values("kernel-granular", "tally-paper", "fair", "tally"),
+                         NameOf);
+
+TEST_P(PolicyDispatchTest, AProgramThatIsAloneIsNeverHeldBack) {
+  auto gate = NewExecutorsGate(GetParam());
+  Program program(*gate, 1);
+  ScriptedGpu::Stop();
+  for (int i = 0; i < 1000; ++i) program.Launch();
+  EXPECT_EQ(program.num_launches, 1000);
+  ScriptedGpu::Go();
+}
+
+TEST_P(PolicyDispatchTest, SeveralProgramsAllGetTheirLaunchesThrough) {
+  auto gate = NewExecutorsGate(GetParam());
+  std::vector<std::unique_ptr<Program>> programs;
+  for (uintptr_t i = 1; i <= 4; ++i) programs.push_back(std::make_unique<Program>(*gate, i));
+  std::vector<std::thread> threads;
+  for (const auto& program : programs) {
+    threads.emplace_back([&program = *program] {
+      for (int i = 0; i < 500; ++i) program.Launch();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& program : programs) EXPECT_EQ(program->num_launches, 500);
+}
+
+TEST_P(PolicyDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
+  auto gate = NewExecutorsGate(GetParam());
+  Program one(*gate, 1);
+  Program other(*gate, 2);
+  one.Launch();
+  other.Launch();
+  ScriptedGpu::Stop();  // from here on nothing completes: what is in flight waits for what is yet to be launched
+  for (int i = 0; i < 5; ++i) one.Launch();
+  EXPECT_EQ(one.num_launches, 6);
+  ScriptedGpu::Go();
+}
+
+TEST_P(PolicyDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
+  auto gate = NewExecutorsGate(GetParam());
+  Program stays(*gate, 1);
+  Program leaves(*gate, 2);
+  stays.Launch();
+  leaves.Launch();
+  ScriptedGpu::Stop();
+  stays.Launch();  // unmeasured or not, something is in flight that does not end
+  std::thread held([&] {
+    while (leaves.Launch()) {
+    }
+  });
+  leaves.tenant->Leave();
+  held.join();
+  ScriptedGpu::Go();
+  leaves.tenant->End();
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(stays.Launch());
+}
+
+TEST_P(PolicyDispatchTest, ShutdownEndsTheWait) {
+  auto gate = NewExecutorsGate(GetParam());
+  Program one(*gate, 1);
+  Program other(*gate, 2);
+  one.Launch();
+  other.Launch();
+  ScriptedGpu::Stop();
+  std::thread held([&] {
+    for (int i = 0; i < 2000; ++i) other.Launch();  // 250 ms each if it were not for Open()
+  });
+  gate->Open();
+  held.join();
+  EXPECT_EQ(other.num_launches, 2001);
+  ScriptedGpu::Go();
+}
+
+class StrictPolicyTest : public PolicyDispatchTest {};
+INSTANTIATE_TEST_SUITE_P(All, StrictPolicyTest, testing::Values("kernel-granular", "tally-paper", "tally"), NameOf);
+
+TEST_P(StrictPolicyTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork) {
+  auto high_gate = NewExecutorsGate(GetParam());
+  auto gate = NewExecutorsGate(GetParam());
+  Program service(*high_gate, 1, /*is_high=*/true);
+  Program training(*gate, 2);
+  ScriptedGpu::Stop();
+  service.Launch();
+  std::thread held([&] { training.Launch(); });
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_EQ(training.num_launches, 0) << "high-priority work is still on the GPU";
+  service.Launch();  // never waits
+  ScriptedGpu::Go();
+  held.join();
+  EXPECT_EQ(training.num_launches, 1);
+}
+
+TEST_P(StrictPolicyTest, AHeldClientThatLeavesIsReleasedWhileTheGateIsClosed) {
+  auto high_gate = NewExecutorsGate(GetParam());
+  auto gate = NewExecutorsGate(GetParam());
+  Program service(*high_gate, 1, /*is_high=*/true);
+  Program training(*gate, 2);
+  ScriptedGpu::Stop();
+  service.Launch();
+  std::thread held([&] { EXPECT_FALSE(training.Launch()); });
+  std::this_thread::sleep_for(milliseconds(20));
+  training.tenant->Leave();
+  held.join();
+  training.tenant->End();
+  ScriptedGpu::Go();
+}
+
+// What goes at once is what drains in 500 us, by what earlier launches took.
+using TallyPolicyDispatchTest = PolicyDispatchFixture;
+
+TEST_F(TallyPolicyDispatchTest, TheDrainBudgetIsCountedInTime) {
+  for (const auto& [milliseconds_each, num_expected] : {std::pair(0.05f, 10), std::pair(0.2f, 2)}) {
+    ScriptedGpu::Reset();
+    ScriptedGpu::SetDuration(milliseconds_each);
+    auto high_gate = NewExecutorsGate("tally");
+    auto gate = NewExecutorsGate("tally");
+    Program service(*high_gate, 1, /*is_high=*/true);
+    service.Launch();
+    Program training(*gate, 2);
+    for (int i = 0; i < 10; ++i) training.Launch();
+    std::this_thread::sleep_for(milliseconds(20));
+    training.Launch();  // sees that all of them have ended
+    training.tenant->End();
+    Program next(*gate, 3);
+    for (int i = 0; i < 6; ++i) next.Launch();
+    std::this_thread::sleep_for(milliseconds(5));
+    ScriptedGpu::Stop();
+    std::thread launcher([&] {
+      for (int i = 0; i < 20; ++i) next.Launch();
+    });
+    std::this_thread::sleep_for(milliseconds(100));
+    // Up to as many went before without having been looked at since.
+    EXPECT_GE(next.num_launches, 6 + num_expected - 1);
+    EXPECT_LE(next.num_launches, 6 + num_expected + 1);
+    ScriptedGpu::Go();
+    launcher.join();
+  }
+}
+
+TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithinTheThreshold) {
+  auto high = NewExecutorsGate("tally");
+  Program service(*high, 1, /*is_high=*/true);
+  auto gate = NewExecutorsGate("tally");
+  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  Program slices(*gate, 2);
+  slices.of.is_short = true;
+  slices.of.kind.first_guess = std::chrono::microseconds(10);
+  ScriptedGpu::SetDuration(0.01f);
+  service.Launch();
+  while (gate->watch()->IsClosed(0)) std::this_thread::sleep_for(milliseconds(1));
+  ScriptedGpu::Stop();
+  std::thread launcher([&] {
+    for (int i = 0; i < 20; ++i) slices.Launch();
+  });
+  // Shorter than a launch is kept at most.
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(slices.num_launches, 3);
+  ScriptedGpu::Go();
+  launcher.join();
+  EXPECT_EQ(slices.num_launches, 20);
+}
+
+TEST_F(PolicyDispatchFixture, WithAStarvationBoundALaunchGoesBesideHighPriorityWork) {
+  constexpr auto kBound = std::chrono::milliseconds(30);
+  auto high = NewExecutorsGate("tally");
+  auto gate = NewExecutorsGate("tally", kBound);
+  Program service(*high, 1, /*is_high=*/true);
+  Program program(*gate, 2);
+  ScriptedGpu::Stop();
+  service.Launch();
+  const SteadyClock clock;
+  const TimePoint began = clock.Now();
+  EXPECT_TRUE(program.Launch());
+  EXPECT_GE(clock.Now() - began, kBound);
+  ScriptedGpu::Go();
+}
+
+}  // namespace
+}  // namespace tally::server

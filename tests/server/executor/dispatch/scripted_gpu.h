@@ -1,0 +1,105 @@
+// A GPU for tests of the dispatch gate: events of a stream complete in their order, when the test says so.
+//
+// One at a time: the driver's functions take no state of ours. Thread-safe.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "server/executor/driver/driver_table.h"
+
+namespace tally::server {
+
+class ScriptedGpu {
+ public:
+  static DriverTable Table() {
+    DriverTable table{};
+    table.cuCtxGetCurrent = [](CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; };
+    table.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
+    table.cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; };
+    table.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
+      return *value = kMultiprocessors, CUDA_SUCCESS;
+    };
+    table.cuEventCreate = [](CUevent* event, unsigned) {
+      const std::lock_guard lock(mutex);
+      return *event = reinterpret_cast<CUevent>(++num_events), CUDA_SUCCESS;
+    };
+    table.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+    table.cuEventRecord = [](CUevent event, CUstream stream) {
+      const std::lock_guard lock(mutex);
+      places[event] = {stream, ++num_recorded[stream]};
+      return CUDA_SUCCESS;
+    };
+    table.cuEventSynchronize = [](CUevent event) {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return IsDone(event); });
+      return CUDA_SUCCESS;
+    };
+    table.cuEventQuery = [](CUevent event) {
+      const std::lock_guard lock(mutex);
+      ++num_queries;
+      return IsDone(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    };
+    table.cuEventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
+      const std::lock_guard lock(mutex);
+      return *milliseconds = duration_ms, CUDA_SUCCESS;
+    };
+    return table;
+  }
+
+  static constexpr int kMultiprocessors = 100;
+
+  static void Reset() {
+    const std::lock_guard lock(mutex);
+    is_stopped = false;
+    duration_ms = 0.05f;
+    num_queries = 0;
+    places.clear();
+    num_recorded.clear();
+    num_done.clear();
+  }
+  // From now on nothing completes / everything does.
+  static void Stop() {
+    const std::lock_guard lock(mutex);
+    if (is_stopped) return;
+    is_stopped = true;
+    num_done = num_recorded;
+  }
+  static void Go() {
+    const std::lock_guard lock(mutex);
+    is_stopped = false;
+    changed.notify_all();
+  }
+  static void SetDuration(float milliseconds) {
+    const std::lock_guard lock(mutex);
+    duration_ms = milliseconds;
+  }
+  static uint64_t NumQueries() {
+    const std::lock_guard lock(mutex);
+    return num_queries;
+  }
+
+ private:
+  struct Place {
+    CUstream stream = nullptr;
+    uint64_t number = 0;
+  };
+  static bool IsDone(CUevent event) {
+    const Place place = places[event];
+    return !is_stopped || place.number <= num_done[place.stream];
+  }
+  static inline std::mutex mutex;
+  static inline std::condition_variable changed;
+  static inline bool is_stopped = false;
+  static inline float duration_ms = 0.05f;
+  static inline uint64_t num_queries = 0;
+  static inline uintptr_t num_events = 0;
+  static inline std::map<CUevent, Place> places;
+  static inline std::map<CUstream, uint64_t> num_recorded;
+  static inline std::map<CUstream, uint64_t> num_done;
+};
+
+}  // namespace tally::server

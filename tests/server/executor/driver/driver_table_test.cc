@@ -1,0 +1,55 @@
+#include "server/executor/driver/driver_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace tally::server {
+namespace {
+
+class DriverTableTest : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = ::testing::TempDir() + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+};
+
+TEST_F(DriverTableTest, SaysWhatWasTriedWhenThereIsNoDriver) {
+  ExecutorConfig config;
+  config.cuda_library_path = "/nowhere/libcuda.so.1";
+  config.sim_library_path = "/nowhere/libtally-sim-driver.so";
+  const auto driver = LoadDriver(config);
+  ASSERT_FALSE(driver);
+  EXPECT_EQ(driver.error().code(), StatusCode::kUnavailable);
+  EXPECT_NE(driver.error().message().find("/nowhere/libcuda.so.1"), std::string::npos);
+  EXPECT_NE(driver.error().message().find("/nowhere/libtally-sim-driver.so"), std::string::npos);
+}
+
+TEST_F(DriverTableTest, NeverTakesTheShimForTheDriver) {
+  ExecutorConfig config;
+  config.driver = DriverChoice::kCuda;
+  config.cuda_library_path = Write("shim.so", std::string("\x7f"
+                                                          "ELF...TALLY_SOCKET...",
+                                                          20) +
+                                                  "TALLY_SOCKET");
+  const auto driver = LoadDriver(config);
+  ASSERT_FALSE(driver);
+  EXPECT_NE(driver.error().message().find("Tally's client library"), std::string::npos) << driver.error().message();
+}
+
+TEST_F(DriverTableTest, ALibraryWithoutDriverFunctionsIsRefused) {
+  ExecutorConfig config;
+  config.driver = DriverChoice::kSim;
+  config.sim_library_path = "libm.so.6";
+  const auto driver = LoadDriver(config);
+  ASSERT_FALSE(driver);
+  EXPECT_NE(driver.error().message().find("lacks basic driver functions"), std::string::npos)
+      << driver.error().message();
+}
+
+}  // namespace
+}  // namespace tally::server

@@ -1,0 +1,65 @@
+#include "server/executor/issue/variant_registry.h"
+
+#include <gtest/gtest.h>
+
+#include "server/executor/driver/devices.h"
+#include "tests/server/executor/fakes/scripted_watch.h"
+#include "tests/server/executor/issue/sim_device.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::hours;
+
+class VariantRegistryTest : public SimDeviceTest {
+ protected:
+  void SetUp() override {
+    SimDeviceTest::SetUp();
+    auto devices = Devices::Create(driver_);
+    ASSERT_TRUE(devices) << devices.error().ToString();
+    devices_ = std::move(*devices);
+  }
+  std::unique_ptr<VariantRegistry> Make(std::chrono::nanoseconds gates_rest_after, HighPriorityWatch* watch) {
+    VariantConfig config;
+    config.transforms = Transforms::kGate;
+    config.is_software = true;
+    config.gates_rest_after = gates_rest_after;
+    return std::make_unique<VariantRegistry>(driver_, *devices_, watch, config, [](CUresult) {});
+  }
+
+  std::unique_ptr<Devices> devices_;
+  ScriptedWatch watch_;
+};
+
+TEST_F(VariantRegistryTest, NothingIsStoppedForNobody) {
+  EXPECT_FALSE(Make(hours(0), nullptr)->MayGate(0));
+  EXPECT_TRUE(Make(hours(0), &watch_)->MayGate(0));
+}
+
+TEST_F(VariantRegistryTest, GatesRestOnceNoHighPriorityWorkHasComeForLong) {
+  const auto registry = Make(std::chrono::milliseconds(1), &watch_);  // the watch says that it has been open since 1970
+  EXPECT_FALSE(registry->MayGate(0));
+  watch_.SetClosed(true);
+  EXPECT_TRUE(registry->MayGate(0));
+}
+
+TEST_F(VariantRegistryTest, GatesRestWhereContextsAreSuspended) {
+  const auto registry = Make(std::chrono::milliseconds(1), &watch_);
+  watch_.SetClosed(true);
+  registry->ExpectSuspension(0, true);
+  EXPECT_FALSE(registry->MayGate(0));
+  EXPECT_TRUE(registry->MayGate(1));
+  EXPECT_EQ(registry->CoverageLeft(0, Coverage::kGraph), Coverage::kSuspension);
+  EXPECT_EQ(registry->CoverageLeft(1, Coverage::kGraph), Coverage::kGraph);
+  registry->ExpectSuspension(0, false);
+  EXPECT_TRUE(registry->MayGate(0));
+}
+
+TEST_F(VariantRegistryTest, GatesThatNeverRestDoNotRestThereEither) {
+  const auto registry = Make(hours(0), &watch_);
+  registry->ExpectSuspension(0, true);
+  EXPECT_TRUE(registry->MayGate(0));
+}
+
+}  // namespace
+}  // namespace tally::server

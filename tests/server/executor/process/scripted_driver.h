@@ -1,0 +1,19 @@
+// A GPU's driver as far as time slices go, for tests/integration/support/scripted_executor.cc: makes a context's
+// channel group as libcuda does, and carries out, or refuses, what server/executor/process/channel_groups.h asks for.
+//
+// By the environment's TALLY_SCRIPT_SLICES: accept; refuse (all but what the driver itself gives); hide (it makes its
+// groups in a way that nobody sees). Without it there is no such driver: the executor is a software GPU's.
+#pragma once
+
+namespace tally::server {
+
+class ScriptedDriver {
+ public:
+  static bool IsScripted();
+  // Again and again; there is one context.
+  static void MakeContext();
+  // From now on it refuses, and what it had accepted is no longer so.
+  static void TakeBack();
+};
+
+}  // namespace tally::server

@@ -1,0 +1,227 @@
+// What clients of one context can do to one another, on the software driver.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/server/executor/fakes/executor_fixture.h"
+
+namespace tally::fakes {
+namespace {
+
+using shm::Op;
+
+constexpr uint64_t kBytes = 64 << 10;
+constexpr uint64_t kLegacy = 1;
+
+// say(n): printf("%d\n", n); linger(n): takes n rounds
+constexpr const char* kPrints = R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 retval) vprintf (.param .b64 format, .param .b64 arguments);
+.global .align 1 .b8 $text[4] = {37, 100, 10, 0};
+.visible .entry say(.param .u32 number)
+{
+  .local .align 8 .b8 stack[8];
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<5>;
+  ld.param.u32 %r1, [number];
+  mov.u64 %rd1, stack;
+  cvta.local.u64 %rd2, %rd1;
+  st.local.u32 [%rd1], %r1;
+  mov.u64 %rd3, $text;
+  cvta.global.u64 %rd4, %rd3;
+  {
+  .param .b64 param0;
+  st.param.b64 [param0], %rd4;
+  .param .b64 param1;
+  st.param.b64 [param1], %rd2;
+  .param .b32 retval0;
+  call.uni (retval0), vprintf, (param0, param1);
+  }
+  ret;
+}
+.visible .entry linger(.param .u32 rounds)
+{
+  .reg .b32 %r<3>;
+  .reg .pred %p<2>;
+  ld.param.u32 %r1, [rounds];
+  mov.u32 %r2, 0;
+ROUND:
+  add.u32 %r2, %r2, 1;
+  setp.lt.u32 %p1, %r2, %r1;
+  @%p1 bra ROUND;
+  ret;
+}
+)";
+
+shm::LaunchHostFunction HostFunction(uint64_t token) { return {kLegacy, token, 0, 0}; }
+
+Payload Say(uint64_t kernel, uint32_t number) {
+  return LaunchOf(kernel, kLegacy, std::string(reinterpret_cast<const char*>(&number), sizeof(number)));
+}
+
+std::string Fetch(ScriptedLane& lane) {
+  const Answer answer = lane.Call(Op::kFetchOutput);
+  return {reinterpret_cast<const char*>(answer.payload.data()), answer.payload.size()};
+}
+
+class NeighboursTest : public ExecutorFixture {
+ protected:
+  void Configure(server::ExecutorConfig& config) override {
+    config.driver_table_for_testing = nullptr;
+    config.driver = server::DriverChoice::kSim;
+    config.sim_library_path = TALLY_SIM_DRIVER_PATH;
+    config.capture_stdout = captures_stdout_;
+    config.limits.host_function_timeout = timeout_;
+    config.limits.host_function_patience = std::chrono::milliseconds(50);
+  }
+  bool captures_stdout_ = false;
+  std::chrono::milliseconds timeout_{3'600'000};
+  // Where the executor has the memory of `file`, which the client has registered.
+  static uint64_t Register(ScriptedClient& client, int file) {
+    const shm::SessionRequest request{static_cast<uint32_t>(shm::SessionRequestKind::kRegisterHost), 0, {0, kBytes, 0}};
+    if (!SendMessage(client.socket(), std::as_bytes(std::span(&request, 1)), std::span(&file, 1)).ok()) return 0;
+    const auto message = ReceiveMessage(client.socket(), std::chrono::seconds(60));
+    shm::SessionReply reply{};
+    if (!message || message->bytes.size() != sizeof(reply)) return 0;
+    std::memcpy(&reply, message->bytes.data(), sizeof(reply));
+    return reply.cuda_result == 0 ? reply.value[0] : 0;
+  }
+};
+
+TEST_F(NeighboursTest, AFileThatBecomesShorterEndsItsSessionAlone) {
+  auto witness = Connect();
+  auto witness_lane = witness->OpenLane();
+  const uint64_t cell = Allocate(*witness_lane, 8);
+  ASSERT_NE(cell, 0u);
+  auto client = Connect();
+  auto lane = client->OpenLane();
+  const UniqueFd file(::memfd_create("tally-test", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
+  const uint64_t host = Register(*client, file.get());
+  ASSERT_NE(host, 0u);
+  const uint64_t device = Allocate(*lane, kBytes);
+  const shm::Copy up{device, host, kBytes, 1, 0, 0};
+  const auto copy_and_wait = [&] {
+    lane->Post(Op::kCopy, Payload().Put(up));
+    return lane->Call(Op::kSynchronizeContext);
+  };
+  EXPECT_EQ(copy_and_wait().result, 0u);
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  EXPECT_FALSE(copy_and_wait().arrived);
+  WaitForEnds(1);
+  EXPECT_NE(ends()[0].reason.find("truncated a file"), std::string::npos) << ends()[0].reason;
+  const shm::Copy down{0, cell, 8, 1, static_cast<uint32_t>(shm::Place::kArena), 0};
+  EXPECT_EQ(witness_lane->Call(Op::kCopy, Payload().Put(down)).result, 0u);
+  EXPECT_FALSE(executor_->faulted());
+}
+
+// The driver frees memory once everything in the context is done, the stream of the other session included.
+TEST_F(NeighboursTest, WhoLeavesAHostFunctionUnrunDoesNotKeepOthersWaiting) {
+  auto witness = Connect();
+  auto witness_lane = witness->OpenLane();
+  const uint64_t memory = Allocate(*witness_lane, kBytes);
+  auto client = Connect();
+  auto lane = client->OpenLane();
+  lane->Post(Op::kLaunchHostFunction, Payload().Put(HostFunction(1)));
+  ASSERT_EQ(lane->Call(Op::kMemoryAmount).result, 0u);
+  EXPECT_EQ(witness_lane->Call(Op::kFree, Payload().PutWord(memory)).result, 0u);
+  WaitForEnds(1);
+  EXPECT_NE(ends()[0].reason.find("did not run a host function"), std::string::npos) << ends()[0].reason;
+  EXPECT_NE(ends()[0].reason.find("another program"), std::string::npos) << ends()[0].reason;
+  EXPECT_EQ(witness_lane->Call(Op::kMemoryAmount).result, 0u);
+}
+
+class ImpatientTest : public NeighboursTest {
+ protected:
+  ImpatientTest() { timeout_ = std::chrono::milliseconds(100); }
+};
+
+TEST_F(ImpatientTest, WhoLeavesAHostFunctionUnrunIsEvictedAfterATime) {
+  for (const bool was_fetched : {false, true}) {
+    auto client = Connect();
+    auto lane = client->OpenLane();
+    auto callbacks = client->OpenLane();
+    lane->Post(Op::kLaunchHostFunction, Payload().Put(HostFunction(1)));
+    if (was_fetched) {
+      EXPECT_EQ(callbacks->Call(Op::kAwaitCallback, Payload().PutWord(0)).Get<uint64_t>(), 1u);
+    }
+    client->WaitUntilOver();
+  }
+  WaitForEnds(2);
+  for (const server::SessionEnd& end : ends()) {
+    EXPECT_TRUE(end.evicted);
+    EXPECT_NE(end.reason.find("did not run a host function"), std::string::npos) << end.reason;
+  }
+}
+
+class PrintingNeighboursTest : public NeighboursTest {
+ protected:
+  PrintingNeighboursTest() { captures_stdout_ = true; }
+  static uint64_t LoadSay(ScriptedLane& lane) { return LoadKernel(lane, "say", nullptr, 1, kPrints); }
+};
+
+TEST_F(PrintingNeighboursTest, NobodyGetsWhatAnothersKernelsPrint) {
+  std::string own, of_first, of_second, of_silent, alone_again;
+  {
+    auto silent = Connect();
+    auto silent_lane = silent->OpenLane();
+    auto first = Connect();
+    auto first_lane = first->OpenLane();
+    const uint64_t first_kernel = LoadSay(*first_lane);
+    ASSERT_NE(first_kernel, 0u);
+    first_lane->Post(Op::kLaunch, Say(first_kernel, 111));
+    // Whoever waits makes the driver print.
+    EXPECT_EQ(silent_lane->Call(Op::kFree, Payload().PutWord(Allocate(*silent_lane, 8))).result, 0u);
+    EXPECT_EQ(first_lane->Call(Op::kSynchronizeContext).result, 0u);
+    own = Fetch(*first_lane);
+    of_silent = Fetch(*silent_lane);
+
+    auto second = Connect();
+    auto second_lane = second->OpenLane();
+    const uint64_t second_kernel = LoadSay(*second_lane);
+    first_lane->Post(Op::kLaunch, Say(first_kernel, 222));
+    EXPECT_EQ(first_lane->Call(Op::kMemoryAmount).result, 0u);
+    second_lane->Post(Op::kLaunch, Say(second_kernel, 333));
+    EXPECT_EQ(second_lane->Call(Op::kFree, Payload().PutWord(Allocate(*second_lane, 8))).result, 0u);
+    EXPECT_EQ(second_lane->Call(Op::kSynchronizeContext).result, 0u);
+    EXPECT_EQ(first_lane->Call(Op::kSynchronizeContext).result, 0u);
+    of_first = Fetch(*first_lane);
+    of_second = Fetch(*second_lane);
+
+    first->Hangup();
+    WaitForEnds(1);
+    second_lane->Post(Op::kLaunch, Say(second_kernel, 444));
+    EXPECT_EQ(second_lane->Call(Op::kSynchronizeContext).result, 0u);
+    alone_again = Fetch(*second_lane);
+  }
+  executor_.reset();  // gives stdout back: what gtest says would be taken for the kernels'
+  EXPECT_EQ(own, "111\n");
+  EXPECT_EQ(of_silent, "");
+  for (const std::string& refused : {of_first, of_second}) {
+    EXPECT_NE(refused.find("device printf is refused"), std::string::npos) << refused;
+    EXPECT_EQ(refused.find("222"), std::string::npos) << refused;
+    EXPECT_EQ(refused.find("333"), std::string::npos) << refused;
+  }
+  EXPECT_EQ(alone_again, "444\n");
+}
+
+// A session ends when its work does; until then it has code that may print, though its program is gone.
+TEST_F(PrintingNeighboursTest, ProgramsThatFollowOneAnotherAreNotSeveral) {
+  std::vector<std::string> printed;
+  for (uint32_t i = 0; i < 3; ++i) {
+    auto client = Connect();
+    auto lane = client->OpenLane();
+    lane->Post(Op::kLaunch, Say(LoadSay(*lane), i));
+    EXPECT_EQ(lane->Call(Op::kSynchronizeContext).result, 0u);
+    printed.push_back(Fetch(*lane));
+    lane->Post(Op::kLaunch, Say(LoadKernel(*lane, "linger", nullptr, 1, kPrints), 1'000'000));
+    EXPECT_EQ(lane->Call(Op::kMemoryAmount).result, 0u);
+    client->Hangup();
+  }
+  executor_.reset();
+  for (uint32_t i = 0; i < printed.size(); ++i) EXPECT_EQ(printed[i], std::to_string(i) + "\n");
+}
+
+}  // namespace
+}  // namespace tally::fakes
