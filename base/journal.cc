@@ -9,7 +9,7 @@
 
 #include "base/log_prefixes.h"
 
-namespace tally::server {
+namespace tally {
 namespace {
 
 // $JOURNAL_STREAM names the stream; stderr may have been sent elsewhere since.
@@ -27,4 +27,4 @@ void UseJournalLevels() {
   if (IsStderrAJournalStream()) SetLogPrefixes(&kLevels);
 }
 
-}  // namespace tally::server
+}  // namespace tally

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: the table of docs/architecture.md, and the front desk rule.
+"""Checks who includes whom: the table of docs/architecture.md, the front desk rule, and the order of folders in a room.
 
 usage: check_layers.py [ROOT]
 
 A room is a top-level folder. Headers directly in a room's root are its public face (the front desk); those in
-sub-folders are private to the room. Includes are written from the repository root, so an include line is a path.
+sub-folders are private to the room. The three parts of server are rooms in this respect. Includes are written from the
+repository root, so an include line is a path.
 """
 import os
 import re
@@ -12,25 +13,31 @@ import sys
 
 import source_tree
 
-# unit: (other units it may include, pattern of system headers it must not include, why). A unit is a room, or a part
-# of a room that has rules of its own; the longest matching prefix counts.
+# unit: (other units or single headers that it may include, pattern of system headers it must not include, why). A unit
+# is a room, or a part of a room that has rules of its own; the longest matching prefix counts.
 CUDA = r"cuda|cuComplex|nv"
 THREADS = r"thread|mutex|condition_variable|future|shared_mutex|pthread\.h|semaphore"
 RPC = r"grpc|google/protobuf"
+# What tallyd knows of the policies: their names and their figures. Decisions are the executor's.
+POLICY_NAMES = ["scheduler/policy_choice.h", "scheduler/policy_list.h", "scheduler/slo.h", "scheduler/slo_feedback.h",
+                "scheduler/tuning.h", "scheduler/variant_choice.h"]
 UNITS = {
     "base": ([], CUDA, "base knows no CUDA"),
     "images": (["base"], CUDA + "|sys/socket", "images reads bytes; it needs no CUDA"),
     "proto/shm": ([], None, ""),
     "proto/device": ([], None, ""),
     "proto/driver": (["proto/shm"], RPC, "driver calls travel by shared memory"),
-    "proto/control": ([], CUDA, "the control plane knows no CUDA"),
+    "proto/control": (["proto/shm", "proto/driver"], CUDA, "the control plane knows no CUDA"),
     "ptx-transforms": (["base", "proto/device"], CUDA + "|sys/socket", "text in, text out"),
     "cubin-transforms": (["base", "images", "proto/device"], CUDA + "|sys/socket|" + THREADS, "bytes in, bytes out"),
     "scheduler": (["base"], CUDA + "|" + THREADS, "pure decisions: no CUDA, no threads; the caller owns the clock"),
     "sim-driver": (["base", "images", "ptx-transforms", "proto/device"], RPC, "a driver knows no daemon"),
     "client-shim": (["base", "images", "proto/shm", "proto/driver", "proto/control"], RPC + "|prometheus",
                     "it runs inside somebody else's process"),
-    "server": (["base", "images", "proto", "ptx-transforms", "cubin-transforms", "scheduler"], None, ""),
+    "server/executor": (["base", "images", "proto", "ptx-transforms", "cubin-transforms", "scheduler"], RPC,
+                        "only tallyd and tallyctl speak gRPC"),
+    "server/daemon": (["base", "proto", *POLICY_NAMES], CUDA, "no CUDA in tallyd"),
+    "server/ctl": (["base", "images", "proto"], CUDA, "no CUDA in tallyctl"),
 }
 # Only these, so that the layout compiles the same everywhere.
 ONLY_THESE = {unit: {"cstdint", "cstddef", "atomic", "type_traits"} for unit in ("proto/shm", "proto/device")}
@@ -39,6 +46,19 @@ PUBLIC_FOLDERS = {"proto/shm", "proto/device", "proto/driver", "proto/driver/gen
                   "scheduler/window"}
 # (who, private folder): the software driver executes the syntax tree itself, so it needs all of it.
 EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}
+# unit: its folders from the ground to the roof; each includes itself and what stands before it. A row of several: they
+# know nothing of one another. A row in braces is a knot, whose folders still include one another. "." is the unit's
+# root; files with a row of their own are the root's ground or roof. Units of one folder need no rows.
+FOLDERS = {
+    "ptx-transforms": ["syntax", "analysis", "transform.h", "passes", ".", "opt"],
+    "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
+    "scheduler": [".", "policies", "policy_list.cc"],
+    "sim-driver": ["engine", "api", "api/entry"],
+    "client-shim": ["portable", {"transport", "state", "origins", "entry"}, "launcher"],
+    "server/executor": [("channel", "driver"), "dispatch", "issue", "session", ".", "process"],
+    "server/daemon": [".", ("metrics", "rpc"), "daemon.cc"],
+    "server/ctl": [".", "doctor", "doctor.cc"],
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")', re.MULTILINE)
 
 
@@ -51,17 +71,44 @@ def room_of(path):
     return path.split("/", 1)[0]
 
 
-def may_include(unit, target):
-    allowed, _, _ = UNITS[unit]
-    return any(target == a or target.startswith(a + "/") for a in allowed)
+def may_include(unit, path):
+    return any(path.startswith(a + "/") or path == a for a in UNITS[unit][0])
 
 
 def at_front_desk(includer, target_path):
     folder = os.path.dirname(target_path)
-    if folder == room_of(target_path) or folder in PUBLIC_FOLDERS:
+    if folder == unit_of(target_path) or folder in PUBLIC_FOLDERS:
         return True
     return any(includer == who and (folder == private or folder.startswith(private + "/"))
                for who, private in EXCEPTIONS)
+
+
+def place_of(unit, path):
+    """(row, name in it) of a file of a unit whose folders have an order; None if no row names its folder."""
+    inside = path[len(unit) + 1:]
+    folder = os.path.dirname(inside)
+    parents = [folder[:i] for i, letter in enumerate(folder + "/") if letter == "/"][::-1] if folder else ["."]
+    rows = [(row,) if isinstance(row, str) else row for row in FOLDERS[unit]]
+    for name in [inside, *parents]:
+        for index, row in enumerate(rows):
+            if name in row:
+                return index, name
+    return None
+
+
+def check_order(path, unit, name):
+    """The complaint about an include within a unit, or None."""
+    if unit not in FOLDERS:
+        return None
+    here, there = place_of(unit, path), place_of(unit, name)
+    for file, place in ((path, here), (name, there)):
+        if place is None:
+            return f'"{name}": no row of FOLDERS in tools/check_layers.py says where {os.path.dirname(file)}/ stands'
+    is_knot = isinstance(FOLDERS[unit][here[0]], set)
+    if there[0] < here[0] or here == there or (here[0] == there[0] and is_knot):
+        return None
+    relation = "stands above" if there[0] > here[0] else "knows nothing of"
+    return f'"{name}": in {unit}, {there[1]} {relation} {here[1]}'
 
 
 def check_system(unit, name):
@@ -81,15 +128,15 @@ def check_room_include(path, unit, name):
         if room_of(name) in source_tree.OUTSIDE:
             return f'"{name}": a room never includes {room_of(name)}'
         return f'"{name}": includes are written from the repository root and start with a room\'s name'
-    if name.endswith(".pb.h") and room_of(path) != "server":
-        return f'"{name}": only server speaks gRPC'
-    if target == unit or (room_of(name) == room_of(path) and room_of(path) != "proto"):
-        return None
-    if not may_include(unit, target):
+    if name.endswith(".pb.h") and unit not in ("server/daemon", "server/ctl"):
+        return f'"{name}": only tallyd and tallyctl speak gRPC'
+    if target == unit:
+        return check_order(path, unit, name)
+    if not may_include(unit, name):
         allowed = ", ".join(UNITS[unit][0]) or "nothing of ours"
         return f'"{name}": {unit} may include {allowed}; not {target}'
     if not at_front_desk(room_of(path), name):
-        return f'"{name}" is private to {room_of(name)}; only headers directly in {room_of(name)}/ are for others'
+        return f'"{name}" is private to {target}; only headers directly in {target}/ are for others'
     return None
 
 
@@ -101,11 +148,12 @@ def check_outside_include(path, name):
         return None  # a benchmark may stand on the fakes and fixtures of its room's tests
     if unit_of(name) is None:
         return f'"{name}": includes are written from the repository root'
-    parts = path.split("/")
-    mirrored = parts[1] if len(parts) > 2 else ""
-    if room_of(name) == mirrored or at_front_desk(mirrored, name):
+    _, _, inside = path.partition("/")
+    mirrored = room_of(inside) if "/" in inside else ""
+    unit = unit_of(inside)
+    if (unit_of(name) == unit if unit else room_of(name) == mirrored) or at_front_desk(mirrored, name):
         return None
-    return f'"{name}" is private to {room_of(name)}, and {path} mirrors {mirrored or "no room"}'
+    return f'"{name}" is private to {unit_of(name)}, and {path} mirrors {mirrored or "no room"}'
 
 
 def complaints(root):

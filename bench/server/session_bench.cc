@@ -14,6 +14,7 @@
 
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/executor.h"
+#include "server/executor/executor_config.h"
 #include "tests/server/executor/fakes/fake_driver.h"
 #include "tests/server/executor/fakes/scripted_client.h"
 

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace tally::server {
+namespace tally::control {
 
 inline std::string DefaultCacheDirectory(uid_t uid) {
   const auto environment = [](const char* name) {
@@ -20,4 +20,4 @@ inline std::string DefaultCacheDirectory(uid_t uid) {
   return "";
 }
 
-}  // namespace tally::server
+}  // namespace tally::control

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tally::server {
+namespace tally::control {
 
 enum class Coverage : uint8_t {
   kSlices,      // in flight for no longer than the turnaround threshold, slice by slice
@@ -58,4 +58,4 @@ constexpr CoverageName NameOf(Coverage coverage) {
   return {"time_slice", "unknown"};
 }
 
-}  // namespace tally::server
+}  // namespace tally::control

@@ -14,14 +14,14 @@
 #include "proto/control/control.pb.h"
 #include "proto/control/session_figures.h"
 
-namespace tally::server {
+namespace tally::control {
 
 // Null: it has no field of its own.
 inline const google::protobuf::FieldDescriptor* FieldOf(const std::string& figure) {
-  return control::v1::Session::descriptor()->FindFieldByName(figure);
+  return v1::Session::descriptor()->FindFieldByName(figure);
 }
 
-inline void SetFigure(const std::string& name, uint64_t value, uint64_t one, control::v1::Session* session) {
+inline void SetFigure(const std::string& name, uint64_t value, uint64_t one, v1::Session* session) {
   const auto* field = FieldOf(name);
   if (field == nullptr) {
     (*session->mutable_figures())[name] = value;
@@ -33,9 +33,9 @@ inline void SetFigure(const std::string& name, uint64_t value, uint64_t one, con
 }
 
 // Of a row with several entries all together.
-inline void SetFigures(const control::SessionFigures& figures, control::v1::Session* session) {
-  for (const control::Figure figure : control::kAllFigures) {
-    if (figure.row().entries == control::FigureEntries::kByCoverage) continue;
+inline void SetFigures(const SessionFigures& figures, v1::Session* session) {
+  for (const Figure figure : kAllFigures) {
+    if (figure.row().entries == FigureEntries::kByCoverage) continue;
     const auto entries = figures.entries(figure);
     SetFigure(figure.row().name, std::accumulate(entries.begin(), entries.end(), uint64_t{0}), figure.row().one,
               session);
@@ -44,8 +44,8 @@ inline void SetFigures(const control::SessionFigures& figures, control::v1::Sess
 
 // Calls `visit` with the name and the value, uint64_t or double, of every figure.
 template <typename Visit>
-void VisitFigures(const control::v1::Session& session, const Visit& visit) {
-  for (const control::Figure figure : control::kAllFigures) {
+void VisitFigures(const v1::Session& session, const Visit& visit) {
+  for (const Figure figure : kAllFigures) {
     const std::string name = figure.row().name;
     const auto* field = FieldOf(name);
     if (field == nullptr) continue;  // in the map, or by coverage
@@ -58,4 +58,4 @@ void VisitFigures(const control::v1::Session& session, const Visit& visit) {
   for (const auto& [name, value] : session.figures()) visit(name, value);
 }
 
-}  // namespace tally::server
+}  // namespace tally::control

@@ -21,10 +21,10 @@
 #include <string_view>
 #include <utility>
 
+#include "proto/control/coverage.h"
+
 namespace tally::control {
 
-// By what the GPU could have been taken: as many entries as proto/control/coverage.h names.
-inline constexpr size_t kCoverages = 12;
 // How long a stopped queue took to leave the GPU: upper bounds of the buckets but the last.
 inline constexpr uint64_t kStopBoundsNs[] = {10'000,  20'000,  30'000,  50'000,    75'000,    100'000,   150'000,
                                              200'000, 300'000, 500'000, 1'000'000, 2'000'000, 5'000'000, 10'000'000};
@@ -41,11 +41,11 @@ enum class FigureKind : uint8_t {
 // What the values of a row stand for.
 enum class FigureEntries : uint8_t {
   kOne,
-  kByCoverage,  // one for each server::Coverage
+  kByCoverage,  // one for each Coverage
   kByStopTime,  // how many stops took how long, by kStopBoundsNs; how long all together is "stop_ns"
 };
 constexpr size_t NumEntries(FigureEntries entries) {
-  constexpr size_t kCounts[] = {1, kCoverages, kStopBuckets};
+  constexpr size_t kCounts[] = {1, kNumCoverages, kStopBuckets};
   return kCounts[static_cast<size_t>(entries)];
 }
 

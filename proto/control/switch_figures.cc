@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace tally::server {
+namespace tally::control {
 
 std::optional<SwitchFigures> ParseSwitchFigures(const std::string& json) {
   const auto parsed = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
@@ -20,4 +20,4 @@ std::optional<SwitchFigures> ParseSwitchFigures(const std::string& json) {
   return figures;
 }
 
-}  // namespace tally::server
+}  // namespace tally::control

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace tally::server {
+namespace tally::control {
 
 struct SwitchFigures {
   bool acts = false;  // time slices can be set and have an effect
@@ -16,4 +16,4 @@ struct SwitchFigures {
 // What the program prints with --json; nothing if that is something else.
 std::optional<SwitchFigures> ParseSwitchFigures(const std::string& json);
 
-}  // namespace tally::server
+}  // namespace tally::control

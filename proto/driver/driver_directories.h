@@ -3,7 +3,7 @@
 
 #include <array>
 
-namespace tally::server {
+namespace tally {
 
 inline constexpr std::array kDriverDirectories = {
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64",          "/usr/local/nvidia/lib",
@@ -11,4 +11,4 @@ inline constexpr std::array kDriverDirectories = {
     "/run/opengl-driver/lib",
 };
 
-}  // namespace tally::server
+}  // namespace tally

@@ -101,7 +101,7 @@ int ShowVersion(const Invocation& invocation) {
     fmt::print("{}\n", row.dump(2));
     return 0;
   }
-  fmt::print("{}\n", server::VersionLine("tallyctl"));
+  fmt::print("{}\n", control::VersionLine("tallyctl"));
   fmt::print("tallyd {} (protocol {}, driver table {:016x}), process {}, up {}, serves {}, driver {}\n",
              response.version(), response.protocol_version(), response.api_table_hash(), response.pid(),
              FormatAge(response.uptime_ns()), response.socket(), response.driver());

@@ -61,7 +61,7 @@ int Run(int argc, char** argv) {
   Action action;
   CLI::App app("tallyctl shows and changes what a running tallyd does.", "tallyctl");
   app.footer(kFooter);
-  app.set_version_flag("--version", server::VersionLine("tallyctl"));
+  app.set_version_flag("--version", control::VersionLine("tallyctl"));
   app.require_subcommand(1);
   app.fallthrough();
   app.add_option("--socket", invocation.socket,

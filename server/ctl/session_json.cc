@@ -38,7 +38,7 @@ Json ToJson(const v1::Session& session) {
               {"coverage", CoverageOf(session)},
               {"slo", session.slo()},
               {"is_stale", session.is_stale()}};
-  server::VisitFigures(session, [&](const std::string& name, auto value) { row[name] = value; });
+  control::VisitFigures(session, [&](const std::string& name, auto value) { row[name] = value; });
   return row;
 }
 

@@ -124,7 +124,7 @@ std::variant<DaemonStart, int> ParseDaemonCommandLine(int argc, char** argv) {
   Flags flags;
   CLI::App app(kDescription, "tallyd");
   app.footer(kFooter);
-  app.set_version_flag("--version", VersionLine("tallyd"));
+  app.set_version_flag("--version", control::VersionLine("tallyd"));
   app.add_option("--config", flags.config_path, "JSON file with the settings below (docs/tallyd.md lists the keys)")
       ->type_name("FILE");
   app.add_option("--socket", flags.socket,

@@ -420,7 +420,7 @@ Status Validate(uid_t uid, DaemonConfig& config) {
   TALLY_RETURN_IF_ERROR(CheckHonoured(config, ResolveDriver(config.driver).driver));
   TALLY_RETURN_IF_ERROR(CheckStarvationBound(config));
   TALLY_RETURN_IF_ERROR(CheckSuspension(config));
-  if (config.cache_directory == "auto") config.cache_directory = DefaultCacheDirectory(uid);
+  if (config.cache_directory == "auto") config.cache_directory = control::DefaultCacheDirectory(uid);
   if (!config.cache_directory.empty() && config.cache_directory.front() != '/') {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("cache_directory '{}' must be an absolute path", config.cache_directory));

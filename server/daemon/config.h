@@ -13,11 +13,14 @@
 #include <vector>
 
 #include "base/status.h"
+#include "proto/control/executor_choices.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/policy_choice.h"
-#include "server/executor/executor.h"
 
 namespace tally::server {
+
+using control::DriverChoice;
+using control::Transforms;
 
 // A set of users: everybody, or a list.
 struct UidSet {

@@ -58,8 +58,8 @@ struct DaemonFacts {
   std::string socket;
   std::string driver;  // of new executors
   std::chrono::nanoseconds uptime{0};
-  std::optional<SwitchFigures> forced_switch{};  // once it was measured
-  std::string cache_directory{};                 // empty: none
+  std::optional<control::SwitchFigures> forced_switch{};  // once it was measured
+  std::string cache_directory{};                          // empty: none
 };
 
 class ControlDesk {
@@ -67,7 +67,7 @@ class ControlDesk {
   virtual ~ControlDesk() = default;
   // Executors that do not answer within half a second count with their last figures. kUnavailable: tallyd is ending.
   virtual Result<Overview> GetOverview() = 0;
-  virtual Status SetPriority(uint64_t session_id, const ShareChange& change) = 0;
+  virtual Status SetPriority(uint64_t session_id, const control::ShareChange& change) = 0;
   // Kernels of best-effort tenants, by GPU time, the most first.
   virtual Result<std::vector<KernelRow>> GetKernels() = 0;
   virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;

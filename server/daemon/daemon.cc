@@ -70,7 +70,7 @@ void DoWithoutForeignCache(DaemonConfig& config) {
   config.cache_directory.clear();
 }
 
-void LogForcedSwitch(const SwitchFigures& figures) {
+void LogForcedSwitch(const control::SwitchFigures& figures) {
   if (figures.acts) {
     LOG_INFO(
         "time slices act: the GPU is taken from best-effort work in {:.0f} us (99th percentile; by itself in {:.0f})",
@@ -161,8 +161,8 @@ int RunDaemon(const DaemonStart& start) {
   if (const Status listening = gate.Listen(client_socket, std::move(made_for_us)); !listening.ok())
     return Fail(listening);
   if (has_link) (*runtime_dir)->LinkClientSocket(socket_name);
-  LOG_INFO("{} serves {}; driver {} ({})", VersionLine("tallyd"), config.socket, DriverChoiceName(driver.driver),
-           driver.reason);
+  LOG_INFO("{} serves {}; driver {} ({})", control::VersionLine("tallyd"), config.socket,
+           DriverChoiceName(driver.driver), driver.reason);
   if (driver.driver == DriverChoice::kSim && config.driver == DriverChoice::kAuto && config.embedded_parent == 0) {
     LOG_WARNING("{}: programs run on the software driver, which is for trying things out, not for speed",
                 driver.reason);

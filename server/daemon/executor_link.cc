@@ -147,7 +147,7 @@ Status ExecutorLink::SendAddSession(const control::SessionIdentity& identity, in
   return Send(socket_.get(), LinkKind::kAddSession, 0, message, fds);
 }
 
-Status ExecutorLink::SendSetPriority(uint64_t request_id, uint64_t session_id, const ShareChange& change) {
+Status ExecutorLink::SendSetPriority(uint64_t request_id, uint64_t session_id, const control::ShareChange& change) {
   control::LinkSetPriority message{};
   message.session_id = session_id;
   message.priority_class = static_cast<uint32_t>(change.priority_class);

@@ -12,9 +12,9 @@
 #include "base/event_loop.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
+#include "proto/control/executor_choices.h"
 #include "proto/control/executor_link_abi.h"
 #include "scheduler/tuning.h"
-#include "server/executor/executor.h"
 
 namespace tally::server {
 
@@ -38,7 +38,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   ~ExecutorLink();
 
   Status SendAddSession(const control::SessionIdentity& identity, int session_socket);
-  Status SendSetPriority(uint64_t request_id, uint64_t session_id, const ShareChange& change);
+  Status SendSetPriority(uint64_t request_id, uint64_t session_id, const control::ShareChange& change);
   Status SendSetTuning(const scheduler::Tuning& tuning);
   Status SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices);
   Status SendSignal(control::LinkKind kind, uint64_t request_id);

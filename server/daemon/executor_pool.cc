@@ -474,7 +474,7 @@ void ExecutorPool::AnswersFailed(pid_t pid) {
   for (const uint64_t id : ids) AnswerArrived(id, pid);
 }
 
-void ExecutorPool::SetPriority(uint64_t session_id, const ShareChange& change, Done done) {
+void ExecutorPool::SetPriority(uint64_t session_id, const control::ShareChange& change, Done done) {
   for (const ExecutorPtr& executor : executors_) {
     if (!executor->sessions.contains(session_id)) continue;
     if (executor->link == nullptr) return done(Status(StatusCode::kUnavailable, "its executor does not answer"));

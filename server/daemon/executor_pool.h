@@ -126,7 +126,7 @@ class ExecutorPool {
   void Query(std::chrono::milliseconds limit, std::function<void()> done);
   // The same for what it knows about kernels (Executor::kernels).
   void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
-  void SetPriority(uint64_t session_id, const ShareChange& change, Done done);
+  void SetPriority(uint64_t session_id, const control::ShareChange& change, Done done);
   // What was measured on this machine's GPU (switch_figures.h).
   void SetTimeSlicesAct(bool they_act);
   // For executors started from now on, and for the limit of their number (reload.h). Leaves the turnaround threshold.

@@ -29,7 +29,7 @@ DaemonFacts LoopDesk::facts() const {
   return facts;
 }
 
-void LoopDesk::SetForcedSwitch(const std::optional<SwitchFigures>& figures) {
+void LoopDesk::SetForcedSwitch(const std::optional<control::SwitchFigures>& figures) {
   const std::lock_guard lock(facts_mutex_);
   facts_.forced_switch = figures;
 }
@@ -43,7 +43,7 @@ Result<Overview> LoopDesk::GetOverview() {
   return Await<Result<Overview>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
-Status LoopDesk::SetPriority(uint64_t session_id, const ShareChange& change) {
+Status LoopDesk::SetPriority(uint64_t session_id, const control::ShareChange& change) {
   auto promise = std::make_shared<std::promise<Status>>();
   auto answer = promise->get_future();
   loop_.Post([this, promise, session_id, change] {

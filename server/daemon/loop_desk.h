@@ -17,11 +17,11 @@ class LoopDesk final : public ControlDesk {
   LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientGate& gate, DaemonFacts facts);
 
   Result<Overview> GetOverview() override;
-  Status SetPriority(uint64_t session_id, const ShareChange& change) override;
+  Status SetPriority(uint64_t session_id, const control::ShareChange& change) override;
   Result<std::vector<KernelRow>> GetKernels() override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
   DaemonFacts facts() const override;
-  void SetForcedSwitch(const std::optional<SwitchFigures>& figures);
+  void SetForcedSwitch(const std::optional<control::SwitchFigures>& figures);
 
  private:
   Overview Collect() const;                       // on the loop

@@ -8,7 +8,7 @@
 
 int main(int argc, char** argv) {
   tally::SetLogName("tallyd");
-  tally::server::UseJournalLevels();
+  tally::UseJournalLevels();
   auto parsed = tally::server::ParseDaemonCommandLine(argc, argv);
   if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
   const auto& start = std::get<tally::server::DaemonStart>(parsed);

@@ -55,7 +55,7 @@ Status CheckHonoured(const control::SessionIdentity& session, std::string_view p
                            {Setting::kTurnaround, session.turnaround_ns != 0}});
 }
 
-Status CheckHonoured(const ShareChange& change, std::string_view policy) {
+Status CheckHonoured(const control::ShareChange& change, std::string_view policy) {
   return CheckAll(policy,
                   {{Setting::kWeight, change.weight.has_value()},
                    {Setting::kLevel, change.level.has_value()},

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "proto/control/executor_choices.h"
 #include "proto/control/executor_link_abi.h"
 #include "server/daemon/config.h"
-#include "server/executor/executor.h"
 
 namespace tally::server {
 
@@ -26,7 +26,7 @@ std::chrono::nanoseconds StarvationBoundOf(const DaemonConfig& config);
 
 Status CheckHonoured(const DaemonConfig& config, DriverChoice driver);
 Status CheckHonoured(const control::SessionIdentity& session, std::string_view policy);
-Status CheckHonoured(const ShareChange& change, std::string_view policy);
+Status CheckHonoured(const control::ShareChange& change, std::string_view policy);
 
 // What an executor says of its time slices.
 scheduler::TimeSliceAnswer AnswerOf(const control::LinkTimeSlices& slices);

@@ -17,7 +17,7 @@ constexpr size_t kMostOutput = 64 << 10;
 }  // namespace
 
 std::unique_ptr<SwitchTest> SwitchTest::Start(EventLoop& loop, const std::string& program,
-                                              std::function<void(std::optional<SwitchFigures>)> done) {
+                                              std::function<void(std::optional<control::SwitchFigures>)> done) {
   if (::access(program.c_str(), X_OK) != 0) return nullptr;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return nullptr;
@@ -65,7 +65,7 @@ void SwitchTest::OnOutput() {
   output_.Reset();
   ::waitpid(pid_, nullptr, 0);
   pid_ = 0;
-  const auto figures = ParseSwitchFigures(text_);
+  const auto figures = control::ParseSwitchFigures(text_);
   if (!figures) LOG_WARNING("tally-switch-test could not measure how soon the GPU can be taken from best-effort work");
   done_(figures);
 }

@@ -20,7 +20,7 @@ class SwitchTest {
   // `done` is called once, on the loop: with nothing if the test could not be made (then the log says why). Null if
   // there is no such program. The loop must outlive this; after its end `done` is not called any more.
   static std::unique_ptr<SwitchTest> Start(EventLoop& loop, const std::string& program,
-                                           std::function<void(std::optional<SwitchFigures>)> done);
+                                           std::function<void(std::optional<control::SwitchFigures>)> done);
   // Ends it if it has not ended.
   ~SwitchTest();
   SwitchTest(const SwitchTest&) = delete;
@@ -28,12 +28,12 @@ class SwitchTest {
   bool has_ended() const { return pid_ == 0; }
 
  private:
-  SwitchTest(EventLoop& loop, std::function<void(std::optional<SwitchFigures>)> done)
+  SwitchTest(EventLoop& loop, std::function<void(std::optional<control::SwitchFigures>)> done)
       : loop_(loop), done_(std::move(done)) {}
   void OnOutput();
 
   EventLoop& loop_;
-  std::function<void(std::optional<SwitchFigures>)> done_;
+  std::function<void(std::optional<control::SwitchFigures>)> done_;
   pid_t pid_ = 0;  // 0: has ended
   UniqueFd output_;
   std::string text_;

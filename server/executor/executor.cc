@@ -16,6 +16,8 @@
 #include "server/executor/dispatch/policy_dispatch.h"
 #include "server/executor/dispatch/priority_dispatch.h"
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/executor_config.h"
+#include "server/executor/issue/kernel_report.h"
 #include "server/executor/session/executor_core.h"
 #include "server/executor/session/session.h"
 
@@ -93,11 +95,11 @@ Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, c
 }
 
 // Policies that know no yielding run kernels as they are.
-Transforms UsableTransforms(const ExecutorConfig& config) {
+control::Transforms UsableTransforms(const ExecutorConfig& config) {
   const auto policy = scheduler::FindPolicy(config.policy);
-  if (!policy || (*policy)->uses_variants || config.transforms == Transforms::kNone) return config.transforms;
+  if (!policy || (*policy)->uses_variants || config.transforms == control::Transforms::kNone) return config.transforms;
   LOG_WARNING("policy '{}' runs kernels as they are: transforms are off", config.policy);
-  return Transforms::kNone;
+  return control::Transforms::kNone;
 }
 
 constexpr const char* kShutdownReason = "the executor is shutting down";
@@ -118,8 +120,8 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     device_output = std::make_unique<DeviceOutput>(std::move(capture));
     gate = std::move(dispatch_gate);
     const std::optional<ForcedForm> forced_form = ForcedForm::OfEnvironment();
-    const Transforms transforms = forced_form ? Transforms::kAll : UsableTransforms(config_);
-    if (transforms != Transforms::kNone) {
+    const control::Transforms transforms = forced_form ? control::Transforms::kAll : UsableTransforms(config_);
+    if (transforms != control::Transforms::kNone) {
       variants = std::make_unique<VariantRegistry>(
           driver, *devices, gate->watch(),
           VariantConfig{.transforms = transforms,
@@ -145,7 +147,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   Status AddSession(UniqueFd session_socket, SessionIdentity identity) override;
   std::vector<SessionSnapshot> Snapshot() const override;
   std::vector<RefusedFunction> RefusedFunctions() const override;
-  Status SetPriority(uint64_t session_id, const ShareChange& change) override;
+  Status SetPriority(uint64_t session_id, const control::ShareChange& change) override;
   Status Evict(uint64_t session_id, const std::string& reason) override;
   std::vector<KernelReport> Kernels() const override {
     return variants != nullptr ? variants->Report() : std::vector<KernelReport>();
@@ -229,7 +231,7 @@ std::vector<RefusedFunction> ExecutorProcess::RefusedFunctions() const {
   return result;
 }
 
-Status ExecutorProcess::SetPriority(uint64_t session_id, const ShareChange& change) {
+Status ExecutorProcess::SetPriority(uint64_t session_id, const control::ShareChange& change) {
   const std::lock_guard lock(mutex_);
   const auto found = sessions_.find(session_id);
   if (found == sessions_.end()) return Status(StatusCode::kNotFound, fmt::format("no session {}", session_id));
@@ -326,7 +328,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
     loaded->description = "injected driver";
     loaded->is_software = true;
   } else {
-    auto driver = LoadDriver(config);
+    auto driver = LoadDriver(config.driver);
     if (!driver) return std::unexpected(driver.error());
     *loaded = std::move(*driver);
   }

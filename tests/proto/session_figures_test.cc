@@ -54,7 +54,7 @@ TEST(SessionFigures, EachRowHasItsOwnValues) {
   EXPECT_FALSE(values.contains(0));
   EXPECT_EQ(figures["kernel_launches"], figures.values[0]);
   EXPECT_EQ(figures["slo_caution"], figures.values[kNumFigureValues - 1]);
-  EXPECT_EQ(figures.entries("coverage_ns").size(), kCoverages);
+  EXPECT_EQ(figures.entries("coverage_ns").size(), kNumCoverages);
   EXPECT_EQ(figures.entries("stops").size(), kStopBuckets);
   EXPECT_EQ(figures["stop_ns"], figures.entries("stops").back() - (kStopBuckets - 1) + 1000) << "the row behind";
 }

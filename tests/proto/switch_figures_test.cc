@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tally::server {
+namespace tally::control {
 namespace {
 
 TEST(SwitchFigures, WhatIsNotWholeIsNotBelieved) {
@@ -16,4 +16,4 @@ TEST(SwitchFigures, WhatIsNotWholeIsNotBelieved) {
 }
 
 }  // namespace
-}  // namespace tally::server
+}  // namespace tally::control

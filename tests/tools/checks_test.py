@@ -82,7 +82,16 @@ class Layers(unittest.TestCase):
 
     def test_accepts_what_the_table_allows(self):
         self.accept({
-            "server/executor/dispatch/a.cc": '#include "server/executor/session/b.h"\n#include "scheduler/gate.h"\n#include "proto/shm/x_abi.h"\n',
+            "server/executor/session/a.cc": '#include "server/executor/dispatch/b.h"\n#include "scheduler/gate.h"\n',
+            "server/executor/dispatch/a.cc": '#include "server/executor/dispatch/b.h"\n#include "proto/shm/x_abi.h"\n',
+            "server/daemon/daemon.cc": '#include "server/daemon/rpc/b.h"\n#include "scheduler/policy_list.h"\n',
+            "server/daemon/rpc/b.cc": '#include "server/daemon/c.h"\n#include "proto/control/control.pb.h"\n',
+            "ptx-transforms/transform.cc": '#include "ptx-transforms/passes/a.h"\n',
+            "ptx-transforms/passes/a.h": '#include "ptx-transforms/transform.h"\n',
+            "sim-driver/api/entry/b.cc": '#include "sim-driver/api/b.h"\n',
+            "base/b.cc": '#include "base/c.h"\n',
+            "tests/integration/a.cc": '#include "server/executor/executor.h"\n',
+            "bench/server/a.cc": '#include "server/executor/session/b.h"\n',
             "sim-driver/engine/a.cc": '#include "ptx-transforms/syntax/ast.h"\n#include <cuda.h>\n',
             "client-shim/entry/a.cc": '#include "base/status.h"\n#include <cuda.h>\n',
             "proto/shm/x_abi.h": "#include <cstdint>\n",
@@ -92,11 +101,44 @@ class Layers(unittest.TestCase):
 
     def test_refuses_the_other_half_of_the_product(self):
         self.refuse("client-shim/entry/a.cc", '#include "server/executor/executor.h"', "not server")
-        self.refuse("server/a.cc", '#include "client-shim/state/x.h"', "not client-shim")
-        self.refuse("server/a.cc", '#include "sim-driver/engine/x.h"', "not sim-driver")
+        self.refuse("server/executor/a.cc", '#include "client-shim/state/x.h"', "not client-shim")
+        self.refuse("server/executor/a.cc", '#include "sim-driver/engine/x.h"', "not sim-driver")
+
+    def test_refuses_that_the_parts_of_the_server_meet(self):
+        self.refuse("server/daemon/a.h", '#include "server/executor/executor.h"', "not server/executor")
+        self.refuse("server/executor/process/a.cc", '#include "server/daemon/a.h"', "not server/daemon")
+        self.refuse("server/ctl/a.cc", '#include "server/daemon/a.h"', "not server/daemon")
+        self.refuse("server/daemon/rpc/a.cc", '#include "server/ctl/a.h"', "not server/ctl")
+        self.refuse("server/daemon/a.cc", '#include "scheduler/device_policy.h"', "not scheduler")
+        self.refuse("server/daemon/a.cc", "#include <cuda.h>", "no CUDA in tallyd")
+        self.refuse("server/executor/process/a.cc", '#include "proto/control/control.pb.h"', "gRPC")
+        self.refuse("server/a.h", "", "only for its sub-folders")
+        self.refuse("tests/server/daemon/a_test.cc", '#include "server/executor/session/a.h"', "private to server/executor")
+
+    def test_refuses_what_turns_the_order_of_folders_round(self):
+        executor = "server/executor/"
+        for lower, higher in (("channel", "session"), ("driver", "dispatch"), ("dispatch", "issue"), ("issue", "session")):
+            self.refuse(f"{executor}{lower}/a.h", f'#include "{executor}{higher}/b.h"', f"{higher} stands above {lower}")
+        self.refuse(executor + "session/a.h", f'#include "{executor}executor.h"', ". stands above session")
+        self.refuse(executor + "executor.cc", f'#include "{executor}process/a.h"', "process stands above .")
+        self.refuse(executor + "driver/a.h", f'#include "{executor}channel/a.h"', "channel knows nothing of driver")
+        self.refuse("server/daemon/a.cc", '#include "server/daemon/rpc/a.h"', "rpc stands above .")
+        self.refuse("server/daemon/metrics/a.cc", '#include "server/daemon/rpc/a.h"', "rpc knows nothing of metrics")
+        self.refuse("server/ctl/doctor/a.cc", '#include "server/ctl/doctor.cc"', "doctor.cc stands above doctor")
+        self.refuse("sim-driver/engine/a.cc", '#include "sim-driver/api/a.h"', "api stands above engine")
+        self.refuse("sim-driver/api/a.cc", '#include "sim-driver/api/entry/a.h"', "api/entry stands above api")
+        self.refuse("ptx-transforms/syntax/a.h", '#include "ptx-transforms/analysis/a.h"', "analysis stands above syntax")
+        self.refuse("ptx-transforms/passes/a.h", '#include "ptx-transforms/other.h"', ". stands above passes")
+        self.refuse("cubin-transforms/gate/a.h", '#include "cubin-transforms/cubin/a.h"', "cubin stands above gate")
+        self.refuse("scheduler/a.cc", '#include "scheduler/policies/a.h"', "policies stands above .")
+        self.refuse("client-shim/entry/a.cc", '#include "client-shim/launcher/a.h"', "launcher stands above entry")
+
+    def test_refuses_a_folder_without_a_place(self):
+        self.refuse("server/executor/extra/a.cc", '#include "server/executor/channel/a.h"', "no row of FOLDERS")
+        self.refuse("scheduler/a.cc", '#include "scheduler/core/x.h"', "says where scheduler/core/ stands")
 
     def test_refuses_private_headers_of_other_rooms(self):
-        self.refuse("server/a.cc", '#include "ptx-transforms/syntax/ast.h"', "private to ptx-transforms")
+        self.refuse("server/executor/a.cc", '#include "ptx-transforms/syntax/ast.h"', "private to ptx-transforms")
         self.refuse("tests/server/a_test.cc", '#include "scheduler/core/x.h"', "private to scheduler")
 
     def test_refuses_forbidden_system_headers(self):

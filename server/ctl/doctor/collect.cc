@@ -107,7 +107,7 @@ void ReadTasks(pid_t pid, const std::string& root, Limits* limits) {
 }
 
 void FindDriverLibrary(const std::string& client_library, const std::string& root, Facts* facts) {
-  for (const char* directory : server::kDriverDirectories) {
+  for (const char* directory : kDriverDirectories) {
     char resolved[PATH_MAX];
     if (::realpath(fmt::format("{}{}/libcuda.so.1", root, directory).c_str(), resolved) == nullptr) continue;
     const std::string path = resolved;
@@ -194,7 +194,7 @@ void FindCache(const std::string& root, Facts* facts) {
   // The daemon of the machine has a user of its own, without a home.
   const bool is_own = !daemon.is_there || daemon.account.uid == facts->self.uid;
   const std::string path =
-      daemon.cache_directory.value_or(server::DefaultCacheDirectory(is_own ? facts->self.uid : uid_t{0}));
+      daemon.cache_directory.value_or(control::DefaultCacheDirectory(is_own ? facts->self.uid : uid_t{0}));
   if (path.empty()) return;
   facts->cache_directory = Stat(root + path);
   struct statvfs room {};

@@ -61,7 +61,7 @@ SwitchFact RunSwitchTest(std::chrono::seconds limit) {
     ::waitpid(pid, nullptr, 0);
     if (is_late) fact.problem = fmt::format("not known: tally-switch-test was not done within {} s", limit.count());
   }
-  if (const auto figures = server::ParseSwitchFigures(text)) {
+  if (const auto figures = control::ParseSwitchFigures(text)) {
     fact.acts = figures->acts;
     fact.p99_us = figures->p99_us;
     fact.own_p99_us = figures->own_p99_us;

@@ -185,7 +185,7 @@ Check Daemon(const Facts& facts) {
   check.found = fmt::format("{}, {}, driver {}", daemon.version, check.found, daemon.driver);
   if (daemon.protocol_version != shm::kProtocolVersion || daemon.api_table_hash != kApiTableHash) {
     check.verdict = Verdict::kFailed;
-    check.found += fmt::format("; here is {}, which does not fit to it", server::kVersion);
+    check.found += fmt::format("; here is {}, which does not fit to it", control::kVersion);
     check.advice = "restart tallyd, so that it is of the version that is installed";
   }
   return check;

@@ -48,7 +48,7 @@ const Page* FindPage(std::string_view path) {
        fmt::format("<!doctype html>\n<title>tallyd</title>\n<h1>tallyd {}</h1>\n<ul>\n"
                    "<li><a href=\"/metrics\">/metrics</a>: for Prometheus\n"
                    "<li><a href=\"/healthz\">/healthz</a>: ok while tallyd runs\n</ul>\n",
-                   kVersion)},
+                   control::kVersion)},
       {"/healthz", "text/plain", "ok\n"},
   };
   for (const Page& page : pages) {

@@ -232,7 +232,7 @@ std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, con
   }
   set.Add(Metric::kUptimeSeconds, {}, std::chrono::duration<double>(facts.uptime).count());
   set.Add(Metric::kBuild,
-          {{"version", std::string(kVersion)},
+          {{"version", std::string(control::kVersion)},
            {"protocol", std::to_string(shm::kProtocolVersion)},
            {"driver", facts.driver}},
           1);

@@ -96,11 +96,11 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_turnaround_ns(identity.turnaround_ns);
   SetFigures(figures, session);
   const auto coverage_ns = figures.entries("coverage_ns");
-  for (size_t i = 0; i < kNumCoverages; ++i) {
+  for (size_t i = 0; i < control::kNumCoverages; ++i) {
     if (coverage_ns[i] == 0) continue;
     v1::CoveredTime* covered = session->add_coverage();
-    covered->set_by(NameOf(static_cast<Coverage>(i)).by);
-    covered->set_reason(NameOf(static_cast<Coverage>(i)).reason);
+    covered->set_by(control::NameOf(static_cast<control::Coverage>(i)).by);
+    covered->set_reason(control::NameOf(static_cast<control::Coverage>(i)).reason);
     covered->set_gpu_time_ns(coverage_ns[i]);
   }
   if (identity.slo_latency_ns != 0) {
@@ -175,7 +175,7 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
 grpc::Status ControlService::SetPriority(grpc::ServerContext*, const v1::SetPriorityRequest* request,
                                          v1::SetPriorityResponse*) {
   const auto refuse = [](const char* sentence) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, sentence); };
-  ShareChange change;
+  control::ShareChange change;
   if (request->priority_class() == v1::PRIORITY_CLASS_HIGH) change.priority_class = shm::PriorityClass::kHighPriority;
   if (request->priority_class() == v1::PRIORITY_CLASS_BEST_EFFORT) {
     change.priority_class = shm::PriorityClass::kBestEffort;
@@ -211,14 +211,14 @@ grpc::Status ControlService::SetTurnaround(grpc::ServerContext*, const v1::SetTu
     return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "threshold_ns must be from 1000 to 1000000000");
   }
   if (!request->has_session_id()) return ToGrpc(desk_.SetTurnaroundThreshold(threshold));
-  ShareChange change;
+  control::ShareChange change;
   change.turnaround = threshold;
   return ToGrpc(desk_.SetPriority(request->session_id(), change));
 }
 
 grpc::Status ControlService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {
   const DaemonFacts facts = desk_.facts();
-  response->set_version(std::string(kVersion));
+  response->set_version(std::string(control::kVersion));
   response->set_protocol_version(shm::kProtocolVersion);
   response->set_api_table_hash(kApiTableHash);
   response->set_pid(::getpid());

@@ -90,8 +90,8 @@ void AddIfSet(const char* variable, std::vector<std::string>* paths) {
   if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') paths->emplace_back(value);
 }
 
-std::vector<std::string> CudaCandidates(const ExecutorConfig& config) {
-  if (!config.cuda_library_path.empty()) return {config.cuda_library_path};
+std::vector<std::string> CudaCandidates(const DriverLibraries& libraries) {
+  if (!libraries.cuda_path.empty()) return {libraries.cuda_path};
   std::vector<std::string> paths;
   AddIfSet("TALLY_REAL_LIBCUDA", &paths);
   for (const char* directory : kDriverDirectories) {
@@ -101,8 +101,8 @@ std::vector<std::string> CudaCandidates(const ExecutorConfig& config) {
   return paths;
 }
 
-std::vector<std::string> SimCandidates(const ExecutorConfig& config) {
-  if (!config.sim_library_path.empty()) return {config.sim_library_path};
+std::vector<std::string> SimCandidates(const DriverLibraries& libraries) {
+  if (!libraries.sim_path.empty()) return {libraries.sim_path};
   std::vector<std::string> paths;
   AddIfSet("TALLY_SIM_DRIVER", &paths);
   const std::filesystem::path here = ProgramDirectory();
@@ -144,17 +144,18 @@ std::string CudaErrorName(const DriverTable& driver, CUresult result) {
   return name != nullptr ? std::string(name) : fmt::format("CUDA error {}", static_cast<int>(result));
 }
 
-Result<LoadedDriver> LoadDriver(const ExecutorConfig& config) {
+Result<LoadedDriver> LoadDriver(const DriverLibraries& libraries) {
   std::string failure;
-  if (config.driver != DriverChoice::kSim) {
-    Attempt attempt = OpenFirst(CudaCandidates(config), false);
+  if (libraries.choice != control::DriverChoice::kSim) {
+    Attempt attempt = OpenFirst(CudaCandidates(libraries), false);
     if (attempt.driver) return std::move(*attempt.driver);
     failure = attempt.failure;
-    if (config.driver == DriverChoice::kCuda) return Error(StatusCode::kUnavailable, "no CUDA driver: " + failure);
+    if (libraries.choice == control::DriverChoice::kCuda)
+      return Error(StatusCode::kUnavailable, "no CUDA driver: " + failure);
   }
-  Attempt attempt = OpenFirst(SimCandidates(config), true);
+  Attempt attempt = OpenFirst(SimCandidates(libraries), true);
   if (attempt.driver) {
-    if (config.driver == DriverChoice::kAuto) {
+    if (libraries.choice == control::DriverChoice::kAuto) {
       LOG_WARNING("no usable GPU ({}): using the {}", failure, attempt.driver->description);
     }
     return std::move(*attempt.driver);

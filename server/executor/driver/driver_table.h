@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "server/executor/executor.h"
+#include "server/executor/driver/driver_libraries.h"
 
 namespace tally::server {
 
@@ -30,7 +30,7 @@ struct LoadedDriver {
 
 // Opens, initialises (cuInit) and counts devices. The library stays loaded until the process ends. kUnavailable: none
 // is usable; the message lists what was tried and why it failed.
-Result<LoadedDriver> LoadDriver(const ExecutorConfig& config);
+Result<LoadedDriver> LoadDriver(const DriverLibraries& libraries);
 
 // 13000 for 13.0; zero if the driver does not say.
 uint32_t DriverVersion(const DriverTable& driver);

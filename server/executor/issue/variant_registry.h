@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "proto/control/coverage.h"
+#include "proto/control/executor_choices.h"
 #include "proto/shm/activity_abi.h"
 #include "server/executor/dispatch/high_priority_watch.h"
 #include "server/executor/driver/devices.h"
-#include "server/executor/executor.h"
 #include "server/executor/issue/forced_form.h"
 #include "server/executor/issue/gated_images.h"
 #include "server/executor/issue/gated_queues.h"
@@ -32,8 +32,10 @@
 
 namespace tally::server {
 
+using control::Coverage;
+
 struct VariantConfig {
-  Transforms transforms = Transforms::kAll;
+  control::Transforms transforms = control::Transforms::kAll;
   bool is_software = false;     // the driver is: it takes PTX
   std::string cache_directory;  // empty: nothing is kept
   // Within which a best-effort kernel should give the GPU back. The paper's default.
@@ -62,8 +64,12 @@ class VariantRegistry {
                   std::function<void(CUresult)> on_failure);
   ~VariantRegistry();
 
-  bool may_slice() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kSlices; }
-  bool may_yield() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kWorkers; }
+  bool may_slice() const {
+    return transforms_ == control::Transforms::kAll || transforms_ == control::Transforms::kSlices;
+  }
+  bool may_yield() const {
+    return transforms_ == control::Transforms::kAll || transforms_ == control::Transforms::kWorkers;
+  }
   // Whether a launch there might be stopped: high-priority work runs, or came so recently that more may come. A gate
   // costs its kernel a few per cent, which is wasted while nobody comes; the first who comes again finds what was
   // launched without, no more than its policy lets onto the GPU ahead. Wasted it is, too, where the whole context is
@@ -71,7 +77,9 @@ class VariantRegistry {
   // (docs/decisions/008-suspending-contexts.md).
   bool MightStop(int device) const;
   // Whether anything gets a gate at all.
-  bool has_gates() const { return transforms_ == Transforms::kAll || transforms_ == Transforms::kGate; }
+  bool has_gates() const {
+    return transforms_ == control::Transforms::kAll || transforms_ == control::Transforms::kGate;
+  }
   // Whether a launch there goes through its gate.
   bool MayGate(int device) const { return has_gates() && MightStop(device); }
   // Of a launch that is left to the time slices, for the reason given: where contexts are suspended, that takes the GPU
@@ -154,7 +162,7 @@ class VariantRegistry {
   Devices& devices_;
   HighPriorityWatch* const watch_;
   const std::function<void(CUresult)> on_failure_;
-  const Transforms transforms_;
+  const control::Transforms transforms_;
   const bool is_software_;
   const std::optional<ForcedForm> forced_form_;
   const std::chrono::nanoseconds gates_rest_after_;

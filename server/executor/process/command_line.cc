@@ -22,7 +22,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
       "tally-executor owns the GPU for one domain and serves the programs in it.\n"
       "tallyd starts it; nobody else needs to. It outlives tallyd: it connects again to the next one.",
       "tally-executor");
-  app.set_version_flag("--version", VersionLine("tally-executor"));
+  app.set_version_flag("--version", control::VersionLine("tally-executor"));
   app.add_option("--domain", options.config.domain_name, "name of the domain")->type_name("NAME")->required();
   app.add_option("--owner-uid", options.owner_uid, "user whose programs the domain is for")
       ->type_name("UID")
@@ -32,10 +32,12 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
       ->required()
       ->transform(CLI::CheckedTransformer(std::map<std::string, shm::PriorityClass>{
           {"high", shm::PriorityClass::kHighPriority}, {"best-effort", shm::PriorityClass::kBestEffort}}));
-  app.add_option("--driver", options.config.driver, "auto, cuda or sim")
+  app.add_option("--driver", options.config.driver.choice, "auto, cuda or sim")
       ->type_name("auto|cuda|sim")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, DriverChoice>{
-          {"auto", DriverChoice::kAuto}, {"cuda", DriverChoice::kCuda}, {"sim", DriverChoice::kSim}}));
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, control::DriverChoice>{{"auto", control::DriverChoice::kAuto},
+                                                                               {"cuda", control::DriverChoice::kCuda},
+                                                                               {"sim", control::DriverChoice::kSim}}));
   app.add_option("--control-socket", options.control_socket, "tallyd's socket for executors")
       ->type_name("SOCKET")
       ->required();
@@ -55,11 +57,12 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
       ->type_name("BYTES");
   app.add_option("--transforms", options.config.transforms, "all, slices, workers, gate or none")
       ->type_name("none|slices|workers|gate|all")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Transforms>{{"all", Transforms::kAll},
-                                                                            {"slices", Transforms::kSlices},
-                                                                            {"workers", Transforms::kWorkers},
-                                                                            {"gate", Transforms::kGate},
-                                                                            {"none", Transforms::kNone}}));
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, control::Transforms>{{"all", control::Transforms::kAll},
+                                                                             {"slices", control::Transforms::kSlices},
+                                                                             {"workers", control::Transforms::kWorkers},
+                                                                             {"gate", control::Transforms::kGate},
+                                                                             {"none", control::Transforms::kNone}}));
   app.add_option("--turnaround-ns", turnaround_ns, "how soon a best-effort kernel should give the GPU back")
       ->type_name("NANOSECONDS");
   app.add_option("--gates-rest-after-ms", gates_rest_ms,

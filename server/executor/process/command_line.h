@@ -5,7 +5,7 @@
 #include <string>
 #include <variant>
 
-#include "server/executor/executor.h"
+#include "server/executor/executor_config.h"
 
 namespace tally::server {
 

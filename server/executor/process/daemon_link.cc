@@ -111,7 +111,7 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kSetPriority: {
       control::LinkSetPriority set{};
       if (!Read(bytes, set)) return false;
-      ShareChange change;
+      control::ShareChange change;
       change.priority_class = static_cast<shm::PriorityClass>(set.priority_class);
       if (set.weight != control::kAsItIs) change.weight = set.weight;
       if (set.level != control::kAsItIs) change.level = set.level;

@@ -24,7 +24,7 @@ class DaemonLink {
     std::function<void()> on_connected;  // send a hello and the reports
     std::function<void(const control::SessionIdentity&, UniqueFd)> on_add_session;
     std::function<void(uint64_t request_id)> on_query;
-    std::function<void(uint64_t request_id, uint64_t session_id, const ShareChange&)> on_set_priority;
+    std::function<void(uint64_t request_id, uint64_t session_id, const control::ShareChange&)> on_set_priority;
     std::function<void(uint64_t request_id)> on_query_kernels;
     std::function<void(const scheduler::Tuning&)> on_set_tuning;
     std::function<void(std::chrono::microseconds, bool is_left_to_slices)> on_set_time_slice;

@@ -1,5 +1,5 @@
 // The process's pthread_sigmask and sigprocmask: libcuda, which is loaded later, finds these before the C library's,
-// because the executor exports them (control.cmake).
+// because the executor exports them (server/executor/CMakeLists.txt).
 //
 // A driver's threads block signals, which are the program's business. What an access of such a thread raises must all
 // the same reach our handler (session/truncation_guard.h): where it is blocked, the kernel ends the process instead.

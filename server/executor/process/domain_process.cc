@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/dispatch/high_priority_watch.h"
+#include "server/executor/executor.h"
 #include "server/executor/process/channel_groups.h"
 #include "server/executor/process/daemon_link.h"
 #include "server/executor/process/departed_work.h"
@@ -89,7 +90,7 @@ class DomainProcess {
       OnAddSession(identity, std::move(socket));
     };
     events.on_query = [this](uint64_t request_id) { Report(request_id); };
-    events.on_set_priority = [this](uint64_t request_id, uint64_t session_id, const ShareChange& change) {
+    events.on_set_priority = [this](uint64_t request_id, uint64_t session_id, const control::ShareChange& change) {
       link_.SendPriorityReply(request_id, executor_->SetPriority(session_id, change));
     };
     events.on_query_kernels = [this](uint64_t request_id) {

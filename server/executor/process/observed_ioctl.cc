@@ -1,5 +1,5 @@
 // The process's ioctl: libcuda, which is loaded later, finds this one before the C library's, because the executor
-// exports it (control.cmake).
+// exports it (server/executor/CMakeLists.txt).
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -65,9 +65,7 @@ class Gpu {
  public:
   // Empty: it works; else why not.
   std::string Open() {
-    ExecutorConfig config;
-    config.driver = DriverChoice::kCuda;
-    auto loaded = LoadDriver(config);
+    auto loaded = LoadDriver({.choice = control::DriverChoice::kCuda, .cuda_path = {}, .sim_path = {}});
     if (!loaded) return loaded.error().message();
     driver_ = loaded->table;
     CUdevice device = 0;
@@ -330,7 +328,7 @@ int main(int argc, char** argv) {
   bool as_json = false;
   CLI::App app(tally::server::kDescription, "tally-switch-test");
   app.footer(tally::server::kFooter);
-  app.set_version_flag("--version", tally::server::VersionLine("tally-switch-test"));
+  app.set_version_flag("--version", tally::control::VersionLine("tally-switch-test"));
   app.add_flag("--json", as_json, "print one JSON object instead of sentences, about the time slices only");
   if (const auto exit_status = tally::ParseCommandLine(app, argc, argv, {.wrong_usage = 1})) return *exit_status;
   return tally::server::Run(as_json);

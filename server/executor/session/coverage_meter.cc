@@ -18,13 +18,13 @@ void CoverageMeter::Count(uint64_t kind, Coverage coverage, std::chrono::nanosec
   if (unknown_.empty()) return;
   const auto found = unknown_.find(kind);
   if (found == unknown_.end()) return;
-  for (size_t i = 0; i < kNumCoverages; ++i) Add(static_cast<Coverage>(i), duration, found->second[i]);
+  for (size_t i = 0; i < control::kNumCoverages; ++i) Add(static_cast<Coverage>(i), duration, found->second[i]);
   unknown_.erase(found);
 }
 
 CoveredTimes CoverageMeter::Figures() const {
   CoveredTimes times;
-  for (size_t i = 0; i < kNumCoverages; ++i) {
+  for (size_t i = 0; i < control::kNumCoverages; ++i) {
     times[i] = std::chrono::nanoseconds(times_ns_[i].load(std::memory_order_relaxed));
   }
   return times;

@@ -20,7 +20,9 @@
 
 namespace tally::server {
 
-using CoveredTimes = std::array<std::chrono::nanoseconds, kNumCoverages>;
+using control::Coverage;
+
+using CoveredTimes = std::array<std::chrono::nanoseconds, control::kNumCoverages>;
 
 class CoverageMeter {
  public:
@@ -56,13 +58,13 @@ class CoverageMeter {
 
  private:
   static constexpr size_t kMostUnknown = 4096;
-  using Launches = std::array<uint32_t, kNumCoverages>;
+  using Launches = std::array<uint32_t, control::kNumCoverages>;
 
   void Add(Coverage coverage, std::chrono::nanoseconds duration, uint64_t num_launches);
 
   const DriverTable& driver_;
   HighPriorityWatch* const watch_;
-  std::array<std::atomic<int64_t>, kNumCoverages> times_ns_{};
+  std::array<std::atomic<int64_t>, control::kNumCoverages> times_ns_{};
   std::unordered_map<uint64_t, Launches> unknown_;     // launches of kinds whose time is not known yet
   std::map<int, std::unique_ptr<LaunchCosts>> costs_;  // by device
 };

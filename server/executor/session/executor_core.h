@@ -12,16 +12,18 @@
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/event_pool.h"
 #include "server/executor/driver/peer_access.h"
-#include "server/executor/executor.h"
 #include "server/executor/issue/variant_registry.h"
 #include "server/executor/session/context_calls.h"
 #include "server/executor/session/device_output.h"
 #include "server/executor/session/held_account.h"
 #include "server/executor/session/host_memory.h"
 #include "server/executor/session/refused_calls.h"
+#include "server/executor/session/session_limits.h"
 #include "server/executor/session/shared_objects.h"
 
 namespace tally::server {
+
+struct ExecutorConfig;
 
 // Errors after which a context is of no use to anybody: the driver returns them from every later call.
 bool IsSticky(CUresult result);

@@ -90,7 +90,7 @@ void Session::SetStickyError(CUresult error) {
   HeaderOf(region_).sticky_error.compare_exchange_strong(none, static_cast<uint32_t>(error));
 }
 
-void Session::SetPriority(const ShareChange& change) {
+void Session::SetPriority(const control::ShareChange& change) {
   const std::lock_guard lock(mutex_);
   if (change.priority_class != shm::PriorityClass::kDefault) identity_.priority_class = change.priority_class;
   identity_.weight = std::clamp(change.weight.value_or(identity_.weight), 1u, scheduler::kMaxWeight);
@@ -131,7 +131,6 @@ SessionSnapshot Session::Snapshot() const {
   state_.worker_owner->figures.AddTo(figures);
   figures["device_memory_bytes"] = state_.memory.device_bytes();
   figures["pinned_memory_bytes"] = state_.memory.pinned_bytes();
-  static_assert(kNumCoverages == control::kCoverages);
   std::ranges::transform(state_.coverage.Figures(), figures.entries("coverage_ns").begin(),
                          [](std::chrono::nanoseconds time) { return static_cast<uint64_t>(time.count()); });
   if (state_.slo != nullptr) {

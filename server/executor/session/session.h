@@ -17,9 +17,10 @@
 #include "base/mapped_region.h"
 #include "base/unique_fd.h"
 #include "base/unix_socket.h"
-#include "server/executor/executor.h"
+#include "proto/control/executor_choices.h"
 #include "server/executor/session/executor_core.h"
 #include "server/executor/session/lane.h"
+#include "server/executor/session/session_snapshot.h"
 #include "server/executor/session/session_state.h"
 #include "server/executor/session/turn_order.h"
 
@@ -46,7 +47,7 @@ class Session {
   void Evict(const std::string& reason);
   // Every call of the client fails with it from now on. Thread-safe.
   void SetStickyError(CUresult error);
-  void SetPriority(const ShareChange& change);  // thread-safe
+  void SetPriority(const control::ShareChange& change);  // thread-safe
   // Ends the session if its client has left a host function unrun for longer than it may. Thread-safe.
   void RequireHostFunctions(TimePoint now);
   SessionSnapshot Snapshot() const;  // thread-safe

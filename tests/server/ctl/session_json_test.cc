@@ -17,7 +17,7 @@ TEST(SessionJson, HasEveryFigureUnderItsName) {
   control::SessionFigures figures{};
   std::iota(std::begin(figures.values), std::end(figures.values), 1000);
   control::v1::Session session;
-  server::SetFigures(figures, &session);
+  control::SetFigures(figures, &session);
   const Json row = ToJson(session);
   for (const control::Figure figure : control::kAllFigures) {
     const std::string name = figure.row().name;
@@ -91,7 +91,7 @@ TEST(SessionJson, ShowsWhatOnlyANewerDaemonCounts) {
   session.set_tenant("bert");
   session.set_is_stale(true);
   session.add_coverage()->set_by("gated");
-  server::SetFigure("frobnications", 77, 1, &session);
+  control::SetFigure("frobnications", 77, 1, &session);
   const Json row = ToJson(session);
   EXPECT_EQ(row.at("frobnications"), 77u);
   EXPECT_EQ(row.at("id"), 7u);

@@ -90,7 +90,7 @@ TEST(PolicyRules, ASessionAsksForWhatIsNotAsEverybodyHasIt) {
 }
 
 TEST(PolicyRules, AChangeIsAskedForEvenIfItIsToTheDefault) {
-  ShareChange change;
+  control::ShareChange change;
   EXPECT_TRUE(CheckHonoured(change, "none").ok());
   change.weight = scheduler::kDefaultWeight;
   EXPECT_FALSE(CheckHonoured(change, "none").ok());

@@ -31,9 +31,9 @@ class Script {
 };
 
 // Nothing: not called.
-std::optional<std::optional<SwitchFigures>> RunTest(const Script& script) {
+std::optional<std::optional<control::SwitchFigures>> RunTest(const Script& script) {
   auto loop = EventLoop::Create();
-  std::optional<std::optional<SwitchFigures>> answer;
+  std::optional<std::optional<control::SwitchFigures>> answer;
   const auto test = SwitchTest::Start(**loop, script.path(), [&](const auto& figures) {
     answer = figures;
     (*loop)->Quit();

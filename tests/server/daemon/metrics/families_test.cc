@@ -54,7 +54,7 @@ Overview MakeOverview() {
 // Every label that a sample has is announced in the table, and every metric of the table has a sample.
 TEST(Families, AgreeWithTheTable) {
   DaemonFacts facts;
-  facts.forced_switch = SwitchFigures{};
+  facts.forced_switch = control::SwitchFigures{};
   const auto families = MakeFamilies(MakeOverview(), facts);
   ASSERT_EQ(families.size(), MetricsList().size());
   for (size_t i = 0; i < families.size(); ++i) {
@@ -155,7 +155,7 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
   const std::string last = "tally_tenant_covered_seconds_total by=time_slice reason=graph";
   EXPECT_NEAR(samples.at(last), static_cast<double>(figures.entries("coverage_ns").back()) * 1e-9, 1e-15);
   // No row is left out: each has a sample, and those of one family differ in their labels.
-  size_t num_expected = control::kCoverages - 1;
+  size_t num_expected = control::kNumCoverages - 1;
   for (const control::FigureRow& row : control::kSessionFigures) {
     num_expected += *row.family.name != '\0' && row.kind != control::FigureKind::kOfObjective;
   }

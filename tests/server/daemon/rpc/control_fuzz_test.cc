@@ -35,7 +35,7 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
 class StrictDesk final : public ControlDesk {
  public:
   Result<Overview> GetOverview() override { return Overview{}; }
-  Status SetPriority(uint64_t, const ShareChange& change) override {
+  Status SetPriority(uint64_t, const control::ShareChange& change) override {
     ++num_changes;
     EXPECT_TRUE(!change.weight || (*change.weight >= 1 && *change.weight <= 10'000));
     EXPECT_TRUE(!change.level || *change.level < 8);

@@ -72,12 +72,12 @@ TEST_F(ControlServiceTest, EveryFigureArrivesUnderItsName) {
       EXPECT_EQ(places.at(name), static_cast<double>(value) / static_cast<double>(figure.row().one)) << name;
     }
   }
-  ASSERT_EQ(row.at("coverage").size(), kNumCoverages);
-  for (size_t i = 0; i < kNumCoverages; ++i) {
+  ASSERT_EQ(row.at("coverage").size(), control::kNumCoverages);
+  for (size_t i = 0; i < control::kNumCoverages; ++i) {
     const Json& covered = row.at("coverage").at(i);
     EXPECT_EQ(covered.at("gpu_time_ns"), std::to_string(figures.entries("coverage_ns")[i]));
-    EXPECT_EQ(covered.at("by"), NameOf(static_cast<Coverage>(i)).by);
-    EXPECT_EQ(covered.at("reason"), NameOf(static_cast<Coverage>(i)).reason);
+    EXPECT_EQ(covered.at("by"), control::NameOf(static_cast<control::Coverage>(i)).by);
+    EXPECT_EQ(covered.at("reason"), control::NameOf(static_cast<control::Coverage>(i)).reason);
   }
 }
 

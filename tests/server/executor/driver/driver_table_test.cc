@@ -19,10 +19,10 @@ class DriverTableTest : public ::testing::Test {
 };
 
 TEST_F(DriverTableTest, SaysWhatWasTriedWhenThereIsNoDriver) {
-  ExecutorConfig config;
-  config.cuda_library_path = "/nowhere/libcuda.so.1";
-  config.sim_library_path = "/nowhere/libtally-sim-driver.so";
-  const auto driver = LoadDriver(config);
+  DriverLibraries libraries;
+  libraries.cuda_path = "/nowhere/libcuda.so.1";
+  libraries.sim_path = "/nowhere/libtally-sim-driver.so";
+  const auto driver = LoadDriver(libraries);
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().code(), StatusCode::kUnavailable);
   EXPECT_NE(driver.error().message().find("/nowhere/libcuda.so.1"), std::string::npos);
@@ -30,22 +30,22 @@ TEST_F(DriverTableTest, SaysWhatWasTriedWhenThereIsNoDriver) {
 }
 
 TEST_F(DriverTableTest, NeverTakesTheShimForTheDriver) {
-  ExecutorConfig config;
-  config.driver = DriverChoice::kCuda;
-  config.cuda_library_path = Write("shim.so", std::string("\x7f"
-                                                          "ELF...TALLY_SOCKET...",
-                                                          20) +
-                                                  "TALLY_SOCKET");
-  const auto driver = LoadDriver(config);
+  DriverLibraries libraries;
+  libraries.choice = control::DriverChoice::kCuda;
+  libraries.cuda_path = Write("shim.so", std::string("\x7f"
+                                                     "ELF...TALLY_SOCKET...",
+                                                     20) +
+                                             "TALLY_SOCKET");
+  const auto driver = LoadDriver(libraries);
   ASSERT_FALSE(driver);
   EXPECT_NE(driver.error().message().find("Tally's client library"), std::string::npos) << driver.error().message();
 }
 
 TEST_F(DriverTableTest, ALibraryWithoutDriverFunctionsIsRefused) {
-  ExecutorConfig config;
-  config.driver = DriverChoice::kSim;
-  config.sim_library_path = "libm.so.6";
-  const auto driver = LoadDriver(config);
+  DriverLibraries libraries;
+  libraries.choice = control::DriverChoice::kSim;
+  libraries.sim_path = "libm.so.6";
+  const auto driver = LoadDriver(libraries);
   ASSERT_FALSE(driver);
   EXPECT_NE(driver.error().message().find("lacks basic driver functions"), std::string::npos)
       << driver.error().message();

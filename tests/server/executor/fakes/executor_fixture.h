@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/executor/executor.h"
+#include "server/executor/executor_config.h"
 #include "tests/server/executor/fakes/fake_driver.h"
 #include "tests/server/executor/fakes/scripted_client.h"
 

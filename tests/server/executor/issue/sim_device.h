@@ -15,10 +15,8 @@ namespace tally::server {
 class SimDeviceTest : public testing::Test {
  protected:
   void SetUp() override {
-    ExecutorConfig config;
-    config.driver = DriverChoice::kSim;
-    config.sim_library_path = TALLY_SIM_DRIVER_PATH;
-    auto loaded = LoadDriver(config);
+    auto loaded =
+        LoadDriver({.choice = control::DriverChoice::kSim, .cuda_path = {}, .sim_path = TALLY_SIM_DRIVER_PATH});
     ASSERT_TRUE(loaded) << loaded.error().ToString();
     driver_ = loaded->table;
     ASSERT_EQ(driver_.cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);

@@ -33,10 +33,7 @@ constexpr const char* kCount = R"(
 )";
 
 TEST(SoftwareGpuAtTheTaskLimit, ContextsAreOutOfMemoryUntilOneThreadOfEachKindRunsAndThenWork) {
-  ExecutorConfig config;
-  config.driver = DriverChoice::kSim;
-  config.sim_library_path = TALLY_SIM_DRIVER_PATH;
-  auto loaded = LoadDriver(config);
+  auto loaded = LoadDriver({.choice = control::DriverChoice::kSim, .cuda_path = {}, .sim_path = TALLY_SIM_DRIVER_PATH});
   ASSERT_TRUE(loaded) << loaded.error().ToString();
   const DriverTable& driver = loaded->table;
   constexpr int kKinds = 4;  // what waits for words, copies, host functions, blocks

@@ -21,7 +21,7 @@ class VariantRegistryTest : public SimDeviceTest {
   }
   std::unique_ptr<VariantRegistry> Make(std::chrono::nanoseconds gates_rest_after, HighPriorityWatch* watch) {
     VariantConfig config;
-    config.transforms = Transforms::kGate;
+    config.transforms = control::Transforms::kGate;
     config.is_software = true;
     config.gates_rest_after = gates_rest_after;
     return std::make_unique<VariantRegistry>(driver_, *devices_, watch, config, [](CUresult) {});

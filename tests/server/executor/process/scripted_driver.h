@@ -1,4 +1,4 @@
-// A GPU's driver as far as time slices go, for tests/integration/support/scripted_executor.cc: makes a context's
+// A GPU's driver as far as time slices go, for scripted_executor.cc: makes a context's
 // channel group as libcuda does, and carries out, or refuses, what server/executor/process/channel_groups.h asks for.
 //
 // By the environment's TALLY_SCRIPT_SLICES: accept; refuse (all but what the driver itself gives); hide (it makes its

@@ -30,8 +30,8 @@ TEST(CoverageMeterTest, LaunchesOfUnknownTimeCountOnceItIsKnown) {
 
 TEST(CoverageMeterTest, EveryPartHasANameOfItsOwn) {
   std::set<std::string> names;
-  for (size_t i = 0; i < kNumCoverages; ++i) {
-    const CoverageName name = NameOf(static_cast<Coverage>(i));
+  for (size_t i = 0; i < control::kNumCoverages; ++i) {
+    const control::CoverageName name = NameOf(static_cast<Coverage>(i));
     EXPECT_TRUE(names.insert(std::string(name.by) + "/" + name.reason).second) << i;
     EXPECT_EQ(std::string(name.by) == "time_slice", !std::string(name.reason).empty()) << i;
   }

@@ -240,7 +240,7 @@ TEST_F(GatedCopiesTest, AClientThatLeavesMeanwhileIsLetGo) {
 
 TEST_F(GatedCopiesTest, HighPrioritySessionsCopyAtOnceAndWhole) {
   BeginHighPriorityWork();
-  server::ShareChange change;
+  control::ShareChange change;
   change.priority_class = shm::PriorityClass::kHighPriority;
   ASSERT_TRUE(executor_->SetPriority(1, change).ok());
   EXPECT_EQ(PiecesOf(Op::kCopy, CopyUp(20 * kMiB)), (std::vector<Piece>{{kDevice, 20 * kMiB}}));

@@ -69,8 +69,8 @@ class NeighboursTest : public ExecutorFixture {
  protected:
   void Configure(server::ExecutorConfig& config) override {
     config.driver_table_for_testing = nullptr;
-    config.driver = server::DriverChoice::kSim;
-    config.sim_library_path = TALLY_SIM_DRIVER_PATH;
+    config.driver.choice = control::DriverChoice::kSim;
+    config.driver.sim_path = TALLY_SIM_DRIVER_PATH;
     config.capture_stdout = captures_stdout_;
     config.limits.host_function_timeout = timeout_;
     config.limits.host_function_patience = std::chrono::milliseconds(50);

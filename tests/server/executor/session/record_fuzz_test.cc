@@ -69,7 +69,7 @@ class RecordFuzzTest : public ExecutorFixture, public ::testing::WithParamInterf
  protected:
   bool is_sim() const { return std::string(GetParam()) == "sim"; }
   void Configure(server::ExecutorConfig& config) override {
-    config.driver = server::DriverChoice::kSim;
+    config.driver.choice = control::DriverChoice::kSim;
     config.driver_table_for_testing = is_sim() ? nullptr : &table_;
     config.limits.image_bytes = 16 << 20;
     config.limits.handles_per_kind = 4096;

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "server/executor/executor.h"
+#include "server/executor/executor_config.h"
 #include "server/executor/issue/kernel_report.h"
 #include "tests/server/executor/process/scripted_driver.h"
 
@@ -54,7 +55,7 @@ class ScriptedExecutor final : public Executor {
 
   std::vector<RefusedFunction> RefusedFunctions() const override { return {}; }
 
-  Status SetPriority(uint64_t session_id, const ShareChange& change) override {
+  Status SetPriority(uint64_t session_id, const control::ShareChange& change) override {
     std::lock_guard lock(mutex_);
     const auto found = sessions_.find(session_id);
     if (found == sessions_.end()) return Status(StatusCode::kNotFound, "no such session");

@@ -1,0 +1,51 @@
+// Who a session belongs to, and what it has done: for ps and metrics, and for whoever is told of its end.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "proto/control/session_figures.h"
+#include "proto/shm/handshake_abi.h"
+#include "scheduler/launch.h"
+#include "scheduler/slo.h"
+
+namespace tally::server {
+
+// Fixed for a session's life except class, weight, level and turnaround (Executor::SetPriority).
+struct SessionIdentity {
+  uint64_t session_id = 0;  // chosen by tallyd, unique while the machine is up
+  pid_t pid = 0;            // from SO_PEERCRED, like uid and gid
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::string tenant_name;
+  shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;
+  // Among best-effort sessions, 1 to scheduler::kMaxWeight / among high-priority ones, below scheduler::kNumLevels.
+  uint32_t weight = scheduler::kDefaultWeight;
+  uint32_t level = 0;
+  bool keeps_kernels = false;         // they run as they are, whatever ExecutorConfig::transforms says
+  std::optional<scheduler::Slo> slo;  // of a high-priority session: how soon its requests should be done
+  // How soon its kernels should give the GPU back; zero: ExecutorConfig::turnaround_threshold.
+  std::chrono::nanoseconds turnaround{0};
+};
+
+// A consistent-enough copy for ps and metrics; counters only grow.
+struct SessionSnapshot {
+  SessionIdentity identity;
+  std::chrono::nanoseconds age{0};
+  control::SessionFigures figures{};
+  uint32_t num_lanes = 0;
+  bool is_draining = false;  // the client is gone, its work is being ended
+};
+
+struct SessionEnd {
+  SessionIdentity identity;
+  SessionSnapshot last;
+  std::string reason;  // one sentence: "client closed the connection", "malformed record: ..."
+  bool evicted = false;
+};
+
+}  // namespace tally::server
