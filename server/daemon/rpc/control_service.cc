@@ -94,7 +94,7 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_weight(identity.weight);
   session->set_level(identity.level);
   session->set_turnaround_ns(identity.turnaround_ns);
-  SetFigures(figures, session);
+  control::SetFigures(figures, session);
   const auto coverage_ns = figures.entries("coverage_ns");
   for (size_t i = 0; i < control::kNumCoverages; ++i) {
     if (coverage_ns[i] == 0) continue;

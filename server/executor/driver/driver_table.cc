@@ -15,6 +15,7 @@
 #include "base/installed_files.h"
 #include "base/log.h"
 #include "proto/driver/driver_directories.h"
+#include "server/executor/driver/driver_libraries.h"
 
 namespace tally::server {
 namespace {

@@ -11,9 +11,10 @@
 #include <string>
 
 #include "base/status.h"
-#include "server/executor/driver/driver_libraries.h"
 
 namespace tally::server {
+
+struct DriverLibraries;  // driver_libraries.h
 
 struct DriverTable {
 #define TALLY_DRIVER_FUNCTION(symbol) decltype(&::symbol) symbol = nullptr;

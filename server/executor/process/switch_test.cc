@@ -20,6 +20,7 @@
 #include "base/thread.h"
 #include "base/unique_fd.h"
 #include "proto/control/version.h"
+#include "server/executor/driver/driver_libraries.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/process/channel_groups.h"
 

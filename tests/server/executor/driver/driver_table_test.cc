@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/executor/driver/driver_libraries.h"
+
 namespace tally::server {
 namespace {
 

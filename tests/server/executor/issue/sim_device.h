@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "server/executor/driver/driver_libraries.h"
 #include "server/executor/driver/driver_table.h"
 
 namespace tally::server {

@@ -6,6 +6,7 @@
 
 #include "server/executor/dispatch/activity_page.h"
 #include "server/executor/dispatch/high_priority_announcer.h"
+#include "server/executor/driver/driver_libraries.h"
 #include "server/executor/issue/gated_queues.h"
 #include "server/executor/issue/variant_compiler.h"
 #include "server/executor/issue/worker_runs.h"
