@@ -19,8 +19,8 @@ CUDA = r"cuda|cuComplex|nv"
 THREADS = r"thread|mutex|condition_variable|future|shared_mutex|pthread\.h|semaphore"
 RPC = r"grpc|google/protobuf"
 # What tallyd knows of the policies: their names and their figures. Decisions are the executor's.
-POLICY_NAMES = ["scheduler/policy_choice.h", "scheduler/policy_list.h", "scheduler/slo.h", "scheduler/slo_feedback.h",
-                "scheduler/tuning.h", "scheduler/variant_choice.h"]
+POLICY_NAMES = ["scheduler/launch.h", "scheduler/policy_choice.h", "scheduler/policy_list.h", "scheduler/slo.h",
+                "scheduler/slo_feedback.h", "scheduler/tuning.h", "scheduler/variant_choice.h"]
 UNITS = {
     "base": ([], CUDA, "base knows no CUDA"),
     "images": (["base"], CUDA + "|sys/socket", "images reads bytes; it needs no CUDA"),

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/launch.h"
 #include "scheduler/tuning.h"
 
 namespace tally::server {

@@ -7,6 +7,7 @@
 #include "proto/control/session_fields.h"
 #include "proto/control/version.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/launch.h"
 #include "scheduler/tuning.h"
 #include "scheduler/variant_choice.h"
 #include "server/daemon/rpc/rpc_server.h"

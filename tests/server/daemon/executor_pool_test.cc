@@ -20,6 +20,7 @@
 
 #include "base/unix_socket.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "scheduler/launch.h"
 #include "tests/support/temporary_directory.h"
 
 namespace tally::server {
