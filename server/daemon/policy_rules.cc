@@ -3,6 +3,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "scheduler/launch.h"
+
 namespace tally::server {
 namespace {
 

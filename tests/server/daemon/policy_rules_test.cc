@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "scheduler/launch.h"
+
 namespace tally::server {
 namespace {
 
