@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/launch.h"
+#include "scheduler/slo.h"
 #include "scheduler/tuning.h"
 
 namespace tally::server {
