@@ -7,16 +7,16 @@
 namespace tally::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Where Triton is sent: it asks the image's `ldconfig -p`, which does not know what was mounted.
 constexpr const char* kClientDirectoryInside = "/usr/lib/tally/client";
 
-Json Mount(const std::string& from, const std::string& to) {
+OrderedJson Mount(const std::string& from, const std::string& to) {
   return {{"hostPath", from}, {"containerPath", to}, {"options", {"ro", "nosuid", "nodev", "rbind"}}};
 }
 
-Json Device(const std::string& priority) {
+OrderedJson Device(const std::string& priority) {
   return {{"name", priority}, {"containerEdits", {{"env", {"TALLY_PRIORITY=" + priority}}}}};
 }
 
@@ -25,18 +25,18 @@ Json Device(const std::string& priority) {
 std::string CdiSpecification(const CdiPlaces& places) {
   const size_t slash = places.socket.rfind('/');
   const std::string socket_name = places.socket.substr(slash + 1);
-  Json mounts = Json::array();
+  OrderedJson mounts = OrderedJson::array();
   // The directory and not the socket: a tallyd that is started again makes a new one. It appears where programs look
   // without being told, wherever it is outside: variables do not survive sudo, a login or `env -i`.
   mounts.push_back(Mount(places.socket.substr(0, slash), control::kSystemRuntimeDir));
   for (const std::string& library : places.image_libraries) mounts.push_back(Mount(places.client_library, library));
   mounts.push_back(Mount(places.client_library.substr(0, places.client_library.rfind('/')), kClientDirectoryInside));
-  Json variables = {std::string("TRITON_LIBCUDA_PATH=") + kClientDirectoryInside,
-                    "TALLY_SOCKET=" + std::string(control::kSystemRuntimeDir) + "/" + socket_name};
-  const Json specification = {{"cdiVersion", "0.3.0"},
-                              {"kind", "tally.dev/gpu"},
-                              {"containerEdits", {{"env", std::move(variables)}, {"mounts", std::move(mounts)}}},
-                              {"devices", {Device("best-effort"), Device("high")}}};
+  OrderedJson variables = {std::string("TRITON_LIBCUDA_PATH=") + kClientDirectoryInside,
+                           "TALLY_SOCKET=" + std::string(control::kSystemRuntimeDir) + "/" + socket_name};
+  const OrderedJson specification = {{"cdiVersion", "0.3.0"},
+                                     {"kind", "tally.dev/gpu"},
+                                     {"containerEdits", {{"env", std::move(variables)}, {"mounts", std::move(mounts)}}},
+                                     {"devices", {Device("best-effort"), Device("high")}}};
   return specification.dump(2) + "\n";
 }
 
