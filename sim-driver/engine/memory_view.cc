@@ -1,5 +1,6 @@
 #include "sim-driver/engine/memory_view.h"
 
+#include "sim-driver/engine/access_observer.h"
 #include "sim-driver/engine/operations.h"
 #include "sim-driver/engine/reserved_shared.h"
 #include "sim-driver/engine/text.h"
@@ -152,7 +153,12 @@ std::byte* ResolveAddress(Warp& w, const Instruction& i, uint32_t lane, Space sp
                        Format("partly outside the allocation of {} bytes at {:#x}", local.size_bytes, local.base));
   if (is_write && (!local.is_writable || space == Space::kConst))
     return OutOfBounds(w, i, lane, space, address, bytes, "read-only");
-  if (range != nullptr) *range = local;
+  const MemoryLookup* lookup = w.block->cluster->grid->request.memory.get();
+  if (const auto* observer = dynamic_cast<const AccessObserver*>(lookup)) {
+    observer->OnAccess(address, bytes, is_write);
+  } else if (range != nullptr) {
+    *range = local;
+  }
   return reinterpret_cast<std::byte*>(address);
 }
 

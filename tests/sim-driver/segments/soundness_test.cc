@@ -1,0 +1,268 @@
+// The proof: the software GPU records every access of a launch, and each must lie in what was predicted for it. Kernels
+// of nvcc with numbers that fit and that do not, random ones of the differential generator, random ways to compute an
+// address, and the corpus. A prediction that is one element too tight must be found out.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "sim-driver/engine/program.h"
+#include "tests/sim-driver/differential/generator/generated_module.h"
+#include "tests/sim-driver/differential/world.h"
+#include "tests/sim-driver/engine/test_memory.h"
+#include "tests/sim-driver/segments/random_index.h"
+#include "tests/sim-driver/segments/recorded_launch.h"
+
+namespace tally::ptx_transforms {
+namespace {
+
+using differential::RandomSource;
+
+std::string TextOf(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<KernelSegments> SegmentsOf(const std::string& text) {
+  const Result<Module> module = ParseModule(text);
+  EXPECT_TRUE(module) << text;
+  return module ? FindSegments(*module) : std::vector<KernelSegments>();
+}
+
+// A program in a memory that is one arena and the program's variables.
+class Arena {
+ public:
+  explicit Arena(const std::string& text) : memory_(std::make_shared<sim_driver::TestMemory>()) {
+    const std::string_view view = text;
+    auto program = sim_driver::CompileProgram({&view, 1});
+    EXPECT_TRUE(program) << (program ? "" : program.error().ToString());
+    if (!program) return;
+    program_ = *program;
+    base_ = memory_->Allocate(kArenaBytes);
+    for (const auto& variable : program_->variables())
+      variables_.push_back(memory_->Allocate(std::max<uint64_t>(variable.size_bytes, 16)));
+  }
+  bool is_good() const { return program_ != nullptr; }
+  const sim_driver::Program& program() const { return *program_; }
+  uint64_t base() const { return base_; }
+
+  // Random bytes everywhere, and the variables as they start.
+  void Fill(RandomSource& random) {
+    auto* words = reinterpret_cast<uint64_t*>(base_);
+    for (uint64_t k = 0; k < kArenaBytes / 8; k += 1 + random.Below(64)) words[k] = random.Next();
+    for (uint32_t k = 0; k < variables_.size(); ++k) {
+      const auto bytes = program_->InitialBytes(k, variables_);
+      std::memcpy(reinterpret_cast<void*>(variables_[k]), bytes.data(), bytes.size());
+    }
+  }
+  sim_driver::LaunchRequest Request(uint32_t kernel, RandomSource& random) {
+    sim_driver::LaunchRequest request;
+    request.program = program_;
+    request.kernel_index = kernel;
+    request.grid = {random.Between(1, 5), random.Between(1, 2), 1};
+    request.block = {random.Pick({1u, 7u, 32u, 33u}), random.Pick({1u, 1u, 2u}), 1};
+    request.dynamic_shared_bytes = 4096;
+    request.memory = memory_;
+    request.variable_addresses = variables_;
+    request.parameters.resize(program_->kernels()[kernel].parameter_bytes);
+    return request;
+  }
+
+ private:
+  std::shared_ptr<sim_driver::TestMemory> memory_;
+  std::shared_ptr<const sim_driver::Program> program_;
+  std::vector<uint64_t> variables_;
+  uint64_t base_ = 0;
+};
+
+template <typename T>
+void Put(sim_driver::LaunchRequest& request, uint32_t offset, T value) {
+  if (offset + sizeof value <= request.parameters.size())
+    std::memcpy(request.parameters.data() + offset, &value, sizeof value);
+}
+
+// Pointers into the arena where the parameter has 8 bytes, numbers elsewhere.
+void PutAnything(const sim_driver::Kernel& kernel, uint64_t arena, RandomSource& random,
+                 sim_driver::LaunchRequest& request) {
+  for (const sim_driver::KernelParameter& parameter : kernel.parameters) {
+    for (uint32_t at = 0; at + 4 <= parameter.size_bytes; at += 4)
+      Put(request, parameter.offset_bytes + at, random.Chance(80) ? random.Below(200) : RandomSize(random));
+    if (parameter.size_bytes != 8) continue;
+    Put(request, parameter.offset_bytes, arena + kArenaMiddle - 65536 * random.Below(6));
+  }
+}
+
+constexpr uint64_t kBudget = 100'000;  // thread instructions
+
+std::string Report(const char* what, const LaunchTotals& totals) {
+  std::string text = fmt::format("{}: {} launches ({} barriers, {} faults), {} different accesses; ", what,
+                                 totals.launches, totals.barriers, totals.faults, totals.accesses);
+  for (size_t k = 0; k < kNumSegmentClasses; ++k) text += fmt::format("C{} {} ", k, totals.by_class[k]);
+  return text + "\n";
+}
+
+TEST(Soundness, KernelsOfNvcc) {
+  constexpr int kLaunches = 40;
+  const std::string text = TextOf(TALLY_TEST_SEGMENT_KERNELS);
+  const std::vector<KernelSegments> all = SegmentsOf(text);
+  Arena arena(text);
+  ASSERT_TRUE(arena.is_good());
+  RecordedLaunches launches;
+  for (const KernelSegments& segments : all) {
+    const auto kernel = arena.program().FindKernel(segments.kernel);
+    ASSERT_TRUE(kernel);
+    RandomSource random(std::hash<std::string>()(segments.kernel));
+    for (int k = 0; k < kLaunches; ++k) {
+      arena.Fill(random);
+      sim_driver::LaunchRequest request = arena.Request(*kernel, random);
+      const auto size = [&] { return random.Chance(60) ? random.Between(0, 80) : RandomSize(random); };
+      if (segments.kernel == "struct_of_pointers") {
+        for (uint32_t at = 0; at < 4; ++at) Put(request, at * 8, arena.base() + kArenaMiddle + at * 4096);
+        for (uint32_t at = 0; at < 4; ++at) Put(request, 32 + at * 4, random.Below(100));
+        Put(request, 48, random.Between(1, 6));
+      } else if (segments.kernel == "pointers_in_memory") {
+        for (uint32_t at = 0; at < 2; ++at)
+          reinterpret_cast<uint64_t*>(arena.base())[at] = arena.base() + 4096 + at * 4096;
+        Put(request, 0, arena.base());
+        Put(request, 8, random.Below(40));
+      } else {
+        Put(request, 0, arena.base() + kArenaMiddle - random.Below(1000) * 16);
+        Put(request, 8, arena.base() + kArenaMiddle - 131072 + random.Below(1000) * 16);
+        for (uint32_t at = 16; at < 28; at += 4) Put(request, at, size());
+      }
+      const auto outside = launches.Check(std::move(request), segments, kBudget);
+      ASSERT_FALSE(outside) << *outside;
+    }
+  }
+  fmt::print("{}", Report("nvcc", launches.totals()));
+  EXPECT_GT(launches.totals().accesses, 10'000u);
+}
+
+TEST(Soundness, RandomAddresses) {
+  constexpr uint64_t kKernels = 1500;
+  constexpr int kLaunches = 2;
+  RecordedLaunches launches;
+  for (uint64_t seed = 1; seed <= kKernels; ++seed) {
+    RandomSource random(seed);
+    const std::string text = RandomIndexKernel(random);
+    const std::vector<KernelSegments> all = SegmentsOf(text);
+    ASSERT_EQ(all.size(), 1u);
+    Arena arena(text);
+    ASSERT_TRUE(arena.is_good()) << text;
+    for (int k = 0; k < kLaunches; ++k) {
+      sim_driver::LaunchRequest request = arena.Request(0, random);
+      Put(request, 0, arena.base() + kArenaMiddle);
+      *reinterpret_cast<uint32_t*>(arena.base() + kArenaMiddle) = RandomSize(random);
+      for (uint32_t at = 8; at < 20; at += 4) Put(request, at, RandomSize(random));
+      Put(request, 24, random.Chance(50) ? RandomSize(random) : random.Next());
+      const auto outside = launches.Check(std::move(request), all[0], 30'000);
+      ASSERT_FALSE(outside) << "seed " << seed << ": " << *outside << text;
+    }
+  }
+  fmt::print("{}", Report("random addresses", launches.totals()));
+}
+
+TEST(Soundness, KernelsOfTheDifferentialGenerator) {
+  constexpr uint64_t kModules = 150;
+  RecordedLaunches launches;
+  for (uint64_t seed = 1; seed <= kModules; ++seed) {
+    const differential::GeneratedModule module = differential::GenerateModule(seed);
+    const std::string_view text = module.text;
+    const auto program = sim_driver::CompileProgram({&text, 1});
+    ASSERT_TRUE(program);
+    const std::vector<KernelSegments> all = SegmentsOf(module.text);
+    differential::World world(module, *program);
+    for (size_t kernel = 0; kernel < module.kernels.size(); ++kernel) {
+      const auto segments = std::find_if(
+          all.begin(), all.end(), [&](const KernelSegments& of) { return of.kernel == module.kernels[kernel].name; });
+      ASSERT_NE(segments, all.end());
+      const auto outside = launches.Check(world.Request(kernel), *segments, 500'000'000);
+      ASSERT_FALSE(outside) << "seed " << seed << ": " << *outside << module.text;
+    }
+  }
+  fmt::print("{}", Report("differential generator", launches.totals()));
+}
+
+TEST(Soundness, Corpus) {
+  RecordedLaunches launches;
+  std::array<uint64_t, kNumSegmentClasses> at_best{};
+  uint64_t kernels = 0, barriers = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TALLY_TEST_PTX_CORPUS)) {
+    if (entry.path().extension() != ".ptx") continue;
+    const std::string text = TextOf(entry.path());
+    const std::vector<KernelSegments> all = SegmentsOf(text);
+    for (const KernelSegments& segments : all) {
+      ++kernels;
+      barriers += !segments.barriers.empty();
+      for (const GlobalAccess& access : segments.accesses) ++at_best[static_cast<size_t>(access.at_best)];
+    }
+    const std::string_view view = text;
+    if (!sim_driver::CompileProgram({&view, 1})) continue;  // what the engine does not know
+    Arena arena(text);
+    for (const KernelSegments& segments : all) {
+      const auto kernel = arena.program().FindKernel(segments.kernel);
+      if (!kernel) continue;
+      RandomSource random(std::hash<std::string>()(segments.kernel));
+      for (int k = 0; k < 8; ++k) {
+        arena.Fill(random);
+        sim_driver::LaunchRequest request = arena.Request(*kernel, random);
+        PutAnything(arena.program().kernels()[*kernel], arena.base(), random, request);
+        const auto outside = launches.Check(std::move(request), segments, kBudget);
+        ASSERT_FALSE(outside) << entry.path() << ": " << *outside;
+      }
+    }
+  }
+  fmt::print("{}", Report("corpus", launches.totals()));
+  fmt::print("corpus at best: {} kernels, {} barriers; C0 {} C1 {} C2 {} C3 {} C4 {}\n", kernels, barriers, at_best[0],
+             at_best[1], at_best[2], at_best[3], at_best[4]);
+}
+
+// What is wrong must be noticed: a guard that says one less, an atomic access taken for a load.
+TEST(Soundness, MutantsAreCaught) {
+  const std::string text = TextOf(TALLY_TEST_SEGMENT_KERNELS);
+  const std::vector<KernelSegments> all = SegmentsOf(text);
+  Arena arena(text);
+  ASSERT_TRUE(arena.is_good());
+  const auto is_caught = [&](const char* name, auto damage) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& of) { return of.kernel == name; });
+    EXPECT_NE(found, all.end()) << name;
+    if (found == all.end()) return false;
+    KernelSegments segments = *found;
+    RandomSource random(1);
+    for (const bool is_damaged : {false, true}) {
+      if (is_damaged) damage(segments);
+      sim_driver::LaunchRequest request = arena.Request(*arena.program().FindKernel(name), random);
+      request.grid = {8, 1, 1};
+      request.block = {32, 1, 1};
+      Put(request, 0, arena.base() + kArenaMiddle);
+      Put(request, 8, arena.base() + kArenaMiddle - 131072);
+      for (uint32_t at = 16; at < 28; at += 4) Put(request, at, 100u);
+      if (RecordedLaunches().Check(std::move(request), segments, kBudget).has_value() != is_damaged) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(is_caught("copy_guarded", [](KernelSegments& segments) {
+    // i < n becomes i < n - 1: "n" is the only operand of the guards that is a parameter.
+    for (GlobalAccess& access : segments.accesses)
+      for (AccessCondition& condition : access.conditions) {
+        Formula& formula = segments.formula;
+        const FormulaNode compare = formula[condition.predicate];
+        if (compare.op != FormulaOp::kCompare) continue;
+        const NodeId bound = formula.Operand(condition.predicate, 1);
+        const NodeId less = formula.Make(FormulaOp::kSubtract, 32, false, {bound, formula.Constant(1, 32)});
+        condition.predicate = formula.Make(FormulaOp::kCompare, 1, compare.is_signed,
+                                           {formula.Operand(condition.predicate, 0), less}, compare.value);
+      }
+  }));
+  EXPECT_TRUE(is_caught("histogram", [](KernelSegments& segments) {
+    for (GlobalAccess& access : segments.accesses) access.kind = AccessKind::kRead;
+  }));
+}
+
+}  // namespace
+}  // namespace tally::ptx_transforms
