@@ -13,7 +13,7 @@
 // Source: "ACS: Concurrent Kernel Execution on Irregular, Input-Dependent Computational Graphs", III-C, where people
 // write these annotations by hand and segments are intervals.
 //
-// Nothing in Tally uses them yet but ptx-opt --segments and tests: the executor's window comes later.
+// Nothing in Tally uses them yet but tests: the executor's window comes later.
 #pragma once
 
 #include <vector>
