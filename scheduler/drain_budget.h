@@ -55,7 +55,7 @@ class DrainBudget {
   };
   Room RoomFor(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
     if (num_launches_ == 0) return Room::kBeside;
-    if (now - last_change_ >= longest_wait_) return Room::kBehind;
+    if (HasGivenUp(now)) return Room::kBehind;
     if (num_unmeasured_ != 0 || asked.duration <= Nanoseconds(0)) return Room::kNone;
     const Load load = LoadWith(tenant, asked);
     if (load.drain() > target_) return Room::kNone;
@@ -65,6 +65,8 @@ class DrainBudget {
   bool Admits(TenantId tenant, const LaunchAsked& asked, TimePoint now) const {
     return RoomFor(tenant, asked, now) != Room::kNone;
   }
+  // Nothing has ended for so long that what is in flight may wait for what is asked now.
+  bool HasGivenUp(TimePoint now) const { return num_launches_ != 0 && now - last_change_ >= longest_wait_; }
   // When Admits says yes though nothing ends. Meaningful while something is in flight.
   TimePoint GivesUpAt() const { return last_change_ + longest_wait_; }
 

@@ -71,6 +71,11 @@ struct Decision {
   Kind kind = Kind::kDispatch;
   // Of kDispatch: must not be asked to yield, whatever happens: it is what the starvation bound grants.
   bool run_through = false;
+  // Likewise: there is no room for it. It goes because it may be what that which is in flight waits for.
+  bool is_forced = false;
+  // Likewise: so many launches of the tenant may follow it without being submitted, until high-priority work comes or
+  // ExpectSuspension says something else. They count with it: who reports its end reports that of all.
+  uint32_t num_unasked = 0;
   TenantId tenant;
   LaunchId launch;
 };

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/clock.h"
 #include "scheduler/launch.h"
 
 namespace tally::scheduler {
@@ -27,6 +28,8 @@ class LaunchBook {
     uint64_t sequence = 0;     // order of submission
     Nanoseconds counted{0};    // DrainBudget's
     uint64_t yield_round = 0;  // YieldRequests'
+    uint64_t round = 0;        // LookAhead's
+    TimePoint dispatched_at{};
     uint32_t generation = 0;
     uint32_t previous = kNone;  // in the tenant's queue, while waiting
     uint32_t next = kNone;      // the same; or in the list of free records
@@ -37,6 +40,7 @@ class LaunchBook {
     uint8_t dispatched_at_level = 0;
     bool is_in_budget = false;  // high-priority, below the highest level
     bool is_granted = false;    // best-effort, by the starvation bound
+    bool is_ahead = false;      // best-effort, dispatched where suspension is expected
   };
 
   struct Tenant {

@@ -23,13 +23,23 @@ class LookAhead {
 
   explicit LookAhead(Config config) : config_(config) {}
 
+  bool HasRoom() const { return num_in_flight_ < depth_; }
+  // Returns what OnDrained is to be told.
+  uint64_t OnDispatched() {
+    ++num_in_flight_;
+    return round_;
+  }
   // A launch completed `drain_time` after it was dispatched.
-  void OnDrained(std::chrono::nanoseconds drain_time) {
-    if (drain_time > config_.target_drain) {
-      depth_ = std::max<uint32_t>(1, depth_ / 2);
-    } else if (drain_time < config_.target_drain / 2) {
-      depth_ = std::min(config_.max_depth, depth_ + 1);
-    }
+  void OnDrained(uint64_t round, std::chrono::nanoseconds drain_time) {
+    if (round != round_) return;  // given up
+    --num_in_flight_;
+    Follow(drain_time);
+  }
+  // Somebody has waited so long for room: what is in flight may run for ever, and takes nobody's place from now on.
+  void GiveUp(std::chrono::nanoseconds waited) {
+    num_in_flight_ = 0;
+    ++round_;
+    Follow(waited);
   }
 
   // From the next drained launch on.
@@ -39,8 +49,18 @@ class LookAhead {
   uint32_t depth() const { return depth_; }
 
  private:
+  void Follow(std::chrono::nanoseconds drain_time) {
+    if (drain_time > config_.target_drain) {
+      depth_ = std::max<uint32_t>(1, depth_ / 2);
+    } else if (drain_time < config_.target_drain / 2) {
+      depth_ = std::min(config_.max_depth, depth_ + 1);
+    }
+  }
+
   Config config_;
   uint32_t depth_ = 1;
+  uint32_t num_in_flight_ = 0;  // dispatched in this round
+  uint64_t round_ = 1;
 };
 
 }  // namespace tally::scheduler

@@ -35,14 +35,14 @@ void Policy::ChangeTenant(TenantId id, const TenantShare& share, TimePoint now) 
   tenant.share = share;
   OnAdded(id.index);
   if (tenant.num_waiting != 0) OnBacklogged(id.index, now);
-  OnHeadChanged(id.index);
+  OnHeadChanged(id.index, now);
 }
 
 void Policy::RemoveTenant(TenantId id, TimePoint now) {
   if (book_.tenant(id).num_waiting != 0) OnDrained(id.index, now);
   OnRemoved(id.index);
   book_.RemoveTenant(id);
-  OnHeadChanged(id.index);
+  OnHeadChanged(id.index, now);
 }
 
 LaunchId Policy::OnSubmitted(TenantId tenant, const LaunchAsked& asked, TimePoint now) {
@@ -55,7 +55,7 @@ void Policy::Withdraw(LaunchId id, TimePoint now) {
   const uint32_t tenant = book_.launch(id).tenant.index;
   if (book_.tenant(tenant).num_waiting == 1) OnDrained(tenant, now);
   book_.Withdraw(id);
-  OnHeadChanged(tenant);
+  OnHeadChanged(tenant, now);
 }
 
 void Policy::Ended(Launch& launch, Nanoseconds gpu_time, TimePoint now) {
@@ -80,7 +80,7 @@ void Policy::OnYielded(LaunchId id, Nanoseconds gpu_time, TimePoint now) {
   }
   book_.PutBack(id);
   if (book_.tenant(tenant.index).num_waiting == 1) OnBacklogged(tenant.index, now);
-  OnHeadChanged(tenant.index);
+  OnHeadChanged(tenant.index, now);
 }
 
 Decision Policy::Dispatch(uint32_t tenant, TenantClass as, TimePoint now) {
@@ -88,8 +88,8 @@ Decision Policy::Dispatch(uint32_t tenant, TenantClass as, TimePoint now) {
   const LaunchId id = book_.TakeHead(tenant);
   book_.launch(id).dispatched_as = as;
   if (as == TenantClass::kBestEffort) ++book_.tenant(tenant).num_best_effort_in_flight;
-  OnHeadChanged(tenant);
-  return {.kind = Decision::Kind::kDispatch, .run_through = false, .tenant = book_.IdOf(tenant), .launch = id};
+  OnHeadChanged(tenant, now);
+  return {.kind = Decision::Kind::kDispatch, .tenant = book_.IdOf(tenant), .launch = id};
 }
 
 std::optional<uint32_t> Policy::NextHighPriorityTenant(TenantRings& rings, size_t ring) const {

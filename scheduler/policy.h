@@ -65,6 +65,9 @@ class Policy {
 
   // High-priority work of other executors is there / is not, and best-effort work stays back until `opens_at`.
   virtual void OnHighPriorityElsewhere(bool is_busy, TimePoint opens_at, TimePoint now);
+  // Best-effort contexts of the device are taken off the GPU while high-priority work keeps coming, or no longer are:
+  // nobody then waits for what they have in flight.
+  virtual void ExpectSuspension(bool /*is_expected*/) {}
   // In force from the next decision on.
   virtual void Tune(const Tuning&) {}
 
@@ -81,7 +84,7 @@ class Policy {
   virtual void OnBacklogged(uint32_t tenant, TimePoint now) = 0;
   virtual void OnDrained(uint32_t tenant, TimePoint now) = 0;
   // Another launch than before is the first that the tenant has waiting, or none, or the tenant changed class or level.
-  virtual void OnHeadChanged(uint32_t /*tenant*/) {}
+  virtual void OnHeadChanged(uint32_t /*tenant*/, TimePoint /*now*/) {}
   // A tenant is there in this class and level, before anything else is said about it / is about to be there no longer.
   virtual void OnAdded(uint32_t /*tenant*/) {}
   virtual void OnRemoved(uint32_t /*tenant*/) {}

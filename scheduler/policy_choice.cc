@@ -11,16 +11,6 @@
 namespace tally::scheduler {
 namespace {
 
-// Those that are not in the list, because there is nothing to create.
-constexpr PolicyRow kApart[] = {
-    {.name = kLookAheadPolicy,
-     .uses_variants = true,
-     .minds_class = true,
-     .minds_hold_off = true,
-     .has_starvation_bound = true},
-    {.name = kTimeSlicesPolicy},
-};
-
 struct SettingRow {
   const char* name;
   bool PolicyRow::*is_honoured;
@@ -38,12 +28,6 @@ constexpr SettingRow kSettings[] = {
     {"'suspend_best_effort'", &PolicyRow::minds_class},
 };
 static_assert(std::size(kSettings) == static_cast<size_t>(Setting::kSuspension) + 1);
-
-template <typename F>
-void ForEachPolicy(const F& visit) {
-  for (const PolicyRow& row : kApart) visit(row);
-  for (const PolicyRow& row : Policies()) visit(row);
-}
 
 }  // namespace
 
@@ -69,11 +53,11 @@ Status CheckHonoured(Setting setting, std::string_view policy) {
   const SettingRow& asked = kSettings[static_cast<size_t>(setting)];
   bool is_honoured = false;
   std::vector<std::string_view> honouring;
-  ForEachPolicy([&](const PolicyRow& row) {
-    if (!(row.*asked.is_honoured)) return;
+  for (const PolicyRow& row : Policies()) {
+    if (!(row.*asked.is_honoured)) continue;
     honouring.push_back(row.name);
     is_honoured |= row.name == policy;
-  });
+  }
   if (is_honoured) return OkStatus();
   return Status(StatusCode::kInvalidArgument,
                 fmt::format("{} is ignored by the policy in force, {}: it takes tallyd with --policy {}", asked.name,

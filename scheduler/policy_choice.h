@@ -9,16 +9,11 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "scheduler/policy_list.h"
 
 namespace tally::scheduler {
 
 inline constexpr const char* kAutoPolicy = "auto";
-// Best-effort launches go while no high-priority work runs, as many at once as have lately drained quickly
-// (server/executor/dispatch/priority_dispatch.h): the only way that is not in policy_list.h.
-inline constexpr const char* kLookAheadPolicy = "look-ahead";
-// What "auto" comes to on a GPU: launches go at once, contexts take turns by their time slices. Nobody can ask for it,
-// since it needs a driver that accepts them.
-inline constexpr const char* kTimeSlicesPolicy = "time-slices";
 
 // What is known of the time slices of an executor's contexts.
 enum class TimeSliceAnswer : uint8_t {

@@ -104,7 +104,10 @@ int Run(Options& options) {
     policies.push_back(*row);
   }
   if (policies.empty()) {
-    for (const scheduler::PolicyRow& row : scheduler::Policies()) policies.push_back(&row);
+    // Without time slices, which the model has not, the GPU's own turns are `none`.
+    for (const scheduler::PolicyRow& row : scheduler::Policies()) {
+      if (!row.is_by_auto_only) policies.push_back(&row);
+    }
   }
   options.simulation.end = Nanoseconds(static_cast<int64_t>(options.generator.seconds * 1e9));
 
@@ -125,7 +128,7 @@ int Run(Options& options) {
   fmt::print("{:<16} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>10} {:>8}\n", "policy", "requests", "p50 ms",
              "p99 ms", "max ms", "high", "best-eff", "fairness", "dispatches", "yielded");
   if (!alone.tenants.empty()) {
-    const SimulationResult result = Simulate(alone, scheduler::Policies()[0], options.simulation);
+    const SimulationResult result = Simulate(alone, **scheduler::FindPolicy("none"), options.simulation);
     PrintRow("(alone)", result);
     json["alone"] = ToJson("none", result);
   }
@@ -186,9 +189,9 @@ int Main(int argc, char** argv) {
   app.add_option("--variant-cost", options.simulation.variant_cost,
                  "how much longer kernels take in variants (default 1.05)")
       ->check(CLI::Range(1.0, 10.0));
-  app.add_option("--starvation-ms", starvation_ms, "starvation bound of 'tally' (default: none)")
+  app.add_option("--starvation-ms", starvation_ms, "starvation bound of 'look-ahead' and 'tally' (default: none)")
       ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--max-hold-off-us", max_hold_off_us, "longest hold-off of 'tally' (default 500)")
+  app.add_option("--max-hold-off-us", max_hold_off_us, "longest hold-off of 'look-ahead' and 'tally' (default 500)")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--decision-ms", options.decision_ms, "for how long to measure decisions, per policy (default 1000)")
       ->check(CLI::Range(1, 100'000));

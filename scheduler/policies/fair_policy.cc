@@ -18,7 +18,8 @@ std::optional<Decision> FairPolicy::Next(TimePoint now) {
   const Launch& head = book_.Head(*tenant);
   if (!head.has_yielded && !in_flight_.Admits(book_.IdOf(*tenant), head.asked, now)) return std::nullopt;
   queue_.Begin(*tenant);
-  const Decision decision = Dispatch(*tenant, book_.tenant(*tenant).share.tenant_class, now);
+  Decision decision = Dispatch(*tenant, book_.tenant(*tenant).share.tenant_class, now);
+  decision.is_forced = in_flight_.HasGivenUp(now);
   Launch& launch = book_.launch(decision.launch);
   launch.counted = in_flight_.OnDispatched(decision.tenant, launch.asked, now);
   queue_.Charge(*tenant, GpuShareOf(launch.asked.duration, launch.asked.fill));

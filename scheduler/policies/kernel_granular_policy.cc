@@ -25,7 +25,8 @@ std::optional<Decision> KernelGranularPolicy::Next(TimePoint now) {
   const uint32_t tenant = waiting_.Front(kBestEffort);
   if (!in_flight_.Admits(book_.IdOf(tenant), book_.Head(tenant).asked, now)) return std::nullopt;
   waiting_.Advance(kBestEffort);
-  const Decision decision = Dispatch(tenant, TenantClass::kBestEffort, now);
+  Decision decision = Dispatch(tenant, TenantClass::kBestEffort, now);
+  decision.is_forced = in_flight_.HasGivenUp(now);
   Launch& launch = book_.launch(decision.launch);
   yields_.OnDispatched(launch, launch.asked.can_yield);
   launch.counted = in_flight_.OnDispatched(decision.tenant, launch.asked, now);

@@ -68,7 +68,7 @@ void TallyPolicy::OnDrained(uint32_t tenant, TimePoint now) {
   UpdateGate(now);
 }
 
-void TallyPolicy::OnHeadChanged(uint32_t index) {
+void TallyPolicy::OnHeadChanged(uint32_t index, TimePoint) {
   const LaunchBook::Tenant& tenant = book_.tenant(index);
   const bool is_to_resume =
       tenant.num_waiting != 0 && tenant.share.tenant_class == TenantClass::kBestEffort && book_.Head(index).has_yielded;
@@ -174,6 +174,7 @@ std::optional<Decision> TallyPolicy::NextBestEffort(TimePoint now) {
 
   Decision decision = Dispatch(tenant, TenantClass::kBestEffort, now);
   decision.run_through = is_granted;
+  decision.is_forced = in_flight_.HasGivenUp(now);
   waiting_since_ = now;
   Launch& launch = book_.launch(decision.launch);
   launch.is_granted = is_granted;

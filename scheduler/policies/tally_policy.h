@@ -44,7 +44,7 @@ class TallyPolicy : public Policy {
   void OnWeightChanged(uint32_t tenant) override;
   void OnBacklogged(uint32_t tenant, TimePoint now) override;
   void OnDrained(uint32_t tenant, TimePoint now) override;
-  void OnHeadChanged(uint32_t tenant) override;
+  void OnHeadChanged(uint32_t tenant, TimePoint now) override;
   void OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint now) override;
 
   bool IsHighPriorityPresent() const { return is_busy_elsewhere_ || waiting_levels_ != 0 || in_flight_levels_ != 0; }

@@ -291,11 +291,11 @@ const char* DriverChoiceName(DriverChoice driver) {
 }
 
 Result<std::string> ParsePolicy(const std::string& text) {
-  if (text == scheduler::kAutoPolicy || text == scheduler::kLookAheadPolicy) return text;
-  std::string names =
-      fmt::format("{} ({} where the driver accepts them, else {}), {}", scheduler::kAutoPolicy,
-                  scheduler::kTimeSlicesPolicy, scheduler::kLookAheadPolicy, scheduler::kLookAheadPolicy);
+  if (text == scheduler::kAutoPolicy) return text;
+  std::string names = fmt::format("{} ({} where the driver accepts them, else {})", scheduler::kAutoPolicy,
+                                  scheduler::kTimeSlicesPolicy, scheduler::kLookAheadPolicy);
   for (const scheduler::PolicyRow& row : scheduler::Policies()) {
+    if (row.is_by_auto_only) continue;
     if (row.name == text) return text;
     names += fmt::format(", {}", row.name);
   }

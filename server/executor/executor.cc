@@ -14,7 +14,6 @@
 #include "base/thread.h"
 #include "scheduler/policy_list.h"
 #include "server/executor/dispatch/policy_dispatch.h"
-#include "server/executor/dispatch/priority_dispatch.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/executor_config.h"
 #include "server/executor/issue/kernel_report.h"
@@ -81,15 +80,11 @@ Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, c
   if (config.policy == "none") return std::make_unique<DispatchGate>();
   auto page = ActivityPage::Open(config.activity_path);
   if (!page) return std::unexpected(page.error());
-  std::unique_ptr<DispatchGate> gate;
-  if (config.policy == scheduler::kLookAheadPolicy || config.policy == scheduler::kAutoPolicy) {
-    static const SteadyClock clock;
-    gate = CreatePriorityDispatch(driver, std::move(*page), config.starvation_bound, clock);
-  } else {
-    const auto policy = scheduler::FindPolicy(config.policy);
-    if (!policy) return std::unexpected(policy.error());
-    gate = CreatePolicyDispatch(driver, std::move(*page), **policy, config.starvation_bound);
-  }
+  const bool is_auto = config.policy == scheduler::kAutoPolicy;  // until LeaveToTimeSlices
+  const auto policy = scheduler::FindPolicy(is_auto ? scheduler::kLookAheadPolicy : config.policy);
+  if (!policy) return std::unexpected(policy.error());
+  static const SteadyClock clock;
+  auto gate = CreatePolicyDispatch(driver, std::move(*page), **policy, config.starvation_bound, clock);
   gate->Tune({.turnaround_threshold = config.turnaround_threshold});
   return gate;
 }

@@ -19,20 +19,28 @@ using std::chrono::nanoseconds;
 constexpr auto kCompany = std::chrono::seconds(1);
 // How often a lane that sleeps looks for itself.
 constexpr auto kLook = milliseconds(100);
-// Looking for completed launches: about 50 us without sleep where there are cores to spare.
+// Looking for completed launches without sleep, where there are cores to spare: about 50 us, or 200 for room for a
+// short launch, which others that are short will make within that.
 constexpr int kRoundsAwake = 40;
+constexpr int kRoundsAwakeForShort = 160;
 constexpr int kPausesPerRound = 30;
 constexpr auto kShortPause = microseconds(5);
 constexpr auto kLongPause = microseconds(50);
+// Of a tenant that is hundreds of launches ahead: several kernels end meanwhile.
+constexpr auto kPauseAhead = microseconds(300);
 
 }  // namespace
 
-DeviceQueue::DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch, int device,
-                         std::unique_ptr<scheduler::Policy> policy)
+DeviceQueue::DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch,
+                         const std::atomic<bool>& passes_all, const Clock& clock, int device,
+                         const scheduler::PolicyRow& row, std::unique_ptr<scheduler::Policy> policy)
     : driver_(driver),
       page_(page),
       watch_(watch),
+      passes_all_(passes_all),
+      clock_(clock),
       device_(device),
+      row_(row),
       events_(driver),
       turnaround_ns_(scheduler::Tuning{}.turnaround_threshold.count()),
       policy_(std::move(policy)) {}
@@ -43,6 +51,7 @@ std::unique_ptr<DeviceQueue::Member> DeviceQueue::Add(GateTenant& tenant, const 
   const std::lock_guard lock(mutex_);
   auto member = std::make_unique<Member>(*this, tenant, next_number_++);
   member->id_ = policy_->AddTenant(share, clock_.Now());
+  member->is_high_priority_ = share.tenant_class == scheduler::TenantClass::kHighPriority;
   ++num_members_;
   return member;
 }
@@ -50,6 +59,9 @@ std::unique_ptr<DeviceQueue::Member> DeviceQueue::Add(GateTenant& tenant, const 
 void DeviceQueue::Change(Member& member, const scheduler::TenantShare& share) {
   const std::lock_guard lock(mutex_);
   policy_->ChangeTenant(member.id_, share, clock_.Now());
+  member.is_high_priority_ = share.tenant_class == scheduler::TenantClass::kHighPriority;
+  // One of its launches may wait that need not any more.
+  for (Waiter* waiter : waiting_) waiter->changed.notify_one();
 }
 
 void DeviceQueue::Remove(Member& member) {
@@ -79,6 +91,22 @@ void DeviceQueue::Tune(const scheduler::Tuning& tuning) {
   policy_->Tune(tuning);
 }
 
+void DeviceQueue::ExpectSuspension(bool is_expected) {
+  const std::lock_guard lock(mutex_);
+  policy_->ExpectSuspension(is_expected);
+  is_suspension_expected_ = is_expected;
+  Decide(clock_.Now());
+}
+
+bool DeviceQueue::MayPass(Member& member, const DispatchOf& of) {
+  if (!row_.lets_yielding_pass || !of.can_yield) {
+    if (member.num_unasked_ == 0 || !is_suspension_expected_.load(std::memory_order_relaxed)) return false;
+  }
+  if (watch_.IsClosed(device_)) return false;
+  if (!of.can_yield) --member.num_unasked_;
+  return true;
+}
+
 bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
   if (last_number_ != member.number_) {
     if (last_number_ != 0) last_change_of_it_ = now;
@@ -92,9 +120,9 @@ bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
   return true;
 }
 
-scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, const LaunchCosts::Cost& cost) const {
+scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, nanoseconds duration) const {
   scheduler::LaunchAsked asked;
-  asked.duration = cost.duration() != nanoseconds(0) ? cost.duration() : of.kind.first_guess;
+  asked.duration = duration != nanoseconds(0) ? duration : of.kind.first_guess;
   asked.stream = reinterpret_cast<uintptr_t>(of.stream);
   asked.can_yield = of.can_yield;
   asked.turnaround = of.turnaround;
@@ -116,70 +144,82 @@ scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, const LaunchCost
 }
 
 DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
-  LaunchCosts::Cost& cost = member.costs_.Of(of.kind.key);
+  if (MayPass(member, of)) return {};
+  LaunchCosts::Cost* const cost = member.costs_ ? &member.costs_->Of(of.kind.key) : nullptr;
   DispatchPass pass;
   const bool is_alone = alone_.load(std::memory_order_relaxed) == member.number_ && !watch_.IsHighPriorityPresent();
-  if (!is_alone) {
-    std::unique_lock lock(mutex_);
-    TimePoint now = clock_.Now();
-    if (multiprocessors_ == 0) {
-      CUdevice device = 0;
-      int count = 0;
-      driver_.cuCtxGetDevice(&device);
-      driver_.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
-      multiprocessors_ = static_cast<uint64_t>(std::max(count, 1));
-    }
-    if (!watch_.is_open() && !MayPassAlone(member, now)) {
-      const scheduler::LaunchId id = policy_->OnSubmitted(member.id_, Asked(of, cost), now);
-      while (records_.size() <= id.index) records_.emplace_back();
-      Record& record = records_[id.index];
-      Waiter waiter;
-      waiter.member = &member;
-      waiter.is_high_priority = of.is_high_priority;
-      record.id = id;
-      record.member = &member;
-      record.waiter = &waiter;
-      record.cost = &cost;
-      record.stream = of.stream;
-      record.state = Record::State::kWaiting;
-      Decide(now);
-      if (!waiter.is_granted) {
-        now = clock_.Now();
-        Collect(now);
-        Decide(now);
-      }
-      const bool must_wait = !waiter.is_granted;
-      const bool is_granted = !must_wait || Wait(lock, waiter);
-      if (must_wait) {
-        member.tenant_.figures.Add("held_launches");
-        member.tenant_.figures.Add("held_ns", clock_.Now() - now);
-      }
-      if (!is_granted) {
-        policy_->Withdraw(record.id, clock_.Now());
-        record.state = Record::State::kFree;
-        return {.may_go = !member.tenant_.has_left()};
-      }
-      if (events_.Acquire(&record.done) != CUDA_SUCCESS) record.done = nullptr;
-      pass.record = &record;
-    }
-  }
-  pass.sample = member.costs_.Begin(cost, of.stream);
+  if (!is_alone) pass = Ask(member, of, cost);
+  if (!pass.may_go || cost == nullptr) return pass;
+  pass.sample = member.costs_->Begin(*cost, of.stream);
   // Of the first launches of a kind nothing is known yet: they are short by themselves or soon outweighed.
-  member.tenant_.figures.Add("gpu_time_ns", cost.duration());
+  member.tenant_.figures.Add("gpu_time_ns", cost->duration());
   return pass;
 }
 
+DispatchPass DeviceQueue::Ask(Member& member, const DispatchOf& of, const LaunchCosts::Cost* cost) {
+  std::unique_lock lock(mutex_);
+  TimePoint now = clock_.Now();
+  if (multiprocessors_ == 0) {
+    CUdevice device = 0;
+    int count = 0;
+    driver_.cuCtxGetDevice(&device);
+    driver_.cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    multiprocessors_ = static_cast<uint64_t>(std::max(count, 1));
+  }
+  if (watch_.is_open() || MayPassAlone(member, now)) return {};
+  const nanoseconds duration = cost != nullptr ? cost->duration() : nanoseconds(0);
+  const scheduler::LaunchAsked asked = Asked(of, duration);
+  const scheduler::LaunchId id = policy_->OnSubmitted(member.id_, asked, now);
+  while (records_.size() <= id.index) records_.emplace_back();
+  Record& record = records_[id.index];
+  Waiter waiter;
+  waiter.member = &member;
+  waiter.is_high_priority = of.is_high_priority;
+  waiter.is_short = asked.is_short;
+  record.id = id;
+  record.member = &member;
+  record.waiter = &waiter;
+  record.cost = cost;
+  record.stream = of.stream;
+  record.state = Record::State::kWaiting;
+  Decide(now);
+  if (!waiter.granted) {
+    now = clock_.Now();
+    Collect(now);
+    Decide(now);
+  }
+  if (!waiter.granted) {
+    Wait(lock, waiter);
+    member.tenant_.figures.Add("held_launches");
+    member.tenant_.figures.Add("held_ns", clock_.Now() - now);
+  }
+  if (!waiter.granted) {
+    policy_->Withdraw(record.id, clock_.Now());
+    record.state = Record::State::kFree;
+    return {.may_go = !member.tenant_.has_left()};
+  }
+  member.num_unasked_ = waiter.granted->num_unasked;
+  if (events_.Acquire(&record.done) != CUDA_SUCCESS) record.done = nullptr;
+  return {.record = &record, .is_forced = waiter.granted->is_forced};
+}
+
 void DeviceQueue::Leave(Member& member, const DispatchOf& of, const DispatchPass& pass) {
-  member.costs_.End(pass.sample, of.stream);
+  if (member.costs_) member.costs_->End(pass.sample, of.stream);
   if (pass.record == nullptr) return;
   auto* record = static_cast<Record*>(pass.record);
   record->is_recorded = record->done != nullptr && driver_.cuEventRecord(record->done, of.stream) == CUDA_SUCCESS;
   record->state.store(Record::State::kLaunched, std::memory_order_release);
 }
 
-bool DeviceQueue::Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
+bool DeviceQueue::MustStopWaiting(const Waiter& waiter) const {
+  if (waiter.member->tenant_.has_left() || watch_.is_open() || passes_all_.load(std::memory_order_relaxed)) return true;
+  // It was made high-priority meanwhile, and those do not ask.
+  return row_.minds_class && !row_.minds_levels && waiter.member->is_high_priority_;
+}
+
+void DeviceQueue::Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
   waiting_.push_back(&waiter);
-  while (!waiter.is_granted && !MustStopWaiting(waiter)) {
+  while (!waiter.granted && !MustStopWaiting(waiter)) {
     if (is_looked_after_) {
       waiter.changed.wait_for(lock, kLook);
       continue;
@@ -191,11 +231,10 @@ bool DeviceQueue::Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
   std::erase(waiting_, &waiter);
   // Somebody else looks from now on.
   if (!is_looked_after_ && !waiting_.empty()) waiting_.front()->changed.notify_one();
-  return waiter.is_granted;
 }
 
 void DeviceQueue::LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter) {
-  for (int round = 0; !waiter.is_granted && !MustStopWaiting(waiter); ++round) {
+  for (int round = 0; !waiter.granted && !MustStopWaiting(waiter); ++round) {
     const size_t num_before = in_flight_.size();
     Pause(lock, waiter, round);
     const TimePoint now = clock_.Now();
@@ -215,7 +254,10 @@ void DeviceQueue::Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter
     if (wake_at) closed_pause = std::clamp<nanoseconds>(*wake_at - clock_.Now(), kShortPause, PageWatch::kLook);
     if (in_flight_.empty()) pause = wake_at ? closed_pause : kLongPause;
   }
-  const bool is_awake = !in_flight_.empty() && round < kRoundsAwake && MaySpinLong();
+  const bool is_ahead = is_suspension_expected_.load(std::memory_order_relaxed);
+  if (is_ahead && !in_flight_.empty()) pause = kPauseAhead;
+  const int rounds_awake = waiter.is_short ? kRoundsAwakeForShort : kRoundsAwake;
+  const bool is_awake = !is_ahead && !in_flight_.empty() && round < rounds_awake && MaySpinLong();
   lock.unlock();
   if (is_closed) {
     watch_.WaitWhileClosed(device_, closed_pause);
@@ -236,7 +278,7 @@ void DeviceQueue::Decide(TimePoint now) {
     record.state = Record::State::kLaunching;
     in_flight_.push_back(decision->launch.index);
     ++record.member->num_in_flight_;
-    record.waiter->is_granted = true;
+    record.waiter->granted = *decision;
     record.waiter->changed.notify_one();
     record.waiter = nullptr;
   }
@@ -267,8 +309,8 @@ bool DeviceQueue::HasEnded(const Record& record) const {
 }
 
 void DeviceQueue::Finish(Record& record, TimePoint now) {
-  record.member->costs_.Collect();
-  policy_->OnCompleted(record.id, record.cost->duration(), now);
+  if (record.cost != nullptr) record.member->costs_->Collect();
+  policy_->OnCompleted(record.id, record.cost != nullptr ? record.cost->duration() : nanoseconds(0), now);
   --record.member->num_in_flight_;
   if (record.done != nullptr) events_.Release(record.done);
   record.done = nullptr;

@@ -10,7 +10,8 @@
 // the others sleep until they are granted, or until it is their turn to look. Nobody waits: nobody looks.
 //
 // A tenant that is alone passes: while no high-priority executor exists and no other session has launched here for a
-// second, Enter is two loads and counts the launch.
+// second, Enter is two loads and counts the launch. Nor do launches ask of which the policy has said that they may go
+// (PolicyRow::lets_yielding_pass, Decision::num_unasked).
 //
 // Launches that can yield are, for the policy, in flight until they are complete: WorkerRuns asks them to yield and
 // continues them by itself, by the same activity page.
@@ -22,15 +23,18 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
 #include "scheduler/policy.h"
+#include "scheduler/policy_list.h"
 #include "server/executor/dispatch/activity_page.h"
 #include "server/executor/dispatch/dispatch_gate.h"
 #include "server/executor/dispatch/launch_costs.h"
@@ -43,8 +47,9 @@ class DeviceQueue {
  public:
   class Member {
    public:
-    Member(DeviceQueue& queue, GateTenant& tenant, uint64_t number)
-        : queue_(queue), tenant_(tenant), number_(number), costs_(queue.driver_, queue.device_, queue.watch_) {}
+    Member(DeviceQueue& queue, GateTenant& tenant, uint64_t number) : queue_(queue), tenant_(tenant), number_(number) {
+      if (queue.row_.minds_durations) costs_.emplace(queue.driver_, queue.device_, queue.watch_);
+    }
 
     // By the holder of the session's turn, around each launch.
     DispatchPass Enter(const DispatchOf& of) { return queue_.Enter(*this, of); }
@@ -54,14 +59,18 @@ class DeviceQueue {
     friend class DeviceQueue;
     DeviceQueue& queue_;
     GateTenant& tenant_;
-    const uint64_t number_;  // unique; not 0
-    LaunchCosts costs_;
-    scheduler::TenantId id_;  // guarded by the queue's mutex, as below
+    const uint64_t number_;             // unique; not 0
+    std::optional<LaunchCosts> costs_;  // none: the policy does not ask
+    uint32_t num_unasked_ = 0;          // launches that may pass; guarded by the session's turn
+    scheduler::TenantId id_;            // guarded by the queue's mutex, as below
     size_t num_in_flight_ = 0;
+    bool is_high_priority_ = false;
   };
 
+  // `policy` is of that row. `passes_all`: launches need not ask any more, and who waits goes, once WakeAll is called.
   // All but the policy must outlive this.
-  DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch, int device,
+  DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const std::atomic<bool>& passes_all,
+              const Clock& clock, int device, const scheduler::PolicyRow& row,
               std::unique_ptr<scheduler::Policy> policy);
   ~DeviceQueue();
   DeviceQueue(const DeviceQueue&) = delete;
@@ -76,6 +85,8 @@ class DeviceQueue {
   // Lets all that wait look whether their client has left or the executor ends.
   void WakeAll();
   void Tune(const scheduler::Tuning& tuning);
+  // As Policy's.
+  void ExpectSuspension(bool is_expected);
 
  private:
   DispatchPass Enter(Member& member, const DispatchOf& of);
@@ -84,7 +95,8 @@ class DeviceQueue {
   struct Waiter {
     Member* member = nullptr;
     bool is_high_priority = false;
-    bool is_granted = false;
+    bool is_short = false;
+    std::optional<scheduler::Decision> granted;
     std::condition_variable changed;
   };
   // A launch from its submission to its completion, at the index of its LaunchId.
@@ -94,33 +106,41 @@ class DeviceQueue {
     scheduler::LaunchId id;
     Member* member = nullptr;
     Waiter* waiter = nullptr;
-    const LaunchCosts::Cost* cost = nullptr;
+    const LaunchCosts::Cost* cost = nullptr;  // null: nobody asks
     CUstream stream = nullptr;
     CUevent done = nullptr;    // behind the launch
     bool is_recorded = false;  // written before kLaunched
   };
 
+  // Without a question, and unnoted.
+  bool MayPass(Member& member, const DispatchOf& of);
   bool MayPassAlone(Member& member, TimePoint now);
-  scheduler::LaunchAsked Asked(const DispatchOf& of, const LaunchCosts::Cost& cost) const;
-  // Returns whether it was granted.
-  bool Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter);
+  // `duration`: as was measured; zero: it was not.
+  scheduler::LaunchAsked Asked(const DispatchOf& of, std::chrono::nanoseconds duration) const;
+  // Until the policy lets it go, or it must not or need not wait any more.
+  DispatchPass Ask(Member& member, const DispatchOf& of, const LaunchCosts::Cost* cost);
+  // Until it is granted or must stop.
+  void Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter);
   void LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter);
   void Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter, int round);
   void Decide(TimePoint now);
   void Collect(TimePoint now);
   bool HasEnded(const Record& record) const;
   void Finish(Record& record, TimePoint now);
-  bool MustStopWaiting(const Waiter& waiter) const { return waiter.member->tenant_.has_left() || watch_.is_open(); }
+  bool MustStopWaiting(const Waiter& waiter) const;
 
   const DriverTable& driver_;
   ActivityPage& page_;
   PageWatch& watch_;
+  const std::atomic<bool>& passes_all_;
+  const Clock& clock_;
   const int device_;
-  const SteadyClock clock_;
+  const scheduler::PolicyRow& row_;
   EventPool events_;
   std::atomic<uint64_t> alone_{0};            // number of the member that may pass; 0: none
   std::atomic<uint64_t> multiprocessors_{0};  // 0: not asked yet
   std::atomic<int64_t> turnaround_ns_;
+  std::atomic<bool> is_suspension_expected_{false};
 
   std::mutex mutex_;
   const std::unique_ptr<scheduler::Policy> policy_;  // guarded by mutex_, as all below

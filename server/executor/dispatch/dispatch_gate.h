@@ -1,6 +1,6 @@
 // The one place every kernel and graph launch of this executor passes, and every copy and fill of best-effort sessions:
 // what stands between a validated launch and the driver. Best-effort launches are held back here while high-priority
-// work runs, and share the GPU by a policy (priority_dispatch.h, policy_dispatch.h).
+// work runs, and share the GPU by a policy (policy_dispatch.h).
 //
 // Thread-safe; called by lane threads that hold their session's turn, so a wait here stalls that session and no other.
 #pragma once

@@ -19,8 +19,8 @@ constexpr int kLooksUntilLong = 200;
 
 }  // namespace
 
-HighPriorityAnnouncer::HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page)
-    : driver_(driver), page_(page) {}
+HighPriorityAnnouncer::HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page, const Clock& clock)
+    : driver_(driver), page_(page), clock_(clock) {}
 
 HighPriorityAnnouncer::~HighPriorityAnnouncer() {
   for (auto& device : devices_) {

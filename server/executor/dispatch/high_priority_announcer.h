@@ -23,8 +23,8 @@ struct DriverTable;
 
 class HighPriorityAnnouncer {
  public:
-  // Both outlive this.
-  HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page);
+  // All outlive this.
+  HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page, const Clock& clock);
   ~HighPriorityAnnouncer();
   HighPriorityAnnouncer(const HighPriorityAnnouncer&) = delete;
   HighPriorityAnnouncer& operator=(const HighPriorityAnnouncer&) = delete;
@@ -54,7 +54,7 @@ class HighPriorityAnnouncer {
 
   const DriverTable& driver_;
   ActivityPage& page_;
-  const SteadyClock clock_;
+  const Clock& clock_;
   std::once_flag claimed_;
   bool can_announce_ = false;  // set once, before any Device is used
   std::array<Device, shm::kActivityDevices> devices_;

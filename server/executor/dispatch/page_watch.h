@@ -17,8 +17,9 @@ class PageWatch final : public HighPriorityWatch {
   // The longest that a waiting thread sleeps without looking whether the executor ends.
   static constexpr auto kLook = std::chrono::milliseconds(10);
 
-  // `minds_hold_off`: it stays closed for the hold-off after high-priority work, too. `page` outlives this.
-  PageWatch(ActivityPage& page, bool minds_hold_off) : page_(page), minds_hold_off_(minds_hold_off) {}
+  // `minds_hold_off`: it stays closed for the hold-off after high-priority work, too. `page` and `clock` outlive this.
+  PageWatch(ActivityPage& page, bool minds_hold_off, const Clock& clock)
+      : page_(page), minds_hold_off_(minds_hold_off), clock_(clock) {}
 
   // Nothing is closed from now on: the executor is shutting down.
   void Open() { is_open_.store(true, std::memory_order_relaxed); }
@@ -40,7 +41,7 @@ class PageWatch final : public HighPriorityWatch {
  private:
   ActivityPage& page_;
   const bool minds_hold_off_;
-  const SteadyClock clock_;
+  const Clock& clock_;
   std::atomic<bool> is_open_{false};
   std::array<std::atomic<uint64_t>, shm::kActivityDevices> num_standstills_{};
 };

@@ -19,9 +19,14 @@ constexpr auto kExpectsBack = std::chrono::microseconds(100);
 // The queues of all devices, made on first use.
 class Queues {
  public:
-  Queues(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const scheduler::PolicyRow& policy,
-         std::chrono::nanoseconds starvation_bound)
-      : driver_(driver), page_(page), watch_(watch), policy_(policy), starvation_bound_(starvation_bound) {}
+  Queues(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const Clock& clock,
+         const scheduler::PolicyRow& policy, std::chrono::nanoseconds starvation_bound)
+      : driver_(driver),
+        page_(page),
+        watch_(watch),
+        clock_(clock),
+        policy_(policy),
+        starvation_bound_(starvation_bound) {}
 
   DeviceQueue& Of(int device) {
     const std::lock_guard lock(mutex_);
@@ -31,8 +36,10 @@ class Queues {
       config.tuning = tuning_;
       config.expects_back = kExpectsBack;
       if (starvation_bound_.count() != 0) config.starvation_bound = starvation_bound_;
-      queue = std::make_unique<DeviceQueue>(driver_, page_, watch_, device, policy_.create(config));
+      queue = std::make_unique<DeviceQueue>(driver_, page_, watch_, passes_all_, clock_, device, policy_,
+                                            policy_.create(config));
       queue->Tune(tuning_);
+      queue->ExpectSuspension(is_suspension_expected_[static_cast<size_t>(device)]);
     }
     return *queue;
   }
@@ -50,16 +57,31 @@ class Queues {
       if (queue != nullptr) queue->Tune(tuning_);
     }
   }
+  void ExpectSuspension(int device, bool is_expected) {
+    const std::lock_guard lock(mutex_);
+    is_suspension_expected_[static_cast<size_t>(device)] = is_expected;
+    const std::unique_ptr<DeviceQueue>& queue = queues_[static_cast<size_t>(device)];
+    if (queue != nullptr) queue->ExpectSuspension(is_expected);
+  }
+  // Nobody asks the policy any more, or does again: the policy that passes everything need not be asked.
+  void PassAll(bool passes_all) {
+    passes_all_ = passes_all;
+    ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
+  }
+  bool passes_all() const { return passes_all_.load(std::memory_order_relaxed); }
 
  private:
   const DriverTable& driver_;
   ActivityPage& page_;
   PageWatch& watch_;
+  const Clock& clock_;
   const scheduler::PolicyRow& policy_;
   const std::chrono::nanoseconds starvation_bound_;  // zero: none
+  std::atomic<bool> passes_all_{false};
   std::mutex mutex_;
-  scheduler::Tuning tuning_;                                                // guarded by mutex_
-  std::array<std::unique_ptr<DeviceQueue>, shm::kActivityDevices> queues_;  // likewise; entries stay
+  scheduler::Tuning tuning_;  // guarded by mutex_, as all below
+  std::array<bool, shm::kActivityDevices> is_suspension_expected_{};
+  std::array<std::unique_ptr<DeviceQueue>, shm::kActivityDevices> queues_;  // entries stay
 };
 
 // Which levels the high-priority sessions of this executor have. Thread-safe.
@@ -138,13 +160,12 @@ class PolicyTenant final : public GateTenant {
 class PolicyDispatch final : public DispatchGate {
  public:
   PolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
-                 std::chrono::nanoseconds starvation_bound)
-      : minds_class_(policy.minds_class),
-        minds_levels_(policy.minds_levels),
+                 std::chrono::nanoseconds starvation_bound, const Clock& clock)
+      : policy_(policy),
         page_(std::move(page)),
-        watch_(*page_, policy.minds_hold_off),
-        announcer_(driver, *page_),
-        queues_(driver, *page_, watch_, policy, starvation_bound) {}
+        watch_(*page_, policy.minds_hold_off, clock),
+        announcer_(driver, *page_, clock),
+        queues_(driver, *page_, watch_, clock, policy, starvation_bound) {}
 
   std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare& share) override {
     return std::make_unique<PolicyTenant>(queues_, levels_, share);
@@ -153,7 +174,9 @@ class PolicyDispatch final : public DispatchGate {
   DispatchPass BeforeDispatch(const DispatchOf& of) override {
     if (IsAnnounced(of)) {
       announcer_.BeforeDispatch(of.device);
-      if (!minds_levels_ || !levels_.are_several()) return {};
+      if (!policy_.minds_levels || !levels_.are_several()) return {};
+    } else if (PassesAll()) {
+      return {};
     }
     const DispatchPass pass = MemberOf(of).Enter(of);
     if (!pass.may_go && IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
@@ -163,11 +186,13 @@ class PolicyDispatch final : public DispatchGate {
     if (pass.is_noted()) MemberOf(of).Leave(of, pass);
     if (IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
   }
-  bool holds_copies() const override { return true; }
+  bool holds_copies() const override { return !PassesAll(); }
   void Tune(const scheduler::Tuning& tuning) override {
     announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
     queues_.Tune(tuning);
   }
+  void ExpectSuspension(int device, bool is_expected) override { queues_.ExpectSuspension(device, is_expected); }
+  void LeaveToTimeSlices(bool is_left) override { queues_.PassAll(is_left); }
   void Open() override {
     watch_.Open();
     queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
@@ -175,13 +200,16 @@ class PolicyDispatch final : public DispatchGate {
   HighPriorityWatch* watch() override { return &watch_; }
 
  private:
-  bool IsAnnounced(const DispatchOf& of) const { return of.is_high_priority && minds_class_; }
+  bool IsAnnounced(const DispatchOf& of) const { return of.is_high_priority && policy_.minds_class; }
+  // Best-effort launches need not ask. Two loads.
+  bool PassesAll() const {
+    return queues_.passes_all() || (policy_.decides_beside_high_priority_only && !page_->HighPriorityPresent());
+  }
   static DeviceQueue::Member& MemberOf(const DispatchOf& of) {
     return static_cast<PolicyTenant*>(of.tenant)->On(of.device);
   }
 
-  const bool minds_class_;
-  const bool minds_levels_;
+  const scheduler::PolicyRow& policy_;
   const std::unique_ptr<ActivityPage> page_;
   PageWatch watch_;
   HighPriorityAnnouncer announcer_;
@@ -193,8 +221,8 @@ class PolicyDispatch final : public DispatchGate {
 
 std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
                                                    const scheduler::PolicyRow& policy,
-                                                   std::chrono::nanoseconds starvation_bound) {
-  return std::make_unique<PolicyDispatch>(driver, std::move(page), policy, starvation_bound);
+                                                   std::chrono::nanoseconds starvation_bound, const Clock& clock) {
+  return std::make_unique<PolicyDispatch>(driver, std::move(page), policy, starvation_bound, clock);
 }
 
 }  // namespace tally::server

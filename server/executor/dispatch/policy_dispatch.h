@@ -1,12 +1,19 @@
-// The dispatch gate that asks a policy of the table (scheduler/policy_list.h): one policy and one queue per device.
+// The dispatch gate of an executor: one policy of the table (scheduler/policy_list.h) and one queue per device.
 //
-// High-priority launches never wait and are announced on the activity page, as in priority_dispatch.h, if the policy
-// minds classes at all; best-effort launches pass device_queue.h.
+// High-priority launches never wait but for higher levels. If the policy minds classes at all they make priorities
+// real between executors: before one the activity page is marked busy; once everything high-priority of this executor
+// is complete it is marked idle, with a hold-off. Best-effort launches pass device_queue.h; copies and fills of
+// best-effort sessions likewise.
+//
+// Left to the GPU's time slices (LeaveToTimeSlices) best-effort launches go at once; high-priority ones are announced
+// all the same, for those who are not, and for refresher.h. That, and a policy that decides nothing while there is no
+// high-priority executor on the machine, costs a launch two loads.
 #pragma once
 
 #include <chrono>
 #include <memory>
 
+#include "base/clock.h"
 #include "scheduler/policy_list.h"
 #include "server/executor/dispatch/activity_page.h"
 #include "server/executor/dispatch/dispatch_gate.h"
@@ -15,10 +22,10 @@ namespace tally::server {
 
 struct DriverTable;
 
-// `driver` must outlive it; the device's primary context must be current on the threads that call it, as it is on lane
-// threads. `starvation_bound`: for policies that have one; zero: none.
+// `driver`, `policy` and `clock` must outlive it; the device's primary context must be current on the threads that call
+// it, as it is on lane threads. `starvation_bound`: for policies that have one; zero: none.
 std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
                                                    const scheduler::PolicyRow& policy,
-                                                   std::chrono::nanoseconds starvation_bound = {});
+                                                   std::chrono::nanoseconds starvation_bound, const Clock& clock);
 
 }  // namespace tally::server

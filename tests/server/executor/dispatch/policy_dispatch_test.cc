@@ -25,7 +25,7 @@ class PolicyDispatchFixture : public testing::Test {
                                                  std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
-    return CreatePolicyDispatch(table_, std::move(*page), **scheduler::FindPolicy(policy), starvation_bound);
+    return CreatePolicyDispatch(table_, std::move(*page), **scheduler::FindPolicy(policy), starvation_bound, clock_);
   }
 
   // A session that launches from one thread.
@@ -42,6 +42,7 @@ class PolicyDispatchFixture : public testing::Test {
       const DispatchPass pass = gate.BeforeDispatch(of);
       if (!pass.may_go) return false;
       ++num_launches;
+      is_forced = pass.is_forced;
       gate.AfterDispatch(of, pass);
       return true;
     }
@@ -49,8 +50,10 @@ class PolicyDispatchFixture : public testing::Test {
     std::unique_ptr<GateTenant> tenant;
     DispatchOf of;
     std::atomic<int> num_launches{0};
+    bool is_forced = false;  // the last one
   };
 
+  const SteadyClock clock_;
   const DriverTable table_ = ScriptedGpu::Table();
   const TemporaryDirectory temporary_;
   const std::string directory_ = temporary_.path();
@@ -98,6 +101,7 @@ TEST_P(PolicyDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
   ScriptedGpu::Stop();  // from here on nothing completes: what is in flight waits for what is yet to be launched
   for (int i = 0; i < 5; ++i) one.Launch();
   EXPECT_EQ(one.num_launches, 6);
+  EXPECT_TRUE(one.is_forced) << "the rest of a copy goes at once then";
   ScriptedGpu::Go();
 }
 

@@ -31,6 +31,7 @@ class ScriptedGpu {
     table.cuEventRecord = [](CUevent event, CUstream stream) {
       const std::lock_guard lock(mutex);
       places[event] = {stream, ++num_recorded[stream]};
+      ++num_records;
       return CUDA_SUCCESS;
     };
     table.cuEventSynchronize = [](CUevent event) {
@@ -57,6 +58,7 @@ class ScriptedGpu {
     is_stopped = false;
     duration_ms = 0.05f;
     num_queries = 0;
+    num_records = 0;
     places.clear();
     num_recorded.clear();
     num_done.clear();
@@ -81,6 +83,10 @@ class ScriptedGpu {
     const std::lock_guard lock(mutex);
     return num_queries;
   }
+  static uint64_t NumRecorded() {
+    const std::lock_guard lock(mutex);
+    return num_records;
+  }
 
  private:
   struct Place {
@@ -96,6 +102,7 @@ class ScriptedGpu {
   static inline bool is_stopped = false;
   static inline float duration_ms = 0.05f;
   static inline uint64_t num_queries = 0;
+  static inline uint64_t num_records = 0;
   static inline uintptr_t num_events = 0;
   static inline std::map<CUevent, Place> places;
   static inline std::map<CUstream, uint64_t> num_recorded;

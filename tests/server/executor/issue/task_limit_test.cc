@@ -105,7 +105,8 @@ TEST_F(TaskLimitTest, WorkThatNobodyCanWatchIsNotAnnounced) {
   const TemporaryDirectory directory;
   auto page = ActivityPage::Open(directory.path() + "/activity");
   ASSERT_TRUE(page) << page.error().ToString();
-  HighPriorityAnnouncer announcer(driver_, **page);
+  const SteadyClock clock;
+  HighPriorityAnnouncer announcer(driver_, **page, clock);
   const CUstream stream = Stream();
   {
     const TaskLimit limit;

@@ -1,0 +1,432 @@
+// The dispatch gate under `look-ahead` and `time-slices`: what is in force unless somebody asks for another policy.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "scheduler/tuning.h"
+#include "server/executor/dispatch/policy_dispatch.h"
+#include "tests/server/executor/dispatch/scripted_gpu.h"
+#include "tests/support/temporary_directory.h"
+
+namespace tally::server {
+namespace {
+
+// Stands still until the test moves it; any thread may read it.
+class TestClock final : public Clock {
+ public:
+  TimePoint Now() const override { return TimePoint(std::chrono::nanoseconds(now_ns_.load())); }
+  void Advance(std::chrono::nanoseconds by) { now_ns_ += by.count(); }
+
+ private:
+  std::atomic<int64_t> now_ns_{1'000'000'000};
+};
+
+// The gate of an executor with one session.
+struct GateOfOne {
+  explicit GateOfOne(std::unique_ptr<DispatchGate> its_gate) : gate(std::move(its_gate)), tenant(gate->AddTenant({})) {}
+
+  DispatchOf High() const { return {.is_high_priority = true, .tenant = tenant.get()}; }
+  DispatchOf BestEffort() const { return {.tenant = tenant.get()}; }
+  DispatchOf Short(int microseconds, uintptr_t stream = 1) const {
+    return {.is_short = true,
+            .stream = reinterpret_cast<CUstream>(stream),
+            .tenant = tenant.get(),
+            .kind = {.first_guess = std::chrono::microseconds(microseconds)}};
+  }
+  DispatchPass Launch(const DispatchOf& of) {
+    const DispatchPass pass = gate->BeforeDispatch(of);
+    if (pass.may_go) gate->AfterDispatch(of, pass);
+    return pass;
+  }
+
+  std::unique_ptr<DispatchGate> gate;
+  std::unique_ptr<GateTenant> tenant;
+};
+
+class LookAheadDispatchTest : public testing::Test {
+ protected:
+  LookAheadDispatchTest() { ScriptedGpu::Reset(); }
+  GateOfOne NewExecutor(std::chrono::nanoseconds starvation_bound = {}) {
+    auto page = ActivityPage::Open(directory_ + "/activity");
+    EXPECT_TRUE(page) << page.error().ToString();
+    return GateOfOne(CreatePolicyDispatch(
+        table_, std::move(*page), **scheduler::FindPolicy(scheduler::kLookAheadPolicy), starvation_bound, clock_));
+  }
+  // Beside a high-priority executor that has nothing to do at present.
+  GateOfOne NewExecutorBesideHighPriority() {
+    high_ = std::make_unique<GateOfOne>(NewExecutor());
+    high_->Launch(high_->High());
+    GateOfOne executor = NewExecutor();
+    while (executor.gate->watch()->IsClosed(0)) {
+      clock_.Advance(std::chrono::microseconds(100));
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    return executor;
+  }
+  // Does it on another thread, while time passes in steps of that length, each for longer than a waiting thread sleeps.
+  template <typename Work>
+  void WhileTimePasses(std::chrono::milliseconds step, Work&& work) {
+    std::atomic<bool> is_done{false};
+    std::thread worker([&] {
+      work();
+      is_done = true;
+    });
+    while (!is_done) {
+      clock_.Advance(step);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    worker.join();
+  }
+  // Hold-offs end.
+  void JoinWhileTimePasses(std::thread& thread) {
+    WhileTimePasses(std::chrono::milliseconds(1), [&] { thread.join(); });
+  }
+  // Launches until the gate keeps one back, at most `most`; that one is let go at the end. Time stands still meanwhile:
+  // nothing goes because it has waited for long. A launch that asks the GPU so often is kept, not slow.
+  int NumAdmitted(GateOfOne& executor, const DispatchOf& of, int most) {
+    ScriptedGpu::Stop();
+    std::atomic<int> num_admitted{0};
+    std::thread launcher([&] {
+      for (int i = 0; i < most; ++i) {
+        const DispatchPass pass = executor.gate->BeforeDispatch(of);
+        ++num_admitted;
+        executor.gate->AfterDispatch(of, pass);
+      }
+    });
+    int num = -1;
+    for (uint64_t num_queries = 0; num != num_admitted && num != most;) {
+      num = num_admitted;
+      num_queries = ScriptedGpu::NumQueries();
+      while (num == num_admitted && num != most && ScriptedGpu::NumQueries() < num_queries + 100)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    ScriptedGpu::Go();
+    launcher.join();
+    EXPECT_EQ(num_admitted, most);
+    return num;
+  }
+
+  std::unique_ptr<GateOfOne> high_;
+  const DriverTable table_ = ScriptedGpu::Table();
+  const TemporaryDirectory temporary_;
+  const std::string directory_ = temporary_.path();
+  TestClock clock_;
+};
+
+TEST_F(LookAheadDispatchTest, BestEffortAloneIsNeverHeldBackNorNoted) {
+  GateOfOne executor = NewExecutor();
+  const auto another = executor.gate->AddTenant({});
+  ScriptedGpu::Stop();
+  for (int launch = 0; launch < 1000; ++launch) {
+    executor.Launch(executor.BestEffort());
+    executor.Launch({.tenant = another.get()});
+  }
+  EXPECT_EQ(ScriptedGpu::NumRecorded(), 0u) << "company is nobody's business, and what is in flight is not known";
+  ScriptedGpu::Go();
+}
+
+TEST_F(LookAheadDispatchTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork) {
+  GateOfOne high = NewExecutor();
+  GateOfOne best_effort = NewExecutor();
+  ScriptedGpu::Stop();
+  high.Launch(high.High());
+  std::atomic<bool> dispatched{false};
+  std::thread launcher([&] {
+    best_effort.Launch(best_effort.BestEffort());
+    dispatched = true;
+  });
+  WhileTimePasses(std::chrono::milliseconds(10), [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  EXPECT_FALSE(dispatched) << "high-priority work is still on the GPU";
+  ScriptedGpu::Go();
+  JoinWhileTimePasses(launcher);
+  EXPECT_TRUE(dispatched);
+  EXPECT_EQ(best_effort.tenant->figures["held_launches"], 1u);
+}
+
+TEST_F(LookAheadDispatchTest, LeftToTimeSlicesNobodyWaits) {
+  GateOfOne high = NewExecutor();
+  GateOfOne best_effort = NewExecutor();
+  high.gate->LeaveToTimeSlices(true);
+  best_effort.gate->LeaveToTimeSlices(true);
+  ScriptedGpu::Stop();
+  high.Launch(high.High());
+  const uint64_t num_recorded = ScriptedGpu::NumRecorded();
+  EXPECT_TRUE(best_effort.gate->watch()->IsClosed(0)) << "high-priority work is announced all the same";
+  EXPECT_FALSE(best_effort.gate->holds_copies());
+  for (int launch = 0; launch < 1000; ++launch) EXPECT_TRUE(best_effort.Launch(best_effort.BestEffort()).may_go);
+  EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded) << "best-effort launches are not noted";
+  ScriptedGpu::Go();
+}
+
+TEST_F(LookAheadDispatchTest, WhoWaitsIsLetGoWhenItIsLeftToTimeSlicesAndTheNextOneWaitsAgain) {
+  GateOfOne high = NewExecutor();
+  GateOfOne best_effort = NewExecutor();
+  ScriptedGpu::Stop();
+  high.Launch(high.High());
+  std::atomic<int> num_dispatched{0};
+  std::thread launcher([&] {
+    for (int launch = 0; launch < 2; ++launch) {
+      const DispatchPass pass = best_effort.gate->BeforeDispatch(best_effort.BestEffort());
+      EXPECT_TRUE(pass.may_go);
+      best_effort.gate->LeaveToTimeSlices(false);
+      ++num_dispatched;
+      best_effort.gate->AfterDispatch(best_effort.BestEffort(), pass);
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(num_dispatched, 0);
+  best_effort.gate->LeaveToTimeSlices(true);
+  while (num_dispatched == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(num_dispatched, 1) << "high-priority work is still on the GPU";
+  EXPECT_TRUE(best_effort.gate->holds_copies());
+  ScriptedGpu::Go();
+  JoinWhileTimePasses(launcher);
+}
+
+TEST_F(LookAheadDispatchTest, BothClassesInOneExecutorKeepTheRule) {
+  GateOfOne executor = NewExecutor();
+  ScriptedGpu::Stop();
+  executor.Launch(executor.High());
+  executor.Launch(executor.High());  // high-priority work never waits
+  std::atomic<bool> dispatched{false};
+  std::thread launcher([&] {
+    executor.Launch(executor.BestEffort());
+    dispatched = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(dispatched);
+  ScriptedGpu::Go();
+  JoinWhileTimePasses(launcher);
+}
+
+TEST_F(LookAheadDispatchTest, AProgramThatIsMadeHighPriorityWhileItIsHeldGoes) {
+  GateOfOne high = NewExecutor();
+  GateOfOne executor = NewExecutor();
+  ScriptedGpu::Stop();
+  high.Launch(high.High());
+  std::thread launcher([&] { EXPECT_TRUE(executor.Launch(executor.BestEffort()).may_go); });
+  while (executor.tenant->figures["held_launches"] == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    executor.tenant->SetShare({.tenant_class = scheduler::TenantClass::kHighPriority});
+  }
+  launcher.join();
+  ScriptedGpu::Go();
+}
+
+TEST_F(LookAheadDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
+  constexpr auto kBound = std::chrono::milliseconds(400);
+  GateOfOne high = NewExecutor();
+  GateOfOne best_effort = NewExecutor(kBound);
+  ScriptedGpu::Stop();
+  high.Launch(high.High());
+  const TimePoint began = clock_.Now();
+  std::atomic<int> num_running{2};
+  std::vector<std::thread> programs;
+  for (int i = 0; i < 2; ++i) {
+    programs.emplace_back([&] {
+      const auto tenant = best_effort.gate->AddTenant({});
+      for (int launch = 0; launch < 2; ++launch) EXPECT_TRUE(best_effort.Launch({.tenant = tenant.get()}).may_go);
+      --num_running;
+    });
+  }
+  while (num_running > 0) {
+    clock_.Advance(kBound / 40);  // it looks every 10 ms
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (std::thread& program : programs) program.join();
+  EXPECT_GE(clock_.Now() - began, 4 * kBound) << "high-priority work was there all the time";
+  ScriptedGpu::Go();
+}
+
+TEST_F(LookAheadDispatchTest, ShutdownEndsTheWait) {
+  GateOfOne high = NewExecutor();
+  GateOfOne best_effort = NewExecutor();
+  ScriptedGpu::Stop();
+  high.Launch(high.High());
+  std::thread launcher([&] { EXPECT_TRUE(best_effort.Launch(best_effort.BestEffort()).may_go); });
+  best_effort.gate->Open();
+  launcher.join();
+  ScriptedGpu::Go();
+}
+
+TEST_F(LookAheadDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
+  GateOfOne best_effort = NewExecutorBesideHighPriority();
+  best_effort.Launch(best_effort.BestEffort());
+  ScriptedGpu::Stop();  // from here on nothing completes: what is in flight waits for what is yet to be launched
+  WhileTimePasses(std::chrono::milliseconds(50), [&] {
+    for (int launch = 0; launch < 12; ++launch) best_effort.Launch(best_effort.BestEffort());
+  });
+  ScriptedGpu::Go();
+}
+
+TEST_F(LookAheadDispatchTest, ShortLaunchesInFlightDrainWithinTheThreshold) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  EXPECT_EQ(NumAdmitted(executor, executor.Short(10), 20), 3);
+  EXPECT_EQ(NumAdmitted(executor, executor.Short(16), 20), 1);
+  EXPECT_EQ(NumAdmitted(executor, executor.Short(15), 20), 2);
+  EXPECT_EQ(NumAdmitted(executor, executor.Short(500), 20), 1) << "longer than the threshold: one at a time";
+  EXPECT_EQ(NumAdmitted(executor, executor.Short(0), 20), 1) << "not known: one at a time";
+  executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(100) + scheduler::kGiveBackOverhead});
+  EXPECT_EQ(NumAdmitted(executor, executor.Short(10), 20), 10);
+}
+
+TEST_F(LookAheadDispatchTest, ShortLaunchesOfSeveralStreamsDrainTogether) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  ScriptedGpu::Stop();
+  executor.Launch(executor.Short(10, 7));
+  EXPECT_EQ(NumAdmitted(executor, executor.Short(10, 8), 20), 2);
+}
+
+TEST_F(LookAheadDispatchTest, OthersKeepTheirOwnRuleBesideShortOnes) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  ScriptedGpu::Stop();
+  executor.Launch(executor.Short(10));
+  EXPECT_EQ(NumAdmitted(executor, executor.BestEffort(), 5), 1) << "a look-ahead begins with one";
+}
+
+TEST_F(LookAheadDispatchTest, WhatCanYieldIsNeitherBoundedNorNotedButStillStaysBack) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  DispatchOf yielding = executor.BestEffort();
+  yielding.can_yield = true;
+  const uint64_t num_recorded = ScriptedGpu::NumRecorded();
+  EXPECT_EQ(NumAdmitted(executor, yielding, 1000), 1000);
+  EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded);
+  high_->gate->BeforeDispatch(high_->High());
+  std::atomic<bool> has_gone{false};
+  std::thread launcher([&] {
+    executor.Launch(yielding);
+    has_gone = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(has_gone);
+  high_->gate->AfterDispatch(high_->High(), {});
+  JoinWhileTimePasses(launcher);
+}
+
+TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedIsNotBoundedButStillStaysBack) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  executor.gate->ExpectSuspension(1, true);  // another device
+  EXPECT_LT(NumAdmitted(executor, executor.BestEffort(), 100), 100);
+  executor.gate->ExpectSuspension(0, true);
+  const uint64_t num_recorded = ScriptedGpu::NumRecorded();
+  EXPECT_EQ(NumAdmitted(executor, executor.BestEffort(), 500), 500);
+  EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded + 4) << "an event each is what suspension is to save";
+  high_->gate->BeforeDispatch(high_->High());
+  EXPECT_TRUE(executor.gate->watch()->IsClosed(0));
+  std::atomic<bool> has_gone{false};
+  std::thread launcher([&] {
+    executor.Launch(executor.BestEffort());
+    has_gone = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(has_gone);
+  high_->gate->AfterDispatch(high_->High(), {});
+  JoinWhileTimePasses(launcher);
+  executor.gate->ExpectSuspension(0, false);
+  EXPECT_LT(NumAdmitted(executor, executor.BestEffort(), 100), 100) << "bounded again, whatever was allowed before";
+}
+
+TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedDoesNotFillTheDriversRing) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  executor.gate->ExpectSuspension(0, true);
+  const auto another = executor.gate->AddTenant({});
+  DispatchOf of = executor.BestEffort();
+  of.stream = reinterpret_cast<CUstream>(1);
+  constexpr int kPerAsking = 128;
+  constexpr int kMost = 4 * kPerAsking;  // as LookAheadPolicy says
+  EXPECT_EQ(NumAdmitted(executor, of, kMost + kPerAsking), kMost);
+  const DispatchOf of_another{.stream = reinterpret_cast<CUstream>(2), .tenant = another.get()};
+  EXPECT_EQ(NumAdmitted(executor, of_another, kMost), kMost) << "each for itself";
+  ScriptedGpu::Stop();
+  for (int launch = 0; launch < kMost; ++launch) executor.Launch(of);
+  std::thread leaving([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    executor.tenant->Leave();
+  });
+  EXPECT_FALSE(executor.gate->BeforeDispatch(of).may_go);
+  leaving.join();
+  ScriptedGpu::Go();
+  executor.tenant->End();
+}
+
+TEST_F(LookAheadDispatchTest, WhoIsFarAheadIsNotWaitedForForever) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  executor.gate->ExpectSuspension(0, true);
+  ScriptedGpu::Stop();
+  WhileTimePasses(std::chrono::milliseconds(50), [&] {
+    for (int launch = 0; launch < 700; ++launch) executor.Launch(executor.BestEffort());
+  });
+  ScriptedGpu::Go();
+}
+
+TEST_F(LookAheadDispatchTest, CopiesAreHeldOnlyBesideAHighPriorityExecutor) {
+  GateOfOne alone = NewExecutor();
+  EXPECT_FALSE(alone.gate->holds_copies());
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  EXPECT_TRUE(executor.gate->holds_copies());
+  EXPECT_TRUE(alone.gate->holds_copies()) << "one has come since";
+  high_.reset();
+  EXPECT_FALSE(executor.gate->holds_copies());
+}
+
+TEST_F(LookAheadDispatchTest, SmallCopiesAreShortAndLargeOnesAreAsFewAsDrainQuickly) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  const auto copy = [&](int microseconds) {
+    DispatchOf of = executor.Short(microseconds);
+    of.is_short = false;
+    return of;
+  };
+  EXPECT_EQ(NumAdmitted(executor, copy(10), 20), 3);
+  EXPECT_EQ(NumAdmitted(executor, copy(300), 5), 1) << "a look-ahead begins with one";
+  DispatchOf of_a_patient_program = copy(300);
+  of_a_patient_program.turnaround = std::chrono::milliseconds(1);
+  EXPECT_EQ(NumAdmitted(executor, of_a_patient_program, 20), 3);
+}
+
+TEST_F(LookAheadDispatchTest, WhatGoesBecauseNothingEndsSaysSo) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  ScriptedGpu::Stop();
+  for (const bool is_forced : {false, true})
+    WhileTimePasses(std::chrono::milliseconds(50),
+                    [&] { EXPECT_EQ(executor.Launch(executor.BestEffort()).is_forced, is_forced); });
+  ScriptedGpu::Go();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_FALSE(executor.Launch(executor.BestEffort()).is_forced);
+}
+
+TEST_F(LookAheadDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  ScriptedGpu::Stop();
+  executor.Launch(executor.BestEffort());
+  std::thread held([&] {  // time stands still: for ever, if it were not for Leave()
+    while (executor.Launch(executor.BestEffort()).may_go) {
+    }
+  });
+  executor.tenant->Leave();
+  held.join();
+  ScriptedGpu::Go();
+}
+
+TEST_F(LookAheadDispatchTest, WithoutHighPriorityExecutorShortLaunchesAreNeverHeldBack) {
+  GateOfOne executor = NewExecutor();
+  EXPECT_EQ(NumAdmitted(executor, executor.Short(10), 1000), 1000);
+}
+
+TEST_F(LookAheadDispatchTest, AShortLaunchThatWaitsForALaterOneIsNotWaitedForForever) {
+  GateOfOne executor = NewExecutorBesideHighPriority();
+  ScriptedGpu::Stop();
+  WhileTimePasses(std::chrono::milliseconds(50), [&] {
+    for (int launch = 0; launch < 6; ++launch) executor.Launch(executor.Short(30));
+  });
+  ScriptedGpu::Go();
+}
+
+}  // namespace
+}  // namespace tally::server
