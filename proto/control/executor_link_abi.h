@@ -187,7 +187,8 @@ struct LinkKernelReport {
 };
 static_assert(sizeof(LinkKernelReport) == 16 + 40 + 40 + 2 * 512);
 
-// tallyd to executor.
+// tallyd to executor. Sent once more unchanged to executors of programs with an objective when tenants have come,
+// changed or gone, here or elsewhere.
 struct LinkSetTuning {
   LinkHeader header;
   uint64_t turnaround_ns;

@@ -190,13 +190,18 @@ void ExecutorPool::OnListed(Executor& executor) {
 }
 
 void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport& report) {
+  const bool is_new = !executor.sessions.contains(report.identity.session_id);
   if (report.has_ended != 0) {
     ledger_.AddEnded(report.identity, report.figures);
     executor.sessions.erase(report.identity.session_id);
   } else {
     executor.sessions[report.identity.session_id] = {report.identity, report.figures};
   }
-  if (report.identity.slo_latency_ns != 0) PlanTuning();
+  if (is_new || report.has_ended != 0) {
+    OnTenantsChanged();
+  } else if (report.identity.slo_latency_ns != 0) {
+    PlanTuning();
+  }
   PlanTimeSlices();
 }
 
@@ -393,12 +398,23 @@ void ExecutorPool::PlanTuning() {
   const scheduler::Tuning wanted = tuning();
   for (const ExecutorPtr& executor : executors_) {
     if (executor->link == nullptr || executor->wanted_tuning == wanted) continue;
-    const Status sent = executor->link->SendSetTuning(wanted);
-    if (sent.ok()) {
-      executor->wanted_tuning = wanted;
-    } else {
-      LOG_WARNING("executor {}: {}", executor->pid, sent.message());
-    }
+    if (SendTuning(*executor, wanted)) executor->wanted_tuning = wanted;
+  }
+}
+
+bool ExecutorPool::SendTuning(Executor& executor, const scheduler::Tuning& tuning) {
+  const Status sent = executor.link->SendSetTuning(tuning);
+  if (!sent.ok()) LOG_WARNING("executor {}: {}", executor.pid, sent.message());
+  return sent.ok();
+}
+
+void ExecutorPool::OnTenantsChanged() {
+  PlanTuning();
+  for (const ExecutorPtr& executor : executors_) {
+    if (executor->link == nullptr || !executor->wanted_tuning) continue;
+    const bool has_objective = std::any_of(executor->sessions.begin(), executor->sessions.end(),
+                                           [](const auto& each) { return each.second.identity.slo_latency_ns != 0; });
+    if (has_objective) SendTuning(*executor, *executor->wanted_tuning);
   }
 }
 
@@ -488,6 +504,7 @@ void ExecutorPool::SetPriority(uint64_t session_id, const control::ShareChange& 
         session->second.identity.priority_class = static_cast<uint32_t>(change.priority_class);
         PlanTimeSlices();
       }
+      if (status.ok()) OnTenantsChanged();
       done(std::move(status));
     });
     loop_.PostDelayed(kPriorityReplyLimit, [this, id] {

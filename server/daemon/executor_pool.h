@@ -168,6 +168,10 @@ class ExecutorPool {
   void ChoosePolicy(Executor& executor);
   // After every change of what objectives ask for, of the threshold and of who is serving.
   void PlanTuning();
+  // Whether it was sent.
+  bool SendTuning(Executor& executor, const scheduler::Tuning& tuning);
+  // They have come, have gone or are entitled to something else.
+  void OnTenantsChanged();
   void OnDisconnected(Executor& executor);
   void OnExit(pid_t pid);
 

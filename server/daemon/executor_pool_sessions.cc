@@ -116,8 +116,8 @@ Status ExecutorPool::Deliver(Executor& executor, Executor::Waiting& waiting) {
   SessionRecord& session = executor.sessions[waiting.identity.session_id] = {waiting.identity, {}};
   if (waiting.identity.slo_latency_ns != 0) {
     session.figures["slo_caution"] = scheduler::SloFeedback::kFirstStep;  // until it reports
-    PlanTuning();
   }
+  OnTenantsChanged();
   PlanTimeSlices();
   waiting.done(OkStatus());
   return OkStatus();

@@ -150,6 +150,8 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   void Tune(const scheduler::Tuning& tuning) override {
     if (variants != nullptr) variants->SetThreshold(tuning.turnaround_threshold);
     gate->Tune(tuning);
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, session] : sessions_) session->OnTuning(tuning);
   }
   void ExpectSuspension(int device, bool is_expected) override;
   void LeaveToTimeSlices(bool is_left) override { gate->LeaveToTimeSlices(is_left); }

@@ -47,7 +47,8 @@ class Executor {
   virtual Status SetPriority(uint64_t session_id, const control::ShareChange& change) = 0;
   // Kernels of best-effort tenants, by GPU time, the most first.
   virtual std::vector<KernelReport> Kernels() const = 0;
-  // Turnaround threshold, hold-off and drain budget, from the next launch on.
+  // Turnaround threshold, hold-off and drain budget, from the next launch on. Told once more unchanged: the machine's
+  // tenants have changed.
   virtual void Tune(const scheduler::Tuning& tuning) = 0;
   // Whether this executor's context on a device is suspended while high-priority work keeps coming there. From the next
   // launch on.

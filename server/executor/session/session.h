@@ -48,6 +48,10 @@ class Session {
   // Every call of the client fails with it from now on. Thread-safe.
   void SetStickyError(CUresult error);
   void SetPriority(const control::ShareChange& change);  // thread-safe
+  // As SloWatch's. Thread-safe.
+  void OnTuning(const scheduler::Tuning& tuning) {
+    if (state_.slo != nullptr) state_.slo->OnTuning(tuning);
+  }
   // Ends the session if its client has left a host function unrun for longer than it may. Thread-safe.
   void RequireHostFunctions(TimePoint now);
   SessionSnapshot Snapshot() const;  // thread-safe

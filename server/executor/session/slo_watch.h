@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 #include "scheduler/slo_feedback.h"
+#include "scheduler/tuning.h"
 
 namespace tally::server {
 
@@ -28,6 +30,14 @@ class SloWatch {
     if (has_changed) on_caution_();
   }
 
+  // The times that are in force. Told once more unchanged, tenants have come, changed or gone somewhere on the machine
+  // (LinkSetTuning): what was learned of them counts no more.
+  void OnTuning(const scheduler::Tuning& tuning) {
+    const std::lock_guard lock(mutex_);
+    if (told_ == tuning) feedback_.OnTenantsChanged();
+    told_ = tuning;
+  }
+
   struct Figures {
     uint64_t num_requests = 0;
     std::chrono::nanoseconds observed{0};  // at the objective's percentile, in the last window
@@ -43,6 +53,7 @@ class SloWatch {
   mutable std::mutex mutex_;
   scheduler::SloFeedback feedback_;  // guarded by mutex_, as below
   uint64_t num_requests_ = 0;
+  std::optional<scheduler::Tuning> told_;
 };
 
 }  // namespace tally::server

@@ -53,8 +53,10 @@ class Peer {
     BestEffortOf(kUser).name.copy(hello.domain_name, sizeof(hello.domain_name) - 1);
     Send(control::LinkKind::kHello, hello);
   }
-  void Report(uint64_t session_id, uint64_t num_launches) {
+  void Report(uint64_t session_id, uint64_t num_launches, uint64_t slo_latency_ns = 0, bool has_ended = false) {
     control::LinkSessionReport report{};
+    report.identity.slo_latency_ns = slo_latency_ns;
+    report.has_ended = has_ended ? 1 : 0;
     report.identity.session_id = session_id;
     report.identity.uid = kUser;
     report.identity.priority_class = static_cast<uint32_t>(shm::PriorityClass::kBestEffort);
@@ -70,11 +72,15 @@ class Peer {
       if (!message) return 0;
       control::LinkAddSession add{};
       std::memcpy(&add, message->bytes.data(), std::min(sizeof(add), message->bytes.size()));
+      num_tunings_ += static_cast<control::LinkKind>(add.header.kind) == control::LinkKind::kSetTuning ? 1 : 0;
       if (static_cast<control::LinkKind>(add.header.kind) == control::LinkKind::kAddSession) {
         return add.identity.session_id;
       }
     }
   }
+
+  // That came before what was taken last.
+  int num_tunings() const { return num_tunings_; }
 
  private:
   template <typename Message>
@@ -84,6 +90,7 @@ class Peer {
   }
 
   UniqueFd socket_;
+  int num_tunings_ = 0;
 };
 
 class ExecutorPoolTest : public testing::Test {
@@ -298,6 +305,31 @@ TEST_F(ExecutorPoolTest, WhatAnExecutorsSocketDoesNotHoldGoesWhenThereIsRoom) {
   for (uint64_t id = 1; id <= kSessions; ++id) ASSERT_EQ(peer.TakeSession(), id);
   ASSERT_TRUE(Await([&] { return answers_.size() == kSessions; }));
   for (const auto& [id, answer] : answers_) EXPECT_TRUE(answer.ok()) << id << ": " << answer.message();
+}
+
+TEST_F(ExecutorPoolTest, ObjectivesAreToldOfEveryTenantThatComesOrGoes) {
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.Report(1, 0);  // nobody has an objective yet
+  peer.Report(2, 0, /*slo_latency_ns=*/1'000'000);
+  peer.Report(3, 0);
+  peer.Report(3, 10);
+  peer.Report(2, 10, 1'000'000);
+  peer.Report(3, 20, 0, /*has_ended=*/true);
+  peer.EndReports();
+  ASSERT_TRUE(Await([&] {
+    const auto& executors = pool_->executors();
+    return !executors.empty() && StateOfFirst() == ExecutorState::kServing && executors.front()->sessions.size() == 2 &&
+           !pool_->ledger().ended().empty();
+  }));
+  OnLoop([&] { Open(4); });
+  EXPECT_EQ(peer.TakeSession(), 4u);
+  EXPECT_EQ(peer.num_tunings(), 1 + 3) << "at first, and for sessions 2 and 3 that come and 3 that goes";
+  OnLoop([&] { Open(5); });
+  EXPECT_EQ(peer.TakeSession(), 5u);
+  EXPECT_EQ(peer.num_tunings(), 1 + 4) << "for session 4";
 }
 
 }  // namespace

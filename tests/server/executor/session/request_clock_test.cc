@@ -10,6 +10,7 @@ namespace tally::server {
 namespace {
 
 using std::chrono::microseconds;
+using std::chrono::milliseconds;
 
 class RequestClockTest : public testing::Test {
  protected:
@@ -67,6 +68,22 @@ TEST(SloWatchTest, TellsOfEveryChangeAndNoMore) {
   EXPECT_EQ(watch.figures().caution, scheduler::SloFeedback::kFirstStep + 1);
   for (int i = 0; i < 200; ++i) watch.OnRequest(microseconds(90));  // as it should be
   EXPECT_EQ(num_changes, 1);
+}
+
+TEST(SloWatchTest, WhereTenantsHaveChangedEarlierFailuresDoNotPutOffTheNextTrial) {
+  for (const bool have_changed : {false, true}) {
+    SloWatch watch({.percentile = 99, .latency = microseconds(100)}, [] {});
+    const auto pass_windows = [&](int num_windows, microseconds took) {
+      for (int i = 0; i < num_windows * 200; ++i) watch.OnRequest(took);
+      return watch.figures().caution - scheduler::SloFeedback::kFirstStep;
+    };
+    watch.OnTuning({});
+    EXPECT_EQ(pass_windows(4, microseconds(50)), -1);
+    EXPECT_EQ(pass_windows(1, microseconds(200)), 0) << "that was too generous";
+    watch.OnTuning({.target_drain = milliseconds(have_changed ? 1 : 2)});  // it may change meanwhile
+    watch.OnTuning({.target_drain = milliseconds(1)});
+    EXPECT_EQ(pass_windows(4, microseconds(50)), have_changed ? -1 : 0);
+  }
 }
 
 }  // namespace
