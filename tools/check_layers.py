@@ -50,7 +50,7 @@ EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}
 # know nothing of one another. A row in braces is a knot, whose folders still include one another. "." is the unit's
 # root; files with a row of their own are the root's ground or roof. Units of one folder need no rows.
 FOLDERS = {
-    "ptx-transforms": ["syntax", "analysis", "transform.h", "passes", ".", "opt"],
+    "ptx-transforms": ["syntax", "analysis", "transform.h", "passes", "segments", ".", "opt"],
     "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
     "scheduler": [".", ("policies", "window"), "policy_list.cc"],
     "sim-driver": ["engine", "api", "api/entry"],
