@@ -127,7 +127,7 @@ void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, 
         break;
       case control::FigureEntries::kByCoverage:
         for (size_t i = 0; i < entries.size(); ++i) {
-          const CoverageName name = NameOf(static_cast<Coverage>(i));
+          const control::CoverageName name = control::NameOf(static_cast<control::Coverage>(i));
           set.Add(figure, {labels[0], labels[1], name.by, name.reason}, entries[i]);
         }
         break;

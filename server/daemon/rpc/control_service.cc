@@ -8,6 +8,7 @@
 #include "proto/control/version.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/launch.h"
+#include "scheduler/slo.h"
 #include "scheduler/tuning.h"
 #include "scheduler/variant_choice.h"
 #include "server/daemon/rpc/rpc_server.h"

@@ -121,23 +121,27 @@ void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lo
 // Instead of a marker: no stream waits, and what was stopped goes on where it was. Launches that wait in two streams
 // make all kernels of the context start later, those of high-priority programs, too (docs/scheduling.md#refreshing).
 void GatedQueues::AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock) {
-  TimePoint since = clock_.Now();
-  const auto takes = [&] { return clock_.Now() - since; };
+  TimePoint::duration waited{0};  // all stretches together in which nothing was stopped
   for (;;) {
     member.queue.MarkLast();
     member.queue.Sweep();
     const bool is_stopped = member.queue.is_stopped();
-    if (member.queue.empty() || (!is_stopped && takes() >= kLongestWaitForEnd)) return;
-    if (is_stopped) since = clock_.Now();
+    if (member.queue.empty() || (!is_stopped && waited >= kLongestWaitForEnd)) return;
     // Whoever stops queues needs the lock at once.
     lock.unlock();
-    if (is_stopped) std::this_thread::sleep_for(kLookStopped);
-    while (!member.queue.HasEnded() && takes() < kLongestWaitForEnd) {
-      if (MaySpinLong() && takes() < kLongestAwake) {
-        PauseAwake();
-      } else {
-        std::this_thread::sleep_for(kPause);
+    if (is_stopped) {
+      std::this_thread::sleep_for(kLookStopped);
+    } else {
+      const TimePoint since = clock_.Now();
+      const auto takes = [&] { return waited + (clock_.Now() - since); };
+      while (!member.queue.HasEnded() && takes() < kLongestWaitForEnd) {
+        if (MaySpinLong() && takes() < kLongestAwake) {
+          PauseAwake();
+        } else {
+          std::this_thread::sleep_for(kPause);
+        }
       }
+      waited = takes();
     }
     lock.lock();
   }

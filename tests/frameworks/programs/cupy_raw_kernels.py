@@ -1,4 +1,5 @@
 # needs: packages=cupy
+# domain: own
 """CuPy: RawKernel, RawModule with templates, constant and dynamic shared memory, cooperative groups, and device printf."""
 import cupy
 
