@@ -26,7 +26,7 @@ class OneSessionDesk final : public ControlDesk {
     overview.sessions = {session};
     return overview;
   }
-  Status SetPriority(uint64_t, const ShareChange&) override { return OkStatus(); }
+  Status SetPriority(uint64_t, const control::ShareChange&) override { return OkStatus(); }
   Result<std::vector<KernelRow>> GetKernels() override { return std::vector<KernelRow>{}; }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
   DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
@@ -111,7 +111,7 @@ TEST_F(ControlServiceTest, EveryFieldIsARowsOrTheIdentitys) {
   std::set<std::string> rows;
   for (const control::FigureRow& row : control::kSessionFigures) {
     rows.insert(row.name);
-    const FieldDescriptor* field = FieldOf(row.name);
+    const FieldDescriptor* field = control::FieldOf(row.name);
     if (field == nullptr) {
       EXPECT_EQ(row.one, 1u) << row.name << ": in the map it is a whole number";
       continue;
@@ -132,8 +132,8 @@ TEST_F(ControlServiceTest, EveryFieldIsARowsOrTheIdentitys) {
 // What a row needs that is added tomorrow.
 TEST_F(ControlServiceTest, AFigureWithoutAFieldTravelsInTheMap) {
   v1::Session session;
-  SetFigure("frobnications", 77, 1, &session);
-  SetFigure("yields", 78, 1, &session);
+  control::SetFigure("frobnications", 77, 1, &session);
+  control::SetFigure("yields", 78, 1, &session);
   EXPECT_EQ(session.yields(), 78u);
   EXPECT_EQ(session.figures().size(), 1u);
   EXPECT_EQ(session.figures().at("frobnications"), 77u);

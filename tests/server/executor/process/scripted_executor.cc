@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "scheduler/slo_feedback.h"
 #include "server/executor/executor.h"
 #include "server/executor/executor_config.h"
 #include "server/executor/issue/kernel_report.h"

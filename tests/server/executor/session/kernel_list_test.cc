@@ -14,8 +14,8 @@ class KernelListTest : public ExecutorFixture {
  protected:
   void Configure(server::ExecutorConfig& config) override {
     config.driver_table_for_testing = nullptr;
-    config.driver = server::DriverChoice::kSim;
-    config.sim_library_path = TALLY_SIM_DRIVER_PATH;
+    config.driver.choice = control::DriverChoice::kSim;
+    config.driver.sim_path = TALLY_SIM_DRIVER_PATH;
   }
 };
 
