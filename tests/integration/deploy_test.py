@@ -95,7 +95,7 @@ class Files(unittest.TestCase):
         (pod,) = self.yaml_documents("kubernetes", "example-pod.yaml")
         self.assertEqual((daemon_set["kind"], pod["kind"]), ("DaemonSet", "Pod"))
         (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
-        self.assertIn(f'"{container["livenessProbe"]["httpGet"]["path"]}"', read("server", "metrics", "exporter.cc"))
+        self.assertIn(f'"{container["livenessProbe"]["httpGet"]["path"]}"', read("server", "daemon", "metrics", "exporter.cc"))
         arguments = container["args"]
         usage = subprocess.run([program("tallyd"), "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
         for argument in arguments:

@@ -58,6 +58,8 @@ class GatedCopiesTest : public ExecutorFixture {
   void Configure(server::ExecutorConfig& config) override {
     TakePieces();
     table_ = driver_.table();
+    // What the queue of a device asks once: how many multiprocessors there are.
+    table_.cuCtxGetDevice = [](CUdevice* device) -> CUresult { return *device = 0, CUDA_SUCCESS; };
     table_.cuMemAlloc_v2 = [](CUdeviceptr* address, size_t) -> CUresult { return *address = kDevice, CUDA_SUCCESS; };
     table_.cuMemFree_v2 = [](CUdeviceptr) -> CUresult { return CUDA_SUCCESS; };
     table_.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr to, const void*, size_t size, CUstream) { return Note(to, size); };
