@@ -19,7 +19,7 @@ import urllib.request
 
 BIN = os.environ["TALLY_TEST_BIN"]
 SCRIPTED_EXECUTOR = os.environ.get("TALLY_TEST_SCRIPTED_EXECUTOR", "")
-WATCHDOG_SECONDS = 100
+WATCHDOG_SECONDS = 300
 
 HELLO = struct.Struct("<IIQII64s32s24sQ")
 REPLY = struct.Struct("<IIQQII512s")

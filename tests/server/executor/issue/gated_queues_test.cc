@@ -312,36 +312,6 @@ TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
   EXPECT_EQ(Read(out), Words(kWords, 1));
 }
 
-// Requests come every few milliseconds, each with a stop: a wait that began anew each time would last to the end.
-TEST_F(GatedQueuesTest, StopsThatKeepComingDoNotMakeTheWaitLonger) {
-  CreateBesideHighPriorityWork();
-  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
-  CUstream stream = Stream();
-  auto queue = queues_->Open(stream, nullptr);
-  ASSERT_EQ(queue->Launch(Step({out, in, 1, 200'000}, 1)), CUDA_SUCCESS);
-  std::atomic<bool> is_sealed{false};
-  std::thread lane([&] {
-    driver_.cuCtxSetCurrent(context_);
-    EXPECT_EQ(queue->Seal(), CUDA_SUCCESS);
-    is_sealed = true;
-  });
-  const auto let_it_look = [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); };
-  for (uint64_t stop = 1; stop <= 3; ++stop) {
-    let_it_look();
-    still_clock_.Advance(std::chrono::milliseconds(8));
-    let_it_look();
-    watch_.SetClosed(true);
-    Await([&] { return queues_->counts().num_stops == stop; });
-    let_it_look();
-    watch_.SetClosed(false);
-  }
-  Await([&] { return is_sealed.load(); });
-  EXPECT_FALSE(HasEnded(stream)) << "it waited to the end";
-  lane.join();
-  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
-  EXPECT_EQ(Read(out), Words(kWords, 1));
-}
-
 // ---------------------------------------------------------------- everything at once, at random
 
 // Streams that compute, copy, fill and wait for one another, as a program would, and what must come out.
