@@ -47,8 +47,7 @@ PUBLIC_FOLDERS = {"proto/shm", "proto/device", "proto/driver", "proto/driver/gen
 # (who, private folder): the software driver executes the syntax tree itself, so it needs all of it.
 EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}
 # unit: its folders from the ground to the roof; each includes itself and what stands before it. A row of several: they
-# know nothing of one another. A row in braces is a knot, whose folders still include one another. "." is the unit's
-# root; files with a row of their own are the root's ground or roof. Units of one folder need no rows.
+# know nothing of one another. "." is the unit's root; files with a row of their own are the root's ground or roof. Units of one folder need no rows.
 FOLDERS = {
     "ptx-transforms": ["syntax", "analysis", "transform.h", "passes", "segments", ".", "opt"],
     "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
@@ -105,8 +104,7 @@ def check_order(path, unit, name):
     for file, place in ((path, here), (name, there)):
         if place is None:
             return f'"{name}": no row of FOLDERS in tools/check_layers.py says where {os.path.dirname(file)}/ stands'
-    is_knot = isinstance(FOLDERS[unit][here[0]], set)
-    if there[0] < here[0] or here == there or (here[0] == there[0] and is_knot):
+    if there[0] < here[0] or here == there:
         return None
     relation = "stands above" if there[0] > here[0] else "knows nothing of"
     return f'"{name}": in {unit}, {there[1]} {relation} {here[1]}'
