@@ -2,12 +2,14 @@
 """What forwarding costs: programs natively and under tally-run, by turns in one run, against the budgets of README.md.
 
     python3 bench/forwarding/forwarding.py [--minutes 9] [--output FILE.md] [--json FILE.json] [--profile]
+    python3 bench/forwarding/forwarding.py --before OTHER-BUNDLE    an earlier Tally by turns with this one
 
 From a bundle (tools/bundle) or a build folder. Needs nothing but Python 3.10; the model parts need torch, torchvision
 and transformers and are reported as not measured without them. Downloads nothing. Without a GPU only --smoke makes
 sense: the driver calls on the software driver.
 """
 import argparse
+import contextlib
 import importlib.util
 import os
 import sys
@@ -37,6 +39,8 @@ def read_options():
     options.add_argument("--priority", choices=["high", "best-effort"], default="", help="class of the programs")
     options.add_argument("--driver", choices=["auto", "cuda", "sim"], default="auto")
     options.add_argument("--profile", action="store_true", help="run driver calls that missed their budget again and look")
+    options.add_argument("--before", metavar="BUNDLE", help="folder of an earlier Tally, measured by turns with this one: "
+                         "calls, copies and models")
     options.add_argument("--smoke", action="store_true", help="does everything run? C++ parts, software driver, no numbers")
     chosen = options.parse_args()
     if chosen.smoke:
@@ -124,9 +128,12 @@ def main():
     native = ways.Native() if options.driver != "sim" and ways.has_gpu() else None
     chosen = [entry for entry in PLAN if entry[0] in options.parts.split(",")]
     share = sum(entry[2] for entry in chosen) + 0.04  # the rest is starting and stopping
-    with ways.daemon(root, options.driver, options.priority) as tally:
-        bench = parts.Bench(root, native, tally, options.driver, options.priority, options.smoke, progress)
-        machine = report.describe_machine(root, tally.readiness, options.priority)
+    with contextlib.ExitStack() as daemons:
+        tally = daemons.enter_context(ways.daemon(root, options.driver, options.priority))
+        before = daemons.enter_context(ways.daemon(options.before, options.driver, options.priority, name="before")) \
+            if options.before else None
+        bench = parts.Bench(root, native, tally, options.driver, options.priority, options.smoke, progress, before)
+        machine = report.describe_machine(root, tally.readiness, options.priority, options.before)
         sections = []
         for name, title, part_share in chosen:
             progress(title)
@@ -136,6 +143,9 @@ def main():
         profiles = collect_profiles(bench, sections) if options.profile else {}
     print(write(options, machine, sections, profiles))
     failed = [item.row.name for _, rows in sections for item in rows if not item.row.tally]
+    if options.smoke and options.before:
+        failed += [item.row.name for title, rows in sections if title in ("Driver calls", "Copies") for item in rows
+                   if not item.row.before]
     if options.smoke and failed:
         sys.exit("not measured: " + ", ".join(failed))
 

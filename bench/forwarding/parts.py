@@ -22,8 +22,12 @@ class Row:
     unit: str
     native: list = dataclasses.field(default_factory=list)  # samples
     tally: list = dataclasses.field(default_factory=list)
+    before: list = dataclasses.field(default_factory=list)  # of the Tally that --before names
     note: str = ""
     program: list = dataclasses.field(default_factory=list)  # what to run again for a profile
+
+    def samples(self, way):
+        return {"native": self.native, "tally-run": self.tally, "before": self.before}[way.name]
 
 
 @dataclasses.dataclass
@@ -35,16 +39,17 @@ class Bench:
     priority: str
     smoke: bool
     progress: object  # called with a sentence
+    before: object = None  # an earlier Tally's ways.Daemon
 
-    def both(self):
-        return [way for way in (self.native, self.tally) if way is not None]
+    def ways(self):
+        return [way for way in (self.native, self.before, self.tally) if way is not None]
 
     def program(self, name):
         return os.path.join(self.root, "bench", name)
 
 
 def measure_driver_calls(bench, seconds, name, filters, profile_runs):
-    """driver_calls natively and under tally-run by turns, at least twice each, until the time is up."""
+    """driver_calls every way by turns, at least twice each, until the time is up."""
     rows = {}
     deadline = time.monotonic() + seconds
     json_path = os.path.join(bench.tally.directory, "driver_calls.json")
@@ -53,14 +58,14 @@ def measure_driver_calls(bench, seconds, name, filters, profile_runs):
     longest = 0
     while rounds < (1 if bench.smoke else 2) or time.monotonic() + longest < deadline:
         began = time.monotonic()
-        for way in bench.both():
+        for way in bench.ways():
             bench.progress(f"{name}: round {rounds + 1}, {way.name}")
             ways.run(way, program + filters + ["--json", json_path], 300)
             with open(json_path, encoding="utf-8") as text:
                 measured = json.load(text)
             for found in measured["rows"]:
                 row = rows.setdefault(found["name"], Row(found["name"], found["unit"]))
-                (row.native if way is bench.native else row.tally).extend(found["samples"])
+                row.samples(way).extend(found["samples"])
                 row.program = [bench.program("driver_calls"), "--only", found["name"], "--seconds", "6"] if profile_runs else []
         longest = max(longest, time.monotonic() - began)
         rounds += 1
@@ -110,14 +115,14 @@ def compare_first_results(bench, part, first, timeout_s):
 
 
 def measure_model(bench, seconds, part, name, samples_at_a_time):
-    """Both workers stay alive and are asked by turns, so both meet the same machine."""
+    """All workers stay alive and are asked by turns, so all meet the same machine."""
     row = Row(name, "ms")
     workers = []
     deadline = time.monotonic() + seconds
     try:
         first = {}
-        bench.progress(f"{name}: both build and warm up")
-        for way in bench.both():
+        bench.progress(f"{name}: all build and warm up")
+        for way in bench.ways():
             workers.append(Worker(way, part))
         for worker in workers:
             first[worker.way.name] = worker.answer(max(120, seconds))["digest"]
@@ -128,7 +133,7 @@ def measure_model(bench, seconds, part, name, samples_at_a_time):
             for worker in workers:
                 worker.samples(1, 120)  # the first one after a pause is not counted
                 samples = worker.samples(samples_at_a_time, 120)
-                (row.native if worker.way is bench.native else row.tally).extend(samples)
+                row.samples(worker.way).extend(samples)
             turns += 1
     finally:
         for worker in workers:

@@ -6,8 +6,10 @@ from budgets import budget_of
 from machine import quantile
 
 
-def describe_machine(root, readiness, priority):
+def describe_machine(root, readiness, priority, before=None):
     facts = machine.describe(root, ("torch", "torchvision", "transformers"))
+    if before:
+        facts["before"] = machine.version_of(before)
     facts["tallyd"] = readiness
     facts["class of the programs"] = priority or "best-effort (tally-run's default)"
     return facts
@@ -25,6 +27,11 @@ class Judged:
     @property
     def ratio(self):
         return self.tally / self.native if self.native and self.tally is not None else None
+
+    @property
+    def over_before(self):
+        before = quantile(self.row.before, 0.5) if self.row.before else None
+        return self.tally / before if before and self.tally is not None else None
 
 
 def judge(row):
@@ -47,6 +54,11 @@ def _cell(samples):
     return f"{quantile(samples, 0.5):.4g} ({quantile(samples, 0.1):.4g} to {quantile(samples, 0.9):.4g})"
 
 
+def _before_cells(item):
+    ratio = f"{item.over_before:.3f}" if item.over_before else "-"
+    return f" {_cell(item.row.before)} | {ratio} |"
+
+
 def markdown(facts, sections, profiles, smoke):
     lines = ["# Native and under tally-run, side by side", ""]
     if smoke:
@@ -57,14 +69,16 @@ def markdown(facts, sections, profiles, smoke):
     lines += ["", "Median (p10 to p90) of all samples; native and tally-run by turns in one run. The ratio is tally-run over "
               "native: for times smaller is better, for GB/s larger.", "",
               f"**Budgets: {counts['within']} within, {counts['missed']} missed, {counts['not measured']} not measured.**"]
+    has_before = "before" in facts
     for title, rows in sections:
-        lines += ["", f"## {title}", "", "| what | unit | native | tally-run | ratio | budget | verdict |",
-                  "|---|---|---:|---:|---:|---|---|"]
+        lines += ["", f"## {title}", "", "| what | unit | native | tally-run | ratio | budget | verdict |"
+                  + (" before | over before |" if has_before else ""),
+                  "|---|---|---:|---:|---:|---|---|" + ("---:|---:|" if has_before else "")]
         for item in rows:
             ratio = f"{item.ratio:.3f}" if item.ratio else "-"
             verdict = "**missed**" if item.verdict == "missed" else item.verdict
             lines.append(f"| {item.row.name} | {item.row.unit} | {_cell(item.row.native)} | {_cell(item.row.tally)} | {ratio} "
-                         f"| {item.budget} | {verdict} |")
+                         f"| {item.budget} | {verdict} |" + (_before_cells(item) if has_before else ""))
         lines += [""] + [f"* {item.row.name}: {item.row.note}" for item in rows if item.row.note]
     if profiles:
         lines += ["", "## Profiles of what missed its budget", "",
@@ -84,7 +98,8 @@ def as_json(facts, sections, profiles, smoke):
                   "verdict": item.verdict, "ratio": item.ratio, "note": item.row.note,
                   **{way: {"median": quantile(samples, 0.5), "p10": quantile(samples, 0.1), "p90": quantile(samples, 0.9),
                            "p99": quantile(samples, 0.99), "samples": len(samples)} if samples else None
-                     for way, samples in (("native", item.row.native), ("tally", item.row.tally))}}
+                     for way, samples in (("native", item.row.native), ("tally", item.row.tally),
+                                          ("before", item.row.before)) if way != "before" or samples}}
                  for title, rows in sections for item in rows],
         "profiles": {name: [dataclasses.asdict(use) for use in uses] for name, uses in profiles.items()},
     }

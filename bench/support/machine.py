@@ -22,14 +22,18 @@ def _first_match(path, key):
         return ""
 
 
-def describe(root, packages=()):
-    """`root`: the bundle or build folder that is measured. Packages that are not there are left out."""
-    facts = {"when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
+def version_of(root):
+    """Of a bundle what it says, of a build folder the commit of this repository."""
     try:
         with open(os.path.join(root, "VERSION"), encoding="utf-8") as text:
-            facts["what"] = text.readline().strip()
+            return text.readline().strip()
     except OSError:
-        facts["what"] = "build folder at " + (_line_of("git", "describe", "--always", "--dirty") or "an unknown commit")
+        return "build folder at " + (_line_of("git", "describe", "--always", "--dirty") or "an unknown commit")
+
+
+def describe(root, packages=()):
+    """`root`: the bundle or build folder that is measured. Packages that are not there are left out."""
+    facts = {"when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "what": version_of(root)}
     facts["GPU"] = _line_of("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader") or "none"
     facts["CPU"] = f"{os.cpu_count()} x {_first_match('/proc/cpuinfo', 'model name')}"
     facts["memory"] = _first_match("/proc/meminfo", "MemTotal")
