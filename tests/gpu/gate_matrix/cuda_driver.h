@@ -14,7 +14,8 @@ namespace tally::gate_matrix {
   X(cuDevicePrimaryCtxRetain) X(cuCtxSetCurrent) X(cuCtxGetStreamPriorityRange) X(cuStreamCreateWithPriority) \
   X(cuStreamSynchronize) X(cuStreamQuery) X(cuMemAlloc_v2) X(cuMemHostAlloc) X(cuMemcpyHtoD_v2) \
   X(cuMemcpyDtoH_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoDAsync_v2) X(cuMemsetD32Async) \
-  X(cuModuleLoadData) X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) X(cuFuncSetAttribute) X(cuFuncGetParamInfo) \
+  X(cuModuleLoadData) X(cuLinkCreate_v2) X(cuLinkAddData_v2) X(cuLinkComplete) X(cuModuleGetFunction) \
+  X(cuModuleGetGlobal_v2) X(cuFuncSetAttribute) X(cuFuncGetParamInfo) \
   X(cuLaunchKernelEx) X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) \
   X(cuGraphLaunch) X(cuGraphExecDestroy) X(cuGraphDestroy) X(cuEventCreate) X(cuEventRecord) \
   X(cuEventElapsedTime) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)

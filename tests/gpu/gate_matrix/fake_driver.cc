@@ -176,6 +176,11 @@ EXPORT cuModuleLoadData(CUmodule* module, const void*) {
   *module = reinterpret_cast<CUmodule>(++num_modules);
   return CUDA_SUCCESS;
 }
+EXPORT cuLinkCreate_v2(unsigned, CUjit_option*, void**, CUlinkState*) { return CUDA_SUCCESS; }
+EXPORT cuLinkAddData_v2(CUlinkState, CUjitInputType, void*, size_t, const char*, unsigned, CUjit_option*, void**) {
+  return CUDA_SUCCESS;
+}
+EXPORT cuLinkComplete(CUlinkState, void**, size_t*) { return CUDA_SUCCESS; }
 EXPORT cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   const bool is_gated = reinterpret_cast<uintptr_t>(module) == 2;
   std::unique_ptr<Function>& found = functions[{is_gated, name}];

@@ -15,10 +15,11 @@
 // which is linked in between.
 #define TALLY_EMBED(name) ".balign 128\n" #name "_cubin: .incbin \"" TALLY_CUBINS #name ".cubin\"\n"
 asm(".section .rodata\n" TALLY_EMBED(whole) TALLY_EMBED(whole_gated) TALLY_EMBED(relocatable)
-        TALLY_EMBED(relocatable_gated) ".text\n");
+        "relocatable_cubin_end:\n" TALLY_EMBED(relocatable_gated) ".text\n");
 extern const char whole_cubin[];
 extern const char whole_gated_cubin[];
 extern const char relocatable_cubin[];
+extern const char relocatable_cubin_end[];
 extern const char relocatable_gated_cubin[];
 
 namespace tally::gate_matrix {
@@ -93,6 +94,25 @@ Streams Start() {
   return streams;
 }
 
+CUmodule Load(const void* cubin) {
+  CUmodule module = nullptr;
+  CHECK_DRIVER(cuModuleLoadData(&module, cubin));
+  return module;
+}
+
+// The driver also loads relocatable code as it is, but then says of a kernel with shared memory, or with a name that is
+// elsewhere, that its image is invalid (580.159.04, H100): it has to be asked to link.
+CUmodule LinkAndLoad(const char* begin, const char* end) {
+  CUlinkState link = nullptr;
+  void* linked = nullptr;
+  size_t linked_bytes = 0;
+  CHECK_DRIVER(cuLinkCreate_v2(0, nullptr, nullptr, &link));
+  CHECK_DRIVER(cuLinkAddData_v2(link, CU_JIT_INPUT_CUBIN, const_cast<char*>(begin), static_cast<size_t>(end - begin),
+                                "relocatable", 0, nullptr, nullptr));
+  CHECK_DRIVER(cuLinkComplete(link, &linked, &linked_bytes));
+  return Load(linked);
+}
+
 void Time(const Streams& streams, CUmodule original, CUmodule gated) {
   std::printf("\ncost: us a launch in a graph     original      off  committed  fresh, chunk 4096  16384\n");
   for (const CostResult& cost : MeasureCosts(streams, original, gated)) {
@@ -124,9 +144,9 @@ void Time(const Streams& streams, CUmodule original, CUmodule gated) {
 int Run() {
   OnFailure(SaveFailure);
   const Streams streams = Start();
-  CUmodule original = nullptr, gated = nullptr;
-  CHECK_DRIVER(cuModuleLoadData(&original, arguments.is_relocatable ? relocatable_cubin : whole_cubin));
-  CHECK_DRIVER(cuModuleLoadData(&gated, arguments.is_relocatable ? relocatable_gated_cubin : whole_gated_cubin));
+  CUmodule original =
+      arguments.is_relocatable ? LinkAndLoad(relocatable_cubin, relocatable_cubin_end) : Load(whole_cubin);
+  CUmodule gated = Load(arguments.is_relocatable ? relocatable_gated_cubin : whole_gated_cubin);
   Matrix matrix(streams, original, gated);
   uint32_t num_passed = 0, num_failed = 0;
   const auto count = [&](const ItemResult& result) {
