@@ -14,8 +14,8 @@
 // The cubins, by .incbin: what nvcc made of kernels.cu, and what cubin-gate made of that; the same of relocatable code,
 // which is linked in between.
 #define TALLY_EMBED(name) ".balign 128\n" #name "_cubin: .incbin \"" TALLY_CUBINS #name ".cubin\"\n"
-asm(".section .rodata\n" TALLY_EMBED(whole) TALLY_EMBED(whole_gated) TALLY_EMBED(relocatable)
-        "relocatable_cubin_end:\n" TALLY_EMBED(relocatable_gated) ".text\n");
+asm(".section .rodata\n" TALLY_EMBED(whole) TALLY_EMBED(whole_gated)
+        TALLY_EMBED(relocatable) "relocatable_cubin_end:\n" TALLY_EMBED(relocatable_gated) ".text\n");
 extern const char whole_cubin[];
 extern const char whole_gated_cubin[];
 extern const char relocatable_cubin[];
