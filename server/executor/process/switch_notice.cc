@@ -57,10 +57,13 @@ SwitchLatency MeasureNotice(SwitchGpu& gpu, const Notice& notice, microseconds b
 }
 
 constexpr microseconds kRunsSince{600}, kRunsOn{300};
+constexpr int kBursts = 20;
+constexpr int kKernelsOfBurst = 10;
+constexpr microseconds kBurstKernel{100}, kBurstGap{60};
 
 }  // namespace
 
-SwitchLatency MeasureSecondStream(SwitchGpu& gpu) {
+SwitchLatency MeasureBesideOneThatRuns(SwitchGpu& gpu, bool is_same_stream) {
   std::vector<double> us;
   for (int i = 0; i < kNoticedRequests; ++i) {
     std::this_thread::sleep_for(microseconds(2000 + i * 37 % 1900));
@@ -69,8 +72,29 @@ SwitchLatency MeasureSecondStream(SwitchGpu& gpu) {
     while (steady_clock::now() - begun < kRunsSince) {
     }
     const auto since = steady_clock::now();
-    if (!gpu.LaunchHalf(0) || !gpu.Await()) return {};
+    if (!(is_same_stream ? gpu.LaunchAhead(0) && gpu.AwaitAhead() : gpu.LaunchHalf(0) && gpu.Await())) return {};
     us.push_back(std::chrono::duration<double, std::micro>(steady_clock::now() - since).count());
+    if (!gpu.AwaitAhead()) return {};
+  }
+  return Summary(std::move(us));
+}
+
+SwitchLatency MeasureBursts(SwitchGpu& gpu, int num_staying) {
+  std::vector<double> us;
+  for (int burst = 0; burst < kBursts; ++burst) {
+    std::this_thread::sleep_for(milliseconds(3));
+    const std::chrono::nanoseconds all = kKernelsOfBurst * (kBurstKernel + kBurstGap);
+    for (int i = 0; i < num_staying; ++i) {
+      if (!gpu.LaunchAhead(all.count() / num_staying)) return {};
+    }
+    for (int i = 0; i < kKernelsOfBurst; ++i) {
+      const auto since = steady_clock::now();
+      if (!gpu.LaunchHalf(std::chrono::nanoseconds(kBurstKernel).count()) || !gpu.Await()) return {};
+      const auto now = steady_clock::now();
+      if (i > 0) us.push_back(std::chrono::duration<double, std::micro>(now - since).count());
+      while (steady_clock::now() - now < kBurstGap) {
+      }
+    }
     if (!gpu.AwaitAhead()) return {};
   }
   return Summary(std::move(us));

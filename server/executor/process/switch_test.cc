@@ -31,11 +31,6 @@ using std::chrono::steady_clock;
 
 constexpr microseconds kLongest{1'000'000};
 constexpr int kRequests = 200;
-// Of short kernels, each a moment after the one before it.
-constexpr int kBursts = 20;
-constexpr int kKernelsOfBurst = 10;
-constexpr uint64_t kBurstKernelNs = 100'000;
-constexpr microseconds kBurstGap{60};
 
 SwitchLatency Measure(SwitchGpu& gpu) {
   std::vector<double> us;
@@ -44,23 +39,6 @@ SwitchLatency Measure(SwitchGpu& gpu) {
     const auto since = steady_clock::now();
     if (!gpu.Launch(0) || !gpu.Await()) break;
     us.push_back(std::chrono::duration<double, std::micro>(steady_clock::now() - since).count());
-  }
-  return Summary(std::move(us));
-}
-
-// Of the kernels of bursts but the first of each.
-SwitchLatency MeasureBursts(SwitchGpu& gpu) {
-  std::vector<double> us;
-  for (int burst = 0; burst < kBursts; ++burst) {
-    std::this_thread::sleep_for(milliseconds(3));
-    for (int i = 0; i < kKernelsOfBurst; ++i) {
-      const auto since = steady_clock::now();
-      if (!gpu.Launch(kBurstKernelNs) || !gpu.Await()) return {};
-      const auto now = steady_clock::now();
-      if (i > 0) us.push_back(std::chrono::duration<double, std::micro>(now - since).count());
-      while (steady_clock::now() - now < kBurstGap) {
-      }
-    }
   }
   return Summary(std::move(us));
 }
@@ -83,15 +61,20 @@ Suspension MeasureSuspension(SwitchGpu& gpu, const Order& order) {
     *took = std::chrono::duration_cast<microseconds>(steady_clock::now() - since);
     return is_done;
   };
-  found.without = MeasureBursts(gpu);
+  found.without = MeasureBursts(gpu, /*num_staying=*/0);
   const bool can_suspend = timed(kSuspend, &found.suspending);
-  found.with = MeasureBursts(gpu);
+  found.with = MeasureBursts(gpu, /*num_staying=*/0);
   found.is_possible = timed(kGoOn, &found.going_on) && can_suspend;
   if (found.is_possible && order(kRest)) {
     std::this_thread::sleep_for(milliseconds(100));  // what is in flight
     found.gets_on = order(kGetOn);
   }
   return found;
+}
+
+void PrintBeside(SwitchGpu& gpu) {
+  Print("beside a kernel on another stream that runs on for 300 us", MeasureBesideOneThatRuns(gpu, false));
+  Print("behind a kernel on the same stream that runs on for 300 us", MeasureBesideOneThatRuns(gpu, true));
 }
 
 constexpr const char* kDescription =
@@ -135,7 +118,7 @@ int Run(bool as_json, bool with_notice) {
   }
   const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
   const SwitchLatency alone = Measure(gpu);
-  const SwitchLatency burst_alone = as_json ? SwitchLatency{} : MeasureBursts(gpu);
+  const SwitchLatency burst_alone = as_json ? SwitchLatency{} : MeasureBursts(gpu, /*num_staying=*/0);
   bool is_set = slices.num_groups > 0 && slices.num_refused == 0;
   is_set = order(kOwn) && is_set;
   const SwitchLatency own = Measure(gpu);
@@ -144,10 +127,13 @@ int Run(bool as_json, bool with_notice) {
   const Suspension suspension = as_json ? Suspension{} : MeasureSuspension(gpu, order);
   if (with_notice && order(kShort)) {
     PrintNotices(gpu, commands.get(), answers.get());
-    Print("a kernel on a second stream, the first runs on for 300 us", MeasureSecondStream(gpu));
+    Print("a kernel of 100 us in a burst, one stays meanwhile", MeasureBursts(gpu, /*num_staying=*/1));
+    Print("the same, eight that queue stay meanwhile", MeasureBursts(gpu, /*num_staying=*/8));
+    PrintBeside(gpu);
     order(kRest);
     std::this_thread::sleep_for(milliseconds(100));  // what is in flight
-    Print("the same, with nobody else on the GPU", MeasureSecondStream(gpu));
+    fmt::print("with nobody else on the GPU:\n");
+    PrintBeside(gpu);
   }
   order(kRest);
   commands.Reset();
