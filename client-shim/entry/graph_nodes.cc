@@ -16,22 +16,31 @@
 namespace tally::client_shim {
 namespace {
 
-CUresult PrepareKernel(const Call& call, const CUDA_KERNEL_NODE_PARAMS_v2& p, PreparedLaunch* prepared) {
-  const CUfunction function = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
-  return PrepareLaunch(*call.process,
-                       {function,
-                        {p.gridDimX, p.gridDimY, p.gridDimZ},
-                        {p.blockDimX, p.blockDimY, p.blockDimZ},
-                        p.sharedMemBytes,
-                        p.kernelParams,
-                        p.extra},
-                       prepared);
-}
+// The launch that a node makes, in its record behind what names the node.
+class KernelNode {
+ public:
+  explicit KernelNode(const CUDA_KERNEL_NODE_PARAMS_v2& p) : p_(p) {
+    config_.gridDimX = p.gridDimX;
+    config_.gridDimY = p.gridDimY;
+    config_.gridDimZ = p.gridDimZ;
+    config_.blockDimX = p.blockDimX;
+    config_.blockDimY = p.blockDimY;
+    config_.blockDimZ = p.blockDimZ;
+    config_.sharedMemBytes = p.sharedMemBytes;
+  }
+  CUresult Describe(const Call& call) {
+    const CUfunction function = p_.func != nullptr ? p_.func : reinterpret_cast<CUfunction>(p_.kern);
+    return DescribeLaunch(*call.process, function, config_, p_.kernelParams, p_.extra, 0, &launch_, &kernel_);
+  }
+  size_t record_bytes() const { return sizeof(launch_) + LaunchTailBytes(launch_); }
+  void Write(std::byte* out) const { WriteLaunch(launch_, *kernel_, config_, p_.kernelParams, p_.extra, out); }
 
-void WriteLaunch(const PreparedLaunch& prepared, std::byte* tail) {
-  std::memcpy(tail, &prepared.launch, sizeof(prepared.launch));
-  WriteLaunchTail(prepared, tail + sizeof(prepared.launch));
-}
+ private:
+  const CUDA_KERNEL_NODE_PARAMS_v2& p_;
+  CUlaunchConfig config_{};
+  shm::Launch launch_{};
+  const Kernel* kernel_ = nullptr;
+};
 
 CUresult DescribeFill(const Call& call, const CUDA_MEMSET_NODE_PARAMS& p, shm::Fill* fill) {
   if (p.elementSize != 1 && p.elementSize != 2 && p.elementSize != 4) return CUDA_ERROR_INVALID_VALUE;
@@ -136,13 +145,13 @@ CUresult AddKernelNode(const NodePlace& place, const CUDA_KERNEL_NODE_PARAMS_v2&
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (const CUresult result = CheckPlace(place); result != CUDA_SUCCESS) return result;
-  PreparedLaunch prepared;
-  if (const CUresult result = PrepareKernel(call, parameters, &prepared); result != CUDA_SUCCESS) return result;
+  KernelNode kernel(parameters);
+  if (const CUresult result = kernel.Describe(call); result != CUDA_SUCCESS) return result;
   std::byte* tail = nullptr;
-  const size_t tail_bytes = sizeof(shm::Launch) + prepared.tail_bytes();
-  if (const CUresult result = BeginAdd(call, shm::Op::kAddKernelNode, place, tail_bytes, &tail); result != CUDA_SUCCESS)
+  if (const CUresult result = BeginAdd(call, shm::Op::kAddKernelNode, place, kernel.record_bytes(), &tail);
+      result != CUDA_SUCCESS)
     return result;
-  WriteLaunch(prepared, tail);
+  kernel.Write(tail);
   return FinishAdd(call, place);
 }
 
@@ -189,14 +198,13 @@ CUresult AddHostNode(const NodePlace& place, const CUDA_HOST_NODE_PARAMS& host) 
 CUresult SetKernelNode(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2& parameters) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
-  PreparedLaunch prepared;
-  if (const CUresult result = PrepareKernel(call, parameters, &prepared); result != CUDA_SUCCESS) return result;
+  KernelNode kernel(parameters);
+  if (const CUresult result = kernel.Describe(call); result != CUDA_SUCCESS) return result;
   std::byte* tail = nullptr;
-  const size_t tail_bytes = sizeof(shm::Launch) + prepared.tail_bytes();
-  if (const CUresult result = BeginSet(call, shm::Op::kSetKernelNode, exec, node, tail_bytes, &tail);
+  if (const CUresult result = BeginSet(call, shm::Op::kSetKernelNode, exec, node, kernel.record_bytes(), &tail);
       result != CUDA_SUCCESS)
     return result;
-  WriteLaunch(prepared, tail);
+  kernel.Write(tail);
   return call.lane->Call().result;
 }
 

@@ -18,21 +18,24 @@ bool IsElsewhere(const Process& process, uint64_t stream) {
 
 // Null `node` unless the launch is to become a device-updatable node of a captured graph: then the executor answers
 // with the device's name for it.
-CUresult Launch(const LaunchArguments& arguments, CUstream stream, CUgraphDeviceNode* node = nullptr) {
+CUresult Launch(CUfunction function, const CUlaunchConfig& config, void** parameters, void** extra, uint16_t flags,
+                CUgraphDeviceNode* node = nullptr) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
-  PreparedLaunch prepared;
-  if (const CUresult result = PrepareLaunch(*call.process, arguments, &prepared); result != CUDA_SUCCESS) return result;
-  if (const CUresult result = ResolveStreamForWork(*call.process, stream, &prepared.launch.stream);
+  shm::Launch launch;
+  const Kernel* kernel = nullptr;
+  if (const CUresult result =
+          DescribeLaunch(*call.process, function, config, parameters, extra, flags, &launch, &kernel);
       result != CUDA_SUCCESS)
     return result;
-  if (call.process->num_devices() > 1 && IsElsewhere(*call.process, prepared.launch.stream))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult result = ResolveStreamForWork(*call.process, config.hStream, &launch.stream);
+      result != CUDA_SUCCESS)
+    return result;
+  if (call.process->num_devices() > 1 && IsElsewhere(*call.process, launch.stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::byte* room =
-      call.lane->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + prepared.tail_bytes());
+      call.lane->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + LaunchTailBytes(launch));
   if (room == nullptr) return call.lane->failure();
-  std::memcpy(room, &prepared.launch, sizeof(prepared.launch));
-  WriteLaunchTail(prepared, room + sizeof(prepared.launch));
+  WriteLaunch(launch, *kernel, config, parameters, extra, room);
   if (node == nullptr) [[likely]] {
     call.lane->Post();
     return CUDA_SUCCESS;
@@ -40,6 +43,22 @@ CUresult Launch(const LaunchArguments& arguments, CUstream stream, CUgraphDevice
   const Reply reply = call.lane->Call();
   if (reply.result == CUDA_SUCCESS) *node = reinterpret_cast<CUgraphDeviceNode>(reply.Read<uint64_t>());
   return reply.result;
+}
+
+CUlaunchConfig ConfigOf(unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
+                        unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream) {
+  CUlaunchConfig config;
+  config.gridDimX = grid_x;
+  config.gridDimY = grid_y;
+  config.gridDimZ = grid_z;
+  config.blockDimX = block_x;
+  config.blockDimY = block_y;
+  config.blockDimZ = block_z;
+  config.sharedMemBytes = shared_bytes;
+  config.hStream = stream;
+  config.attrs = nullptr;
+  config.numAttrs = 0;
+  return config;
 }
 
 // Attributes whose meaning, and thus what their value points at, is known.
@@ -59,18 +78,15 @@ constexpr uint64_t kKnownAttributes =
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                         unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
-  return Launch(
-      {f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, extra},
-      hStream);
+  return Launch(f,
+                ConfigOf(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream),
+                kernelParams, extra, 0);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                                    unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                                    unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
   // Whether all blocks fit at once is found here, as natively: the answer is memorised per kernel and shape.
-  LaunchArguments arguments{
-      f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, nullptr};
-  arguments.flags = shm::kLaunchCooperative;
   const uint64_t threads = uint64_t{blockDimX} * blockDimY * blockDimZ;
   int per_multiprocessor = 0;
   if (threads != 0 && threads <= 1024 &&
@@ -82,7 +98,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
     if (uint64_t{gridDimX} * gridDimY * gridDimZ > static_cast<uint64_t>(per_multiprocessor) * num_multiprocessors)
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
-  return Launch(arguments, hStream);
+  return Launch(f,
+                ConfigOf(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream),
+                kernelParams, nullptr, shm::kLaunchCooperative);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
@@ -96,16 +114,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
         attribute.value.deviceUpdatableKernelNode.deviceUpdatable != 0)
       node = &attribute.value.deviceUpdatableKernelNode.devNode;
   }
-  return Launch({f,
-                 {config->gridDimX, config->gridDimY, config->gridDimZ},
-                 {config->blockDimX, config->blockDimY, config->blockDimZ},
-                 config->sharedMemBytes,
-                 kernelParams,
-                 extra,
-                 config->attrs,
-                 config->numAttrs,
-                 shm::kLaunchEx},
-                config->hStream, node);
+  return Launch(f, *config, kernelParams, extra, shm::kLaunchEx, node);
 }
 
 }  // namespace tally::client_shim::entry

@@ -23,14 +23,14 @@ CUresult ReadExtra(void** extra, const void** bytes, size_t* size) {
   return *bytes != nullptr && has_size && *size <= shm::kMaxParameterBytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult CheckShape(const Process& process, const Kernel& kernel, const LaunchArguments& a) {
+CUresult CheckShape(const Process& process, const Kernel& kernel, const shm::Launch& launch) {
   const CUdevice device = process.current_device();
   const int32_t* limit = process.device(device).attribute;
-  const uint64_t threads = uint64_t{a.block[0]} * a.block[1] * a.block[2];
+  const uint64_t threads = uint64_t{launch.block[0]} * launch.block[1] * launch.block[2];
   for (int axis = 0; axis < 3; ++axis) {
-    if (a.grid[axis] == 0 || a.block[axis] == 0) return CUDA_ERROR_INVALID_VALUE;
-    if (a.grid[axis] > static_cast<uint32_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + axis]) ||
-        a.block[axis] > static_cast<uint32_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + axis]))
+    if (launch.grid[axis] == 0 || launch.block[axis] == 0) return CUDA_ERROR_INVALID_VALUE;
+    if (launch.grid[axis] > static_cast<uint32_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + axis]) ||
+        launch.block[axis] > static_cast<uint32_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + axis]))
       return CUDA_ERROR_INVALID_VALUE;
   }
   if (threads > static_cast<uint64_t>(limit[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
@@ -44,7 +44,7 @@ CUresult CheckShape(const Process& process, const Kernel& kernel, const LaunchAr
                                                                                    : CUDA_ERROR_INVALID_VALUE;
   }
   if (const int32_t most = kernel.attributes.Get(device, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
-      most >= 0 && a.shared_bytes > static_cast<uint32_t>(most))
+      most >= 0 && launch.shared_bytes > static_cast<uint32_t>(most))
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
@@ -60,59 +60,58 @@ void StopTrackingEvent(const Process& process, const CUlaunchAttribute& attribut
 
 }  // namespace
 
-CUresult PrepareLaunch(const Process& process, const LaunchArguments& a, PreparedLaunch* prepared) {
-  if (a.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const Kernel* kernel = process.kernels.Find(reinterpret_cast<uint64_t>(a.function));
+CUresult DescribeLaunch(const Process& process, CUfunction function, const CUlaunchConfig& config, void** parameters,
+                        void** extra, uint16_t flags, shm::Launch* launch, const Kernel** found) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const Kernel* kernel = process.kernels.Find(reinterpret_cast<uint64_t>(function));
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult result = CheckShape(process, *kernel, a); result != CUDA_SUCCESS) return result;
-  if (a.num_attributes > shm::kMaxLaunchAttributes || (a.num_attributes != 0 && a.attributes == nullptr))
+  *launch = {.function = kernel->handle,
+             .stream = 0,
+             .grid = {config.gridDimX, config.gridDimY, config.gridDimZ},
+             .block = {config.blockDimX, config.blockDimY, config.blockDimZ},
+             .shared_bytes = config.sharedMemBytes,
+             .parameter_bytes = kernel->parameter_bytes,
+             .num_attributes = static_cast<uint16_t>(config.numAttrs),
+             .flags = flags,
+             .reserved = 0};
+  if (const CUresult result = CheckShape(process, *kernel, *launch); result != CUDA_SUCCESS) return result;
+  if (config.numAttrs > shm::kMaxLaunchAttributes || (config.numAttrs != 0 && config.attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
 
-  for (uint32_t i = 0; i < a.num_attributes; ++i) StopTrackingEvent(process, a.attributes[i]);
+  for (uint32_t i = 0; i < config.numAttrs; ++i) StopTrackingEvent(process, config.attrs[i]);
 
-  prepared->kernel = kernel;
-  prepared->attributes = a.attributes;
-  shm::Launch& launch = prepared->launch;
-  launch.function = kernel->handle;
-  launch.stream = 0;
-  for (int axis = 0; axis < 3; ++axis) {
-    launch.grid[axis] = a.grid[axis];
-    launch.block[axis] = a.block[axis];
-  }
-  launch.shared_bytes = a.shared_bytes;
-  launch.parameter_bytes = kernel->parameter_bytes;
-  launch.num_attributes = static_cast<uint16_t>(a.num_attributes);
-  launch.flags = a.flags;
-  launch.reserved = 0;
-
-  if (a.extra != nullptr) {
-    if (a.parameters != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *found = kernel;
+  if (extra != nullptr) {
+    if (parameters != nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const void* bytes = nullptr;
     size_t size = 0;
-    if (const CUresult result = ReadExtra(a.extra, &prepared->extra_bytes, &size); result != CUDA_SUCCESS)
-      return result;
-    launch.parameter_bytes = static_cast<uint32_t>(size);
-    launch.flags |= shm::kLaunchExtra;
+    if (const CUresult result = ReadExtra(extra, &bytes, &size); result != CUDA_SUCCESS) return result;
+    launch->parameter_bytes = static_cast<uint32_t>(size);
+    launch->flags |= shm::kLaunchExtra;
     return CUDA_SUCCESS;
   }
   if (kernel->num_parameters == 0) return CUDA_SUCCESS;
-  if (a.parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < kernel->num_parameters; ++i) {
-    if (a.parameters[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (parameters[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
-  prepared->parameters = a.parameters;
   return CUDA_SUCCESS;
 }
 
-void WriteLaunchTail(const PreparedLaunch& prepared, std::byte* out) {
-  const size_t attribute_bytes = size_t{prepared.launch.num_attributes} * shm::kLaunchAttributeBytes;
-  if (attribute_bytes != 0) std::memcpy(out, prepared.attributes, attribute_bytes);
+void WriteLaunch(const shm::Launch& launch, const Kernel& kernel, const CUlaunchConfig& config, void** parameters,
+                 void** extra, std::byte* out) {
+  std::memcpy(out, &launch, sizeof(launch));
+  out += sizeof(launch);
+  const size_t attribute_bytes = size_t{launch.num_attributes} * shm::kLaunchAttributeBytes;
+  if (attribute_bytes != 0) std::memcpy(out, config.attrs, attribute_bytes);
   out += attribute_bytes;
-  if (prepared.extra_bytes != nullptr) {
-    std::memcpy(out, prepared.extra_bytes, prepared.launch.parameter_bytes);
+  if (extra != nullptr) {
+    const void* bytes = nullptr;
+    size_t size = 0;
+    if (ReadExtra(extra, &bytes, &size) == CUDA_SUCCESS && size == launch.parameter_bytes)
+      std::memcpy(out, bytes, size);
     return;
   }
-  if (prepared.parameters == nullptr) return;
-  const Kernel& kernel = *prepared.kernel;
   uint32_t end = 0;
   for (uint32_t i = 0; i < kernel.num_parameters; ++i) {
     const shm::ParameterLayout parameter = kernel.layout[i];
@@ -121,13 +120,13 @@ void WriteLaunchTail(const PreparedLaunch& prepared, std::byte* out) {
     std::byte* place = out + parameter.offset_bytes;
     switch (parameter.size_bytes) {  // pointers and ints, by far the most: one move instead of a call
       case 8:
-        std::memcpy(place, prepared.parameters[i], 8);
+        std::memcpy(place, parameters[i], 8);
         break;
       case 4:
-        std::memcpy(place, prepared.parameters[i], 4);
+        std::memcpy(place, parameters[i], 4);
         break;
       default:
-        std::memcpy(place, prepared.parameters[i], parameter.size_bytes);
+        std::memcpy(place, parameters[i], parameter.size_bytes);
     }
     end = parameter.offset_bytes + parameter.size_bytes;
   }
