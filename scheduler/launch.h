@@ -58,6 +58,10 @@ struct LaunchAsked {
   bool is_short = false;
   // The turnaround threshold of its tenant, if that has one of its own; zero: everybody's.
   Nanoseconds turnaround{0};
+  // For the caller, who makes `duration` and `fill` of it: launches of one kind take about the same time; 0 blocks: it
+  // fills the GPU.
+  uint64_t kind = 0;
+  uint64_t num_blocks = 0;
 };
 
 // The GPU time of a launch: what it had of the GPU, for as long as it had it.

@@ -24,8 +24,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import source_tree  # noqa: E402
 
 # Where somebody adds a type that says which kernel runs with what, it belongs here.
-LAUNCH_TYPES = ("Launch", "PreparedLaunch", "LaunchParameters", "VaryingLaunch", "DispatchOf", "LaunchKind",
-                "LaunchAsked", "GatedLaunch", "WorkerLaunch", "KernelRecord", "PendingLaunch")
+LAUNCH_TYPES = ("Launch", "LaunchArguments", "PreparedLaunch", "LaunchParameters", "VaryingLaunch", "DispatchOf",
+                "LaunchKind", "LaunchAsked", "GatedLaunch", "WorkerLaunch", "KernelRecord", "PendingLaunch")
 POOL = re.compile(r"\bEventPool>*\s+\w+\s*[;{(=]")
 OWN_EVENT = re.compile(r"\bcuEventCreate\s*\(")
 WATCHES = re.compile(r"\b(?:HighPriorityWatch|AwakeWatch|PageWatch|ActivityPage)\b[&*]?\s+\w+_\s*[;{=]")

@@ -78,8 +78,7 @@ constexpr uint64_t kKnownAttributes =
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                         unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
-  return Launch(f,
-                ConfigOf(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream),
+  return Launch(f, ConfigOf(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream),
                 kernelParams, extra, 0);
 }
 
@@ -98,8 +97,7 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
     if (uint64_t{gridDimX} * gridDimY * gridDimZ > static_cast<uint64_t>(per_multiprocessor) * num_multiprocessors)
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
-  return Launch(f,
-                ConfigOf(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream),
+  return Launch(f, ConfigOf(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream),
                 kernelParams, nullptr, shm::kLaunchCooperative);
 }
 

@@ -11,8 +11,8 @@
 
 namespace tally::client_shim {
 
-// Fills in the record of a launch, as cuLaunchKernelEx takes it, and finds at once what the native driver finds at once:
-// unknown functions, empty or oversized grids and blocks, too much shared memory, missing parameters. `flags`:
+// Fills in the record of a launch, as cuLaunchKernelEx takes it, and finds at once what the native driver finds at
+// once: unknown functions, empty or oversized grids and blocks, too much shared memory, missing parameters. `flags`:
 // shm::LaunchFlags; the stream stays 0. No lock, no allocation.
 CUresult DescribeLaunch(const Process& process, CUfunction function, const CUlaunchConfig& config, void** parameters,
                         void** extra, uint16_t flags, shm::Launch* launch, const Kernel** kernel);

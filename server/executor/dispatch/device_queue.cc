@@ -98,12 +98,12 @@ void DeviceQueue::ExpectSuspension(bool is_expected) {
   Decide(clock_.Now());
 }
 
-bool DeviceQueue::MayPass(Member& member, const DispatchOf& of) {
-  if (!row_.lets_yielding_pass || !of.can_yield) {
+bool DeviceQueue::MayPass(Member& member, bool can_yield) {
+  if (!row_.lets_yielding_pass || !can_yield) {
     if (member.num_unasked_ == 0 || !is_suspension_expected_.load(std::memory_order_relaxed)) return false;
   }
   if (watch_.IsClosed(device_)) return false;
-  if (!of.can_yield) --member.num_unasked_;
+  if (!can_yield) --member.num_unasked_;
   return true;
 }
 
@@ -120,43 +120,43 @@ bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
   return true;
 }
 
-scheduler::LaunchAsked DeviceQueue::Asked(const DispatchOf& of, nanoseconds duration) const {
-  scheduler::LaunchAsked asked;
-  asked.duration = duration != nanoseconds(0) ? duration : of.kind.first_guess;
-  asked.stream = reinterpret_cast<uintptr_t>(of.stream);
-  asked.can_yield = of.can_yield;
-  asked.turnaround = of.turnaround;
-  const nanoseconds turnaround =
-      of.turnaround != nanoseconds(0) ? of.turnaround : nanoseconds(turnaround_ns_.load(std::memory_order_relaxed));
-  if (of.can_yield) {
+scheduler::LaunchAsked DeviceQueue::Complete(scheduler::LaunchAsked asked, CUstream stream,
+                                             nanoseconds duration) const {
+  if (duration != nanoseconds(0)) asked.duration = duration;
+  asked.stream = reinterpret_cast<uintptr_t>(stream);
+  const nanoseconds turnaround = asked.turnaround != nanoseconds(0)
+                                     ? asked.turnaround
+                                     : nanoseconds(turnaround_ns_.load(std::memory_order_relaxed));
+  if (asked.can_yield) {
     // However long it takes, this is for how long it keeps others from the GPU; behind another one that can yield, too.
     asked.duration = asked.duration == nanoseconds(0) ? turnaround : std::min(asked.duration, turnaround);
   }
   // Only where somebody may come for whom it matters: it costs what the GPU waits between two launches.
-  asked.is_short = !of.can_yield && watch_.IsHighPriorityPresent() &&
-                   (of.is_short || scheduler::IsShort(asked.duration, turnaround));
+  asked.is_short = !asked.can_yield && watch_.IsHighPriorityPresent() &&
+                   (asked.is_short || scheduler::IsShort(asked.duration, turnaround));
   const uint64_t multiprocessors = multiprocessors_.load(std::memory_order_relaxed);
-  if (of.kind.num_blocks != 0 && of.kind.num_blocks < multiprocessors) {
-    asked.fill = static_cast<uint16_t>(of.kind.num_blocks * scheduler::kFillsGpu / multiprocessors);
+  if (asked.num_blocks != 0 && asked.num_blocks < multiprocessors) {
+    asked.fill = static_cast<uint16_t>(asked.num_blocks * scheduler::kFillsGpu / multiprocessors);
     asked.fill = std::max<uint16_t>(asked.fill, 1);
   }
   return asked;
 }
 
-DispatchPass DeviceQueue::Enter(Member& member, const DispatchOf& of) {
-  if (MayPass(member, of)) return {};
-  LaunchCosts::Cost* const cost = member.costs_ ? &member.costs_->Of(of.kind.key) : nullptr;
+DispatchPass DeviceQueue::Enter(Member& member, const DispatchPlace& place, const scheduler::LaunchAsked& asked) {
+  if (MayPass(member, asked.can_yield)) return {};
+  LaunchCosts::Cost* const cost = member.costs_ ? &member.costs_->Of(asked.kind) : nullptr;
   DispatchPass pass;
   const bool is_alone = alone_.load(std::memory_order_relaxed) == member.number_ && !watch_.IsHighPriorityPresent();
-  if (!is_alone) pass = Ask(member, of, cost);
+  if (!is_alone) pass = Ask(member, place, asked, cost);
   if (!pass.may_go || cost == nullptr) return pass;
-  pass.sample = member.costs_->Begin(*cost, of.stream);
+  pass.sample = member.costs_->Begin(*cost, place.stream);
   // Of the first launches of a kind nothing is known yet: they are short by themselves or soon outweighed.
   member.tenant_.figures.Add("gpu_time_ns", cost->duration());
   return pass;
 }
 
-DispatchPass DeviceQueue::Ask(Member& member, const DispatchOf& of, const LaunchCosts::Cost* cost) {
+DispatchPass DeviceQueue::Ask(Member& member, const DispatchPlace& place, const scheduler::LaunchAsked& its_asking,
+                              const LaunchCosts::Cost* cost) {
   std::unique_lock lock(mutex_);
   TimePoint now = clock_.Now();
   if (multiprocessors_ == 0) {
@@ -168,19 +168,19 @@ DispatchPass DeviceQueue::Ask(Member& member, const DispatchOf& of, const Launch
   }
   if (watch_.is_open() || MayPassAlone(member, now)) return {};
   const nanoseconds duration = cost != nullptr ? cost->duration() : nanoseconds(0);
-  const scheduler::LaunchAsked asked = Asked(of, duration);
+  const scheduler::LaunchAsked asked = Complete(its_asking, place.stream, duration);
   const scheduler::LaunchId id = policy_->OnSubmitted(member.id_, asked, now);
   while (records_.size() <= id.index) records_.emplace_back();
   Record& record = records_[id.index];
   Waiter waiter;
   waiter.member = &member;
-  waiter.is_high_priority = of.is_high_priority;
+  waiter.is_high_priority = place.is_high_priority;
   waiter.is_short = asked.is_short;
   record.id = id;
   record.member = &member;
   record.waiter = &waiter;
   record.cost = cost;
-  record.stream = of.stream;
+  record.stream = place.stream;
   record.state = Record::State::kWaiting;
   Decide(now);
   if (!waiter.granted) {
@@ -203,11 +203,11 @@ DispatchPass DeviceQueue::Ask(Member& member, const DispatchOf& of, const Launch
   return {.record = &record, .is_forced = waiter.granted->is_forced};
 }
 
-void DeviceQueue::Leave(Member& member, const DispatchOf& of, const DispatchPass& pass) {
-  if (member.costs_) member.costs_->End(pass.sample, of.stream);
+void DeviceQueue::Leave(Member& member, const DispatchPlace& place, const DispatchPass& pass) {
+  if (member.costs_) member.costs_->End(pass.sample, place.stream);
   if (pass.record == nullptr) return;
   auto* record = static_cast<Record*>(pass.record);
-  record->is_recorded = record->done != nullptr && driver_.cuEventRecord(record->done, of.stream) == CUDA_SUCCESS;
+  record->is_recorded = record->done != nullptr && driver_.cuEventRecord(record->done, place.stream) == CUDA_SUCCESS;
   record->state.store(Record::State::kLaunched, std::memory_order_release);
 }
 

@@ -52,8 +52,10 @@ class DeviceQueue {
     }
 
     // By the holder of the session's turn, around each launch.
-    DispatchPass Enter(const DispatchOf& of) { return queue_.Enter(*this, of); }
-    void Leave(const DispatchOf& of, const DispatchPass& pass) { queue_.Leave(*this, of, pass); }
+    DispatchPass Enter(const DispatchPlace& place, const scheduler::LaunchAsked& asked) {
+      return queue_.Enter(*this, place, asked);
+    }
+    void Leave(const DispatchPlace& place, const DispatchPass& pass) { queue_.Leave(*this, place, pass); }
 
    private:
     friend class DeviceQueue;
@@ -89,8 +91,8 @@ class DeviceQueue {
   void ExpectSuspension(bool is_expected);
 
  private:
-  DispatchPass Enter(Member& member, const DispatchOf& of);
-  void Leave(Member& member, const DispatchOf& of, const DispatchPass& pass);
+  DispatchPass Enter(Member& member, const DispatchPlace& place, const scheduler::LaunchAsked& asked);
+  void Leave(Member& member, const DispatchPlace& place, const DispatchPass& pass);
 
   struct Waiter {
     Member* member = nullptr;
@@ -113,12 +115,14 @@ class DeviceQueue {
   };
 
   // Without a question, and unnoted.
-  bool MayPass(Member& member, const DispatchOf& of);
+  bool MayPass(Member& member, bool can_yield);
   bool MayPassAlone(Member& member, TimePoint now);
-  // `duration`: as was measured; zero: it was not.
-  scheduler::LaunchAsked Asked(const DispatchOf& of, std::chrono::nanoseconds duration) const;
+  // What the policy is told. `duration`: as was measured; zero: it was not.
+  scheduler::LaunchAsked Complete(scheduler::LaunchAsked asked, CUstream stream,
+                                  std::chrono::nanoseconds duration) const;
   // Until the policy lets it go, or it must not or need not wait any more.
-  DispatchPass Ask(Member& member, const DispatchOf& of, const LaunchCosts::Cost* cost);
+  DispatchPass Ask(Member& member, const DispatchPlace& place, const scheduler::LaunchAsked& asked,
+                   const LaunchCosts::Cost* cost);
   // Until it is granted or must stop.
   void Wait(std::unique_lock<std::mutex>& lock, Waiter& waiter);
   void LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter);

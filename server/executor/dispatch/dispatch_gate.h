@@ -36,26 +36,12 @@ class GateTenant {
   std::atomic<bool> has_left_{false};
 };
 
-// What is launched, as far as the time it takes depends on it: launches with the same key take about the same time.
-struct LaunchKind {
-  uint64_t key = 0;
-  uint64_t num_blocks = 0;                  // 0: it fills the GPU
-  std::chrono::nanoseconds first_guess{0};  // until one was timed; zero: none
-};
-
-// Whose launch, where.
-struct DispatchOf {
+// Whose launch it is, and where it goes. What it is says scheduler::LaunchAsked.
+struct DispatchPlace {
   int device = 0;  // ordinal
   bool is_high_priority = false;
-  bool can_yield = false;  // once launched it makes room by itself
-  // A slice, or a kernel shorter than the turnaround threshold: kind.first_guess is its time, and what is in flight of
-  // such launches is to drain within the threshold.
-  bool is_short = false;
-  // The threshold of its program, if it has one of its own; zero: the gate's.
-  std::chrono::nanoseconds turnaround{0};
   CUstream stream = nullptr;
   GateTenant* tenant = nullptr;  // as AddTenant made it
-  LaunchKind kind{};
 };
 
 // What BeforeDispatch answers and AfterDispatch is to be told.
@@ -75,10 +61,11 @@ class DispatchGate {
   virtual std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare&) {
     return std::make_unique<GateTenant>();
   }
-  // May wait until the launch may go.
-  virtual DispatchPass BeforeDispatch(const DispatchOf&) { return {}; }
+  // May wait until the launch may go. Of what is asked, `duration` is what is known until one of its kind was timed
+  // (zero: nothing); `stream` and `fill` are the gate's to fill in, and the threshold if it is zero.
+  virtual DispatchPass BeforeDispatch(const DispatchPlace&, const scheduler::LaunchAsked&) { return {}; }
   // The launch was handed to its stream (or failed): never waits. Exactly one per BeforeDispatch that let it go.
-  virtual void AfterDispatch(const DispatchOf&, const DispatchPass&) {}
+  virtual void AfterDispatch(const DispatchPlace&, const DispatchPass&) {}
   // On that device best-effort contexts of this executor are suspended while high-priority work keeps coming, or no
   // longer are: what is in flight then cannot get in its way.
   virtual void ExpectSuspension(int /*device*/, bool) {}

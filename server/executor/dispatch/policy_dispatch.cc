@@ -171,20 +171,20 @@ class PolicyDispatch final : public DispatchGate {
     return std::make_unique<PolicyTenant>(queues_, levels_, share);
   }
 
-  DispatchPass BeforeDispatch(const DispatchOf& of) override {
-    if (IsAnnounced(of)) {
-      announcer_.BeforeDispatch(of.device);
+  DispatchPass BeforeDispatch(const DispatchPlace& place, const scheduler::LaunchAsked& asked) override {
+    if (IsAnnounced(place)) {
+      announcer_.BeforeDispatch(place.device);
       if (!policy_.minds_levels || !levels_.are_several()) return {};
     } else if (PassesAll()) {
       return {};
     }
-    const DispatchPass pass = MemberOf(of).Enter(of);
-    if (!pass.may_go && IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
+    const DispatchPass pass = MemberOf(place).Enter(place, asked);
+    if (!pass.may_go && IsAnnounced(place)) announcer_.AfterDispatch(place.device, place.stream);
     return pass;
   }
-  void AfterDispatch(const DispatchOf& of, const DispatchPass& pass) override {
-    if (pass.is_noted()) MemberOf(of).Leave(of, pass);
-    if (IsAnnounced(of)) announcer_.AfterDispatch(of.device, of.stream);
+  void AfterDispatch(const DispatchPlace& place, const DispatchPass& pass) override {
+    if (pass.is_noted()) MemberOf(place).Leave(place, pass);
+    if (IsAnnounced(place)) announcer_.AfterDispatch(place.device, place.stream);
   }
   bool holds_copies() const override { return !PassesAll(); }
   void Tune(const scheduler::Tuning& tuning) override {
@@ -200,13 +200,13 @@ class PolicyDispatch final : public DispatchGate {
   HighPriorityWatch* watch() override { return &watch_; }
 
  private:
-  bool IsAnnounced(const DispatchOf& of) const { return of.is_high_priority && policy_.minds_class; }
+  bool IsAnnounced(const DispatchPlace& place) const { return place.is_high_priority && policy_.minds_class; }
   // Best-effort launches need not ask. Two loads.
   bool PassesAll() const {
     return queues_.passes_all() || (policy_.decides_beside_high_priority_only && !page_->HighPriorityPresent());
   }
-  static DeviceQueue::Member& MemberOf(const DispatchOf& of) {
-    return static_cast<PolicyTenant*>(of.tenant)->On(of.device);
+  static DeviceQueue::Member& MemberOf(const DispatchPlace& place) {
+    return static_cast<PolicyTenant*>(place.tenant)->On(place.device);
   }
 
   const scheduler::PolicyRow& policy_;

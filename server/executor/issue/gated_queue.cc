@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "base/check.h"
@@ -114,7 +115,7 @@ CUresult GatedQueue::Open() {
 }
 
 bool GatedQueue::Holds(CUfunction function) const {
-  return std::any_of(log_.begin(), log_.end(), [&](const Entry& entry) { return entry.launch.function == function; });
+  return std::any_of(log_.begin(), log_.end(), [&](const Entry& entry) { return entry.form.function == function; });
 }
 
 void GatedQueue::Forget(size_t num_entries) {
@@ -126,33 +127,34 @@ void GatedQueue::Forget(size_t num_entries) {
 }
 
 CUresult GatedQueue::Run(Entry& entry, CUstream stream, bool is_again) {
-  GatedLaunch& launch = entry.launch;
+  PendingLaunch& launch = entry.launch;
+  const auto& [grid, block, shared_bytes] = launch.shape;
+  const CUfunction function = entry.form.function;
   device::GateParameters hidden{};
-  hidden.record = place_ | device::kGateOn | (launch.cluster_blocks != 0 ? device::kGateClusters : 0) |
-                  (launch.grid[1] != 1 || launch.grid[2] != 1 ? device::kGateManyAxes : 0);
+  hidden.record = place_ | device::kGateOn | (entry.form.cluster_blocks != 0 ? device::kGateClusters : 0) |
+                  (grid[1] != 1 || grid[2] != 1 ? device::kGateManyAxes : 0);
   hidden.base = entry.base;
-  hidden.chunk = launch.chunk;
-  std::memcpy(launch.parameters.data() + launch.hidden_offset, &hidden, sizeof(hidden));
-  size_t size_bytes = launch.hidden_offset + sizeof(hidden);
+  hidden.chunk = entry.form.chunk;
+  std::memcpy(launch.parameters.data() + entry.form.hidden_offset, &hidden, sizeof(hidden));
+  size_t size_bytes = entry.form.hidden_offset + sizeof(hidden);
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch.parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &size_bytes,
                    CU_LAUNCH_PARAM_END};
   // Between a launch and its repetition the program may have told the function to expect less.
   int allowed = 0;
   constexpr auto kAllowed = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-  const bool was_lowered = is_again && launch.shared_bytes != 0 &&
-                           driver_.cuFuncGetAttribute(&allowed, kAllowed, launch.function) == CUDA_SUCCESS &&
-                           allowed < static_cast<int>(launch.shared_bytes);
-  if (was_lowered) driver_.cuFuncSetAttribute(launch.function, kAllowed, static_cast<int>(launch.shared_bytes));
+  const bool was_lowered = is_again && shared_bytes != 0 &&
+                           driver_.cuFuncGetAttribute(&allowed, kAllowed, function) == CUDA_SUCCESS &&
+                           allowed < static_cast<int>(shared_bytes);
+  if (was_lowered) driver_.cuFuncSetAttribute(function, kAllowed, static_cast<int>(shared_bytes));
   CUresult result = CUDA_SUCCESS;
   if (launch.attributes.empty()) {
-    result = driver_.cuLaunchKernel(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                                    launch.block[1], launch.block[2], launch.shared_bytes, stream, nullptr, extra);
+    result = driver_.cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared_bytes,
+                                    stream, nullptr, extra);
   } else {
-    const CUlaunchConfig config =
-        LaunchConfig(launch.grid, launch.block, launch.shared_bytes, stream, launch.attributes);
-    result = driver_.cuLaunchKernelEx(&config, launch.function, nullptr, extra);
+    const CUlaunchConfig config = LaunchConfig(grid, block, shared_bytes, stream, launch.attributes);
+    result = driver_.cuLaunchKernelEx(&config, function, nullptr, extra);
   }
-  if (was_lowered) driver_.cuFuncSetAttribute(launch.function, kAllowed, allowed);
+  if (was_lowered) driver_.cuFuncSetAttribute(function, kAllowed, allowed);
   return result;
 }
 
@@ -163,20 +165,23 @@ CUresult GatedQueue::Mark(Entry& entry, CUstream stream) {
   return driver_.cuEventRecord(entry.ended, stream);
 }
 
-CUresult GatedQueue::Append(GatedLaunch launch, bool is_marker) {
-  Entry entry;
-  const auto num_numbers = static_cast<uint32_t>(launch.num_numbers());
-  // Whatever block of it is the first to raise the watermark promises all others, and nobody has promised any before.
-  if (launch.is_whole) launch.chunk = num_numbers;
-  entry.base = launch.is_whole ? std::max(next_, promised_) : next_;
-  entry.end = entry.base + num_numbers;
-  const uint32_t promised = std::max(promised_, entry.end + launch.chunk);
-  entry.is_marker = is_marker;
+CUresult GatedQueue::Append(const GatedForm& form, PendingLaunch&& launch, bool is_marker) {
+  Entry& entry = log_.emplace_back();
+  entry.form = form;
   entry.launch = std::move(launch);
-  if (const CUresult r = Run(entry, stream_, false); r != CUDA_SUCCESS) return r;
+  entry.launch.parameters.Resize(form.hidden_offset + sizeof(device::GateParameters));
+  const auto num_numbers = static_cast<uint32_t>(form.NumNumbers(entry.launch.shape));
+  // Whatever block of it is the first to raise the watermark promises all others, and nobody has promised any before.
+  if (form.is_whole) entry.form.chunk = num_numbers;
+  entry.base = form.is_whole ? std::max(next_, promised_) : next_;
+  entry.end = entry.base + num_numbers;
+  entry.is_marker = is_marker;
+  if (const CUresult r = Run(entry, stream_, false); r != CUDA_SUCCESS) {
+    log_.pop_back();
+    return r;
+  }
   next_ = entry.end;
-  promised_ = promised;
-  log_.push_back(std::move(entry));
+  promised_ = std::max(promised_, entry.end + entry.form.chunk);
   if (is_marker) ++num_logged_markers_;
   // Whether a stopped queue has drained is asked of its last entry.
   if (!is_marker && !is_stopped_ && ++num_unmarked_ < kLaunchesPerEvent) return CUDA_SUCCESS;
@@ -184,22 +189,22 @@ CUresult GatedQueue::Append(GatedLaunch launch, bool is_marker) {
   return Mark(log_.back(), stream_);
 }
 
-CUresult GatedQueue::Launch(GatedLaunch launch) {
+CUresult GatedQueue::Launch(const GatedForm& form, PendingLaunch&& launch) {
   ++controls_.counts.num_launches;
-  return Append(std::move(launch), false);
+  return Append(form, std::move(launch), false);
 }
 
 CUresult GatedQueue::Seal() {
   Sweep();
   if (log_.empty() || log_.back().is_marker) return CUDA_SUCCESS;
-  GatedLaunch launch;
-  launch.function = controls_.marker;
-  launch.grid = launch.block = {1, 1, 1};
-  launch.hidden_offset = controls_.marker_hidden_offset;
-  launch.parameters.resize(launch.hidden_offset + sizeof(device::GateParameters));
+  GatedForm form;
+  form.function = controls_.marker;
+  form.hidden_offset = controls_.marker_hidden_offset;
+  PendingLaunch launch;
+  launch.shape.grid = launch.shape.block = {1, 1, 1};
   const MarkerParameters parameters{word(), num_markers_ + 1};
-  std::memcpy(launch.parameters.data(), &parameters, sizeof(parameters));
-  if (const CUresult r = Append(std::move(launch), true); r != CUDA_SUCCESS) return r;
+  launch.parameters.Assign(std::as_bytes(std::span(&parameters, 1)));
+  if (const CUresult r = Append(form, std::move(launch), true); r != CUDA_SUCCESS) return r;
   ++num_markers_;
   ++controls_.counts.num_markers;
   return driver_.cuStreamWaitValue32_v2(stream_, word(), num_markers_, CU_STREAM_WAIT_VALUE_GEQ);

@@ -18,41 +18,30 @@
 
 #include <cuda.h>
 
-#include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "proto/device/gate_abi.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/event_pool.h"
+#include "server/executor/issue/pending_launch.h"
 
 namespace tally::server {
 
-// A launch that can be repeated: everything by value.
-struct GatedLaunch {
+// How a launch runs in a queue: what the gate in front of its kernel wants.
+struct GatedForm {
   CUfunction function = nullptr;
-  std::array<uint32_t, 3> grid{};
-  std::array<uint32_t, 3> block{};
-  uint32_t shared_bytes = 0;
-  std::vector<CUlaunchAttribute> attributes;  // as the program gave them; none with an event
-  uint32_t cluster_blocks = 0;                // blocks of one cluster; 0: launched without clusters
-  std::vector<std::byte> parameters;          // the program's, then room for device::GateParameters
-  size_t hidden_offset = 0;                   // where that room begins
-  uint32_t chunk = 1;                         // GateParameters::chunk
-  bool is_whole = false;                      // all of its blocks run, or none: they may wait for one another
-  // Told, on the watching thread, how long it took from the announcement of high-priority work until a queue that was
-  // stopped in this launch had left the GPU. May be empty.
-  std::function<void(std::chrono::nanoseconds)> on_turnaround;
+  size_t hidden_offset = 0;     // of device::GateParameters, behind the program's parameters
+  uint32_t cluster_blocks = 0;  // blocks of one cluster; 0: launched without clusters
+  uint32_t chunk = 1;           // GateParameters::chunk
+  bool is_whole = false;        // all of its blocks run, or none: they may wait for one another
 
-  // What it counts for in its queue.
-  uint64_t num_numbers() const {
-    const uint64_t num_blocks = uint64_t{grid[0]} * grid[1] * grid[2];
-    return cluster_blocks == 0 ? num_blocks : num_blocks / cluster_blocks;
+  // What the launch counts for in its queue.
+  uint64_t NumNumbers(const LaunchShape& shape) const {
+    return cluster_blocks == 0 ? shape.num_blocks() : shape.num_blocks() / cluster_blocks;
   }
 };
 
@@ -121,8 +110,9 @@ class GatedQueue {
   CUresult Open();
 
   // ---- for the owner of the stream, which must not be capturing
-  // Behind everything on the stream so far. After an error nothing was put there.
-  CUresult Launch(GatedLaunch launch);
+  // Behind everything on the stream so far. After an error nothing was put there. No attribute of the launch has an
+  // event.
+  CUresult Launch(const GatedForm& form, PendingLaunch&& launch);
   // Before anything without a gate is put on the stream.
   CUresult Seal();
   // Whether that many numbers are left.
@@ -143,9 +133,9 @@ class GatedQueue {
   CUresult HasLeft();
   // Where a stopped queue stands.
   struct Standing {
-    const GatedLaunch* last = nullptr;  // whose blocks were the last to run; null: none has run since it was opened
-    uint64_t num_launches = 0;          // that are to go on or to be made again
-    uint64_t num_blocks = 0;            // of them, not run yet; of launches with clusters, clusters
+    const PendingLaunch* last = nullptr;  // whose blocks were the last to run; null: none has run since it was opened
+    uint64_t num_launches = 0;            // that are to go on or to be made again
+    uint64_t num_blocks = 0;              // of them, not run yet; of launches with clusters, clusters
   };
   CUresult Read(Standing* standing);
   // Opens a stopped queue again and makes what is left of its launches again. CUDA_ERROR_NOT_READY: blocks still run.
@@ -162,7 +152,8 @@ class GatedQueue {
 
  private:
   struct Entry {
-    GatedLaunch launch;
+    GatedForm form;
+    PendingLaunch launch;
     uint32_t base = 0;
     uint32_t end = 0;  // behind its last number
     bool is_marker = false;
@@ -170,7 +161,7 @@ class GatedQueue {
   };
 
   CUdeviceptr word() const { return place_ + GateControls::kWordOffset; }
-  CUresult Append(GatedLaunch launch, bool is_marker);
+  CUresult Append(const GatedForm& form, PendingLaunch&& launch, bool is_marker);
   CUresult Run(Entry& entry, CUstream stream, bool is_again);
   CUresult Mark(Entry& entry, CUstream stream);
   CUresult ReadWatermark();

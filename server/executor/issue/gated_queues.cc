@@ -91,7 +91,9 @@ GatedQueues::Stream::~Stream() {
   all_.changed_.notify_all();
 }
 
-CUresult GatedQueues::Stream::Launch(GatedLaunch launch) { return all_.Launch(member_, std::move(launch)); }
+CUresult GatedQueues::Stream::Launch(const GatedForm& form, PendingLaunch&& launch) {
+  return all_.Launch(member_, form, std::move(launch));
+}
 
 CUresult GatedQueues::Stream::Seal() {
   std::unique_lock lock(all_.mutex_);
@@ -147,15 +149,15 @@ void GatedQueues::AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock) {
   }
 }
 
-CUresult GatedQueues::Launch(Member& member, GatedLaunch launch) {
+CUresult GatedQueues::Launch(Member& member, const GatedForm& form, PendingLaunch&& launch) {
   std::unique_lock lock(mutex_);
-  AwaitRoom(member, launch.num_numbers(), lock);
+  AwaitRoom(member, form.NumNumbers(launch.shape), lock);
   if (is_closed_ && MayStopLocked(member.queue) && !RunsThrough(member.owner) && !HasLeft(member.owner)) {
     if (const CUresult r = StopLocked(member, clock_.Now()); r != CUDA_SUCCESS) return r;
   }
   watch_.OnLaunch();
   const bool was_empty = member.queue.empty();
-  const CUresult result = member.queue.Launch(std::move(launch));
+  const CUresult result = member.queue.Launch(form, std::move(launch));
   if (was_empty) changed_.notify_all();
   return result;
 }

@@ -71,7 +71,7 @@ class GatedQueues {
     Stream& operator=(const Stream&) = delete;
 
     // Puts it on the stream; waits while too much is in flight there. After an error nothing was put on the stream.
-    CUresult Launch(GatedLaunch launch);
+    CUresult Launch(const GatedForm& form, PendingLaunch&& launch);
     // What comes next on the stream has no gate. In an executor with high-priority work this waits for what has.
     CUresult Seal();
 
@@ -115,7 +115,7 @@ class GatedQueues {
         on_failure_(std::move(on_failure)),
         clock_(clock),
         controls_(driver) {}
-  CUresult Launch(Member& member, GatedLaunch launch);
+  CUresult Launch(Member& member, const GatedForm& form, PendingLaunch&& launch);
   void AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lock<std::mutex>& lock);
   // Until all launches have run, or for some time while they could.
   void AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock);

@@ -95,6 +95,10 @@ class VariantRegistry {
   std::chrono::nanoseconds threshold() const {
     return std::chrono::nanoseconds(threshold_ns_.load(std::memory_order_relaxed));
   }
+  // Of a program; zero: it has none of its own.
+  std::chrono::nanoseconds ThresholdOf(std::chrono::nanoseconds own) const {
+    return own.count() != 0 ? own : threshold();
+  }
   void SetThreshold(std::chrono::nanoseconds threshold) { threshold_ns_ = threshold.count(); }
 
   // A call of the driver that may wait for a whole context, for as long as this is there: nothing is stopped half-way

@@ -1,6 +1,7 @@
 #include "server/executor/issue/worker_runs.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/log.h"
@@ -74,19 +75,22 @@ CUresult WorkerRuns::Run(InFlight& run, CUstream stream, CUdeviceptr flag) {
   device::WorkerParameters hidden{};
   hidden.control = run.control;
   hidden.yield_flag = flag;
-  std::memcpy(hidden.grid, run.launch.grid.data(), sizeof(hidden.grid));
-  std::memcpy(run.launch.parameters.data() + run.launch.hidden_offset, &hidden, sizeof(hidden));
-  size_t size_bytes = run.launch.hidden_offset + sizeof(hidden);
+  std::memcpy(hidden.grid, run.launch.shape.grid.data(), sizeof(hidden.grid));
+  std::memcpy(run.launch.parameters.data() + run.form.hidden_offset, &hidden, sizeof(hidden));
+  size_t size_bytes = run.form.hidden_offset + sizeof(hidden);
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, run.launch.parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
                    &size_bytes, CU_LAUNCH_PARAM_END};
-  const auto& block = run.launch.block;
-  return driver_.cuLaunchKernel(run.launch.function, run.launch.num_workers, 1, 1, block[0], block[1], block[2],
-                                run.launch.shared_bytes, stream, nullptr, extra);
+  const auto& block = run.launch.shape.block;
+  return driver_.cuLaunchKernel(run.form.function, run.form.num_workers, 1, 1, block[0], block[1], block[2],
+                                run.launch.shape.shared_bytes + run.form.extra_shared_bytes, stream, nullptr, extra);
 }
 
-CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
-  InFlight run;
-  run.launch = std::move(launch);
+CUresult WorkerRuns::Launch(CUstream stream, const WorkerForm& form, std::shared_ptr<WorkerOwner> owner,
+                            PendingLaunch&& launch) {
+  std::list<InFlight> runs(1);
+  InFlight& run = runs.front();
+  run.form = form;
+  run.owner = std::move(owner);
   run.stream = stream;
   if (const CUresult r = events_.Acquire(&run.run_ended); r != CUDA_SUCCESS) return r;
   {
@@ -98,6 +102,8 @@ CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
     // Before the launch: should the flag change meanwhile, the run counts as one that may have seen it.
     run.phase = phase_;
   }
+  run.launch = std::move(launch);
+  run.launch.parameters.Resize(form.hidden_offset + sizeof(device::WorkerParameters));
   CUresult result = Run(run, stream, flag_);
   if (result != CUDA_SUCCESS) {
     const std::lock_guard lock(mutex_);
@@ -108,7 +114,7 @@ CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
   // From here on the kernel runs: what fails now fails because the context is lost.
   result = driver_.cuEventRecord(run.run_ended, stream);
   if (result == CUDA_SUCCESS) {
-    const auto total = static_cast<cuuint32_t>(run.launch.num_blocks());
+    const auto total = static_cast<cuuint32_t>(run.launch.shape.num_blocks());
     result = driver_.cuStreamWaitValue32_v2(stream, run.control + offsetof(device::WorkerControl, completed_blocks),
                                             total, CU_STREAM_WAIT_VALUE_GEQ);
   }
@@ -116,7 +122,7 @@ CUresult WorkerRuns::Launch(CUstream stream, WorkerLaunch launch) {
   watch_.OnLaunch();
   const std::lock_guard lock(mutex_);
   ++counts_.num_launches;
-  in_flight_.push_back(std::move(run));
+  in_flight_.splice(in_flight_.end(), runs);
   if (in_flight_.size() == 1) changed_.notify_all();
   return CUDA_SUCCESS;
 }
@@ -141,7 +147,7 @@ void WorkerRuns::AwaitFunction(CUfunction function) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
     for (const InFlight& run : in_flight_) {
-      if (run.launch.function == function) return false;
+      if (run.form.function == function) return false;
     }
     return true;
   });
@@ -194,11 +200,11 @@ bool WorkerRuns::Sweep(bool may_resume) {
     }
     device::WorkerControl control{};
     CUresult result = ReadControl(*run, &control);
-    if (result == CUDA_SUCCESS && control.completed_blocks >= run->launch.num_blocks()) {
+    if (result == CUDA_SUCCESS && control.completed_blocks >= run->launch.shape.num_blocks()) {
       RetireLocked(run);
       continue;
     }
-    const WorkerOwner* owner = run->launch.owner.get();
+    const WorkerOwner* owner = run->owner.get();
     const bool runs_through = owner != nullptr && owner->is_high_priority.load(std::memory_order_relaxed);
     const bool has_left = owner != nullptr && owner->has_left.load(std::memory_order_relaxed);
     if (result == CUDA_SUCCESS && !may_resume && !runs_through && !has_left) {
@@ -219,7 +225,7 @@ CUresult WorkerRuns::Resume(InFlight& run, bool runs_through) {
   run.stream = resume_;
   watch_.OnLaunch();
   ++counts_.num_resumes;
-  if (run.launch.owner != nullptr) run.launch.owner->figures.Add("yields");
+  if (run.owner != nullptr) run.owner->figures.Add("yields");
   const CUresult result = Run(run, resume_, runs_through ? flag_ + sizeof(uint32_t) : flag_);
   return result == CUDA_SUCCESS ? driver_.cuEventRecord(run.run_ended, resume_) : result;
 }
@@ -227,7 +233,7 @@ CUresult WorkerRuns::Resume(InFlight& run, bool runs_through) {
 CUresult WorkerRuns::GiveUp(const InFlight& run) {
   const CUdeviceptr completed = run.control + offsetof(device::WorkerControl, completed_blocks);
   const CUresult result =
-      driver_.cuMemsetD32Async(completed, static_cast<unsigned>(run.launch.num_blocks()), 1, signal_);
+      driver_.cuMemsetD32Async(completed, static_cast<unsigned>(run.launch.shape.num_blocks()), 1, signal_);
   return result == CUDA_SUCCESS ? driver_.cuStreamSynchronize(signal_) : result;
 }
 
@@ -267,8 +273,8 @@ void WorkerRuns::Yield(TimePoint looked_at) {
   // What was announced before there was anything in flight to look for was not seen late.
   const TimePoint announced_at = std::clamp(watch_.ClosedSince(), std::min(looked_at, seen_at), seen_at);
   if (running->launch.on_turnaround) running->launch.on_turnaround(left_at - announced_at);
-  if (running->launch.owner == nullptr) return;
-  running->launch.owner->CountYield(seen_at - announced_at, written_at - seen_at, left_at - written_at);
+  if (running->owner == nullptr) return;
+  running->owner->CountYield(seen_at - announced_at, written_at - seen_at, left_at - written_at);
 }
 
 void WorkerRuns::LowerFlag() {

@@ -21,7 +21,6 @@
 #include <cuda.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -42,6 +41,7 @@
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/event_pool.h"
 #include "server/executor/issue/control_slots.h"
+#include "server/executor/issue/pending_launch.h"
 
 namespace tally::server {
 
@@ -71,20 +71,12 @@ struct WorkerOwner {
   std::atomic<bool> has_left{false};
 };
 
-// A launch that can be repeated: everything by value.
-struct WorkerLaunch {
+// How a launch runs by workers.
+struct WorkerForm {
   CUfunction function = nullptr;
   uint32_t num_workers = 0;
-  std::array<uint32_t, 3> grid{};  // of the original
-  std::array<uint32_t, 3> block{};
-  uint32_t shared_bytes = 0;
-  std::vector<std::byte> parameters;   // the program's, then room for device::WorkerParameters
-  size_t hidden_offset = 0;            // where that room begins
-  std::shared_ptr<WorkerOwner> owner;  // may be null
-  // Told, on the watching thread, how long it took from the announcement of high-priority work until it had yielded.
-  std::function<void(std::chrono::nanoseconds)> on_turnaround;
-
-  uint64_t num_blocks() const { return uint64_t{grid[0]} * grid[1] * grid[2]; }
+  size_t hidden_offset = 0;  // of device::WorkerParameters, behind the program's parameters
+  uint32_t extra_shared_bytes = 0;
 };
 
 struct WorkerRunCounts {
@@ -109,8 +101,9 @@ class WorkerRuns {
   // Whether a launch of that many blocks can be counted.
   static bool Fits(uint64_t num_blocks, uint32_t num_workers) { return num_blocks + num_workers < (uint64_t{1} << 31); }
   // The device's context must be current. Never waits. After an error nothing was put on the stream.
-  // CUDA_ERROR_NOT_READY: more are in flight than can be counted, it has to be launched otherwise.
-  CUresult Launch(CUstream stream, WorkerLaunch launch);
+  // CUDA_ERROR_NOT_READY: more are in flight than can be counted, it has to be launched otherwise, and is still there.
+  // `owner` may be null.
+  CUresult Launch(CUstream stream, const WorkerForm& form, std::shared_ptr<WorkerOwner> owner, PendingLaunch&& launch);
   // Between the two no launch is asked to yield; Begin waits until none is interrupted (GatedQueues says why).
   void BeginContextCall(bool is_urgent);
   void EndContextCall();
@@ -122,7 +115,9 @@ class WorkerRuns {
 
  private:
   struct InFlight {
-    WorkerLaunch launch;
+    WorkerForm form;
+    PendingLaunch launch;
+    std::shared_ptr<WorkerOwner> owner;
     CUdeviceptr control = 0;
     CUstream stream = nullptr;  // of the last run, behind which is:
     CUevent run_ended = nullptr;

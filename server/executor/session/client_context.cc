@@ -26,6 +26,7 @@ CUresult ClientContext::NewStream(uint32_t flags, int priority, bool is_legacy, 
       r != CUDA_SUCCESS) {
     return r;
   }
+  made->device = device_;
   made->context = this;
   made->flags = flags;
   made->priority = priority;

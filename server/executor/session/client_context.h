@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "server/executor/driver/driver_table.h"
-#include "server/executor/issue/gated_queues.h"
+#include "server/executor/issue/launch_stream.h"
 #include "server/executor/session/awaited_objects.h"
 #include "server/executor/session/host_call_words.h"
 #include "server/executor/session/request_clock.h"
@@ -32,8 +32,7 @@ namespace tally::server {
 
 class ClientContext;
 
-struct Stream {
-  CUstream real = nullptr;
+struct Stream : LaunchStream {
   ClientContext* context = nullptr;
   uint64_t handle = 0;  // 0: legacy and per-thread streams
   uint32_t flags = 0;   // as the client created it
@@ -51,12 +50,8 @@ struct Stream {
   // Of the requests that the program waits for on this stream; shared like num_waited, used if there is an objective.
   std::shared_ptr<RequestClock> requests = std::make_shared<RequestClock>();
   CUevent join_event = nullptr;
-  HostCallWord host_calls;                     // none before the first host function
-  std::unique_ptr<GatedQueues::Stream> gated;  // none before the first launch with a gate
+  HostCallWord host_calls;  // none before the first host function
 
-  // To be called before anything but a gated launch is put on the real stream, which must not overtake those
-  // (server/executor/issue/gated_queue.h). The real context must be current.
-  CUresult Seal() { return gated != nullptr ? gated->Seal() : CUDA_SUCCESS; }
   bool HasUnfinishedWork() const { return num_issued > num_waited->load(std::memory_order_acquire); }
 };
 

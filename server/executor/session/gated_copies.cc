@@ -1,8 +1,10 @@
 #include "server/executor/session/gated_copies.h"
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
 
-#include "server/executor/session/gated_dispatch.h"
+#include "server/executor/issue/gated_dispatch.h"
 
 namespace tally::server {
 namespace {
@@ -36,15 +38,45 @@ CUresult FillPiece(const DriverTable& driver, const CUDA_MEMSET_NODE_PARAMS& fil
   }
 }
 
+constexpr uint64_t kHostPiece = uint64_t{8} << 20;      // 0.15 ms at 55 GB/s
+constexpr uint64_t kDevicePiece = uint64_t{256} << 20;  // the same at 1.7 TB/s
+
+// Those of high-priority tenants are not announced either: what matters comes behind them.
+bool AreHeld(ServedLane& lane, const Stream& stream) {
+  const SessionState& session = lane.session();
+  return session.core.gate->holds_copies() && !session.is_high_priority.load(std::memory_order_relaxed) &&
+         !stream.context->IsCapturing(stream);
+}
+
+// Into pieces of what size a copy is cut, so that each takes a fraction of a millisecond.
+uint64_t PieceBytes(ServedLane& lane, const Stream& stream, CopyDirection direction) {
+  if (!AreHeld(lane, stream)) return UINT64_MAX;
+  return direction == CopyDirection::kDevice ? kDevicePiece : kHostPiece;
+}
+
+// Copies of about the same size in one direction take about the same time; they leave the multiprocessors to others.
+scheduler::LaunchAsked AskedOfCopy(CopyDirection direction, uint64_t size_bytes) {
+  const auto magnitude = static_cast<uint64_t>(std::bit_width(size_bytes));
+  const uint64_t fraction = magnitude > 3 ? size_bytes >> (magnitude - 3) : size_bytes;
+  const uint64_t bytes_per_us = direction == CopyDirection::kDevice ? 1'000'000 : 25'000;
+  scheduler::LaunchAsked asked;
+  asked.kind = uint64_t{1} << 63 | static_cast<uint64_t>(direction) << 32 | magnitude << 8 | fraction;
+  asked.num_blocks = 1;
+  asked.duration = std::chrono::nanoseconds(1000 + size_bytes * 1000 / bytes_per_us);
+  return asked;
+}
+
 // Puts something of `num_units` (bytes, rows, slices), each of `unit_bytes`, on the stream piece by piece:
 // put(first, num) as often as need be.
 template <typename Put>
 CUresult InPieces(ServedLane& lane, const Stream& stream, CopyDirection direction, uint64_t num_units,
                   uint64_t unit_bytes, const Put& put) {
-  uint64_t units_at_once = std::max<uint64_t>(GatedDispatch::PieceBytes(lane, stream, direction) / unit_bytes, 1);
+  uint64_t units_at_once = std::max<uint64_t>(PieceBytes(lane, stream, direction) / unit_bytes, 1);
   for (uint64_t first = 0; first < num_units;) {
     const uint64_t num = std::min(units_at_once, num_units - first);
-    const GatedDispatch dispatch(lane, stream, direction, num * unit_bytes);
+    lane.session().NoteWork(stream, /*is_launch=*/false);
+    const GatedDispatch dispatch(lane.session().launches, stream, AskedOfCopy(direction, num * unit_bytes),
+                                 /*passes=*/!AreHeld(lane, stream));
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     if (dispatch.is_forced()) units_at_once = UINT64_MAX;
     if (const CUresult r = put(first, num); r != CUDA_SUCCESS) return r;
@@ -78,7 +110,7 @@ CUresult PutBox(ServedLane& lane, const Stream& stream, const CUDA_MEMCPY3D& box
   };
   const uint64_t slice_bytes = box.WidthInBytes * box.Height;
   if (slice_bytes == 0 || box.Depth == 0) return put(box);
-  if (slice_bytes <= GatedDispatch::PieceBytes(lane, stream, direction)) {
+  if (slice_bytes <= PieceBytes(lane, stream, direction)) {
     return InPieces(lane, stream, direction, box.Depth, slice_bytes,
                     [&](uint64_t first, uint64_t num) { return put(slices_of(box, first, num)); });
   }

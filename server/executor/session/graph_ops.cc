@@ -1,27 +1,30 @@
 // Graph nodes whose parameters hold pointers: kernels, copies, fills, host functions; and the update of executables.
+#include "server/executor/issue/driver_arguments.h"
+#include "server/executor/issue/kernel_code.h"
 #include "server/executor/session/box_copy.h"
 #include "server/executor/session/graph_target.h"
 #include "server/executor/session/kernel_ops.h"
-#include "server/executor/session/launch_parameters.h"
+#include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {
 namespace {
 
-CUDA_KERNEL_NODE_PARAMS_v2 KernelParameters(LaunchParameters& request) {
-  const shm::Launch& launch = request.launch();
+// `arguments`: of the launch, and outlive what is returned.
+CUDA_KERNEL_NODE_PARAMS_v2 KernelParameters(const PendingLaunch& launch, DriverArguments& arguments) {
+  const auto& [grid, block, shared_bytes] = launch.shape;
   CUDA_KERNEL_NODE_PARAMS_v2 p{};
-  p.func = request.kernel().function;
-  p.kern = request.kernel().kernel;
-  p.gridDimX = launch.grid[0];
-  p.gridDimY = launch.grid[1];
-  p.gridDimZ = launch.grid[2];
-  p.blockDimX = launch.block[0];
-  p.blockDimY = launch.block[1];
-  p.blockDimZ = launch.block[2];
-  p.sharedMemBytes = launch.shared_bytes;
-  p.kernelParams = request.parameters();
-  p.extra = request.extra();
+  p.func = launch.kernel->function;
+  p.kern = launch.kernel->kernel;
+  p.gridDimX = grid[0];
+  p.gridDimY = grid[1];
+  p.gridDimZ = grid[2];
+  p.blockDimX = block[0];
+  p.blockDimY = block[1];
+  p.blockDimZ = block[2];
+  p.sharedMemBytes = shared_bytes;
+  p.kernelParams = arguments.parameters();
+  p.extra = arguments.extra();
   return p;
 }
 
@@ -83,14 +86,16 @@ CUresult ReadHostCall(ServedLane& lane, WireReader& in, CUDA_HOST_NODE_PARAMS* p
 CUresult ServeAddKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
   GraphTarget target;
   if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
-  LaunchParameters request;
-  if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
+  PendingLaunch& launch = lane.launch();
+  shm::Launch record{};
+  if (const CUresult r = ReadLaunch(lane, in, &record, &launch); r != CUDA_SUCCESS) return r;
   if (lane.driver().cuGraphAddKernelNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(request);
+  DriverArguments arguments(launch);
+  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(launch, arguments);
   CUgraphNode node = nullptr;
   CUresult result = lane.driver().cuGraphAddKernelNode_v2(&node, target.graph, target.dependency_pointer(),
                                                           target.dependencies.size(), &parameters);
-  for (const CUlaunchAttribute& attribute : request.attributes()) {
+  for (const CUlaunchAttribute& attribute : launch.attributes) {
     if (result != CUDA_SUCCESS) break;
     result = lane.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
     if (result != CUDA_SUCCESS) lane.driver().cuGraphDestroyNode(node);
@@ -101,9 +106,11 @@ CUresult ServeAddKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
 CUresult ServeSetKernelNode(ServedLane& lane, WireReader& in, WireWriter&) {
   GraphTarget target;
   if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
-  LaunchParameters request;
-  if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
-  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(request);
+  PendingLaunch& launch = lane.launch();
+  shm::Launch record{};
+  if (const CUresult r = ReadLaunch(lane, in, &record, &launch); r != CUDA_SUCCESS) return r;
+  DriverArguments arguments(launch);
+  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(launch, arguments);
   const DriverTable& driver = lane.driver();
   if (target.exec != nullptr) {
     if (driver.cuGraphExecKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;

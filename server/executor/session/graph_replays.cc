@@ -8,8 +8,7 @@
 #include "server/executor/session/gated_copies.h"
 #include "server/executor/session/graph_target.h"
 #include "server/executor/session/kernel_ops.h"
-#include "server/executor/session/launch_forms.h"
-#include "server/executor/session/launch_parameters.h"
+#include "server/executor/session/launch_record.h"
 
 namespace tally::server {
 namespace {
@@ -185,10 +184,10 @@ CUresult GraphReplays::OrderBehindAll(ServedLane& lane, Stream& stream) {
 
 CUresult GraphReplays::Launch(ServedLane& lane, Stream& stream, const Node& node) {
   if (const auto* record = std::get_if<KernelRecord>(&node)) {
-    LaunchParameters request;
+    shm::Launch head{};
     WireReader in(*record);
-    if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
-    return LaunchKernel(lane, stream, request);
+    if (const CUresult r = ReadLaunch(lane, in, &head, &lane.launch()); r != CUDA_SUCCESS) return r;
+    return PutLaunch(lane.session(), stream, lane.launch());
   }
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   if (const auto* fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&node)) return PutFill(lane, stream, *fill);

@@ -3,8 +3,8 @@
 // The GPU runs a graph to its end. While somebody with priority is there, a graph that consists of kernels, fills and
 // copies on the device is not given to the driver: its nodes are launched one after another, in an order in which every
 // node follows those that it depends on, just as if the program had launched them itself: in queues that can be
-// stopped, in slices, or in whatever form each kernel has (launch_forms.h). Branches do not run side by side then, and
-// every node costs the executor a launch: the price of being stoppable.
+// stopped, in slices, or in whatever form each kernel has (issue/launch_forms.h). Branches do not run side by side
+// then, and every node costs the executor a launch: the price of being stoppable.
 //
 // Guarded by the session's turn.
 #pragma once
@@ -39,7 +39,7 @@ class GraphReplays {
   std::optional<CUresult> TryLaunch(ServedLane& lane, Stream& stream, CUgraphExec exec);
 
  private:
-  using KernelRecord = std::vector<std::byte>;  // as LaunchParameters reads it
+  using KernelRecord = std::vector<std::byte>;  // as ReadLaunch reads it
   using Node = std::variant<KernelRecord, CUDA_MEMSET_NODE_PARAMS, CUDA_MEMCPY3D>;
   struct Exec {
     std::vector<Node> nodes;  // in the order of their launch; empty: it is the driver's

@@ -72,20 +72,6 @@ CUresult BuildWrapper(const shm::LoadImage& request, ImageBytes* image) {
 
 }  // namespace
 
-ImageParts PartsOf(const ImageBytes& image) {
-  if (image.wrapper == nullptr) return {image.bytes};
-  // A container knows its size, so the rest of the bytes does no harm.
-  const std::span<const std::byte> all = image.bytes;
-  const auto from = [&](const void* part) {
-    return all.subspan(static_cast<size_t>(static_cast<const std::byte*>(part) - all.data()));
-  };
-  ImageParts parts = {from(image.wrapper->first)};
-  for (const void* part : image.prelinked) {
-    if (part != nullptr) parts.push_back(from(part));
-  }
-  return parts;
-}
-
 CUresult LoadLibraryData(const DriverTable& driver, const void* image, CUjit_option* options, void** values,
                          unsigned int num_options, CUlibrary* library) {
   CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;

@@ -1,24 +1,25 @@
 // Kernel launches, host functions, cluster occupancy.
-#include "server/executor/session/launch_forms.h"
-#include "server/executor/session/launch_parameters.h"
+#include "server/executor/issue/driver_arguments.h"
+#include "server/executor/issue/kernel_code.h"
+#include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {
 
 CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter& out) {
-  LaunchParameters& request = lane.launch_parameters();
-  if (const CUresult r = request.Read(lane, in); r != CUDA_SUCCESS) return r;
-  const shm::Launch& launch = request.launch();
+  PendingLaunch& launch = lane.launch();
+  shm::Launch record{};
+  if (const CUresult r = ReadLaunch(lane, in, &record, &launch); r != CUDA_SUCCESS) return r;
   Stream* ordered = nullptr;
-  if (const CUresult r = lane.ResolveStream(launch.stream, StreamUse::kLaunch, &ordered); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = lane.ResolveStream(record.stream, StreamUse::kLaunch, &ordered); r != CUDA_SUCCESS) return r;
   // As natively: a kernel runs on the current device or not at all.
   if (lane.context() != nullptr && lane.context()->device() != ordered->context->device()) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  const CUresult result = LaunchKernel(lane, *ordered, request);
+  const CUresult result = PutLaunch(lane.session(), *ordered, launch);
   lane.session().counters.Add("kernel_launches");
   // Of a launch that becomes a device-updatable node: the device's name for it, which the program's kernels use.
-  for (const CUlaunchAttribute& attribute : request.attributes()) {
+  for (const CUlaunchAttribute& attribute : launch.attributes) {
     if (result != CUDA_SUCCESS || !lane.wants_reply()) break;
     if (attribute.id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) continue;
     out.PutWord(reinterpret_cast<uint64_t>(attribute.value.deviceUpdatableKernelNode.devNode));
@@ -65,15 +66,15 @@ CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) 
 }
 
 CUresult ServeMaxActiveClusters(ServedLane& lane, WireReader& in, WireWriter& out) {
-  LaunchParameters request;
+  PendingLaunch& launch = lane.launch();
   shm::ClusterQuery query{};
-  if (const CUresult r = request.ReadQuery(lane, in, &query); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadClusterQuery(lane, in, &query, &launch); r != CUDA_SUCCESS) return r;
   const auto ask = query.want_maximum != 0 ? lane.driver().cuOccupancyMaxPotentialClusterSize
                                            : lane.driver().cuOccupancyMaxActiveClusters;
   if (ask == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const CUlaunchConfig config = request.Config(nullptr);
+  const CUlaunchConfig config = ConfigOf(launch, nullptr);
   int value = 0;
-  if (const CUresult r = ask(&value, request.kernel().ForLaunch(), &config); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask(&value, launch.kernel->ForLaunch(), &config); r != CUDA_SUCCESS) return r;
   const std::array<int32_t, 2> reply = {value, 0};
   out.PutStruct(reply);
   return CUDA_SUCCESS;

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "server/executor/dispatch/standstill.h"
-#include "server/executor/session/launch_parameters.h"
 #include "server/executor/session/wire_codec.h"
 
 namespace tally::server {
@@ -37,11 +36,7 @@ void WireWriter::PutHandleOf(ServedLane& lane, shm::HandleKind kind, void* value
 }
 
 ServedLane::ServedLane(SessionState& session, TurnOrder& turns, uint32_t lane_index, const LaneRegion& region)
-    : session_(session),
-      turns_(turns),
-      lane_index_(lane_index),
-      region_(region),
-      launch_parameters_(std::make_unique<LaunchParameters>()) {}
+    : session_(session), turns_(turns), lane_index_(lane_index), region_(region) {}
 
 ServedLane::~ServedLane() {
   // On another thread than the lane's own, which has no context current; what follows needs one.

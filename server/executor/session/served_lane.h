@@ -14,13 +14,12 @@
 #include <vector>
 
 #include "server/executor/channel/lane_region.h"
+#include "server/executor/issue/pending_launch.h"
 #include "server/executor/issue/variant_registry.h"
 #include "server/executor/session/session_state.h"
 #include "server/executor/session/turn_order.h"
 
 namespace tally::server {
-
-class LaunchParameters;
 
 enum class StreamUse {
   kOrdered,  // the call puts something on the stream: the implicit waits of CUDA's stream rules go first
@@ -139,8 +138,8 @@ class ServedLane {
   void MarkRequests(std::vector<WaitPoint>* points);
   void EndRequests(const std::vector<WaitPoint>& points);
 
-  // One launch at a time: kept so that its vectors keep their memory.
-  LaunchParameters& launch_parameters() { return *launch_parameters_; }
+  // The one being read: kept so that it keeps its memory.
+  PendingLaunch& launch() { return launch_; }
 
   // The arena, registered with the driver on first use. Null: it could not be, *result says why.
   std::byte* Arena(CUresult* result);
@@ -161,7 +160,7 @@ class ServedLane {
   const uint32_t lane_index_;
   const LaneRegion& region_;
 
-  std::unique_ptr<LaunchParameters> launch_parameters_;
+  PendingLaunch launch_;
   uint64_t ticket_ = 0;
   ClientContext* context_ = nullptr;
   uint32_t context_index_ = shm::kNoContext;

@@ -20,10 +20,11 @@
 #include <vector>
 
 #include "server/executor/dispatch/figure_counters.h"
+#include "server/executor/issue/coverage_meter.h"
+#include "server/executor/issue/launch_owner.h"
 #include "server/executor/session/awaited_objects.h"
 #include "server/executor/session/callback_queue.h"
 #include "server/executor/session/client_context.h"
-#include "server/executor/session/coverage_meter.h"
 #include "server/executor/session/executor_core.h"
 #include "server/executor/session/graph_memory.h"
 #include "server/executor/session/graph_replays.h"
@@ -85,6 +86,10 @@ class SessionState {
   const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
   CoverageMeter coverage;
+  // All of this as its launches see it.
+  const LaunchOwner launches{driver,        *core.gate,       *gate_tenant,  core.variants.get(),
+                             keeps_kernels, is_high_priority, turnaround_ns, worker_owner,
+                             coverage,      counters};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
   // Code is about to be loaded that may print.

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "proto/driver/generated/wire_ops.h"
-#include "server/executor/session/gated_dispatch.h"
-#include "server/executor/session/launch_forms.h"
-#include "server/executor/session/launch_parameters.h"
+#include "server/executor/issue/gated_dispatch.h"
+#include "server/executor/issue/launch_forms.h"
+#include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
 #include "server/executor/session/pools.h"
 #include "server/executor/session/texture_ops.h"
@@ -71,14 +71,17 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
     return *replayed;
   }
   if (const CUresult r = stream->Seal(); r != CUDA_SUCCESS) return r;
-  const LaunchKind kind{.key = reinterpret_cast<uintptr_t>(exec)};
-  const GatedDispatch dispatch(lane, *stream, kind);
+  SessionState& session = lane.session();
+  const bool is_captured = stream->context->IsCapturing(*stream);
+  if (!is_captured) session.NoteWork(*stream, /*is_launch=*/true);
+  scheduler::LaunchAsked asked;
+  asked.kind = reinterpret_cast<uintptr_t>(exec);
+  const GatedDispatch dispatch(session.launches, *stream, asked, /*passes=*/is_captured);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   std::optional<CoverageMeter::Timed> timed;
-  if (IsOfInterest(lane, *stream)) {
-    const int device = stream->context->device();
-    timed.emplace(lane.session().coverage, device, stream->real, kind.key,
-                  lane.session().core.variants->CoverageLeft(device, Coverage::kGraph));
+  if (IsOfInterest(session.launches, is_captured)) {
+    timed.emplace(session.coverage, stream->device, stream->real, asked.kind,
+                  session.core.variants->CoverageLeft(stream->device, Coverage::kGraph));
   }
   const CUresult result = lane.driver().cuGraphLaunch(exec, stream->real);
   lane.session().counters.Add("graph_launches");

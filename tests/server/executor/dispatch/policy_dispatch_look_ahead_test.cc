@@ -28,17 +28,22 @@ class TestClock final : public Clock {
 struct GateOfOne {
   explicit GateOfOne(std::unique_ptr<DispatchGate> its_gate) : gate(std::move(its_gate)), tenant(gate->AddTenant({})) {}
 
-  DispatchOf High() const { return {.is_high_priority = true, .tenant = tenant.get()}; }
-  DispatchOf BestEffort() const { return {.tenant = tenant.get()}; }
-  DispatchOf Short(int microseconds, uintptr_t stream = 1) const {
-    return {.is_short = true,
-            .stream = reinterpret_cast<CUstream>(stream),
-            .tenant = tenant.get(),
-            .kind = {.first_guess = std::chrono::microseconds(microseconds)}};
+  // What is asked at the gate, and by whom.
+  struct Asking {
+    DispatchPlace place;
+    scheduler::LaunchAsked asked;
+  };
+  Asking High() const { return {{.is_high_priority = true, .tenant = tenant.get()}, {}}; }
+  Asking BestEffort() const { return {{.tenant = tenant.get()}, {}}; }
+  Asking Short(int microseconds, uintptr_t stream = 1) const {
+    return {{.stream = reinterpret_cast<CUstream>(stream), .tenant = tenant.get()},
+            {.duration = std::chrono::microseconds(microseconds), .is_short = true}};
   }
-  DispatchPass Launch(const DispatchOf& of) {
-    const DispatchPass pass = gate->BeforeDispatch(of);
-    if (pass.may_go) gate->AfterDispatch(of, pass);
+  DispatchPass Enter(const Asking& one) { return gate->BeforeDispatch(one.place, one.asked); }
+  void Leave(const Asking& one, const DispatchPass& pass) { gate->AfterDispatch(one.place, pass); }
+  DispatchPass Launch(const Asking& one) {
+    const DispatchPass pass = Enter(one);
+    if (pass.may_go) Leave(one, pass);
     return pass;
   }
 
@@ -86,14 +91,14 @@ class LookAheadDispatchTest : public testing::Test {
   }
   // Launches until the gate keeps one back, at most `most`; that one is let go at the end. Time stands still meanwhile:
   // nothing goes because it has waited for long. A launch that asks the GPU so often is kept, not slow.
-  int NumAdmitted(GateOfOne& executor, const DispatchOf& of, int most) {
+  int NumAdmitted(GateOfOne& executor, const GateOfOne::Asking& one, int most) {
     ScriptedGpu::Stop();
     std::atomic<int> num_admitted{0};
     std::thread launcher([&] {
       for (int i = 0; i < most; ++i) {
-        const DispatchPass pass = executor.gate->BeforeDispatch(of);
+        const DispatchPass pass = executor.Enter(one);
         ++num_admitted;
-        executor.gate->AfterDispatch(of, pass);
+        executor.Leave(one, pass);
       }
     });
     int num = -1;
@@ -122,7 +127,7 @@ TEST_F(LookAheadDispatchTest, BestEffortAloneIsNeverHeldBackNorNoted) {
   ScriptedGpu::Stop();
   for (int launch = 0; launch < 1000; ++launch) {
     executor.Launch(executor.BestEffort());
-    executor.Launch({.tenant = another.get()});
+    executor.Launch({{.tenant = another.get()}, {}});
   }
   EXPECT_EQ(ScriptedGpu::NumRecorded(), 0u) << "company is nobody's business, and what is in flight is not known";
   ScriptedGpu::Go();
@@ -169,11 +174,11 @@ TEST_F(LookAheadDispatchTest, WhoWaitsIsLetGoWhenItIsLeftToTimeSlicesAndTheNextO
   std::atomic<int> num_dispatched{0};
   std::thread launcher([&] {
     for (int launch = 0; launch < 2; ++launch) {
-      const DispatchPass pass = best_effort.gate->BeforeDispatch(best_effort.BestEffort());
+      const DispatchPass pass = best_effort.Enter(best_effort.BestEffort());
       EXPECT_TRUE(pass.may_go);
       best_effort.gate->LeaveToTimeSlices(false);
       ++num_dispatched;
-      best_effort.gate->AfterDispatch(best_effort.BestEffort(), pass);
+      best_effort.Leave(best_effort.BestEffort(), pass);
     }
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -208,9 +213,13 @@ TEST_F(LookAheadDispatchTest, AProgramThatIsMadeHighPriorityWhileItIsHeldGoes) {
   GateOfOne executor = NewExecutor();
   ScriptedGpu::Stop();
   high.Launch(high.High());
-  std::thread launcher([&] { EXPECT_TRUE(executor.Launch(executor.BestEffort()).may_go); });
-  while (executor.tenant->figures["held_launches"] == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::atomic<bool> has_gone{false};
+  std::thread launcher([&] {
+    EXPECT_TRUE(executor.Launch(executor.BestEffort()).may_go);
+    has_gone = true;
+  });
+  while (!has_gone) {  // one that comes only after the change need not be held at all
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
     executor.tenant->SetShare({.tenant_class = scheduler::TenantClass::kHighPriority});
   }
   launcher.join();
@@ -229,7 +238,7 @@ TEST_F(LookAheadDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
   for (int i = 0; i < 2; ++i) {
     programs.emplace_back([&] {
       const auto tenant = best_effort.gate->AddTenant({});
-      for (int launch = 0; launch < 2; ++launch) EXPECT_TRUE(best_effort.Launch({.tenant = tenant.get()}).may_go);
+      for (int launch = 0; launch < 2; ++launch) EXPECT_TRUE(best_effort.Launch({{.tenant = tenant.get()}, {}}).may_go);
       --num_running;
     });
   }
@@ -292,12 +301,12 @@ TEST_F(LookAheadDispatchTest, OthersKeepTheirOwnRuleBesideShortOnes) {
 
 TEST_F(LookAheadDispatchTest, WhatCanYieldIsNeitherBoundedNorNotedButStillStaysBack) {
   GateOfOne executor = NewExecutorBesideHighPriority();
-  DispatchOf yielding = executor.BestEffort();
-  yielding.can_yield = true;
+  GateOfOne::Asking yielding = executor.BestEffort();
+  yielding.asked.can_yield = true;
   const uint64_t num_recorded = ScriptedGpu::NumRecorded();
   EXPECT_EQ(NumAdmitted(executor, yielding, 1000), 1000);
   EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded);
-  high_->gate->BeforeDispatch(high_->High());
+  high_->Enter(high_->High());
   std::atomic<bool> has_gone{false};
   std::thread launcher([&] {
     executor.Launch(yielding);
@@ -305,7 +314,7 @@ TEST_F(LookAheadDispatchTest, WhatCanYieldIsNeitherBoundedNorNotedButStillStaysB
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_FALSE(has_gone);
-  high_->gate->AfterDispatch(high_->High(), {});
+  high_->Leave(high_->High(), {});
   JoinWhileTimePasses(launcher);
 }
 
@@ -317,7 +326,7 @@ TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedIsNotBoundedButStillStaysBack) {
   const uint64_t num_recorded = ScriptedGpu::NumRecorded();
   EXPECT_EQ(NumAdmitted(executor, executor.BestEffort(), 500), 500);
   EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded + 4) << "an event each is what suspension is to save";
-  high_->gate->BeforeDispatch(high_->High());
+  high_->Enter(high_->High());
   EXPECT_TRUE(executor.gate->watch()->IsClosed(0));
   std::atomic<bool> has_gone{false};
   std::thread launcher([&] {
@@ -326,7 +335,7 @@ TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedIsNotBoundedButStillStaysBack) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(has_gone);
-  high_->gate->AfterDispatch(high_->High(), {});
+  high_->Leave(high_->High(), {});
   JoinWhileTimePasses(launcher);
   executor.gate->ExpectSuspension(0, false);
   EXPECT_LT(NumAdmitted(executor, executor.BestEffort(), 100), 100) << "bounded again, whatever was allowed before";
@@ -336,20 +345,20 @@ TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedDoesNotFillTheDriversRing) {
   GateOfOne executor = NewExecutorBesideHighPriority();
   executor.gate->ExpectSuspension(0, true);
   const auto another = executor.gate->AddTenant({});
-  DispatchOf of = executor.BestEffort();
-  of.stream = reinterpret_cast<CUstream>(1);
+  GateOfOne::Asking one = executor.BestEffort();
+  one.place.stream = reinterpret_cast<CUstream>(1);
   constexpr int kPerAsking = 128;
   constexpr int kMost = 4 * kPerAsking;  // as LookAheadPolicy says
-  EXPECT_EQ(NumAdmitted(executor, of, kMost + kPerAsking), kMost);
-  const DispatchOf of_another{.stream = reinterpret_cast<CUstream>(2), .tenant = another.get()};
+  EXPECT_EQ(NumAdmitted(executor, one, kMost + kPerAsking), kMost);
+  const GateOfOne::Asking of_another{{.stream = reinterpret_cast<CUstream>(2), .tenant = another.get()}, {}};
   EXPECT_EQ(NumAdmitted(executor, of_another, kMost), kMost) << "each for itself";
   ScriptedGpu::Stop();
-  for (int launch = 0; launch < kMost; ++launch) executor.Launch(of);
+  for (int launch = 0; launch < kMost; ++launch) executor.Launch(one);
   std::thread leaving([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     executor.tenant->Leave();
   });
-  EXPECT_FALSE(executor.gate->BeforeDispatch(of).may_go);
+  EXPECT_FALSE(executor.Enter(one).may_go);
   leaving.join();
   ScriptedGpu::Go();
   executor.tenant->End();
@@ -379,14 +388,14 @@ TEST_F(LookAheadDispatchTest, SmallCopiesAreShortAndLargeOnesAreAsFewAsDrainQuic
   GateOfOne executor = NewExecutorBesideHighPriority();
   executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   const auto copy = [&](int microseconds) {
-    DispatchOf of = executor.Short(microseconds);
-    of.is_short = false;
-    return of;
+    GateOfOne::Asking one = executor.Short(microseconds);
+    one.asked.is_short = false;
+    return one;
   };
   EXPECT_EQ(NumAdmitted(executor, copy(10), 20), 3);
   EXPECT_EQ(NumAdmitted(executor, copy(300), 5), 1) << "a look-ahead begins with one";
-  DispatchOf of_a_patient_program = copy(300);
-  of_a_patient_program.turnaround = std::chrono::milliseconds(1);
+  GateOfOne::Asking of_a_patient_program = copy(300);
+  of_a_patient_program.asked.turnaround = std::chrono::milliseconds(1);
   EXPECT_EQ(NumAdmitted(executor, of_a_patient_program, 20), 3);
 }
 

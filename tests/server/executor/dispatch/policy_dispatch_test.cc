@@ -32,23 +32,24 @@ class PolicyDispatchFixture : public testing::Test {
   struct Program {
     Program(DispatchGate& its_gate, uintptr_t its_stream, bool is_high = false, uint32_t weight = 100)
         : gate(its_gate), tenant(gate.AddTenant({.weight = weight})) {
-      of.is_high_priority = is_high;
-      of.stream = reinterpret_cast<CUstream>(its_stream);
-      of.tenant = tenant.get();
-      of.kind.key = 7;
+      place.is_high_priority = is_high;
+      place.stream = reinterpret_cast<CUstream>(its_stream);
+      place.tenant = tenant.get();
+      asked.kind = 7;
     }
     // Whether the launch was made.
     bool Launch() {
-      const DispatchPass pass = gate.BeforeDispatch(of);
+      const DispatchPass pass = gate.BeforeDispatch(place, asked);
       if (!pass.may_go) return false;
       ++num_launches;
       is_forced = pass.is_forced;
-      gate.AfterDispatch(of, pass);
+      gate.AfterDispatch(place, pass);
       return true;
     }
     DispatchGate& gate;
     std::unique_ptr<GateTenant> tenant;
-    DispatchOf of;
+    DispatchPlace place;
+    scheduler::LaunchAsked asked;
     std::atomic<int> num_launches{0};
     bool is_forced = false;  // the last one
   };
@@ -212,8 +213,8 @@ TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithi
   auto gate = NewExecutorsGate("tally");
   gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   Program slices(*gate, 2);
-  slices.of.is_short = true;
-  slices.of.kind.first_guess = std::chrono::microseconds(10);
+  slices.asked.is_short = true;
+  slices.asked.duration = std::chrono::microseconds(10);
   ScriptedGpu::SetDuration(0.01f);
   service.Launch();
   while (gate->watch()->IsClosed(0)) std::this_thread::sleep_for(milliseconds(1));

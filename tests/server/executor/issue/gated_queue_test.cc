@@ -15,13 +15,13 @@ TEST_F(GatedQueueTest, AWholeLaunchBehindAPromiseBeyondTheQueueRunsWhole) {
   auto queue = queues_->Open(stream, nullptr);
   Words expected(kWords);
   // Promises blocks up to number 179, of which it has 120 itself.
-  ASSERT_EQ(queue->Launch(Step({out, in, 7}, kBlocks * 3 / 4)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(*queue, Step({out, in, 7}, kBlocks * 3 / 4)), CUDA_SUCCESS);
   StepOnHost(expected, Words(kWords), 7);
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   const CUdeviceptr word = Block(stream);
-  GatedLaunch whole = Step({out, in, 9}, 1);
-  whole.is_whole = true;
-  ASSERT_EQ(queue->Launch(std::move(whole)), CUDA_SUCCESS);
+  GatedStep whole = Step({out, in, 9}, 1);
+  whole.form.is_whole = true;
+  ASSERT_EQ(Put(*queue, std::move(whole)), CUDA_SUCCESS);
   StopThenRelease(word);
   Await([&] { return HasEnded(stream); });
   EXPECT_EQ(Read(out), expected) << "none of it was promised";
@@ -42,9 +42,9 @@ TEST_F(GatedQueueTest, ARepetitionHasTheSharedMemoryThatTheLaunchHad) {
   Words expected(kWords);
   const CUdeviceptr word = Block(stream);
   ASSERT_EQ(driver_.cuFuncSetAttribute(function_, kAllowed, kMuch), CUDA_SUCCESS);
-  GatedLaunch launch = Step({out, in, 7}, 1);
-  launch.shared_bytes = kMuch;
-  ASSERT_EQ(queue->Launch(std::move(launch)), CUDA_SUCCESS);
+  GatedStep step = Step({out, in, 7}, 1);
+  step.launch.shape.shared_bytes = kMuch;
+  ASSERT_EQ(Put(*queue, std::move(step)), CUDA_SUCCESS);
   ASSERT_EQ(driver_.cuFuncSetAttribute(function_, kAllowed, kLittle), CUDA_SUCCESS);
   StopThenRelease(word);
   Await([&] { return HasEnded(stream); });
@@ -69,9 +69,9 @@ TEST_F(GatedQueueTest, AStopBeforeAnyBlockBeganIsNoMeasurement) {
   std::atomic<int> num_told{0};
   auto queue = queues_->Open(stream, owner);
   const CUdeviceptr word = Block(stream);
-  GatedLaunch launch = Step({out, in, 7}, 1);
-  launch.on_turnaround = [&](std::chrono::nanoseconds) { ++num_told; };
-  ASSERT_EQ(queue->Launch(std::move(launch)), CUDA_SUCCESS);
+  GatedStep step = Step({out, in, 7}, 1);
+  step.launch.on_turnaround = [&](std::chrono::nanoseconds) { ++num_told; };
+  ASSERT_EQ(Put(*queue, std::move(step)), CUDA_SUCCESS);
   StopThenRelease(word);
   Await([&] { return HasEnded(stream); });
   watch_.SetClosed(false);

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "ptx-transforms/transform.h"
@@ -77,6 +79,14 @@ class StillClock final : public Clock {
   std::atomic<int64_t> now_ns_{0};
 };
 
+struct GatedStep {
+  GatedForm form;
+  PendingLaunch launch;
+};
+inline CUresult Put(GatedQueues::Stream& queue, GatedStep step) {
+  return queue.Launch(step.form, std::move(step.launch));
+}
+
 class GatedQueuesTest : public SimDeviceTest {
  protected:
   void SetUp() override {
@@ -106,16 +116,15 @@ class GatedQueuesTest : public SimDeviceTest {
     EXPECT_EQ(num_failures_, 0);
   }
 
-  GatedLaunch Step(const StepParameters& parameters, uint32_t chunk) {
-    GatedLaunch launch;
-    launch.function = function_;
-    launch.grid = {kBlocks / 2, 2, 1};
-    launch.block = {kThreads, 1, 1};
-    launch.hidden_offset = hidden_offset_;
-    launch.parameters.resize(hidden_offset_ + sizeof(device::GateParameters));
-    std::memcpy(launch.parameters.data(), &parameters, sizeof(parameters));
-    launch.chunk = chunk;
-    return launch;
+  GatedStep Step(const StepParameters& parameters, uint32_t chunk) {
+    GatedStep step;
+    step.form.function = function_;
+    step.form.hidden_offset = hidden_offset_;
+    step.form.chunk = chunk;
+    step.launch.shape.grid = {kBlocks / 2, 2, 1};
+    step.launch.shape.block = {kThreads, 1, 1};
+    step.launch.parameters.Assign(std::as_bytes(std::span(&parameters, 1)));
+    return step;
   }
   // From another stream's point of view.
   Words Read(CUdeviceptr memory) {
@@ -137,7 +146,7 @@ class GatedQueuesTest : public SimDeviceTest {
   // So many steps, each with its number as the addend; what they make of `expected`.
   void LaunchSteps(GatedQueues::Stream& queue, CUdeviceptr out, CUdeviceptr in, uint32_t count, Words& expected) {
     for (uint32_t i = 0; i < count; ++i) {
-      ASSERT_EQ(queue.Launch(Step({out, in, i}, 16)), CUDA_SUCCESS);
+      ASSERT_EQ(Put(queue, Step({out, in, i}, 16)), CUDA_SUCCESS);
       StepOnHost(expected, Words(kWords), i);
     }
   }

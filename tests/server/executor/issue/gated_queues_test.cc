@@ -35,7 +35,7 @@ TEST_F(GatedQueuesTest, AStoppedQueueRunsNothingUntilItMay) {
   EXPECT_EQ(Read(out), zero);
   ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
   ASSERT_EQ(driver_.cuMemcpyDtoDAsync_v2(copy, out, kWords * 4, stream), CUDA_SUCCESS);
-  for (uint32_t i = 0; i < 20; ++i) ASSERT_EQ(queue->Launch(Step({out, in, i + 20}, 16)), CUDA_SUCCESS);
+  for (uint32_t i = 0; i < 20; ++i) ASSERT_EQ(Put(*queue, Step({out, in, i + 20}, 16)), CUDA_SUCCESS);
   ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_FALSE(HasEnded(stream));
@@ -66,7 +66,7 @@ TEST_F(GatedQueuesTest, SomeQueuesRunOnWhenTooManyStreamsWouldWait) {
   }
   for (Lane& lane : lanes) {
     lane.word = Block(lane.stream);
-    ASSERT_EQ(lane.queue->Launch(Step({lane.out, lane.in, 7}, 16)), CUDA_SUCCESS);
+    ASSERT_EQ(Put(*lane.queue, Step({lane.out, lane.in, 7}, 16)), CUDA_SUCCESS);
     ASSERT_EQ(lane.queue->Seal(), CUDA_SUCCESS);
   }
   watch_.SetClosed(true);
@@ -96,7 +96,7 @@ TEST_F(GatedQueuesTest, NothingIsStoppedDuringACallThatMayWaitForTheContext) {
   {
     const GatedQueues::ContextCall call(*queues_);
     watch_.SetClosed(true);
-    ASSERT_EQ(queue->Launch(Step({out, in, 3}, 16)), CUDA_SUCCESS);
+    ASSERT_EQ(Put(*queue, Step({out, in, 3}, 16)), CUDA_SUCCESS);
     ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
     ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
     EXPECT_EQ(Read(out), expected);
@@ -107,7 +107,7 @@ TEST_F(GatedQueuesTest, NothingIsStoppedDuringACallThatMayWaitForTheContext) {
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   const uint64_t num_stops = queues_->counts().num_stops;
   const CUdeviceptr word = Block(stream);
-  ASSERT_EQ(queue->Launch(Step({out, in, 4}, 16)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(*queue, Step({out, in, 4}, 16)), CUDA_SUCCESS);
   StepOnHost(expected, zero, 4);
   watch_.SetClosed(true);
   Await([&] { return queues_->counts().num_stops == num_stops + 1; });
@@ -136,13 +136,13 @@ TEST_F(GatedQueuesTest, AChunkThatReachesBeyondTheQueueLosesNothing) {
   auto queue = queues_->Open(stream, nullptr);
   Words expected(kWords), zero(kWords);
   for (uint32_t round = 0; round < 3; ++round) {
-    ASSERT_EQ(queue->Launch(Step({out, in, round}, 16'384)), CUDA_SUCCESS);
+    ASSERT_EQ(Put(*queue, Step({out, in, round}, 16'384)), CUDA_SUCCESS);
     StepOnHost(expected, zero, round);
     ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
     ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
     // This one is promised already when the queue is stopped in front of it, so it runs all the same.
     const CUdeviceptr word = Block(stream);
-    ASSERT_EQ(queue->Launch(Step({out, in, 50}, 1)), CUDA_SUCCESS);
+    ASSERT_EQ(Put(*queue, Step({out, in, 50}, 1)), CUDA_SUCCESS);
     StepOnHost(expected, zero, 50);
     watch_.SetClosed(true);
     Await([&] { return queues_->counts().num_stops == round + 1; });
@@ -152,7 +152,7 @@ TEST_F(GatedQueuesTest, AChunkThatReachesBeyondTheQueueLosesNothing) {
     // Opened again before or after it is launched: it must run.
     const auto is_open = [&] { return queues_->counts().num_reopened == round + 1; };
     if (round % 2 == 0) Await(is_open);
-    ASSERT_EQ(queue->Launch(Step({out, in, 100}, 1)), CUDA_SUCCESS);
+    ASSERT_EQ(Put(*queue, Step({out, in, 100}, 1)), CUDA_SUCCESS);
     ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
     ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
     StepOnHost(expected, zero, 100);
@@ -172,12 +172,12 @@ TEST_F(GatedQueuesTest, AStopInTheMiddleIsMeasured) {
   for (int attempt = 0; num_told == 0 && attempt < 50; ++attempt) {
     const uint64_t num_before = queues_->counts().num_stops;
     for (int i = 0; i < 3; ++i) {
-      GatedLaunch launch = Step({out, in, 1, 20'000}, 1);
-      launch.on_turnaround = [&](std::chrono::nanoseconds turnaround) {
+      GatedStep step = Step({out, in, 1, 20'000}, 1);
+      step.launch.on_turnaround = [&](std::chrono::nanoseconds turnaround) {
         told_ns = turnaround.count();
         ++num_told;
       };
-      ASSERT_EQ(queue->Launch(std::move(launch)), CUDA_SUCCESS);
+      ASSERT_EQ(Put(*queue, std::move(step)), CUDA_SUCCESS);
     }
     ASSERT_TRUE(queues_->OpenPhase());
     const auto phase = queues_->OpenPhase();
@@ -210,7 +210,7 @@ TEST_F(GatedQueuesTest, WhoBecomesHighPriorityGoesOnAtOnce) {
   auto owner = std::make_shared<WorkerOwner>();
   auto queue = queues_->Open(stream, owner);
   const CUdeviceptr word = Block(stream);
-  ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
   ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
   StopThenRelease(word);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -228,7 +228,7 @@ TEST_F(GatedQueuesTest, WhatAClientThatLeftHadQueuedIsDropped) {
   auto queue = queues_->Open(stream, owner);
   const CUdeviceptr word = Block(stream);
   for (int i = 0; i < 3; ++i) {
-    ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
+    ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
     ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
   }
   StopThenRelease(word);
@@ -245,7 +245,7 @@ TEST_F(GatedQueuesTest, AStreamMayGoWhileItIsStopped) {
   CUstream stream = Stream();
   auto queue = queues_->Open(stream, nullptr);
   const CUdeviceptr word = Block(stream);
-  for (uint32_t i = 0; i < 3; ++i) ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  for (uint32_t i = 0; i < 3; ++i) ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
   watch_.SetClosed(true);
   Await([&] { return queues_->counts().num_stops == 1; });
   queue.reset();
@@ -290,7 +290,7 @@ TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
   CUstream stream = Stream();
   auto queue = queues_->Open(stream, nullptr);
   const CUdeviceptr word = Block(stream);
-  ASSERT_EQ(queue->Launch(Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
   std::atomic<bool> is_sealed{false};
   std::thread lane([&] {
     driver_.cuCtxSetCurrent(context_);
@@ -339,7 +339,7 @@ class RandomProgram {
   void Launch(const Step& step, Lane& lane, const Lane& from) {
     const uint32_t addend = Below(1000);
     constexpr uint32_t kChunks[] = {1, 3, 40, 150, 5000};
-    EXPECT_EQ(lane.queue->Launch(step({lane.words, from.words, addend, Below(60)}, kChunks[Below(5)])), CUDA_SUCCESS);
+    EXPECT_EQ(Put(*lane.queue, step({lane.words, from.words, addend, Below(60)}, kChunks[Below(5)])), CUDA_SUCCESS);
     StepOnHost(lane.expected, Words(from.expected), addend);
   }
   void Fill(Lane& lane) {

@@ -70,16 +70,15 @@ class WorkerRunsTest : public SimDeviceTest {
     EXPECT_EQ(num_failures_, 0);
   }
 
-  WorkerLaunch LaunchOn(CUdeviceptr out) {
-    WorkerLaunch launch;
-    launch.function = function_;
-    launch.num_workers = 3;
-    launch.grid = {kBlocks / 6, 3, 2};
-    launch.block = {1, 1, 1};
-    launch.hidden_offset = 8;
-    launch.parameters.resize(8 + sizeof(device::WorkerParameters));
-    std::memcpy(launch.parameters.data(), &out, sizeof(out));
+  static PendingLaunch LaunchOn(CUdeviceptr out) {
+    PendingLaunch launch;
+    launch.shape.grid = {kBlocks / 6, 3, 2};
+    launch.shape.block = {1, 1, 1};
+    launch.parameters.Assign(std::as_bytes(std::span(&out, 1)));
     return launch;
+  }
+  CUresult Put(CUstream stream, PendingLaunch&& launch, std::shared_ptr<WorkerOwner> owner = nullptr) {
+    return runs_->Launch(stream, {function_, 3, 8, 0}, std::move(owner), std::move(launch));
   }
   // Everything up to here of the stream, seen from another stream's point of view.
   std::vector<uint32_t> Read(CUdeviceptr memory) {
@@ -98,7 +97,7 @@ class WorkerRunsTest : public SimDeviceTest {
 TEST_F(WorkerRunsTest, RunsEveryBlockOnce) {
   const CUdeviceptr out = ZeroedMemory(kBlocks * 4);
   CUstream stream = Stream();
-  ASSERT_EQ(runs_->Launch(stream, LaunchOn(out)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(stream, LaunchOn(out)), CUDA_SUCCESS);
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(Read(out), std::vector<uint32_t>(kBlocks, 1));
   EXPECT_EQ(runs_->counts().num_launches, 1u);
@@ -111,10 +110,10 @@ TEST_F(WorkerRunsTest, WhatIsLaunchedWhileTheFlagIsUpStartsWhenItComesDown) {
   // The flag goes up only for launches in flight: one that the stream holds back.
   const CUdeviceptr word = ZeroedMemory(4);
   ASSERT_EQ(driver_.cuStreamWaitValue32_v2(other, word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-  ASSERT_EQ(runs_->Launch(other, LaunchOn(busy)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(other, LaunchOn(busy)), CUDA_SUCCESS);
   watch_.SetClosed(true);
   Await([&] { return runs_->counts().num_yields == 1; });
-  ASSERT_EQ(runs_->Launch(stream, LaunchOn(out)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(stream, LaunchOn(out)), CUDA_SUCCESS);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(HasEnded(stream));
   EXPECT_EQ(Read(out), std::vector<uint32_t>(kBlocks, 0)) << "ran although it was asked to yield";
@@ -133,13 +132,12 @@ TEST_F(WorkerRunsTest, AYieldBeforeAnyBlockBeganIsNoMeasurement) {
   const auto owner = std::make_shared<WorkerOwner>();
   std::atomic<int> num_told{0};
   ASSERT_EQ(driver_.cuStreamWaitValue32_v2(held_stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-  WorkerLaunch launch = LaunchOn(held);
-  launch.owner = owner;
+  PendingLaunch launch = LaunchOn(held);
   launch.on_turnaround = [&](std::chrono::nanoseconds) { ++num_told; };
-  ASSERT_EQ(runs_->Launch(held_stream, std::move(launch)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(held_stream, std::move(launch), owner), CUDA_SUCCESS);
   watch_.SetClosed(true);
   Await([&] { return runs_->counts().num_yields == 1; });
-  ASSERT_EQ(runs_->Launch(stream, LaunchOn(out)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(stream, LaunchOn(out)), CUDA_SUCCESS);
   watch_.SetClosed(false);
   // It can only end once nobody looks at the other one any more.
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
@@ -187,13 +185,12 @@ TEST_P(WatchedRunsTest, NothingOvertakesALaunchThatYielded) {
   });
   for (uint32_t k = 0; k < kLaunches; ++k) {
     for (size_t i = 0; i < 2; ++i) {
-      WorkerLaunch launch = LaunchOn(outs[i]);
-      launch.owner = owner;
+      PendingLaunch launch = LaunchOn(outs[i]);
       launch.on_turnaround = [&](std::chrono::nanoseconds turnaround) {
         ++num_turnarounds;
         sum_of_turnarounds += turnaround.count();
       };
-      ASSERT_EQ(runs_->Launch(streams[i], std::move(launch)), CUDA_SUCCESS);
+      ASSERT_EQ(Put(streams[i], std::move(launch), owner), CUDA_SUCCESS);
       ASSERT_EQ(driver_.cuMemcpyDtoDAsync_v2(snapshots[i] + k * kBlocks * 4, outs[i], kBlocks * 4, streams[i]),
                 CUDA_SUCCESS);
     }
@@ -222,7 +219,7 @@ TEST_P(WatchedRunsTest, NothingOvertakesALaunchThatYielded) {
 TEST_F(WorkerRunsTest, AFunctionIsWaitedForUntilItsLaunchesAreComplete) {
   const CUdeviceptr out = ZeroedMemory(kBlocks * 4);
   CUstream stream = Stream();
-  ASSERT_EQ(runs_->Launch(stream, LaunchOn(out)), CUDA_SUCCESS);
+  ASSERT_EQ(Put(stream, LaunchOn(out)), CUDA_SUCCESS);
   watch_.SetClosed(true);
   std::thread opener([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -242,12 +239,10 @@ class OwnedRunsTest : public WorkerRunsTest {
     word_ = ZeroedMemory(4);
     // The flag goes up only for launches in flight: one that its stream holds back.
     ASSERT_EQ(driver_.cuStreamWaitValue32_v2(other_ = Stream(), word_, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-    ASSERT_EQ(runs_->Launch(other_, LaunchOn(ZeroedMemory(kBlocks * 4))), CUDA_SUCCESS);
+    ASSERT_EQ(Put(other_, LaunchOn(ZeroedMemory(kBlocks * 4))), CUDA_SUCCESS);
     watch_.SetClosed(true);
     Await([&] { return runs_->counts().num_yields == 1; });
-    WorkerLaunch launch = LaunchOn(out_);
-    launch.owner = owner_;
-    ASSERT_EQ(runs_->Launch(stream_ = Stream(), std::move(launch)), CUDA_SUCCESS);
+    ASSERT_EQ(Put(stream_ = Stream(), LaunchOn(out_), owner_), CUDA_SUCCESS);
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     ASSERT_FALSE(HasEnded(stream_));
   }
@@ -279,10 +274,12 @@ TEST_F(OwnedRunsTest, OfOneThatHasBecomeHighPriorityEverythingGoesOn) {
 TEST_F(WorkerRunsTest, ControlBlocksAreUsedAgain) {
   const CUdeviceptr out = ZeroedMemory(kBlocks * 4);
   CUstream stream = Stream();
-  WorkerLaunch launch = LaunchOn(out);
-  launch.grid = {2, 1, 1};
   constexpr uint32_t kLaunches = 3 * ControlSlots::kSlotsPerSlab;
-  for (uint32_t i = 0; i < kLaunches; ++i) ASSERT_EQ(runs_->Launch(stream, launch), CUDA_SUCCESS);
+  for (uint32_t i = 0; i < kLaunches; ++i) {
+    PendingLaunch launch = LaunchOn(out);
+    launch.shape.grid = {2, 1, 1};
+    ASSERT_EQ(Put(stream, std::move(launch)), CUDA_SUCCESS);
+  }
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   const auto values = Read(out);
   EXPECT_EQ(values[0], kLaunches);
@@ -297,15 +294,20 @@ TEST_F(WorkerRunsTest, MoreThanCanBeCountedAreRefused) {
   CUstream stream = Stream();
   CUdeviceptr word = ZeroedMemory(4);
   ASSERT_EQ(driver_.cuStreamWaitValue32_v2(stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
-  WorkerLaunch launch = LaunchOn(out);
-  launch.grid = {1, 1, 1};
-  for (uint32_t i = 0; i < kMost; ++i) ASSERT_EQ(runs_->Launch(stream, launch), CUDA_SUCCESS);
-  EXPECT_EQ(runs_->Launch(stream, launch), CUDA_ERROR_NOT_READY);
+  const auto small = [&] {
+    PendingLaunch launch = LaunchOn(out);
+    launch.shape.grid = {1, 1, 1};
+    return launch;
+  };
+  for (uint32_t i = 0; i < kMost; ++i) ASSERT_EQ(Put(stream, small()), CUDA_SUCCESS);
+  PendingLaunch refused = small();
+  EXPECT_EQ(Put(stream, std::move(refused)), CUDA_ERROR_NOT_READY);
   CUstream other = Stream();
   ASSERT_EQ(driver_.cuStreamWriteValue32_v2(other, word, 1, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(Read(out)[0], kMost);
-  Await([&] { return runs_->Launch(stream, launch) == CUDA_SUCCESS; });
+  // Whoever is refused has it still.
+  Await([&] { return Put(stream, std::move(refused)) == CUDA_SUCCESS; });
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(Read(out)[0], kMost + 1);
 }

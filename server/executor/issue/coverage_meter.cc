@@ -1,4 +1,4 @@
-#include "server/executor/session/coverage_meter.h"
+#include "server/executor/issue/coverage_meter.h"
 
 namespace tally::server {
 

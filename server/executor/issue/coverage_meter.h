@@ -29,8 +29,8 @@ class CoverageMeter {
   // `watch` may be null: then nothing is timed here. Both outlive this.
   CoverageMeter(const DriverTable& driver, HighPriorityWatch* watch) : driver_(driver), watch_(watch) {}
 
-  // A launch was made. `kind`: launches with the same take about the same time (LaunchKind::key). `duration` zero: not
-  // known yet.
+  // A launch was made. `kind`: launches with the same take about the same time (LaunchAsked::kind). `duration` zero:
+  // not known yet.
   void Count(uint64_t kind, Coverage coverage, std::chrono::nanoseconds duration);
 
   // The same for a launch that nobody else times: made before it, gone after it. What it waits for in between on the

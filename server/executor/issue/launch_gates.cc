@@ -1,8 +1,11 @@
-#include "server/executor/session/launch_gates.h"
+#include "server/executor/issue/launch_gates.h"
 
 #include <algorithm>
 
-#include "proto/device/gate_abi.h"
+#include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/kernel_code.h"
+#include "server/executor/issue/launch_owner.h"
+#include "server/executor/issue/variant_registry.h"
 
 namespace tally::server {
 namespace {
@@ -54,27 +57,27 @@ constexpr std::chrono::nanoseconds kPromisedAhead = std::chrono::microseconds(20
 constexpr uint64_t kLargestChunk = 16'384;
 
 // Blocks of the gated kernel that the device holds at one time.
-uint64_t NumResident(const VaryingLaunch& launch, const GatedFunction& code) {
+uint64_t NumResident(const PendingLaunch& launch, const GatedFunction& code) {
   const int threads = launch.num_threads();
   const auto [place, is_new] =
-      launch.kernel.num_resident.try_emplace({static_cast<uint32_t>(threads), launch.shape.shared_bytes});
+      launch.here->num_resident.try_emplace({static_cast<uint32_t>(threads), launch.shape.shared_bytes});
   if (is_new) {
     int per_multiprocessor = 0;
-    launch.lane.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, code.function, threads,
+    launch.owner->driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, code.function, threads,
                                                                      launch.shape.shared_bytes);
-    place->second = static_cast<uint64_t>(per_multiprocessor) * launch.device.num_multiprocessors;
+    place->second = static_cast<uint64_t>(per_multiprocessor) * launch.here->device->num_multiprocessors;
   }
   return place->second;
 }
 
 }  // namespace
 
-std::optional<GatedFunction> FindGate(const VaryingLaunch& launch, VariantModule* variants) {
-  const Kernel& kernel = launch.request.kernel();
+std::optional<GatedFunction> FindGate(const PendingLaunch& launch, VariantModule* variants) {
+  const Kernel& kernel = *launch.kernel;
   if (kernel.gate) {
     GatedFunction code{kernel.function, *kernel.gate};
     if (code.function == nullptr &&
-        launch.lane.driver().cuKernelGetFunction(&code.function, kernel.kernel) != CUDA_SUCCESS) {
+        launch.owner->driver.cuKernelGetFunction(&code.function, kernel.kernel) != CUDA_SUCCESS) {
       return std::nullopt;
     }
     return code;
@@ -87,35 +90,29 @@ std::optional<GatedFunction> FindGate(const VaryingLaunch& launch, VariantModule
                         .waits_for_blocks = form.waits_for_blocks}};
 }
 
-bool FitsGate(const VaryingLaunch& launch, const GatedFunction& code) {
-  const GateNeeds needs = NeedsOf(launch.request.attributes());
-  if (launch.device.gated == nullptr || !needs.is_possible) return false;
+bool FitsGate(const PendingLaunch& launch, const GatedFunction& code) {
+  const GateNeeds needs = NeedsOf(launch.attributes);
+  if (launch.here->device->gated == nullptr || !needs.is_possible) return false;
   if (launch.shape.num_blocks() > GatedQueue::kMostNumbers / 4) return false;
   if ((needs.has_clusters || needs.is_programmatic) && !code.gate.gates_clusters) return false;
   return !needs.has_clusters || launch.shape.num_blocks() % needs.cluster_blocks == 0;
 }
 
-GatedLaunch MakeGatedLaunch(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk) {
-  const std::span<const CUlaunchAttribute> attributes = launch.request.attributes();
-  GatedLaunch gated;
-  gated.function = code.function;
-  gated.grid = launch.shape.grid;
-  gated.block = launch.shape.block;
-  gated.shared_bytes = launch.shape.shared_bytes;
-  gated.attributes.assign(attributes.begin(), attributes.end());
-  gated.cluster_blocks = NeedsOf(attributes).cluster_blocks;
-  gated.parameters = launch.Parameters(code.gate.hidden_offset, sizeof(device::GateParameters));
-  gated.hidden_offset = code.gate.hidden_offset;
-  gated.chunk = chunk;
+GatedForm FormOf(const PendingLaunch& launch, const GatedFunction& code, uint32_t chunk) {
+  GatedForm form;
+  form.function = code.function;
+  form.hidden_offset = code.gate.hidden_offset;
+  form.cluster_blocks = NeedsOf(launch.attributes).cluster_blocks;
+  form.chunk = chunk;
   // Blocks that are there together may wait for one another in all directions; otherwise only for earlier ones.
-  gated.is_whole = code.gate.waits_for_blocks && launch.shape.num_blocks() <= NumResident(launch, code);
-  return gated;
+  form.is_whole = code.gate.waits_for_blocks && launch.shape.num_blocks() <= NumResident(launch, code);
+  return form;
 }
 
-uint32_t ChunkFor(const VaryingLaunch& launch, const GatedFunction& code, std::chrono::nanoseconds duration) {
+uint32_t ChunkFor(const PendingLaunch& launch, const GatedFunction& code, std::chrono::nanoseconds duration) {
   if (duration <= duration.zero())
     return static_cast<uint32_t>(std::clamp<uint64_t>(NumResident(launch, code), 1, kLargestChunk));
-  const GateNeeds needs = NeedsOf(launch.request.attributes());
+  const GateNeeds needs = NeedsOf(launch.attributes);
   const uint64_t num_blocks = launch.shape.num_blocks();
   const uint64_t num_numbers = needs.has_clusters ? num_blocks / needs.cluster_blocks : num_blocks;
   const uint64_t in_time =
@@ -123,9 +120,9 @@ uint32_t ChunkFor(const VaryingLaunch& launch, const GatedFunction& code, std::c
   return static_cast<uint32_t>(std::clamp<uint64_t>(in_time, 1, kLargestChunk));
 }
 
-std::chrono::nanoseconds PieceOf(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk,
+std::chrono::nanoseconds PieceOf(const PendingLaunch& launch, const GatedFunction& code, uint32_t chunk,
                                  std::chrono::nanoseconds duration) {
-  const GateNeeds needs = NeedsOf(launch.request.attributes());
+  const GateNeeds needs = NeedsOf(launch.attributes);
   const uint64_t promised = uint64_t{chunk} * std::max<uint32_t>(needs.cluster_blocks, 1);
   const uint64_t num_blocks = launch.shape.num_blocks();
   const uint64_t run_on = std::min(num_blocks, NumResident(launch, code) + promised);

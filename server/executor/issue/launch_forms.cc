@@ -1,4 +1,4 @@
-#include "server/executor/session/launch_forms.h"
+#include "server/executor/issue/launch_forms.h"
 
 #include <chrono>
 #include <optional>
@@ -7,9 +7,13 @@
 
 #include "proto/control/coverage.h"
 #include "scheduler/tuning.h"
-#include "server/executor/session/launch_gates.h"
-#include "server/executor/session/launch_runs.h"
-#include "server/executor/session/varying_launch.h"
+#include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/coverage_meter.h"
+#include "server/executor/issue/kernel_code.h"
+#include "server/executor/issue/launch_gates.h"
+#include "server/executor/issue/launch_runs.h"
+#include "server/executor/issue/launch_stream.h"
+#include "server/executor/issue/variant_registry.h"
 
 namespace tally::server {
 namespace {
@@ -21,13 +25,13 @@ using scheduler::LaunchForm;
 constexpr uint64_t kLaunchesUntilTimed = 16;
 
 // Why such a launch can have no other form at all; nothing: it may.
-std::optional<Coverage> WhyNot(ServedLane& lane, int device, LaunchParameters& request) {
-  if (lane.session().keeps_kernels) return Coverage::kKernelsKept;
-  if ((request.launch().flags & shm::kLaunchCooperative) != 0) return Coverage::kCooperative;
-  if (request.parameter_block().size() < request.kernel().parameter_bytes) return Coverage::kNoVariant;
-  const VariantRegistry& registry = *lane.session().core.variants;
-  if (request.attributes().empty()) return std::nullopt;
-  if (!registry.MightStop(device)) return Coverage::kNobodyThere;
+std::optional<Coverage> WhyNot(const PendingLaunch& launch) {
+  if (launch.owner->keeps_kernels) return Coverage::kKernelsKept;
+  if ((launch.flags & shm::kLaunchCooperative) != 0) return Coverage::kCooperative;
+  if (launch.parameter_bytes < launch.kernel->parameter_bytes) return Coverage::kNoVariant;
+  const VariantRegistry& registry = *launch.owner->variants;
+  if (launch.attributes.empty()) return std::nullopt;
+  if (!registry.MightStop(launch.stream->device)) return Coverage::kNobodyThere;
   return registry.has_gates() ? std::nullopt : std::optional(Coverage::kAttributes);
 }
 
@@ -54,21 +58,27 @@ FileCache::Key KeyOf(const LoadedImage& image, uint32_t arch) {
 // Which form a launch takes.
 class FormChoice {
  public:
-  explicit FormChoice(const VaryingLaunch& launch)
-      : launch_(launch), registry_(launch.registry), profile_(launch.kernel.profile) {}
+  explicit FormChoice(PendingLaunch& launch)
+      : launch_(launch),
+        registry_(*launch.owner->variants),
+        here_(*launch.here),
+        device_(*launch.here->device),
+        profile_(here_.profile),
+        original_kind_(AskedOfOriginal(launch).kind),
+        threshold_(registry_.ThresholdOf(launch.turnaround)) {}
 
   CUresult Run() {
     if (const auto& forced = registry_.forced_form())
-      return RunForced(forced->CandidateOn(launch_.device.num_multiprocessors));
-    launch_.device.timer->Collect();
-    if (registry_.MayGate(launch_.stream.context->device())) {
+      return RunForced(forced->CandidateOn(device_.num_multiprocessors));
+    device_.timer->Collect();
+    if (registry_.MayGate(launch_.stream->device)) {
       if (const std::optional<CUresult> result = TryGated()) return *result;
     }
     // All other forms make a launch of their own, or several.
-    if (!launch_.request.attributes().empty()) {
-      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
+    if (!launch_.attributes.empty()) {
+      return LaunchOriginal(launch_, Coverage::kAttributes);
     }
-    const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, launch_.threshold());
+    const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, threshold_);
     if (plan.wants_variants) Compile();
     VariantModule* variants =
         plan.wants_candidates || plan.candidate.form != LaunchForm::kOriginal ? Variants() : nullptr;
@@ -79,18 +89,17 @@ class FormChoice {
  private:
   // Nothing: it has no gate, or not yet, or had better be timed first.
   std::optional<CUresult> TryGated() {
-    if (launch_.device.gated == nullptr) return std::nullopt;
-    const bool is_in_place = launch_.request.kernel().gate.has_value();
+    if (device_.gated == nullptr) return std::nullopt;
+    const bool is_in_place = launch_.kernel->gate.has_value();
     const KernelProfile::GatePlan plan = profile_->PlanGated(launch_.shape);
     if (plan.wants_variants && !is_in_place) Compile();
     const std::optional<GatedFunction> code = FindGate(launch_, is_in_place ? nullptr : Variants());
     if (!code || !FitsGate(launch_, *code)) return std::nullopt;
     const bool is_timed = plan.original_duration > plan.original_duration.zero();
-    if (!is_timed && plan.num_launches < kLaunchesUntilTimed && launch_.request.attributes().empty())
-      return std::nullopt;
+    if (!is_timed && plan.num_launches < kLaunchesUntilTimed && launch_.attributes.empty()) return std::nullopt;
     const uint32_t chunk = ChunkFor(launch_, *code, plan.original_duration);
     const auto piece = PieceOf(launch_, *code, chunk, plan.original_duration);
-    const KernelProfile::GateUse use = profile_->UseGate(launch_.shape, chunk, piece, launch_.threshold());
+    const KernelProfile::GateUse use = profile_->UseGate(launch_.shape, chunk, piece, threshold_);
     const CUresult result = use.is_gated ? LaunchGated(launch_, *code, chunk, use.is_sample)
                                          : LaunchUngated(launch_, plan.original_duration, use.is_sample);
     if (result == CUDA_SUCCESS) Count(use.is_gated ? Coverage::kGated : Coverage::kShort, use.duration);
@@ -98,47 +107,47 @@ class FormChoice {
   }
 
   CUresult RunForced(const LaunchCandidate& wanted) {
-    if (!launch_.request.attributes().empty() && wanted.form != LaunchForm::kGated)
-      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
+    if (!launch_.attributes.empty() && wanted.form != LaunchForm::kGated)
+      return LaunchOriginal(launch_, Coverage::kAttributes);
     const auto wait_until = [](auto condition) {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
     VariantModule* variants = nullptr;
-    const bool is_in_place = wanted.form == LaunchForm::kGated && launch_.request.kernel().gate;
+    const bool is_in_place = wanted.form == LaunchForm::kGated && launch_.kernel->gate;
     if (wanted.form != LaunchForm::kOriginal && !is_in_place &&
-        HasPtx(PartsOf(*OwnerOf(launch_.request.kernel()).bytes), launch_.device.arch)) {
+        HasPtx(PartsOf(*OwnerOf((*launch_.kernel)).bytes), device_.arch)) {
       if (profile_->variants() == nullptr) Compile();
       wait_until([&] { return profile_->variants() != nullptr; });
       Variants();
-      wait_until([&] { return launch_.kernel.variants->is_loaded(); });
+      wait_until([&] { return here_.variants->is_loaded(); });
       variants = Variants();
     }
-    launch_.device.timer->Collect();
+    device_.timer->Collect();
     return RunPlan(profile_->PlanForced(launch_.shape, Usable(wanted, variants)), variants);
   }
 
   void Compile() {
-    const LoadedImage& image = OwnerOf(launch_.request.kernel());
+    const LoadedImage& image = OwnerOf((*launch_.kernel));
     registry_.Compile(profile_, {.keep = image.bytes,
                                  .image = PartsOf(*image.bytes),
                                  .image_key = profile_->image(),
                                  .kernel = profile_->kernel(),
-                                 .arch = launch_.device.arch,
-                                 .context = launch_.device.context});
+                                 .arch = device_.arch,
+                                 .context = device_.context});
   }
 
   // Null: not there yet.
   VariantModule* Variants() {
-    const Kernel& kernel = launch_.request.kernel();
-    std::shared_ptr<VariantModule>& variants = launch_.kernel.variants;
-    if (variants == nullptr) variants = registry_.Load(*profile_, launch_.device.context, kernel.layout.size());
+    const Kernel& kernel = (*launch_.kernel);
+    std::shared_ptr<VariantModule>& variants = here_.variants;
+    if (variants == nullptr) variants = registry_.Load(*profile_, device_.context, kernel.layout.size());
     if (variants == nullptr || !variants->is_loaded()) return nullptr;
     if (!variants->is_bound()) variants->Bind([&](const std::string& name) { return AddressOf(*kernel.image, name); });
     return variants.get();
   }
 
   CUdeviceptr AddressOf(const LoadedImage& image, const std::string& name) const {
-    const DriverTable& driver = launch_.lane.driver();
+    const DriverTable& driver = launch_.owner->driver;
     CUdeviceptr address = 0;
     size_t size_bytes = 0;
     const CUresult result = image.is_library
@@ -150,18 +159,17 @@ class FormChoice {
   void SetCandidates(VariantModule& variants, std::chrono::nanoseconds original_duration) {
     scheduler::LaunchSize size;
     size.num_blocks = launch_.shape.num_blocks();
-    size.num_multiprocessors = launch_.device.num_multiprocessors;
+    size.num_multiprocessors = device_.num_multiprocessors;
     size.can_slice = CanSlice(variants);
     size.max_blocks_per_multiprocessor = 0;
     if (CanYield(variants)) {
       int resident = 0;
-      launch_.lane.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+      launch_.owner->driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
           &resident, variants.workers().function, launch_.num_threads(),
           launch_.shape.shared_bytes + variants.workers().extra_shared_bytes);
       size.max_blocks_per_multiprocessor = static_cast<uint32_t>(resident);
     }
-    const std::chrono::nanoseconds threshold = launch_.threshold();
-    profile_->SetCandidates(launch_.shape, CandidatesFor(size, original_duration, threshold), threshold);
+    profile_->SetCandidates(launch_.shape, CandidatesFor(size, original_duration, threshold_), threshold_);
   }
 
   bool CanSlice(VariantModule& variants) const {
@@ -169,7 +177,7 @@ class FormChoice {
   }
 
   bool CanYield(VariantModule& variants) const {
-    return registry_.may_yield() && launch_.device.workers != nullptr &&
+    return registry_.may_yield() && device_.workers != nullptr &&
            WorkerRuns::Fits(launch_.shape.num_blocks(), UINT16_MAX) &&
            variants.Prepare(variants.workers(), launch_.shape);
   }
@@ -207,27 +215,31 @@ class FormChoice {
       case LaunchForm::kOriginal:
         break;
     }
-    if (candidate == plan.candidate && scheduler::IsShort(plan.piece, launch_.threshold())) return Coverage::kShort;
-    const int device = launch_.stream.context->device();
+    if (candidate == plan.candidate && scheduler::IsShort(plan.piece, threshold_)) return Coverage::kShort;
+    const int device = launch_.stream->device;
     const Coverage why = plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
     return registry_.CoverageLeft(device, registry_.MightStop(device) ? why : Coverage::kNobodyThere);
   }
 
   void Count(Coverage coverage, std::chrono::nanoseconds duration) const {
-    launch_.lane.session().coverage.Count(KindOfOriginal(launch_.request).key, coverage, duration);
+    launch_.owner->coverage.Count(original_kind_, coverage, duration);
   }
 
-  const VaryingLaunch& launch_;
+  PendingLaunch& launch_;
   VariantRegistry& registry_;
+  KernelOnDevice& here_;
+  const VariantDevice& device_;
   const std::shared_ptr<KernelProfile>& profile_;
+  const uint64_t original_kind_;  // known also once a queue has taken the launch
+  const std::chrono::nanoseconds threshold_;
 };
 
 // The driver loads code when it is first used, for which it may wait for the context: not in a launch, then.
-CUresult LoadCode(ServedLane& lane, const Kernel& kernel, KernelOnDevice& on_device) {
-  const DriverTable& driver = lane.driver();
-  on_device.is_loaded = true;
+CUresult LoadCode(const LaunchOwner& owner, const Kernel& kernel, KernelOnDevice& here) {
+  const DriverTable& driver = owner.driver;
+  here.is_loaded = true;
   if (driver.cuFuncLoad == nullptr) return CUDA_SUCCESS;
-  const VariantRegistry::ContextCall call(lane.session().core.variants.get());
+  const VariantRegistry::ContextCall call(owner.variants);
   CUfunction function = kernel.function;
   if (function == nullptr) {
     if (const CUresult r = driver.cuKernelGetFunction(&function, kernel.kernel); r != CUDA_SUCCESS) return r;
@@ -235,35 +247,37 @@ CUresult LoadCode(ServedLane& lane, const Kernel& kernel, KernelOnDevice& on_dev
   return driver.cuFuncLoad(function);
 }
 
-}  // namespace
-
-bool IsOfInterest(ServedLane& lane, const Stream& stream) {
-  const SessionState& session = lane.session();
-  return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
-         !stream.context->IsCapturing(stream);
+// What is known of the kernel on the stream's device. False: it cannot have another form.
+bool FindProfile(PendingLaunch& launch) {
+  VariantRegistry& registry = *launch.owner->variants;
+  Kernel& kernel = *launch.kernel;
+  KernelOnDevice& here = *launch.here;
+  if (here.device == nullptr) here.device = registry.FindDevice(launch.stream->device);
+  if (here.device == nullptr) return false;
+  if (here.profile != nullptr) return true;
+  here.profile = registry.Profile(KeyOf(OwnerOf(kernel), here.device->arch), NameOf(launch.owner->driver, kernel),
+                                  here.device->arch);
+  if (here.profile == nullptr) return false;
+  if (!kernel.gate_refusal.empty()) here.profile->SetGateRefusal(kernel.gate_refusal);
+  // What an earlier program had compiled; null if nothing.
+  here.variants = registry.Load(*here.profile, here.device->context, kernel.layout.size());
+  return true;
 }
 
-CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request) {
-  if (!IsOfInterest(lane, stream)) return LaunchOriginal(lane, stream, request);
-  if (KernelOnDevice& here = request.kernel().on_device[stream.context->device()]; !here.is_loaded) {
-    if (const CUresult r = LoadCode(lane, request.kernel(), here); r != CUDA_SUCCESS) return r;
+}  // namespace
+
+bool IsOfInterest(const LaunchOwner& owner, bool is_captured) {
+  return owner.variants != nullptr && !owner.is_high_priority.load(std::memory_order_relaxed) && !is_captured;
+}
+
+CUresult IssueLaunch(PendingLaunch& launch) {
+  if (!IsOfInterest(*launch.owner, launch.is_captured)) return LaunchOriginal(launch);
+  launch.here = &launch.kernel->on_device[launch.stream->device];
+  if (!launch.here->is_loaded) {
+    if (const CUresult r = LoadCode(*launch.owner, *launch.kernel, *launch.here); r != CUDA_SUCCESS) return r;
   }
-  const int device = stream.context->device();
-  if (const auto why = WhyNot(lane, device, request)) return LaunchOriginal(lane, stream, request, *why);
-  const VariantDevice* variant_device = lane.session().core.variants->FindDevice(device);
-  if (variant_device == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
-  Kernel& kernel = request.kernel();
-  KernelOnDevice& on_device = kernel.on_device[device];
-  if (on_device.profile == nullptr) {
-    on_device.profile = lane.session().core.variants->Profile(KeyOf(OwnerOf(kernel), variant_device->arch),
-                                                              NameOf(lane.driver(), kernel), variant_device->arch);
-    if (on_device.profile == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
-    if (!kernel.gate_refusal.empty()) on_device.profile->SetGateRefusal(kernel.gate_refusal);
-    // What an earlier program had compiled; null if nothing.
-    on_device.variants =
-        lane.session().core.variants->Load(*on_device.profile, variant_device->context, kernel.layout.size());
-  }
-  const VaryingLaunch launch(lane, stream, request, *variant_device, on_device);
+  if (const auto why = WhyNot(launch)) return LaunchOriginal(launch, *why);
+  if (!FindProfile(launch)) return LaunchOriginal(launch, Coverage::kNoVariant);
   return FormChoice(launch).Run();
 }
 

@@ -1,0 +1,59 @@
+// One launch, or one piece of a copy or fill, on its way through the dispatch gate: before in the constructor, after in
+// the destructor.
+#pragma once
+
+#include "server/executor/dispatch/dispatch_gate.h"
+#include "server/executor/issue/launch_owner.h"
+#include "server/executor/issue/launch_stream.h"
+#include "server/executor/issue/pending_launch.h"
+
+namespace tally::server {
+
+class GatedDispatch {
+ public:
+  // Holds back what is asked if it must be, unless it `passes`. Its threshold is the owner's.
+  GatedDispatch(const LaunchOwner& owner, const LaunchStream& stream, scheduler::LaunchAsked asked, bool passes)
+      : gate_(passes ? nullptr : &owner.gate),
+        place_{stream.device, owner.is_high_priority.load(std::memory_order_relaxed), stream.real, &owner.gate_tenant} {
+    if (gate_ == nullptr) return;
+    asked.turnaround = std::chrono::nanoseconds(owner.turnaround_ns.load(std::memory_order_relaxed));
+    pass_ = gate_->BeforeDispatch(place_, asked);
+  }
+  // A launch that is being captured runs nothing and passes.
+  GatedDispatch(const PendingLaunch& launch, const scheduler::LaunchAsked& asked)
+      : GatedDispatch(*launch.owner, *launch.stream, asked, launch.is_captured) {}
+  ~GatedDispatch() {
+    if (gate_ != nullptr && pass_.may_go) gate_->AfterDispatch(place_, pass_);
+  }
+  GatedDispatch(const GatedDispatch&) = delete;
+  GatedDispatch& operator=(const GatedDispatch&) = delete;
+
+  // The client has left while the launch was held back: it is not to be made.
+  bool is_cancelled() const { return !pass_.may_go; }
+  // Behind something that does not end: the pieces that are left need not wait as long each.
+  bool is_forced() const { return pass_.is_forced; }
+  // What such a launch returns, to nobody.
+  static constexpr CUresult kCancelled = CUDA_ERROR_DEINITIALIZED;
+
+ private:
+  DispatchGate* const gate_;
+  const DispatchPlace place_;
+  DispatchPass pass_;
+};
+
+// What a launch of a kernel asks for, as far as its shape tells.
+template <typename Grid, typename Block>
+scheduler::LaunchAsked AskedOfKernel(const void* function, const Grid& grid, const Block& block,
+                                     uint32_t shared_bytes) {
+  uint64_t kind = reinterpret_cast<uintptr_t>(function);
+  const auto mix = [&](uint64_t word) { kind = (kind ^ word) * 0x9E3779B97F4A7C15 ^ kind >> 29; };
+  mix(grid[0] | uint64_t{grid[1]} << 32);
+  mix(grid[2] | uint64_t{shared_bytes} << 32);
+  mix(block[0] | uint64_t{block[1]} << 16 | uint64_t{block[2]} << 32);
+  scheduler::LaunchAsked asked;
+  asked.kind = kind;
+  asked.num_blocks = uint64_t{grid[0]} * grid[1] * grid[2];
+  return asked;
+}
+
+}  // namespace tally::server

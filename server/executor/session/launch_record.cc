@@ -1,0 +1,106 @@
+#include "server/executor/session/launch_record.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+#include "server/executor/issue/kernel_code.h"
+#include "server/executor/issue/launch_forms.h"
+#include "server/executor/session/kernel_ops.h"
+
+namespace tally::server {
+
+static_assert(sizeof(CUlaunchAttribute) == shm::kLaunchAttributeBytes);
+
+bool IsKnownAttribute(CUlaunchAttributeID id) {
+  switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:  // a hint to the cache: reads and writes nothing
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return true;
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+// What the two kinds of records have in common.
+CUresult ReadHead(ServedLane& lane, WireReader& in, const shm::Launch& record, PendingLaunch* launch) {
+  std::copy(std::begin(record.grid), std::end(record.grid), launch->shape.grid.begin());
+  std::copy(std::begin(record.block), std::end(record.block), launch->shape.block.begin());
+  launch->shape.shared_bytes = record.shared_bytes;
+  launch->flags = record.flags;
+  if (record.num_attributes > shm::kMaxLaunchAttributes) return lane.Malformed("too many launch attributes");
+  launch->attributes.resize(record.num_attributes);
+  for (CUlaunchAttribute& attribute : launch->attributes) {
+    in.TakeStruct(&attribute);
+    // These two carry an event, which is a session's id until here; the third is filled in by the driver.
+    CUevent* event = nullptr;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = &attribute.value.programmaticEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = &attribute.value.launchCompletionEvent.event;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
+      attribute.value.deviceUpdatableKernelNode.devNode = nullptr;
+    }
+    if (!IsKnownAttribute(attribute.id)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (event != nullptr) {
+      const auto handle = reinterpret_cast<uint64_t>(*event);
+      if (const CUresult r = lane.Find(shm::HandleKind::kEvent, handle, event); r != CUDA_SUCCESS) return r;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult ReadLaunch(ServedLane& lane, WireReader& in, shm::Launch* record, PendingLaunch* launch) {
+  in.TakeStruct(record);
+  if (const CUresult r = ReadHead(lane, in, *record, launch); r != CUDA_SUCCESS) return r;
+  if (record->parameter_bytes > shm::kMaxParameterBytes) return lane.Malformed("too many parameter bytes");
+  const std::span<const std::byte> bytes = in.TakeBytes(record->parameter_bytes);
+  if (!in.AtEnd()) return lane.Malformed();
+  launch->kernel = FindKernel(lane.session(), record->function);
+  if (launch->kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A buffer of the program's own may be as short as it likes.
+  if (!launch->has_own_buffer() && bytes.size() < launch->kernel->parameter_bytes)
+    return lane.Malformed("fewer parameter bytes than the kernel takes");
+  launch->parameters.Assign(bytes);
+  launch->parameter_bytes = record->parameter_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult ReadClusterQuery(ServedLane& lane, WireReader& in, shm::ClusterQuery* query, PendingLaunch* launch) {
+  in.TakeStruct(query);
+  if (const CUresult r = ReadHead(lane, in, query->config, launch); r != CUDA_SUCCESS) return r;
+  if (!in.AtEnd()) return lane.Malformed();
+  launch->kernel = FindKernel(lane.session(), query->config.function);
+  return launch->kernel != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch) {
+  launch.owner = &session.launches;
+  launch.stream = &stream;
+  launch.is_captured = stream.context->IsCapturing(stream);
+  launch.turnaround = std::chrono::nanoseconds(session.turnaround_ns.load(std::memory_order_relaxed));
+  launch.here = nullptr;
+  launch.segments.reset();
+  launch.on_turnaround = nullptr;
+  if (!launch.is_captured) session.NoteWork(stream, /*is_launch=*/true);
+  return IssueLaunch(launch);
+}
+
+}  // namespace tally::server

@@ -1,0 +1,26 @@
+// A launch record, checked: from bytes of the client to a pending launch. Shared by launches and by kernel nodes of
+// graphs.
+#pragma once
+
+#include <cuda.h>
+
+#include "proto/shm/records_abi.h"
+#include "server/executor/issue/pending_launch.h"
+#include "server/executor/session/served_lane.h"
+#include "server/executor/session/wire_codec.h"
+
+namespace tally::server {
+
+// Whether the driver's meaning of the attribute is known, and thus what in its value has to be checked or translated.
+bool IsKnownAttribute(CUlaunchAttributeID id);
+
+// Reads Launch + attributes + parameters, which must be the rest of the record. What `launch` has of memory it keeps;
+// after an error its content means nothing.
+CUresult ReadLaunch(ServedLane& lane, WireReader& in, shm::Launch* record, PendingLaunch* launch);
+// Takes only the attributes that a ClusterQuery carries.
+CUresult ReadClusterQuery(ServedLane& lane, WireReader& in, shm::ClusterQuery* query, PendingLaunch* launch);
+
+// Puts it on the stream, which is ordered but not sealed.
+CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch);
+
+}  // namespace tally::server
