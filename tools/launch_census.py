@@ -8,7 +8,8 @@ Reads the files from git, so that neither needs to be checked out. What is count
   event-query sites       calls of cuEventQuery under server/
   event pools             members and locals of type EventPool, and files that make events of their own beside them
   watcher threads         classes that start a thread and keep something that watches the GPU or its activity page
-  types for a launch      those of LAUNCH_TYPES that are defined: each describes one launch, beside the others
+  types for a launch      those of LAUNCH_TYPES that are defined: each describes one launch, beside the others; what
+                          the software driver makes of a launch that it was given is its own business
   .real uses              lines under server/ that go from a virtual stream or object to the driver's
   behind the widest header  sources of the repository that reach it; of the headers of server/ that declare several
                           types, it is that of most
@@ -90,7 +91,7 @@ def count(files):
                 and WATCHES.search(server.get(name[:-3] + ".h", text))]
     defined = [kind for kind in LAUNCH_TYPES
                if any(re.search(rf"\b(?:struct|class)\s+{kind}\s*(?:final\s*)?[{{:]|\busing\s+{kind}\s*=", text)
-                      for name, text in code.items() if not name.startswith(source_tree.OUTSIDE))]
+                      for name, text in code.items() if not name.startswith((*source_tree.OUTSIDE, "sim-driver/")))]
     real = {name: len([line for line in text.splitlines() if re.search(r"(?:\.|->)real\b", line)])
             for name, text in server.items()}
     behind = {name: number for name, number in num_sources_behind(files).items()
