@@ -7,7 +7,7 @@
 
 #include "proto/control/coverage.h"
 #include "scheduler/variant_choice.h"
-#include "server/executor/issue/launch_timer.h"
+#include "server/executor/dispatch/launch_timer.h"
 #include "server/executor/session/launch_gates.h"
 #include "server/executor/session/varying_launch.h"
 
