@@ -6,7 +6,8 @@ usage: launch_census.py REVISION [REVISION]      the second one is HEAD unless g
 Reads the files from git, so that neither needs to be checked out. What is counted, all without comments and strings:
 
   event-query sites       calls of cuEventQuery under server/
-  event pools             members and locals of type EventPool, and files that make events of their own beside them
+  event pools             members and locals of type EventPool, or CompletionSource, which came after it and is one for
+                          timed and one for other events; and files that make events of their own beside them
   watcher threads         classes that start a thread and keep something that watches the GPU or its activity page
   types for a launch      those of LAUNCH_TYPES that are defined: each describes one launch, beside the others; what
                           the software driver makes of a launch that it was given is its own business
@@ -27,7 +28,8 @@ import source_tree  # noqa: E402
 # Where somebody adds a type that says which kernel runs with what, it belongs here.
 LAUNCH_TYPES = ("Launch", "LaunchArguments", "PreparedLaunch", "LaunchParameters", "VaryingLaunch", "DispatchOf",
                 "LaunchKind", "LaunchAsked", "GatedLaunch", "WorkerLaunch", "KernelRecord", "PendingLaunch")
-POOL = re.compile(r"\bEventPool>*\s+\w+\s*[;{(=]")
+POOL = re.compile(r"\b(?:EventPool|CompletionSource)>*\s+\w+\s*[;{(=]")
+MAKERS = ("event_pool.cc", "completion_source.cc")  # of events for others
 OWN_EVENT = re.compile(r"\bcuEventCreate\s*\(")
 WATCHES = re.compile(r"\b(?:HighPriorityWatch|AwakeWatch|PageWatch|ActivityPage)\b[&*]?\s+\w+_\s*[;{=]")
 TYPE = re.compile(r"^(?:struct|class|enum class) \w+[^;]*\{", re.MULTILINE)
@@ -85,7 +87,7 @@ def count(files):
         return sum(found.values()), f"in {len(found)} files"
 
     pools = {name: len(POOL.findall(text)) for name, text in server.items()}
-    own = [name for name, text in server.items() if OWN_EVENT.search(text) and not name.endswith("event_pool.cc")]
+    own = [name for name, text in server.items() if OWN_EVENT.search(text) and not name.endswith(MAKERS)]
     watchers = [name for name, text in server.items()
                 if "StartThread(" in text and name.endswith(".cc")
                 and WATCHES.search(server.get(name[:-3] + ".h", text))]

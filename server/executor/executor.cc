@@ -22,27 +22,6 @@
 
 namespace tally::server {
 
-bool IsSticky(CUresult result) {
-  switch (result) {
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-      return true;
-    default:
-      return false;
-  }
-}
-
 namespace {
 
 uint64_t OrHalfOfTheMachine(uint64_t bytes) {
@@ -68,13 +47,12 @@ ExecutorCore::ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> al
       devices(std::move(all_devices)),
       limits(config.limits),
       session_held_limits(HeldLimitsOf(config.limits)),
-      user_held_limits(HeldLimitsOf(config.user_limits)) {
-  for (int i = 0; i < devices->count(); ++i) event_pools.push_back(std::make_unique<EventPool>(driver));
-}
+      user_held_limits(HeldLimitsOf(config.user_limits)) {}
 
 namespace {
 
-Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, const DriverTable& driver) {
+Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, const DriverTable& driver,
+                                                 Devices& devices) {
   if (config.activity_path.empty()) return std::make_unique<DispatchGate>();
   // Nobody waits for anybody, so nobody need be told.
   if (config.policy == "none") return std::make_unique<DispatchGate>();
@@ -84,7 +62,7 @@ Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, c
   const auto policy = scheduler::FindPolicy(is_auto ? scheduler::kLookAheadPolicy : config.policy);
   if (!policy) return std::unexpected(policy.error());
   static const SteadyClock clock;
-  auto gate = CreatePolicyDispatch(driver, std::move(*page), **policy, config.starvation_bound, clock);
+  auto gate = CreatePolicyDispatch(driver, devices, std::move(*page), **policy, config.starvation_bound, clock);
   gate->Tune({.turnaround_threshold = config.turnaround_threshold});
   return gate;
 }
@@ -118,7 +96,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     const control::Transforms transforms = forced_form ? control::Transforms::kAll : UsableTransforms(config_);
     if (transforms != control::Transforms::kNone) {
       variants = std::make_unique<VariantRegistry>(
-          driver, *devices, gate->watch(),
+          driver, *devices, gate->watch(), clock,
           VariantConfig{.transforms = transforms,
                         .is_software = loaded_->is_software,
                         .cache_directory = config_.cache_directory,
@@ -169,6 +147,8 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
 
  private:
   void OnSessionEnd(const SessionEnd& end);
+  // Of which a mark has told. No program need have asked: all of them may sleep.
+  void ReportLostContexts();
   void Reap();
 
   const ExecutorConfig config_;
@@ -270,8 +250,14 @@ void ExecutorProcess::OnSessionEnd(const SessionEnd& end) {
   if (config_.on_session_end) config_.on_session_end(end);
 }
 
+void ExecutorProcess::ReportLostContexts() {
+  for (int device = 0; device < devices->count(); ++device) {
+    const CUresult error = devices->completions(device).TakeError();
+    if (error != CUDA_SUCCESS) ReportFault(error, "work on the GPU has failed");
+  }
+}
+
 void ExecutorProcess::Reap() {
-  const SteadyClock clock;
   const auto look = std::min({kLongestLook, limits.host_function_timeout, limits.host_function_patience});
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -283,6 +269,7 @@ void ExecutorProcess::Reap() {
     refused.swap(refused_);
     if (ended.empty() && refused.empty() && stop_reaper_) return;
     lock.unlock();
+    ReportLostContexts();
     ended.clear();  // joins their threads, which have nothing left to do but return
     for (const auto& session : refused) session->Refuse();
     refused.clear();
@@ -304,7 +291,6 @@ void ExecutorProcess::Shutdown() {
   if (reaper_.joinable()) reaper_.join();
   if (variants != nullptr) variants->Shutdown();
   gate.reset();  // it waits for work of the contexts that go next
-  for (int i = 0; i < devices->count(); ++i) event_pools[static_cast<size_t>(i)]->Clear();
   devices->Release();
 }
 
@@ -331,7 +317,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
   }
   auto devices = Devices::Create(loaded->table, config.on_making_context);
   if (!devices) return std::unexpected(devices.error());
-  auto gate = CreateGate(config, loaded->table);
+  auto gate = CreateGate(config, loaded->table, **devices);
   if (!gate) return std::unexpected(gate.error());
   LOG_INFO("domain '{}' on {}, {} device(s)", config.domain_name, loaded->description, (*devices)->count());
   auto executor = std::make_unique<ExecutorProcess>(std::move(config), std::move(loaded), std::move(*devices),

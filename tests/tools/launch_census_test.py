@@ -29,7 +29,11 @@ BEFORE = {
     "tests/launches.h": "class WorkerLaunch { };\n",
     "tests/wide_test.cc": '#include "server/wide.h"\n' + "\n" * 50,
 }
-AFTER = {**BEFORE, "server/a.cc": "", "server/launches.h": "struct PendingLaunch {\n};\n" + "\n" * 20}
+AFTER = {**BEFORE, "server/a.cc": "",
+         "server/watch.h": '#include "server/narrow.h"\nclass Watch { AwakeWatch watch_; CompletionSource& source_; };\n',
+         "server/devices.h": "struct Device { std::unique_ptr<CompletionSource> completions; };\n",
+         "server/event_pool.cc": "", "server/completion_source.cc": BEFORE["server/event_pool.cc"],
+         "server/launches.h": "struct PendingLaunch {\n};\n" + "\n" * 20}
 
 
 def git(root, *arguments):
@@ -68,6 +72,7 @@ class Census(unittest.TestCase):
 
     def test_pools_are_who_owns_one_and_others_make_events_by_hand(self):
         self.assertEqual(self.old["event pools"], (1, "and 1 files with events of their own"))
+        self.assertEqual(self.new["event pools"], (1, "and 1 files with events of their own"))
 
     def test_watchers_are_threads_of_classes_that_watch(self):
         self.assertEqual(self.old["watcher threads"], (1, "watch"))

@@ -19,9 +19,9 @@ namespace tally::server {
 
 class AwakeWatch {
  public:
-  // `watch` outlives it; null: there is never high-priority work.
-  AwakeWatch(HighPriorityWatch* watch, int device, bool may_spin = MaySpinLong())
-      : watch_(watch), device_(device), may_spin_(may_spin) {}
+  // Both outlive it. `watch` null: there is never high-priority work.
+  AwakeWatch(HighPriorityWatch* watch, int device, const Clock& clock, bool may_spin = MaySpinLong())
+      : watch_(watch), device_(device), may_spin_(may_spin), clock_(clock) {}
 
   // Work that can be stopped was launched, or goes on.
   void OnLaunch() { last_launch_.store(clock_.Now(), std::memory_order_relaxed); }
@@ -43,7 +43,7 @@ class AwakeWatch {
   HighPriorityWatch* const watch_;
   const int device_;
   const bool may_spin_;
-  const SteadyClock clock_;
+  const Clock& clock_;
   std::atomic<TimePoint> last_launch_{TimePoint{}};
 };
 

@@ -31,7 +31,7 @@ constexpr auto kPauseAhead = microseconds(300);
 
 }  // namespace
 
-DeviceQueue::DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch,
+DeviceQueue::DeviceQueue(const DriverTable& driver, CompletionSource& completions, ActivityPage& page, PageWatch& watch,
                          const std::atomic<bool>& passes_all, const Clock& clock, int device,
                          const scheduler::PolicyRow& row, std::unique_ptr<scheduler::Policy> policy)
     : driver_(driver),
@@ -41,11 +41,9 @@ DeviceQueue::DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatc
       clock_(clock),
       device_(device),
       row_(row),
-      events_(driver),
+      completions_(completions),
       turnaround_ns_(scheduler::Tuning{}.turnaround_threshold.count()),
       policy_(std::move(policy)) {}
-
-DeviceQueue::~DeviceQueue() { events_.Clear(); }
 
 std::unique_ptr<DeviceQueue::Member> DeviceQueue::Add(GateTenant& tenant, const scheduler::TenantShare& share) {
   const std::lock_guard lock(mutex_);
@@ -180,7 +178,6 @@ DispatchPass DeviceQueue::Ask(Member& member, const DispatchPlace& place, const 
   record.member = &member;
   record.waiter = &waiter;
   record.cost = cost;
-  record.stream = place.stream;
   record.state = Record::State::kWaiting;
   Decide(now);
   if (!waiter.granted) {
@@ -199,7 +196,6 @@ DispatchPass DeviceQueue::Ask(Member& member, const DispatchPlace& place, const 
     return {.may_go = !member.tenant_.has_left()};
   }
   member.num_unasked_ = waiter.granted->num_unasked;
-  if (events_.Acquire(&record.done) != CUDA_SUCCESS) record.done = nullptr;
   return {.record = &record, .is_forced = waiter.granted->is_forced};
 }
 
@@ -207,7 +203,7 @@ void DeviceQueue::Leave(Member& member, const DispatchPlace& place, const Dispat
   if (member.costs_) member.costs_->End(pass.sample, place.stream);
   if (pass.record == nullptr) return;
   auto* record = static_cast<Record*>(pass.record);
-  record->is_recorded = record->done != nullptr && driver_.cuEventRecord(record->done, place.stream) == CUDA_SUCCESS;
+  completions_.Put(place.stream, &record->done);  // without a mark, because the context is lost, it has ended
   record->state.store(Record::State::kLaunched, std::memory_order_release);
 }
 
@@ -285,35 +281,24 @@ void DeviceQueue::Decide(TimePoint now) {
 }
 
 void DeviceQueue::Collect(TimePoint now) {
-  // Launches of one stream end in the order of their dispatch: behind one that has not ended no other need be asked.
-  std::array<CUstream, 16> busy{};
-  size_t num_busy = 0;
+  Look look;
   bool has_any_ended = false;
   for (const uint32_t index : in_flight_) {
     Record& record = records_[index];
-    if (std::find(busy.begin(), busy.begin() + num_busy, record.stream) != busy.begin() + num_busy) continue;
-    if (HasEnded(record)) {
-      Finish(record, now);
-      has_any_ended = true;
-    } else if (num_busy < busy.size()) {
-      busy[num_busy++] = record.stream;
-    }
+    if (record.state.load(std::memory_order_acquire) != Record::State::kLaunched) continue;
+    if (!look.HasEnded(record.done)) continue;
+    Finish(record, now);
+    has_any_ended = true;
   }
   if (!has_any_ended) return;
   std::erase_if(in_flight_, [&](uint32_t index) { return records_[index].state == Record::State::kFree; });
-}
-
-bool DeviceQueue::HasEnded(const Record& record) const {
-  if (record.state.load(std::memory_order_acquire) != Record::State::kLaunched) return false;
-  return !record.is_recorded || driver_.cuEventQuery(record.done) != CUDA_ERROR_NOT_READY;
 }
 
 void DeviceQueue::Finish(Record& record, TimePoint now) {
   if (record.cost != nullptr) record.member->costs_->Collect();
   policy_->OnCompleted(record.id, record.cost != nullptr ? record.cost->duration() : nanoseconds(0), now);
   --record.member->num_in_flight_;
-  if (record.done != nullptr) events_.Release(record.done);
-  record.done = nullptr;
+  record.done.Clear();
   record.member = nullptr;
   record.state = Record::State::kFree;
 }

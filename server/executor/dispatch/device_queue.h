@@ -1,7 +1,7 @@
 // The best-effort launches of one device of this executor, on their way through a policy (scheduler/policy.h).
 //
 //   lane thread   Enter ------------------------------> Leave        Member: one session on this device
-//                   | submitted       granted ^            | an event behind the launch
+//                   | submitted       granted ^            | a mark behind the launch
 //                   v                         |            v
 //                 policy: Next() <------- completed launches (Collect)
 //
@@ -39,7 +39,7 @@
 #include "server/executor/dispatch/dispatch_gate.h"
 #include "server/executor/dispatch/launch_costs.h"
 #include "server/executor/dispatch/page_watch.h"
-#include "server/executor/driver/event_pool.h"
+#include "server/executor/driver/completion_source.h"
 
 namespace tally::server {
 
@@ -48,7 +48,7 @@ class DeviceQueue {
   class Member {
    public:
     Member(DeviceQueue& queue, GateTenant& tenant, uint64_t number) : queue_(queue), tenant_(tenant), number_(number) {
-      if (queue.row_.minds_durations) costs_.emplace(queue.driver_, queue.device_, queue.watch_);
+      if (queue.row_.minds_durations) costs_.emplace(queue.completions_, queue.device_, queue.watch_);
     }
 
     // By the holder of the session's turn, around each launch.
@@ -71,10 +71,9 @@ class DeviceQueue {
 
   // `policy` is of that row. `passes_all`: launches need not ask any more, and who waits goes, once WakeAll is called.
   // All but the policy must outlive this.
-  DeviceQueue(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const std::atomic<bool>& passes_all,
-              const Clock& clock, int device, const scheduler::PolicyRow& row,
+  DeviceQueue(const DriverTable& driver, CompletionSource& completions, ActivityPage& page, PageWatch& watch,
+              const std::atomic<bool>& passes_all, const Clock& clock, int device, const scheduler::PolicyRow& row,
               std::unique_ptr<scheduler::Policy> policy);
-  ~DeviceQueue();
   DeviceQueue(const DeviceQueue&) = delete;
   DeviceQueue& operator=(const DeviceQueue&) = delete;
 
@@ -109,9 +108,7 @@ class DeviceQueue {
     Member* member = nullptr;
     Waiter* waiter = nullptr;
     const LaunchCosts::Cost* cost = nullptr;  // null: nobody asks
-    CUstream stream = nullptr;
-    CUevent done = nullptr;    // behind the launch
-    bool is_recorded = false;  // written before kLaunched
+    Mark done;                                // behind the launch; put before kLaunched
   };
 
   // Without a question, and unnoted.
@@ -129,7 +126,6 @@ class DeviceQueue {
   void Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter, int round);
   void Decide(TimePoint now);
   void Collect(TimePoint now);
-  bool HasEnded(const Record& record) const;
   void Finish(Record& record, TimePoint now);
   bool MustStopWaiting(const Waiter& waiter) const;
 
@@ -140,7 +136,7 @@ class DeviceQueue {
   const Clock& clock_;
   const int device_;
   const scheduler::PolicyRow& row_;
-  EventPool events_;
+  CompletionSource& completions_;
   std::atomic<uint64_t> alone_{0};            // number of the member that may pass; 0: none
   std::atomic<uint64_t> multiprocessors_{0};  // 0: not asked yet
   std::atomic<int64_t> turnaround_ns_;

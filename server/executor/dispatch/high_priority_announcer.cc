@@ -19,8 +19,9 @@ constexpr int kLooksUntilLong = 200;
 
 }  // namespace
 
-HighPriorityAnnouncer::HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page, const Clock& clock)
-    : driver_(driver), page_(page), clock_(clock) {}
+HighPriorityAnnouncer::HighPriorityAnnouncer(const DriverTable& driver, Devices& devices, ActivityPage& page,
+                                             const Clock& clock)
+    : driver_(driver), all_devices_(devices), page_(page), clock_(clock) {}
 
 HighPriorityAnnouncer::~HighPriorityAnnouncer() {
   for (auto& device : devices_) {
@@ -57,14 +58,18 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   std::lock_guard lock(device.mutex);
   --device.num_dispatching;
   if (!device.is_busy) return;
-  CUevent& event = device.last_work[stream];
-  // Without an event completion cannot be seen: the watcher then synchronises with the whole stream's past by the
-  // next one that works. Creation fails only when the context is lost, and then nothing runs any more.
-  if (event == nullptr && driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return;
-  if (driver_.cuEventRecord(event, stream) != CUDA_SUCCESS) return;
-  // Recorded again before the watcher took it: it waits for the later one then.
-  if (std::find(device.pending.begin(), device.pending.end(), event) != device.pending.end()) return;
-  device.pending.push_back(event);
+  CompletionSource& completions = all_devices_.completions(index);
+  // Without a mark completion cannot be seen: the next one that works stands for the stream's whole past. Putting one
+  // fails only when the context is lost, and then nothing runs any more.
+  const auto of_stream = [stream](const Mark& mark) { return mark.stream() == stream; };
+  const auto known = std::find_if(device.last_work.begin(), device.last_work.end(), of_stream);
+  if (known != device.last_work.end()) {
+    completions.Put(stream, &*known);
+    return;
+  }
+  Mark mark;
+  if (completions.Put(stream, &mark) != CUDA_SUCCESS) return;
+  device.last_work.push_back(std::move(mark));
   device.changed.notify_one();
 }
 
@@ -92,20 +97,21 @@ bool HighPriorityAnnouncer::StartWatcher(int index) {
 
 void HighPriorityAnnouncer::Watch(int index) {
   Device& device = devices_[static_cast<size_t>(index)];
+  std::vector<Mark> pending;
   std::unique_lock lock(device.mutex);
   for (;;) {
-    device.changed.wait(lock, [&] { return device.stopping || !device.pending.empty(); });
+    device.changed.wait(lock, [&] { return device.stopping || !device.last_work.empty(); });
     if (device.stopping) return;
-    std::vector<CUevent> pending;
-    pending.swap(device.pending);
+    pending.swap(device.last_work);
     lock.unlock();
-    for (CUevent event : pending) {
-      for (int looks = 0; driver_.cuEventQuery(event) == CUDA_ERROR_NOT_READY; ++looks) {
+    for (const Mark& mark : pending) {
+      for (int looks = 0; !mark.HasEnded(); ++looks) {
         std::this_thread::sleep_for(looks < kLooksUntilLong ? kBusyPeriod : kLongBusyPeriod);
       }
     }
+    pending.clear();
     lock.lock();
-    if (!device.pending.empty() || device.num_dispatching != 0) {
+    if (!device.last_work.empty() || device.num_dispatching != 0) {
       lock.unlock();
       std::this_thread::sleep_for(kBusyPeriod);
       lock.lock();

@@ -1,6 +1,9 @@
 // Announces high-priority work of this executor on the activity page: busy before a launch, idle with a hold-off once
 // everything that was launched is complete. One watcher thread per device in use looks now and then until then.
 //
+// Each launch puts a mark, or moves the one of its stream: which is the last of a busy period nobody knows beforehand,
+// and afterwards its stream may be gone, or be capturing.
+//
 // Thread-safe. The device's primary context must be current on the threads that call it, as it is on lane threads.
 #pragma once
 
@@ -8,7 +11,6 @@
 
 #include <array>
 #include <condition_variable>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -16,15 +18,14 @@
 #include "base/clock.h"
 #include "scheduler/priority_gate.h"
 #include "server/executor/dispatch/activity_page.h"
+#include "server/executor/driver/devices.h"
 
 namespace tally::server {
-
-struct DriverTable;
 
 class HighPriorityAnnouncer {
  public:
   // All outlive this.
-  HighPriorityAnnouncer(const DriverTable& driver, ActivityPage& page, const Clock& clock);
+  HighPriorityAnnouncer(const DriverTable& driver, Devices& devices, ActivityPage& page, const Clock& clock);
   ~HighPriorityAnnouncer();
   HighPriorityAnnouncer(const HighPriorityAnnouncer&) = delete;
   HighPriorityAnnouncer& operator=(const HighPriorityAnnouncer&) = delete;
@@ -39,11 +40,10 @@ class HighPriorityAnnouncer {
   struct Device {
     std::mutex mutex;
     std::condition_variable changed;
-    bool stopping = false;                  // guarded by mutex, as all below
-    bool is_busy = false;                   // what the page says
-    int num_dispatching = 0;                // between Before and After
-    std::map<CUstream, CUevent> last_work;  // re-recorded at each launch; streams come and go, addresses are reused
-    std::vector<CUevent> pending;           // recorded since the watcher last looked
+    bool stopping = false;        // guarded by mutex, as all below
+    bool is_busy = false;         // what the page says
+    int num_dispatching = 0;      // between Before and After
+    std::vector<Mark> last_work;  // one for each stream with work since the watcher last took them
     scheduler::PriorityGate gate{{}};
     std::thread watcher;
   };
@@ -53,6 +53,7 @@ class HighPriorityAnnouncer {
   void Watch(int index);
 
   const DriverTable& driver_;
+  Devices& all_devices_;
   ActivityPage& page_;
   const Clock& clock_;
   std::once_flag claimed_;

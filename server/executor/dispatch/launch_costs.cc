@@ -2,27 +2,17 @@
 
 #include <algorithm>
 
-#include "server/executor/driver/driver_table.h"
-
 namespace tally::server {
 namespace {
 
 constexpr uint32_t kFirstLaunches = 4;
 constexpr uint32_t kPeriod = 16;
-// Two events and their evaluation take about 3 us.
+// Two marks and their evaluation take about 3 us.
 constexpr auto kLong = std::chrono::microseconds(200);
 // The newest time moves what is believed by a quarter of the difference.
 constexpr int kSmoothing = 4;
 
 }  // namespace
-
-LaunchCosts::~LaunchCosts() {
-  for (const Sample& sample : samples_) {
-    for (CUevent event : {sample.begin, sample.end}) {
-      if (event != nullptr) driver_.cuEventDestroy_v2(event);
-    }
-  }
-}
 
 LaunchCosts::Cost& LaunchCosts::Of(uint64_t key) {
   key = std::max<uint64_t>(key, 1);
@@ -55,50 +45,19 @@ bool LaunchCosts::IsToBeTimed(const Cost& cost) const {
 uint32_t LaunchCosts::Begin(Cost& cost, CUstream stream) {
   if (!IsToBeTimed(cost)) return kNone;
   Collect();
-  const std::lock_guard lock(mutex_);
-  const auto free =
-      std::find_if(samples_.begin(), samples_.end(), [](const auto& s) { return s.state == Sample::State::kFree; });
-  if (free == samples_.end()) return kNone;
-  Sample& sample = *free;
-  for (CUevent* event : {&sample.begin, &sample.end}) {
-    if (*event == nullptr && driver_.cuEventCreate(event, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return kNone;
-  }
-  sample.phase = watch_.QuietPhase(device_);
-  if (driver_.cuEventRecord(sample.begin, stream) != CUDA_SUCCESS) return kNone;
-  sample.cost = &cost;
-  sample.key = cost.key_.load(std::memory_order_relaxed);
-  sample.state = Sample::State::kBegun;
-  return static_cast<uint32_t>(free - samples_.begin());
+  const uint64_t key = cost.key_.load(std::memory_order_relaxed);
+  // Small enough for a function to hold without memory of its own.
+  return timer_.BeginSample(
+      stream, [&cost, key](Nanoseconds taken) { cost.Learn(key, taken, /*was_quiet=*/true); },
+      [&cost, key](Nanoseconds taken) { cost.Learn(key, taken, /*was_quiet=*/false); });
 }
 
-void LaunchCosts::End(uint32_t index, CUstream stream) {
-  if (index == kNone) return;
-  const std::lock_guard lock(mutex_);
-  Sample& sample = samples_[index];
-  const bool is_recorded = driver_.cuEventRecord(sample.end, stream) == CUDA_SUCCESS;
-  sample.state = is_recorded ? Sample::State::kEnded : Sample::State::kFree;
-}
-
-void LaunchCosts::Collect() {
-  const std::lock_guard lock(mutex_);
-  for (Sample& sample : samples_) {
-    if (sample.state != Sample::State::kEnded) continue;
-    if (driver_.cuEventQuery(sample.end) == CUDA_ERROR_NOT_READY) continue;
-    Note(sample);
-    sample.state = Sample::State::kFree;
-  }
-}
-
-void LaunchCosts::Note(Sample& sample) {
-  float milliseconds = 0;
-  if (driver_.cuEventElapsedTime(&milliseconds, sample.begin, sample.end) != CUDA_SUCCESS) return;
-  Cost& cost = *sample.cost;
-  if (cost.key_.load(std::memory_order_relaxed) != sample.key) return;  // pushed out meanwhile
-  const int64_t known = cost.duration_ns_.load(std::memory_order_relaxed);
-  const bool was_quiet = sample.phase && watch_.QuietPhase(device_) == sample.phase;
+void LaunchCosts::Cost::Learn(uint64_t key, Nanoseconds taken, bool was_quiet) {
+  if (key_.load(std::memory_order_relaxed) != key) return;  // pushed out meanwhile
+  const int64_t known = duration_ns_.load(std::memory_order_relaxed);
   if (known != 0 && !was_quiet) return;
-  const int64_t taken = std::max<int64_t>(static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6), 500);
-  cost.duration_ns_.store(known == 0 ? taken : known + (taken - known) / kSmoothing, std::memory_order_relaxed);
+  const int64_t taken_ns = std::max<int64_t>(taken.count(), 500);
+  duration_ns_.store(known == 0 ? taken_ns : known + (taken_ns - known) / kSmoothing, std::memory_order_relaxed);
 }
 
 }  // namespace tally::server

@@ -1,4 +1,4 @@
-// How long the launches of one session take on one device, by kind, from events around some of them.
+// How long the launches of one session take on one device, by kind, from times of some of them.
 //
 // Nobody waits for an answer: a sample is looked at when a later one begins. Of each kind the first few launches are
 // timed and then every 16th, of long ones all. Times that high-priority work disturbed count only while nothing better
@@ -15,19 +15,15 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 
-#include "server/executor/dispatch/high_priority_watch.h"
+#include "server/executor/dispatch/launch_timer.h"
 
 namespace tally::server {
-
-struct DriverTable;
 
 class LaunchCosts {
  public:
   using Nanoseconds = std::chrono::nanoseconds;
-  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kNone = LaunchTimer::kNone;
 
   class Cost {
    public:
@@ -36,14 +32,16 @@ class LaunchCosts {
 
    private:
     friend class LaunchCosts;
+    void Learn(uint64_t key, Nanoseconds taken, bool was_quiet);
+
     std::atomic<uint64_t> key_{0};
     std::atomic<int64_t> duration_ns_{0};
     uint32_t num_launches_ = 0;
   };
 
-  LaunchCosts(const DriverTable& driver, int device, HighPriorityWatch& watch)
-      : driver_(driver), device_(device), watch_(watch), costs_(std::make_unique<std::array<Cost, kNumCosts>>()) {}
-  ~LaunchCosts();
+  // Both outlive it.
+  LaunchCosts(CompletionSource& completions, int device, HighPriorityWatch& watch)
+      : costs_(std::make_unique<std::array<Cost, kNumCosts>>()), timer_(completions, device, &watch, kNumSamples) {}
   LaunchCosts(const LaunchCosts&) = delete;
   LaunchCosts& operator=(const LaunchCosts&) = delete;
 
@@ -52,33 +50,19 @@ class LaunchCosts {
   // Just before the launch that was counted last. kNone: this one is not timed.
   uint32_t Begin(Cost& cost, CUstream stream);
   // Just after it, on the same stream; with kNone nothing happens.
-  void End(uint32_t sample, CUstream stream);
+  void End(uint32_t sample, CUstream stream) { timer_.EndSample(sample, stream); }
   // Takes note of the samples that are complete.
-  void Collect();
+  void Collect() { timer_.Collect(); }
 
  private:
   static constexpr size_t kNumCosts = 1024;  // a power of two
   static constexpr size_t kProbes = 8;
   static constexpr size_t kNumSamples = 16;
 
-  struct Sample {
-    enum class State : uint8_t { kFree, kBegun, kEnded } state = State::kFree;
-    CUevent begin = nullptr;
-    CUevent end = nullptr;
-    Cost* cost = nullptr;
-    uint64_t key = 0;
-    std::optional<uint32_t> phase;
-  };
-
   bool IsToBeTimed(const Cost& cost) const;
-  void Note(Sample& sample);
 
-  const DriverTable& driver_;
-  const int device_;
-  HighPriorityWatch& watch_;
   const std::unique_ptr<std::array<Cost, kNumCosts>> costs_;
-  std::mutex mutex_;
-  std::array<Sample, kNumSamples> samples_;  // guarded by mutex_
+  LaunchTimer timer_;
 };
 
 }  // namespace tally::server

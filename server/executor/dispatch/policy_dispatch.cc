@@ -8,6 +8,7 @@
 #include "server/executor/dispatch/device_queue.h"
 #include "server/executor/dispatch/high_priority_announcer.h"
 #include "server/executor/dispatch/page_watch.h"
+#include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
 
 namespace tally::server {
@@ -19,9 +20,10 @@ constexpr auto kExpectsBack = std::chrono::microseconds(100);
 // The queues of all devices, made on first use.
 class Queues {
  public:
-  Queues(const DriverTable& driver, ActivityPage& page, PageWatch& watch, const Clock& clock,
+  Queues(const DriverTable& driver, Devices& devices, ActivityPage& page, PageWatch& watch, const Clock& clock,
          const scheduler::PolicyRow& policy, std::chrono::nanoseconds starvation_bound)
       : driver_(driver),
+        devices_(devices),
         page_(page),
         watch_(watch),
         clock_(clock),
@@ -36,8 +38,8 @@ class Queues {
       config.tuning = tuning_;
       config.expects_back = kExpectsBack;
       if (starvation_bound_.count() != 0) config.starvation_bound = starvation_bound_;
-      queue = std::make_unique<DeviceQueue>(driver_, page_, watch_, passes_all_, clock_, device, policy_,
-                                            policy_.create(config));
+      queue = std::make_unique<DeviceQueue>(driver_, devices_.completions(device), page_, watch_, passes_all_, clock_,
+                                            device, policy_, policy_.create(config));
       queue->Tune(tuning_);
       queue->ExpectSuspension(is_suspension_expected_[static_cast<size_t>(device)]);
     }
@@ -72,6 +74,7 @@ class Queues {
 
  private:
   const DriverTable& driver_;
+  Devices& devices_;
   ActivityPage& page_;
   PageWatch& watch_;
   const Clock& clock_;
@@ -159,13 +162,13 @@ class PolicyTenant final : public GateTenant {
 
 class PolicyDispatch final : public DispatchGate {
  public:
-  PolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
-                 std::chrono::nanoseconds starvation_bound, const Clock& clock)
+  PolicyDispatch(const DriverTable& driver, Devices& devices, std::unique_ptr<ActivityPage> page,
+                 const scheduler::PolicyRow& policy, std::chrono::nanoseconds starvation_bound, const Clock& clock)
       : policy_(policy),
         page_(std::move(page)),
         watch_(*page_, policy.minds_hold_off, clock),
-        announcer_(driver, *page_, clock),
-        queues_(driver, *page_, watch_, clock, policy, starvation_bound) {}
+        announcer_(driver, devices, *page_, clock),
+        queues_(driver, devices, *page_, watch_, clock, policy, starvation_bound) {}
 
   std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare& share) override {
     return std::make_unique<PolicyTenant>(queues_, levels_, share);
@@ -219,10 +222,11 @@ class PolicyDispatch final : public DispatchGate {
 
 }  // namespace
 
-std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
+std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
+                                                   std::unique_ptr<ActivityPage> page,
                                                    const scheduler::PolicyRow& policy,
                                                    std::chrono::nanoseconds starvation_bound, const Clock& clock) {
-  return std::make_unique<PolicyDispatch>(driver, std::move(page), policy, starvation_bound, clock);
+  return std::make_unique<PolicyDispatch>(driver, devices, std::move(page), policy, starvation_bound, clock);
 }
 
 }  // namespace tally::server

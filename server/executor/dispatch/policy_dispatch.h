@@ -20,11 +20,13 @@
 
 namespace tally::server {
 
+class Devices;
 struct DriverTable;
 
-// `driver`, `policy` and `clock` must outlive it; the device's primary context must be current on the threads that call
-// it, as it is on lane threads. `starvation_bound`: for policies that have one; zero: none.
-std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, std::unique_ptr<ActivityPage> page,
+// `driver`, `devices`, `policy` and `clock` must outlive it; the device's primary context must be current on the
+// threads that call it, as it is on lane threads. `starvation_bound`: for policies that have one; zero: none.
+std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
+                                                   std::unique_ptr<ActivityPage> page,
                                                    const scheduler::PolicyRow& policy,
                                                    std::chrono::nanoseconds starvation_bound, const Clock& clock);
 

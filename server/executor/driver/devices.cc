@@ -83,7 +83,8 @@ Result<std::unique_ptr<Devices>> Devices::Create(const DriverTable& driver,
     if (const CUresult result = driver.cuDeviceGet(&device.handle, ordinal); result != CUDA_SUCCESS) {
       return Error(StatusCode::kUnavailable, fmt::format("device {}: {}", ordinal, CudaErrorName(driver, result)));
     }
-    devices->devices_.push_back(device);
+    device.completions = std::make_unique<CompletionSource>(driver);
+    devices->devices_.push_back(std::move(device));
   }
   return devices;
 }
@@ -170,6 +171,7 @@ bool Devices::IsLikeFirst(int ordinal) const {
 void Devices::Release() {
   const std::lock_guard lock(mutex_);
   for (Device& device : devices_) {
+    device.completions->Clear();
     if (device.context != nullptr) driver_.cuDevicePrimaryCtxRelease_v2(device.handle);
     device.context = nullptr;
   }

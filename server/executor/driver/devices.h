@@ -1,4 +1,5 @@
-// The devices of this executor and its one real context on each (the primary context, retained on first use).
+// The devices of this executor, its one real context on each (the primary context, retained on first use) and what says
+// when work there has ended (completion_source.h).
 //
 // Thread-safe. Descriptions are what clients see: attributes that Tally cannot honour already say "no".
 #pragma once
@@ -13,6 +14,7 @@
 
 #include "base/status.h"
 #include "proto/shm/records_abi.h"
+#include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
 
 namespace tally::server {
@@ -32,7 +34,9 @@ class Devices {
   // Makes a context current, for what needs one (the stream priorities): the first device's if it is of the same
   // architecture, so that devices which nobody uses get none. At most 58 devices fit into a reply.
   CUresult Describe(int ordinal, shm::DeviceDescription* description);
-  // Releases every context. Nothing may use them any more.
+  // Of work on that device.
+  CompletionSource& completions(int ordinal) { return *devices_[static_cast<size_t>(ordinal)].completions; }
+  // Releases every context. Nothing may use them any more, and no mark of theirs is left.
   void Release();
 
  private:
@@ -41,6 +45,7 @@ class Devices {
   struct Device {
     CUdevice handle = 0;
     CUcontext context = nullptr;  // guarded by mutex_
+    std::unique_ptr<CompletionSource> completions;
   };
 
   Devices(const DriverTable& driver, std::function<void(int)> on_making_context)

@@ -36,6 +36,9 @@ Result<LoadedDriver> LoadDriver(const DriverLibraries& libraries);
 // 13000 for 13.0; zero if the driver does not say.
 uint32_t DriverVersion(const DriverTable& driver);
 
+// Errors after which a context is of no use to anybody: the driver returns them from every later call.
+bool IsSticky(CUresult result);
+
 // "CUDA_ERROR_INVALID_VALUE", from the driver itself; never null.
 std::string CudaErrorName(const DriverTable& driver, CUresult result);
 

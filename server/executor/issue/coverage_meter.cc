@@ -34,7 +34,8 @@ CoverageMeter::Timed::Timed(CoverageMeter& meter, int device, CUstream stream, u
     : meter_(meter), stream_(stream), kind_(kind), coverage_(coverage) {
   if (meter.watch_ == nullptr) return;
   auto& costs = meter.costs_[device];
-  if (costs == nullptr) costs = std::make_unique<LaunchCosts>(meter.driver_, device, *meter.watch_);
+  if (costs == nullptr)
+    costs = std::make_unique<LaunchCosts>(meter.devices_->completions(device), device, *meter.watch_);
   costs_ = costs.get();
   cost_ = &costs_->Of(kind);
   sample_ = costs_->Begin(*cost_, stream);

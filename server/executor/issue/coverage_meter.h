@@ -17,6 +17,7 @@
 #include "proto/control/coverage.h"
 #include "server/executor/dispatch/dispatch_gate.h"
 #include "server/executor/dispatch/launch_costs.h"
+#include "server/executor/driver/devices.h"
 
 namespace tally::server {
 
@@ -26,8 +27,8 @@ using CoveredTimes = std::array<std::chrono::nanoseconds, control::kNumCoverages
 
 class CoverageMeter {
  public:
-  // `watch` may be null: then nothing is timed here. Both outlive this.
-  CoverageMeter(const DriverTable& driver, HighPriorityWatch* watch) : driver_(driver), watch_(watch) {}
+  // `watch` may be null: then nothing is timed here, and `devices` may be null, too. Both outlive this.
+  CoverageMeter(Devices* devices, HighPriorityWatch* watch) : devices_(devices), watch_(watch) {}
 
   // A launch was made. `kind`: launches with the same take about the same time (LaunchAsked::kind). `duration` zero:
   // not known yet.
@@ -53,7 +54,7 @@ class CoverageMeter {
   };
 
   CoveredTimes Figures() const;
-  // Gives its events back. Some context is current.
+  // Gives its marks back.
   void Close() { costs_.clear(); }
 
  private:
@@ -62,7 +63,7 @@ class CoverageMeter {
 
   void Add(Coverage coverage, std::chrono::nanoseconds duration, uint64_t num_launches);
 
-  const DriverTable& driver_;
+  Devices* const devices_;
   HighPriorityWatch* const watch_;
   std::array<std::atomic<int64_t>, control::kNumCoverages> times_ns_{};
   std::unordered_map<uint64_t, Launches> unknown_;     // launches of kinds whose time is not known yet

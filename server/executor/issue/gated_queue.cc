@@ -13,8 +13,8 @@ namespace tally::server {
 namespace {
 
 constexpr uint64_t kPlacesPerSlab = 512;
-// An event costs about as much as a launch, and what it is for can wait.
-constexpr uint32_t kLaunchesPerEvent = 8;
+// A mark costs about as much as a launch, and what it is for can wait.
+constexpr uint32_t kLaunchesPerMark = 8;
 
 constexpr const char* kMarkerText = R"(.version 7.0
 .target sm_75
@@ -39,7 +39,6 @@ struct MarkerParameters {
 }  // namespace
 
 GateControls::~GateControls() {
-  events.Clear();
   for (const CUdeviceptr slab : slabs_) driver.cuMemFree_v2(slab);
   if (read_back_ != nullptr) driver.cuMemFreeHost(read_back_);
   if (signal_ != nullptr) driver.cuStreamDestroy_v2(signal_);
@@ -120,7 +119,6 @@ bool GatedQueue::Holds(CUfunction function) const {
 
 void GatedQueue::Forget(size_t num_entries) {
   for (size_t i = 0; i < num_entries; ++i) {
-    if (log_.front().ended != nullptr) controls_.events.Release(log_.front().ended);
     if (log_.front().is_marker) --num_logged_markers_;
     log_.pop_front();
   }
@@ -158,13 +156,6 @@ CUresult GatedQueue::Run(Entry& entry, CUstream stream, bool is_again) {
   return result;
 }
 
-CUresult GatedQueue::Mark(Entry& entry, CUstream stream) {
-  if (entry.ended == nullptr) {
-    if (const CUresult r = controls_.events.Acquire(&entry.ended); r != CUDA_SUCCESS) return r;
-  }
-  return driver_.cuEventRecord(entry.ended, stream);
-}
-
 CUresult GatedQueue::Append(const GatedForm& form, PendingLaunch&& launch, bool is_marker) {
   Entry& entry = log_.emplace_back();
   entry.form = form;
@@ -184,9 +175,9 @@ CUresult GatedQueue::Append(const GatedForm& form, PendingLaunch&& launch, bool 
   promised_ = std::max(promised_, entry.end + entry.form.chunk);
   if (is_marker) ++num_logged_markers_;
   // Whether a stopped queue has drained is asked of its last entry.
-  if (!is_marker && !is_stopped_ && ++num_unmarked_ < kLaunchesPerEvent) return CUDA_SUCCESS;
+  if (!is_marker && !is_stopped_ && ++num_unmarked_ < kLaunchesPerMark) return CUDA_SUCCESS;
   num_unmarked_ = 0;
-  return Mark(log_.back(), stream_);
+  return controls_.completions.Put(stream_, &log_.back().ended);
 }
 
 CUresult GatedQueue::Launch(const GatedForm& form, PendingLaunch&& launch) {
@@ -222,8 +213,8 @@ void GatedQueue::Sweep() {
   if (is_stopped_) return;
   size_t num_done = 0;
   for (size_t i = 0; i < log_.size(); ++i) {
-    if (log_[i].ended == nullptr) continue;
-    if (driver_.cuEventQuery(log_[i].ended) == CUDA_ERROR_NOT_READY) break;
+    if (!log_[i].ended.exists()) continue;
+    if (!log_[i].ended.HasEnded()) break;
     num_done = i + 1;
   }
   Forget(num_done);
@@ -231,7 +222,8 @@ void GatedQueue::Sweep() {
 
 CUresult GatedQueue::MarkLast() {
   num_unmarked_ = 0;
-  return log_.empty() || log_.back().ended != nullptr ? CUDA_SUCCESS : Mark(log_.back(), stream_);
+  if (log_.empty() || log_.back().ended.exists()) return CUDA_SUCCESS;
+  return controls_.completions.Put(stream_, &log_.back().ended);
 }
 
 CUresult GatedQueue::Stop() {
@@ -271,7 +263,7 @@ CUresult GatedQueue::ReadWatermark() {
       watermark_ = record.watermark;
       break;
     }
-    if (const CUresult r = driver_.cuEventQuery(log_[num_reached - 1].ended); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = log_[num_reached - 1].ended.State(); r != CUDA_SUCCESS) return r;
     before = record.watermark;
   }
   return CUDA_SUCCESS;
@@ -291,7 +283,7 @@ CUresult GatedQueue::HasLeft() {
   if (log_.empty()) return CUDA_SUCCESS;
   // Of one batch the end is the end, whatever of it ran: then nothing need be read, which would take its time.
   const bool is_one_batch = num_logged_markers_ == (log_.back().is_marker ? 1 : 0);
-  return is_one_batch ? driver_.cuEventQuery(log_.back().ended) : ReadWatermark();
+  return is_one_batch ? log_.back().ended.State() : ReadWatermark();
 }
 
 CUresult GatedQueue::Read(Standing* standing) {
@@ -317,7 +309,7 @@ CUresult GatedQueue::TryResume() {
   if (num_reached != 0) {
     // Some may have been launched since it was read. They leave, and then that has to be over, too.
     const Entry& last = log_[num_reached - 1];
-    if (const CUresult r = driver_.cuEventQuery(last.ended); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = last.ended.State(); r != CUDA_SUCCESS) return r;
     end = last.end;
   }
   // A chunk may have raised the watermark beyond all that there was: what is launched later has not run.
@@ -336,21 +328,19 @@ CUresult GatedQueue::RunAgain(size_t num_entries, uint32_t start) {
   const CUstream stream = last.is_marker ? resume_ : stream_;
   for (size_t i = 0; i < num_entries; ++i) {
     Entry& entry = log_[i];
-    // What it says is that the entry has left.
-    if (entry.ended != nullptr) controls_.events.Release(entry.ended);
-    entry.ended = nullptr;
+    entry.ended.Clear();  // what it says is that the entry has left
     if (const CUresult r = Run(entry, stream, true); r != CUDA_SUCCESS) return r;
     if (entry.is_marker) continue;
     ++controls_.counts.num_relaunches;
     if (entry.base < start) ++controls_.counts.num_cut;
   }
-  return Mark(last, stream);
+  return controls_.completions.Put(stream, &last.ended);
 }
 
 CUresult GatedQueue::TryAbandon() {
   if (!log_.empty()) {
     if (const CUresult r = controls_.Store(word(), num_markers_); r != CUDA_SUCCESS) return r;
-    if (const CUresult r = driver_.cuEventQuery(log_.back().ended); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = log_.back().ended.State(); r != CUDA_SUCCESS) return r;
     ++controls_.counts.num_abandoned;
   }
   Forget(log_.size());

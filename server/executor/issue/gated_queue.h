@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "proto/device/gate_abi.h"
+#include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
-#include "server/executor/driver/event_pool.h"
 #include "server/executor/issue/pending_launch.h"
 
 namespace tally::server {
@@ -58,7 +58,9 @@ struct GatedCounts {
 // How the host reaches the records of one device's queues, and what the queues share.
 class GateControls {
  public:
-  explicit GateControls(const DriverTable& driver_in) : driver(driver_in), events(driver_in) {}
+  // Both outlive it.
+  GateControls(const DriverTable& driver_in, CompletionSource& completions_in)
+      : driver(driver_in), completions(completions_in) {}
   ~GateControls();
   GateControls(const GateControls&) = delete;
   GateControls& operator=(const GateControls&) = delete;
@@ -77,7 +79,7 @@ class GateControls {
   void ReturnPlace(CUdeviceptr place) { free_places_.push_back(place); }
 
   const DriverTable& driver;
-  EventPool events;
+  CompletionSource& completions;
   GatedCounts counts;
   CUfunction marker = nullptr;
   size_t marker_hidden_offset = 0;
@@ -157,13 +159,12 @@ class GatedQueue {
     uint32_t base = 0;
     uint32_t end = 0;  // behind its last number
     bool is_marker = false;
-    CUevent ended = nullptr;  // recorded behind it on the stream where it ran last; null: of no entry but a later one
+    Mark ended;  // behind it on the stream where it ran last; none: of no entry but a later one
   };
 
   CUdeviceptr word() const { return place_ + GateControls::kWordOffset; }
   CUresult Append(const GatedForm& form, PendingLaunch&& launch, bool is_marker);
   CUresult Run(Entry& entry, CUstream stream, bool is_again);
-  CUresult Mark(Entry& entry, CUstream stream);
   CUresult ReadWatermark();
   // Of a stopped queue: how many entries the stream can have come to, up to the end of the batch in which it stopped.
   size_t NumReached(uint32_t watermark) const;
@@ -183,7 +184,7 @@ class GatedQueue {
   uint32_t epoch_ = 0;
   uint32_t num_markers_ = 0;
   uint32_t num_logged_markers_ = 0;  // in the log
-  uint32_t num_unmarked_ = 0;        // entries since the last that has an event
+  uint32_t num_unmarked_ = 0;        // entries since the last that has a mark
   bool is_stopped_ = false;
   std::optional<uint32_t> watermark_;  // of a stopped queue, once it cannot change any more
 };

@@ -43,10 +43,11 @@ bool RunsThrough(const std::shared_ptr<WorkerOwner>& owner) {
 
 }  // namespace
 
-std::unique_ptr<GatedQueues> GatedQueues::Create(const DriverTable& driver, CUcontext context, int device,
-                                                 HighPriorityWatch* watch, std::function<void(CUresult)> on_failure,
-                                                 const Clock& clock) {
-  std::unique_ptr<GatedQueues> queues(new GatedQueues(driver, context, device, watch, std::move(on_failure), clock));
+std::unique_ptr<GatedQueues> GatedQueues::Create(const DriverTable& driver, CompletionSource& completions,
+                                                 CUcontext context, int device, HighPriorityWatch* watch,
+                                                 std::function<void(CUresult)> on_failure, const Clock& clock) {
+  std::unique_ptr<GatedQueues> queues(
+      new GatedQueues(driver, completions, context, device, watch, std::move(on_failure), clock));
   if (const CUresult result = queues->controls_.Open(); result != CUDA_SUCCESS) {
     LOG_WARNING("device {}: launches cannot be gated ({})", device, CudaErrorName(driver, result));
     return nullptr;

@@ -38,9 +38,9 @@ class GatedQueues {
   // `on_failure`: what was stopped cannot be continued; its stream will wait for ever. `watch` may be null: nobody has
   // priority. `clock` is for how long something is waited for. All outlive this. Null: this driver cannot do it. The
   // context must be current.
-  static std::unique_ptr<GatedQueues> Create(const DriverTable& driver, CUcontext context, int device,
-                                             HighPriorityWatch* watch, std::function<void(CUresult)> on_failure,
-                                             const Clock& clock);
+  static std::unique_ptr<GatedQueues> Create(const DriverTable& driver, CompletionSource& completions,
+                                             CUcontext context, int device, HighPriorityWatch* watch,
+                                             std::function<void(CUresult)> on_failure, const Clock& clock);
   // Everything that is in flight is finished first.
   ~GatedQueues();
   GatedQueues(const GatedQueues&) = delete;
@@ -107,14 +107,14 @@ class GatedQueues {
   std::optional<uint64_t> OpenPhase() const;
 
  private:
-  GatedQueues(const DriverTable& driver, CUcontext context, int device, HighPriorityWatch* watch,
-              std::function<void(CUresult)> on_failure, const Clock& clock)
+  GatedQueues(const DriverTable& driver, CompletionSource& completions, CUcontext context, int device,
+              HighPriorityWatch* watch, std::function<void(CUresult)> on_failure, const Clock& clock)
       : driver_(driver),
         context_(context),
-        watch_(watch, device),
+        watch_(watch, device, clock),
         on_failure_(std::move(on_failure)),
         clock_(clock),
-        controls_(driver) {}
+        controls_(driver, completions) {}
   CUresult Launch(Member& member, const GatedForm& form, PendingLaunch&& launch);
   void AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lock<std::mutex>& lock);
   // Until all launches have run, or for some time while they could.

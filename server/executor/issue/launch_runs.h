@@ -10,8 +10,8 @@
 #include "proto/control/coverage.h"
 #include "scheduler/launch.h"
 #include "scheduler/variant_choice.h"
+#include "server/executor/dispatch/launch_timer.h"
 #include "server/executor/issue/launch_gates.h"
-#include "server/executor/issue/launch_timer.h"
 #include "server/executor/issue/pending_launch.h"
 #include "server/executor/issue/variant_module.h"
 

@@ -17,7 +17,7 @@ constexpr size_t kMaxProfiles = 20'000;
 }  // namespace
 
 VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, HighPriorityWatch* watch,
-                                 VariantConfig config, std::function<void(CUresult)> on_failure)
+                                 const Clock& clock, VariantConfig config, std::function<void(CUresult)> on_failure)
     : driver_(driver),
       devices_(devices),
       watch_(watch),
@@ -26,6 +26,7 @@ VariantRegistry::VariantRegistry(const DriverTable& driver, Devices& devices, Hi
       is_software_(config.is_software),
       forced_form_(config.forced_form),
       gates_rest_after_(config.gates_rest_after),
+      clock_(clock),
       threshold_ns_(config.turnaround_threshold.count()),
       gated_images_(
           config.cache_directory, DriverVersion(driver_), [this](auto relocatable) { return LinkCubin(relocatable); },
@@ -104,9 +105,12 @@ const VariantDevice* VariantRegistry::FindDevice(int device) {
   if (devices_.Context(device, &context) != CUDA_SUCCESS) return nullptr;
   int multiprocessors = 0;
   driver_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, devices_.device(device));
-  open.workers = WorkerRuns::Create(driver_, context, device, watch_, on_failure_);
-  if (has_gates()) open.gated = GatedQueues::Create(driver_, context, device, watch_, on_failure_, clock_);
-  open.timer = std::make_unique<LaunchTimer>(driver_, device, watch_);
+  CompletionSource& completions = devices_.completions(device);
+  open.workers = WorkerRuns::Create(driver_, completions, context, device, watch_, on_failure_, clock_);
+  if (has_gates()) {
+    open.gated = GatedQueues::Create(driver_, completions, context, device, watch_, on_failure_, clock_);
+  }
+  open.timer = std::make_unique<LaunchTimer>(completions, device, watch_);
   open.device.arch = ArchOf(device);
   open.device.num_multiprocessors = static_cast<uint32_t>(multiprocessors);
   open.device.workers = open.workers.get();
@@ -217,7 +221,6 @@ void VariantRegistry::Shutdown() {
   for (auto& [device, open] : open_devices_) {
     open.workers.reset();
     open.gated.reset();
-    if (open.device.context != nullptr) driver_.cuCtxSetCurrent(open.device.context);
     open.timer.reset();
   }
   open_devices_.clear();

@@ -20,12 +20,12 @@
 #include "proto/control/executor_choices.h"
 #include "proto/shm/activity_abi.h"
 #include "server/executor/dispatch/high_priority_watch.h"
+#include "server/executor/dispatch/launch_timer.h"
 #include "server/executor/driver/devices.h"
 #include "server/executor/issue/forced_form.h"
 #include "server/executor/issue/gated_images.h"
 #include "server/executor/issue/gated_queues.h"
 #include "server/executor/issue/kernel_profile.h"
-#include "server/executor/issue/launch_timer.h"
 #include "server/executor/issue/variant_compiler.h"
 #include "server/executor/issue/variant_module.h"
 #include "server/executor/issue/worker_runs.h"
@@ -60,8 +60,8 @@ class VariantRegistry {
  public:
   // `watch` may be null: nobody has priority. `on_failure`: a launch can never be completed; the context is of no use
   // any more. All outlive this.
-  VariantRegistry(const DriverTable& driver, Devices& devices, HighPriorityWatch* watch, VariantConfig config,
-                  std::function<void(CUresult)> on_failure);
+  VariantRegistry(const DriverTable& driver, Devices& devices, HighPriorityWatch* watch, const Clock& clock,
+                  VariantConfig config, std::function<void(CUresult)> on_failure);
   ~VariantRegistry();
 
   bool may_slice() const {
@@ -170,7 +170,7 @@ class VariantRegistry {
   const bool is_software_;
   const std::optional<ForcedForm> forced_form_;
   const std::chrono::nanoseconds gates_rest_after_;
-  const SteadyClock clock_;
+  const Clock& clock_;
   std::atomic<int64_t> threshold_ns_;
   std::array<std::atomic<bool>, shm::kActivityDevices> is_suspension_expected_{};
   GatedImages gated_images_;

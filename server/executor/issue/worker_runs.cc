@@ -19,10 +19,12 @@ constexpr auto kLongestTurnaround = milliseconds(20);  // then it counts as that
 
 }  // namespace
 
-std::unique_ptr<WorkerRuns> WorkerRuns::Create(const DriverTable& driver, CUcontext context, int device,
-                                               HighPriorityWatch* watch, std::function<void(CUresult)> on_failure,
+std::unique_ptr<WorkerRuns> WorkerRuns::Create(const DriverTable& driver, CompletionSource& completions,
+                                               CUcontext context, int device, HighPriorityWatch* watch,
+                                               std::function<void(CUresult)> on_failure, const Clock& clock,
                                                bool may_spin) {
-  std::unique_ptr<WorkerRuns> runs(new WorkerRuns(driver, context, device, watch, std::move(on_failure), may_spin));
+  std::unique_ptr<WorkerRuns> runs(
+      new WorkerRuns(driver, completions, context, device, watch, std::move(on_failure), clock, may_spin));
   if (const CUresult result = runs->Open(); result != CUDA_SUCCESS) {
     LOG_WARNING("device {}: kernels cannot be asked to yield ({})", device, CudaErrorName(driver, result));
     return nullptr;
@@ -63,7 +65,6 @@ WorkerRuns::~WorkerRuns() {
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   driver_.cuCtxSetCurrent(context_);
-  events_.Clear();
   if (read_back_ != nullptr) driver_.cuMemFreeHost(read_back_);
   if (flag_ != 0) driver_.cuMemFree_v2(flag_);
   for (CUstream stream : {signal_, resume_}) {
@@ -91,14 +92,10 @@ CUresult WorkerRuns::Launch(CUstream stream, const WorkerForm& form, std::shared
   InFlight& run = runs.front();
   run.form = form;
   run.owner = std::move(owner);
-  run.stream = stream;
-  if (const CUresult r = events_.Acquire(&run.run_ended); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = completions_.Prepare(&run.run_ended); r != CUDA_SUCCESS) return r;
   {
     const std::lock_guard lock(mutex_);
-    if (const CUresult r = slots_.Take(signal_, &run.control); r != CUDA_SUCCESS) {
-      events_.Release(run.run_ended);
-      return r;
-    }
+    if (const CUresult r = slots_.Take(signal_, &run.control); r != CUDA_SUCCESS) return r;
     // Before the launch: should the flag change meanwhile, the run counts as one that may have seen it.
     run.phase = phase_;
   }
@@ -107,12 +104,11 @@ CUresult WorkerRuns::Launch(CUstream stream, const WorkerForm& form, std::shared
   CUresult result = Run(run, stream, flag_);
   if (result != CUDA_SUCCESS) {
     const std::lock_guard lock(mutex_);
-    events_.Release(run.run_ended);
     slots_.Return(run.control);
     return result;
   }
   // From here on the kernel runs: what fails now fails because the context is lost.
-  result = driver_.cuEventRecord(run.run_ended, stream);
+  result = completions_.Put(stream, &run.run_ended);
   if (result == CUDA_SUCCESS) {
     const auto total = static_cast<cuuint32_t>(run.launch.shape.num_blocks());
     result = driver_.cuStreamWaitValue32_v2(stream, run.control + offsetof(device::WorkerControl, completed_blocks),
@@ -158,10 +154,6 @@ WorkerRunCounts WorkerRuns::counts() const {
   return counts_;
 }
 
-bool WorkerRuns::HasEnded(const InFlight& run) const {
-  return driver_.cuEventQuery(run.run_ended) != CUDA_ERROR_NOT_READY;
-}
-
 CUresult WorkerRuns::ReadControl(const InFlight& run, device::WorkerControl* control) {
   if (const CUresult r = driver_.cuMemcpyDtoHAsync_v2(read_back_, run.control, sizeof(*control), signal_);
       r != CUDA_SUCCESS) {
@@ -173,7 +165,6 @@ CUresult WorkerRuns::ReadControl(const InFlight& run, device::WorkerControl* con
 }
 
 void WorkerRuns::RetireLocked(std::list<InFlight>::iterator run) {
-  events_.Release(run->run_ended);
   slots_.Return(run->control);
   in_flight_.erase(run);
   changed_.notify_all();
@@ -182,16 +173,12 @@ void WorkerRuns::RetireLocked(std::list<InFlight>::iterator run) {
 bool WorkerRuns::Sweep(bool may_resume) {
   const std::lock_guard lock(mutex_);
   bool is_any_open = false;
-  // Runs of one stream end in the order of their launch: behind one that has not ended no other need be asked.
-  std::array<CUstream, 16> busy{};
-  size_t num_busy = 0;
+  Look look;
   for (auto at = in_flight_.begin(); at != in_flight_.end();) {
     const auto run = at++;
     const bool may_have_yielded = run->phase != phase_ || IsFlagUp();
-    const bool is_behind = std::find(busy.begin(), busy.begin() + num_busy, run->stream) != busy.begin() + num_busy;
-    if (is_behind || !HasEnded(*run)) {
+    if (!look.HasEnded(run->run_ended)) {
       is_any_open = is_any_open || may_have_yielded;
-      if (!is_behind && num_busy < busy.size()) busy[num_busy++] = run->stream;
       continue;
     }
     if (!may_have_yielded) {
@@ -222,12 +209,11 @@ bool WorkerRuns::Sweep(bool may_resume) {
 
 CUresult WorkerRuns::Resume(InFlight& run, bool runs_through) {
   run.phase = phase_;
-  run.stream = resume_;
   watch_.OnLaunch();
   ++counts_.num_resumes;
   if (run.owner != nullptr) run.owner->figures.Add("yields");
   const CUresult result = Run(run, resume_, runs_through ? flag_ + sizeof(uint32_t) : flag_);
-  return result == CUDA_SUCCESS ? driver_.cuEventRecord(run.run_ended, resume_) : result;
+  return result == CUDA_SUCCESS ? completions_.Put(resume_, &run.run_ended) : result;
 }
 
 CUresult WorkerRuns::GiveUp(const InFlight& run) {
@@ -251,15 +237,14 @@ void WorkerRuns::Yield(TimePoint looked_at) {
     ++counts_.num_yields;
     // The oldest that has not ended is the one that runs, as a rule: those behind it in its stream wait for it.
     for (const InFlight& run : in_flight_) {
-      if (HasEnded(run)) continue;
+      if (run.run_ended.HasEnded()) continue;
       running = &run;
       break;
     }
   }
   if (running == nullptr) return;
   // Only this thread retires launches: it stays where it is.
-  while (driver_.cuEventQuery(running->run_ended) == CUDA_ERROR_NOT_READY &&
-         clock_.Now() - written_at < kLongestTurnaround) {
+  while (!running->run_ended.HasEnded() && clock_.Now() - written_at < kLongestTurnaround) {
     std::this_thread::yield();
   }
   const TimePoint left_at = clock_.Now();

@@ -38,8 +38,8 @@
 #include "proto/device/variant_abi.h"
 #include "server/executor/dispatch/awake_watch.h"
 #include "server/executor/dispatch/figure_counters.h"
+#include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
-#include "server/executor/driver/event_pool.h"
 #include "server/executor/issue/control_slots.h"
 #include "server/executor/issue/pending_launch.h"
 
@@ -90,8 +90,9 @@ class WorkerRuns {
   // `on_failure`: a launch that had yielded could not be continued; its stream will wait for ever. `watch` may be null:
   // nobody has priority. All outlive this. The context must be current. `may_spin`: see
   // AwakeWatch.
-  static std::unique_ptr<WorkerRuns> Create(const DriverTable& driver, CUcontext context, int device,
-                                            HighPriorityWatch* watch, std::function<void(CUresult)> on_failure,
+  static std::unique_ptr<WorkerRuns> Create(const DriverTable& driver, CompletionSource& completions, CUcontext context,
+                                            int device, HighPriorityWatch* watch,
+                                            std::function<void(CUresult)> on_failure, const Clock& clock,
                                             bool may_spin = MaySpinLong());
   // Everything that is in flight is finished first.
   ~WorkerRuns();
@@ -119,18 +120,18 @@ class WorkerRuns {
     PendingLaunch launch;
     std::shared_ptr<WorkerOwner> owner;
     CUdeviceptr control = 0;
-    CUstream stream = nullptr;  // of the last run, behind which is:
-    CUevent run_ended = nullptr;
+    Mark run_ended;      // behind the last run
     uint64_t phase = 0;  // of the flag, when the last run was launched
   };
 
-  WorkerRuns(const DriverTable& driver, CUcontext context, int device, HighPriorityWatch* watch,
-             std::function<void(CUresult)> on_failure, bool may_spin)
+  WorkerRuns(const DriverTable& driver, CompletionSource& completions, CUcontext context, int device,
+             HighPriorityWatch* watch, std::function<void(CUresult)> on_failure, const Clock& clock, bool may_spin)
       : driver_(driver),
+        completions_(completions),
         context_(context),
-        watch_(watch, device, may_spin),
+        watch_(watch, device, clock, may_spin),
         on_failure_(std::move(on_failure)),
-        events_(driver),
+        clock_(clock),
         slots_(driver) {}
   CUresult Open();
   void Watch();
@@ -144,19 +145,18 @@ class WorkerRuns {
   // Retires what is complete and continues what has stopped. Returns whether some launch has been interrupted and its
   // outcome is not known yet.
   bool Sweep(bool may_resume);
-  bool HasEnded(const InFlight& run) const;
   bool IsFlagUp() const { return phase_ % 2 != 0; }
   CUresult ReadControl(const InFlight& run, device::WorkerControl* control);
   CUresult Run(InFlight& run, CUstream stream, CUdeviceptr flag);
   void RetireLocked(std::list<InFlight>::iterator run);
 
   const DriverTable& driver_;
+  CompletionSource& completions_;
   const CUcontext context_;
   AwakeWatch watch_;
   const std::function<void(CUresult)> on_failure_;
-  const SteadyClock clock_;
+  const Clock& clock_;
 
-  EventPool events_;
   CUstream signal_ = nullptr;  // flag and control blocks; never behind a kernel
   CUstream resume_ = nullptr;  // continued launches
   CUdeviceptr flag_ = 0;       // and behind it a word that stays 0, for launches that run through

@@ -4,9 +4,11 @@
 
 namespace tally::server {
 
-ClientContext::ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags,
-                             const uint32_t* num_captures, AwaitedObjects* awaited, StreamPriorities priorities)
+ClientContext::ClientContext(const DriverTable& driver, CompletionSource& completions, uint32_t index, int device,
+                             uint32_t flags, const uint32_t* num_captures, AwaitedObjects* awaited,
+                             StreamPriorities priorities)
     : driver_(driver),
+      completions_(completions),
       index_(index),
       device_(device),
       flags_(flags),
@@ -33,7 +35,7 @@ CUresult ClientContext::NewStream(uint32_t flags, int priority, bool is_legacy, 
   made->is_legacy = is_legacy;
   made->is_blocking = !is_legacy && (flags & CU_STREAM_NON_BLOCKING) == 0;
   if (barrier_ != nullptr && barrier_->HasUnfinishedWork()) {
-    if (const CUresult r = driver_.cuStreamWaitEvent(made->real, barrier_->join_event, 0); r != CUDA_SUCCESS) {
+    if (const CUresult r = barrier_->joined.HoldBack(made->real); r != CUDA_SUCCESS) {
       driver_.cuStreamDestroy_v2(made->real);
       return r;
     }
@@ -70,11 +72,11 @@ void ClientContext::KeepUnfinishedWork(Stream& stream) {
   if (&stream == remains_ || &stream == barrier_ || !stream.HasUnfinishedWork() || IsCapturing(stream)) return;
   if (remains_ == nullptr && NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_) != CUDA_SUCCESS) return;
   if (Record(stream) != CUDA_SUCCESS) return;
-  if (WaitFor(*remains_, stream.join_event) == CUDA_SUCCESS) ++remains_->num_issued;
+  if (WaitFor(*remains_, stream.joined) == CUDA_SUCCESS) ++remains_->num_issued;
   Stream* legacy = nullptr;
   // Also if it is not there yet: one that is made later could not know what to wait for.
   if (stream.has_unjoined_work && Legacy(&legacy) == CUDA_SUCCESS) {
-    WaitFor(*legacy, stream.join_event);
+    WaitFor(*legacy, stream.joined);
     ++legacy->num_issued;
   }
 }
@@ -83,7 +85,6 @@ void ClientContext::DestroyStream(Stream* stream) {
   KeepUnfinishedWork(*stream);
   if (stream->has_unjoined_work) --num_unjoined_;
   stream->gated.reset();
-  if (stream->join_event != nullptr) driver_.cuEventDestroy_v2(stream->join_event);
   if (!awaited_->PutOffDestruction(stream->real)) driver_.cuStreamDestroy_v2(stream->real);
   if (stream == legacy_) legacy_ = nullptr;
   if (stream == remains_) remains_ = nullptr;
@@ -112,13 +113,13 @@ CUgraph ClientContext::CapturedGraph(const Stream& stream) const {
 }
 
 CUresult ClientContext::Record(Stream& stream) {
-  if (stream.join_event == nullptr) {
-    if (const CUresult r = driver_.cuEventCreate(&stream.join_event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) {
-      return r;
-    }
-  }
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
-  return driver_.cuEventRecord(stream.join_event, stream.real);
+  return completions_.Put(stream.real, &stream.joined);
+}
+
+CUresult ClientContext::WaitFor(Stream& stream, const Mark& mark) {
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  return mark.HoldBack(stream.real);
 }
 
 CUresult ClientContext::WaitFor(Stream& stream, CUevent event) {
@@ -126,17 +127,27 @@ CUresult ClientContext::WaitFor(Stream& stream, CUevent event) {
   return driver_.cuStreamWaitEvent(stream.real, event, 0);
 }
 
-CUresult ClientContext::RecordAll(CUevent event) {
+CUresult ClientContext::GatherAll() {
   if (remains_ == nullptr) {
     if (const CUresult r = NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_); r != CUDA_SUCCESS) return r;
   }
   for (const auto& stream : streams_) {
     if (stream.get() == remains_ || !stream->HasUnfinishedWork() || IsCapturing(*stream)) continue;
     if (const CUresult r = Record(*stream); r != CUDA_SUCCESS) return r;
-    if (const CUresult r = WaitFor(*remains_, stream->join_event); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = WaitFor(*remains_, stream->joined); r != CUDA_SUCCESS) return r;
   }
   ++remains_->num_issued;
-  return driver_.cuEventRecord(event, remains_->real);
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::RecordAll(CUevent event) {
+  const CUresult result = GatherAll();
+  return result == CUDA_SUCCESS ? driver_.cuEventRecord(event, remains_->real) : result;
+}
+
+CUresult ClientContext::MarkAll(Mark* mark) {
+  const CUresult result = GatherAll();
+  return result == CUDA_SUCCESS ? completions_.Put(remains_->real, mark) : result;
 }
 
 CUresult ClientContext::WaitAll(CUevent event) {
@@ -171,7 +182,7 @@ CUresult ClientContext::OrderLegacy(Stream& legacy) {
     for (const auto& stream : streams_) {
       if (!stream->has_unjoined_work) continue;
       if (const CUresult r = Record(*stream); r != CUDA_SUCCESS) return r;
-      if (const CUresult r = WaitFor(legacy, stream->join_event); r != CUDA_SUCCESS) {
+      if (const CUresult r = WaitFor(legacy, stream->joined); r != CUDA_SUCCESS) {
         return r;
       }
       stream->has_unjoined_work = false;
@@ -190,7 +201,7 @@ CUresult ClientContext::OrderBlocking(Stream& stream) {
       if (const CUresult r = Record(*legacy_); r != CUDA_SUCCESS) return r;
       legacy_recorded_ = legacy_version_;
     }
-    if (const CUresult r = WaitFor(stream, legacy_->join_event); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = WaitFor(stream, legacy_->joined); r != CUDA_SUCCESS) return r;
     stream.legacy_seen = legacy_version_;
   }
   if (!stream.has_unjoined_work) {

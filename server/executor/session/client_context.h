@@ -22,6 +22,7 @@
 #include <memory>
 #include <vector>
 
+#include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/launch_stream.h"
 #include "server/executor/session/awaited_objects.h"
@@ -49,7 +50,7 @@ struct Stream : LaunchStream {
   std::shared_ptr<std::atomic<uint64_t>> num_waited = std::make_shared<std::atomic<uint64_t>>(0);
   // Of the requests that the program waits for on this stream; shared like num_waited, used if there is an objective.
   std::shared_ptr<RequestClock> requests = std::make_shared<RequestClock>();
-  CUevent join_event = nullptr;
+  Mark joined;              // what other streams of the context wait for
   HostCallWord host_calls;  // none before the first host function
 
   bool HasUnfinishedWork() const { return num_issued > num_waited->load(std::memory_order_acquire); }
@@ -72,9 +73,9 @@ struct StreamPriorities {
 class ClientContext {
  public:
   // `num_captures` counts the captures of the whole session: while it is 0 no stream is asked. `awaited` knows the
-  // streams that lanes are waiting for. Both outlive this, as the driver does.
-  ClientContext(const DriverTable& driver, uint32_t index, int device, uint32_t flags, const uint32_t* num_captures,
-                AwaitedObjects* awaited, StreamPriorities priorities = {});
+  // streams that lanes are waiting for. All outlive this.
+  ClientContext(const DriverTable& driver, CompletionSource& completions, uint32_t index, int device, uint32_t flags,
+                const uint32_t* num_captures, AwaitedObjects* awaited, StreamPriorities priorities = {});
   // Destroys the streams. The real context must be current.
   ~ClientContext();
   ClientContext(const ClientContext&) = delete;
@@ -99,6 +100,8 @@ class ClientContext {
   // cuCtxRecordEvent, cuCtxWaitEvent: `event` comes after all work of this context so far / before all from now on,
   // that of streams yet to be made too.
   CUresult RecordAll(CUevent event);
+  // As RecordAll.
+  CUresult MarkAll(Mark* mark);
   CUresult WaitAll(CUevent event);
   // Asks the driver, if anything of this session is being captured at all.
   bool IsCapturing(const Stream& stream) const;
@@ -111,11 +114,15 @@ class ClientContext {
   CUresult NewStream(uint32_t flags, int priority, bool is_legacy, Stream** stream);
   CUresult Record(Stream& stream);
   CUresult WaitFor(Stream& stream, CUevent event);
+  CUresult WaitFor(Stream& stream, const Mark& mark);
+  // Into the stream of what remains.
+  CUresult GatherAll();
   void KeepUnfinishedWork(Stream& stream);
   CUresult OrderLegacy(Stream& legacy);
   CUresult OrderBlocking(Stream& stream);
 
   const DriverTable& driver_;
+  CompletionSource& completions_;
   uint32_t index_;
   int device_;
   uint32_t flags_;

@@ -41,10 +41,11 @@ CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter&) {
   if (session.contexts.contains(request.context)) {
     return request.context < shm::kMaxDevices ? CUDA_SUCCESS : lane.Malformed("context opened twice");
   }
+  const auto device = static_cast<int>(request.device);
   session.contexts.emplace(
-      request.context,
-      std::make_unique<ClientContext>(lane.driver(), request.context, static_cast<int>(request.device), request.flags,
-                                      &session.num_captures, &session.awaited, session.stream_priorities()));
+      request.context, std::make_unique<ClientContext>(lane.driver(), session.core.devices->completions(device),
+                                                       request.context, device, request.flags, &session.num_captures,
+                                                       &session.awaited, session.stream_priorities()));
   return CUDA_SUCCESS;
 }
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/executor/dispatch/dispatch_gate.h"
 #include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
-#include "server/executor/driver/event_pool.h"
 #include "server/executor/driver/peer_access.h"
 #include "server/executor/issue/variant_registry.h"
 #include "server/executor/session/context_calls.h"
@@ -25,9 +25,6 @@ namespace tally::server {
 
 struct ExecutorConfig;
 
-// Errors after which a context is of no use to anybody: the driver returns them from every later call.
-bool IsSticky(CUresult result);
-
 class ExecutorCore {
  public:
   ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices, const ExecutorConfig& config);
@@ -38,6 +35,7 @@ class ExecutorCore {
   const SessionLimits limits;
   const HeldLimits session_held_limits;
   const HeldLimits user_held_limits;
+  const SteadyClock clock;
   HeldByUsers held_by_users;   // thread-safe
   ContextCalls context_calls;  // thread-safe
   HostWindow host_window;
@@ -45,11 +43,10 @@ class ExecutorCore {
   std::unique_ptr<HeldAddresses> held_addresses;
   SharedObjects shared;
   std::unique_ptr<DispatchGate> gate;
-  std::unique_ptr<VariantRegistry> variants;            // null: every kernel runs as it is
-  bool are_classes_mixed = false;                       // ExecutorConfig
-  bool wants_ptx = false;                               // of machine code: clients send it along
-  std::unique_ptr<DeviceOutput> device_output;          // thread-safe; set once, before the first session
-  std::vector<std::unique_ptr<EventPool>> event_pools;  // by device
+  std::unique_ptr<VariantRegistry> variants;    // null: every kernel runs as it is
+  bool are_classes_mixed = false;               // ExecutorConfig
+  bool wants_ptx = false;                       // of machine code: clients send it along
+  std::unique_ptr<DeviceOutput> device_output;  // thread-safe; set once, before the first session
   PeerAccess peers{driver, *devices};
 
   // The sticky error, CUDA_SUCCESS while all is well.

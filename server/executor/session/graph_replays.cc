@@ -171,15 +171,11 @@ bool GraphReplays::MayReplay(ServedLane& lane, const Stream& stream, const Exec&
   return true;
 }
 
-CUresult GraphReplays::OrderBehindAll(ServedLane& lane, Stream& stream) {
-  EventPool& events = *lane.session().core.event_pools[static_cast<size_t>(stream.context->device())];
-  CUevent event = nullptr;
-  if (const CUresult r = events.Acquire(&event); r != CUDA_SUCCESS) return r;
-  CUresult result = stream.context->RecordAll(event);
-  if (result == CUDA_SUCCESS) result = stream.Seal();
-  if (result == CUDA_SUCCESS) result = lane.driver().cuStreamWaitEvent(stream.real, event, 0);
-  events.Release(event);
-  return result;
+CUresult GraphReplays::OrderBehindAll(Stream& stream) {
+  Mark mark;
+  if (const CUresult r = stream.context->MarkAll(&mark); r != CUDA_SUCCESS) return r;
+  const CUresult result = stream.Seal();
+  return result == CUDA_SUCCESS ? mark.HoldBack(stream.real) : result;
 }
 
 CUresult GraphReplays::Launch(ServedLane& lane, Stream& stream, const Node& node) {
@@ -202,7 +198,7 @@ std::optional<CUresult> GraphReplays::TryLaunch(ServedLane& lane, Stream& stream
   const bool is_same_stream = exec.last_stream == &stream && exec.last_handle == stream.handle;
   const bool may_overlap = exec.last_stream != nullptr && !is_same_stream;
   if (may_overlap && (is_replayed || exec.was_replayed)) {
-    if (const CUresult r = OrderBehindAll(lane, stream); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = OrderBehindAll(stream); r != CUDA_SUCCESS) return r;
   }
   exec.last_stream = &stream;
   exec.last_handle = stream.handle;

@@ -54,7 +54,7 @@ class GraphReplays {
   static bool MayReplay(ServedLane& lane, const Stream& stream, const Exec& exec);
   static CUresult Launch(ServedLane& lane, Stream& stream, const Node& node);
   // Behind everything of its context so far.
-  static CUresult OrderBehindAll(ServedLane& lane, Stream& stream);
+  static CUresult OrderBehindAll(Stream& stream);
 
   std::unordered_map<CUgraphExec, Exec> execs_;
 };

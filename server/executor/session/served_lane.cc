@@ -44,9 +44,6 @@ ServedLane::~ServedLane() {
   if (arena_device_ != kNoDevice && session_.core.devices->Context(arena_device_, &context) == CUDA_SUCCESS) {
     driver().cuCtxSetCurrent(context);
   }
-  for (const ChunkEvent& chunk : chunk_events_) {
-    if (chunk.event != nullptr) driver().cuEventDestroy_v2(chunk.event);
-  }
   if (arena_device_ != kNoDevice) driver().cuMemHostUnregister(region_.arena());
 }
 
@@ -190,22 +187,17 @@ void ServedLane::GiveUpTurn() {
 void ServedLane::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
   if (stream.gated != nullptr && EnterDevice(stream.context->device()) == CUDA_SUCCESS) stream.Seal();
   session_.awaited.Begin(stream.real);
-  points->push_back(
-      {stream.real, nullptr, stream.context->device(), stream.num_waited, stream.num_issued, stream.requests});
+  points->push_back({stream.real, Mark(), stream.num_waited, stream.num_issued, stream.requests});
 }
 
 CUresult ServedLane::RecordPoint(Stream& stream, std::vector<WaitPoint>* points) {
   const int device = stream.context->device();
   if (const CUresult r = EnterDevice(device); r != CUDA_SUCCESS) return r;
-  EventPool& pool = *session_.core.event_pools[static_cast<size_t>(device)];
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
-  CUevent event = nullptr;
-  if (const CUresult r = pool.Acquire(&event); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = driver().cuEventRecord(event, stream.real); r != CUDA_SUCCESS) {
-    pool.Release(event);
+  Mark mark;
+  if (const CUresult r = session_.core.devices->completions(device).Put(stream.real, &mark); r != CUDA_SUCCESS)
     return r;
-  }
-  points->push_back({nullptr, event, device, stream.num_waited, stream.num_issued, stream.requests});
+  points->push_back({nullptr, std::move(mark), stream.num_waited, stream.num_issued, stream.requests});
   return CUDA_SUCCESS;
 }
 
@@ -248,7 +240,7 @@ CUresult ServedLane::MarkDevice(int device, std::vector<WaitPoint>* points) {
 template <typename Query>
 void ServedLane::SleepUntilReady(const Query& query) const {
   if (session_.is_high_priority.load(std::memory_order_relaxed)) return;
-  const SteadyClock clock;
+  const Clock& clock = session_.clock;
   const TimePoint since = clock.Now();
   // The thread's own device: without the turn, the client context may be gone.
   Standstill standstill(current_device_ >= 0 ? session_.core.gate->watch() : nullptr, current_device_, since);
@@ -266,8 +258,13 @@ void ServedLane::SleepUntilReady(const Query& query) const {
 }
 
 CUresult ServedLane::AwaitEvent(CUevent event) const {
-  SleepUntilReady([&] { return driver().cuEventQuery(event); });
+  SleepUntilReady([&] { return StateOfEvent(driver(), event); });
   return driver().cuEventSynchronize(event);
+}
+
+CUresult ServedLane::AwaitMark(const Mark& mark) const {
+  SleepUntilReady([&] { return mark.State(); });
+  return mark.Await();
 }
 
 CUresult ServedLane::AwaitStream(CUstream stream) const {
@@ -276,11 +273,7 @@ CUresult ServedLane::AwaitStream(CUstream stream) const {
 }
 
 CUresult ServedLane::Await(const WaitPoint& point) {
-  if (point.stream == nullptr) {
-    const CUresult result = AwaitEvent(point.event);
-    session_.core.event_pools[static_cast<size_t>(point.device)]->Release(point.event);
-    return result;
-  }
+  if (point.stream == nullptr) return AwaitMark(point.mark);
   const CUresult result = AwaitStream(point.stream);
   if (session_.awaited.End(point.stream)) driver().cuStreamDestroy_v2(point.stream);
   return result;
@@ -339,21 +332,13 @@ std::byte* ServedLane::Arena(CUresult* result) {
 
 CUresult ServedLane::MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, const Stream& stream) {
   if (size_bytes == 0) return CUDA_SUCCESS;
+  const int device = stream.context->device();
+  if (const CUresult r = EnterDevice(device); r != CUDA_SUCCESS) return r;
+  CompletionSource& completions = session_.core.devices->completions(device);
   const uint64_t first = offset_bytes / shm::kArenaChunkBytes;
   const uint64_t last = (offset_bytes + size_bytes - 1) / shm::kArenaChunkBytes;
   for (uint64_t chunk = first; chunk <= last && chunk < shm::kArenaChunks; ++chunk) {
-    auto& [event, device] = chunk_events_[chunk];
-    if (event != nullptr && device != stream.context->device()) {
-      driver().cuEventDestroy_v2(event);
-      event = nullptr;
-    }
-    if (event == nullptr) {
-      device = stream.context->device();
-      if (const CUresult r = EnterDevice(device); r != CUDA_SUCCESS) return r;
-      if (const CUresult r = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING); r != CUDA_SUCCESS) return r;
-    }
-    if (const CUresult r = driver().cuEventRecord(event, stream.real); r != CUDA_SUCCESS) return r;
-    chunk_used_[chunk] = true;
+    if (const CUresult r = completions.Put(stream.real, &chunks_[chunk]); r != CUDA_SUCCESS) return r;
   }
   return CUDA_SUCCESS;
 }
@@ -361,10 +346,7 @@ CUresult ServedLane::MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, cons
 CUresult ServedLane::AwaitChunk(uint32_t chunk) {
   if (chunk >= shm::kArenaChunks) return Malformed("arena chunk out of range");
   GiveUpTurn();
-  if (!chunk_used_[chunk]) return CUDA_SUCCESS;
-  const CUresult result = AwaitEvent(chunk_events_[chunk].event);
-  if (result == CUDA_SUCCESS) chunk_used_[chunk] = false;
-  return result;
+  return AwaitMark(chunks_[chunk]);
 }
 
 }  // namespace tally::server

@@ -15,6 +15,7 @@
 
 #include "server/executor/channel/lane_region.h"
 #include "server/executor/issue/pending_launch.h"
+#include "server/executor/driver/completion_source.h"
 #include "server/executor/issue/variant_registry.h"
 #include "server/executor/session/session_state.h"
 #include "server/executor/session/turn_order.h"
@@ -27,12 +28,11 @@ enum class StreamUse {
   kNamed,    // the call only names it
 };
 
-// What a lane waits for after giving its turn up: all work of a stream, or an event that says where the work of one
+// What a lane waits for after giving its turn up: all work of a stream, or a mark that says where the work of one
 // stands.
 struct WaitPoint {
-  CUstream stream = nullptr;
-  CUevent event = nullptr;
-  int device = 0;
+  CUstream stream = nullptr;  // null: the mark
+  Mark mark;
   std::shared_ptr<std::atomic<uint64_t>> num_waited;  // of the stream, to be told when the wait is over
   uint64_t num_issued = 0;
   std::shared_ptr<RequestClock> requests;  // likewise
@@ -120,7 +120,7 @@ class ServedLane {
 
   // Notes a stream / the streams of a context (kNoContext: of the request's device) that have work to be waited for.
   // With the turn. One stream is waited for by the driver's own wait for streams: an event recorded behind a graph is
-  // seen 5 us later than the graph's end (H200). Of several, all are marked by events now, so that what other threads
+  // seen 5 us later than the graph's end (H200). Of several, all get a mark now, so that what other threads
   // put on one while another is waited for does not count.
   void MarkStream(Stream& stream, std::vector<WaitPoint>* points);
   CUresult MarkContext(uint32_t context, std::vector<WaitPoint>* points);
@@ -151,6 +151,7 @@ class ServedLane {
  private:
   CUresult MarkBusy(const std::vector<ClientContext*>& contexts, std::vector<WaitPoint>* points);
   CUresult RecordPoint(Stream& stream, std::vector<WaitPoint>* points);
+  CUresult AwaitMark(const Mark& mark) const;
   CUresult Await(const WaitPoint& point);
   template <typename Query>
   void SleepUntilReady(const Query& query) const;
@@ -171,14 +172,9 @@ class ServedLane {
   const char* malformed_reason_ = nullptr;
   static constexpr int kNoDevice = -1;
   static constexpr int kUnknownDevice = -2;
-  int current_device_ = kNoDevice;  // whose context is current on this thread
-  int arena_device_ = kNoDevice;    // on which the arena was registered
-  struct ChunkEvent {
-    CUevent event = nullptr;
-    int device = 0;  // that it was made on; it can be recorded on no other's streams
-  };
-  std::array<ChunkEvent, shm::kArenaChunks> chunk_events_{};
-  std::array<bool, shm::kArenaChunks> chunk_used_{};
+  int current_device_ = kNoDevice;              // whose context is current on this thread
+  int arena_device_ = kNoDevice;                // on which the arena was registered
+  std::array<Mark, shm::kArenaChunks> chunks_;  // behind the copy that used it last
 };
 
 }  // namespace tally::server

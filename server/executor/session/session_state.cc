@@ -29,7 +29,7 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
       held(executor_core.session_held_limits, executor_core.user_held_limits, executor_core.held_by_users.Of(uid)),
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses, held),
       gate_tenant(executor_core.gate->AddTenant({})),
-      coverage(executor_core.driver, executor_core.gate->watch()),
+      coverage(executor_core.devices.get(), executor_core.gate->watch()),
       callbacks(std::move(callback_queue)),
       images(held),
       host_call_words(executor_core.driver),
@@ -45,8 +45,9 @@ SessionState::~SessionState() { Destroy(); }
 ClientContext* SessionState::FindContext(uint32_t index) {
   if (const auto found = contexts.find(index); found != contexts.end()) return found->second.get();
   if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;
-  auto context = std::make_unique<ClientContext>(driver, index, static_cast<int>(index), 0, &num_captures, &awaited,
-                                                 stream_priorities());
+  const auto device = static_cast<int>(index);
+  auto context = std::make_unique<ClientContext>(driver, core.devices->completions(device), index, device, 0,
+                                                 &num_captures, &awaited, stream_priorities());
   return contexts.emplace(index, std::move(context)).first->second.get();
 }
 

@@ -34,7 +34,8 @@ class LaunchCostsTest : public testing::Test {
   }
   const DriverTable table_ = ScriptedGpu::Table();
   QuietWatch watch_;
-  LaunchCosts costs_{table_, 0, watch_};
+  CompletionSource completions_{table_};
+  LaunchCosts costs_{completions_, 0, watch_};
 };
 
 TEST_F(LaunchCostsTest, KindsAreKeptApart) {

@@ -8,6 +8,7 @@
 
 #include "scheduler/tuning.h"
 #include "server/executor/dispatch/policy_dispatch.h"
+#include "server/executor/driver/devices.h"
 #include "tests/server/executor/dispatch/scripted_gpu.h"
 #include "tests/support/temporary_directory.h"
 
@@ -57,8 +58,9 @@ class LookAheadDispatchTest : public testing::Test {
   GateOfOne NewExecutor(std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
-    return GateOfOne(CreatePolicyDispatch(
-        table_, std::move(*page), **scheduler::FindPolicy(scheduler::kLookAheadPolicy), starvation_bound, clock_));
+    return GateOfOne(CreatePolicyDispatch(table_, *devices_, std::move(*page),
+                                          **scheduler::FindPolicy(scheduler::kLookAheadPolicy), starvation_bound,
+                                          clock_));
   }
   // Beside a high-priority executor that has nothing to do at present.
   GateOfOne NewExecutorBesideHighPriority() {
@@ -116,6 +118,7 @@ class LookAheadDispatchTest : public testing::Test {
 
   std::unique_ptr<GateOfOne> high_;
   const DriverTable table_ = ScriptedGpu::Table();
+  const std::unique_ptr<Devices> devices_ = *Devices::Create(table_);
   const TemporaryDirectory temporary_;
   const std::string directory_ = temporary_.path();
   TestClock clock_;

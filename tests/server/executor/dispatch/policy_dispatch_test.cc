@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/executor/driver/devices.h"
 #include "tests/server/executor/dispatch/scripted_gpu.h"
 #include "tests/support/temporary_directory.h"
 
@@ -25,7 +26,8 @@ class PolicyDispatchFixture : public testing::Test {
                                                  std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
-    return CreatePolicyDispatch(table_, std::move(*page), **scheduler::FindPolicy(policy), starvation_bound, clock_);
+    return CreatePolicyDispatch(table_, *devices_, std::move(*page), **scheduler::FindPolicy(policy), starvation_bound,
+                                clock_);
   }
 
   // A session that launches from one thread.
@@ -56,6 +58,7 @@ class PolicyDispatchFixture : public testing::Test {
 
   const SteadyClock clock_;
   const DriverTable table_ = ScriptedGpu::Table();
+  const std::unique_ptr<Devices> devices_ = *Devices::Create(table_);
   const TemporaryDirectory temporary_;
   const std::string directory_ = temporary_.path();
 };

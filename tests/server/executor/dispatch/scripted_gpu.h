@@ -1,4 +1,4 @@
-// A GPU for tests of the dispatch gate: events of a stream complete in their order, when the test says so.
+// A GPU for tests of what waits for launches: events of a stream complete in their order, when the test says so.
 //
 // One at a time: the driver's functions take no state of ours. Thread-safe.
 #pragma once
@@ -20,6 +20,8 @@ class ScriptedGpu {
     table.cuCtxGetCurrent = [](CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; };
     table.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
     table.cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; };
+    table.cuDeviceGetCount = [](int* count) { return *count = kDevices, CUDA_SUCCESS; };
+    table.cuDeviceGet = [](CUdevice* device, int ordinal) { return *device = ordinal, CUDA_SUCCESS; };
     table.cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
       return *value = kMultiprocessors, CUDA_SUCCESS;
     };
@@ -27,9 +29,13 @@ class ScriptedGpu {
       const std::lock_guard lock(mutex);
       return *event = reinterpret_cast<CUevent>(++num_events), CUDA_SUCCESS;
     };
-    table.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+    table.cuEventDestroy_v2 = [](CUevent) {
+      const std::lock_guard lock(mutex);
+      return ++num_destroyed, CUDA_SUCCESS;
+    };
     table.cuEventRecord = [](CUevent event, CUstream stream) {
       const std::lock_guard lock(mutex);
+      if (error != CUDA_SUCCESS) return error;
       places[event] = {stream, ++num_recorded[stream]};
       ++num_records;
       return CUDA_SUCCESS;
@@ -42,23 +48,29 @@ class ScriptedGpu {
     table.cuEventQuery = [](CUevent event) {
       const std::lock_guard lock(mutex);
       ++num_queries;
+      if (error != CUDA_SUCCESS) return error;
       return IsDone(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     };
-    table.cuEventElapsedTime = [](float* milliseconds, CUevent, CUevent) {
+    table.cuEventElapsedTime = [](float* milliseconds, CUevent begin, CUevent end) {
       const std::lock_guard lock(mutex);
+      if (error != CUDA_SUCCESS) return error;
+      if (!IsDone(begin) || !IsDone(end)) return CUDA_ERROR_NOT_READY;
       return *milliseconds = duration_ms, CUDA_SUCCESS;
     };
     return table;
   }
 
   static constexpr int kMultiprocessors = 100;
+  static constexpr int kDevices = 2;
 
   static void Reset() {
     const std::lock_guard lock(mutex);
     is_stopped = false;
+    error = CUDA_SUCCESS;
     duration_ms = 0.05f;
     num_queries = 0;
     num_records = 0;
+    num_destroyed = 0;
     places.clear();
     num_recorded.clear();
     num_done.clear();
@@ -75,6 +87,16 @@ class ScriptedGpu {
     is_stopped = false;
     changed.notify_all();
   }
+  // The next of what has not ended on that stream does.
+  static void EndOne(CUstream stream) {
+    const std::lock_guard lock(mutex);
+    ++num_done[stream];
+  }
+  // The context is lost.
+  static void Fail(CUresult with) {
+    const std::lock_guard lock(mutex);
+    error = with;
+  }
   static void SetDuration(float milliseconds) {
     const std::lock_guard lock(mutex);
     duration_ms = milliseconds;
@@ -82,6 +104,15 @@ class ScriptedGpu {
   static uint64_t NumQueries() {
     const std::lock_guard lock(mutex);
     return num_queries;
+  }
+  // Ever made / destroyed since Reset.
+  static uint64_t NumEvents() {
+    const std::lock_guard lock(mutex);
+    return num_events;
+  }
+  static uint64_t NumDestroyed() {
+    const std::lock_guard lock(mutex);
+    return num_destroyed;
   }
   static uint64_t NumRecorded() {
     const std::lock_guard lock(mutex);
@@ -100,9 +131,11 @@ class ScriptedGpu {
   static inline std::mutex mutex;
   static inline std::condition_variable changed;
   static inline bool is_stopped = false;
+  static inline CUresult error = CUDA_SUCCESS;
   static inline float duration_ms = 0.05f;
   static inline uint64_t num_queries = 0;
   static inline uint64_t num_records = 0;
+  static inline uint64_t num_destroyed = 0;
   static inline uintptr_t num_events = 0;
   static inline std::map<CUevent, Place> places;
   static inline std::map<CUstream, uint64_t> num_recorded;

@@ -5,8 +5,6 @@
 #include <set>
 #include <string>
 
-#include "server/executor/driver/driver_table.h"
-
 namespace tally::server {
 namespace {
 
@@ -15,8 +13,7 @@ using std::chrono::nanoseconds;
 nanoseconds Of(const CoverageMeter& meter, Coverage coverage) { return meter.Figures()[static_cast<size_t>(coverage)]; }
 
 TEST(CoverageMeterTest, LaunchesOfUnknownTimeCountOnceItIsKnown) {
-  const DriverTable driver{};
-  CoverageMeter meter(driver, nullptr);
+  CoverageMeter meter(nullptr, nullptr);
   meter.Count(1, Coverage::kNotTriedYet, nanoseconds(0));
   meter.Count(1, Coverage::kNotTriedYet, nanoseconds(0));
   meter.Count(2, Coverage::kShort, nanoseconds(5));

@@ -102,7 +102,7 @@ class GatedQueuesTest : public SimDeviceTest {
   }
   void Create(const Clock& clock) {
     queues_ = GatedQueues::Create(
-        driver_, context_, 0, &watch_, [&](CUresult) { ++num_failures_; }, clock);
+        driver_, *completions_, context_, 0, &watch_, [&](CUresult) { ++num_failures_; }, clock);
     ASSERT_NE(queues_, nullptr);
   }
   // With `still_clock_`, beside high-priority work of the same context.

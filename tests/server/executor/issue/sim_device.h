@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_libraries.h"
 #include "server/executor/driver/driver_table.h"
 
@@ -22,8 +24,12 @@ class SimDeviceTest : public testing::Test {
     driver_ = loaded->table;
     ASSERT_EQ(driver_.cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);
     ASSERT_EQ(driver_.cuCtxSetCurrent(context_), CUDA_SUCCESS);
+    completions_.emplace(driver_);
   }
-  void TearDown() override { driver_.cuDevicePrimaryCtxRelease_v2(0); }
+  void TearDown() override {
+    completions_.reset();
+    driver_.cuDevicePrimaryCtxRelease_v2(0);
+  }
 
   CUfunction Function(const std::string& ptx, const char* name) {
     CUmodule module = nullptr;
@@ -53,6 +59,7 @@ class SimDeviceTest : public testing::Test {
 
   DriverTable driver_;
   CUcontext context_ = nullptr;
+  std::optional<CompletionSource> completions_;
 };
 
 }  // namespace tally::server

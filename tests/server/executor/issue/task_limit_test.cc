@@ -81,9 +81,11 @@ class TaskLimitTest : public SimDeviceTest {
 TEST_F(TaskLimitTest, KernelsRunAsTheyAreWhereNothingCanWatchThem) {
   const TaskLimit limit;
   EXPECT_EQ(GatedQueues::Create(
-                driver_, context_, 0, &watch_, [](CUresult) {}, clock_),
+                driver_, *completions_, context_, 0, &watch_, [](CUresult) {}, clock_),
             nullptr);
-  EXPECT_EQ(WorkerRuns::Create(driver_, context_, 0, &watch_, [](CUresult) {}), nullptr);
+  EXPECT_EQ(WorkerRuns::Create(
+                driver_, *completions_, context_, 0, &watch_, [](CUresult) {}, clock_),
+            nullptr);
   EXPECT_EQ(limit.num_refused(), 2);
 }
 
@@ -105,8 +107,9 @@ TEST_F(TaskLimitTest, WorkThatNobodyCanWatchIsNotAnnounced) {
   const TemporaryDirectory directory;
   auto page = ActivityPage::Open(directory.path() + "/activity");
   ASSERT_TRUE(page) << page.error().ToString();
-  const SteadyClock clock;
-  HighPriorityAnnouncer announcer(driver_, **page, clock);
+  auto devices = Devices::Create(driver_);
+  ASSERT_TRUE(devices) << devices.error().ToString();
+  HighPriorityAnnouncer announcer(driver_, **devices, **page, clock_);
   const CUstream stream = Stream();
   {
     const TaskLimit limit;

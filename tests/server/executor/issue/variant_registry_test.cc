@@ -24,10 +24,11 @@ class VariantRegistryTest : public SimDeviceTest {
     config.transforms = control::Transforms::kGate;
     config.is_software = true;
     config.gates_rest_after = gates_rest_after;
-    return std::make_unique<VariantRegistry>(driver_, *devices_, watch, config, [](CUresult) {});
+    return std::make_unique<VariantRegistry>(driver_, *devices_, watch, clock_, config, [](CUresult) {});
   }
 
   std::unique_ptr<Devices> devices_;
+  const SteadyClock clock_;
   ScriptedWatch watch_;
 };
 

@@ -61,7 +61,7 @@ class WorkerRunsTest : public SimDeviceTest {
   }
   void Create(bool may_spin) {
     runs_ = WorkerRuns::Create(
-        driver_, context_, 0, &watch_, [&](CUresult) { ++num_failures_; }, may_spin);
+        driver_, *completions_, context_, 0, &watch_, [&](CUresult) { ++num_failures_; }, clock_, may_spin);
     ASSERT_NE(runs_, nullptr);
   }
   void TearDown() override {
@@ -89,6 +89,7 @@ class WorkerRunsTest : public SimDeviceTest {
   }
 
   ScriptedWatch watch_;
+  const SteadyClock clock_;
   CUfunction function_ = nullptr;
   std::unique_ptr<WorkerRuns> runs_;
   std::atomic<int> num_failures_{0};

@@ -1,0 +1,97 @@
+#include "server/executor/dispatch/high_priority_announcer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/server/executor/dispatch/scripted_gpu.h"
+#include "tests/support/temporary_directory.h"
+
+namespace tally::server {
+namespace {
+
+class HighPriorityAnnouncerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ScriptedGpu::Reset();
+    auto page = ActivityPage::Open(directory_.path() + "/activity");
+    ASSERT_TRUE(page) << page.error().ToString();
+    page_ = std::move(*page);
+    announcer_ = std::make_unique<HighPriorityAnnouncer>(table_, *devices_, *page_, clock_);
+  }
+  void TearDown() override {
+    ScriptedGpu::Go();
+    announcer_.reset();
+  }
+  static CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
+  void Launch(CUstream stream) {
+    announcer_->BeforeDispatch(0);
+    announcer_->AfterDispatch(0, stream);
+  }
+  // Somebody has looked since.
+  static void AwaitLooks() {
+    const uint64_t before = ScriptedGpu::NumQueries();
+    while (ScriptedGpu::NumQueries() < before + 5) Pause();
+  }
+  void AwaitIdle() {
+    while (page_->IsBusy(0)) Pause();
+  }
+  static void Pause() { std::this_thread::sleep_for(std::chrono::microseconds(50)); }
+
+  const TemporaryDirectory directory_;
+  const SteadyClock clock_;
+  const DriverTable table_ = ScriptedGpu::Table();
+  const std::unique_ptr<Devices> devices_ = *Devices::Create(table_);
+  std::unique_ptr<ActivityPage> page_;
+  std::unique_ptr<HighPriorityAnnouncer> announcer_;
+};
+
+TEST_F(HighPriorityAnnouncerTest, IsIdleOnlyOnceEveryStreamIs) {
+  ScriptedGpu::Stop();
+  Launch(Stream(1));
+  Launch(Stream(2));
+  AwaitLooks();
+  EXPECT_TRUE(page_->IsBusy(0));
+  EXPECT_FALSE(page_->IsBusy(1));
+  ScriptedGpu::EndOne(Stream(1));
+  AwaitLooks();
+  EXPECT_TRUE(page_->IsBusy(0));
+  ScriptedGpu::EndOne(Stream(2));
+  AwaitIdle();
+}
+
+TEST_F(HighPriorityAnnouncerTest, IsBusyUntilTheLastOfAStreamHasEnded) {
+  ScriptedGpu::Stop();
+  Launch(Stream(1));
+  AwaitLooks();
+  Launch(Stream(1));  // while the end of the first is looked for
+  Launch(Stream(1));
+  for (int i = 0; i < 2; ++i) {
+    ScriptedGpu::EndOne(Stream(1));
+    AwaitLooks();
+    EXPECT_TRUE(page_->IsBusy(0)) << i;
+  }
+  ScriptedGpu::EndOne(Stream(1));
+  AwaitIdle();
+}
+
+TEST_F(HighPriorityAnnouncerTest, StreamsThatComeAndGoLeaveNothingBehind) {
+  const uint64_t before = ScriptedGpu::NumEvents();
+  for (uintptr_t i = 1; i <= 100; ++i) {
+    Launch(Stream(i));
+    AwaitIdle();
+  }
+  EXPECT_LE(ScriptedGpu::NumEvents() - before, 2u);
+}
+
+TEST_F(HighPriorityAnnouncerTest, NothingRunsInALostContext) {
+  ScriptedGpu::Stop();
+  Launch(Stream(1));
+  AwaitLooks();
+  ScriptedGpu::Fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+  AwaitIdle();
+  EXPECT_EQ(devices_->completions(0).TakeError(), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+}  // namespace
+}  // namespace tally::server
