@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_context_abi.h"
 #include "server/executor/driver/driver_table.h"
 
 namespace tally::server {

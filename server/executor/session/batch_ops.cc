@@ -1,4 +1,5 @@
 // Several stream memory operations in one call, on streams and as graph nodes.
+#include "proto/shm/records_stream_abi.h"
 #include "server/executor/session/graph_target.h"
 #include "server/executor/session/operations.h"
 

@@ -1,4 +1,4 @@
-// Copies and fills with both sides checked against the session's memory: the records of records_abi.h turned into the
+// Copies and fills with both sides checked against the session's memory: records (records_memory_abi.h) turned into the
 // driver's structs. Shared by stream operations and graph nodes.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_memory_abi.h"
 #include "server/executor/session/served_lane.h"
 
 namespace tally::server {

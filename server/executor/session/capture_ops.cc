@@ -1,4 +1,5 @@
 // Stream capture. The executor always captures relaxed: what the client's thread may do meanwhile is checked there.
+#include "proto/shm/records_stream_abi.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "proto/shm/records_graph_abi.h"
+#include "proto/shm/records_launch_abi.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/file_cache.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_code_abi.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/gated_code.h"
 #include "server/executor/session/held_account.h"

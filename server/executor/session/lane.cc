@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/thread_urgency.h"
+#include "proto/shm/operations_abi.h"
+#include "proto/shm/records_launch_abi.h"
 #include "server/executor/session/operations.h"
 #include "server/executor/session/wire_codec.h"
 #include "server/executor/session/wire_table.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "proto/device/gate_abi.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_launch_abi.h"
 #include "server/executor/session/served_lane.h"
 #include "server/executor/session/wire_codec.h"
 

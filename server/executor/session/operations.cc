@@ -3,6 +3,7 @@
 #include <array>
 
 #include "proto/driver/generated/wire_ops.h"
+#include "proto/shm/operations_abi.h"
 
 namespace tally::server {
 namespace {

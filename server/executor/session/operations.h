@@ -1,4 +1,4 @@
-// The hand-written operations, one function per Op of proto/shm/records_abi.h, grouped in files by chapter.
+// The hand-written operations, one function per Op of proto/shm/operations_abi.h, grouped in files by chapter.
 //
 // Each is called with the session's turn held and the request's context current, reads its record from `in`, puts the
 // reply's payload into `out` and returns the call's result. A record that makes no sense: lane.Malformed(). A function
@@ -7,7 +7,6 @@
 
 #include <cuda.h>
 
-#include "proto/shm/records_abi.h"
 #include "server/executor/session/served_lane.h"
 #include "server/executor/session/wire_codec.h"
 

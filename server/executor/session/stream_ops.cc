@@ -1,4 +1,5 @@
 // Streams and events beyond the generated form.
+#include "proto/shm/records_stream_abi.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {

@@ -1,5 +1,6 @@
 // User objects: things of the program that live as long as graphs that use them. The destructor runs in the client; the
 // driver's own call of it only tells the client.
+#include "proto/shm/records_graph_abi.h"
 #include "server/executor/session/callback_queue.h"
 #include "server/executor/session/operations.h"
 

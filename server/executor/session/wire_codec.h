@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/handles_abi.h"
 #include "server/executor/channel/reply_writer.h"
 
 namespace tally::server {
