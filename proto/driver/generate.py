@@ -256,7 +256,7 @@ def server_wire(row, parameters):
             decode.append(f"std::vector<{element}> v{p.index}(want{p.index} ? capacity : 0);")
             names[-1] = f"want{p.index} ? v{p.index}.data() : nullptr"
             if p.kind:
-                encode.append(f"if (want{p.index}) out.PutHandles(lane, shm::HandleKind::{p.kind[0]}, std::span(v{p.index}).first(filled));")
+                encode.append(f"if (want{p.index}) out.PutHandles(names, shm::HandleKind::{p.kind[0]}, std::span(v{p.index}).first(filled));")
             else:
                 encode.append(f"if (want{p.index}) out.PutArray(std::span(v{p.index}).first(filled));")
         elif p.word == "count":
@@ -269,13 +269,13 @@ def server_wire(row, parameters):
             decode.append(f"const auto {a} = in.TakeScalar<CUdeviceptr>();")
             size = 4 if "32" in row.symbol else 8
             # First: a call that is refused must not have joined its stream's order.
-            after.insert(0, f"if (!lane.OwnsAddresses({a}, {size})) return CUDA_ERROR_INVALID_VALUE;")
+            after.insert(0, f"if (!served.OwnsAddresses({a}, {size})) return CUDA_ERROR_INVALID_VALUE;")
         elif p.word == "dev":
-            decode.append(f"const CUdevice {a} = in.TakeDevice(lane);")
+            decode.append(f"const CUdevice {a} = in.TakeDevice(served);")
         elif p.word in ("stream", "streamq"):
             use = "kOrdered" if p.word == "stream" else "kNamed"
             decode.append(f"const uint64_t h{p.index} = in.TakeWord();\n  CUstream {a} = nullptr;")
-            after.append(f"if (const CUresult r = lane.ResolveStream(h{p.index}, StreamUse::{use}, &{a}); r != CUDA_SUCCESS) return r;")
+            after.append(f"if (const CUresult r = names.ResolveStream(h{p.index}, StreamUse::{use}, &{a}); r != CUDA_SUCCESS) return r;")
         elif p.word == "in":
             decode.append(f"{p.pointee} {a}{{}};")
             if p.optional:
@@ -302,13 +302,13 @@ def server_wire(row, parameters):
         elif p.kind and p.mark in ("+", "="):
             decode.append(f"{p.kind[1]} {a} = nullptr;")
             names[-1] = f"&{a}"
-            encode.append(f"out.PutHandle(lane, shm::HandleKind::{p.kind[0]}, {a});")
+            encode.append(f"out.PutHandle(names, shm::HandleKind::{p.kind[0]}, {a});")
         elif p.kind:
             decode.append(f"const uint64_t h{p.index} = in.TakeWord();\n  {p.kind[1]} {a} = nullptr;")
             find = "FindOptional" if p.optional else "Find"
-            after.append(f"if (const CUresult r = lane.{find}(shm::HandleKind::{p.kind[0]}, h{p.index}, &{a}); r != CUDA_SUCCESS) return r;")
+            after.append(f"if (const CUresult r = names.{find}(shm::HandleKind::{p.kind[0]}, h{p.index}, &{a}); r != CUDA_SUCCESS) return r;")
             if p.mark == "-":
-                encode.append(f"lane.Forget(shm::HandleKind::{p.kind[0]}, h{p.index});")
+                encode.append(f"names.Forget(shm::HandleKind::{p.kind[0]}, h{p.index});")
     arrays = []
     for p in parameters:  # arrays counted by a plain parameter, in wire order (their count may come later in C order)
         if p.count_index is None or is_count_word(parameters, p):
@@ -319,12 +319,12 @@ def server_wire(row, parameters):
         if p.kind:
             arrays.append(f"std::vector<uint64_t> w{p.index};\n  if (has{p.index}) in.TakeArray(&w{p.index});")
             arrays.append(f"std::vector<{element}> v{p.index};")
-            after.append(f"if (const CUresult r = lane.FindAll(shm::HandleKind::{p.kind[0]}, w{p.index}, &v{p.index}); r != CUDA_SUCCESS) return r;")
+            after.append(f"if (const CUresult r = names.FindAll(shm::HandleKind::{p.kind[0]}, w{p.index}, &v{p.index}); r != CUDA_SUCCESS) return r;")
         else:
             arrays.append(f"std::vector<{element}> v{p.index};\n  if (has{p.index}) in.TakeArray(&v{p.index});")
         count = f"static_cast<size_t>(a{p.count_index})" + (f" - {p.count_minus}" if p.count_minus else "")
         vector = f"w{p.index}" if p.kind else f"v{p.index}"
-        after.insert(0, f"if (has{p.index} && {vector}.size() != {count}) return lane.Malformed();")
+        after.insert(0, f"if (has{p.index} && {vector}.size() != {count}) return served.Malformed();")
         names[p.index] = f"has{p.index} && !v{p.index}.empty() ? v{p.index}.data() : nullptr"
     # The client writes parameters in C order; arrays carry their own element count, so that the order of reading is the
     # same as of writing: rebuild it here.
@@ -334,12 +334,12 @@ def server_wire(row, parameters):
     lines_by_parameter = assign_lines(parameters, decode, arrays)
     for p in parameters:
         ordered += lines_by_parameter[p.index]
-    lines = [f"CUresult Serve_{row.symbol}([[maybe_unused]] ServedLane& lane, [[maybe_unused]] WireReader& in, [[maybe_unused]] WireWriter& out) {{"]
-    lines.append(f"  if (lane.driver().{row.symbol} == nullptr) return CUDA_ERROR_NOT_SUPPORTED;")
+    lines = [f"CUresult Serve_{row.symbol}([[maybe_unused]] ServedRequest& served, [[maybe_unused]] ClientNames& names, [[maybe_unused]] WireReader& in, [[maybe_unused]] WireWriter& out) {{"]
+    lines.append(f"  if (served.driver().{row.symbol} == nullptr) return CUDA_ERROR_NOT_SUPPORTED;")
     lines += [f"  {line}" for line in ordered]
-    lines.append("  if (!in.AtEnd()) return lane.Malformed();")
+    lines.append("  if (!in.AtEnd()) return served.Malformed();")
     lines += [f"  {line}" for line in after]
-    call = f"lane.driver().{row.symbol}({', '.join(names)})"
+    call = f"served.driver().{row.symbol}({', '.join(names)})"
     if encode:
         lines.append(f"  if (const CUresult r = {call}; r != CUDA_SUCCESS) return r;")
         lines += [f"  {line}" for line in encode]
@@ -365,7 +365,7 @@ def write_server(out, rows, prototypes):
     text += "".join(f"TALLY_DRIVER_FUNCTION({r.symbol})\n" for r in rows if r.verdict not in ("refused", "twin"))
     (out / "driver_functions.inc").write_text(text)
 
-    text = BANNER + '#include "server/executor/session/served_lane.h"\n#include "server/executor/session/wire_codec.h"\n'
+    text = BANNER + '#include "server/executor/session/client_names.h"\n#include "server/executor/session/wire_codec.h"\n'
     text += '#include "server/executor/session/wire_table.h"\n\n#include <algorithm>\n#include <span>\n#include <string>\n#include <vector>\n\n'
     text += "namespace tally::server {\nnamespace {\n\n"
     text += "\n\n".join(server_wire(r, parse_parameters(r, prototypes[r.symbol])) for r in wire)

@@ -39,12 +39,12 @@ CUresult FillPiece(const DriverTable& driver, const CUDA_MEMSET_NODE_PARAMS& fil
 // Puts something of `num_units` (bytes, rows, slices), each of `unit_bytes`, on the stream piece by piece:
 // put(first, num) as often as need be.
 template <typename Put>
-CUresult InPieces(ServedLane& lane, const Stream& stream, CopyDirection direction, uint64_t num_units,
+CUresult InPieces(ServedRequest& served, const Stream& stream, CopyDirection direction, uint64_t num_units,
                   uint64_t unit_bytes, const Put& put) {
-  uint64_t units_at_once = std::max<uint64_t>(GatedDispatch::PieceBytes(lane, stream, direction) / unit_bytes, 1);
+  uint64_t units_at_once = std::max<uint64_t>(GatedDispatch::PieceBytes(served, stream, direction) / unit_bytes, 1);
   for (uint64_t first = 0; first < num_units;) {
     const uint64_t num = std::min(units_at_once, num_units - first);
-    const GatedDispatch dispatch(lane, stream, direction, num * unit_bytes);
+    const GatedDispatch dispatch(served, stream, direction, num * unit_bytes);
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     if (dispatch.is_forced()) units_at_once = UINT64_MAX;
     if (const CUresult r = put(first, num); r != CUDA_SUCCESS) return r;
@@ -55,15 +55,15 @@ CUresult InPieces(ServedLane& lane, const Stream& stream, CopyDirection directio
 
 }  // namespace
 
-CUresult PutCopy(ServedLane& lane, const Stream& stream, const CopySide& to, const CopySide& from, uint64_t size_bytes,
-                 CopyDirection direction) {
-  return InPieces(lane, stream, direction, size_bytes, 1, [&](uint64_t first, uint64_t num) {
-    return CopyPiece(lane.driver(), to, from, first, num, stream.real);
+CUresult PutCopy(ServedRequest& served, const Stream& stream, const CopySide& to, const CopySide& from,
+                 uint64_t size_bytes, CopyDirection direction) {
+  return InPieces(served, stream, direction, size_bytes, 1, [&](uint64_t first, uint64_t num) {
+    return CopyPiece(served.driver(), to, from, first, num, stream.real);
   });
 }
 
-CUresult PutBox(ServedLane& lane, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction) {
-  const auto put = [&](const CUDA_MEMCPY3D& piece) { return lane.driver().cuMemcpy3DAsync_v2(&piece, stream.real); };
+CUresult PutBox(ServedRequest& served, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction) {
+  const auto put = [&](const CUDA_MEMCPY3D& piece) { return served.driver().cuMemcpy3DAsync_v2(&piece, stream.real); };
   const auto rows_of = [](CUDA_MEMCPY3D piece, uint64_t first, uint64_t num) {
     piece.srcY += first;
     piece.dstY += first;
@@ -78,33 +78,34 @@ CUresult PutBox(ServedLane& lane, const Stream& stream, const CUDA_MEMCPY3D& box
   };
   const uint64_t slice_bytes = box.WidthInBytes * box.Height;
   if (slice_bytes == 0 || box.Depth == 0) return put(box);
-  if (slice_bytes <= GatedDispatch::PieceBytes(lane, stream, direction)) {
-    return InPieces(lane, stream, direction, box.Depth, slice_bytes,
+  if (slice_bytes <= GatedDispatch::PieceBytes(served, stream, direction)) {
+    return InPieces(served, stream, direction, box.Depth, slice_bytes,
                     [&](uint64_t first, uint64_t num) { return put(slices_of(box, first, num)); });
   }
   for (uint64_t z = 0; z < box.Depth; ++z) {
     const CUDA_MEMCPY3D slice = slices_of(box, z, 1);
-    const CUresult result = InPieces(lane, stream, direction, box.Height, box.WidthInBytes,
+    const CUresult result = InPieces(served, stream, direction, box.Height, box.WidthInBytes,
                                      [&](uint64_t first, uint64_t num) { return put(rows_of(slice, first, num)); });
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult PutFill(ServedLane& lane, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill) {
+CUresult PutFill(ServedRequest& served, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill) {
   const uint64_t element_bytes = fill.elementSize;
-  const auto put = [&](const CUDA_MEMSET_NODE_PARAMS& piece) { return FillPiece(lane.driver(), piece, stream.real); };
+  const auto put = [&](const CUDA_MEMSET_NODE_PARAMS& piece) { return FillPiece(served.driver(), piece, stream.real); };
   if (fill.width == 0 || fill.height == 0) return put(fill);
   if (fill.height == 1) {
-    return InPieces(lane, stream, CopyDirection::kDevice, fill.width, element_bytes, [&](uint64_t first, uint64_t num) {
-      CUDA_MEMSET_NODE_PARAMS piece = fill;
-      piece.dst += first * element_bytes;
-      piece.width = num;
-      return put(piece);
-    });
+    return InPieces(served, stream, CopyDirection::kDevice, fill.width, element_bytes,
+                    [&](uint64_t first, uint64_t num) {
+                      CUDA_MEMSET_NODE_PARAMS piece = fill;
+                      piece.dst += first * element_bytes;
+                      piece.width = num;
+                      return put(piece);
+                    });
   }
   const uint64_t row_bytes = fill.width * element_bytes;
-  return InPieces(lane, stream, CopyDirection::kDevice, fill.height, row_bytes, [&](uint64_t first, uint64_t num) {
+  return InPieces(served, stream, CopyDirection::kDevice, fill.height, row_bytes, [&](uint64_t first, uint64_t num) {
     CUDA_MEMSET_NODE_PARAMS piece = fill;
     piece.dst += first * fill.pitch;
     piece.height = num;

@@ -8,7 +8,7 @@
 #include "server/executor/dispatch/dispatch_gate.h"
 #include "server/executor/session/box_copy.h"
 #include "server/executor/session/client_context.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/served_request.h"
 
 namespace tally::server {
 
@@ -22,33 +22,34 @@ enum class HowItEnds : uint8_t {
 class GatedDispatch {
  public:
   // Holds the launch back if it must be. A launch that is being captured runs nothing and passes.
-  GatedDispatch(ServedLane& lane, const Stream& stream, const LaunchKind& kind, HowItEnds ends = HowItEnds::kAtItsEnd)
-      : gate_(stream.context->IsCapturing(stream) ? nullptr : lane.session().core.gate.get()),
+  GatedDispatch(ServedRequest& served, const Stream& stream, const LaunchKind& kind,
+                HowItEnds ends = HowItEnds::kAtItsEnd)
+      : gate_(stream.context->IsCapturing(stream) ? nullptr : served.session().core.gate.get()),
         of_{stream.context->device(),
-            lane.session().is_high_priority.load(std::memory_order_relaxed),
+            served.session().is_high_priority.load(std::memory_order_relaxed),
             ends == HowItEnds::kWhenAsked,
             ends == HowItEnds::kSoon,
-            std::chrono::nanoseconds(lane.session().turnaround_ns.load(std::memory_order_relaxed)),
+            std::chrono::nanoseconds(served.session().turnaround_ns.load(std::memory_order_relaxed)),
             stream.real,
-            lane.session().gate_tenant.get(),
+            served.session().gate_tenant.get(),
             kind} {
-    if (gate_ != nullptr) lane.session().NoteWork(stream, /*is_launch=*/true);
+    if (gate_ != nullptr) served.session().NoteWork(stream, /*is_launch=*/true);
     if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
   }
   // One piece of a copy or fill. Those of high-priority tenants are not announced: what matters comes behind them.
-  GatedDispatch(ServedLane& lane, const Stream& stream, CopyDirection direction, uint64_t size_bytes)
-      : gate_(HoldsCopies(lane, stream) ? lane.session().core.gate.get() : nullptr),
+  GatedDispatch(ServedRequest& served, const Stream& stream, CopyDirection direction, uint64_t size_bytes)
+      : gate_(HoldsCopies(served, stream) ? served.session().core.gate.get() : nullptr),
         of_{.device = stream.context->device(),
-            .turnaround = std::chrono::nanoseconds(lane.session().turnaround_ns.load(std::memory_order_relaxed)),
+            .turnaround = std::chrono::nanoseconds(served.session().turnaround_ns.load(std::memory_order_relaxed)),
             .stream = stream.real,
-            .tenant = lane.session().gate_tenant.get(),
+            .tenant = served.session().gate_tenant.get(),
             .kind = KindOfCopy(direction, size_bytes)} {
-    lane.session().NoteWork(stream, /*is_launch=*/false);
+    served.session().NoteWork(stream, /*is_launch=*/false);
     if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(of_);
   }
   // Into pieces of what size a copy is cut, so that each takes a fraction of a millisecond.
-  static uint64_t PieceBytes(ServedLane& lane, const Stream& stream, CopyDirection direction) {
-    if (!HoldsCopies(lane, stream)) return UINT64_MAX;
+  static uint64_t PieceBytes(ServedRequest& served, const Stream& stream, CopyDirection direction) {
+    if (!HoldsCopies(served, stream)) return UINT64_MAX;
     return direction == CopyDirection::kDevice ? kDevicePiece : kHostPiece;
   }
   ~GatedDispatch() {
@@ -68,9 +69,9 @@ class GatedDispatch {
   static constexpr uint64_t kHostPiece = uint64_t{8} << 20;      // 0.15 ms at 55 GB/s
   static constexpr uint64_t kDevicePiece = uint64_t{256} << 20;  // the same at 1.7 TB/s
 
-  static bool HoldsCopies(ServedLane& lane, const Stream& stream) {
-    return lane.session().core.gate->holds_copies() &&
-           !lane.session().is_high_priority.load(std::memory_order_relaxed) && !stream.context->IsCapturing(stream);
+  static bool HoldsCopies(ServedRequest& served, const Stream& stream) {
+    return served.session().core.gate->holds_copies() &&
+           !served.session().is_high_priority.load(std::memory_order_relaxed) && !stream.context->IsCapturing(stream);
   }
   // Copies of about the same size in one direction; they leave the multiprocessors to others.
   static LaunchKind KindOfCopy(CopyDirection direction, uint64_t size_bytes) {

@@ -21,11 +21,11 @@ using scheduler::LaunchForm;
 constexpr uint64_t kLaunchesUntilTimed = 16;
 
 // Why such a launch can have no other form at all; nothing: it may.
-std::optional<Coverage> WhyNot(ServedLane& lane, int device, LaunchParameters& request) {
-  if (lane.session().keeps_kernels) return Coverage::kKernelsKept;
+std::optional<Coverage> WhyNot(ServedRequest& served, int device, LaunchParameters& request) {
+  if (served.session().keeps_kernels) return Coverage::kKernelsKept;
   if ((request.launch().flags & shm::kLaunchCooperative) != 0) return Coverage::kCooperative;
   if (request.parameter_block().size() < request.kernel().parameter_bytes) return Coverage::kNoVariant;
-  const VariantRegistry& registry = *lane.session().core.variants;
+  const VariantRegistry& registry = *served.session().core.variants;
   if (request.attributes().empty()) return std::nullopt;
   if (!registry.MightStop(device)) return Coverage::kNobodyThere;
   return registry.has_gates() ? std::nullopt : std::optional(Coverage::kAttributes);
@@ -66,7 +66,7 @@ class FormChoice {
     }
     // All other forms make a launch of their own, or several.
     if (!launch_.request.attributes().empty()) {
-      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
+      return LaunchOriginal(launch_.served, launch_.stream, launch_.request, Coverage::kAttributes);
     }
     const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, launch_.threshold());
     if (plan.wants_variants) Compile();
@@ -99,7 +99,7 @@ class FormChoice {
 
   CUresult RunForced(const LaunchCandidate& wanted) {
     if (!launch_.request.attributes().empty() && wanted.form != LaunchForm::kGated)
-      return LaunchOriginal(launch_.lane, launch_.stream, launch_.request, Coverage::kAttributes);
+      return LaunchOriginal(launch_.served, launch_.stream, launch_.request, Coverage::kAttributes);
     const auto wait_until = [](auto condition) {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
@@ -138,7 +138,7 @@ class FormChoice {
   }
 
   CUdeviceptr AddressOf(const LoadedImage& image, const std::string& name) const {
-    const DriverTable& driver = launch_.lane.driver();
+    const DriverTable& driver = launch_.served.driver();
     CUdeviceptr address = 0;
     size_t size_bytes = 0;
     const CUresult result = image.is_library
@@ -155,7 +155,7 @@ class FormChoice {
     size.max_blocks_per_multiprocessor = 0;
     if (CanYield(variants)) {
       int resident = 0;
-      launch_.lane.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+      launch_.served.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
           &resident, variants.workers().function, launch_.num_threads(),
           launch_.shape.shared_bytes + variants.workers().extra_shared_bytes);
       size.max_blocks_per_multiprocessor = static_cast<uint32_t>(resident);
@@ -214,7 +214,7 @@ class FormChoice {
   }
 
   void Count(Coverage coverage, std::chrono::nanoseconds duration) const {
-    launch_.lane.session().coverage.Count(KindOfOriginal(launch_.request).key, coverage, duration);
+    launch_.served.session().coverage.Count(KindOfOriginal(launch_.request).key, coverage, duration);
   }
 
   const VaryingLaunch& launch_;
@@ -223,11 +223,11 @@ class FormChoice {
 };
 
 // The driver loads code when it is first used, for which it may wait for the context: not in a launch, then.
-CUresult LoadCode(ServedLane& lane, const Kernel& kernel, KernelOnDevice& on_device) {
-  const DriverTable& driver = lane.driver();
+CUresult LoadCode(ServedRequest& served, const Kernel& kernel, KernelOnDevice& on_device) {
+  const DriverTable& driver = served.driver();
   on_device.is_loaded = true;
   if (driver.cuFuncLoad == nullptr) return CUDA_SUCCESS;
-  const VariantRegistry::ContextCall call(lane.session().core.variants.get());
+  const VariantRegistry::ContextCall call(served.session().core.variants.get());
   CUfunction function = kernel.function;
   if (function == nullptr) {
     if (const CUresult r = driver.cuKernelGetFunction(&function, kernel.kernel); r != CUDA_SUCCESS) return r;
@@ -237,33 +237,33 @@ CUresult LoadCode(ServedLane& lane, const Kernel& kernel, KernelOnDevice& on_dev
 
 }  // namespace
 
-bool IsOfInterest(ServedLane& lane, const Stream& stream) {
-  const SessionState& session = lane.session();
+bool IsOfInterest(ServedRequest& served, const Stream& stream) {
+  const SessionState& session = served.session();
   return session.core.variants != nullptr && !session.is_high_priority.load(std::memory_order_relaxed) &&
          !stream.context->IsCapturing(stream);
 }
 
-CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request) {
-  if (!IsOfInterest(lane, stream)) return LaunchOriginal(lane, stream, request);
+CUresult LaunchKernel(ServedRequest& served, Stream& stream, LaunchParameters& request) {
+  if (!IsOfInterest(served, stream)) return LaunchOriginal(served, stream, request);
   if (KernelOnDevice& here = request.kernel().on_device[stream.context->device()]; !here.is_loaded) {
-    if (const CUresult r = LoadCode(lane, request.kernel(), here); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = LoadCode(served, request.kernel(), here); r != CUDA_SUCCESS) return r;
   }
   const int device = stream.context->device();
-  if (const auto why = WhyNot(lane, device, request)) return LaunchOriginal(lane, stream, request, *why);
-  const VariantDevice* variant_device = lane.session().core.variants->FindDevice(device);
-  if (variant_device == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
+  if (const auto why = WhyNot(served, device, request)) return LaunchOriginal(served, stream, request, *why);
+  const VariantDevice* variant_device = served.session().core.variants->FindDevice(device);
+  if (variant_device == nullptr) return LaunchOriginal(served, stream, request, Coverage::kNoVariant);
   Kernel& kernel = request.kernel();
   KernelOnDevice& on_device = kernel.on_device[device];
   if (on_device.profile == nullptr) {
-    on_device.profile = lane.session().core.variants->Profile(KeyOf(OwnerOf(kernel), variant_device->arch),
-                                                              NameOf(lane.driver(), kernel), variant_device->arch);
-    if (on_device.profile == nullptr) return LaunchOriginal(lane, stream, request, Coverage::kNoVariant);
+    on_device.profile = served.session().core.variants->Profile(KeyOf(OwnerOf(kernel), variant_device->arch),
+                                                                NameOf(served.driver(), kernel), variant_device->arch);
+    if (on_device.profile == nullptr) return LaunchOriginal(served, stream, request, Coverage::kNoVariant);
     if (!kernel.gate_refusal.empty()) on_device.profile->SetGateRefusal(kernel.gate_refusal);
     // What an earlier program had compiled; null if nothing.
     on_device.variants =
-        lane.session().core.variants->Load(*on_device.profile, variant_device->context, kernel.layout.size());
+        served.session().core.variants->Load(*on_device.profile, variant_device->context, kernel.layout.size());
   }
-  const VaryingLaunch launch(lane, stream, request, *variant_device, on_device);
+  const VaryingLaunch launch(served, stream, request, *variant_device, on_device);
   return FormChoice(launch).Run();
 }
 

@@ -4,13 +4,13 @@
 
 #include "server/executor/session/client_context.h"
 #include "server/executor/session/launch_parameters.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/served_request.h"
 
 namespace tally::server {
 
 // Whether anybody cares how the GPU could be taken from what is launched now: it is best-effort work, and goes there.
-bool IsOfInterest(ServedLane& lane, const Stream& stream);
+bool IsOfInterest(ServedRequest& served, const Stream& stream);
 
-CUresult LaunchKernel(ServedLane& lane, Stream& stream, LaunchParameters& request);
+CUresult LaunchKernel(ServedRequest& served, Stream& stream, LaunchParameters& request);
 
 }  // namespace tally::server

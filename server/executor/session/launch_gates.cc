@@ -60,8 +60,8 @@ uint64_t NumResident(const VaryingLaunch& launch, const GatedFunction& code) {
       launch.kernel.num_resident.try_emplace({static_cast<uint32_t>(threads), launch.shape.shared_bytes});
   if (is_new) {
     int per_multiprocessor = 0;
-    launch.lane.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, code.function, threads,
-                                                                     launch.shape.shared_bytes);
+    launch.served.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, code.function, threads,
+                                                                       launch.shape.shared_bytes);
     place->second = static_cast<uint64_t>(per_multiprocessor) * launch.device.num_multiprocessors;
   }
   return place->second;
@@ -74,7 +74,7 @@ std::optional<GatedFunction> FindGate(const VaryingLaunch& launch, VariantModule
   if (kernel.gate) {
     GatedFunction code{kernel.function, *kernel.gate};
     if (code.function == nullptr &&
-        launch.lane.driver().cuKernelGetFunction(&code.function, kernel.kernel) != CUDA_SUCCESS) {
+        launch.served.driver().cuKernelGetFunction(&code.function, kernel.kernel) != CUDA_SUCCESS) {
       return std::nullopt;
     }
     return code;

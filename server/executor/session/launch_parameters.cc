@@ -33,8 +33,8 @@ bool IsKnownAttribute(CUlaunchAttributeID id) {
   }
 }
 
-CUresult LaunchParameters::ReadAttributes(ServedLane& lane, WireReader& in) {
-  if (launch_.num_attributes > shm::kMaxLaunchAttributes) return lane.Malformed("too many launch attributes");
+CUresult LaunchParameters::ReadAttributes(ServedRequest& served, ClientNames& names, WireReader& in) {
+  if (launch_.num_attributes > shm::kMaxLaunchAttributes) return served.Malformed("too many launch attributes");
   attributes_.resize(launch_.num_attributes);
   for (CUlaunchAttribute& attribute : attributes_) {
     in.TakeStruct(&attribute);
@@ -49,19 +49,19 @@ CUresult LaunchParameters::ReadAttributes(ServedLane& lane, WireReader& in) {
     if (!IsKnownAttribute(attribute.id)) return CUDA_ERROR_NOT_SUPPORTED;
     if (event != nullptr) {
       const auto handle = reinterpret_cast<uint64_t>(*event);
-      if (const CUresult r = lane.Find(shm::HandleKind::kEvent, handle, event); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = names.Find(shm::HandleKind::kEvent, handle, event); r != CUDA_SUCCESS) return r;
     }
   }
   return CUDA_SUCCESS;
 }
 
-CUresult LaunchParameters::Read(ServedLane& lane, WireReader& in) {
+CUresult LaunchParameters::Read(ServedRequest& served, ClientNames& names, WireReader& in) {
   in.TakeStruct(&launch_);
-  if (const CUresult r = ReadAttributes(lane, in); r != CUDA_SUCCESS) return r;
-  if (launch_.parameter_bytes > shm::kMaxParameterBytes) return lane.Malformed("too many parameter bytes");
+  if (const CUresult r = ReadAttributes(served, names, in); r != CUDA_SUCCESS) return r;
+  if (launch_.parameter_bytes > shm::kMaxParameterBytes) return served.Malformed("too many parameter bytes");
   const std::span<const std::byte> bytes = in.TakeBytes(launch_.parameter_bytes);
-  if (!in.AtEnd()) return lane.Malformed();
-  kernel_ = FindKernel(lane.session(), launch_.function);
+  if (!in.AtEnd()) return served.Malformed();
+  kernel_ = FindKernel(served.session(), launch_.function);
   if (kernel_ == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   block_ = bytes;
   auto* base = const_cast<std::byte*>(bytes.data());
@@ -79,19 +79,20 @@ CUresult LaunchParameters::Read(ServedLane& lane, WireReader& in) {
     extra_[4] = CU_LAUNCH_PARAM_END;
     return CUDA_SUCCESS;
   }
-  if (bytes.size() < kernel_->parameter_bytes) return lane.Malformed("fewer parameter bytes than the kernel takes");
+  if (bytes.size() < kernel_->parameter_bytes) return served.Malformed("fewer parameter bytes than the kernel takes");
   pointers_.resize(kernel_->layout.size() + 1);  // never a null array
   for (size_t i = 0; i < kernel_->layout.size(); ++i) pointers_[i] = base + kernel_->layout[i].offset_bytes;
   pointers_.back() = kernel_->gate ? &no_gate_ : nullptr;
   return CUDA_SUCCESS;
 }
 
-CUresult LaunchParameters::ReadQuery(ServedLane& lane, WireReader& in, shm::ClusterQuery* query) {
+CUresult LaunchParameters::ReadQuery(ServedRequest& served, ClientNames& names, WireReader& in,
+                                     shm::ClusterQuery* query) {
   in.TakeStruct(query);
   launch_ = query->config;
-  if (const CUresult r = ReadAttributes(lane, in); r != CUDA_SUCCESS) return r;
-  if (!in.AtEnd()) return lane.Malformed();
-  kernel_ = FindKernel(lane.session(), launch_.function);
+  if (const CUresult r = ReadAttributes(served, names, in); r != CUDA_SUCCESS) return r;
+  if (!in.AtEnd()) return served.Malformed();
+  kernel_ = FindKernel(served.session(), launch_.function);
   return kernel_ != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -10,7 +10,8 @@
 
 #include "proto/device/gate_abi.h"
 #include "proto/shm/records_launch_abi.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/client_names.h"
+#include "server/executor/session/served_request.h"
 #include "server/executor/session/wire_codec.h"
 
 namespace tally::server {
@@ -22,9 +23,9 @@ class LaunchParameters {
  public:
   // Reads Launch + attributes + parameters, which must be the rest of the record. The parameters stay where they are:
   // in the lane's private copy of the record.
-  CUresult Read(ServedLane& lane, WireReader& in);
+  CUresult Read(ServedRequest& served, ClientNames& names, WireReader& in);
   // Takes only the attributes that a ClusterQuery carries.
-  CUresult ReadQuery(ServedLane& lane, WireReader& in, shm::ClusterQuery* query);
+  CUresult ReadQuery(ServedRequest& served, ClientNames& names, WireReader& in, shm::ClusterQuery* query);
 
   const shm::Launch& launch() const { return launch_; }
   Kernel& kernel() const { return *kernel_; }
@@ -38,7 +39,7 @@ class LaunchParameters {
 
  private:
   bool is_extra() const { return (launch_.flags & shm::kLaunchExtra) != 0; }
-  CUresult ReadAttributes(ServedLane& lane, WireReader& in);
+  CUresult ReadAttributes(ServedRequest& served, ClientNames& names, WireReader& in);
 
   shm::Launch launch_{};
   Kernel* kernel_ = nullptr;

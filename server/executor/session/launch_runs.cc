@@ -41,10 +41,10 @@ class GateTiming {
 };
 
 // Past the gate.
-CUresult CallDriver(ServedLane& lane, Stream& stream, LaunchParameters& request) {
+CUresult CallDriver(ServedRequest& served, Stream& stream, LaunchParameters& request) {
   const shm::Launch& launch = request.launch();
   const CUfunction function = request.kernel().ForLaunch();
-  const DriverTable& driver = lane.driver();
+  const DriverTable& driver = served.driver();
   if ((launch.flags & shm::kLaunchEx) != 0) {
     const CUlaunchConfig config = request.Config(stream.real);
     return driver.cuLaunchKernelEx(&config, function, request.parameters(), request.extra());
@@ -66,16 +66,16 @@ LaunchKind KindOfOriginal(LaunchParameters& request) {
   return KindOfKernel(request.kernel().ForLaunch(), launch.grid, launch.block, launch.shared_bytes);
 }
 
-CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request, std::optional<Coverage> why) {
+CUresult LaunchOriginal(ServedRequest& served, Stream& stream, LaunchParameters& request, std::optional<Coverage> why) {
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   const LaunchKind kind = KindOfOriginal(request);
-  const GatedDispatch dispatch(lane, stream, kind);
+  const GatedDispatch dispatch(served, stream, kind);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-  if (!why) return CallDriver(lane, stream, request);
+  if (!why) return CallDriver(served, stream, request);
   const int device = stream.context->device();
-  const CoverageMeter::Timed timed(lane.session().coverage, device, stream.real, kind.key,
-                                   lane.session().core.variants->CoverageLeft(device, *why));
-  return CallDriver(lane, stream, request);
+  const CoverageMeter::Timed timed(served.session().coverage, device, stream.real, kind.key,
+                                   served.session().core.variants->CoverageLeft(device, *why));
+  return CallDriver(served, stream, request);
 }
 
 CUresult LaunchUngated(const VaryingLaunch& launch, std::chrono::nanoseconds duration, bool is_sample) {
@@ -86,21 +86,21 @@ CUresult LaunchUngated(const VaryingLaunch& launch, std::chrono::nanoseconds dur
 }
 
 CUresult LaunchGated(const VaryingLaunch& launch, const GatedFunction& code, uint32_t chunk, bool is_sample) {
-  ServedLane& lane = launch.lane;
+  ServedRequest& served = launch.served;
   Stream& stream = launch.stream;
   const LaunchShape& shape = launch.shape;
   if (stream.gated == nullptr) {
-    stream.gated = launch.device.gated->Open(stream.real, lane.session().worker_owner);
-    if (stream.gated == nullptr) return LaunchOriginal(lane, stream, launch.request);
+    stream.gated = launch.device.gated->Open(stream.real, served.session().worker_owner);
+    if (stream.gated == nullptr) return LaunchOriginal(served, stream, launch.request);
   }
   GatedLaunch gated = MakeGatedLaunch(launch, code, chunk);
   gated.on_turnaround = [profile = launch.kernel.profile, shape](auto turnaround) {
     profile->OnGateTurnaround(shape, turnaround);
   };
-  const GatedDispatch dispatch(lane, stream, KindOfKernel(code.function, shape.grid, shape.block, shape.shared_bytes),
+  const GatedDispatch dispatch(served, stream, KindOfKernel(code.function, shape.grid, shape.block, shape.shared_bytes),
                                HowItEnds::kWhenAsked);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-  lane.session().counters.Add("gated_launches");
+  served.session().counters.Add("gated_launches");
   GateTiming timing(launch, true, is_sample);
   const CUresult result = stream.gated->Launch(std::move(gated));
   if (result == CUDA_SUCCESS) timing.End();
@@ -136,20 +136,20 @@ void LaunchRun::BeginTiming() {
 }
 
 CUresult LaunchRun::RunOriginal() {
-  ServedLane& lane = launch_.lane;
+  ServedRequest& served = launch_.served;
   Stream& stream = launch_.stream;
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   LaunchKind kind = KindOfOriginal(launch_.request);
   kind.first_guess = piece_;
   const bool is_short = scheduler::IsShort(piece_, launch_.threshold());
-  const GatedDispatch dispatch(lane, stream, kind, is_short ? HowItEnds::kSoon : HowItEnds::kAtItsEnd);
+  const GatedDispatch dispatch(served, stream, kind, is_short ? HowItEnds::kSoon : HowItEnds::kAtItsEnd);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   BeginTiming();
-  return CallDriver(lane, stream, launch_.request);
+  return CallDriver(served, stream, launch_.request);
 }
 
 CUresult LaunchRun::RunSlices(const VariantModule::Form& form, const LaunchCandidate& candidate) {
-  ServedLane& lane = launch_.lane;
+  ServedRequest& served = launch_.served;
   Stream& stream = launch_.stream;
   const LaunchShape& shape = launch_.shape;
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
@@ -159,7 +159,7 @@ CUresult LaunchRun::RunSlices(const VariantModule::Form& form, const LaunchCandi
                    CU_LAUNCH_PARAM_END};
   const scheduler::GridSlices slices(shape.grid, candidate.degree);
   // One slice of a timed launch is timed by itself, another one each time.
-  const uint64_t num_sliced = lane.session().counters.Add("sliced_launches");
+  const uint64_t num_sliced = served.session().counters.Add("sliced_launches");
   const uint64_t timed = is_sample_ ? num_sliced * 0x9E3779B1 % slices.count() : slices.count();
   for (uint64_t i = 0; i < slices.count(); ++i) {
     const scheduler::GridBox box = slices[i];
@@ -169,11 +169,11 @@ CUresult LaunchRun::RunSlices(const VariantModule::Form& form, const LaunchCandi
     std::memcpy(parameters.data() + form.hidden_offset, &hidden, sizeof(hidden));
     LaunchKind kind = KindOfKernel(form.function, box.size, shape.block, shape.shared_bytes);
     kind.first_guess = piece_;
-    const GatedDispatch dispatch(lane, stream, kind, HowItEnds::kSoon);
+    const GatedDispatch dispatch(served, stream, kind, HowItEnds::kSoon);
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     BeginTiming();
     auto slice_timing = i == timed ? launch_.device.timer->Begin(stream.real) : std::nullopt;
-    const CUresult result = lane.driver().cuLaunchKernel(
+    const CUresult result = served.driver().cuLaunchKernel(
         form.function, box.size[0], box.size[1], box.size[2], shape.block[0], shape.block[1], shape.block[2],
         shape.shared_bytes + form.extra_shared_bytes, stream.real, nullptr, extra);
     if (result != CUDA_SUCCESS) return result;
@@ -187,7 +187,7 @@ CUresult LaunchRun::RunSlices(const VariantModule::Form& form, const LaunchCandi
 }
 
 CUresult LaunchRun::RunWorkers(const VariantModule::Form& form, const LaunchCandidate& candidate) {
-  ServedLane& lane = launch_.lane;
+  ServedRequest& served = launch_.served;
   Stream& stream = launch_.stream;
   const LaunchShape& shape = launch_.shape;
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
@@ -199,18 +199,18 @@ CUresult LaunchRun::RunWorkers(const VariantModule::Form& form, const LaunchCand
   workers.shared_bytes = shape.shared_bytes + form.extra_shared_bytes;
   workers.parameters = launch_.Parameters(form.hidden_offset, sizeof(device::WorkerParameters));
   workers.hidden_offset = form.hidden_offset;
-  workers.owner = lane.session().worker_owner;
+  workers.owner = served.session().worker_owner;
   workers.on_turnaround = [profile = launch_.kernel.profile, shape, candidate](auto turnaround) {
     profile->OnTurnaround(shape, candidate, turnaround);
   };
   LaunchKind kind = KindOfKernel(form.function, shape.grid, shape.block, candidate.degree);
   kind.num_blocks = candidate.degree;
   {
-    const GatedDispatch dispatch(lane, stream, kind, HowItEnds::kWhenAsked);
+    const GatedDispatch dispatch(served, stream, kind, HowItEnds::kWhenAsked);
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     BeginTiming();
     const CUresult result = launch_.device.workers->Launch(stream.real, std::move(workers));
-    if (result == CUDA_SUCCESS) lane.session().counters.Add("worker_launches");
+    if (result == CUDA_SUCCESS) served.session().counters.Add("worker_launches");
     if (result != CUDA_ERROR_NOT_READY) return result;
   }
   // Behind so many launches it may as well be one that does not yield.

@@ -14,7 +14,7 @@
 namespace tally::server {
 
 // As the program wrote it. `why`: as what its GPU time counts, if it does.
-CUresult LaunchOriginal(ServedLane& lane, Stream& stream, LaunchParameters& request,
+CUresult LaunchOriginal(ServedRequest& served, Stream& stream, LaunchParameters& request,
                         std::optional<Coverage> why = std::nullopt);
 
 // In a queue that may be stopped. `is_sample`: is timed, for the profile.

@@ -11,18 +11,18 @@
 #include "server/executor/issue/variant_registry.h"
 #include "server/executor/session/client_context.h"
 #include "server/executor/session/launch_parameters.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/served_request.h"
 
 namespace tally::server {
 
 // References only, for the time of one launch: valid while the lane holds its session's turn.
 struct VaryingLaunch {
-  VaryingLaunch(ServedLane& lane_in, Stream& stream_in, LaunchParameters& request_in, const VariantDevice& device_in,
-                KernelOnDevice& kernel_in)
-      : lane(lane_in),
+  VaryingLaunch(ServedRequest& served_in, Stream& stream_in, LaunchParameters& request_in,
+                const VariantDevice& device_in, KernelOnDevice& kernel_in)
+      : served(served_in),
         stream(stream_in),
         request(request_in),
-        registry(*lane_in.session().core.variants),
+        registry(*served_in.session().core.variants),
         device(device_in),
         kernel(kernel_in) {
     const shm::Launch& launch = request.launch();
@@ -35,7 +35,7 @@ struct VaryingLaunch {
 
   // Within what time it should give the GPU back: as its program wants it, or everybody.
   std::chrono::nanoseconds threshold() const {
-    const std::chrono::nanoseconds own(lane.session().turnaround_ns.load(std::memory_order_relaxed));
+    const std::chrono::nanoseconds own(served.session().turnaround_ns.load(std::memory_order_relaxed));
     return own.count() != 0 ? own : registry.threshold();
   }
 
@@ -47,7 +47,7 @@ struct VaryingLaunch {
     return parameters;
   }
 
-  ServedLane& lane;
+  ServedRequest& served;
   Stream& stream;
   LaunchParameters& request;
   VariantRegistry& registry;
