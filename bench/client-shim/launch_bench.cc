@@ -8,7 +8,8 @@
 
 #include "base/futex.h"
 #include "client-shim/transport/ring_writer.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/operations_abi.h"
+#include "proto/shm/records_launch_abi.h"
 
 namespace tally::client_shim {
 namespace {

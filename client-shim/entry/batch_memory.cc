@@ -5,6 +5,7 @@
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
 #include "proto/driver/generated/client_calls.h"
+#include "proto/shm/records_stream_abi.h"
 
 namespace tally::client_shim {
 namespace {

@@ -8,6 +8,7 @@
 #include "client-shim/state/process.h"
 #include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
+#include "proto/shm/records_launch_abi.h"
 
 namespace tally::client_shim {
 namespace {

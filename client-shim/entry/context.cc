@@ -8,6 +8,7 @@
 #include "client-shim/state/refusals.h"
 #include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
+#include "proto/shm/records_sharing_abi.h"
 
 namespace tally::client_shim::entry {
 namespace {

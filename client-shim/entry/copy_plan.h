@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "client-shim/state/process.h"
+#include "proto/shm/records_memory_abi.h"
 
 namespace tally::client_shim {
 

@@ -6,6 +6,7 @@
 #include "client-shim/state/process.h"
 #include "client-shim/state/refusals.h"
 #include "proto/driver/generated/client_calls.h"
+#include "proto/shm/records_launch_abi.h"
 
 namespace tally::client_shim::entry {
 namespace {

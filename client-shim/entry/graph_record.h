@@ -5,7 +5,8 @@
 
 #include "client-shim/entry/graph_nodes.h"
 #include "client-shim/state/process.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/operations_abi.h"
+#include "proto/shm/records_graph_abi.h"
 
 namespace tally::client_shim {
 

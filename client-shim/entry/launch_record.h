@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "client-shim/state/process.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_launch_abi.h"
 
 namespace tally::client_shim {
 

@@ -10,6 +10,7 @@
 #include "client-shim/state/streams.h"
 #include "client-shim/transport/session.h"
 #include "proto/driver/generated/client_calls.h"
+#include "proto/shm/records_memory_abi.h"
 
 namespace tally::client_shim::entry {
 namespace {

@@ -1,6 +1,7 @@
 // CUDA manual: what one program hands to another: IPC handles of memory and events, exported handles of physical
-// memory. A handle is 64 bytes that name an object in the executor (records_abi.h, SharedName), an exported descriptor
-// is a memfd that holds them: both may travel as the program likes. Memory has the same address in every program.
+// memory. A handle is 64 bytes that name an object in the executor (records_sharing_abi.h, SharedName), an exported
+// descriptor is a memfd that holds them: both may travel as the program likes. Memory has the same address in every
+// program.
 #include "client-shim/entry/sharing.h"
 
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include "client-shim/state/refusals.h"
 #include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
+#include "proto/shm/records_sharing_abi.h"
 
 namespace tally::client_shim::entry {
 namespace {

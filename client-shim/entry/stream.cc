@@ -8,6 +8,7 @@
 #include "client-shim/state/process.h"
 #include "client-shim/state/streams.h"
 #include "proto/driver/generated/client_calls.h"
+#include "proto/shm/records_stream_abi.h"
 
 namespace tally::client_shim::entry {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "client-shim/state/process.h"
 #include "client-shim/transport/session.h"
+#include "proto/shm/records_launch_abi.h"
 
 namespace tally::client_shim {
 namespace {

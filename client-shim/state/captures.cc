@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "client-shim/transport/thread_state.h"
+#include "proto/shm/handles_abi.h"
 
 namespace tally::client_shim {
 namespace {

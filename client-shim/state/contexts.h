@@ -1,5 +1,5 @@
 // The contexts this process has: one primary per device, and those it created. They are the client's own invention: the
-// executor has one real context per device and knows ours by index (records_abi.h).
+// executor has one real context per device and knows ours by index (handles_abi.h).
 //
 // Thread-safe. Whether an index is active is read without a lock.
 #pragma once
@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "client-shim/state/completion.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/handles_abi.h"
 
 namespace tally::client_shim {
 

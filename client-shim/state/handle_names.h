@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/handles_abi.h"
 
 namespace tally::client_shim {
 

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "client-shim/transport/lane.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/operations_abi.h"
+#include "proto/shm/records_code_abi.h"
 
 namespace tally::client_shim {
 

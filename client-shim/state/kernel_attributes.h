@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_code_abi.h"
 
 namespace tally::client_shim {
 

@@ -12,7 +12,8 @@
 #include "client-shim/state/kernel_attributes.h"
 #include "client-shim/state/slot_table.h"
 #include "client-shim/transport/lane.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/handles_abi.h"
+#include "proto/shm/records_code_abi.h"
 
 namespace tally::client_shim {
 

@@ -7,6 +7,8 @@
 
 #include "client-shim/state/own_mappings.h"
 #include "client-shim/transport/lane.h"
+#include "proto/shm/records_memory_abi.h"
+#include "proto/shm/records_stream_abi.h"
 
 namespace tally::client_shim {
 namespace {

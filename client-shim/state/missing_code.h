@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_context_abi.h"
 
 namespace tally::client_shim {
 

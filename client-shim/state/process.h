@@ -30,6 +30,7 @@
 #include "client-shim/state/slot_table.h"
 #include "client-shim/state/streams.h"
 #include "client-shim/transport/lane.h"
+#include "proto/shm/records_context_abi.h"
 
 namespace tally::client_shim {
 

@@ -1,6 +1,6 @@
 // From a handle to what the client knows about it, without a lock: the launch path looks kernels and streams up here.
 //
-// The index inside a handle (records_abi.h) addresses a two-level table directly. Entries are owned by the table and
+// The index inside a handle (handles_abi.h) addresses a two-level table directly. Entries are owned by the table and
 // must have a member `handle`; a stale handle (other generation) finds nothing. Insert and Remove are serialised by the
 // caller's order: the executor hands a handle out once, and using one while another thread destroys it is the
 // program's error with a native driver too.
@@ -15,7 +15,7 @@
 #include <new>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/handles_abi.h"
 
 namespace tally::client_shim {
 

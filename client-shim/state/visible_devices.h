@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_context_abi.h"
 
 namespace tally::client_shim {
 

@@ -19,7 +19,7 @@
 #include "client-shim/transport/spin_budget.h"
 #include "client-shim/transport/thread_state.h"
 #include "proto/shm/channel_abi.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/operations_abi.h"
 
 namespace tally::client_shim {
 

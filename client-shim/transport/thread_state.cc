@@ -6,6 +6,7 @@
 
 #include "client-shim/transport/lane.h"
 #include "client-shim/transport/session.h"
+#include "proto/shm/handles_abi.h"
 
 namespace tally::client_shim {
 

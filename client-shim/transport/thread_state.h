@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "proto/shm/channel_abi.h"
-#include "proto/shm/records_abi.h"
 
 namespace tally::client_shim {
 

@@ -125,10 +125,10 @@ inline constexpr uint32_t kSessionRegionBytes = kHeaderBytes;
 // Frames a request. Records start at multiples of kRecordAlignment; `size_bytes` includes this header and is padded.
 struct RequestHeader {
   uint32_t size_bytes;     // multiple of 16, sizeof(RequestHeader) to kMaxRequestBytes
-  uint16_t op;             // records_abi.h; 0 is padding (then only size_bytes counts: it may be as small as 16)
+  uint16_t op;             // operations_abi.h; 0 is padding (then only size_bytes counts: it may be as small as 16)
   uint16_t flags;          // RequestFlags
   uint64_t ticket;         // place in the session's order
-  uint32_t context;        // the calling thread's current context (ContextIndex of records_abi.h); kNoContext if none
+  uint32_t context;        // the calling thread's current context (handles_abi.h); kNoContext if none
   uint32_t payload_bytes;  // meaningful bytes after this header, <= size_bytes - sizeof(RequestHeader)
   uint64_t reserved;
 };

@@ -21,7 +21,7 @@
 namespace tally::shm {
 
 inline constexpr uint32_t kHelloMagic = 0x594C4154;  // "TALY" in memory
-// Raised by any change to handshake_abi.h, channel_abi.h or records_abi.h that an older peer would misread.
+// Raised by any change to a header of this folder that an older peer would misread.
 inline constexpr uint32_t kProtocolVersion = 2;
 
 inline constexpr size_t kTenantNameBytes = 64;   // NUL-terminated; default is the program's name

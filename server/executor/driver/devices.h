@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_context_abi.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
 

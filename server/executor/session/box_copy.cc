@@ -25,12 +25,13 @@ struct Side {
   bool is_host = false;
 };
 
-CUresult ReadSide(ServedLane& lane, const shm::BoxSide& side, const shm::CopyBox& box, bool is_source,
-                  std::span<const std::byte> inline_bytes, ArenaUse* arena, Side* result) {
+CUresult ReadSide(ServedRequest& served, ClientNames& names, ArenaChunks& chunks, const shm::BoxSide& side,
+                  const shm::CopyBox& box, bool is_source, std::span<const std::byte> inline_bytes, ArenaUse* arena,
+                  Side* result) {
   const auto place = static_cast<shm::Place>(side.place);
   if (place == shm::Place::kArray) {
     result->type = CU_MEMORYTYPE_ARRAY;
-    return lane.Find(shm::HandleKind::kArray, side.base, &result->array);  // the driver knows its extents
+    return names.Find(shm::HandleKind::kArray, side.base, &result->array);  // the driver knows its extents
   }
   if (side.x_bytes > kMaxExtent || side.y > kMaxExtent || side.z > kMaxExtent || side.pitch_bytes > kMaxExtent ||
       side.height > kMaxExtent) {
@@ -47,11 +48,11 @@ CUresult ReadSide(ServedLane& lane, const shm::BoxSide& side, const shm::CopyBox
   const auto size = static_cast<uint64_t>(extent);
   switch (place) {
     case shm::Place::kAddress: {
-      const std::optional<MemoryRange> range = lane.session().memory.Find(side.base, size);
+      const std::optional<MemoryRange> range = served.session().memory.Find(side.base, size);
       if (!range) return CUDA_ERROR_INVALID_VALUE;
       result->is_host = range->kind == MemoryKind::kPinned;
       // On several devices the driver is left to see whose address it is.
-      const bool is_one_device = lane.session().core.devices->count() == 1;
+      const bool is_one_device = served.session().core.devices->count() == 1;
       result->type = result->is_host ? CU_MEMORYTYPE_HOST
                      : is_one_device ? CU_MEMORYTYPE_DEVICE
                                      : CU_MEMORYTYPE_UNIFIED;
@@ -60,11 +61,11 @@ CUresult ReadSide(ServedLane& lane, const shm::BoxSide& side, const shm::CopyBox
     }
     case shm::Place::kArena: {
       if (side.base > LaneRegion::kArenaBytes || size > LaneRegion::kArenaBytes - side.base) {
-        return lane.Malformed("copy beyond the arena");
+        return served.Malformed("copy beyond the arena");
       }
-      if (arena->used) return lane.Malformed("copy from arena to arena");
+      if (arena->used) return served.Malformed("copy from arena to arena");
       CUresult registered = CUDA_SUCCESS;
-      std::byte* base = lane.Arena(&registered);
+      std::byte* base = chunks.Arena(&registered);
       if (base == nullptr) return registered;
       *arena = {true, side.base, size};
       result->is_host = true;
@@ -73,7 +74,7 @@ CUresult ReadSide(ServedLane& lane, const shm::BoxSide& side, const shm::CopyBox
       return CUDA_SUCCESS;
     }
     case shm::Place::kInline:
-      if (!is_source || size > inline_bytes.size()) return lane.Malformed("copy beyond its inline bytes");
+      if (!is_source || size > inline_bytes.size()) return served.Malformed("copy beyond its inline bytes");
       result->is_host = true;
       result->type = CU_MEMORYTYPE_HOST;
       result->address = reinterpret_cast<uint64_t>(inline_bytes.data());
@@ -81,18 +82,18 @@ CUresult ReadSide(ServedLane& lane, const shm::BoxSide& side, const shm::CopyBox
     case shm::Place::kArray:
       break;
   }
-  return lane.Malformed("unknown place of a copy");
+  return served.Malformed("unknown place of a copy");
 }
 
 }  // namespace
 
-bool IsPinned(ServedLane& lane, uint64_t address) {
-  const std::optional<MemoryRange> range = lane.session().memory.Find(address, 0);
+bool IsPinned(ServedRequest& served, uint64_t address) {
+  const std::optional<MemoryRange> range = served.session().memory.Find(address, 0);
   return range && range->kind == MemoryKind::kPinned;
 }
 
-CUresult ReadBoxCopy(ServedLane& lane, const shm::CopyBox& box, std::span<const std::byte> inline_bytes,
-                     BoxCopy* copy) {
+CUresult ReadBoxCopy(ServedRequest& served, ClientNames& names, ArenaChunks& chunks, const shm::CopyBox& box,
+                     std::span<const std::byte> inline_bytes, BoxCopy* copy) {
   if (box.width_bytes == 0 || box.height == 0 || box.depth == 0) {
     copy->size_bytes = 0;
     return CUDA_SUCCESS;
@@ -104,10 +105,12 @@ CUresult ReadBoxCopy(ServedLane& lane, const shm::CopyBox& box, std::span<const 
   if (total > UINT64_MAX / 2) return CUDA_ERROR_INVALID_VALUE;
   Side from;
   Side to;
-  if (const CUresult r = ReadSide(lane, box.source, box, true, inline_bytes, &copy->arena, &from); r != CUDA_SUCCESS) {
+  if (const CUresult r = ReadSide(served, names, chunks, box.source, box, true, inline_bytes, &copy->arena, &from);
+      r != CUDA_SUCCESS) {
     return r;
   }
-  if (const CUresult r = ReadSide(lane, box.destination, box, false, {}, &copy->arena, &to); r != CUDA_SUCCESS) {
+  if (const CUresult r = ReadSide(served, names, chunks, box.destination, box, false, {}, &copy->arena, &to);
+      r != CUDA_SUCCESS) {
     return r;
   }
   CUDA_MEMCPY3D& p = copy->parameters;
@@ -139,9 +142,9 @@ CUresult ReadBoxCopy(ServedLane& lane, const shm::CopyBox& box, std::span<const 
   return CUDA_SUCCESS;
 }
 
-CUresult CheckFill(ServedLane& lane, const shm::Fill& fill) {
+CUresult CheckFill(ServedRequest& served, const shm::Fill& fill) {
   if (fill.element_bytes != 1 && fill.element_bytes != 2 && fill.element_bytes != 4) {
-    return lane.Malformed("fill with elements of an impossible size");
+    return served.Malformed("fill with elements of an impossible size");
   }
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
   if (fill.width > kMaxExtent || fill.height > kMaxExtent || (fill.height > 1 && fill.pitch_bytes > kMaxExtent)) {
@@ -150,7 +153,7 @@ CUresult CheckFill(ServedLane& lane, const shm::Fill& fill) {
   const Wide row = Wide{fill.width} * fill.element_bytes;
   const Wide extent = fill.height == 1 ? row : Wide{fill.pitch_bytes} * (Wide{fill.height} - 1) + row;
   if (extent > UINT64_MAX / 2 || (fill.height > 1 && fill.pitch_bytes < row)) return CUDA_ERROR_INVALID_VALUE;
-  return lane.OwnsAddresses(fill.address, static_cast<uint64_t>(extent)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return served.OwnsAddresses(fill.address, static_cast<uint64_t>(extent)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace tally::server

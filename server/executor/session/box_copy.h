@@ -1,4 +1,4 @@
-// Copies and fills with both sides checked against the session's memory: the records of records_abi.h turned into the
+// Copies and fills with both sides checked against the session's memory: records (records_memory_abi.h) turned into the
 // driver's structs. Shared by stream operations and graph nodes.
 #pragma once
 
@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <span>
 
-#include "proto/shm/records_abi.h"
-#include "server/executor/session/served_lane.h"
+#include "proto/shm/records_memory_abi.h"
+#include "server/executor/session/arena_chunks.h"
+#include "server/executor/session/client_names.h"
+#include "server/executor/session/served_request.h"
 
 namespace tally::server {
 
@@ -30,10 +32,11 @@ struct BoxCopy {
 
 // CUDA_ERROR_INVALID_VALUE when a side is not the session's; a malformed request when places make no sense.
 // `inline_bytes` is what follows the record, for Place::kInline.
-CUresult ReadBoxCopy(ServedLane& lane, const shm::CopyBox& box, std::span<const std::byte> inline_bytes, BoxCopy* copy);
+CUresult ReadBoxCopy(ServedRequest& served, ClientNames& names, ArenaChunks& chunks, const shm::CopyBox& box,
+                     std::span<const std::byte> inline_bytes, BoxCopy* copy);
 // Checks the elements and the range.
-CUresult CheckFill(ServedLane& lane, const shm::Fill& fill);
+CUresult CheckFill(ServedRequest& served, const shm::Fill& fill);
 // Whether the address is pinned host memory of the session (it is device memory otherwise).
-bool IsPinned(ServedLane& lane, uint64_t address);
+bool IsPinned(ServedRequest& served, uint64_t address);
 
 }  // namespace tally::server

@@ -1,4 +1,5 @@
 // Stream capture. The executor always captures relaxed: what the client's thread may do meanwhile is checked there.
+#include "proto/shm/records_stream_abi.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {
@@ -10,77 +11,78 @@ struct Dependencies {
   const CUgraphEdgeData* edge_pointer() const { return edges.empty() ? nullptr : edges.data(); }
 };
 
-CUresult ReadDependencies(ServedLane& lane, WireReader& in, const shm::BeginCapture& request, Dependencies* result) {
-  if (request.num_dependencies > in.remaining() / sizeof(uint64_t)) return lane.Malformed();
+CUresult ReadDependencies(ServedRequest& served, ClientNames& names, WireReader& in, const shm::BeginCapture& request,
+                          Dependencies* result) {
+  if (request.num_dependencies > in.remaining() / sizeof(uint64_t)) return served.Malformed();
   std::vector<uint64_t> handles(request.num_dependencies);
   for (uint64_t& handle : handles) handle = in.TakeWord();
   if (request.has_edge_data != 0) {
     result->edges.resize(request.num_dependencies);
     for (CUgraphEdgeData& edge : result->edges) in.TakeStruct(&edge);
   }
-  if (!in.AtEnd()) return lane.Malformed();
-  return lane.FindAll(shm::HandleKind::kGraphNode, handles, &result->nodes);
+  if (!in.AtEnd()) return served.Malformed();
+  return names.FindAll(shm::HandleKind::kGraphNode, handles, &result->nodes);
 }
 
 }  // namespace
 
-CUresult ServeBeginCapture(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeBeginCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   shm::BeginCapture request{};
   in.TakeStruct(&request);
   Dependencies dependencies;
-  if (const CUresult r = ReadDependencies(lane, in, request, &dependencies); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadDependencies(served, names, in, request, &dependencies); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
   // Named, not ordered: earlier work of the legacy stream must not get into the graph.
-  if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(request.stream, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
   if (stream->is_legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (const CUresult r = stream->Seal(); r != CUDA_SUCCESS) return r;
   CUresult result = CUDA_SUCCESS;
   if (request.graph != 0) {
     CUgraph graph = nullptr;
-    if (const CUresult r = lane.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
-    if (lane.driver().cuStreamBeginCaptureToGraph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    result = lane.driver().cuStreamBeginCaptureToGraph(
+    if (const CUresult r = names.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
+    if (served.driver().cuStreamBeginCaptureToGraph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    result = served.driver().cuStreamBeginCaptureToGraph(
         stream->real, graph, dependencies.nodes.empty() ? nullptr : dependencies.nodes.data(),
         dependencies.edge_pointer(), dependencies.nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
   } else {
-    result = lane.driver().cuStreamBeginCapture_v2(stream->real, CU_STREAM_CAPTURE_MODE_RELAXED);
+    result = served.driver().cuStreamBeginCapture_v2(stream->real, CU_STREAM_CAPTURE_MODE_RELAXED);
   }
   if (result != CUDA_SUCCESS) return result;
   stream->began_capture = true;
   stream->capture_spoiled = false;
-  ++lane.session().num_captures;
+  ++served.session().num_captures;
   return CUDA_SUCCESS;
 }
 
-CUresult ServeEndCapture(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeEndCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(handle, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(handle, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
   if (stream->began_capture && stream->capture_spoiled) {
-    lane.session().AbandonCapture(*stream);
+    served.session().AbandonCapture(*stream);
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   CUgraph graph = nullptr;
-  const CUresult result = lane.driver().cuStreamEndCapture(stream->real, &graph);
+  const CUresult result = served.driver().cuStreamEndCapture(stream->real, &graph);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   // Ended or invalidated, unless the driver says that it still goes on (a wrong stream, unjoined work).
   if (stream->began_capture &&
-      (result == CUDA_SUCCESS || (lane.driver().cuStreamIsCapturing(stream->real, &status) == CUDA_SUCCESS &&
+      (result == CUDA_SUCCESS || (served.driver().cuStreamIsCapturing(stream->real, &status) == CUDA_SUCCESS &&
                                   status == CU_STREAM_CAPTURE_STATUS_NONE))) {
     stream->began_capture = false;
-    --lane.session().num_captures;
+    --served.session().num_captures;
   }
   if (result != CUDA_SUCCESS) return result;
-  out.PutHandle(lane, shm::HandleKind::kGraph, graph);
+  out.PutHandle(names, shm::HandleKind::kGraph, graph);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeCaptureState(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeCaptureState(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(handle, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(handle, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
   if (stream->is_legacy) {
     for (const auto& other : stream->context->streams()) {
       if (other->is_blocking && stream->context->IsCapturing(*other)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
@@ -92,7 +94,7 @@ CUresult ServeCaptureState(ServedLane& lane, WireReader& in, WireWriter& out) {
   const CUgraphNode* nodes = nullptr;
   const CUgraphEdgeData* edges = nullptr;
   size_t count = 0;
-  const DriverTable& driver = lane.driver();
+  const DriverTable& driver = served.driver();
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (driver.cuStreamGetCaptureInfo_v3 != nullptr) {
     result = driver.cuStreamGetCaptureInfo_v3(stream->real, &status, &id, &graph, &nodes, &edges, &count);
@@ -109,23 +111,23 @@ CUresult ServeCaptureState(ServedLane& lane, WireReader& in, WireWriter& out) {
     return CUDA_SUCCESS;
   }
   state.id = id;
-  state.graph = lane.NameOf(shm::HandleKind::kGraph, graph);
+  state.graph = names.NameOf(shm::HandleKind::kGraph, graph);
   state.num_dependencies = static_cast<uint32_t>(count);
   out.PutStruct(state);
-  for (size_t i = 0; i < count; ++i) out.PutHandle(lane, shm::HandleKind::kGraphNode, nodes[i]);
+  for (size_t i = 0; i < count; ++i) out.PutHandle(names, shm::HandleKind::kGraphNode, nodes[i]);
   for (size_t i = 0; i < count; ++i) out.PutStruct(edges != nullptr ? edges[i] : CUgraphEdgeData{});
   return CUDA_SUCCESS;
 }
 
-CUresult ServeUpdateCapture(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeUpdateCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   shm::BeginCapture request{};
   in.TakeStruct(&request);
   Dependencies dependencies;
-  if (const CUresult r = ReadDependencies(lane, in, request, &dependencies); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadDependencies(served, names, in, request, &dependencies); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(request.stream, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
   CUgraphNode* nodes = dependencies.nodes.empty() ? nullptr : dependencies.nodes.data();
-  const DriverTable& driver = lane.driver();
+  const DriverTable& driver = served.driver();
   if (driver.cuStreamUpdateCaptureDependencies_v2 != nullptr) {
     return driver.cuStreamUpdateCaptureDependencies_v2(stream->real, nodes, dependencies.edge_pointer(),
                                                        dependencies.nodes.size(), request.flags);

@@ -4,55 +4,55 @@
 
 namespace tally::server {
 
-CUresult ServeCreateConditional(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeCreateConditional(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::CreateConditional request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUgraph graph = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
-  if (lane.driver().cuGraphConditionalHandleCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
+  if (served.driver().cuGraphConditionalHandleCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUcontext context = nullptr;
-  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(served, &context); r != CUDA_SUCCESS) return r;
   CUgraphConditionalHandle conditional = 0;
-  if (const CUresult r = lane.driver().cuGraphConditionalHandleCreate(&conditional, graph, context,
-                                                                      request.default_value, request.flags);
+  if (const CUresult r = served.driver().cuGraphConditionalHandleCreate(&conditional, graph, context,
+                                                                        request.default_value, request.flags);
       r != CUDA_SUCCESS) {
     return r;
   }
   // The program's kernels get it as a parameter: it must be the driver's own number.
-  lane.session().conditionals[conditional] = request.graph;
+  served.session().conditionals[conditional] = request.graph;
   out.PutWord(conditional);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeAddConditionalNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAddConditionalNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   GraphTarget target;
-  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadAddTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   shm::ConditionalNode request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   const auto known = session.conditionals.find(request.conditional);
   if (known == session.conditionals.end() || known->second != target.head.graph) return CUDA_ERROR_INVALID_VALUE;
   if (request.num_bodies == 0 || request.num_bodies > shm::kMaxConditionalBodies) return CUDA_ERROR_INVALID_VALUE;
-  if (lane.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (served.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
   parameters.conditional.handle = request.conditional;
   parameters.conditional.type = static_cast<CUgraphConditionalNodeType>(request.type);
   parameters.conditional.size = request.num_bodies;
-  if (const CUresult r = NodeContext(lane, &parameters.conditional.ctx); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(served, &parameters.conditional.ctx); r != CUDA_SUCCESS) return r;
   CUgraphNode node = nullptr;
-  if (const CUresult r = lane.driver().cuGraphAddNode_v2(&node, target.graph, target.dependency_pointer(), nullptr,
-                                                         target.dependencies.size(), &parameters);
+  if (const CUresult r = served.driver().cuGraphAddNode_v2(&node, target.graph, target.dependency_pointer(), nullptr,
+                                                           target.dependencies.size(), &parameters);
       r != CUDA_SUCCESS) {
     return r;
   }
   if (parameters.conditional.phGraph_out == nullptr) return CUDA_ERROR_UNKNOWN;
   const std::span<const CUgraph> bodies(parameters.conditional.phGraph_out, request.num_bodies);
   session.nested_graphs.AddBodies(node, bodies);
-  out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
-  for (const CUgraph body : bodies) out.PutHandle(lane, shm::HandleKind::kGraph, body);
+  out.PutHandle(names, shm::HandleKind::kGraphNode, node);
+  for (const CUgraph body : bodies) out.PutHandle(names, shm::HandleKind::kGraph, body);
   return CUDA_SUCCESS;
 }
 

@@ -5,118 +5,118 @@
 
 namespace tally::server {
 
-CUresult ServeDescribeDevices(ServedLane& lane, WireReader& in, WireWriter& out) {
-  if (!in.AtEnd()) return lane.Malformed();
-  Devices& devices = *lane.session().core.devices;
+CUresult ServeDescribeDevices(ServedRequest& served, WireReader& in, WireWriter& out) {
+  if (!in.AtEnd()) return served.Malformed();
+  Devices& devices = *served.session().core.devices;
   int version = 0;
-  if (const CUresult r = lane.driver().cuDriverGetVersion(&version); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = served.driver().cuDriverGetVersion(&version); r != CUDA_SUCCESS) return r;
   const std::array<uint32_t, 2> head = {static_cast<uint32_t>(devices.count()), static_cast<uint32_t>(version)};
   out.PutStruct(head);
   for (int ordinal = 0; ordinal < devices.count(); ++ordinal) {
     shm::DeviceDescription description;
     if (const CUresult r = devices.Describe(ordinal, &description); r != CUDA_SUCCESS) return r;
     // A client's device is as large as what it may have of it.
-    if (const uint64_t limit = lane.session().core.limits.device_memory_bytes; limit != 0) {
+    if (const uint64_t limit = served.session().core.limits.device_memory_bytes; limit != 0) {
       description.total_memory_bytes = std::min(description.total_memory_bytes, limit);
     }
     out.PutStruct(description);
   }
-  lane.ForgetCurrentDevice();
+  served.ForgetCurrentDevice();
   return CUDA_SUCCESS;
 }
 
-CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeOpenContext(ServedRequest& served, WireReader& in, WireWriter&) {
   shm::OpenContext request{};
   in.TakeStruct(&request);
-  SessionState& session = lane.session();
+  SessionState& session = served.session();
   if (!in.AtEnd() || request.context >= shm::kMaxContexts ||
       request.device >= static_cast<uint32_t>(session.core.devices->count()) ||
       (request.context < shm::kMaxDevices && request.context != request.device)) {
-    return lane.Malformed("context that cannot be opened");
+    return served.Malformed("context that cannot be opened");
   }
   CUcontext real = nullptr;
   if (const CUresult r = session.core.devices->Context(static_cast<int>(request.device), &real); r != CUDA_SUCCESS) {
     return r;
   }
   if (session.contexts.contains(request.context)) {
-    return request.context < shm::kMaxDevices ? CUDA_SUCCESS : lane.Malformed("context opened twice");
+    return request.context < shm::kMaxDevices ? CUDA_SUCCESS : served.Malformed("context opened twice");
   }
   const auto device = static_cast<int>(request.device);
   session.contexts.emplace(
-      request.context, std::make_unique<ClientContext>(lane.driver(), session.core.devices->completions(device),
+      request.context, std::make_unique<ClientContext>(served.driver(), session.core.devices->completions(device),
                                                        request.context, device, request.flags, &session.num_captures,
                                                        &session.awaited, session.stream_priorities()));
   return CUDA_SUCCESS;
 }
 
-CUresult ServeCloseContext(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeCloseContext(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter&) {
   shm::CloseContext request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   const auto found = session.contexts.find(request.context);
   if (found == session.contexts.end()) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext real = nullptr;
   if (const CUresult r = session.core.devices->Context(found->second->device(), &real); r != CUDA_SUCCESS) return r;
-  lane.driver().cuCtxSetCurrent(real);
-  lane.ForgetCurrentDevice();
+  served.driver().cuCtxSetCurrent(real);
+  served.ForgetCurrentDevice();
   // Waits for the context's work with the turn held: what comes after must find everything gone.
   const bool is_only_one = session.contexts.size() == 1;
   session.DestroyContents(request.context);
   // As natively: not when the last user of a primary context lets go, which the runtime does in exit().
-  if (request.is_reset != 0 || request.context >= shm::kMaxDevices) lane.CollectOutput();
+  if (request.is_reset != 0 || request.context >= shm::kMaxDevices) waits.CollectOutput();
   if (request.is_reset != 0 && is_only_one) session.ReloadLibraries();
   return CUDA_SUCCESS;
 }
 
-CUresult ServeSynchronizeContext(ServedLane& lane, WireReader& in, WireWriter&) {
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  for (const auto& stream : lane.context()->streams()) {
-    if (lane.context()->IsCapturing(*stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+CUresult ServeSynchronizeContext(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter&) {
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  for (const auto& stream : served.context()->streams()) {
+    if (served.context()->IsCapturing(*stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkContext(lane.context_index(), &points);
-  const CUresult waited = lane.AwaitPoints(&points);
+  const CUresult marked = waits.MarkContext(served.context_index(), &points);
+  const CUresult waited = waits.AwaitPoints(&points);
   return marked != CUDA_SUCCESS ? marked : waited;
 }
 
-CUresult ServeFetchOutput(ServedLane& lane, WireReader& in, WireWriter& out) {
-  if (!in.AtEnd()) return lane.Malformed();
-  lane.GiveUpTurn();
-  const std::string text = lane.session().output.Take(kMaxReplyPayloadBytes / 2);
+CUresult ServeFetchOutput(ServedRequest& served, WireReader& in, WireWriter& out) {
+  if (!in.AtEnd()) return served.Malformed();
+  served.GiveUpTurn();
+  const std::string text = served.session().output.Take(kMaxReplyPayloadBytes / 2);
   out.PutText(text);
   return CUDA_SUCCESS;
 }
 
 namespace {
 
-CUresult FindContextEvent(ServedLane& lane, WireReader& in, CUevent* event) {
+CUresult FindContextEvent(ServedRequest& served, ClientNames& names, WireReader& in, CUevent* event) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return lane.Find(shm::HandleKind::kEvent, handle, event);
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return names.Find(shm::HandleKind::kEvent, handle, event);
 }
 
 }  // namespace
 
-CUresult ServeRecordContextEvent(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeRecordContextEvent(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   CUevent event = nullptr;
-  if (const CUresult r = FindContextEvent(lane, in, &event); r != CUDA_SUCCESS) return r;
-  return lane.context()->RecordAll(event);
+  if (const CUresult r = FindContextEvent(served, names, in, &event); r != CUDA_SUCCESS) return r;
+  return served.context()->RecordAll(event);
 }
 
-CUresult ServeWaitContextEvent(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeWaitContextEvent(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   CUevent event = nullptr;
-  if (const CUresult r = FindContextEvent(lane, in, &event); r != CUDA_SUCCESS) return r;
-  return lane.context()->WaitAll(event);
+  if (const CUresult r = FindContextEvent(served, names, in, &event); r != CUDA_SUCCESS) return r;
+  return served.context()->WaitAll(event);
 }
 
-CUresult ServeNoteRefusal(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeNoteRefusal(ServedRequest& served, WireReader& in, WireWriter&) {
   shm::NoteRefusal note{};
   in.TakeStruct(&note);
-  if (!in.AtEnd() || !lane.session().core.refused_calls.Add(note.symbol_index)) return lane.Malformed();
-  lane.session().counters.Add("refused_calls");
+  if (!in.AtEnd() || !served.session().core.refused_calls.Add(note.symbol_index)) return served.Malformed();
+  served.session().counters.Add("refused_calls");
   return CUDA_SUCCESS;
 }
 

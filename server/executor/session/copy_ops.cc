@@ -14,44 +14,44 @@ void Count(SessionState& session, CopyDirection direction, uint64_t size_bytes) 
 }
 
 // After the copy was put on its stream: waits if the client does, and otherwise remembers the arena chunks.
-CUresult Finish(ServedLane& lane, Stream& stream, const ArenaUse& arena) {
-  if (!lane.wants_reply() || stream.context->IsCapturing(stream)) {
-    return arena.used ? lane.MarkChunks(arena.offset_bytes, arena.size_bytes, stream) : CUDA_SUCCESS;
+CUresult Finish(ServedRequest& served, StreamWaits& waits, ArenaChunks& chunks, Stream& stream, const ArenaUse& arena) {
+  if (!served.wants_reply() || stream.context->IsCapturing(stream)) {
+    return arena.used ? chunks.MarkChunks(arena.offset_bytes, arena.size_bytes, stream) : CUDA_SUCCESS;
   }
   std::vector<WaitPoint> points;
-  lane.MarkStream(stream, &points);
-  return lane.AwaitPoints(&points);
+  waits.MarkStream(stream, &points);
+  return waits.AwaitPoints(&points);
 }
 
-CUresult ReadSide(ServedLane& lane, uint32_t place, uint64_t base, uint64_t size_bytes, bool is_source,
-                  std::span<const std::byte> inline_bytes, ArenaUse* arena, CopySide* side) {
+CUresult ReadSide(ServedRequest& served, ArenaChunks& chunks, uint32_t place, uint64_t base, uint64_t size_bytes,
+                  bool is_source, std::span<const std::byte> inline_bytes, ArenaUse* arena, CopySide* side) {
   switch (static_cast<shm::Place>(place)) {
     case shm::Place::kAddress: {
-      const std::optional<MemoryRange> range = lane.session().memory.Find(base, size_bytes);
+      const std::optional<MemoryRange> range = served.session().memory.Find(base, size_bytes);
       if (!range) return CUDA_ERROR_INVALID_VALUE;
       *side = {base, range->kind == MemoryKind::kPinned};
       return CUDA_SUCCESS;
     }
     case shm::Place::kArena: {
       if (base > LaneRegion::kArenaBytes || size_bytes > LaneRegion::kArenaBytes - base) {
-        return lane.Malformed("copy beyond the arena");
+        return served.Malformed("copy beyond the arena");
       }
-      if (arena->used) return lane.Malformed("copy from arena to arena");
+      if (arena->used) return served.Malformed("copy from arena to arena");
       CUresult registered = CUDA_SUCCESS;
-      std::byte* memory = lane.Arena(&registered);
+      std::byte* memory = chunks.Arena(&registered);
       if (memory == nullptr) return registered;
       *arena = {true, base, size_bytes};
       *side = {reinterpret_cast<uint64_t>(memory + base), true};
       return CUDA_SUCCESS;
     }
     case shm::Place::kInline:
-      if (!is_source || size_bytes > inline_bytes.size()) return lane.Malformed("copy beyond its inline bytes");
+      if (!is_source || size_bytes > inline_bytes.size()) return served.Malformed("copy beyond its inline bytes");
       *side = {reinterpret_cast<uint64_t>(inline_bytes.data()), true};
       return CUDA_SUCCESS;
     case shm::Place::kArray:
       break;
   }
-  return lane.Malformed("unknown place of a copy");
+  return served.Malformed("unknown place of a copy");
 }
 
 // What the program's own memory holds when a captured copy is replayed cannot be known here.
@@ -61,28 +61,29 @@ bool IsPageable(uint32_t place) {
 
 }  // namespace
 
-CUresult ServeCopy(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeCopy(ServedRequest& served, ClientNames& names, StreamWaits& waits, ArenaChunks& chunks, WireReader& in,
+                   WireWriter&) {
   shm::Copy copy{};
   in.TakeStruct(&copy);
   const bool is_inline = copy.source_place == static_cast<uint32_t>(shm::Place::kInline);
-  if (is_inline && copy.size_bytes > shm::kMaxInlineBytes) return lane.Malformed("too many inline bytes");
+  if (is_inline && copy.size_bytes > shm::kMaxInlineBytes) return served.Malformed("too many inline bytes");
   const std::span<const std::byte> inline_bytes = in.TakeBytes(is_inline ? copy.size_bytes : 0);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   ArenaUse arena;
   CopySide from;
   CopySide to;
   if (const CUresult r =
-          ReadSide(lane, copy.source_place, copy.source, copy.size_bytes, true, inline_bytes, &arena, &from);
+          ReadSide(served, chunks, copy.source_place, copy.source, copy.size_bytes, true, inline_bytes, &arena, &from);
       r != CUDA_SUCCESS) {
     return r;
   }
   if (const CUresult r =
-          ReadSide(lane, copy.destination_place, copy.destination, copy.size_bytes, false, {}, &arena, &to);
+          ReadSide(served, chunks, copy.destination_place, copy.destination, copy.size_bytes, false, {}, &arena, &to);
       r != CUDA_SUCCESS) {
     return r;
   }
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(copy.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(copy.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   if ((IsPageable(copy.source_place) || IsPageable(copy.destination_place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -90,49 +91,51 @@ CUresult ServeCopy(ServedLane& lane, WireReader& in, WireWriter&) {
   CopyDirection direction = CopyDirection::kDevice;
   if (from.is_host != to.is_host) direction = from.is_host ? CopyDirection::kUp : CopyDirection::kDown;
   if (from.is_host && to.is_host) direction = CopyDirection::kDown;
-  const CUresult result = PutCopy(lane, *stream, to, from, copy.size_bytes, direction);
+  const CUresult result = PutCopy(served, *stream, to, from, copy.size_bytes, direction);
   if (result != CUDA_SUCCESS) return result;
-  Count(lane.session(), direction, copy.size_bytes);
-  return Finish(lane, *stream, arena);
+  Count(served.session(), direction, copy.size_bytes);
+  return Finish(served, waits, chunks, *stream, arena);
 }
 
-CUresult ServeCopyBox(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeCopyBox(ServedRequest& served, ClientNames& names, StreamWaits& waits, ArenaChunks& chunks,
+                      WireReader& in, WireWriter&) {
   shm::CopyBox box{};
   in.TakeStruct(&box);
-  if (box.inline_bytes > shm::kMaxInlineBytes) return lane.Malformed("too many inline bytes");
+  if (box.inline_bytes > shm::kMaxInlineBytes) return served.Malformed("too many inline bytes");
   const std::span<const std::byte> inline_bytes = in.TakeBytes(box.inline_bytes);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   BoxCopy copy;
-  if (const CUresult r = ReadBoxCopy(lane, box, inline_bytes, &copy); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadBoxCopy(served, names, chunks, box, inline_bytes, &copy); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(box.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(box.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
   if ((IsPageable(box.source.place) || IsPageable(box.destination.place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (const CUresult r = PutBox(lane, *stream, copy.parameters, copy.direction); r != CUDA_SUCCESS) return r;
-  Count(lane.session(), copy.direction, copy.size_bytes);
-  return Finish(lane, *stream, copy.arena);
+  if (const CUresult r = PutBox(served, *stream, copy.parameters, copy.direction); r != CUDA_SUCCESS) return r;
+  Count(served.session(), copy.direction, copy.size_bytes);
+  return Finish(served, waits, chunks, *stream, copy.arena);
 }
 
-CUresult ServeFill(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeFill(ServedRequest& served, ClientNames& names, StreamWaits& waits, ArenaChunks& chunks, WireReader& in,
+                   WireWriter&) {
   shm::Fill fill{};
   in.TakeStruct(&fill);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (const CUresult r = CheckFill(lane, fill); r != CUDA_SUCCESS) return r;
+  if (!in.AtEnd()) return served.Malformed();
+  if (const CUresult r = CheckFill(served, fill); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(fill.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(fill.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
   const CUDA_MEMSET_NODE_PARAMS parameters{fill.address,       fill.pitch_bytes, fill.value,
                                            fill.element_bytes, fill.width,       fill.height};
-  const CUresult result = PutFill(lane, *stream, parameters);
-  return result == CUDA_SUCCESS ? Finish(lane, *stream, {}) : result;
+  const CUresult result = PutFill(served, *stream, parameters);
+  return result == CUDA_SUCCESS ? Finish(served, waits, chunks, *stream, {}) : result;
 }
 
-CUresult ServeAwaitArena(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeAwaitArena(ServedRequest& served, ArenaChunks& chunks, WireReader& in, WireWriter&) {
   const auto chunk = static_cast<uint32_t>(in.TakeWord());
-  if (!in.AtEnd()) return lane.Malformed();
-  return lane.AwaitChunk(chunk);
+  if (!in.AtEnd()) return served.Malformed();
+  return chunks.AwaitChunk(chunk);
 }
 
 }  // namespace tally::server

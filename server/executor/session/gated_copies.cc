@@ -42,15 +42,15 @@ constexpr uint64_t kHostPiece = uint64_t{8} << 20;      // 0.15 ms at 55 GB/s
 constexpr uint64_t kDevicePiece = uint64_t{256} << 20;  // the same at 1.7 TB/s
 
 // Those of high-priority tenants are not announced either: what matters comes behind them.
-bool AreHeld(ServedLane& lane, const Stream& stream) {
-  const SessionState& session = lane.session();
+bool AreHeld(ServedRequest& served, const Stream& stream) {
+  const SessionState& session = served.session();
   return session.core.gate->holds_copies() && !session.is_high_priority.load(std::memory_order_relaxed) &&
          !stream.context->IsCapturing(stream);
 }
 
 // Into pieces of what size a copy is cut, so that each takes a fraction of a millisecond.
-uint64_t PieceBytes(ServedLane& lane, const Stream& stream, CopyDirection direction) {
-  if (!AreHeld(lane, stream)) return UINT64_MAX;
+uint64_t PieceBytes(ServedRequest& served, const Stream& stream, CopyDirection direction) {
+  if (!AreHeld(served, stream)) return UINT64_MAX;
   return direction == CopyDirection::kDevice ? kDevicePiece : kHostPiece;
 }
 
@@ -69,14 +69,14 @@ scheduler::LaunchAsked AskedOfCopy(CopyDirection direction, uint64_t size_bytes)
 // Puts something of `num_units` (bytes, rows, slices), each of `unit_bytes`, on the stream piece by piece:
 // put(first, num) as often as need be.
 template <typename Put>
-CUresult InPieces(ServedLane& lane, const Stream& stream, CopyDirection direction, uint64_t num_units,
+CUresult InPieces(ServedRequest& served, const Stream& stream, CopyDirection direction, uint64_t num_units,
                   uint64_t unit_bytes, const Put& put) {
-  uint64_t units_at_once = std::max<uint64_t>(PieceBytes(lane, stream, direction) / unit_bytes, 1);
+  uint64_t units_at_once = std::max<uint64_t>(PieceBytes(served, stream, direction) / unit_bytes, 1);
   for (uint64_t first = 0; first < num_units;) {
     const uint64_t num = std::min(units_at_once, num_units - first);
-    lane.session().NoteWork(stream, /*is_launch=*/false);
-    const GatedDispatch dispatch(lane.session().launches, stream, AskedOfCopy(direction, num * unit_bytes),
-                                 /*passes=*/!AreHeld(lane, stream));
+    served.session().NoteWork(stream, /*is_launch=*/false);
+    const GatedDispatch dispatch(served.session().launches, stream, AskedOfCopy(direction, num * unit_bytes),
+                                 /*passes=*/!AreHeld(served, stream));
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     if (dispatch.is_forced()) units_at_once = UINT64_MAX;
     if (const CUresult r = put(first, num); r != CUDA_SUCCESS) return r;
@@ -87,15 +87,15 @@ CUresult InPieces(ServedLane& lane, const Stream& stream, CopyDirection directio
 
 }  // namespace
 
-CUresult PutCopy(ServedLane& lane, const Stream& stream, const CopySide& to, const CopySide& from, uint64_t size_bytes,
-                 CopyDirection direction) {
-  return InPieces(lane, stream, direction, size_bytes, 1, [&](uint64_t first, uint64_t num) {
-    return CopyPiece(lane.driver(), to, from, first, num, stream.real);
+CUresult PutCopy(ServedRequest& served, const Stream& stream, const CopySide& to, const CopySide& from,
+                 uint64_t size_bytes, CopyDirection direction) {
+  return InPieces(served, stream, direction, size_bytes, 1, [&](uint64_t first, uint64_t num) {
+    return CopyPiece(served.driver(), to, from, first, num, stream.real);
   });
 }
 
-CUresult PutBox(ServedLane& lane, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction) {
-  const auto put = [&](const CUDA_MEMCPY3D& piece) { return lane.driver().cuMemcpy3DAsync_v2(&piece, stream.real); };
+CUresult PutBox(ServedRequest& served, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction) {
+  const auto put = [&](const CUDA_MEMCPY3D& piece) { return served.driver().cuMemcpy3DAsync_v2(&piece, stream.real); };
   const auto rows_of = [](CUDA_MEMCPY3D piece, uint64_t first, uint64_t num) {
     piece.srcY += first;
     piece.dstY += first;
@@ -110,33 +110,34 @@ CUresult PutBox(ServedLane& lane, const Stream& stream, const CUDA_MEMCPY3D& box
   };
   const uint64_t slice_bytes = box.WidthInBytes * box.Height;
   if (slice_bytes == 0 || box.Depth == 0) return put(box);
-  if (slice_bytes <= PieceBytes(lane, stream, direction)) {
-    return InPieces(lane, stream, direction, box.Depth, slice_bytes,
+  if (slice_bytes <= PieceBytes(served, stream, direction)) {
+    return InPieces(served, stream, direction, box.Depth, slice_bytes,
                     [&](uint64_t first, uint64_t num) { return put(slices_of(box, first, num)); });
   }
   for (uint64_t z = 0; z < box.Depth; ++z) {
     const CUDA_MEMCPY3D slice = slices_of(box, z, 1);
-    const CUresult result = InPieces(lane, stream, direction, box.Height, box.WidthInBytes,
+    const CUresult result = InPieces(served, stream, direction, box.Height, box.WidthInBytes,
                                      [&](uint64_t first, uint64_t num) { return put(rows_of(slice, first, num)); });
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult PutFill(ServedLane& lane, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill) {
+CUresult PutFill(ServedRequest& served, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill) {
   const uint64_t element_bytes = fill.elementSize;
-  const auto put = [&](const CUDA_MEMSET_NODE_PARAMS& piece) { return FillPiece(lane.driver(), piece, stream.real); };
+  const auto put = [&](const CUDA_MEMSET_NODE_PARAMS& piece) { return FillPiece(served.driver(), piece, stream.real); };
   if (fill.width == 0 || fill.height == 0) return put(fill);
   if (fill.height == 1) {
-    return InPieces(lane, stream, CopyDirection::kDevice, fill.width, element_bytes, [&](uint64_t first, uint64_t num) {
-      CUDA_MEMSET_NODE_PARAMS piece = fill;
-      piece.dst += first * element_bytes;
-      piece.width = num;
-      return put(piece);
-    });
+    return InPieces(served, stream, CopyDirection::kDevice, fill.width, element_bytes,
+                    [&](uint64_t first, uint64_t num) {
+                      CUDA_MEMSET_NODE_PARAMS piece = fill;
+                      piece.dst += first * element_bytes;
+                      piece.width = num;
+                      return put(piece);
+                    });
   }
   const uint64_t row_bytes = fill.width * element_bytes;
-  return InPieces(lane, stream, CopyDirection::kDevice, fill.height, row_bytes, [&](uint64_t first, uint64_t num) {
+  return InPieces(served, stream, CopyDirection::kDevice, fill.height, row_bytes, [&](uint64_t first, uint64_t num) {
     CUDA_MEMSET_NODE_PARAMS piece = fill;
     piece.dst += first * fill.pitch;
     piece.height = num;

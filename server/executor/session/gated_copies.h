@@ -11,7 +11,7 @@
 
 #include "server/executor/session/box_copy.h"
 #include "server/executor/session/client_context.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/served_request.h"
 
 namespace tally::server {
 
@@ -21,11 +21,11 @@ struct CopySide {
 };
 
 // `size_bytes` is not 0.
-CUresult PutCopy(ServedLane& lane, const Stream& stream, const CopySide& to, const CopySide& from, uint64_t size_bytes,
-                 CopyDirection direction);
+CUresult PutCopy(ServedRequest& served, const Stream& stream, const CopySide& to, const CopySide& from,
+                 uint64_t size_bytes, CopyDirection direction);
 // What has no extent is the driver's to judge.
-CUresult PutBox(ServedLane& lane, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction);
+CUresult PutBox(ServedRequest& served, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction);
 // Likewise; elements of 1, 2 or 4 bytes. The context in it is not used.
-CUresult PutFill(ServedLane& lane, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill);
+CUresult PutFill(ServedRequest& served, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill);
 
 }  // namespace tally::server

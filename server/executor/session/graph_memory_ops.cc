@@ -4,16 +4,16 @@
 
 namespace tally::server {
 
-CUresult ServeAddAllocationNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAddAllocationNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   GraphTarget target;
-  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadAddTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   shm::AllocationNode request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   Devices& devices = *session.core.devices;
-  if (request.device >= static_cast<uint32_t>(devices.count())) return lane.Malformed();
-  const DriverTable& driver = lane.driver();
+  if (request.device >= static_cast<uint32_t>(devices.count())) return served.Malformed();
+  const DriverTable& driver = served.driver();
   if (driver.cuGraphAddMemAllocNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const uint64_t limit = session.core.limits.device_memory_bytes;
   const uint64_t used = session.memory.device_bytes();
@@ -40,23 +40,23 @@ CUresult ServeAddAllocationNode(ServedLane& lane, WireReader& in, WireWriter& ou
     return r;
   }
   // A memory node cannot be taken out again: one at addresses that are taken stays, and the client cannot use it.
-  if (!session.graph_memory.Add(target.graph, parameters.dptr, request.size_bytes, lane.context_index())) {
+  if (!session.graph_memory.Add(target.graph, parameters.dptr, request.size_bytes, served.context_index())) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
+  out.PutHandle(names, shm::HandleKind::kGraphNode, node);
   out.PutWord(parameters.dptr);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeGetAllocationNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeGetAllocationNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUgraphNode node = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
-  if (lane.driver().cuGraphMemAllocNodeGetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  if (served.driver().cuGraphMemAllocNodeGetParams == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUDA_MEM_ALLOC_NODE_PARAMS p{};
-  if (const CUresult r = lane.driver().cuGraphMemAllocNodeGetParams(node, &p); r != CUDA_SUCCESS) return r;
-  const Devices& devices = *lane.session().core.devices;
+  if (const CUresult r = served.driver().cuGraphMemAllocNodeGetParams(node, &p); r != CUDA_SUCCESS) return r;
+  const Devices& devices = *served.session().core.devices;
   shm::AllocationNode description{};
   description.size_bytes = p.bytesize;
   for (int ordinal = 0; ordinal < devices.count(); ++ordinal) {
@@ -72,30 +72,30 @@ CUresult ServeGetAllocationNode(ServedLane& lane, WireReader& in, WireWriter& ou
   return CUDA_SUCCESS;
 }
 
-CUresult ServeAddFreeNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAddFreeNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   // graph, the dependencies, their number, the address
   const uint64_t graph_handle = in.TakeWord();
   std::vector<uint64_t> handles;
   in.TakeArray(&handles);
   in.TakeWord();
   const uint64_t address = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuGraphAddMemFreeNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuGraphAddMemFreeNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraph graph = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
   std::vector<CUgraphNode> dependencies;
-  if (const CUresult r = lane.FindAll(shm::HandleKind::kGraphNode, handles, &dependencies); r != CUDA_SUCCESS) {
+  if (const CUresult r = names.FindAll(shm::HandleKind::kGraphNode, handles, &dependencies); r != CUDA_SUCCESS) {
     return r;
   }
-  if (!lane.OwnsAddresses(address, 1)) return CUDA_ERROR_INVALID_VALUE;
+  if (!served.OwnsAddresses(address, 1)) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNode node = nullptr;
   if (const CUresult r =
-          lane.driver().cuGraphAddMemFreeNode(&node, graph, dependencies.data(), dependencies.size(), address);
+          served.driver().cuGraphAddMemFreeNode(&node, graph, dependencies.data(), dependencies.size(), address);
       r != CUDA_SUCCESS) {
     return r;
   }
-  lane.session().graph_memory.OnFreed(graph, address);
-  out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
+  served.session().graph_memory.OnFreed(graph, address);
+  out.PutHandle(names, shm::HandleKind::kGraphNode, node);
   return CUDA_SUCCESS;
 }
 

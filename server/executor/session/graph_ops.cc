@@ -39,23 +39,23 @@ std::vector<std::byte> ExtraBytes(void** extra) {
   return bytes != nullptr ? std::vector(bytes, bytes + size) : std::vector<std::byte>();
 }
 
-CUresult ReadCopy(ServedLane& lane, WireReader& in, BoxCopy* copy) {
+CUresult ReadCopy(ServedRequest& served, ClientNames& names, ArenaChunks& chunks, WireReader& in, BoxCopy* copy) {
   shm::CopyBox box{};
   in.TakeStruct(&box);
-  if (!in.AtEnd() || box.inline_bytes != 0) return lane.Malformed();
+  if (!in.AtEnd() || box.inline_bytes != 0) return served.Malformed();
   const auto is_place = [](uint32_t place) {
     return place == static_cast<uint32_t>(shm::Place::kAddress) || place == static_cast<uint32_t>(shm::Place::kArray);
   };
   if (!is_place(box.source.place) || !is_place(box.destination.place)) return CUDA_ERROR_NOT_SUPPORTED;
-  if (const CUresult r = ReadBoxCopy(lane, box, {}, copy); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadBoxCopy(served, names, chunks, box, {}, copy); r != CUDA_SUCCESS) return r;
   return copy->size_bytes != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult ReadFill(ServedLane& lane, WireReader& in, CUDA_MEMSET_NODE_PARAMS* p) {
+CUresult ReadFill(ServedRequest& served, WireReader& in, CUDA_MEMSET_NODE_PARAMS* p) {
   shm::Fill fill{};
   in.TakeStruct(&fill);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (const CUresult r = CheckFill(lane, fill); r != CUDA_SUCCESS) return r;
+  if (!in.AtEnd()) return served.Malformed();
+  if (const CUresult r = CheckFill(served, fill); r != CUDA_SUCCESS) return r;
   *p = {};
   p->dst = fill.address;
   p->pitch = fill.pitch_bytes;
@@ -69,11 +69,11 @@ CUresult ReadFill(ServedLane& lane, WireReader& in, CUDA_MEMSET_NODE_PARAMS* p) 
 constexpr size_t kMaxKeptHostCalls = 1 << 24;
 
 // A node's host function may run any number of times: the call is kept until the session ends.
-CUresult ReadHostCall(ServedLane& lane, WireReader& in, CUDA_HOST_NODE_PARAMS* p) {
+CUresult ReadHostCall(ServedRequest& served, WireReader& in, CUDA_HOST_NODE_PARAMS* p) {
   shm::LaunchHostFunction request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   if (session.kept_host_calls.size() >= kMaxKeptHostCalls) return CUDA_ERROR_OUT_OF_MEMORY;
   session.kept_host_calls.push_back(std::make_unique<HostCall>(HostCall{session.callbacks, request.token, true}));
   p->fn = &RunHostFunction;
@@ -83,35 +83,35 @@ CUresult ReadHostCall(ServedLane& lane, WireReader& in, CUDA_HOST_NODE_PARAMS* p
 
 }  // namespace
 
-CUresult ServeAddKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAddKernelNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   GraphTarget target;
-  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
-  PendingLaunch& launch = lane.launch();
+  if (const CUresult r = ReadAddTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
+  PendingLaunch& launch = served.launch();
   shm::Launch record{};
-  if (const CUresult r = ReadLaunch(lane, in, &record, &launch); r != CUDA_SUCCESS) return r;
-  if (lane.driver().cuGraphAddKernelNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = ReadLaunch(served, names, in, &record, &launch); r != CUDA_SUCCESS) return r;
+  if (served.driver().cuGraphAddKernelNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   DriverArguments arguments(launch);
   const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(launch, arguments);
   CUgraphNode node = nullptr;
-  CUresult result = lane.driver().cuGraphAddKernelNode_v2(&node, target.graph, target.dependency_pointer(),
+  CUresult result = served.driver().cuGraphAddKernelNode_v2(&node, target.graph, target.dependency_pointer(),
                                                           target.dependencies.size(), &parameters);
   for (const CUlaunchAttribute& attribute : launch.attributes) {
     if (result != CUDA_SUCCESS) break;
-    result = lane.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
-    if (result != CUDA_SUCCESS) lane.driver().cuGraphDestroyNode(node);
+    result = served.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
+    if (result != CUDA_SUCCESS) served.driver().cuGraphDestroyNode(node);
   }
-  return PutNode(lane, result, node, out);
+  return PutNode(names, result, node, out);
 }
 
-CUresult ServeSetKernelNode(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeSetKernelNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   GraphTarget target;
-  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
-  PendingLaunch& launch = lane.launch();
+  if (const CUresult r = ReadSetTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
+  PendingLaunch& launch = served.launch();
   shm::Launch record{};
-  if (const CUresult r = ReadLaunch(lane, in, &record, &launch); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadLaunch(served, names, in, &record, &launch); r != CUDA_SUCCESS) return r;
   DriverArguments arguments(launch);
   const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(launch, arguments);
-  const DriverTable& driver = lane.driver();
+  const DriverTable& driver = served.driver();
   if (target.exec != nullptr) {
     if (driver.cuGraphExecKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &parameters);
@@ -120,18 +120,18 @@ CUresult ServeSetKernelNode(ServedLane& lane, WireReader& in, WireWriter&) {
   return driver.cuGraphKernelNodeSetParams_v2(target.node, &parameters);
 }
 
-CUresult ReadKernelNode(ServedLane& lane, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed) {
-  if (lane.driver().cuGraphKernelNodeGetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult ReadKernelNode(ServedRequest& served, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed) {
+  if (served.driver().cuGraphKernelNodeGetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUDA_KERNEL_NODE_PARAMS_v2 p{};
-  if (const CUresult r = lane.driver().cuGraphKernelNodeGetParams_v2(node, &p); r != CUDA_SUCCESS) return r;
-  const auto& known = lane.session().kernel_of;
+  if (const CUresult r = served.driver().cuGraphKernelNodeGetParams_v2(node, &p); r != CUDA_SUCCESS) return r;
+  const auto& known = served.session().kernel_of;
   auto found = known.find(p.kern);
   if (p.kern == nullptr || found == known.end()) found = known.find(p.func);
   if (found == known.end()) {
     // Captured through a function that the client never looked up: a kernel's function in the context.
     CUfunction function = nullptr;
     for (const auto& [key, kernel] : known) {
-      if (kernel->kernel == nullptr || lane.driver().cuKernelGetFunction(&function, kernel->kernel) != CUDA_SUCCESS) {
+      if (kernel->kernel == nullptr || served.driver().cuKernelGetFunction(&function, kernel->kernel) != CUDA_SUCCESS) {
         continue;
       }
       if (function == p.func) {
@@ -164,131 +164,132 @@ CUresult ReadKernelNode(ServedLane& lane, CUgraphNode node, shm::Launch* launch,
   return CUDA_SUCCESS;
 }
 
-CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeGetKernelNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUgraphNode node = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
   shm::Launch launch{};
   std::vector<std::byte> packed;
-  if (const CUresult r = ReadKernelNode(lane, node, &launch, &packed); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadKernelNode(served, node, &launch, &packed); r != CUDA_SUCCESS) return r;
   out.PutStruct(launch);
   out.PutBytes(packed);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeAddCopyNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAddCopyNode(ServedRequest& served, ClientNames& names, ArenaChunks& chunks, WireReader& in,
+                          WireWriter& out) {
   GraphTarget target;
-  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadAddTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   BoxCopy copy;
-  if (const CUresult r = ReadCopy(lane, in, &copy); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadCopy(served, names, chunks, in, &copy); r != CUDA_SUCCESS) return r;
   CUcontext context = nullptr;
-  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(served, &context); r != CUDA_SUCCESS) return r;
   CUgraphNode node = nullptr;
-  const CUresult result = lane.driver().cuGraphAddMemcpyNode(&node, target.graph, target.dependency_pointer(),
-                                                             target.dependencies.size(), &copy.parameters, context);
-  return PutNode(lane, result, node, out);
+  const CUresult result = served.driver().cuGraphAddMemcpyNode(&node, target.graph, target.dependency_pointer(),
+                                                               target.dependencies.size(), &copy.parameters, context);
+  return PutNode(names, result, node, out);
 }
 
-CUresult ServeSetCopyNode(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeSetCopyNode(ServedRequest& served, ClientNames& names, ArenaChunks& chunks, WireReader& in, WireWriter&) {
   GraphTarget target;
-  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadSetTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   BoxCopy copy;
-  if (const CUresult r = ReadCopy(lane, in, &copy); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadCopy(served, names, chunks, in, &copy); r != CUDA_SUCCESS) return r;
   CUcontext context = nullptr;
-  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(served, &context); r != CUDA_SUCCESS) return r;
   if (target.exec != nullptr) {
-    return lane.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy.parameters, context);
+    return served.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy.parameters, context);
   }
-  return lane.driver().cuGraphMemcpyNodeSetParams(target.node, &copy.parameters);
+  return served.driver().cuGraphMemcpyNodeSetParams(target.node, &copy.parameters);
 }
 
-CUresult ServeAddFillNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAddFillNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   GraphTarget target;
-  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadAddTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   CUDA_MEMSET_NODE_PARAMS parameters;
-  if (const CUresult r = ReadFill(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadFill(served, in, &parameters); r != CUDA_SUCCESS) return r;
   CUcontext context = nullptr;
-  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(served, &context); r != CUDA_SUCCESS) return r;
   CUgraphNode node = nullptr;
-  const CUresult result = lane.driver().cuGraphAddMemsetNode(&node, target.graph, target.dependency_pointer(),
-                                                             target.dependencies.size(), &parameters, context);
-  return PutNode(lane, result, node, out);
+  const CUresult result = served.driver().cuGraphAddMemsetNode(&node, target.graph, target.dependency_pointer(),
+                                                               target.dependencies.size(), &parameters, context);
+  return PutNode(names, result, node, out);
 }
 
-CUresult ServeSetFillNode(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeSetFillNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   GraphTarget target;
-  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadSetTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   CUDA_MEMSET_NODE_PARAMS parameters;
-  if (const CUresult r = ReadFill(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadFill(served, in, &parameters); r != CUDA_SUCCESS) return r;
   CUcontext context = nullptr;
-  if (const CUresult r = NodeContext(lane, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NodeContext(served, &context); r != CUDA_SUCCESS) return r;
   if (target.exec != nullptr) {
-    return lane.driver().cuGraphExecMemsetNodeSetParams(target.exec, target.node, &parameters, context);
+    return served.driver().cuGraphExecMemsetNodeSetParams(target.exec, target.node, &parameters, context);
   }
-  return lane.driver().cuGraphMemsetNodeSetParams(target.node, &parameters);
+  return served.driver().cuGraphMemsetNodeSetParams(target.node, &parameters);
 }
 
-CUresult ServeAddHostNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAddHostNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   GraphTarget target;
-  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadAddTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   CUDA_HOST_NODE_PARAMS parameters{};
-  if (const CUresult r = ReadHostCall(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadHostCall(served, in, &parameters); r != CUDA_SUCCESS) return r;
   CUgraphNode node = nullptr;
-  const CUresult result = lane.driver().cuGraphAddHostNode(&node, target.graph, target.dependency_pointer(),
-                                                           target.dependencies.size(), &parameters);
-  return PutNode(lane, result, node, out);
+  const CUresult result = served.driver().cuGraphAddHostNode(&node, target.graph, target.dependency_pointer(),
+                                                             target.dependencies.size(), &parameters);
+  return PutNode(names, result, node, out);
 }
 
-CUresult ServeSetHostNode(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeSetHostNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   GraphTarget target;
-  if (const CUresult r = ReadSetTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadSetTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   CUDA_HOST_NODE_PARAMS parameters{};
-  if (const CUresult r = ReadHostCall(lane, in, &parameters); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadHostCall(served, in, &parameters); r != CUDA_SUCCESS) return r;
   if (target.exec != nullptr) {
-    return lane.driver().cuGraphExecHostNodeSetParams(target.exec, target.node, &parameters);
+    return served.driver().cuGraphExecHostNodeSetParams(target.exec, target.node, &parameters);
   }
-  return lane.driver().cuGraphHostNodeSetParams(target.node, &parameters);
+  return served.driver().cuGraphHostNodeSetParams(target.node, &parameters);
 }
 
-CUresult ServeUpdateExec(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeUpdateExec(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t exec_handle = in.TakeWord();
   const uint64_t graph_handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUgraphExec exec = nullptr;
   CUgraph graph = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
-  if (lane.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
-  if (lane.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
+  if (served.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (served.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphExecUpdateResultInfo details{};
-  const CUresult result = lane.driver().cuGraphExecUpdate_v2(exec, graph, &details);
-  if (result == CUDA_SUCCESS) lane.session().graph_replays.OnInstantiated(lane, graph, exec);
+  const CUresult result = served.driver().cuGraphExecUpdate_v2(exec, graph, &details);
+  if (result == CUDA_SUCCESS) served.session().graph_replays.OnInstantiated(served, graph, exec);
   // The details matter most when it failed: they go along either way.
   const std::array<uint32_t, 2> head = {static_cast<uint32_t>(details.result), 0};
   out.PutStruct(head);
-  out.PutHandle(lane, shm::HandleKind::kGraphNode, details.errorNode);
-  out.PutHandle(lane, shm::HandleKind::kGraphNode, details.errorFromNode);
+  out.PutHandle(names, shm::HandleKind::kGraphNode, details.errorNode);
+  out.PutHandle(names, shm::HandleKind::kGraphNode, details.errorFromNode);
   return result;
 }
 
-CUresult ServeInstantiate(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeInstantiate(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::Instantiate request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUgraph graph = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
-  if (lane.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
+  if (served.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
   // A kernel that launches a graph names it by the driver's own pointer, which the client does not have.
   if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  const DriverTable& driver = lane.driver();
+  const DriverTable& driver = served.driver();
   CUgraphExec exec = nullptr;
   CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};
   parameters.flags = request.flags;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (driver.cuGraphInstantiateWithParams != nullptr) {
     if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
-      if (const CUresult r = lane.ResolveStream(request.upload_stream, StreamUse::kOrdered, &parameters.hUploadStream);
+      if (const CUresult r = names.ResolveStream(request.upload_stream, StreamUse::kOrdered, &parameters.hUploadStream);
           r != CUDA_SUCCESS) {
         return r;
       }
@@ -301,12 +302,12 @@ CUresult ServeInstantiate(ServedLane& lane, WireReader& in, WireWriter& out) {
   shm::Instantiated reply{};
   reply.result = static_cast<uint32_t>(parameters.result_out);
   if (result == CUDA_SUCCESS) {
-    lane.session().graph_memory.OnInstantiated(graph, exec);
-    lane.session().graph_replays.OnInstantiated(lane, graph, exec);
-    reply.exec = lane.NameOf(shm::HandleKind::kGraphExec, exec);
+    served.session().graph_memory.OnInstantiated(graph, exec);
+    served.session().graph_replays.OnInstantiated(served, graph, exec);
+    reply.exec = names.NameOf(shm::HandleKind::kGraphExec, exec);
   }
   if (parameters.hErrNode_out != nullptr) {
-    reply.error_node = lane.NameOf(shm::HandleKind::kGraphNode, parameters.hErrNode_out);
+    reply.error_node = names.NameOf(shm::HandleKind::kGraphNode, parameters.hErrNode_out);
   }
   out.PutStruct(reply);
   return result;

@@ -77,8 +77,8 @@ bool ReadAttributes(const DriverTable& driver, CUgraphNode node, std::vector<CUl
 
 }  // namespace
 
-std::optional<GraphReplays::Node> GraphReplays::Read(ServedLane& lane, CUgraphNode node, CUgraphNodeType type) {
-  const DriverTable& driver = lane.driver();
+std::optional<GraphReplays::Node> GraphReplays::Read(ServedRequest& served, CUgraphNode node, CUgraphNodeType type) {
+  const DriverTable& driver = served.driver();
   if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
     CUDA_MEMSET_NODE_PARAMS fill{};
     if (driver.cuGraphMemsetNodeGetParams(node, &fill) != CUDA_SUCCESS) return std::nullopt;
@@ -95,7 +95,7 @@ std::optional<GraphReplays::Node> GraphReplays::Read(ServedLane& lane, CUgraphNo
   shm::Launch launch{};
   std::vector<std::byte> parameters;
   std::vector<CUlaunchAttribute> attributes;
-  if (ReadKernelNode(lane, node, &launch, &parameters) != CUDA_SUCCESS) return std::nullopt;
+  if (ReadKernelNode(served, node, &launch, &parameters) != CUDA_SUCCESS) return std::nullopt;
   if (!ReadAttributes(driver, node, &attributes)) return std::nullopt;
   launch.num_attributes = static_cast<uint16_t>(attributes.size());
   if (!attributes.empty()) launch.flags |= shm::kLaunchEx;
@@ -107,9 +107,9 @@ std::optional<GraphReplays::Node> GraphReplays::Read(ServedLane& lane, CUgraphNo
   return record;
 }
 
-std::vector<GraphReplays::Node> GraphReplays::NodesOf(ServedLane& lane, CUgraph graph) {
-  const SessionState& session = lane.session();
-  const DriverTable& driver = lane.driver();
+std::vector<GraphReplays::Node> GraphReplays::NodesOf(ServedRequest& served, CUgraph graph) {
+  const SessionState& session = served.session();
+  const DriverTable& driver = served.driver();
   if (session.core.variants == nullptr || session.keeps_kernels || driver.cuGraphGetEdges == nullptr) return {};
   // Whoever owns something together with a graph is told when the driver has run it.
   if (!session.user_objects.empty()) return {};
@@ -121,7 +121,7 @@ std::vector<GraphReplays::Node> GraphReplays::NodesOf(ServedLane& lane, CUgraph 
     CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
     if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return {};
     if (type == CU_GRAPH_NODE_TYPE_EMPTY) continue;
-    auto read = Read(lane, node, type);
+    auto read = Read(served, node, type);
     if (!read) return {};
     has_kernels |= type == CU_GRAPH_NODE_TYPE_KERNEL;
     nodes.push_back(std::move(*read));
@@ -129,8 +129,8 @@ std::vector<GraphReplays::Node> GraphReplays::NodesOf(ServedLane& lane, CUgraph 
   return has_kernels ? std::move(nodes) : std::vector<Node>();
 }
 
-void GraphReplays::OnInstantiated(ServedLane& lane, CUgraph graph, CUgraphExec exec) {
-  std::vector<Node> nodes = NodesOf(lane, graph);
+void GraphReplays::OnInstantiated(ServedRequest& served, CUgraph graph, CUgraphExec exec) {
+  std::vector<Node> nodes = NodesOf(served, graph);
   if (!nodes.empty()) {
     execs_[exec].nodes = std::move(nodes);
   } else {
@@ -142,8 +142,8 @@ void GraphReplays::OnChanged(CUgraphExec exec) {
   if (const auto found = execs_.find(exec); found != execs_.end()) found->second.nodes.clear();
 }
 
-bool GraphReplays::MayReplay(ServedLane& lane, const Stream& stream, const Exec& exec) {
-  const SessionState& session = lane.session();
+bool GraphReplays::MayReplay(ServedRequest& served, const Stream& stream, const Exec& exec) {
+  const SessionState& session = served.session();
   if (exec.nodes.empty() || session.is_high_priority.load(std::memory_order_relaxed)) return false;
   if (!session.core.variants->MightStop(stream.context->device())) return false;
   // What a launch would be refused for natively, the graph is not: its kernels may be of a device that is not the
@@ -156,16 +156,16 @@ bool GraphReplays::MayReplay(ServedLane& lane, const Stream& stream, const Exec&
     if (record == nullptr) continue;
     shm::Launch launch{};
     std::memcpy(&launch, record->data(), sizeof(launch));
-    const Kernel* kernel = FindKernel(lane.session(), launch.function);
+    const Kernel* kernel = FindKernel(served.session(), launch.function);
     if (kernel == nullptr) return false;  // its module is gone
     if (launch.shared_bytes == 0) continue;
     CUfunction function = kernel->function;
     int allowed = 0;
-    if (function == nullptr && lane.driver().cuKernelGetFunction(&function, kernel->kernel) != CUDA_SUCCESS) {
+    if (function == nullptr && served.driver().cuKernelGetFunction(&function, kernel->kernel) != CUDA_SUCCESS) {
       return false;
     }
     const CUresult result =
-        lane.driver().cuFuncGetAttribute(&allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
+        served.driver().cuFuncGetAttribute(&allowed, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, function);
     if (result != CUDA_SUCCESS || allowed < static_cast<int>(launch.shared_bytes)) return false;
   }
   return true;
@@ -178,23 +178,24 @@ CUresult GraphReplays::OrderBehindAll(Stream& stream) {
   return result == CUDA_SUCCESS ? mark.HoldBack(stream.real) : result;
 }
 
-CUresult GraphReplays::Launch(ServedLane& lane, Stream& stream, const Node& node) {
+CUresult GraphReplays::Launch(ServedRequest& served, ClientNames& names, Stream& stream, const Node& node) {
   if (const auto* record = std::get_if<KernelRecord>(&node)) {
     shm::Launch head{};
     WireReader in(*record);
-    if (const CUresult r = ReadLaunch(lane, in, &head, &lane.launch()); r != CUDA_SUCCESS) return r;
-    return PutLaunch(lane.session(), stream, lane.launch());
+    if (const CUresult r = ReadLaunch(served, names, in, &head, &served.launch()); r != CUDA_SUCCESS) return r;
+    return PutLaunch(served.session(), stream, served.launch());
   }
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
-  if (const auto* fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&node)) return PutFill(lane, stream, *fill);
-  return PutBox(lane, stream, std::get<CUDA_MEMCPY3D>(node), CopyDirection::kDevice);
+  if (const auto* fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&node)) return PutFill(served, stream, *fill);
+  return PutBox(served, stream, std::get<CUDA_MEMCPY3D>(node), CopyDirection::kDevice);
 }
 
-std::optional<CUresult> GraphReplays::TryLaunch(ServedLane& lane, Stream& stream, CUgraphExec graph_exec) {
+std::optional<CUresult> GraphReplays::TryLaunch(ServedRequest& served, ClientNames& names, Stream& stream,
+                                                CUgraphExec graph_exec) {
   const auto found = execs_.find(graph_exec);
   if (found == execs_.end() || stream.context->IsCapturing(stream)) return std::nullopt;
   Exec& exec = found->second;
-  const bool is_replayed = MayReplay(lane, stream, exec);
+  const bool is_replayed = MayReplay(served, stream, exec);
   const bool is_same_stream = exec.last_stream == &stream && exec.last_handle == stream.handle;
   const bool may_overlap = exec.last_stream != nullptr && !is_same_stream;
   if (may_overlap && (is_replayed || exec.was_replayed)) {
@@ -205,7 +206,7 @@ std::optional<CUresult> GraphReplays::TryLaunch(ServedLane& lane, Stream& stream
   exec.was_replayed = is_replayed;
   if (!is_replayed) return std::nullopt;
   for (const Node& node : exec.nodes) {
-    if (const CUresult r = Launch(lane, stream, node); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = Launch(served, names, stream, node); r != CUDA_SUCCESS) return r;
   }
   return CUDA_SUCCESS;
 }

@@ -21,7 +21,8 @@
 
 namespace tally::server {
 
-class ServedLane;
+class ClientNames;
+class ServedRequest;
 
 class GraphReplays {
  public:
@@ -29,14 +30,14 @@ class GraphReplays {
   static constexpr size_t kMostNodes = 20'000;
 
   // `exec` does what `graph` says, from now on.
-  void OnInstantiated(ServedLane& lane, CUgraph graph, CUgraphExec exec);
+  void OnInstantiated(ServedRequest& served, CUgraph graph, CUgraphExec exec);
   // Some node of it was changed: from now on it is left to the driver.
   void OnChanged(CUgraphExec exec);
   void OnDestroyed(CUgraphExec exec) { execs_.erase(exec); }
 
   // Launches it node by node, if it can be and there is somebody to give the GPU to. Nothing: the driver has to. The
   // stream is ordered, but not sealed yet.
-  std::optional<CUresult> TryLaunch(ServedLane& lane, Stream& stream, CUgraphExec exec);
+  std::optional<CUresult> TryLaunch(ServedRequest& served, ClientNames& names, Stream& stream, CUgraphExec exec);
 
  private:
   using KernelRecord = std::vector<std::byte>;  // as ReadLaunch reads it
@@ -49,10 +50,10 @@ class GraphReplays {
     bool was_replayed = false;
   };
 
-  static std::vector<Node> NodesOf(ServedLane& lane, CUgraph graph);
-  static std::optional<Node> Read(ServedLane& lane, CUgraphNode node, CUgraphNodeType type);
-  static bool MayReplay(ServedLane& lane, const Stream& stream, const Exec& exec);
-  static CUresult Launch(ServedLane& lane, Stream& stream, const Node& node);
+  static std::vector<Node> NodesOf(ServedRequest& served, CUgraph graph);
+  static std::optional<Node> Read(ServedRequest& served, CUgraphNode node, CUgraphNodeType type);
+  static bool MayReplay(ServedRequest& served, const Stream& stream, const Exec& exec);
+  static CUresult Launch(ServedRequest& served, ClientNames& names, Stream& stream, const Node& node);
   // Behind everything of its context so far.
   static CUresult OrderBehindAll(Stream& stream);
 

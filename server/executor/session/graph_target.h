@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "proto/shm/records_graph_abi.h"
+#include "proto/shm/records_launch_abi.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {
@@ -19,40 +21,40 @@ struct GraphTarget {
 };
 
 // For a new node: graph and dependencies.
-inline CUresult ReadAddTarget(ServedLane& lane, WireReader& in, GraphTarget* target) {
+inline CUresult ReadAddTarget(ServedRequest& served, ClientNames& names, WireReader& in, GraphTarget* target) {
   in.TakeStruct(&target->head);
-  if (target->head.num_dependencies > in.remaining() / sizeof(uint64_t)) return lane.Malformed();
+  if (target->head.num_dependencies > in.remaining() / sizeof(uint64_t)) return served.Malformed();
   std::vector<uint64_t> handles(target->head.num_dependencies);
   for (uint64_t& handle : handles) handle = in.TakeWord();
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, target->head.graph, &target->graph); r != CUDA_SUCCESS) {
+  if (const CUresult r = names.Find(shm::HandleKind::kGraph, target->head.graph, &target->graph); r != CUDA_SUCCESS) {
     return r;
   }
-  return lane.FindAll(shm::HandleKind::kGraphNode, handles, &target->dependencies);
+  return names.FindAll(shm::HandleKind::kGraphNode, handles, &target->dependencies);
 }
 
 // For a change: node, and executable if it is there that the node is to change.
-inline CUresult ReadSetTarget(ServedLane& lane, WireReader& in, GraphTarget* target) {
+inline CUresult ReadSetTarget(ServedRequest& served, ClientNames& names, WireReader& in, GraphTarget* target) {
   in.TakeStruct(&target->head);
-  if (const CUresult r = lane.FindOptional(shm::HandleKind::kGraphExec, target->head.exec, &target->exec);
+  if (const CUresult r = names.FindOptional(shm::HandleKind::kGraphExec, target->head.exec, &target->exec);
       r != CUDA_SUCCESS) {
     return r;
   }
-  if (target->exec != nullptr) lane.session().graph_replays.OnChanged(target->exec);
-  return lane.Find(shm::HandleKind::kGraphNode, target->head.node, &target->node);
+  if (target->exec != nullptr) served.session().graph_replays.OnChanged(target->exec);
+  return names.Find(shm::HandleKind::kGraphNode, target->head.node, &target->node);
 }
 
 // A kernel node as the record of a launch, without its attributes, and its parameters.
-CUresult ReadKernelNode(ServedLane& lane, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed);
+CUresult ReadKernelNode(ServedRequest& served, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed);
 
-inline CUresult PutNode(ServedLane& lane, CUresult result, CUgraphNode node, WireWriter& out) {
-  if (result == CUDA_SUCCESS) out.PutHandle(lane, shm::HandleKind::kGraphNode, node);
+inline CUresult PutNode(ClientNames& names, CUresult result, CUgraphNode node, WireWriter& out) {
+  if (result == CUDA_SUCCESS) out.PutHandle(names, shm::HandleKind::kGraphNode, node);
   return result;
 }
 
 // The real context that nodes of the request run in.
-inline CUresult NodeContext(ServedLane& lane, CUcontext* context) {
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return lane.session().core.devices->Context(lane.context()->device(), context);
+inline CUresult NodeContext(ServedRequest& served, CUcontext* context) {
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return served.session().core.devices->Context(served.context()->device(), context);
 }
 
 }  // namespace tally::server

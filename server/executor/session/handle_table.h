@@ -1,6 +1,6 @@
 // The handles of one kind of one session: ids that the client holds, and the server's objects behind them.
 //
-// An id (proto/shm/records_abi.h, HANDLES) carries kind, generation, who named it and an index: Find is two comparisons
+// An id (proto/shm/handles_abi.h) carries kind, generation, who named it and an index: Find is two comparisons
 // and an array access, and an id that was freed is never mistaken for its successor until 256 reuses later.
 // Guarded by the session's turn; not thread-safe.
 #pragma once
@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/handles_abi.h"
 
 namespace tally::server {
 

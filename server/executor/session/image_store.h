@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_code_abi.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/session/held_account.h"

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "proto/shm/records_code_abi.h"
+
 namespace tally::server {
 namespace {
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
 #include "server/executor/session/wire_codec.h"
 
 namespace tally::server {

@@ -15,11 +15,11 @@ struct NamedRequest {
   std::string name;
 };
 
-CUresult ReadRequest(ServedLane& lane, WireReader& in, NamedRequest* request) {
+CUresult ReadRequest(ServedRequest& served, WireReader& in, NamedRequest* request) {
   in.TakeStruct(&request->head);
   const std::span<const std::byte> name = in.TakeBytes(request->head.name_bytes);
   request->name.assign(reinterpret_cast<const char*>(name.data()), name.size());
-  return in.AtEnd() ? CUDA_SUCCESS : lane.Malformed();
+  return in.AtEnd() ? CUDA_SUCCESS : served.Malformed();
 }
 
 LoadedImage* FindImage(SessionState& session, uint64_t handle) {
@@ -70,26 +70,26 @@ CUresult HideGate(const DriverTable& driver, const LoadedImage& image, Kernel* k
 }
 
 // Attributes of a library's kernel are those of its function in a device's primary context, which must be alive.
-void KeepContextAlive(ServedLane& lane) {
+void KeepContextAlive(ServedRequest& served) {
   CUcontext real = nullptr;
-  if (lane.context() == nullptr) lane.session().core.devices->Context(0, &real);
+  if (served.context() == nullptr) served.session().core.devices->Context(0, &real);
 }
 
-void PutDescription(ServedLane& lane, const Kernel& kernel, WireWriter& out) {
-  KeepContextAlive(lane);
+void PutDescription(ServedRequest& served, const Kernel& kernel, WireWriter& out) {
+  KeepContextAlive(served);
   shm::KernelDescription description{};
   description.handle = kernel.handle;
   description.num_parameters = static_cast<uint32_t>(kernel.layout.size());
   description.parameter_bytes = kernel.parameter_bytes;
-  const int ordinal = lane.context() != nullptr ? lane.context()->device() : 0;
+  const int ordinal = served.context() != nullptr ? served.context()->device() : 0;
   description.device = static_cast<uint32_t>(ordinal);
-  const CUdevice device = lane.session().core.devices->device(ordinal);
+  const CUdevice device = served.session().core.devices->device(ordinal);
   for (uint32_t i = 0; i < shm::kNumKernelAttributes; ++i) {
     const auto attribute = static_cast<CUfunction_attribute>(i);
     int value = 0;
     const CUresult result = kernel.function != nullptr
-                                ? lane.driver().cuFuncGetAttribute(&value, attribute, kernel.function)
-                                : lane.driver().cuKernelGetAttribute(&value, attribute, kernel.kernel, device);
+                                ? served.driver().cuFuncGetAttribute(&value, attribute, kernel.function)
+                                : served.driver().cuKernelGetAttribute(&value, attribute, kernel.kernel, device);
     if (result != CUDA_SUCCESS) continue;
     description.attribute[i] = value;
     description.attribute_valid |= 1u << i;
@@ -98,7 +98,8 @@ void PutDescription(ServedLane& lane, const Kernel& kernel, WireWriter& out) {
   out.PutArray(std::span(kernel.layout));
 }
 
-CUresult FindFunction(ServedLane& lane, LoadedImage* image, const std::string& name, Kernel** kernel) {
+CUresult FindFunction(ServedRequest& served, ClientNames& names, LoadedImage* image, const std::string& name,
+                      Kernel** kernel) {
   if (const auto known = image->by_name.find(name); known != image->by_name.end()) {
     *kernel = known->second;
     return CUDA_SUCCESS;
@@ -106,29 +107,30 @@ CUresult FindFunction(ServedLane& lane, LoadedImage* image, const std::string& n
   CUfunction function = nullptr;
   CUkernel library_kernel = nullptr;
   const CUresult result = image->is_library
-                              ? lane.driver().cuLibraryGetKernel(&library_kernel, image->library, name.c_str())
-                              : lane.driver().cuModuleGetFunction(&function, image->module, name.c_str());
+                              ? served.driver().cuLibraryGetKernel(&library_kernel, image->library, name.c_str())
+                              : served.driver().cuModuleGetFunction(&function, image->module, name.c_str());
   if (result != CUDA_SUCCESS) return result;
-  if (const CUresult r = NameKernel(lane, image, function, library_kernel, kernel); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = NameKernel(served, names, image, function, library_kernel, kernel); r != CUDA_SUCCESS)
+    return r;
   image->by_name.emplace(name, *kernel);
   return CUDA_SUCCESS;
 }
 
-CUresult Get(ServedLane& lane, WireReader& in, WireWriter& out, shm::HandleKind owner_kind) {
+CUresult Get(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out, shm::HandleKind owner_kind) {
   NamedRequest request;
-  if (const CUresult r = ReadRequest(lane, in, &request); r != CUDA_SUCCESS) return r;
-  auto* image = static_cast<LoadedImage*>(lane.session().handles(owner_kind).Find(request.head.owner));
+  if (const CUresult r = ReadRequest(served, in, &request); r != CUDA_SUCCESS) return r;
+  auto* image = static_cast<LoadedImage*>(served.session().handles(owner_kind).Find(request.head.owner));
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // A client's thread may look for kernels of a library before it has a context; the driver describes them in one.
-  if (lane.context() == nullptr) {
+  if (served.context() == nullptr) {
     CUcontext any = nullptr;
-    if (const CUresult r = lane.session().core.devices->Context(0, &any); r != CUDA_SUCCESS) return r;
-    lane.driver().cuCtxSetCurrent(any);
-    lane.ForgetCurrentDevice();
+    if (const CUresult r = served.session().core.devices->Context(0, &any); r != CUDA_SUCCESS) return r;
+    served.driver().cuCtxSetCurrent(any);
+    served.ForgetCurrentDevice();
   }
   Kernel* kernel = nullptr;
-  if (const CUresult r = FindFunction(lane, image, request.name, &kernel); r != CUDA_SUCCESS) return r;
-  PutDescription(lane, *kernel, out);
+  if (const CUresult r = FindFunction(served, names, image, request.name, &kernel); r != CUDA_SUCCESS) return r;
+  PutDescription(served, *kernel, out);
   return CUDA_SUCCESS;
 }
 
@@ -174,8 +176,9 @@ CUresult ListAll(const DriverTable& driver, const LoadedImage& image, std::vecto
 
 }  // namespace
 
-CUresult NameKernel(ServedLane& lane, LoadedImage* image, CUfunction function, CUkernel kernel, Kernel** result) {
-  SessionState& session = lane.session();
+CUresult NameKernel(ServedRequest& served, ClientNames& names, LoadedImage* image, CUfunction function, CUkernel kernel,
+                    Kernel** result) {
+  SessionState& session = served.session();
   const void* key = function != nullptr ? static_cast<const void*>(function) : kernel;
   if (const auto known = session.kernel_of.find(key); known != session.kernel_of.end()) {
     *result = known->second;
@@ -185,9 +188,9 @@ CUresult NameKernel(ServedLane& lane, LoadedImage* image, CUfunction function, C
   made->function = function;
   made->kernel = kernel;
   made->image = image;
-  if (const CUresult r = ReadLayout(lane.driver(), made.get()); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = HideGate(lane.driver(), *image, made.get()); r != CUDA_SUCCESS) return r;
-  made->handle = lane.NameOf(function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel, made.get());
+  if (const CUresult r = ReadLayout(served.driver(), made.get()); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = HideGate(served.driver(), *image, made.get()); r != CUDA_SUCCESS) return r;
+  made->handle = names.NameOf(function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel, made.get());
   if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   session.kernel_of[key] = made.get();
   *result = made.get();
@@ -201,37 +204,38 @@ Kernel* FindKernel(SessionState& session, uint64_t handle) {
   return static_cast<Kernel*>(session.handles(kind).Find(handle));
 }
 
-CUresult ServeGetFunction(ServedLane& lane, WireReader& in, WireWriter& out) {
-  return Get(lane, in, out, shm::HandleKind::kModule);
+CUresult ServeGetFunction(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
+  return Get(served, names, in, out, shm::HandleKind::kModule);
 }
-CUresult ServeGetKernel(ServedLane& lane, WireReader& in, WireWriter& out) {
-  return Get(lane, in, out, shm::HandleKind::kLibrary);
+CUresult ServeGetKernel(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
+  return Get(served, names, in, out, shm::HandleKind::kLibrary);
 }
 
-CUresult ServeKernelFunction(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeKernelFunction(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   NamedRequest request;
-  if (const CUresult r = ReadRequest(lane, in, &request); r != CUDA_SUCCESS) return r;
-  auto* kernel = static_cast<Kernel*>(lane.session().handles(shm::HandleKind::kKernel).Find(request.head.owner));
+  if (const CUresult r = ReadRequest(served, in, &request); r != CUDA_SUCCESS) return r;
+  auto* kernel = static_cast<Kernel*>(served.session().handles(shm::HandleKind::kKernel).Find(request.head.owner));
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUfunction function = nullptr;
-  if (const CUresult r = lane.driver().cuKernelGetFunction(&function, kernel->kernel); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = served.driver().cuKernelGetFunction(&function, kernel->kernel); r != CUDA_SUCCESS) return r;
   Kernel* of_function = nullptr;
-  if (const CUresult r = NameKernel(lane, kernel->image, function, nullptr, &of_function); r != CUDA_SUCCESS) return r;
-  PutDescription(lane, *of_function, out);
+  if (const CUresult r = NameKernel(served, names, kernel->image, function, nullptr, &of_function); r != CUDA_SUCCESS)
+    return r;
+  PutDescription(served, *of_function, out);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeGetGlobal(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeGetGlobal(ServedRequest& served, WireReader& in, WireWriter& out) {
   NamedRequest request;
-  if (const CUresult r = ReadRequest(lane, in, &request); r != CUDA_SUCCESS) return r;
-  LoadedImage* image = FindImage(lane.session(), request.head.owner);
+  if (const CUresult r = ReadRequest(served, in, &request); r != CUDA_SUCCESS) return r;
+  LoadedImage* image = FindImage(served.session(), request.head.owner);
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUdeviceptr address = 0;
   size_t size = 0;
-  const DriverTable& driver = lane.driver();
+  const DriverTable& driver = served.driver();
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (request.head.detail == shm::kOnlyManaged) {
-    if (!image->is_library) return lane.Malformed("managed variables are asked from libraries");
+    if (!image->is_library) return served.Malformed("managed variables are asked from libraries");
     // They have no address before the library is loaded into a context.
     CUmodule module = nullptr;
     if (const CUresult r = driver.cuLibraryGetModule(&module, image->library); r != CUDA_SUCCESS) return r;
@@ -251,18 +255,18 @@ CUresult ServeGetGlobal(ServedLane& lane, WireReader& in, WireWriter& out) {
     return r;
   }
   // Asked for again, it is there already.
-  lane.session().memory.Add({address, size, MemoryKind::kGlobal, lane.context_index(), image});
+  served.session().memory.Add({address, size, MemoryKind::kGlobal, served.context_index(), image});
   out.PutStruct(shm::GlobalDescription{address, size, is_managed != 0 ? 1u : 0u, 0});
   return CUDA_SUCCESS;
 }
 
-CUresult ServeListKernels(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeListKernels(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   NamedRequest request;
-  if (const CUresult r = ReadRequest(lane, in, &request); r != CUDA_SUCCESS) return r;
-  LoadedImage* image = FindImage(lane.session(), request.head.owner);
+  if (const CUresult r = ReadRequest(served, in, &request); r != CUDA_SUCCESS) return r;
+  LoadedImage* image = FindImage(served.session(), request.head.owner);
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<ListedKernel> list;
-  if (const CUresult r = ListAll(lane.driver(), *image, &list); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ListAll(served.driver(), *image, &list); r != CUDA_SUCCESS) return r;
   // As many as fit; the second word says how many are left, `detail` of the request where to go on.
   const size_t first = std::min<size_t>(request.head.detail, list.size());
   size_t bytes = 8;
@@ -278,7 +282,8 @@ CUresult ServeListKernels(ServedLane& lane, WireReader& in, WireWriter& out) {
   for (size_t i = first; i < first + count; ++i) {
     const ListedKernel& entry = list[i];
     Kernel* kernel = nullptr;
-    if (const CUresult r = NameKernel(lane, image, entry.function, entry.kernel, &kernel); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = NameKernel(served, names, image, entry.function, entry.kernel, &kernel); r != CUDA_SUCCESS)
+      return r;
     image->by_name.emplace(entry.name, kernel);
     out.PutWord(kernel->handle);
     const std::array<uint32_t, 2> name = {static_cast<uint32_t>(entry.name.size()), 0};

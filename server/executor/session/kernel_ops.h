@@ -3,12 +3,14 @@
 
 #include <cuda.h>
 
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/client_names.h"
+#include "server/executor/session/served_request.h"
 
 namespace tally::server {
 
 // Ours for a CUfunction or a CUkernel (the other is null): found, or made with its layout and named.
-CUresult NameKernel(ServedLane& lane, LoadedImage* image, CUfunction function, CUkernel kernel, Kernel** result);
+CUresult NameKernel(ServedRequest& served, ClientNames& names, LoadedImage* image, CUfunction function, CUkernel kernel,
+                    Kernel** result);
 // Null: not a kernel or function of this session.
 Kernel* FindKernel(SessionState& session, uint64_t handle);
 

@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/thread_urgency.h"
+#include "proto/shm/operations_abi.h"
+#include "proto/shm/records_launch_abi.h"
 #include "server/executor/session/operations.h"
 #include "server/executor/session/wire_codec.h"
 #include "server/executor/session/wire_table.h"
@@ -104,9 +106,9 @@ bool Lane::Serve(const Request& request) {
   } catch (const std::bad_alloc&) {
     LOG_WARNING("out of memory in {}", NameOfOp(request.header.op));
   }
-  served_.EndContextCall();
-  served_.GiveUpTurn();
-  if (const char* reason = served_.malformed_reason(); reason != nullptr) {
+  served_.request.EndContextCall();
+  served_.request.GiveUpTurn();
+  if (const char* reason = served_.request.malformed_reason(); reason != nullptr) {
     return Nonsense(fmt::format("{}: {}", NameOfOp(request.header.op), reason));
   }
   if (surroundings_.state.host_memory.WasTruncated()) {
@@ -118,23 +120,23 @@ bool Lane::Serve(const Request& request) {
 CUresult Lane::CarryOut(const Request& request, WireWriter& out) {
   const shm::RequestHeader& header = request.header;
   const bool wants_reply = (header.flags & shm::kWantReply) != 0;
-  served_.HoldTurn(header.ticket, wants_reply);
+  served_.request.HoldTurn(header.ticket, wants_reply);
   ExecutorCore& core = surroundings_.state.core;
   // A lost context answers everything alike, without bothering the driver.
   if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
-  CUresult result = served_.EnterContext(header.context);
-  if (MayWaitForContext(header.op)) served_.BeginContextCall();
+  CUresult result = served_.request.EnterContext(header.context);
+  if (MayWaitForContext(header.op)) served_.request.BeginContextCall();
   if (result == CUDA_SUCCESS) {
     WireReader in(request.payload);
     if (const Operation operation = FindOperation(header.op); operation != nullptr) {
       result = operation(served_, in, out);
     } else if (IsWireOp(header.op)) {
-      if (!ServeBeforeWire(served_, header.op, in, out, &result)) {
-        result = kWireTable[header.op - shm::kFirstWireOp].serve(served_, in, out);
+      if (!ServeBeforeWire(served_.request, served_.names, header.op, in, out, &result)) {
+        result = kWireTable[header.op - shm::kFirstWireOp].serve(served_.request, served_.names, in, out);
       }
       if (result != CUDA_SUCCESS) out.Clear();
     } else {
-      served_.Malformed("unknown operation");
+      served_.request.Malformed("unknown operation");
     }
   }
   if (result == CUDA_SUCCESS && out.overflowed()) {

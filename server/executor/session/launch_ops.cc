@@ -6,34 +6,34 @@
 
 namespace tally::server {
 
-CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter& out) {
-  PendingLaunch& launch = lane.launch();
+CUresult ServeLaunch(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
+  PendingLaunch& launch = served.launch();
   shm::Launch record{};
-  if (const CUresult r = ReadLaunch(lane, in, &record, &launch); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadLaunch(served, names, in, &record, &launch); r != CUDA_SUCCESS) return r;
   Stream* ordered = nullptr;
-  if (const CUresult r = lane.ResolveStream(record.stream, StreamUse::kLaunch, &ordered); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(record.stream, StreamUse::kLaunch, &ordered); r != CUDA_SUCCESS) return r;
   // As natively: a kernel runs on the current device or not at all.
-  if (lane.context() != nullptr && lane.context()->device() != ordered->context->device()) {
+  if (served.context() != nullptr && served.context()->device() != ordered->context->device()) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  const CUresult result = PutLaunch(lane.session(), *ordered, launch);
-  lane.session().counters.Add("kernel_launches");
+  const CUresult result = PutLaunch(served.session(), *ordered, launch);
+  served.session().counters.Add("kernel_launches");
   // Of a launch that becomes a device-updatable node: the device's name for it, which the program's kernels use.
   for (const CUlaunchAttribute& attribute : launch.attributes) {
-    if (result != CUDA_SUCCESS || !lane.wants_reply()) break;
+    if (result != CUDA_SUCCESS || !served.wants_reply()) break;
     if (attribute.id != CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) continue;
     out.PutWord(reinterpret_cast<uint64_t>(attribute.value.deviceUpdatableKernelNode.devNode));
   }
   return result;
 }
 
-CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeLaunchHostFunction(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   shm::LaunchHostFunction request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  SessionState& session = lane.session();
+  if (const CUresult r = names.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  SessionState& session = served.session();
   auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token});
   // In a capture it becomes a node that every replay runs again.
   const bool is_repeatable = stream->context->IsCapturing(*stream);
@@ -50,8 +50,8 @@ CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) 
   }
   const bool waits_for_word = call->word != nullptr;
   const CUresult result = request.is_callback != 0
-                              ? lane.driver().cuStreamAddCallback(stream->real, &RunStreamCallback, call.get(), 0)
-                              : lane.driver().cuLaunchHostFunc(stream->real, &RunHostFunction, call.get());
+                              ? served.driver().cuStreamAddCallback(stream->real, &RunStreamCallback, call.get(), 0)
+                              : served.driver().cuLaunchHostFunc(stream->real, &RunHostFunction, call.get());
   if (result != CUDA_SUCCESS) return result;
   // If it is not repeatable it may have run by now and freed itself: only the local says which.
   if (is_repeatable) {
@@ -61,16 +61,16 @@ CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter&) 
   }
   if (!waits_for_word) return CUDA_SUCCESS;
   ++word.num_calls;
-  return lane.driver().cuStreamWaitValue32_v2(stream->real, reinterpret_cast<CUdeviceptr>(word.word), word.num_calls,
-                                              CU_STREAM_WAIT_VALUE_GEQ);
+  return served.driver().cuStreamWaitValue32_v2(stream->real, reinterpret_cast<CUdeviceptr>(word.word), word.num_calls,
+                                                CU_STREAM_WAIT_VALUE_GEQ);
 }
 
-CUresult ServeMaxActiveClusters(ServedLane& lane, WireReader& in, WireWriter& out) {
-  PendingLaunch& launch = lane.launch();
+CUresult ServeMaxActiveClusters(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
+  PendingLaunch& launch = served.launch();
   shm::ClusterQuery query{};
-  if (const CUresult r = ReadClusterQuery(lane, in, &query, &launch); r != CUDA_SUCCESS) return r;
-  const auto ask = query.want_maximum != 0 ? lane.driver().cuOccupancyMaxPotentialClusterSize
-                                           : lane.driver().cuOccupancyMaxActiveClusters;
+  if (const CUresult r = ReadClusterQuery(served, names, in, &query, &launch); r != CUDA_SUCCESS) return r;
+  const auto ask = query.want_maximum != 0 ? served.driver().cuOccupancyMaxPotentialClusterSize
+                                           : served.driver().cuOccupancyMaxActiveClusters;
   if (ask == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const CUlaunchConfig config = ConfigOf(launch, nullptr);
   int value = 0;

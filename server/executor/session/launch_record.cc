@@ -39,12 +39,12 @@ bool IsKnownAttribute(CUlaunchAttributeID id) {
 namespace {
 
 // What the two kinds of records have in common.
-CUresult ReadHead(ServedLane& lane, WireReader& in, const shm::Launch& record, PendingLaunch* launch) {
+CUresult ReadHead(ServedRequest& served, ClientNames& names, WireReader& in, const shm::Launch& record, PendingLaunch* launch) {
   std::copy(std::begin(record.grid), std::end(record.grid), launch->shape.grid.begin());
   std::copy(std::begin(record.block), std::end(record.block), launch->shape.block.begin());
   launch->shape.shared_bytes = record.shared_bytes;
   launch->flags = record.flags;
-  if (record.num_attributes > shm::kMaxLaunchAttributes) return lane.Malformed("too many launch attributes");
+  if (record.num_attributes > shm::kMaxLaunchAttributes) return served.Malformed("too many launch attributes");
   launch->attributes.resize(record.num_attributes);
   for (CUlaunchAttribute& attribute : launch->attributes) {
     in.TakeStruct(&attribute);
@@ -59,7 +59,7 @@ CUresult ReadHead(ServedLane& lane, WireReader& in, const shm::Launch& record, P
     if (!IsKnownAttribute(attribute.id)) return CUDA_ERROR_NOT_SUPPORTED;
     if (event != nullptr) {
       const auto handle = reinterpret_cast<uint64_t>(*event);
-      if (const CUresult r = lane.Find(shm::HandleKind::kEvent, handle, event); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = names.Find(shm::HandleKind::kEvent, handle, event); r != CUDA_SUCCESS) return r;
     }
   }
   return CUDA_SUCCESS;
@@ -67,27 +67,27 @@ CUresult ReadHead(ServedLane& lane, WireReader& in, const shm::Launch& record, P
 
 }  // namespace
 
-CUresult ReadLaunch(ServedLane& lane, WireReader& in, shm::Launch* record, PendingLaunch* launch) {
+CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, shm::Launch* record, PendingLaunch* launch) {
   in.TakeStruct(record);
-  if (const CUresult r = ReadHead(lane, in, *record, launch); r != CUDA_SUCCESS) return r;
-  if (record->parameter_bytes > shm::kMaxParameterBytes) return lane.Malformed("too many parameter bytes");
+  if (const CUresult r = ReadHead(served, names, in, *record, launch); r != CUDA_SUCCESS) return r;
+  if (record->parameter_bytes > shm::kMaxParameterBytes) return served.Malformed("too many parameter bytes");
   const std::span<const std::byte> bytes = in.TakeBytes(record->parameter_bytes);
-  if (!in.AtEnd()) return lane.Malformed();
-  launch->kernel = FindKernel(lane.session(), record->function);
+  if (!in.AtEnd()) return served.Malformed();
+  launch->kernel = FindKernel(served.session(), record->function);
   if (launch->kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // A buffer of the program's own may be as short as it likes.
   if (!launch->has_own_buffer() && bytes.size() < launch->kernel->parameter_bytes)
-    return lane.Malformed("fewer parameter bytes than the kernel takes");
+    return served.Malformed("fewer parameter bytes than the kernel takes");
   launch->parameters.Assign(bytes);
   launch->parameter_bytes = record->parameter_bytes;
   return CUDA_SUCCESS;
 }
 
-CUresult ReadClusterQuery(ServedLane& lane, WireReader& in, shm::ClusterQuery* query, PendingLaunch* launch) {
+CUresult ReadClusterQuery(ServedRequest& served, ClientNames& names, WireReader& in, shm::ClusterQuery* query, PendingLaunch* launch) {
   in.TakeStruct(query);
-  if (const CUresult r = ReadHead(lane, in, query->config, launch); r != CUDA_SUCCESS) return r;
-  if (!in.AtEnd()) return lane.Malformed();
-  launch->kernel = FindKernel(lane.session(), query->config.function);
+  if (const CUresult r = ReadHead(served, names, in, query->config, launch); r != CUDA_SUCCESS) return r;
+  if (!in.AtEnd()) return served.Malformed();
+  launch->kernel = FindKernel(served.session(), query->config.function);
   return launch->kernel != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

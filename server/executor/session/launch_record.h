@@ -6,7 +6,7 @@
 
 #include "proto/shm/records_abi.h"
 #include "server/executor/issue/pending_launch.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/client_names.h"
 #include "server/executor/session/wire_codec.h"
 
 namespace tally::server {
@@ -16,9 +16,9 @@ bool IsKnownAttribute(CUlaunchAttributeID id);
 
 // Reads Launch + attributes + parameters, which must be the rest of the record. What `launch` has of memory it keeps;
 // after an error its content means nothing.
-CUresult ReadLaunch(ServedLane& lane, WireReader& in, shm::Launch* record, PendingLaunch* launch);
+CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, shm::Launch* record, PendingLaunch* launch);
 // Takes only the attributes that a ClusterQuery carries.
-CUresult ReadClusterQuery(ServedLane& lane, WireReader& in, shm::ClusterQuery* query, PendingLaunch* launch);
+CUresult ReadClusterQuery(ServedRequest& served, ClientNames& names, WireReader& in, shm::ClusterQuery* query, PendingLaunch* launch);
 
 // Puts it on the stream, which is ordered but not sealed.
 CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch);

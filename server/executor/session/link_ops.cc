@@ -24,22 +24,22 @@ void PutLogs(WireWriter& out, uint64_t handle, const LinkState& link) {
 
 }  // namespace
 
-CUresult ServeLinkCreate(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeLinkCreate(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::LoadImage request{};
   in.TakeStruct(&request);
   JitOptions options;
-  if (!options.Read(in, request.num_options)) return in.ok() ? CUDA_ERROR_INVALID_VALUE : lane.Malformed();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!options.Read(in, request.num_options)) return in.ok() ? CUDA_ERROR_INVALID_VALUE : served.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   auto link = std::make_unique<LinkState>();
   options.AddLogs(request.info_log_bytes, request.error_log_bytes, &link->info_log, &link->error_log);
   if (const CUresult r =
-          lane.driver().cuLinkCreate_v2(options.count(), options.options(), options.values(), &link->link);
+          served.driver().cuLinkCreate_v2(options.count(), options.options(), options.values(), &link->link);
       r != CUDA_SUCCESS) {
     return r;
   }
-  const uint64_t handle = lane.NameOf(shm::HandleKind::kLinkState, link.get());
+  const uint64_t handle = names.NameOf(shm::HandleKind::kLinkState, link.get());
   if (handle == 0) {
-    lane.driver().cuLinkDestroy(link->link);
+    served.driver().cuLinkDestroy(link->link);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   static_cast<void>(link.release());  // the table owns it
@@ -47,15 +47,15 @@ CUresult ServeLinkCreate(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
-CUresult ServeLinkAdd(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeLinkAdd(ServedRequest& served, WireReader& in, WireWriter& out) {
   shm::LinkAdd request{};
   in.TakeStruct(&request);
   JitOptions options;
   const bool options_fine = options.Read(in, request.num_options);
   const std::span<const std::byte> name_bytes = in.TakeBytes(request.name_bytes);
-  if (options_fine && !in.AtEnd()) return lane.Malformed();
+  if (options_fine && !in.AtEnd()) return served.Malformed();
   const std::string name(reinterpret_cast<const char*>(name_bytes.data()), name_bytes.size());
-  SessionState& session = lane.session();
+  SessionState& session = served.session();
   LinkState* link = FindLink(session, request.handle);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!options_fine) return CUDA_ERROR_INVALID_VALUE;
@@ -76,7 +76,7 @@ CUresult ServeLinkAdd(ServedLane& lane, WireReader& in, WireWriter& out) {
   }
   std::shared_ptr<ImageBytes> image;
   if (const CUresult r = session.images.Take(image_request, &image); r != CUDA_SUCCESS) return r;
-  const CUresult result = lane.driver().cuLinkAddData_v2(
+  const CUresult result = served.driver().cuLinkAddData_v2(
       link->link, static_cast<CUjitInputType>(request.input_type), const_cast<void*>(image->pointer()),
       image->bytes.size(), name.c_str(), options.count(), options.options(), options.values());
   if (image->may_print) session.NoteMayPrint();
@@ -85,14 +85,14 @@ CUresult ServeLinkAdd(ServedLane& lane, WireReader& in, WireWriter& out) {
   return result;
 }
 
-CUresult ServeLinkComplete(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeLinkComplete(ServedRequest& served, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  LinkState* link = FindLink(lane.session(), handle);
+  if (!in.AtEnd()) return served.Malformed();
+  LinkState* link = FindLink(served.session(), handle);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   void* code = nullptr;
   size_t size = 0;
-  const CUresult result = lane.driver().cuLinkComplete(link->link, &code, &size);
+  const CUresult result = served.driver().cuLinkComplete(link->link, &code, &size);
   if (result == CUDA_SUCCESS) {
     const auto* bytes = static_cast<const std::byte*>(code);
     link->result.assign(bytes, bytes + size);
@@ -101,11 +101,11 @@ CUresult ServeLinkComplete(ServedLane& lane, WireReader& in, WireWriter& out) {
   return result;
 }
 
-CUresult ServeReadLinked(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeReadLinked(ServedRequest& served, WireReader& in, WireWriter& out) {
   shm::ReadLinked request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd() || request.size_bytes > shm::kMaxReplyBytes / 2) return lane.Malformed();
-  LinkState* link = FindLink(lane.session(), request.handle);
+  if (!in.AtEnd() || request.size_bytes > shm::kMaxReplyBytes / 2) return served.Malformed();
+  LinkState* link = FindLink(served.session(), request.handle);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (request.offset_bytes > link->result.size() || request.size_bytes > link->result.size() - request.offset_bytes) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -114,15 +114,15 @@ CUresult ServeReadLinked(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
-CUresult ServeLinkDestroy(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeLinkDestroy(ServedRequest& served, WireReader& in, WireWriter&) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   const std::unique_ptr<LinkState> link(FindLink(session, handle));
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   session.handles(shm::HandleKind::kLinkState).Remove(handle);
   for (const auto& input : link->inputs) session.images.Return(*input);
-  return lane.driver().cuLinkDestroy(link->link);
+  return served.driver().cuLinkDestroy(link->link);
 }
 
 }  // namespace tally::server

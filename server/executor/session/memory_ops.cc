@@ -13,25 +13,25 @@ std::optional<MemoryRange> FindGraphMemory(const SessionState& session, uint64_t
 
 }  // namespace
 
-CUresult ServeAllocate(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAllocate(ServedRequest& served, WireReader& in, WireWriter& out) {
   shm::Allocate request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  SessionState& session = served.session();
   if (request.height != 0 && request.size_bytes > UINT64_MAX / 2 / request.height) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t wanted = request.height != 0 ? request.size_bytes * request.height : request.size_bytes;
   if (!session.memory.Reserve(wanted, session.core.limits.device_memory_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   // The driver may wait for running kernels, and those for what other threads have yet to launch.
-  lane.GiveUpTurn();
+  served.GiveUpTurn();
   CUdeviceptr address = 0;
   size_t pitch = 0;
-  CUresult result = request.height != 0 ? lane.driver().cuMemAllocPitch_v2(&address, &pitch, request.size_bytes,
-                                                                           request.height, request.element_bytes)
-                                        : lane.driver().cuMemAlloc_v2(&address, wanted);
+  CUresult result = request.height != 0 ? served.driver().cuMemAllocPitch_v2(&address, &pitch, request.size_bytes,
+                                                                             request.height, request.element_bytes)
+                                        : served.driver().cuMemAlloc_v2(&address, wanted);
   const uint64_t size = request.height != 0 ? pitch * request.height : wanted;
-  if (result == CUDA_SUCCESS && !session.memory.Add({address, size, MemoryKind::kDevice, lane.context_index()})) {
-    lane.driver().cuMemFree_v2(address);
+  if (result == CUDA_SUCCESS && !session.memory.Add({address, size, MemoryKind::kDevice, served.context_index()})) {
+    served.driver().cuMemFree_v2(address);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   session.memory.CountPhysical(wanted, false);
@@ -41,52 +41,52 @@ CUresult ServeAllocate(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
-CUresult ServeFree(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeFree(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter&) {
   const uint64_t address = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   // Out of the map with the turn held: later requests, of any lane, find it freed.
   // What a graph allocated keeps its addresses: its next launch may allocate there again.
-  auto range = lane.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync);
-  if (!range) range = FindGraphMemory(lane.session(), address);
+  auto range = served.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync);
+  if (!range) range = FindGraphMemory(served.session(), address);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
-  const ClientContext* home = lane.session().FindContext(range->context);
+  const ClientContext* home = served.session().FindContext(range->context);
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkDevice(home != nullptr ? home->device() : lane.context()->device(), &points);
-  const CUresult waited = lane.AwaitPoints(&points);
+  const CUresult marked = waits.MarkDevice(home != nullptr ? home->device() : served.context()->device(), &points);
+  const CUresult waited = waits.AwaitPoints(&points);
   // Memory that another program has open stays until that program is done with it.
-  const bool is_last = lane.session().core.shared.Drop(shm::SharedKind::kAllocation, address, true);
-  const CUresult freed = is_last ? lane.driver().cuMemFree_v2(address) : CUDA_SUCCESS;
+  const bool is_last = served.session().core.shared.Drop(shm::SharedKind::kAllocation, address, true);
+  const CUresult freed = is_last ? served.driver().cuMemFree_v2(address) : CUDA_SUCCESS;
   if (marked != CUDA_SUCCESS) return marked;
   return waited != CUDA_SUCCESS ? waited : freed;
 }
 
-CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAllocateAsync(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::AllocateAsync request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   if (!FitsQuota(session, request.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   CUmemoryPool pool = nullptr;
   if (request.pool != 0) {
-    if (const CUresult r = lane.Find(shm::HandleKind::kMemPool, request.pool, &pool); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = names.Find(shm::HandleKind::kMemPool, request.pool, &pool); r != CUDA_SUCCESS) return r;
     if (session.opened_pools.contains(pool)) return CUDA_ERROR_INVALID_VALUE;  // as natively: another program's
   } else if (const CUresult r = DefaultPool(session, stream->context->device(), &pool); r != CUDA_SUCCESS) {
     return r;
   }
   CUdeviceptr address = 0;
-  if (const CUresult r = lane.driver().cuMemAllocFromPoolAsync(&address, request.size_bytes, pool, stream->real);
+  if (const CUresult r = served.driver().cuMemAllocFromPoolAsync(&address, request.size_bytes, pool, stream->real);
       r != CUDA_SUCCESS) {
     return r;
   }
   const CUgraph graph = stream->context->CapturedGraph(*stream);
   const bool is_known =
-      graph != nullptr ? session.graph_memory.Add(graph, address, request.size_bytes, lane.context_index())
-                       : session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, lane.context_index()});
+      graph != nullptr ? session.graph_memory.Add(graph, address, request.size_bytes, served.context_index())
+                       : session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, served.context_index()});
   if (!is_known) {
-    lane.driver().cuMemFreeAsync(address, stream->real);
+    served.driver().cuMemFreeAsync(address, stream->real);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   out.PutWord(address);
@@ -94,26 +94,26 @@ CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out) {
   return CUDA_SUCCESS;
 }
 
-CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeFreeAsync(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   shm::FreeAsync request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   const std::optional<MemoryRange> range = session.memory.Find(request.address, 0);
   if (!range || range->address != request.address ||
       (range->kind != MemoryKind::kDevice && range->kind != MemoryKind::kAsync && range->kind != MemoryKind::kGraph)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   const CUgraph graph = stream->context->CapturedGraph(*stream);
   if (graph != nullptr) {
-    const CUresult recorded = lane.driver().cuMemFreeAsync(request.address, stream->real);
+    const CUresult recorded = served.driver().cuMemFreeAsync(request.address, stream->real);
     if (recorded == CUDA_SUCCESS) session.graph_memory.OnFreed(graph, request.address);
     return recorded;
   }
   const bool is_last = session.core.shared.Drop(shm::SharedKind::kAllocation, request.address, true);
-  const CUresult result = is_last ? lane.driver().cuMemFreeAsync(request.address, stream->real) : CUDA_SUCCESS;
+  const CUresult result = is_last ? served.driver().cuMemFreeAsync(request.address, stream->real) : CUDA_SUCCESS;
   if (result != CUDA_SUCCESS) return result;
   if (range->kind != MemoryKind::kGraph || range->owner == nullptr) {
     session.memory.Take(request.address, range->kind, range->kind);
@@ -121,27 +121,27 @@ CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter&) {
   return CUDA_SUCCESS;
 }
 
-CUresult ServeFreeHost(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeFreeHost(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter&) {
   const uint64_t address = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   if (!session.memory.Take(address, MemoryKind::kPinned, MemoryKind::kPinned)) return CUDA_ERROR_INVALID_VALUE;
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
-  const CUresult waited = lane.AwaitPoints(&points);
+  const CUresult marked = waits.MarkContext(shm::kNoContext, &points);
+  const CUresult waited = waits.AwaitPoints(&points);
   session.host_memory.Free(address);
   return marked != CUDA_SUCCESS ? marked : waited;
 }
 
-CUresult ServeMemoryAmount(ServedLane& lane, WireReader& in, WireWriter& out) {
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult ServeMemoryAmount(ServedRequest& served, WireReader& in, WireWriter& out) {
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   size_t free_bytes = 0;
   size_t total_bytes = 0;
-  if (const CUresult r = lane.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes); r != CUDA_SUCCESS) return r;
-  const uint64_t limit = lane.session().core.limits.device_memory_bytes;
+  if (const CUresult r = served.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes); r != CUDA_SUCCESS) return r;
+  const uint64_t limit = served.session().core.limits.device_memory_bytes;
   if (limit != 0) {
-    const uint64_t used = std::min(lane.session().memory.device_bytes(), limit);
+    const uint64_t used = std::min(served.session().memory.device_bytes(), limit);
     free_bytes = std::min<size_t>(free_bytes, limit - used);
     total_bytes = std::min<size_t>(total_bytes, limit);
   }

@@ -6,18 +6,18 @@
 
 namespace tally::server {
 
-CUresult ServeAddMovedGraphNode(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeAddMovedGraphNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   GraphTarget target;
-  if (const CUresult r = ReadAddTarget(lane, in, &target); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadAddTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
   shm::MovedGraphNode request{};
   in.TakeStruct(&request);
   std::vector<CUgraphEdgeData> edges(request.has_edge_data != 0 ? target.dependencies.size() : 0);
   for (CUgraphEdgeData& edge : edges) in.TakeStruct(&edge);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUgraph child = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, request.child, &child); r != CUDA_SUCCESS) return r;
-  SessionState& session = lane.session();
-  if (lane.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraph, request.child, &child); r != CUDA_SUCCESS) return r;
+  SessionState& session = served.session();
+  if (served.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // It must be the program's to give away, and stay a tree.
   const NestedGraphs::Contents moved = session.ContentsOf(child);
   const bool holds_target = std::find(moved.graphs.begin(), moved.graphs.end(), target.graph) != moved.graphs.end();
@@ -29,57 +29,57 @@ CUresult ServeAddMovedGraphNode(ServedLane& lane, WireReader& in, WireWriter& ou
   parameters.graph.graph = child;
   parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
   CUgraphNode node = nullptr;
-  if (const CUresult r = lane.driver().cuGraphAddNode_v2(&node, target.graph, target.dependency_pointer(),
-                                                         edges.empty() ? nullptr : edges.data(),
-                                                         target.dependencies.size(), &parameters);
+  if (const CUresult r = served.driver().cuGraphAddNode_v2(&node, target.graph, target.dependency_pointer(),
+                                                           edges.empty() ? nullptr : edges.data(),
+                                                           target.dependencies.size(), &parameters);
       r != CUDA_SUCCESS) {
     return r;
   }
   // Handles of the graph and of its nodes stay what they are.
   session.nested_graphs.Add(child, NestedGraphs::Kind::kMoved);
   session.graph_memory.OnMoved(child, target.graph);
-  return PutNode(lane, CUDA_SUCCESS, node, out);
+  return PutNode(names, CUDA_SUCCESS, node, out);
 }
 
 // What goes with the graph is asked for before and forgotten after.
-CUresult ServeDestroyGraph(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeDestroyGraph(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUgraph graph = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraph, handle, &graph); r != CUDA_SUCCESS) return r;
-  SessionState& session = lane.session();
+  if (const CUresult r = names.Find(shm::HandleKind::kGraph, handle, &graph); r != CUDA_SUCCESS) return r;
+  SessionState& session = served.session();
   if (session.nested_graphs.Contains(graph)) return CUDA_ERROR_INVALID_VALUE;
   const NestedGraphs::Contents contents = session.ContentsOf(graph);
   if (session.IsCapturingInto(contents)) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = lane.driver().cuGraphDestroy(graph); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = served.driver().cuGraphDestroy(graph); r != CUDA_SUCCESS) return r;
   session.ForgetGraphs(contents);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeDestroyNode(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeDestroyNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuGraphDestroyNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuGraphDestroyNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphNode node = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
-  SessionState& session = lane.session();
+  if (const CUresult r = names.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  SessionState& session = served.session();
   const NestedGraphs::Contents contents = session.nested_graphs.ContentsOf(node);
   if (session.IsCapturingInto(contents)) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = lane.driver().cuGraphDestroyNode(node); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = served.driver().cuGraphDestroyNode(node); r != CUDA_SUCCESS) return r;
   session.ForgetGraphs(contents);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeGetChildGraph(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeGetChildGraph(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuGraphChildGraphNodeGetGraph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuGraphChildGraphNodeGetGraph == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphNode node = nullptr;
   CUgraph graph = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = lane.driver().cuGraphChildGraphNodeGetGraph(node, &graph); r != CUDA_SUCCESS) return r;
-  lane.session().nested_graphs.Add(graph, NestedGraphs::Kind::kClone);
-  out.PutHandle(lane, shm::HandleKind::kGraph, graph);
+  if (const CUresult r = names.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = served.driver().cuGraphChildGraphNodeGetGraph(node, &graph); r != CUDA_SUCCESS) return r;
+  served.session().nested_graphs.Add(graph, NestedGraphs::Kind::kClone);
+  out.PutHandle(names, shm::HandleKind::kGraph, graph);
   return CUDA_SUCCESS;
 }
 

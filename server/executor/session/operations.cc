@@ -1,104 +1,127 @@
 #include "server/executor/session/operations.h"
 
 #include <array>
+#include <type_traits>
 
 #include "proto/driver/generated/wire_ops.h"
+#include "proto/shm/operations_abi.h"
+#include "server/executor/session/served_lane.h"
 
 namespace tally::server {
 namespace {
 
 constexpr size_t kNumOps = shm::kFirstWireOp;
 
+template <typename Part>
+Part& PartOf(ServedLane& lane, WireReader& in, WireWriter& out) {
+  if constexpr (std::is_same_v<Part, ServedRequest>) return lane.request;
+  if constexpr (std::is_same_v<Part, ClientNames>) return lane.names;
+  if constexpr (std::is_same_v<Part, StreamWaits>) return lane.waits;
+  if constexpr (std::is_same_v<Part, ArenaChunks>) return lane.chunks;
+  if constexpr (std::is_same_v<Part, WireReader>) return in;
+  if constexpr (std::is_same_v<Part, WireWriter>) return out;
+}
+
+// As the table has it: gives an operation what its signature names.
+template <auto serve>
+struct Taking;
+template <typename... Parts, CUresult (*serve)(Parts&...)>
+struct Taking<serve> {
+  static CUresult Serve(ServedLane& lane, WireReader& in, WireWriter& out) {
+    return serve(PartOf<Parts>(lane, in, out)...);
+  }
+};
+
 constexpr std::array<Operation, kNumOps> kOperations = [] {
   std::array<Operation, kNumOps> table{};
   const auto set = [&](shm::Op op, Operation operation) { table[static_cast<size_t>(op)] = operation; };
-  set(shm::Op::kDescribeDevices, &ServeDescribeDevices);
-  set(shm::Op::kOpenContext, &ServeOpenContext);
-  set(shm::Op::kCloseContext, &ServeCloseContext);
-  set(shm::Op::kSynchronizeContext, &ServeSynchronizeContext);
-  set(shm::Op::kFetchOutput, &ServeFetchOutput);
-  set(shm::Op::kNoteRefusal, &ServeNoteRefusal);
-  set(shm::Op::kWriteImage, &ServeWriteImage);
-  set(shm::Op::kLoadModule, &ServeLoadModule);
-  set(shm::Op::kLoadLibrary, &ServeLoadLibrary);
-  set(shm::Op::kGetFunction, &ServeGetFunction);
-  set(shm::Op::kGetKernel, &ServeGetKernel);
-  set(shm::Op::kKernelFunction, &ServeKernelFunction);
-  set(shm::Op::kGetGlobal, &ServeGetGlobal);
-  set(shm::Op::kLibraryModule, &ServeLibraryModule);
-  set(shm::Op::kListKernels, &ServeListKernels);
-  set(shm::Op::kUnloadModule, &ServeUnloadModule);
-  set(shm::Op::kUnloadLibrary, &ServeUnloadLibrary);
-  set(shm::Op::kLinkCreate, &ServeLinkCreate);
-  set(shm::Op::kLinkAdd, &ServeLinkAdd);
-  set(shm::Op::kLinkComplete, &ServeLinkComplete);
-  set(shm::Op::kReadLinked, &ServeReadLinked);
-  set(shm::Op::kLinkDestroy, &ServeLinkDestroy);
-  set(shm::Op::kLaunch, &ServeLaunch);
-  set(shm::Op::kLaunchHostFunction, &ServeLaunchHostFunction);
-  set(shm::Op::kMaxActiveClusters, &ServeMaxActiveClusters);
-  set(shm::Op::kAllocate, &ServeAllocate);
-  set(shm::Op::kFree, &ServeFree);
-  set(shm::Op::kAllocateAsync, &ServeAllocateAsync);
-  set(shm::Op::kFreeAsync, &ServeFreeAsync);
-  set(shm::Op::kFreeHost, &ServeFreeHost);
-  set(shm::Op::kMemoryAmount, &ServeMemoryAmount);
-  set(shm::Op::kCopy, &ServeCopy);
-  set(shm::Op::kCopyBox, &ServeCopyBox);
-  set(shm::Op::kFill, &ServeFill);
-  set(shm::Op::kAwaitArena, &ServeAwaitArena);
-  set(shm::Op::kCreateStream, &ServeCreateStream);
-  set(shm::Op::kDestroyStream, &ServeDestroyStream);
-  set(shm::Op::kSynchronizeStream, &ServeSynchronizeStream);
-  set(shm::Op::kCreateEvent, &ServeCreateEvent);
-  set(shm::Op::kSynchronizeEvent, &ServeSynchronizeEvent);
-  set(shm::Op::kBeginCapture, &ServeBeginCapture);
-  set(shm::Op::kEndCapture, &ServeEndCapture);
-  set(shm::Op::kCaptureState, &ServeCaptureState);
-  set(shm::Op::kUpdateCapture, &ServeUpdateCapture);
-  set(shm::Op::kAddKernelNode, &ServeAddKernelNode);
-  set(shm::Op::kSetKernelNode, &ServeSetKernelNode);
-  set(shm::Op::kGetKernelNode, &ServeGetKernelNode);
-  set(shm::Op::kAddCopyNode, &ServeAddCopyNode);
-  set(shm::Op::kSetCopyNode, &ServeSetCopyNode);
-  set(shm::Op::kAddFillNode, &ServeAddFillNode);
-  set(shm::Op::kSetFillNode, &ServeSetFillNode);
-  set(shm::Op::kAddHostNode, &ServeAddHostNode);
-  set(shm::Op::kSetHostNode, &ServeSetHostNode);
-  set(shm::Op::kUpdateExec, &ServeUpdateExec);
-  set(shm::Op::kInstantiate, &ServeInstantiate);
-  set(shm::Op::kGetCopyNode, &ServeGetCopyNode);
-  set(shm::Op::kGetHostNode, &ServeGetHostNode);
-  set(shm::Op::kMemoryOperations, &ServeMemoryOperations);
-  set(shm::Op::kAddMemoryOperationsNode, &ServeAddMemoryOperationsNode);
-  set(shm::Op::kSetMemoryOperationsNode, &ServeSetMemoryOperationsNode);
-  set(shm::Op::kGetMemoryOperationsNode, &ServeGetMemoryOperationsNode);
-  set(shm::Op::kAddAllocationNode, &ServeAddAllocationNode);
-  set(shm::Op::kGetAllocationNode, &ServeGetAllocationNode);
-  set(shm::Op::kAddMovedGraphNode, &ServeAddMovedGraphNode);
-  set(shm::Op::kCreateConditional, &ServeCreateConditional);
-  set(shm::Op::kAddConditionalNode, &ServeAddConditionalNode);
-  set(shm::Op::kCreateUserObject, &ServeCreateUserObject);
-  set(shm::Op::kCountUserObject, &ServeCountUserObject);
-  set(shm::Op::kGraphText, &ServeGraphText);
-  set(shm::Op::kRecordContextEvent, &ServeRecordContextEvent);
-  set(shm::Op::kWaitContextEvent, &ServeWaitContextEvent);
-  set(shm::Op::kReserveAddresses, &ServeReserveAddresses);
-  set(shm::Op::kFreeAddresses, &ServeFreeAddresses);
-  set(shm::Op::kCreatePhysical, &ServeCreatePhysical);
-  set(shm::Op::kReleasePhysical, &ServeReleasePhysical);
-  set(shm::Op::kMapPhysical, &ServeMapPhysical);
-  set(shm::Op::kUnmapPhysical, &ServeUnmapPhysical);
-  set(shm::Op::kSetAccess, &ServeSetAccess);
-  set(shm::Op::kGetAccess, &ServeGetAccess);
-  set(shm::Op::kGranularity, &ServeGranularity);
-  set(shm::Op::kDescribePhysical, &ServeDescribePhysical);
-  set(shm::Op::kRetainPhysical, &ServeRetainPhysical);
-  set(shm::Op::kOffer, &ServeOffer);
-  set(shm::Op::kOpenShared, &ServeOpenShared);
-  set(shm::Op::kCloseShared, &ServeCloseShared);
-  set(shm::Op::kEnablePeer, &ServeEnablePeer);
-  set(shm::Op::kFence, &ServeFence);
+  set(shm::Op::kDescribeDevices, &Taking<&ServeDescribeDevices>::Serve);
+  set(shm::Op::kOpenContext, &Taking<&ServeOpenContext>::Serve);
+  set(shm::Op::kCloseContext, &Taking<&ServeCloseContext>::Serve);
+  set(shm::Op::kSynchronizeContext, &Taking<&ServeSynchronizeContext>::Serve);
+  set(shm::Op::kFetchOutput, &Taking<&ServeFetchOutput>::Serve);
+  set(shm::Op::kNoteRefusal, &Taking<&ServeNoteRefusal>::Serve);
+  set(shm::Op::kWriteImage, &Taking<&ServeWriteImage>::Serve);
+  set(shm::Op::kLoadModule, &Taking<&ServeLoadModule>::Serve);
+  set(shm::Op::kLoadLibrary, &Taking<&ServeLoadLibrary>::Serve);
+  set(shm::Op::kGetFunction, &Taking<&ServeGetFunction>::Serve);
+  set(shm::Op::kGetKernel, &Taking<&ServeGetKernel>::Serve);
+  set(shm::Op::kKernelFunction, &Taking<&ServeKernelFunction>::Serve);
+  set(shm::Op::kGetGlobal, &Taking<&ServeGetGlobal>::Serve);
+  set(shm::Op::kLibraryModule, &Taking<&ServeLibraryModule>::Serve);
+  set(shm::Op::kListKernels, &Taking<&ServeListKernels>::Serve);
+  set(shm::Op::kUnloadModule, &Taking<&ServeUnloadModule>::Serve);
+  set(shm::Op::kUnloadLibrary, &Taking<&ServeUnloadLibrary>::Serve);
+  set(shm::Op::kLinkCreate, &Taking<&ServeLinkCreate>::Serve);
+  set(shm::Op::kLinkAdd, &Taking<&ServeLinkAdd>::Serve);
+  set(shm::Op::kLinkComplete, &Taking<&ServeLinkComplete>::Serve);
+  set(shm::Op::kReadLinked, &Taking<&ServeReadLinked>::Serve);
+  set(shm::Op::kLinkDestroy, &Taking<&ServeLinkDestroy>::Serve);
+  set(shm::Op::kLaunch, &Taking<&ServeLaunch>::Serve);
+  set(shm::Op::kLaunchHostFunction, &Taking<&ServeLaunchHostFunction>::Serve);
+  set(shm::Op::kMaxActiveClusters, &Taking<&ServeMaxActiveClusters>::Serve);
+  set(shm::Op::kAllocate, &Taking<&ServeAllocate>::Serve);
+  set(shm::Op::kFree, &Taking<&ServeFree>::Serve);
+  set(shm::Op::kAllocateAsync, &Taking<&ServeAllocateAsync>::Serve);
+  set(shm::Op::kFreeAsync, &Taking<&ServeFreeAsync>::Serve);
+  set(shm::Op::kFreeHost, &Taking<&ServeFreeHost>::Serve);
+  set(shm::Op::kMemoryAmount, &Taking<&ServeMemoryAmount>::Serve);
+  set(shm::Op::kCopy, &Taking<&ServeCopy>::Serve);
+  set(shm::Op::kCopyBox, &Taking<&ServeCopyBox>::Serve);
+  set(shm::Op::kFill, &Taking<&ServeFill>::Serve);
+  set(shm::Op::kAwaitArena, &Taking<&ServeAwaitArena>::Serve);
+  set(shm::Op::kCreateStream, &Taking<&ServeCreateStream>::Serve);
+  set(shm::Op::kDestroyStream, &Taking<&ServeDestroyStream>::Serve);
+  set(shm::Op::kSynchronizeStream, &Taking<&ServeSynchronizeStream>::Serve);
+  set(shm::Op::kCreateEvent, &Taking<&ServeCreateEvent>::Serve);
+  set(shm::Op::kSynchronizeEvent, &Taking<&ServeSynchronizeEvent>::Serve);
+  set(shm::Op::kBeginCapture, &Taking<&ServeBeginCapture>::Serve);
+  set(shm::Op::kEndCapture, &Taking<&ServeEndCapture>::Serve);
+  set(shm::Op::kCaptureState, &Taking<&ServeCaptureState>::Serve);
+  set(shm::Op::kUpdateCapture, &Taking<&ServeUpdateCapture>::Serve);
+  set(shm::Op::kAddKernelNode, &Taking<&ServeAddKernelNode>::Serve);
+  set(shm::Op::kSetKernelNode, &Taking<&ServeSetKernelNode>::Serve);
+  set(shm::Op::kGetKernelNode, &Taking<&ServeGetKernelNode>::Serve);
+  set(shm::Op::kAddCopyNode, &Taking<&ServeAddCopyNode>::Serve);
+  set(shm::Op::kSetCopyNode, &Taking<&ServeSetCopyNode>::Serve);
+  set(shm::Op::kAddFillNode, &Taking<&ServeAddFillNode>::Serve);
+  set(shm::Op::kSetFillNode, &Taking<&ServeSetFillNode>::Serve);
+  set(shm::Op::kAddHostNode, &Taking<&ServeAddHostNode>::Serve);
+  set(shm::Op::kSetHostNode, &Taking<&ServeSetHostNode>::Serve);
+  set(shm::Op::kUpdateExec, &Taking<&ServeUpdateExec>::Serve);
+  set(shm::Op::kInstantiate, &Taking<&ServeInstantiate>::Serve);
+  set(shm::Op::kGetCopyNode, &Taking<&ServeGetCopyNode>::Serve);
+  set(shm::Op::kGetHostNode, &Taking<&ServeGetHostNode>::Serve);
+  set(shm::Op::kMemoryOperations, &Taking<&ServeMemoryOperations>::Serve);
+  set(shm::Op::kAddMemoryOperationsNode, &Taking<&ServeAddMemoryOperationsNode>::Serve);
+  set(shm::Op::kSetMemoryOperationsNode, &Taking<&ServeSetMemoryOperationsNode>::Serve);
+  set(shm::Op::kGetMemoryOperationsNode, &Taking<&ServeGetMemoryOperationsNode>::Serve);
+  set(shm::Op::kAddAllocationNode, &Taking<&ServeAddAllocationNode>::Serve);
+  set(shm::Op::kGetAllocationNode, &Taking<&ServeGetAllocationNode>::Serve);
+  set(shm::Op::kAddMovedGraphNode, &Taking<&ServeAddMovedGraphNode>::Serve);
+  set(shm::Op::kCreateConditional, &Taking<&ServeCreateConditional>::Serve);
+  set(shm::Op::kAddConditionalNode, &Taking<&ServeAddConditionalNode>::Serve);
+  set(shm::Op::kCreateUserObject, &Taking<&ServeCreateUserObject>::Serve);
+  set(shm::Op::kCountUserObject, &Taking<&ServeCountUserObject>::Serve);
+  set(shm::Op::kGraphText, &Taking<&ServeGraphText>::Serve);
+  set(shm::Op::kRecordContextEvent, &Taking<&ServeRecordContextEvent>::Serve);
+  set(shm::Op::kWaitContextEvent, &Taking<&ServeWaitContextEvent>::Serve);
+  set(shm::Op::kReserveAddresses, &Taking<&ServeReserveAddresses>::Serve);
+  set(shm::Op::kFreeAddresses, &Taking<&ServeFreeAddresses>::Serve);
+  set(shm::Op::kCreatePhysical, &Taking<&ServeCreatePhysical>::Serve);
+  set(shm::Op::kReleasePhysical, &Taking<&ServeReleasePhysical>::Serve);
+  set(shm::Op::kMapPhysical, &Taking<&ServeMapPhysical>::Serve);
+  set(shm::Op::kUnmapPhysical, &Taking<&ServeUnmapPhysical>::Serve);
+  set(shm::Op::kSetAccess, &Taking<&ServeSetAccess>::Serve);
+  set(shm::Op::kGetAccess, &Taking<&ServeGetAccess>::Serve);
+  set(shm::Op::kGranularity, &Taking<&ServeGranularity>::Serve);
+  set(shm::Op::kDescribePhysical, &Taking<&ServeDescribePhysical>::Serve);
+  set(shm::Op::kRetainPhysical, &Taking<&ServeRetainPhysical>::Serve);
+  set(shm::Op::kOffer, &Taking<&ServeOffer>::Serve);
+  set(shm::Op::kOpenShared, &Taking<&ServeOpenShared>::Serve);
+  set(shm::Op::kCloseShared, &Taking<&ServeCloseShared>::Serve);
+  set(shm::Op::kEnablePeer, &Taking<&ServeEnablePeer>::Serve);
+  set(shm::Op::kFence, &Taking<&ServeFence>::Serve);
   return table;
 }();
 

@@ -1,18 +1,21 @@
-// The hand-written operations, one function per Op of proto/shm/records_abi.h, grouped in files by chapter.
+// The hand-written operations, one function per Op of proto/shm/operations_abi.h, grouped in files by chapter.
 //
-// Each is called with the session's turn held and the request's context current, reads its record from `in`, puts the
-// reply's payload into `out` and returns the call's result. A record that makes no sense: lane.Malformed(). A function
-// may give the turn up (lane.GiveUpTurn) once it only waits.
+// Each takes the parts of its lane that it needs. It is called with the session's turn held and the request's context
+// current, reads its record from `in`, puts the reply's payload into `out` and returns the call's result. A record that
+// makes no sense: served.Malformed(). A function may give the turn up (served.GiveUpTurn) once it only waits.
 #pragma once
 
 #include <cuda.h>
 
-#include "proto/shm/records_abi.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/arena_chunks.h"
+#include "server/executor/session/client_names.h"
+#include "server/executor/session/served_request.h"
+#include "server/executor/session/stream_waits.h"
 #include "server/executor/session/wire_codec.h"
 
 namespace tally::server {
 
+struct ServedLane;  // all parts
 using Operation = CUresult (*)(ServedLane& lane, WireReader& in, WireWriter& out);
 
 // Null: no such hand-written operation.
@@ -24,120 +27,128 @@ bool MayWaitForContext(uint16_t op);
 
 // What has to happen around some generated calls: bookkeeping of ours, or bytes that must not reach the driver. Returns
 // true if *result is the whole answer and the generated function must not run.
-bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result);
+bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, WireReader in, WireWriter& out,
+                     CUresult* result);
 
 // context_ops.cc
-CUresult ServeDescribeDevices(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeOpenContext(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeCloseContext(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSynchronizeContext(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeFetchOutput(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeRecordContextEvent(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeWaitContextEvent(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeNoteRefusal(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeDescribeDevices(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeOpenContext(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeCloseContext(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter& out);
+CUresult ServeSynchronizeContext(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter& out);
+CUresult ServeFetchOutput(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeRecordContextEvent(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeWaitContextEvent(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeNoteRefusal(ServedRequest& served, WireReader& in, WireWriter& out);
 // image_ops.cc
-CUresult ServeWriteImage(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeLoadModule(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeLoadLibrary(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeLibraryModule(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeUnloadModule(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeUnloadLibrary(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeWriteImage(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeLoadModule(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeLoadLibrary(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeLibraryModule(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeUnloadModule(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeUnloadLibrary(ServedRequest& served, WireReader& in, WireWriter& out);
 // kernel_ops.cc
-CUresult ServeGetFunction(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGetKernel(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeKernelFunction(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGetGlobal(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeListKernels(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGetFunction(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeGetKernel(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeKernelFunction(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeGetGlobal(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeListKernels(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // link_ops.cc
-CUresult ServeLinkCreate(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeLinkAdd(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeLinkComplete(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeReadLinked(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeLinkDestroy(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeLinkCreate(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeLinkAdd(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeLinkComplete(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeReadLinked(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeLinkDestroy(ServedRequest& served, WireReader& in, WireWriter& out);
 // launch_ops.cc
-CUresult ServeLaunch(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeLaunchHostFunction(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeMaxActiveClusters(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeLaunch(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeLaunchHostFunction(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeMaxActiveClusters(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // memory_ops.cc
-CUresult ServeAllocate(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeFree(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeAllocateAsync(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeFreeAsync(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeFreeHost(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeMemoryAmount(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeAllocate(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeFree(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter& out);
+CUresult ServeAllocateAsync(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeFreeAsync(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeFreeHost(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter& out);
+CUresult ServeMemoryAmount(ServedRequest& served, WireReader& in, WireWriter& out);
 // virtual_memory_ops.cc
-CUresult ServeReserveAddresses(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeFreeAddresses(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeCreatePhysical(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeReleasePhysical(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeMapPhysical(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeUnmapPhysical(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSetAccess(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGetAccess(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGranularity(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeDescribePhysical(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeRetainPhysical(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeReserveAddresses(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeFreeAddresses(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeCreatePhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeReleasePhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeMapPhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeUnmapPhysical(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter& out);
+CUresult ServeSetAccess(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeGetAccess(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeGranularity(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeDescribePhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeRetainPhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // sharing_ops.cc
-CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeOpenShared(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeCloseShared(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeEnablePeer(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeFence(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeOpenShared(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeCloseShared(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter& out);
+CUresult ServeEnablePeer(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeFence(ServedRequest& served, WireReader& in, WireWriter& out);
 // The handle of physical memory that the session holds, with one more reference. 0: the table is full.
-uint64_t NameHeld(ServedLane& lane, VirtualMemory::Held& held);
+uint64_t NameHeld(ClientNames& names, VirtualMemory::Held& held);
 // copy_ops.cc
-CUresult ServeCopy(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeCopyBox(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeFill(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeAwaitArena(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeCopy(ServedRequest& served, ClientNames& names, StreamWaits& waits, ArenaChunks& chunks, WireReader& in,
+                   WireWriter& out);
+CUresult ServeCopyBox(ServedRequest& served, ClientNames& names, StreamWaits& waits, ArenaChunks& chunks,
+                      WireReader& in, WireWriter& out);
+CUresult ServeFill(ServedRequest& served, ClientNames& names, StreamWaits& waits, ArenaChunks& chunks, WireReader& in,
+                   WireWriter& out);
+CUresult ServeAwaitArena(ServedRequest& served, ArenaChunks& chunks, WireReader& in, WireWriter& out);
 // stream_ops.cc
-CUresult ServeCreateStream(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeDestroyStream(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSynchronizeStream(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeCreateEvent(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSynchronizeEvent(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeCreateStream(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeDestroyStream(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeSynchronizeStream(ServedRequest& served, ClientNames& names, StreamWaits& waits, WireReader& in,
+                                WireWriter& out);
+CUresult ServeCreateEvent(ServedRequest& served, WireReader& in, WireWriter& out);
+CUresult ServeSynchronizeEvent(ServedRequest& served, ClientNames& names, StreamWaits& waits, WireReader& in,
+                               WireWriter& out);
 // capture_ops.cc
-CUresult ServeBeginCapture(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeEndCapture(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeCaptureState(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeUpdateCapture(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeBeginCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeEndCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeCaptureState(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeUpdateCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // graph_ops.cc
-CUresult ServeAddKernelNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGetKernelNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeAddCopyNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSetCopyNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeAddFillNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSetFillNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeAddHostNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSetHostNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeUpdateExec(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeInstantiate(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeAddKernelNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeSetKernelNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeGetKernelNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeAddCopyNode(ServedRequest& served, ClientNames& names, ArenaChunks& chunks, WireReader& in,
+                          WireWriter& out);
+CUresult ServeSetCopyNode(ServedRequest& served, ClientNames& names, ArenaChunks& chunks, WireReader& in,
+                          WireWriter& out);
+CUresult ServeAddFillNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeSetFillNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeAddHostNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeSetHostNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeUpdateExec(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeInstantiate(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // graph_read_ops.cc
-CUresult ServeGetCopyNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGetHostNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGraphText(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeGetCopyNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeGetHostNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeGraphText(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // batch_ops.cc
-CUresult ServeMemoryOperations(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeAddMemoryOperationsNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeSetMemoryOperationsNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGetMemoryOperationsNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeMemoryOperations(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeAddMemoryOperationsNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeSetMemoryOperationsNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeGetMemoryOperationsNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // graph_memory_ops.cc
-CUresult ServeAddAllocationNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGetAllocationNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeAddAllocationNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeGetAllocationNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // The generated cuGraphAddMemFreeNode, with its bookkeeping.
-CUresult ServeAddFreeNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeAddFreeNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // nested_graph_ops.cc
-CUresult ServeAddMovedGraphNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeAddMovedGraphNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // In place of the generated calls, with what goes with a graph or a node.
-CUresult ServeDestroyGraph(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeDestroyNode(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeGetChildGraph(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeDestroyGraph(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeDestroyNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeGetChildGraph(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // conditional_ops.cc
-CUresult ServeCreateConditional(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeAddConditionalNode(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeCreateConditional(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeAddConditionalNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // user_object_ops.cc
-CUresult ServeCreateUserObject(ServedLane& lane, WireReader& in, WireWriter& out);
-CUresult ServeCountUserObject(ServedLane& lane, WireReader& in, WireWriter& out);
+CUresult ServeCreateUserObject(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeCountUserObject(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 
 }  // namespace tally::server

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_sharing_abi.h"
 
 namespace tally::server {
 

@@ -12,12 +12,12 @@ CUresult ResultOf(const Status& status) {
   return status.code() == StatusCode::kFailedPrecondition ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult OpenAllocation(ServedLane& lane, const shm::OpenShared& request, WireWriter& out) {
-  SessionState& session = lane.session();
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::OpenShared& request, WireWriter& out) {
+  SessionState& session = served.session();
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (request.handle != 0) {
     CUmemoryPool pool = nullptr;
-    if (const CUresult r = lane.Find(shm::HandleKind::kMemPool, request.handle, &pool); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = names.Find(shm::HandleKind::kMemPool, request.handle, &pool); r != CUDA_SUCCESS) return r;
     if (!session.opened_pools.contains(pool)) return CUDA_ERROR_INVALID_VALUE;
   }
   const auto object = session.core.shared.Open(request.name);
@@ -26,9 +26,9 @@ CUresult OpenAllocation(ServedLane& lane, const shm::OpenShared& request, WireWr
     session.core.shared.Drop(shm::SharedKind::kAllocation, object->key, false);
     return result;
   };
-  const int device = lane.context()->device();
+  const int device = served.context()->device();
   if (request.enables_peers != 0 && device != object->device) {
-    if (const CUresult r = lane.EnablePeer(device, object->device); r != CUDA_SUCCESS) return let_go(r);
+    if (const CUresult r = served.EnablePeer(device, object->device); r != CUDA_SUCCESS) return let_go(r);
   }
   uint32_t& num_opens = session.num_opens[object->key];
   if (num_opens != 0) {
@@ -39,7 +39,7 @@ CUresult OpenAllocation(ServedLane& lane, const shm::OpenShared& request, WireWr
     const bool is_own = own && own->kind != MemoryKind::kMapped;
     const bool fits = FitsQuota(session, object->size_bytes);
     if (is_own || !fits ||
-        !session.memory.Add({object->key, object->size_bytes, MemoryKind::kOpened, lane.context_index()})) {
+        !session.memory.Add({object->key, object->size_bytes, MemoryKind::kOpened, served.context_index()})) {
       session.num_opens.erase(object->key);
       return let_go(is_own ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -49,14 +49,14 @@ CUresult OpenAllocation(ServedLane& lane, const shm::OpenShared& request, WireWr
   return CUDA_SUCCESS;
 }
 
-CUresult OpenEvent(ServedLane& lane, const shm::OpenShared& request, WireWriter& out) {
-  SessionState& session = lane.session();
+CUresult OpenEvent(ServedRequest& served, const shm::OpenShared& request, WireWriter& out) {
+  SessionState& session = served.session();
   const auto object = session.core.shared.Open(request.name);
   if (!object) return ResultOf(object.error());
   if (!session.handles(shm::HandleKind::kEvent)
-           .AddNamed(request.handle, reinterpret_cast<void*>(object->key), lane.context_index())) {
+           .AddNamed(request.handle, reinterpret_cast<void*>(object->key), served.context_index())) {
     session.core.shared.Drop(shm::SharedKind::kEvent, object->key, false);
-    return lane.Malformed("event with a name that is taken or impossible");
+    return served.Malformed("event with a name that is taken or impossible");
   }
   session.opened_events.insert(request.handle);
   out.PutStruct(shm::OpenedShared{request.handle, 0, static_cast<uint32_t>(object->device), 1});
@@ -64,8 +64,8 @@ CUresult OpenEvent(ServedLane& lane, const shm::OpenShared& request, WireWriter&
 }
 
 // The pool itself stays its owner's. What stands for it here gives out nothing: memory of it is opened piece by piece.
-CUresult OpenPool(ServedLane& lane, const shm::OpenShared& request, WireWriter& out) {
-  SessionState& session = lane.session();
+CUresult OpenPool(ServedRequest& served, ClientNames& names, const shm::OpenShared& request, WireWriter& out) {
+  SessionState& session = served.session();
   const auto object = session.core.shared.Open(request.name);
   if (!object) return ResultOf(object.error());
   session.core.shared.Drop(shm::SharedKind::kPool, object->key, false);
@@ -73,19 +73,19 @@ CUresult OpenPool(ServedLane& lane, const shm::OpenShared& request, WireWriter& 
   if (const CUresult r = NewDevicePool(session, object->device, &pool); r != CUDA_SUCCESS) return r;
   session.opened_pools.insert(pool);
   out.PutStruct(
-      shm::OpenedShared{lane.NameOf(shm::HandleKind::kMemPool, pool), 0, static_cast<uint32_t>(object->device), 1});
+      shm::OpenedShared{names.NameOf(shm::HandleKind::kMemPool, pool), 0, static_cast<uint32_t>(object->device), 1});
   return CUDA_SUCCESS;
 }
 
-CUresult OpenPhysical(ServedLane& lane, const shm::OpenShared& request, WireWriter& out) {
-  SessionState& session = lane.session();
+CUresult OpenPhysical(ServedRequest& served, ClientNames& names, const shm::OpenShared& request, WireWriter& out) {
+  SessionState& session = served.session();
   auto memory = session.core.shared.OpenPhysical(request.name);
   if (!memory) return ResultOf(memory.error());
   const PhysicalMemory* key = memory->get();
   if (session.virtual_memory.Find(key) == nullptr && !FitsQuota(session, key->size_bytes)) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const uint64_t handle = NameHeld(lane, session.virtual_memory.Hold(*memory));
+  const uint64_t handle = NameHeld(names, session.virtual_memory.Hold(*memory));
   session.virtual_memory.Settle(key);  // if it could not be named
   out.PutStruct(shm::OpenedShared{handle, (*memory)->size_bytes, (*memory)->properties.device, 1});
   return CUDA_SUCCESS;
@@ -93,11 +93,11 @@ CUresult OpenPhysical(ServedLane& lane, const shm::OpenShared& request, WireWrit
 
 }  // namespace
 
-CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::Offer request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   shm::SharedName name{};
   bool is_named = false;
   switch (static_cast<shm::SharedKind>(request.kind)) {
@@ -124,7 +124,7 @@ CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out) {
     case shm::SharedKind::kPhysical: {
       PhysicalMemory* memory = nullptr;
       VirtualMemory::Held* held = nullptr;
-      if (lane.Find(shm::HandleKind::kPhysicalMemory, request.what, &memory) == CUDA_SUCCESS) {
+      if (names.Find(shm::HandleKind::kPhysicalMemory, request.what, &memory) == CUDA_SUCCESS) {
         held = session.virtual_memory.Find(memory);
       }
       if (held == nullptr || (memory->properties.requested_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
@@ -135,7 +135,7 @@ CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out) {
     }
     case shm::SharedKind::kPool: {
       CUmemoryPool pool = nullptr;
-      if (const CUresult r = lane.Find(shm::HandleKind::kMemPool, request.what, &pool); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = names.Find(shm::HandleKind::kMemPool, request.what, &pool); r != CUDA_SUCCESS) return r;
       const auto known = session.exportable_pools.find(pool);
       if (known == session.exportable_pools.end()) return CUDA_ERROR_INVALID_VALUE;
       is_named = session.core.shared.Offer({shm::SharedKind::kPool, reinterpret_cast<uint64_t>(pool), 0, known->second},
@@ -143,35 +143,35 @@ CUresult ServeOffer(ServedLane& lane, WireReader& in, WireWriter& out) {
       break;
     }
     default:
-      return lane.Malformed("unknown kind of shared object");
+      return served.Malformed("unknown kind of shared object");
   }
   if (!is_named) return CUDA_ERROR_OPERATING_SYSTEM;
   out.PutStruct(name);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeOpenShared(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeOpenShared(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::OpenShared request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   switch (static_cast<shm::SharedKind>(request.name.kind)) {
     case shm::SharedKind::kAllocation:
-      return OpenAllocation(lane, request, out);
+      return OpenAllocation(served, names, request, out);
     case shm::SharedKind::kEvent:
-      return OpenEvent(lane, request, out);
+      return OpenEvent(served, request, out);
     case shm::SharedKind::kPhysical:
-      return OpenPhysical(lane, request, out);
+      return OpenPhysical(served, names, request, out);
     case shm::SharedKind::kPool:
-      return OpenPool(lane, request, out);
+      return OpenPool(served, names, request, out);
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult ServeCloseShared(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeCloseShared(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter& out) {
   const uint64_t address = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  SessionState& session = served.session();
   const auto opened = session.num_opens.find(address);
   if (opened == session.num_opens.end()) return CUDA_ERROR_INVALID_VALUE;
   const uint32_t left = --opened->second;
@@ -180,22 +180,22 @@ CUresult ServeCloseShared(ServedLane& lane, WireReader& in, WireWriter& out) {
   session.num_opens.erase(opened);
   session.memory.Take(address, MemoryKind::kOpened, MemoryKind::kOpened);
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkContext(shm::kNoContext, &points);
-  const CUresult waited = lane.AwaitPoints(&points);
-  if (session.core.shared.Drop(shm::SharedKind::kAllocation, address, false)) lane.driver().cuMemFree_v2(address);
+  const CUresult marked = waits.MarkContext(shm::kNoContext, &points);
+  const CUresult waited = waits.AwaitPoints(&points);
+  if (session.core.shared.Drop(shm::SharedKind::kAllocation, address, false)) served.driver().cuMemFree_v2(address);
   return marked != CUDA_SUCCESS ? marked : waited;
 }
 
-CUresult ServeEnablePeer(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeEnablePeer(ServedRequest& served, WireReader& in, WireWriter&) {
   shm::EnablePeer request{};
   in.TakeStruct(&request);
-  const auto count = static_cast<uint32_t>(lane.session().core.devices->count());
-  if (!in.AtEnd() || request.from >= count || request.to >= count) return lane.Malformed();
-  return lane.EnablePeer(static_cast<int>(request.from), static_cast<int>(request.to));
+  const auto count = static_cast<uint32_t>(served.session().core.devices->count());
+  if (!in.AtEnd() || request.from >= count || request.to >= count) return served.Malformed();
+  return served.EnablePeer(static_cast<int>(request.from), static_cast<int>(request.to));
 }
 
-CUresult ServeFence(ServedLane& lane, WireReader& in, WireWriter&) {
-  return in.AtEnd() ? CUDA_SUCCESS : lane.Malformed();
+CUresult ServeFence(ServedRequest& served, WireReader& in, WireWriter&) {
+  return in.AtEnd() ? CUDA_SUCCESS : served.Malformed();
 }
 
 }  // namespace tally::server

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "proto/driver/generated/wire_ops.h"
+#include "server/executor/session/client_names.h"
 #include "server/executor/session/quota.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/served_request.h"
 #include "server/executor/session/wire_codec.h"
 
 namespace tally::server {
@@ -38,98 +39,99 @@ uint64_t ArrayBytes(const CUDA_ARRAY3D_DESCRIPTOR& description, bool is_mipmap) 
 
 // `create` makes the array.
 template <typename Handle>
-CUresult MakeArray(ServedLane& lane, shm::HandleKind kind, uint64_t size_bytes, const auto& create, WireWriter& out) {
-  SessionState& session = lane.session();
+CUresult MakeArray(ServedRequest& served, ClientNames& names, shm::HandleKind kind, uint64_t size_bytes,
+                   const auto& create, WireWriter& out) {
+  SessionState& session = served.session();
   if (!FitsQuota(session, size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Handle array = nullptr;
   if (const CUresult r = create(&array); r != CUDA_SUCCESS) return r;
   session.memory.CountPhysical(size_bytes, true);
   session.array_sizes[array] = size_bytes;
-  out.PutHandle(lane, kind, array);
+  out.PutHandle(names, kind, array);
   return CUDA_SUCCESS;
 }
 
-CUresult CreateFlatArray(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult CreateFlatArray(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   CUDA_ARRAY_DESCRIPTOR flat{};
   in.TakeStruct(&flat);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuArrayCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuArrayCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUDA_ARRAY3D_DESCRIPTOR description{};
   description.Width = flat.Width;
   description.Height = flat.Height;
   description.Format = flat.Format;
   description.NumChannels = flat.NumChannels;
-  const auto create = [&](CUarray* array) { return lane.driver().cuArrayCreate_v2(array, &flat); };
-  return MakeArray<CUarray>(lane, shm::HandleKind::kArray, ArrayBytes(description, false), create, out);
+  const auto create = [&](CUarray* array) { return served.driver().cuArrayCreate_v2(array, &flat); };
+  return MakeArray<CUarray>(served, names, shm::HandleKind::kArray, ArrayBytes(description, false), create, out);
 }
 
-CUresult CreateDeepArray(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult CreateDeepArray(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   CUDA_ARRAY3D_DESCRIPTOR description{};
   in.TakeStruct(&description);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuArray3DCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const auto create = [&](CUarray* array) { return lane.driver().cuArray3DCreate_v2(array, &description); };
-  return MakeArray<CUarray>(lane, shm::HandleKind::kArray, ArrayBytes(description, false), create, out);
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuArray3DCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const auto create = [&](CUarray* array) { return served.driver().cuArray3DCreate_v2(array, &description); };
+  return MakeArray<CUarray>(served, names, shm::HandleKind::kArray, ArrayBytes(description, false), create, out);
 }
 
-CUresult CreateMipmap(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult CreateMipmap(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   CUDA_ARRAY3D_DESCRIPTOR description{};
   in.TakeStruct(&description);
   const auto num_levels = in.TakeScalar<unsigned int>();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuMipmappedArrayCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuMipmappedArrayCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const auto create = [&](CUmipmappedArray* mipmap) {
-    return lane.driver().cuMipmappedArrayCreate(mipmap, &description, num_levels);
+    return served.driver().cuMipmappedArrayCreate(mipmap, &description, num_levels);
   };
-  return MakeArray<CUmipmappedArray>(lane, shm::HandleKind::kMipmappedArray, ArrayBytes(description, num_levels > 1),
-                                     create, out);
+  return MakeArray<CUmipmappedArray>(served, names, shm::HandleKind::kMipmappedArray,
+                                     ArrayBytes(description, num_levels > 1), create, out);
 }
 
-CUresult LendArray(ServedLane& lane, CUarray array, const void* owner, WireWriter& out) {
-  lane.session().borrowed_arrays[array] = owner;
-  out.PutHandle(lane, shm::HandleKind::kArray, array);
+CUresult LendArray(ServedRequest& served, ClientNames& names, CUarray array, const void* owner, WireWriter& out) {
+  served.session().borrowed_arrays[array] = owner;
+  out.PutHandle(names, shm::HandleKind::kArray, array);
   return CUDA_SUCCESS;
 }
 
-CUresult GetLevel(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult GetLevel(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
   const auto level = in.TakeScalar<unsigned int>();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUmipmappedArray mipmap = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kMipmappedArray, handle, &mipmap); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.Find(shm::HandleKind::kMipmappedArray, handle, &mipmap); r != CUDA_SUCCESS) return r;
   CUarray array = nullptr;
-  if (const CUresult r = lane.driver().cuMipmappedArrayGetLevel(&array, mipmap, level); r != CUDA_SUCCESS) return r;
-  return LendArray(lane, array, mipmap, out);
+  if (const CUresult r = served.driver().cuMipmappedArrayGetLevel(&array, mipmap, level); r != CUDA_SUCCESS) return r;
+  return LendArray(served, names, array, mipmap, out);
 }
 
-CUresult GetPlane(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult GetPlane(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
   const auto plane = in.TakeScalar<unsigned int>();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuArrayGetPlane == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuArrayGetPlane == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUarray array = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kArray, handle, &array); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.Find(shm::HandleKind::kArray, handle, &array); r != CUDA_SUCCESS) return r;
   CUarray part = nullptr;
-  if (const CUresult r = lane.driver().cuArrayGetPlane(&part, array, plane); r != CUDA_SUCCESS) return r;
-  return LendArray(lane, part, array, out);
+  if (const CUresult r = served.driver().cuArrayGetPlane(&part, array, plane); r != CUDA_SUCCESS) return r;
+  return LendArray(served, names, part, array, out);
 }
 
 // ---------------------------------------------------------------- descriptions
 
 // Puts the driver's handles where the client's names are, and checks that everything is the session's.
-CUresult TranslateResource(ServedLane& lane, CUDA_RESOURCE_DESC* resource) {
+CUresult TranslateResource(ServedRequest& served, ClientNames& names, CUDA_RESOURCE_DESC* resource) {
   constexpr uint64_t kMaxExtent = uint64_t{1} << 40;
   switch (resource->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-      return lane.Find(shm::HandleKind::kArray, reinterpret_cast<uint64_t>(resource->res.array.hArray),
-                       &resource->res.array.hArray);
+      return names.Find(shm::HandleKind::kArray, reinterpret_cast<uint64_t>(resource->res.array.hArray),
+                        &resource->res.array.hArray);
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-      return lane.Find(shm::HandleKind::kMipmappedArray,
-                       reinterpret_cast<uint64_t>(resource->res.mipmap.hMipmappedArray),
-                       &resource->res.mipmap.hMipmappedArray);
+      return names.Find(shm::HandleKind::kMipmappedArray,
+                        reinterpret_cast<uint64_t>(resource->res.mipmap.hMipmappedArray),
+                        &resource->res.mipmap.hMipmappedArray);
     case CU_RESOURCE_TYPE_LINEAR: {
       const auto& linear = resource->res.linear;
-      return lane.OwnsAddresses(linear.devPtr, linear.sizeInBytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return served.OwnsAddresses(linear.devPtr, linear.sizeInBytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     case CU_RESOURCE_TYPE_PITCH2D: {
       const auto& pitched = resource->res.pitch2D;
@@ -139,7 +141,7 @@ CUresult TranslateResource(ServedLane& lane, CUDA_RESOURCE_DESC* resource) {
       }
       const uint64_t size = (pitched.height - 1) * pitched.pitchInBytes +
                             pitched.width * ElementBytes(pitched.format, pitched.numChannels);
-      return lane.OwnsAddresses(pitched.devPtr, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return served.OwnsAddresses(pitched.devPtr, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
   }
   return CUDA_ERROR_INVALID_VALUE;
@@ -147,17 +149,17 @@ CUresult TranslateResource(ServedLane& lane, CUDA_RESOURCE_DESC* resource) {
 
 // ---------------------------------------------------------------- objects
 
-CUresult MakeObject(ServedLane& lane, SamplingObjects& objects, const CUDA_RESOURCE_DESC& resource, const auto& create,
-                    const auto& destroy, WireWriter& out) {
-  if (lane.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (objects.size() >= lane.session().core.limits.handles_per_kind) {
-    return lane.Malformed("more objects of one kind than a session may have");
+CUresult MakeObject(ServedRequest& served, ClientNames& names, SamplingObjects& objects,
+                    const CUDA_RESOURCE_DESC& resource, const auto& create, const auto& destroy, WireWriter& out) {
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (objects.size() >= served.session().core.limits.handles_per_kind) {
+    return served.Malformed("more objects of one kind than a session may have");
   }
   CUDA_RESOURCE_DESC translated = resource;
-  if (const CUresult r = TranslateResource(lane, &translated); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = TranslateResource(served, names, &translated); r != CUDA_SUCCESS) return r;
   unsigned long long object = 0;
   if (const CUresult r = create(&object, &translated); r != CUDA_SUCCESS) return r;
-  if (!objects.try_emplace(object, SamplingObject{lane.context_index(), resource}).second) {
+  if (!objects.try_emplace(object, SamplingObject{served.context_index(), resource}).second) {
     destroy(object);  // a driver that gives one value to two objects: nothing to tell them apart by
     return CUDA_ERROR_UNKNOWN;
   }
@@ -165,7 +167,7 @@ CUresult MakeObject(ServedLane& lane, SamplingObjects& objects, const CUDA_RESOU
   return CUDA_SUCCESS;
 }
 
-CUresult CreateTexture(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult CreateTexture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC texture{};
   CUDA_RESOURCE_VIEW_DESC view{};
@@ -173,31 +175,31 @@ CUresult CreateTexture(ServedLane& lane, WireReader& in, WireWriter& out) {
   in.TakeStruct(&texture);
   const bool has_view = in.TakeWord() != 0;
   if (has_view) in.TakeStruct(&view);
-  if (!in.AtEnd()) return lane.Malformed();
-  const DriverTable& driver = lane.driver();
+  if (!in.AtEnd()) return served.Malformed();
+  const DriverTable& driver = served.driver();
   if (driver.cuTexObjectCreate == nullptr || driver.cuTexObjectDestroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const auto create = [&](unsigned long long* object, const CUDA_RESOURCE_DESC* translated) {
     return driver.cuTexObjectCreate(object, translated, &texture, has_view ? &view : nullptr);
   };
-  return MakeObject(lane, lane.session().textures, resource, create, driver.cuTexObjectDestroy, out);
+  return MakeObject(served, names, served.session().textures, resource, create, driver.cuTexObjectDestroy, out);
 }
 
-CUresult CreateSurface(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult CreateSurface(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   CUDA_RESOURCE_DESC resource{};
   in.TakeStruct(&resource);
-  if (!in.AtEnd()) return lane.Malformed();
-  const DriverTable& driver = lane.driver();
+  if (!in.AtEnd()) return served.Malformed();
+  const DriverTable& driver = served.driver();
   if (driver.cuSurfObjectCreate == nullptr || driver.cuSurfObjectDestroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // Surfaces are of arrays only.
   if (resource.resType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
-  return MakeObject(lane, lane.session().surfaces, resource, driver.cuSurfObjectCreate, driver.cuSurfObjectDestroy,
-                    out);
+  return MakeObject(served, names, served.session().surfaces, resource, driver.cuSurfObjectCreate,
+                    driver.cuSurfObjectDestroy, out);
 }
 
 // The resource with the client's names in it, which the driver does not know.
-CUresult GetResource(ServedLane& lane, const SamplingObjects& objects, WireReader& in, WireWriter& out) {
+CUresult GetResource(ServedRequest& served, const SamplingObjects& objects, WireReader& in, WireWriter& out) {
   const uint64_t object = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   const auto found = objects.find(object);
   if (found == objects.end()) return CUDA_ERROR_INVALID_VALUE;
   out.PutStruct(found->second.resource);
@@ -213,36 +215,37 @@ bool IsForeign(const SamplingObjects& objects, WireReader in, CUresult* result) 
 }
 
 // The same for the address that comes next.
-bool IsForeignAddress(ServedLane& lane, WireReader& in, CUresult* result) {
+bool IsForeignAddress(ServedRequest& served, WireReader& in, CUresult* result) {
   const uint64_t address = in.TakeWord();
-  if (!in.ok() || lane.OwnsAddresses(address, 1)) return false;
+  if (!in.ok() || served.OwnsAddresses(address, 1)) return false;
   *result = CUDA_ERROR_INVALID_VALUE;
   return true;
 }
 
 }  // namespace
 
-bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result) {
-  SessionState& session = lane.session();
+bool ServeTexturesBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, WireReader in, WireWriter& out,
+                             CUresult* result) {
+  SessionState& session = served.session();
   switch (op) {
     case kOp_cuArrayCreate_v2:
-      *result = CreateFlatArray(lane, in, out);
+      *result = CreateFlatArray(served, names, in, out);
       return true;
     case kOp_cuArray3DCreate_v2:
-      *result = CreateDeepArray(lane, in, out);
+      *result = CreateDeepArray(served, names, in, out);
       return true;
     case kOp_cuMipmappedArrayCreate:
-      *result = CreateMipmap(lane, in, out);
+      *result = CreateMipmap(served, names, in, out);
       return true;
     case kOp_cuMipmappedArrayGetLevel:
-      *result = GetLevel(lane, in, out);
+      *result = GetLevel(served, names, in, out);
       return true;
     case kOp_cuArrayGetPlane:
-      *result = GetPlane(lane, in, out);
+      *result = GetPlane(served, names, in, out);
       return true;
     case kOp_cuArrayDestroy: {
       CUarray array = nullptr;
-      if (lane.Find(shm::HandleKind::kArray, in.TakeWord(), &array) != CUDA_SUCCESS) return false;
+      if (names.Find(shm::HandleKind::kArray, in.TakeWord(), &array) != CUDA_SUCCESS) return false;
       if (session.borrowed_arrays.contains(array)) {
         *result = CUDA_ERROR_INVALID_HANDLE;
         return true;
@@ -252,16 +255,16 @@ bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireW
     }
     case kOp_cuMipmappedArrayDestroy: {
       CUmipmappedArray mipmap = nullptr;
-      if (lane.Find(shm::HandleKind::kMipmappedArray, in.TakeWord(), &mipmap) == CUDA_SUCCESS) {
+      if (names.Find(shm::HandleKind::kMipmappedArray, in.TakeWord(), &mipmap) == CUDA_SUCCESS) {
         ForgetArray(session, mipmap);
       }
       return false;
     }
     case kOp_cuTexObjectCreate:
-      *result = CreateTexture(lane, in, out);
+      *result = CreateTexture(served, names, in, out);
       return true;
     case kOp_cuSurfObjectCreate:
-      *result = CreateSurface(lane, in, out);
+      *result = CreateSurface(served, names, in, out);
       return true;
     case kOp_cuTexObjectDestroy:
       if (IsForeign(session.textures, in, result)) return true;
@@ -272,10 +275,10 @@ bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireW
       session.surfaces.erase(in.TakeWord());
       return false;
     case kOp_cuTexObjectGetResourceDesc:
-      *result = GetResource(lane, session.textures, in, out);
+      *result = GetResource(served, session.textures, in, out);
       return true;
     case kOp_cuSurfObjectGetResourceDesc:
-      *result = GetResource(lane, session.surfaces, in, out);
+      *result = GetResource(served, session.surfaces, in, out);
       return true;
     case kOp_cuTexObjectGetTextureDesc:
     case kOp_cuTexObjectGetResourceViewDesc:
@@ -285,11 +288,11 @@ bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireW
     case kOp_cuTensorMapEncodeIm2colWide:
       in.TakeWord();  // type
       in.TakeWord();  // rank
-      return IsForeignAddress(lane, in, result);
+      return IsForeignAddress(served, in, result);
     case kOp_cuTensorMapReplaceAddress: {
       CUtensorMap map{};
       in.TakeStruct(&map);
-      return IsForeignAddress(lane, in, result);
+      return IsForeignAddress(served, in, result);
     }
     default:
       return false;

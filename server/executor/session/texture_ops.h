@@ -11,7 +11,8 @@
 
 namespace tally::server {
 
-class ServedLane;
+class ClientNames;
+class ServedRequest;
 class SessionState;
 class WireReader;
 class WireWriter;
@@ -30,7 +31,8 @@ using ArraySizes = std::unordered_map<const void*, uint64_t>;
 using BorrowedArrays = std::unordered_map<CUarray, const void*>;
 
 // As ServeBeforeWire (operations.h), for these chapters.
-bool ServeTexturesBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result);
+bool ServeTexturesBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, WireReader in, WireWriter& out,
+                             CUresult* result);
 
 // `owner` is about to be destroyed: its planes or levels go with it, their names too, and its bytes are free again.
 void ForgetArray(SessionState& session, const void* owner);

@@ -1,5 +1,6 @@
 // User objects: things of the program that live as long as graphs that use them. The destructor runs in the client; the
 // driver's own call of it only tells the client.
+#include "proto/shm/records_graph_abi.h"
 #include "server/executor/session/callback_queue.h"
 #include "server/executor/session/operations.h"
 
@@ -12,31 +13,31 @@ void CUDA_CB OnDestroyed(void* argument) {
   call->queue->Post(call->token, CUDA_SUCCESS, nullptr, 0);
 }
 
-CUresult FindObject(ServedLane& lane, uint64_t handle, UserObject** object) {
-  return lane.Find(shm::HandleKind::kUserObject, handle, object);
+CUresult FindObject(ClientNames& names, uint64_t handle, UserObject** object) {
+  return names.Find(shm::HandleKind::kUserObject, handle, object);
 }
 
 }  // namespace
 
-CUresult ServeCreateUserObject(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeCreateUserObject(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::CreateUserObject request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuUserObjectCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuUserObjectCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (request.num_references == 0 || request.num_references > shm::kMaxUserReferences) return CUDA_ERROR_INVALID_VALUE;
-  SessionState& session = lane.session();
+  SessionState& session = served.session();
   auto object = std::make_unique<UserObject>();
   auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token});
-  if (const CUresult r = lane.driver().cuUserObjectCreate(&object->real, call.get(), &OnDestroyed,
-                                                          request.num_references, request.flags);
+  if (const CUresult r = served.driver().cuUserObjectCreate(&object->real, call.get(), &OnDestroyed,
+                                                            request.num_references, request.flags);
       r != CUDA_SUCCESS) {
     return r;
   }
   static_cast<void>(call.release());  // OnDestroyed frees it
   object->num_client_references = request.num_references;
-  object->handle = lane.NameOf(shm::HandleKind::kUserObject, object.get());
+  object->handle = names.NameOf(shm::HandleKind::kUserObject, object.get());
   if (object->handle == 0) {
-    lane.driver().cuUserObjectRelease(object->real, request.num_references);
+    served.driver().cuUserObjectRelease(object->real, request.num_references);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   out.PutWord(object->handle);
@@ -44,16 +45,17 @@ CUresult ServeCreateUserObject(ServedLane& lane, WireReader& in, WireWriter& out
   return CUDA_SUCCESS;
 }
 
-CUresult ServeCountUserObject(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeCountUserObject(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   shm::CountUserObject request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   UserObject* object = nullptr;
-  if (const CUresult r = FindObject(lane, request.object, &object); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = FindObject(names, request.object, &object); r != CUDA_SUCCESS) return r;
   if (request.count == 0 || request.count > INT32_MAX) return CUDA_ERROR_INVALID_VALUE;
-  const DriverTable& driver = lane.driver();
+  const DriverTable& driver = served.driver();
   CUgraph graph = nullptr;
-  if (const CUresult r = lane.FindOptional(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.FindOptional(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS)
+    return r;
   const bool is_move = (request.flags & CU_GRAPH_USER_OBJECT_MOVE) != 0;
   // What the driver does with references that are not there is not defined: they are counted here.
   if (request.is_release != 0) {
@@ -66,7 +68,7 @@ CUresult ServeCountUserObject(ServedLane& lane, WireReader& in, WireWriter&) {
     if (result != CUDA_SUCCESS) return result;
     held -= request.count;
     if (held == 0 && graph != nullptr) object->of_graph.erase(of_graph);
-    lane.session().ForgetUnlessHeld(object);
+    served.session().ForgetUnlessHeld(object);
     return CUDA_SUCCESS;
   }
   // Who has no reference cannot know that the object still is.

@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "proto/shm/handles_abi.h"
+
 namespace tally::server {
 
 bool VirtualMemory::MayReserve(uint64_t size_bytes) const {

@@ -14,7 +14,7 @@
 #include <memory>
 #include <optional>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/records_memory_abi.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/session/memory_map.h"
 

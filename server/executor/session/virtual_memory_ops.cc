@@ -15,11 +15,11 @@ bool IsOffered(const DriverTable& driver) {
 }
 
 // Only memory of a device: the host's would have to be touched by the client's own processor too.
-CUresult ReadProperties(ServedLane& lane, const shm::PhysicalProperties& asked, CUmemAllocationProp* properties) {
+CUresult ReadProperties(ServedRequest& served, const shm::PhysicalProperties& asked, CUmemAllocationProp* properties) {
   if (asked.location_type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   constexpr auto kOffered = static_cast<uint32_t>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if ((asked.requested_types & ~kOffered) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  const Devices& devices = *lane.session().core.devices;
+  const Devices& devices = *served.session().core.devices;
   if (asked.device >= static_cast<uint32_t>(devices.count())) return CUDA_ERROR_INVALID_DEVICE;
   *properties = {};
   properties->type = static_cast<CUmemAllocationType>(asked.type);
@@ -32,31 +32,31 @@ CUresult ReadProperties(ServedLane& lane, const shm::PhysicalProperties& asked, 
   return CUDA_SUCCESS;
 }
 
-CUresult FindPhysical(ServedLane& lane, uint64_t handle, VirtualMemory::Held** held) {
+CUresult FindPhysical(ServedRequest& served, ClientNames& names, uint64_t handle, VirtualMemory::Held** held) {
   PhysicalMemory* memory = nullptr;
-  if (lane.Find(shm::HandleKind::kPhysicalMemory, handle, &memory) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  *held = lane.session().virtual_memory.Find(memory);
+  if (names.Find(shm::HandleKind::kPhysicalMemory, handle, &memory) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  *held = served.session().virtual_memory.Find(memory);
   return *held != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
 
-uint64_t NameHeld(ServedLane& lane, VirtualMemory::Held& held) {
-  if (held.handle == 0) held.handle = lane.NameOf(shm::HandleKind::kPhysicalMemory, held.memory.get());
+uint64_t NameHeld(ClientNames& names, VirtualMemory::Held& held) {
+  if (held.handle == 0) held.handle = names.NameOf(shm::HandleKind::kPhysicalMemory, held.memory.get());
   if (held.handle != 0) ++held.num_references;
   return held.handle;
 }
 
-CUresult ServeReserveAddresses(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeReserveAddresses(ServedRequest& served, WireReader& in, WireWriter& out) {
   shm::ReserveAddresses request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (!IsOffered(lane.driver())) return CUDA_ERROR_NOT_SUPPORTED;
-  VirtualMemory& space = lane.session().virtual_memory;
+  if (!in.AtEnd()) return served.Malformed();
+  if (!IsOffered(served.driver())) return CUDA_ERROR_NOT_SUPPORTED;
+  VirtualMemory& space = served.session().virtual_memory;
   if (!space.MayReserve(request.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
-  if (const CUresult r = lane.driver().cuMemAddressReserve(&address, request.size_bytes, request.alignment_bytes,
-                                                           request.wish, request.flags);
+  if (const CUresult r = served.driver().cuMemAddressReserve(&address, request.size_bytes, request.alignment_bytes,
+                                                             request.wish, request.flags);
       r != CUDA_SUCCESS) {
     return r;
   }
@@ -65,66 +65,66 @@ CUresult ServeReserveAddresses(ServedLane& lane, WireReader& in, WireWriter& out
   return CUDA_SUCCESS;
 }
 
-CUresult ServeFreeAddresses(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeFreeAddresses(ServedRequest& served, WireReader& in, WireWriter&) {
   shm::AddressSpan span{};
   in.TakeStruct(&span);
-  if (!in.AtEnd()) return lane.Malformed();
-  VirtualMemory& space = lane.session().virtual_memory;
+  if (!in.AtEnd()) return served.Malformed();
+  VirtualMemory& space = served.session().virtual_memory;
   if (!space.IsFreeReservation(span.address, span.size_bytes)) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = lane.driver().cuMemAddressFree(span.address, span.size_bytes);
+  const CUresult result = served.driver().cuMemAddressFree(span.address, span.size_bytes);
   if (result == CUDA_SUCCESS) space.RemoveReservation(span.address);
   return result;
 }
 
-CUresult ServeCreatePhysical(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeCreatePhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::CreatePhysical request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (!IsOffered(lane.driver())) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (!IsOffered(served.driver())) return CUDA_ERROR_NOT_SUPPORTED;
   CUmemAllocationProp properties{};
-  if (const CUresult r = ReadProperties(lane, request.properties, &properties); r != CUDA_SUCCESS) return r;
-  if (!FitsQuota(lane.session(), request.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult r = ReadProperties(served, request.properties, &properties); r != CUDA_SUCCESS) return r;
+  if (!FitsQuota(served.session(), request.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemGenericAllocationHandle real = 0;
-  if (const CUresult r = lane.driver().cuMemCreate(&real, request.size_bytes, &properties, request.flags);
+  if (const CUresult r = served.driver().cuMemCreate(&real, request.size_bytes, &properties, request.flags);
       r != CUDA_SUCCESS) {
     return r;
   }
-  auto memory = std::make_shared<PhysicalMemory>(lane.driver(), real);
+  auto memory = std::make_shared<PhysicalMemory>(served.driver(), real);
   memory->size_bytes = request.size_bytes;
   memory->properties = request.properties;
-  VirtualMemory& space = lane.session().virtual_memory;
+  VirtualMemory& space = served.session().virtual_memory;
   const PhysicalMemory* key = memory.get();
-  out.PutWord(NameHeld(lane, space.Hold(std::move(memory))));
+  out.PutWord(NameHeld(names, space.Hold(std::move(memory))));
   space.Settle(key);  // if it could not be named
   return CUDA_SUCCESS;
 }
 
-CUresult ServeReleasePhysical(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeReleasePhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   VirtualMemory::Held* held = nullptr;
-  if (const CUresult r = FindPhysical(lane, handle, &held); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = FindPhysical(served, names, handle, &held); r != CUDA_SUCCESS) return r;
   if (--held->num_references != 0) return CUDA_SUCCESS;
   held->handle = 0;
-  lane.Forget(shm::HandleKind::kPhysicalMemory, handle);
-  lane.session().virtual_memory.Settle(held->memory.get());
+  names.Forget(shm::HandleKind::kPhysicalMemory, handle);
+  served.session().virtual_memory.Settle(held->memory.get());
   return CUDA_SUCCESS;
 }
 
-CUresult ServeMapPhysical(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeMapPhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   shm::MapPhysical request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  VirtualMemory& space = lane.session().virtual_memory;
+  if (!in.AtEnd()) return served.Malformed();
+  VirtualMemory& space = served.session().virtual_memory;
   VirtualMemory::Held* held = nullptr;
-  if (const CUresult r = FindPhysical(lane, request.handle, &held); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = FindPhysical(served, names, request.handle, &held); r != CUDA_SUCCESS) return r;
   if (!space.IsReserved(request.address, request.size_bytes) || request.offset_bytes > held->memory->size_bytes ||
       request.size_bytes > held->memory->size_bytes - request.offset_bytes ||
       !space.AddMapping(request.address, request.size_bytes, *held)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const CUresult result = lane.driver().cuMemMap(request.address, request.size_bytes, request.offset_bytes,
-                                                 held->memory->real, request.flags);
+  const CUresult result = served.driver().cuMemMap(request.address, request.size_bytes, request.offset_bytes,
+                                                   held->memory->real, request.flags);
   if (result != CUDA_SUCCESS) {
     space.RemoveMapping(request.address);
     return result;
@@ -136,11 +136,11 @@ CUresult ServeMapPhysical(ServedLane& lane, WireReader& in, WireWriter& out) {
 // Holes in the span are no mistake (driver 580), as long as it is inside of one reservation. The driver does not wait
 // for work that uses the mapping, and programs wait themselves. It is waited for here all the same: a stray access
 // would end every session of the executor.
-CUresult ServeUnmapPhysical(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeUnmapPhysical(ServedRequest& served, StreamWaits& waits, WireReader& in, WireWriter&) {
   shm::AddressSpan span{};
   in.TakeStruct(&span);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   if (!session.virtual_memory.IsReserved(span.address, span.size_bytes)) return CUDA_ERROR_INVALID_VALUE;
   const auto mappings = session.memory.MappingsWithin(span.address, span.size_bytes);
   if (!mappings) return CUDA_ERROR_INVALID_VALUE;
@@ -148,24 +148,24 @@ CUresult ServeUnmapPhysical(ServedLane& lane, WireReader& in, WireWriter&) {
   std::vector<std::shared_ptr<PhysicalMemory>> unmapped;  // given back after the wait
   for (const MemoryRange& range : *mappings) unmapped.push_back(session.virtual_memory.RemoveMapping(range.address));
   std::vector<WaitPoint> points;
-  const CUresult marked = lane.MarkDevice(static_cast<int>(unmapped.front()->properties.device), &points);
-  const CUresult waited = lane.AwaitPoints(&points);
+  const CUresult marked = waits.MarkDevice(static_cast<int>(unmapped.front()->properties.device), &points);
+  const CUresult waited = waits.AwaitPoints(&points);
   CUresult result = CUDA_SUCCESS;
   for (const MemoryRange& range : *mappings) {
-    const CUresult piece = lane.driver().cuMemUnmap(range.address, range.size_bytes);
+    const CUresult piece = served.driver().cuMemUnmap(range.address, range.size_bytes);
     if (result == CUDA_SUCCESS) result = piece;
   }
   if (marked != CUDA_SUCCESS) return marked;
   return waited != CUDA_SUCCESS ? waited : result;
 }
 
-CUresult ServeSetAccess(ServedLane& lane, WireReader& in, WireWriter&) {
+CUresult ServeSetAccess(ServedRequest& served, WireReader& in, WireWriter&) {
   shm::AddressSpan span{};
   in.TakeStruct(&span);
   std::vector<shm::AccessGrant> grants;
   while (in.ok() && in.remaining() != 0 && grants.size() < shm::kMaxDevices) in.TakeStruct(&grants.emplace_back());
-  if (!in.AtEnd() || grants.empty()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd() || grants.empty()) return served.Malformed();
+  SessionState& session = served.session();
   if (session.memory.Mappings(span.address, span.size_bytes).empty()) return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUmemAccessDesc> descriptions;
   for (const shm::AccessGrant& grant : grants) {
@@ -176,7 +176,7 @@ CUresult ServeSetAccess(ServedLane& lane, WireReader& in, WireWriter&) {
     descriptions.push_back(description);
   }
   const CUresult result =
-      lane.driver().cuMemSetAccess(span.address, span.size_bytes, descriptions.data(), descriptions.size());
+      served.driver().cuMemSetAccess(span.address, span.size_bytes, descriptions.data(), descriptions.size());
   if (result != CUDA_SUCCESS) return result;
   for (const shm::AccessGrant& grant : grants) {
     session.memory.SetAccess(span.address, span.size_bytes, static_cast<int>(grant.device),
@@ -185,53 +185,53 @@ CUresult ServeSetAccess(ServedLane& lane, WireReader& in, WireWriter&) {
   return CUDA_SUCCESS;
 }
 
-CUresult ServeGetAccess(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeGetAccess(ServedRequest& served, WireReader& in, WireWriter& out) {
   shm::GetAccess request{};
   in.TakeStruct(&request);
-  if (!in.AtEnd()) return lane.Malformed();
-  SessionState& session = lane.session();
+  if (!in.AtEnd()) return served.Malformed();
+  SessionState& session = served.session();
   if (request.device >= static_cast<uint32_t>(session.core.devices->count())) return CUDA_ERROR_INVALID_DEVICE;
-  if (lane.driver().cuMemGetAccess == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (served.driver().cuMemGetAccess == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (!session.virtual_memory.IsReserved(request.address, 1)) return CUDA_ERROR_INVALID_VALUE;
   const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE,
                                session.core.devices->device(static_cast<int>(request.device))};
   unsigned long long flags = 0;
-  const CUresult result = lane.driver().cuMemGetAccess(&flags, &location, request.address);
+  const CUresult result = served.driver().cuMemGetAccess(&flags, &location, request.address);
   if (result == CUDA_SUCCESS) out.PutWord(flags);
   return result;
 }
 
-CUresult ServeGranularity(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeGranularity(ServedRequest& served, WireReader& in, WireWriter& out) {
   shm::PhysicalProperties asked{};
   in.TakeStruct(&asked);
   const uint64_t option = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  if (lane.driver().cuMemGetAllocationGranularity == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!in.AtEnd()) return served.Malformed();
+  if (served.driver().cuMemGetAllocationGranularity == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUmemAllocationProp properties{};
-  if (const CUresult r = ReadProperties(lane, asked, &properties); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ReadProperties(served, asked, &properties); r != CUDA_SUCCESS) return r;
   size_t granularity = 0;
-  const CUresult result = lane.driver().cuMemGetAllocationGranularity(
+  const CUresult result = served.driver().cuMemGetAllocationGranularity(
       &granularity, &properties, static_cast<CUmemAllocationGranularity_flags>(option));
   if (result == CUDA_SUCCESS) out.PutWord(granularity);
   return result;
 }
 
-CUresult ServeDescribePhysical(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeDescribePhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   VirtualMemory::Held* held = nullptr;
-  if (const CUresult r = FindPhysical(lane, handle, &held); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = FindPhysical(served, names, handle, &held); r != CUDA_SUCCESS) return r;
   out.PutStruct(held->memory->properties);
   return CUDA_SUCCESS;
 }
 
-CUresult ServeRetainPhysical(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult ServeRetainPhysical(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t address = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
-  VirtualMemory& space = lane.session().virtual_memory;
+  if (!in.AtEnd()) return served.Malformed();
+  VirtualMemory& space = served.session().virtual_memory;
   const std::shared_ptr<PhysicalMemory> memory = space.MappedAt(address);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  out.PutWord(NameHeld(lane, *space.Find(memory.get())));
+  out.PutWord(NameHeld(names, *space.Find(memory.get())));
   return CUDA_SUCCESS;
 }
 

@@ -16,12 +16,13 @@
 #include <type_traits>
 #include <vector>
 
-#include "proto/shm/records_abi.h"
+#include "proto/shm/handles_abi.h"
 #include "server/executor/channel/reply_writer.h"
 
 namespace tally::server {
 
-class ServedLane;
+class ClientNames;
+class ServedRequest;
 
 constexpr size_t PaddedTo8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
@@ -43,7 +44,7 @@ class WireReader {
     return value;
   }
   // A device of the executor; an unknown ordinal makes the request malformed.
-  CUdevice TakeDevice(ServedLane& lane);
+  CUdevice TakeDevice(ServedRequest& served);
   template <typename T>
   void TakeStruct(T* out) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -111,12 +112,12 @@ class WireWriter {
   }
   // The id of a driver object of this session, named now if it has no name yet; 0 for null.
   template <typename T>
-  void PutHandle(ServedLane& lane, shm::HandleKind kind, T* value) {
-    PutHandleOf(lane, kind, value);
+  void PutHandle(ClientNames& names, shm::HandleKind kind, T* value) {
+    PutHandleOf(names, kind, value);
   }
   template <typename T>
-  void PutHandles(ServedLane& lane, shm::HandleKind kind, std::span<T*> values) {
-    for (T* value : values) PutHandleOf(lane, kind, value);
+  void PutHandles(ClientNames& names, shm::HandleKind kind, std::span<T*> values) {
+    for (T* value : values) PutHandleOf(names, kind, value);
   }
   // The bytes and padding to 8.
   void PutBytes(std::span<const std::byte> bytes) {
@@ -147,7 +148,7 @@ class WireWriter {
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
-  void PutHandleOf(ServedLane& lane, shm::HandleKind kind, void* value);
+  void PutHandleOf(ClientNames& names, shm::HandleKind kind, void* value);
 
   std::vector<std::byte> bytes_;
   bool overflowed_ = false;

@@ -19,59 +19,59 @@ CUevent* EventIn(uint64_t attribute, CUlaunchAttributeValue* value) {
   return nullptr;
 }
 
-CUresult SetNodeAttribute(ServedLane& lane, WireReader& in) {
+CUresult SetNodeAttribute(ServedRequest& served, ClientNames& names, WireReader& in) {
   const uint64_t handle = in.TakeWord();
   const auto attribute = static_cast<CUlaunchAttributeID>(in.TakeWord());
   CUlaunchAttributeValue value{};
   in.TakeStruct(&value);
-  if (!in.AtEnd()) return lane.Malformed();
-  if (!IsKnownAttribute(attribute) || lane.driver().cuGraphKernelNodeSetAttribute == nullptr) {
+  if (!in.AtEnd()) return served.Malformed();
+  if (!IsKnownAttribute(attribute) || served.driver().cuGraphKernelNodeSetAttribute == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   CUgraphNode node = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
   if (CUevent* event = EventIn(attribute, &value); event != nullptr) {
     const auto name = reinterpret_cast<uint64_t>(*event);
-    if (const CUresult r = lane.Find(shm::HandleKind::kEvent, name, event); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = names.Find(shm::HandleKind::kEvent, name, event); r != CUDA_SUCCESS) return r;
   }
   if (attribute == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) value.deviceUpdatableKernelNode.devNode = nullptr;
-  return lane.driver().cuGraphKernelNodeSetAttribute(node, attribute, &value);
+  return served.driver().cuGraphKernelNodeSetAttribute(node, attribute, &value);
 }
 
-CUresult GetNodeAttribute(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult GetNodeAttribute(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
   const auto attribute = static_cast<CUlaunchAttributeID>(in.TakeWord());
-  if (!in.AtEnd()) return lane.Malformed();
-  if (!IsKnownAttribute(attribute) || lane.driver().cuGraphKernelNodeGetAttribute == nullptr) {
+  if (!in.AtEnd()) return served.Malformed();
+  if (!IsKnownAttribute(attribute) || served.driver().cuGraphKernelNodeGetAttribute == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   CUgraphNode node = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
   CUlaunchAttributeValue value{};
-  if (const CUresult r = lane.driver().cuGraphKernelNodeGetAttribute(node, attribute, &value); r != CUDA_SUCCESS) {
+  if (const CUresult r = served.driver().cuGraphKernelNodeGetAttribute(node, attribute, &value); r != CUDA_SUCCESS) {
     return r;
   }
   if (CUevent* event = EventIn(attribute, &value); event != nullptr) {
-    *event = reinterpret_cast<CUevent>(lane.session().handles(shm::HandleKind::kEvent).FindHandle(*event));
+    *event = reinterpret_cast<CUevent>(served.session().handles(shm::HandleKind::kEvent).FindHandle(*event));
   }
   out.PutStruct(value);
   return CUDA_SUCCESS;
 }
 
-CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
+CUresult LaunchGraph(ServedRequest& served, ClientNames& names, WireReader& in) {
   const uint64_t exec_handle = in.TakeWord();
   const uint64_t stream_handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   CUgraphExec exec = nullptr;
-  if (const CUresult r = lane.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
-  if (const CUresult r = lane.ResolveStream(stream_handle, StreamUse::kLaunch, &stream); r != CUDA_SUCCESS) return r;
-  if (const auto replayed = lane.session().graph_replays.TryLaunch(lane, *stream, exec)) {
-    lane.session().counters.Add("graph_launches");
+  if (const CUresult r = names.ResolveStream(stream_handle, StreamUse::kLaunch, &stream); r != CUDA_SUCCESS) return r;
+  if (const auto replayed = served.session().graph_replays.TryLaunch(served, names, *stream, exec)) {
+    served.session().counters.Add("graph_launches");
     return *replayed;
   }
   if (const CUresult r = stream->Seal(); r != CUDA_SUCCESS) return r;
-  SessionState& session = lane.session();
+  SessionState& session = served.session();
   const bool is_captured = stream->context->IsCapturing(*stream);
   if (!is_captured) session.NoteWork(*stream, /*is_launch=*/true);
   scheduler::LaunchAsked asked;
@@ -83,78 +83,80 @@ CUresult LaunchGraph(ServedLane& lane, WireReader& in) {
     timed.emplace(session.coverage, stream->device, stream->real, asked.kind,
                   session.core.variants->CoverageLeft(stream->device, Coverage::kGraph));
   }
-  const CUresult result = lane.driver().cuGraphLaunch(exec, stream->real);
-  lane.session().counters.Add("graph_launches");
+  const CUresult result = served.driver().cuGraphLaunch(exec, stream->real);
+  served.session().counters.Add("graph_launches");
   return result;
 }
 
-CUresult CreatePool(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult CreatePool(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   CUmemPoolProps properties{};
   in.TakeStruct(&properties);
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   // What leaves the program is a name of ours (shared_objects.h): the driver need not be able to export it.
   const bool is_exportable = properties.handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   if (!is_exportable && properties.handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   properties.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
   const int ordinal = properties.location.id;
   properties.win32SecurityAttributes = nullptr;  // a pointer of the client's
-  const Devices& devices = *lane.session().core.devices;
+  const Devices& devices = *served.session().core.devices;
   if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   if (properties.location.id < 0 || properties.location.id >= devices.count()) return CUDA_ERROR_INVALID_VALUE;
   properties.location.id = devices.device(properties.location.id);
   CUmemoryPool pool = nullptr;
-  if (lane.driver().cuMemPoolCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (const CUresult r = lane.driver().cuMemPoolCreate(&pool, &properties); r != CUDA_SUCCESS) return r;
-  if (is_exportable) lane.session().exportable_pools[pool] = ordinal;
-  out.PutHandle(lane, shm::HandleKind::kMemPool, pool);
+  if (served.driver().cuMemPoolCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const CUresult r = served.driver().cuMemPoolCreate(&pool, &properties); r != CUDA_SUCCESS) return r;
+  if (is_exportable) served.session().exportable_pools[pool] = ordinal;
+  out.PutHandle(names, shm::HandleKind::kMemPool, pool);
   return CUDA_SUCCESS;
 }
 
-bool IsMovedGraph(ServedLane& lane, uint64_t handle) {
+bool IsMovedGraph(ServedRequest& served, ClientNames& names, uint64_t handle) {
   CUgraph graph = nullptr;
-  return lane.Find(shm::HandleKind::kGraph, handle, &graph) == CUDA_SUCCESS &&
-         lane.session().nested_graphs.IsMoved(graph);
+  return names.Find(shm::HandleKind::kGraph, handle, &graph) == CUDA_SUCCESS &&
+         served.session().nested_graphs.IsMoved(graph);
 }
 
-bool IsDefaultPool(ServedLane& lane, uint64_t handle) {
+bool IsDefaultPool(ServedRequest& served, ClientNames& names, uint64_t handle) {
   CUmemoryPool pool = nullptr;
-  if (lane.Find(shm::HandleKind::kMemPool, handle, &pool) != CUDA_SUCCESS) return false;
-  const auto& pools = lane.session().default_pools;
+  if (names.Find(shm::HandleKind::kMemPool, handle, &pool) != CUDA_SUCCESS) return false;
+  const auto& pools = served.session().default_pools;
   return std::any_of(pools.begin(), pools.end(), [&](const auto& known) { return known.second == pool; });
 }
 
-CUresult GetDefaultPool(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult GetDefaultPool(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t ordinal = in.TakeWord();
-  if (!in.AtEnd() || ordinal >= static_cast<uint64_t>(lane.session().core.devices->count())) return lane.Malformed();
+  if (!in.AtEnd() || ordinal >= static_cast<uint64_t>(served.session().core.devices->count()))
+    return served.Malformed();
   CUmemoryPool pool = nullptr;
-  if (const CUresult r = DefaultPool(lane.session(), static_cast<int>(ordinal), &pool); r != CUDA_SUCCESS) return r;
-  out.PutHandle(lane, shm::HandleKind::kMemPool, pool);
+  if (const CUresult r = DefaultPool(served.session(), static_cast<int>(ordinal), &pool); r != CUDA_SUCCESS) return r;
+  out.PutHandle(names, shm::HandleKind::kMemPool, pool);
   return CUDA_SUCCESS;
 }
 
 // Every real stream is a non-blocking one: the client's own flags are ours to remember.
-CUresult GetStreamFlags(ServedLane& lane, WireReader& in, WireWriter& out) {
+CUresult GetStreamFlags(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
-  if (!in.AtEnd()) return lane.Malformed();
+  if (!in.AtEnd()) return served.Malformed();
   Stream* stream = nullptr;
-  if (const CUresult r = lane.FindStream(handle, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = names.FindStream(handle, &stream); r != CUDA_SUCCESS) return r;
   out.PutStruct(static_cast<unsigned int>(stream->flags));
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
-bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& out, CUresult* result) {
+bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, WireReader in, WireWriter& out,
+                     CUresult* result) {
   switch (op) {
     case kOp_cuGraphLaunch:
-      *result = LaunchGraph(lane, in);
+      *result = LaunchGraph(served, names, in);
       return true;
     case kOp_cuEventDestroy_v2: {
       const uint64_t handle = in.TakeWord();
       CUevent event = nullptr;
-      if (!in.AtEnd() || lane.Find(shm::HandleKind::kEvent, handle, &event) != CUDA_SUCCESS) return false;
-      lane.Forget(shm::HandleKind::kEvent, handle);
-      *result = lane.session().LetGoOfEvent(handle, event) ? lane.driver().cuEventDestroy_v2(event) : CUDA_SUCCESS;
+      if (!in.AtEnd() || names.Find(shm::HandleKind::kEvent, handle, &event) != CUDA_SUCCESS) return false;
+      names.Forget(shm::HandleKind::kEvent, handle);
+      *result = served.session().LetGoOfEvent(handle, event) ? served.driver().cuEventDestroy_v2(event) : CUDA_SUCCESS;
       return true;
     }
     case kOp_cuGraphAddChildGraphNode: {
@@ -164,45 +166,45 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
       in.TakeArray(&dependencies);
       in.TakeWord();
       *result = CUDA_ERROR_INVALID_VALUE;
-      return IsMovedGraph(lane, in.TakeWord());
+      return IsMovedGraph(served, names, in.TakeWord());
     }
     case kOp_cuGraphExecChildGraphNodeSetParams:
       in.TakeWord();
       in.TakeWord();
       *result = CUDA_ERROR_INVALID_VALUE;
-      return IsMovedGraph(lane, in.TakeWord());
+      return IsMovedGraph(served, names, in.TakeWord());
     case kOp_cuGraphDestroy:
-      *result = ServeDestroyGraph(lane, in, out);
+      *result = ServeDestroyGraph(served, names, in, out);
       return true;
     case kOp_cuGraphDestroyNode:
-      *result = ServeDestroyNode(lane, in, out);
+      *result = ServeDestroyNode(served, names, in, out);
       return true;
     case kOp_cuGraphChildGraphNodeGetGraph:
-      *result = ServeGetChildGraph(lane, in, out);
+      *result = ServeGetChildGraph(served, names, in, out);
       return true;
     case kOp_cuGraphAddMemFreeNode:
-      *result = ServeAddFreeNode(lane, in, out);
+      *result = ServeAddFreeNode(served, names, in, out);
       return true;
     case kOp_cuGraphExecDestroy: {
       CUgraphExec exec = nullptr;
-      if (lane.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
-        lane.session().graph_memory.OnDestroyed(exec);
-        lane.session().graph_replays.OnDestroyed(exec);
+      if (names.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
+        served.session().graph_memory.OnDestroyed(exec);
+        served.session().graph_replays.OnDestroyed(exec);
       }
       return false;
     }
     case kOp_cuGraphNodeSetEnabled: {
       CUgraphExec exec = nullptr;
-      if (lane.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
-        lane.session().graph_replays.OnChanged(exec);
+      if (names.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
+        served.session().graph_replays.OnChanged(exec);
       }
       return false;
     }
     case kOp_cuGraphKernelNodeSetAttribute:
-      *result = SetNodeAttribute(lane, in);
+      *result = SetNodeAttribute(served, names, in);
       return true;
     case kOp_cuGraphKernelNodeGetAttribute:
-      *result = GetNodeAttribute(lane, in, out);
+      *result = GetNodeAttribute(served, names, in, out);
       return true;
     case kOp_cuStreamSetAttribute: {
       in.TakeWord();
@@ -215,26 +217,26 @@ bool ServeBeforeWire(ServedLane& lane, uint16_t op, WireReader in, WireWriter& o
       return true;
     }
     case kOp_cuMemPoolCreate:
-      *result = CreatePool(lane, in, out);
+      *result = CreatePool(served, names, in, out);
       return true;
     case kOp_cuMemPoolDestroy: {
       const uint64_t handle = in.TakeWord();
       CUmemoryPool pool = nullptr;
-      if (!IsDefaultPool(lane, handle)) {
-        if (lane.Find(shm::HandleKind::kMemPool, handle, &pool) == CUDA_SUCCESS) lane.session().ForgetPool(pool);
+      if (!IsDefaultPool(served, names, handle)) {
+        if (names.Find(shm::HandleKind::kMemPool, handle, &pool) == CUDA_SUCCESS) served.session().ForgetPool(pool);
         return false;
       }
       *result = CUDA_ERROR_INVALID_VALUE;  // as natively: the default pool cannot be destroyed
       return true;
     }
     case kOp_cuDeviceGetDefaultMemPool:
-      *result = GetDefaultPool(lane, in, out);
+      *result = GetDefaultPool(served, names, in, out);
       return true;
     case kOp_cuStreamGetFlags:
-      *result = GetStreamFlags(lane, in, out);
+      *result = GetStreamFlags(served, names, in, out);
       return true;
     default:
-      return ServeTexturesBeforeWire(lane, op, in, out, result);
+      return ServeTexturesBeforeWire(served, names, op, in, out, result);
   }
 }
 

@@ -9,13 +9,14 @@
 
 namespace tally::server {
 
-class ServedLane;
+class ClientNames;
+class ServedRequest;
 class WireReader;
 class WireWriter;
 
 struct WireEntry {
   const char* name;  // of the driver function
-  CUresult (*serve)(ServedLane& lane, WireReader& in, WireWriter& out);
+  CUresult (*serve)(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 };
 extern const std::array<WireEntry, kNumWireOps> kWireTable;
 

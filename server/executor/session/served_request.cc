@@ -1,0 +1,65 @@
+#include "server/executor/session/served_request.h"
+
+namespace tally::server {
+
+ServedRequest::ServedRequest(SessionState& session, TurnOrder& turns) : session_(session), turns_(turns) {}
+
+void ServedRequest::HoldTurn(uint64_t ticket, bool wants_reply) {
+  ticket_ = ticket;
+  has_turn_ = true;
+  wants_reply_ = wants_reply;
+}
+
+CUresult ServedRequest::EnterContext(uint32_t context_index) {
+  context_index_ = context_index;
+  context_ = nullptr;
+  if (context_index == shm::kNoContext) {
+    if (current_device_ != kNoDevice) driver().cuCtxSetCurrent(nullptr);
+    current_device_ = kNoDevice;
+    return CUDA_SUCCESS;
+  }
+  context_ = session_.FindContext(context_index);
+  if (context_ == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return EnterDevice(context_->device());
+}
+
+CUresult ServedRequest::EnterDevice(int device) {
+  if (device == current_device_) return CUDA_SUCCESS;
+  CUcontext real = nullptr;
+  if (const CUresult r = session_.core.devices->Context(device, &real); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = driver().cuCtxSetCurrent(real); r != CUDA_SUCCESS) return r;
+  if (current_device_ < 0 && driver().cuThreadExchangeStreamCaptureMode != nullptr) {
+    // The client checks what its thread may do while it captures; here nothing is forbidden.
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    driver().cuThreadExchangeStreamCaptureMode(&mode);
+  }
+  current_device_ = device;
+  return CUDA_SUCCESS;
+}
+
+CUresult ServedRequest::EnablePeer(int from, int to) {
+  const int before = current_device_;
+  const CUresult result = session_.core.peers.Enable(from, to);
+  ForgetCurrentDevice();
+  if (before >= 0) EnterDevice(before);
+  return result;
+}
+
+CUresult ServedRequest::Malformed(const char* reason) {
+  if (malformed_reason_ == nullptr) malformed_reason_ = reason;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+void ServedRequest::BeginContextCall() {
+  if (waiting_) return;
+  context_call_.emplace(session_.core.variants.get(), session_.is_high_priority.load(std::memory_order_relaxed));
+  waiting_.emplace(session_.core.context_calls, &session_);
+}
+
+void ServedRequest::GiveUpTurn() {
+  if (!has_turn_) return;
+  has_turn_ = false;
+  turns_.Pass(ticket_);
+}
+
+}  // namespace tally::server

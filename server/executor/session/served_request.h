@@ -1,0 +1,88 @@
+// One request being carried out: the session and the client's context that it is for, its turn, and what is said of it
+// at its end. What else a lane has for its requests: client_names.h, stream_waits.h, arena_chunks.h.
+//
+// Lives as long as its lane; HoldTurn and EnterContext prepare it for the next request. On the lane's thread only.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "server/executor/issue/pending_launch.h"
+#include "server/executor/issue/variant_registry.h"
+#include "server/executor/session/session_state.h"
+#include "server/executor/session/turn_order.h"
+
+namespace tally::server {
+
+class ServedRequest {
+ public:
+  static constexpr int kNoDevice = -1;
+
+  ServedRequest(SessionState& session, TurnOrder& turns);
+  ServedRequest(const ServedRequest&) = delete;
+  ServedRequest& operator=(const ServedRequest&) = delete;
+
+  // The lane has the turn of `ticket`: a new request begins.
+  void HoldTurn(uint64_t ticket, bool wants_reply);
+  // Makes the request's context current. CUDA_ERROR_INVALID_CONTEXT: it names one that does not exist.
+  CUresult EnterContext(uint32_t context_index);
+
+  // Makes a device's context current for what follows in this request: helper events must be made where their stream
+  // is.
+  CUresult EnterDevice(int device);
+  // Kernels of one device may use memory of another from now on.
+  CUresult EnablePeer(int from, int to);
+  // The operation made some other context current: EnterContext must not rely on what it knows.
+  void ForgetCurrentDevice() { current_device_ = kUnknownDevice; }
+  // Whose context is current on this thread; negative: none, or who knows.
+  int current_device() const { return current_device_; }
+
+  const DriverTable& driver() const { return session_.driver; }
+  SessionState& session() const { return session_; }
+  // Of the request; null if the calling thread has none.
+  ClientContext* context() const { return context_; }
+  uint32_t context_index() const { return context_index_; }
+  bool wants_reply() const { return wants_reply_; }
+  bool OwnsAddresses(CUdeviceptr address, uint64_t size_bytes) const {
+    return session_.memory.Find(address, size_bytes).has_value();
+  }
+
+  // The request makes no sense: the session will be ended. Returns an error to pass on.
+  CUresult Malformed(const char* reason = "record does not fit its operation");
+  const char* malformed_reason() const { return malformed_reason_; }  // null: fine so far
+
+  // From here to the end of the request (or of a wait, which comes between) the driver may wait for the whole context:
+  // nothing of this executor is stopped half-way meanwhile.
+  void BeginContextCall();
+  void EndContextCall() {
+    waiting_.reset();
+    context_call_.reset();
+  }
+  bool is_context_call() const { return waiting_.has_value(); }
+
+  // Lets other lanes go on; from here on only what is thread-safe may be touched. At most once per request.
+  void GiveUpTurn();
+
+  // The one being read: kept so that it keeps its memory.
+  PendingLaunch& launch() { return launch_; }
+
+ private:
+  SessionState& session_;
+  TurnOrder& turns_;
+
+  PendingLaunch launch_;
+  uint64_t ticket_ = 0;
+  ClientContext* context_ = nullptr;
+  uint32_t context_index_ = shm::kNoContext;
+  bool wants_reply_ = false;
+  std::optional<VariantRegistry::ContextCall> context_call_;
+  std::optional<ContextCalls::Call> waiting_;
+  bool has_turn_ = false;
+  const char* malformed_reason_ = nullptr;
+  static constexpr int kUnknownDevice = -2;
+  int current_device_ = kNoDevice;
+};
+
+}  // namespace tally::server

@@ -1,0 +1,67 @@
+// How a request waits for what its session has on the device: what there is to wait for is noted with the turn, the
+// wait comes after it was given up.
+//
+// Lives as long as its lane. On the lane's thread only.
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "server/executor/driver/completion_source.h"
+#include "server/executor/session/served_request.h"
+
+namespace tally::server {
+
+// What a lane waits for after giving its turn up: all work of a stream, or a mark that says where the work of one
+// stands.
+struct WaitPoint {
+  CUstream stream = nullptr;  // null: the mark
+  Mark mark;
+  std::shared_ptr<std::atomic<uint64_t>> num_waited;  // of the stream, to be told when the wait is over
+  uint64_t num_issued = 0;
+  std::shared_ptr<RequestClock> requests;  // likewise
+};
+
+class StreamWaits {
+ public:
+  explicit StreamWaits(ServedRequest& served) : served_(served), session_(served.session()) {}
+
+  // Notes a stream / the streams of a context (kNoContext: of the request's device) that have work to be waited for.
+  // With the turn. One stream is waited for by the driver's own wait for streams: an event recorded behind a graph is
+  // seen 5 us later than the graph's end (H200). Of several, all get a mark now, so that what other threads
+  // put on one while another is waited for does not count.
+  void MarkStream(Stream& stream, std::vector<WaitPoint>* points);
+  CUresult MarkContext(uint32_t context, std::vector<WaitPoint>* points);
+  // The same for all streams of the session on one device.
+  CUresult MarkDevice(int device, std::vector<WaitPoint>* points);
+  // The driver's own waits. In front of them threads of best-effort programs look for a while and then sleep between
+  // looks, because the driver would keep a processor busy for each, which those of a high-priority program may need.
+  CUresult AwaitEvent(CUevent event) const;
+  CUresult AwaitMark(const Mark& mark) const;
+  CUresult AwaitStream(CUstream stream) const;
+  // Gives the turn up and waits for the points; takes device printf output when the session's kernels may print.
+  CUresult AwaitPoints(std::vector<WaitPoint>* points);
+  void CollectOutput();
+  // Streams whose requests may end with a wait for an event / does end those of them that have nothing left to do. The
+  // latter without the turn. Nothing without an objective.
+  void MarkRequests(std::vector<WaitPoint>* points);
+  void EndRequests(const std::vector<WaitPoint>& points);
+
+ private:
+  CUresult EnterDevice(int device) { return served_.EnterDevice(device); }
+  const DriverTable& driver() const { return session_.driver; }
+  CUresult MarkBusy(const std::vector<ClientContext*>& contexts, std::vector<WaitPoint>* points);
+  CUresult RecordPoint(Stream& stream, std::vector<WaitPoint>* points);
+  CUresult Await(const WaitPoint& point);
+  template <typename Query>
+  void SleepUntilReady(const Query& query) const;
+
+  ServedRequest& served_;
+  SessionState& session_;
+};
+
+}  // namespace tally::server

@@ -1,0 +1,21 @@
+#include "server/executor/session/wire_codec.h"
+
+#include "server/executor/session/client_names.h"
+
+namespace tally::server {
+
+CUdevice WireReader::TakeDevice(ServedRequest& served) {
+  const uint64_t ordinal = TakeWord();
+  const Devices& devices = *served.session().core.devices;
+  if (ordinal >= static_cast<uint64_t>(devices.count())) {
+    Fail();
+    return 0;
+  }
+  return devices.device(static_cast<int>(ordinal));
+}
+
+void WireWriter::PutHandleOf(ClientNames& names, shm::HandleKind kind, void* value) {
+  PutWord(value != nullptr ? names.NameOf(kind, value) : 0);
+}
+
+}  // namespace tally::server
