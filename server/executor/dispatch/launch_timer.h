@@ -27,7 +27,8 @@ class LaunchTimer {
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr size_t kMostPending = 64;
 
-  // `watch` may be null. All outlive this. `most_pending`: times that are being taken at one moment.
+  // `watch` may be null. All outlive this. `most_pending`: times that are being taken at one moment,
+  // give or take those that begin just then.
   LaunchTimer(CompletionSource& completions, int device, HighPriorityWatch* watch, size_t most_pending = kMostPending)
       : completions_(completions), device_(device), watch_(watch), most_pending_(most_pending) {
     samples_.reserve(most_pending);
@@ -74,7 +75,6 @@ class LaunchTimer {
     std::optional<uint32_t> phase;  // none: disturbed from the start
     OnDuration on_duration, on_disturbed;
   };
-  std::vector<Sample>::iterator FindLocked(uint32_t id);
   std::optional<Sample> TakeEnded(Look* look);
   std::optional<uint32_t> Phase() const { return watch_ == nullptr ? 0 : watch_->QuietPhase(device_); }
 
@@ -82,7 +82,7 @@ class LaunchTimer {
   const int device_;
   HighPriorityWatch* const watch_;
   const size_t most_pending_;
-  std::atomic<bool> is_any_pending_{false};
+  std::atomic<size_t> num_pending_{0};  // of samples_
   std::mutex mutex_;
   std::vector<Sample> samples_;  // guarded by mutex_, as below; in the order of their begin
   uint32_t next_id_ = 0;

@@ -1,6 +1,7 @@
 #include "server/executor/driver/completion_source.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace tally::server {
 namespace {
@@ -52,21 +53,29 @@ CUresult Mark::HoldBack(CUstream stream) const {
 }
 
 CUevent CompletionSource::TakeFromPool(MarkKind kind) {
-  const std::lock_guard lock(mutex_);
   Pool& pool = PoolOf(kind);
-  const size_t num_asked = std::min(pool.pending.size(), kMostAsked);
-  for (size_t i = 0; i < num_asked && pool.ended.empty(); ++i) {
-    const CUevent event = pool.pending.front();
-    pool.pending.pop_front();
-    if (StateOfEvent(driver_, event) == CUDA_SUCCESS) {
-      pool.ended.push_back(event);
-    } else {
-      pool.pending.push_back(event);
+  std::array<CUevent, kMostAsked> asked{};
+  size_t num_asked = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!pool.ended.empty()) {
+      const CUevent event = pool.ended.back();
+      pool.ended.pop_back();
+      return event;
+    }
+    for (; num_asked < kMostAsked && !pool.pending.empty(); ++num_asked) {
+      asked[num_asked] = pool.pending.front();
+      pool.pending.pop_front();
     }
   }
-  if (pool.ended.empty()) return nullptr;
-  const CUevent event = pool.ended.back();
-  pool.ended.pop_back();
+  if (num_asked == 0) return nullptr;
+  // Without the lock: the driver may wait for somebody who needs it.
+  const auto end = asked.begin() + static_cast<std::ptrdiff_t>(num_asked);
+  const auto found =
+      std::find_if(asked.begin(), end, [this](CUevent event) { return StateOfEvent(driver_, event) == CUDA_SUCCESS; });
+  const CUevent event = found != end ? *found : nullptr;
+  const std::lock_guard lock(mutex_);
+  std::copy_if(asked.begin(), end, std::back_inserter(pool.pending), [event](CUevent other) { return other != event; });
   return event;
 }
 

@@ -127,7 +127,7 @@ CUresult ClientContext::WaitFor(Stream& stream, CUevent event) {
   return driver_.cuStreamWaitEvent(stream.real, event, 0);
 }
 
-CUresult ClientContext::GatherAll() {
+CUresult ClientContext::GatherAll(CUstream* behind) {
   if (remains_ == nullptr) {
     if (const CUresult r = NewStream(CU_STREAM_NON_BLOCKING, 0, false, &remains_); r != CUDA_SUCCESS) return r;
   }
@@ -137,17 +137,20 @@ CUresult ClientContext::GatherAll() {
     if (const CUresult r = WaitFor(*remains_, stream->joined); r != CUDA_SUCCESS) return r;
   }
   ++remains_->num_issued;
+  *behind = remains_->real;
   return CUDA_SUCCESS;
 }
 
 CUresult ClientContext::RecordAll(CUevent event) {
-  const CUresult result = GatherAll();
-  return result == CUDA_SUCCESS ? driver_.cuEventRecord(event, remains_->real) : result;
+  CUstream behind = nullptr;
+  const CUresult result = GatherAll(&behind);
+  return result == CUDA_SUCCESS ? driver_.cuEventRecord(event, behind) : result;
 }
 
 CUresult ClientContext::MarkAll(Mark* mark) {
-  const CUresult result = GatherAll();
-  return result == CUDA_SUCCESS ? completions_.Put(remains_->real, mark) : result;
+  CUstream behind = nullptr;
+  const CUresult result = GatherAll(&behind);
+  return result == CUDA_SUCCESS ? completions_.Put(behind, mark) : result;
 }
 
 CUresult ClientContext::WaitAll(CUevent event) {

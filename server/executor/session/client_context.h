@@ -2,13 +2,13 @@
 //
 // All client contexts of one device share the executor's one real context, in which the real legacy stream would order
 // every tenant after every other. So every real stream is a non-blocking one, and what the program sees as its legacy
-// stream is a real stream of its own, tied to its blocking streams by events:
+// stream is a real stream of its own, tied to its blocking streams by marks:
 //
 //   work on the legacy stream   waits for all earlier work of the blocking streams of this client context
 //   work on a blocking stream   waits for all earlier work of the legacy stream
 //
 // A program that uses only one of the two kinds pays nothing but a comparison. Streams that are being captured take no
-// part: joining them would put our events into the program's graph. Legacy work while a blocking stream is captured is
+// part: joining them would put our marks into the program's graph. Legacy work while a blocking stream is captured is
 // an error, as it is natively.
 //
 // Guarded by the session's turn.
@@ -115,8 +115,8 @@ class ClientContext {
   CUresult Record(Stream& stream);
   CUresult WaitFor(Stream& stream, CUevent event);
   CUresult WaitFor(Stream& stream, const Mark& mark);
-  // Into the stream of what remains.
-  CUresult GatherAll();
+  // `behind`: a stream that comes after all work of this context so far.
+  CUresult GatherAll(CUstream* behind);
   void KeepUnfinishedWork(Stream& stream);
   CUresult OrderLegacy(Stream& legacy);
   CUresult OrderBlocking(Stream& stream);
@@ -136,7 +136,7 @@ class ClientContext {
   std::map<uint32_t, Stream*> per_thread_;  // by lane
   uint32_t num_unjoined_ = 0;               // blocking streams with has_unjoined_work
   uint64_t legacy_version_ = 0;             // raised by every operation on the legacy stream
-  uint64_t legacy_recorded_ = 0;            // version that legacy_->join_event covers
+  uint64_t legacy_recorded_ = 0;            // version that legacy_->joined covers
 };
 
 }  // namespace tally::server

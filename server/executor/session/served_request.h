@@ -29,8 +29,7 @@ class ServedRequest {
   // Makes the request's context current. CUDA_ERROR_INVALID_CONTEXT: it names one that does not exist.
   CUresult EnterContext(uint32_t context_index);
 
-  // Makes a device's context current for what follows in this request: helper events must be made where their stream
-  // is.
+  // Makes a device's context current for what follows in this request: marks must be put where their stream is.
   CUresult EnterDevice(int device);
   // Kernels of one device may use memory of another from now on.
   CUresult EnablePeer(int from, int to);
