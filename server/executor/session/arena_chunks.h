@@ -39,7 +39,7 @@ class ArenaChunks {
   const StreamWaits& waits_;
   const LaneRegion& region_;
   static constexpr int kNoDevice = ServedRequest::kNoDevice;
-  int arena_device_ = kNoDevice;  // on which the arena was registered
+  int arena_device_ = kNoDevice;                // on which the arena was registered
   std::array<Mark, shm::kArenaChunks> chunks_;  // behind the copy that used it last
 };
 

@@ -20,7 +20,7 @@ CUresult ServeCreateConditional(ServedRequest& served, ClientNames& names, WireR
     return r;
   }
   // The program's kernels get it as a parameter: it must be the driver's own number.
-  served.session().conditionals[conditional] = request.graph;
+  served.session().graphs.conditionals[conditional] = request.graph;
   out.PutWord(conditional);
   return CUDA_SUCCESS;
 }
@@ -32,8 +32,8 @@ CUresult ServeAddConditionalNode(ServedRequest& served, ClientNames& names, Wire
   in.TakeStruct(&request);
   if (!in.AtEnd()) return served.Malformed();
   SessionState& session = served.session();
-  const auto known = session.conditionals.find(request.conditional);
-  if (known == session.conditionals.end() || known->second != target.head.graph) return CUDA_ERROR_INVALID_VALUE;
+  const auto known = session.graphs.conditionals.find(request.conditional);
+  if (known == session.graphs.conditionals.end() || known->second != target.head.graph) return CUDA_ERROR_INVALID_VALUE;
   if (request.num_bodies == 0 || request.num_bodies > shm::kMaxConditionalBodies) return CUDA_ERROR_INVALID_VALUE;
   if (served.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphNodeParams parameters{};
@@ -50,7 +50,7 @@ CUresult ServeAddConditionalNode(ServedRequest& served, ClientNames& names, Wire
   }
   if (parameters.conditional.phGraph_out == nullptr) return CUDA_ERROR_UNKNOWN;
   const std::span<const CUgraph> bodies(parameters.conditional.phGraph_out, request.num_bodies);
-  session.nested_graphs.AddBodies(node, bodies);
+  session.graphs.nested.AddBodies(node, bodies);
   out.PutHandle(names, shm::HandleKind::kGraphNode, node);
   for (const CUgraph body : bodies) out.PutHandle(names, shm::HandleKind::kGraph, body);
   return CUDA_SUCCESS;

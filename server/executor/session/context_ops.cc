@@ -65,7 +65,7 @@ CUresult ServeCloseContext(ServedRequest& served, StreamWaits& waits, WireReader
   session.DestroyContents(request.context);
   // As natively: not when the last user of a primary context lets go, which the runtime does in exit().
   if (request.is_reset != 0 || request.context >= shm::kMaxDevices) waits.CollectOutput();
-  if (request.is_reset != 0 && is_only_one) session.ReloadLibraries();
+  if (request.is_reset != 0 && is_only_one) session.code.ReloadLibraries();
   return CUDA_SUCCESS;
 }
 

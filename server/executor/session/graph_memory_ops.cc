@@ -40,7 +40,7 @@ CUresult ServeAddAllocationNode(ServedRequest& served, ClientNames& names, WireR
     return r;
   }
   // A memory node cannot be taken out again: one at addresses that are taken stays, and the client cannot use it.
-  if (!session.graph_memory.Add(target.graph, parameters.dptr, request.size_bytes, served.context_index())) {
+  if (!session.graphs.memory.Add(target.graph, parameters.dptr, request.size_bytes, served.context_index())) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   out.PutHandle(names, shm::HandleKind::kGraphNode, node);
@@ -94,7 +94,7 @@ CUresult ServeAddFreeNode(ServedRequest& served, ClientNames& names, WireReader&
       r != CUDA_SUCCESS) {
     return r;
   }
-  served.session().graph_memory.OnFreed(graph, address);
+  served.session().graphs.memory.OnFreed(graph, address);
   out.PutHandle(names, shm::HandleKind::kGraphNode, node);
   return CUDA_SUCCESS;
 }

@@ -74,10 +74,11 @@ CUresult ReadHostCall(ServedRequest& served, WireReader& in, CUDA_HOST_NODE_PARA
   in.TakeStruct(&request);
   if (!in.AtEnd()) return served.Malformed();
   SessionState& session = served.session();
-  if (session.kept_host_calls.size() >= kMaxKeptHostCalls) return CUDA_ERROR_OUT_OF_MEMORY;
-  session.kept_host_calls.push_back(std::make_unique<HostCall>(HostCall{session.callbacks, request.token, true}));
+  if (session.host_calls.kept.size() >= kMaxKeptHostCalls) return CUDA_ERROR_OUT_OF_MEMORY;
+  session.host_calls.kept.push_back(
+      std::make_unique<HostCall>(HostCall{session.host_calls.queue, request.token, true}));
   p->fn = &RunHostFunction;
-  p->userData = session.kept_host_calls.back().get();
+  p->userData = session.host_calls.kept.back().get();
   return CUDA_SUCCESS;
 }
 
@@ -94,7 +95,7 @@ CUresult ServeAddKernelNode(ServedRequest& served, ClientNames& names, WireReade
   const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(launch, arguments);
   CUgraphNode node = nullptr;
   CUresult result = served.driver().cuGraphAddKernelNode_v2(&node, target.graph, target.dependency_pointer(),
-                                                          target.dependencies.size(), &parameters);
+                                                            target.dependencies.size(), &parameters);
   for (const CUlaunchAttribute& attribute : launch.attributes) {
     if (result != CUDA_SUCCESS) break;
     result = served.driver().cuGraphKernelNodeSetAttribute(node, attribute.id, &attribute.value);
@@ -124,7 +125,7 @@ CUresult ReadKernelNode(ServedRequest& served, CUgraphNode node, shm::Launch* la
   if (served.driver().cuGraphKernelNodeGetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUDA_KERNEL_NODE_PARAMS_v2 p{};
   if (const CUresult r = served.driver().cuGraphKernelNodeGetParams_v2(node, &p); r != CUDA_SUCCESS) return r;
-  const auto& known = served.session().kernel_of;
+  const auto& known = served.session().code.kernel_of;
   auto found = known.find(p.kern);
   if (p.kern == nullptr || found == known.end()) found = known.find(p.func);
   if (found == known.end()) {
@@ -260,11 +261,11 @@ CUresult ServeUpdateExec(ServedRequest& served, ClientNames& names, WireReader& 
   CUgraph graph = nullptr;
   if (const CUresult r = names.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
   if (const CUresult r = names.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
-  if (served.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (served.session().graphs.nested.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
   if (served.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphExecUpdateResultInfo details{};
   const CUresult result = served.driver().cuGraphExecUpdate_v2(exec, graph, &details);
-  if (result == CUDA_SUCCESS) served.session().graph_replays.OnInstantiated(served, graph, exec);
+  if (result == CUDA_SUCCESS) served.session().graphs.replays.OnInstantiated(served, graph, exec);
   // The details matter most when it failed: they go along either way.
   const std::array<uint32_t, 2> head = {static_cast<uint32_t>(details.result), 0};
   out.PutStruct(head);
@@ -279,7 +280,7 @@ CUresult ServeInstantiate(ServedRequest& served, ClientNames& names, WireReader&
   if (!in.AtEnd()) return served.Malformed();
   CUgraph graph = nullptr;
   if (const CUresult r = names.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
-  if (served.session().nested_graphs.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (served.session().graphs.nested.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
   // A kernel that launches a graph names it by the driver's own pointer, which the client does not have.
   if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   const DriverTable& driver = served.driver();
@@ -302,8 +303,8 @@ CUresult ServeInstantiate(ServedRequest& served, ClientNames& names, WireReader&
   shm::Instantiated reply{};
   reply.result = static_cast<uint32_t>(parameters.result_out);
   if (result == CUDA_SUCCESS) {
-    served.session().graph_memory.OnInstantiated(graph, exec);
-    served.session().graph_replays.OnInstantiated(served, graph, exec);
+    served.session().graphs.memory.OnInstantiated(graph, exec);
+    served.session().graphs.replays.OnInstantiated(served, graph, exec);
     reply.exec = names.NameOf(shm::HandleKind::kGraphExec, exec);
   }
   if (parameters.hErrNode_out != nullptr) {

@@ -58,7 +58,7 @@ CUresult ServeGetHostNode(ServedRequest& served, ClientNames& names, WireReader&
   if (const CUresult r = ReadNode(served, names, in, &node); r != CUDA_SUCCESS) return r;
   CUDA_HOST_NODE_PARAMS host{};
   if (const CUresult r = served.driver().cuGraphHostNodeGetParams(node, &host); r != CUDA_SUCCESS) return r;
-  const auto& kept = served.session().kept_host_calls;
+  const auto& kept = served.session().host_calls.kept;
   const auto call = std::find_if(kept.begin(), kept.end(), [&](const auto& one) { return one.get() == host.userData; });
   if (call == kept.end()) return CUDA_ERROR_NOT_SUPPORTED;  // a function of the driver's own
   out.PutWord((*call)->token);
@@ -73,7 +73,7 @@ CUresult ServeGraphText(ServedRequest& served, ClientNames& names, WireReader& i
   if (const CUresult r = names.Find(shm::HandleKind::kGraph, request.graph, &graph); r != CUDA_SUCCESS) return r;
   if (served.driver().cuGraphDebugDotPrint == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // Drawn for the first piece, kept for the others.
-  std::string& text = served.session().graph_text;
+  std::string& text = served.session().graphs.text;
   if (request.offset_bytes == 0) {
     if (const CUresult r = DrawGraph(served, graph, request.flags, &text); r != CUDA_SUCCESS) return r;
   }

@@ -112,7 +112,7 @@ std::vector<GraphReplays::Node> GraphReplays::NodesOf(ServedRequest& served, CUg
   const DriverTable& driver = served.driver();
   if (session.core.variants == nullptr || session.keeps_kernels || driver.cuGraphGetEdges == nullptr) return {};
   // Whoever owns something together with a graph is told when the driver has run it.
-  if (!session.user_objects.empty()) return {};
+  if (!session.graphs.user_objects.empty()) return {};
   const auto order = InOrder(driver, graph, kMostNodes);
   if (!order) return {};
   std::vector<Node> nodes;

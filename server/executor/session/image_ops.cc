@@ -17,9 +17,9 @@ CUresult ReadRequest(ServedRequest& served, WireReader& in, LoadRequest* request
   in.TakeStruct(&request->head);
   const bool options_fine = request->options.Read(in, request->head.num_options);
   if (options_fine && !in.AtEnd()) return served.Malformed();
-  if (const CUresult r = served.session().images.Take(request->head, &request->bytes); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = served.session().code.images.Take(request->head, &request->bytes); r != CUDA_SUCCESS) return r;
   if (!options_fine) {
-    served.session().images.Return(*request->bytes);
+    served.session().code.images.Return(*request->bytes);
     return CUDA_ERROR_INVALID_VALUE;
   }
   request->options.AddLogs(request->head.info_log_bytes, request->head.error_log_bytes, &request->info_log,
@@ -59,9 +59,9 @@ CUresult Finish(ServedRequest& served, ClientNames& names, LoadRequest& request,
     handle = names.NameOf(image->is_library ? shm::HandleKind::kLibrary : shm::HandleKind::kModule, image.get());
     image->handle = handle;
     if (request.bytes->may_print) session.NoteMayPrint();
-    session.loaded.push_back(std::move(image));
+    session.code.loaded.push_back(std::move(image));
   } else {
-    session.images.Return(*request.bytes);
+    session.code.images.Return(*request.bytes);
   }
   PutLoadedImage(out, handle, request.options, request.info_log, request.error_log);
   return result;
@@ -73,7 +73,7 @@ CUresult Unload(ServedRequest& served, WireReader& in, shm::HandleKind kind) {
   auto* image = static_cast<LoadedImage*>(served.session().handles(kind).Find(handle));
   if (image == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (image->is_borrowed) return CUDA_ERROR_NOT_PERMITTED;
-  served.session().Unload(image);
+  served.session().code.Unload(image);
   return CUDA_SUCCESS;
 }
 
@@ -85,7 +85,7 @@ CUresult ServeWriteImage(ServedRequest& served, WireReader& in, WireWriter&) {
   const std::span<const std::byte> bytes = in.TakeBytes(piece.size_bytes);
   if (!in.AtEnd()) return served.Malformed();
   const char* reason = nullptr;
-  return served.session().images.Write(piece, bytes, &reason) ? CUDA_SUCCESS : served.Malformed(reason);
+  return served.session().code.images.Write(piece, bytes, &reason) ? CUDA_SUCCESS : served.Malformed(reason);
 }
 
 CUresult ServeLoadModule(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
@@ -120,7 +120,7 @@ CUresult ServeLibraryModule(ServedRequest& served, ClientNames& names, WireReade
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUmodule module = nullptr;
   if (const CUresult r = served.driver().cuLibraryGetModule(&module, library->library); r != CUDA_SUCCESS) return r;
-  for (const auto& known : session.loaded) {
+  for (const auto& known : session.code.loaded) {
     if (known->is_borrowed && known->module == module) {
       out.PutWord(known->handle);
       return CUDA_SUCCESS;
@@ -132,7 +132,7 @@ CUresult ServeLibraryModule(ServedRequest& served, ClientNames& names, WireReade
   image->library_image = library;
   image->handle = names.NameOf(shm::HandleKind::kModule, image.get());
   out.PutWord(image->handle);
-  session.loaded.push_back(std::move(image));
+  session.code.loaded.push_back(std::move(image));
   return CUDA_SUCCESS;
 }
 

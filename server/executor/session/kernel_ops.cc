@@ -180,7 +180,7 @@ CUresult NameKernel(ServedRequest& served, ClientNames& names, LoadedImage* imag
                     Kernel** result) {
   SessionState& session = served.session();
   const void* key = function != nullptr ? static_cast<const void*>(function) : kernel;
-  if (const auto known = session.kernel_of.find(key); known != session.kernel_of.end()) {
+  if (const auto known = session.code.kernel_of.find(key); known != session.code.kernel_of.end()) {
     *result = known->second;
     return CUDA_SUCCESS;
   }
@@ -192,7 +192,7 @@ CUresult NameKernel(ServedRequest& served, ClientNames& names, LoadedImage* imag
   if (const CUresult r = HideGate(served.driver(), *image, made.get()); r != CUDA_SUCCESS) return r;
   made->handle = names.NameOf(function != nullptr ? shm::HandleKind::kFunction : shm::HandleKind::kKernel, made.get());
   if (made->handle == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  session.kernel_of[key] = made.get();
+  session.code.kernel_of[key] = made.get();
   *result = made.get();
   image->kernels.push_back(std::move(made));
   return CUDA_SUCCESS;

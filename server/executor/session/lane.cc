@@ -191,11 +191,11 @@ bool Lane::ServeAwaitCallback(const Request& request) {
   if (running_callback_ != nullptr) {
     if (wait.finished_token != running_callback_->token)
       return Nonsense("a callback was finished that was not running");
-    surroundings_.state.callbacks->Finish(running_callback_);
+    surroundings_.state.host_calls.queue->Finish(running_callback_);
     running_callback_ = nullptr;
   }
   if (!MayGoOn(surroundings_.turns.Skip(request.header.ticket))) return false;
-  running_callback_ = surroundings_.state.callbacks->Next(surroundings_.stopping);
+  running_callback_ = surroundings_.state.host_calls.queue->Next(surroundings_.stopping);
   if (running_callback_ == nullptr) return false;
   reply_.Clear();
   reply_.PutWord(running_callback_->token);

@@ -34,7 +34,7 @@ CUresult ServeLaunchHostFunction(ServedRequest& served, ClientNames& names, Wire
   Stream* stream = nullptr;
   if (const CUresult r = names.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   SessionState& session = served.session();
-  auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token});
+  auto call = std::make_unique<HostCall>(HostCall{session.host_calls.queue, request.token});
   // In a capture it becomes a node that every replay runs again.
   const bool is_repeatable = stream->context->IsCapturing(*stream);
   call->is_repeatable = is_repeatable;
@@ -42,7 +42,7 @@ CUresult ServeLaunchHostFunction(ServedRequest& served, ClientNames& names, Wire
   if (!is_repeatable) {
     // Without words (a driver that cannot wait for them) its thread waits.
     if (word.word == nullptr) {
-      const CUresult acquired = session.host_call_words.Acquire(&word);
+      const CUresult acquired = session.host_calls.words.Acquire(&word);
       if (acquired != CUDA_SUCCESS && acquired != CUDA_ERROR_NOT_SUPPORTED) return acquired;
     }
     call->word = word.word;
@@ -55,7 +55,7 @@ CUresult ServeLaunchHostFunction(ServedRequest& served, ClientNames& names, Wire
   if (result != CUDA_SUCCESS) return result;
   // If it is not repeatable it may have run by now and freed itself: only the local says which.
   if (is_repeatable) {
-    session.kept_host_calls.push_back(std::move(call));
+    session.host_calls.kept.push_back(std::move(call));
   } else {
     static_cast<void>(call.release());  // frees itself after the call
   }

@@ -39,7 +39,8 @@ bool IsKnownAttribute(CUlaunchAttributeID id) {
 namespace {
 
 // What the two kinds of records have in common.
-CUresult ReadHead(ServedRequest& served, ClientNames& names, WireReader& in, const shm::Launch& record, PendingLaunch* launch) {
+CUresult ReadHead(ServedRequest& served, ClientNames& names, WireReader& in, const shm::Launch& record,
+                  PendingLaunch* launch) {
   std::copy(std::begin(record.grid), std::end(record.grid), launch->shape.grid.begin());
   std::copy(std::begin(record.block), std::end(record.block), launch->shape.block.begin());
   launch->shape.shared_bytes = record.shared_bytes;
@@ -67,7 +68,8 @@ CUresult ReadHead(ServedRequest& served, ClientNames& names, WireReader& in, con
 
 }  // namespace
 
-CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, shm::Launch* record, PendingLaunch* launch) {
+CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, shm::Launch* record,
+                    PendingLaunch* launch) {
   in.TakeStruct(record);
   if (const CUresult r = ReadHead(served, names, in, *record, launch); r != CUDA_SUCCESS) return r;
   if (record->parameter_bytes > shm::kMaxParameterBytes) return served.Malformed("too many parameter bytes");
@@ -83,7 +85,8 @@ CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, s
   return CUDA_SUCCESS;
 }
 
-CUresult ReadClusterQuery(ServedRequest& served, ClientNames& names, WireReader& in, shm::ClusterQuery* query, PendingLaunch* launch) {
+CUresult ReadClusterQuery(ServedRequest& served, ClientNames& names, WireReader& in, shm::ClusterQuery* query,
+                          PendingLaunch* launch) {
   in.TakeStruct(query);
   if (const CUresult r = ReadHead(served, names, in, query->config, launch); r != CUDA_SUCCESS) return r;
   if (!in.AtEnd()) return served.Malformed();

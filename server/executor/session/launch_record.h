@@ -16,9 +16,11 @@ bool IsKnownAttribute(CUlaunchAttributeID id);
 
 // Reads Launch + attributes + parameters, which must be the rest of the record. What `launch` has of memory it keeps;
 // after an error its content means nothing.
-CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, shm::Launch* record, PendingLaunch* launch);
+CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, shm::Launch* record,
+                    PendingLaunch* launch);
 // Takes only the attributes that a ClusterQuery carries.
-CUresult ReadClusterQuery(ServedRequest& served, ClientNames& names, WireReader& in, shm::ClusterQuery* query, PendingLaunch* launch);
+CUresult ReadClusterQuery(ServedRequest& served, ClientNames& names, WireReader& in, shm::ClusterQuery* query,
+                          PendingLaunch* launch);
 
 // Puts it on the stream, which is ordered but not sealed.
 CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch);

@@ -75,7 +75,7 @@ CUresult ServeLinkAdd(ServedRequest& served, WireReader& in, WireWriter& out) {
       return CUDA_ERROR_NOT_SUPPORTED;
   }
   std::shared_ptr<ImageBytes> image;
-  if (const CUresult r = session.images.Take(image_request, &image); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = session.code.images.Take(image_request, &image); r != CUDA_SUCCESS) return r;
   const CUresult result = served.driver().cuLinkAddData_v2(
       link->link, static_cast<CUjitInputType>(request.input_type), const_cast<void*>(image->pointer()),
       image->bytes.size(), name.c_str(), options.count(), options.options(), options.values());
@@ -121,7 +121,7 @@ CUresult ServeLinkDestroy(ServedRequest& served, WireReader& in, WireWriter&) {
   const std::unique_ptr<LinkState> link(FindLink(session, handle));
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   session.handles(shm::HandleKind::kLinkState).Remove(handle);
-  for (const auto& input : link->inputs) session.images.Return(*input);
+  for (const auto& input : link->inputs) session.code.images.Return(*input);
   return served.driver().cuLinkDestroy(link->link);
 }
 

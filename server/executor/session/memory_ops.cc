@@ -72,8 +72,8 @@ CUresult ServeAllocateAsync(ServedRequest& served, ClientNames& names, WireReade
   CUmemoryPool pool = nullptr;
   if (request.pool != 0) {
     if (const CUresult r = names.Find(shm::HandleKind::kMemPool, request.pool, &pool); r != CUDA_SUCCESS) return r;
-    if (session.opened_pools.contains(pool)) return CUDA_ERROR_INVALID_VALUE;  // as natively: another program's
-  } else if (const CUresult r = DefaultPool(session, stream->context->device(), &pool); r != CUDA_SUCCESS) {
+    if (session.pools.opened.contains(pool)) return CUDA_ERROR_INVALID_VALUE;  // as natively: another program's
+  } else if (const CUresult r = session.pools.Default(stream->context->device(), &pool); r != CUDA_SUCCESS) {
     return r;
   }
   CUdeviceptr address = 0;
@@ -83,7 +83,7 @@ CUresult ServeAllocateAsync(ServedRequest& served, ClientNames& names, WireReade
   }
   const CUgraph graph = stream->context->CapturedGraph(*stream);
   const bool is_known =
-      graph != nullptr ? session.graph_memory.Add(graph, address, request.size_bytes, served.context_index())
+      graph != nullptr ? session.graphs.memory.Add(graph, address, request.size_bytes, served.context_index())
                        : session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, served.context_index()});
   if (!is_known) {
     served.driver().cuMemFreeAsync(address, stream->real);
@@ -109,7 +109,7 @@ CUresult ServeFreeAsync(ServedRequest& served, ClientNames& names, WireReader& i
   const CUgraph graph = stream->context->CapturedGraph(*stream);
   if (graph != nullptr) {
     const CUresult recorded = served.driver().cuMemFreeAsync(request.address, stream->real);
-    if (recorded == CUDA_SUCCESS) session.graph_memory.OnFreed(graph, request.address);
+    if (recorded == CUDA_SUCCESS) session.graphs.memory.OnFreed(graph, request.address);
     return recorded;
   }
   const bool is_last = session.core.shared.Drop(shm::SharedKind::kAllocation, request.address, true);

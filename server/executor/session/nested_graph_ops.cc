@@ -19,9 +19,9 @@ CUresult ServeAddMovedGraphNode(ServedRequest& served, ClientNames& names, WireR
   SessionState& session = served.session();
   if (served.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // It must be the program's to give away, and stay a tree.
-  const NestedGraphs::Contents moved = session.ContentsOf(child);
+  const NestedGraphs::Contents moved = session.graphs.ContentsOf(child);
   const bool holds_target = std::find(moved.graphs.begin(), moved.graphs.end(), target.graph) != moved.graphs.end();
-  if (session.nested_graphs.Contains(child) || holds_target || session.IsCapturingInto(moved)) {
+  if (session.graphs.nested.Contains(child) || holds_target || session.IsCapturingInto(moved)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUgraphNodeParams parameters{};
@@ -36,8 +36,8 @@ CUresult ServeAddMovedGraphNode(ServedRequest& served, ClientNames& names, WireR
     return r;
   }
   // Handles of the graph and of its nodes stay what they are.
-  session.nested_graphs.Add(child, NestedGraphs::Kind::kMoved);
-  session.graph_memory.OnMoved(child, target.graph);
+  session.graphs.nested.Add(child, NestedGraphs::Kind::kMoved);
+  session.graphs.memory.OnMoved(child, target.graph);
   return PutNode(names, CUDA_SUCCESS, node, out);
 }
 
@@ -48,11 +48,11 @@ CUresult ServeDestroyGraph(ServedRequest& served, ClientNames& names, WireReader
   CUgraph graph = nullptr;
   if (const CUresult r = names.Find(shm::HandleKind::kGraph, handle, &graph); r != CUDA_SUCCESS) return r;
   SessionState& session = served.session();
-  if (session.nested_graphs.Contains(graph)) return CUDA_ERROR_INVALID_VALUE;
-  const NestedGraphs::Contents contents = session.ContentsOf(graph);
+  if (session.graphs.nested.Contains(graph)) return CUDA_ERROR_INVALID_VALUE;
+  const NestedGraphs::Contents contents = session.graphs.ContentsOf(graph);
   if (session.IsCapturingInto(contents)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = served.driver().cuGraphDestroy(graph); r != CUDA_SUCCESS) return r;
-  session.ForgetGraphs(contents);
+  session.graphs.Forget(contents);
   return CUDA_SUCCESS;
 }
 
@@ -63,10 +63,10 @@ CUresult ServeDestroyNode(ServedRequest& served, ClientNames& names, WireReader&
   CUgraphNode node = nullptr;
   if (const CUresult r = names.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
   SessionState& session = served.session();
-  const NestedGraphs::Contents contents = session.nested_graphs.ContentsOf(node);
+  const NestedGraphs::Contents contents = session.graphs.nested.ContentsOf(node);
   if (session.IsCapturingInto(contents)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = served.driver().cuGraphDestroyNode(node); r != CUDA_SUCCESS) return r;
-  session.ForgetGraphs(contents);
+  session.graphs.Forget(contents);
   return CUDA_SUCCESS;
 }
 
@@ -78,7 +78,7 @@ CUresult ServeGetChildGraph(ServedRequest& served, ClientNames& names, WireReade
   CUgraph graph = nullptr;
   if (const CUresult r = names.Find(shm::HandleKind::kGraphNode, handle, &node); r != CUDA_SUCCESS) return r;
   if (const CUresult r = served.driver().cuGraphChildGraphNodeGetGraph(node, &graph); r != CUDA_SUCCESS) return r;
-  served.session().nested_graphs.Add(graph, NestedGraphs::Kind::kClone);
+  served.session().graphs.nested.Add(graph, NestedGraphs::Kind::kClone);
   out.PutHandle(names, shm::HandleKind::kGraph, graph);
   return CUDA_SUCCESS;
 }

@@ -18,7 +18,7 @@ CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::Op
   if (request.handle != 0) {
     CUmemoryPool pool = nullptr;
     if (const CUresult r = names.Find(shm::HandleKind::kMemPool, request.handle, &pool); r != CUDA_SUCCESS) return r;
-    if (!session.opened_pools.contains(pool)) return CUDA_ERROR_INVALID_VALUE;
+    if (!session.pools.opened.contains(pool)) return CUDA_ERROR_INVALID_VALUE;
   }
   const auto object = session.core.shared.Open(request.name);
   if (!object) return ResultOf(object.error());
@@ -30,7 +30,7 @@ CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::Op
   if (request.enables_peers != 0 && device != object->device) {
     if (const CUresult r = served.EnablePeer(device, object->device); r != CUDA_SUCCESS) return let_go(r);
   }
-  uint32_t& num_opens = session.num_opens[object->key];
+  uint32_t& num_opens = session.opened.num_opens[object->key];
   if (num_opens != 0) {
     // One holder per session, however often it opens.
     let_go(CUDA_SUCCESS);
@@ -40,7 +40,7 @@ CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::Op
     const bool fits = FitsQuota(session, object->size_bytes);
     if (is_own || !fits ||
         !session.memory.Add({object->key, object->size_bytes, MemoryKind::kOpened, served.context_index()})) {
-      session.num_opens.erase(object->key);
+      session.opened.num_opens.erase(object->key);
       return let_go(is_own ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_OUT_OF_MEMORY);
     }
   }
@@ -58,7 +58,7 @@ CUresult OpenEvent(ServedRequest& served, const shm::OpenShared& request, WireWr
     session.core.shared.Drop(shm::SharedKind::kEvent, object->key, false);
     return served.Malformed("event with a name that is taken or impossible");
   }
-  session.opened_events.insert(request.handle);
+  session.opened.events.insert(request.handle);
   out.PutStruct(shm::OpenedShared{request.handle, 0, static_cast<uint32_t>(object->device), 1});
   return CUDA_SUCCESS;
 }
@@ -70,8 +70,8 @@ CUresult OpenPool(ServedRequest& served, ClientNames& names, const shm::OpenShar
   if (!object) return ResultOf(object.error());
   session.core.shared.Drop(shm::SharedKind::kPool, object->key, false);
   CUmemoryPool pool = nullptr;
-  if (const CUresult r = NewDevicePool(session, object->device, &pool); r != CUDA_SUCCESS) return r;
-  session.opened_pools.insert(pool);
+  if (const CUresult r = session.pools.NewOnDevice(object->device, &pool); r != CUDA_SUCCESS) return r;
+  session.pools.opened.insert(pool);
   out.PutStruct(
       shm::OpenedShared{names.NameOf(shm::HandleKind::kMemPool, pool), 0, static_cast<uint32_t>(object->device), 1});
   return CUDA_SUCCESS;
@@ -114,7 +114,7 @@ CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, W
     }
     case shm::SharedKind::kEvent: {
       const HandleTable::Entry* event = session.handles(shm::HandleKind::kEvent).FindEntry(request.what);
-      if (event == nullptr || session.opened_events.contains(request.what)) return CUDA_ERROR_INVALID_HANDLE;
+      if (event == nullptr || session.opened.events.contains(request.what)) return CUDA_ERROR_INVALID_HANDLE;
       const ClientContext* context = session.FindContext(event->context);
       is_named = session.core.shared.Offer({shm::SharedKind::kEvent, reinterpret_cast<uint64_t>(event->value), 0,
                                             context != nullptr ? context->device() : 0},
@@ -136,8 +136,8 @@ CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, W
     case shm::SharedKind::kPool: {
       CUmemoryPool pool = nullptr;
       if (const CUresult r = names.Find(shm::HandleKind::kMemPool, request.what, &pool); r != CUDA_SUCCESS) return r;
-      const auto known = session.exportable_pools.find(pool);
-      if (known == session.exportable_pools.end()) return CUDA_ERROR_INVALID_VALUE;
+      const auto known = session.pools.exportable.find(pool);
+      if (known == session.pools.exportable.end()) return CUDA_ERROR_INVALID_VALUE;
       is_named = session.core.shared.Offer({shm::SharedKind::kPool, reinterpret_cast<uint64_t>(pool), 0, known->second},
                                            &name);
       break;
@@ -172,12 +172,12 @@ CUresult ServeCloseShared(ServedRequest& served, StreamWaits& waits, WireReader&
   if (!in.AtEnd()) return served.Malformed();
   if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   SessionState& session = served.session();
-  const auto opened = session.num_opens.find(address);
-  if (opened == session.num_opens.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto opened = session.opened.num_opens.find(address);
+  if (opened == session.opened.num_opens.end()) return CUDA_ERROR_INVALID_VALUE;
   const uint32_t left = --opened->second;
   out.PutWord(left);
   if (left != 0) return CUDA_SUCCESS;
-  session.num_opens.erase(opened);
+  session.opened.num_opens.erase(opened);
   session.memory.Take(address, MemoryKind::kOpened, MemoryKind::kOpened);
   std::vector<WaitPoint> points;
   const CUresult marked = waits.MarkContext(shm::kNoContext, &points);

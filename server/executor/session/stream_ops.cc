@@ -26,7 +26,7 @@ CUresult ServeDestroyStream(ServedRequest& served, ClientNames& names, WireReade
   if (const CUresult r = served.EnterDevice(stream->context->device()); r != CUDA_SUCCESS) return r;
   served.session().AbandonCapture(*stream);
   names.Forget(shm::HandleKind::kStream, handle);
-  served.session().host_call_words.Release(stream->host_calls);
+  served.session().host_calls.words.Release(stream->host_calls);
   stream->context->DestroyStream(stream);
   return CUDA_SUCCESS;
 }

@@ -46,7 +46,7 @@ CUresult MakeArray(ServedRequest& served, ClientNames& names, shm::HandleKind ki
   Handle array = nullptr;
   if (const CUresult r = create(&array); r != CUDA_SUCCESS) return r;
   session.memory.CountPhysical(size_bytes, true);
-  session.array_sizes[array] = size_bytes;
+  session.arrays.sizes[array] = size_bytes;
   out.PutHandle(names, kind, array);
   return CUDA_SUCCESS;
 }
@@ -88,7 +88,7 @@ CUresult CreateMipmap(ServedRequest& served, ClientNames& names, WireReader& in,
 }
 
 CUresult LendArray(ServedRequest& served, ClientNames& names, CUarray array, const void* owner, WireWriter& out) {
-  served.session().borrowed_arrays[array] = owner;
+  served.session().arrays.borrowed[array] = owner;
   out.PutHandle(names, shm::HandleKind::kArray, array);
   return CUDA_SUCCESS;
 }
@@ -181,7 +181,7 @@ CUresult CreateTexture(ServedRequest& served, ClientNames& names, WireReader& in
   const auto create = [&](unsigned long long* object, const CUDA_RESOURCE_DESC* translated) {
     return driver.cuTexObjectCreate(object, translated, &texture, has_view ? &view : nullptr);
   };
-  return MakeObject(served, names, served.session().textures, resource, create, driver.cuTexObjectDestroy, out);
+  return MakeObject(served, names, served.session().arrays.textures, resource, create, driver.cuTexObjectDestroy, out);
 }
 
 CUresult CreateSurface(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
@@ -192,7 +192,7 @@ CUresult CreateSurface(ServedRequest& served, ClientNames& names, WireReader& in
   if (driver.cuSurfObjectCreate == nullptr || driver.cuSurfObjectDestroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   // Surfaces are of arrays only.
   if (resource.resType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
-  return MakeObject(served, names, served.session().surfaces, resource, driver.cuSurfObjectCreate,
+  return MakeObject(served, names, served.session().arrays.surfaces, resource, driver.cuSurfObjectCreate,
                     driver.cuSurfObjectDestroy, out);
 }
 
@@ -246,17 +246,17 @@ bool ServeTexturesBeforeWire(ServedRequest& served, ClientNames& names, uint16_t
     case kOp_cuArrayDestroy: {
       CUarray array = nullptr;
       if (names.Find(shm::HandleKind::kArray, in.TakeWord(), &array) != CUDA_SUCCESS) return false;
-      if (session.borrowed_arrays.contains(array)) {
+      if (session.arrays.borrowed.contains(array)) {
         *result = CUDA_ERROR_INVALID_HANDLE;
         return true;
       }
-      ForgetArray(session, array);
+      session.arrays.Forget(array);
       return false;
     }
     case kOp_cuMipmappedArrayDestroy: {
       CUmipmappedArray mipmap = nullptr;
       if (names.Find(shm::HandleKind::kMipmappedArray, in.TakeWord(), &mipmap) == CUDA_SUCCESS) {
-        ForgetArray(session, mipmap);
+        session.arrays.Forget(mipmap);
       }
       return false;
     }
@@ -267,22 +267,22 @@ bool ServeTexturesBeforeWire(ServedRequest& served, ClientNames& names, uint16_t
       *result = CreateSurface(served, names, in, out);
       return true;
     case kOp_cuTexObjectDestroy:
-      if (IsForeign(session.textures, in, result)) return true;
-      session.textures.erase(in.TakeWord());
+      if (IsForeign(session.arrays.textures, in, result)) return true;
+      session.arrays.textures.erase(in.TakeWord());
       return false;
     case kOp_cuSurfObjectDestroy:
-      if (IsForeign(session.surfaces, in, result)) return true;
-      session.surfaces.erase(in.TakeWord());
+      if (IsForeign(session.arrays.surfaces, in, result)) return true;
+      session.arrays.surfaces.erase(in.TakeWord());
       return false;
     case kOp_cuTexObjectGetResourceDesc:
-      *result = GetResource(served, session.textures, in, out);
+      *result = GetResource(served, session.arrays.textures, in, out);
       return true;
     case kOp_cuSurfObjectGetResourceDesc:
-      *result = GetResource(served, session.surfaces, in, out);
+      *result = GetResource(served, session.arrays.surfaces, in, out);
       return true;
     case kOp_cuTexObjectGetTextureDesc:
     case kOp_cuTexObjectGetResourceViewDesc:
-      return IsForeign(session.textures, in, result);
+      return IsForeign(session.arrays.textures, in, result);
     case kOp_cuTensorMapEncodeTiled:
     case kOp_cuTensorMapEncodeIm2col:
     case kOp_cuTensorMapEncodeIm2colWide:
@@ -297,31 +297,6 @@ bool ServeTexturesBeforeWire(ServedRequest& served, ClientNames& names, uint16_t
     default:
       return false;
   }
-}
-
-void ForgetArray(SessionState& session, const void* owner) {
-  HandleTable& arrays = session.handles(shm::HandleKind::kArray);
-  std::erase_if(session.borrowed_arrays, [&](const auto& entry) {
-    if (entry.second != owner) return false;
-    arrays.Remove(arrays.FindHandle(entry.first));
-    return true;
-  });
-  const auto size = session.array_sizes.find(owner);
-  if (size == session.array_sizes.end()) return;
-  session.memory.CountPhysical(size->second, false);
-  session.array_sizes.erase(size);
-}
-
-void DestroySamplingObjects(SessionState& session, uint32_t context) {
-  const auto destroy = [&](SamplingObjects& objects, auto function) {
-    std::erase_if(objects, [&](const auto& entry) {
-      if (context != shm::kNoContext && entry.second.context != context) return false;
-      function(entry.first);
-      return true;
-    });
-  };
-  destroy(session.textures, session.driver.cuTexObjectDestroy);
-  destroy(session.surfaces, session.driver.cuSurfObjectDestroy);
 }
 
 }  // namespace tally::server

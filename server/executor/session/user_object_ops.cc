@@ -27,7 +27,7 @@ CUresult ServeCreateUserObject(ServedRequest& served, ClientNames& names, WireRe
   if (request.num_references == 0 || request.num_references > shm::kMaxUserReferences) return CUDA_ERROR_INVALID_VALUE;
   SessionState& session = served.session();
   auto object = std::make_unique<UserObject>();
-  auto call = std::make_unique<HostCall>(HostCall{session.callbacks, request.token});
+  auto call = std::make_unique<HostCall>(HostCall{session.host_calls.queue, request.token});
   if (const CUresult r = served.driver().cuUserObjectCreate(&object->real, call.get(), &OnDestroyed,
                                                             request.num_references, request.flags);
       r != CUDA_SUCCESS) {
@@ -41,7 +41,7 @@ CUresult ServeCreateUserObject(ServedRequest& served, ClientNames& names, WireRe
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   out.PutWord(object->handle);
-  session.user_objects.push_back(std::move(object));
+  session.graphs.user_objects.push_back(std::move(object));
   return CUDA_SUCCESS;
 }
 
@@ -68,7 +68,7 @@ CUresult ServeCountUserObject(ServedRequest& served, ClientNames& names, WireRea
     if (result != CUDA_SUCCESS) return result;
     held -= request.count;
     if (held == 0 && graph != nullptr) object->of_graph.erase(of_graph);
-    served.session().ForgetUnlessHeld(object);
+    served.session().graphs.ForgetUnlessHeld(object);
     return CUDA_SUCCESS;
   }
   // Who has no reference cannot know that the object still is.

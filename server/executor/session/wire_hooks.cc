@@ -1,6 +1,4 @@
 // What has to happen around some generated calls.
-#include <algorithm>
-
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/issue/gated_dispatch.h"
 #include "server/executor/issue/launch_forms.h"
@@ -66,7 +64,7 @@ CUresult LaunchGraph(ServedRequest& served, ClientNames& names, WireReader& in) 
   if (const CUresult r = names.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
   if (const CUresult r = names.ResolveStream(stream_handle, StreamUse::kLaunch, &stream); r != CUDA_SUCCESS) return r;
-  if (const auto replayed = served.session().graph_replays.TryLaunch(served, names, *stream, exec)) {
+  if (const auto replayed = served.session().graphs.replays.TryLaunch(served, names, *stream, exec)) {
     served.session().counters.Add("graph_launches");
     return *replayed;
   }
@@ -105,7 +103,7 @@ CUresult CreatePool(ServedRequest& served, ClientNames& names, WireReader& in, W
   CUmemoryPool pool = nullptr;
   if (served.driver().cuMemPoolCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (const CUresult r = served.driver().cuMemPoolCreate(&pool, &properties); r != CUDA_SUCCESS) return r;
-  if (is_exportable) served.session().exportable_pools[pool] = ordinal;
+  if (is_exportable) served.session().pools.exportable[pool] = ordinal;
   out.PutHandle(names, shm::HandleKind::kMemPool, pool);
   return CUDA_SUCCESS;
 }
@@ -113,14 +111,13 @@ CUresult CreatePool(ServedRequest& served, ClientNames& names, WireReader& in, W
 bool IsMovedGraph(ServedRequest& served, ClientNames& names, uint64_t handle) {
   CUgraph graph = nullptr;
   return names.Find(shm::HandleKind::kGraph, handle, &graph) == CUDA_SUCCESS &&
-         served.session().nested_graphs.IsMoved(graph);
+         served.session().graphs.nested.IsMoved(graph);
 }
 
 bool IsDefaultPool(ServedRequest& served, ClientNames& names, uint64_t handle) {
   CUmemoryPool pool = nullptr;
   if (names.Find(shm::HandleKind::kMemPool, handle, &pool) != CUDA_SUCCESS) return false;
-  const auto& pools = served.session().default_pools;
-  return std::any_of(pools.begin(), pools.end(), [&](const auto& known) { return known.second == pool; });
+  return served.session().pools.IsDefault(pool);
 }
 
 CUresult GetDefaultPool(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
@@ -128,7 +125,7 @@ CUresult GetDefaultPool(ServedRequest& served, ClientNames& names, WireReader& i
   if (!in.AtEnd() || ordinal >= static_cast<uint64_t>(served.session().core.devices->count()))
     return served.Malformed();
   CUmemoryPool pool = nullptr;
-  if (const CUresult r = DefaultPool(served.session(), static_cast<int>(ordinal), &pool); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = served.session().pools.Default(static_cast<int>(ordinal), &pool); r != CUDA_SUCCESS) return r;
   out.PutHandle(names, shm::HandleKind::kMemPool, pool);
   return CUDA_SUCCESS;
 }
@@ -156,7 +153,8 @@ bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, Wir
       CUevent event = nullptr;
       if (!in.AtEnd() || names.Find(shm::HandleKind::kEvent, handle, &event) != CUDA_SUCCESS) return false;
       names.Forget(shm::HandleKind::kEvent, handle);
-      *result = served.session().LetGoOfEvent(handle, event) ? served.driver().cuEventDestroy_v2(event) : CUDA_SUCCESS;
+      *result =
+          served.session().opened.LetGoOfEvent(handle, event) ? served.driver().cuEventDestroy_v2(event) : CUDA_SUCCESS;
       return true;
     }
     case kOp_cuGraphAddChildGraphNode: {
@@ -188,15 +186,15 @@ bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, Wir
     case kOp_cuGraphExecDestroy: {
       CUgraphExec exec = nullptr;
       if (names.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
-        served.session().graph_memory.OnDestroyed(exec);
-        served.session().graph_replays.OnDestroyed(exec);
+        served.session().graphs.memory.OnDestroyed(exec);
+        served.session().graphs.replays.OnDestroyed(exec);
       }
       return false;
     }
     case kOp_cuGraphNodeSetEnabled: {
       CUgraphExec exec = nullptr;
       if (names.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
-        served.session().graph_replays.OnChanged(exec);
+        served.session().graphs.replays.OnChanged(exec);
       }
       return false;
     }
@@ -223,7 +221,7 @@ bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, Wir
       const uint64_t handle = in.TakeWord();
       CUmemoryPool pool = nullptr;
       if (!IsDefaultPool(served, names, handle)) {
-        if (names.Find(shm::HandleKind::kMemPool, handle, &pool) == CUDA_SUCCESS) served.session().ForgetPool(pool);
+        if (names.Find(shm::HandleKind::kMemPool, handle, &pool) == CUDA_SUCCESS) served.session().pools.Forget(pool);
         return false;
       }
       *result = CUDA_ERROR_INVALID_VALUE;  // as natively: the default pool cannot be destroyed
