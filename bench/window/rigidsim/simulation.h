@@ -22,7 +22,10 @@ using StepList = std::vector<Launch>;
 class Simulation {
  public:
   Simulation(const Plan& plan, int environments, bool on_device)
-      : plan_(plan), memory_(on_device), buffers_(MakeBuffers(&memory_, plan, environments)) {}
+      : plan_(plan), memory_(on_device), buffers_(MakeBuffers(&memory_, plan, environments)) {
+    // The streams of modes do not wait for the legacy stream, which is where memory is still being cleared.
+    if (on_device) CHECK_CUDA(cudaDeviceSynchronize());
+  }
 
   const Plan& plan() const { return plan_; }
   const Buffers& buffers() const { return buffers_; }
