@@ -1,7 +1,6 @@
 #include "server/executor/executor.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -12,10 +11,8 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "scheduler/policy_list.h"
-#include "server/executor/dispatch/policy_dispatch.h"
-#include "server/executor/driver/driver_table.h"
 #include "server/executor/executor_config.h"
+#include "server/executor/executor_parts.h"
 #include "server/executor/issue/kernel_report.h"
 #include "server/executor/session/executor_core.h"
 #include "server/executor/session/session.h"
@@ -23,57 +20,6 @@
 namespace tally::server {
 
 namespace {
-
-uint64_t OrHalfOfTheMachine(uint64_t bytes) {
-  if (bytes != 0) return bytes;
-  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) / 2;
-}
-
-// Of a session or a user.
-template <typename Limits>
-HeldLimits HeldLimitsOf(const Limits& limits) {
-  HeldLimits held{};
-  held[static_cast<size_t>(Held::kLanes)] = limits.lanes;
-  held[static_cast<size_t>(Held::kPinnedBytes)] = OrHalfOfTheMachine(limits.pinned_bytes);
-  held[static_cast<size_t>(Held::kImageBytes)] = limits.image_bytes;
-  held[static_cast<size_t>(Held::kOutputBytes)] = limits.output_bytes;
-  return held;
-}
-
-}  // namespace
-
-ExecutorCore::ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices, const ExecutorConfig& config)
-    : driver(table),
-      devices(std::move(all_devices)),
-      limits(config.limits),
-      session_held_limits(HeldLimitsOf(config.limits)),
-      user_held_limits(HeldLimitsOf(config.user_limits)) {}
-
-namespace {
-
-Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, const DriverTable& driver,
-                                                 Devices& devices) {
-  if (config.activity_path.empty()) return std::make_unique<DispatchGate>();
-  // Nobody waits for anybody, so nobody need be told.
-  if (config.policy == "none") return std::make_unique<DispatchGate>();
-  auto page = ActivityPage::Open(config.activity_path);
-  if (!page) return std::unexpected(page.error());
-  const bool is_auto = config.policy == scheduler::kAutoPolicy;  // until LeaveToTimeSlices
-  const auto policy = scheduler::FindPolicy(is_auto ? scheduler::kLookAheadPolicy : config.policy);
-  if (!policy) return std::unexpected(policy.error());
-  static const SteadyClock clock;
-  auto gate = CreatePolicyDispatch(driver, devices, std::move(*page), **policy, config.starvation_bound, clock);
-  gate->Tune({.turnaround_threshold = config.turnaround_threshold});
-  return gate;
-}
-
-// Policies that know no yielding run kernels as they are.
-control::Transforms UsableTransforms(const ExecutorConfig& config) {
-  const auto policy = scheduler::FindPolicy(config.policy);
-  if (!policy || (*policy)->uses_variants || config.transforms == control::Transforms::kNone) return config.transforms;
-  LOG_WARNING("policy '{}' runs kernels as they are: transforms are off", config.policy);
-  return control::Transforms::kNone;
-}
 
 constexpr const char* kShutdownReason = "the executor is shutting down";
 // Each may keep the reaper for a second. Who comes when there are so many finds its socket closed.
@@ -83,30 +29,10 @@ constexpr std::chrono::milliseconds kLongestLook{1000};
 
 class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
-  ExecutorProcess(ExecutorConfig config, std::unique_ptr<LoadedDriver> loaded, std::unique_ptr<Devices> all_devices,
-                  std::unique_ptr<HeldAddresses> addresses, std::unique_ptr<PrintfCapture> capture,
-                  std::unique_ptr<DispatchGate> dispatch_gate)
-      : ExecutorCore(loaded->table, std::move(all_devices), config),
-        config_(std::move(config)),
-        loaded_(std::move(loaded)) {
-    held_addresses = std::move(addresses);
-    device_output = std::make_unique<DeviceOutput>(std::move(capture));
-    gate = std::move(dispatch_gate);
-    const std::optional<ForcedForm> forced_form = ForcedForm::OfEnvironment();
-    const control::Transforms transforms = forced_form ? control::Transforms::kAll : UsableTransforms(config_);
-    if (transforms != control::Transforms::kNone) {
-      variants = std::make_unique<VariantRegistry>(
-          driver, *devices, gate->watch(), clock,
-          VariantConfig{.transforms = transforms,
-                        .is_software = loaded_->is_software,
-                        .cache_directory = config_.cache_directory,
-                        .turnaround_threshold = config_.turnaround_threshold,
-                        .gates_rest_after = config_.gates_rest_after,
-                        .forced_form = forced_form},
-          [this](CUresult result) { ReportFault(result, "a kernel that had yielded could not be continued"); });
-    }
-    are_classes_mixed = config_.are_classes_mixed;
-    wants_ptx = variants != nullptr || loaded_->is_software;
+  ExecutorProcess(ExecutorConfig config, ExecutorParts parts)
+      : ExecutorCore(std::move(parts), config.limits, config.user_limits, config.are_classes_mixed),
+        config_(std::move(config)) {
+    lost_context->Tell([this](CUresult result, const std::string& what) { OnLost(result, what); });
   }
   ~ExecutorProcess() override { Shutdown(); }
   // Before anything else is asked of it.
@@ -135,24 +61,23 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   void LeaveToTimeSlices(bool is_left) override { gate->LeaveToTimeSlices(is_left); }
   HighPriorityWatch* high_priority_watch() override { return gate->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
-  const std::string& driver_description() const override { return loaded_->description; }
-  bool is_software() const override { return loaded_->is_software; }
+  const std::string& driver_description() const override { return loaded_driver->description; }
+  bool is_software() const override { return loaded_driver->is_software; }
   int num_devices() const override { return devices->count(); }
   void Shutdown() override;
 
-  void ReportFault(CUresult result, const std::string& what) override;
   void ReportCaution() override {
     if (config_.on_caution) config_.on_caution();
   }
 
  private:
+  void OnLost(CUresult result, const std::string& what);
   void OnSessionEnd(const SessionEnd& end);
   // Of which a mark has told. No program need have asked: all of them may sleep.
   void ReportLostContexts();
   void Reap();
 
   const ExecutorConfig config_;
-  const std::unique_ptr<LoadedDriver> loaded_;
 
   mutable std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;  // guarded by mutex_, like all below
@@ -224,9 +149,7 @@ Status ExecutorProcess::Evict(uint64_t session_id, const std::string& reason) {
   return OkStatus();
 }
 
-void ExecutorProcess::ReportFault(CUresult result, const std::string& what) {
-  int none = CUDA_SUCCESS;
-  if (!fault_.compare_exchange_strong(none, static_cast<int>(result))) return;
+void ExecutorProcess::OnLost(CUresult result, const std::string& what) {
   LOG_ERROR("the context is lost: {}", what);
   // First: a program that sees the error may start another one at once, which needs an executor that works.
   if (config_.on_fault) config_.on_fault(what);
@@ -297,31 +220,10 @@ void ExecutorProcess::Shutdown() {
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::Create(ExecutorConfig config) {
-  auto held_addresses = std::make_unique<HeldAddresses>();
-  held_addresses->Hold();  // before the driver picks addresses
-  std::unique_ptr<PrintfCapture> capture;
-  if (config.capture_stdout) {
-    auto created = PrintfCapture::Create();
-    if (!created) return std::unexpected(created.error());
-    capture = std::move(*created);
-  }
-  auto loaded = std::make_unique<LoadedDriver>();
-  if (config.driver_table_for_testing != nullptr) {
-    loaded->table = *config.driver_table_for_testing;
-    loaded->description = "injected driver";
-    loaded->is_software = true;
-  } else {
-    auto driver = LoadDriver(config.driver);
-    if (!driver) return std::unexpected(driver.error());
-    *loaded = std::move(*driver);
-  }
-  auto devices = Devices::Create(loaded->table, config.on_making_context);
-  if (!devices) return std::unexpected(devices.error());
-  auto gate = CreateGate(config, loaded->table, **devices);
-  if (!gate) return std::unexpected(gate.error());
-  LOG_INFO("domain '{}' on {}, {} device(s)", config.domain_name, loaded->description, (*devices)->count());
-  auto executor = std::make_unique<ExecutorProcess>(std::move(config), std::move(loaded), std::move(*devices),
-                                                    std::move(held_addresses), std::move(capture), std::move(*gate));
+  auto parts = MakeExecutorParts(config);
+  if (!parts) return std::unexpected(parts.error());
+  LOG_INFO("domain '{}' on {}, {} device(s)", config.domain_name, parts->driver->description, parts->devices->count());
+  auto executor = std::make_unique<ExecutorProcess>(std::move(config), std::move(*parts));
   if (const Status started = executor->Start(); !started.ok()) return std::unexpected(started);
   return executor;
 }

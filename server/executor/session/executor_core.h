@@ -1,8 +1,7 @@
-// What every session of an executor shares, and what a session may tell its executor. Built by the executor before the
-// first session, outlives them all.
+// What every session of an executor shares, and what a session may tell its executor. Made before the first session,
+// outlives them all.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,20 +15,33 @@
 #include "server/executor/session/context_calls.h"
 #include "server/executor/session/device_output.h"
 #include "server/executor/session/held_account.h"
+#include "server/executor/session/held_addresses.h"
 #include "server/executor/session/host_memory.h"
+#include "server/executor/session/lost_context.h"
 #include "server/executor/session/refused_calls.h"
 #include "server/executor/session/session_limits.h"
 #include "server/executor/session/shared_objects.h"
 
 namespace tally::server {
 
-struct ExecutorConfig;
+// What an executor is made of, in the order in which it is made (executor_parts.h): each needs those before it.
+struct ExecutorParts {
+  std::unique_ptr<HeldAddresses> held_addresses;
+  std::unique_ptr<DeviceOutput> device_output;
+  std::unique_ptr<LoadedDriver> driver;
+  std::unique_ptr<Devices> devices;
+  std::unique_ptr<DispatchGate> gate;
+  std::unique_ptr<LostContext> lost_context;
+  std::unique_ptr<VariantRegistry> variants;  // null: every kernel runs as it is
+};
 
 class ExecutorCore {
  public:
-  ExecutorCore(const DriverTable& table, std::unique_ptr<Devices> all_devices, const ExecutorConfig& config);
+  ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
+               bool has_both_classes);
   virtual ~ExecutorCore() = default;
 
+  const std::unique_ptr<LoadedDriver> loaded_driver;
   const DriverTable& driver;
   const std::unique_ptr<Devices> devices;
   const SessionLimits limits;
@@ -40,24 +52,22 @@ class ExecutorCore {
   ContextCalls context_calls;  // thread-safe
   HostWindow host_window;
   RefusedCalls refused_calls;  // thread-safe
-  std::unique_ptr<HeldAddresses> held_addresses;
+  const std::unique_ptr<HeldAddresses> held_addresses;
   SharedObjects shared;
   std::unique_ptr<DispatchGate> gate;
-  std::unique_ptr<VariantRegistry> variants;    // null: every kernel runs as it is
-  bool are_classes_mixed = false;               // ExecutorConfig
-  bool wants_ptx = false;                       // of machine code: clients send it along
-  std::unique_ptr<DeviceOutput> device_output;  // thread-safe; set once, before the first session
+  const std::unique_ptr<LostContext> lost_context;    // thread-safe
+  const std::unique_ptr<VariantRegistry> variants;    // null: every kernel runs as it is
+  const bool are_classes_mixed;                       // ExecutorConfig
+  const bool wants_ptx;                               // of machine code: clients send it along
+  const std::unique_ptr<DeviceOutput> device_output;  // thread-safe
   PeerAccess peers{driver, *devices};
 
   // The sticky error, CUDA_SUCCESS while all is well.
-  CUresult fault() const { return static_cast<CUresult>(fault_.load(std::memory_order_acquire)); }
+  CUresult fault() const { return lost_context->error(); }
   // The first one counts: tells every session and the executor's owner. From any thread.
-  virtual void ReportFault(CUresult result, const std::string& what) = 0;
+  void ReportFault(CUresult result, const std::string& what) { lost_context->Report(result, what); }
   // A session's objective asks for more caution than before, or less (slo_watch.h). From any thread.
   virtual void ReportCaution() = 0;
-
- protected:
-  std::atomic<int> fault_{CUDA_SUCCESS};
 };
 
 }  // namespace tally::server

@@ -1,0 +1,42 @@
+#include "server/executor/session/executor_core.h"
+
+#include <unistd.h>
+
+namespace tally::server {
+namespace {
+
+uint64_t OrHalfOfTheMachine(uint64_t bytes) {
+  if (bytes != 0) return bytes;
+  return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) / 2;
+}
+
+// Of a session or a user.
+template <typename Limits>
+HeldLimits HeldLimitsOf(const Limits& limits) {
+  HeldLimits held{};
+  held[static_cast<size_t>(Held::kLanes)] = limits.lanes;
+  held[static_cast<size_t>(Held::kPinnedBytes)] = OrHalfOfTheMachine(limits.pinned_bytes);
+  held[static_cast<size_t>(Held::kImageBytes)] = limits.image_bytes;
+  held[static_cast<size_t>(Held::kOutputBytes)] = limits.output_bytes;
+  return held;
+}
+
+}  // namespace
+
+ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
+                           bool has_both_classes)
+    : loaded_driver(std::move(parts.driver)),
+      driver(loaded_driver->table),
+      devices(std::move(parts.devices)),
+      limits(session_limits),
+      session_held_limits(HeldLimitsOf(session_limits)),
+      user_held_limits(HeldLimitsOf(user_limits)),
+      held_addresses(std::move(parts.held_addresses)),
+      gate(std::move(parts.gate)),
+      lost_context(std::move(parts.lost_context)),
+      variants(std::move(parts.variants)),
+      are_classes_mixed(has_both_classes),
+      wants_ptx(variants != nullptr || loaded_driver->is_software),
+      device_output(std::move(parts.device_output)) {}
+
+}  // namespace tally::server
