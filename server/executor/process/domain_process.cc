@@ -5,7 +5,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -16,10 +15,9 @@
 #include "server/executor/dispatch/high_priority_watch.h"
 #include "server/executor/executor.h"
 #include "server/executor/process/channel_groups.h"
+#include "server/executor/process/context_turns.h"
 #include "server/executor/process/daemon_link.h"
 #include "server/executor/process/departed_work.h"
-#include "server/executor/process/refresher.h"
-#include "server/executor/process/suspender.h"
 
 namespace tally::server {
 namespace {
@@ -39,43 +37,19 @@ class DomainProcess {
       : loop_(loop),
         options_(std::move(options)),
         link_(loop, options_.control_socket, MakeEvents()),
+        context_turns_(loop, options_, link_),
         departed_work_(options_.departed_work_limit) {}
 
+  // From the ground up: the executor (its parts: executor_parts.cc), the turns of its contexts, the link to tallyd.
   int Run() {
-    ExecutorConfig config = options_.config;
-    config.capture_stdout = true;
-    config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
-    config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
-    // Where there is one device all groups are its, whenever they are made.
-    config.on_making_context = [this](int device) {
-      if (executor_ != nullptr && executor_->num_devices() > 1) ChannelGroups::OfThisProcess().SetDevice(device);
-      if (device < 0) loop_.Post([this] { OnContextMade(); });
-    };
-    config.on_caution = [this] { loop_.Post([this] { Report(0); }); };
-    config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
-    // As many channels as there can be: programs that share one wait for one another.
-    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
-    auto executor = Executor::Create(std::move(config));
-    if (!executor) {
-      start_error_ = executor.error();
-      LOG_ERROR("domain {}: {}", options_.config.domain_name, start_error_.message());
-    } else {
-      executor_ = std::move(*executor);
-      LOG_INFO("domain {}: {}", options_.config.domain_name, executor_->driver_description());
-    }
+    StartExecutor();
+    if (executor_ != nullptr) context_turns_.Start(*executor_);
     link_.Connect();
-    if (executor_ == nullptr) {
-      // tallyd must have read why before it sees our end: it answers with a shutdown.
-      loop_.PostDelayed(kFaultLinger, [this] { End(); });
-      loop_.Run();
-      return 1;
-    }
-    if (WantsRefreshing()) MakeRefreshers();
+    if (executor_ == nullptr) return EndWithoutExecutor();
     WaitForIdle();
     loop_.Run();
     ::alarm(kExitLimitSeconds);
-    suspenders_.clear();
-    refreshers_.clear();
+    context_turns_.Stop();
     executor_->Shutdown();
     return is_faulted_ ? 3 : 0;
   }
@@ -83,6 +57,41 @@ class DomainProcess {
   void End() { loop_.Quit(); }  // tallyd counts the sessions that end with us from their last report
 
  private:
+  ExecutorConfig MakeConfig() {
+    ExecutorConfig config = options_.config;
+    config.capture_stdout = true;
+    config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
+    config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
+    // Where there is one device all groups are its, whenever they are made.
+    config.on_making_context = [this](int device) {
+      if (executor_ != nullptr && executor_->num_devices() > 1) ChannelGroups::OfThisProcess().SetDevice(device);
+      if (device < 0) loop_.Post([this] { context_turns_.OnContextMade(); });
+    };
+    config.on_caution = [this] { loop_.Post([this] { Report(0); }); };
+    config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
+    return config;
+  }
+
+  void StartExecutor() {
+    // As many channels as there can be: programs that share one wait for one another.
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+    auto executor = Executor::Create(MakeConfig());
+    if (!executor) {
+      start_error_ = executor.error();
+      LOG_ERROR("domain {}: {}", options_.config.domain_name, start_error_.message());
+      return;
+    }
+    executor_ = std::move(*executor);
+    LOG_INFO("domain {}: {}", options_.config.domain_name, executor_->driver_description());
+  }
+
+  // tallyd must have read why before it sees our end: it answers with a shutdown.
+  int EndWithoutExecutor() {
+    loop_.PostDelayed(kFaultLinger, [this] { End(); });
+    loop_.Run();
+    return 1;
+  }
+
   DaemonLink::Events MakeEvents() {
     DaemonLink::Events events;
     events.on_connected = [this] { OnConnected(); };
@@ -103,10 +112,7 @@ class DomainProcess {
       if (executor_ != nullptr) executor_->Tune(tuning);
     };
     events.on_set_time_slice = [this](std::chrono::microseconds slice, bool is_left_to_slices) {
-      ChannelGroups::OfThisProcess().WantTimeSlice(slice);
-      wants_time_slice_ = slice.count() != 0;
-      if (executor_ != nullptr) executor_->LeaveToTimeSlices(is_left_to_slices);
-      CheckTimeSlices();
+      context_turns_.OnWanted(slice, is_left_to_slices);
     };
     events.on_shutdown = [this] { End(); };
     return events;
@@ -130,8 +136,7 @@ class DomainProcess {
       CopyText(executor_->driver_description(), hello.driver_name);
     }
     link_.SendHello(hello);
-    reported_time_slices_ = {};
-    reported_contexts_ = {};
+    context_turns_.OnConnected();
     if (executor_ != nullptr) Report(0);
   }
 
@@ -152,7 +157,7 @@ class DomainProcess {
     session.tenant_name = identity.tenant_name;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     if (++num_sessions_ == 1) LookAtDeparted(++num_departed_looks_);
-    loop_.PostDelayed(kSettleTime, [this] { CheckTimeSlices(); });
+    loop_.PostDelayed(kSettleTime, [this] { context_turns_.Check(); });
     const Status added = executor_->AddSession(std::move(socket), session);
     if (added.ok()) return;
     // Its socket is closed now, which is what the client sees.
@@ -177,107 +182,8 @@ class DomainProcess {
     const auto sessions = executor_->Snapshot();
     for (const SessionSnapshot& session : sessions) link_.SendReport(request_id, session, /*has_ended=*/false);
     link_.SendRefusedFunctions(executor_->RefusedFunctions());
-    CheckTimeSlices();
+    context_turns_.Check();
     link_.SendReportEnd(request_id, sessions.size());
-  }
-
-  // What the driver says of its time slices decides what tallyd wants next.
-  void OnContextMade() {
-    has_contexts_ = true;
-    CheckTimeSlices();
-  }
-
-  void CheckTimeSlices() {
-    const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
-    const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-    DaemonLink::ContextStates contexts = AllowSuspension(are_set);
-    contexts.has_any = has_contexts_;
-    for (const auto& refresher : refreshers_) contexts.num_refreshes += refresher->num_refreshes();
-    const bool are_new = slices != reported_time_slices_;
-    if (!are_new && contexts == reported_contexts_) return;
-    reported_time_slices_ = slices;
-    reported_contexts_ = contexts;
-    link_.SendTimeSlices(slices, contexts);
-    if (!are_new) return;
-    if (slices.num_refused > 0) {
-      LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
-                  options_.config.domain_name, slices.num_refused, slices.num_groups, slices.longest.count());
-    } else if (are_set) {
-      LOG_INFO("domain {}: time slices of {} us for {} channel groups", options_.config.domain_name,
-               slices.longest.count(), slices.num_groups);
-    }
-  }
-
-  // A starvation bound promises best-effort work its time while others keep the GPU.
-  bool WantsSuspension() const {
-    return executor_ != nullptr && options_.suspends && !options_.config.are_classes_mixed &&
-           options_.config.priority_class == shm::PriorityClass::kBestEffort &&
-           options_.config.starvation_bound.count() == 0 && executor_->high_priority_watch() != nullptr;
-  }
-
-  // `is_of_use`: the GPU is taken from this executor's contexts at once.
-  DaemonLink::ContextStates AllowSuspension(bool is_of_use) {
-    DaemonLink::ContextStates contexts;
-    if (!WantsSuspension()) return contexts;
-    using State = control::LinkSuspension;
-    suspenders_.resize(static_cast<size_t>(executor_->num_devices()));
-    for (int device = 0; device < executor_->num_devices(); ++device) {
-      State state = is_of_use ? SuspensionOn(device) : State::kOff;
-      auto& suspender = suspenders_[static_cast<size_t>(device)];
-      if (suspender == nullptr && state == State::kOn) suspender = MakeSuspender(device);
-      if (suspender != nullptr && !suspender->is_running()) suspender.reset();  // the next look tries again
-      if (suspender == nullptr && state == State::kOn) state = State::kOff;
-      const bool is_expected = state == State::kOn;
-      if (suspender != nullptr) suspender->Enable(is_expected);
-      executor_->ExpectSuspension(device, is_expected);
-      contexts.suspension = std::max(contexts.suspension, state);
-      if (suspender == nullptr) continue;
-      contexts.num_suspensions += suspender->num_suspensions();
-      contexts.num_standstills += suspender->num_standstills();
-    }
-    if (contexts.suspension == State::kRefused && !std::exchange(has_said_no_suspension_, true)) {
-      LOG_WARNING(
-          "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
-          "high-priority work",
-          options_.config.domain_name);
-    }
-    return contexts;
-  }
-
-  static control::LinkSuspension SuspensionOn(int device) {
-    switch (ChannelGroups::OfThisProcess().SuspensionOn(device)) {
-      case ChannelGroups::Suspension::kNoGroups:
-        break;
-      case ChannelGroups::Suspension::kPossible:
-        return control::LinkSuspension::kOn;
-      case ChannelGroups::Suspension::kRefused:
-        return control::LinkSuspension::kRefused;
-    }
-    return control::LinkSuspension::kOff;
-  }
-
-  std::unique_ptr<Suspender> MakeSuspender(int device) {
-    const auto suspend = [this, device](bool is_suspended) {
-      const size_t num_groups = ChannelGroups::OfThisProcess().Suspend(device, is_suspended);
-      if (is_suspended && num_groups == 0) loop_.Post([this] { CheckTimeSlices(); });
-      return num_groups;
-    };
-    return std::make_unique<Suspender>(*executor_->high_priority_watch(), device, suspend);
-  }
-
-  bool WantsRefreshing() const {
-    const bool may_run_high_priority_work =
-        options_.config.are_classes_mixed || options_.config.priority_class == shm::PriorityClass::kHighPriority;
-    return options_.refreshes && may_run_high_priority_work && !executor_->is_software() &&
-           executor_->high_priority_watch() != nullptr;
-  }
-
-  void MakeRefreshers() {
-    for (int device = 0; device < executor_->num_devices(); ++device) {
-      refreshers_.push_back(std::make_unique<Refresher>(*executor_->high_priority_watch(), device, [device] {
-        return ChannelGroups::OfThisProcess().Preempt(device);
-      }));
-    }
   }
 
   void WaitForIdle() {
@@ -334,18 +240,12 @@ class DomainProcess {
   DaemonLink link_;
   Status start_error_;
   std::unique_ptr<Executor> executor_;
-  std::vector<std::unique_ptr<Suspender>> suspenders_;  // by device; they end before executor_
-  std::vector<std::unique_ptr<Refresher>> refreshers_;  // these, too
+  ContextTurns context_turns_;  // stopped before executor_ is shut down
   DepartedWork departed_work_;
   uint64_t num_departed_looks_ = 0;  // only the last series counts
   size_t num_sessions_ = 0;
   uint64_t num_idle_waits_ = 0;  // only the last wait counts
   bool is_faulted_ = false;
-  bool wants_time_slice_ = false;
-  bool has_contexts_ = false;
-  bool has_said_no_suspension_ = false;
-  ChannelGroups::TimeSlices reported_time_slices_;
-  DaemonLink::ContextStates reported_contexts_;
 };
 
 }  // namespace

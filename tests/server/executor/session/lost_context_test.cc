@@ -1,55 +1,26 @@
-// A context that is lost while no program asks for anything: a mark has seen it.
-#include <atomic>
-#include <thread>
+#include "server/executor/session/lost_context.h"
 
-#include "tests/server/executor/fakes/executor_fixture.h"
-#include "tests/support/temporary_directory.h"
+#include <gtest/gtest.h>
 
-namespace tally::fakes {
+#include <string>
+#include <vector>
+
+namespace tally::server {
 namespace {
 
-using shm::Op;
-
-std::atomic<CUresult> state_of_events{CUDA_ERROR_NOT_READY};
-
-class LostContextTest : public ExecutorFixture {
- protected:
-  void Configure(server::ExecutorConfig& config) override {
-    state_of_events = CUDA_ERROR_NOT_READY;
-    table_ = driver_.table();
-    table_.cuCtxGetCurrent = [](CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; };
-    table_.cuEventQuery = [](CUevent) { return state_of_events.load(); };
-    config.driver_table_for_testing = &table_;
-    config.activity_path = directory_.path() + "/activity";
-    config.limits.host_function_patience = std::chrono::milliseconds(5);  // how often the executor looks
-  }
-  void TearDown() override {
-    state_of_events = CUDA_SUCCESS;
-    ExecutorFixture::TearDown();
-  }
-
-  const TemporaryDirectory directory_;
-  server::DriverTable table_;
-};
-
-TEST_F(LostContextTest, IsEverybodysThoughNobodyAsks) {
-  auto client = Connect();
-  ASSERT_NE(client, nullptr);
-  control::ShareChange change;
-  change.priority_class = shm::PriorityClass::kHighPriority;
-  ASSERT_TRUE(executor_->SetPriority(1, change).ok());
-  auto lane = client->OpenLane();
-  ASSERT_NE(lane, nullptr);
-  const uint64_t kernel = LoadKernel(*lane, "kernel");
-  lane->Post(Op::kLaunch, LaunchOf(kernel, 1));
-  // Carried out by now: it is announced, and somebody looks for its end.
-  Allocate(*lane, 16);
-  EXPECT_FALSE(executor_->faulted());
-  state_of_events = CUDA_ERROR_ILLEGAL_ADDRESS;
-  while (!executor_->faulted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  while (client->header().sticky_error.load() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_EQ(client->header().sticky_error.load(), static_cast<uint32_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
+TEST(LostContext, TheFirstErrorStaysAndIsToldOnce) {
+  LostContext lost;
+  std::vector<std::string> told;
+  lost.Tell([&](CUresult error, const std::string& what) {
+    EXPECT_EQ(lost.error(), error);  // whoever is told, and asks, knows it already
+    told.push_back(what);
+  });
+  EXPECT_EQ(lost.error(), CUDA_SUCCESS);
+  lost.Report(CUDA_ERROR_ILLEGAL_ADDRESS, "first");
+  lost.Report(CUDA_ERROR_ASSERT, "second");
+  EXPECT_EQ(lost.error(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(told, std::vector<std::string>{"first"});
 }
 
 }  // namespace
-}  // namespace tally::fakes
+}  // namespace tally::server

@@ -1,0 +1,61 @@
+// How this executor's contexts take turns on the GPU with those of other executors: their time slices, when they are
+// suspended or preempted (suspender.h, refresher.h), and what tallyd is told of all that.
+//
+// Lives on one event loop.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "base/event_loop.h"
+#include "server/executor/process/channel_groups.h"
+#include "server/executor/process/command_line.h"
+#include "server/executor/process/daemon_link.h"
+#include "server/executor/process/refresher.h"
+#include "server/executor/process/suspender.h"
+
+namespace tally::server {
+
+class ContextTurns {
+ public:
+  // All outlive this.
+  ContextTurns(EventLoop& loop, const ExecutorOptions& options, DaemonLink& link);
+  ~ContextTurns();
+  ContextTurns(const ContextTurns&) = delete;
+  ContextTurns& operator=(const ContextTurns&) = delete;
+
+  // Before it there is only an opinion of tallyd's to remember. `executor` lives until Stop.
+  void Start(Executor& executor);
+  // Everything goes on.
+  void Stop();
+  // What tallyd asks for; zero: the driver's own slices.
+  void OnWanted(std::chrono::microseconds slice, bool is_left_to_slices);
+  // Another tallyd has been told nothing yet.
+  void OnConnected();
+  // What the driver says of its time slices decides what tallyd wants next.
+  void OnContextMade();
+  // Looks what the contexts are like, and tells tallyd what has changed.
+  void Check();
+
+ private:
+  bool WantsSuspension() const;
+  DaemonLink::ContextStates AllowSuspension(bool is_of_use);
+  std::unique_ptr<Suspender> MakeSuspender(int device);
+  bool WantsRefreshing() const;
+  void MakeRefreshers();
+
+  EventLoop& loop_;
+  const ExecutorOptions& options_;
+  DaemonLink& link_;
+  Executor* executor_ = nullptr;
+  std::vector<std::unique_ptr<Suspender>> suspenders_;  // by device
+  std::vector<std::unique_ptr<Refresher>> refreshers_;
+  bool wants_time_slice_ = false;
+  bool has_contexts_ = false;
+  bool has_said_no_suspension_ = false;
+  ChannelGroups::TimeSlices reported_time_slices_;
+  DaemonLink::ContextStates reported_contexts_;
+};
+
+}  // namespace tally::server
