@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proto/device/gate_abi.h"
+#include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/pending_launch.h"
 
 namespace tally::server {
@@ -16,7 +17,18 @@ namespace tally::server {
 // used.
 class DriverArguments {
  public:
-  explicit DriverArguments(PendingLaunch& launch);
+  explicit DriverArguments(PendingLaunch& launch) : has_own_buffer_(launch.has_own_buffer()) {
+    if (has_own_buffer_) [[unlikely]] {
+      TakeBuffer(launch);
+      return;
+    }
+    const Kernel& kernel = *launch.kernel;
+    const size_t num_parameters = kernel.layout.size();
+    if (num_parameters >= kInPlace) [[unlikely]] pointers_ = MoreRoom(num_parameters + 1);
+    std::byte* const base = launch.parameters.data();
+    for (size_t i = 0; i < num_parameters; ++i) pointers_[i] = base + kernel.layout[i].offset_bytes;
+    pointers_[num_parameters] = kernel.gate ? &no_gate_ : nullptr;
+  }
   DriverArguments(const DriverArguments&) = delete;
   DriverArguments& operator=(const DriverArguments&) = delete;
 
@@ -29,6 +41,7 @@ class DriverArguments {
   static constexpr size_t kInPlace = 128;
 
   void TakeBuffer(PendingLaunch& launch);
+  void** MoreRoom(size_t count);
 
   const bool has_own_buffer_;
   void* in_place_[kInPlace];

@@ -11,13 +11,11 @@ namespace tally::server {
 
 class GatedDispatch {
  public:
-  // Holds back what is asked if it must be, unless it `passes`. Its threshold is the owner's.
-  GatedDispatch(const LaunchOwner& owner, const LaunchStream& stream, scheduler::LaunchAsked asked, bool passes)
+  // Holds back what is asked if it must be, unless it `passes`.
+  GatedDispatch(const LaunchOwner& owner, const LaunchStream& stream, const scheduler::LaunchAsked& asked, bool passes)
       : gate_(passes ? nullptr : &owner.gate),
         place_{stream.device, owner.is_high_priority.load(std::memory_order_relaxed), stream.real, &owner.gate_tenant} {
-    if (gate_ == nullptr) return;
-    asked.turnaround = std::chrono::nanoseconds(owner.turnaround_ns.load(std::memory_order_relaxed));
-    pass_ = gate_->BeforeDispatch(place_, asked);
+    if (gate_ != nullptr) pass_ = gate_->BeforeDispatch(place_, asked);
   }
   // A launch that is being captured runs nothing and passes.
   GatedDispatch(const PendingLaunch& launch, const scheduler::LaunchAsked& asked)
@@ -41,10 +39,10 @@ class GatedDispatch {
   DispatchPass pass_;
 };
 
-// What a launch of a kernel asks for, as far as its shape tells.
+// What such a launch asks for in place of the pending one, as far as its shape tells.
 template <typename Grid, typename Block>
-scheduler::LaunchAsked AskedOfKernel(const void* function, const Grid& grid, const Block& block,
-                                     uint32_t shared_bytes) {
+scheduler::LaunchAsked AskedOfKernel(const PendingLaunch& launch, const void* function, const Grid& grid,
+                                     const Block& block, uint32_t shared_bytes) {
   uint64_t kind = reinterpret_cast<uintptr_t>(function);
   const auto mix = [&](uint64_t word) { kind = (kind ^ word) * 0x9E3779B97F4A7C15 ^ kind >> 29; };
   mix(grid[0] | uint64_t{grid[1]} << 32);
@@ -53,6 +51,7 @@ scheduler::LaunchAsked AskedOfKernel(const void* function, const Grid& grid, con
   scheduler::LaunchAsked asked;
   asked.kind = kind;
   asked.num_blocks = uint64_t{grid[0]} * grid[1] * grid[2];
+  asked.turnaround = launch.turnaround;
   return asked;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <memory>
 
 #include "server/executor/dispatch/dispatch_gate.h"
@@ -23,7 +22,6 @@ struct LaunchOwner {
   VariantRegistry* const variants;  // null: every kernel runs as it is
   const bool& keeps_kernels;        // this session's do
   const std::atomic<bool>& is_high_priority;
-  const std::atomic<int64_t>& turnaround_ns;  // 0: everybody's
   const std::shared_ptr<WorkerOwner>& worker_owner;
   CoverageMeter& coverage;
   FigureCounters& counters;

@@ -73,7 +73,7 @@ CUresult CallDriver(PendingLaunch& launch) {
 
 scheduler::LaunchAsked AskedOfOriginal(const PendingLaunch& launch) {
   const auto& [grid, block, shared_bytes] = launch.shape;
-  return AskedOfKernel(launch.kernel->ForLaunch(), grid, block, shared_bytes);
+  return AskedOfKernel(launch, launch.kernel->ForLaunch(), grid, block, shared_bytes);
 }
 
 CUresult LaunchOriginal(PendingLaunch& launch, std::optional<Coverage> why) {
@@ -104,7 +104,7 @@ CUresult LaunchGated(PendingLaunch& launch, const GatedFunction& code, uint32_t 
     if (stream.gated == nullptr) return LaunchOriginal(launch);
   }
   const auto& [grid, block, shared_bytes] = launch.shape;
-  scheduler::LaunchAsked asked = AskedOfKernel(code.function, grid, block, shared_bytes);
+  scheduler::LaunchAsked asked = AskedOfKernel(launch, code.function, grid, block, shared_bytes);
   asked.can_yield = true;
   const GatedDispatch dispatch(launch, asked);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
@@ -176,7 +176,7 @@ CUresult LaunchRun::RunSlices(const VariantModule::Form& form, const LaunchCandi
     std::copy(box.first.begin(), box.first.end(), hidden.first_block);
     std::copy(shape.grid.begin(), shape.grid.end(), hidden.grid);
     std::memcpy(launch_.parameters.data() + form.hidden_offset, &hidden, sizeof(hidden));
-    scheduler::LaunchAsked asked = AskedOfKernel(form.function, box.size, shape.block, shape.shared_bytes);
+    scheduler::LaunchAsked asked = AskedOfKernel(launch_, form.function, box.size, shape.block, shape.shared_bytes);
     asked.duration = piece_;
     asked.is_short = true;
     const GatedDispatch dispatch(launch_, asked);
@@ -201,7 +201,7 @@ CUresult LaunchRun::RunWorkers(const VariantModule::Form& form, const LaunchCand
   LaunchStream& stream = *launch_.stream;
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
   const auto& [grid, block, shared_bytes] = launch_.shape;
-  scheduler::LaunchAsked asked = AskedOfKernel(form.function, grid, block, candidate.degree);
+  scheduler::LaunchAsked asked = AskedOfKernel(launch_, form.function, grid, block, candidate.degree);
   asked.num_blocks = candidate.degree;
   asked.can_yield = true;
   {

@@ -55,7 +55,7 @@ uint64_t PieceBytes(ServedRequest& served, const Stream& stream, CopyDirection d
 }
 
 // Copies of about the same size in one direction take about the same time; they leave the multiprocessors to others.
-scheduler::LaunchAsked AskedOfCopy(CopyDirection direction, uint64_t size_bytes) {
+scheduler::LaunchAsked AskedOfCopy(const SessionState& session, CopyDirection direction, uint64_t size_bytes) {
   const auto magnitude = static_cast<uint64_t>(std::bit_width(size_bytes));
   const uint64_t fraction = magnitude > 3 ? size_bytes >> (magnitude - 3) : size_bytes;
   const uint64_t bytes_per_us = direction == CopyDirection::kDevice ? 1'000'000 : 25'000;
@@ -63,6 +63,7 @@ scheduler::LaunchAsked AskedOfCopy(CopyDirection direction, uint64_t size_bytes)
   asked.kind = uint64_t{1} << 63 | static_cast<uint64_t>(direction) << 32 | magnitude << 8 | fraction;
   asked.num_blocks = 1;
   asked.duration = std::chrono::nanoseconds(1000 + size_bytes * 1000 / bytes_per_us);
+  asked.turnaround = session.turnaround();
   return asked;
 }
 
@@ -74,8 +75,9 @@ CUresult InPieces(ServedRequest& served, const Stream& stream, CopyDirection dir
   uint64_t units_at_once = std::max<uint64_t>(PieceBytes(served, stream, direction) / unit_bytes, 1);
   for (uint64_t first = 0; first < num_units;) {
     const uint64_t num = std::min(units_at_once, num_units - first);
-    served.session().NoteWork(stream, /*is_launch=*/false);
-    const GatedDispatch dispatch(served.session().launches, stream, AskedOfCopy(direction, num * unit_bytes),
+    SessionState& session = served.session();
+    session.NoteWork(stream, /*is_launch=*/false);
+    const GatedDispatch dispatch(session.launches, stream, AskedOfCopy(session, direction, num * unit_bytes),
                                  /*passes=*/!AreHeld(served, stream));
     if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
     if (dispatch.is_forced()) units_at_once = UINT64_MAX;

@@ -1,7 +1,6 @@
 #include "server/executor/session/launch_record.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 
 #include "server/executor/issue/kernel_code.h"
@@ -98,10 +97,11 @@ CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch)
   launch.owner = &session.launches;
   launch.stream = &stream;
   launch.is_captured = stream.context->IsCapturing(stream);
-  launch.turnaround = std::chrono::nanoseconds(session.turnaround_ns.load(std::memory_order_relaxed));
+  launch.turnaround = session.turnaround();
   launch.here = nullptr;
-  launch.segments.reset();
-  launch.on_turnaround = nullptr;
+  // As a rule there is neither, and looking is less than doing it.
+  if (launch.segments != nullptr) launch.segments.reset();
+  if (launch.on_turnaround) launch.on_turnaround = nullptr;
   if (!launch.is_captured) session.NoteWork(stream, /*is_launch=*/true);
   return IssueLaunch(launch);
 }

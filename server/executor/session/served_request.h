@@ -71,7 +71,6 @@ class ServedRequest {
   SessionState& session_;
   TurnOrder& turns_;
 
-  PendingLaunch launch_;
   uint64_t ticket_ = 0;
   ClientContext* context_ = nullptr;
   uint32_t context_index_ = shm::kNoContext;
@@ -82,6 +81,7 @@ class ServedRequest {
   const char* malformed_reason_ = nullptr;
   static constexpr int kUnknownDevice = -2;
   int current_device_ = kNoDevice;
+  PendingLaunch launch_;  // last: it is large
 };
 
 }  // namespace tally::server

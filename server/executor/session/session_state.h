@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -53,14 +54,16 @@ class SessionState {
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
   std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time
+  std::chrono::nanoseconds turnaround() const {
+    return std::chrono::nanoseconds(turnaround_ns.load(std::memory_order_relaxed));
+  }
   // Outlives the session: launches of workers are retired later.
   const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
   CoverageMeter coverage;
   // All of this as its launches see it.
-  const LaunchOwner launches{driver,        *core.gate,       *gate_tenant,  core.variants.get(),
-                             keeps_kernels, is_high_priority, turnaround_ns, worker_owner,
-                             coverage,      counters};
+  const LaunchOwner launches{driver,           *core.gate,   *gate_tenant, core.variants.get(), keeps_kernels,
+                             is_high_priority, worker_owner, coverage,     counters};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
   // Code is about to be loaded that may print.

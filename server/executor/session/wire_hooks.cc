@@ -74,6 +74,7 @@ CUresult LaunchGraph(ServedRequest& served, ClientNames& names, WireReader& in) 
   if (!is_captured) session.NoteWork(*stream, /*is_launch=*/true);
   scheduler::LaunchAsked asked;
   asked.kind = reinterpret_cast<uintptr_t>(exec);
+  asked.turnaround = session.turnaround();
   const GatedDispatch dispatch(session.launches, *stream, asked, /*passes=*/is_captured);
   if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
   std::optional<CoverageMeter::Timed> timed;
