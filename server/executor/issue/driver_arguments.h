@@ -24,7 +24,8 @@ class DriverArguments {
     }
     const Kernel& kernel = *launch.kernel;
     const size_t num_parameters = kernel.layout.size();
-    if (num_parameters >= kInPlace) [[unlikely]] pointers_ = MoreRoom(num_parameters + 1);
+    if (num_parameters >= kInPlace) [[unlikely]]
+      pointers_ = MoreRoom(num_parameters + 1);
     std::byte* const base = launch.parameters.data();
     for (size_t i = 0; i < num_parameters; ++i) pointers_[i] = base + kernel.layout[i].offset_bytes;
     pointers_[num_parameters] = kernel.gate ? &no_gate_ : nullptr;

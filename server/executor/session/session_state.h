@@ -62,8 +62,9 @@ class SessionState {
   const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
   CoverageMeter coverage;
   // All of this as its launches see it.
-  const LaunchOwner launches{driver,           *core.gate,   *gate_tenant, core.variants.get(), keeps_kernels,
-                             is_high_priority, worker_owner, coverage,     counters};
+  const LaunchOwner launches{driver,        *core.gate,       *gate_tenant, core.variants.get(),
+                             keeps_kernels, is_high_priority, worker_owner, coverage,
+                             counters};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
   // Code is about to be loaded that may print.
