@@ -1,8 +1,8 @@
 // ACS-SW as its paper publishes it (sections III-D, IV-B): the program puts annotated launches into a queue; a window
 // thread moves them into a window of fixed size and checks each against all that are in it; each of a fixed number of
-// scheduler threads owns a stream that holds one kernel at a time, takes a ready launch under the window's lock, launches
-// it, waits for its stream and takes it out of the window. One thing is not as published: the paper's check finds no
-// read after write, and this one does, for otherwise results are wrong.
+// scheduler threads owns a stream that holds one kernel at a time, takes a ready launch under the window's lock,
+// launches it, waits for its stream and takes it out of the window. One thing is not as published: the paper's check
+// finds no read after write, and this one does, for otherwise results are wrong.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@ struct AcsOptions {
 
 class AcsSoftwareMode : public Mode {
  public:
-  explicit AcsSoftwareMode(const AcsOptions& options) : options_(options), window_(static_cast<size_t>(options.window)) {
+  explicit AcsSoftwareMode(const AcsOptions& options)
+      : options_(options), window_(static_cast<size_t>(options.window)) {
     threads_.emplace_back([this] { FillWindow(); });
     for (int i = 0; i < options.streams; ++i) threads_.emplace_back([this] { Schedule(); });
   }

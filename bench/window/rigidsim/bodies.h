@@ -209,7 +209,8 @@ struct RowSum {
   uint32_t active_groups;
   int environments;
 
-  RowSum(Declared& d, const Buffers& b, const Array<float4>& of_joints, const Array<float4>& of_contacts, uint32_t active)
+  RowSum(Declared& d, const Buffers& b, const Array<float4>& of_joints, const Array<float4>& of_contacts,
+         uint32_t active)
       : bodies(d.Reads(b.bodies)),
         joint_rows(d.Reads(b.joint_rows)),
         contact_rows(d.Reads(b.contact_rows)),

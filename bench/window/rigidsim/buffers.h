@@ -120,11 +120,13 @@ inline Buffers MakeBuffers(Memory* memory, const Plan& plan, int environments) {
        {&b.joint_force, &b.joint_torque, &b.anchor_a, &b.anchor_b, &b.axis_a, &b.axis_b, &b.second_a, &b.second_b}) {
     *array = memory->Make<float4>(num_joints, environments);
   }
-  for (Array<float4>* array : {&b.joint_linear, &b.joint_angular}) *array = memory->Make<float4>(2 * num_joints, environments);
+  for (Array<float4>* array : {&b.joint_linear, &b.joint_angular})
+    *array = memory->Make<float4>(2 * num_joints, environments);
   b.sphere_centres = memory->Make<float4>(count(plan.spheres), environments);
   b.capsule_ends = memory->Make<float4>(2 * count(plan.capsules), environments);
   b.box_corners = memory->Make<float4>(8 * count(plan.boxes), environments);
-  for (Array<float4>* array : {&b.contact_point, &b.contact_normal}) *array = memory->Make<float4>(num_contacts, environments);
+  for (Array<float4>* array : {&b.contact_point, &b.contact_normal})
+    *array = memory->Make<float4>(num_contacts, environments);
   b.contact_impulse = memory->Make<float>(num_contacts, environments);
   for (Array<float4>* array : {&b.contact_linear, &b.contact_angular}) {
     *array = memory->Make<float4>(2 * num_contacts, environments);

@@ -112,9 +112,17 @@ struct CollideSphereBox : CollideWork {
     const Quaternion q = rotation[At(c.b, e)];
     const float3 half = boxes[c.shape_b].to, middle = Vector(position[At(c.b, e)]);
     const float3 p = Rotated(Conjugate(q), Vector(sphere) - middle);
-    const float3 nearest = Vector(Clamp(p.x, -half.x, half.x), Clamp(p.y, -half.y, half.y), Clamp(p.z, -half.z, half.z));
+    const float3 nearest =
+        Vector(Clamp(p.x, -half.x, half.x), Clamp(p.y, -half.y, half.y), Clamp(p.z, -half.z, half.z));
     Store(At(first + row, e), Vector(sphere), sphere.w, middle + Rotated(q, nearest), 0);
   }
+};
+
+// Before the step's contacts: of groups that are not launched nothing else writes.
+struct ClearImpulses : Work {
+  float* impulse;
+  ClearImpulses(Declared& d, const Buffers& b) : Work(b), impulse(d.Writes(b.contact_impulse)) {}
+  RIGIDSIM_BOTH void operator()(int contact, int e) const { impulse[At(contact, e)] = 0; }
 };
 
 // ---- Corrections. Only pairs push a second body.
@@ -214,7 +222,8 @@ struct Rub : PushWork<kIsPair> {
   }
 };
 
-// ---- Could any contact of the group touch before the host hears of the next look? Exact, for kReach bounds all travel.
+// ---- Could any contact of the group touch before the host hears of the next look? Exact, for kReach bounds all
+// travel.
 struct Near : ContactWork {
   const Body* bodies;
   const float4* position;

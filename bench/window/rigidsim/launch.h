@@ -1,6 +1,6 @@
 // A kernel launch as a value: what to run and what memory it reads and writes. A kernel's work is a struct (its
-// parameters) that is called for each row and environment. Its constructor gets at memory through Declared only, so what
-// is not declared cannot be used.
+// parameters) that is called for each row and environment. Its constructor gets at memory through Declared only, so
+// what is not declared cannot be used.
 #pragma once
 
 #include <cuda_runtime.h>

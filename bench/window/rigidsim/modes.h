@@ -55,7 +55,8 @@ class HostMode : public Mode {
   }
   const std::vector<int>& AwaitNear(size_t slot) override {
     auto is_pending = [&] {
-      return std::any_of(pending_.begin(), pending_.end(), [&](const Pending& p) { return p.launch == &copies_[slot]; });
+      return std::any_of(pending_.begin(), pending_.end(),
+                         [&](const Pending& p) { return p.launch == &copies_[slot]; });
     };
     while (is_pending()) RunOne();
     return near_[slot];
@@ -80,7 +81,9 @@ class HostMode : public Mode {
     for (size_t i = 0; i < pending_.size(); ++i) {
       if (pending_[i].waits == 0) ready.push_back(i);
     }
-    const size_t chosen = ready[random_.Next() % ready.size()];
+    // Every other time the newest: what is held back by too little gets far ahead.
+    const uint64_t random = random_.Next();
+    const size_t chosen = random % 2 == 0 ? ready.back() : ready[random / 2 % ready.size()];
     const Launch& launch = *pending_[chosen].launch;
     launch.on_host(launch);
     for (size_t i = chosen + 1; i < pending_.size(); ++i) {

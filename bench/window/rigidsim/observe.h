@@ -59,24 +59,22 @@ struct ObserveJoints : Work {
 struct ObserveContacts : Work {
   const Body* bodies;
   const ContactRow* rows;
-  const float* impulse;
+  const float* impulse;  // zero of what was not launched
   float* out;
   int first, num_contacts;
-  uint32_t active_groups;
-  ObserveContacts(Declared& d, const Buffers& b, uint32_t active)
+  ObserveContacts(Declared& d, const Buffers& b)
       : Work(b),
         bodies(d.Reads(b.bodies)),
         rows(d.Reads(b.contact_rows)),
         impulse(d.Reads(b.contact_impulse)),
         out(d.Writes(b.observations, 6 * b.bodies.rows + 2 * b.joints.rows, b.bodies.rows)),
         first(6 * b.bodies.rows + 2 * b.joints.rows),
-        num_contacts(b.contacts.rows),
-        active_groups(active) {}
+        num_contacts(b.contacts.rows) {}
   RIGIDSIM_BOTH void operator()(int body, int e) const {
     float sum = 0;
     for (int i = bodies[body].contact_begin; i < bodies[body].contact_end; ++i) {
       const int contact = rows[i].row < num_contacts ? rows[i].row : rows[i].row - num_contacts;
-      if (active_groups >> rows[i].group & 1) sum += impulse[At(contact, e)];
+      sum += impulse[At(contact, e)];
     }
     out[At(first + body, e)] = sum;
   }

@@ -20,8 +20,8 @@ struct Body {
   float3 inertia, inverse_inertia;  // of the body's own axes, which are the principal ones
   float3 start;                     // world; of the centre of mass
   Quaternion start_rotation;
-  float radius;      // of a sphere around the centre that holds all shapes
-  int gantry;        // the joint that drives it along the axes, or -1
+  float radius;                                            // of a sphere around the centre that holds all shapes
+  int gantry;                                              // the joint that drives it along the axes, or -1
   int joint_begin, joint_end, contact_begin, contact_end;  // of Plan::joint_rows, Plan::contact_rows
 };
 // `a` is the child, `b` the parent or -1, the world.
@@ -38,8 +38,9 @@ struct Shape {
   float radius;
 };
 struct Contact {
-  int a, b;              // bodies; b is -1 for the plane z = 0
-  int shape_a, shape_b;  // of the kind's list; of a capsule with the plane: the end, 2 * capsule + {0, 1}; box: the corner
+  int a, b;  // bodies; b is -1 for the plane z = 0
+  int shape_a,
+      shape_b;  // of the kind's list; of a capsule with the plane: the end, 2 * capsule + {0, 1}; box: the corner
 };
 struct ContactRow {
   int row, group;
@@ -87,23 +88,25 @@ class PlanBuilder {
   int Capsule(float3 from, float3 to, float radius, float density = 1000) {
     const float3 along = to - from;
     const float length = Length(along);
-    const float shaft = density * kPi * radius * radius * length, ends = density * kPi * 4 / 3 * radius * radius * radius;
+    const float shaft = density * kPi * radius * radius * length,
+                ends = density * kPi * 4 / 3 * radius * radius * radius;
     const float axial = shaft * radius * radius / 2 + ends * 0.4f * radius * radius;
     const float across = shaft * (length * length / 12 + radius * radius / 4) +
                          ends * (0.4f * radius * radius + length * length / 4 + 0.375f * length * radius);
     // From z to the direction, the short way.
     const float3 direction = along * (1 / length);
-    const Quaternion turn =
-        direction.z < -0.999f ? make_float4(1, 0, 0, 0)
-                              : Normalised(make_float4(-direction.y, direction.x, 0, 1 + direction.z));
+    const Quaternion turn = direction.z < -0.999f
+                                ? make_float4(1, 0, 0, 0)
+                                : Normalised(make_float4(-direction.y, direction.x, 0, 1 + direction.z));
     const int body = AddBody((from + to) * 0.5f, turn, shaft + ends, Vector(across, across, axial));
     AddCapsule(body, from, to, radius);
     return body;
   }
   int Box(float3 centre, float3 half, float density = 1000) {
-    const float mass = density * 8 * half.x * half.y * half.z, x = half.x * half.x, y = half.y * half.y, z = half.z * half.z;
-    const int body =
-        AddBody(centre, make_float4(0, 0, 0, 1), mass, Vector((y + z) * mass / 3, (x + z) * mass / 3, (x + y) * mass / 3));
+    const float mass = density * 8 * half.x * half.y * half.z, x = half.x * half.x, y = half.y * half.y,
+                z = half.z * half.z;
+    const int body = AddBody(centre, make_float4(0, 0, 0, 1), mass,
+                             Vector((y + z) * mass / 3, (x + z) * mass / 3, (x + y) * mass / 3));
     AddShape(&plan_.boxes, {body, Vector(0, 0, 0), half, 0}, Length(half));
     return body;
   }
@@ -124,7 +127,8 @@ class PlanBuilder {
   }
   // Angles in degrees from the start; `axis` and `second` at right angles, world. `upper` is the largest swing of
   // universal and ball joints.
-  void AddJoint(int child, int parent, float3 anchor, float3 axis, float3 second, double lower, double upper, float gear) {
+  void AddJoint(int child, int parent, float3 anchor, float3 axis, float3 second, double lower, double upper,
+                float gear) {
     JointGroup& group = plan_.joint_groups.back();
     const bool is_hinge = group.kind == JointKind::kHinge;
     Joint joint{};

@@ -1,5 +1,6 @@
-// The five body plans, after those of Brax: bodies, joints, actuators and contacts of the same kinds and numbers. Joints
-// are grouped by kind and depth, as Brax maps over levels of its tree; contacts by the kinds of their shapes and by limb.
+// The five body plans, after those of Brax: bodies, joints, actuators and contacts of the same kinds and numbers.
+// Joints are grouped by kind and depth, as Brax maps over levels of its tree; contacts by the kinds of their shapes and
+// by limb.
 #pragma once
 
 #include "bench/window/rigidsim/plan.h"
@@ -53,7 +54,8 @@ inline Plan Grasp() {
   b.BeginJoints("gantry", JointKind::kGantry);
   b.AddJoint(palm, -1, Vector(0, 0, 0.56f), kZ, kX, 0, 0, 4000);
   auto add = [&](int k, int i) {
-    b.AddJoint(part[k][i], k == 0 ? palm : part[k - 1][i], knuckle(i, k), Vector(-y[i], x[i], 0), kZ, -50, 50, k == 0 ? 6 : 3);
+    b.AddJoint(part[k][i], k == 0 ? palm : part[k - 1][i], knuckle(i, k), Vector(-y[i], x[i], 0), kZ, -50, 50,
+               k == 0 ? 6 : 3);
   };
   b.BeginJoints("knuckles", JointKind::kUniversal);
   for (int i = 0; i < 4; ++i) add(0, i);
@@ -80,8 +82,10 @@ inline Plan Humanoid() {
   const int pelvis = b.Capsule(Vector(0, -0.07f, 1.0f), Vector(0, 0.07f, 1.0f), 0.09f);
   int thigh[2], shin[2], upper_arm[2], forearm[2];
   const float side[2] = {-1, 1};
-  for (int i = 0; i < 2; ++i) thigh[i] = b.Capsule(Vector(0, 0.1f * side[i], 0.96f), Vector(0, 0.1f * side[i], 0.62f), 0.06f);
-  for (int i = 0; i < 2; ++i) shin[i] = b.Capsule(Vector(0, 0.1f * side[i], 0.6f), Vector(0, 0.1f * side[i], 0.29f), 0.05f);
+  for (int i = 0; i < 2; ++i)
+    thigh[i] = b.Capsule(Vector(0, 0.1f * side[i], 0.96f), Vector(0, 0.1f * side[i], 0.62f), 0.06f);
+  for (int i = 0; i < 2; ++i)
+    shin[i] = b.Capsule(Vector(0, 0.1f * side[i], 0.6f), Vector(0, 0.1f * side[i], 0.29f), 0.05f);
   auto shoulder = [&](int i) { return Vector(0, 0.18f * side[i], 1.44f); };
   auto elbow = [&](int i) { return Vector(0.1f, 0.3f * side[i], 1.2f); };
   auto hand = [&](int i) { return Vector(0.3f, 0.24f * side[i], 1.28f); };
@@ -118,8 +122,10 @@ inline Plan Humanoid() {
 inline Plan Cheetah() {
   PlanBuilder b("cheetah");
   const int torso = b.Capsule(Vector(-0.5f, 0, 0.72f), Vector(0.5f, 0, 0.72f), 0.05f);
-  const float3 back[4] = {Vector(-0.5f, 0, 0.72f), Vector(-0.34f, 0, 0.48f), Vector(-0.54f, 0, 0.25f), Vector(-0.42f, 0, 0.09f)};
-  const float3 front[4] = {Vector(0.5f, 0, 0.72f), Vector(0.36f, 0, 0.48f), Vector(0.5f, 0, 0.26f), Vector(0.6f, 0, 0.09f)};
+  const float3 back[4] = {Vector(-0.5f, 0, 0.72f), Vector(-0.34f, 0, 0.48f), Vector(-0.54f, 0, 0.25f),
+                          Vector(-0.42f, 0, 0.09f)};
+  const float3 front[4] = {Vector(0.5f, 0, 0.72f), Vector(0.36f, 0, 0.48f), Vector(0.5f, 0, 0.26f),
+                           Vector(0.6f, 0, 0.09f)};
   int part[3][2];
   for (int k = 0; k < 3; ++k) {
     part[k][0] = b.Capsule(back[k], back[k + 1], 0.046f);
@@ -161,7 +167,8 @@ inline Plan Walker2d() {
   const float gears[3] = {250, 200, 60};
   for (int k = 0; k < 3; ++k) {
     b.BeginJoints(names[k], JointKind::kHinge);
-    for (int i = 0; i < 2; ++i) b.AddJoint(part[k][i], k == 0 ? torso : part[k - 1][i], at(k, i, 0), kY, kX, -45, 45, gears[k]);
+    for (int i = 0; i < 2; ++i)
+      b.AddJoint(part[k][i], k == 0 ? torso : part[k - 1][i], at(k, i, 0), kY, kX, -45, 45, gears[k]);
   }
   b.WithPlane("feet", ContactKind::kCapsulePlane, {5, 6});
   b.WithPlane("legs", ContactKind::kCapsulePlane, {3, 4});

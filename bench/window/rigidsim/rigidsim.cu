@@ -58,7 +58,8 @@ struct Row {
   std::vector<double> us_per_step;  // sorted
   double Quantile(double q) const {
     if (us_per_step.empty()) return 0;
-    return us_per_step[std::min(us_per_step.size() - 1, static_cast<size_t>(q * static_cast<double>(us_per_step.size())))];
+    return us_per_step[std::min(us_per_step.size() - 1,
+                                static_cast<size_t>(q * static_cast<double>(us_per_step.size())))];
   }
 };
 struct Outcome {
@@ -70,7 +71,8 @@ struct Outcome {
 };
 
 // Metres between the two sides of the joint that holds worst.
-double WorstJoint(const Plan& plan, const std::vector<float4>& position, const std::vector<float4>& rotation, int environments) {
+double WorstJoint(const Plan& plan, const std::vector<float4>& position, const std::vector<float4>& rotation,
+                  int environments) {
   double worst = 0;
   for (const Joint& j : plan.joints) {
     if (j.b < 0) continue;
@@ -93,7 +95,8 @@ double MeanOf(const std::vector<float>& values) {
 
 class Episode {
  public:
-  Episode(const Options& options, Simulation* simulation, Mode* mode) : o_(options), simulation_(*simulation), mode_(*mode) {}
+  Episode(const Options& options, Simulation* simulation, Mode* mode)
+      : o_(options), simulation_(*simulation), mode_(*mode) {}
 
   // Microseconds per step.
   double Run(std::vector<const StepList*>* lists) {
@@ -208,11 +211,12 @@ void Print(const Options& options, const Plan& plan, const Outcome& outcome, con
          p.launches / options.steps, outcome.num_lists, outcome.num_changes, p.Mean(), p.MeanRawOnly(), p.widest);
   printf("conflicts per step: %.0f read after write, %.0f write after read, %.0f write after write\n",
          p.raw / options.steps, p.war / options.steps, p.waw / options.steps);
-  printf("joints hold within %.1f mm; mean energy at the end %.4g J\n", outcome.worst_joint * 1000, outcome.last_energy);
+  printf("joints hold within %.1f mm; mean energy at the end %.4g J\n", outcome.worst_joint * 1000,
+         outcome.last_energy);
   printf("%-15s %12s %10s %10s  repetitions\n", "mode", "us/step", "p10", "p90");
   for (const Row& row : rows) {
-    printf("%-15s %12.2f %10.2f %10.2f  %zu\n", row.mode.c_str(), row.Quantile(0.5), row.Quantile(0.1), row.Quantile(0.9),
-           row.us_per_step.size());
+    printf("%-15s %12.2f %10.2f %10.2f  %zu\n", row.mode.c_str(), row.Quantile(0.5), row.Quantile(0.1),
+           row.Quantile(0.9), row.us_per_step.size());
   }
 }
 
@@ -220,15 +224,17 @@ void WriteJson(const Options& options, const Plan& plan, const Outcome& outcome,
   FILE* file = fopen(options.json_path.c_str(), "w");
   if (file == nullptr) check::Fail("cannot write %s", options.json_path.c_str());
   const Parallelism& p = outcome.parallelism;
-  fprintf(file, "{\"plan\": \"%s\", \"environments\": %d, \"steps\": %d, \"kernels_per_step\": %.6g, ", plan.name.c_str(),
-          options.environments, options.steps, p.launches / options.steps);
+  fprintf(file, "{\"plan\": \"%s\", \"environments\": %d, \"steps\": %d, \"kernels_per_step\": %.6g, ",
+          plan.name.c_str(), options.environments, options.steps, p.launches / options.steps);
   fprintf(file, "\"lists\": %zu, \"list_changes\": %d, \"parallelism\": %.6g, \"parallelism_raw_only\": %.6g, ",
           outcome.num_lists, outcome.num_changes, p.Mean(), p.MeanRawOnly());
-  fprintf(file, "\"parallelism_max\": %d, \"raw\": %.6g, \"war\": %.6g, \"waw\": %.6g, ", p.widest, p.raw / options.steps,
-          p.war / options.steps, p.waw / options.steps);
-  fprintf(file, "\"acs_window\": %d, \"acs_streams\": %d, \"acs_completion\": \"%s\", \"checksum\": \"%016llx\", \"modes\": {",
-          options.acs.window, options.acs.streams, options.acs.queries ? "query" : "synchronize",
-          static_cast<unsigned long long>(outcome.checksum));
+  fprintf(file, "\"parallelism_max\": %d, \"raw\": %.6g, \"war\": %.6g, \"waw\": %.6g, ", p.widest,
+          p.raw / options.steps, p.war / options.steps, p.waw / options.steps);
+  fprintf(
+      file,
+      "\"acs_window\": %d, \"acs_streams\": %d, \"acs_completion\": \"%s\", \"checksum\": \"%016llx\", \"modes\": {",
+      options.acs.window, options.acs.streams, options.acs.queries ? "query" : "synchronize",
+      static_cast<unsigned long long>(outcome.checksum));
   const char* separator = "";
   for (const Row& row : rows) {
     fprintf(file, "%s\n  \"%s\": [", separator, row.mode.c_str());
@@ -255,7 +261,8 @@ Options ReadOptions(int argc, char** argv) {
     }
     if (i + 1 >= argc) check::Fail("%s: unknown, or needs a value; see --help", argv[i]);
     const std::string value = argv[++i];
-    const std::map<std::string, std::string*> texts = {{"--plan", &options.plan}, {"--mode", &modes}, {"--json", &options.json_path}};
+    const std::map<std::string, std::string*> texts = {
+        {"--plan", &options.plan}, {"--mode", &modes}, {"--json", &options.json_path}};
     const std::map<std::string, int*> numbers = {{"--environments", &options.environments},
                                                  {"--steps", &options.steps},
                                                  {"--repetitions", &options.repetitions},
@@ -283,7 +290,8 @@ Options ReadOptions(int argc, char** argv) {
   }
   // Rows times environments are counted in an int; a stream or a slot more is no use.
   if (options.environments > 65536) check::Fail("--environments: at most 65536");
-  if (options.acs.window > 1024 || options.acs.streams > 64) check::Fail("--window: at most 1024; --streams: at most 64");
+  if (options.acs.window > 1024 || options.acs.streams > 64)
+    check::Fail("--window: at most 1024; --streams: at most 64");
   return options;
 }
 
@@ -307,8 +315,9 @@ int Main(int argc, char** argv) {
     const Outcome outcome = RunMode(options, plan, mode, &rows.back());
     if (rows.size() == 1) first = outcome;
     if (outcome.checksum != first.checksum) {
-      check::Fail("%s ends with %016llx, %s with %016llx", mode.c_str(), static_cast<unsigned long long>(outcome.checksum),
-                  options.modes[0].c_str(), static_cast<unsigned long long>(first.checksum));
+      check::Fail("%s ends with %016llx, %s with %016llx", mode.c_str(),
+                  static_cast<unsigned long long>(outcome.checksum), options.modes[0].c_str(),
+                  static_cast<unsigned long long>(first.checksum));
     }
   }
   Print(options, plan, first, rows);

@@ -1,5 +1,5 @@
-// A plan's simulation as lists of launches, one per step, in program order. Which list a step gets depends on the contact
-// groups that are near, and on whether an episode begins.
+// A plan's simulation as lists of launches, one per step, in program order. Which list a step gets depends on the
+// contact groups that are near, and on whether an episode begins.
 #pragma once
 
 #include <map>
@@ -42,7 +42,8 @@ class Simulation {
 
  private:
   template <class AnyWork, class... Arguments>
-  static void Add(StepList* list, const char* name, size_t rows, const Buffers& buffers, const Arguments&... arguments) {
+  static void Add(StepList* list, const char* name, size_t rows, const Buffers& buffers,
+                  const Arguments&... arguments) {
     if (rows == 0) return;
     Declared declared;
     const AnyWork work(declared, buffers, arguments...);
@@ -60,13 +61,14 @@ class Simulation {
     }
     Add<SetClock>(list, "set_clock", 1, b, resets);
     Add<SampleActions>(list, "sample_actions", static_cast<size_t>(plan_.num_actions), b);
+    Add<ClearImpulses>(list, "clear_impulses", plan_.contacts.size(), b);
     for (int i = 0; i < kSubsteps; ++i) AddSubstep(list, active);
     Add<ObservePoses>(list, "observe_poses", bodies, b);
     Add<ObserveVelocities>(list, "observe_velocities", bodies, b);
     for (const JointGroup& g : plan_.joint_groups) {
       Add<ObserveJoints>(list, "observe_joints", static_cast<size_t>(g.count), b, g);
     }
-    Add<ObserveContacts>(list, "observe_contacts", bodies, b, active);
+    Add<ObserveContacts>(list, "observe_contacts", bodies, b);
     if (plan_.reaches) {
       Add<ReachTerm>(list, "reach_term", 1, b, plan_.reaching, plan_.target);
     } else {
@@ -129,34 +131,46 @@ class Simulation {
     ForActive(active, [&](const ContactGroup& g) {
       const ContactKind k = g.kind;
       spheres |= k == ContactKind::kSpherePlane || k == ContactKind::kSphereCapsule || k == ContactKind::kSphereBox;
-      capsules |= k == ContactKind::kCapsulePlane || k == ContactKind::kSphereCapsule || k == ContactKind::kCapsuleCapsule;
+      capsules |=
+          k == ContactKind::kCapsulePlane || k == ContactKind::kSphereCapsule || k == ContactKind::kCapsuleCapsule;
       corners |= k == ContactKind::kBoxPlane;
     });
     auto rows = [](bool wanted, const Array<float4>& points) { return wanted ? static_cast<size_t>(points.rows) : 0; };
-    Add<Place<ShapeKind::kSphere>>(list, "place_spheres", rows(spheres, b.sphere_centres), b, b.spheres, b.sphere_centres);
-    Add<Place<ShapeKind::kCapsule>>(list, "place_capsules", rows(capsules, b.capsule_ends), b, b.capsules, b.capsule_ends);
+    Add<Place<ShapeKind::kSphere>>(list, "place_spheres", rows(spheres, b.sphere_centres), b, b.spheres,
+                                   b.sphere_centres);
+    Add<Place<ShapeKind::kCapsule>>(list, "place_capsules", rows(capsules, b.capsule_ends), b, b.capsules,
+                                    b.capsule_ends);
     Add<Place<ShapeKind::kBox>>(list, "place_boxes", rows(corners, b.box_corners), b, b.boxes, b.box_corners);
   }
 
   void AddDrive(StepList* list, const JointGroup& g) {
     const size_t rows = static_cast<size_t>(g.count);
     switch (g.kind) {
-      case JointKind::kHinge: return Add<Drive<JointKind::kHinge>>(list, "drive_hinges", rows, buffers_, g);
-      case JointKind::kUniversal: return Add<Drive<JointKind::kUniversal>>(list, "drive_universals", rows, buffers_, g);
-      case JointKind::kBall: return Add<Drive<JointKind::kBall>>(list, "drive_balls", rows, buffers_, g);
-      case JointKind::kGantry: return Add<Drive<JointKind::kGantry>>(list, "drive_gantry", rows, buffers_, g);
-      case JointKind::kPlanar: return;
+      case JointKind::kHinge:
+        return Add<Drive<JointKind::kHinge>>(list, "drive_hinges", rows, buffers_, g);
+      case JointKind::kUniversal:
+        return Add<Drive<JointKind::kUniversal>>(list, "drive_universals", rows, buffers_, g);
+      case JointKind::kBall:
+        return Add<Drive<JointKind::kBall>>(list, "drive_balls", rows, buffers_, g);
+      case JointKind::kGantry:
+        return Add<Drive<JointKind::kGantry>>(list, "drive_gantry", rows, buffers_, g);
+      case JointKind::kPlanar:
+        return;
     }
   }
   void AddConstraint(StepList* list, const JointGroup& g) {
     const size_t rows = static_cast<size_t>(g.count);
     switch (g.kind) {
-      case JointKind::kHinge: return Add<Constrain<JointKind::kHinge>>(list, "constrain_hinges", rows, buffers_, g);
+      case JointKind::kHinge:
+        return Add<Constrain<JointKind::kHinge>>(list, "constrain_hinges", rows, buffers_, g);
       case JointKind::kUniversal:
         return Add<Constrain<JointKind::kUniversal>>(list, "constrain_universals", rows, buffers_, g);
-      case JointKind::kBall: return Add<Constrain<JointKind::kBall>>(list, "constrain_balls", rows, buffers_, g);
-      case JointKind::kGantry: return Add<Constrain<JointKind::kGantry>>(list, "constrain_gantry", rows, buffers_, g);
-      case JointKind::kPlanar: return Add<Constrain<JointKind::kPlanar>>(list, "constrain_planar", rows, buffers_, g);
+      case JointKind::kBall:
+        return Add<Constrain<JointKind::kBall>>(list, "constrain_balls", rows, buffers_, g);
+      case JointKind::kGantry:
+        return Add<Constrain<JointKind::kGantry>>(list, "constrain_gantry", rows, buffers_, g);
+      case JointKind::kPlanar:
+        return Add<Constrain<JointKind::kPlanar>>(list, "constrain_planar", rows, buffers_, g);
     }
   }
   void AddCollision(StepList* list, const ContactGroup& g) {
@@ -169,9 +183,12 @@ class Simulation {
         return Add<CollidePlane<ShapeKind::kCapsule>>(list, "collide_capsule_plane", rows, b, g, b.capsule_ends);
       case ContactKind::kBoxPlane:
         return Add<CollidePlane<ShapeKind::kBox>>(list, "collide_box_plane", rows, b, g, b.box_corners);
-      case ContactKind::kSphereCapsule: return Add<CollideSphereCapsule>(list, "collide_sphere_capsule", rows, b, g);
-      case ContactKind::kCapsuleCapsule: return Add<CollideCapsules>(list, "collide_capsules", rows, b, g);
-      case ContactKind::kSphereBox: return Add<CollideSphereBox>(list, "collide_sphere_box", rows, b, g);
+      case ContactKind::kSphereCapsule:
+        return Add<CollideSphereCapsule>(list, "collide_sphere_capsule", rows, b, g);
+      case ContactKind::kCapsuleCapsule:
+        return Add<CollideCapsules>(list, "collide_capsules", rows, b, g);
+      case ContactKind::kSphereBox:
+        return Add<CollideSphereBox>(list, "collide_sphere_box", rows, b, g);
     }
   }
 
