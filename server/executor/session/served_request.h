@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "server/executor/issue/pending_launch.h"
@@ -65,12 +66,13 @@ class ServedRequest {
   void GiveUpTurn();
 
   // The one being read: kept so that it keeps its memory.
-  PendingLaunch& launch() { return launch_; }
+  PendingLaunch& launch() { return *launch_; }
 
  private:
   SessionState& session_;
   TurnOrder& turns_;
 
+  const std::unique_ptr<PendingLaunch> launch_ = std::make_unique<PendingLaunch>();
   uint64_t ticket_ = 0;
   ClientContext* context_ = nullptr;
   uint32_t context_index_ = shm::kNoContext;
@@ -81,7 +83,6 @@ class ServedRequest {
   const char* malformed_reason_ = nullptr;
   static constexpr int kUnknownDevice = -2;
   int current_device_ = kNoDevice;
-  PendingLaunch launch_;  // last: it is large
 };
 
 }  // namespace tally::server
