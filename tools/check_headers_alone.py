@@ -55,6 +55,11 @@ def proved_by_build(headers, commands):
     return proved
 
 
+def rank(options):
+    """Whoever knows most include folders can compile most headers."""
+    return sum(option.startswith(("-I", "-isystem")) for option in options), len(options)
+
+
 def flags_by_folder(commands):
     """Folder (relative to the root) -> compiler and its -I, -isystem, -D, -std options."""
     flags = {}
@@ -71,9 +76,8 @@ def flags_by_folder(commands):
             elif matched.match(word):
                 kept.append(word)
             position += 1
-        # The longest line knows most include folders.
         for folder in {os.path.dirname(source) for source in sources}:
-            if len(kept) > len(flags.get(folder, [])):
+            if rank(kept) > rank(flags.get(folder, [])):
                 flags[folder] = kept
     return flags
 
