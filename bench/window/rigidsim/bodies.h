@@ -88,7 +88,7 @@ struct ResetPoses : Work {
   RIGIDSIM_BOTH void operator()(int body, int e) const {
     const Body& row = bodies[body];
     const uint32_t who = row.joint_begin == row.joint_end ? static_cast<uint32_t>(body + 1) : 0;
-    const float3 shift = Vector(Noise(e, who, 1) * 0.02f, Noise(e, who, 2) * 0.02f, (Noise(e, who, 3) + 1) * 0.05f);
+    const float3 shift = Vector(Noise(e, who, 1) * 0.02f, Noise(e, who, 2) * 0.02f, Noise(e, who, 3) * 0.04f);
     position[At(body, e)] = WithTail(row.start + shift, 0);
     rotation[At(body, e)] = row.start_rotation;
   }

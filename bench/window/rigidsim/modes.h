@@ -81,9 +81,9 @@ class HostMode : public Mode {
     for (size_t i = 0; i < pending_.size(); ++i) {
       if (pending_[i].waits == 0) ready.push_back(i);
     }
-    // Every other time the newest: what is held back by too little gets far ahead.
+    // Mostly the newest: what is held back by too little gets far ahead of what it should wait for.
     const uint64_t random = random_.Next();
-    const size_t chosen = random % 2 == 0 ? ready.back() : ready[random / 2 % ready.size()];
+    const size_t chosen = random % 8 != 0 ? ready.back() : ready[random / 8 % ready.size()];
     const Launch& launch = *pending_[chosen].launch;
     launch.on_host(launch);
     for (size_t i = chosen + 1; i < pending_.size(); ++i) {

@@ -49,8 +49,8 @@ inline Plan Grasp() {
   for (int k = 0; k < 3; ++k) {
     for (int i = 0; i < 4; ++i) part[k][i] = b.Capsule(knuckle(i, k), knuckle(i, k + 1), 0.025f);
   }
-  const int ball = b.Sphere(Vector(0.02f, 0, 0.11f), 0.09f, 300);
-  b.Box(Vector(0.32f, 0.05f, 0.08f), Vector(0.06f, 0.06f, 0.06f), 300);
+  const int ball = b.Sphere(Vector(0.02f, 0, 0.13f), 0.09f, 300);
+  b.Box(Vector(0.32f, 0.05f, 0.1f), Vector(0.06f, 0.06f, 0.06f), 300);
   b.BeginJoints("gantry", JointKind::kGantry);
   b.AddJoint(palm, -1, Vector(0, 0, 0.56f), kZ, kX, 0, 0, 4000);
   auto add = [&](int k, int i) {
@@ -91,7 +91,7 @@ inline Plan Humanoid() {
   auto hand = [&](int i) { return Vector(0.3f, 0.24f * side[i], 1.28f); };
   for (int i = 0; i < 2; ++i) upper_arm[i] = b.Capsule(shoulder(i), elbow(i), 0.04f);
   for (int i = 0; i < 2; ++i) forearm[i] = b.Capsule(elbow(i), hand(i), 0.035f);
-  for (int i = 0; i < 2; ++i) b.AddSphere(shin[i], Vector(0.03f, 0.1f * side[i], 0.16f), 0.075f);
+  for (int i = 0; i < 2; ++i) b.AddSphere(shin[i], Vector(0.03f, 0.1f * side[i], 0.115f), 0.075f);
   for (int i = 0; i < 2; ++i) b.AddSphere(forearm[i], hand(i), 0.045f);
   b.AddSphere(torso, Vector(0, 0, 1.6f), 0.09f);
   b.BeginJoints("chest", JointKind::kUniversal);

@@ -18,7 +18,7 @@ struct Options {
   std::vector<std::string> modes;
   int environments = 1024, steps = 100, repetitions = 10;
   double seconds = 0;
-  bool is_passive = false, all_contacts = false;
+  bool is_passive = false;
   AcsOptions acs;
 };
 
@@ -35,6 +35,7 @@ changes from step to step. The host learns what was near two steps later.
       graph-per-step  captured, instantiated and destroyed in each step
       acs-sw          the ACS paper's software window over declared segments, a thread and a stream per running kernel
       host            no GPU: the same work in loops, the reference
+      host-all        no GPU: contacts that are not near are launched, too; they must change nothing
       shuffle         no GPU: in random orders that the declared segments allow
   --environments N    1024 to 4096 make sense on a GPU (default 1024)
   --steps N           of an episode, which is what is repeated (default 100)
@@ -44,7 +45,6 @@ changes from step to step. The host learns what was near two steps later.
   --streams N         of acs-sw (default 8)
   --completion synchronize|query   how acs-sw waits for a kernel (default synchronize, as published)
   --passive           actuators do nothing: the energy may not grow (checked)
-  --all-contacts      launch everything: the same bits, so that nothing near was left out
   --json FILE         results with all samples
 
 Prints microseconds per step from the first launch to the last completion, over repetitions. Parallelism is launches
@@ -95,20 +95,20 @@ double MeanOf(const std::vector<float>& values) {
 
 class Episode {
  public:
-  Episode(const Options& options, Simulation* simulation, Mode* mode)
-      : o_(options), simulation_(*simulation), mode_(*mode) {}
+  Episode(int steps, bool launches_all, Simulation* simulation, Mode* mode)
+      : steps_(steps), launches_all_(launches_all), simulation_(*simulation), mode_(*mode) {}
 
   // Microseconds per step.
   double Run(std::vector<const StepList*>* lists) {
     const Clock::time_point begin = Clock::now();
-    for (int step = 0; step < o_.steps; ++step) {
+    for (int step = 0; step < steps_; ++step) {
       const StepList& list = simulation_.Step(ActiveGroups(step), step == 0);
       lists->push_back(&list);
       mode_.Issue(list);
       mode_.ReadNear(simulation_.buffers().near_chunks, static_cast<size_t>(step) % Mode::kSlots);
     }
     mode_.Finish();
-    return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / o_.steps;
+    return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / steps_;
   }
 
  private:
@@ -117,10 +117,11 @@ class Episode {
     const std::vector<int>& words = mode_.AwaitNear(static_cast<size_t>(step - kNearLag) % Mode::kSlots);
     uint32_t active = 0;
     for (size_t i = 0; i < words.size(); ++i) active |= uint32_t{words[i] != 0} << i / kNearChunks;
-    return o_.all_contacts ? simulation_.all_groups() : active;
+    return launches_all_ ? simulation_.all_groups() : active;
   }
 
-  const Options& o_;
+  const int steps_;
+  const bool launches_all_;
   Simulation& simulation_;
   Mode& mode_;
 };
@@ -152,7 +153,7 @@ uint64_t CheckState(const Simulation& simulation, Outcome* outcome) {
 }
 
 std::unique_ptr<Mode> NewMode(const std::string& name, const Options& options) {
-  if (name == "host" || name == "shuffle") return std::make_unique<HostMode>(name == "shuffle");
+  if (name == "host" || name == "host-all" || name == "shuffle") return std::make_unique<HostMode>(name == "shuffle");
   if (name == "serial") return std::make_unique<SerialMode>();
   if (name == "graph" || name == "graph-per-step") return std::make_unique<GraphMode>(name == "graph-per-step");
   if (name == "acs-sw") return std::make_unique<AcsSoftwareMode>(options.acs);
@@ -160,17 +161,16 @@ std::unique_ptr<Mode> NewMode(const std::string& name, const Options& options) {
 }
 
 Outcome RunMode(const Options& options, const Plan& plan, const std::string& name, Row* row) {
-  const bool on_device = name != "host" && name != "shuffle";
+  const bool on_device = name != "host" && name != "host-all" && name != "shuffle";
   Simulation simulation(plan, options.environments, on_device);
   const std::unique_ptr<Mode> mode = NewMode(name, options);
   if (mode == nullptr) check::Fail("no mode is called %s; see --help", name.c_str());
-  Episode episode(options, &simulation, mode.get());
+  const bool launches_all = name == "host-all";
+  Episode episode(options.steps, launches_all, &simulation, mode.get());
   Outcome outcome;
   if (options.is_passive) {
-    Options one_step = options;
-    one_step.steps = 1;
     std::vector<const StepList*> unused;
-    Episode(one_step, &simulation, mode.get()).Run(&unused);
+    Episode(1, launches_all, &simulation, mode.get()).Run(&unused);
     CheckState(simulation, &outcome);
     outcome.first_energy = outcome.last_energy;
   }
@@ -255,8 +255,8 @@ Options ReadOptions(int argc, char** argv) {
       fputs(kUsage, stdout);
       exit(0);
     }
-    if (name == "--passive" || name == "--all-contacts") {
-      (name == "--passive" ? options.is_passive : options.all_contacts) = true;
+    if (name == "--passive") {
+      options.is_passive = true;
       continue;
     }
     if (i + 1 >= argc) check::Fail("%s: unknown, or needs a value; see --help", argv[i]);
