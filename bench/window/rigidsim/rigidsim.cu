@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "bench/window/rigidsim/acs_sw.h"
+#include "bench/window/rigidsim/acs_sw.cuh"
 #include "bench/window/rigidsim/plans.h"
 
 namespace rigidsim {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/window/rigidsim/dependences.h"
-#include "bench/window/rigidsim/simulation.h"
+#include "bench/window/rigidsim/simulation.cuh"
 
 namespace rigidsim {
 

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "bench/window/rigidsim/modes.h"
+#include "bench/window/rigidsim/modes.cuh"
 
 namespace rigidsim {
 
