@@ -101,13 +101,18 @@ CUresult CompletionSource::Prepare(Mark* mark, MarkKind kind) {
 }
 
 CUresult CompletionSource::Put(CUstream stream, Mark* mark, MarkKind kind) {
+  if (IsOurs(*mark, kind)) return Record(stream, mark);
   Mark made;
-  Mark& put = IsOurs(*mark, kind) ? *mark : made;
-  if (const CUresult r = Prepare(&put, kind); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = driver_.cuEventRecord(put.event_, stream); r != CUDA_SUCCESS) return r;
-  put.stream_ = stream;
-  put.has_ended_ = false;
-  if (&put != mark) *mark = std::move(made);
+  if (const CUresult r = Prepare(&made, kind); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = Record(stream, &made); r != CUDA_SUCCESS) return r;
+  *mark = std::move(made);
+  return CUDA_SUCCESS;
+}
+
+CUresult CompletionSource::Record(CUstream stream, Mark* mark) {
+  if (const CUresult r = driver_.cuEventRecord(mark->event_, stream); r != CUDA_SUCCESS) return r;
+  mark->stream_ = stream;
+  mark->has_ended_ = false;
   return CUDA_SUCCESS;
 }
 

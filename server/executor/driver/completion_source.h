@@ -98,6 +98,7 @@ class CompletionSource {
   bool IsOurs(const Mark& mark, MarkKind kind) const;
   Pool& PoolOf(MarkKind kind) { return pools_[static_cast<size_t>(kind)]; }
   CUevent TakeFromPool(MarkKind kind);
+  CUresult Record(CUstream stream, Mark* mark);
   void Return(const Mark& mark);
   void NoteError(CUresult result);
 
