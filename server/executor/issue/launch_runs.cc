@@ -103,6 +103,7 @@ CUresult LaunchGated(PendingLaunch& launch, const GatedFunction& code, uint32_t 
     stream.gated = launch.here->device->gated->Open(stream.real, owner.worker_owner);
     if (stream.gated == nullptr) return LaunchOriginal(launch);
   }
+  const GatedForm form = FormOf(launch, code, chunk);
   const auto& [grid, block, shared_bytes] = launch.shape;
   scheduler::LaunchAsked asked = AskedOfKernel(launch, code.function, grid, block, shared_bytes);
   asked.can_yield = true;
@@ -113,7 +114,7 @@ CUresult LaunchGated(PendingLaunch& launch, const GatedFunction& code, uint32_t 
     profile->OnGateTurnaround(shape, turnaround);
   };
   GateTiming timing(launch, true, is_sample);
-  const CUresult result = stream.gated->Launch(FormOf(launch, code, chunk), std::move(launch));
+  const CUresult result = stream.gated->Launch(form, std::move(launch));
   if (result == CUDA_SUCCESS) timing.End();
   return result;
 }
