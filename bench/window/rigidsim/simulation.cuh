@@ -54,6 +54,7 @@ class Simulation {
   void Build(StepList* list, uint32_t active, bool resets) {
     const Buffers& b = buffers_;
     const size_t bodies = plan_.bodies.size();
+    Add<ClearImpulses>(list, "clear_impulses", plan_.contacts.size(), b);
     if (resets) {
       Add<ResetPoses>(list, "reset_poses", bodies, b);
       Add<ResetVelocities>(list, "reset_velocities", bodies, b);
@@ -61,7 +62,6 @@ class Simulation {
     }
     Add<SetClock>(list, "set_clock", 1, b, resets);
     Add<SampleActions>(list, "sample_actions", static_cast<size_t>(plan_.num_actions), b);
-    Add<ClearImpulses>(list, "clear_impulses", plan_.contacts.size(), b);
     for (int i = 0; i < kSubsteps; ++i) AddSubstep(list, active);
     Add<ObservePoses>(list, "observe_poses", bodies, b);
     Add<ObserveVelocities>(list, "observe_velocities", bodies, b);
