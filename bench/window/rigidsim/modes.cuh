@@ -69,21 +69,22 @@ class HostMode : public Mode {
   struct Pending {
     const Launch* launch;
     int waits;  // for so many others
+    bool is_slow;
   };
   void Push(const Launch& launch) {
     if (!shuffles_) return launch.on_host(launch);
     int waits = 0;
     for (const Pending& p : pending_) waits += HazardsBetween(p.launch->declared, launch.declared).Any();
-    pending_.push_back({&launch, waits});
+    pending_.push_back({&launch, waits, random_.Next() % 4 == 0});
   }
   void RunOne() {
-    std::vector<size_t> ready;
+    // Some launches are slow and run when nothing else can; of the others the newest comes first. So what is held back
+    // by too little gets far ahead of what it should wait for.
+    std::vector<size_t> quick, slow;
     for (size_t i = 0; i < pending_.size(); ++i) {
-      if (pending_[i].waits == 0) ready.push_back(i);
+      if (pending_[i].waits == 0) (pending_[i].is_slow ? slow : quick).push_back(i);
     }
-    // Mostly the newest: what is held back by too little gets far ahead of what it should wait for.
-    const uint64_t random = random_.Next();
-    const size_t chosen = random % 8 != 0 ? ready.back() : ready[random / 8 % ready.size()];
+    const size_t chosen = quick.empty() ? slow[random_.Next() % slow.size()] : quick.back();
     const Launch& launch = *pending_[chosen].launch;
     launch.on_host(launch);
     for (size_t i = chosen + 1; i < pending_.size(); ++i) {
