@@ -162,9 +162,9 @@ std::unique_ptr<Mode> NewMode(const std::string& name, const Options& options) {
 
 Outcome RunMode(const Options& options, const Plan& plan, const std::string& name, Row* row) {
   const bool on_device = name != "host" && name != "host-all" && name != "shuffle";
-  Simulation simulation(plan, options.environments, on_device);
   const std::unique_ptr<Mode> mode = NewMode(name, options);
   if (mode == nullptr) check::Fail("no mode is called %s; see --help", name.c_str());
+  Simulation simulation(plan, options.environments, on_device);
   const bool launches_all = name == "host-all";
   Episode episode(options.steps, launches_all, &simulation, mode.get());
   Outcome outcome;
