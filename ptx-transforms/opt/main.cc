@@ -1,16 +1,22 @@
-// ptx-opt: runs passes on a PTX file. See docs/ptx-opt.md.
+// ptx-opt: runs passes on a PTX file, or says which memory its kernels touch. See docs/ptx-opt.md.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/command_line.h"
 #include "ptx-transforms/opt/explain.h"
+#include "ptx-transforms/opt/launch_text.h"
+#include "ptx-transforms/opt/segments_json.h"
+#include "ptx-transforms/segments.h"
 #include "ptx-transforms/transform.h"
 
 namespace tally::ptx_transforms {
@@ -27,6 +33,8 @@ struct Arguments {
   std::vector<std::string> kernels;
   std::string placement = "add";
   std::string explain;
+  std::string segments;
+  std::string launch;
   std::vector<std::string> disabled_passes;
   bool print_before_all = false;
   bool print_after_all = false;
@@ -51,7 +59,58 @@ std::string PassesForHelp() {
   std::string text = "Passes, in the order in which they run:\n";
   for (const PassDescription& pass : Passes()) text += fmt::format("  {:<18} {}\n", pass.name, pass.purpose);
   return text +
-         "\nExit status: 0 all kernels transformed, 1 bad input, 2 some kernel was refused (--explain says why).";
+         "\nClasses of accesses (--segments; each is wider than the one before):\n"
+         "  C0       rows of bytes at a pitch, from the launch's numbers\n"
+         "  C1       bounded, though memory decides where in the bounds\n"
+         "  C2       the whole allocation that the pointer came from\n"
+         "  C3       several allocations\n"
+         "  C4       anything: the pointer was loaded from memory\n"
+         "  barrier  nothing may run beside the kernel; a sentence says why\n"
+         "\nExamples:\n"
+         "  ptx-opt --pass=yield_check --explain kernels.ptx -o variants.ptx\n"
+         "  ptx-opt --segments kernels.ptx\n"
+         "  ptx-opt --segments --kernel=saxpy --launch '4 256 @4096 @4096 1000' kernels.ptx\n"
+         "\nExit status: 0 all kernels transformed, or no barrier among them; 1 bad input; 2 some kernel was refused "
+         "(--explain says why), or is a barrier.";
+}
+
+int RunSegments(const Arguments& arguments, const std::string& input) {
+  const Result<Module> module = ParseModule(input);
+  if (!module) {
+    fmt::print(stderr, "ptx-opt: {}: {}\n", arguments.input, module.error().message());
+    return kBadInput;
+  }
+  std::vector<KernelSegments> kernels = FindSegments(*module);
+  std::vector<std::string> missing = arguments.kernels;
+  std::erase_if(missing, [&](const std::string& name) {
+    return std::any_of(kernels.begin(), kernels.end(), [&](const auto& one) { return one.kernel == name; });
+  });
+  if (!missing.empty()) {
+    fmt::print(stderr, "ptx-opt: {}: there is no kernel {}\n", arguments.input, fmt::join(missing, ", "));
+    return kBadInput;
+  }
+  if (!arguments.kernels.empty())
+    std::erase_if(kernels, [&](const KernelSegments& one) {
+      return std::find(arguments.kernels.begin(), arguments.kernels.end(), one.kernel) == arguments.kernels.end();
+    });
+  std::string text = arguments.segments == "json" ? SegmentsAsJson(kernels) + "\n" : "";
+  for (const KernelSegments& kernel : kernels) {
+    if (arguments.segments != "json") text += SegmentsAsText(kernel);
+    if (arguments.launch.empty()) continue;
+    const Result<std::string> launch = LaunchAsText(kernel, arguments.launch);
+    if (!launch) {
+      fmt::print(stderr, "ptx-opt: {}\n", launch.error().message());
+      return kBadInput;
+    }
+    text += *launch;
+  }
+  if (!WriteOutput(arguments.output, text)) {
+    fmt::print(stderr, "ptx-opt: cannot write {}\n", arguments.output);
+    return kBadInput;
+  }
+  const bool has_barrier =
+      std::any_of(kernels.begin(), kernels.end(), [](const auto& kernel) { return !BarriersOf(kernel).empty(); });
+  return has_barrier ? kRefused : kTransformed;
 }
 
 int Run(const Arguments& arguments) {
@@ -60,6 +119,7 @@ int Run(const Arguments& arguments) {
     fmt::print(stderr, "ptx-opt: cannot read {}\n", arguments.input);
     return kBadInput;
   }
+  if (!arguments.segments.empty()) return RunSegments(arguments, *text);
   TransformOptions options;
   options.pipelines = {arguments.passes};
   options.disabled_passes = arguments.disabled_passes;
@@ -98,14 +158,14 @@ int Run(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   tally::ptx_transforms::Arguments arguments;
-  CLI::App app("Rewrites kernels in PTX so that they can give the GPU back.", "ptx-opt");
+  CLI::App app("Rewrites kernels in PTX so that they can give the GPU back, or says which memory they touch.",
+               "ptx-opt");
   app.footer(tally::ptx_transforms::PassesForHelp());
   app.add_option("FILE", arguments.input, "PTX file, or - for standard input")->type_name("FILE")->required();
-  app.add_option("-o,--output", arguments.output, "where the PTX goes; - (default): standard output")
+  app.add_option("-o,--output", arguments.output, "where the PTX or the segments go; - (default): standard output")
       ->type_name("FILE");
   app.add_option("--pass", arguments.passes, "passes to run, separated by commas; those that they need are added")
       ->type_name("PASSES")
-      ->required()
       ->allow_extra_args(false)
       ->delimiter(',');
   app.add_option("--disable-pass", arguments.disabled_passes, "passes not to run, though --pass may name them")
@@ -128,7 +188,20 @@ int main(int argc, char** argv) {
   app.add_flag("--print-after-all", arguments.print_after_all,
                "print every kernel after every pass, on standard error");
   app.add_flag("--time-passes", arguments.time_passes, "say how long each pass took, on standard error");
+  app.add_flag("--segments{text}", arguments.segments,
+               "instead of passes: say per kernel which memory it touches, and of what class; =json: as JSON")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->excludes("--pass");
+  app.add_option("--launch", arguments.launch,
+                 "with --segments: what a launch touches, 'GRID BLOCK PARAMETERS'; @BYTES is a pointer to so many")
+      ->type_name("LAUNCH");
   app.add_flag("!--no-verify", arguments.verify, "do not check the tree after every pass");
+  app.callback([&] {
+    if (arguments.passes.empty() && arguments.segments.empty())
+      throw CLI::ValidationError("say what to do: --pass or --segments");
+    if (!arguments.launch.empty() && arguments.segments != "text")
+      throw CLI::ValidationError("--launch needs --segments, as text");
+  });
   if (const auto exit_status = tally::ParseCommandLine(app, argc, argv, {.wrong_usage = 1})) return *exit_status;
   return tally::ptx_transforms::Run(arguments);
 }

@@ -1,6 +1,7 @@
 #include "ptx-transforms/segments/segment_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -12,11 +13,14 @@ constexpr size_t kMaxText = 600;
 
 class FormulaText {
  public:
+  // What binds weaker than what stands around it gets parentheses.
+  enum Level : uint8_t { kConnective, kComparison, kBits, kSum, kProduct, kOperand };
+
   explicit FormulaText(const KernelSegments& segments) : segments_(segments), formula_(segments.formula) {}
 
-  std::string Of(NodeId id) {
+  std::string Of(NodeId id, Level level = kConnective) {
     text_.clear();
-    Write(id);
+    Write(id, level);
     return text_.size() > kMaxText ? text_.substr(0, kMaxText) + "..." : text_;
   }
 
@@ -32,12 +36,14 @@ class FormulaText {
     text_ += fmt::format("parameters[{}]", node.value);
   }
 
-  void Infix(NodeId id, std::string_view sign) {
-    text_ += '(';
-    Write(formula_.Operand(id, 0));
+  void Infix(NodeId id, std::string_view sign, Level own, Level around) {
+    const auto next = static_cast<Level>(own + 1);
+    const bool is_chain = own == kSum || own == kProduct;  // a + b + c
+    if (own < around) text_ += '(';
+    Write(formula_.Operand(id, 0), is_chain ? own : own == kBits ? kOperand : next);
     text_ += fmt::format(" {} ", sign);
-    Write(formula_.Operand(id, 1));
-    text_ += ')';
+    Write(formula_.Operand(id, 1), own == kBits ? kOperand : sign == "+" ? kSum : next);
+    if (own < around) text_ += ')';
   }
 
   void Call(NodeId id, std::string_view name, uint32_t first = 0) {
@@ -50,24 +56,33 @@ class FormulaText {
     text_ += ')';
   }
 
-  void Sum(NodeId id) {
-    const NodeId last = formula_.Operand(id, 1);
-    const FormulaNode& node = formula_[last];
-    const uint64_t sign = uint64_t{1} << (node.bits - 1);
-    if (!formula_.IsConstant(last) || (node.value & sign) == 0) return Infix(id, "+");
-    text_ += '(';
-    Write(formula_.Operand(id, 0));
-    text_ += fmt::format(" - {})", (0 - node.value) & MaskOf(node.bits));
+  // How far below zero the constant is, if it is that rather than a large one.
+  static uint64_t Below(const FormulaNode& node) {
+    const uint64_t below = (0 - node.value) & MaskOf(node.bits);
+    return node.bits >= 16 && below <= MaskOf(node.bits / 2) ? below : 0;
   }
 
-  void Write(NodeId id) {
+  void Number(const FormulaNode& node) {
+    const uint64_t below = Below(node);
+    text_ += below == 0 ? fmt::format("{}", node.value) : fmt::format("-{}", below);
+  }
+
+  void Sum(NodeId id, Level around) {
+    const NodeId last = formula_.Operand(id, 1);
+    const uint64_t below = formula_.IsConstant(last) ? Below(formula_[last]) : 0;
+    if (below == 0) return Infix(id, "+", kSum, around);
+    if (around > kSum) text_ += '(';
+    Write(formula_.Operand(id, 0), kSum);
+    text_ += fmt::format(" - {}{}", below, around > kSum ? ")" : "");
+  }
+
+  void Write(NodeId id, Level around = kConnective) {
     if (text_.size() > kMaxText) return;
     const FormulaNode& node = formula_[id];
     const char sign = node.is_signed ? 's' : 'u';
     switch (node.op) {
       case FormulaOp::kConstant:
-        text_ += fmt::format("{}", node.value);
-        return;
+        return Number(node);
       case FormulaOp::kParameter:
         return Parameter(node);
       case FormulaOp::kParameterAddress:
@@ -93,23 +108,25 @@ class FormulaText {
         return;
       case FormulaOp::kInduction: {
         const InductionVariable& induction = segments_.inductions[node.value];
-        text_ += '(';
-        Write(formula_.Operand(id, 0));
         if (induction.step == kNoNode) {
-          text_ += fmt::format(" changed? in loop{})", induction.loop);
+          text_ += "changed(";
+          Write(formula_.Operand(id, 0));
+          text_ += fmt::format(", loop{})", induction.loop);
           return;
         }
+        if (around > kSum) text_ += '(';
+        Write(formula_.Operand(id, 0), kSum);
         text_ += " + ";
-        Write(induction.step);
-        text_ += fmt::format(" * loop{})", induction.loop);
+        Write(induction.step, kProduct);
+        text_ += fmt::format(" * loop{}{}", induction.loop, around > kSum ? ")" : "");
         return;
       }
       case FormulaOp::kAdd:
-        return Sum(id);
+        return Sum(id, around);
       case FormulaOp::kSubtract:
-        return Infix(id, "-");
+        return Infix(id, "-", kSum, around);
       case FormulaOp::kMultiply:
-        return Infix(id, "*");
+        return Infix(id, "*", kProduct, around);
       case FormulaOp::kPack:
         return Call(id, "pack");
       case FormulaOp::kTruncate:
@@ -119,33 +136,33 @@ class FormulaText {
       case FormulaOp::kMultiplyHigh:
         return Call(id, "high");
       case FormulaOp::kShiftLeft:
-        return Infix(id, "<<");
+        return Infix(id, "<<", kBits, around);
       case FormulaOp::kShiftRight:
-        return Infix(id, ">>");
+        return Infix(id, ">>", kBits, around);
       case FormulaOp::kAnd:
-        return Infix(id, "&");
+        return Infix(id, "&", kBits, around);
       case FormulaOp::kOr:
-        return Infix(id, "|");
+        return Infix(id, "|", kBits, around);
       case FormulaOp::kXor:
-        return Infix(id, "^");
+        return Infix(id, "^", kBits, around);
       case FormulaOp::kMinimum:
         return Call(id, "min");
       case FormulaOp::kMaximum:
         return Call(id, "max");
       case FormulaOp::kDivide:
-        return Infix(id, "/");
+        return Infix(id, "/", kProduct, around);
       case FormulaOp::kRemainder:
-        return Infix(id, "%");
+        return Infix(id, "%", kProduct, around);
       case FormulaOp::kChoice:
         return Call(id, "either");
       case FormulaOp::kSelect:
         return Call(id, "either", 1);
       case FormulaOp::kCompare:
-        return Infix(id, ComparisonName(static_cast<Comparison>(node.value)));
+        return Infix(id, ComparisonName(static_cast<Comparison>(node.value)), kComparison, around);
       case FormulaOp::kPredicateAnd:
-        return Infix(id, "and");
+        return Infix(id, "and", kConnective, around);
       case FormulaOp::kPredicateOr:
-        return Infix(id, "or");
+        return Infix(id, "or", kConnective, around);
       case FormulaOp::kPredicateNot:
         return Call(id, "not");
     }
@@ -156,34 +173,45 @@ class FormulaText {
   std::string text_;
 };
 
-std::string RootsText(const KernelSegments& segments, const GlobalAccess& access) {
-  std::string text;
-  for (const PointerRoot& root : access.roots) {
-    if (!text.empty()) text += ", ";
-    switch (root.kind) {
-      case PointerRoot::Kind::kParameter:
-        text += fmt::format("parameters[{}]", root.value);
-        break;
-      case PointerRoot::Kind::kSearched:
-        text += fmt::format("parameters[{}]?", root.value);
-        break;
-      case PointerRoot::Kind::kSymbol:
-        text += segments.symbols[root.value].name;
-        break;
-      case PointerRoot::Kind::kMemory:
-        text += "memory";
-        break;
-    }
-  }
-  return text.empty() ? "nothing known" : text;
-}
-
 // Whether a guard says something that can bound an address.
 bool IsBound(const Formula& formula, const AccessCondition& condition) {
   const FormulaOp op = formula[condition.predicate].op;
   return op == FormulaOp::kCompare || op == FormulaOp::kPredicateAnd || op == FormulaOp::kPredicateOr ||
          op == FormulaOp::kPredicateNot;
 }
+
+std::string OperandText(const KernelSegments& segments, NodeId node) {
+  return FormulaText(segments).Of(node, FormulaText::kBits);
+}
+
+struct Meaning {
+  std::string_view code;
+  std::string_view text;  // it ...
+};
+constexpr Meaning kMeanings[] = {
+    {"call", "calls what its module does not define"},
+    {"cooperative", "is launched so that all its blocks run at the same time"},
+    {"dependent-launch", "may start before the kernel in front of it has ended"},
+    {"device-heap", "takes memory from the device's heap"},
+    {"device-launch", "launches grids itself"},
+    {"flow", "has a loop that can be entered at two places"},
+    {"grid-id", "reads the number of its launch"},
+    {"grid-sync", "waits for all blocks of its grid"},
+    {"indirect-call", "calls a function whose name is not known"},
+    {"names", "has a name that may mean two things"},
+    {"not-understood", "holds something that is not understood"},
+    {"parameters", "has more parameters than a kernel can have"},
+    {"pointer-from-memory", "writes through a pointer that was loaded from memory"},
+    {"printf", "prints, and prints stay in the order of launches"},
+    {"recursion", "calls itself, or nests calls very deep"},
+    {"spin-loop", "waits for what other blocks write"},
+    {"system-scope", "touches what the host or another device may watch meanwhile"},
+    {"texture-reference", "reads a texture or surface that is bound by name"},
+    {"too-large", "is larger than what is looked at"},
+    {"trap", "may end with an error that belongs to its place in the stream"},
+    {"unknown-access", "touches memory in a way that is not understood"},
+    {"volatile", "touches what others may watch meanwhile"},
+};
 
 }  // namespace
 
@@ -193,31 +221,110 @@ std::string KindName(AccessKind kind) {
   return kind == AccessKind::kRead ? "read" : kind == AccessKind::kWrite ? "write" : "atomic";
 }
 
+std::string_view BarrierMeaning(std::string_view code) {
+  for (const Meaning& meaning : kMeanings)
+    if (meaning.code == code) return meaning.text;
+  return {};
+}
+
+std::vector<std::string_view> BarrierCodes() {
+  std::vector<std::string_view> codes;
+  for (const Meaning& meaning : kMeanings) codes.push_back(meaning.code);
+  return codes;
+}
+
+std::vector<SegmentBarrier> BarriersOf(const KernelSegments& segments) {
+  std::vector<SegmentBarrier> barriers = segments.barriers;
+  for (const GlobalAccess& access : segments.accesses) {
+    if (access.at_best != SegmentClass::kAnywhere || access.kind == AccessKind::kRead) continue;
+    barriers.push_back({"pointer-from-memory", fmt::format("{} (line {})", access.what, access.position.line)});
+    break;
+  }
+  return barriers;
+}
+
+SegmentClass WidestClass(const KernelSegments& segments) {
+  SegmentClass widest = SegmentClass::kBox;
+  for (const GlobalAccess& access : segments.accesses) widest = std::max(widest, access.at_best);
+  return widest;
+}
+
+std::string VerdictOf(const KernelSegments& segments) {
+  if (!BarriersOf(segments).empty()) return "barrier";
+  return segments.accesses.empty() ? "none" : ClassName(WidestClass(segments));
+}
+
+std::string FormulaAsText(const KernelSegments& segments, NodeId node) { return FormulaText(segments).Of(node); }
+
+std::vector<std::string> GuardsAsText(const KernelSegments& segments, const GlobalAccess& access) {
+  std::vector<std::string> guards;
+  const Formula& formula = segments.formula;
+  for (const AccessCondition& condition : access.conditions) {
+    if (!IsBound(formula, condition)) continue;
+    const FormulaNode& node = formula[condition.predicate];
+    if (node.op == FormulaOp::kCompare && !condition.holds) {
+      guards.push_back(fmt::format("{} {} {}", OperandText(segments, formula.Operand(condition.predicate, 0)),
+                                   ComparisonName(Negated(static_cast<Comparison>(node.value))),
+                                   OperandText(segments, formula.Operand(condition.predicate, 1))));
+    } else if (condition.holds) {
+      guards.push_back(FormulaText(segments).Of(condition.predicate, FormulaText::kComparison));
+    } else {
+      guards.push_back("not " + FormulaText(segments).Of(condition.predicate, FormulaText::kOperand));
+    }
+  }
+  return guards;
+}
+
+std::vector<std::string> RootsAsText(const KernelSegments& segments, const GlobalAccess& access) {
+  std::vector<std::string> roots;
+  for (const PointerRoot& root : access.roots) {
+    switch (root.kind) {
+      case PointerRoot::Kind::kParameter:
+        roots.push_back(fmt::format("parameters[{}]", root.value));
+        break;
+      case PointerRoot::Kind::kSearched:
+        roots.push_back(fmt::format("parameters[{}]?", root.value));
+        break;
+      case PointerRoot::Kind::kSymbol:
+        roots.push_back(segments.symbols[root.value].name);
+        break;
+      case PointerRoot::Kind::kMemory:
+        roots.push_back("memory");
+        break;
+    }
+  }
+  return roots;
+}
+
+std::vector<std::string> TripsAsText(const KernelSegments& segments, uint32_t loop) {
+  std::vector<std::string> trips;
+  for (const TripTest& test : segments.loops[loop].tests)
+    trips.push_back(fmt::format("{} + {} * loop{} {} {}", FormulaText(segments).Of(test.start, FormulaText::kSum),
+                                FormulaText(segments).Of(test.step, FormulaText::kProduct), loop,
+                                ComparisonName(test.goes_on), OperandText(segments, test.bound)));
+  return trips;
+}
+
 std::string SegmentsAsText(const KernelSegments& segments) {
-  FormulaText formula(segments);
-  std::string text = segments.kernel + "\n";
-  for (const SegmentBarrier& barrier : segments.barriers)
-    text += fmt::format("  barrier [{}]: {}\n", barrier.code, barrier.sentence);
+  std::string text = fmt::format("{}: {}\n", segments.kernel, VerdictOf(segments));
+  for (const SegmentBarrier& barrier : BarriersOf(segments))
+    text += fmt::format("  barrier [{}]: {}: {}\n", barrier.code, BarrierMeaning(barrier.code), barrier.sentence);
   for (uint32_t k = 0; k < segments.loops.size(); ++k) {
-    const CountedLoop& loop = segments.loops[k];
-    text += fmt::format("  loop{} (line {}):", k, loop.position.line);
-    if (loop.tests.empty()) text += " not counted";
-    for (const TripTest& test : loop.tests)
-      text += fmt::format(" while {} + {} * loop{} {} {}", formula.Of(test.start), formula.Of(test.step), k,
-                          ComparisonName(test.goes_on), formula.Of(test.bound));
-    text += '\n';
+    const std::vector<std::string> trips = TripsAsText(segments, k);
+    text += fmt::format("  loop{} (line {}): {}{}\n", k, segments.loops[k].position.line,
+                        trips.empty() ? "not counted" : "while ", fmt::join(trips, " and "));
   }
   for (const GlobalAccess& access : segments.accesses) {
     const std::string size = access.object == GlobalAccess::Object::kTexture     ? "texture or surface"
                              : access.object == GlobalAccess::Object::kTensorMap ? "tensor map"
-                             : access.extent != kNoNode ? "up to " + formula.Of(access.extent) + " bytes at"
-                                                        : fmt::format("{} bytes at", access.bytes);
-    text += fmt::format("  {} {} {} {}", ClassName(access.at_best), KindName(access.kind), size,
-                        formula.Of(access.address));
-    for (const AccessCondition& condition : access.conditions)
-      if (IsBound(segments.formula, condition))
-        text += fmt::format(" if {}{}", condition.holds ? "" : "not ", formula.Of(condition.predicate));
-    text += fmt::format("; from {} (line {}, {})\n", RootsText(segments, access), access.position.line, access.what);
+                             : access.extent != kNoNode
+                                 ? "up to " + FormulaAsText(segments, access.extent) + " bytes at"
+                                 : fmt::format("{} bytes at", access.bytes);
+    const std::vector<std::string> guards = GuardsAsText(segments, access), roots = RootsAsText(segments, access);
+    text += fmt::format(
+        "  {} {} {} {}{}{}; from {} (line {}, {})\n", ClassName(access.at_best), KindName(access.kind), size,
+        FormulaAsText(segments, access.address), guards.empty() ? "" : " if ", fmt::join(guards, " and "),
+        roots.empty() ? "nothing known" : fmt::format("{}", fmt::join(roots, ", ")), access.position.line, access.what);
   }
   return text;
 }
