@@ -13,7 +13,7 @@ inline constexpr uint64_t kArenaBytes = uint64_t{1} << 20;
 inline constexpr uint64_t kArenaMiddle = kArenaBytes / 2;
 
 // `index_kernel(.u64 p, .u32 n, .u32 m, .s32 k, .u64 q)`: reads and writes single bytes around p, and none outside of
-// the arena. Always ends, unless a loop runs away.
+// the arena. Always ends.
 std::string RandomIndexKernel(differential::RandomSource& random);
 
 // A number that programs pass: small, a power of two or near one, negative, or anything.

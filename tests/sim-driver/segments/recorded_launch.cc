@@ -83,6 +83,13 @@ std::optional<std::string> FirstOutside(const std::vector<RecordedAccess>& acces
   return std::nullopt;
 }
 
+std::string Report(std::string_view what, const LaunchTotals& totals) {
+  std::string text = fmt::format("{}: {} launches ({} barriers, {} faults), {} different accesses; ", what,
+                                 totals.launches, totals.barriers, totals.faults, totals.accesses);
+  for (size_t k = 0; k < kNumSegmentClasses; ++k) text += fmt::format("C{} {} ", k, totals.by_class[k]);
+  return text + "\n";
+}
+
 std::optional<std::string> RecordedLaunches::Check(sim_driver::LaunchRequest request, const KernelSegments& kernel,
                                                    uint64_t budget) {
   const SegmentLaunch launch = {.grid = {request.grid.x, request.grid.y, request.grid.z},

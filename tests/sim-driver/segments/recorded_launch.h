@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ptx-transforms/segments.h"
@@ -30,6 +31,9 @@ struct LaunchTotals {
   uint64_t accesses = 0;  // different ones, per launch
   std::array<uint64_t, kNumSegmentClasses> by_class{};
 };
+
+// A line: "WHAT: 40 launches (...), ...".
+std::string Report(std::string_view what, const LaunchTotals& totals);
 
 class RecordedLaunches {
  public:
