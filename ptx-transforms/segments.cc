@@ -30,10 +30,10 @@ constexpr FeatureRule kFeatureRules[] = {
     {Feature::kTextureReference, "texture-reference"},
 };
 
-void AddBarrier(KernelSegments& segments, std::string_view code, std::string sentence) {
+void AddBarrier(KernelSegments& segments, std::string_view code, std::string seen) {
   for (const SegmentBarrier& barrier : segments.barriers)
     if (barrier.code == code) return;
-  segments.barriers.push_back({std::string(code), std::move(sentence)});
+  segments.barriers.push_back({std::string(code), std::move(seen)});
 }
 
 std::string At(std::string_view what, SourcePosition position) {
@@ -51,17 +51,16 @@ void AddBarriers(const Module& module, const Function& kernel, KernelSegments& s
     const std::string_view code = name == "vprintf"                    ? "printf"
                                   : name == "malloc" || name == "free" ? "device-heap"
                                                                        : "trap";
-    AddBarrier(segments, code, "calls " + std::string(name));
+    AddBarrier(segments, code, std::string(name));
   }
   std::vector<const Function*> functions = reach.functions;
   functions.push_back(&kernel);
   for (const Function* function : functions) {
     const LinearBody body(*function);
     for (const LinearBody::Entry& entry : body.entries())
-      if (entry.instruction->opcode == "trap")
-        AddBarrier(segments, "trap", At("may trap", entry.statement->span.position));
+      if (entry.instruction->opcode == "trap") AddBarrier(segments, "trap", At("trap", entry.statement->span.position));
     if (const auto spin = FindSpinLoop(ControlFlow(body)))
-      AddBarrier(segments, "spin-loop", At("waits for other blocks by " + spin->what, spin->position));
+      AddBarrier(segments, "spin-loop", At(spin->what, spin->position));
   }
 }
 

@@ -38,9 +38,9 @@ uint32_t VectorWidth(const Instruction& instruction) {
 
 }  // namespace
 
-std::string KernelWalk::Where(const Frame& frame) const {
+std::string KernelWalk::Seen(const Frame& frame) const {
   const auto& entry = frame.body[frame.index];
-  return " (line " + std::to_string(entry.statement->span.position.line) + ", " + MnemonicOf(*entry.instruction) + ")";
+  return MnemonicOf(*entry.instruction) + " (line " + std::to_string(entry.statement->span.position.line) + ")";
 }
 
 NodeId KernelWalk::AddressOf(Frame& frame, const Operand& memory) {
@@ -173,7 +173,7 @@ void KernelWalk::CopyAsync(Frame& frame) {
   const NodeId size = copy.operands.size() > 2 ? Read(frame, copy.operands[2], 32) : Unknown(frame, 32);
   const bool is_fixed = formula_.IsConstant(size) && formula_[size].value <= 1u << 20;
   const uint32_t bytes = is_fixed ? static_cast<uint32_t>(formula_[size].value) : 0;
-  if (spaces.size() < 2) Barrier("unknown-access", "a copy whose state spaces are not known" + Where(frame));
+  if (spaces.size() < 2) Barrier("unknown-access", Seen(frame));
   for (size_t k = 0; k < spaces.size() && k < 2; ++k) {
     if (spaces[k] != StateSpace::kGlobal) continue;
     const AccessKind kind = k == 1                       ? AccessKind::kRead
@@ -196,7 +196,7 @@ void KernelWalk::CopyTensor(Frame& frame) {
                                                          : AccessKind::kWrite;
     return Add(frame, kind, AddressOf(frame, operand), 0, kNoNode, GlobalAccess::Object::kTensorMap);
   }
-  Barrier("unknown-access", "a copy without a tensor map" + Where(frame));
+  Barrier("unknown-access", Seen(frame));
 }
 
 // True if there is nothing more to do for the instruction.
@@ -206,12 +206,11 @@ bool KernelWalk::WalkMemory(Frame& frame) {
   const StateSpace space = SpaceOfAccess(instruction);
   const auto has = [&](std::string_view modifier) { return instruction.HasModifier(modifier); };
   const bool is_own = space == StateSpace::kShared || space == StateSpace::kLocal || space == StateSpace::kParam;
-  if (has("sys") || has("mmio")) Barrier("system-scope", "what the host or another device may wait for" + Where(frame));
-  if (has("volatile") && !is_own) Barrier("volatile", "a volatile access" + Where(frame));
-  if (opcode == "griddepcontrol") Barrier("dependent-launch", "may start before the kernel in front ends");
-  if (opcode == "brkpt") Barrier("trap", "stops for a debugger" + Where(frame));
-  if (opcode == "multimem" || opcode == "tensormap")
-    Barrier("unknown-access", "memory of several devices, or a changed tensor map" + Where(frame));
+  if (has("sys") || has("mmio")) Barrier("system-scope", Seen(frame));
+  if (has("volatile") && !is_own) Barrier("volatile", Seen(frame));
+  if (opcode == "griddepcontrol") Barrier("dependent-launch", Seen(frame));
+  if (opcode == "brkpt") Barrier("trap", Seen(frame));
+  if (opcode == "multimem" || opcode == "tensormap") Barrier("unknown-access", Seen(frame));
 
   if (opcode == "ld" || opcode == "ldu") {
     Load(frame);
@@ -269,8 +268,7 @@ bool KernelWalk::WalkMemory(Frame& frame) {
     if (has("load")) DefineOpaque(frame, instruction.operands[0], {});
     return true;
   }
-  if (HasAddress(instruction) && !is_own && !TouchesNoGlobalMemory(opcode))
-    Barrier("unknown-access", "an access that is not understood" + Where(frame));
+  if (HasAddress(instruction) && !is_own && !TouchesNoGlobalMemory(opcode)) Barrier("unknown-access", Seen(frame));
   return false;
 }
 

@@ -57,11 +57,10 @@ void KernelWalk::Call(Frame& frame) {
 
   const auto found = functions_.find(name);
   const bool is_defined = found != functions_.end() && found->second->has_body;
-  if (!is_defined)
-    Barrier("call", "calls " + (name.empty() ? std::string("through a register") : std::string(name)) + Where(frame));
+  if (!is_defined && segments_.barriers.empty()) Barrier("call", std::string(name) + ", " + Seen(frame));
   if (is_defined && frame.depth >= kMaxCallDepth) {
     is_given_up_ = true;
-    return Barrier("recursion", "calls nested deeper than what is looked at" + Where(frame));
+    return Barrier("recursion", Seen(frame));
   }
   Pieces unknown;
   std::vector<std::vector<Pieces>> came_back;

@@ -96,8 +96,8 @@ struct KernelParameterSlot {
 
 // Why nothing may run beside this kernel.
 struct SegmentBarrier {
-  std::string code;      // "volatile", "spin-loop": see docs/ptx-opt.md
-  std::string sentence;  // what was seen, and where
+  std::string code;  // "volatile", "spin-loop": see BarrierMeaning
+  std::string seen;  // "ld.volatile.global.u32 (line 7)"
 };
 
 struct KernelSegments {

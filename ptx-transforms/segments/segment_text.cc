@@ -11,6 +11,12 @@ namespace {
 // A formula may name one node very often: what is longer is cut.
 constexpr size_t kMaxText = 600;
 
+// "<", or "<u" of numbers without a sign.
+std::string SignedComparison(Comparison comparison, bool is_signed) {
+  const bool minds_signs = comparison != Comparison::kEqual && comparison != Comparison::kNotEqual;
+  return fmt::format("{}{}", ComparisonName(comparison), minds_signs && !is_signed ? "u" : "");
+}
+
 class FormulaText {
  public:
   // What binds weaker than what stands around it gets parentheses.
@@ -21,10 +27,36 @@ class FormulaText {
   std::string Of(NodeId id, Level level = kConnective) {
     text_.clear();
     Write(id, level);
-    return text_.size() > kMaxText ? text_.substr(0, kMaxText) + "..." : text_;
+    return text_.size() > kMaxText ? fmt::format("{}...", std::string_view(text_).substr(0, kMaxText)) : text_;
+  }
+
+  // start + step * loop0
+  std::string OfRounds(NodeId start, NodeId step, uint32_t loop) {
+    text_.clear();
+    Rounds(start, step, loop, kSum);
+    return text_;
   }
 
  private:
+  void Rounds(NodeId start, NodeId step, uint32_t loop, Level around) {
+    const FormulaNode& by = formula_[step];
+    const bool is_number = by.op == FormulaOp::kConstant;
+    const uint64_t below = is_number ? Below(by) : 0;
+    const bool is_from_zero = formula_.IsConstant(start) && formula_[start].value == 0 && below == 0;
+    const Level own = !is_from_zero ? kSum : is_number && by.value == 1 ? kOperand : kProduct;
+    if (own < around) text_ += '(';
+    if (!is_from_zero) Write(start, kSum);
+    if (!is_from_zero) text_ += below != 0 ? " - " : " + ";
+    if (is_number) {
+      const uint64_t size = below != 0 ? below : by.value;
+      if (size != 1) text_ += fmt::format("{} * ", size);
+    } else {
+      Write(step, kProduct);
+      text_ += " * ";
+    }
+    text_ += fmt::format("loop{}{}", loop, own < around ? ")" : "");
+  }
+
   void Parameter(const FormulaNode& node) {
     for (const KernelParameterSlot& slot : segments_.parameters) {
       if (node.value < slot.offset || node.value - slot.offset >= slot.bytes) continue;
@@ -114,11 +146,7 @@ class FormulaText {
           text_ += fmt::format(", loop{})", induction.loop);
           return;
         }
-        if (around > kSum) text_ += '(';
-        Write(formula_.Operand(id, 0), kSum);
-        text_ += " + ";
-        Write(induction.step, kProduct);
-        text_ += fmt::format(" * loop{}{}", induction.loop, around > kSum ? ")" : "");
+        Rounds(formula_.Operand(id, 0), induction.step, induction.loop, around);
         return;
       }
       case FormulaOp::kAdd:
@@ -158,13 +186,14 @@ class FormulaText {
       case FormulaOp::kSelect:
         return Call(id, "either", 1);
       case FormulaOp::kCompare:
-        return Infix(id, ComparisonName(static_cast<Comparison>(node.value)), kComparison, around);
+        return Infix(id, SignedComparison(static_cast<Comparison>(node.value), node.is_signed), kComparison, around);
       case FormulaOp::kPredicateAnd:
         return Infix(id, "and", kConnective, around);
       case FormulaOp::kPredicateOr:
         return Infix(id, "or", kConnective, around);
       case FormulaOp::kPredicateNot:
-        return Call(id, "not");
+        text_ += "not ";
+        return Write(formula_.Operand(id, 0), kOperand);
     }
   }
 
@@ -264,12 +293,12 @@ std::vector<std::string> GuardsAsText(const KernelSegments& segments, const Glob
     const FormulaNode& node = formula[condition.predicate];
     if (node.op == FormulaOp::kCompare && !condition.holds) {
       guards.push_back(fmt::format("{} {} {}", OperandText(segments, formula.Operand(condition.predicate, 0)),
-                                   ComparisonName(Negated(static_cast<Comparison>(node.value))),
+                                   SignedComparison(Negated(static_cast<Comparison>(node.value)), node.is_signed),
                                    OperandText(segments, formula.Operand(condition.predicate, 1))));
     } else if (condition.holds) {
       guards.push_back(FormulaText(segments).Of(condition.predicate, FormulaText::kComparison));
     } else {
-      guards.push_back("not " + FormulaText(segments).Of(condition.predicate, FormulaText::kOperand));
+      guards.push_back(fmt::format("not {}", FormulaText(segments).Of(condition.predicate, FormulaText::kOperand)));
     }
   }
   return guards;
@@ -299,16 +328,15 @@ std::vector<std::string> RootsAsText(const KernelSegments& segments, const Globa
 std::vector<std::string> TripsAsText(const KernelSegments& segments, uint32_t loop) {
   std::vector<std::string> trips;
   for (const TripTest& test : segments.loops[loop].tests)
-    trips.push_back(fmt::format("{} + {} * loop{} {} {}", FormulaText(segments).Of(test.start, FormulaText::kSum),
-                                FormulaText(segments).Of(test.step, FormulaText::kProduct), loop,
-                                ComparisonName(test.goes_on), OperandText(segments, test.bound)));
+    trips.push_back(fmt::format("{} {} {}", FormulaText(segments).OfRounds(test.start, test.step, loop),
+                                SignedComparison(test.goes_on, test.is_signed), OperandText(segments, test.bound)));
   return trips;
 }
 
 std::string SegmentsAsText(const KernelSegments& segments) {
   std::string text = fmt::format("{}: {}\n", segments.kernel, VerdictOf(segments));
   for (const SegmentBarrier& barrier : BarriersOf(segments))
-    text += fmt::format("  barrier [{}]: {}: {}\n", barrier.code, BarrierMeaning(barrier.code), barrier.sentence);
+    text += fmt::format("  barrier [{}]: {}: {}\n", barrier.code, BarrierMeaning(barrier.code), barrier.seen);
   for (uint32_t k = 0; k < segments.loops.size(); ++k) {
     const std::vector<std::string> trips = TripsAsText(segments, k);
     text += fmt::format("  loop{} (line {}): {}{}\n", k, segments.loops[k].position.line,
@@ -318,13 +346,13 @@ std::string SegmentsAsText(const KernelSegments& segments) {
     const std::string size = access.object == GlobalAccess::Object::kTexture     ? "texture or surface"
                              : access.object == GlobalAccess::Object::kTensorMap ? "tensor map"
                              : access.extent != kNoNode
-                                 ? "up to " + FormulaAsText(segments, access.extent) + " bytes at"
+                                 ? fmt::format("up to {} bytes at", FormulaAsText(segments, access.extent))
                                  : fmt::format("{} bytes at", access.bytes);
     const std::vector<std::string> guards = GuardsAsText(segments, access), roots = RootsAsText(segments, access);
-    text += fmt::format(
-        "  {} {} {} {}{}{}; from {} (line {}, {})\n", ClassName(access.at_best), KindName(access.kind), size,
-        FormulaAsText(segments, access.address), guards.empty() ? "" : " if ", fmt::join(guards, " and "),
-        roots.empty() ? "nothing known" : fmt::format("{}", fmt::join(roots, ", ")), access.position.line, access.what);
+    const std::string from = roots.empty() ? "" : fmt::format("; from {}", fmt::join(roots, ", "));
+    text += fmt::format("  {} {} {} {}{}{}{} (line {}, {})\n", ClassName(access.at_best), KindName(access.kind), size,
+                        FormulaAsText(segments, access.address), guards.empty() ? "" : " if ",
+                        fmt::join(guards, " and "), from, access.position.line, access.what);
   }
   return text;
 }

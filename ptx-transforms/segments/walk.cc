@@ -10,6 +10,8 @@ namespace {
 // More instructions (callees counted at each call) times registers than this, and nobody looks: hostile text must not
 // take long. The largest kernels of Triton and nvcc need a tenth.
 constexpr uint64_t kMaxWork = uint64_t{100} << 20;
+// What a call costs, were its function empty: its blocks and dominators are found anew.
+constexpr uint64_t kWorkOfCall = 2000;
 constexpr size_t kMaxConditions = 32;
 constexpr uint32_t kMaxClimb = 512;
 
@@ -40,10 +42,10 @@ KernelWalk::KernelWalk(const Module& module, KernelSegments& segments)
   }
 }
 
-void KernelWalk::Barrier(std::string_view code, std::string sentence) {
+void KernelWalk::Barrier(std::string_view code, std::string seen) {
   for (const SegmentBarrier& barrier : segments_.barriers)
     if (barrier.code == code) return;
-  segments_.barriers.push_back({std::string(code), std::move(sentence)});
+  segments_.barriers.push_back({std::string(code), std::move(seen)});
 }
 
 void KernelWalk::Run(const Function& kernel) {
@@ -51,11 +53,11 @@ void KernelWalk::Run(const Function& kernel) {
   for (const Variable& parameter : kernel.parameters) {
     const uint32_t align = std::max<uint32_t>(parameter.Alignment(), 1);
     const uint64_t bytes = parameter.SizeBytes();
-    if (bytes > UINT16_MAX * uint64_t{16} || align > 4096) return Barrier("parameters", "more parameters than can be");
+    if (bytes > UINT16_MAX * uint64_t{16} || align > 4096) return Barrier("parameters", std::string(parameter.name));
     offset = (offset + align - 1) / align * align;
     segments_.parameters.push_back({std::string(parameter.name), offset, static_cast<uint32_t>(bytes)});
     offset += static_cast<uint32_t>(bytes);
-    if (offset > UINT16_MAX) return Barrier("parameters", "more parameters than can be");
+    if (offset > UINT16_MAX) return Barrier("parameters", std::string(parameter.name));
   }
   segments_.parameter_bytes = offset;
   Frame frame(kernel);
@@ -73,7 +75,7 @@ void KernelWalk::CollectVariables(const std::vector<Statement>& statements, Fram
         is_unclear |= !is_new && at->second->space != variable.space;
         if (frame.is_kernel)
           for (const KernelParameterSlot& slot : segments_.parameters) is_unclear |= slot.name == variable.name;
-        if (is_unclear) Barrier("names", "two things may be meant by " + std::string(variable.name));
+        if (is_unclear) Barrier("names", std::string(variable.name));
       }
     } else if (const auto* registers = std::get_if<RegisterDeclaration>(&statement.node)) {
       const auto bits = static_cast<uint8_t>(registers->type == ScalarType::kPred || registers->vector_width > 1
@@ -94,7 +96,7 @@ void KernelWalk::PlaceLoops(Frame& frame) {
   const Loops found = FindLoops(frame.flow, frame.dominators);
   if (found.is_irreducible) {
     is_given_up_ = true;
-    return Barrier("flow", "a loop of " + std::string(frame.function.name) + " has two entries");
+    return Barrier("flow", std::string(frame.function.name));
   }
   for (const Loop& loop : found.loops) {
     auto at = std::find_if(frame.loops.begin(), frame.loops.end(),
@@ -116,11 +118,11 @@ void KernelWalk::PlaceLoops(Frame& frame) {
 }
 
 void KernelWalk::WalkFunction(Frame& frame) {
+  num_walked_ += kWorkOfCall;
   CollectVariables(frame.function.body, frame);
   if (!frame.body.unresolved().empty() || !frame.body.opaque().empty()) {
     is_given_up_ = true;
-    return Barrier("not-understood",
-                   "names or statements that are not understood in " + std::string(frame.function.name));
+    return Barrier("not-understood", std::string(frame.function.name));
   }
   PlaceLoops(frame);
   const std::vector<NodeId> at_entry = frame.registers;  // what the caller passed in registers
@@ -131,7 +133,7 @@ void KernelWalk::WalkFunction(Frame& frame) {
     num_walked_ += frame.body.num_registers() + (frame.flow.block(block).end - frame.flow.block(block).begin);
     if (num_walked_ > kMaxWork || formula_.size() > (size_t{1} << 22)) {
       is_given_up_ = true;
-      return Barrier("too-large", "the kernel is larger than what is looked at");
+      return Barrier("too-large", std::string(frame.function.name));
     }
     frame.block = block;
     if (block != 0) {

@@ -83,7 +83,7 @@ class KernelWalk {
   };
 
   // walk.cc
-  void Barrier(std::string_view code, std::string sentence);
+  void Barrier(std::string_view code, std::string seen);
   void WalkFunction(Frame& frame);
   void PlaceLoops(Frame& frame);
   void EnterBlock(Frame& frame);
@@ -138,7 +138,7 @@ class KernelWalk {
   NodeId AddressOf(Frame& frame, const Operand& memory);
   void Add(Frame& frame, AccessKind kind, NodeId address, uint32_t bytes, NodeId extent = kNoNode,
            GlobalAccess::Object object = GlobalAccess::Object::kMemory);
-  std::string Where(const Frame& frame) const;
+  std::string Seen(const Frame& frame) const;  // "ld.global.u32 (line 7)"
 
   const Module& module_;
   KernelSegments& segments_;

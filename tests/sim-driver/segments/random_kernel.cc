@@ -27,6 +27,7 @@ class KernelWriter {
     Line("mad.lo.u32 {}, {}, {}, {};", NewWord(), "%w2", "%w4", "%w0");
     for (const char* parameter : {"n", "m", "k"}) Line("ld.param.u32 {}, [{}];", NewWord(), parameter);
     Line("ld.param.u64 %p, [p];\nld.param.u64 %r, [r];");
+    FillDepot();
     pointers_ = {"%p", "%r"};
     if (random_.Chance(30)) Line("cvta.to.global.u64 {}, %p;", NewPointer());
     Statements(random_.Between(2, 6), 0);
@@ -67,7 +68,12 @@ class KernelWriter {
     num_words_ = num_pointers_ = num_longs_ = num_predicates_ = num_labels_ = 0;
     has_depot_ = random_.Chance(25);
     Line("mov.f64 %rounds, 0d0000000000000000;");
-    if (has_depot_) Line("mov.u64 %depot, depot;");
+  }
+  // Behind what loads p and r: what local memory holds that nobody wrote, nobody says.
+  void FillDepot() {
+    if (!has_depot_) return;
+    Line("mov.u64 %depot, depot;");
+    for (int k = 0; k < 4; ++k) Line("st.local.u64 [%depot+{}], {};", 8 * k, random_.Chance(70) ? "%p" : "%r");
   }
   std::string Registers() const {
     return fmt::format(
@@ -82,6 +88,7 @@ class KernelWriter {
     num_functions_ = number;
     Begin();
     Line("ld.param.u64 %p, [p];\nld.param.u64 %r, [r];\nld.param.u64 {}, [a];", NewPointer());
+    FillDepot();
     Line("ld.param.u32 {}, [b];\nld.param.u32 {}, [c];\nmov.u32 {}, %tid.x;", NewWord(), NewWord(), NewWord());
     Statements(random_.Between(1, 3), 1);
     Access();
