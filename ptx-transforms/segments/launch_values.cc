@@ -43,6 +43,16 @@ Affine LaunchValues::Anything(uint32_t bits, bool is_signed) {
   return Between(low, low + PowerOfTwo(bits) - 1, 1, Exactness::kUnknown);
 }
 
+// The register as a number, of which only the multiples are known on which it lies.
+Affine LaunchValues::Wrapped(const Affine& value, uint32_t bits, bool is_signed) {
+  if (bits > 64) return Anything(bits, is_signed);
+  const WideInteger unit = GreatestDivisor(value.Stride(), PowerOfTwo(bits));
+  const WideInteger low = is_signed ? -PowerOfTwo(bits - 1) : WideInteger{0};
+  const WideInteger shift = value.constant - low;
+  const WideInteger first = low + (shift - FloorDivide(shift, unit) * unit);
+  return Between(first, low + PowerOfTwo(bits) - 1, unit, std::max(Exactness::kComputed, ExactnessOf(value)));
+}
+
 Affine LaunchValues::Reduced(Affine value, uint32_t bits) const {
   if (bits <= 64) value.ReduceTo(bits);
   return value;
@@ -237,7 +247,7 @@ Affine LaunchValues::Extended(NodeId id, const FormulaNode& node) {
   const NodeId operand = segments_.formula.Operand(id, 0);
   const uint32_t bits = segments_.formula[operand].bits;
   const auto ranged = Ranged(Of(operand), bits, node.is_signed);
-  return ranged ? *ranged : Anything(bits, node.is_signed);
+  return ranged ? *ranged : Wrapped(Of(operand), bits, node.is_signed);
 }
 
 Affine LaunchValues::Shifted(NodeId id, const FormulaNode& node) {
@@ -253,7 +263,7 @@ Affine LaunchValues::Shifted(NodeId id, const FormulaNode& node) {
     return is_good ? Reduced(shifted, node.bits) : Anything(node.bits, false);
   }
   const auto ranged = Ranged(value, node.bits, node.is_signed);
-  const Affine number = ranged ? *ranged : Anything(node.bits, node.is_signed);
+  const Affine number = ranged ? *ranged : Wrapped(value, node.bits, node.is_signed);
   const auto range = RangeOf(number);
   const Exactness exactness = std::max(Exactness::kComputed, ExactnessOf(number));
   if (!range) return Anything(node.bits, node.is_signed);
@@ -271,8 +281,9 @@ Affine LaunchValues::Shifted(NodeId id, const FormulaNode& node) {
 }
 
 Affine LaunchValues::Masked(NodeId id, const FormulaNode& node) {
-  const Affine& a = Of(segments_.formula.Operand(id, 0));
-  const Affine& b = Of(segments_.formula.Operand(id, 1));
+  const bool is_first_mask = Of(segments_.formula.Operand(id, 0)).is_constant();
+  const Affine& a = Of(segments_.formula.Operand(id, is_first_mask ? 1 : 0));
+  const Affine& b = Of(segments_.formula.Operand(id, is_first_mask ? 0 : 1));
   const auto mask = Ranged(b, node.bits, false);
   const auto number = Ranged(a, node.bits, false);
   const Exactness exactness = std::max({Exactness::kComputed, ExactnessOf(a), ExactnessOf(b)});
@@ -357,6 +368,16 @@ Affine LaunchValues::Divided(NodeId id, const FormulaNode& node) {
   }
   const WideRange of = *RangeOf(*a);
   const Exactness exactness = std::max({Exactness::kComputed, ExactnessOf(*a), ExactnessOf(*b)});
+  const bool is_whole = by.low == by.high && a->Stride() % by.low == 0 && (of.low >= 0 || a->constant % by.low == 0);
+  if (is_whole) {  // each of its multiples divides alike
+    Affine exact;
+    exact.constant =
+        is_quotient ? FloorDivide(a->constant, by.low) : a->constant - FloorDivide(a->constant, by.low) * by.low;
+    if (is_quotient)
+      for (uint32_t k = 0; k < a->num_terms; ++k)
+        exact.terms[exact.num_terms++] = {a->terms[k].variable, a->terms[k].coefficient / by.low};
+    return exact;
+  }
   if (is_quotient) {  // towards zero, so that the widest quotients are those by the smallest divisor
     const WideInteger low = of.low < 0 ? of.low / by.low : of.low / by.high;
     const WideInteger high = of.high < 0 ? of.high / by.high : of.high / by.low;

@@ -77,6 +77,7 @@ class LaunchValues {
   // low + stride * something, up to high.
   Affine Between(WideInteger low, WideInteger high, WideInteger stride, Exactness exactness);
   Affine Anything(uint32_t bits, bool is_signed);
+  Affine Wrapped(const Affine& value, uint32_t bits, bool is_signed);
   Affine Reduced(Affine value, uint32_t bits) const;
 
   const KernelSegments& segments_;

@@ -1,10 +1,12 @@
-// How much of real PTX the front end and the passes understand.
+// How much of real PTX the front end, the passes and the segments understand.
 //
 //   ptx-corpus FILE...                    .ptx files, and programs or libraries whose fat binaries carry PTX
 //   ptx-corpus --assemble PTXAS FILE...   every transformed text must be taken by that ptxas
+//   ptx-corpus --segments FILE...         only the segments, which is quicker
 //
-// Prints a table: texts (each counted once, by digest), kernels, what each pass did with them and why not. Nothing of
-// the texts themselves is printed, so that it may be run on libraries that are not ours.
+// Prints tables: texts (each counted once, by digest), kernels, what each pass did with them and why not, and the
+// classes of the memory that they touch (docs/segments.md). Nothing of the texts themselves is printed, so that it may
+// be run on libraries that are not ours.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -27,6 +29,7 @@
 #include "images/codecs.h"
 #include "images/fat_container.h"
 #include "ptx-transforms/ptx_module.h"
+#include "ptx-transforms/segments.h"
 #include "ptx-transforms/transform.h"
 
 namespace tally::ptx_transforms {
@@ -47,6 +50,9 @@ struct CorpusTotals {
   size_t kernels = 0;
   size_t containers_without_ptx_text = 0;
   std::map<std::string, PassTotals> passes;
+  std::map<std::string, size_t> kernels_by_class;  // "C0", "barrier", "none"
+  std::map<std::string, size_t> accesses_by_class;
+  std::map<std::string, size_t> barriers;  // by the code of the first
 };
 
 uint64_t Digest(std::string_view text) {  // FNV-1a
@@ -57,7 +63,7 @@ uint64_t Digest(std::string_view text) {  // FNV-1a
 
 class CorpusTable {
  public:
-  explicit CorpusTable(std::string assembler) : assembler_(std::move(assembler)) {}
+  CorpusTable(std::string assembler, bool has_passes) : assembler_(std::move(assembler)), has_passes_(has_passes) {}
 
   void AddFile(const std::string& path) {
     if (path.ends_with(".ptx")) {
@@ -88,19 +94,14 @@ class CorpusTable {
                percent(t.parsed, t.digests.size()), t.with_opaque);
     if (t.containers_without_ptx_text > 0)
       fmt::print("entries whose text could not be unpacked: {}\n", t.containers_without_ptx_text);
-    fmt::print("\n| pass | transformed | refused | why |\n|---|---|---|---|\n");
+    if (has_passes_) fmt::print("\n| pass | transformed | refused | why |\n|---|---|---|---|\n");
     for (const auto& [name, pass] : t.passes) {
-      std::vector<std::pair<std::string, size_t>> reasons(pass.refused.begin(), pass.refused.end());
-      std::stable_sort(reasons.begin(), reasons.end(),
-                       [](const auto& a, const auto& b) { return a.second > b.second; });
-      std::string why;
       size_t refused = 0;
-      for (const auto& [code, count] : reasons) {
-        why += fmt::format("{}{} {}", why.empty() ? "" : ", ", code, count);
-        refused += count;
-      }
-      fmt::print("| {} | {} ({:.1f} %) | {} | {} |\n", name, pass.done, percent(pass.done, t.kernels), refused, why);
+      for (const auto& [code, count] : pass.refused) refused += count;
+      fmt::print("| {} | {} ({:.1f} %) | {} | {} |\n", name, pass.done, percent(pass.done, t.kernels), refused,
+                 Counted(pass.refused));
     }
+    PrintSegments();
     if (assembler_.empty()) return;
     fmt::print("\n");
     for (const auto& [name, pass] : t.passes)
@@ -112,6 +113,47 @@ class CorpusTable {
   }
 
  private:
+  // Most frequent first: "spin-loop 12, trap 3".
+  static std::string Counted(const std::map<std::string, size_t>& counts) {
+    std::vector<std::pair<std::string, size_t>> sorted(counts.begin(), counts.end());
+    std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::string text;
+    for (const auto& [name, count] : sorted) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, count);
+    return text;
+  }
+
+  void PrintSegments() const {
+    static constexpr const char* kColumns[] = {"C0", "C1", "C2", "C3", "C4", "none", "barrier"};
+    fmt::print("\n| segments |");
+    for (const char* column : kColumns) fmt::print(" {} |", column);
+    fmt::print("\n|---|---:|---:|---:|---:|---:|---:|---:|\n");
+    for (const bool is_of_kernels : {true, false}) {
+      const auto& counts = is_of_kernels ? totals_.kernels_by_class : totals_.accesses_by_class;
+      size_t all = 0;
+      for (const auto& [name, count] : counts) all += count;
+      fmt::print("| {} {} |", all, is_of_kernels ? "kernels" : "accesses of kernels without a barrier");
+      for (const char* column : kColumns) {
+        const auto found = counts.find(column);
+        const size_t count = found == counts.end() ? 0 : found->second;
+        fmt::print(" {:.1f} % |", all == 0 ? 0.0 : 100.0 * static_cast<double>(count) / static_cast<double>(all));
+      }
+      fmt::print("\n");
+    }
+    fmt::print("\nbarriers: {}\n", Counted(totals_.barriers));
+  }
+
+  void AddSegments(const Module& module) {
+    for (const KernelSegments& segments : FindSegments(module)) {
+      ++totals_.kernels_by_class[VerdictOf(segments)];
+      const std::vector<SegmentBarrier> barriers = BarriersOf(segments);
+      if (!barriers.empty()) {
+        ++totals_.barriers[barriers[0].code];
+        continue;
+      }
+      for (const GlobalAccess& access : segments.accesses) ++totals_.accesses_by_class[ClassName(access.at_best)];
+    }
+  }
+
   void AddContainers(std::span<const std::byte> rest) {
     while (rest.size() > 16) {  // containers are aligned to 8 bytes
       const Result<size_t> bytes = images::FatContainerBytes(rest);
@@ -144,6 +186,8 @@ class CorpusTable {
       const auto* function = std::get_if<Function>(&item.node);
       totals_.kernels += function != nullptr && function->is_entry && function->has_body ? 1 : 0;
     }
+    AddSegments(*module);
+    if (!has_passes_) return;
     for (const char* pass : {"slice_grid", "unify_barriers", "persistent_blocks", "yield_check"})
       AddPass(pass, text, *module);
   }
@@ -176,6 +220,7 @@ class CorpusTable {
   }
 
   const std::string assembler_;
+  const bool has_passes_;
   CorpusTotals totals_;
 };
 
@@ -188,8 +233,10 @@ int main(int argc, char** argv) {
   std::string assembler;
   app.add_option("files", files, ".ptx files, programs, libraries")->required();
   app.add_option("--assemble", assembler, "path of a ptxas that must take every transformed text");
+  bool has_passes = true;
+  app.add_flag("!--segments", has_passes, "only the segments, no passes");
   CLI11_PARSE(app, argc, argv);
-  tally::ptx_transforms::CorpusTable table(assembler);
+  tally::ptx_transforms::CorpusTable table(assembler, has_passes);
   for (const std::string& file : files) table.AddFile(file);
   table.Print();
   return table.is_all_assembled() ? 0 : 1;

@@ -167,11 +167,17 @@ class KernelWriter {
     if (random_.Chance(40)) {
       Line("mov.u64 {}, {};", offset, scale * (static_cast<int>(random_.Below(40)) - 20));
     } else {
-      Line("mul.wide.{}32 {}, {}, {};", Sign(), offset, Word(), scale);
+      Widen(offset, Word(), scale);
     }
     const std::string to = is_new || from.size() < 3 ? NewPointer() : from;
     if (random_.Chance(10)) return Line("selp.b64 {}, {}, {}, {};", to, from, random_.Pick(pointers_), Guard());
     Line("{}.s64 {}, {}, {};", random_.Chance(80) ? "add" : "sub", to, from, offset);
+  }
+
+  // Never so far that a pointer gets from one allocation to the other, which no program may do.
+  void Widen(const std::string& to, const std::string& index, int scale) {
+    const bool is_signed = scale < 0 || random_.Chance(60);
+    Line("mul.wide.{}32 {}, {}, {};", is_signed ? "s" : "u", to, index, scale);
   }
 
   std::string Comparing() {
@@ -210,7 +216,7 @@ class KernelWriter {
       Line("mad.lo.s32 {}, {}, {}, {};", index, row, pitch, column);
     }
     if (random_.Chance(70)) {
-      Line("mul.wide.{}32 {}, {}, {};", Sign(), offset, index, scale);
+      Widen(offset, index, scale);
     } else {
       Line("cvt.{0}64.{0}32 {1}, {2};\nmul.lo.s64 {1}, {1}, {3};", Sign(), offset, index, scale);
     }
