@@ -64,6 +64,27 @@ void AddBarriers(const Module& module, const Function& kernel, KernelSegments& s
   }
 }
 
+// How often the predicate compares the value, or a sum with it; unsigned comparisons bound it twice.
+uint32_t BoundsIn(const Formula& formula, NodeId predicate, NodeId value, uint32_t depth = 0) {
+  constexpr uint32_t kDeepest = 12;  // further in, nobody looks
+  const FormulaNode& node = formula[predicate];
+  if (predicate == value) return 1;
+  if (depth > kDeepest || node.op == FormulaOp::kInduction) return 0;
+  uint32_t bounds = 0;
+  for (uint32_t k = 0; k < node.num_operands; ++k)
+    bounds += BoundsIn(formula, formula.Operand(predicate, k), value, depth + 1);
+  return node.op == FormulaOp::kCompare && !node.is_signed ? 2 * bounds : bounds;
+}
+
+// Whether guards bound each of these values. A hope: what they are worth, only a launch shows.
+bool AreGuarded(const Formula& formula, const GlobalAccess& access, const std::vector<NodeId>& values) {
+  return std::all_of(values.begin(), values.end(), [&](NodeId value) {
+    uint32_t bounds = 0;
+    for (const AccessCondition& condition : access.conditions) bounds += BoundsIn(formula, condition.predicate, value);
+    return bounds >= 2;
+  });
+}
+
 // Roots and the class, of accesses that are global.
 void Classify(KernelSegments& segments, const std::vector<LocalStore>& stores) {
   PointerOrigins origins(segments, stores);
@@ -76,7 +97,7 @@ void Classify(KernelSegments& segments, const std::vector<LocalStore>& stores) {
     access.roots = std::move(found.roots);
     if (from_memory) {
       access.at_best = SegmentClass::kAnywhere;
-    } else if (found.has_unknown_index || access.extent != kNoNode) {
+    } else if (!AreGuarded(segments.formula, access, found.unknown) || access.extent != kNoNode) {
       access.at_best = access.roots.size() > 1 ? SegmentClass::kAllocations : SegmentClass::kAllocation;
     } else {
       access.at_best = found.is_computed ? SegmentClass::kInterval : SegmentClass::kBox;

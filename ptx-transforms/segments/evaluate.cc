@@ -59,10 +59,7 @@ class Evaluation {
     }
     if (node.op != FormulaOp::kCompare) return;
     const NodeId a_node = formula.Operand(predicate, 0), b_node = formula.Operand(predicate, 1);
-    const uint32_t bits = formula[a_node].bits;
-    const auto a = values_.Ranged(values_.Of(a_node), bits, node.is_signed);
-    const auto b = values_.Ranged(values_.Of(b_node), bits, node.is_signed);
-    if (!a || !b) return;
+    const Affine a = values_.Number(a_node, node.is_signed), b = values_.Number(b_node, node.is_signed);
     const auto add = [&](const Affine& least, const Affine& most, WideInteger apart) {
       Affine constraint = least;
       constraint.constant += apart;
@@ -71,18 +68,23 @@ class Evaluation {
     const auto comparison = static_cast<Comparison>(node.value);
     switch (holds ? comparison : Negated(comparison)) {
       case Comparison::kLess:
-        return add(*a, *b, 1);
+        return add(a, b, 1);
       case Comparison::kLessOrEqual:
-        return add(*a, *b, 0);
+        return add(a, b, 0);
       case Comparison::kGreater:
-        return add(*b, *a, 1);
+        return add(b, a, 1);
       case Comparison::kGreaterOrEqual:
-        return add(*b, *a, 0);
+        return add(b, a, 0);
       case Comparison::kEqual:
-        add(*a, *b, 0);
-        return add(*b, *a, 0);
-      case Comparison::kNotEqual:
+        add(a, b, 0);
+        return add(b, a, 0);
+      case Comparison::kNotEqual: {  // says something at the end of a range only
+        Affine difference = a;
+        const auto range = difference.AddScaled(b, -1) ? values_.RangeOf(difference) : std::nullopt;
+        if (range && range->low == 0) add(b, a, 1);
+        if (range && range->high == 0) add(a, b, 1);
         return;
+      }
     }
   }
 
@@ -106,7 +108,7 @@ class Evaluation {
     const auto boxes = BoxesOf(values_, address, bytes, constraints);
     if (boxes && boxes->empty()) return Count(SegmentClass::kBox);
     if (boxes && (exactness == Exactness::kExact || AreInOneAllocation(access, *boxes))) {
-      const SegmentClass of_class = exactness == Exactness::kUnknown ? SegmentClass::kInterval : SegmentClass::kBox;
+      const SegmentClass of_class = exactness == Exactness::kExact ? SegmentClass::kBox : SegmentClass::kInterval;
       Count(of_class);
       for (const SegmentBox& box : *boxes) result_.segments.push_back({box, access.kind, of_class, index});
       return;

@@ -104,7 +104,8 @@ class Formula {
   NodeId Induction(uint8_t bits, uint32_t index, NodeId start, uint64_t variance);
 
   const FormulaNode& operator[](NodeId id) const { return nodes_[id]; }
-  NodeId Operand(NodeId id, uint32_t index) const { return operands_[nodes_[id].first_operand + index]; }
+  NodeId Operand(NodeId id, uint32_t index) const { return Operand(nodes_[id], index); }
+  NodeId Operand(const FormulaNode& node, uint32_t index) const { return operands_[node.first_operand + index]; }
   size_t size() const { return nodes_.size(); }
   bool IsConstant(NodeId id) const { return nodes_[id].op == FormulaOp::kConstant; }
 

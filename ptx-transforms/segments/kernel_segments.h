@@ -12,10 +12,11 @@ namespace tally::ptx_transforms {
 
 enum class AccessKind : uint8_t { kRead, kWrite, kAtomic };
 
-// How much is known of an access; each is sound, later ones are wider. At an analysis: the best that may come of it.
+// How much is known of an access; each is sound, later ones are wider. Of a kernel without a launch: what may be hoped
+// for.
 enum class SegmentClass : uint8_t {
   kBox,          // C0: rows at a pitch, exact but for what guards do not say
-  kInterval,     // C1: bounded, but by values that only memory knows
+  kInterval,     // C1: bounds, of what memory knows or of what is no sum (quotients, least of two, one of two)
   kAllocation,   // C2: all of the allocation that the pointer came from
   kAllocations,  // C3: it may have come from several
   kAnywhere,     // C4: a pointer that was loaded from memory

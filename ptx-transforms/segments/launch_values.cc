@@ -53,6 +53,15 @@ Affine LaunchValues::Wrapped(const Affine& value, uint32_t bits, bool is_signed)
   return Between(first, low + PowerOfTwo(bits) - 1, unit, std::max(Exactness::kComputed, ExactnessOf(value)));
 }
 
+Affine LaunchValues::Number(NodeId id, bool is_signed) {
+  const uint32_t bits = segments_.formula[id].bits;
+  const Affine& value = Of(id);
+  if (const auto ranged = Ranged(value, bits, is_signed)) return *ranged;
+  const auto known = numbers_.find(id * uint64_t{2} + is_signed);
+  if (known != numbers_.end()) return known->second;
+  return numbers_[id * uint64_t{2} + is_signed] = Wrapped(value, bits, is_signed);
+}
+
 Affine LaunchValues::Reduced(Affine value, uint32_t bits) const {
   if (bits <= 64) value.ReduceTo(bits);
   return value;
@@ -244,10 +253,7 @@ Affine LaunchValues::Product(NodeId id, const FormulaNode& node) {
 }
 
 Affine LaunchValues::Extended(NodeId id, const FormulaNode& node) {
-  const NodeId operand = segments_.formula.Operand(id, 0);
-  const uint32_t bits = segments_.formula[operand].bits;
-  const auto ranged = Ranged(Of(operand), bits, node.is_signed);
-  return ranged ? *ranged : Wrapped(Of(operand), bits, node.is_signed);
+  return Number(segments_.formula.Operand(id, 0), node.is_signed);
 }
 
 Affine LaunchValues::Shifted(NodeId id, const FormulaNode& node) {

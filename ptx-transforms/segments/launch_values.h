@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ptx-transforms/segments/affine.h"
@@ -52,6 +53,8 @@ class LaunchValues {
   LaunchValues(const KernelSegments& segments, const SegmentLaunch& launch, const SegmentMemory& memory);
 
   const Affine& Of(NodeId node);
+  // The register as a number, signed or not; of the same variables whenever it is asked for.
+  Affine Number(NodeId node, bool is_signed);
   const LaunchVariable& variable(VariableId id) const { return variables_[id]; }
   // Nothing if it is not bounded.
   std::optional<WideRange> RangeOf(const Affine& value) const;
@@ -88,6 +91,7 @@ class LaunchValues {
   std::vector<std::optional<VariableId>> rounds_;              // by loop
   std::vector<uint32_t> places_;  // by node: in values_; 0: not computed, 1: being computed
   std::vector<std::unique_ptr<Affine>> values_;
+  std::unordered_map<uint64_t, Affine> numbers_;  // by node and sign: those that are known by their multiples only
   uint32_t nesting_ = 0;
 };
 

@@ -42,12 +42,37 @@ bool PointerOrigins::Found::has_memory() const {
                      [](const PointerRoot& root) { return root.kind == PointerRoot::Kind::kMemory; });
 }
 
-void PointerOrigins::Push(std::vector<Visit>& open, Seen& seen, NodeId node, bool is_pointer, bool is_half) {
-  const auto bit = static_cast<uint8_t>(1 << (is_pointer + 2 * is_half));
-  uint8_t& bits = seen[node];
+void PointerOrigins::Push(std::vector<Visit>& open, Seen& seen, Visit visit) {
+  const auto bit = static_cast<uint8_t>(1 << (visit.is_pointer + 2 * visit.is_half + 4 * visit.is_bounded));
+  uint8_t& bits = seen[visit.node];
   if ((bits & bit) != 0) return;
   bits |= bit;
-  open.push_back({node, is_pointer, is_half});
+  open.push_back(visit);
+}
+
+// Whether the value is small, whatever its operands are.
+bool PointerOrigins::Bounds(const FormulaNode& node) const {
+  const Formula& formula = segments_.formula;
+  const auto operand = [&](uint32_t k) { return formula.Operand(node, k); };
+  const auto is_number = [&](NodeId id) { return formula.IsConstant(id) || formula[id].op == FormulaOp::kParameter; };
+  switch (node.op) {
+    case FormulaOp::kAnd:
+      return formula.IsConstant(operand(1)) && formula[operand(1)].value <= MaskOf(node.bits - 1u);
+    case FormulaOp::kRemainder:
+      return is_number(operand(1));
+    case FormulaOp::kExtend:
+      return formula[operand(0)].bits <= 16;
+    case FormulaOp::kShiftRight:
+      return formula.IsConstant(operand(1)) && formula[operand(1)].value >= 16u && node.bits == 32;
+    case FormulaOp::kMinimum:
+      return !node.is_signed || formula[operand(0)].op == FormulaOp::kMaximum ||
+             formula[operand(1)].op == FormulaOp::kMaximum;
+    case FormulaOp::kMaximum:
+      return node.is_signed &&
+             (formula[operand(0)].op == FormulaOp::kMinimum || formula[operand(1)].op == FormulaOp::kMinimum);
+    default:
+      return false;
+  }
 }
 
 PointerOrigins::Found PointerOrigins::Of(NodeId value) {
@@ -69,7 +94,8 @@ void PointerOrigins::AddLoaded(const FormulaNode& load, NodeId address, uint32_t
     known_addresses_.try_emplace(address, from);
   }
   if (space == LoadSpace::kLocal || from.is_own)
-    for (const NodeId stored : local_values_) Push(open, seen, stored, true, true);
+    for (const NodeId stored : local_values_)
+      Push(open, seen, {.node = stored, .is_pointer = true, .is_half = true, .is_bounded = false});
   if (from.is_own)  // or of the kernel's parameters, at a place that is not known
     for (uint32_t slot = 0; slot + 8 <= segments_.parameter_bytes && slot < kMaxSearchedBytes; slot += 8)
       found.roots.push_back({PointerRoot::Kind::kSearched, slot});
@@ -84,15 +110,19 @@ PointerOrigins::Found PointerOrigins::Search(NodeId value, uint32_t nesting) {
   std::vector<Visit> open;
   Seen seen;
   const auto add = [&](PointerRoot::Kind kind, uint64_t of) { found.roots.push_back({kind, of}); };
-  Push(open, seen, value, true, false);
+  const auto add_unknown = [&](NodeId id, bool is_bounded) {
+    found.is_computed = true;
+    if (!is_bounded) found.unknown.push_back(id);
+  };
+  Push(open, seen, {.node = value, .is_pointer = true, .is_half = false, .is_bounded = false});
   while (!open.empty()) {
     if (++num_visits_ > kMaxVisits || nesting > kMaxAddressNesting) {
       found.is_own = nesting > 0;
-      found.has_unknown_index = true;
+      add_unknown(value, false);
       add(PointerRoot::Kind::kMemory, 0);
       break;
     }
-    const auto [id, is_pointer, is_half] = open.back();
+    const auto [id, is_pointer, is_half, is_bounded] = open.back();
     open.pop_back();
     const FormulaNode& node = formula[id];
     bool passes = is_pointer, makes_half = is_half;
@@ -113,20 +143,20 @@ PointerOrigins::Found PointerOrigins::Search(NodeId value, uint32_t nesting) {
         if (is_pointer) found.is_own = true;
         continue;
       case FormulaOp::kLoad:
-        found.has_unknown_index = true;
+        add_unknown(id, is_bounded);
         if (is_pointer && (node.bits >= 64 || is_half))
           AddLoaded(node, formula.Operand(id, 0), nesting, found, open, seen);
         continue;
       case FormulaOp::kOpaque:
-        found.has_unknown_index = true;
+        add_unknown(id, is_bounded || node.value != MaskOf(node.bits));
         if (node.num_operands == 0 && is_pointer && (node.bits == 64 || is_half)) add(PointerRoot::Kind::kMemory, 0);
         break;
       case FormulaOp::kInduction: {
         const InductionVariable& induction = segments_.inductions[node.value];
-        if (induction.step == kNoNode) found.has_unknown_index = true;
+        if (induction.step == kNoNode) add_unknown(id, is_bounded);
         for (const NodeId latch : induction.latches) {
           if (latch != kNoNode) {
-            Push(open, seen, latch, is_pointer, is_half);
+            Push(open, seen, {latch, is_pointer, is_half, is_bounded});
           } else if (is_pointer) {
             add(PointerRoot::Kind::kMemory, 0);
           }
@@ -158,7 +188,9 @@ PointerOrigins::Found PointerOrigins::Search(NodeId value, uint32_t nesting) {
                           node.op == FormulaOp::kExtend || node.op == FormulaOp::kTruncate ||
                           node.op == FormulaOp::kPack || node.op == FormulaOp::kShiftLeft;
     found.is_computed |= !is_exact;
-    for (uint32_t k = first; k < node.num_operands; ++k) Push(open, seen, formula.Operand(id, k), passes, makes_half);
+    const bool bounds = is_bounded || Bounds(node);
+    for (uint32_t k = first; k < node.num_operands; ++k)
+      Push(open, seen, {formula.Operand(id, k), passes, makes_half, bounds});
   }
   return found;
 }

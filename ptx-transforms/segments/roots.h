@@ -23,7 +23,7 @@ class PointerOrigins {
   struct Found {
     std::vector<PointerRoot> roots;  // sorted, each once
     bool is_own = false;             // local or shared memory, or parameters
-    bool has_unknown_index = false;  // some part is known to memory only
+    std::vector<NodeId> unknown;     // parts that memory or nobody knows, and that nothing around them bounds
     bool is_computed = false;        // some part is bounded rather than exact
     bool has_memory() const;
   };
@@ -34,11 +34,13 @@ class PointerOrigins {
     NodeId node;
     bool is_pointer;  // added, not multiplied: a pointer stays one
     bool is_half;     // of a register that is put together of two
+    bool is_bounded;  // by a mask, a divisor or the like around it
     bool operator==(const Visit&) const = default;
   };
   // What was visited, in one search. Searches nest: for what an address in the middle may be.
   using Seen = std::unordered_map<NodeId, uint8_t>;
-  static void Push(std::vector<Visit>& open, Seen& seen, NodeId node, bool is_pointer, bool is_half);
+  static void Push(std::vector<Visit>& open, Seen& seen, Visit visit);
+  bool Bounds(const FormulaNode& node) const;
   Found Search(NodeId value, uint32_t nesting);
   void AddLoaded(const FormulaNode& load, NodeId address, uint32_t nesting, Found& found, std::vector<Visit>& open,
                  Seen& seen);
