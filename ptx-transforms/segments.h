@@ -13,7 +13,7 @@
 // Source: "ACS: Concurrent Kernel Execution on Irregular, Input-Dependent Computational Graphs", III-C, where people
 // write these annotations by hand and segments are intervals.
 //
-// Nothing in Tally uses them yet but tests: the executor's window comes later.
+// For people: ptx-opt --segments, docs/segments.md.
 #pragma once
 
 #include <vector>

@@ -54,6 +54,24 @@ class PtxOpt(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("there is no pass 'slice_grit'", said)
 
+    def test_says_which_memory_is_touched(self):
+        status, output, said = ptx_opt("--segments", text=HEADER + GOOD)
+        self.assertEqual((status, output, said), (0, "good: none\n", ""))
+        status, output, said = ptx_opt("--segments", text=HEADER + GOOD + BAD)
+        self.assertEqual((status, said), (2, ""))
+        self.assertIn("bad: barrier\n  barrier [grid-id]: ", output)
+        _, output, _ = ptx_opt("--segments=json", text=HEADER + GOOD + BAD)
+        good, bad = json.loads(output)["kernels"]
+        self.assertEqual((good["kernel"], good["class"], good["accesses"]), ("good", "none", []))
+        self.assertEqual((bad["class"], bad["barriers"][0]["code"]), ("barrier", "grid-id"))
+        status, output, _ = ptx_opt("--segments", "--kernel=good", "--launch=1 32 7", text=HEADER + GOOD + BAD)
+        self.assertEqual((status, output), (0, "good: none\n  launch 1 32 7:\n    touches nothing\n"))
+        for arguments in (["--segments", "--pass=slice_grid"], ["--segments", "--kernel=other"], ["--launch=1 1 1"],
+                          ["--segments=json", "--launch=1 1 1"], ["--segments", "--launch=1 1"], ["--segments=xml"]):
+            status, output, said = ptx_opt(*arguments)
+            self.assertEqual((status, output), (1, ""), arguments)
+            self.assertNotEqual(said, "", arguments)
+
     def test_times_passes(self):
         status, output, said = ptx_opt("--pass=yield_check", "--time-passes")
         self.assertEqual(status, 0)

@@ -30,7 +30,7 @@ template <typename Launch>
 void ForSeeds(uint64_t count, Launch launch) {
   using Clock = std::chrono::steady_clock;
   const uint64_t first = Environment("TALLY_FUZZ_SEED", 1), seconds = Environment("TALLY_FUZZ_SECONDS", 0);
-  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  const auto end = Clock::now() + std::chrono::milliseconds(seconds * 500);  // of two tests
   for (uint64_t seed = first; !testing::Test::HasFatalFailure(); ++seed) {
     launch(seed);
     if (seconds == 0 ? seed - first + 1 >= count : Clock::now() >= end) break;

@@ -138,7 +138,8 @@ TEST(Soundness, Corpus) {
              at_best[1], at_best[2], at_best[3], at_best[4]);
 }
 
-// What is wrong must be noticed: a guard that says one less, an atomic access taken for a load.
+// What is wrong must be noticed: a guard that says one less, an atomic access taken for a load, a loop that goes round
+// once less, a callee whose accesses are forgotten.
 TEST(Soundness, MutantsAreCaught) {
   const std::string text = TextOf(TALLY_TEST_SEGMENT_KERNELS);
   const std::vector<KernelSegments> all = SegmentsOf(text);
@@ -177,6 +178,16 @@ TEST(Soundness, MutantsAreCaught) {
   }));
   EXPECT_TRUE(is_caught("histogram", [](KernelSegments& segments) {
     for (GlobalAccess& access : segments.accesses) access.kind = AccessKind::kRead;
+  }));
+  for (const char* kernel : {"product", "row_sum", "counts_down"})
+    EXPECT_TRUE(is_caught(kernel, [](KernelSegments& segments) {
+      for (CountedLoop& loop : segments.loops)
+        for (TripTest& test : loop.tests)
+          test.start =
+              segments.formula.Make(FormulaOp::kAdd, segments.formula[test.start].bits, false, {test.start, test.step});
+    })) << kernel;
+  EXPECT_TRUE(is_caught("callees", [](KernelSegments& segments) {
+    std::erase_if(segments.accesses, [](const GlobalAccess& access) { return access.kind == AccessKind::kRead; });
   }));
 }
 
