@@ -26,16 +26,40 @@ class Evaluation {
       result_.barrier = segments_.barriers[0].code;
     }
     for (uint32_t k = 0; k < segments_.accesses.size() && result_.barrier.empty(); ++k) AddAccess(k);
-    auto key = [](const Segment& segment) { return std::tuple(segment.box, segment.kind); };
-    std::sort(result_.segments.begin(), result_.segments.end(),
-              [&](const Segment& a, const Segment& b) { return key(a) < key(b); });
-    const auto end = std::unique(result_.segments.begin(), result_.segments.end(),
-                                 [&](const Segment& a, const Segment& b) { return key(a) == key(b); });
-    result_.segments.erase(end, result_.segments.end());
+    Merge();
     return std::move(result_);
   }
 
  private:
+  // Equal rows that touch become one: unrolled loops have many. The same bytes as before, sorted.
+  void Merge() {
+    std::vector<Segment>& all = result_.segments;
+    const auto shape = [](const Segment& segment) {
+      const SegmentBox& box = segment.box;
+      return std::tuple(segment.kind, box.rows, box.rows == 1 ? 0 : box.pitch, box.address, box.row_bytes);
+    };
+    std::sort(all.begin(), all.end(), [&](const Segment& a, const Segment& b) { return shape(a) < shape(b); });
+    size_t kept = 0;
+    for (const Segment& next : all) {
+      SegmentBox* const last = kept == 0 ? nullptr : &all[kept - 1].box;
+      const bool is_alike = last != nullptr && all[kept - 1].kind == next.kind && last->rows == next.box.rows &&
+                            (last->rows == 1 || last->pitch == next.box.pitch);
+      const uint64_t apart = is_alike ? next.box.address - last->address : 0;
+      const uint64_t row = is_alike ? std::max(last->row_bytes, apart + next.box.row_bytes) : 0;
+      if (!is_alike || apart > last->row_bytes || (last->rows > 1 && row > last->pitch)) {
+        all[kept++] = next;
+        continue;
+      }
+      last->row_bytes = row;
+      if (last->rows > 1 && row == last->pitch) *last = {last->address, row * last->rows, 1, 0};
+      if (last->rows == 1) last->pitch = last->row_bytes;
+      all[kept - 1].of_class = std::max(all[kept - 1].of_class, next.of_class);
+    }
+    all.resize(kept);
+    std::sort(all.begin(), all.end(),
+              [](const Segment& a, const Segment& b) { return std::tuple(a.box, a.kind) < std::tuple(b.box, b.kind); });
+  }
+
   void Count(SegmentClass of_class) { ++result_.num_accesses[static_cast<size_t>(of_class)]; }
 
   void Anywhere(const GlobalAccess& access) {

@@ -16,7 +16,7 @@ struct Segment {
   SegmentBox box;
   AccessKind kind = AccessKind::kRead;
   SegmentClass of_class = SegmentClass::kBox;
-  uint32_t access = 0;  // in KernelSegments
+  uint32_t access = 0;  // in KernelSegments; of several that touch one another, the first
 };
 
 // Memory that only the driver can name: behind a texture or surface handle, or a tensor map in the parameters.

@@ -6,6 +6,12 @@
 namespace tally::ptx_transforms {
 namespace {
 
+Affine Exactly(WideInteger constant) {
+  Affine value;
+  value.constant = constant;
+  return value;
+}
+
 // Formulas are not deep, but loops name other loops' values.
 constexpr uint32_t kMaxEvaluationDepth = 500;
 // Loops that go round more often than this are not counted.
@@ -287,14 +293,15 @@ Affine LaunchValues::Shifted(NodeId id, const FormulaNode& node) {
 }
 
 Affine LaunchValues::Masked(NodeId id, const FormulaNode& node) {
-  const bool is_first_mask = Of(segments_.formula.Operand(id, 0)).is_constant();
-  const Affine& a = Of(segments_.formula.Operand(id, is_first_mask ? 1 : 0));
-  const Affine& b = Of(segments_.formula.Operand(id, is_first_mask ? 0 : 1));
+  const bool is_second_mask = Of(segments_.formula.Operand(id, 1)).is_constant();
+  const Affine& a = Of(segments_.formula.Operand(id, is_second_mask ? 0 : 1));
+  const Affine& b = Of(segments_.formula.Operand(id, is_second_mask ? 1 : 0));
   const auto mask = Ranged(b, node.bits, false);
   const auto number = Ranged(a, node.bits, false);
   const Exactness exactness = std::max({Exactness::kComputed, ExactnessOf(a), ExactnessOf(b)});
   if (mask && mask->is_constant()) {
     const WideInteger m = mask->constant;
+    if (number && number->is_constant()) return Exactly(number->constant & m);
     if (m == 0) return Affine();
     const WideInteger all = PowerOfTwo(node.bits) - 1;
     WideInteger unit = 1;  // lowest bit of the mask
@@ -324,6 +331,8 @@ Affine LaunchValues::Joined(NodeId id, const FormulaNode& node) {
   const Affine& b = Of(segments_.formula.Operand(id, 1));
   const auto as = Ranged(a, node.bits, false), bs = Ranged(b, node.bits, false);
   const WideInteger all = PowerOfTwo(node.bits) - 1;
+  if (as && bs && as->is_constant() && bs->is_constant())
+    return Exactly(node.op == FormulaOp::kOr ? as->constant | bs->constant : as->constant ^ bs->constant);
   if (node.op == FormulaOp::kXor && bs && bs->is_constant() && bs->constant == all) {  // not
     Affine value;
     value.constant = -1;
