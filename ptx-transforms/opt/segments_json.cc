@@ -34,8 +34,7 @@ std::string SegmentsAsJson(std::span<const KernelSegments> kernels) {
   for (const KernelSegments& segments : kernels) {
     nlohmann::ordered_json barriers = nlohmann::ordered_json::array();
     for (const SegmentBarrier& barrier : BarriersOf(segments))
-      barriers.push_back(
-          {{"code", barrier.code}, {"meaning", BarrierMeaning(barrier.code)}, {"seen", barrier.seen}});
+      barriers.push_back({{"code", barrier.code}, {"meaning", BarrierMeaning(barrier.code)}, {"seen", barrier.seen}});
     nlohmann::ordered_json loops = nlohmann::ordered_json::array();
     for (uint32_t k = 0; k < segments.loops.size(); ++k)
       loops.push_back({{"line", segments.loops[k].position.line}, {"goes_on_while", TripsAsText(segments, k)}});
