@@ -32,7 +32,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   ExecutorProcess(ExecutorConfig config, ExecutorParts parts)
       : ExecutorCore(std::move(parts), config.limits, config.user_limits, config.are_classes_mixed),
         config_(std::move(config)) {
-    lost_context->Tell([this](CUresult result, const std::string& what) { OnLost(result, what); });
+    context_fault->Tell([this](CUresult result, const std::string& what) { OnLost(result, what); });
   }
   ~ExecutorProcess() override { Shutdown(); }
   // Before anything else is asked of it.

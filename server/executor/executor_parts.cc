@@ -77,9 +77,9 @@ std::unique_ptr<VariantRegistry> CreateVariants(const ExecutorConfig& config, co
                                                          .turnaround_threshold = config.turnaround_threshold,
                                                          .gates_rest_after = config.gates_rest_after,
                                                          .forced_form = forced_form},
-                                           [lost_context = parts.lost_context.get()](CUresult result) {
-                                             lost_context->Report(result,
-                                                                  "a kernel that had yielded could not be continued");
+                                           [context_fault = parts.context_fault.get()](CUresult result) {
+                                             context_fault->Report(result,
+                                                                   "a kernel that had yielded could not be continued");
                                            });
 }
 
@@ -100,7 +100,7 @@ Result<ExecutorParts> MakeExecutorParts(const ExecutorConfig& config) {
   auto gate = CreateGate(config, parts.driver->table, *parts.devices);
   if (!gate) return std::unexpected(gate.error());
   parts.gate = std::move(*gate);
-  parts.lost_context = std::make_unique<LostContext>();
+  parts.context_fault = std::make_unique<ContextFault>();
   parts.variants = CreateVariants(config, parts);
   return parts;
 }

@@ -33,7 +33,7 @@ ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_lim
       user_held_limits(HeldLimitsOf(user_limits)),
       held_addresses(std::move(parts.held_addresses)),
       gate(std::move(parts.gate)),
-      lost_context(std::move(parts.lost_context)),
+      context_fault(std::move(parts.context_fault)),
       variants(std::move(parts.variants)),
       are_classes_mixed(has_both_classes),
       wants_ptx(variants != nullptr || loaded_driver->is_software),

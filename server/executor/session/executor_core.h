@@ -13,11 +13,11 @@
 #include "server/executor/driver/peer_access.h"
 #include "server/executor/issue/variant_registry.h"
 #include "server/executor/session/context_calls.h"
+#include "server/executor/session/context_fault.h"
 #include "server/executor/session/device_output.h"
 #include "server/executor/session/held_account.h"
 #include "server/executor/session/held_addresses.h"
 #include "server/executor/session/host_memory.h"
-#include "server/executor/session/lost_context.h"
 #include "server/executor/session/refused_calls.h"
 #include "server/executor/session/session_limits.h"
 #include "server/executor/session/shared_objects.h"
@@ -31,7 +31,7 @@ struct ExecutorParts {
   std::unique_ptr<LoadedDriver> driver;
   std::unique_ptr<Devices> devices;
   std::unique_ptr<DispatchGate> gate;
-  std::unique_ptr<LostContext> lost_context;
+  std::unique_ptr<ContextFault> context_fault;
   std::unique_ptr<VariantRegistry> variants;  // null: every kernel runs as it is
 };
 
@@ -55,7 +55,7 @@ class ExecutorCore {
   const std::unique_ptr<HeldAddresses> held_addresses;
   SharedObjects shared;
   std::unique_ptr<DispatchGate> gate;
-  const std::unique_ptr<LostContext> lost_context;    // thread-safe
+  const std::unique_ptr<ContextFault> context_fault;  // thread-safe
   const std::unique_ptr<VariantRegistry> variants;    // null: every kernel runs as it is
   const bool are_classes_mixed;                       // ExecutorConfig
   const bool wants_ptx;                               // of machine code: clients send it along
@@ -63,9 +63,9 @@ class ExecutorCore {
   PeerAccess peers{driver, *devices};
 
   // The sticky error, CUDA_SUCCESS while all is well.
-  CUresult fault() const { return lost_context->error(); }
+  CUresult fault() const { return context_fault->error(); }
   // The first one counts: tells every session and the executor's owner. From any thread.
-  void ReportFault(CUresult result, const std::string& what) { lost_context->Report(result, what); }
+  void ReportFault(CUresult result, const std::string& what) { context_fault->Report(result, what); }
   // A session's objective asks for more caution than before, or less (slo_watch.h). From any thread.
   virtual void ReportCaution() = 0;
 };

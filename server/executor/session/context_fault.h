@@ -12,7 +12,7 @@
 
 namespace tally::server {
 
-class LostContext {
+class ContextFault {
  public:
   using OnLost = std::function<void(CUresult error, const std::string& what)>;
 
