@@ -43,19 +43,7 @@ INCREMENT = re.compile(r"\bnum_sliced\.fetch_add\(")
 
 def read_tree(root, revision):
     """Path -> text of all sources, protocol files and headers of the revision."""
-    names = subprocess.run(["git", "-C", root, "ls-tree", "-r", "--name-only", "-z", revision], check=True,
-                           stdout=subprocess.PIPE).stdout.decode().split("\0")
-    names = [name for name in names if name.endswith((".h", ".cc", ".proto"))]
-    asked = "".join(f"{revision}:{name}\n" for name in names).encode()
-    answer = subprocess.run(["git", "-C", root, "cat-file", "--batch"], input=asked, check=True,
-                            stdout=subprocess.PIPE).stdout
-    files, at = {}, 0
-    for name in names:
-        line_end = answer.index(b"\n", at)
-        size = int(answer[at:line_end].split()[2])
-        files[name] = answer[line_end + 1:line_end + 1 + size].decode()
-        at = line_end + size + 2
-    return files
+    return source_tree.read_revision(root, revision, (".h", ".cc", ".proto"))
 
 
 def num_sources_behind(files):

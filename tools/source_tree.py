@@ -1,7 +1,9 @@
 """What the checks of this folder share: which files there are, and C++ text without comments and strings."""
+import io
 import os
 import re
 import subprocess
+import tarfile
 
 ROOMS = ("base", "images", "proto", "ptx-transforms", "cubin-transforms", "scheduler", "sim-driver", "client-shim", "server")
 OUTSIDE = ("tests", "bench")
@@ -25,6 +27,15 @@ def list_files(root, suffixes=CPP_SUFFIXES):
 def read(root, path):
     with open(os.path.join(root, path), encoding="utf-8") as text:
         return text.read()
+
+
+def read_revision(root, revision, suffixes):
+    """Path -> text of the files of a revision with these suffixes, read from git. Without such a revision it raises
+    subprocess.CalledProcessError."""
+    archive = subprocess.run(["git", "-C", root, "archive", revision], stdout=subprocess.PIPE, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        return {file.name: files.extractfile(file).read().decode(errors="replace") for file in files
+                if file.isfile() and file.name.endswith(suffixes)}
 
 
 _COMMENT_OR_STRING = re.compile(

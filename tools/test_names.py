@@ -26,12 +26,10 @@ is in the first only is the aim, each other line of it needs a reason.
 Exit status: 0 if the first list is empty, 1 if it is not, 2 if a revision cannot be read.
 """
 import dataclasses
-import io
 import os
 import re
 import subprocess
 import sys
-import tarfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import source_tree  # noqa: E402
@@ -76,13 +74,9 @@ def tests_of(path, text):
 
 def tests_in(root, revision):
     """{test: path} of a whole revision."""
-    archive = subprocess.run(["git", "-C", root, "archive", revision], stdout=subprocess.PIPE, check=True).stdout
     tests = {}
-    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        for file in files:
-            if file.isfile() and file.name.endswith((".cc", ".cu", ".h", ".py", ".txt")):
-                text = files.extractfile(file).read().decode(errors="replace")
-                tests.update({test: file.name for test in tests_of(file.name, text)})
+    for path, text in source_tree.read_revision(root, revision, (".cc", ".cu", ".h", ".py", ".txt")).items():
+        tests.update({test: path for test in tests_of(path, text)})
     return tests
 
 

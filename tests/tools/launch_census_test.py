@@ -9,6 +9,7 @@ import unittest
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools")
 sys.path.insert(0, TOOLS)
 import launch_census  # noqa: E402
+from small_repository import commit, git  # noqa: E402
 
 BEFORE = {
     "server/wide.h": '#include "server/narrow.h"\n' + "".join(f"struct S{i} {{}};\n" for i in range(5)),
@@ -34,22 +35,6 @@ AFTER = {**BEFORE, "server/a.cc": "",
          "server/devices.h": "struct Device { std::unique_ptr<CompletionSource> completions; };\n",
          "server/event_pool.cc": "", "server/completion_source.cc": BEFORE["server/event_pool.cc"],
          "server/launches.h": "struct PendingLaunch {\n};\n" + "\n" * 20}
-
-
-def git(root, *arguments):
-    return subprocess.run(["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@t", *arguments], check=True,
-                          stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
-def commit(root, files):
-    for path, text in files.items():
-        full = os.path.join(root, path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "w", encoding="utf-8") as output:
-            output.write(text)
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "state")
-    return git(root, "rev-parse", "HEAD")
 
 
 class Census(unittest.TestCase):

@@ -9,6 +9,7 @@ import unittest
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools")
 sys.path.insert(0, TOOLS)
 import test_names  # noqa: E402
+from small_repository import commit, git  # noqa: E402
 
 GTEST = '''// TEST(Comment, IsNone) {}
 TEST(Old, Moves) {}
@@ -26,22 +27,6 @@ BEFORE = {
     "server/main.cc": "TEST_MACRO(no, test)\n",
 }
 AFTER = {**BEFORE, "tests/a_test.cc": GTEST.replace("Old", "New") + "TEST(New, Comes) {}\n"}
-
-
-def git(root, *arguments):
-    return subprocess.run(["git", "-C", root, "-c", "user.name=t", "-c", "user.email=t@t", *arguments], check=True,
-                          stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
-def commit(root, files):
-    for path, text in files.items():
-        full = os.path.join(root, path)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "w", encoding="utf-8") as output:
-            output.write(text)
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "state")
-    return git(root, "rev-parse", "HEAD")
 
 
 class Names(unittest.TestCase):
