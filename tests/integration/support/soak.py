@@ -100,6 +100,8 @@ class Soak:
 
     def run_program(self, chance, domain=""):
         name = chance.choice(SOAK_PROGRAMS)
+        if name == "device_printf" and not domain:
+            domain = threading.current_thread().name  # two that print in one domain at a time are refused, with reason
         client = self.start(os.path.join(PROGRAMS, name), domain=domain, priority=chance.choice(["best-effort", "high"]))
         try:
             output = client.communicate(timeout=CLIENT_SECONDS)[0]
@@ -236,7 +238,8 @@ class Soak:
             anchor.stdout.readline()
         self.executors = {row["domain"].split(":")[0]: row["pid"] for row in self.fixture.ctl_json("executors")}
         self.began = time.monotonic()
-        places = [threading.Thread(target=self.place, args=(self.chance.random(),), daemon=True) for _ in range(NUM_PLACES)]
+        places = [threading.Thread(target=self.place, name=f"place-{number}", args=(self.chance.random(),), daemon=True)
+                  for number in range(NUM_PLACES)]
         self.let_work()
         for thread in places:
             thread.start()
