@@ -126,7 +126,7 @@ void Transformation::Run(const Function& kernel, const Pipeline& pipeline) {
   outcome.name = variant.final_name;
   outcome.hidden_parameter_offset = variant.hidden_parameter_offset;
   if (variant.has_slice_parameters) outcome.hidden_parameter_bytes = sizeof(device::SliceParameters);
-  if (variant.has_worker_parameters) outcome.hidden_parameter_bytes = sizeof(device::WorkerParameters);
+  if (variant.has_persistent_parameters) outcome.hidden_parameter_bytes = sizeof(device::PersistentParameters);
   if (variant.has_gate) outcome.hidden_parameter_bytes = sizeof(device::GateParameters);
   outcome.gates_clusters = variant.gates_clusters;
   outcome.waits_for_blocks = variant.waits_for_blocks;

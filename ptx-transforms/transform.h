@@ -28,7 +28,7 @@ struct Refusal {
 };
 
 enum class Placement : uint8_t {
-  kAdd,      // variants stand beside the originals, as NAME__tally_slice or NAME__tally_workers
+  kAdd,      // variants stand beside the originals, as NAME__tally_slice or NAME__tally_persistent
   kReplace,  // the variant takes the original's name and place; a refused kernel stays as it was. One pipeline only
   kOnly,     // as kAdd, without the originals: what is loaded beside the program's own module
 };
@@ -61,7 +61,7 @@ struct KernelVariant {
   Refusal refusal;
 
   // ---- of one that is done: what its launch must know
-  // Of slice_grid: device::SliceParameters; of persistent_blocks: device::WorkerParameters; of gate_entry:
+  // Of slice_grid: device::SliceParameters; of persistent_blocks: device::PersistentParameters; of gate_entry:
   // device::GateParameters, at this place of the packed parameters, behind the kernel's own. 0 bytes: none was added.
   uint32_t hidden_parameter_offset = 0;
   uint32_t hidden_parameter_bytes = 0;

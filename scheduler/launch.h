@@ -52,7 +52,7 @@ struct LaunchAsked {
   uint64_t stream = 0;
   // The part of the GPU that it occupies, in thousandths; launches that together stay below run side by side.
   uint16_t fill = kFillsGpu;
-  // It leaves the GPU within the turnaround threshold once asked to (a launch of workers).
+  // It leaves the GPU within the turnaround threshold once asked to (a launch of persistent blocks).
   bool can_yield = false;
   // A slice, or shorter than the turnaround threshold: what is in flight of such launches is to drain within it.
   bool is_short = false;
@@ -78,7 +78,7 @@ struct Decision {
   // Likewise: there is no room for it. It goes because it may be what that which is in flight waits for.
   bool is_forced = false;
   // Likewise: so many launches of the tenant may follow it without being submitted, until high-priority work comes or
-  // ExpectSuspension says something else. They count with it: who reports its end reports that of all.
+  // ExpectDescheduling says something else. They count with it: who reports its end reports that of all.
   uint32_t num_unasked = 0;
   TenantId tenant;
   LaunchId launch;

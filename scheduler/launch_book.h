@@ -40,7 +40,7 @@ class LaunchBook {
     uint8_t dispatched_at_level = 0;
     bool is_in_budget = false;  // high-priority, below the highest level
     bool is_granted = false;    // best-effort, by the starvation bound
-    bool is_ahead = false;      // best-effort, dispatched where suspension is expected
+    bool is_ahead = false;      // best-effort, dispatched where descheduling is expected
   };
 
   struct Tenant {

@@ -67,7 +67,7 @@ class Policy {
   virtual void OnHighPriorityElsewhere(bool is_busy, TimePoint opens_at, TimePoint now);
   // Best-effort contexts of the device are taken off the GPU while high-priority work keeps coming, or no longer are:
   // nobody then waits for what they have in flight.
-  virtual void ExpectSuspension(bool /*is_expected*/) {}
+  virtual void ExpectDescheduling(bool /*is_expected*/) {}
   // In force from the next decision on.
   virtual void Tune(const Tuning&) {}
 

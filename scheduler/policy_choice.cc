@@ -27,7 +27,7 @@ constexpr SettingRow kSettings[] = {
     {"a starvation bound", &PolicyRow::has_starvation_bound},
     {"'suspend_best_effort'", &PolicyRow::minds_class},
 };
-static_assert(std::size(kSettings) == static_cast<size_t>(Setting::kSuspension) + 1);
+static_assert(std::size(kSettings) == static_cast<size_t>(Setting::kDescheduling) + 1);
 
 }  // namespace
 

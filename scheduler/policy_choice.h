@@ -48,7 +48,7 @@ enum class Setting : uint8_t {
   kTurnaround,
   kTransforms,
   kStarvationBound,
-  kSuspension,
+  kDescheduling,
 };
 
 // kInvalidArgument if `policy` ignores it; the sentence says which policies do not. `policy` is one in force.

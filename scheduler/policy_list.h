@@ -34,7 +34,7 @@ struct PolicyRow {
   bool has_starvation_bound = false;
   // It decides nothing where there is no high-priority executor: best-effort launches do not ask then.
   bool decides_beside_high_priority_only = false;
-  // Launches that can yield go whenever the gate is open, without asking.
+  // Launches that can yield go whenever admission is open, without asking.
   bool lets_yielding_pass = false;
   // It wants to know how long launches take: some are timed.
   bool minds_durations = false;

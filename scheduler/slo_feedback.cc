@@ -9,9 +9,9 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-Nanoseconds Between(Nanoseconds generous, Nanoseconds careful, double caution) {
+Nanoseconds Between(Nanoseconds generous, Nanoseconds careful, double throttle_level) {
   const auto from = static_cast<double>(generous.count());
-  return Nanoseconds(std::llround(from * std::pow(static_cast<double>(careful.count()) / from, caution)));
+  return Nanoseconds(std::llround(from * std::pow(static_cast<double>(careful.count()) / from, throttle_level)));
 }
 
 uint64_t WindowFor(double percentile) {
@@ -26,12 +26,12 @@ bool SloFeedback::OnLatency(Nanoseconds latency) {
   latencies_.Add(latency);
   if (latencies_.num() < window_) return false;
   last_quantile_ = latencies_.Quantile(config_.slo.percentile);
-  const int caution = std::clamp(caution_ + Change(last_quantile_), 0, kSteps);
+  const int throttle_level = std::clamp(throttle_level_ + Change(last_quantile_), 0, kSteps);
   latencies_.Clear();
-  return std::exchange(caution_, caution) != caution;
+  return std::exchange(throttle_level_, throttle_level) != throttle_level;
 }
 
-// By how much the caution should change after a window.
+// By how much the throttle level should change after a window.
 int SloFeedback::Change(Nanoseconds quantile) {
   if (quantile > config_.slo.latency) {
     num_good_windows_ = 0;
@@ -45,7 +45,7 @@ int SloFeedback::Change(Nanoseconds quantile) {
     num_good_windows_ = 0;
     return 0;
   }
-  if (++num_good_windows_ < good_windows_wanted_ || caution_ == 0) return 0;
+  if (++num_good_windows_ < good_windows_wanted_ || throttle_level_ == 0) return 0;
   num_good_windows_ = 0;
   // The trial before this one went well.
   if (is_trial_) good_windows_wanted_ = std::max(good_windows_wanted_ / 2, kLeastGoodWindows);

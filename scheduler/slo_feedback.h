@@ -1,9 +1,9 @@
 // SloFeedback: moves the turnaround threshold, the hold-off and the drain budget so that a latency objective is met,
 // and best-effort work gets as much as that leaves.
 //
-// One number, the *caution*, stands for all of them: 0 is the most generous Tuning allowed, 1 the most careful, and
-// times in between are interpolated geometrically (0.5 is the default Tuning). Three knobs turned independently could
-// work against one another. After every window of latencies (twice as many as it takes for one to be beyond the
+// One number, the *throttle level*, stands for all of them: 0 is the most generous Tuning allowed, 1 the most careful,
+// and times in between are interpolated geometrically (0.5 is the default Tuning). Three knobs turned independently
+// could work against one another. After every window of latencies (twice as many as it takes for one to be beyond the
 // percentile, at least 200) the window's quantile decides:
 //
 //      above the objective            more careful, by 1/32, then 2/32, 4/32, 8/32 while it stays above
@@ -12,8 +12,8 @@
 //
 // It does not oscillate: what is tried and turns out to be too generous is undone by a step of the same size, and each
 // such failure doubles the number of good windows before the next trial (4 at first, 1024 at most; OnTenantsChanged()
-// forgets it). So for a stationary load reversals become rare exponentially and the caution stays within one step; a
-// jump of the load is answered within seven windows, whatever its size.
+// forgets it). So for a stationary load reversals become rare exponentially and the throttle level stays within one
+// step; a jump of the load is answered within seven windows, whatever its size.
 //
 // Not thread-safe. No clock, no allocation; constant time per latency, but for the end of a window.
 #pragma once
@@ -47,14 +47,14 @@ class SloFeedback {
   // What was learned about how generous one may be is out of date.
   void OnTenantsChanged() { good_windows_wanted_ = kLeastGoodWindows; }
 
-  Tuning tuning() const { return TuningAt(config_, caution_); }
-  double caution() const { return static_cast<double>(caution_) / kSteps; }
-  int caution_steps() const { return caution_; }
+  Tuning tuning() const { return TuningAt(config_, throttle_level_); }
+  double throttle_level() const { return static_cast<double>(throttle_level_) / kSteps; }
+  int throttle_steps() const { return throttle_level_; }
   uint64_t window() const { return window_; }
   // What the last window had at the objective's percentile; zero before its end.
   std::chrono::nanoseconds last_quantile() const { return last_quantile_; }
 
-  // Caution in steps, for whoever compares that of several programs.
+  // Throttle level in steps, for whoever compares that of several programs.
   static constexpr int kSteps = 32;
   static constexpr int kFirstStep = kSteps / 2;
   static Tuning TuningAt(const Config& config, int steps);
@@ -70,10 +70,10 @@ class SloFeedback {
   const Config config_;
   const uint64_t window_;
   LatencyHistogram latencies_;  // of this window
-  int caution_ = kFirstStep;
+  int throttle_level_ = kFirstStep;
   std::chrono::nanoseconds last_quantile_{0};
-  int step_ = 1;                   // of the next move to more caution
-  bool is_trial_ = false;          // the last move was to less caution, and nothing has shown yet that it was wrong
+  int step_ = 1;           // of the next move to a higher throttle level
+  bool is_trial_ = false;  // the last move was to a lower throttle level, and nothing has shown yet that it was wrong
   uint32_t num_good_windows_ = 0;  // in a row
   uint32_t good_windows_wanted_ = kLeastGoodWindows;
 };

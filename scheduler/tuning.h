@@ -26,7 +26,7 @@ struct Tuning {
   // Within what time a best-effort kernel should give the GPU back. The policy does not use it: it is what the caller
   // gives to VariantChoice, here because it is tuned together with the others. Default: the paper's.
   std::chrono::nanoseconds turnaround_threshold{31'600};
-  // Bounds of PriorityGate's hold-off.
+  // Bounds of HoldOffRule's hold-off.
   std::chrono::nanoseconds min_hold_off = std::chrono::microseconds(20);
   std::chrono::nanoseconds max_hold_off = std::chrono::microseconds(500);
   // What is in flight of best-effort work should drain within this time.

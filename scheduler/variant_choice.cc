@@ -31,10 +31,10 @@ std::vector<LaunchCandidate> CandidatesFor(const LaunchSize& size, Nanoseconds o
   const uint32_t multiples = std::min(size.max_blocks_per_multiprocessor, kMostResidentMultiples);
   for (uint32_t i = multiples; i >= 1; --i) {
     const uint64_t per_multiprocessor = uint64_t{size.max_blocks_per_multiprocessor} * i / multiples;
-    const uint64_t workers = per_multiprocessor * size.num_multiprocessors;
-    // With a worker for every block there is no block boundary at which one could yield.
-    if (workers >= size.num_blocks) continue;
-    result.push_back({LaunchForm::kWorkers, static_cast<uint32_t>(workers)});
+    const uint64_t persistent_blocks = per_multiprocessor * size.num_multiprocessors;
+    // With a persistent block for every block there is no block boundary at which one could yield.
+    if (persistent_blocks >= size.num_blocks) continue;
+    result.push_back({LaunchForm::kPersistentBlocks, static_cast<uint32_t>(persistent_blocks)});
   }
   return result;
 }
@@ -71,7 +71,7 @@ Nanoseconds VariantChoice::EstimatedPiece(const LaunchCandidate& candidate, Nano
       return duration;
     case LaunchForm::kSlices:
       return duration / std::max<uint32_t>(candidate.degree, 1);
-    case LaunchForm::kWorkers: {
+    case LaunchForm::kPersistentBlocks: {
       const uint64_t rounds = (num_blocks_ + candidate.degree - 1) / std::max<uint32_t>(candidate.degree, 1);
       return duration / static_cast<int64_t>(std::max<uint64_t>(rounds, 1));
     }

@@ -1,8 +1,8 @@
 // VariantChoice: which form of one kernel launch to use, learned from the launches that a program makes anyway.
 //
-// A best-effort kernel can run as it is, cut into slices, or by a number of persistent worker blocks that can stop at
-// block boundaries. Each form costs something and gives the GPU back after its own *turnaround latency*. One
-// VariantChoice belongs to one (kernel, grid, block, shared memory): the best form depends on all of them.
+// A best-effort kernel can run as it is, cut into slices, or by a number of persistent blocks that can stop at block
+// boundaries. Each form costs something and gives the GPU back after its own *turnaround latency*. One VariantChoice
+// belongs to one (kernel, grid, block, shared memory): the best form depends on all of them.
 //
 //   first launches run the original and are timed. Shorter than the threshold: it stays, nothing else is tried.
 //   otherwise variants are wanted (wants_variants); once they exist every candidate runs a few times, in turn.
@@ -10,15 +10,15 @@
 //   soonest of those that take at most kMostSlowdown times as long as the original.
 //
 // The turnaround is that of one *piece*, which runs to its end once begun (the kernel, a slice, a block of each
-// worker), and of everything around it (kGiveBackOverhead). Who dispatches keeps no more pieces in flight than drain
-// within the threshold, so several short ones make it no longer.
+// persistent block), and of everything around it (kGiveBackOverhead). Who dispatches keeps no more pieces in flight
+// than drain within the threshold, so several short ones make it no longer.
 //
 // Several programs share one VariantChoice and may have thresholds of their own: what was measured is the same for all,
 // and a threshold far below those before brings further candidates.
 //
 // Source: Tally, section 4 (profile-guided choice of launch configurations, Algorithm 1); here the candidates' times
-// come from ordinary launches, the turnaround of workers from real yields and that of slices from single ones once
-// there are some, and a threshold that changes at run time only changes the choice, never the measurements.
+// come from ordinary launches, the turnaround of persistent blocks from real yields and that of slices from single ones
+// once there are some, and a threshold that changes at run time only changes the choice, never the measurements.
 //
 // Not thread-safe. No clock: the caller measures.
 #pragma once
@@ -35,9 +35,9 @@ namespace tally::scheduler {
 
 enum class LaunchForm : uint8_t {
   kOriginal,
-  kSlices,   // degree: into how many launches the grid is cut at most
-  kWorkers,  // degree: number of worker blocks
-  kGated,    // degree: blocks that are promised ahead; used wherever it can be, so it is no candidate
+  kSlices,            // degree: into how many launches the grid is cut at most
+  kPersistentBlocks,  // degree: number of persistent blocks
+  kGated,             // degree: blocks that are promised ahead; used wherever it can be, so it is no candidate
 };
 
 struct LaunchCandidate {
@@ -51,12 +51,12 @@ struct LaunchCandidate {
 struct LaunchSize {
   uint64_t num_blocks = 1;
   uint32_t num_multiprocessors = 1;
-  uint32_t max_blocks_per_multiprocessor = 1;  // of the workers' kernel, by occupancy; 0: there is no such kernel
+  uint32_t max_blocks_per_multiprocessor = 1;  // of the persistent kernel, by occupancy; 0: there is no such kernel
   bool can_slice = false;
 };
 
 // Slices: as few as could meet the threshold given the original's duration, and twice (one runs while the next waits)
-// and four times as many. Workers:
+// and four times as many. Persistent blocks:
 // multiples of the number of multiprocessors up to what is resident at one time; none when every block is resident
 // anyway.
 std::vector<LaunchCandidate> CandidatesFor(const LaunchSize& size, std::chrono::nanoseconds original_duration,
@@ -100,8 +100,8 @@ class VariantChoice {
   // A timed launch took `duration` from its begin to its end, undisturbed. Candidates that are not (or no longer) known
   // are ignored.
   void OnDuration(const LaunchCandidate& candidate, Nanoseconds duration);
-  // Workers were asked to yield and were gone after `turnaround`. One that took long by accident does not decide: a few
-  // are needed to say that it takes longer than estimated.
+  // Persistent blocks were asked to yield and were gone after `turnaround`. One that took long by accident does not
+  // decide: a few are needed to say that it takes longer than estimated.
   void OnTurnaround(const LaunchCandidate& candidate, Nanoseconds turnaround);
 
   // The original was timed and is longer than the threshold, and nobody has yet said what else there is, or for

@@ -27,11 +27,11 @@ import source_tree  # noqa: E402
 
 # Where somebody adds a type that says which kernel runs with what, it belongs here.
 LAUNCH_TYPES = ("Launch", "LaunchArguments", "PreparedLaunch", "LaunchParameters", "VaryingLaunch", "DispatchOf",
-                "LaunchKind", "LaunchAsked", "GatedLaunch", "WorkerLaunch", "KernelRecord", "PendingLaunch")
+                "LaunchKind", "LaunchAsked", "GatedLaunch", "PersistentLaunch", "KernelRecord", "PendingLaunch")
 POOL = re.compile(r"\b(?:EventPool|CompletionSource)>*\s+\w+\s*[;{(=]")
 MAKERS = ("event_pool.cc", "completion_source.cc")  # of events for others
 OWN_EVENT = re.compile(r"\bcuEventCreate\s*\(")
-WATCHES = re.compile(r"\b(?:HighPriorityWatch|AwakeWatch|PageWatch|ActivityPage)\b[&*]?\s+\w+_\s*[;{=]")
+WATCHES = re.compile(r"\b(?:HighPriorityWatch|PollingWatch|PageWatch|ActivityPage)\b[&*]?\s+\w+_\s*[;{=]")
 TYPE = re.compile(r"^(?:struct|class|enum class) \w+[^;]*\{", re.MULTILINE)
 WIDE = 5  # types in one header
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

@@ -16,7 +16,7 @@ is in the first only is the aim, each other line of it needs a reason.
 
   $ tools/test_names.py v1 main
   == in v1 only
-  gtest    TurnOrder.Waits                     tests/server/turn_order_test.cc
+  gtest    Sequencer.Waits                     tests/server/sequencer_test.cc
   == moved
   gtest    Session.Ends -> Sessions.Ends       tests/server/session_test.cc
   == in main only

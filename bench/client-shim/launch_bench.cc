@@ -47,11 +47,11 @@ class Drain {
   std::thread thread_;
 };
 
-// A launch record with `range` parameters of eight bytes: reserve, fill, take a ticket, publish.
+// A launch record with `range` parameters of eight bytes: reserve, fill, take a sequence number, publish.
 void BM_LaunchRecord(benchmark::State& state) {
   auto ring = std::make_unique<Ring>();
   RingWriter writer(ring->bytes, shm::kRequestRingBytes, &ring->state);
-  std::atomic<uint64_t> next_ticket{0};
+  std::atomic<uint64_t> next_sequence_number{0};
   const auto num_parameters = static_cast<uint32_t>(state.range(0));
   const uint32_t payload = static_cast<uint32_t>(sizeof(shm::Launch)) + num_parameters * 8;
   const uint32_t size = (static_cast<uint32_t>(sizeof(shm::RequestHeader)) + payload + 15) & ~15u;
@@ -71,7 +71,7 @@ void BM_LaunchRecord(benchmark::State& state) {
     std::memcpy(record + sizeof(*header), &launch, sizeof(launch));
     for (uint32_t i = 0; i < num_parameters; ++i)
       std::memcpy(record + sizeof(*header) + sizeof(launch) + size_t{i} * 8, &parameter, 8);
-    header->ticket = next_ticket.fetch_add(1);
+    header->sequence_number = next_sequence_number.fetch_add(1);
     writer.Publish();
   }
   state.counters["waits_for_space"] = static_cast<double>(waits);

@@ -7,12 +7,12 @@
     mps-priority   the same, the trainings with a lower client priority
     tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
-                   policy or the one named, with `--transforms all` or `gate` (gates rest where contexts are suspended),
+                   policy or the one named, with `--transforms all` or `gate` (gates rest where contexts are descheduled),
                    or gates that never rest, in one context (`--share-contexts`), with `--suspend-best-effort`, with
                    `--no-refresh-contexts`, with that time slice for best-effort work (0: the driver's own), with that
                    turnaround threshold
 
-Transforms, suspending and thresholds need a policy that minds them, or one context: `tally:look-ahead+suspended`.
+Transforms, descheduling and thresholds need a policy that minds them, or one context: `tally:look-ahead+suspended`.
 `tally:none` schedules nothing: it is the driver's time slices, set long for services and short for trainings, alone.
 """
 import contextlib
@@ -46,7 +46,7 @@ def rewrites(mode):
 
 
 def suspends(mode):
-    """Best-effort contexts are to be suspended, where the driver does that."""
+    """Best-effort contexts are to be descheduled, where the driver does that."""
     parts = TALLY.match(mode)
     return bool(parts and parts["suspended"])
 

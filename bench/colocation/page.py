@@ -28,7 +28,7 @@ def write_csv(rows, path):
 
 
 def _best_effort_executors(results):
-    """Those that say whether they suspended their contexts, with their modes."""
+    """Those that say whether they descheduled their contexts, with their modes."""
     return [(mode, executor) for mode, said in results["tallyds"].items() for executor in said.get("executors", ())
             if executor.get("suspension") and executor["class"] == "best-effort"]
 
@@ -47,7 +47,7 @@ def problems(results):
             found.append(f"{place}: {name}: outputs {' '.join(digests)}, natively {' '.join(base)}")
     for mode, executor in _best_effort_executors(results):
         if modes.suspends(mode) and executor["driver"].startswith("CUDA") and executor["suspension"] == "off":
-            found.append(f"{mode}: {executor['domain']} did not suspend its contexts, though the mode is to")
+            found.append(f"{mode}: {executor['domain']} did not deschedule its contexts, though the mode is to")
     return found
 
 
@@ -231,7 +231,7 @@ def markdown(results, rows):
             (f", stood still {executor['num_standstills']} times" if executor.get("num_standstills") else "")
             for mode, executor in _best_effort_executors(results)]
     if said:
-        lines.append("Suspending of best-effort contexts: " + "; ".join(said) + ".")
+        lines.append("Descheduling of best-effort contexts: " + "; ".join(said) + ".")
     if rows:
         lines += ["", "## Modes", "", "Over the pairs, at the first load, one training: median, and the range over the pairs. All of the same traces. Own: "
                   "without the queue, from when the service turned to the request; the queue of a busy service makes of a small delay a large one. "

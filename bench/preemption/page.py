@@ -57,7 +57,7 @@ def _latency(samples):
 
 
 def _cause(figures):
-    """Where the time went from the announcement of a request until the workers had left, on average."""
+    """Where the time went from the announcement of a request until the persistent blocks had left, on average."""
     number = figures.get("timed_yields", 0)
     if not number:
         return "-"
@@ -107,6 +107,6 @@ def markdown(facts, rows, alone, options):
                   "tally-run, kernels untouched. `chosen`: with the forms that Tally chose; `slices`, `workers`: of these only. `over`: "
                   "share of requests that took longer than the median alone and the threshold; `added at p99`: over the median alone. "
                   "`takes`: the best-effort kernel's time per launch beside the requests, relative to native alone. `turnaround`: as "
-                  "the executor knows it (~: estimated). Then, for workers, where that time goes on average: until the announcement of "
-                  "high-priority work was seen, until the flag was written, until the workers had left (how often it was timed).", "", *_requests_table(rows, alone, options.threshold_us)]
+                  "the executor knows it (~: estimated). Then, for persistent blocks, where that time goes on average: until the announcement of "
+                  "high-priority work was seen, until the flag was written, until the persistent blocks had left (how often it was timed).", "", *_requests_table(rows, alone, options.threshold_us)]
     return "\n".join(lines) + "\n"

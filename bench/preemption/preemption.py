@@ -7,7 +7,7 @@
 
 For every kernel: its time in each form against the original; then the latency of a tiny high-priority request at a
 random moment beside it, in several ways (--ways): natively, under tally with kernels as they are, with the forms that
-it chose, with the best number of slices, with the best number of workers.
+it chose, with the best number of slices, with the best number of persistent blocks.
 Results are compared bit for bit. From a bundle (tools/bundle) or a build folder; Triton and CuPy kernels where those
 packages are. Without a GPU only --smoke makes sense.
 """

@@ -70,9 +70,9 @@ uint64_t Pass(Search& window, size_t capacity, const std::vector<Launch>& stream
   uint64_t num_edges = 0;
   for (size_t i = 0; i < stream.size(); ++i) {
     if (i >= capacity) window.Complete(slots[i % capacity]);
-    const auto admission = admit([&] { return window.Admit(stream[i].accesses); });
-    slots[i % capacity] = admission->slot;
-    num_edges += static_cast<uint64_t>(std::popcount(admission->edges));
+    const auto entry = admit([&] { return window.Admit(stream[i].accesses); });
+    slots[i % capacity] = entry->slot;
+    num_edges += static_cast<uint64_t>(std::popcount(entry->edges));
   }
   for (size_t i = 0; i < capacity; ++i) window.Complete(slots[i]);
   return num_edges;
@@ -94,9 +94,9 @@ Cost Measure(size_t capacity, const std::vector<Launch>& stream, int repetitions
     times.clear();
     Pass(window, capacity, stream, [&](const auto& f) {
       const uint64_t begin = NowNs();
-      const auto admission = f();
+      const auto entry = f();
       times.push_back(std::max(0.1, static_cast<double>(NowNs() - begin) - clock_ns));
-      return admission;
+      return entry;
     });
     at_least(&least.admit_median_ns, Quantile(times, 0.5));
     at_least(&least.admit_p99_ns, Quantile(times, 0.99));

@@ -18,11 +18,11 @@ class PairLoop {
  public:
   explicit PairLoop(size_t capacity) : capacity_(capacity), pending_(capacity) {}
 
-  struct Admission {
+  struct Entry {
     scheduler::Slot slot = 0;
     scheduler::SlotSet edges = 0;
   };
-  std::optional<Admission> Admit(std::span<const scheduler::Access> accesses) {
+  std::optional<Entry> Admit(std::span<const scheduler::Access> accesses) {
     const scheduler::SlotSet free = ~taken_ & (~scheduler::SlotSet{0} >> (scheduler::kMostSlots - capacity_));
     if (free == 0) return std::nullopt;
     const scheduler::Slot slot = scheduler::FirstOf(free);
@@ -34,13 +34,13 @@ class PairLoop {
       if (scheduler::Reads(access.kind)) own.reads.push_back(segment);
       if (scheduler::Writes(access.kind)) own.writes.push_back(segment);
     }
-    Admission admission{.slot = slot};
+    Entry entry{.slot = slot};
     for (scheduler::SlotSet left = taken_; left != 0; left = scheduler::WithoutFirst(left)) {
       const scheduler::Slot other = scheduler::FirstOf(left);
-      if (IsBehind(own, pending_[other])) admission.edges |= scheduler::Just(other);
+      if (IsBehind(own, pending_[other])) entry.edges |= scheduler::Just(other);
     }
     taken_ |= scheduler::Just(slot);
-    return admission;
+    return entry;
   }
   void Complete(scheduler::Slot slot) { taken_ &= ~scheduler::Just(slot); }
 

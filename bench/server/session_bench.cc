@@ -1,7 +1,8 @@
-// What the executor costs per request, over a driver that does nothing: ring, ticket, validation, handle tables, reply.
+// What the executor costs per request, over a driver that does nothing: ring, sequence number, validation, handle
+// tables, reply.
 //
-// The BM_Queued... fill the ring before the first request is looked at, and count the lane's thread's processor time:
-// they mean something on a busy machine too. Round trips need two free processors.
+// The BM_Queued... fill the ring before the first request is looked at, and count the channel's thread's processor
+// time: they mean something on a busy machine too. Round trips need two free processors.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -28,7 +29,7 @@ using shm::Op;
 constexpr unsigned int kBegin = 3;
 constexpr unsigned int kEnd = 5;
 
-std::atomic<bool> g_is_held{false};  // the lane's thread is in the launch of kBegin
+std::atomic<bool> g_is_held{false};  // the channel's thread is in the launch of kBegin
 std::atomic<bool> g_go_on{false};
 std::chrono::nanoseconds g_begin;
 std::chrono::nanoseconds g_end;
@@ -60,7 +61,7 @@ CUresult LaunchSlowly(CUfunction, unsigned int, unsigned int, unsigned int, unsi
   return CUDA_SUCCESS;
 }
 
-// One session with one lane, a kernel, and device memory.
+// One session with one channel, a kernel, and device memory.
 struct Bed {
   explicit Bed(decltype(server::DriverTable::cuLaunchKernel) launch_kernel = &LaunchNothing) {
     table = driver.table();
@@ -78,17 +79,17 @@ struct Bed {
     static_cast<void>(executor->AddSession(std::move(pair->first), identity));
     client = std::make_unique<ScriptedClient>(std::move(pair->second));
     client->Attach();
-    lane = client->OpenLane();
+    channel = client->OpenChannel();
     const std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n";
     const shm::WriteImage piece{1, static_cast<uint32_t>(text.size() + 1), text.size() + 1, 0};
-    lane->Post(Op::kWriteImage, Payload().Put(piece).PutBytes(text.c_str(), text.size() + 1));
+    channel->Post(Op::kWriteImage, Payload().Put(piece).PutBytes(text.c_str(), text.size() + 1));
     shm::LoadImage load{};
     load.image = 1;
     load.format = static_cast<uint32_t>(shm::ImageFormat::kPtx);
-    const auto module = lane->Call(Op::kLoadModule, Payload().Put(load)).Get<shm::LoadedImage>().handle;
+    const auto module = channel->Call(Op::kLoadModule, Payload().Put(load)).Get<shm::LoadedImage>().handle;
     const shm::GetByName get{module, 6, 0};
-    kernel = lane->Call(Op::kGetFunction, Payload().Put(get).PutBytes("kernel", 6)).Get<uint64_t>();
-    memory = lane->Call(Op::kAllocate, Payload().Put(shm::Allocate{4096, 0, 0, 0})).Get<uint64_t>();
+    kernel = channel->Call(Op::kGetFunction, Payload().Put(get).PutBytes("kernel", 6)).Get<uint64_t>();
+    memory = channel->Call(Op::kAllocate, Payload().Put(shm::Allocate{4096, 0, 0, 0})).Get<uint64_t>();
   }
 
   Payload Launch(size_t parameter_bytes = 24, uint32_t num_blocks = 1) const {
@@ -100,22 +101,22 @@ struct Bed {
     const std::string parameters(parameter_bytes, 'p');
     return Payload().Put(launch).PutBytes(parameters.data(), parameters.size());
   }
-  // To pageable memory, as far as the executor is concerned: into the lane's arena.
+  // To pageable memory, as far as the executor is concerned: into the channel's arena.
   Payload CopyDown() const {
     const shm::Copy copy{
         0, memory, 4096, 1, static_cast<uint32_t>(shm::Place::kArena), static_cast<uint32_t>(shm::Place::kAddress)};
     return Payload().Put(copy);
   }
   void Ask(Op op, const Payload& payload) const {
-    lane->Publish(static_cast<uint16_t>(op), payload, shm::kWantReply, 0);
+    channel->Publish(static_cast<uint16_t>(op), payload, shm::kWantReply, 0);
   }
-  bool Synchronize() const { return lane->Call(Op::kSynchronizeStream, Payload().PutWord(1)).arrived; }
+  bool Synchronize() const { return channel->Call(Op::kSynchronizeStream, Payload().PutWord(1)).arrived; }
 
   FakeDriver driver;
   server::DriverTable table;
   std::unique_ptr<server::Executor> executor;
   std::unique_ptr<ScriptedClient> client;
-  std::unique_ptr<ScriptedLane> lane;
+  std::unique_ptr<ScriptedChannel> channel;
   uint64_t kernel = 0;
   uint64_t memory = 0;
 };
@@ -136,14 +137,14 @@ void MeasureQueued(benchmark::State& state, Bed& bed, int count, int num_replies
   const Payload end = bed.Launch(24, kEnd);
   std::vector<double> samples;
   for (auto _ : state) {
-    bed.lane->Post(Op::kLaunch, begin);
+    bed.channel->Post(Op::kLaunch, begin);
     while (!g_is_held.exchange(false)) std::this_thread::yield();
     for (int i = 0; i < count; ++i) put();
-    bed.lane->Post(Op::kLaunch, end);
+    bed.channel->Post(Op::kLaunch, end);
     bed.Ask(Op::kSynchronizeStream, Payload().PutWord(1));
     g_go_on = true;
     for (int i = 0; i < num_replies * count + 1; ++i) {
-      if (!bed.lane->Await().arrived) return state.SkipWithError("the session ended");
+      if (!bed.channel->Await().arrived) return state.SkipWithError("the session ended");
     }
     samples.push_back(NanosecondsEach(g_end - g_begin, count));
   }
@@ -154,7 +155,7 @@ void BM_QueuedLaunches(benchmark::State& state) {
   Bed bed;
   const Payload launch = bed.Launch(static_cast<size_t>(state.range(0)));
   const int count = static_cast<int>(shm::kRequestRingBytes / 2 / (launch.bytes().size() + 48));
-  MeasureQueued(state, bed, count, 0, [&] { bed.lane->Post(Op::kLaunch, launch); });
+  MeasureQueued(state, bed, count, 0, [&] { bed.channel->Post(Op::kLaunch, launch); });
 }
 BENCHMARK(BM_QueuedLaunches)->ArgName("bytes")->Arg(24)->Arg(4000)->Iterations(100);
 
@@ -162,7 +163,7 @@ void BM_QueuedLaunchesAndSynchronisations(benchmark::State& state) {
   Bed bed;
   const Payload launch = bed.Launch();
   MeasureQueued(state, bed, 2000, 1, [&] {
-    bed.lane->Post(Op::kLaunch, launch);
+    bed.channel->Post(Op::kLaunch, launch);
     bed.Ask(Op::kSynchronizeStream, Payload().PutWord(1));
   });
 }
@@ -184,19 +185,19 @@ void BM_SustainedLaunches(benchmark::State& state) {
   bed.Synchronize();
   for (auto _ : state) {
     const auto begin = Clock::now();
-    for (int i = 0; i < kLaunches; ++i) bed.lane->Post(Op::kLaunch, payload);
+    for (int i = 0; i < kLaunches; ++i) bed.channel->Post(Op::kLaunch, payload);
     if (!bed.Synchronize()) return state.SkipWithError("the session ended");
     samples.push_back(NanosecondsEach(Clock::now() - begin - kLaunches * kSlowLaunch, kLaunches));
   }
   ReportMedian(state, samples);
   state.counters["waits_per_1000"] =
-      static_cast<double>(bed.lane->num_waits()) * 1000 / (static_cast<double>(state.iterations()) * kLaunches);
+      static_cast<double>(bed.channel->num_waits()) * 1000 / (static_cast<double>(state.iterations()) * kLaunches);
 }
 BENCHMARK(BM_SustainedLaunches)->Iterations(15)->UseRealTime();
 
 void BM_RoundTrip(benchmark::State& state) {
   Bed bed;
-  for (auto _ : state) bed.lane->CallNumber(kOp_cuCtxGetLimit, Payload().PutWord(0));
+  for (auto _ : state) bed.channel->CallNumber(kOp_cuCtxGetLimit, Payload().PutWord(0));
 }
 BENCHMARK(BM_RoundTrip)->UseRealTime();
 
@@ -204,7 +205,7 @@ void BM_LaunchAndSynchronize(benchmark::State& state) {
   Bed bed;
   const Payload launch = bed.Launch();
   for (auto _ : state) {
-    bed.lane->Post(Op::kLaunch, launch);
+    bed.channel->Post(Op::kLaunch, launch);
     bed.Synchronize();
   }
 }

@@ -2,14 +2,14 @@
 // the driver can do without a daemon, for comparison only: who preloads it must know which programs share the GPU.
 #include <cstdlib>
 
-#include "server/executor/process/channel_groups.h"
+#include "server/executor/process/gpu_channel_groups.h"
 
 namespace {
 
 __attribute__((constructor)) void WantSliceOfEnvironment() {
   const char* wanted = std::getenv("TALLY_TIME_SLICE_US");
   if (wanted == nullptr) return;
-  tally::server::ChannelGroups::OfThisProcess().WantTimeSlice(
+  tally::server::GpuChannelGroups::OfThisProcess().WantTimeSlice(
       std::chrono::microseconds(std::strtoll(wanted, nullptr, 10)));
 }
 

@@ -73,7 +73,7 @@ CUresult SetMemoryOperationsNode(CUgraphExec exec, CUgraphNode node, const CUDA_
       result != CUDA_SUCCESS)
     return result;
   WriteTail(0, p.paramArray, p.count, p.flags, tail);
-  return call.lane->Call().result;
+  return call.channel->Call().result;
 }
 
 namespace entry {
@@ -86,10 +86,10 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
   if (const CUresult result = CheckOperations(*call.process, paramArray, count); result != CUDA_SUCCESS) return result;
   uint64_t word = 0;
   if (const CUresult result = ResolveStreamForWork(*call.process, stream, &word); result != CUDA_SUCCESS) return result;
-  std::byte* room = call.lane->Begin(shm::Op::kMemoryOperations, static_cast<uint32_t>(TailBytes(count)));
-  if (room == nullptr) return call.lane->failure();
+  std::byte* room = call.channel->Begin(shm::Op::kMemoryOperations, static_cast<uint32_t>(TailBytes(count)));
+  if (room == nullptr) return call.channel->failure();
   WriteTail(word, paramArray, count, flags, room);
-  call.lane->Post();
+  call.channel->Post();
   return CUDA_SUCCESS;
 }
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
@@ -114,7 +114,7 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NOD
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (nodeParams_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kGetMemoryOperationsNode, Word(hNode));
+  const Reply reply = call.channel->CallStruct(shm::Op::kGetMemoryOperationsNode, Word(hNode));
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto head = reply.Read<shm::MemoryOperations>();
   const size_t size = size_t{head.num_operations} * shm::kBatchMemoryOpBytes;

@@ -17,7 +17,7 @@ namespace {
 CUresult Append(const Call& call, uint64_t stream, std::unique_ptr<Callback> callback, bool is_stream_callback) {
   if (const CUresult result = call.process->callback_thread.Ensure(); result != CUDA_SUCCESS) return result;
   const shm::LaunchHostFunction request{stream, TokenOf(callback.get()), is_stream_callback ? 1u : 0u, 0};
-  const CUresult result = call.lane->PostStruct(shm::Op::kLaunchHostFunction, request);
+  const CUresult result = call.channel->PostStruct(shm::Op::kLaunchHostFunction, request);
   if (result == CUDA_SUCCESS) callback.release();
   return result;
 }

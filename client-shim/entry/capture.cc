@@ -22,7 +22,7 @@ struct CaptureAnswer {
 };
 
 CUresult AskState(const Call& call, uint64_t stream, CaptureAnswer* answer) {
-  const Reply reply = call.lane->CallStruct(shm::Op::kCaptureState, stream);
+  const Reply reply = call.channel->CallStruct(shm::Op::kCaptureState, stream);
   if (reply.result != CUDA_SUCCESS) return reply.result;
   answer->state = reply.Read<shm::CaptureState>();
   const size_t count = answer->state.num_dependencies;
@@ -85,12 +85,12 @@ CUresult SendBegin(const Call& call, shm::Op op, const shm::BeginCapture& begin,
   const size_t count = begin.num_dependencies;
   const size_t size = sizeof(begin) + count * 8 + (edges != nullptr ? count * 8 : 0);
   if (size > shm::kMaxRequestBytes / 2) return CUDA_ERROR_INVALID_VALUE;
-  std::byte* room = call.lane->Begin(op, static_cast<uint32_t>(size));
-  if (room == nullptr) return call.lane->failure();
+  std::byte* room = call.channel->Begin(op, static_cast<uint32_t>(size));
+  if (room == nullptr) return call.channel->failure();
   std::memcpy(room, &begin, sizeof(begin));
   if (count != 0) std::memcpy(room + sizeof(begin), nodes, count * 8);
   if (count != 0 && edges != nullptr) std::memcpy(room + sizeof(begin) + count * 8, edges, count * 8);
-  return call.lane->Call().result;
+  return call.channel->Call().result;
 }
 
 CUresult Begin(CUstream stream, CUgraph graph, const CUgraphNode* nodes, const CUgraphEdgeData* edges, size_t count,
@@ -165,7 +165,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   uint64_t word = 0;
   if (const CUresult result = ResolveStream(hStream, &word); result != CUDA_SUCCESS) return result;
   if (const CUresult result = call.process->captures.CheckEnd(word); result != CUDA_SUCCESS) return result;
-  const Reply reply = call.lane->CallStruct(shm::Op::kEndCapture, word);
+  const Reply reply = call.channel->CallStruct(shm::Op::kEndCapture, word);
   const auto graph = reinterpret_cast<CUgraph>(reply.Read<uint64_t>());
   bool was_open = false;
   const CUresult spoilt = call.process->captures.End(word, &was_open);

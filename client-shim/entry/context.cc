@@ -30,18 +30,18 @@ CUresult PostContextEvent(shm::Op op, CUcontext context, CUevent event) {
   Process* process = nullptr;
   uint32_t index = 0;
   if (const CUresult result = ContextOrCurrent(context, &process, &index); result != CUDA_SUCCESS) return result;
-  Lane* lane = nullptr;
-  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
+  Channel* channel = nullptr;
+  if (const CUresult result = CurrentChannel(&channel); result != CUDA_SUCCESS) return result;
   const auto handle = reinterpret_cast<uint64_t>(event);
   Event* known = process->events.Find(handle);
   if (known == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = process->captures.CheckSynchronizeContext(index); result != CUDA_SUCCESS) return result;
   if (op == shm::Op::kRecordContextEvent) known->ForgetRecording();
-  std::byte* room = lane->Begin(op, sizeof(handle));
-  if (room == nullptr) return lane->failure();
+  std::byte* room = channel->Begin(op, sizeof(handle));
+  if (room == nullptr) return channel->failure();
   std::memcpy(room, &handle, sizeof(handle));
-  lane->SetContext(index);
-  lane->Post();
+  channel->SetContext(index);
+  channel->Post();
   return CUDA_SUCCESS;
 }
 
@@ -75,7 +75,7 @@ CUresult Create(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   const uint32_t index = contexts.FreeIndex();
   if (index == shm::kNoContext) return CUDA_ERROR_OUT_OF_MEMORY;
   const shm::OpenContext open{index, static_cast<uint32_t>(call.process->server_ordinal(dev)), flags, 0};
-  if (const Reply reply = call.lane->CallStruct(shm::Op::kOpenContext, open); reply.result != CUDA_SUCCESS)
+  if (const Reply reply = call.channel->CallStruct(shm::Op::kOpenContext, open); reply.result != CUDA_SUCCESS)
     return reply.result;
   Context& context = contexts[index];
   context.device = dev;
@@ -114,7 +114,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   ForgetContext(call.process, index);
   contexts[index].is_active = false;
   if (t_thread.context == index) Pop();
-  return call.lane->CallStruct(shm::Op::kCloseContext, shm::CloseContext{index, 0}).result;
+  return call.channel->CallStruct(shm::Op::kCloseContext, shm::CloseContext{index, 0}).result;
 }
 CUresult cuCtxDestroy(CUcontext ctx) { return entry::cuCtxDestroy_v2(ctx); }
 
@@ -255,17 +255,17 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   Process* process = nullptr;
   uint32_t index = 0;
   if (const CUresult result = ContextOrCurrent(ctx, &process, &index); result != CUDA_SUCCESS) return result;
-  Lane* lane = nullptr;
-  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
+  Channel* channel = nullptr;
+  if (const CUresult result = CurrentChannel(&channel); result != CUDA_SUCCESS) return result;
   if (const CUresult result = process->captures.CheckSynchronizeContext(index); result != CUDA_SUCCESS) return result;
-  if (lane->WasFoundIdle(Lane::kAllStreams, index)) return FinishWait(lane);
-  if (lane->Begin(shm::Op::kSynchronizeContext, 0) == nullptr) return lane->failure();
-  lane->SetContext(index);
-  const Reply reply = lane->Call(WaitForDevice(*process, index));
+  if (channel->WasFoundIdle(Channel::kAllStreams, index)) return FinishWait(channel);
+  if (channel->Begin(shm::Op::kSynchronizeContext, 0) == nullptr) return channel->failure();
+  channel->SetContext(index);
+  const Reply reply = channel->Call(WaitForDevice(*process, index));
   if (reply.result != CUDA_SUCCESS) return reply.result;
-  NoteContextComplete(process, index, reply.ticket);
-  lane->NoteIdle(Lane::kAllStreams, index);
-  return FinishWait(lane);
+  NoteContextComplete(process, index, reply.sequence_number);
+  channel->NoteIdle(Channel::kAllStreams, index);
+  return FinishWait(channel);
 }
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   return PostContextEvent(shm::Op::kRecordContextEvent, hCtx, hEvent);
@@ -289,13 +289,13 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   const CUdevice to = process->contexts[peer].device;
   entry::cuDeviceCanAccessPeer(&can_access, from, to);
   if (can_access == 0) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  Lane* lane = nullptr;
-  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
+  Channel* channel = nullptr;
+  if (const CUresult result = CurrentChannel(&channel); result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(process->contexts.mutex());
   if (process->contexts.peers().contains({index, peer})) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
   const shm::EnablePeer request{static_cast<uint32_t>(process->server_ordinal(from)),
                                 static_cast<uint32_t>(process->server_ordinal(to))};
-  if (const Reply reply = lane->CallStruct(shm::Op::kEnablePeer, request); reply.result != CUDA_SUCCESS)
+  if (const Reply reply = channel->CallStruct(shm::Op::kEnablePeer, request); reply.result != CUDA_SUCCESS)
     return reply.result;
   process->contexts.peers().emplace(index, peer);
   return CUDA_SUCCESS;

@@ -107,7 +107,7 @@ shm::BoxSide Shifted(const Side& side, const Slice& slice) {
 
 shm::BoxSide ArenaSide(uint32_t chunk, const Slice& slice) {
   shm::BoxSide out{};
-  out.base = Lane::chunk_offset(chunk);
+  out.base = Channel::chunk_offset(chunk);
   out.pitch_bytes = slice.width_bytes;
   out.height = slice.rows;
   out.place = static_cast<uint32_t>(shm::Place::kArena);
@@ -127,13 +127,13 @@ CUresult FromPageable(const Call& call, const CUDA_MEMCPY3D& copy, const Side& d
                       uint64_t stream) {
   return ForEachSlice(copy, [&](const Slice& slice) {
     uint32_t chunk = 0;
-    if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = call.channel->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
     for (size_t row = 0; row < slice.rows; ++row)
-      std::memcpy(call.lane->chunk(chunk) + row * slice.width_bytes, RowOf(source, slice, row), slice.width_bytes);
+      std::memcpy(call.channel->chunk(chunk) + row * slice.width_bytes, RowOf(source, slice, row), slice.width_bytes);
     shm::CopyBox box = BoxFor(slice, stream);
     box.source = ArenaSide(chunk, slice);
     box.destination = Shifted(destination, slice);
-    return call.lane->PostStruct(shm::Op::kCopyBox, box);
+    return call.channel->PostStruct(shm::Op::kCopyBox, box);
   });
 }
 
@@ -141,19 +141,20 @@ CUresult ToPageable(const Call& call, const CUDA_MEMCPY3D& copy, const Side& des
                     uint64_t stream) {
   const CUresult copied = ForEachSlice(copy, [&](const Slice& slice) {
     uint32_t chunk = 0;
-    if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = call.channel->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
     shm::CopyBox box = BoxFor(slice, stream);
     box.source = Shifted(source, slice);
     box.destination = ArenaSide(chunk, slice);
     const Reply reply =
-        call.lane->CallStruct(shm::Op::kCopyBox, box, WaitForDevice(*call.process, ContextOfStream(stream)));
+        call.channel->CallStruct(shm::Op::kCopyBox, box, WaitForDevice(*call.process, ContextOfStream(stream)));
     if (reply.result != CUDA_SUCCESS) return reply.result;
-    call.lane->NoteChunkDone(chunk);
+    call.channel->NoteChunkDone(chunk);
     for (size_t row = 0; row < slice.rows; ++row)
-      std::memcpy(RowOf(destination, slice, row), call.lane->chunk(chunk) + row * slice.width_bytes, slice.width_bytes);
+      std::memcpy(RowOf(destination, slice, row), call.channel->chunk(chunk) + row * slice.width_bytes,
+                  slice.width_bytes);
     return CUDA_SUCCESS;
   });
-  return copied != CUDA_SUCCESS ? copied : FinishWait(call.lane);
+  return copied != CUDA_SUCCESS ? copied : FinishWait(call.channel);
 }
 
 }  // namespace
@@ -244,10 +245,10 @@ CUresult CopyBox3D(const CUDA_MEMCPY3D& copy, CUstream stream, bool waits) {
     return allocation && allocation->is_host();
   };
   if (!waits || (!is_awaited(source) && !is_awaited(destination))) {
-    return call.lane->PostStruct(shm::Op::kCopyBox, box);
+    return call.channel->PostStruct(shm::Op::kCopyBox, box);
   }
-  const Reply reply = call.lane->CallStruct(shm::Op::kCopyBox, box);
-  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
+  const Reply reply = call.channel->CallStruct(shm::Op::kCopyBox, box);
+  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.channel);
 }
 
 namespace entry {

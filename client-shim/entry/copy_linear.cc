@@ -33,22 +33,22 @@ CUresult Classify(const AddressMap& addresses, LinearSide* side, size_t size_byt
 CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* source, size_t size_bytes,
                       uint64_t stream) {
   if (size_bytes <= shm::kMaxInlineBytes) {
-    std::byte* room = call.lane->Begin(shm::Op::kCopy, static_cast<uint32_t>(sizeof(shm::Copy) + size_bytes));
-    if (room == nullptr) return call.lane->failure();
+    std::byte* room = call.channel->Begin(shm::Op::kCopy, static_cast<uint32_t>(sizeof(shm::Copy) + size_bytes));
+    if (room == nullptr) return call.channel->failure();
     const shm::Copy copy{destination, 0, size_bytes, stream, kAddress, kInline};
     std::memcpy(room, &copy, sizeof(copy));
     std::memcpy(room + sizeof(copy), source, size_bytes);
-    call.lane->Post();
+    call.channel->Post();
     return CUDA_SUCCESS;
   }
-  CopyThreads::Turn threads(call.lane->session()->copy_threads(), size_bytes);
+  CopyThreads::Turn threads(call.channel->session()->copy_threads(), size_bytes);
   for (size_t offset = 0; offset < size_bytes;) {
     const size_t piece = std::min<size_t>(shm::kArenaChunkBytes, size_bytes - offset);
     uint32_t chunk = 0;
-    if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
-    threads.Copy(call.lane->chunk(chunk), source + offset, piece);
-    const shm::Copy copy{destination + offset, Lane::chunk_offset(chunk), piece, stream, kAddress, kArena};
-    if (const CUresult result = call.lane->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = call.channel->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+    threads.Copy(call.channel->chunk(chunk), source + offset, piece);
+    const shm::Copy copy{destination + offset, Channel::chunk_offset(chunk), piece, stream, kAddress, kArena};
+    if (const CUresult result = call.channel->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
     offset += piece;
   }
   return CUDA_SUCCESS;
@@ -59,16 +59,16 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
   // One chunk: the reply to the copy itself says that the bytes are there.
   if (size_bytes <= shm::kArenaChunkBytes) {
     uint32_t chunk = 0;
-    if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
-    const shm::Copy copy{Lane::chunk_offset(chunk), source, size_bytes, stream, kArena, kAddress};
-    const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy, wait);
+    if (const CUresult result = call.channel->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+    const shm::Copy copy{Channel::chunk_offset(chunk), source, size_bytes, stream, kArena, kAddress};
+    const Reply reply = call.channel->CallStruct(shm::Op::kCopy, copy, wait);
     if (reply.result != CUDA_SUCCESS) return reply.result;
-    call.lane->NoteChunkDone(chunk);
-    std::memcpy(destination, call.lane->chunk(chunk), size_bytes);
-    return FinishWait(call.lane);
+    call.channel->NoteChunkDone(chunk);
+    std::memcpy(destination, call.channel->chunk(chunk), size_bytes);
+    return FinishWait(call.channel);
   }
   // More: the next chunks are on their way while one is emptied.
-  CopyThreads::Turn threads(call.lane->session()->copy_threads(), size_bytes);
+  CopyThreads::Turn threads(call.channel->session()->copy_threads(), size_bytes);
   struct Pending {
     uint32_t chunk;
     size_t offset, size;
@@ -79,9 +79,9 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     if (offset < size_bytes && count < shm::kArenaChunks) {
       const size_t piece = std::min<size_t>(shm::kArenaChunkBytes, size_bytes - offset);
       uint32_t chunk = 0;
-      if (const CUresult result = call.lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
-      const shm::Copy copy{Lane::chunk_offset(chunk), source + offset, piece, stream, kArena, kAddress};
-      if (const CUresult result = call.lane->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
+      if (const CUresult result = call.channel->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+      const shm::Copy copy{Channel::chunk_offset(chunk), source + offset, piece, stream, kArena, kAddress};
+      if (const CUresult result = call.channel->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
       pending[(first + count++) % shm::kArenaChunks] = {chunk, offset, piece};
       offset += piece;
       continue;
@@ -89,10 +89,10 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     const Pending oldest = pending[first];
     first = (first + 1) % shm::kArenaChunks;
     --count;
-    if (const CUresult result = call.lane->AwaitChunk(oldest.chunk, wait); result != CUDA_SUCCESS) return result;
-    threads.Copy(destination + oldest.offset, call.lane->chunk(oldest.chunk), oldest.size);
+    if (const CUresult result = call.channel->AwaitChunk(oldest.chunk, wait); result != CUDA_SUCCESS) return result;
+    threads.Copy(destination + oldest.offset, call.channel->chunk(oldest.chunk), oldest.size);
   }
-  return FinishWait(call.lane);
+  return FinishWait(call.channel);
 }
 
 CUresult CopyCaptured(const Call& call, const LinearSide& destination, const LinearSide& source, size_t size_bytes,
@@ -109,10 +109,10 @@ CUresult CopyCaptured(const Call& call, const LinearSide& destination, const Lin
         result != CUDA_SUCCESS)
       return result;
     copy.source = reinterpret_cast<uint64_t>(staging);
-    return call.lane->PostStruct(shm::Op::kCopy, copy);
+    return call.channel->PostStruct(shm::Op::kCopy, copy);
   }
   copy.destination = reinterpret_cast<uint64_t>(staging);
-  if (const CUresult result = call.lane->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = call.channel->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
   return CaptureHostCopy(call, stream, reinterpret_cast<void*>(destination.address), staging, size_bytes);
 }
 
@@ -160,9 +160,10 @@ CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes
     return allocation && allocation->is_host();
   };
   if (!waits || (!is_host(destination.address) && !is_host(source.address)))
-    return call.lane->PostStruct(shm::Op::kCopy, copy);
-  const Reply reply = call.lane->CallStruct(shm::Op::kCopy, copy, WaitForDevice(*call.process, ContextOfStream(word)));
-  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
+    return call.channel->PostStruct(shm::Op::kCopy, copy);
+  const Reply reply =
+      call.channel->CallStruct(shm::Op::kCopy, copy, WaitForDevice(*call.process, ContextOfStream(word)));
+  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.channel);
 }
 
 namespace entry {

@@ -1,7 +1,7 @@
 // Copies, whatever their shape: which side is pageable, and how its bytes travel.
 //
 //   device, pinned, managed   by address: the executor uses the same one
-//   pageable source           in the record itself up to 64 KiB, else through the lane's arena, chunk by chunk
+//   pageable source           in the record itself up to 64 KiB, else through the channel's arena, chunk by chunk
 //   pageable destination      through the arena, chunk by chunk, and the call waits, as it does natively
 //
 // While the stream captures, pageable bytes go through a pinned buffer of their own and a host function that fills or

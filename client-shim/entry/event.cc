@@ -24,13 +24,13 @@ CUresult Record(CUevent handle, CUstream stream, Send send) {
   if (const CUresult result = send(); result != CUDA_SUCCESS) return result;
   // An event that other programs wait for has to be recorded when the call returns, as natively: what they do next is
   // ordered by means that the executor does not see.
-  if (event->is_interprocess()) return t_thread.lane->CallEmpty(shm::Op::kFence).result;
+  if (event->is_interprocess()) return t_thread.channel->CallEmpty(shm::Op::kFence).result;
   Recording recording;
   if (ResolveStream(stream, &recording.stream) != CUDA_SUCCESS) return CUDA_SUCCESS;
   recording.context = ContextOfStream(recording.stream);
   if (recording.context == shm::kNoContext) return CUDA_SUCCESS;
   recording.epoch = process->contexts[recording.context].epoch.load();
-  recording.ticket_plus_1 = t_thread.lane->posted_ticket() + 1;
+  recording.sequence_number_plus_1 = t_thread.channel->posted_sequence_number() + 1;
   event->NoteRecording(recording);
   return CUDA_SUCCESS;
 }
@@ -60,7 +60,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   event->flags = Flags;
   const uint64_t handle = event->handle;
   call.process->events.Insert(std::move(event));
-  if (const CUresult result = call.lane->PostStruct(shm::Op::kCreateEvent, shm::CreateEvent{handle, Flags, 0});
+  if (const CUresult result = call.channel->PostStruct(shm::Op::kCreateEvent, shm::CreateEvent{handle, Flags, 0});
       result != CUDA_SUCCESS)
     return result;
   *phEvent = reinterpret_cast<CUevent>(handle);
@@ -112,14 +112,14 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   Event* event = call.process->events.Find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
-  if (IsKnownComplete(*call.process, *event)) return FinishWait(call.lane);
+  if (IsKnownComplete(*call.process, *event)) return FinishWait(call.channel);
   const WaitFor wait =
       (event->flags & CU_EVENT_BLOCKING_SYNC) != 0 ? WaitFor::kAnswer : WaitForDevice(*call.process, event->context);
   const Recording recording = event->LatestRecording();
-  const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeEvent, handle, wait);
+  const Reply reply = call.channel->CallStruct(shm::Op::kSynchronizeEvent, handle, wait);
   if (reply.result != CUDA_SUCCESS) return reply.result;
   event->NoteComplete(recording);
-  return FinishWait(call.lane);
+  return FinishWait(call.channel);
 }
 
 CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {

@@ -42,9 +42,9 @@ CUresult Fill(CUdeviceptr address, size_t pitch, uint32_t value, uint32_t elemen
   if (!MayFill(call.process, word, *allocation)) return CUDA_ERROR_INVALID_VALUE;
   const shm::Fill fill{
       allocation->DeviceAddressOf(address), height > 1 ? pitch : 0, width, height, word, value, element_bytes};
-  if (!waits || !allocation->is_host()) return call.lane->PostStruct(shm::Op::kFill, fill);
-  const Reply reply = call.lane->CallStruct(shm::Op::kFill, fill);
-  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
+  if (!waits || !allocation->is_host()) return call.channel->PostStruct(shm::Op::kFill, fill);
+  const Reply reply = call.channel->CallStruct(shm::Op::kFill, fill);
+  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.channel);
 }
 
 }  // namespace

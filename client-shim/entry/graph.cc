@@ -30,7 +30,7 @@ CUresult GetKernelNode(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2* parameters)
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kGetKernelNode, Word(node));
+  const Reply reply = call.channel->CallStruct(shm::Op::kGetKernelNode, Word(node));
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto launch = reply.Read<shm::Launch>();
   const Kernel* kernel = call.process->kernels.Find(launch.function);
@@ -92,7 +92,7 @@ CUresult Instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long flags,
         result != CUDA_SUCCESS)
       return result;
   }
-  const Reply reply = call.lane->CallStruct(shm::Op::kInstantiate, request);
+  const Reply reply = call.channel->CallStruct(shm::Op::kInstantiate, request);
   *details = reply.Read<shm::Instantiated>();
   if (reply.result == CUDA_SUCCESS) *exec = reinterpret_cast<CUgraphExec>(details->exec);
   return reply.result;
@@ -162,7 +162,7 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (FindKept(hNode, nodeParams)) return CUDA_SUCCESS;
-  const Reply reply = call.lane->CallStruct(shm::Op::kGetCopyNode, Word(hNode));
+  const Reply reply = call.channel->CallStruct(shm::Op::kGetCopyNode, Word(hNode));
   if (reply.result == CUDA_SUCCESS) *nodeParams = reply.Read<CUDA_MEMCPY3D>();
   return reply.result;
 }
@@ -190,7 +190,7 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* node
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kGetHostNode, Word(hNode));
+  const Reply reply = call.channel->CallStruct(shm::Op::kGetHostNode, Word(hNode));
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const Callback* callback = CallbackOf(reply.Read<uint64_t>());
   if (callback == nullptr || callback->function == nullptr)
@@ -240,7 +240,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t request[2] = {Word(hGraphExec), Word(hGraph)};
-  const Reply reply = call.lane->CallStruct(shm::Op::kUpdateExec, request);
+  const Reply reply = call.channel->CallStruct(shm::Op::kUpdateExec, request);
   resultInfo->result = static_cast<CUgraphExecUpdateResult>(reply.Read<uint32_t>());
   resultInfo->errorNode = reinterpret_cast<CUgraphNode>(reply.Read<uint64_t>(8));
   resultInfo->errorFromNode = reinterpret_cast<CUgraphNode>(reply.Read<uint64_t>(16));

@@ -192,7 +192,8 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int fla
   std::string text;
   uint64_t total = 0;
   do {
-    const Reply reply = call.lane->CallStruct(shm::Op::kGraphText, shm::GraphText{Word(hGraph), text.size(), flags, 0});
+    const Reply reply =
+        call.channel->CallStruct(shm::Op::kGraphText, shm::GraphText{Word(hGraph), text.size(), flags, 0});
     if (reply.result != CUDA_SUCCESS) return reply.result;
     total = reply.Read<uint64_t>();
     if (reply.payload_bytes <= sizeof(total)) break;

@@ -45,7 +45,7 @@ CUresult AddAllocationNode(const NodePlace& place, CUDA_MEM_ALLOC_NODE_PARAMS* p
       result != CUDA_SUCCESS)
     return result;
   std::memcpy(tail, &node, sizeof(node));
-  const Reply reply = call.lane->Call();
+  const Reply reply = call.channel->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
   Allocation allocation;
   allocation.address = reply.Read<uint64_t>(8);
@@ -73,7 +73,7 @@ CUresult AddConditionalNode(const NodePlace& place, CUDA_CONDITIONAL_NODE_PARAMS
       result != CUDA_SUCCESS)
     return result;
   std::memcpy(tail, &node, sizeof(node));
-  const Reply reply = call.lane->Call();
+  const Reply reply = call.channel->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
   if (reply.payload_bytes < 8 + size_t{p->size} * 8) return CUDA_ERROR_UNKNOWN;
   *place.node = reinterpret_cast<CUgraphNode>(reply.Read<uint64_t>());
@@ -95,7 +95,7 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (params_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kGetAllocationNode, Word(hNode));
+  const Reply reply = call.channel->CallStruct(shm::Op::kGetAllocationNode, Word(hNode));
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto node = reply.Read<shm::AllocationNode>();
   const auto address = reply.Read<uint64_t>(sizeof(node));
@@ -128,8 +128,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
   if (pHandle_out == nullptr || hGraph == nullptr ||
       (flags & ~static_cast<unsigned>(CU_GRAPH_COND_ASSIGN_DEFAULT)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kCreateConditional,
-                                            shm::CreateConditional{Word(hGraph), defaultLaunchValue, flags});
+  const Reply reply = call.channel->CallStruct(shm::Op::kCreateConditional,
+                                               shm::CreateConditional{Word(hGraph), defaultLaunchValue, flags});
   if (reply.result == CUDA_SUCCESS) *pHandle_out = reply.Read<uint64_t>();
   return reply.result;
 }

@@ -205,7 +205,7 @@ CUresult SetKernelNode(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NOD
       result != CUDA_SUCCESS)
     return result;
   kernel.Write(tail);
-  return call.lane->Call().result;
+  return call.channel->Call().result;
 }
 
 CUresult SetCopyNode(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D& copy) {
@@ -218,7 +218,7 @@ CUresult SetCopyNode(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D& co
       result != CUDA_SUCCESS)
     return result;
   std::memcpy(tail, &box, sizeof(box));
-  const CUresult result = call.lane->Call().result;
+  const CUresult result = call.channel->Call().result;
   if (result == CUDA_SUCCESS && exec == nullptr) call.process->node_parameters.Keep(Word(node), copy);
   return result;
 }
@@ -233,7 +233,7 @@ CUresult SetFillNode(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_
       result != CUDA_SUCCESS)
     return result;
   std::memcpy(tail, &fill, sizeof(fill));
-  const CUresult result = call.lane->Call().result;
+  const CUresult result = call.channel->Call().result;
   if (result == CUDA_SUCCESS && exec == nullptr) call.process->node_parameters.Keep(Word(node), parameters);
   return result;
 }
@@ -252,7 +252,7 @@ CUresult SetHostNode(CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PA
       result != CUDA_SUCCESS)
     return result;
   std::memcpy(tail, &request, sizeof(request));
-  const CUresult result = call.lane->Call().result;
+  const CUresult result = call.channel->Call().result;
   if (result != CUDA_SUCCESS) return result;
   callback.release();
   if (exec == nullptr) call.process->node_parameters.Keep(Word(node), host);

@@ -23,8 +23,8 @@ inline CUresult CheckPlace(const NodePlace& place) {
 inline CUresult BeginAdd(const Call& call, shm::Op op, const NodePlace& place, size_t tail_bytes, std::byte** tail) {
   const size_t dependency_bytes = place.num_dependencies * 8;
   const shm::GraphNodeTarget target{Word(place.graph), 0, 0, static_cast<uint32_t>(place.num_dependencies), 0};
-  std::byte* room = call.lane->Begin(op, static_cast<uint32_t>(sizeof(target) + dependency_bytes + tail_bytes));
-  if (room == nullptr) return call.lane->failure();
+  std::byte* room = call.channel->Begin(op, static_cast<uint32_t>(sizeof(target) + dependency_bytes + tail_bytes));
+  if (room == nullptr) return call.channel->failure();
   std::memcpy(room, &target, sizeof(target));
   if (dependency_bytes != 0) std::memcpy(room + sizeof(target), place.dependencies, dependency_bytes);
   *tail = room + sizeof(target) + dependency_bytes;
@@ -35,15 +35,15 @@ inline CUresult BeginAdd(const Call& call, shm::Op op, const NodePlace& place, s
 inline CUresult BeginSet(const Call& call, shm::Op op, CUgraphExec exec, CUgraphNode node, size_t tail_bytes,
                          std::byte** tail) {
   const shm::GraphNodeTarget target{0, Word(exec), Word(node), 0, 0};
-  std::byte* room = call.lane->Begin(op, static_cast<uint32_t>(sizeof(target) + tail_bytes));
-  if (room == nullptr) return call.lane->failure();
+  std::byte* room = call.channel->Begin(op, static_cast<uint32_t>(sizeof(target) + tail_bytes));
+  if (room == nullptr) return call.channel->failure();
   std::memcpy(room, &target, sizeof(target));
   *tail = room + sizeof(target);
   return CUDA_SUCCESS;
 }
 
 inline CUresult FinishAdd(const Call& call, const NodePlace& place) {
-  const Reply reply = call.lane->Call();
+  const Reply reply = call.channel->Call();
   if (reply.result == CUDA_SUCCESS) *place.node = reinterpret_cast<CUgraphNode>(reply.Read<uint64_t>());
   return reply.result;
 }

@@ -63,7 +63,7 @@ CUresult Share(const Call& call, const PageRange& pages, uint64_t* server_addres
       result != CUDA_SUCCESS)
     return result;
   if (call.process->registered.Share(pages.begin, pages.size_bytes(), memory->get())) return CUDA_SUCCESS;
-  call.lane->CallStruct(shm::Op::kFreeHost, *server_address);
+  call.channel->CallStruct(shm::Op::kFreeHost, *server_address);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -103,7 +103,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
     // The device's address is a pointer in its own right: nothing else of this process may be there.
     if (!call.process->reservations.Hold(allocation.device_address, bytesize)) {
       call.process->registered.GiveBack(pages.begin);
-      call.lane->CallStruct(shm::Op::kFreeHost, server_address);
+      call.channel->CallStruct(shm::Op::kFreeHost, server_address);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     Allocation view = allocation;
@@ -130,13 +130,13 @@ CUresult cuMemHostUnregister(void* p) {
   const auto removed = call.process->addresses.Remove(address);
   if (!removed) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   const uint64_t page_offset = address - removed->registered_page;
-  const Reply reply = call.lane->CallStruct(shm::Op::kFreeHost, removed->device_address - page_offset);
+  const Reply reply = call.channel->CallStruct(shm::Op::kFreeHost, removed->device_address - page_offset);
   if (removed->device_address != address) {
     if (const auto view = call.process->addresses.Remove(removed->device_address))
       ReleaseAllocation(call.process, *view);
   }
   ReleaseAllocation(call.process, *removed);
-  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
+  return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.channel);
 }
 
 }  // namespace tally::client_shim::entry

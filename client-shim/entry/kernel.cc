@@ -112,7 +112,7 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
     *pFunc = reinterpret_cast<CUfunction>(kept);
     return CUDA_SUCCESS;
   }
-  const Reply reply = call.lane->CallStruct(shm::Op::kKernelFunction, shm::GetByName{known->handle, 0, 0});
+  const Reply reply = call.channel->CallStruct(shm::Op::kKernelFunction, shm::GetByName{known->handle, 0, 0});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   Kernel* function = call.process->kernels.File(*call.process, reply, known->owner, known->name);
   if (function == nullptr) return CUDA_ERROR_UNKNOWN;

@@ -33,14 +33,14 @@ CUresult Launch(CUfunction function, const CUlaunchConfig& config, void** parame
     return result;
   if (call.process->num_devices() > 1 && IsElsewhere(*call.process, launch.stream)) return CUDA_ERROR_INVALID_HANDLE;
   std::byte* room =
-      call.lane->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + LaunchTailBytes(launch));
-  if (room == nullptr) return call.lane->failure();
+      call.channel->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + LaunchTailBytes(launch));
+  if (room == nullptr) return call.channel->failure();
   WriteLaunch(launch, *kernel, config, parameters, extra, room);
   if (node == nullptr) [[likely]] {
-    call.lane->Post();
+    call.channel->Post();
     return CUDA_SUCCESS;
   }
-  const Reply reply = call.lane->Call();
+  const Reply reply = call.channel->Call();
   if (reply.result == CUDA_SUCCESS) *node = reinterpret_cast<CUgraphDeviceNode>(reply.Read<uint64_t>());
   return reply.result;
 }

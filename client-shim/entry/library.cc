@@ -16,7 +16,7 @@ CUresult Load(CUlibrary* library, OutgoingImage image, const JitOptions& options
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   uint64_t handle = 0;
-  const CUresult result = LoadImage(call.lane, shm::Op::kLoadLibrary, std::move(image), options, &handle);
+  const CUresult result = LoadImage(call.channel, shm::Op::kLoadLibrary, std::move(image), options, &handle);
   if (result == CUDA_SUCCESS) *library = reinterpret_cast<CUlibrary>(handle);
   return result;
 }
@@ -59,7 +59,7 @@ CUresult cuLibraryUnload(CUlibrary library) {
   call.process->kernels.RemoveOwner(Word(library));
   for (const Allocation& global : call.process->addresses.RemoveOwner(Word(library)))
     ReleaseAllocation(call.process, global);
-  return call.lane->PostStruct(shm::Op::kUnloadLibrary, Word(library));
+  return call.channel->PostStruct(shm::Op::kUnloadLibrary, Word(library));
 }
 
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
@@ -76,7 +76,7 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kLibraryModule, shm::GetByName{Word(library), 0, 0});
+  const Reply reply = call.channel->CallStruct(shm::Op::kLibraryModule, shm::GetByName{Word(library), 0, 0});
   if (reply.result == CUDA_SUCCESS) *pMod = reinterpret_cast<CUmodule>(reply.Read<uint64_t>());
   return reply.result;
 }

@@ -37,15 +37,15 @@ CUresult Add(CUlinkState state, CUjitInputType type, const OutgoingImage& image,
   add.name_bytes = name != nullptr ? static_cast<uint32_t>(std::strlen(name)) : 0;
   add.info_log_bytes = logs.info_log_bytes();
   add.error_log_bytes = logs.error_log_bytes();
-  if (const CUresult result = SendImage(call.lane, image, &add.image); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = SendImage(call.channel, image, &add.image); result != CUDA_SUCCESS) return result;
   const size_t option_bytes = jit.sent().size_bytes();
   std::byte* room =
-      call.lane->Begin(shm::Op::kLinkAdd, static_cast<uint32_t>(sizeof(add) + option_bytes + add.name_bytes));
-  if (room == nullptr) return call.lane->failure();
+      call.channel->Begin(shm::Op::kLinkAdd, static_cast<uint32_t>(sizeof(add) + option_bytes + add.name_bytes));
+  if (room == nullptr) return call.channel->failure();
   std::memcpy(room, &add, sizeof(add));
   if (option_bytes != 0) std::memcpy(room + sizeof(add), jit.sent().data(), option_bytes);
   if (add.name_bytes != 0) std::memcpy(room + sizeof(add) + option_bytes, name, add.name_bytes);
-  const Reply reply = call.lane->Call();
+  const Reply reply = call.channel->Call();
   const auto answer = reply.Read<shm::LoadedImage>();
   logs.ReturnLogs(reply, sizeof(answer), answer.info_log_bytes, answer.error_log_bytes);
   if (reply.result == CUDA_SUCCESS)
@@ -66,11 +66,11 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   create.info_log_bytes = jit.info_log_bytes();
   create.error_log_bytes = jit.error_log_bytes();
   std::byte* room =
-      call.lane->Begin(shm::Op::kLinkCreate, static_cast<uint32_t>(sizeof(create) + jit.sent().size_bytes()));
-  if (room == nullptr) return call.lane->failure();
+      call.channel->Begin(shm::Op::kLinkCreate, static_cast<uint32_t>(sizeof(create) + jit.sent().size_bytes()));
+  if (room == nullptr) return call.channel->failure();
   std::memcpy(room, &create, sizeof(create));
   if (!jit.sent().empty()) std::memcpy(room + sizeof(create), jit.sent().data(), jit.sent().size_bytes());
-  const Reply reply = call.lane->Call();
+  const Reply reply = call.channel->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto handle = reply.Read<uint64_t>();
   call.process->link_results.KeepLogs(handle, jit);
@@ -109,7 +109,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const JitOptions& logs = call.process->link_results.Logs(Word(state));
-  const Reply reply = call.lane->CallStruct(shm::Op::kLinkComplete, Word(state));
+  const Reply reply = call.channel->CallStruct(shm::Op::kLinkComplete, Word(state));
   const auto linked = reply.Read<shm::LoadedImage>();
   logs.ReturnLogs(reply, sizeof(linked), linked.info_log_bytes, linked.error_log_bytes);
   if (reply.result != CUDA_SUCCESS) return reply.result;
@@ -118,7 +118,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   std::vector<std::byte> bytes(size);
   for (uint64_t offset = 0; offset < size;) {
     const uint64_t piece = std::min<uint64_t>(shm::kMaxReplyBytes / 2, size - offset);
-    const Reply part = call.lane->CallStruct(shm::Op::kReadLinked, shm::ReadLinked{Word(state), offset, piece});
+    const Reply part = call.channel->CallStruct(shm::Op::kReadLinked, shm::ReadLinked{Word(state), offset, piece});
     if (part.result != CUDA_SUCCESS) return part.result;
     if (part.payload_bytes < piece) return CUDA_ERROR_UNKNOWN;
     std::memcpy(bytes.data() + offset, part.payload, piece);
@@ -138,7 +138,7 @@ CUresult cuLinkDestroy(CUlinkState state) {
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (state == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   call.process->link_results.Forget(Word(state));
-  return call.lane->PostStruct(shm::Op::kLinkDestroy, Word(state));
+  return call.channel->PostStruct(shm::Op::kLinkDestroy, Word(state));
 }
 
 }  // namespace tally::client_shim::entry

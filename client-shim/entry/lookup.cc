@@ -8,10 +8,10 @@
 namespace tally::client_shim {
 namespace {
 
-std::byte* BeginByName(Lane* lane, shm::Op op, uint64_t owner, const char* name, uint32_t detail = 0) {
+std::byte* BeginByName(Channel* channel, shm::Op op, uint64_t owner, const char* name, uint32_t detail = 0) {
   const size_t size = std::strlen(name);
   if (size > shm::kMaxRequestBytes / 2) return nullptr;
-  std::byte* room = lane->Begin(op, static_cast<uint32_t>(sizeof(shm::GetByName) + size));
+  std::byte* room = channel->Begin(op, static_cast<uint32_t>(sizeof(shm::GetByName) + size));
   if (room == nullptr) return nullptr;
   const shm::GetByName request{owner, static_cast<uint32_t>(size), detail};
   std::memcpy(room, &request, sizeof(request));
@@ -22,8 +22,8 @@ std::byte* BeginByName(Lane* lane, shm::Op op, uint64_t owner, const char* name,
 }  // namespace
 
 CUresult LookUpKernel(const Call& call, shm::Op op, uint64_t owner, const char* name, Kernel** kernel) {
-  if (BeginByName(call.lane, op, owner, name) == nullptr) return call.lane->failure();
-  const Reply reply = call.lane->Call();
+  if (BeginByName(call.channel, op, owner, name) == nullptr) return call.channel->failure();
+  const Reply reply = call.channel->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
   *kernel = call.process->kernels.File(*call.process, reply, owner, name);
   return *kernel != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
@@ -31,14 +31,14 @@ CUresult LookUpKernel(const Call& call, shm::Op op, uint64_t owner, const char* 
 
 CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdeviceptr* address, size_t* size_bytes,
                       bool only_managed) {
-  if (BeginByName(call.lane, shm::Op::kGetGlobal, owner, name, only_managed ? shm::kOnlyManaged : 0) == nullptr)
-    return call.lane->failure();
+  if (BeginByName(call.channel, shm::Op::kGetGlobal, owner, name, only_managed ? shm::kOnlyManaged : 0) == nullptr)
+    return call.channel->failure();
   // Managed variables are the same on all devices, and the runtime asks for them before it has a context.
   const bool has_context = t_thread.context != shm::kNoContext || !only_managed;
   const uint32_t context =
       has_context ? t_thread.context : static_cast<uint32_t>(call.process->server_ordinal(CUdevice{0}));
-  call.lane->SetContext(context);
-  const Reply reply = call.lane->Call();
+  call.channel->SetContext(context);
+  const Reply reply = call.channel->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto global = reply.Read<shm::GlobalDescription>();
   if (address != nullptr) *address = global.address;
@@ -56,7 +56,7 @@ CUresult LookUpGlobal(const Call& call, uint64_t owner, const char* name, CUdevi
   if (global.is_managed != 0) {
     if (allocation.reserved_bytes == 0)
       return RefuseUse("cuModuleGetGlobal_v2: a __managed__ variable whose address is taken here");
-    if (const CUresult result = call.process->managed.Add(call.lane, global.address, global.size_bytes, context);
+    if (const CUresult result = call.process->managed.Add(call.channel, global.address, global.size_bytes, context);
         result != CUDA_SUCCESS) {
       call.process->reservations.Release(global.address, global.size_bytes);
       return result;
@@ -71,7 +71,7 @@ CUresult ListKernels(const Call& call, uint64_t owner, std::vector<ListedKernel>
   // As many as a reply holds at a time; `detail` says where to go on.
   for (uint32_t num_left = 1; num_left != 0;) {
     const auto first = static_cast<uint32_t>(kernels->size());
-    const Reply reply = call.lane->CallStruct(shm::Op::kListKernels, shm::GetByName{owner, 0, first});
+    const Reply reply = call.channel->CallStruct(shm::Op::kListKernels, shm::GetByName{owner, 0, first});
     if (reply.result != CUDA_SUCCESS) return reply.result;
     const auto count = reply.Read<uint32_t>();
     num_left = reply.Read<uint32_t>(4);

@@ -60,7 +60,7 @@ CUresult AllocateSync(size_t size_bytes, size_t height, unsigned element_bytes, 
   const CUresult result = AllocateWhereFree(
       call.process,
       [&](uint64_t* found, uint64_t* found_bytes) {
-        const Reply reply = call.lane->CallStruct(
+        const Reply reply = call.channel->CallStruct(
             shm::Op::kAllocate, shm::Allocate{size_bytes, height, static_cast<uint32_t>(element_bytes), 0});
         *found = reply.Read<uint64_t>();
         const auto row_bytes = reply.Read<uint64_t>(8);
@@ -68,7 +68,7 @@ CUresult AllocateSync(size_t size_bytes, size_t height, unsigned element_bytes, 
         if (pitch != nullptr) *pitch = row_bytes;
         return reply.result;
       },
-      [&](uint64_t taken) { call.lane->CallStruct(shm::Op::kFree, taken); }, &allocation);
+      [&](uint64_t taken) { call.channel->CallStruct(shm::Op::kFree, taken); }, &allocation);
   if (result != CUDA_SUCCESS) return result;
   call.process->addresses.Insert(allocation);
   *address = allocation.address;
@@ -92,14 +92,15 @@ CUresult AllocateInOrder(CUdeviceptr* address, size_t size_bytes, uint64_t pool,
   const CUresult result = AllocateWhereFree(
       call.process,
       [&](uint64_t* found, uint64_t* found_bytes) {
-        const Reply reply = call.lane->CallStruct(shm::Op::kAllocateAsync, shm::AllocateAsync{size_bytes, pool, word});
+        const Reply reply =
+            call.channel->CallStruct(shm::Op::kAllocateAsync, shm::AllocateAsync{size_bytes, pool, word});
         *found = reply.Read<uint64_t>();
         is_graph_memory = reply.Read<uint64_t>(8) != 0;
         *found_bytes = size_bytes;
         return reply.result;
       },
       [&](uint64_t taken) {
-        call.lane->PostStruct(shm::Op::kFreeAsync, shm::FreeAsync{taken, word});
+        call.channel->PostStruct(shm::Op::kFreeAsync, shm::FreeAsync{taken, word});
       },
       &allocation);
   if (result != CUDA_SUCCESS) return result;
@@ -135,13 +136,13 @@ CUresult AllocateShared(size_t size_bytes, shm::HostMemoryUse use, unsigned flag
 CUresult FreeAndForget(const Call& call, shm::Op op, uint64_t address) {
   const auto removed = call.process->addresses.Remove(address);
   if (!removed) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(op, address);
+  const Reply reply = call.channel->CallStruct(op, address);
   if (reply.result != CUDA_SUCCESS) {
     call.process->addresses.Insert(*removed);
     return reply.result;
   }
   ReleaseAllocation(call.process, *removed);
-  return FinishWait(call.lane);
+  return FinishWait(call.channel);
 }
 
 }  // namespace
@@ -167,8 +168,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
       (allocation->kind != MemoryKind::kDevice && allocation->kind != MemoryKind::kManaged))
     return CUDA_ERROR_INVALID_VALUE;
   if (allocation->is_graph_memory) {
-    const Reply reply = call.lane->CallStruct(shm::Op::kFree, dptr);
-    return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.lane);
+    const Reply reply = call.channel->CallStruct(shm::Op::kFree, dptr);
+    return reply.result != CUDA_SUCCESS ? reply.result : FinishWait(call.channel);
   }
   if (allocation->kind == MemoryKind::kManaged) return FreeAndForget(call, shm::Op::kFreeHost, dptr);
   return FreeAndForget(call, shm::Op::kFree, dptr);
@@ -196,7 +197,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (!call.process->captures.any() && !allocation->is_graph_memory) {
     if (const auto removed = call.process->addresses.Remove(dptr)) ReleaseAllocation(call.process, *removed);
   }
-  return call.lane->PostStruct(shm::Op::kFreeAsync, shm::FreeAsync{dptr, word});
+  return call.channel->PostStruct(shm::Op::kFreeAsync, shm::FreeAsync{dptr, word});
 }
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
@@ -234,7 +235,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
-  const Reply reply = call.lane->CallEmpty(shm::Op::kMemoryAmount);
+  const Reply reply = call.channel->CallEmpty(shm::Op::kMemoryAmount);
   if (reply.result != CUDA_SUCCESS) return reply.result;
   if (free != nullptr) *free = reply.Read<uint64_t>();
   if (total != nullptr) *total = reply.Read<uint64_t>(8);

@@ -16,7 +16,7 @@ CUresult Load(CUmodule* module, OutgoingImage image, const JitOptions& options) 
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   uint64_t handle = 0;
-  const CUresult result = LoadImage(call.lane, shm::Op::kLoadModule, std::move(image), options, &handle);
+  const CUresult result = LoadImage(call.channel, shm::Op::kLoadModule, std::move(image), options, &handle);
   if (result == CUDA_SUCCESS) *module = reinterpret_cast<CUmodule>(handle);
   return result;
 }
@@ -55,7 +55,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   call.process->kernels.RemoveOwner(Word(hmod));
   for (const Allocation& global : call.process->addresses.RemoveOwner(Word(hmod)))
     ReleaseAllocation(call.process, global);
-  return call.lane->PostStruct(shm::Op::kUnloadModule, Word(hmod));
+  return call.channel->PostStruct(shm::Op::kUnloadModule, Word(hmod));
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {

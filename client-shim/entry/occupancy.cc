@@ -61,10 +61,10 @@ CUresult Clusters(int* answer, CUfunction function, const CUlaunchConfig* config
     *answer = *known;
     return CUDA_SUCCESS;
   }
-  std::byte* room = call.lane->Begin(shm::Op::kMaxActiveClusters, static_cast<uint32_t>(request.size()));
-  if (room == nullptr) return call.lane->failure();
+  std::byte* room = call.channel->Begin(shm::Op::kMaxActiveClusters, static_cast<uint32_t>(request.size()));
+  if (room == nullptr) return call.channel->failure();
   std::memcpy(room, request.data(), request.size());
-  const Reply reply = call.lane->Call();
+  const Reply reply = call.channel->Call();
   if (reply.result != CUDA_SUCCESS) return reply.result;
   *answer = reply.Read<int32_t>();
   call.process->occupancy.Keep(key, *answer);

@@ -19,10 +19,10 @@ CUresult FindPrimary(CUdevice device, Process** process, uint32_t* index) {
 }
 
 CUresult Close(Process* process, uint32_t index, bool is_reset) {
-  Lane* lane = nullptr;
-  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
+  Channel* channel = nullptr;
+  if (const CUresult result = CurrentChannel(&channel); result != CUDA_SUCCESS) return result;
   ForgetContext(process, index);
-  const Reply reply = lane->CallStruct(shm::Op::kCloseContext, shm::CloseContext{index, is_reset ? 1u : 0u});
+  const Reply reply = channel->CallStruct(shm::Op::kCloseContext, shm::CloseContext{index, is_reset ? 1u : 0u});
   return reply.result;
 }
 
@@ -33,13 +33,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   uint32_t index = 0;
   if (const CUresult result = FindPrimary(dev, &process, &index); result != CUDA_SUCCESS) return result;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Lane* lane = nullptr;
-  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
+  Channel* channel = nullptr;
+  if (const CUresult result = CurrentChannel(&channel); result != CUDA_SUCCESS) return result;
   const std::lock_guard lock(process->contexts.mutex());
   Context& context = process->contexts[index];
   if (!context.is_active) {
     const shm::OpenContext open{index, index, context.flags.load(), 0};
-    if (const Reply reply = lane->CallStruct(shm::Op::kOpenContext, open); reply.result != CUDA_SUCCESS)
+    if (const Reply reply = channel->CallStruct(shm::Op::kOpenContext, open); reply.result != CUDA_SUCCESS)
       return reply.result;
     context.num_retained = 0;
     context.is_active = true;

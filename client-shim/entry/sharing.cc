@@ -28,7 +28,7 @@ static_assert(sizeof(CUipcMemHandle) == sizeof(shm::SharedName));
 static_assert(sizeof(CUipcEventHandle) == sizeof(shm::SharedName));
 
 CUresult OfferObject(const Call& call, shm::SharedKind kind, uint64_t what, void* name) {
-  const Reply reply = call.lane->CallStruct(shm::Op::kOffer, shm::Offer{static_cast<uint32_t>(kind), 0, what});
+  const Reply reply = call.channel->CallStruct(shm::Op::kOffer, shm::Offer{static_cast<uint32_t>(kind), 0, what});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto given = reply.Read<shm::SharedName>();
   std::memcpy(name, &given, sizeof(given));
@@ -44,7 +44,7 @@ CUresult OpenObject(const Call& call, shm::SharedKind kind, const void* name, ui
     return CUDA_ERROR_INVALID_VALUE;
   request.handle = handle;
   request.enables_peers = enables_peers ? 1 : 0;
-  const Reply reply = call.lane->CallStruct(shm::Op::kOpenShared, request);
+  const Reply reply = call.channel->CallStruct(shm::Op::kOpenShared, request);
   if (reply.result == CUDA_ERROR_NOT_SUPPORTED)
     return RefuseUse("cuIpcOpenMemHandle_v2: what a program in another domain or of another class shares");
   if (reply.result == CUDA_SUCCESS) *opened = reply.Read<shm::OpenedShared>();
@@ -99,7 +99,7 @@ CUresult OpenMemory(const Call& call, const void* name, CUmemoryPool pool, bool 
     return result;
   if (opened.num_opens == 1) {
     if (!call.process->reservations.Hold(opened.value, opened.size_bytes)) {
-      call.lane->CallStruct(shm::Op::kCloseShared, opened.value);
+      call.channel->CallStruct(shm::Op::kCloseShared, opened.value);
       return RefuseUse("cuIpcOpenMemHandle: memory at addresses that this program uses for something else");
     }
     Allocation allocation;
@@ -124,12 +124,12 @@ CUresult CloseMemory(const Call& call, CUdeviceptr address) {
   const auto allocation = call.process->addresses.Find(address);
   if (!allocation || allocation->kind != MemoryKind::kOpened || allocation->address != address)
     return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kCloseShared, uint64_t{address});
+  const Reply reply = call.channel->CallStruct(shm::Op::kCloseShared, uint64_t{address});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   if (reply.Read<uint64_t>() == 0) {
     if (const auto removed = call.process->addresses.Remove(address)) ReleaseAllocation(call.process, *removed);
   }
-  return FinishWait(call.lane);
+  return FinishWait(call.channel);
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {

@@ -21,7 +21,7 @@ CUresult Create(CUstream* stream, unsigned int flags, int priority) {
   // Out of range priorities are clamped, as natively.
   const shm::DeviceDescription& device = call.process->device(call.process->current_device());
   priority = std::clamp(priority, device.highest_stream_priority, device.lowest_stream_priority);
-  const Reply reply = call.lane->CallStruct(shm::Op::kCreateStream, shm::CreateStream{flags, priority});
+  const Reply reply = call.channel->CallStruct(shm::Op::kCreateStream, shm::CreateStream{flags, priority});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   auto created = std::make_unique<Stream>();
   created->handle = reply.Read<uint64_t>();
@@ -46,11 +46,11 @@ CUresult Describe(CUstream stream, Stream* description) {
   }
   description->handle = word;
   description->context = t_thread.context;
-  // The legacy stream has id 1 in the first context, and so on; per-thread streams are told apart by their lane.
+  // The legacy stream has id 1 in the first context, and so on; per-thread streams are told apart by their channel.
   description->id = word == shm::kLegacyStream
                         ? (uint64_t{t_thread.context} + 1) << 32 | 1
                         : (uint64_t{t_thread.context} + 1) << 32 |
-                              (t_thread.lane != nullptr ? uint64_t{t_thread.lane->index()} + 2 : 2);
+                              (t_thread.channel != nullptr ? uint64_t{t_thread.channel->index()} + 2 : 2);
   return CUDA_SUCCESS;
 }
 
@@ -68,7 +68,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   if (word <= shm::kPerThreadStream) return CUDA_ERROR_INVALID_HANDLE;
   if (call.process->streams.Remove(word) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   call.process->captures.Forget(word);
-  return call.lane->PostStruct(shm::Op::kDestroyStream, word);
+  return call.channel->PostStruct(shm::Op::kDestroyStream, word);
 }
 CUresult cuStreamDestroy(CUstream hStream) { return entry::cuStreamDestroy_v2(hStream); }
 
@@ -87,13 +87,14 @@ CUresult cuStreamSynchronize(CUstream hStream) {
     }
     if (const CUresult result = call.process->captures.CheckUnsafe(); result != CUDA_SUCCESS) return result;
   }
-  if (IsKnownIdle(*call.process, *call.lane, word)) return FinishWait(call.lane);
+  if (IsKnownIdle(*call.process, *call.channel, word)) return FinishWait(call.channel);
   const uint32_t context = ContextOfStream(word);
-  const Reply reply = call.lane->CallStruct(shm::Op::kSynchronizeStream, word, WaitForDevice(*call.process, context));
+  const Reply reply =
+      call.channel->CallStruct(shm::Op::kSynchronizeStream, word, WaitForDevice(*call.process, context));
   if (reply.result != CUDA_SUCCESS) return reply.result;
-  NoteStreamComplete(call.process, word, reply.ticket);
-  call.lane->NoteIdle(word, context);
-  return FinishWait(call.lane);
+  NoteStreamComplete(call.process, word, reply.sequence_number);
+  call.channel->NoteIdle(word, context);
+  return FinishWait(call.channel);
 }
 
 CUresult cuStreamQuery(CUstream hStream) {
@@ -101,10 +102,10 @@ CUresult cuStreamQuery(CUstream hStream) {
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   uint64_t word = 0;
   if (const CUresult result = ResolveStream(hStream, &word); result != CUDA_SUCCESS) return result;
-  if (IsKnownIdle(*call.process, *call.lane, word)) return CUDA_SUCCESS;
+  if (IsKnownIdle(*call.process, *call.channel, word)) return CUDA_SUCCESS;
   const CUresult result = wire::cuStreamQuery(hStream);
   if (result != CUDA_SUCCESS) return result;
-  call.lane->NoteIdle(word, ContextOfStream(word));
+  call.channel->NoteIdle(word, ContextOfStream(word));
   return FetchManagedVariables();
 }
 

@@ -14,7 +14,7 @@ CUresult Count(const shm::CountUserObject& request) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (request.object == 0 || request.count == 0 || request.count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = call.lane->CallStruct(shm::Op::kCountUserObject, request).result;
+  const CUresult result = call.channel->CallStruct(shm::Op::kCountUserObject, request).result;
   return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
@@ -32,8 +32,8 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   destructor->function = destroy;
   destructor->user = ptr;
   destructor->runs_once = true;
-  const Reply reply = call.lane->CallStruct(shm::Op::kCreateUserObject,
-                                            shm::CreateUserObject{TokenOf(destructor.get()), initialRefcount, flags});
+  const Reply reply = call.channel->CallStruct(
+      shm::Op::kCreateUserObject, shm::CreateUserObject{TokenOf(destructor.get()), initialRefcount, flags});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   static_cast<void>(destructor.release());  // the callback thread deletes it
   *object_out = reinterpret_cast<CUuserObject>(reply.Read<uint64_t>());

@@ -77,7 +77,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   for (int attempt = 0; attempt < kMaxTries; ++attempt) {
     const Reply reply =
-        call.lane->CallStruct(shm::Op::kReserveAddresses, shm::ReserveAddresses{size, alignment, addr, flags});
+        call.channel->CallStruct(shm::Op::kReserveAddresses, shm::ReserveAddresses{size, alignment, addr, flags});
     result = reply.result;
     if (result != CUDA_SUCCESS) break;
     const auto address = reply.Read<uint64_t>();
@@ -89,7 +89,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   for (const uint64_t address : collided) {
-    call.lane->CallStruct(shm::Op::kFreeAddresses, shm::AddressSpan{address, size});
+    call.channel->CallStruct(shm::Op::kFreeAddresses, shm::AddressSpan{address, size});
   }
   return result;
 }
@@ -99,7 +99,7 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   // Held until the executor has freed them. Should another thread be given them at this moment, it finds them taken and
   // asks for others.
-  const Reply reply = call.lane->CallStruct(shm::Op::kFreeAddresses, shm::AddressSpan{ptr, size});
+  const Reply reply = call.channel->CallStruct(shm::Op::kFreeAddresses, shm::AddressSpan{ptr, size});
   if (reply.result == CUDA_SUCCESS) call.process->reservations.ReleaseWhole(ptr, size);
   return reply.result;
 }
@@ -111,7 +111,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
   if (handle == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   shm::CreatePhysical request{{}, size, flags};
   if (const CUresult result = Pack(*call.process, prop, &request.properties); result != CUDA_SUCCESS) return result;
-  const Reply reply = call.lane->CallStruct(shm::Op::kCreatePhysical, request);
+  const Reply reply = call.channel->CallStruct(shm::Op::kCreatePhysical, request);
   if (reply.result == CUDA_SUCCESS) *handle = reply.Read<uint64_t>();
   return reply.result;
 }
@@ -119,14 +119,15 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
-  return call.lane->CallStruct(shm::Op::kReleasePhysical, uint64_t{handle}).result;
+  return call.channel->CallStruct(shm::Op::kReleasePhysical, uint64_t{handle}).result;
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
-  const Reply reply = call.lane->CallStruct(shm::Op::kMapPhysical, shm::MapPhysical{ptr, size, offset, handle, flags});
+  const Reply reply =
+      call.channel->CallStruct(shm::Op::kMapPhysical, shm::MapPhysical{ptr, size, offset, handle, flags});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   Allocation mapping;
   mapping.address = ptr;
@@ -145,8 +146,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   // Out of the map first: once the executor has unmapped it, another thread may map something else there.
   std::vector<Allocation> taken;
   if (size > UINT64_MAX - ptr || !TakeMappings(call.process, ptr, size, &taken)) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kUnmapPhysical, shm::AddressSpan{ptr, size});
-  if (reply.result == CUDA_SUCCESS) return FinishWait(call.lane);
+  const Reply reply = call.channel->CallStruct(shm::Op::kUnmapPhysical, shm::AddressSpan{ptr, size});
+  if (reply.result == CUDA_SUCCESS) return FinishWait(call.channel);
   for (const Allocation& mapping : taken) call.process->addresses.Insert(mapping);
   return reply.result;
 }
@@ -163,11 +164,11 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   }
   const shm::AddressSpan span{ptr, size};
   const size_t grant_bytes = count * sizeof(grants[0]);
-  std::byte* room = call.lane->Begin(shm::Op::kSetAccess, static_cast<uint32_t>(sizeof(span) + grant_bytes));
-  if (room == nullptr) return call.lane->failure();
+  std::byte* room = call.channel->Begin(shm::Op::kSetAccess, static_cast<uint32_t>(sizeof(span) + grant_bytes));
+  if (room == nullptr) return call.channel->failure();
   std::memcpy(room, &span, sizeof(span));
   std::memcpy(room + sizeof(span), grants, grant_bytes);
-  return call.lane->Call().result;
+  return call.channel->Call().result;
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
@@ -177,7 +178,7 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   shm::GetAccess request{ptr, 0, 0};
   if (const CUresult result = OrdinalOf(*call.process, *location, &request.device); result != CUDA_SUCCESS)
     return result;
-  const Reply reply = call.lane->CallStruct(shm::Op::kGetAccess, request);
+  const Reply reply = call.channel->CallStruct(shm::Op::kGetAccess, request);
   if (reply.result == CUDA_SUCCESS) *flags = reply.Read<uint64_t>();
   return reply.result;
 }
@@ -197,7 +198,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
     uint64_t option;
   } request{{}, static_cast<uint64_t>(option)};
   if (const CUresult result = Pack(*call.process, prop, &request.properties); result != CUDA_SUCCESS) return result;
-  const Reply reply = call.lane->CallStruct(shm::Op::kGranularity, request);
+  const Reply reply = call.channel->CallStruct(shm::Op::kGranularity, request);
   if (reply.result == CUDA_SUCCESS) *granularity = reply.Read<uint64_t>();
   return reply.result;
 }
@@ -206,7 +207,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmem
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kDescribePhysical, uint64_t{handle});
+  const Reply reply = call.channel->CallStruct(shm::Op::kDescribePhysical, uint64_t{handle});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto packed = reply.Read<shm::PhysicalProperties>();
   *prop = {};
@@ -224,7 +225,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   Call call;
   if (const CUresult result = BeginCall(&call); result != CUDA_SUCCESS) return result;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Reply reply = call.lane->CallStruct(shm::Op::kRetainPhysical, reinterpret_cast<uint64_t>(addr));
+  const Reply reply = call.channel->CallStruct(shm::Op::kRetainPhysical, reinterpret_cast<uint64_t>(addr));
   if (reply.result == CUDA_SUCCESS) *handle = reply.Read<uint64_t>();
   return reply.result;
 }

@@ -82,26 +82,26 @@ void WireCall::PutString(const char* text) {
   PutBytes(text, size);
 }
 
-CUresult WireCall::Begin(Lane** lane) {
-  if (const CUresult result = CurrentLane(lane); result != CUDA_SUCCESS) return result;
+CUresult WireCall::Begin(Channel** channel) {
+  if (const CUresult result = CurrentChannel(channel); result != CUDA_SUCCESS) return result;
   if (refusal_ != CUDA_SUCCESS) return refusal_;
-  std::byte* room = (*lane)->Begin(op_, static_cast<uint32_t>(size_));
-  if (room == nullptr) return (*lane)->failure();
+  std::byte* room = (*channel)->Begin(op_, static_cast<uint32_t>(size_));
+  if (room == nullptr) return (*channel)->failure();
   std::memcpy(room, bytes_, size_);
   return CUDA_SUCCESS;
 }
 
 CUresult WireCall::Post() {
-  Lane* lane = nullptr;
-  if (const CUresult result = Begin(&lane); result != CUDA_SUCCESS) return result;
-  lane->Post();
+  Channel* channel = nullptr;
+  if (const CUresult result = Begin(&channel); result != CUDA_SUCCESS) return result;
+  channel->Post();
   return CUDA_SUCCESS;
 }
 
 CUresult WireCall::Wait() {
-  Lane* lane = nullptr;
-  if (const CUresult result = Begin(&lane); result != CUDA_SUCCESS) return result;
-  reply_ = lane->Call();
+  Channel* channel = nullptr;
+  if (const CUresult result = Begin(&channel); result != CUDA_SUCCESS) return result;
+  reply_ = channel->Call();
   return reply_.result;
 }
 

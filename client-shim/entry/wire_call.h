@@ -12,7 +12,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "client-shim/transport/lane.h"
+#include "client-shim/transport/channel.h"
 
 namespace tally::client_shim {
 
@@ -74,7 +74,7 @@ class WireCall {
 
   void PutBytes(const void* bytes, size_t size);  // pads to 8
   void TakeBytes(void* out, size_t size);         // skips the padding too
-  CUresult Begin(Lane** lane);
+  CUresult Begin(Channel** channel);
 
   uint16_t op_;
   CUresult refusal_ = CUDA_SUCCESS;

@@ -29,16 +29,16 @@ CUresult CallbackThread::Ensure() {
   if (is_running_) return CUDA_SUCCESS;
   Session* session = CurrentSession();
   // Taken here: where there is none, the caller must know. A function that nobody runs holds its stream up for good.
-  Lane* lane = nullptr;
-  if (const CUresult result = session->TakeLane(&lane); result != CUDA_SUCCESS) return result;
+  Channel* channel = nullptr;
+  if (const CUresult result = session->TakeChannel(&channel); result != CUDA_SUCCESS) return result;
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
   pthread_t thread;
-  const int error = ::pthread_create(&thread, nullptr, &CallbackThread::Run, lane);
+  const int error = ::pthread_create(&thread, nullptr, &CallbackThread::Run, channel);
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0) {
-    session->ReturnLane(lane);
+    session->ReturnChannel(channel);
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   ::pthread_detach(thread);
@@ -48,12 +48,12 @@ CUresult CallbackThread::Ensure() {
 }
 
 void* CallbackThread::Run(void* taken) {
-  auto* lane = static_cast<Lane*>(taken);
-  t_thread.lane = lane;
+  auto* channel = static_cast<Channel*>(taken);
+  t_thread.channel = channel;
   WatchThreadEnd();
   uint64_t finished = 0;
   while (true) {
-    const Reply reply = lane->CallStruct(shm::Op::kAwaitCallback, shm::AwaitCallback{finished});
+    const Reply reply = channel->CallStruct(shm::Op::kAwaitCallback, shm::AwaitCallback{finished});
     if (reply.result != CUDA_SUCCESS) return nullptr;
     finished = reply.Read<uint64_t>();
     if (finished == 0) continue;
@@ -62,9 +62,9 @@ void* CallbackThread::Run(void* taken) {
     // The function runs in the stream's order, so managed variables are up to date for it and for what comes after it.
     Process* process = CurrentProcess();
     const bool has_managed = process != nullptr && process->managed.any();
-    if (has_managed) process->managed.FetchChanges(lane);
+    if (has_managed) process->managed.FetchChanges(channel);
     RunCallback(*callback, status);
-    if (has_managed) process->managed.SendChanges(lane);
+    if (has_managed) process->managed.SendChanges(channel);
     if (callback->runs_once) delete callback;
   }
 }

@@ -1,5 +1,5 @@
-// Runs the program's host functions and stream callbacks. One thread, started by the first of them, with a lane of its
-// own: the executor tells it which token's turn has come, and lets the stream go on when the function has returned.
+// Runs the program's host functions and stream callbacks. One thread, started by the first of them, with a channel of
+// its own: the executor tells it which token's turn has come, and lets the stream go on when the function has returned.
 //
 // All signals are blocked in the thread. It is never joined: it waits in the kernel when the process ends.
 #pragma once
@@ -28,11 +28,11 @@ struct Callback {
 
 class CallbackThread {
  public:
-  // Starts the thread, with its lane, if it does not run yet.
+  // Starts the thread, with its channel, if it does not run yet.
   CUresult Ensure();
 
  private:
-  static void* Run(void* lane);
+  static void* Run(void* channel);
   std::mutex mutex_;
   bool is_running_ = false;
 };

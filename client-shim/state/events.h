@@ -9,9 +9,9 @@
 
 namespace tally::client_shim {
 
-// Where a recording stands. `ticket_plus_1` 0: not known here.
+// Where a recording stands. `sequence_number_plus_1` 0: not known here.
 struct Recording {
-  uint64_t ticket_plus_1 = 0;
+  uint64_t sequence_number_plus_1 = 0;
   uint64_t stream = 0;   // resolved word
   uint32_t context = 0;  // of the stream
   uint32_t epoch = 0;    // of the context
@@ -31,36 +31,38 @@ struct Event {
     ForgetRecording();
   }
   // Before it is recorded anew.
-  void ForgetRecording() { ticket_plus_1_.store(0, std::memory_order_seq_cst); }
+  void ForgetRecording() { sequence_number_plus_1_.store(0, std::memory_order_seq_cst); }
   void NoteRecording(const Recording& recording) {
     if (is_interprocess() || !is_tracked_.load(std::memory_order_relaxed)) return;
     stream_.store(recording.stream, std::memory_order_relaxed);
     context_of_stream_.store(recording.context, std::memory_order_relaxed);
     epoch_.store(recording.epoch, std::memory_order_relaxed);
-    ticket_plus_1_.store(recording.ticket_plus_1, std::memory_order_release);
+    sequence_number_plus_1_.store(recording.sequence_number_plus_1, std::memory_order_release);
   }
   // Nothing known if another thread is recording it right now.
   Recording LatestRecording() const {
     Recording recording;
-    recording.ticket_plus_1 = ticket_plus_1_.load(std::memory_order_acquire);
+    recording.sequence_number_plus_1 = sequence_number_plus_1_.load(std::memory_order_acquire);
     recording.stream = stream_.load(std::memory_order_relaxed);
     recording.context = context_of_stream_.load(std::memory_order_relaxed);
     recording.epoch = epoch_.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (ticket_plus_1_.load(std::memory_order_relaxed) != recording.ticket_plus_1) recording.ticket_plus_1 = 0;
+    if (sequence_number_plus_1_.load(std::memory_order_relaxed) != recording.sequence_number_plus_1)
+      recording.sequence_number_plus_1 = 0;
     return recording;
   }
   // The executor said that this recording has happened.
   void NoteComplete(const Recording& recording) {
-    if (recording.ticket_plus_1 != 0) complete_plus_1_.store(recording.ticket_plus_1, std::memory_order_relaxed);
+    if (recording.sequence_number_plus_1 != 0)
+      complete_plus_1_.store(recording.sequence_number_plus_1, std::memory_order_relaxed);
   }
   bool WasFoundComplete(const Recording& recording) const {
-    return complete_plus_1_.load(std::memory_order_relaxed) == recording.ticket_plus_1;
+    return complete_plus_1_.load(std::memory_order_relaxed) == recording.sequence_number_plus_1;
   }
 
  private:
   std::atomic<bool> is_tracked_{true};
-  std::atomic<uint64_t> ticket_plus_1_{0};
+  std::atomic<uint64_t> sequence_number_plus_1_{0};
   std::atomic<uint64_t> stream_{0};
   std::atomic<uint32_t> context_of_stream_{0};
   std::atomic<uint32_t> epoch_{0};

@@ -175,7 +175,7 @@ void OutgoingImage::Part::DropUnusable(std::span<const uint32_t> capabilities) {
   if (!used.empty()) pieces = std::move(used);
 }
 
-CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id) {
+CUresult SendImage(Channel* channel, const OutgoingImage& image, uint32_t* image_id) {
   const auto padded = [&](const OutgoingImage::Part& part) {
     return image.parts.size() > 1 ? PaddedTo8(part.size_bytes()) : part.size_bytes();
   };
@@ -191,8 +191,8 @@ CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id) {
     size_t done_bytes = 0;  // of the piece
     while (sent < end) {
       const auto size = static_cast<uint32_t>(std::min<uint64_t>(kPieceBytes, end - sent));
-      std::byte* room = lane->Begin(shm::Op::kWriteImage, static_cast<uint32_t>(sizeof(shm::WriteImage)) + size);
-      if (room == nullptr) return lane->failure();
+      std::byte* room = channel->Begin(shm::Op::kWriteImage, static_cast<uint32_t>(sizeof(shm::WriteImage)) + size);
+      if (room == nullptr) return channel->failure();
       const shm::WriteImage record{id, size, total, sent};
       std::memcpy(room, &record, sizeof(record));
       std::span<std::byte> rest(room + sizeof(record), size);
@@ -207,7 +207,7 @@ CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id) {
         done_bytes = 0;
       }
       std::fill(rest.begin(), rest.end(), std::byte{0});  // padding
-      lane->Post();
+      channel->Post();
       sent += size;
     }
   }
@@ -216,20 +216,21 @@ CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id) {
 
 namespace {
 
-CUresult SendAndLoad(Lane* lane, shm::Op op, const OutgoingImage& image, const JitOptions& options, uint64_t* handle) {
+CUresult SendAndLoad(Channel* channel, shm::Op op, const OutgoingImage& image, const JitOptions& options,
+                     uint64_t* handle) {
   shm::LoadImage load{};
-  if (const CUresult result = SendImage(lane, image, &load.image); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = SendImage(channel, image, &load.image); result != CUDA_SUCCESS) return result;
   load.format = static_cast<uint32_t>(image.format);
   load.wrapper_version = image.wrapper_version;
   load.num_prelinked = image.num_prelinked;
   load.num_options = static_cast<uint32_t>(options.sent().size());
   load.info_log_bytes = options.info_log_bytes();
   load.error_log_bytes = options.error_log_bytes();
-  std::byte* room = lane->Begin(op, static_cast<uint32_t>(sizeof(load) + options.sent().size_bytes()));
-  if (room == nullptr) return lane->failure();
+  std::byte* room = channel->Begin(op, static_cast<uint32_t>(sizeof(load) + options.sent().size_bytes()));
+  if (room == nullptr) return channel->failure();
   std::memcpy(room, &load, sizeof(load));
   if (!options.sent().empty()) std::memcpy(room + sizeof(load), options.sent().data(), options.sent().size_bytes());
-  const Reply reply = lane->Call();
+  const Reply reply = channel->Call();
   const auto loaded = reply.Read<shm::LoadedImage>();
   options.ReturnLogs(reply, sizeof(loaded), loaded.info_log_bytes, loaded.error_log_bytes);
   if (reply.result != CUDA_SUCCESS) return reply.result;
@@ -237,9 +238,10 @@ CUresult SendAndLoad(Lane* lane, shm::Op op, const OutgoingImage& image, const J
   return loaded.handle != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
-CUresult SendUsableAndLoad(Lane* lane, shm::Op op, OutgoingImage& image, const JitOptions& options, uint64_t* handle) {
+CUresult SendUsableAndLoad(Channel* channel, shm::Op op, OutgoingImage& image, const JitOptions& options,
+                           uint64_t* handle) {
   // An option may ask for an entry that would not be chosen otherwise.
-  if (!options.sent().empty()) return SendAndLoad(lane, op, image, options, handle);
+  if (!options.sent().empty()) return SendAndLoad(channel, op, image, options, handle);
   const bool is_fat = image.format == shm::ImageFormat::kContainer || image.format == shm::ImageFormat::kWrapper;
   if (is_fat) {
     const std::vector<uint32_t> capabilities = Capabilities(*CurrentProcess());
@@ -252,18 +254,18 @@ CUresult SendUsableAndLoad(Lane* lane, shm::Op op, OutgoingImage& image, const J
       pair.format = shm::ImageFormat::kContainer;
       pair.parts.emplace_back(pair.own_bytes.data(), pair.own_bytes.size());
       // Whatever is wrong with the pair: the program's own bytes give the program's own error.
-      if (SendAndLoad(lane, op, pair, options, handle) == CUDA_SUCCESS) return CUDA_SUCCESS;
+      if (SendAndLoad(channel, op, pair, options, handle) == CUDA_SUCCESS) return CUDA_SUCCESS;
     }
   }
-  return SendAndLoad(lane, op, image, options, handle);
+  return SendAndLoad(channel, op, image, options, handle);
 }
 
 }  // namespace
 
-CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle) {
+CUresult LoadImage(Channel* channel, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle) {
   OfferedCode offered;
   for (const OutgoingImage::Part& part : image.parts) offered.push_back(part.pieces.front());
-  const CUresult result = SendUsableAndLoad(lane, op, image, options, handle);
+  const CUresult result = SendUsableAndLoad(channel, op, image, options, handle);
   if (result != CUDA_ERROR_NO_BINARY_FOR_GPU) return result;
   const Process& process = *CurrentProcess();
   // Libraries are loaded without a context, for all devices: the first one speaks for them.

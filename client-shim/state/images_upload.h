@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client-shim/transport/lane.h"
+#include "client-shim/transport/channel.h"
 #include "proto/shm/operations_abi.h"
 #include "proto/shm/records_code_abi.h"
 
@@ -70,11 +70,11 @@ CUresult ReadImageFile(const char* path, OutgoingImage* image);
 OutgoingImage ImageOfBytes(const void* bytes, size_t size_bytes);
 
 // Sends the bytes; `*image_id` names them in the record that loads them.
-CUresult SendImage(Lane* lane, const OutgoingImage& image, uint32_t* image_id);
+CUresult SendImage(Channel* channel, const OutgoingImage& image, uint32_t* image_id);
 
 // Sends and loads: op is kLoadModule or kLoadLibrary. Of fat binaries only what a device of this process can use
 // travels (docs/decisions/006-slim-images.md); with a cubin goes the PTX that it was made from, if that is known
 // (origins/pairing.h).
-CUresult LoadImage(Lane* lane, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle);
+CUresult LoadImage(Channel* channel, shm::Op op, OutgoingImage image, const JitOptions& options, uint64_t* handle);
 
 }  // namespace tally::client_shim

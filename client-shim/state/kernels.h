@@ -11,7 +11,7 @@
 
 #include "client-shim/state/kernel_attributes.h"
 #include "client-shim/state/slot_table.h"
-#include "client-shim/transport/lane.h"
+#include "client-shim/transport/channel.h"
 #include "proto/shm/handles_abi.h"
 #include "proto/shm/records_code_abi.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "client-shim/state/own_mappings.h"
-#include "client-shim/transport/lane.h"
+#include "client-shim/transport/channel.h"
 #include "proto/shm/records_memory_abi.h"
 #include "proto/shm/records_stream_abi.h"
 
@@ -47,36 +47,36 @@ void Merge(std::byte* host, std::byte* exchanged, const std::byte* fresh, size_t
 
 }  // namespace
 
-CUresult ManagedVariables::StreamOf(Lane* lane, uint32_t context, uint64_t* stream) {
+CUresult ManagedVariables::StreamOf(Channel* channel, uint32_t context, uint64_t* stream) {
   if (const auto known = streams_.find(context); known != streams_.end()) {
     *stream = known->second;
     return CUDA_SUCCESS;
   }
-  const Reply reply = lane->CallStruct(shm::Op::kCreateStream, shm::CreateStream{CU_STREAM_NON_BLOCKING, 0});
+  const Reply reply = channel->CallStruct(shm::Op::kCreateStream, shm::CreateStream{CU_STREAM_NON_BLOCKING, 0});
   if (reply.result != CUDA_SUCCESS) return reply.result;
   *stream = reply.Read<uint64_t>();
   streams_[context] = *stream;
   return CUDA_SUCCESS;
 }
 
-CUresult ManagedVariables::Fetch(Lane* lane, uint64_t address, Variable* variable) {
+CUresult ManagedVariables::Fetch(Channel* channel, uint64_t address, Variable* variable) {
   const InContext in_context(variable->context);
   uint64_t stream = 0;
-  if (const CUresult result = StreamOf(lane, variable->context, &stream); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = StreamOf(channel, variable->context, &stream); result != CUDA_SUCCESS) return result;
   for (uint64_t offset = 0; offset < variable->size_bytes;) {
     const uint64_t piece = std::min<uint64_t>(shm::kArenaChunkBytes, variable->size_bytes - offset);
     uint32_t chunk = 0;
-    if (const CUresult result = lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
-    const shm::Copy copy{Lane::chunk_offset(chunk), address + offset, piece, stream, kArena, kAddress};
-    if (const CUresult result = lane->CallStruct(shm::Op::kCopy, copy).result; result != CUDA_SUCCESS) return result;
-    lane->NoteChunkDone(chunk);
-    Merge(Host(address + offset), variable->exchanged.data() + offset, lane->chunk(chunk), piece);
+    if (const CUresult result = channel->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+    const shm::Copy copy{Channel::chunk_offset(chunk), address + offset, piece, stream, kArena, kAddress};
+    if (const CUresult result = channel->CallStruct(shm::Op::kCopy, copy).result; result != CUDA_SUCCESS) return result;
+    channel->NoteChunkDone(chunk);
+    Merge(Host(address + offset), variable->exchanged.data() + offset, channel->chunk(chunk), piece);
     offset += piece;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult ManagedVariables::Send(Lane* lane, uint64_t address, Variable* variable) {
+CUresult ManagedVariables::Send(Channel* channel, uint64_t address, Variable* variable) {
   const InContext in_context(variable->context);
   const auto is_changed = [&](uint64_t offset) {
     const uint64_t size = std::min(kPieceBytes, variable->size_bytes - offset);
@@ -96,20 +96,20 @@ CUresult ManagedVariables::Send(Lane* lane, uint64_t address, Variable* variable
     uint64_t last = end;
     while (last > offset && host[last - 1] == variable->exchanged[last - 1]) --last;
     uint64_t stream = 0;
-    if (const CUresult result = StreamOf(lane, variable->context, &stream); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = StreamOf(channel, variable->context, &stream); result != CUDA_SUCCESS) return result;
     uint32_t chunk = 0;
-    if (const CUresult result = lane->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
-    std::memcpy(lane->chunk(chunk), host + offset, last - offset);
-    std::memcpy(variable->exchanged.data() + offset, lane->chunk(chunk), last - offset);
-    const shm::Copy copy{address + offset, Lane::chunk_offset(chunk), last - offset, stream, kAddress, kArena};
-    if (const CUresult result = lane->CallStruct(shm::Op::kCopy, copy).result; result != CUDA_SUCCESS) return result;
-    lane->NoteChunkDone(chunk);
+    if (const CUresult result = channel->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
+    std::memcpy(channel->chunk(chunk), host + offset, last - offset);
+    std::memcpy(variable->exchanged.data() + offset, channel->chunk(chunk), last - offset);
+    const shm::Copy copy{address + offset, Channel::chunk_offset(chunk), last - offset, stream, kAddress, kArena};
+    if (const CUresult result = channel->CallStruct(shm::Op::kCopy, copy).result; result != CUDA_SUCCESS) return result;
+    channel->NoteChunkDone(chunk);
     offset = end;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult ManagedVariables::Add(Lane* lane, uint64_t address, uint64_t size_bytes, uint32_t context) {
+CUresult ManagedVariables::Add(Channel* channel, uint64_t address, uint64_t size_bytes, uint32_t context) {
   const std::lock_guard lock(mutex_);
   if (variables_.contains(address)) return CUDA_SUCCESS;
   const uint64_t begin = address / kPageBytes * kPageBytes;
@@ -117,7 +117,7 @@ CUresult ManagedVariables::Add(Lane* lane, uint64_t address, uint64_t size_bytes
   if (::mprotect(Host(begin), end - begin, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Variable variable{size_bytes, context, std::vector<std::byte>(size_bytes)};
   std::memset(Host(address), 0, size_bytes);  // another variable may have been here before
-  if (const CUresult result = Fetch(lane, address, &variable); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = Fetch(channel, address, &variable); result != CUDA_SUCCESS) return result;
   variables_.emplace(address, std::move(variable));
   num_variables_.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
@@ -133,20 +133,20 @@ void ManagedVariables::ForgetContext(uint32_t context) {
   streams_.erase(context);
 }
 
-CUresult ManagedVariables::SendChanges(Lane* lane) {
+CUresult ManagedVariables::SendChanges(Channel* channel) {
   const std::lock_guard lock(mutex_);
   device_may_change_.store(true, std::memory_order_relaxed);
   for (auto& [address, variable] : variables_) {
-    if (const CUresult result = Send(lane, address, &variable); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = Send(channel, address, &variable); result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult ManagedVariables::FetchChanges(Lane* lane) {
+CUresult ManagedVariables::FetchChanges(Channel* channel) {
   if (!device_may_change_.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
   const std::lock_guard lock(mutex_);
   for (auto& [address, variable] : variables_) {
-    if (const CUresult result = Fetch(lane, address, &variable); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = Fetch(channel, address, &variable); result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }

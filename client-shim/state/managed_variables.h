@@ -23,21 +23,21 @@
 
 namespace tally::client_shim {
 
-class Lane;
+class Channel;
 
 class ManagedVariables {
  public:
   bool any() const { return num_variables_.load(std::memory_order_relaxed) != 0; }
 
   // The addresses are held (address_reservations.h). Makes the pages usable and fetches the first bytes.
-  CUresult Add(Lane* lane, uint64_t address, uint64_t size_bytes, uint32_t context);
+  CUresult Add(Channel* channel, uint64_t address, uint64_t size_bytes, uint32_t context);
   void Remove(uint64_t address);
   // Its streams end with a context.
   void ForgetContext(uint32_t context);
 
   // Call only if any(): the slow halves of the two moments above.
-  CUresult SendChanges(Lane* lane);
-  CUresult FetchChanges(Lane* lane);
+  CUresult SendChanges(Channel* channel);
+  CUresult FetchChanges(Channel* channel);
 
  private:
   struct Variable {
@@ -45,9 +45,9 @@ class ManagedVariables {
     uint32_t context;
     std::vector<std::byte> exchanged;  // what host and device last agreed on
   };
-  CUresult StreamOf(Lane* lane, uint32_t context, uint64_t* stream);
-  CUresult Fetch(Lane* lane, uint64_t address, Variable* variable);
-  CUresult Send(Lane* lane, uint64_t address, Variable* variable);
+  CUresult StreamOf(Channel* channel, uint32_t context, uint64_t* stream);
+  CUresult Fetch(Channel* channel, uint64_t address, Variable* variable);
+  CUresult Send(Channel* channel, uint64_t address, Variable* variable);
 
   std::atomic<uint32_t> num_variables_{0};
   std::atomic<bool> device_may_change_{false};  // some work was put on a stream

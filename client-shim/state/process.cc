@@ -71,16 +71,16 @@ CUresult Process::Start() {
   if (result != CUDA_SUCCESS) {
     g_session.store(nullptr);
     g_process.store(nullptr);
-    t_thread.lane = nullptr;
+    t_thread.channel = nullptr;
     session->Close();  // ends the session; its few objects stay, as another thread may have seen them
   }
   return result;
 }
 
 CUresult Process::DescribeDevices() {
-  Lane* lane = nullptr;
-  if (const CUresult result = CurrentLane(&lane); result != CUDA_SUCCESS) return result;
-  const Reply reply = lane->CallEmpty(shm::Op::kDescribeDevices);
+  Channel* channel = nullptr;
+  if (const CUresult result = CurrentChannel(&channel); result != CUDA_SUCCESS) return result;
+  const Reply reply = channel->CallEmpty(shm::Op::kDescribeDevices);
   if (reply.result != CUDA_SUCCESS) return reply.result;
   const auto count = reply.Read<uint32_t>();
   if (count > shm::kMaxDevices || reply.payload_bytes < 8 + count * sizeof(shm::DeviceDescription)) {
@@ -102,7 +102,7 @@ CUresult Process::DescribeDevices() {
 }
 
 CUresult BeginCall(Call* call) {
-  if (const CUresult result = CurrentLane(&call->lane); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = CurrentChannel(&call->channel); result != CUDA_SUCCESS) return result;
   call->process = CurrentProcess();
   return CUDA_SUCCESS;
 }

@@ -29,7 +29,7 @@
 #include "client-shim/state/registered_memory.h"
 #include "client-shim/state/slot_table.h"
 #include "client-shim/state/streams.h"
-#include "client-shim/transport/lane.h"
+#include "client-shim/transport/channel.h"
 #include "proto/shm/records_context_abi.h"
 
 namespace tally::client_shim {
@@ -87,10 +87,10 @@ class Process {
 extern std::atomic<Process*> g_process;
 inline Process* CurrentProcess() { return g_process.load(std::memory_order_acquire); }
 
-// The process and the thread's lane, or the error to return.
+// The process and the thread's channel, or the error to return.
 struct Call {
   Process* process = nullptr;
-  Lane* lane = nullptr;
+  Channel* channel = nullptr;
 };
 CUresult BeginCall(Call* call);
 // The same for calls that need a current context (CUDA_ERROR_INVALID_CONTEXT without).

@@ -21,12 +21,12 @@ constinit std::atomic<const char*> g_refused_uses[256] = {};
 void NoteRefusal(size_t symbol_index) {
   Call call;
   if (CurrentProcess() == nullptr || BeginCall(&call) != CUDA_SUCCESS) return;
-  std::byte* room = call.lane->Begin(shm::Op::kNoteRefusal, sizeof(shm::NoteRefusal));
+  std::byte* room = call.channel->Begin(shm::Op::kNoteRefusal, sizeof(shm::NoteRefusal));
   if (room == nullptr) return;
   const shm::NoteRefusal note{static_cast<uint32_t>(symbol_index), 0};
   std::memcpy(room, &note, sizeof(note));
-  call.lane->SetContext(shm::kNoContext);  // of no matter, and the thread's own may be gone
-  call.lane->Post();
+  call.channel->SetContext(shm::kNoContext);  // of no matter, and the thread's own may be gone
+  call.channel->Post();
 }
 
 }  // namespace

@@ -27,24 +27,24 @@ CUresult ResolveStreamForWork(Process& process, CUstream stream, uint64_t* word)
 }
 
 CUresult SendManagedVariables(Process& process) {
-  Lane* lane = nullptr;
-  const CUresult result = CurrentLane(&lane);
-  return result == CUDA_SUCCESS ? process.managed.SendChanges(lane) : result;
+  Channel* channel = nullptr;
+  const CUresult result = CurrentChannel(&channel);
+  return result == CUDA_SUCCESS ? process.managed.SendChanges(channel) : result;
 }
 
 CUresult FetchManagedVariables() {
   Process* process = CurrentProcess();
   if (process == nullptr || !process->managed.any()) return CUDA_SUCCESS;
-  Lane* lane = nullptr;
-  const CUresult result = CurrentLane(&lane);
-  return result == CUDA_SUCCESS ? process->managed.FetchChanges(lane) : result;
+  Channel* channel = nullptr;
+  const CUresult result = CurrentChannel(&channel);
+  return result == CUDA_SUCCESS ? process->managed.FetchChanges(channel) : result;
 }
 
-CUresult FinishWait(Lane* lane) {
+CUresult FinishWait(Channel* channel) {
   if (Process* process = CurrentProcess(); process != nullptr && process->managed.any()) [[unlikely]] {
-    if (const CUresult result = process->managed.FetchChanges(lane); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = process->managed.FetchChanges(channel); result != CUDA_SUCCESS) return result;
   }
-  return lane->TakeAsyncError();
+  return channel->TakeAsyncError();
 }
 
 uint32_t ContextOfStream(uint64_t word) {

@@ -10,7 +10,7 @@
 
 namespace tally::client_shim {
 
-class Lane;
+class Channel;
 class Process;
 
 struct Stream {
@@ -39,7 +39,7 @@ CUresult SendManagedVariables(Process& process);
 CUresult FetchManagedVariables();
 // How every synchronising call ends: the same, and the first failure of an asynchronous call that was not reported yet
 // is.
-CUresult FinishWait(Lane* lane);
+CUresult FinishWait(Channel* channel);
 
 // The context a resolved stream belongs to.
 uint32_t ContextOfStream(uint64_t word);

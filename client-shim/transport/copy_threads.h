@@ -22,7 +22,7 @@ class CopyThreads {
   CopyThreads(const CopyThreads&) = delete;
   CopyThreads& operator=(const CopyThreads&) = delete;
 
-  // While one lives, and if it got them, the threads stay awake between the pieces of a large copy.
+  // While one lives, and if it got them, the threads keep polling between the pieces of a large copy.
   class Turn {
    public:
     // `size_bytes`: of the whole copy; a small one does not ask.

@@ -36,7 +36,7 @@ class RingWriter {
       header->size_bytes = padding;
       header->op = 0;
       header->flags = 0;
-      header->ticket = 0;
+      header->sequence_number = 0;
     }
     reserved_end_ = write_position_ + padding + size_bytes;
     return ring_ + (static_cast<uint32_t>(write_position_ + padding) & mask_);
@@ -72,8 +72,8 @@ class RingWriter {
     return write_position_ - read_position_ + size_bytes <= capacity;
   }
 
-  // The reader's core has had the lines of the records to come since it read them last round; taking a ticket and
-  // publishing would wait for each. A little ahead: the next record is often written at once.
+  // The reader's core has had the lines of the records to come since it read them last round; taking a sequence number
+  // and publishing would wait for each. A little ahead: the next record is often written at once.
   void PrefetchAhead() const {
     for (uint64_t offset = 128; offset < 256; offset += 64)
       PrefetchForWrite(ring_ + ((write_position_ + offset) & mask_));

@@ -255,44 +255,44 @@ CUresult Session::Ask(const shm::SessionRequest& request, shm::SessionReply* rep
   return static_cast<CUresult>(reply->cuda_result);
 }
 
-CUresult Session::TakeLane(Lane** lane) {
+CUresult Session::TakeChannel(Channel** channel) {
   {
-    const std::lock_guard lock(lanes_mutex_);
-    if (!free_lanes_.empty()) {
-      *lane = free_lanes_.back();
-      free_lanes_.pop_back();
+    const std::lock_guard lock(channels_mutex_);
+    if (!free_channels_.empty()) {
+      *channel = free_channels_.back();
+      free_channels_.pop_back();
       return CUDA_SUCCESS;
     }
   }
   shm::SessionRequest request{};
-  request.kind = static_cast<uint32_t>(shm::SessionRequestKind::kOpenLane);
+  request.kind = static_cast<uint32_t>(shm::SessionRequestKind::kOpenChannel);
   shm::SessionReply reply{};
   UniqueFd fd;
   if (const CUresult result = Ask(request, &reply, &fd); result != CUDA_SUCCESS) {
-    LOG_ERROR("no lane for another thread: the executor answers CUDA error {}", static_cast<int>(result));
+    LOG_ERROR("no channel for another thread: the executor answers CUDA error {}", static_cast<int>(result));
     return result;
   }
   const uint64_t size = reply.value[0];
-  if (!fd.valid() || size < shm::kLaneRegionBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!fd.valid() || size < shm::kChannelRegionBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   auto region = MappedRegion::Map(fd.get(), size);
   if (!region) return CUDA_ERROR_OUT_OF_MEMORY;
-  const auto* header = reinterpret_cast<const shm::LaneHeader*>(region->data());
+  const auto* header = reinterpret_cast<const shm::ChannelHeader*>(region->data());
   const auto fits = [size](uint64_t offset, uint64_t bytes) { return offset <= size && bytes <= size - offset; };
-  if (header->magic != shm::kLaneMagic || !fits(header->request_offset, header->request_bytes) ||
+  if (header->magic != shm::kChannelMagic || !fits(header->request_offset, header->request_bytes) ||
       !fits(header->reply_offset, header->reply_bytes) || header->request_bytes != shm::kRequestRingBytes ||
       header->reply_bytes != shm::kReplyRingBytes || header->arena_chunk_bytes != shm::kArenaChunkBytes ||
       header->arena_chunks != shm::kArenaChunks ||
       !fits(header->arena_offset, uint64_t{shm::kArenaChunkBytes} * shm::kArenaChunks)) {
-    DeclareGone("its lane has another layout");
+    DeclareGone("its channel has another layout");
     return kExecutorGone;
   }
-  *lane = new Lane(this, std::move(*region), static_cast<uint32_t>(reply.value[1]));
+  *channel = new Channel(this, std::move(*region), static_cast<uint32_t>(reply.value[1]));
   return CUDA_SUCCESS;
 }
 
-void Session::ReturnLane(Lane* lane) {
-  const std::lock_guard lock(lanes_mutex_);
-  free_lanes_.push_back(lane);
+void Session::ReturnChannel(Channel* channel) {
+  const std::lock_guard lock(channels_mutex_);
+  free_channels_.push_back(channel);
 }
 
 CUresult Session::AllocateHost(size_t size_bytes, int server_device, shm::HostMemoryUse use, HostMemory* memory) {

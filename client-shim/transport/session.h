@@ -1,4 +1,4 @@
-// The connection of this process with its executor: the session socket, the session region, and all lanes.
+// The connection of this process with its executor: the session socket, the session region, and all channels.
 //
 // Created by cuInit, never destroyed: threads may call until the process's very last instruction. After a fork the
 // child forgets it (state/process.h).
@@ -13,8 +13,8 @@
 
 #include "base/mapped_region.h"
 #include "base/unique_fd.h"
+#include "client-shim/transport/channel.h"
 #include "client-shim/transport/copy_threads.h"
-#include "client-shim/transport/lane.h"
 #include "proto/shm/channel_abi.h"
 #include "proto/shm/handshake_abi.h"
 
@@ -35,9 +35,9 @@ class Session {
   // Where tallyd is looked for, best first.
   static std::vector<std::string> SocketPaths();
 
-  // A lane for the calling thread, new or one that an ended thread left.
-  CUresult TakeLane(Lane** lane);
-  void ReturnLane(Lane* lane);
+  // A channel for the calling thread, new or one that an ended thread left.
+  CUresult TakeChannel(Channel** channel);
+  void ReturnChannel(Channel* channel);
 
   struct HostMemory {
     void* address = nullptr;
@@ -92,9 +92,9 @@ class Session {
   shm::SessionHeader* header_ = nullptr;
   std::atomic<uint32_t> gone_{0};
 
-  std::mutex mutex_;               // one exchange on the socket at a time
-  std::vector<Lane*> free_lanes_;  // guarded by lanes_mutex_
-  std::mutex lanes_mutex_;
+  std::mutex mutex_;                     // one exchange on the socket at a time
+  std::vector<Channel*> free_channels_;  // guarded by channels_mutex_
+  std::mutex channels_mutex_;
 };
 
 // The process's session: null before cuInit, and in the child of a fork.

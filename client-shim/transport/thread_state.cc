@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "client-shim/transport/lane.h"
+#include "client-shim/transport/channel.h"
 #include "client-shim/transport/session.h"
 #include "proto/shm/handles_abi.h"
 
@@ -22,9 +22,9 @@ __thread bool t_is_watched __attribute__((tls_model("initial-exec"))) = false;
 
 void OnThreadEnd(void*) {
   t_is_watched = false;  // a later destructor of the same thread may call CUDA again
-  if (Lane* lane = t_thread.lane; lane != nullptr) {
-    t_thread.lane = nullptr;
-    lane->session()->ReturnLane(lane);
+  if (Channel* channel = t_thread.channel; channel != nullptr) {
+    t_thread.channel = nullptr;
+    channel->session()->ReturnChannel(channel);
   }
   delete t_thread.below;
   t_thread.below = nullptr;
@@ -35,12 +35,12 @@ void OnThreadEnd(void*) {
 void WatchThreadEnd() {
   if (t_is_watched) return;
   ::pthread_once(&g_key_once, [] { g_has_key = ::pthread_key_create(&g_key, &OnThreadEnd) == 0; });
-  // Any value but null makes the destructor run. Without a key (the program used all 1024) lanes are not reused.
+  // Any value but null makes the destructor run. Without a key (the program used all 1024) channels are not reused.
   if (g_has_key) t_is_watched = ::pthread_setspecific(g_key, &t_thread) == 0;
 }
 
 void ForgetThread() {
-  t_thread.lane = nullptr;
+  t_thread.channel = nullptr;
   delete t_thread.below;
   t_thread = {nullptr, nullptr, shm::kNoContext, false, 0, 0};
 }

@@ -1,4 +1,4 @@
-// What the shim remembers per thread: the lane, the current context, how stream 0 is meant.
+// What the shim remembers per thread: the channel, the current context, how stream 0 is meant.
 //
 // Plain thread storage with a constant initial value and the initial-exec model: one instruction to reach, usable at
 // any time of the thread's and the process's life, also in atexit handlers. What must be given back when a thread ends
@@ -12,7 +12,7 @@
 
 namespace tally::client_shim {
 
-class Lane;
+class Channel;
 
 // Contexts below the current one, from cuCtxPushCurrent. Fixed: native programs nest two or three deep.
 inline constexpr uint32_t kMaxContextDepth = 64;
@@ -22,7 +22,7 @@ struct ContextStack {
 };
 
 struct ThreadState {
-  Lane* lane;             // null until the first call that needs one, and after a fork
+  Channel* channel;       // null until the first call that needs one, and after a fork
   ContextStack* below;    // null while nothing was pushed
   uint32_t context;       // current context, kNoContext if none
   bool is_per_thread;     // inside a _ptsz/_ptds entry: stream 0 is this thread's own
@@ -32,7 +32,7 @@ struct ThreadState {
 
 extern __thread ThreadState t_thread __attribute__((tls_model("initial-exec")));
 
-// Makes sure that the thread's end gives its lane and context stack back. Cheap after the first call in a thread.
+// Makes sure that the thread's end gives its channel and context stack back. Cheap after the first call in a thread.
 void WatchThreadEnd();
 // In the child of a fork, which has one thread: forgets everything.
 void ForgetThread();

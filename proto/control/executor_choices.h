@@ -19,9 +19,9 @@ enum class DriverChoice {
 // In which forms kernels of best-effort tenants may run besides the one they came in.
 enum class Transforms {
   kNone,
-  kSlices,   // cut into several launches
-  kWorkers,  // persistent worker blocks that yield
-  kGate,     // queues that one store empties
+  kSlices,            // cut into several launches
+  kPersistentBlocks,  // persistent blocks that yield
+  kGate,              // queues that one store empties
   kAll,
 };
 

@@ -207,31 +207,31 @@ struct LinkSetTimeSlice {
 };
 static_assert(sizeof(LinkSetTimeSlice) == 32);
 
-// Whether an executor suspends its contexts while high-priority work keeps coming. Of several devices the highest.
-enum class LinkSuspension : uint32_t {
+// Whether an executor deschedules its contexts while high-priority work keeps coming. Of several devices the highest.
+enum class LinkDescheduling : uint32_t {
   kOff = 0,  // it is not to, or has no contexts yet, or none of high priority is there
   kOn = 1,
   kRefused = 2,  // the driver does not do that
 };
-constexpr const char* NameOf(LinkSuspension suspension) {
+constexpr const char* NameOf(LinkDescheduling descheduling) {
   constexpr const char* kNames[] = {"off", "on", "refused"};
-  const auto index = static_cast<size_t>(suspension);
+  const auto index = static_cast<size_t>(descheduling);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
-// Executor to tallyd: the time slices of its contexts' channel groups, as read back from the driver, how often it has
-// suspended them, how often they were let go on once more because somebody waited in vain, and how often it preempted
-// them in a pause (server/executor/process/refresher.h).
+// Executor to tallyd: the time slices of its contexts' GPU channel groups, as read back from the driver, how often it
+// has descheduled them, how often they were let go on once more because somebody waited in vain, and how often it
+// preempted them in a pause (server/executor/process/refresher.h).
 struct LinkTimeSlices {
   LinkHeader header;
   uint64_t shortest_us;
   uint64_t longest_us;
   uint32_t num_groups;
   uint32_t num_refused;  // groups that are not as tallyd wants them
-  uint64_t num_suspensions;
+  uint64_t num_deschedulings;
   uint64_t num_standstills;
   uint64_t num_refreshes;
-  LinkSuspension suspension;
+  LinkDescheduling descheduling;
   uint32_t has_contexts;  // 1: it has made one; no group by then means that the driver does not say
 };
 static_assert(sizeof(LinkTimeSlices) == 72);

@@ -2,7 +2,8 @@
 //
 // A figure travels in the field of its name if control.proto has one, else in the map `figures`: one that is new needs
 // no new field, and tallyctl shows also what only a newer tallyd counts. A field of type double has the figure as
-// people see it (FigureRow::one). Figures by coverage are not here: they have a message of their own, CoveredTime.
+// people see it (FigureRow::one). Figures by preemptibility are not here: they have a message of their own,
+// CoveredTime.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -35,7 +36,7 @@ inline void SetFigure(const std::string& name, uint64_t value, uint64_t one, v1:
 // Of a row with several entries all together.
 inline void SetFigures(const SessionFigures& figures, v1::Session* session) {
   for (const Figure figure : kAllFigures) {
-    if (figure.row().entries == FigureEntries::kByCoverage) continue;
+    if (figure.row().entries == FigureEntries::kByPreemptibility) continue;
     const auto entries = figures.entries(figure);
     SetFigure(figure.row().name, std::accumulate(entries.begin(), entries.end(), uint64_t{0}), figure.row().one,
               session);
@@ -48,7 +49,7 @@ void VisitFigures(const v1::Session& session, const Visit& visit) {
   for (const Figure figure : kAllFigures) {
     const std::string name = figure.row().name;
     const auto* field = FieldOf(name);
-    if (field == nullptr) continue;  // in the map, or by coverage
+    if (field == nullptr) continue;  // in the map, or by preemptibility
     if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE) {
       visit(name, session.GetReflection()->GetDouble(session, field));
     } else {

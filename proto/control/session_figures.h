@@ -21,7 +21,7 @@
 #include <string_view>
 #include <utility>
 
-#include "proto/control/coverage.h"
+#include "proto/control/preemptibility.h"
 
 namespace tally::control {
 
@@ -29,8 +29,8 @@ namespace tally::control {
 inline constexpr uint64_t kStopBoundsNs[] = {10'000,  20'000,  30'000,  50'000,    75'000,    100'000,   150'000,
                                              200'000, 300'000, 500'000, 1'000'000, 2'000'000, 5'000'000, 10'000'000};
 inline constexpr size_t kStopBuckets = std::size(kStopBoundsNs) + 1;
-// The caution that an objective asks for goes from 0 to so many steps (scheduler::SloFeedback::kSteps).
-inline constexpr uint64_t kCautionSteps = 32;
+// The throttle level that an objective asks for goes from 0 to so many steps (scheduler::SloFeedback::kSteps).
+inline constexpr uint64_t kThrottleSteps = 32;
 
 enum class FigureKind : uint8_t {
   kCounter,      // never goes down; a tenant's is the sum over its sessions, also those that have ended
@@ -41,11 +41,11 @@ enum class FigureKind : uint8_t {
 // What the values of a row stand for.
 enum class FigureEntries : uint8_t {
   kOne,
-  kByCoverage,  // one for each Coverage
-  kByStopTime,  // how many stops took how long, by kStopBoundsNs; how long all together is "stop_ns"
+  kByPreemptibility,  // one for each Preemptibility
+  kByStopTime,        // how many stops took how long, by kStopBoundsNs; how long all together is "stop_ns"
 };
 constexpr size_t NumEntries(FigureEntries entries) {
-  constexpr size_t kCounts[] = {1, kNumCoverages, kStopBuckets};
+  constexpr size_t kCounts[] = {1, kNumPreemptibilities, kStopBuckets};
   return kCounts[static_cast<size_t>(entries)];
 }
 
@@ -122,7 +122,7 @@ inline constexpr auto kSessionFigures = [] {
       {"held_launches",
        kCounter,
        {"tally_tenant_held_launches_total", "launches",
-        "Best-effort launches and copies that had to wait at the dispatch gate."}},
+        "Best-effort launches and copies that had to wait for admission."}},
       {"held_ns", kCounter, {"tally_tenant_held_seconds_total", "seconds", "How long those waited, all together."}},
       {"sliced_launches", kCounter, kVariedLaunches, "slices"},
       {"worker_launches", kCounter, kVariedLaunches, "workers"},
@@ -130,16 +130,16 @@ inline constexpr auto kSessionFigures = [] {
       {"yields",
        kCounter,
        {"tally_tenant_yields_total", "yields",
-        "Times that a launch by workers, or a queue of gated ones, gave the GPU back and went on later."}},
+        "Times that a launch by persistent blocks, or a queue of gated ones, gave the GPU back and went on later."}},
       {"timed_yields",
        kCounter,
        {"tally_tenant_timed_yields_total", "yields",
-        "Launches by workers, and queues of gated launches, that were running when they were asked to give the GPU "
-        "back."}},
+        "Launches by persistent blocks, and queues of gated launches, that were running when they were asked to give "
+        "the GPU back."}},
       {"yield_seen_ns", kCounter, kYieldSeconds, "seen"},
       {"yield_written_ns", kCounter, kYieldSeconds, "written"},
       {"yield_left_ns", kCounter, kYieldSeconds, "left"},
-      {"coverage_ns", kCounter, kCoveredSeconds, "", kByCoverage},
+      {"preemptibility_ns", kCounter, kCoveredSeconds, "", kByPreemptibility},
       {"stops", kCounter, kStopSeconds, "", kByStopTime},
       {"stop_ns", kCounter, {}},  // the sum of those
       {"resumed_launches",
@@ -166,7 +166,7 @@ inline constexpr auto kSessionFigures = [] {
         "tenant, uid, session"},
        "",
        kOne,
-       kCautionSteps},
+       kThrottleSteps},
   });
 }();
 inline constexpr size_t kNumSessionFigures = kSessionFigures.size();

@@ -1,10 +1,10 @@
-// Binary layout of the memory shared by one client process and its executor: one session region, and one lane region
+// Binary layout of the memory shared by one client process and its executor: one session region, and one channel region
 // per client thread that calls the driver.
 //
-// A *lane* is a pair of rings and an arena:
+// A *channel* is a pair of rings and an arena:
 //
 //   offset 0            +-------------------------------+
-//                       | LaneHeader, 4096 bytes        |
+//                       | ChannelHeader, 4096 bytes     |
 //   request_offset      +-------------------------------+
 //                       | request ring, client -> server|  driver calls, in order (records_abi.h)
 //   reply_offset        +-------------------------------+
@@ -16,8 +16,8 @@
 // The executor creates every region as a sealed memfd (nobody can shrink or grow it) and passes the descriptor over the
 // session socket. All of it has pages but the arena, whose pages the client has made before it first uses a chunk.
 // Glossary: *record* = one framed message in a ring; *position* = bytes ever written or read, never wrapped (masked
-// when used as an offset); *doorbell* = the futex word a sleeper waits on; *ticket* = place of a request in the order
-// of the whole session.
+// when used as an offset); *doorbell* = the futex word a sleeper waits on; *sequence number* = place of a request in
+// the order of the whole session.
 //
 // TRUST. The other side may change anything at any time. The server reads a position once into a local, checks it,
 // copies the record out, then validates the copy. Nothing here names the client: identity is the session socket's.
@@ -30,9 +30,9 @@
 // doorbell; the other side, after publishing (seq_cst), and only if *_waiting is set, clears it, increments the
 // doorbell and wakes. If either side dies the other sees the session socket close; whatever is in the rings is dropped.
 //
-// ORDER. CUDA orders calls of different threads by happens-before. Every request takes a ticket from the session region
-// (fetch_add) just before it is published; the server carries out requests of all lanes in ticket order. A request that
-// only waits (synchronise) gives its turn up before it waits.
+// ORDER. CUDA orders calls of different threads by happens-before. Every request takes a sequence number from the
+// session region (fetch_add) just before it is published; the server carries out requests of all channels in the order
+// of these numbers. A request that only waits (synchronise) releases the session's sequencer before it waits.
 //
 // COMPATIBILITY. kProtocolVersion (handshake_abi.h) is raised by: any change of a field, size, offset or enumerator
 // here; any change of a record's meaning.
@@ -46,7 +46,7 @@
 
 namespace tally::shm {
 
-inline constexpr uint32_t kLaneMagic = 0x454E414C;     // "LANE"
+inline constexpr uint32_t kChannelMagic = 0x454E414C;  // "LANE", its former name
 inline constexpr uint32_t kSessionMagic = 0x53534553;  // "SESS"
 
 // A power of two, so that a growing position is masked, not divided. 1 MiB is several hundred launches of look-ahead.
@@ -84,10 +84,10 @@ static_assert(offsetof(RingState, read_position) == 64 && offsetof(RingState, da
               offsetof(RingState, space_doorbell) == 192);
 
 // Written by the executor before the descriptor is passed; constant afterwards except the ring states.
-struct LaneHeader {
-  uint32_t magic;             // kLaneMagic
+struct ChannelHeader {
+  uint32_t magic;             // kChannelMagic
   uint32_t protocol_version;  // kProtocolVersion
-  uint32_t lane_index;        // within the session
+  uint32_t channel_index;     // within the session
   uint32_t request_offset;    // bytes from the region's start
   uint32_t request_bytes;     // kRequestRingBytes
   uint32_t reply_offset;
@@ -99,17 +99,18 @@ struct LaneHeader {
   RingState request;  // client writes
   RingState reply;    // server writes
 };
-static_assert(sizeof(LaneHeader) == 576 && offsetof(LaneHeader, request) == 64 && offsetof(LaneHeader, reply) == 320);
+static_assert(sizeof(ChannelHeader) == 576 && offsetof(ChannelHeader, request) == 64 &&
+              offsetof(ChannelHeader, reply) == 320);
 
-inline constexpr uint32_t kLaneRegionBytes =
+inline constexpr uint32_t kChannelRegionBytes =
     kHeaderBytes + kRequestRingBytes + kReplyRingBytes + kArenaChunkBytes * kArenaChunks;
 
-// One per session, mapped by every lane of it.
+// One per session, mapped by every channel of it.
 struct alignas(64) SessionHeader {
   uint32_t magic;  // kSessionMagic
   uint32_t protocol_version;
   uint8_t pad0[56];
-  std::atomic<uint64_t> next_ticket;  // client: fetch_add(1) per published request; starts at 0
+  std::atomic<uint64_t> next_sequence_number;  // client: fetch_add(1) per published request; starts at 0
   uint8_t pad1[56];
   // CUresult of the first asynchronous call that failed and was not yet reported; the server stores it, the client's
   // next synchronising call exchanges it with 0 and returns it. 0: none.
@@ -118,18 +119,18 @@ struct alignas(64) SessionHeader {
   std::atomic<uint32_t> sticky_error;
   uint8_t pad2[56];
 };
-static_assert(sizeof(SessionHeader) == 192 && offsetof(SessionHeader, next_ticket) == 64 &&
+static_assert(sizeof(SessionHeader) == 192 && offsetof(SessionHeader, next_sequence_number) == 64 &&
               offsetof(SessionHeader, async_error) == 128);
 inline constexpr uint32_t kSessionRegionBytes = kHeaderBytes;
 
 // Frames a request. Records start at multiples of kRecordAlignment; `size_bytes` includes this header and is padded.
 struct RequestHeader {
-  uint32_t size_bytes;     // multiple of 16, sizeof(RequestHeader) to kMaxRequestBytes
-  uint16_t op;             // operations_abi.h; 0 is padding (then only size_bytes counts: it may be as small as 16)
-  uint16_t flags;          // RequestFlags
-  uint64_t ticket;         // place in the session's order
-  uint32_t context;        // the calling thread's current context (handles_abi.h); kNoContext if none
-  uint32_t payload_bytes;  // meaningful bytes after this header, <= size_bytes - sizeof(RequestHeader)
+  uint32_t size_bytes;       // multiple of 16, sizeof(RequestHeader) to kMaxRequestBytes
+  uint16_t op;               // operations_abi.h; 0 is padding (then only size_bytes counts: it may be as small as 16)
+  uint16_t flags;            // RequestFlags
+  uint64_t sequence_number;  // place in the session's order
+  uint32_t context;          // the calling thread's current context (handles_abi.h); kNoContext if none
+  uint32_t payload_bytes;    // meaningful bytes after this header, <= size_bytes - sizeof(RequestHeader)
   uint64_t reserved;
 };
 static_assert(sizeof(RequestHeader) == 32);
@@ -138,7 +139,7 @@ enum RequestFlags : uint16_t {
   kWantReply = 1,  // the client waits; without it failures go to SessionHeader::async_error
 };
 
-// Frames a reply: exactly one per request that wants one, in the lane's order.
+// Frames a reply: exactly one per request that wants one, in the channel's order.
 struct ReplyHeader {
   uint32_t size_bytes;   // as above, at most kMaxReplyBytes
   uint16_t op;           // of the request; 0 is padding

@@ -3,7 +3,7 @@
 // HANDLES. What the program holds as CUstream, CUevent, ... is a 64-bit id of this session, never a server pointer:
 //     bits 47-40 HandleKind | 39-32 generation | bit 31: 1 = named by the server, 0 = by the client | 30-4 index | 3-0
 //     zero
-// Streams also have CUDA's reserved values 0 and 1 (legacy) and 2 (per-thread: of this lane).
+// Streams also have CUDA's reserved values 0 and 1 (legacy) and 2 (per-thread: of this channel).
 //
 // CONTEXTS are small integers chosen by the client: 0..63 is the primary context of device n, 64.. are created ones.
 // All contexts of one device share the executor's one real context; each has a legacy stream of its own.

@@ -10,7 +10,7 @@
 //
 // All sockets are SOCK_SEQPACKET (base/unix_socket.h): one struct is one message, descriptors ride along. The session
 // socket stays open for the client's life: its end is how either side learns that the other died. It carries only what
-// needs a descriptor; every driver call goes through a lane (shm/channel_abi.h).
+// needs a descriptor; every driver call goes through a channel (shm/channel_abi.h).
 //
 // Trust: the server takes identity from the socket (SO_PEERCRED), never from a field here. Names are for people.
 #pragma once
@@ -64,7 +64,7 @@ static_assert(sizeof(HelloReply) == 544);
 
 enum class SessionRequestKind : uint32_t {
   kAttach = 1,        // -> descriptor of the session region; value0 = its bytes, value1 = kWantsPtx or 0. Once, first.
-  kOpenLane = 2,      // -> descriptor of a new lane's region; value0 = its bytes, value1 = lane number
+  kOpenChannel = 2,   // -> descriptor of a new channel's region; value0 = its bytes, value1 = channel number
   kAllocateHost = 3,  // value0 = bytes, value1 = device ordinal, value2 = HostMemoryUse -> value0 = address, value1 =
                       // bytes mapped, descriptor of the memory: the client maps it at exactly that address
   kRejectHost =
@@ -97,6 +97,6 @@ struct SessionReply {
 static_assert(sizeof(SessionReply) == 32);
 
 // A client's limits; asking for more is answered with an error, not with eviction.
-inline constexpr uint32_t kMaxLanesPerSession = 512;
+inline constexpr uint32_t kMaxChannelsPerSession = 512;
 
 }  // namespace tally::shm

@@ -1,5 +1,5 @@
-// What the records of a lane mean: one struct per hand-written operation, in files by chapter. Operations that merely
-// carry scalars, handles and plain structs are generated from proto/driver/driver_api.tsv and numbered from
+// What the records of a channel mean: one struct per hand-written operation, in files by chapter. Operations that
+// merely carry scalars, handles and plain structs are generated from proto/driver/driver_api.tsv and numbered from
 // kFirstWireOp (wire_format.md). Who uses a few of them includes their chapter.
 //
 // Conventions, for every struct of every chapter: fixed-width fields, no pointer is ever followed by the server, sizes

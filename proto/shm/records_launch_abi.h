@@ -35,7 +35,7 @@ struct LaunchHostFunction {
 };
 static_assert(sizeof(LaunchHostFunction) == 24);
 
-// Sent by the client's callback thread only, on a lane of its own.
+// Sent by the client's callback thread only, on a channel of its own.
 struct AwaitCallback {
   uint64_t finished_token;  // the one just run, 0 the first time: its stream may go on
 };

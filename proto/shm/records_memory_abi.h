@@ -29,7 +29,7 @@ static_assert(sizeof(FreeAsync) == 16);
 // Where one side of a copy is.
 enum class Place : uint32_t {
   kAddress = 0,  // device or shared pinned memory of this session
-  kArena = 1,    // offset into this lane's arena
+  kArena = 1,    // offset into this channel's arena
   kInline = 2,   // bytes after the struct (source only; at most kMaxInlineBytes)
   kArray = 3,    // a CUarray handle (kCopyBox only)
 };

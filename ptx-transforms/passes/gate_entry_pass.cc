@@ -116,7 +116,7 @@ std::string GateEntryPass::Gate(const Variant& variant) {
 }
 
 std::optional<Refusal> GateEntryPass::Run(Variant& variant) {
-  if (variant.has_slice_parameters || variant.has_worker_parameters)
+  if (variant.has_slice_parameters || variant.has_persistent_parameters)
     return Refusal{"already-transformed", "slice_grid, persistent_blocks and gate_entry exclude one another"};
   if (auto refusal = CheckFeatures(variant.features, kRules)) return refusal;
   if (variant.module.address_size != 64) return Refusal{"address-size", "addresses are not 64 bits wide"};

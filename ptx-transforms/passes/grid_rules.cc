@@ -36,7 +36,7 @@ std::optional<Refusal> CheckSpinning(const Function& function) {
 }  // namespace
 
 std::optional<Refusal> CheckGridRules(const Variant& variant, const Features& features) {
-  if (variant.has_slice_parameters || variant.has_worker_parameters || variant.has_gate)
+  if (variant.has_slice_parameters || variant.has_persistent_parameters || variant.has_gate)
     return Refusal{"already-transformed", "slice_grid, persistent_blocks and gate_entry exclude one another"};
   if (auto refusal = CheckUnderstood(variant, features)) return refusal;
   if (auto refusal = CheckFeatures(features, kRules)) return refusal;

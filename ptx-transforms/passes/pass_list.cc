@@ -20,11 +20,11 @@ constexpr std::array kPasses = {
     // Before persistent_blocks, which loops back from the end that this one makes.
     PassEntry{
         "unify_barriers", "all threads of a block leave together", {}, "__tally_unified", 3, &MakeUnifyBarriersPass},
-    PassEntry{"persistent_blocks", "worker blocks take the blocks of the grid one after another", kUnifyBarriers,
-              "__tally_workers", 1, &MakePersistentBlocksPass},
+    PassEntry{"persistent_blocks", "persistent blocks take the blocks of the grid one after another", kUnifyBarriers,
+              "__tally_persistent", 1, &MakePersistentBlocksPass},
     // Last: it adds to the loop that persistent_blocks made.
-    PassEntry{"yield_check", "worker blocks stop between two blocks when asked", kPersistentBlocks, "__tally_workers",
-              1, &MakeYieldCheckPass},
+    PassEntry{"yield_check", "persistent blocks stop between two blocks when asked", kPersistentBlocks,
+              "__tally_persistent", 1, &MakeYieldCheckPass},
     PassEntry{"gate_entry",
               "blocks that have not begun leave when their queue is stopped",
               {},

@@ -52,7 +52,7 @@ void PersistentBlocksPass::HideExtraShared(Variant& variant, Function& function)
   if (!is_read) return;
   InsertPrologue(function, ParseSnippet(variant.module, fmt::format(".reg .b32 {0};\nmov.u32 {0}, %dynamic_smem_size;\n"
                                                                     "sub.u32 {0}, {0}, {1};\n",
-                                                                    size, device::kWorkerSharedBytes)));
+                                                                    size, device::kPersistentSharedBytes)));
 }
 
 // The start of dynamic shared memory, under a name of our own. Aligned as the strictest of the module's, so that it is
@@ -72,19 +72,19 @@ std::string PersistentBlocksPass::DeclareShared(Variant& variant) {
 }
 
 std::string PersistentBlocksPass::Start(Variant& variant) {
-  const std::string parameter = variant.Symbol("workers");
+  const std::string parameter = variant.Symbol("persistent");
   const auto reg = [&](std::string_view name) { return variant.Register(name); };
   std::string text =
       fmt::format(".reg .b64 {};\n.reg .b32 {}, {}, {}, {}, {}, {}, {}, {};\n.reg .pred {}, {}, {};\n", reg("control"),
                   reg("grid_x"), reg("grid_y"), reg("grid_z"), reg("num_blocks"), reg("index"), reg("slot"),
                   reg("temporary"), reg("completed"), reg("is_follower"), reg("is_flat"), reg("is_done"));
   text += fmt::format("ld.param.u64 {}, [{}+{}];\n", reg("control"), parameter,
-                      offsetof(device::WorkerParameters, control));
+                      offsetof(device::PersistentParameters, control));
   text += fmt::format("cvta.to.global.u64 {0}, {0};\n", reg("control"));
   text += fmt::format("mov.u32 {}, 0;\n", reg("completed"));
   for (const char component : {'x', 'y', 'z'})
     text += fmt::format("ld.param.u32 {}, [{}+{}];\n", reg(fmt::format("grid_{}", component)), parameter,
-                        offsetof(device::WorkerParameters, grid) + static_cast<size_t>(component - 'x') * 4);
+                        offsetof(device::PersistentParameters, grid) + static_cast<size_t>(component - 'x') * 4);
   text += fmt::format("mul.lo.u32 {0}, {1}, {2};\nsetp.eq.u32 {3}, {0}, 1;\nmul.lo.u32 {0}, {0}, {4};\n",
                       reg("num_blocks"), reg("grid_y"), reg("grid_z"), reg("is_flat"), reg("grid_x"));
   text += fmt::format(
@@ -95,7 +95,7 @@ std::string PersistentBlocksPass::Start(Variant& variant) {
   text += fmt::format(
       "mov.u32 {0}, {1};\nmov.u32 {2}, %dynamic_smem_size;\nadd.u32 {0}, {0}, {2};\n"
       "sub.u32 {0}, {0}, {3};\nand.b32 {0}, {0}, -4;\n",
-      reg("slot"), DeclareShared(variant), reg("temporary"), device::kWorkerSharedBytes / 2);
+      reg("slot"), DeclareShared(variant), reg("temporary"), device::kPersistentSharedBytes / 2);
   return text;
 }
 
@@ -111,11 +111,11 @@ std::string PersistentBlocksPass::Round(const Variant& variant, BlockIndexMask u
                       variant.barrier_id, reg("index"), reg("slot"));
   text += fmt::format("setp.ge.u32 {0}, {1}, {2};\n@!{0} bra {3};\n", reg("is_done"), reg("index"), reg("num_blocks"),
                       label("work"));
-  // The end of all blocks that this worker took. All its threads have met behind the last one: what they wrote is made
-  // visible before it is counted, as the end of a kernel does.
-  text +=
-      fmt::format("@{0} ret;\nmembar.sys;\natom.global.add.u32 {1}, [{2}+{3}], {4};\nret;\n", reg("is_follower"),
-                  reg("index"), reg("control"), offsetof(device::WorkerControl, completed_blocks), reg("completed"));
+  // The end of all blocks that this persistent block took. All its threads have met behind the last one: what they
+  // wrote is made visible before it is counted, as the end of a kernel does.
+  text += fmt::format("@{0} ret;\nmembar.sys;\natom.global.add.u32 {1}, [{2}+{3}], {4};\nret;\n", reg("is_follower"),
+                      reg("index"), reg("control"), offsetof(device::PersistentControl, completed_blocks),
+                      reg("completed"));
   text += fmt::format("{0}:\nadd.u32 {1}, {1}, 1;\n", label("work"), reg("completed"));
   for (const char component : {'x', 'y', 'z'})
     if (used.Has(true, component))
@@ -143,8 +143,8 @@ std::optional<Refusal> PersistentBlocksPass::Run(Variant& variant) {
   if (auto refusal = CheckFeatures(features, kRules)) return refusal;
   BlockIndexMask used;
   if (auto refusal = ReplaceBlockIndex(variant, used)) return refusal;
-  if (auto refusal =
-          AddHiddenParameter(variant, "workers", sizeof(device::WorkerParameters), alignof(device::WorkerParameters)))
+  if (auto refusal = AddHiddenParameter(variant, "persistent", sizeof(device::PersistentParameters),
+                                        alignof(device::PersistentParameters)))
     return refusal;
   if (features.Has(Feature::kDynamicSharedSize)) {
     OwnCallees(variant);
@@ -158,8 +158,8 @@ std::optional<Refusal> PersistentBlocksPass::Run(Variant& variant) {
   variant.kernel.body.pop_back();
   Append(variant.kernel.body, ParseSnippet(variant.module, fmt::format("bra {};", variant.Label("next"))));
   InsertPrologue(variant.kernel, ParseSnippet(variant.module, Start(variant) + Round(variant, used)));
-  variant.extra_shared_bytes = device::kWorkerSharedBytes;
-  variant.has_worker_parameters = true;
+  variant.extra_shared_bytes = device::kPersistentSharedBytes;
+  variant.has_persistent_parameters = true;
   return std::nullopt;
 }
 

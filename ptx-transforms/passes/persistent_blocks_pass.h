@@ -1,4 +1,4 @@
-// persistent_blocks: any number of worker blocks does the work of a whole grid, one block of it after another.
+// persistent_blocks: any number of persistent blocks does the work of a whole grid, one block of it after another.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace tally::ptx_transforms {
 
-// Appends device::WorkerParameters (proto/device/variant_abi.h) and puts a loop around the kernel's body:
+// Appends device::PersistentParameters (proto/device/variant_abi.h) and puts a loop around the kernel's body:
 //
 //   next:   thread 0 takes the next index from control->next_block and puts it into shared memory
 //           all meet; all read it; beyond the grid: ret
@@ -17,7 +17,7 @@ namespace tally::ptx_transforms {
 //
 // An index that was taken is always executed, so every block runs exactly once whatever happens between. Two meetings
 // per round keep the index of one round from overwriting that of the round before.
-// The launch needs device::kWorkerSharedBytes of dynamic shared memory beyond the program's.
+// The launch needs device::kPersistentSharedBytes of dynamic shared memory beyond the program's.
 std::unique_ptr<Pass> MakePersistentBlocksPass();
 
 }  // namespace tally::ptx_transforms

@@ -49,7 +49,7 @@ struct Variant {
 
   // ---- what passes found out or promise
   bool has_slice_parameters = false;
-  bool has_worker_parameters = false;
+  bool has_persistent_parameters = false;
   bool has_gate = false;
   // Of one with a gate: see KernelVariant.
   bool gates_clusters = false;

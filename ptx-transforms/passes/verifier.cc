@@ -41,7 +41,7 @@ std::optional<std::string> VerifyVariant(const Variant& variant) {
     if (function == nullptr || !function->has_body) continue;
     if (auto problem = CheckNames(*function)) return problem;
   }
-  if (!variant.has_slice_parameters && !variant.has_worker_parameters) return std::nullopt;
+  if (!variant.has_slice_parameters && !variant.has_persistent_parameters) return std::nullopt;
   for (const Function& function : variant.functions)
     if (auto problem = CheckBlockIndex(function)) return problem;
   return CheckBlockIndex(variant.kernel);

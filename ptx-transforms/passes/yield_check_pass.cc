@@ -17,7 +17,7 @@ class YieldCheckPass : public Pass {
 };
 
 std::optional<Refusal> YieldCheckPass::Run(Variant& variant) {
-  CHECK(variant.has_worker_parameters);
+  CHECK(variant.has_persistent_parameters);
   const std::string flag = variant.Register("flag");
   const std::string value = variant.Register("flag_value");
   const std::string is_clear = variant.Register("is_clear");
@@ -25,8 +25,8 @@ std::optional<Refusal> YieldCheckPass::Run(Variant& variant) {
   const std::string unasked = variant.Label("unasked");
   // The flag may be in host memory: volatile reads it anew at system scope. It is read by one thread of the block.
   const std::string check =
-      fmt::format("ld.param.u64 {}, [{}+{}];\n", flag, variant.Symbol("workers"),
-                  offsetof(device::WorkerParameters, yield_flag)) +
+      fmt::format("ld.param.u64 {}, [{}+{}];\n", flag, variant.Symbol("persistent"),
+                  offsetof(device::PersistentParameters, yield_flag)) +
       fmt::format("setp.eq.u64 {1}, {0}, 0;\n@{1} bra {2};\n", flag, is_clear, unasked) +
       fmt::format("cvta.to.global.u64 {0}, {0};\nld.volatile.global.u32 {1}, [{0}];\n", flag, value) +
       fmt::format("setp.eq.u32 {0}, {1}, 0;\n@{0} bra {2};\n", is_clear, value, unasked) +

@@ -1,4 +1,4 @@
-// yield_check: worker blocks give the GPU back when asked.
+// yield_check: persistent blocks give the GPU back when asked.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 
 namespace tally::ptx_transforms {
 
-// Before thread 0 of a worker (persistent_blocks) takes a block it reads the flag whose address is in
-// WorkerParameters::yield_flag; if it is set, the worker ends as if the grid were done. Nothing has been taken then, so
-// the next run of the launch goes on where this one stopped.
+// Before thread 0 of a persistent block (persistent_blocks) takes a block it reads the flag whose address is in
+// PersistentParameters::yield_flag; if it is set, the persistent block ends as if the grid were done. Nothing has been
+// taken then, so the next run of the launch goes on where this one stopped.
 std::unique_ptr<Pass> MakeYieldCheckPass();
 
 }  // namespace tally::ptx_transforms

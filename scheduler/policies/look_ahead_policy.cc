@@ -13,12 +13,12 @@ constexpr Nanoseconds kNoOtherBound = std::chrono::hours(1);
 LookAheadPolicy::LookAheadPolicy(const PolicyConfig& config)
     : starvation_bound_(config.starvation_bound),
       longest_wait_(config.longest_wait),
-      gate_({.min_hold_off = config.tuning.min_hold_off, .max_hold_off = config.tuning.max_hold_off}),
+      hold_off_rule_({.min_hold_off = config.tuning.min_hold_off, .max_hold_off = config.tuning.max_hold_off}),
       short_ones_(kNoOtherBound, config.tuning.turnaround_threshold, config.longest_wait),
       others_({.target_drain = config.tuning.target_drain}) {}
 
 void LookAheadPolicy::Tune(const Tuning& tuning) {
-  gate_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
+  hold_off_rule_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
   short_ones_.Set(kNoOtherBound, tuning.turnaround_threshold);
   others_.SetTargetDrain(tuning.target_drain);
 }
@@ -64,11 +64,11 @@ void LookAheadPolicy::UpdateGate(TimePoint now) {
   const bool is_here = IsHighPriorityHere();
   if (is_here == was_here_) return;
   was_here_ = is_here;
-  is_here ? gate_.OnHighPriorityBusy(now) : gate_.OnHighPriorityIdle(now);
+  is_here ? hold_off_rule_.OnHighPriorityBusy(now) : hold_off_rule_.OnHighPriorityIdle(now);
 }
 
 std::optional<TimePoint> LookAheadPolicy::OpensAt() const {
-  const std::optional<TimePoint> opens_at = gate_.OpensAt();
+  const std::optional<TimePoint> opens_at = hold_off_rule_.OpensAt();
   if (is_busy_elsewhere_ || !opens_at) return std::nullopt;
   return std::max(*opens_at, elsewhere_opens_at_);
 }
@@ -103,7 +103,8 @@ std::optional<Decision> LookAheadPolicy::Next(TimePoint now) {
   }
   if (GivesUpAt(*opens_at) <= now) {
     const bool is_forced = !HasRoom(longest, now);
-    if (is_forced && first_launch_[longest].ring == kOthers && !is_suspension_expected_) others_.GiveUp(longest_wait_);
+    if (is_forced && first_launch_[longest].ring == kOthers && !is_descheduling_expected_)
+      others_.GiveUp(longest_wait_);
     Decision decision = Let(longest, now);
     decision.is_forced = is_forced;
     return decision;
@@ -117,7 +118,7 @@ std::optional<Decision> LookAheadPolicy::Next(TimePoint now) {
 bool LookAheadPolicy::HasRoom(uint32_t tenant, TimePoint now) const {
   const Ring ring = first_launch_[tenant].ring;
   if (ring == kYielding) return true;
-  if (is_suspension_expected_) return book_.tenant(tenant).num_best_effort_in_flight < kMostAsked;
+  if (is_descheduling_expected_) return book_.tenant(tenant).num_best_effort_in_flight < kMostAsked;
   if (ring == kShort) return short_ones_.Admits(book_.IdOf(tenant), book_.Head(tenant).asked, now);
   return others_.HasRoom();
 }
@@ -128,9 +129,9 @@ std::optional<uint32_t> LookAheadPolicy::NextWithRoom(Ring ring, TimePoint now) 
   do {
     const uint32_t tenant = waiting_.Front(ring);
     if (HasRoom(tenant, now)) return tenant;
-    // They share the room: who needs less of it must not go before for ever. Where suspension is expected, each has
+    // They share the room: who needs less of it must not go before for ever. Where descheduling is expected, each has
     // its own.
-    if (!is_suspension_expected_) return std::nullopt;
+    if (!is_descheduling_expected_) return std::nullopt;
     waiting_.Advance(ring);
   } while (waiting_.Front(ring) != first);
   return std::nullopt;
@@ -142,7 +143,7 @@ Decision LookAheadPolicy::Let(uint32_t tenant, TimePoint now, bool must_run_thro
   Launch& launch = book_.launch(decision.launch);
   if (must_run_through) launch.asked.can_yield = false;
   launch.dispatched_at = now;
-  launch.is_ahead = is_suspension_expected_;
+  launch.is_ahead = is_descheduling_expected_;
   yields_.OnDispatched(launch, launch.asked.can_yield);
   if (launch.asked.can_yield) return decision;
   if (launch.is_ahead) {

@@ -1,21 +1,21 @@
 // `look-ahead`: strict priority between the classes; of best-effort launches as many as have lately drained quickly.
 //
-//   gate              closed while high-priority work is there, and for the adaptive hold-off after it (PriorityGate)
+//   admission         closed while high-priority work is there, and for the adaptive hold-off after it (HoldOffRule)
 //   in flight         everything that can yield, which is told to when high-priority work comes; of short launches
 //                     (LaunchAsked::is_short) what drains within the turnaround threshold (DrainBudget); of all others
 //                     as many as have lately drained within `target_drain` (LookAhead). None counts for the others
-//   suspension        where it is expected nobody waits for what is in flight, and none of that is bounded. But a
+//   descheduling      where it is expected nobody waits for what is in flight, and none of that is bounded. But a
 //                     tenant may only be some launches ahead
 //   longest wait      what has waited for room for so long goes all the same: a kernel may itself wait for one that is
 //                     yet to be launched
-//   starvation bound  off unless set. What has waited so long gets through although the gate is closed: the one that
+//   starvation bound  off unless set. What has waited so long gets through although admission is closed: the one that
 //                     has waited longest, one launch per bound
 //
 // Best-effort tenants take turns; levels and weights mean nothing. A best-effort launch may delay a high-priority one
 // by what is in flight: that is steered by how long launches took, not by what those in flight will take, so after a
 // change of kernels it may be several times `target_drain`.
 //
-// Where suspension is expected a decision may cost the number of tenants that wait; otherwise constant time.
+// Where descheduling is expected a decision may cost the number of tenants that wait; otherwise constant time.
 //
 // Source: Tally's priority-aware scheduling at kernel granularity (section 4; the "scheduling without transformation"
 // of its ablation), with more than one launch in flight.
@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "scheduler/drain_budget.h"
+#include "scheduler/hold_off_rule.h"
 #include "scheduler/look_ahead.h"
 #include "scheduler/policy.h"
-#include "scheduler/priority_gate.h"
 #include "scheduler/tenant_rings.h"
 #include "scheduler/yield_requests.h"
 
@@ -34,18 +34,18 @@ namespace tally::scheduler {
 
 class LookAheadPolicy final : public Policy {
  public:
-  // Where suspension is expected: one launch in so many asks, and so many of these may be in flight of one tenant.
+  // Where descheduling is expected: one launch in so many asks, and so many of these may be in flight of one tenant.
   //
-  // The driver's ring of a channel holds about a thousand. A thread that finds it full stays in the driver and keeps
-  // its processor busy until there is room, which is long if the context is suspended meanwhile; a few such threads
-  // leave those of high-priority programs too few processors. So a tenant stops before, and its thread sleeps.
+  // The driver's ring of a GPU channel holds about a thousand. A thread that finds it full stays in the driver and
+  // keeps its processor busy until there is room, which is long if the context is descheduled meanwhile; a few such
+  // threads leave those of high-priority programs too few processors. So a tenant stops before, and its thread sleeps.
   static constexpr uint32_t kLaunchesPerAsking = 128;
   static constexpr uint32_t kMostAsked = 4;
 
   explicit LookAheadPolicy(const PolicyConfig& config);
 
   void OnHighPriorityElsewhere(bool is_busy, TimePoint opens_at, TimePoint now) override;
-  void ExpectSuspension(bool is_expected) override { is_suspension_expected_ = is_expected; }
+  void ExpectDescheduling(bool is_expected) override { is_descheduling_expected_ = is_expected; }
   void Tune(const Tuning& tuning) override;
   std::optional<Decision> Next(TimePoint now) override;
   std::optional<TimePoint> WakeAt(TimePoint now) const override;
@@ -67,13 +67,13 @@ class LookAheadPolicy final : public Policy {
   void Join(uint32_t tenant, TimePoint now);
   void Leave(uint32_t tenant);
   bool IsHighPriorityHere() const { return num_high_in_flight_ != 0 || !waiting_.empty(kHighPriority); }
-  // Tells the gate when that changed.
+  // Tells the rule when that changed.
   void UpdateGate(TimePoint now);
   // When best-effort launches may go; nothing while high-priority work is there.
   std::optional<TimePoint> OpensAt() const;
   // When the starvation bound lets the next one go, if there is a bound.
   std::optional<TimePoint> StarvedAt() const;
-  // When the one that has waited longest goes without room, given when the gate opened.
+  // When the one that has waited longest goes without room, given when admission opened.
   TimePoint GivesUpAt(TimePoint opened_at) const;
 
   bool HasRoom(uint32_t tenant, TimePoint now) const;
@@ -90,13 +90,13 @@ class LookAheadPolicy final : public Policy {
   uint32_t num_high_in_flight_ = 0;
   bool is_busy_elsewhere_ = false;
   TimePoint elsewhere_opens_at_{};
-  bool was_here_ = false;  // as the gate was last told
-  PriorityGate gate_;
+  bool was_here_ = false;  // as the rule was last told
+  HoldOffRule hold_off_rule_;
 
   YieldRequests yields_;
   DrainBudget short_ones_;
   LookAhead others_;
-  bool is_suspension_expected_ = false;
+  bool is_descheduling_expected_ = false;
   TimePoint last_grant_{};  // by the starvation bound
 };
 

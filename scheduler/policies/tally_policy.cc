@@ -17,12 +17,12 @@ int HighestOf(uint32_t levels) { return std::bit_width(levels) - 1; }
 TallyPolicy::TallyPolicy(const PolicyConfig& config)
     : starvation_bound_(config.starvation_bound),
       lower_levels_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait),
-      gate_({.min_hold_off = config.tuning.min_hold_off, .max_hold_off = config.tuning.max_hold_off}),
+      hold_off_rule_({.min_hold_off = config.tuning.min_hold_off, .max_hold_off = config.tuning.max_hold_off}),
       fair_({config.fair_quantum, config.expects_back}),
       in_flight_(config.tuning.target_drain, config.tuning.turnaround_threshold, config.longest_wait) {}
 
 void TallyPolicy::Tune(const Tuning& tuning) {
-  gate_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
+  hold_off_rule_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
   lower_levels_.Set(tuning.target_drain, tuning.turnaround_threshold);
   in_flight_.Set(tuning.target_drain, tuning.turnaround_threshold);
 }
@@ -86,7 +86,7 @@ void TallyPolicy::UpdateGate(TimePoint now) {
   const bool is_present = IsHighPriorityPresent();
   if (is_present == was_present_) return;
   was_present_ = is_present;
-  is_present ? gate_.OnHighPriorityBusy(now) : gate_.OnHighPriorityIdle(now);
+  is_present ? hold_off_rule_.OnHighPriorityBusy(now) : hold_off_rule_.OnHighPriorityIdle(now);
 }
 
 void TallyPolicy::OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint now) {
@@ -106,7 +106,7 @@ void TallyPolicy::OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint 
 }
 
 std::optional<TimePoint> TallyPolicy::OpensAt() const {
-  const std::optional<TimePoint> opens_at = gate_.OpensAt();
+  const std::optional<TimePoint> opens_at = hold_off_rule_.OpensAt();
   if (!opens_at) return std::nullopt;
   return std::max(*opens_at, elsewhere_opens_at_);
 }

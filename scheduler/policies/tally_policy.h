@@ -1,8 +1,8 @@
 // `tally`: our own policy.
 //
-//   between classes    strict: best-effort launches go only while the gate is open, that is when no high-priority work
+//   between classes    strict: best-effort launches go only while admission is open, that is when no high-priority work
 //   is
-//                      there and the adaptive hold-off is over (PriorityGate); those in flight that can yield are told
+//                      there and the adaptive hold-off is over (HoldOffRule); those in flight that can yield are told
 //                      to
 //   between levels     strict: a high-priority launch goes when nothing of a higher level waits or runs. At the highest
 //                      level that any tenant has, at once; below it, with no more in flight than drains in time
@@ -20,8 +20,8 @@
 
 #include "scheduler/drain_budget.h"
 #include "scheduler/fair_queue.h"
+#include "scheduler/hold_off_rule.h"
 #include "scheduler/policy.h"
-#include "scheduler/priority_gate.h"
 #include "scheduler/tenant_rings.h"
 #include "scheduler/yield_requests.h"
 
@@ -36,7 +36,7 @@ class TallyPolicy : public Policy {
   std::optional<Decision> Next(TimePoint now) override;
   std::optional<TimePoint> WakeAt(TimePoint now) const override;
 
-  Nanoseconds hold_off() const { return gate_.hold_off(); }
+  Nanoseconds hold_off() const { return hold_off_rule_.hold_off(); }
 
  private:
   void OnAdded(uint32_t tenant) override;
@@ -48,7 +48,7 @@ class TallyPolicy : public Policy {
   void OnEnded(const Launch& launch, Nanoseconds gpu_time, TimePoint now) override;
 
   bool IsHighPriorityPresent() const { return is_busy_elsewhere_ || waiting_levels_ != 0 || in_flight_levels_ != 0; }
-  // Tells the gate when that changed.
+  // Tells the rule when that changed.
   void UpdateGate(TimePoint now);
   // When best-effort launches may go; nothing while high-priority work is there.
   std::optional<TimePoint> OpensAt() const;
@@ -74,8 +74,8 @@ class TallyPolicy : public Policy {
   DrainBudget lower_levels_;  // launches in flight below the highest level
   bool is_busy_elsewhere_ = false;
   TimePoint elsewhere_opens_at_{};
-  bool was_present_ = false;  // as the gate was last told
-  PriorityGate gate_;
+  bool was_present_ = false;  // as the rule was last told
+  HoldOffRule hold_off_rule_;
 
   // Best-effort class.
   FairQueue fair_;

@@ -17,12 +17,12 @@ void WindowParallelism::Close() {
 
 void WindowParallelism::TimeLine::Add(std::span<const Access> accesses, Extent extent, Nanoseconds duration) {
   if (window_.is_full()) CompleteNext();
-  const Window::Admission admission = *window_.Admit(accesses, extent);
+  const Window::Entry entry = *window_.Admit(accesses, extent);
   Nanoseconds begin = now_;
-  for (SlotSet left = admission.edges; left != 0; left = WithoutFirst(left)) {
+  for (SlotSet left = entry.edges; left != 0; left = WithoutFirst(left)) {
     begin = std::max(begin, ends_[FirstOf(left)]);
   }
-  ends_[admission.slot] = begin + duration;
+  ends_[entry.slot] = begin + duration;
   longest_ = std::max(longest_, begin + duration);
 }
 

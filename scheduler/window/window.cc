@@ -11,7 +11,7 @@ Window::Window(size_t capacity, Hazards hazards, size_t most_boxes)
   CHECK(capacity >= 1 && capacity <= kMostSlots);
 }
 
-std::optional<Window::Admission> Window::Admit(std::span<const Access> accesses, Extent extent) {
+std::optional<Window::Entry> Window::Admit(std::span<const Access> accesses, Extent extent) {
   if (is_full()) return std::nullopt;
   if (accesses.size() > kMostAccesses) extent = Extent::kAnything;
   const Slot slot = FirstOf(~pending_);
@@ -22,7 +22,7 @@ std::optional<Window::Admission> Window::Admit(std::span<const Access> accesses,
   ancestors_[slot] = conflicts | implied;
   pending_ |= Just(slot);
   if (extent == Extent::kAnything) closed_ = Just(slot);
-  return Admission{slot, conflicts & ~implied};
+  return Entry{slot, conflicts & ~implied};
 }
 
 SlotSet Window::Conflicts(Slot slot, std::span<const Access> accesses, Extent extent) {

@@ -51,11 +51,11 @@ class Window {
   explicit Window(size_t capacity = kMostSlots, Hazards hazards = Hazards::kAll,
                   size_t most_boxes = ConflictIndex::kMostBoxes);
 
-  struct Admission {
+  struct Entry {
     Slot slot = 0;
     SlotSet edges = 0;  // come before it, and no other of them comes before any of these
   };
-  std::optional<Admission> Admit(std::span<const Access> accesses, Extent extent = Extent::kSaid);
+  std::optional<Entry> Admit(std::span<const Access> accesses, Extent extent = Extent::kSaid);
   // It must be pending. Those before it are complete as well, but may be reported later.
   void Complete(Slot slot);
   void Close();

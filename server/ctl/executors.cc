@@ -37,7 +37,7 @@ std::string SliceOf(const v1::Executor& executor) {
   return fmt::format("{}{}", executor.time_slice_us(), executor.is_time_slice_refused() ? " (refused)" : "");
 }
 
-std::string SuspensionOf(const v1::Executor& executor) {
+std::string DeschedulingOf(const v1::Executor& executor) {
   if (executor.suspension() != "on") return executor.suspension();
   const uint64_t standstills = executor.num_standstills();
   return fmt::format("{} times", executor.num_suspensions()) +
@@ -78,7 +78,7 @@ int ListExecutors(const Invocation& invocation) {
     table.AddRow({fmt::format("{}", executor.pid()), executor.domain(), NameOf(executor.priority_class()),
                   StateName(executor.state()), fmt::format("{}", executor.num_sessions()),
                   fmt::format("{}", executor.num_devices()), PolicyOf(executor), SliceOf(executor),
-                  SuspensionOf(executor), FormatAge(executor.age_ns()), executor.is_adopted() ? "adopted" : "started",
+                  DeschedulingOf(executor), FormatAge(executor.age_ns()), executor.is_adopted() ? "adopted" : "started",
                   executor.driver()});
   }
   fmt::print("{}", table.ToString());

@@ -12,7 +12,7 @@ namespace {
 namespace v1 = control::v1;
 using Json = nlohmann::json;
 
-Json CoverageOf(const v1::Session& session) {
+Json PreemptibilityOf(const v1::Session& session) {
   Json rows = Json::array();
   for (const v1::CoveredTime& covered : session.coverage()) {
     rows.push_back({{"by", covered.by()}, {"reason", covered.reason()}, {"gpu_time_ns", covered.gpu_time_ns()}});
@@ -35,7 +35,7 @@ Json ToJson(const v1::Session& session) {
               {"weight", session.weight()},
               {"level", session.level()},
               {"turnaround_ns", session.turnaround_ns()},
-              {"coverage", CoverageOf(session)},
+              {"coverage", PreemptibilityOf(session)},
               {"slo", session.slo()},
               {"is_stale", session.is_stale()}};
   control::VisitFigures(session, [&](const std::string& name, auto value) { row[name] = value; });

@@ -1,4 +1,4 @@
-// ps, coverage and what changes a session.
+// ps, preemptibility and what changes a session.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,7 @@
 
 #include "server/ctl/commands.h"
 #include "server/ctl/control_call.h"
-#include "server/ctl/coverage_table.h"
+#include "server/ctl/preemptibility_table.h"
 #include "server/ctl/session_json.h"
 #include "server/ctl/table.h"
 
@@ -64,12 +64,12 @@ int ListSessions(const Invocation& invocation) {
   return 0;
 }
 
-int ShowCoverage(const Invocation& invocation) {
+int ShowPreemptibility(const Invocation& invocation) {
   if (invocation.as_json) return ListSessions(invocation);
   v1::ListSessionsResponse response;
   if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &response); }))
     return 1;
-  const std::string table = CoverageTable(response);
+  const std::string table = PreemptibilityTable(response);
   fmt::print("{}",
              table.empty() ? "nothing counted: best-effort programs are, while tallyd has --transforms\n" : table);
   return 0;
@@ -106,7 +106,7 @@ v1::SetPriorityRequest RequestOf(const Change& change) {
 
 Action DeclarePs(CLI::App&) { return ListSessions; }
 
-Action DeclareCoverage(CLI::App&) { return ShowCoverage; }
+Action DeclarePreemptibility(CLI::App&) { return ShowPreemptibility; }
 
 Action DeclareSetPriority(CLI::App& app) {
   const auto change = DeclareChange(app);

@@ -47,7 +47,7 @@ struct Flags {
   std::vector<uid_t> allow;
   double turnaround_us = 0;
   bool share_contexts = false;
-  bool suspends = false, does_not_suspend = false;
+  bool deschedules = false, does_not_deschedule = false;
   bool does_not_refresh = false;
   bool allow_any = false, is_embedded = false;
   int64_t time_slice_us = -1, gates_rest_ms = -1;
@@ -97,8 +97,8 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   }
   if (flags.share_contexts) config.share_contexts = true;
   // Not one optional<bool>: without the flag CLI11 makes that false.
-  if (flags.suspends) config.suspend_best_effort = true;
-  if (flags.does_not_suspend) config.suspend_best_effort = false;
+  if (flags.deschedules) config.suspend_best_effort = true;
+  if (flags.does_not_deschedule) config.suspend_best_effort = false;
   if (flags.does_not_refresh) config.refresh_contexts = false;
   if (flags.time_slice_us >= 0) config.best_effort_time_slice = std::chrono::microseconds(flags.time_slice_us);
   if (!flags.cache_directory.empty()) config.cache_directory = flags.cache_directory;
@@ -170,13 +170,13 @@ std::variant<DaemonStart, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_flag("--share-contexts", flags.share_contexts,
                "high-priority and best-effort programs of one user in one GPU context: no switch between them, but a "
                "fault of one ends all (docs/scheduling.md)");
-  CLI::Option* suspends =
-      app.add_flag("--suspend-best-effort", flags.suspends,
-                   "suspend best-effort contexts while high-priority work keeps coming, so that only the first of its "
-                   "kernels pays for a switch; goes with --policy look-ahead or another that minds classes "
+  CLI::Option* deschedules =
+      app.add_flag("--suspend-best-effort", flags.deschedules,
+                   "deschedule best-effort contexts while high-priority work keeps coming, so that only the first of "
+                   "its kernels pays for a switch; goes with --policy look-ahead or another that minds classes "
                    "(docs/scheduling.md)");
-  app.add_flag("--no-suspend-best-effort", flags.does_not_suspend, "leave them to the time slices; the default")
-      ->excludes(suspends);
+  app.add_flag("--no-suspend-best-effort", flags.does_not_deschedule, "leave them to the time slices; the default")
+      ->excludes(deschedules);
   app.add_flag("--no-refresh-contexts", flags.does_not_refresh,
                "do not preempt high-priority contexts in pauses, once a second at most, which has short kernels start "
                "sooner (docs/scheduling.md)");

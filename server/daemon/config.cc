@@ -229,7 +229,7 @@ Status CheckStarvationBound(const DaemonConfig& config) {
   return OkStatus();
 }
 
-Status CheckSuspension(const DaemonConfig& config) {
+Status CheckDescheduling(const DaemonConfig& config) {
   if (!config.suspend_best_effort) return OkStatus();
   const char* without = HasStarvationBound(config)                   ? "a starvation bound"
                         : config.best_effort_time_slice.count() == 0 ? "time_slice_us 0"
@@ -312,7 +312,7 @@ Result<std::optional<std::chrono::nanoseconds>> ParseStarvationBound(const std::
 
 Result<Transforms> ParseTransforms(const std::string& text) {
   for (const Transforms transforms :
-       {Transforms::kAll, Transforms::kSlices, Transforms::kWorkers, Transforms::kGate, Transforms::kNone}) {
+       {Transforms::kAll, Transforms::kSlices, Transforms::kPersistentBlocks, Transforms::kGate, Transforms::kNone}) {
     if (text == TransformsName(transforms)) return transforms;
   }
   return Error(StatusCode::kInvalidArgument,
@@ -325,7 +325,7 @@ const char* TransformsName(Transforms transforms) {
       return "none";
     case Transforms::kSlices:
       return "slices";
-    case Transforms::kWorkers:
+    case Transforms::kPersistentBlocks:
       return "workers";
     case Transforms::kGate:
       return "gate";
@@ -419,7 +419,7 @@ Status Validate(uid_t uid, DaemonConfig& config) {
   }
   TALLY_RETURN_IF_ERROR(CheckHonoured(config, ResolveDriver(config.driver).driver));
   TALLY_RETURN_IF_ERROR(CheckStarvationBound(config));
-  TALLY_RETURN_IF_ERROR(CheckSuspension(config));
+  TALLY_RETURN_IF_ERROR(CheckDescheduling(config));
   if (config.cache_directory == "auto") config.cache_directory = control::DefaultCacheDirectory(uid);
   if (!config.cache_directory.empty() && config.cache_directory.front() != '/') {
     return Status(StatusCode::kInvalidArgument,

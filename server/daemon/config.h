@@ -56,7 +56,7 @@ struct DaemonConfig {
   // High-priority and best-effort programs of one user in one context, so that the GPU need not switch between them:
   // soonest for the high-priority ones, but a fault of any of them is everybody's. Not those that name a domain.
   bool share_contexts = false;
-  // Best-effort contexts are suspended while high-priority work keeps coming (server/executor/process/suspender.h),
+  // Best-effort contexts are descheduled while high-priority work keeps coming (server/executor/process/descheduler.h),
   // with policies that mind classes.
   bool suspend_best_effort = false;
   // High-priority contexts are preempted in a pause, once a second at most (server/executor/process/refresher.h).

@@ -15,7 +15,7 @@
 #include "base/private_path.h"
 #include "proto/control/socket_paths.h"
 #include "proto/control/version.h"
-#include "server/daemon/client_gate.h"
+#include "server/daemon/client_listener.h"
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/executor_spawner.h"
 #include "server/daemon/loop_desk.h"
@@ -82,7 +82,7 @@ void LogForcedSwitch(const control::SwitchFigures& figures) {
 }
 
 // The file is read again: what can change does, the log says what cannot. A bad file leaves everything as it is.
-void ReadAgain(const DaemonStart& start, DaemonConfig& running, ClientGate& gate, ExecutorPool& pool) {
+void ReadAgain(const DaemonStart& start, DaemonConfig& running, ClientListener& listener, ExecutorPool& pool) {
   if (!start.read_again) {
     LOG_INFO("SIGHUP: there is nothing to read again without --config");
     return;
@@ -94,7 +94,7 @@ void ReadAgain(const DaemonStart& start, DaemonConfig& running, ClientGate& gate
     Reload reload = PlanReload(running, *wanted);
     // A part of a good configuration beside a part of another may not go together.
     if (const Status valid = Validate(::geteuid(), reload.config); valid.ok()) {
-      gate.Reconfigure(reload.config);
+      listener.Reconfigure(reload.config);
       pool.Reconfigure(reload.config);
       if (reload.config.turnaround_threshold != running.turnaround_threshold) {
         pool.SetTurnaroundThreshold(reload.config.turnaround_threshold);
@@ -137,11 +137,12 @@ int RunDaemon(const DaemonStart& start) {
   auto spawner = ExecutorSpawner::Create(config, driver.driver, executor_socket);
   if (!spawner) return Fail(spawner.error());
   ExecutorPool pool(**loop, **runtime_dir, *spawner, config);
-  ClientGate gate(**loop, config, pool, **runtime_dir);
+  ClientListener listener(**loop, config, pool, **runtime_dir);
   if (const Status listening = pool.Listen(executor_socket); !listening.ok()) return Fail(listening);
 
   // The operator's side, on threads of its own that ask the loop.
-  LoopDesk desk(**loop, pool, gate, {config.socket, DriverChoiceName(driver.driver), {}, {}, config.cache_directory});
+  LoopDesk desk(**loop, pool, listener,
+                {config.socket, DriverChoiceName(driver.driver), {}, {}, config.cache_directory});
   auto rpc = RpcServer::Start((*runtime_dir)->PathOf(control::kControlSocketName), desk);
   if (!rpc) return Fail(rpc.error());
   std::unique_ptr<MetricsExporter> metrics;
@@ -158,7 +159,7 @@ int RunDaemon(const DaemonStart& start) {
   // Clients last: from the first one on, everything above is there.
   const bool has_link = !*activated || (*activated)->path == client_socket;
   auto made_for_us = *activated ? std::optional(std::move((*activated)->fd)) : std::nullopt;
-  if (const Status listening = gate.Listen(client_socket, std::move(made_for_us)); !listening.ok())
+  if (const Status listening = listener.Listen(client_socket, std::move(made_for_us)); !listening.ok())
     return Fail(listening);
   if (has_link) (*runtime_dir)->LinkClientSocket(socket_name);
   LOG_INFO("{} serves {}; driver {} ({})", control::VersionLine("tallyd"), config.socket,
@@ -195,11 +196,11 @@ int RunDaemon(const DaemonStart& start) {
     signalfd_siginfo signal{};
     if (::read(signals.get(), &signal, sizeof(signal)) != sizeof(signal) || is_ending) return;
     // Not the end of a service: a closed terminal is no reason.
-    if (signal.ssi_signo == SIGHUP && !is_embedded) return ReadAgain(start, config, gate, pool);
+    if (signal.ssi_signo == SIGHUP && !is_embedded) return ReadAgain(start, config, listener, pool);
     is_ending = true;
     LOG_INFO("ending on signal {}", signal.ssi_signo);
     NotifyServiceManager("STOPPING=1");
-    gate.StopListening();
+    listener.StopListening();
     pool.Shutdown(is_embedded, kShutdownLimit, [&] { (*loop)->Quit(); });
   });
   if (!watched.ok()) return Fail(watched);

@@ -381,17 +381,17 @@ void ExecutorPool::SetTimeSlicesAct(bool they_act) {
 }
 
 scheduler::Tuning ExecutorPool::tuning() const {
-  std::optional<int> caution;
+  std::optional<int> throttle_level;
   for (const ExecutorPtr& executor : executors_) {
     for (const auto& [id, session] : executor->sessions) {
       const bool is_high = session.identity.priority_class == static_cast<uint32_t>(shm::PriorityClass::kHighPriority);
       if (session.identity.slo_latency_ns == 0 || !is_high) continue;
       const auto asked = static_cast<int>(
           std::min<uint64_t>(session.figures["slo_caution"], static_cast<uint64_t>(scheduler::SloFeedback::kSteps)));
-      caution = std::max(caution.value_or(0), asked);
+      throttle_level = std::max(throttle_level.value_or(0), asked);
     }
   }
-  return TuningFor(caution, config_.turnaround_threshold);
+  return TuningFor(throttle_level, config_.turnaround_threshold);
 }
 
 void ExecutorPool::PlanTuning() {

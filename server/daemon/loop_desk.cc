@@ -19,8 +19,8 @@ Answer Await(std::future<Answer>& answer, Answer too_late) {
 
 }  // namespace
 
-LoopDesk::LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientGate& gate, DaemonFacts facts)
-    : loop_(loop), pool_(pool), gate_(gate), facts_(std::move(facts)), started_(steady_clock::now()) {}
+LoopDesk::LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientListener& listener, DaemonFacts facts)
+    : loop_(loop), pool_(pool), listener_(listener), facts_(std::move(facts)), started_(steady_clock::now()) {}
 
 DaemonFacts LoopDesk::facts() const {
   const std::lock_guard lock(facts_mutex_);
@@ -93,7 +93,7 @@ Overview LoopDesk::Collect() const {
   overview.refused_functions = pool_.RefusedFunctions();
   overview.domains = pool_.counters();
   overview.tuning = pool_.tuning();
-  overview.refused_sessions = gate_.refusals();
+  overview.refused_sessions = listener_.refusals();
   for (const auto& executor : pool_.executors()) {
     overview.executors.push_back({executor->pid, executor->domain, executor->state, executor->driver_name,
                                   executor->num_devices, executor->sessions.size(), now - executor->first_seen,

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "base/event_loop.h"
-#include "server/daemon/client_gate.h"
+#include "server/daemon/client_listener.h"
 #include "server/daemon/control_desk.h"
 
 namespace tally::server {
@@ -14,7 +14,7 @@ namespace tally::server {
 class LoopDesk final : public ControlDesk {
  public:
   // All must outlive the desk; `loop` must run while questions are asked.
-  LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientGate& gate, DaemonFacts facts);
+  LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientListener& listener, DaemonFacts facts);
 
   Result<Overview> GetOverview() override;
   Status SetPriority(uint64_t session_id, const control::ShareChange& change) override;
@@ -29,7 +29,7 @@ class LoopDesk final : public ControlDesk {
 
   EventLoop& loop_;
   ExecutorPool& pool_;
-  const ClientGate& gate_;
+  const ClientListener& listener_;
   mutable std::mutex facts_mutex_;
   DaemonFacts facts_;  // guarded by facts_mutex_
   std::chrono::steady_clock::time_point started_;

@@ -45,7 +45,7 @@ std::chrono::nanoseconds StarvationBoundOf(const DaemonConfig& config) {
 Status CheckHonoured(const DaemonConfig& config, DriverChoice driver) {
   return CheckAll(ExpectedPolicy(config, driver).policy,
                   {{Setting::kStarvationBound, HasStarvationBound(config)},
-                   {Setting::kSuspension, config.suspend_best_effort},
+                   {Setting::kDescheduling, config.suspend_best_effort},
                    {Setting::kTransforms, config.transforms != Transforms::kNone},
                    {Setting::kTurnaround, config.turnaround_threshold != DaemonConfig{}.turnaround_threshold}});
 }

@@ -8,12 +8,13 @@
 
 namespace tally::server {
 
-// `caution`: the most careful of the programs with an objective, in SloFeedback's steps; nothing: there is none. The
-// turnaround threshold is moved by the same factor as the default one is: what the operator configured is the middle.
-inline scheduler::Tuning TuningFor(std::optional<int> caution, std::chrono::nanoseconds turnaround_threshold) {
+// `throttle_level`: the most careful of the programs with an objective, in SloFeedback's steps; nothing: there is none.
+// The turnaround threshold is moved by the same factor as the default one is: what the operator configured is the
+// middle.
+inline scheduler::Tuning TuningFor(std::optional<int> throttle_level, std::chrono::nanoseconds turnaround_threshold) {
   scheduler::Tuning tuning;
-  if (caution && *caution != scheduler::SloFeedback::kFirstStep) {
-    tuning = scheduler::SloFeedback::TuningAt({}, *caution);
+  if (throttle_level && *throttle_level != scheduler::SloFeedback::kFirstStep) {
+    tuning = scheduler::SloFeedback::TuningAt({}, *throttle_level);
   }
   const double factor = static_cast<double>(tuning.turnaround_threshold.count()) /
                         static_cast<double>(scheduler::Tuning{}.turnaround_threshold.count());

@@ -53,21 +53,21 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   }
   void Tune(const scheduler::Tuning& tuning) override {
     if (variants != nullptr) variants->SetThreshold(tuning.turnaround_threshold);
-    gate->Tune(tuning);
+    admission->Tune(tuning);
     const std::lock_guard lock(mutex_);
     for (const auto& [id, session] : sessions_) session->OnTuning(tuning);
   }
-  void ExpectSuspension(int device, bool is_expected) override;
-  void LeaveToTimeSlices(bool is_left) override { gate->LeaveToTimeSlices(is_left); }
-  HighPriorityWatch* high_priority_watch() override { return gate->watch(); }
+  void ExpectDescheduling(int device, bool is_expected) override;
+  void LeaveToTimeSlices(bool is_left) override { admission->LeaveToTimeSlices(is_left); }
+  HighPriorityWatch* high_priority_watch() override { return admission->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_driver->description; }
   bool is_software() const override { return loaded_driver->is_software; }
   int num_devices() const override { return devices->count(); }
   void Shutdown() override;
 
-  void ReportCaution() override {
-    if (config_.on_caution) config_.on_caution();
+  void ReportThrottleLevel() override {
+    if (config_.on_throttle_level) config_.on_throttle_level();
   }
 
  private:
@@ -89,9 +89,9 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   std::thread reaper_;
 };
 
-void ExecutorProcess::ExpectSuspension(int device, bool is_expected) {
-  gate->ExpectSuspension(device, is_expected);
-  if (variants != nullptr) variants->ExpectSuspension(device, is_expected);
+void ExecutorProcess::ExpectDescheduling(int device, bool is_expected) {
+  admission->ExpectDescheduling(device, is_expected);
+  if (variants != nullptr) variants->ExpectDescheduling(device, is_expected);
 }
 
 Status ExecutorProcess::AddSession(UniqueFd session_socket, SessionIdentity identity) {
@@ -205,7 +205,7 @@ void ExecutorProcess::Shutdown() {
     std::unique_lock lock(mutex_);
     if (stop_reaper_) return;
     shutting_down_ = true;
-    gate->Open();
+    admission->Open();
     for (const auto& [id, session] : sessions_) session->Evict(kShutdownReason);
     changed_.wait(lock, [&] { return sessions_.empty(); });
     stop_reaper_ = true;
@@ -213,7 +213,7 @@ void ExecutorProcess::Shutdown() {
   }
   if (reaper_.joinable()) reaper_.join();
   if (variants != nullptr) variants->Shutdown();
-  gate.reset();  // it waits for work of the contexts that go next
+  admission.reset();  // it waits for work of the contexts that go next
   devices->Release();
 }
 

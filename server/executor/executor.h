@@ -1,7 +1,7 @@
 // The executor of one domain: owns the CUDA context of every device it uses and serves client sessions.
 //
 // Front desk of tally-executor. Sessions arrive as one end of a socket pair whose other end the client got from tallyd
-// (proto/shm/handshake_abi.h). Each session has a socket thread and one thread per lane (session/).
+// (proto/shm/handshake_abi.h). Each session has a socket thread and one thread per channel (session/).
 //
 // Thread-safe unless a method says otherwise. Callbacks (executor_config.h) run on threads of the executor, never while
 // it holds a lock: they may call any method except Shutdown.
@@ -50,9 +50,9 @@ class Executor {
   // Turnaround threshold, hold-off and drain budget, from the next launch on. Told once more unchanged: the machine's
   // tenants have changed.
   virtual void Tune(const scheduler::Tuning& tuning) = 0;
-  // Whether this executor's context on a device is suspended while high-priority work keeps coming there. From the next
-  // launch on.
-  virtual void ExpectSuspension(int device, bool is_expected) = 0;
+  // Whether this executor's context on a device is descheduled while high-priority work keeps coming there. From the
+  // next launch on.
+  virtual void ExpectDescheduling(int device, bool is_expected) = 0;
   // Whether the GPU's time slices alone keep the classes apart, with kAutoPolicy: then no launch is held back. From the
   // next one on.
   virtual void LeaveToTimeSlices(bool is_left) = 0;

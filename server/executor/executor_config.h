@@ -45,8 +45,8 @@ struct ExecutorConfig {
 
   // Called once per session, after everything it made is gone.
   std::function<void(const SessionEnd&)> on_session_end;
-  // The caution that some session's objective asks for has changed: Snapshot() has it.
-  std::function<void()> on_caution;
+  // The throttle level that some session's objective asks for has changed: Snapshot() has it.
+  std::function<void()> on_throttle_level;
   // Called before the context of a device is made, with its ordinal, and after that with -1; never for two at a
   // time.
   std::function<void(int device)> on_making_context;

@@ -42,19 +42,20 @@ Result<std::unique_ptr<LoadedDriver>> OpenDriver(const ExecutorConfig& config) {
   return loaded;
 }
 
-Result<std::unique_ptr<DispatchGate>> CreateGate(const ExecutorConfig& config, const DriverTable& driver,
-                                                 Devices& devices) {
-  if (config.activity_path.empty()) return std::make_unique<DispatchGate>();
+Result<std::unique_ptr<Admission>> CreateAdmission(const ExecutorConfig& config, const DriverTable& driver,
+                                                   Devices& devices) {
+  if (config.activity_path.empty()) return std::make_unique<Admission>();
   // Nobody waits for anybody, so nobody need be told.
-  if (config.policy == "none") return std::make_unique<DispatchGate>();
+  if (config.policy == "none") return std::make_unique<Admission>();
   auto page = ActivityPage::Open(config.activity_path);
   if (!page) return std::unexpected(page.error());
   const bool is_auto = config.policy == scheduler::kAutoPolicy;  // until LeaveToTimeSlices
   const auto policy = scheduler::FindPolicy(is_auto ? scheduler::kLookAheadPolicy : config.policy);
   if (!policy) return std::unexpected(policy.error());
-  auto gate = CreatePolicyDispatch(driver, devices, std::move(*page), **policy, config.starvation_bound, steady_clock);
-  gate->Tune({.turnaround_threshold = config.turnaround_threshold});
-  return gate;
+  auto admission =
+      CreatePolicyDispatch(driver, devices, std::move(*page), **policy, config.starvation_bound, steady_clock);
+  admission->Tune({.turnaround_threshold = config.turnaround_threshold});
+  return admission;
 }
 
 // Policies that know no yielding run kernels as they are.
@@ -70,7 +71,7 @@ std::unique_ptr<VariantRegistry> CreateVariants(const ExecutorConfig& config, co
   const std::optional<ForcedForm> forced_form = ForcedForm::OfEnvironment();
   const control::Transforms transforms = forced_form ? control::Transforms::kAll : UsableTransforms(config);
   if (transforms == control::Transforms::kNone) return nullptr;
-  return std::make_unique<VariantRegistry>(parts.driver->table, *parts.devices, parts.gate->watch(), steady_clock,
+  return std::make_unique<VariantRegistry>(parts.driver->table, *parts.devices, parts.admission->watch(), steady_clock,
                                            VariantConfig{.transforms = transforms,
                                                          .is_software = parts.driver->is_software,
                                                          .cache_directory = config.cache_directory,
@@ -97,9 +98,9 @@ Result<ExecutorParts> MakeExecutorParts(const ExecutorConfig& config) {
   auto devices = Devices::Create(parts.driver->table, config.on_making_context);
   if (!devices) return std::unexpected(devices.error());
   parts.devices = std::move(*devices);
-  auto gate = CreateGate(config, parts.driver->table, *parts.devices);
-  if (!gate) return std::unexpected(gate.error());
-  parts.gate = std::move(*gate);
+  auto admission = CreateAdmission(config, parts.driver->table, *parts.devices);
+  if (!admission) return std::unexpected(admission.error());
+  parts.admission = std::move(*admission);
   parts.context_fault = std::make_unique<ContextFault>();
   parts.variants = CreateVariants(config, parts);
   return parts;

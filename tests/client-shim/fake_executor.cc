@@ -97,27 +97,27 @@ shm::SessionHeader* FakeExecutor::session_header() {
 }
 
 std::vector<FakeRequest> FakeExecutor::requests() {
-  // Asynchronous calls of one lane may still be unread when those of another have been answered. The pass that is under
-  // way may have passed them, the next one has not.
+  // Asynchronous calls of one channel may still be unread when those of another have been answered. The pass that is
+  // under way may have passed them, the next one has not.
   const uint64_t seen = num_idle_passes_;
   while (num_idle_passes_ < seen + 2) std::this_thread::sleep_for(std::chrono::microseconds(200));
   const std::lock_guard lock(mutex_);
   std::vector<FakeRequest> sorted = requests_;
-  std::ranges::sort(sorted, {}, &FakeRequest::ticket);
+  std::ranges::sort(sorted, {}, &FakeRequest::sequence_number);
   return sorted;
 }
 
-size_t FakeExecutor::num_lanes() {
+size_t FakeExecutor::num_channels() {
   const std::lock_guard lock(mutex_);
   size_t count = 0;
-  for (const auto& session : sessions_) count += session->lanes.size();
+  for (const auto& session : sessions_) count += session->channels.size();
   return count;
 }
 
-std::byte* FakeExecutor::arena(uint32_t lane) {
+std::byte* FakeExecutor::arena(uint32_t channel) {
   const std::lock_guard lock(mutex_);
-  const MappedRegion& region = sessions_.back()->lanes[lane]->region;
-  return region.data() + reinterpret_cast<const shm::LaneHeader*>(region.data())->arena_offset;
+  const MappedRegion& region = sessions_.back()->channels[channel]->region;
+  return region.data() + reinterpret_cast<const shm::ChannelHeader*>(region.data())->arena_offset;
 }
 
 std::vector<uint64_t> FakeExecutor::rejected_host_addresses() {
@@ -181,16 +181,16 @@ void FakeExecutor::SessionLoop(Session* session) {
         fd = session->region_fd.get();
         break;
       }
-      case shm::SessionRequestKind::kOpenLane: {
-        if (session->lanes.size() >= max_lanes_) {
+      case shm::SessionRequestKind::kOpenChannel: {
+        if (session->channels.size() >= max_channels_) {
           reply.cuda_result = CUDA_ERROR_OUT_OF_MEMORY;
           break;
         }
-        auto lane = std::make_unique<Lane>();
-        lane->fd = *CreateSealedMemfd("lane", shm::kLaneRegionBytes);
-        lane->region = *MappedRegion::Map(lane->fd.get(), shm::kLaneRegionBytes);
-        auto* header = reinterpret_cast<shm::LaneHeader*>(lane->region.data());
-        header->magic = shm::kLaneMagic;
+        auto channel = std::make_unique<Channel>();
+        channel->fd = *CreateSealedMemfd("channel", shm::kChannelRegionBytes);
+        channel->region = *MappedRegion::Map(channel->fd.get(), shm::kChannelRegionBytes);
+        auto* header = reinterpret_cast<shm::ChannelHeader*>(channel->region.data());
+        header->magic = shm::kChannelMagic;
         header->protocol_version = shm::kProtocolVersion;
         header->request_offset = shm::kHeaderBytes;
         header->request_bytes = shm::kRequestRingBytes;
@@ -200,14 +200,14 @@ void FakeExecutor::SessionLoop(Session* session) {
         header->arena_chunk_bytes = shm::kArenaChunkBytes;
         header->arena_chunks = shm::kArenaChunks;
         // As after many requests: what a record leaves out is not zero.
-        std::memset(lane->region.data() + header->request_offset, 0xA5, header->request_bytes);
+        std::memset(channel->region.data() + header->request_offset, 0xA5, header->request_bytes);
         const std::lock_guard lock(mutex_);
-        lane->index = static_cast<uint32_t>(session->lanes.size());
-        header->lane_index = lane->index;
-        reply.value[0] = shm::kLaneRegionBytes;
-        reply.value[1] = lane->index;
-        fd = lane->fd.get();
-        session->lanes.push_back(std::move(lane));
+        channel->index = static_cast<uint32_t>(session->channels.size());
+        header->channel_index = channel->index;
+        reply.value[0] = shm::kChannelRegionBytes;
+        reply.value[1] = channel->index;
+        fd = channel->fd.get();
+        session->channels.push_back(std::move(channel));
         break;
       }
       case shm::SessionRequestKind::kAllocateHost: {
@@ -237,14 +237,14 @@ void FakeExecutor::ReadLoop() {
   while (!is_stopping_) {
     bool any = false;
     if (!is_paused_ && !is_dead_) {
-      std::vector<Lane*> lanes;
+      std::vector<Channel*> channels;
       {
         const std::lock_guard lock(mutex_);
         for (const auto& session : sessions_) {
-          for (const auto& lane : session->lanes) lanes.push_back(lane.get());
+          for (const auto& channel : session->channels) channels.push_back(channel.get());
         }
       }
-      for (Lane* lane : lanes) any |= ServeLane(lane);
+      for (Channel* channel : channels) any |= ServeChannel(channel);
     }
     // Polling keeps the fake simple; waking a sleeping reader is exercised by the ring tests.
     if (any) continue;
@@ -253,32 +253,32 @@ void FakeExecutor::ReadLoop() {
   }
 }
 
-bool FakeExecutor::ServeLane(Lane* lane) {
-  auto* header = reinterpret_cast<shm::LaneHeader*>(lane->region.data());
+bool FakeExecutor::ServeChannel(Channel* channel) {
+  auto* header = reinterpret_cast<shm::ChannelHeader*>(channel->region.data());
   bool any = false;
-  while (!is_paused_ && !is_dead_ && lane->request_position != header->request.write_position.load()) {
+  while (!is_paused_ && !is_dead_ && channel->request_position != header->request.write_position.load()) {
     any = true;
-    const size_t offset = lane->request_position & (shm::kRequestRingBytes - 1);
-    const std::byte* record = lane->region.data() + header->request_offset + offset;
+    const size_t offset = channel->request_position & (shm::kRequestRingBytes - 1);
+    const std::byte* record = channel->region.data() + header->request_offset + offset;
     shm::RequestHeader frame{};
     std::memcpy(&frame, record, std::min<size_t>(sizeof(frame), shm::kRequestRingBytes - offset));
     FakeRequest request;
     if (frame.op != 0) {
-      request = {lane->index, frame.op, frame.flags, frame.ticket, frame.context, {}};
+      request = {channel->index, frame.op, frame.flags, frame.sequence_number, frame.context, {}};
       request.payload.assign(record + sizeof(frame), record + sizeof(frame) + frame.payload_bytes);
     }
-    lane->request_position += frame.size_bytes;
-    header->request.read_position.store(lane->request_position);
+    channel->request_position += frame.size_bytes;
+    header->request.read_position.store(channel->request_position);
     if (header->request.writer_waiting.exchange(0) != 0) {
       header->request.space_doorbell.fetch_add(1);
       FutexWake(header->request.space_doorbell, 1);
     }
-    if (frame.op != 0) Answer(lane, request);
+    if (frame.op != 0) Answer(channel, request);
   }
   return any;
 }
 
-void FakeExecutor::Answer(Lane* lane, const FakeRequest& request) {
+void FakeExecutor::Answer(Channel* channel, const FakeRequest& request) {
   FakeReply reply;
   Script script;
   {
@@ -293,28 +293,28 @@ void FakeExecutor::Answer(Lane* lane, const FakeRequest& request) {
     reply.Append(uint32_t{13000});
     for (const auto& device : devices_) reply.Append(device);
   }
-  if ((request.flags & shm::kWantReply) != 0 && !reply.is_withheld) WriteReply(lane, request.op, reply);
+  if ((request.flags & shm::kWantReply) != 0 && !reply.is_withheld) WriteReply(channel, request.op, reply);
 }
 
-void FakeExecutor::WriteReply(Lane* lane, uint16_t op, const FakeReply& reply) {
-  auto* header = reinterpret_cast<shm::LaneHeader*>(lane->region.data());
-  std::byte* ring = lane->region.data() + header->reply_offset;
+void FakeExecutor::WriteReply(Channel* channel, uint16_t op, const FakeReply& reply) {
+  auto* header = reinterpret_cast<shm::ChannelHeader*>(channel->region.data());
+  std::byte* ring = channel->region.data() + header->reply_offset;
   const auto size = static_cast<uint32_t>((sizeof(shm::ReplyHeader) + reply.payload.size() + 15) & ~size_t{15});
-  uint64_t offset = lane->reply_position & (shm::kReplyRingBytes - 1);
+  uint64_t offset = channel->reply_position & (shm::kReplyRingBytes - 1);
   if (offset + size > shm::kReplyRingBytes) {
     const auto padding = static_cast<uint32_t>(shm::kReplyRingBytes - offset);
     const shm::ReplyHeader frame{padding, 0, 0, 0, 0};
     std::memcpy(ring + offset, &frame, sizeof(frame));
-    lane->reply_position += padding;
+    channel->reply_position += padding;
     offset = 0;
   }
   const shm::ReplyHeader frame{size, op, reply.flags, reply.result, static_cast<uint32_t>(reply.payload.size())};
   std::memcpy(ring + offset, &frame, sizeof(frame));
   if (!reply.payload.empty()) std::memcpy(ring + offset + sizeof(frame), reply.payload.data(), reply.payload.size());
-  lane->reply_position += size;
+  channel->reply_position += size;
   while (reply.is_unrung && header->reply.reader_waiting.load() == 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  header->reply.write_position.store(lane->reply_position);
+  header->reply.write_position.store(channel->reply_position);
   if (reply.is_unrung) return;
   if (header->reply.reader_waiting.exchange(0) != 0) {
     header->reply.data_doorbell.fetch_add(1);

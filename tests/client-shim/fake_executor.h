@@ -1,5 +1,5 @@
-// A tallyd and an executor in a few threads of the test: speaks the hello, opens lanes, records every request in ticket
-// order and answers what the test scripted; everything else with CUDA_SUCCESS and no payload.
+// A tallyd and an executor in a few threads of the test: speaks the hello, opens channels, records every request in the
+// order of sequence numbers and answers what the test scripted; everything else with CUDA_SUCCESS and no payload.
 #pragma once
 
 #include <cuda.h>
@@ -28,10 +28,10 @@
 namespace tally::client_shim {
 
 struct FakeRequest {
-  uint32_t lane = 0;
+  uint32_t channel = 0;
   uint16_t op = 0;
   uint16_t flags = 0;
-  uint64_t ticket = 0;
+  uint64_t sequence_number = 0;
   uint32_t context = 0;
   std::vector<std::byte> payload;
 
@@ -75,25 +75,25 @@ class FakeExecutor {
   // The next `count` sessions come to an executor that is gone already.
   void LoseSessions(int count) { num_to_lose_ = count; }
   int num_hellos() const { return num_hellos_; }
-  // More lanes of a session than these are refused.
-  void set_max_lanes(size_t count) { max_lanes_ = count; }
-  // While paused no lane is read.
+  // More channels of a session than these are refused.
+  void set_max_channels(size_t count) { max_channels_ = count; }
+  // While paused no channel is read.
   void Pause(bool is_paused) { is_paused_ = is_paused; }
-  // Closes every session socket, as if the process had died; lanes are not read any more.
+  // Closes every session socket, as if the process had died; channels are not read any more.
   void Die();
   // Session header of the latest session, for errors set behind the client's back.
   shm::SessionHeader* session_header();
-  // Every request that was written before the call, except kDescribeDevices, in ticket order.
+  // Every request that was written before the call, except kDescribeDevices, in the order of sequence numbers.
   std::vector<FakeRequest> requests();
-  size_t num_lanes();
-  // Of a lane of the latest session.
-  std::byte* arena(uint32_t lane);
+  size_t num_channels();
+  // Of a channel of the latest session.
+  std::byte* arena(uint32_t channel);
   // Where the first pinned memory is offered, and which of it was not wanted.
   static constexpr uint64_t kFirstHostAddress = 0x600000000000;
   std::vector<uint64_t> rejected_host_addresses();
 
  private:
-  struct Lane {
+  struct Channel {
     uint32_t index;
     MappedRegion region;
     UniqueFd fd;
@@ -104,14 +104,14 @@ class FakeExecutor {
     UniqueFd socket;
     UniqueFd region_fd;
     MappedRegion region;
-    std::vector<std::unique_ptr<Lane>> lanes;
+    std::vector<std::unique_ptr<Channel>> channels;
   };
   void AcceptLoop();
   void SessionLoop(Session* session);
   void ReadLoop();
-  bool ServeLane(Lane* lane);
-  void Answer(Lane* lane, const FakeRequest& request);
-  void WriteReply(Lane* lane, uint16_t op, const FakeReply& reply);
+  bool ServeChannel(Channel* channel);
+  void Answer(Channel* channel, const FakeRequest& request);
+  void WriteReply(Channel* channel, uint16_t op, const FakeReply& reply);
 
   std::string directory_;
   std::string socket_path_;
@@ -122,9 +122,9 @@ class FakeExecutor {
   std::atomic<bool> is_paused_{false};
   std::atomic<bool> is_dead_{false};
   std::atomic<int> num_to_lose_{0};
-  std::atomic<size_t> max_lanes_{SIZE_MAX};
+  std::atomic<size_t> max_channels_{SIZE_MAX};
   std::atomic<int> num_hellos_{0};
-  std::atomic<uint64_t> num_idle_passes_{0};  // over all lanes, without finding a record
+  std::atomic<uint64_t> num_idle_passes_{0};  // over all channels, without finding a record
 
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Session>> sessions_;

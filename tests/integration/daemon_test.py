@@ -187,7 +187,7 @@ class Metrics(DaemonTest):
             names = [n for n in re.findall(r'^ +\{"([a-z_]+)",', file.read(), re.MULTILINE) if not n.startswith("tally_")]
         self.assertGreater(len(names), 25)
         (row,) = self.ctl_json("ps")
-        row["coverage_ns"] = row["coverage"][0]["gpu_time_ns"]
+        row["preemptibility_ns"] = row["coverage"][0]["gpu_time_ns"]
         row["slo_caution"] *= 32
         self.assertEqual({name: row[name] for name in names}, {name: 1000 + i for i, name in enumerate(names)})
         page = self.scrape(port)
@@ -325,9 +325,9 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 from support.daemon_fixture import Session
 inside = sys.argv[2]
-gate = inside + "/tally.sock"
-print(Session(gate).is_open(), os.listdir(inside))
-for attempt in (lambda: os.unlink(gate), lambda: os.rename(gate, inside + "/x"), lambda: open(inside + "/activity", "w"),
+listener = inside + "/tally.sock"
+print(Session(listener).is_open(), os.listdir(inside))
+for attempt in (lambda: os.unlink(listener), lambda: os.rename(listener, inside + "/x"), lambda: open(inside + "/activity", "w"),
                 lambda: os.symlink("x", inside + "/control.sock"), lambda: os.chmod(inside, 0o777)):
     try:
         attempt()
@@ -446,12 +446,12 @@ class SocketActivation(DaemonTest):
         return daemon
 
     def test_a_client_that_came_before_tallyd_is_served_and_the_socket_stays(self):
-        gate = self.listening()
+        listener = self.listening()
         early = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.addCleanup(early.close)
         early.connect(self.socket_path)
         early.send(b"x")
-        daemon = self.activate(gate)
+        daemon = self.activate(listener)
         early.settimeout(60)
         self.assertIn(b"does not speak Tally's protocol", early.recv(4096))
         self.assertTrue(self.session().is_open())
@@ -459,18 +459,18 @@ class SocketActivation(DaemonTest):
         daemon.terminate()
         self.assertEqual(daemon.wait(60), 0)
         self.assertEqual(os.stat(self.socket_path).st_ino, inode)
-        self.activate(gate)  # as systemd does for the next client
+        self.activate(listener)  # as systemd does for the next client
         self.assertTrue(self.session().is_open())
 
     def test_a_socket_in_the_clients_directory(self):
         os.mkdir(os.path.join(self.directory, "clients"))
         place = os.path.join(self.directory, "clients", "tally.sock")
-        gate = self.listening(place)
+        listener = self.listening(place)
         early = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.addCleanup(early.close)
         early.connect(place)  # waits until it is served
         early.send(b"x")
-        daemon = self.activate(gate)
+        daemon = self.activate(listener)
         early.settimeout(60)
         self.assertIn(b"does not speak Tally's protocol", early.recv(4096))
         self.assertTrue(self.session().is_open())  # by the link
@@ -479,10 +479,10 @@ class SocketActivation(DaemonTest):
         self.assertEqual(os.readlink(self.socket_path), "clients/tally.sock")  # the socket is there, too
 
     def test_a_socket_activated_twice_is_one_sentence(self):
-        gate = self.listening()
-        first = self.activate(gate)
+        listener = self.listening()
+        first = self.activate(listener)
         self.assertTrue(self.session().is_open())
-        text = self.wait_for_failure(self.activate(gate))
+        text = self.wait_for_failure(self.activate(listener))
         self.assertIn(f"another tallyd (process {first.pid}) already serves", text)
         self.assertEqual(text.count("\n"), 1)
         self.assertTrue(self.session().is_open())

@@ -58,10 +58,10 @@ class Doctor(DaemonTest):
         self.assertIn(f"process {daemon.pid}", rows["tallyd"]["found"])
 
     def test_a_socket_that_lets_nobody_in_ends_it_with_a_sentence(self):
-        gate = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.addCleanup(gate.close)
-        gate.bind(self.socket_path)
-        gate.listen(0)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(listener.close)
+        listener.bind(self.socket_path)
+        listener.listen(0)
         for _ in range(3):  # until the queue is full
             waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self.addCleanup(waiting.close)

@@ -23,8 +23,8 @@ class Supervision(DaemonTest):
         self.assertEqual({row["domain"]: row["num_sessions"] for row in rows},
                          {f"high:{uid}": 2, f"best-effort:{uid}": 1, f"own:{uid}": 1})
 
-    def test_executors_are_told_to_suspend_if_asked(self):
-        """Whether they do is seen on a GPU only: the software driver has no channels."""
+    def test_executors_are_told_to_deschedule_if_asked(self):
+        """Whether they do is seen on a GPU only: the software driver has no GPU channels."""
         self.start_daemon("--policy", "look-ahead", "--suspend-best-effort")
         self.session(priority=BEST_EFFORT)
         (row,) = self.executors()

@@ -32,11 +32,11 @@ class ObjectivesTest(FullStackTest):
         run.kill()
         run.wait()
 
-    def test_what_cannot_be_met_asks_for_all_caution_and_takes_it_along(self):
+    def test_what_cannot_be_met_asks_for_the_highest_throttle_level_and_takes_it_along(self):
         self.start()
         self.assertEqual(self.tuning(), {"turnaround_threshold": 31.6e-6, "min_hold_off": 20e-6, "max_hold_off": 500e-6, "target_drain": 500e-6})
         service = self.service("service", "--slo", NEVER)
-        wait_until(lambda: self.row("service")["slo_caution"] == 1, "it asks for all caution", 60)
+        wait_until(lambda: self.row("service")["slo_caution"] == 1, "it asks for the highest throttle level", 60)
         row = self.row("service")
         self.assertEqual(row["slo"], NEVER)
         self.assertGreater(row["slo_observed_ns"], 1000)
@@ -65,7 +65,7 @@ class ObjectivesTest(FullStackTest):
     def test_a_class_that_changes_takes_its_objective_out_of_force(self):
         self.start()
         self.service("service", "--slo", NEVER)
-        wait_until(lambda: self.tuning()["target_drain"] == 100e-6, "it asks for all caution", 60)
+        wait_until(lambda: self.tuning()["target_drain"] == 100e-6, "it asks for the highest throttle level", 60)
         self.assertEqual(self.ctl("set-priority", str(self.row("service")["id"]), "best-effort").returncode, 0)
         wait_until(lambda: self.tuning()["target_drain"] == 500e-6, "it is best-effort now")
 

@@ -18,7 +18,8 @@ class Variants(FullStackTest):
         self.cache = os.path.join(self.directory, "cache")
 
     def start_here(self, *arguments):
-        # Every kernel of the software driver is longer than that; slices of it and workers are not, as a rule.
+        # Every kernel of the software driver is longer than that; slices of it and persistent blocks are not, as a
+        # rule.
         if "--transforms" not in arguments:
             arguments = ("--transforms", "all", *arguments)
         self.start_daemon("--turnaround-us", "60", "--cache-directory", self.cache, *arguments)
@@ -53,8 +54,8 @@ class Variants(FullStackTest):
         self.start_here("--transforms", "workers")
         rows = self.run_until_variants_are_used()
         self.assertEqual(len(rows), 4, rows)
-        # One of them has fewer blocks than there would be workers. The others have ten times as many: however badly
-        # they are timed on a busy machine, most are seen to come free earlier.
+        # One of them has fewer blocks than there would be persistent blocks. The others have ten times as many: however
+        # badly they are timed on a busy machine, most are seen to come free earlier.
         self.assertGreaterEqual(sum(row["form"].startswith("workers") for row in rows), 2, rows)
         self.assertIn("TURNAROUND", self.ctl("kernels").stdout)
         # Best-effort work without a pause, however slow this machine is: high-priority work must meet some of it.
@@ -72,20 +73,20 @@ class Variants(FullStackTest):
                 return
         self.fail("no launch was ever asked to yield")
 
-    def test_more_launches_at_once_than_workers_can_be_counted_for(self):
+    def test_more_launches_at_once_than_persistent_blocks_can_be_counted_for(self):
         self.start_daemon("--transforms", "workers", "--cache-directory", self.cache,
                           env={"TALLY_FORCE_FORM": "workers:3"})
         run = self.start_under_tally(sys.executable, CASES, "many", "10000", "100")
-        num_launches = num_by_workers = 0
+        num_launches = num_by_persistent_blocks = 0
         while run.poll() is None:
             for row in self.ctl_json("ps"):
-                num_launches, num_by_workers = row["kernel_launches"], row["worker_launches"]
+                num_launches, num_by_persistent_blocks = row["kernel_launches"], row["worker_launches"]
             time.sleep(0.02)
         output = run.stdout.read().decode()
         self.assertEqual((run.returncode, output.splitlines()[-1:]), (0, ["OK"]), output)
         self.assertEqual(num_launches, 10000)
-        self.assertGreater(num_by_workers, 1000)
-        self.assertLess(num_by_workers, 10000, "the rest ran as it is")
+        self.assertGreater(num_by_persistent_blocks, 1000)
+        self.assertLess(num_by_persistent_blocks, 10000, "the rest ran as it is")
 
     def test_what_was_learned_outlives_the_executor(self):
         self.start_here("--executor-idle-seconds", "2")

@@ -14,15 +14,15 @@ EXPECT_FIELD(RingState, reader_waiting, 132, 4);
 EXPECT_FIELD(RingState, space_doorbell, 192, 4);
 EXPECT_FIELD(RingState, writer_waiting, 196, 4);
 
-EXPECT_FIELD(LaneHeader, magic, 0, 4);
-EXPECT_FIELD(LaneHeader, lane_index, 8, 4);
-EXPECT_FIELD(LaneHeader, request_offset, 12, 4);
-EXPECT_FIELD(LaneHeader, reply_offset, 20, 4);
-EXPECT_FIELD(LaneHeader, arena_offset, 28, 4);
-EXPECT_FIELD(LaneHeader, request, 64, 256);
-EXPECT_FIELD(LaneHeader, reply, 320, 256);
+EXPECT_FIELD(ChannelHeader, magic, 0, 4);
+EXPECT_FIELD(ChannelHeader, channel_index, 8, 4);
+EXPECT_FIELD(ChannelHeader, request_offset, 12, 4);
+EXPECT_FIELD(ChannelHeader, reply_offset, 20, 4);
+EXPECT_FIELD(ChannelHeader, arena_offset, 28, 4);
+EXPECT_FIELD(ChannelHeader, request, 64, 256);
+EXPECT_FIELD(ChannelHeader, reply, 320, 256);
 
-EXPECT_FIELD(SessionHeader, next_ticket, 64, 8);
+EXPECT_FIELD(SessionHeader, next_sequence_number, 64, 8);
 EXPECT_FIELD(SessionHeader, async_error, 128, 4);
 EXPECT_FIELD(SessionHeader, sticky_error, 132, 4);
 
@@ -30,7 +30,7 @@ EXPECT_PLAIN(RequestHeader, 32);
 EXPECT_FIELD(RequestHeader, size_bytes, 0, 4);
 EXPECT_FIELD(RequestHeader, op, 4, 2);
 EXPECT_FIELD(RequestHeader, flags, 6, 2);
-EXPECT_FIELD(RequestHeader, ticket, 8, 8);
+EXPECT_FIELD(RequestHeader, sequence_number, 8, 8);
 EXPECT_FIELD(RequestHeader, context, 16, 4);
 EXPECT_FIELD(RequestHeader, payload_bytes, 20, 4);
 
@@ -39,12 +39,12 @@ EXPECT_FIELD(ReplyHeader, cuda_result, 8, 4);
 EXPECT_FIELD(ReplyHeader, payload_bytes, 12, 4);
 
 TEST(ChannelAbi, RegionsDoNotOverlapAndStayAligned) {
-  EXPECT_GE(kHeaderBytes, sizeof(LaneHeader));
+  EXPECT_GE(kHeaderBytes, sizeof(ChannelHeader));
   EXPECT_GE(kHeaderBytes, sizeof(SessionHeader));
   EXPECT_EQ(kRequestRingBytes & (kRequestRingBytes - 1), 0u) << "positions are masked";
   EXPECT_EQ(kReplyRingBytes & (kReplyRingBytes - 1), 0u);
   EXPECT_EQ((kHeaderBytes + kRequestRingBytes + kReplyRingBytes) % 4096, 0u) << "the arena is registered by pages";
-  EXPECT_EQ(kLaneRegionBytes, kHeaderBytes + kRequestRingBytes + kReplyRingBytes + kArenaChunkBytes * kArenaChunks);
+  EXPECT_EQ(kChannelRegionBytes, kHeaderBytes + kRequestRingBytes + kReplyRingBytes + kArenaChunkBytes * kArenaChunks);
 }
 
 TEST(ChannelAbi, FlagsAreWhatPeersOfTheSameVersionMean) {

@@ -34,8 +34,8 @@ struct TwinReport {
 TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 16u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
-  EXPECT_STREQ(NameOf(LinkSuspension::kRefused), "refused");
-  EXPECT_STREQ(NameOf(static_cast<LinkSuspension>(77)), "unknown");
+  EXPECT_STREQ(NameOf(LinkDescheduling::kRefused), "refused");
+  EXPECT_STREQ(NameOf(static_cast<LinkDescheduling>(77)), "unknown");
 }
 
 TEST(ExecutorLinkAbi, HelloIsLaidOutAsItsTwin) {
@@ -68,10 +68,10 @@ TEST(ExecutorLinkAbi, ReportIsLaidOutAsItsTwin) {
 TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, shortest_us), 16u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refused), 36u);
-  EXPECT_EQ(offsetof(LinkTimeSlices, num_suspensions), 40u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, num_deschedulings), 40u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_standstills), 48u);
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refreshes), 56u);
-  EXPECT_EQ(offsetof(LinkTimeSlices, suspension), 64u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, descheduling), 64u);
   EXPECT_EQ(offsetof(LinkTimeSlices, has_contexts), 68u);
 }
 

@@ -41,7 +41,7 @@ TEST(SessionFigures, NamesSayTheUnitAndFamiliesAgree) {
     EXPECT_EQ(labels, first.labels) << name;
     EXPECT_TRUE(labels.starts_with("tenant, uid")) << name;
     const auto num_labels = std::ranges::count(labels, ',') + 1;
-    const bool is_of_tenant = row.kind != FigureKind::kOfObjective && row.entries != FigureEntries::kByCoverage;
+    const bool is_of_tenant = row.kind != FigureKind::kOfObjective && row.entries != FigureEntries::kByPreemptibility;
     if (!is_of_tenant) continue;
     EXPECT_EQ(num_labels, *row.label == '\0' ? 2 : 3) << name;
   }
@@ -54,7 +54,7 @@ TEST(SessionFigures, EachRowHasItsOwnValues) {
   EXPECT_FALSE(values.contains(0));
   EXPECT_EQ(figures["kernel_launches"], figures.values[0]);
   EXPECT_EQ(figures["slo_caution"], figures.values[kNumFigureValues - 1]);
-  EXPECT_EQ(figures.entries("coverage_ns").size(), kNumCoverages);
+  EXPECT_EQ(figures.entries("preemptibility_ns").size(), kNumPreemptibilities);
   EXPECT_EQ(figures.entries("stops").size(), kStopBuckets);
   EXPECT_EQ(figures["stop_ns"], figures.entries("stops").back() - (kStopBuckets - 1) + 1000) << "the row behind";
 }
@@ -83,7 +83,7 @@ TEST(SessionFigures, AnotherTableHasAnotherHash) {
   };
   EXPECT_TRUE(changed([](auto& other) { std::swap(other[3], other[4]); })) << "order";
   EXPECT_TRUE(changed([](auto& other) { other[3].name = "somewhere_to_host_bytes"; })) << "name";
-  EXPECT_TRUE(changed([](auto& other) { other[3].entries = FigureEntries::kByCoverage; })) << "number of values";
+  EXPECT_TRUE(changed([](auto& other) { other[3].entries = FigureEntries::kByPreemptibility; })) << "number of values";
   EXPECT_TRUE(changed([](auto& other) { other.pop_back(); })) << "one is gone";
   EXPECT_TRUE(changed([](auto& other) { other.push_back({"frobnications", FigureKind::kCounter, {}}); })) << "one more";
 }

@@ -62,7 +62,7 @@ TEST(TransformText, LeavesOriginalsOut) {
   options.kernels = {"a"};
   const Transformed result = MustTransform(kTwoKernels, options);
   ASSERT_EQ(result.variants.size(), 2u);
-  EXPECT_EQ(result.variants[1].name, "a__tally_workers");
+  EXPECT_EQ(result.variants[1].name, "a__tally_persistent");
   EXPECT_THAT(result.variants[1].passes, ElementsAre("unify_barriers", "persistent_blocks", "yield_check"));
   EXPECT_EQ(result.variants[1].hidden_parameter_offset, 8u);
   EXPECT_EQ(result.variants[1].hidden_parameter_bytes, 32u);
@@ -101,7 +101,7 @@ TEST(TransformText, GivesNoNameTwice) {
   const Transformed result = MustTransform(
       kTwoKernels, {.pipelines = {{"persistent_blocks"}, {"persistent_blocks", "yield_check"}}, .kernels = {"a"}});
   ASSERT_EQ(result.variants.size(), 2u);
-  EXPECT_EQ(result.variants[0].name, "a__tally_workers");
+  EXPECT_EQ(result.variants[0].name, "a__tally_persistent");
   EXPECT_EQ(result.variants[1].refusal.code, "name-taken");
 }
 

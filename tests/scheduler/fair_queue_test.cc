@@ -188,7 +188,7 @@ TEST(FairQueue, NobodyIsExpectedWhereTheCallerCannotWait) {
   EXPECT_TRUE(queue.empty());
 }
 
-// Programs that launch one short thing at a time and are back in a moment, as an executor's lanes do.
+// Programs that launch one short thing at a time and are back in a moment, as an executor's channels do.
 TEST(FairQueueProperty, WhoLaunchesOneThingAtATimeGetsItsShareIfItIsExpected) {
   std::mt19937 random(5);
   FairQueue queue({});

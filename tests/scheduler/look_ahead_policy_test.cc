@@ -156,9 +156,9 @@ TEST_F(LookAheadPolicyTest, TimeBeforeAClosedGateIsNoWaitForRoom) {
   EXPECT_EQ(Decide().size(), 1u);
 }
 
-TEST_F(LookAheadPolicyTest, WhereSuspensionIsExpectedATenantIsBoundedByHowFarItIsAhead) {
+TEST_F(LookAheadPolicyTest, WhereDeschedulingIsExpectedATenantIsBoundedByHowFarItIsAhead) {
   const TenantId tenant = Add(), another = Add();
-  policy_.ExpectSuspension(true);
+  policy_.ExpectDescheduling(true);
   for (int i = 0; i < 10; ++i) Submit(tenant, {.duration = milliseconds(50)});
   const std::vector<Decision> in_flight = Decide();
   ASSERT_EQ(in_flight.size(), LookAheadPolicy::kMostAsked);
@@ -184,7 +184,7 @@ TEST_F(LookAheadPolicyTest, WhereSuspensionIsExpectedATenantIsBoundedByHowFarItI
     }
   }
   EXPECT_EQ(num_forced, 1);
-  policy_.ExpectSuspension(false);
+  policy_.ExpectDescheduling(false);
   End(in_flight[1]);
   EXPECT_EQ(WhoGoes(), std::vector{tenant}) << "what went before does not count, and there is room for one";
   Submit(another);

@@ -74,7 +74,7 @@ TEST(PolicyChoice, WhatAPolicyIgnoresIsRefusedWithThoseThatDoNot) {
         Honoured{Setting::kTurnaround, "a turnaround threshold ", tunable},
         Honoured{Setting::kTransforms, "'transforms' ", tunable},
         Honoured{Setting::kStarvationBound, "a starvation bound ", {"look-ahead", "tally"}},
-        Honoured{Setting::kSuspension,
+        Honoured{Setting::kDescheduling,
                  "'suspend_best_effort' ",
                  {"look-ahead", "kernel-granular", "tally-paper", "tally"}}}) {
     std::string honouring;

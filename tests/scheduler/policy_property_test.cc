@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 
 enum Promise : uint32_t {
   kBoundedWait = 1,      // while there is high-priority work, best-effort launches run no longer than the bound
-  kClosedGate = 2,       // none is dispatched while there is high-priority work, nor during the shortest hold-off
+  kHoldOff = 2,          // none is dispatched while there is high-priority work, nor during the shortest hold-off
   kOnce = 4,             // no launch is lost or dispatched twice
   kStreamOrder = 8,      // launches of a stream go in the order of submission
   kLevels = 16,          // a high-priority launch goes only if nothing of a higher level waits or runs
@@ -33,8 +33,8 @@ enum Promise : uint32_t {
 };
 std::string NamesOf(uint32_t promises) {
   static const std::map<uint32_t, std::string> kNames = {
-      {kBoundedWait, "bounded wait"},       {kClosedGate, "closed gate"}, {kOnce, "once"},
-      {kStreamOrder, "stream order"},       {kLevels, "levels"},          {kAtOnce, "at once"},
+      {kBoundedWait, "bounded wait"},       {kHoldOff, "hold-off"}, {kOnce, "once"},
+      {kStreamOrder, "stream order"},       {kLevels, "levels"},    {kAtOnce, "at once"},
       {kWorkConserving, "work-conserving"}, {kPresent, "present"}};
   std::string names;
   for (const auto& [bit, name] : kNames) {
@@ -60,7 +60,7 @@ class RandomTrace : public ModelExecutor::Observer {
     const auto num_first = 1 + random_() % 5;
     for (uint64_t i = 0; i < num_first; ++i) AddTenant();
     for (int step = 0; step < 60; ++step) {
-      // Bursts, and pauses long enough for the gate to open.
+      // Bursts, and pauses long enough for admission to open.
       const auto pause = random_() % 4 == 0 ? random_() % 1'000'000 : random_() % 30'000;
       executor_.RunUntil(executor_.now() + Nanoseconds(pause));
       Act();
@@ -204,9 +204,8 @@ class RandomTrace : public ModelExecutor::Observer {
       ++num_high_in_flight_;
       ++num_in_flight_at_[tenant->share.level];
     } else if (!decision.run_through) {
-      if (was_present_) broken_ |= kClosedGate;
-      if (was_ever_present_ && executor_.now() < present_since_or_gone_at_ + kTuning.min_hold_off)
-        broken_ |= kClosedGate;
+      if (was_present_) broken_ |= kHoldOff;
+      if (was_ever_present_ && executor_.now() < present_since_or_gone_at_ + kTuning.min_hold_off) broken_ |= kHoldOff;
     }
     in_flight_as_[launch.tag] = {is_high, tenant->share.level};
     --tenant->num_waiting;
@@ -240,8 +239,8 @@ class RandomTrace : public ModelExecutor::Observer {
       }
     }
     if (executor_.gpu().num_in_flight() > 0 || was_present_ || !best_effort_waits) return;
-    const auto gate_is_open_at = present_since_or_gone_at_ + kTuning.max_hold_off;
-    if (!was_ever_present_ || executor_.now() >= gate_is_open_at) broken_ |= kWorkConserving;
+    const auto may_go_at = present_since_or_gone_at_ + kTuning.max_hold_off;
+    if (!was_ever_present_ || executor_.now() >= may_go_at) broken_ |= kWorkConserving;
   }
 
   void OnAdvance(TimePoint until) override {
@@ -338,9 +337,9 @@ uint32_t BrokenByPolicy(std::string_view name, bool uses_variants) {
 
 TEST(PolicyPropertyCatches, PoliciesWithoutPriorities) {
   EXPECT_TRUE(BrokenByPolicy("none", false) & kBoundedWait);
-  EXPECT_TRUE(BrokenByPolicy("none", false) & kClosedGate);
+  EXPECT_TRUE(BrokenByPolicy("none", false) & kHoldOff);
   EXPECT_TRUE(BrokenByPolicy("none", false) & kLevels);
-  EXPECT_TRUE(BrokenByPolicy("fair", false) & kClosedGate);
+  EXPECT_TRUE(BrokenByPolicy("fair", false) & kHoldOff);
   EXPECT_TRUE(BrokenByPolicy("fair", false) & kAtOnce);
 }
 
@@ -351,7 +350,7 @@ TEST(PolicyPropertyCatches, APolicyThatLooksBackInsteadOfAhead) {
 TEST(PolicyPropertyCatches, APolicyThatDoesNotAskToYield) {
   EXPECT_TRUE(BrokenByPolicy("kernel-granular", true) & kBoundedWait);
   EXPECT_FALSE(BrokenByPolicy("tally-paper", true) & kBoundedWait);
-  EXPECT_TRUE(BrokenByPolicy("tally-paper", true) & kClosedGate) << "it has no hold-off";
+  EXPECT_TRUE(BrokenByPolicy("tally-paper", true) & kHoldOff) << "it has no hold-off";
 }
 
 // Changes one decision in thirty.
@@ -441,7 +440,7 @@ TEST(PolicyPropertyCatches, APolicyThatDoesNotLookAtTheActivityPage) {
     Blind() : TallyPolicy(Config()) {}
     void OnHighPriorityElsewhere(bool, TimePoint, TimePoint) override {}
   };
-  EXPECT_TRUE(BrokenOver(300, true, [] { return std::make_unique<Blind>(); }) & kClosedGate);
+  EXPECT_TRUE(BrokenOver(300, true, [] { return std::make_unique<Blind>(); }) & kHoldOff);
 }
 
 TEST(PolicyPropertyCatches, APolicyThatHesitates) {

@@ -52,12 +52,12 @@ TEST(VariantChoiceTest, TriesEverythingThenTakesTheFastestThatMeetsTheThreshold)
   choice.SetCandidates(candidates, kThreshold);
   EXPECT_FALSE(choice.WantsVariants(kThreshold));
   Settle(choice, [](const LaunchCandidate& candidate) -> Nanoseconds {
-    // Slices cost 4 us each; workers 3 % and more the fewer they are.
+    // Slices cost 4 us each; persistent blocks 3 % and more the fewer they are.
     if (candidate.form == LaunchForm::kSlices) return microseconds(1000 + 4 * candidate.degree);
-    if (candidate.form == LaunchForm::kWorkers) return microseconds(1030 + (400 - candidate.degree));
+    if (candidate.form == LaunchForm::kPersistentBlocks) return microseconds(1030 + (400 - candidate.degree));
     return microseconds(1000);
   });
-  EXPECT_EQ(choice.Best(kThreshold).candidate, (LaunchCandidate{LaunchForm::kWorkers, 400}));
+  EXPECT_EQ(choice.Best(kThreshold).candidate, (LaunchCandidate{LaunchForm::kPersistentBlocks, 400}));
   // All the time in the world: the original is the fastest.
   EXPECT_EQ(choice.Best(microseconds(5000)).candidate, kOriginal);
   // Nothing gives back within a nanosecond: the soonest does.
@@ -67,54 +67,55 @@ TEST(VariantChoiceTest, TriesEverythingThenTakesTheFastestThatMeetsTheThreshold)
 
 TEST(VariantChoiceTest, MeasuredTurnaroundOutranksTheEstimate) {
   VariantChoice choice(10'000);
-  const LaunchCandidate workers{LaunchForm::kWorkers, 100}, slices{LaunchForm::kSlices, 64};
-  choice.SetCandidates(std::vector{workers, slices}, kThreshold);
+  const LaunchCandidate persistent_blocks{LaunchForm::kPersistentBlocks, 100}, slices{LaunchForm::kSlices, 64};
+  choice.SetCandidates(std::vector{persistent_blocks, slices}, kThreshold);
   Sample(choice, kOriginal, microseconds(1000));
-  Sample(choice, workers, microseconds(1010));
+  Sample(choice, persistent_blocks, microseconds(1010));
   Sample(choice, slices, microseconds(1200));
-  EXPECT_EQ(choice.Best(kThreshold).candidate, workers);
-  choice.OnTurnaround(workers, microseconds(80));
-  choice.OnTurnaround(workers, microseconds(80));
-  EXPECT_EQ(choice.Best(kThreshold).candidate, workers) << "two may be an accident";
-  choice.OnTurnaround(workers, microseconds(80));
+  EXPECT_EQ(choice.Best(kThreshold).candidate, persistent_blocks);
+  choice.OnTurnaround(persistent_blocks, microseconds(80));
+  choice.OnTurnaround(persistent_blocks, microseconds(80));
+  EXPECT_EQ(choice.Best(kThreshold).candidate, persistent_blocks) << "two may be an accident";
+  choice.OnTurnaround(persistent_blocks, microseconds(80));
   EXPECT_EQ(choice.Best(kThreshold).candidate, slices);
-  for (int i = 0; i < 6; ++i) choice.OnTurnaround(workers, microseconds(20));
-  EXPECT_EQ(choice.Best(kThreshold).candidate, workers) << "old ones are forgotten";
-  choice.OnTurnaround(workers, microseconds(5000));
-  EXPECT_EQ(choice.Best(kThreshold).candidate, workers) << "one that took long by accident does not decide";
+  for (int i = 0; i < 6; ++i) choice.OnTurnaround(persistent_blocks, microseconds(20));
+  EXPECT_EQ(choice.Best(kThreshold).candidate, persistent_blocks) << "old ones are forgotten";
+  choice.OnTurnaround(persistent_blocks, microseconds(5000));
+  EXPECT_EQ(choice.Best(kThreshold).candidate, persistent_blocks) << "one that took long by accident does not decide";
 }
 
 // 40 slices of a kernel of 1200 us meet 31.6 us by the arithmetic; with what is around a slice they do not.
 TEST(VariantChoiceTest, WhatIsAroundAPieceCountsToo) {
   VariantChoice choice(100'000);
-  const LaunchCandidate few{LaunchForm::kSlices, 40}, many{LaunchForm::kSlices, 80}, workers{LaunchForm::kWorkers, 500};
-  choice.SetCandidates(std::vector{few, many, workers}, kThreshold);
+  const LaunchCandidate few{LaunchForm::kSlices, 40}, many{LaunchForm::kSlices, 80},
+      persistent_blocks{LaunchForm::kPersistentBlocks, 500};
+  choice.SetCandidates(std::vector{few, many, persistent_blocks}, kThreshold);
   Sample(choice, kOriginal, microseconds(1200));
   Sample(choice, few, microseconds(1210));
   Sample(choice, many, microseconds(1250));
-  Sample(choice, workers, microseconds(1300));
+  Sample(choice, persistent_blocks, microseconds(1300));
   EXPECT_EQ(choice.Of(few).turnaround, Nanoseconds(1'210'000) / 40 + kGiveBackOverhead);
   EXPECT_EQ(choice.Best(kThreshold).candidate, many);
   // Slices are not equal: those that were timed by themselves say so.
   for (int i = 0; i < 3; ++i) choice.OnSlice(many, microseconds(40));
   EXPECT_EQ(choice.PieceOf(many), microseconds(40));
-  EXPECT_EQ(choice.Best(kThreshold).candidate, workers);
+  EXPECT_EQ(choice.Best(kThreshold).candidate, persistent_blocks);
 }
 
 TEST(VariantChoiceTest, WhereNothingMeetsTheThresholdSoonerMayCostSoMuch) {
   VariantChoice choice(10'000);
-  const LaunchCandidate slices{LaunchForm::kSlices, 400}, workers{LaunchForm::kWorkers, 100};
-  choice.SetCandidates(std::vector{slices, workers}, kThreshold);
+  const LaunchCandidate slices{LaunchForm::kSlices, 400}, persistent_blocks{LaunchForm::kPersistentBlocks, 100};
+  choice.SetCandidates(std::vector{slices, persistent_blocks}, kThreshold);
   Sample(choice, kOriginal, microseconds(10'000));
   Sample(choice, slices, microseconds(45'000));
-  Sample(choice, workers, microseconds(39'000));
-  EXPECT_LT(choice.Of(slices).turnaround, choice.Of(workers).turnaround);
-  EXPECT_EQ(choice.Best(microseconds(10)).candidate, workers);
+  Sample(choice, persistent_blocks, microseconds(39'000));
+  EXPECT_LT(choice.Of(slices).turnaround, choice.Of(persistent_blocks).turnaround);
+  EXPECT_EQ(choice.Best(microseconds(10)).candidate, persistent_blocks);
   VariantChoice dear(10'000);
-  dear.SetCandidates(std::vector{slices, workers}, kThreshold);
+  dear.SetCandidates(std::vector{slices, persistent_blocks}, kThreshold);
   Sample(dear, kOriginal, microseconds(10'000));
   Sample(dear, slices, microseconds(45'000));
-  Sample(dear, workers, microseconds(50'000));
+  Sample(dear, persistent_blocks, microseconds(50'000));
   EXPECT_EQ(dear.Best(microseconds(10)).candidate, kOriginal);
   EXPECT_EQ(dear.Best(microseconds(120)).candidate, slices) << "what meets it may cost what it costs";
 }
@@ -137,7 +138,7 @@ TEST(VariantChoiceProperty, ChoosesTheFastestThatMeetsTheThreshold) {
     VariantChoice choice(1 + random() % 100'000);
     std::vector<LaunchCandidate> candidates;
     for (uint32_t i = 0; i < 1 + random() % 6; ++i) {
-      candidates.push_back({random() % 2 == 0 ? LaunchForm::kSlices : LaunchForm::kWorkers, 2 + i});
+      candidates.push_back({random() % 2 == 0 ? LaunchForm::kSlices : LaunchForm::kPersistentBlocks, 2 + i});
     }
     choice.SetCandidates(candidates, kThreshold);
     Sample(choice, kOriginal, Nanoseconds(1000 + random() % 3'000'000));
@@ -211,26 +212,26 @@ TEST(VariantChoiceTest, AMuchShorterThresholdBringsFurtherCandidates) {
 }
 
 TEST(VariantChoiceTest, ARestoredEstimateStaysAnEstimate) {
-  const LaunchCandidate slices{LaunchForm::kSlices, 40}, workers{LaunchForm::kWorkers, 100};
+  const LaunchCandidate slices{LaunchForm::kSlices, 40}, persistent_blocks{LaunchForm::kPersistentBlocks, 100};
   VariantChoice choice(10'000);
-  choice.SetCandidates(std::vector{slices, workers}, kThreshold);
+  choice.SetCandidates(std::vector{slices, persistent_blocks}, kThreshold);
   Sample(choice, kOriginal, microseconds(1000));
   Sample(choice, slices, microseconds(1200));
-  Sample(choice, workers, microseconds(1100));
-  for (int i = 0; i < 3; ++i) choice.OnTurnaround(workers, microseconds(25));
+  Sample(choice, persistent_blocks, microseconds(1100));
+  for (int i = 0; i < 3; ++i) choice.OnTurnaround(persistent_blocks, microseconds(25));
   VariantChoice later(10'000);
   later.Restore(choice.Everything(), choice.candidates_for());
-  EXPECT_TRUE(later.Of(workers).is_turnaround_measured);
+  EXPECT_TRUE(later.Of(persistent_blocks).is_turnaround_measured);
   EXPECT_FALSE(later.Of(slices).is_turnaround_measured);
   EXPECT_FALSE(later.original().is_turnaround_measured);
   // It follows what is measured now, as an estimate does; what was measured does not.
   for (int i = 0; i < 8; ++i) {
     later.OnDuration(slices, microseconds(2400));
-    later.OnDuration(workers, microseconds(2400));
+    later.OnDuration(persistent_blocks, microseconds(2400));
     later.OnDuration(kOriginal, microseconds(300));
   }
   EXPECT_EQ(later.Of(slices).turnaround, microseconds(60) + kGiveBackOverhead);
-  EXPECT_EQ(later.Of(workers).turnaround, microseconds(25));
+  EXPECT_EQ(later.Of(persistent_blocks).turnaround, microseconds(25));
   EXPECT_EQ(later.original().turnaround, microseconds(300) + kGiveBackOverhead);
 }
 
@@ -263,7 +264,7 @@ TEST(CandidatesForTest, AreWithinTheirBounds) {
         ASSERT_TRUE(size.can_slice);
         ASSERT_LE(candidate.degree, size.num_blocks);
       } else {
-        ASSERT_EQ(candidate.form, LaunchForm::kWorkers);
+        ASSERT_EQ(candidate.form, LaunchForm::kPersistentBlocks);
         ASSERT_LT(candidate.degree, size.num_blocks);
         ASSERT_EQ(candidate.degree % size.num_multiprocessors, 0u);
         ASSERT_LE(candidate.degree, size.num_multiprocessors * size.max_blocks_per_multiprocessor);

@@ -19,19 +19,19 @@ BEFORE = {
                    "auto b = stream.real == stream->real;\nauto really = stream.really;\n",
     "server/b.cc": '#include "server/wide.h"\nEventPool& borrowed = pool();\n'
                    "void Count() { num_sliced.fetch_add(1); }\n",
-    "server/watch.h": '#include "server/narrow.h"\nclass Watch { AwakeWatch watch_; EventPool events_; };\n',
+    "server/watch.h": '#include "server/narrow.h"\nclass Watch { PollingWatch watch_; EventPool events_; };\n',
     "server/watch.cc": '#include "server/watch.h"\nvoid Start() { StartThread("watch", Run); }\n',
     "server/reaper.cc": 'void Start() { StartThread("reaper", Reap); }\nvoid Look() { driver.cuEventCreate(&event, 0); }\n',
     "server/event_pool.cc": "void Make() { driver.cuEventCreate(&event, 0); }\n",
     "server/figures.h": "uint64_t num_sliced = 0;\n",
     "proto/control/control.proto": "message Session { uint64 sliced_launches = 1; }\n",
-    "server/launches.h": "struct GatedLaunch { int grid; };\nstruct Kernel; struct WorkerLaunch;\n"
+    "server/launches.h": "struct GatedLaunch { int grid; };\nstruct Kernel; struct PersistentLaunch;\n"
                          "using KernelRecord = std::vector<std::byte>;\n",
-    "tests/launches.h": "class WorkerLaunch { };\n",
+    "tests/launches.h": "class PersistentLaunch { };\n",
     "tests/wide_test.cc": '#include "server/wide.h"\n' + "\n" * 50,
 }
 AFTER = {**BEFORE, "server/a.cc": "",
-         "server/watch.h": '#include "server/narrow.h"\nclass Watch { AwakeWatch watch_; CompletionSource& source_; };\n',
+         "server/watch.h": '#include "server/narrow.h"\nclass Watch { PollingWatch watch_; CompletionSource& source_; };\n',
          "server/devices.h": "struct Device { std::unique_ptr<CompletionSource> completions; };\n",
          "server/event_pool.cc": "", "server/completion_source.cc": BEFORE["server/event_pool.cc"],
          "server/launches.h": "struct PendingLaunch {\n};\n" + "\n" * 20}

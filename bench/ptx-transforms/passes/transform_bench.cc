@@ -60,8 +60,8 @@ void Transform(benchmark::State& state, const std::vector<std::vector<std::strin
 
 void Slice(benchmark::State& state) { Transform(state, {{"slice_grid"}}, false); }
 BENCHMARK(Slice)->Unit(benchmark::kMillisecond);
-void Workers(benchmark::State& state) { Transform(state, {{"yield_check"}}, false); }
-BENCHMARK(Workers)->Unit(benchmark::kMillisecond);
+void PersistentBlocks(benchmark::State& state) { Transform(state, {{"yield_check"}}, false); }
+BENCHMARK(PersistentBlocks)->Unit(benchmark::kMillisecond);
 // As the executor does it: both variants, with imported variables, checked.
 void Everything(benchmark::State& state) {
   Transform(state, {{"slice_grid", "import_globals"}, {"yield_check", "import_globals"}}, true);

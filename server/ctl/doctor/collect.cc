@@ -162,7 +162,7 @@ void AskDaemon(const std::string& socket, Facts* facts) {
                                 .driver = executor.driver(),
                                 .time_slice_us = executor.time_slice_us(),
                                 .is_time_slice_refused = executor.is_time_slice_refused(),
-                                .suspension = executor.suspension()});
+                                .descheduling = executor.suspension()});
   }
 }
 

@@ -45,7 +45,7 @@ struct ExecutorFact {
   std::string driver;
   uint64_t time_slice_us = 0;
   bool is_time_slice_refused = false;
-  std::string suspension;  // "on", "off", "refused"
+  std::string descheduling;  // "on", "off", "refused"
 };
 
 struct DaemonFact {

@@ -237,19 +237,19 @@ Check TimeSlices(const Facts& facts) {
   return check;
 }
 
-Check Suspension(const Facts& facts) {
+Check Descheduling(const Facts& facts) {
   Check check{"suspension", Verdict::kOk, "", ""};
   for (const ExecutorFact& executor : facts.daemon.executors) {
-    if (executor.suspension != "refused") continue;
+    if (executor.descheduling != "refused") continue;
     check.verdict = Verdict::kWarning;
     check.found = fmt::format("refused by the driver in executor {} ({})", executor.pid, executor.domain);
     check.advice = "best-effort work is left to the time slices; nothing needs to be done";
     return check;
   }
   const auto on = std::find_if(facts.daemon.executors.begin(), facts.daemon.executors.end(),
-                               [](const ExecutorFact& executor) { return executor.suspension == "on"; });
+                               [](const ExecutorFact& executor) { return executor.descheduling == "on"; });
   check.found = on != facts.daemon.executors.end() ? fmt::format("accepted in executor {} ({})", on->pid, on->domain)
-                                                   : "not in use: no executor suspends its contexts now";
+                                                   : "not in use: no executor deschedules its contexts now";
   return check;
 }
 
@@ -356,7 +356,7 @@ const char* NameOf(Verdict verdict) {
 std::vector<Check> Judge(const Facts& facts) {
   std::vector<Check> checks = {Glibc(facts),           ClientLibrary(facts), Driver(facts),       DeviceFiles(facts),
                                SocketDirectory(facts), Sockets(facts),       Daemon(facts),       CacheDirectory(facts),
-                               TimeSlices(facts),      Suspension(facts),    LockedMemory(facts), Tasks(facts)};
+                               TimeSlices(facts),      Descheduling(facts),  LockedMemory(facts), Tasks(facts)};
   if (facts.program) JudgeProgram(*facts.program, &checks);
   return checks;
 }

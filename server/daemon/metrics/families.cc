@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "proto/control/coverage.h"
+#include "proto/control/preemptibility.h"
 #include "proto/control/session_figures.h"
 #include "proto/control/version.h"
 #include "proto/shm/handshake_abi.h"
@@ -125,9 +125,9 @@ void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, 
       case control::FigureEntries::kOne:
         set.Add(figure, {labels[0], labels[1], row.label}, entries[0]);
         break;
-      case control::FigureEntries::kByCoverage:
+      case control::FigureEntries::kByPreemptibility:
         for (size_t i = 0; i < entries.size(); ++i) {
-          const control::CoverageName name = control::NameOf(static_cast<control::Coverage>(i));
+          const control::PreemptibilityName name = control::NameOf(static_cast<control::Preemptibility>(i));
           set.Add(figure, {labels[0], labels[1], name.by, name.reason}, entries[i]);
         }
         break;
@@ -204,9 +204,9 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
     set.Add(Metric::kExecutorTimeSlice, labels, static_cast<double>(row.time_slices.longest_us) * 1e-6);
     set.Add(Metric::kExecutorTimeSlicesRefused, labels, row.time_slices.num_refused);
     Labels with_state = labels;
-    with_state.emplace_back("state", NameOf(row.time_slices.suspension));
-    set.Add(Metric::kExecutorSuspension, with_state, 1);
-    set.Add(Metric::kExecutorSuspensions, labels, static_cast<double>(row.time_slices.num_suspensions));
+    with_state.emplace_back("state", NameOf(row.time_slices.descheduling));
+    set.Add(Metric::kExecutorDescheduling, with_state, 1);
+    set.Add(Metric::kExecutorDeschedulings, labels, static_cast<double>(row.time_slices.num_deschedulings));
     set.Add(Metric::kExecutorStandstills, labels, static_cast<double>(row.time_slices.num_standstills));
     set.Add(Metric::kExecutorRefreshes, labels, static_cast<double>(row.time_slices.num_refreshes));
   }

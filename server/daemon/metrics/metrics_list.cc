@@ -28,17 +28,17 @@ constexpr MetricRow kRows[] = {
      "Executors by the policy in force, be it asked for or what auto comes to."},
     {"tally_executor_time_slice_seconds", MetricKind::kGauge, "seconds", "domain, pid",
      "The longest time slice on the GPU of an executor's contexts, as read back from the driver."},
-    {"tally_executor_time_slices_refused", MetricKind::kGauge, "channel groups", "domain, pid",
-     "Channel groups of an executor whose time slice the driver does not let be set: its work is not switched out "
+    {"tally_executor_time_slices_refused", MetricKind::kGauge, "GPU channel groups", "domain, pid",
+     "GPU channel groups of an executor whose time slice the driver does not let be set: its work is not switched out "
      "soon."},
     {"tally_executor_suspension", MetricKind::kGauge, "none", "domain, pid, state",
-     "1 for the state of an executor: on, it suspends its contexts while high-priority work keeps coming; off, it is "
-     "not to, or has no cause; refused, the driver does not do it."},
-    {"tally_executor_suspensions_total", MetricKind::kCounter, "suspensions", "domain, pid",
-     "How often an executor's contexts were suspended while high-priority work kept coming."},
+     "1 for the state of an executor: on, it deschedules its contexts while high-priority work keeps coming; off, it "
+     "is not to, or has no cause; refused, the driver does not do it."},
+    {"tally_executor_suspensions_total", MetricKind::kCounter, "deschedulings", "domain, pid",
+     "How often an executor's contexts were descheduled while high-priority work kept coming."},
     {"tally_executor_standstills_total", MetricKind::kCounter, "standstills", "domain, pid",
      "How often best-effort work waited for 250 ms or more with no high-priority work in its way, so that its contexts "
-     "were suspended and let go on once more."},
+     "were descheduled and let go on once more."},
     {"tally_executor_refreshes_total", MetricKind::kCounter, "preemptions", "domain, pid",
      "How often an executor's contexts were preempted in a pause of high-priority work, so that their kernels start "
      "sooner afterwards."},

@@ -3,7 +3,7 @@
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
-#include "proto/control/coverage.h"
+#include "proto/control/preemptibility.h"
 #include "proto/control/session_fields.h"
 #include "proto/control/version.h"
 #include "proto/driver/generated/wire_ops.h"
@@ -54,7 +54,7 @@ v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
       return v1::Kernel::FORM_ORIGINAL;
     case scheduler::LaunchForm::kSlices:
       return v1::Kernel::FORM_SLICES;
-    case scheduler::LaunchForm::kWorkers:
+    case scheduler::LaunchForm::kPersistentBlocks:
       return v1::Kernel::FORM_WORKERS;
     case scheduler::LaunchForm::kGated:
       return v1::Kernel::FORM_GATED;
@@ -97,13 +97,13 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_level(identity.level);
   session->set_turnaround_ns(identity.turnaround_ns);
   control::SetFigures(figures, session);
-  const auto coverage_ns = figures.entries("coverage_ns");
-  for (size_t i = 0; i < control::kNumCoverages; ++i) {
-    if (coverage_ns[i] == 0) continue;
+  const auto preemptibility_ns = figures.entries("preemptibility_ns");
+  for (size_t i = 0; i < control::kNumPreemptibilities; ++i) {
+    if (preemptibility_ns[i] == 0) continue;
     v1::CoveredTime* covered = session->add_coverage();
-    covered->set_by(control::NameOf(static_cast<control::Coverage>(i)).by);
-    covered->set_reason(control::NameOf(static_cast<control::Coverage>(i)).reason);
-    covered->set_gpu_time_ns(coverage_ns[i]);
+    covered->set_by(control::NameOf(static_cast<control::Preemptibility>(i)).by);
+    covered->set_reason(control::NameOf(static_cast<control::Preemptibility>(i)).reason);
+    covered->set_gpu_time_ns(preemptibility_ns[i]);
   }
   if (identity.slo_latency_ns != 0) {
     const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
@@ -166,8 +166,8 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
     executor->set_policy_reason(row.policy_reason);
     executor->set_time_slice_us(row.time_slices.longest_us);
     executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
-    executor->set_suspension(NameOf(row.time_slices.suspension));
-    executor->set_num_suspensions(row.time_slices.num_suspensions);
+    executor->set_suspension(NameOf(row.time_slices.descheduling));
+    executor->set_num_suspensions(row.time_slices.num_deschedulings);
     executor->set_num_standstills(row.time_slices.num_standstills);
     executor->set_num_refreshes(row.time_slices.num_refreshes);
   }

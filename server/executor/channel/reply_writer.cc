@@ -14,7 +14,7 @@ constexpr uint64_t kMask = shm::kReplyRingBytes - 1;
 static_assert((shm::kReplyRingBytes & kMask) == 0);
 }  // namespace
 
-ReplyWriter::ReplyWriter(const LaneRegion& region) : state_(region.header().reply), ring_(region.reply_ring()) {}
+ReplyWriter::ReplyWriter(const ChannelRegion& region) : state_(region.header().reply), ring_(region.reply_ring()) {}
 
 bool ReplyWriter::HasRoom(uint64_t wanted_bytes) const {
   return shm::kReplyRingBytes - (write_position_ - read_position_) >= wanted_bytes;

@@ -1,6 +1,7 @@
-// Writes the reply ring of a lane. The reader's position is hostile input: a nonsensical one is reported, never used.
+// Writes the reply ring of a channel. The reader's position is hostile input: a nonsensical one is reported, never
+// used.
 //
-// One thread (the lane's), except Wake.
+// One thread (the channel's), except Wake.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,7 @@
 #include <span>
 
 #include "proto/shm/channel_abi.h"
-#include "server/executor/channel/lane_region.h"
+#include "server/executor/channel/channel_region.h"
 
 namespace tally::server {
 
@@ -17,7 +18,7 @@ inline constexpr size_t kMaxReplyPayloadBytes = shm::kMaxReplyBytes - sizeof(shm
 
 class ReplyWriter {
  public:
-  explicit ReplyWriter(const LaneRegion& region);
+  explicit ReplyWriter(const ChannelRegion& region);
 
   // Waits for space while the client is slow to read, until `stop` is set. False: stopped, or the client's position
   // makes no sense. `payload` is at most kMaxReplyPayloadBytes.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kMask = shm::kRequestRingBytes - 1;
 static_assert((shm::kRequestRingBytes & kMask) == 0);
-// What a padding record shows at least: size_bytes, op, flags, ticket.
+// What a padding record shows at least: size_bytes, op, flags, sequence number.
 constexpr uint64_t kMinRecordBytes = shm::kRecordAlignment;
 constexpr size_t kCacheLineBytes = 64;
 // A launch with all the parameters that it can have.
@@ -27,7 +27,7 @@ constexpr auto kDoze = std::chrono::microseconds(200);
 
 }  // namespace
 
-RequestReader::RequestReader(const LaneRegion& region)
+RequestReader::RequestReader(const ChannelRegion& region)
     : state_(region.header().request),
       ring_(region.request_ring()),
       copy_(std::make_unique<std::byte[]>(shm::kMaxRequestBytes)) {}

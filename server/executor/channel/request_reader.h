@@ -1,7 +1,7 @@
-// Reads the request ring of a lane: look at positions once, check them, copy the record out, then let others validate
-// the copy. The ring is hostile input; nothing here can be made to read outside it or to loop for ever.
+// Reads the request ring of a channel: look at positions once, check them, copy the record out, then let others
+// validate the copy. The ring is hostile input; nothing here can be made to read outside it or to loop for ever.
 //
-// One thread (the lane's), except Wake.
+// One thread (the channel's), except Wake.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 #include <span>
 
 #include "proto/shm/channel_abi.h"
-#include "server/executor/channel/lane_region.h"
+#include "server/executor/channel/channel_region.h"
 
 namespace tally::server {
 
@@ -26,7 +26,7 @@ class RequestReader {
   enum class Outcome { kRequest, kEmpty, kMalformed };
 
   // `region` must outlive the reader.
-  explicit RequestReader(const LaneRegion& region);
+  explicit RequestReader(const ChannelRegion& region);
 
   // Takes the next record, if any; padding is skipped. After kMalformed, reason() says why and Read must not be called
   // again.
@@ -38,8 +38,8 @@ class RequestReader {
     std::chrono::nanoseconds longest_doze;  // then, asleep, but never long enough for its processor to sleep deeply
   };
   static constexpr Patience kPatience{std::chrono::microseconds(500), std::chrono::nanoseconds(0)};
-  // For programs whose latency is what counts: a service keeps its lane awake while its requests come more often than
-  // the first, and wakes it soon while they come more often than the second.
+  // For programs whose latency is what counts: a service keeps its channel polling while its requests come more often
+  // than the first, and wakes it soon while they come more often than the second.
   static constexpr Patience kPatienceForLatency{std::chrono::milliseconds(10), std::chrono::seconds(1)};
 
   // Blocks until Read may find something or `stop` is set: spins a little, longer (as `patience` allows) if requests

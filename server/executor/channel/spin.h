@@ -24,8 +24,8 @@ inline int SpinPauses() {
 // Whether a core may be kept busy for longer than that by one waiting thread.
 inline bool MaySpinLong() { return SpinPauses() >= 1000; }
 
-// Between two looks of a thread that stays awake: about a microsecond or less, and whoever wants its core gets it.
-inline void PauseAwake(int num_pauses = 20) {
+// Between two looks of a thread that polls: about a microsecond or less, and whoever wants its core gets it.
+inline void PauseBetweenPolls(int num_pauses = 20) {
   for (int i = 0; i < num_pauses; ++i) CpuRelax();
   ::sched_yield();
 }

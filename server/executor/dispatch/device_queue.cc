@@ -17,12 +17,12 @@ using std::chrono::nanoseconds;
 
 // A session that has not launched for so long is no company.
 constexpr auto kCompany = std::chrono::seconds(1);
-// How often a lane that sleeps looks for itself.
+// How often a channel that sleeps looks for itself.
 constexpr auto kLook = milliseconds(100);
 // Looking for completed launches without sleep, where there are cores to spare: about 50 us, or 200 for room for a
 // short launch, which others that are short will make within that.
-constexpr int kRoundsAwake = 40;
-constexpr int kRoundsAwakeForShort = 160;
+constexpr int kPollingRounds = 40;
+constexpr int kPollingRoundsForShort = 160;
 constexpr int kPausesPerRound = 30;
 constexpr auto kShortPause = microseconds(5);
 constexpr auto kLongPause = microseconds(50);
@@ -45,7 +45,7 @@ DeviceQueue::DeviceQueue(const DriverTable& driver, CompletionSource& completion
       turnaround_ns_(scheduler::Tuning{}.turnaround_threshold.count()),
       policy_(std::move(policy)) {}
 
-std::unique_ptr<DeviceQueue::Member> DeviceQueue::Add(GateTenant& tenant, const scheduler::TenantShare& share) {
+std::unique_ptr<DeviceQueue::Member> DeviceQueue::Add(AdmissionTenant& tenant, const scheduler::TenantShare& share) {
   const std::lock_guard lock(mutex_);
   auto member = std::make_unique<Member>(*this, tenant, next_number_++);
   member->id_ = policy_->AddTenant(share, clock_.Now());
@@ -89,16 +89,16 @@ void DeviceQueue::Tune(const scheduler::Tuning& tuning) {
   policy_->Tune(tuning);
 }
 
-void DeviceQueue::ExpectSuspension(bool is_expected) {
+void DeviceQueue::ExpectDescheduling(bool is_expected) {
   const std::lock_guard lock(mutex_);
-  policy_->ExpectSuspension(is_expected);
-  is_suspension_expected_ = is_expected;
+  policy_->ExpectDescheduling(is_expected);
+  is_descheduling_expected_ = is_expected;
   Decide(clock_.Now());
 }
 
 bool DeviceQueue::MayPass(Member& member, bool can_yield) {
   if (!row_.lets_yielding_pass || !can_yield) {
-    if (member.num_unasked_ == 0 || !is_suspension_expected_.load(std::memory_order_relaxed)) return false;
+    if (member.num_unasked_ == 0 || !is_descheduling_expected_.load(std::memory_order_relaxed)) return false;
   }
   if (watch_.IsClosed(device_)) return false;
   if (!can_yield) --member.num_unasked_;
@@ -243,22 +243,22 @@ void DeviceQueue::LookAfter(std::unique_lock<std::mutex>& lock, Waiter& waiter) 
 void DeviceQueue::Pause(std::unique_lock<std::mutex>& lock, const Waiter& waiter, int round) {
   // High-priority work waits for higher levels only.
   const bool is_closed = !waiter.is_high_priority && watch_.IsClosed(device_);
-  nanoseconds pause = std::min<nanoseconds>(kShortPause * (1 << std::clamp(round - kRoundsAwake, 0, 8)), kLongPause);
+  nanoseconds pause = std::min<nanoseconds>(kShortPause * (1 << std::clamp(round - kPollingRounds, 0, 8)), kLongPause);
   nanoseconds closed_pause = PageWatch::kLook;
   if (in_flight_.empty() || is_closed) {
     const std::optional<TimePoint> wake_at = policy_->WakeAt(clock_.Now());
     if (wake_at) closed_pause = std::clamp<nanoseconds>(*wake_at - clock_.Now(), kShortPause, PageWatch::kLook);
     if (in_flight_.empty()) pause = wake_at ? closed_pause : kLongPause;
   }
-  const bool is_ahead = is_suspension_expected_.load(std::memory_order_relaxed);
+  const bool is_ahead = is_descheduling_expected_.load(std::memory_order_relaxed);
   if (is_ahead && !in_flight_.empty()) pause = kPauseAhead;
-  const int rounds_awake = waiter.is_short ? kRoundsAwakeForShort : kRoundsAwake;
-  const bool is_awake = !is_ahead && !in_flight_.empty() && round < rounds_awake && MaySpinLong();
+  const int polling_rounds = waiter.is_short ? kPollingRoundsForShort : kPollingRounds;
+  const bool is_polling = !is_ahead && !in_flight_.empty() && round < polling_rounds && MaySpinLong();
   lock.unlock();
   if (is_closed) {
     watch_.WaitWhileClosed(device_, closed_pause);
-  } else if (is_awake) {
-    PauseAwake(kPausesPerRound);
+  } else if (is_polling) {
+    PauseBetweenPolls(kPausesPerRound);
   } else {
     std::this_thread::sleep_for(pause);
   }
@@ -269,7 +269,7 @@ void DeviceQueue::Decide(TimePoint now) {
   const auto device = static_cast<uint32_t>(device_);
   policy_->OnHighPriorityElsewhere(page_.IsBusy(device), page_.OpensAt(device), now);
   while (const std::optional<scheduler::Decision> decision = policy_->Next(now)) {
-    if (decision->kind == scheduler::Decision::Kind::kYield) continue;  // WorkerRuns has seen the page by itself
+    if (decision->kind == scheduler::Decision::Kind::kYield) continue;  // PersistentRuns has seen the page by itself
     Record& record = records_[decision->launch.index];
     record.state = Record::State::kLaunching;
     in_flight_.push_back(decision->launch.index);

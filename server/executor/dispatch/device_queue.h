@@ -1,19 +1,19 @@
 // The best-effort launches of one device of this executor, on their way through a policy (scheduler/policy.h).
 //
-//   lane thread   Enter ------------------------------> Leave        Member: one session on this device
+//   channel thread   Enter ------------------------------> Leave        Member: one session on this device
 //                   | submitted       granted ^            | a mark behind the launch
 //                   v                         |            v
 //                 policy: Next() <------- completed launches (Collect)
 //
-// There is no thread of its own. A lane that has to wait looks after the device meanwhile: it collects what is complete
-// and asks the policy again, or sleeps on the activity page while the gate is closed. Of several that wait one does so,
-// the others sleep until they are granted, or until it is their turn to look. Nobody waits: nobody looks.
+// There is no thread of its own. A channel that has to wait looks after the device meanwhile: it collects what is
+// complete and asks the policy again, or sleeps on the activity page while admission is closed. Of several that wait
+// one does so, the others sleep until they are granted, or until it is their turn to look. Nobody waits: nobody looks.
 //
 // A tenant that is alone passes: while no high-priority executor exists and no other session has launched here for a
 // second, Enter is two loads and counts the launch. Nor do launches ask of which the policy has said that they may go
 // (PolicyRow::lets_yielding_pass, Decision::num_unasked).
 //
-// Launches that can yield are, for the policy, in flight until they are complete: WorkerRuns asks them to yield and
+// Launches that can yield are, for the policy, in flight until they are complete: PersistentRuns asks them to yield and
 // continues them by itself, by the same activity page.
 //
 // Thread-safe. The device's primary context must be current.
@@ -36,7 +36,7 @@
 #include "scheduler/policy.h"
 #include "scheduler/policy_list.h"
 #include "server/executor/dispatch/activity_page.h"
-#include "server/executor/dispatch/dispatch_gate.h"
+#include "server/executor/dispatch/admission.h"
 #include "server/executor/dispatch/launch_costs.h"
 #include "server/executor/dispatch/page_watch.h"
 #include "server/executor/driver/completion_source.h"
@@ -47,11 +47,12 @@ class DeviceQueue {
  public:
   class Member {
    public:
-    Member(DeviceQueue& queue, GateTenant& tenant, uint64_t number) : queue_(queue), tenant_(tenant), number_(number) {
+    Member(DeviceQueue& queue, AdmissionTenant& tenant, uint64_t number)
+        : queue_(queue), tenant_(tenant), number_(number) {
       if (queue.row_.minds_durations) costs_.emplace(queue.completions_, queue.device_, queue.watch_);
     }
 
-    // By the holder of the session's turn, around each launch.
+    // By the holder of the session's sequencer, around each launch.
     DispatchPass Enter(const DispatchPlace& place, const scheduler::LaunchAsked& asked) {
       return queue_.Enter(*this, place, asked);
     }
@@ -60,10 +61,10 @@ class DeviceQueue {
    private:
     friend class DeviceQueue;
     DeviceQueue& queue_;
-    GateTenant& tenant_;
+    AdmissionTenant& tenant_;
     const uint64_t number_;             // unique; not 0
     std::optional<LaunchCosts> costs_;  // none: the policy does not ask
-    uint32_t num_unasked_ = 0;          // launches that may pass; guarded by the session's turn
+    uint32_t num_unasked_ = 0;          // launches that may pass; guarded by the session's sequencer
     scheduler::TenantId id_;            // guarded by the queue's mutex, as below
     size_t num_in_flight_ = 0;
     bool is_high_priority_ = false;
@@ -78,16 +79,16 @@ class DeviceQueue {
   DeviceQueue& operator=(const DeviceQueue&) = delete;
 
   // `tenant` outlives the member.
-  std::unique_ptr<Member> Add(GateTenant& tenant, const scheduler::TenantShare& share);
+  std::unique_ptr<Member> Add(AdmissionTenant& tenant, const scheduler::TenantShare& share);
   void Change(Member& member, const scheduler::TenantShare& share);
-  // None of its lanes is in Enter, nothing of it is on the GPU.
+  // None of its channels is in Enter, nothing of it is on the GPU.
   void Remove(Member& member);
 
   // Lets all that wait look whether their client has left or the executor ends.
   void WakeAll();
   void Tune(const scheduler::Tuning& tuning);
   // As Policy's.
-  void ExpectSuspension(bool is_expected);
+  void ExpectDescheduling(bool is_expected);
 
  private:
   DispatchPass Enter(Member& member, const DispatchPlace& place, const scheduler::LaunchAsked& asked);
@@ -140,7 +141,7 @@ class DeviceQueue {
   std::atomic<uint64_t> alone_{0};            // number of the member that may pass; 0: none
   std::atomic<uint64_t> multiprocessors_{0};  // 0: not asked yet
   std::atomic<int64_t> turnaround_ns_;
-  std::atomic<bool> is_suspension_expected_{false};
+  std::atomic<bool> is_descheduling_expected_{false};
 
   std::mutex mutex_;
   const std::unique_ptr<scheduler::Policy> policy_;  // guarded by mutex_, as all below

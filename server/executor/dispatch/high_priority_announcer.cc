@@ -13,8 +13,8 @@ namespace {
 // How often the watcher looks whether busy high-priority streams have come to an end, at first and when they have been
 // busy for long. It sleeps in between, not in the driver: an interrupt at every kernel's end would slow down what it
 // watches, and one that was missed would keep everybody else waiting for ever.
-constexpr auto kBusyPeriod = std::chrono::microseconds(50);
-constexpr auto kLongBusyPeriod = std::chrono::microseconds(200);
+constexpr auto kLookPeriod = std::chrono::microseconds(50);
+constexpr auto kLongLookPeriod = std::chrono::microseconds(200);
 constexpr int kLooksUntilLong = 200;
 
 }  // namespace
@@ -48,7 +48,7 @@ void HighPriorityAnnouncer::BeforeDispatch(int index) {
   // Nobody would see the end of what is announced.
   if (!device.watcher.joinable() && !StartWatcher(index)) return;
   device.is_busy = true;
-  device.gate.OnHighPriorityBusy(clock_.Now());
+  device.hold_off_rule.OnHighPriorityBusy(clock_.Now());
   page_.SetBusy(static_cast<uint32_t>(index));
 }
 
@@ -76,7 +76,7 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
 void HighPriorityAnnouncer::SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most) {
   for (Device& device : devices_) {
     const std::lock_guard lock(device.mutex);
-    device.gate.SetHoldOffBounds(least, most);
+    device.hold_off_rule.SetHoldOffBounds(least, most);
   }
 }
 
@@ -106,21 +106,21 @@ void HighPriorityAnnouncer::Watch(int index) {
     lock.unlock();
     for (const Mark& mark : pending) {
       for (int looks = 0; !mark.HasEnded(); ++looks) {
-        std::this_thread::sleep_for(looks < kLooksUntilLong ? kBusyPeriod : kLongBusyPeriod);
+        std::this_thread::sleep_for(looks < kLooksUntilLong ? kLookPeriod : kLongLookPeriod);
       }
     }
     pending.clear();
     lock.lock();
     if (!device.last_work.empty() || device.num_dispatching != 0) {
       lock.unlock();
-      std::this_thread::sleep_for(kBusyPeriod);
+      std::this_thread::sleep_for(kLookPeriod);
       lock.lock();
       continue;
     }
     const TimePoint now = clock_.Now();
-    device.gate.OnHighPriorityIdle(now);
+    device.hold_off_rule.OnHighPriorityIdle(now);
     device.is_busy = false;
-    page_.SetIdle(static_cast<uint32_t>(index), now + device.gate.hold_off());
+    page_.SetIdle(static_cast<uint32_t>(index), now + device.hold_off_rule.hold_off());
   }
 }
 

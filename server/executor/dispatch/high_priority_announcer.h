@@ -4,7 +4,7 @@
 // Each launch puts a mark, or moves the one of its stream: which is the last of a busy period nobody knows beforehand,
 // and afterwards its stream may be gone, or be capturing.
 //
-// Thread-safe. The device's primary context must be current on the threads that call it, as it is on lane threads.
+// Thread-safe. The device's primary context must be current on the threads that call it, as it is on channel threads.
 #pragma once
 
 #include <cuda.h>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "scheduler/priority_gate.h"
+#include "scheduler/hold_off_rule.h"
 #include "server/executor/dispatch/activity_page.h"
 #include "server/executor/driver/devices.h"
 
@@ -44,7 +44,7 @@ class HighPriorityAnnouncer {
     bool is_busy = false;         // what the page says
     int num_dispatching = 0;      // between Before and After
     std::vector<Mark> last_work;  // one for each stream with work since the watcher last took them
-    scheduler::PriorityGate gate{{}};
+    scheduler::HoldOffRule hold_off_rule{{}};
     std::thread watcher;
   };
 

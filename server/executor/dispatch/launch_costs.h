@@ -4,7 +4,7 @@
 // timed and then every 16th, of long ones all. Times that high-priority work disturbed count only while nothing better
 // is known. A table of fixed size: kinds that do not fit push out rarer ones.
 //
-// Of() and Begin() are for the holder of the session's turn; the rest is thread-safe. The device's context must be
+// Of() and Begin() are for the holder of the session's sequencer; the rest is thread-safe. The device's context must be
 // current.
 #pragma once
 

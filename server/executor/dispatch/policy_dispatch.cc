@@ -14,7 +14,7 @@
 namespace tally::server {
 namespace {
 
-// A session has one launch waiting at a time, and its lane is back with the next in microseconds.
+// A session has one launch waiting at a time, and its channel is back with the next in microseconds.
 constexpr auto kExpectsBack = std::chrono::microseconds(100);
 
 // The queues of all devices, made on first use.
@@ -41,7 +41,7 @@ class Queues {
       queue = std::make_unique<DeviceQueue>(driver_, devices_.completions(device), page_, watch_, passes_all_, clock_,
                                             device, policy_, policy_.create(config));
       queue->Tune(tuning_);
-      queue->ExpectSuspension(is_suspension_expected_[static_cast<size_t>(device)]);
+      queue->ExpectDescheduling(is_descheduling_expected_[static_cast<size_t>(device)]);
     }
     return *queue;
   }
@@ -59,11 +59,11 @@ class Queues {
       if (queue != nullptr) queue->Tune(tuning_);
     }
   }
-  void ExpectSuspension(int device, bool is_expected) {
+  void ExpectDescheduling(int device, bool is_expected) {
     const std::lock_guard lock(mutex_);
-    is_suspension_expected_[static_cast<size_t>(device)] = is_expected;
+    is_descheduling_expected_[static_cast<size_t>(device)] = is_expected;
     const std::unique_ptr<DeviceQueue>& queue = queues_[static_cast<size_t>(device)];
-    if (queue != nullptr) queue->ExpectSuspension(is_expected);
+    if (queue != nullptr) queue->ExpectDescheduling(is_expected);
   }
   // Nobody asks the policy any more, or does again: the policy that passes everything need not be asked.
   void PassAll(bool passes_all) {
@@ -83,7 +83,7 @@ class Queues {
   std::atomic<bool> passes_all_{false};
   std::mutex mutex_;
   scheduler::Tuning tuning_;  // guarded by mutex_, as all below
-  std::array<bool, shm::kActivityDevices> is_suspension_expected_{};
+  std::array<bool, shm::kActivityDevices> is_descheduling_expected_{};
   std::array<std::unique_ptr<DeviceQueue>, shm::kActivityDevices> queues_;  // entries stay
 };
 
@@ -108,7 +108,7 @@ class Levels {
 };
 
 // A session, with its members of the queues of the devices that it has used.
-class PolicyTenant final : public GateTenant {
+class PolicyTenant final : public AdmissionTenant {
  public:
   PolicyTenant(Queues& queues, Levels& levels, const scheduler::TenantShare& share)
       : queues_(queues), levels_(levels), share_(share) {
@@ -130,7 +130,7 @@ class PolicyTenant final : public GateTenant {
     }
   }
   void Leave() override {
-    GateTenant::Leave();
+    AdmissionTenant::Leave();
     queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
   }
 
@@ -160,7 +160,7 @@ class PolicyTenant final : public GateTenant {
   std::array<std::atomic<DeviceQueue::Member*>, shm::kActivityDevices> members_{};  // made under mutex_, owned
 };
 
-class PolicyDispatch final : public DispatchGate {
+class PolicyDispatch final : public Admission {
  public:
   PolicyDispatch(const DriverTable& driver, Devices& devices, std::unique_ptr<ActivityPage> page,
                  const scheduler::PolicyRow& policy, std::chrono::nanoseconds starvation_bound, const Clock& clock)
@@ -170,7 +170,7 @@ class PolicyDispatch final : public DispatchGate {
         announcer_(driver, devices, *page_, clock),
         queues_(driver, devices, *page_, watch_, clock, policy, starvation_bound) {}
 
-  std::unique_ptr<GateTenant> AddTenant(const scheduler::TenantShare& share) override {
+  std::unique_ptr<AdmissionTenant> AddTenant(const scheduler::TenantShare& share) override {
     return std::make_unique<PolicyTenant>(queues_, levels_, share);
   }
 
@@ -194,7 +194,7 @@ class PolicyDispatch final : public DispatchGate {
     announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
     queues_.Tune(tuning);
   }
-  void ExpectSuspension(int device, bool is_expected) override { queues_.ExpectSuspension(device, is_expected); }
+  void ExpectDescheduling(int device, bool is_expected) override { queues_.ExpectDescheduling(device, is_expected); }
   void LeaveToTimeSlices(bool is_left) override { queues_.PassAll(is_left); }
   void Open() override {
     watch_.Open();
@@ -222,10 +222,9 @@ class PolicyDispatch final : public DispatchGate {
 
 }  // namespace
 
-std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
-                                                   std::unique_ptr<ActivityPage> page,
-                                                   const scheduler::PolicyRow& policy,
-                                                   std::chrono::nanoseconds starvation_bound, const Clock& clock) {
+std::unique_ptr<Admission> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
+                                                std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
+                                                std::chrono::nanoseconds starvation_bound, const Clock& clock) {
   return std::make_unique<PolicyDispatch>(driver, devices, std::move(page), policy, starvation_bound, clock);
 }
 

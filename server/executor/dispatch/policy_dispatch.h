@@ -1,4 +1,4 @@
-// The dispatch gate of an executor: one policy of the table (scheduler/policy_list.h) and one queue per device.
+// Admission of an executor: one policy of the table (scheduler/policy_list.h) and one queue per device.
 //
 // High-priority launches never wait but for higher levels. If the policy minds classes at all they make priorities
 // real between executors: before one the activity page is marked busy; once everything high-priority of this executor
@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "scheduler/policy_list.h"
 #include "server/executor/dispatch/activity_page.h"
-#include "server/executor/dispatch/dispatch_gate.h"
+#include "server/executor/dispatch/admission.h"
 
 namespace tally::server {
 
@@ -24,10 +24,9 @@ class Devices;
 struct DriverTable;
 
 // `driver`, `devices`, `policy` and `clock` must outlive it; the device's primary context must be current on the
-// threads that call it, as it is on lane threads. `starvation_bound`: for policies that have one; zero: none.
-std::unique_ptr<DispatchGate> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
-                                                   std::unique_ptr<ActivityPage> page,
-                                                   const scheduler::PolicyRow& policy,
-                                                   std::chrono::nanoseconds starvation_bound, const Clock& clock);
+// threads that call it, as it is on channel threads. `starvation_bound`: for policies that have one; zero: none.
+std::unique_ptr<Admission> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
+                                                std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
+                                                std::chrono::nanoseconds starvation_bound, const Clock& clock);
 
 }  // namespace tally::server

@@ -1,6 +1,6 @@
-// Tells whoever suspends best-effort work of a wait that takes long: should something of what was suspended not have
-// gone on, to be suspended and let go on once more helps. A wait that is long for good reasons loses 2 ms a second by
-// that.
+// Tells whoever deschedules best-effort work of a wait that takes long: should something of what was descheduled not
+// have gone on, to be descheduled and let go on once more helps. A wait that is long for good reasons loses 2 ms a
+// second by that.
 //
 // For one wait of one thread.
 #pragma once
@@ -15,7 +15,7 @@ namespace tally::server {
 
 class Standstill {
  public:
-  // `watch` may be null: nobody suspends anything. `since`: when the wait began.
+  // `watch` may be null: nobody deschedules anything. `since`: when the wait began.
   Standstill(HighPriorityWatch* watch, int device, TimePoint since) : watch_(watch), device_(device), since_(since) {}
 
   // Again and again, as long as it lasts.

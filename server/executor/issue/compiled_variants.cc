@@ -41,8 +41,9 @@ CompiledForm FromJson(const Json& json) {
 }  // namespace
 
 std::vector<std::byte> Serialize(const CompiledVariants& variants) {
-  const std::vector<uint8_t> bytes = Json::to_cbor(
-      {{"slices", ToJson(variants.slices)}, {"workers", ToJson(variants.workers)}, {"gated", ToJson(variants.gated)}});
+  const std::vector<uint8_t> bytes = Json::to_cbor({{"slices", ToJson(variants.slices)},
+                                                    {"workers", ToJson(variants.persistent_blocks)},
+                                                    {"gated", ToJson(variants.gated)}});
   const auto view = std::as_bytes(std::span(bytes));
   return {view.begin(), view.end()};
 }

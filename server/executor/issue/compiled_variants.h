@@ -27,7 +27,7 @@ struct CompiledForm {
 
 struct CompiledVariants {
   CompiledForm slices;
-  CompiledForm workers;
+  CompiledForm persistent_blocks;
   CompiledForm gated;
 };
 

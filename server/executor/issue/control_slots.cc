@@ -24,7 +24,7 @@ CUresult ControlSlots::Take(CUstream stream, CUdeviceptr* control) {
     *next = {.num_taken = 0, .num_returned = 0};
     current_ = index;
   }
-  *control = memory_ + current_ * kSlabBytes + slabs_[current_].num_taken * sizeof(device::WorkerControl);
+  *control = memory_ + current_ * kSlabBytes + slabs_[current_].num_taken * sizeof(device::PersistentControl);
   ++slabs_[current_].num_taken;
   return CUDA_SUCCESS;
 }

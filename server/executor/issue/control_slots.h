@@ -1,4 +1,4 @@
-// Control blocks of persistent-worker launches in device memory: zero when they are handed out.
+// Control blocks of persistent launches in device memory: zero when they are handed out.
 //
 // As many as there ever are come at the start: allocating may wait for all that runs in the context, what has yielded
 // and waits to go on among it. They come in slabs that are cleared as a whole once every launch of theirs is over, so
@@ -34,7 +34,7 @@ class ControlSlots {
   void Return(CUdeviceptr control);
 
  private:
-  static constexpr size_t kSlabBytes = kSlotsPerSlab * sizeof(device::WorkerControl);
+  static constexpr size_t kSlabBytes = kSlotsPerSlab * sizeof(device::PersistentControl);
 
   // Full of launches that are over: to be cleared before it is used.
   struct Slab {

@@ -20,7 +20,7 @@ struct Name {
 };
 constexpr Name kNames[] = {{"original", LaunchForm::kOriginal, 1},
                            {"slices", LaunchForm::kSlices, 7},
-                           {"workers", LaunchForm::kWorkers, 1},
+                           {"workers", LaunchForm::kPersistentBlocks, 1},
                            {"gated", LaunchForm::kGated, 1},
                            {"spliced", LaunchForm::kGated, 1}};
 
@@ -59,7 +59,7 @@ std::optional<ForcedForm> ForcedForm::OfEnvironment() {
 }
 
 scheduler::LaunchCandidate ForcedForm::CandidateOn(uint32_t num_multiprocessors) const {
-  return {form, form == LaunchForm::kWorkers ? degree * num_multiprocessors : degree};
+  return {form, form == LaunchForm::kPersistentBlocks ? degree * num_multiprocessors : degree};
 }
 
 }  // namespace tally::server

@@ -16,8 +16,8 @@ namespace tally::server {
 
 struct ForcedForm {
   scheduler::LaunchForm form = scheduler::LaunchForm::kOriginal;
-  // Slices: launches at most; workers: blocks per multiprocessor; gated: blocks promised ahead. By default what tests
-  // want: slices of a few blocks, and far fewer workers than blocks.
+  // Slices: launches at most; persistent blocks: blocks per multiprocessor; gated: blocks promised ahead. By default
+  // what tests want: slices of a few blocks, and far fewer persistent blocks than blocks.
   uint32_t degree = 1;
   // Gated: images are loaded with gates in them, as machine code is, instead of having variants beside them.
   bool is_in_place = false;

@@ -22,7 +22,7 @@ constexpr auto kLongestWaitForRoom = milliseconds(250);
 // kernel has ended.
 constexpr auto kLongestWaitForEnd = milliseconds(20);
 // A sleep takes several times as long as asked for, and the GPU waits meanwhile.
-constexpr auto kLongestAwake = milliseconds(2);
+constexpr auto kLongestPolling = milliseconds(2);
 
 // Others must get the lock meanwhile: what is waited for is done with it.
 template <typename Predicate>
@@ -34,10 +34,10 @@ void WaitUntil(std::unique_lock<std::mutex>& lock, const Predicate& is_so) {
   }
 }
 
-bool HasLeft(const std::shared_ptr<WorkerOwner>& owner) {
+bool HasLeft(const std::shared_ptr<RunsOwner>& owner) {
   return owner != nullptr && owner->has_left.load(std::memory_order_relaxed);
 }
-bool RunsThrough(const std::shared_ptr<WorkerOwner>& owner) {
+bool RunsThrough(const std::shared_ptr<RunsOwner>& owner) {
   return owner != nullptr && owner->is_high_priority.load(std::memory_order_relaxed);
 }
 
@@ -74,7 +74,7 @@ GatedQueues::~GatedQueues() {
   driver_.cuCtxSetCurrent(context_);
 }
 
-std::unique_ptr<GatedQueues::Stream> GatedQueues::Open(CUstream stream, std::shared_ptr<WorkerOwner> owner) {
+std::unique_ptr<GatedQueues::Stream> GatedQueues::Open(CUstream stream, std::shared_ptr<RunsOwner> owner) {
   const ContextCall call(*this);
   const std::lock_guard lock(mutex_);
   CUdeviceptr place = 0;
@@ -124,7 +124,7 @@ void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lo
 // Instead of a marker: no stream waits, and what was stopped goes on where it was. Launches that wait in two streams
 // make all kernels of the context start later, those of high-priority programs, too (docs/scheduling.md#refreshing).
 void GatedQueues::AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock) {
-  TimePoint::duration waited{0};  // all stretches together in which nothing was stopped
+  TimePoint::duration waited{0};  // all periods together in which nothing was stopped
   for (;;) {
     member.queue.MarkLast();
     member.queue.Sweep();
@@ -138,8 +138,8 @@ void GatedQueues::AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock) {
       const TimePoint since = clock_.Now();
       const auto takes = [&] { return waited + (clock_.Now() - since); };
       while (!member.queue.HasEnded() && takes() < kLongestWaitForEnd) {
-        if (MaySpinLong() && takes() < kLongestAwake) {
-          PauseAwake();
+        if (MaySpinLong() && takes() < kLongestPolling) {
+          PauseBetweenPolls();
         } else {
           std::this_thread::sleep_for(kPause);
         }

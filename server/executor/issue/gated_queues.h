@@ -15,10 +15,10 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "server/executor/dispatch/awake_watch.h"
+#include "server/executor/dispatch/polling_watch.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/gated_queue.h"
-#include "server/executor/issue/worker_runs.h"
+#include "server/executor/issue/persistent_runs.h"
 
 namespace tally::server {
 
@@ -27,12 +27,12 @@ class GatedQueues {
   // Launches that one stream may have in its queue: enough to keep the GPU busy, and no more to be made again than
   // that.
   static constexpr size_t kMostInFlight = 256;
-  // The same while it is stopped. Behind a marker they stay in the channel, and one that is full blocks whoever
+  // The same while it is stopped. Behind a marker they stay in the GPU channel, and one that is full blocks whoever
   // launches, with the driver's locks and ours.
   static constexpr size_t kMostWhileStopped = 64;
-  // Streams that may wait for a stopped queue at one time. Such a stream keeps a channel of the context, of which there
-  // are 32 (CUDA_DEVICE_MAX_CONNECTIONS, domain_process.cc); when all wait, nothing gets through that could end it
-  // (measured: docs/driver-waits.md). Half of them is left to what programs wait for.
+  // Streams that may wait for a stopped queue at one time. Such a stream keeps a GPU channel of the context, of which
+  // there are 32 (CUDA_DEVICE_MAX_CONNECTIONS, domain_process.cc); when all wait, nothing gets through that could end
+  // it (measured: docs/driver-waits.md). Half of them is left to what programs wait for.
   static constexpr size_t kMostWaiting = 16;
 
   // `on_failure`: what was stopped cannot be continued; its stream will wait for ever. `watch` may be null: nobody has
@@ -48,14 +48,14 @@ class GatedQueues {
 
  private:
   struct Member {
-    Member(GateControls& controls, CUstream stream, CUdeviceptr place, std::shared_ptr<WorkerOwner> its_owner)
+    Member(GateControls& controls, CUstream stream, CUdeviceptr place, std::shared_ptr<RunsOwner> its_owner)
         : queue(controls, stream, place), owner(std::move(its_owner)) {}
     // A stop whose end is yet to be seen.
     struct Leaving {
       TimePoint announced_at, seen_at, written_at;
     };
     GatedQueue queue;
-    std::shared_ptr<WorkerOwner> owner;  // may be null
+    std::shared_ptr<RunsOwner> owner;  // may be null
     std::optional<Leaving> leaving;
     bool is_closed = false;  // its stream is gone: nothing more comes
   };
@@ -80,7 +80,7 @@ class GatedQueues {
     Member& member_;
   };
   // Null: no memory. Ends before this.
-  std::unique_ptr<Stream> Open(CUstream stream, std::shared_ptr<WorkerOwner> owner);
+  std::unique_ptr<Stream> Open(CUstream stream, std::shared_ptr<RunsOwner> owner);
 
   // Between the two no queue is stopped; Begin waits until none is. For calls of the driver that may wait for the whole
   // context, with its locks held: behind a stopped queue they would wait for what needs these locks to go on.
@@ -140,7 +140,7 @@ class GatedQueues {
 
   const DriverTable& driver_;
   const CUcontext context_;
-  AwakeWatch watch_;
+  PollingWatch watch_;
   const std::function<void(CUresult)> on_failure_;
   const Clock& clock_;
 

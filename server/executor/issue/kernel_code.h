@@ -1,4 +1,4 @@
-// Loaded device code and the kernels in it, as launches use them. The session's: guarded by its turn.
+// Loaded device code and the kernels in it, as launches use them. The session's: guarded by its sequencer.
 #pragma once
 
 #include <cuda.h>
@@ -64,8 +64,9 @@ struct ImageBytes {
   std::vector<std::byte> bytes;
   std::vector<const void*> prelinked;
   std::unique_ptr<Wrapper> wrapper;
-  bool may_print = false;                     // the code may call the device's printf
-  mutable std::optional<FileCache::Key> key;  // of the content, once somebody has asked; guarded by the session's turn
+  bool may_print = false;  // the code may call the device's printf
+  mutable std::optional<FileCache::Key>
+      key;  // of the content, once somebody has asked; guarded by the session's sequencer
 
   // What the driver gets.
   const void* pointer() const { return wrapper ? static_cast<const void*>(wrapper.get()) : bytes.data(); }

@@ -166,8 +166,8 @@ std::shared_ptr<const CompiledVariants> KernelProfile::variants() const {
 
 void KernelProfile::SetVariants(std::shared_ptr<const CompiledVariants> variants) {
   const std::lock_guard lock(mutex_);
-  if (!variants->slices.exists() && !variants->workers.exists() && !variants->gated.exists())
-    refusal_ = variants->workers.refusal;
+  if (!variants->slices.exists() && !variants->persistent_blocks.exists() && !variants->gated.exists())
+    refusal_ = variants->persistent_blocks.refusal;
   variants_ = std::move(variants);
 }
 

@@ -1,8 +1,8 @@
 // What is known about one kernel of best-effort programs: how its launches did in each form, and which variants exist.
 //
 // One per (image, kernel), shared by every session of the executor that loads the same image, so that a second program
-// starts with what the first one taught. Thread-safe: lanes of several sessions launch, the compiler publishes, people
-// look.
+// starts with what the first one taught. Thread-safe: channels of several sessions launch, the compiler publishes,
+// people look.
 #pragma once
 
 #include <chrono>

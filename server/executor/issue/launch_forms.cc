@@ -5,14 +5,14 @@
 #include <string>
 #include <thread>
 
-#include "proto/control/coverage.h"
+#include "proto/control/preemptibility.h"
 #include "scheduler/tuning.h"
 #include "server/executor/driver/driver_table.h"
-#include "server/executor/issue/coverage_meter.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_gates.h"
 #include "server/executor/issue/launch_runs.h"
 #include "server/executor/issue/launch_stream.h"
+#include "server/executor/issue/preemptibility_meter.h"
 #include "server/executor/issue/variant_registry.h"
 
 namespace tally::server {
@@ -25,14 +25,14 @@ using scheduler::LaunchForm;
 constexpr uint64_t kLaunchesUntilTimed = 16;
 
 // Why such a launch can have no other form at all; nothing: it may.
-std::optional<Coverage> WhyNot(const PendingLaunch& launch) {
-  if (launch.owner->keeps_kernels) return Coverage::kKernelsKept;
-  if ((launch.flags & shm::kLaunchCooperative) != 0) return Coverage::kCooperative;
-  if (launch.parameter_bytes < launch.kernel->parameter_bytes) return Coverage::kNoVariant;
+std::optional<Preemptibility> WhyNot(const PendingLaunch& launch) {
+  if (launch.owner->keeps_kernels) return Preemptibility::kKernelsKept;
+  if ((launch.flags & shm::kLaunchCooperative) != 0) return Preemptibility::kCooperative;
+  if (launch.parameter_bytes < launch.kernel->parameter_bytes) return Preemptibility::kNoVariant;
   const VariantRegistry& registry = *launch.owner->variants;
   if (launch.attributes.empty()) return std::nullopt;
-  if (!registry.MightStop(launch.stream->device)) return Coverage::kNobodyThere;
-  return registry.has_gates() ? std::nullopt : std::optional(Coverage::kAttributes);
+  if (!registry.MightStop(launch.stream->device)) return Preemptibility::kNobodyThere;
+  return registry.has_gates() ? std::nullopt : std::optional(Preemptibility::kAttributes);
 }
 
 const LoadedImage& OwnerOf(const Kernel& kernel) {
@@ -76,7 +76,7 @@ class FormChoice {
     }
     // All other forms make a launch of their own, or several.
     if (!launch_.attributes.empty()) {
-      return LaunchOriginal(launch_, Coverage::kAttributes);
+      return LaunchOriginal(launch_, Preemptibility::kAttributes);
     }
     const KernelProfile::Plan plan = profile_->PlanLaunch(launch_.shape, threshold_);
     if (plan.wants_variants) Compile();
@@ -102,13 +102,13 @@ class FormChoice {
     const KernelProfile::GateUse use = profile_->UseGate(launch_.shape, chunk, piece, threshold_);
     const CUresult result = use.is_gated ? LaunchGated(launch_, *code, chunk, use.is_sample)
                                          : LaunchUngated(launch_, plan.original_duration, use.is_sample);
-    if (result == CUDA_SUCCESS) Count(use.is_gated ? Coverage::kGated : Coverage::kShort, use.duration);
+    if (result == CUDA_SUCCESS) Count(use.is_gated ? Preemptibility::kGated : Preemptibility::kShort, use.duration);
     return result;
   }
 
   CUresult RunForced(const LaunchCandidate& wanted) {
     if (!launch_.attributes.empty() && wanted.form != LaunchForm::kGated)
-      return LaunchOriginal(launch_, Coverage::kAttributes);
+      return LaunchOriginal(launch_, Preemptibility::kAttributes);
     const auto wait_until = [](auto condition) {
       while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     };
@@ -165,8 +165,8 @@ class FormChoice {
     if (CanYield(variants)) {
       int resident = 0;
       launch_.owner->driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-          &resident, variants.workers().function, launch_.num_threads(),
-          launch_.shape.shared_bytes + variants.workers().extra_shared_bytes);
+          &resident, variants.persistent_blocks().function, launch_.num_threads(),
+          launch_.shape.shared_bytes + variants.persistent_blocks().extra_shared_bytes);
       size.max_blocks_per_multiprocessor = static_cast<uint32_t>(resident);
     }
     profile_->SetCandidates(launch_.shape, CandidatesFor(size, original_duration, threshold_), threshold_);
@@ -177,9 +177,9 @@ class FormChoice {
   }
 
   bool CanYield(VariantModule& variants) const {
-    return registry_.may_yield() && device_.workers != nullptr &&
-           WorkerRuns::Fits(launch_.shape.num_blocks(), UINT16_MAX) &&
-           variants.Prepare(variants.workers(), launch_.shape);
+    return registry_.may_yield() && device_.persistent_blocks != nullptr &&
+           PersistentRuns::Fits(launch_.shape.num_blocks(), UINT16_MAX) &&
+           variants.Prepare(variants.persistent_blocks(), launch_.shape);
   }
 
   // What the profile wants, or the original where this session has no code for it (yet).
@@ -189,7 +189,7 @@ class FormChoice {
       return code && FitsGate(launch_, *code) ? wanted : LaunchCandidate{};
     }
     if (variants == nullptr) return {};
-    if (wanted.form == LaunchForm::kWorkers && CanYield(*variants)) return wanted;
+    if (wanted.form == LaunchForm::kPersistentBlocks && CanYield(*variants)) return wanted;
     if (wanted.form == LaunchForm::kSlices && CanSlice(*variants)) return wanted;
     return {};
   }
@@ -200,29 +200,29 @@ class FormChoice {
     LaunchRun run(launch_, plan.is_sample && is_as_planned, is_as_planned ? plan.piece : std::chrono::nanoseconds(0));
     const CUresult result = run.Run(candidate, variants);
     if (result == CUDA_SUCCESS)
-      Count(CoverageOf(candidate, plan), is_as_planned ? plan.duration : plan.original_duration);
+      Count(PreemptibilityOf(candidate, plan), is_as_planned ? plan.duration : plan.original_duration);
     return result;
   }
 
-  Coverage CoverageOf(const LaunchCandidate& candidate, const KernelProfile::Plan& plan) const {
+  Preemptibility PreemptibilityOf(const LaunchCandidate& candidate, const KernelProfile::Plan& plan) const {
     switch (candidate.form) {
       case LaunchForm::kSlices:
-        return Coverage::kSlices;
-      case LaunchForm::kWorkers:
-        return Coverage::kWorkers;
+        return Preemptibility::kSlices;
+      case LaunchForm::kPersistentBlocks:
+        return Preemptibility::kPersistentBlocks;
       case LaunchForm::kGated:
-        return Coverage::kGated;
+        return Preemptibility::kGated;
       case LaunchForm::kOriginal:
         break;
     }
-    if (candidate == plan.candidate && scheduler::IsShort(plan.piece, threshold_)) return Coverage::kShort;
+    if (candidate == plan.candidate && scheduler::IsShort(plan.piece, threshold_)) return Preemptibility::kShort;
     const int device = launch_.stream->device;
-    const Coverage why = plan.is_settled ? Coverage::kNoVariant : Coverage::kNotTriedYet;
-    return registry_.CoverageLeft(device, registry_.MightStop(device) ? why : Coverage::kNobodyThere);
+    const Preemptibility why = plan.is_settled ? Preemptibility::kNoVariant : Preemptibility::kNotTriedYet;
+    return registry_.PreemptibilityLeft(device, registry_.MightStop(device) ? why : Preemptibility::kNobodyThere);
   }
 
-  void Count(Coverage coverage, std::chrono::nanoseconds duration) const {
-    launch_.owner->coverage.Count(original_kind_, coverage, duration);
+  void Count(Preemptibility preemptibility, std::chrono::nanoseconds duration) const {
+    launch_.owner->preemptibility.Count(original_kind_, preemptibility, duration);
   }
 
   PendingLaunch& launch_;
@@ -277,7 +277,7 @@ CUresult IssueLaunch(PendingLaunch& launch) {
     if (const CUresult r = LoadCode(*launch.owner, *launch.kernel, *launch.here); r != CUDA_SUCCESS) return r;
   }
   if (const auto why = WhyNot(launch)) return LaunchOriginal(launch, *why);
-  if (!FindProfile(launch)) return LaunchOriginal(launch, Coverage::kNoVariant);
+  if (!FindProfile(launch)) return LaunchOriginal(launch, Preemptibility::kNoVariant);
   return FormChoice(launch).Run();
 }
 

@@ -1,5 +1,5 @@
 // Puts a pending launch on its stream: as the program wrote it or, for best-effort tenants, in the form that the
-// kernel's profile says (kernel_profile.h). Passes the dispatch gate by itself.
+// kernel's profile says (kernel_profile.h). Passes admission by itself.
 #pragma once
 
 #include <cuda.h>
@@ -12,7 +12,7 @@ namespace tally::server {
 // Whether anybody cares how the GPU could be taken from what is launched now: it is best-effort work, and goes there.
 bool IsOfInterest(const LaunchOwner& owner, bool is_captured);
 
-// Its context is current, its owner has the turn. The launch is spent: a queue may have taken it.
+// Its context is current, its owner holds the sequencer. The launch is spent: a queue may have taken it.
 CUresult IssueLaunch(PendingLaunch& launch);
 
 }  // namespace tally::server

@@ -8,12 +8,12 @@
 #include "scheduler/grid_slices.h"
 #include "scheduler/tuning.h"
 #include "server/executor/driver/driver_table.h"
-#include "server/executor/issue/coverage_meter.h"
+#include "server/executor/issue/admitted_dispatch.h"
 #include "server/executor/issue/driver_arguments.h"
-#include "server/executor/issue/gated_dispatch.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/launch_stream.h"
+#include "server/executor/issue/preemptibility_meter.h"
 #include "server/executor/issue/variant_registry.h"
 
 namespace tally::server {
@@ -76,16 +76,16 @@ scheduler::LaunchAsked AskedOfOriginal(const PendingLaunch& launch) {
   return AskedOfKernel(launch, launch.kernel->ForLaunch(), grid, block, shared_bytes);
 }
 
-CUresult LaunchOriginal(PendingLaunch& launch, std::optional<Coverage> why) {
+CUresult LaunchOriginal(PendingLaunch& launch, std::optional<Preemptibility> why) {
   if (const CUresult r = launch.stream->Seal(); r != CUDA_SUCCESS) return r;
   const scheduler::LaunchAsked asked = AskedOfOriginal(launch);
-  const GatedDispatch dispatch(launch, asked);
-  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+  const AdmittedDispatch dispatch(launch, asked);
+  if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
   if (!why) return CallDriver(launch);
   const LaunchOwner& owner = *launch.owner;
   const int device = launch.stream->device;
-  const CoverageMeter::Timed timed(owner.coverage, device, launch.stream->real, asked.kind,
-                                   owner.variants->CoverageLeft(device, *why));
+  const PreemptibilityMeter::Timed timed(owner.preemptibility, device, launch.stream->real, asked.kind,
+                                         owner.variants->PreemptibilityLeft(device, *why));
   return CallDriver(launch);
 }
 
@@ -100,15 +100,15 @@ CUresult LaunchGated(PendingLaunch& launch, const GatedFunction& code, uint32_t 
   const LaunchOwner& owner = *launch.owner;
   LaunchStream& stream = *launch.stream;
   if (stream.gated == nullptr) {
-    stream.gated = launch.here->device->gated->Open(stream.real, owner.worker_owner);
+    stream.gated = launch.here->device->gated->Open(stream.real, owner.runs_owner);
     if (stream.gated == nullptr) return LaunchOriginal(launch);
   }
   const GatedForm form = FormOf(launch, code, chunk);
   const auto& [grid, block, shared_bytes] = launch.shape;
   scheduler::LaunchAsked asked = AskedOfKernel(launch, code.function, grid, block, shared_bytes);
   asked.can_yield = true;
-  const GatedDispatch dispatch(launch, asked);
-  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+  const AdmittedDispatch dispatch(launch, asked);
+  if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
   owner.counters.Add("gated_launches");
   launch.on_turnaround = [profile = launch.here->profile, shape = launch.shape](auto turnaround) {
     profile->OnGateTurnaround(shape, turnaround);
@@ -132,8 +132,8 @@ CUresult LaunchRun::RunForm(const LaunchCandidate& candidate, VariantModule* var
   switch (candidate.form) {
     case LaunchForm::kSlices:
       return RunSlices(variants->slices(), candidate);
-    case LaunchForm::kWorkers:
-      return RunWorkers(variants->workers(), candidate);
+    case LaunchForm::kPersistentBlocks:
+      return RunPersistentBlocks(variants->persistent_blocks(), candidate);
     case LaunchForm::kGated:
       return LaunchGated(launch_, *FindGate(launch_, variants), candidate.degree, is_sample_);
     case LaunchForm::kOriginal:
@@ -152,8 +152,8 @@ CUresult LaunchRun::RunOriginal() {
   scheduler::LaunchAsked asked = AskedOfOriginal(launch_);
   asked.duration = piece_;
   asked.is_short = scheduler::IsShort(piece_, launch_.owner->variants->ThresholdOf(launch_.turnaround));
-  const GatedDispatch dispatch(launch_, asked);
-  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+  const AdmittedDispatch dispatch(launch_, asked);
+  if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
   BeginTiming();
   return CallDriver(launch_);
 }
@@ -180,8 +180,8 @@ CUresult LaunchRun::RunSlices(const VariantModule::Form& form, const LaunchCandi
     scheduler::LaunchAsked asked = AskedOfKernel(launch_, form.function, box.size, shape.block, shape.shared_bytes);
     asked.duration = piece_;
     asked.is_short = true;
-    const GatedDispatch dispatch(launch_, asked);
-    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    const AdmittedDispatch dispatch(launch_, asked);
+    if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
     BeginTiming();
     auto slice_timing = i == timed ? launch_.here->device->timer->Begin(stream.real) : std::nullopt;
     const CUresult result = owner.driver.cuLaunchKernel(
@@ -197,7 +197,7 @@ CUresult LaunchRun::RunSlices(const VariantModule::Form& form, const LaunchCandi
   return CUDA_SUCCESS;
 }
 
-CUresult LaunchRun::RunWorkers(const VariantModule::Form& form, const LaunchCandidate& candidate) {
+CUresult LaunchRun::RunPersistentBlocks(const VariantModule::Form& form, const LaunchCandidate& candidate) {
   const LaunchOwner& owner = *launch_.owner;
   LaunchStream& stream = *launch_.stream;
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
@@ -206,15 +206,16 @@ CUresult LaunchRun::RunWorkers(const VariantModule::Form& form, const LaunchCand
   asked.num_blocks = candidate.degree;
   asked.can_yield = true;
   {
-    const GatedDispatch dispatch(launch_, asked);
-    if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
+    const AdmittedDispatch dispatch(launch_, asked);
+    if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
     BeginTiming();
     launch_.on_turnaround = [profile = launch_.here->profile, shape = launch_.shape, candidate](auto turnaround) {
       profile->OnTurnaround(shape, candidate, turnaround);
     };
-    const WorkerForm workers{form.function, candidate.degree, form.hidden_offset, form.extra_shared_bytes};
-    const CUresult result =
-        launch_.here->device->workers->Launch(stream.real, workers, owner.worker_owner, std::move(launch_));
+    const PersistentForm persistent_blocks{form.function, candidate.degree, form.hidden_offset,
+                                           form.extra_shared_bytes};
+    const CUresult result = launch_.here->device->persistent_blocks->Launch(stream.real, persistent_blocks,
+                                                                            owner.runs_owner, std::move(launch_));
     if (result == CUDA_SUCCESS) owner.counters.Add("worker_launches");
     if (result != CUDA_ERROR_NOT_READY) return result;
   }

@@ -1,5 +1,5 @@
-// How a launch is put on its stream in each of its forms. Each way passes the dispatch gate by itself, and seals the
-// stream's queue first where it must not be overtaken (Stream::Seal).
+// How a launch is put on its stream in each of its forms. Each way passes admission by itself, and seals the stream's
+// queue first where it must not be overtaken (Stream::Seal).
 #pragma once
 
 #include <cuda.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <optional>
 
-#include "proto/control/coverage.h"
+#include "proto/control/preemptibility.h"
 #include "scheduler/launch.h"
 #include "scheduler/variant_choice.h"
 #include "server/executor/dispatch/launch_timer.h"
@@ -17,10 +17,10 @@
 
 namespace tally::server {
 
-using control::Coverage;
+using control::Preemptibility;
 
 // As the program wrote it. `why`: as what its GPU time counts, if it does.
-CUresult LaunchOriginal(PendingLaunch& launch, std::optional<Coverage> why = std::nullopt);
+CUresult LaunchOriginal(PendingLaunch& launch, std::optional<Preemptibility> why = std::nullopt);
 
 // In a queue that may be stopped, which keeps the launch. `is_sample`: is timed, for the profile.
 CUresult LaunchGated(PendingLaunch& launch, const GatedFunction& code, uint32_t chunk, bool is_sample);
@@ -45,7 +45,7 @@ class LaunchRun {
   CUresult RunForm(const scheduler::LaunchCandidate& candidate, VariantModule* variants);
   CUresult RunOriginal();
   CUresult RunSlices(const VariantModule::Form& form, const scheduler::LaunchCandidate& candidate);
-  CUresult RunWorkers(const VariantModule::Form& form, const scheduler::LaunchCandidate& candidate);
+  CUresult RunPersistentBlocks(const VariantModule::Form& form, const scheduler::LaunchCandidate& candidate);
   // Once the gate has let something go: what waiting there takes does not count.
   void BeginTiming();
 

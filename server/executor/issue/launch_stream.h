@@ -9,7 +9,7 @@
 
 namespace tally::server {
 
-// Guarded by its session's turn.
+// Guarded by its session's sequencer.
 struct LaunchStream {
   CUstream real = nullptr;
   int device = 0;                              // ordinal

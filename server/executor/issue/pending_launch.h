@@ -1,11 +1,11 @@
 // A launch as a value: checked, with everything by value that the driver will want, and not yet handed to it.
 //
 //   session/  the record is checked and becomes a PendingLaunch      (launch_record.h, launch_ops.cc)
-//   issue/    a form is chosen, the gate is passed                    (launch_forms.h, gated_dispatch.h)
-//             as it is | in slices | moved to WorkerRuns | moved to a GatedQueue, which may make it again
+//   issue/    a form is chosen, admission is passed                    (launch_forms.h, admitted_dispatch.h)
+//             as it is | in slices | moved to PersistentRuns | moved to a GatedQueue, which may make it again
 //
-// What it points at (kernel, stream, owner) is the session's and guarded by its turn. Queues that it is moved to look
-// at its shape, parameters, attributes and on_turnaround only, so these may outlive the session.
+// What it points at (kernel, stream, owner) is the session's and guarded by its sequencer. Queues that it is moved to
+// look at its shape, parameters, attributes and on_turnaround only, so these may outlive the session.
 #pragma once
 
 #include <cuda.h>

@@ -77,11 +77,11 @@ CompiledVariants VariantCompiler::Make(const CompileRequest& request) {
   CompiledVariants variants;
   const auto ptx = PtxOfKernel(request.image, request.kernel, request.arch);
   if (!ptx) {
-    variants.slices.refusal = variants.workers.refusal = variants.gated.refusal = ptx.error().message();
+    variants.slices.refusal = variants.persistent_blocks.refusal = variants.gated.refusal = ptx.error().message();
   } else {
     driver_.cuCtxSetCurrent(request.context);
     variants.slices = Link(request, MakeVariant(*ptx, request.kernel, {"slice_grid", "import_globals"}));
-    variants.workers =
+    variants.persistent_blocks =
         Link(request, MakeVariant(*ptx, request.kernel, {"persistent_blocks", "yield_check", "import_globals"}));
     variants.gated = Link(request, MakeVariant(*ptx, request.kernel, {"gate_entry", "import_globals"}));
   }

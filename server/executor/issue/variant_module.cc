@@ -16,11 +16,11 @@ constexpr uint32_t kDefaultDynamicSharedBytes = 16u << 10;
 }  // namespace
 
 VariantModule::~VariantModule() {
-  if (slices_.module == nullptr && workers_.module == nullptr && gated_.module == nullptr) return;
+  if (slices_.module == nullptr && persistent_blocks_.module == nullptr && gated_.module == nullptr) return;
   CUcontext before = nullptr;
   driver_.cuCtxGetCurrent(&before);
   driver_.cuCtxSetCurrent(context_);
-  for (const Form& form : {slices_, workers_, gated_}) {
+  for (const Form& form : {slices_, persistent_blocks_, gated_}) {
     if (form.module != nullptr) driver_.cuModuleUnload(form.module);
   }
   driver_.cuCtxSetCurrent(before);
@@ -29,7 +29,7 @@ VariantModule::~VariantModule() {
 void VariantModule::Load(size_t num_parameters) {
   driver_.cuCtxSetCurrent(context_);
   LoadForm(variants_->slices, num_parameters, sizeof(device::SliceParameters), &slices_);
-  LoadForm(variants_->workers, num_parameters, sizeof(device::WorkerParameters), &workers_);
+  LoadForm(variants_->persistent_blocks, num_parameters, sizeof(device::PersistentParameters), &persistent_blocks_);
   LoadForm(variants_->gated, num_parameters, sizeof(device::GateParameters), &gated_);
   is_loaded_.store(true, std::memory_order_release);
 }
@@ -73,7 +73,7 @@ bool VariantModule::Prepare(Form& form, const LaunchShape& shape) {
 void VariantModule::Bind(const std::function<CUdeviceptr(const std::string&)>& address_of) {
   is_bound_ = true;
   BindForm(variants_->slices, address_of, &slices_);
-  BindForm(variants_->workers, address_of, &workers_);
+  BindForm(variants_->persistent_blocks, address_of, &persistent_blocks_);
   BindForm(variants_->gated, address_of, &gated_);
 }
 

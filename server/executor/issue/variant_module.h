@@ -1,7 +1,7 @@
 // The variants of one loaded kernel in one context: modules beside the program's own, sharing its variables.
 //
-// Loaded on the compiler's thread, used by lanes of the session that owns the program's module (with the session's
-// turn).
+// Loaded on the compiler's thread, used by channels of the session that owns the program's module (with the session's
+// sequencer).
 #pragma once
 
 #include <cuda.h>
@@ -47,7 +47,7 @@ class VariantModule {
     uint32_t shared_bytes = 0;  // the most dynamic shared memory it was prepared for
   };
   Form& slices() { return slices_; }
-  Form& workers() { return workers_; }
+  Form& persistent_blocks() { return persistent_blocks_; }
   Form& gated() { return gated_; }
   // Whether `form` can be launched with such blocks and that much dynamic shared memory of the program's. Beyond the
   // default the function is told.
@@ -62,7 +62,7 @@ class VariantModule {
   const CUcontext context_;
   const std::shared_ptr<const CompiledVariants> variants_;
   Form slices_;
-  Form workers_;
+  Form persistent_blocks_;
   Form gated_;
   std::atomic<bool> is_loaded_{false};
   bool is_bound_ = false;

@@ -39,7 +39,7 @@ bool VariantRegistry::MightStop(int device) const {
   if (forced_form_) return true;
   if (watch_ == nullptr || !watch_->IsHighPriorityPresent()) return false;
   if (gates_rest_after_.count() == 0) return true;
-  if (IsSuspensionExpected(device)) return false;
+  if (IsDeschedulingExpected(device)) return false;
   if (watch_->IsClosed(device)) return true;
   return clock_.Now() - watch_->OpenSince(device) < gates_rest_after_;
 }
@@ -106,14 +106,14 @@ const VariantDevice* VariantRegistry::FindDevice(int device) {
   int multiprocessors = 0;
   driver_.cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, devices_.device(device));
   CompletionSource& completions = devices_.completions(device);
-  open.workers = WorkerRuns::Create(driver_, completions, context, device, watch_, on_failure_, clock_);
+  open.persistent_blocks = PersistentRuns::Create(driver_, completions, context, device, watch_, on_failure_, clock_);
   if (has_gates()) {
     open.gated = GatedQueues::Create(driver_, completions, context, device, watch_, on_failure_, clock_);
   }
   open.timer = std::make_unique<LaunchTimer>(completions, device, watch_);
   open.device.arch = ArchOf(device);
   open.device.num_multiprocessors = static_cast<uint32_t>(multiprocessors);
-  open.device.workers = open.workers.get();
+  open.device.persistent_blocks = open.persistent_blocks.get();
   open.device.gated = open.gated.get();
   open.device.timer = open.timer.get();
   open.device.context = context;
@@ -130,14 +130,14 @@ VariantRegistry::ContextCall::ContextCall(VariantRegistry* registry, bool is_urg
   }
   for (const VariantDevice* device : devices_) {
     if (device->gated != nullptr) device->gated->BeginContextCall(is_urgent);
-    if (device->workers != nullptr) device->workers->BeginContextCall(is_urgent);
+    if (device->persistent_blocks != nullptr) device->persistent_blocks->BeginContextCall(is_urgent);
   }
 }
 
 VariantRegistry::ContextCall::~ContextCall() {
   for (const VariantDevice* device : devices_) {
     if (device->gated != nullptr) device->gated->EndContextCall();
-    if (device->workers != nullptr) device->workers->EndContextCall();
+    if (device->persistent_blocks != nullptr) device->persistent_blocks->EndContextCall();
   }
 }
 
@@ -219,7 +219,7 @@ void VariantRegistry::Shutdown() {
   SaveNewsNow();
   compiler_.reset();
   for (auto& [device, open] : open_devices_) {
-    open.workers.reset();
+    open.persistent_blocks.reset();
     open.gated.reset();
     open.timer.reset();
   }

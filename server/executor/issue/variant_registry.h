@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "proto/control/coverage.h"
 #include "proto/control/executor_choices.h"
+#include "proto/control/preemptibility.h"
 #include "proto/shm/activity_abi.h"
 #include "server/executor/dispatch/high_priority_watch.h"
 #include "server/executor/dispatch/launch_timer.h"
@@ -26,13 +26,13 @@
 #include "server/executor/issue/gated_images.h"
 #include "server/executor/issue/gated_queues.h"
 #include "server/executor/issue/kernel_profile.h"
+#include "server/executor/issue/persistent_runs.h"
 #include "server/executor/issue/variant_compiler.h"
 #include "server/executor/issue/variant_module.h"
-#include "server/executor/issue/worker_runs.h"
 
 namespace tally::server {
 
-using control::Coverage;
+using control::Preemptibility;
 
 struct VariantConfig {
   control::Transforms transforms = control::Transforms::kAll;
@@ -41,7 +41,7 @@ struct VariantConfig {
   // Within which a best-effort kernel should give the GPU back. The paper's default.
   std::chrono::nanoseconds turnaround_threshold{31'600};
   // Nothing is made ready to be stopped once no high-priority work has come for so long, or where contexts are
-  // suspended instead; zero: it always is.
+  // descheduled instead; zero: it always is.
   std::chrono::nanoseconds gates_rest_after{std::chrono::seconds(1)};
   std::optional<ForcedForm> forced_form;  // instead of the choice
 };
@@ -51,8 +51,8 @@ struct VariantDevice {
   uint32_t arch = 0;  // 90: sm_90
   uint32_t num_multiprocessors = 0;
   CUcontext context = nullptr;
-  WorkerRuns* workers = nullptr;  // null: kernels there cannot be asked to yield
-  GatedQueues* gated = nullptr;   // null: launches there cannot be gated
+  PersistentRuns* persistent_blocks = nullptr;  // null: kernels there cannot be asked to yield
+  GatedQueues* gated = nullptr;                 // null: launches there cannot be gated
   LaunchTimer* timer = nullptr;
 };
 
@@ -68,13 +68,13 @@ class VariantRegistry {
     return transforms_ == control::Transforms::kAll || transforms_ == control::Transforms::kSlices;
   }
   bool may_yield() const {
-    return transforms_ == control::Transforms::kAll || transforms_ == control::Transforms::kWorkers;
+    return transforms_ == control::Transforms::kAll || transforms_ == control::Transforms::kPersistentBlocks;
   }
   // Whether a launch there might be stopped: high-priority work runs, or came so recently that more may come. A gate
   // costs its kernel a few per cent, which is wasted while nobody comes; the first who comes again finds what was
   // launched without, no more than its policy lets onto the GPU ahead. Wasted it is, too, where the whole context is
-  // suspended: that stops anything, and what both stop is made again for nothing
-  // (docs/decisions/008-suspending-contexts.md).
+  // descheduled: that stops anything, and what both stop is made again for nothing
+  // (docs/decisions/008-descheduling-contexts.md).
   bool MightStop(int device) const;
   // Whether anything gets a gate at all.
   bool has_gates() const {
@@ -82,14 +82,14 @@ class VariantRegistry {
   }
   // Whether a launch there goes through its gate.
   bool MayGate(int device) const { return has_gates() && MightStop(device); }
-  // Of a launch that is left to the time slices, for the reason given: where contexts are suspended, that takes the GPU
-  // from it.
-  Coverage CoverageLeft(int device, Coverage why) const {
-    return IsSuspensionExpected(device) ? Coverage::kSuspension : why;
+  // Of a launch that is left to the time slices, for the reason given: where contexts are descheduled, that takes the
+  // GPU from it.
+  Preemptibility PreemptibilityLeft(int device, Preemptibility why) const {
+    return IsDeschedulingExpected(device) ? Preemptibility::kDescheduling : why;
   }
-  // As Executor::ExpectSuspension.
-  void ExpectSuspension(int device, bool is_expected) {
-    is_suspension_expected_[static_cast<size_t>(device)].store(is_expected, std::memory_order_relaxed);
+  // As Executor::ExpectDescheduling.
+  void ExpectDescheduling(int device, bool is_expected) {
+    is_descheduling_expected_[static_cast<size_t>(device)].store(is_expected, std::memory_order_relaxed);
   }
   const std::optional<ForcedForm>& forced_form() const { return forced_form_; }
   std::chrono::nanoseconds threshold() const {
@@ -144,12 +144,12 @@ class VariantRegistry {
   };
   struct OpenDevice {
     VariantDevice device;
-    std::unique_ptr<WorkerRuns> workers;
+    std::unique_ptr<PersistentRuns> persistent_blocks;
     std::unique_ptr<GatedQueues> gated;
     std::unique_ptr<LaunchTimer> timer;
   };
-  bool IsSuspensionExpected(int device) const {
-    return is_suspension_expected_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
+  bool IsDeschedulingExpected(int device) const {
+    return is_descheduling_expected_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   }
   // 90: sm_90.
   uint32_t ArchOf(int device) const;
@@ -172,7 +172,7 @@ class VariantRegistry {
   const std::chrono::nanoseconds gates_rest_after_;
   const Clock& clock_;
   std::atomic<int64_t> threshold_ns_;
-  std::array<std::atomic<bool>, shm::kActivityDevices> is_suspension_expected_{};
+  std::array<std::atomic<bool>, shm::kActivityDevices> is_descheduling_expected_{};
   GatedImages gated_images_;
   std::mutex canary_mutex_;
   std::optional<bool> are_gates_trusted_;  // guarded by canary_mutex_

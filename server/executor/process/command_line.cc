@@ -57,12 +57,12 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
       ->type_name("BYTES");
   app.add_option("--transforms", options.config.transforms, "all, slices, workers, gate or none")
       ->type_name("none|slices|workers|gate|all")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, control::Transforms>{{"all", control::Transforms::kAll},
-                                                                             {"slices", control::Transforms::kSlices},
-                                                                             {"workers", control::Transforms::kWorkers},
-                                                                             {"gate", control::Transforms::kGate},
-                                                                             {"none", control::Transforms::kNone}}));
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, control::Transforms>{{"all", control::Transforms::kAll},
+                                                     {"slices", control::Transforms::kSlices},
+                                                     {"workers", control::Transforms::kPersistentBlocks},
+                                                     {"gate", control::Transforms::kGate},
+                                                     {"none", control::Transforms::kNone}}));
   app.add_option("--turnaround-ns", turnaround_ns, "how soon a best-effort kernel should give the GPU back")
       ->type_name("NANOSECONDS");
   app.add_option("--gates-rest-after-ms", gates_rest_ms,
@@ -78,7 +78,8 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
       ->type_name("NANOSECONDS");
   app.add_flag("--mixed-classes", options.config.are_classes_mixed,
                "programs of both classes are to come: on the GPU, streams of high-priority ones go first");
-  app.add_flag("--suspend", options.suspends, "suspend best-effort contexts while high-priority work keeps coming");
+  app.add_flag("--suspend", options.deschedules,
+               "deschedule best-effort contexts while high-priority work keeps coming");
   app.add_flag("--refresh", options.refreshes, "preempt high-priority contexts in a pause, once a second at most");
   app.add_option("--exit-with-parent", options.exit_with_parent, "end when this parent process ends")->group("");
   if (const auto exit_status = ParseCommandLine(app, argc, argv)) return *exit_status;

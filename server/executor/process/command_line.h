@@ -14,7 +14,7 @@ struct ExecutorOptions {
   uint32_t owner_uid = 0;  // whose domain; control::kSharedDomain: everybody's
   std::string control_socket;
   std::chrono::seconds idle{60};  // without sessions for this time: end
-  bool suspends = false;          // suspender.h
+  bool deschedules = false;       // descheduler.h
   bool refreshes = false;         // refresher.h
   // Work of a session whose client is gone ends the executor after this time; zero: never (departed_work.h).
   std::chrono::seconds departed_work_limit{10};

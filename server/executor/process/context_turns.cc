@@ -10,16 +10,16 @@
 namespace tally::server {
 namespace {
 
-control::LinkSuspension SuspensionOn(int device) {
-  switch (ChannelGroups::OfThisProcess().SuspensionOn(device)) {
-    case ChannelGroups::Suspension::kNoGroups:
+control::LinkDescheduling DeschedulingOn(int device) {
+  switch (GpuChannelGroups::OfThisProcess().DeschedulingOn(device)) {
+    case GpuChannelGroups::Descheduling::kNoGroups:
       break;
-    case ChannelGroups::Suspension::kPossible:
-      return control::LinkSuspension::kOn;
-    case ChannelGroups::Suspension::kRefused:
-      return control::LinkSuspension::kRefused;
+    case GpuChannelGroups::Descheduling::kPossible:
+      return control::LinkDescheduling::kOn;
+    case GpuChannelGroups::Descheduling::kRefused:
+      return control::LinkDescheduling::kRefused;
   }
-  return control::LinkSuspension::kOff;
+  return control::LinkDescheduling::kOff;
 }
 
 }  // namespace
@@ -35,12 +35,12 @@ void ContextTurns::Start(Executor& executor) {
 }
 
 void ContextTurns::Stop() {
-  suspenders_.clear();
+  deschedulers_.clear();
   refreshers_.clear();
 }
 
 void ContextTurns::OnWanted(std::chrono::microseconds slice, bool is_left_to_slices) {
-  ChannelGroups::OfThisProcess().WantTimeSlice(slice);
+  GpuChannelGroups::OfThisProcess().WantTimeSlice(slice);
   wants_time_slice_ = slice.count() != 0;
   if (executor_ != nullptr) executor_->LeaveToTimeSlices(is_left_to_slices);
   Check();
@@ -57,9 +57,9 @@ void ContextTurns::OnContextMade() {
 }
 
 void ContextTurns::Check() {
-  const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
+  const GpuChannelGroups::TimeSlices slices = GpuChannelGroups::OfThisProcess().CheckTimeSlices();
   const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-  DaemonLink::ContextStates contexts = AllowSuspension(are_set);
+  DaemonLink::ContextStates contexts = AllowDescheduling(are_set);
   contexts.has_any = has_contexts_;
   for (const auto& refresher : refreshers_) contexts.num_refreshes += refresher->num_refreshes();
   const bool are_new = slices != reported_time_slices_;
@@ -72,54 +72,54 @@ void ContextTurns::Check() {
     LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
                 options_.config.domain_name, slices.num_refused, slices.num_groups, slices.longest.count());
   } else if (are_set) {
-    LOG_INFO("domain {}: time slices of {} us for {} channel groups", options_.config.domain_name,
+    LOG_INFO("domain {}: time slices of {} us for {} GPU channel groups", options_.config.domain_name,
              slices.longest.count(), slices.num_groups);
   }
 }
 
 // A starvation bound promises best-effort work its time while others keep the GPU.
-bool ContextTurns::WantsSuspension() const {
-  return executor_ != nullptr && options_.suspends && !options_.config.are_classes_mixed &&
+bool ContextTurns::WantsDescheduling() const {
+  return executor_ != nullptr && options_.deschedules && !options_.config.are_classes_mixed &&
          options_.config.priority_class == shm::PriorityClass::kBestEffort &&
          options_.config.starvation_bound.count() == 0 && executor_->high_priority_watch() != nullptr;
 }
 
 // `is_of_use`: the GPU is taken from this executor's contexts at once.
-DaemonLink::ContextStates ContextTurns::AllowSuspension(bool is_of_use) {
+DaemonLink::ContextStates ContextTurns::AllowDescheduling(bool is_of_use) {
   DaemonLink::ContextStates contexts;
-  if (!WantsSuspension()) return contexts;
-  using State = control::LinkSuspension;
-  suspenders_.resize(static_cast<size_t>(executor_->num_devices()));
+  if (!WantsDescheduling()) return contexts;
+  using State = control::LinkDescheduling;
+  deschedulers_.resize(static_cast<size_t>(executor_->num_devices()));
   for (int device = 0; device < executor_->num_devices(); ++device) {
-    State state = is_of_use ? SuspensionOn(device) : State::kOff;
-    auto& suspender = suspenders_[static_cast<size_t>(device)];
-    if (suspender == nullptr && state == State::kOn) suspender = MakeSuspender(device);
-    if (suspender != nullptr && !suspender->is_running()) suspender.reset();  // the next look tries again
-    if (suspender == nullptr && state == State::kOn) state = State::kOff;
+    State state = is_of_use ? DeschedulingOn(device) : State::kOff;
+    auto& descheduler = deschedulers_[static_cast<size_t>(device)];
+    if (descheduler == nullptr && state == State::kOn) descheduler = MakeDescheduler(device);
+    if (descheduler != nullptr && !descheduler->is_running()) descheduler.reset();  // the next look tries again
+    if (descheduler == nullptr && state == State::kOn) state = State::kOff;
     const bool is_expected = state == State::kOn;
-    if (suspender != nullptr) suspender->Enable(is_expected);
-    executor_->ExpectSuspension(device, is_expected);
-    contexts.suspension = std::max(contexts.suspension, state);
-    if (suspender == nullptr) continue;
-    contexts.num_suspensions += suspender->num_suspensions();
-    contexts.num_standstills += suspender->num_standstills();
+    if (descheduler != nullptr) descheduler->Enable(is_expected);
+    executor_->ExpectDescheduling(device, is_expected);
+    contexts.descheduling = std::max(contexts.descheduling, state);
+    if (descheduler == nullptr) continue;
+    contexts.num_deschedulings += descheduler->num_deschedulings();
+    contexts.num_standstills += descheduler->num_standstills();
   }
-  if (contexts.suspension == State::kRefused && !std::exchange(has_said_no_suspension_, true)) {
+  if (contexts.descheduling == State::kRefused && !std::exchange(has_said_no_descheduling_, true)) {
     LOG_WARNING(
-        "domain {}: the driver does not suspend its contexts: best-effort work comes back in every gap of "
+        "domain {}: the driver does not deschedule its contexts: best-effort work comes back in every gap of "
         "high-priority work",
         options_.config.domain_name);
   }
   return contexts;
 }
 
-std::unique_ptr<Suspender> ContextTurns::MakeSuspender(int device) {
-  const auto suspend = [this, device](bool is_suspended) {
-    const size_t num_groups = ChannelGroups::OfThisProcess().Suspend(device, is_suspended);
-    if (is_suspended && num_groups == 0) loop_.Post([this] { Check(); });
+std::unique_ptr<Descheduler> ContextTurns::MakeDescheduler(int device) {
+  const auto deschedule = [this, device](bool is_descheduled) {
+    const size_t num_groups = GpuChannelGroups::OfThisProcess().Deschedule(device, is_descheduled);
+    if (is_descheduled && num_groups == 0) loop_.Post([this] { Check(); });
     return num_groups;
   };
-  return std::make_unique<Suspender>(*executor_->high_priority_watch(), device, suspend);
+  return std::make_unique<Descheduler>(*executor_->high_priority_watch(), device, deschedule);
 }
 
 bool ContextTurns::WantsRefreshing() const {
@@ -132,7 +132,7 @@ bool ContextTurns::WantsRefreshing() const {
 void ContextTurns::MakeRefreshers() {
   for (int device = 0; device < executor_->num_devices(); ++device) {
     refreshers_.push_back(std::make_unique<Refresher>(*executor_->high_priority_watch(), device, [device] {
-      return ChannelGroups::OfThisProcess().Preempt(device);
+      return GpuChannelGroups::OfThisProcess().Preempt(device);
     }));
   }
 }

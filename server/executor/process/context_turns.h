@@ -1,5 +1,5 @@
 // How this executor's contexts take turns on the GPU with those of other executors: their time slices, when they are
-// suspended or preempted (suspender.h, refresher.h), and what tallyd is told of all that.
+// descheduled or preempted (descheduler.h, refresher.h), and what tallyd is told of all that.
 //
 // Lives on one event loop.
 #pragma once
@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/event_loop.h"
-#include "server/executor/process/channel_groups.h"
 #include "server/executor/process/command_line.h"
 #include "server/executor/process/daemon_link.h"
+#include "server/executor/process/descheduler.h"
+#include "server/executor/process/gpu_channel_groups.h"
 #include "server/executor/process/refresher.h"
-#include "server/executor/process/suspender.h"
 
 namespace tally::server {
 
@@ -39,9 +39,9 @@ class ContextTurns {
   void Check();
 
  private:
-  bool WantsSuspension() const;
-  DaemonLink::ContextStates AllowSuspension(bool is_of_use);
-  std::unique_ptr<Suspender> MakeSuspender(int device);
+  bool WantsDescheduling() const;
+  DaemonLink::ContextStates AllowDescheduling(bool is_of_use);
+  std::unique_ptr<Descheduler> MakeDescheduler(int device);
   bool WantsRefreshing() const;
   void MakeRefreshers();
 
@@ -49,12 +49,12 @@ class ContextTurns {
   const ExecutorOptions& options_;
   DaemonLink& link_;
   Executor* executor_ = nullptr;
-  std::vector<std::unique_ptr<Suspender>> suspenders_;  // by device
+  std::vector<std::unique_ptr<Descheduler>> deschedulers_;  // by device
   std::vector<std::unique_ptr<Refresher>> refreshers_;
   bool wants_time_slice_ = false;
   bool has_contexts_ = false;
-  bool has_said_no_suspension_ = false;
-  ChannelGroups::TimeSlices reported_time_slices_;
+  bool has_said_no_descheduling_ = false;
+  GpuChannelGroups::TimeSlices reported_time_slices_;
   DaemonLink::ContextStates reported_contexts_;
 };
 

@@ -205,16 +205,16 @@ void DaemonLink::SendPriorityReply(uint64_t request_id, const Status& status) {
   Send(LinkKind::kSetPriorityReply, request_id, reply);
 }
 
-void DaemonLink::SendTimeSlices(const ChannelGroups::TimeSlices& slices, const ContextStates& contexts) {
+void DaemonLink::SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, const ContextStates& contexts) {
   control::LinkTimeSlices message{};
   message.shortest_us = static_cast<uint64_t>(slices.shortest.count());
   message.longest_us = static_cast<uint64_t>(slices.longest.count());
   message.num_groups = static_cast<uint32_t>(slices.num_groups);
   message.num_refused = static_cast<uint32_t>(slices.num_refused);
-  message.num_suspensions = contexts.num_suspensions;
+  message.num_deschedulings = contexts.num_deschedulings;
   message.num_standstills = contexts.num_standstills;
   message.num_refreshes = contexts.num_refreshes;
-  message.suspension = contexts.suspension;
+  message.descheduling = contexts.descheduling;
   message.has_contexts = contexts.has_any ? 1 : 0;
   Send(LinkKind::kTimeSlices, 0, message);
 }

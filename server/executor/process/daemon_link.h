@@ -14,7 +14,7 @@
 #include "proto/control/executor_link_abi.h"
 #include "server/executor/executor.h"
 #include "server/executor/issue/kernel_report.h"
-#include "server/executor/process/channel_groups.h"
+#include "server/executor/process/gpu_channel_groups.h"
 
 namespace tally::server {
 
@@ -48,14 +48,14 @@ class DaemonLink {
   void SendPriorityReply(uint64_t request_id, const Status& status);
   // What was done with the executor's contexts as a whole.
   struct ContextStates {
-    control::LinkSuspension suspension{};
-    uint64_t num_suspensions = 0;
+    control::LinkDescheduling descheduling{};
+    uint64_t num_deschedulings = 0;
     uint64_t num_standstills = 0;
     uint64_t num_refreshes = 0;
     bool has_any = false;
     bool operator==(const ContextStates&) const = default;
   };
-  void SendTimeSlices(const ChannelGroups::TimeSlices& slices, const ContextStates& contexts);
+  void SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, const ContextStates& contexts);
   void SendFaulted(const std::string& reason);
   void SendIdle();
 

@@ -14,10 +14,10 @@
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/dispatch/high_priority_watch.h"
 #include "server/executor/executor.h"
-#include "server/executor/process/channel_groups.h"
 #include "server/executor/process/context_turns.h"
 #include "server/executor/process/daemon_link.h"
 #include "server/executor/process/departed_work.h"
+#include "server/executor/process/gpu_channel_groups.h"
 
 namespace tally::server {
 namespace {
@@ -64,16 +64,16 @@ class DomainProcess {
     config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
     // Where there is one device all groups are its, whenever they are made.
     config.on_making_context = [this](int device) {
-      if (executor_ != nullptr && executor_->num_devices() > 1) ChannelGroups::OfThisProcess().SetDevice(device);
+      if (executor_ != nullptr && executor_->num_devices() > 1) GpuChannelGroups::OfThisProcess().SetDevice(device);
       if (device < 0) loop_.Post([this] { context_turns_.OnContextMade(); });
     };
-    config.on_caution = [this] { loop_.Post([this] { Report(0); }); };
+    config.on_throttle_level = [this] { loop_.Post([this] { Report(0); }); };
     config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
     return config;
   }
 
   void StartExecutor() {
-    // As many channels as there can be: programs that share one wait for one another.
+    // As many GPU channels as there can be: programs that share one wait for one another.
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
     auto executor = Executor::Create(MakeConfig());
     if (!executor) {

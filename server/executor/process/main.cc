@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   tally::SetLogName("tally-executor");
   tally::UseJournalLevels();
-  // Buffers of lanes go back to the system with them. In the arenas of malloc, one per thread, they would stay.
+  // Buffers of channels go back to the system with them. In the arenas of malloc, one per thread, they would stay.
   ::mallopt(M_MMAP_THRESHOLD, 64 << 10);
   auto parsed = tally::server::ParseExecutorCommandLine(argc, argv);
   if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;

@@ -5,7 +5,7 @@
 
 #include <cstdarg>
 
-#include "server/executor/process/channel_groups.h"
+#include "server/executor/process/gpu_channel_groups.h"
 
 namespace tally::server {
 namespace {
@@ -16,8 +16,9 @@ int SystemIoctl(int fd, unsigned long request, void* argument) {
 
 }  // namespace
 
-ChannelGroups& ChannelGroups::OfThisProcess() {
-  static ChannelGroups* const groups = new ChannelGroups(&SystemIoctl);  // the driver's threads outlive destruction
+GpuChannelGroups& GpuChannelGroups::OfThisProcess() {
+  static GpuChannelGroups* const groups =
+      new GpuChannelGroups(&SystemIoctl);  // the driver's threads outlive destruction
   return *groups;
 }
 
@@ -28,5 +29,5 @@ extern "C" __attribute__((visibility("default"))) int ioctl(int fd, unsigned lon
   va_start(arguments, request);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  return tally::server::ChannelGroups::OfThisProcess().Forward(fd, request, argument);
+  return tally::server::GpuChannelGroups::OfThisProcess().Forward(fd, request, argument);
 }

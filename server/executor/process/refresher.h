@@ -3,8 +3,8 @@
 // A context gets into a state in which each of its kernels starts about 0.18 us later (an H200, driver 580; natively as
 // well). Launches that wait in two streams at one time bring it about, as many programs have while they set things up.
 // It lasts until the GPU turns to another context, which it never does if there is none, as for a service that is
-// alone; a graph of short kernels then takes a tenth longer for good. The context's channel group being taken off the
-// GPU once ends it as well (docs/scheduling.md#refreshing says what was measured).
+// alone; a graph of short kernels then takes a tenth longer for good. The context's GPU channel group being taken off
+// the GPU once ends it as well (docs/scheduling.md#refreshing says what was measured).
 //
 // That costs half a millisecond, so it is done in a pause of high-priority work, at most once in a while, and only if
 // there was such work since. On a thread of its own. One for each device.

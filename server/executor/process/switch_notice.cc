@@ -19,12 +19,12 @@ using std::chrono::steady_clock;
 // What is done some time before a kernel comes, so that the switch is over by then.
 struct Notice {
   const char* name;
-  bool suspends;                                         // best-effort work
+  bool deschedules;                                      // best-effort work
   enum class Ahead { kNothing, kKernel, kSpins } ahead;  // a kernel of one thread: ends at once, or stays until then
 };
 constexpr Notice kNotices[] = {
-    {"best-effort work is suspended", true, Notice::Ahead::kNothing},
-    {"it is suspended, and a kernel of one thread goes ahead", true, Notice::Ahead::kKernel},
+    {"best-effort work is descheduled", true, Notice::Ahead::kNothing},
+    {"it is descheduled, and a kernel of one thread goes ahead", true, Notice::Ahead::kKernel},
     {"a kernel of one thread goes ahead", false, Notice::Ahead::kKernel},
     {"a kernel of one thread goes ahead and stays", false, Notice::Ahead::kSpins},
 };
@@ -38,7 +38,7 @@ SwitchLatency MeasureNotice(SwitchGpu& gpu, const Notice& notice, microseconds b
     std::this_thread::sleep_for(microseconds(2000 + i * 37 % 1900));
     const auto noticed = steady_clock::now();
     char answer = kReady;
-    if (notice.suspends && !Tell(commands, kSuspend)) return {};
+    if (notice.deschedules && !Tell(commands, kDeschedule)) return {};
     const auto duration_ns = static_cast<uint64_t>(before.count()) * 1000 + kStaysOnNs;
     if (notice.ahead != Notice::Ahead::kNothing &&
         !gpu.LaunchAhead(notice.ahead == Notice::Ahead::kSpins ? duration_ns : 0)) {
@@ -49,7 +49,7 @@ SwitchLatency MeasureNotice(SwitchGpu& gpu, const Notice& notice, microseconds b
     const auto since = steady_clock::now();
     if (!gpu.LaunchHalf(0) || !gpu.Await()) return {};
     us.push_back(std::chrono::duration<double, std::micro>(steady_clock::now() - since).count());
-    if (!notice.suspends) continue;
+    if (!notice.deschedules) continue;
     if (!Hear(answers, &answer, milliseconds(20'000)) || answer != kReady) return {};
     if (!Tell(commands, kGoOn) || !Hear(answers, &answer, milliseconds(20'000)) || answer != kReady) return {};
   }

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "base/thread.h"
-#include "server/executor/process/channel_groups.h"
+#include "server/executor/process/gpu_channel_groups.h"
 #include "server/executor/process/switch_gpu.h"
 
 namespace tally::server {
@@ -22,21 +22,21 @@ using std::chrono::milliseconds;
 constexpr microseconds kShortest{1};
 constexpr uint64_t kSpinNs = 10'000'000;
 constexpr int kSpinsInFlight = 4;
-// What is suspended with nobody else on the GPU.
-constexpr int kSuspensions = 40;
-constexpr uint64_t kSuspendedKernelNs = 300'000;
+// What is descheduled with nobody else on the GPU.
+constexpr int kDeschedulings = 40;
+constexpr uint64_t kDescheduledKernelNs = 300'000;
 constexpr milliseconds kLongestGoingOn{50};
 
 bool GetsOn(SwitchGpu& gpu) {
-  ChannelGroups& groups = ChannelGroups::OfThisProcess();
+  GpuChannelGroups& groups = GpuChannelGroups::OfThisProcess();
   gpu.Enter();
   int num_stuck = 0;
-  for (int i = 0; i < kSuspensions; ++i) {
-    for (int kernel = 0; kernel < kSpinsInFlight; ++kernel) gpu.Launch(kSuspendedKernelNs);
+  for (int i = 0; i < kDeschedulings; ++i) {
+    for (int kernel = 0; kernel < kSpinsInFlight; ++kernel) gpu.Launch(kDescheduledKernelNs);
     std::this_thread::sleep_for(microseconds(50 + i * 97 % 700));
-    if (groups.Suspend(0, true) == 0) return false;
+    if (groups.Deschedule(0, true) == 0) return false;
     std::this_thread::sleep_for(microseconds(100 + i * 61 % 900));
-    groups.Suspend(0, false);
+    groups.Deschedule(0, false);
     if (gpu.IsDoneWithin(kLongestGoingOn)) continue;
     ++num_stuck;
     if (!gpu.Launch(0) || !gpu.IsDoneWithin(milliseconds(1000))) return false;  // which helps
@@ -46,8 +46,9 @@ bool GetsOn(SwitchGpu& gpu) {
 
 // Whether the time slices are as they should be, or all groups that run kernels are.
 bool Obey(char word) {
-  ChannelGroups& groups = ChannelGroups::OfThisProcess();
-  if (word == kSuspend || word == kGoOn) return (groups.Suspend(0, word == kSuspend) > 0) == (word == kSuspend);
+  GpuChannelGroups& groups = GpuChannelGroups::OfThisProcess();
+  if (word == kDeschedule || word == kGoOn)
+    return (groups.Deschedule(0, word == kDeschedule) > 0) == (word == kDeschedule);
   if (word != kRest) groups.WantTimeSlice(word == kShort ? kShortest : microseconds(0));
   const auto slices = groups.CheckTimeSlices();
   return slices.num_groups > 0 && slices.num_refused == 0;
@@ -82,7 +83,7 @@ void BeBestEffort(int commands, int answers) {
     const bool is_done = word == kGetOn ? GetsOn(gpu) : Obey(word);
     Tell(answers, is_done ? kReady : kFailed);
   }
-  ChannelGroups::OfThisProcess().Suspend(0, false);
+  GpuChannelGroups::OfThisProcess().Deschedule(0, false);
   ::_exit(0);
 }
 

@@ -6,9 +6,9 @@
 
 namespace tally::server {
 
-// With the driver's time slices, with short ones, suspended, going on, at rest; and, at rest, whether what is suspended
-// in the middle of its work gets on with it. Each is answered.
-constexpr char kOwn = 'o', kShort = 's', kSuspend = 'h', kGoOn = 'g', kRest = 'r', kGetOn = 'n';
+// With the driver's time slices, with short ones, descheduled, going on, at rest; and, at rest, whether what is
+// descheduled in the middle of its work gets on with it. Each is answered.
+constexpr char kOwn = 'o', kShort = 's', kDeschedule = 'h', kGoOn = 'g', kRest = 'r', kGetOn = 'n';
 constexpr char kReady = '+', kFailed = '-';
 
 bool Tell(int fd, char word);

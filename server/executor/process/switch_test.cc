@@ -1,6 +1,6 @@
 // tally-switch-test: how long a forced switch from best-effort to high-priority work takes on this GPU with this
 // driver. Two processes, one of which fills the GPU with kernels of 10 ms, with the driver's time slices, with the
-// shortest, and suspended between the kernels of a burst. With --notice: what is left of a switch that begins before
+// shortest, and descheduled between the kernels of a burst. With --notice: what is left of a switch that begins before
 // the kernel comes.
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -17,7 +17,7 @@
 #include "base/command_line.h"
 #include "base/unique_fd.h"
 #include "proto/control/version.h"
-#include "server/executor/process/channel_groups.h"
+#include "server/executor/process/gpu_channel_groups.h"
 #include "server/executor/process/switch_gpu.h"
 #include "server/executor/process/switch_notice.h"
 #include "server/executor/process/switch_partner.h"
@@ -43,9 +43,9 @@ SwitchLatency Measure(SwitchGpu& gpu) {
   return Summary(std::move(us));
 }
 
-struct Suspension {
+struct Descheduling {
   SwitchLatency without, with;  // of bursts, beside best-effort work with short slices
-  microseconds suspending{0}, going_on{0};
+  microseconds taking_off{0}, going_on{0};
   bool is_possible = false;
   bool gets_on = false;  // with nobody else on the GPU
   bool is_of_use() const { return is_possible && with.p50_us > 0 && with.p50_us < without.p50_us; }
@@ -53,8 +53,8 @@ struct Suspension {
 
 // `order` tells the best-effort process, which works, and says whether it did as told.
 template <typename Order>
-Suspension MeasureSuspension(SwitchGpu& gpu, const Order& order) {
-  Suspension found;
+Descheduling MeasureDescheduling(SwitchGpu& gpu, const Order& order) {
+  Descheduling found;
   const auto timed = [&](char word, microseconds* took) {
     const auto since = steady_clock::now();
     const bool is_done = order(word);
@@ -62,9 +62,9 @@ Suspension MeasureSuspension(SwitchGpu& gpu, const Order& order) {
     return is_done;
   };
   found.without = MeasureBursts(gpu, /*num_staying=*/0);
-  const bool can_suspend = timed(kSuspend, &found.suspending);
+  const bool can_deschedule = timed(kDeschedule, &found.taking_off);
   found.with = MeasureBursts(gpu, /*num_staying=*/0);
-  found.is_possible = timed(kGoOn, &found.going_on) && can_suspend;
+  found.is_possible = timed(kGoOn, &found.going_on) && can_deschedule;
   if (found.is_possible && order(kRest)) {
     std::this_thread::sleep_for(milliseconds(100));  // what is in flight
     found.gets_on = order(kGetOn);
@@ -79,7 +79,7 @@ void PrintBeside(SwitchGpu& gpu) {
 
 constexpr const char* kDescription =
     "tally-switch-test measures how soon this GPU can be taken from best-effort work by the driver's time slices,\n"
-    "what suspending that work spares the kernels of a burst, and whether it gets on afterwards.\n"
+    "what descheduling that work spares the kernels of a burst, and whether it gets on afterwards.\n"
     "It takes a few seconds; end other programs that use the GPU first. tallyd runs it when it starts.";
 constexpr const char* kFooter =
     "\nExit status:\n"
@@ -106,7 +106,7 @@ int Run(bool as_json, bool with_notice) {
     char answer = kFailed;
     return Tell(commands.get(), word) && Hear(answers.get(), &answer, milliseconds(20'000)) && answer == kReady;
   };
-  ChannelGroups::OfThisProcess().WantTimeSlice(kLongest);
+  GpuChannelGroups::OfThisProcess().WantTimeSlice(kLongest);
   SwitchGpu gpu;
   const std::string failure = gpu.Open();
   char answer = kFailed;
@@ -116,7 +116,7 @@ int Run(bool as_json, bool with_notice) {
                failure.empty() ? "the second process failed" : failure);
     return 1;
   }
-  const ChannelGroups::TimeSlices slices = ChannelGroups::OfThisProcess().CheckTimeSlices();
+  const GpuChannelGroups::TimeSlices slices = GpuChannelGroups::OfThisProcess().CheckTimeSlices();
   const SwitchLatency alone = Measure(gpu);
   const SwitchLatency burst_alone = as_json ? SwitchLatency{} : MeasureBursts(gpu, /*num_staying=*/0);
   bool is_set = slices.num_groups > 0 && slices.num_refused == 0;
@@ -124,7 +124,7 @@ int Run(bool as_json, bool with_notice) {
   const SwitchLatency own = Measure(gpu);
   is_set = order(kShort) && is_set;
   const SwitchLatency forced = Measure(gpu);
-  const Suspension suspension = as_json ? Suspension{} : MeasureSuspension(gpu, order);
+  const Descheduling descheduling = as_json ? Descheduling{} : MeasureDescheduling(gpu, order);
   if (with_notice && order(kShort)) {
     PrintNotices(gpu, commands.get(), answers.get());
     Print("a kernel of 100 us in a burst, one stays meanwhile", MeasureBursts(gpu, /*num_staying=*/1));
@@ -145,20 +145,21 @@ int Run(bool as_json, bool with_notice) {
                forced.p50_us, forced.p99_us, own.p99_us);
     return acts ? 0 : 2;
   }
-  fmt::print("time slices of {} channel groups: {} to {} us; {} refused\n", slices.num_groups, slices.shortest.count(),
-             slices.longest.count(), slices.num_refused);
+  fmt::print("time slices of {} GPU channel groups: {} to {} us; {} refused\n", slices.num_groups,
+             slices.shortest.count(), slices.longest.count(), slices.num_refused);
   Print("a kernel alone", alone);
   Print("beside kernels of 10 ms, with the driver's time slices", own);
   Print("beside kernels of 10 ms, with time slices of 1 us", forced);
   Print("a kernel of 100 us in a burst, alone", burst_alone);
-  Print("the same, with time slices of 1 us", suspension.without);
-  if (suspension.is_of_use()) {
-    Print("the same, best-effort work suspended", suspension.with);
-    fmt::print("suspending took {} us, going on {} us\n", suspension.suspending.count(), suspension.going_on.count());
-    fmt::print("with nobody else on the GPU, what was suspended gets on with it: {}\n",
-               suspension.gets_on ? "always" : "not always");
+  Print("the same, with time slices of 1 us", descheduling.without);
+  if (descheduling.is_of_use()) {
+    Print("the same, best-effort work descheduled", descheduling.with);
+    fmt::print("descheduling took {} us, going on {} us\n", descheduling.taking_off.count(),
+               descheduling.going_on.count());
+    fmt::print("with nobody else on the GPU, what was descheduled gets on with it: {}\n",
+               descheduling.gets_on ? "always" : "not always");
   } else {
-    fmt::print("best-effort work cannot be suspended, or that is of no use\n");
+    fmt::print("best-effort work cannot be descheduled, or that is of no use\n");
   }
   if (!is_set) fmt::print("the driver refuses to set time slices\n");
   if (is_set && !acts) fmt::print("time slices are set but do not act\n");

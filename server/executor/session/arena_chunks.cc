@@ -3,7 +3,7 @@
 namespace tally::server {
 
 ArenaChunks::~ArenaChunks() {
-  // On another thread than the lane's own, which has no context current; what follows needs one.
+  // On another thread than the channel's own, which has no context current; what follows needs one.
   CUcontext context = nullptr;
   if (arena_device_ != kNoDevice && served_.session().core.devices->Context(arena_device_, &context) == CUDA_SUCCESS) {
     driver().cuCtxSetCurrent(context);
@@ -14,7 +14,7 @@ ArenaChunks::~ArenaChunks() {
 std::byte* ArenaChunks::Arena(CUresult* result) {
   *result = CUDA_SUCCESS;
   if (arena_device_ == kNoDevice) {
-    *result = driver().cuMemHostRegister_v2(region_.arena(), LaneRegion::kArenaBytes,
+    *result = driver().cuMemHostRegister_v2(region_.arena(), ChannelRegion::kArenaBytes,
                                             CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
     if (*result != CUDA_SUCCESS) return nullptr;
     arena_device_ = served_.current_device();
@@ -37,7 +37,7 @@ CUresult ArenaChunks::MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, con
 
 CUresult ArenaChunks::AwaitChunk(uint32_t chunk) {
   if (chunk >= shm::kArenaChunks) return served_.Malformed("arena chunk out of range");
-  served_.GiveUpTurn();
+  served_.ReleaseSequencer();
   return waits_.AwaitMark(chunks_[chunk]);
 }
 

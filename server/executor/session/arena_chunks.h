@@ -1,7 +1,7 @@
-// A lane's arena, through which pageable memory is copied: pinned for the driver on first use, and used again chunk by
-// chunk once the copies that used it are done.
+// A channel's arena, through which pageable memory is copied: pinned for the driver on first use, and used again chunk
+// by chunk once the copies that used it are done.
 //
-// Lives as long as its lane; on the lane's thread, the end apart.
+// Lives as long as its channel; on the channel's thread, the end apart.
 #pragma once
 
 #include <cuda.h>
@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "server/executor/channel/lane_region.h"
+#include "server/executor/channel/channel_region.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/session/stream_waits.h"
 
@@ -18,7 +18,7 @@ namespace tally::server {
 
 class ArenaChunks {
  public:
-  ArenaChunks(ServedRequest& served, const StreamWaits& waits, const LaneRegion& region)
+  ArenaChunks(ServedRequest& served, const StreamWaits& waits, const ChannelRegion& region)
       : served_(served), waits_(waits), region_(region) {}
   // Nothing uses the arena any more.
   ~ArenaChunks();
@@ -29,7 +29,7 @@ class ArenaChunks {
   std::byte* Arena(CUresult* result);
   // The last copy that uses the chunk was just put on this stream.
   CUresult MarkChunks(uint64_t offset_bytes, uint64_t size_bytes, const Stream& stream);
-  // Gives the turn up.
+  // Releases the sequencer.
   CUresult AwaitChunk(uint32_t chunk);
 
  private:
@@ -37,7 +37,7 @@ class ArenaChunks {
 
   ServedRequest& served_;
   const StreamWaits& waits_;
-  const LaneRegion& region_;
+  const ChannelRegion& region_;
   static constexpr int kNoDevice = ServedRequest::kNoDevice;
   int arena_device_ = kNoDevice;                // on which the arena was registered
   std::array<Mark, shm::kArenaChunks> chunks_;  // behind the copy that used it last

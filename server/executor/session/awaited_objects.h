@@ -1,5 +1,5 @@
-// Driver objects (events, real streams) that a lane waits for without having the turn: their destruction is put off
-// until it has done. Thread-safe.
+// Driver objects (events, real streams) that a channel waits for without holding the sequencer: their destruction is
+// put off until it has done. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class AwaitedObjects {
   }
 
   std::mutex mutex_;
-  std::vector<Awaited> awaited_;  // at most a few: each lane waits for one at a time
+  std::vector<Awaited> awaited_;  // at most a few: each channel waits for one at a time
 };
 
 }  // namespace tally::server

@@ -60,7 +60,7 @@ CUresult ReadSide(ServedRequest& served, ClientNames& names, ArenaChunks& chunks
       return CUDA_SUCCESS;
     }
     case shm::Place::kArena: {
-      if (side.base > LaneRegion::kArenaBytes || size > LaneRegion::kArenaBytes - side.base) {
+      if (side.base > ChannelRegion::kArenaBytes || size > ChannelRegion::kArenaBytes - side.base) {
         return served.Malformed("copy beyond the arena");
       }
       if (arena->used) return served.Malformed("copy from arena to arena");

@@ -41,7 +41,7 @@ class CallbackQueue {
   void Post(uint64_t token, CUresult stream_status, std::atomic<uint32_t>* word, uint32_t number);
   // On the driver's thread: returns when the client has run it or the queue is closed.
   void RunInClient(uint64_t token, CUresult stream_status);
-  // On a lane's thread: the next one to run; null once closed or `stop` is set (after WakeAll).
+  // On a channel's thread: the next one to run; null once closed or `stop` is set (after WakeAll).
   std::shared_ptr<Entry> Next(const std::atomic<bool>& stop);
   void Finish(const std::shared_ptr<Entry>& entry);
   // Since when the client has something to run and has finished nothing.

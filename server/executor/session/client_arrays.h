@@ -1,6 +1,6 @@
 // Arrays of one session, and the texture and surface objects that it has made of arrays and memory.
 //
-// Guarded by the session's turn. What it is made of must outlive it.
+// Guarded by the session's sequencer. What it is made of must outlive it.
 #pragma once
 
 #include <cuda.h>

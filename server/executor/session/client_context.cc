@@ -59,8 +59,8 @@ CUresult ClientContext::Legacy(Stream** stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult ClientContext::PerThread(uint32_t lane, Stream** stream) {
-  Stream*& slot = per_thread_[lane];
+CUresult ClientContext::PerThread(uint32_t channel, Stream** stream) {
+  Stream*& slot = per_thread_[channel];
   if (slot == nullptr) {
     if (const CUresult r = NewStream(0, 0, false, &slot); r != CUDA_SUCCESS) return r;
   }

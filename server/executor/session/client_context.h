@@ -11,7 +11,7 @@
 // part: joining them would put our marks into the program's graph. Legacy work while a blocking stream is captured is
 // an error, as it is natively.
 //
-// Guarded by the session's turn.
+// Guarded by the session's sequencer.
 #pragma once
 
 #include <cuda.h>
@@ -45,8 +45,8 @@ struct Stream : LaunchStream {
   bool has_unjoined_work = false;  // blocking: work that the legacy stream has not waited for
   uint64_t legacy_seen = 0;        // blocking: version of the legacy stream's work this one has waited for
   uint64_t num_issued = 0;         // operations ever
-  // Of them known to be complete, by a wait for the whole stream. Shared with lanes that wait without the turn and may
-  // outlive the stream.
+  // Of them known to be complete, by a wait for the whole stream. Shared with channels that wait without the sequencer
+  // and may outlive the stream.
   std::shared_ptr<std::atomic<uint64_t>> num_waited = std::make_shared<std::atomic<uint64_t>>(0);
   // Of the requests that the program waits for on this stream; shared like num_waited, used if there is an objective.
   std::shared_ptr<RequestClock> requests = std::make_shared<RequestClock>();
@@ -73,7 +73,7 @@ struct StreamPriorities {
 class ClientContext {
  public:
   // `num_captures` counts the captures of the whole session: while it is 0 no stream is asked. `awaited` knows the
-  // streams that lanes are waiting for. All outlive this.
+  // streams that channels are waiting for. All outlive this.
   ClientContext(const DriverTable& driver, CompletionSource& completions, uint32_t index, int device, uint32_t flags,
                 const uint32_t* num_captures, AwaitedObjects* awaited, StreamPriorities priorities = {});
   // Destroys the streams. The real context must be current.
@@ -90,9 +90,9 @@ class ClientContext {
   void DestroyStream(Stream* stream);
   // Created on first use.
   bool HasLegacy() const { return legacy_ != nullptr; }
-  bool HasPerThread(uint32_t lane) const { return per_thread_.contains(lane); }
+  bool HasPerThread(uint32_t channel) const { return per_thread_.contains(channel); }
   CUresult Legacy(Stream** stream);
-  CUresult PerThread(uint32_t lane, Stream** stream);
+  CUresult PerThread(uint32_t channel, Stream** stream);
 
   // Puts the implicit waits in front of an operation that the caller is about to put on `stream`. Seals nothing but
   // what they need.
@@ -133,7 +133,7 @@ class ClientContext {
   Stream* legacy_ = nullptr;
   Stream* barrier_ = nullptr;               // waits for what WaitAll was told; new streams wait for it
   Stream* remains_ = nullptr;               // waits for what destroyed streams still had to do; no client sees it
-  std::map<uint32_t, Stream*> per_thread_;  // by lane
+  std::map<uint32_t, Stream*> per_thread_;  // by channel
   uint32_t num_unjoined_ = 0;               // blocking streams with has_unjoined_work
   uint64_t legacy_version_ = 0;             // raised by every operation on the legacy stream
   uint64_t legacy_recorded_ = 0;            // version that legacy_->joined covers

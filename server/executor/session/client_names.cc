@@ -62,10 +62,10 @@ CUresult ClientNames::FindStream(uint64_t handle, Stream** out) {
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const bool is_per_thread = handle == shm::kPerThreadStream;
   std::optional<VariantRegistry::ContextCall> making;
-  if (!(is_per_thread ? context->HasPerThread(lane_index_) : context->HasLegacy())) {
+  if (!(is_per_thread ? context->HasPerThread(channel_index_) : context->HasLegacy())) {
     making.emplace(session().core.variants.get(), session().is_high_priority.load(std::memory_order_relaxed));
   }
-  return is_per_thread ? context->PerThread(lane_index_, out) : context->Legacy(out);
+  return is_per_thread ? context->PerThread(channel_index_, out) : context->Legacy(out);
 }
 
 CUresult ClientNames::ResolveStream(uint64_t handle, StreamUse use, Stream** out) {

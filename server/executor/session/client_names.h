@@ -1,6 +1,6 @@
-// What the handles of one lane's requests name, and the names that driver objects get.
+// What the handles of one channel's requests name, and the names that driver objects get.
 //
-// Lives as long as its lane. On the lane's thread, with the turn.
+// Lives as long as its channel. On the channel's thread, with the sequencer.
 #pragma once
 
 #include <cuda.h>
@@ -21,7 +21,7 @@ enum class StreamUse {
 
 class ClientNames {
  public:
-  ClientNames(ServedRequest& served, uint32_t lane_index) : served_(served), lane_index_(lane_index) {}
+  ClientNames(ServedRequest& served, uint32_t channel_index) : served_(served), channel_index_(channel_index) {}
 
   // CUDA_ERROR_INVALID_HANDLE when the session has no such object.
   template <typename T>
@@ -60,7 +60,7 @@ class ClientNames {
   SessionState& session() const { return served_.session(); }
 
   ServedRequest& served_;
-  const uint32_t lane_index_;
+  const uint32_t channel_index_;
 };
 
 }  // namespace tally::server

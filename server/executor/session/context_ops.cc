@@ -60,7 +60,7 @@ CUresult ServeCloseContext(ServedRequest& served, StreamWaits& waits, WireReader
   if (const CUresult r = session.core.devices->Context(found->second->device(), &real); r != CUDA_SUCCESS) return r;
   served.driver().cuCtxSetCurrent(real);
   served.ForgetCurrentDevice();
-  // Waits for the context's work with the turn held: what comes after must find everything gone.
+  // Waits for the context's work with the sequencer held: what comes after must find everything gone.
   const bool is_only_one = session.contexts.size() == 1;
   session.DestroyContents(request.context);
   // As natively: not when the last user of a primary context lets go, which the runtime does in exit().
@@ -83,7 +83,7 @@ CUresult ServeSynchronizeContext(ServedRequest& served, StreamWaits& waits, Wire
 
 CUresult ServeFetchOutput(ServedRequest& served, WireReader& in, WireWriter& out) {
   if (!in.AtEnd()) return served.Malformed();
-  served.GiveUpTurn();
+  served.ReleaseSequencer();
   const std::string text = served.session().output.Take(kMaxReplyPayloadBytes / 2);
   out.PutText(text);
   return CUDA_SUCCESS;

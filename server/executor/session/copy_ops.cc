@@ -1,6 +1,6 @@
 // Copies and fills on streams.
+#include "server/executor/session/admitted_copies.h"
 #include "server/executor/session/box_copy.h"
-#include "server/executor/session/gated_copies.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {
@@ -33,7 +33,7 @@ CUresult ReadSide(ServedRequest& served, ArenaChunks& chunks, uint32_t place, ui
       return CUDA_SUCCESS;
     }
     case shm::Place::kArena: {
-      if (base > LaneRegion::kArenaBytes || size_bytes > LaneRegion::kArenaBytes - base) {
+      if (base > ChannelRegion::kArenaBytes || size_bytes > ChannelRegion::kArenaBytes - base) {
         return served.Malformed("copy beyond the arena");
       }
       if (arena->used) return served.Malformed("copy from arena to arena");

@@ -14,7 +14,7 @@ uint64_t OrHalfOfTheMachine(uint64_t bytes) {
 template <typename Limits>
 HeldLimits HeldLimitsOf(const Limits& limits) {
   HeldLimits held{};
-  held[static_cast<size_t>(Held::kLanes)] = limits.lanes;
+  held[static_cast<size_t>(Held::kChannels)] = limits.channels;
   held[static_cast<size_t>(Held::kPinnedBytes)] = OrHalfOfTheMachine(limits.pinned_bytes);
   held[static_cast<size_t>(Held::kImageBytes)] = limits.image_bytes;
   held[static_cast<size_t>(Held::kOutputBytes)] = limits.output_bytes;
@@ -32,7 +32,7 @@ ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_lim
       session_held_limits(HeldLimitsOf(session_limits)),
       user_held_limits(HeldLimitsOf(user_limits)),
       held_addresses(std::move(parts.held_addresses)),
-      gate(std::move(parts.gate)),
+      admission(std::move(parts.admission)),
       context_fault(std::move(parts.context_fault)),
       variants(std::move(parts.variants)),
       are_classes_mixed(has_both_classes),

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "server/executor/dispatch/dispatch_gate.h"
+#include "server/executor/dispatch/admission.h"
 #include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/peer_access.h"
@@ -30,7 +30,7 @@ struct ExecutorParts {
   std::unique_ptr<DeviceOutput> device_output;
   std::unique_ptr<LoadedDriver> driver;
   std::unique_ptr<Devices> devices;
-  std::unique_ptr<DispatchGate> gate;
+  std::unique_ptr<Admission> admission;
   std::unique_ptr<ContextFault> context_fault;
   std::unique_ptr<VariantRegistry> variants;  // null: every kernel runs as it is
 };
@@ -54,7 +54,7 @@ class ExecutorCore {
   RefusedCalls refused_calls;  // thread-safe
   const std::unique_ptr<HeldAddresses> held_addresses;
   SharedObjects shared;
-  std::unique_ptr<DispatchGate> gate;
+  std::unique_ptr<Admission> admission;
   const std::unique_ptr<ContextFault> context_fault;  // thread-safe
   const std::unique_ptr<VariantRegistry> variants;    // null: every kernel runs as it is
   const bool are_classes_mixed;                       // ExecutorConfig
@@ -66,8 +66,8 @@ class ExecutorCore {
   CUresult fault() const { return context_fault->error(); }
   // The first one counts: tells every session and the executor's owner. From any thread.
   void ReportFault(CUresult result, const std::string& what) { context_fault->Report(result, what); }
-  // A session's objective asks for more caution than before, or less (slo_watch.h). From any thread.
-  virtual void ReportCaution() = 0;
+  // A session's objective asks for a higher throttle level than before, or a lower one (slo_watch.h). From any thread.
+  virtual void ReportThrottleLevel() = 0;
 };
 
 }  // namespace tally::server

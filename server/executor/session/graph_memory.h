@@ -2,7 +2,7 @@
 // made from it, exists, and what no node of the graph frees also after that, until the program frees it. Whether there
 // is memory behind them at a moment the driver alone knows.
 //
-// Guarded by the session's turn. The map must outlive it.
+// Guarded by the session's sequencer. The map must outlive it.
 #pragma once
 
 #include <cuda.h>

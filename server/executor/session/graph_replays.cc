@@ -5,7 +5,7 @@
 #include <deque>
 #include <span>
 
-#include "server/executor/session/gated_copies.h"
+#include "server/executor/session/admitted_copies.h"
 #include "server/executor/session/graph_target.h"
 #include "server/executor/session/kernel_ops.h"
 #include "server/executor/session/launch_record.h"

@@ -6,7 +6,7 @@
 // stopped, in slices, or in whatever form each kernel has (issue/launch_forms.h). Branches do not run side by side
 // then, and every node costs the executor a launch: the price of being stoppable.
 //
-// Guarded by the session's turn.
+// Guarded by the session's sequencer.
 #pragma once
 
 #include <cuda.h>

@@ -1,8 +1,8 @@
 // The handles of one kind of one session: ids that the client holds, and the server's objects behind them.
 //
-// An id (proto/shm/handles_abi.h) carries kind, generation, who named it and an index: Find is two comparisons
-// and an array access, and an id that was freed is never mistaken for its successor until 256 reuses later.
-// Guarded by the session's turn; not thread-safe.
+// An id (proto/shm/handles_abi.h) carries kind, generation, who named it and an index: Find is two comparisons and an
+// array access, and an id that was freed is never mistaken for its successor until 256 reuses later. Guarded by the
+// session's sequencer; not thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // All handles of one session: a table for each kind.
 //
-// Guarded by the session's turn; not thread-safe.
+// Guarded by the session's sequencer; not thread-safe.
 #pragma once
 
 #include <cstddef>

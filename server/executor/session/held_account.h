@@ -17,7 +17,7 @@
 namespace tally::server {
 
 enum class Held : size_t {
-  kLanes,        // number: each is a thread and shm::kLaneRegionBytes of memory
+  kChannels,     // number: each is a thread and shm::kChannelRegionBytes of memory
   kPinnedBytes,  // allocated or registered host memory
   kImageBytes,   // device code, whole or on its way
   kOutputBytes,  // text of device printf that the client has not fetched

@@ -1,11 +1,11 @@
 // Words in pinned memory on which a stream waits until the client has run the stream's latest host function.
 //
 // The driver runs the host functions of all its streams on one thread. So ours only tell the client and return; the
-// stream then waits (cuStreamWaitValue32) until its word reaches the number of the call, which the lane writes when the
-// client acknowledges. A client that is slow, or stopped, holds up its own stream and nobody else's.
+// stream then waits (cuStreamWaitValue32) until its word reaches the number of the call, which the channel writes when
+// the client acknowledges. A client that is slow, or stopped, holds up its own stream and nobody else's.
 //
-// A stream has a word from its first host function on. Guarded by the session's turn; the words themselves are written
-// from any thread.
+// A stream has a word from its first host function on. Guarded by the session's sequencer; the words themselves are
+// written from any thread.
 #pragma once
 
 #include <cuda.h>

@@ -15,7 +15,7 @@ struct HostCalls {
   HostCalls(const DriverTable& driver, std::shared_ptr<CallbackQueue> calls) : queue(std::move(calls)), words(driver) {}
 
   const std::shared_ptr<CallbackQueue> queue;   // thread-safe
-  HostCallWords words;                          // guarded by the session's turn
+  HostCallWords words;                          // guarded by the session's sequencer
   std::vector<std::unique_ptr<HostCall>> kept;  // likewise; graphs may call them until the session ends
 };
 

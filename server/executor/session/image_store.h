@@ -1,7 +1,7 @@
 // Device code of one session: pieces on their way in. What becomes of them: issue/kernel_code.h.
 //
 // The client's bytes are copied, bounded by a quota, validated (images/), and kept for as long as the module lives: the
-// driver may go on reading them. Guarded by the session's turn.
+// driver may go on reading them. Guarded by the session's sequencer.
 #pragma once
 
 #include <cuda.h>

@@ -39,8 +39,9 @@ void LoadedCode::AwaitVariants(Kernel& kernel) {
     }
     if (on_device.variants == nullptr || !on_device.variants->is_loaded()) continue;
     const VariantDevice* variant_device = variants_->FindDevice(device);
-    const CUfunction workers = on_device.variants->workers().function;
-    if (variant_device->workers != nullptr && workers != nullptr) variant_device->workers->AwaitFunction(workers);
+    const CUfunction persistent_blocks = on_device.variants->persistent_blocks().function;
+    if (variant_device->persistent_blocks != nullptr && persistent_blocks != nullptr)
+      variant_device->persistent_blocks->AwaitFunction(persistent_blocks);
     const CUfunction gated = on_device.variants->gated().function;
     if (variant_device->gated != nullptr && gated != nullptr) variant_device->gated->AwaitFunction(gated);
   }

@@ -1,6 +1,6 @@
 // Device code of one session as it is loaded: modules, libraries, their kernels, and links in progress.
 //
-// Guarded by the session's turn. What it is made of must outlive it.
+// Guarded by the session's sequencer. What it is made of must outlive it.
 #pragma once
 
 #include <cuda.h>

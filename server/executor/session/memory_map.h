@@ -1,8 +1,8 @@
 // Which addresses belong to a session: device memory, shared pinned memory, module globals.
 //
 // Every copy, fill and free is checked against it, so that one tenant cannot name another's memory in a call. (A kernel
-// can still reach what shares its address space: architecture.md section 2 says who may share a domain.)
-// Thread-safe: lanes and the socket thread use it.
+// can still reach what shares its address space: architecture.md section 2 says who may share a domain.) Thread-safe:
+// channels and the socket thread use it.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ CUresult ServeAllocate(ServedRequest& served, WireReader& in, WireWriter& out) {
   const uint64_t wanted = request.height != 0 ? request.size_bytes * request.height : request.size_bytes;
   if (!session.memory.Reserve(wanted, session.core.limits.device_memory_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   // The driver may wait for running kernels, and those for what other threads have yet to launch.
-  served.GiveUpTurn();
+  served.ReleaseSequencer();
   CUdeviceptr address = 0;
   size_t pitch = 0;
   CUresult result = request.height != 0 ? served.driver().cuMemAllocPitch_v2(&address, &pitch, request.size_bytes,
@@ -45,8 +45,8 @@ CUresult ServeFree(ServedRequest& served, StreamWaits& waits, WireReader& in, Wi
   const uint64_t address = in.TakeWord();
   if (!in.AtEnd()) return served.Malformed();
   if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  // Out of the map with the turn held: later requests, of any lane, find it freed.
-  // What a graph allocated keeps its addresses: its next launch may allocate there again.
+  // Out of the map with the sequencer held: later requests, of any channel, find it freed. What a graph allocated keeps
+  // its addresses: its next launch may allocate there again.
   auto range = served.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync);
   if (!range) range = FindGraphMemory(served.session(), address);
   if (!range) return CUDA_ERROR_INVALID_VALUE;

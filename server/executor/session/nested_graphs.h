@@ -2,7 +2,7 @@
 // conditional nodes. They go with their node, so the program may use them but not end them; and whoever forgets a graph
 // has to forget all that is in it, however deep.
 //
-// Guarded by the session's turn. Known here are those that the client has a name for.
+// Guarded by the session's sequencer. Known here are those that the client has a name for.
 #pragma once
 
 #include <cuda.h>

@@ -1,7 +1,7 @@
 // Events and allocations of one session as other sessions see them: which of them are another's, opened here, and who
 // destroys one in the end.
 //
-// Guarded by the session's turn. What it is made of must outlive it.
+// Guarded by the session's sequencer. What it is made of must outlive it.
 #pragma once
 
 #include <cuda.h>

@@ -5,7 +5,7 @@
 
 #include "proto/driver/generated/wire_ops.h"
 #include "proto/shm/operations_abi.h"
-#include "server/executor/session/served_lane.h"
+#include "server/executor/session/served_channel.h"
 
 namespace tally::server {
 namespace {
@@ -13,11 +13,11 @@ namespace {
 constexpr size_t kNumOps = shm::kFirstWireOp;
 
 template <typename Part>
-Part& PartOf(ServedLane& lane, WireReader& in, WireWriter& out) {
-  if constexpr (std::is_same_v<Part, ServedRequest>) return lane.request;
-  if constexpr (std::is_same_v<Part, ClientNames>) return lane.names;
-  if constexpr (std::is_same_v<Part, StreamWaits>) return lane.waits;
-  if constexpr (std::is_same_v<Part, ArenaChunks>) return lane.chunks;
+Part& PartOf(ServedChannel& channel, WireReader& in, WireWriter& out) {
+  if constexpr (std::is_same_v<Part, ServedRequest>) return channel.request;
+  if constexpr (std::is_same_v<Part, ClientNames>) return channel.names;
+  if constexpr (std::is_same_v<Part, StreamWaits>) return channel.waits;
+  if constexpr (std::is_same_v<Part, ArenaChunks>) return channel.chunks;
   if constexpr (std::is_same_v<Part, WireReader>) return in;
   if constexpr (std::is_same_v<Part, WireWriter>) return out;
 }
@@ -27,8 +27,8 @@ template <auto serve>
 struct Taking;
 template <typename... Parts, CUresult (*serve)(Parts&...)>
 struct Taking<serve> {
-  static CUresult Serve(ServedLane& lane, WireReader& in, WireWriter& out) {
-    return serve(PartOf<Parts>(lane, in, out)...);
+  static CUresult Serve(ServedChannel& channel, WireReader& in, WireWriter& out) {
+    return serve(PartOf<Parts>(channel, in, out)...);
   }
 };
 

@@ -1,8 +1,9 @@
 // The hand-written operations, one function per Op of proto/shm/operations_abi.h, grouped in files by chapter.
 //
-// Each takes the parts of its lane that it needs. It is called with the session's turn held and the request's context
-// current, reads its record from `in`, puts the reply's payload into `out` and returns the call's result. A record that
-// makes no sense: served.Malformed(). A function may give the turn up (served.GiveUpTurn) once it only waits.
+// Each takes the parts of its channel that it needs. It is called with the session's sequencer held and the request's
+// context current, reads its record from `in`, puts the reply's payload into `out` and returns the call's result. A
+// record that makes no sense: served.Malformed(). A function may release the sequencer (served.ReleaseSequencer) once
+// it only waits.
 #pragma once
 
 #include <cuda.h>
@@ -15,8 +16,8 @@
 
 namespace tally::server {
 
-struct ServedLane;  // all parts
-using Operation = CUresult (*)(ServedLane& lane, WireReader& in, WireWriter& out);
+struct ServedChannel;  // all parts
+using Operation = CUresult (*)(ServedChannel& channel, WireReader& in, WireWriter& out);
 
 // Null: no such hand-written operation.
 Operation FindOperation(uint16_t op);

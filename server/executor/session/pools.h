@@ -1,7 +1,7 @@
 // Memory pools of a session. What a program sees as a device's default pool is a pool of its own session: otherwise one
 // tenant's thresholds and trims would be everybody's, and a client's end would leave its memory in the shared pool.
 //
-// Guarded by the session's turn. What it is made of must outlive it.
+// Guarded by the session's sequencer. What it is made of must outlive it.
 #pragma once
 
 #include <cuda.h>

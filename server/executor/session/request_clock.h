@@ -7,7 +7,7 @@
 // next wait for the stream (of which there was a launch since) is over. A wait without a launch before it, as for an
 // input that is copied synchronously, ends nothing: the request begins anew with what follows.
 //
-// Thread-safe: lanes wait without their session's turn.
+// Thread-safe: channels wait without their session's sequencer.
 #pragma once
 
 #include <atomic>

@@ -2,11 +2,11 @@
 
 namespace tally::server {
 
-ServedRequest::ServedRequest(SessionState& session, TurnOrder& turns) : session_(session), turns_(turns) {}
+ServedRequest::ServedRequest(SessionState& session, Sequencer& sequencer) : session_(session), sequencer_(sequencer) {}
 
-void ServedRequest::HoldTurn(uint64_t ticket, bool wants_reply) {
-  ticket_ = ticket;
-  has_turn_ = true;
+void ServedRequest::HoldSequencer(uint64_t sequence_number, bool wants_reply) {
+  sequence_number_ = sequence_number;
+  holds_sequencer_ = true;
   wants_reply_ = wants_reply;
 }
 
@@ -56,10 +56,10 @@ void ServedRequest::BeginContextCall() {
   waiting_.emplace(session_.core.context_calls, &session_);
 }
 
-void ServedRequest::GiveUpTurn() {
-  if (!has_turn_) return;
-  has_turn_ = false;
-  turns_.Pass(ticket_);
+void ServedRequest::ReleaseSequencer() {
+  if (!holds_sequencer_) return;
+  holds_sequencer_ = false;
+  sequencer_.Pass(sequence_number_);
 }
 
 }  // namespace tally::server

@@ -1,7 +1,8 @@
-// One request being carried out: the session and the client's context that it is for, its turn, and what is said of it
-// at its end. What else a lane has for its requests: client_names.h, stream_waits.h, arena_chunks.h.
+// One request being carried out: the session and the client's context that it is for, the sequencer, and what is said
+// of it at its end. What else a channel has for its requests: client_names.h, stream_waits.h, arena_chunks.h.
 //
-// Lives as long as its lane; HoldTurn and EnterContext prepare it for the next request. On the lane's thread only.
+// Lives as long as its channel; HoldSequencer and EnterContext prepare it for the next request. On the channel's thread
+// only.
 #pragma once
 
 #include <cuda.h>
@@ -12,8 +13,8 @@
 
 #include "server/executor/issue/pending_launch.h"
 #include "server/executor/issue/variant_registry.h"
+#include "server/executor/session/sequencer.h"
 #include "server/executor/session/session_state.h"
-#include "server/executor/session/turn_order.h"
 
 namespace tally::server {
 
@@ -21,12 +22,12 @@ class ServedRequest {
  public:
   static constexpr int kNoDevice = -1;
 
-  ServedRequest(SessionState& session, TurnOrder& turns);
+  ServedRequest(SessionState& session, Sequencer& sequencer);
   ServedRequest(const ServedRequest&) = delete;
   ServedRequest& operator=(const ServedRequest&) = delete;
 
-  // The lane has the turn of `ticket`: a new request begins.
-  void HoldTurn(uint64_t ticket, bool wants_reply);
+  // The channel holds the sequencer for `sequence_number`: a new request begins.
+  void HoldSequencer(uint64_t sequence_number, bool wants_reply);
   // Makes the request's context current. CUDA_ERROR_INVALID_CONTEXT: it names one that does not exist.
   CUresult EnterContext(uint32_t context_index);
 
@@ -62,24 +63,24 @@ class ServedRequest {
   }
   bool is_context_call() const { return waiting_.has_value(); }
 
-  // Lets other lanes go on; from here on only what is thread-safe may be touched. At most once per request.
-  void GiveUpTurn();
+  // Lets other channels go on; from here on only what is thread-safe may be touched. At most once per request.
+  void ReleaseSequencer();
 
   // The one being read: kept so that it keeps its memory.
   PendingLaunch& launch() { return *launch_; }
 
  private:
   SessionState& session_;
-  TurnOrder& turns_;
+  Sequencer& sequencer_;
 
   const std::unique_ptr<PendingLaunch> launch_ = std::make_unique<PendingLaunch>();
-  uint64_t ticket_ = 0;
+  uint64_t sequence_number_ = 0;
   ClientContext* context_ = nullptr;
   uint32_t context_index_ = shm::kNoContext;
   bool wants_reply_ = false;
   std::optional<VariantRegistry::ContextCall> context_call_;
   std::optional<ContextCalls::Call> waiting_;
-  bool has_turn_ = false;
+  bool holds_sequencer_ = false;
   const char* malformed_reason_ = nullptr;
   static constexpr int kUnknownDevice = -2;
   int current_device_ = kNoDevice;

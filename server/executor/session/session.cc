@@ -47,11 +47,12 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
       region_(std::move(region)),
       callbacks_(std::make_shared<CallbackQueue>(kClock)),
       state_(core, callbacks_, identity.uid),
-      surroundings_{state_, turns_, HeaderOf(region_), stopping_, [this](const std::string& reason) { Evict(reason); }},
+      surroundings_{state_, sequencer_, HeaderOf(region_), stopping_,
+                    [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
   state_.keeps_kernels = identity_.keeps_kernels;
   state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
-  if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportCaution(); });
+  if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });
   SetPriority({});
 }
 
@@ -98,9 +99,10 @@ void Session::SetPriority(const control::ShareChange& change) {
   const bool is_high = identity_.priority_class == shm::PriorityClass::kHighPriority;
   identity_.turnaround = change.turnaround.value_or(identity_.turnaround);
   state_.turnaround_ns = identity_.turnaround.count();
-  state_.gate_tenant->SetShare({is_high ? scheduler::TenantClass::kHighPriority : scheduler::TenantClass::kBestEffort,
-                                static_cast<uint8_t>(identity_.level), identity_.weight});
-  state_.worker_owner->is_high_priority = is_high;
+  state_.admission_tenant->SetShare(
+      {is_high ? scheduler::TenantClass::kHighPriority : scheduler::TenantClass::kBestEffort,
+       static_cast<uint8_t>(identity_.level), identity_.weight});
+  state_.runs_owner->is_high_priority = is_high;
   state_.is_high_priority = is_high;
 }
 
@@ -127,20 +129,20 @@ SessionSnapshot Session::Snapshot() const {
   snapshot.age = std::chrono::steady_clock::now() - started_;
   control::SessionFigures& figures = snapshot.figures;
   state_.counters.AddTo(figures);
-  state_.gate_tenant->figures.AddTo(figures);
-  state_.worker_owner->figures.AddTo(figures);
+  state_.admission_tenant->figures.AddTo(figures);
+  state_.runs_owner->figures.AddTo(figures);
   figures["device_memory_bytes"] = state_.memory.device_bytes();
   figures["pinned_memory_bytes"] = state_.memory.pinned_bytes();
-  std::ranges::transform(state_.coverage.Figures(), figures.entries("coverage_ns").begin(),
+  std::ranges::transform(state_.preemptibility.Figures(), figures.entries("preemptibility_ns").begin(),
                          [](std::chrono::nanoseconds time) { return static_cast<uint64_t>(time.count()); });
   if (state_.slo != nullptr) {
     const SloWatch::Figures requests = state_.slo->figures();
     figures["slo_requests"] = requests.num_requests;
     figures["slo_observed_ns"] = static_cast<uint64_t>(requests.observed.count());
-    static_assert(scheduler::SloFeedback::kSteps == control::kCautionSteps);
-    figures["slo_caution"] = static_cast<uint64_t>(requests.caution);
+    static_assert(scheduler::SloFeedback::kSteps == control::kThrottleSteps);
+    figures["slo_caution"] = static_cast<uint64_t>(requests.throttle_level);
   }
-  snapshot.num_lanes = num_lanes_.load(std::memory_order_relaxed);
+  snapshot.num_channels = num_channels_.load(std::memory_order_relaxed);
   snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;
   return snapshot;
 }
@@ -190,8 +192,8 @@ Status Session::ServeRequest(const shm::SessionRequest& request, const std::vect
       phase_.store(State::kActive, std::memory_order_release);
       return Reply(request, CUDA_SUCCESS, shm::kSessionRegionBytes, core_.wants_ptx ? shm::kWantsPtx : 0,
                    region_fd_.get());
-    case shm::SessionRequestKind::kOpenLane:
-      return OpenLane(request);
+    case shm::SessionRequestKind::kOpenChannel:
+      return OpenChannel(request);
     case shm::SessionRequestKind::kAllocateHost:
       return AllocateHost(request);
     case shm::SessionRequestKind::kRegisterHost:
@@ -206,23 +208,23 @@ Status Session::ServeRequest(const shm::SessionRequest& request, const std::vect
   return Status(StatusCode::kInvalidArgument, "unknown request");
 }
 
-Status Session::OpenLane(const shm::SessionRequest& request) {
-  const auto index = static_cast<uint32_t>(lanes_.size());
-  if (index >= shm::kMaxLanesPerSession || !state_.held.Take(Held::kLanes, 1)) {
+Status Session::OpenChannel(const shm::SessionRequest& request) {
+  const auto index = static_cast<uint32_t>(channels_.size());
+  if (index >= shm::kMaxChannelsPerSession || !state_.held.Take(Held::kChannels, 1)) {
     return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
   }
   const auto refuse = [&](const Status& reason) {
-    LOG_WARNING("cannot open a lane: {}", reason.message());
-    state_.held.Return(Held::kLanes, 1);
+    LOG_WARNING("cannot open a channel: {}", reason.message());
+    state_.held.Return(Held::kChannels, 1);
     return Reply(request, CUDA_ERROR_OUT_OF_MEMORY);
   };
-  auto region = LaneRegion::Create(index);
+  auto region = ChannelRegion::Create(index);
   if (!region) return refuse(region.error());
-  auto lane = std::make_unique<Lane>(surroundings_, index, std::move(*region));
-  if (const Status started = lane->Start(); !started.ok()) return refuse(started);
-  lanes_.push_back(std::move(lane));
-  num_lanes_.store(index + 1, std::memory_order_relaxed);
-  return Reply(request, CUDA_SUCCESS, shm::kLaneRegionBytes, index, lanes_.back()->fd());
+  auto channel = std::make_unique<Channel>(surroundings_, index, std::move(*region));
+  if (const Status started = channel->Start(); !started.ok()) return refuse(started);
+  channels_.push_back(std::move(channel));
+  num_channels_.store(index + 1, std::memory_order_relaxed);
+  return Reply(request, CUDA_SUCCESS, shm::kChannelRegionBytes, index, channels_.back()->fd());
 }
 
 CUresult Session::PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal) {
@@ -273,15 +275,15 @@ void Session::End() {
   phase_.store(State::kDraining, std::memory_order_release);
   stopping_.store(true, std::memory_order_seq_cst);
   callbacks_->Close();
-  state_.worker_owner->has_left = true;
-  state_.gate_tenant->Leave();
-  turns_.WakeAll();
-  for (const auto& lane : lanes_) lane->Wake();
-  for (const auto& lane : lanes_) lane->Join();
+  state_.runs_owner->has_left = true;
+  state_.admission_tenant->Leave();
+  sequencer_.WakeAll();
+  for (const auto& channel : channels_) channel->Wake();
+  for (const auto& channel : channels_) channel->Join();
   SessionEnd end;
   end.last = Snapshot();
   state_.Destroy();
-  lanes_.clear();
+  channels_.clear();
   state_.held.ReturnAll();
   end.identity = end.last.identity;
   {

@@ -1,4 +1,4 @@
-// One client's connection: the socket it asks for memory and lanes on, its lanes, its state.
+// One client's connection: the socket it asks for memory and channels on, its channels, its state.
 //
 //   Connecting --kAttach--> Active --hang-up, nonsense or Evict--> Draining --all work ended, all destroyed--> Closed
 //
@@ -18,11 +18,11 @@
 #include "base/unique_fd.h"
 #include "base/unix_socket.h"
 #include "proto/control/executor_choices.h"
+#include "server/executor/session/channel.h"
 #include "server/executor/session/executor_core.h"
-#include "server/executor/session/lane.h"
+#include "server/executor/session/sequencer.h"
 #include "server/executor/session/session_snapshot.h"
 #include "server/executor/session/session_state.h"
-#include "server/executor/session/turn_order.h"
 
 namespace tally::server {
 
@@ -67,7 +67,7 @@ class Session {
   Status Reply(const shm::SessionRequest& request, CUresult result, uint64_t value0 = 0, uint64_t value1 = 0,
                int fd = -1);
   Status ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds);
-  Status OpenLane(const shm::SessionRequest& request);
+  Status OpenChannel(const shm::SessionRequest& request);
   // For so many bytes of host memory: makes the device's context current.
   CUresult PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal);
   Status AllocateHost(const shm::SessionRequest& request);
@@ -82,11 +82,11 @@ class Session {
   MappedRegion region_;  // a SessionHeader
   std::shared_ptr<CallbackQueue> callbacks_;
   SessionState state_;
-  TurnOrder turns_;
+  Sequencer sequencer_;
   std::atomic<bool> stopping_{false};
-  LaneSurroundings surroundings_;
-  std::vector<std::unique_ptr<Lane>> lanes_;  // of the socket thread
-  std::atomic<uint32_t> num_lanes_{0};
+  ChannelSurroundings surroundings_;
+  std::vector<std::unique_ptr<Channel>> channels_;  // of the socket thread
+  std::atomic<uint32_t> num_channels_{0};
   std::atomic<State> phase_{State::kConnecting};
 
   mutable std::mutex mutex_;

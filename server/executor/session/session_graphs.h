@@ -1,7 +1,7 @@
 // Graphs of one session, and what is known of them beside the driver: the memory they allocate, how they can be
 // launched again, what is in them, what they keep alive.
 //
-// Guarded by the session's turn. What it is made of must outlive it.
+// Guarded by the session's sequencer. What it is made of must outlive it.
 #pragma once
 
 #include <cuda.h>

@@ -13,7 +13,7 @@ struct SessionLimits {
   uint64_t device_memory_bytes = 0;  // 0: whatever the device has
   uint64_t pinned_bytes = 0;         // 0: half of the machine's memory
   uint64_t image_bytes = uint64_t{8} << 30;
-  uint32_t lanes = shm::kMaxLanesPerSession;
+  uint32_t channels = shm::kMaxChannelsPerSession;
   uint64_t output_bytes = uint64_t{4} << 20;  // of device printf, not fetched yet
   uint32_t handles_per_kind = 1u << 20;
   // How long a client may take to acknowledge a host function before its session is evicted; the shorter one while a
@@ -26,7 +26,7 @@ struct SessionLimits {
 struct UserLimits {
   uint64_t pinned_bytes = 0;  // 0: half of the machine's memory
   uint64_t image_bytes = uint64_t{16} << 30;
-  uint32_t lanes = 2048;
+  uint32_t channels = 2048;
   uint64_t output_bytes = uint64_t{64} << 20;
 };
 

@@ -37,7 +37,7 @@ struct SessionSnapshot {
   SessionIdentity identity;
   std::chrono::nanoseconds age{0};
   control::SessionFigures figures{};
-  uint32_t num_lanes = 0;
+  uint32_t num_channels = 0;
   bool is_draining = false;  // the client is gone, its work is being ended
 };
 

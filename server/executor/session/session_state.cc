@@ -10,8 +10,8 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
       driver(executor_core.driver),
       held(executor_core.session_held_limits, executor_core.user_held_limits, executor_core.held_by_users.Of(uid)),
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses, held),
-      gate_tenant(executor_core.gate->AddTenant({})),
-      coverage(executor_core.devices.get(), executor_core.gate->watch()),
+      admission_tenant(executor_core.admission->AddTenant({})),
+      preemptibility(executor_core.devices.get(), executor_core.admission->watch()),
       host_calls(driver, std::move(callback_queue)),
       tables(executor_core.limits.handles_per_kind),
       code(driver, tables, memory, held, executor_core.variants.get()),
@@ -145,8 +145,8 @@ void SessionState::Destroy() {
   core.device_output->Leave(output);
   host_calls.words.FreeAll();
   host_memory.FreeAll();
-  coverage.Close();
-  gate_tenant->End();
+  preemptibility.Close();
+  admission_tenant->End();
 }
 
 }  // namespace tally::server

@@ -1,7 +1,7 @@
 // Everything one session owns on the device's side, without threads or sockets.
 //
-// Guarded by the session's turn (turn_order.h) unless a member says that it is thread-safe. Destroy() ends it: after
-// that nothing of the session is left in the driver.
+// Guarded by the session's sequencer (sequencer.h) unless a member says that it is thread-safe. Destroy() ends it:
+// after that nothing of the session is left in the driver.
 #pragma once
 
 #include <cuda.h>
@@ -14,8 +14,8 @@
 #include <memory>
 
 #include "server/executor/dispatch/figure_counters.h"
-#include "server/executor/issue/coverage_meter.h"
 #include "server/executor/issue/launch_owner.h"
+#include "server/executor/issue/preemptibility_meter.h"
 #include "server/executor/session/awaited_objects.h"
 #include "server/executor/session/client_arrays.h"
 #include "server/executor/session/client_context.h"
@@ -43,30 +43,30 @@ class SessionState {
 
   ExecutorCore& core;
   const DriverTable& driver;
-  FigureCounters counters;  // thread-safe; of what lanes do
+  FigureCounters counters;  // thread-safe; of what channels do
   HeldAccount held;         // thread-safe; outlives what is counted in it
   MemoryMap memory;         // thread-safe
   HostMemory host_memory;   // thread-safe
   VirtualMemory virtual_memory{memory};
   PendingOutput output{held};                                    // thread-safe
-  std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once lanes exist
-  bool keeps_kernels = false;                                    // they run as they are; constant once lanes exist
+  std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once channels exist
+  bool keeps_kernels = false;                                    // they run as they are; constant once channels exist
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
-  std::atomic<bool> is_high_priority{false};  // how its launches pass the dispatch gate; changes at run time
+  std::atomic<bool> is_high_priority{false};  // how its launches pass admission; changes at run time
   std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time
   std::chrono::nanoseconds turnaround() const {
     return std::chrono::nanoseconds(turnaround_ns.load(std::memory_order_relaxed));
   }
-  // Outlives the session: launches of workers are retired later.
-  const std::shared_ptr<WorkerOwner> worker_owner = std::make_shared<WorkerOwner>();
-  const std::unique_ptr<GateTenant> gate_tenant;  // how the dispatch gate knows it; thread-safe
-  CoverageMeter coverage;
+  // Outlives the session: launches of persistent blocks are retired later.
+  const std::shared_ptr<RunsOwner> runs_owner = std::make_shared<RunsOwner>();
+  const std::unique_ptr<AdmissionTenant> admission_tenant;  // how admission knows it; thread-safe
+  PreemptibilityMeter preemptibility;
   // All of this as its launches see it.
-  const LaunchOwner launches{driver,        *core.gate,       *gate_tenant, core.variants.get(),
-                             keeps_kernels, is_high_priority, worker_owner, coverage,
+  const LaunchOwner launches{driver,        *core.admission,  *admission_tenant, core.variants.get(),
+                             keeps_kernels, is_high_priority, runs_owner,        preemptibility,
                              counters};
   AwaitedObjects awaited;         // thread-safe; events and real streams
-  std::unique_ptr<SloWatch> slo;  // null: no objective; constant once lanes exist
+  std::unique_ptr<SloWatch> slo;  // null: no objective; constant once channels exist
   // Code is about to be loaded that may print.
   void NoteMayPrint() {
     if (!may_print.exchange(true)) core.device_output->Join(output, has_client_left);

@@ -16,9 +16,10 @@ namespace tally::server {
 
 class SloWatch {
  public:
-  // `on_caution` is called, without a lock, whenever another caution is asked for: once per window at most.
-  SloWatch(const scheduler::Slo& slo, std::function<void()> on_caution)
-      : on_caution_(std::move(on_caution)), feedback_({.slo = slo}) {}
+  // `on_throttle_level` is called, without a lock, whenever another throttle level is asked for: once per window at
+  // most.
+  SloWatch(const scheduler::Slo& slo, std::function<void()> on_throttle_level)
+      : on_throttle_level_(std::move(on_throttle_level)), feedback_({.slo = slo}) {}
 
   void OnRequest(std::chrono::nanoseconds took) {
     bool has_changed = false;
@@ -27,7 +28,7 @@ class SloWatch {
       ++num_requests_;
       has_changed = feedback_.OnLatency(took);
     }
-    if (has_changed) on_caution_();
+    if (has_changed) on_throttle_level_();
   }
 
   // The times that are in force. Told once more unchanged, tenants have come, changed or gone somewhere on the machine
@@ -41,15 +42,15 @@ class SloWatch {
   struct Figures {
     uint64_t num_requests = 0;
     std::chrono::nanoseconds observed{0};  // at the objective's percentile, in the last window
-    int caution = 0;                       // steps
+    int throttle_level = 0;                // steps
   };
   Figures figures() const {
     const std::lock_guard lock(mutex_);
-    return {num_requests_, feedback_.last_quantile(), feedback_.caution_steps()};
+    return {num_requests_, feedback_.last_quantile(), feedback_.throttle_steps()};
   }
 
  private:
-  const std::function<void()> on_caution_;
+  const std::function<void()> on_throttle_level_;
   mutable std::mutex mutex_;
   scheduler::SloFeedback feedback_;  // guarded by mutex_, as below
   uint64_t num_requests_ = 0;

@@ -71,7 +71,7 @@ CUresult ServeSynchronizeEvent(ServedRequest& served, ClientNames& names, Stream
   awaited.Begin(event);
   std::vector<WaitPoint> requests;
   waits.MarkRequests(&requests);
-  served.GiveUpTurn();
+  served.ReleaseSequencer();
   const CUresult result = waits.AwaitEvent(event);
   if (awaited.End(event)) served.driver().cuEventDestroy_v2(event);
   waits.EndRequests(requests);

@@ -78,9 +78,9 @@ void StreamWaits::SleepUntilReady(const Query& query) const {
   if (session_.is_high_priority.load(std::memory_order_relaxed)) return;
   const Clock& clock = session_.clock;
   const TimePoint since = clock.Now();
-  // The thread's own device: without the turn, the client context may be gone.
+  // The thread's own device: without the sequencer, the client context may be gone.
   const int device = served_.current_device();
-  Standstill standstill(device >= 0 ? session_.core.gate->watch() : nullptr, device, since);
+  Standstill standstill(device >= 0 ? session_.core.admission->watch() : nullptr, device, since);
   while (query() == CUDA_ERROR_NOT_READY) {
     const TimePoint now = clock.Now();
     standstill.OnWaiting(now);
@@ -117,7 +117,7 @@ CUresult StreamWaits::Await(const WaitPoint& point) {
 }
 
 CUresult StreamWaits::AwaitPoints(std::vector<WaitPoint>* points) {
-  served_.GiveUpTurn();
+  served_.ReleaseSequencer();
   const bool is_context_call = served_.is_context_call();
   served_.EndContextCall();
   CUresult result = CUDA_SUCCESS;

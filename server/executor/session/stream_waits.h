@@ -1,7 +1,7 @@
-// How a request waits for what its session has on the device: what there is to wait for is noted with the turn, the
-// wait comes after it was given up.
+// How a request waits for what its session has on the device: what there is to wait for is noted with the sequencer,
+// the wait comes after it was given up.
 //
-// Lives as long as its lane. On the lane's thread only.
+// Lives as long as its channel. On the channel's thread only.
 #pragma once
 
 #include <cuda.h>
@@ -16,8 +16,8 @@
 
 namespace tally::server {
 
-// What a lane waits for after giving its turn up: all work of a stream, or a mark that says where the work of one
-// stands.
+// What a channel waits for after releasing the sequencer: all work of a stream, or a mark that says where the work of
+// one stands.
 struct WaitPoint {
   CUstream stream = nullptr;  // null: the mark
   Mark mark;
@@ -31,8 +31,8 @@ class StreamWaits {
   explicit StreamWaits(ServedRequest& served) : served_(served), session_(served.session()) {}
 
   // Notes a stream / the streams of a context (kNoContext: of the request's device) that have work to be waited for.
-  // With the turn. One stream is waited for by the driver's own wait for streams: an event recorded behind a graph is
-  // seen 5 us later than the graph's end (H200). Of several, all get a mark now, so that what other threads
+  // With the sequencer held. One stream is waited for by the driver's own wait for streams: an event recorded behind a
+  // graph is seen 5 us later than the graph's end (H200). Of several, all get a mark now, so that what other threads
   // put on one while another is waited for does not count.
   void MarkStream(Stream& stream, std::vector<WaitPoint>* points);
   CUresult MarkContext(uint32_t context, std::vector<WaitPoint>* points);
@@ -43,11 +43,11 @@ class StreamWaits {
   CUresult AwaitEvent(CUevent event) const;
   CUresult AwaitMark(const Mark& mark) const;
   CUresult AwaitStream(CUstream stream) const;
-  // Gives the turn up and waits for the points; takes device printf output when the session's kernels may print.
+  // Releases the sequencer and waits for the points; takes device printf output when the session's kernels may print.
   CUresult AwaitPoints(std::vector<WaitPoint>* points);
   void CollectOutput();
   // Streams whose requests may end with a wait for an event / does end those of them that have nothing left to do. The
-  // latter without the turn. Nothing without an objective.
+  // latter without the sequencer. Nothing without an objective.
   void MarkRequests(std::vector<WaitPoint>* points);
   void EndRequests(const std::vector<WaitPoint>& points);
 

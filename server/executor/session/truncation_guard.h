@@ -2,8 +2,8 @@
 //
 // Memory that a program registers may be a file in /dev/shm, which cannot be sealed. If it becomes shorter, whoever
 // touches the lost pages gets SIGBUS. In covered ranges a handler puts a page of zeros there instead, and the access
-// goes on, in whatever thread; the session whose memory it was is then ended (lane.cc). SIGBUS anywhere else ends the
-// process as before, and so does one in a thread that blocks it: executor_process/deliverable_faults.cc.
+// goes on, in whatever thread; the session whose memory it was is then ended (channel.cc). SIGBUS anywhere else ends
+// the process as before, and so does one in a thread that blocks it: executor_process/deliverable_faults.cc.
 //
 // Process-wide, because signal handlers are. Thread-safe; the handler takes no lock.
 #pragma once

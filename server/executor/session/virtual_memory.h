@@ -3,7 +3,7 @@
 //
 // The executor's sessions share one address space: a reservation is the driver's own, at the same addresses in the
 // client, and only its owner may map into it. Physical memory lives until its last holder, in whatever session, has let
-// go of it: a holder is a handle or a mapping. Guarded by the session's turn, except PhysicalMemory, whose last
+// go of it: a holder is a handle or a mapping. Guarded by the session's sequencer, except PhysicalMemory, whose last
 // reference may be dropped by anybody.
 #pragma once
 

@@ -1,6 +1,6 @@
 // What has to happen around some generated calls.
 #include "proto/driver/generated/wire_ops.h"
-#include "server/executor/issue/gated_dispatch.h"
+#include "server/executor/issue/admitted_dispatch.h"
 #include "server/executor/issue/launch_forms.h"
 #include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
@@ -75,12 +75,12 @@ CUresult LaunchGraph(ServedRequest& served, ClientNames& names, WireReader& in) 
   scheduler::LaunchAsked asked;
   asked.kind = reinterpret_cast<uintptr_t>(exec);
   asked.turnaround = session.turnaround();
-  const GatedDispatch dispatch(session.launches, *stream, asked, /*passes=*/is_captured);
-  if (dispatch.is_cancelled()) return GatedDispatch::kCancelled;
-  std::optional<CoverageMeter::Timed> timed;
+  const AdmittedDispatch dispatch(session.launches, *stream, asked, /*passes=*/is_captured);
+  if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
+  std::optional<PreemptibilityMeter::Timed> timed;
   if (IsOfInterest(session.launches, is_captured)) {
-    timed.emplace(session.coverage, stream->device, stream->real, asked.kind,
-                  session.core.variants->CoverageLeft(stream->device, Coverage::kGraph));
+    timed.emplace(session.preemptibility, stream->device, stream->real, asked.kind,
+                  session.core.variants->PreemptibilityLeft(stream->device, Preemptibility::kGraph));
   }
   const CUresult result = served.driver().cuGraphLaunch(exec, stream->real);
   served.session().counters.Add("graph_launches");

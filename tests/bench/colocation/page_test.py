@@ -86,11 +86,11 @@ class PageTest(unittest.TestCase):
         executor = {"domain": "best-effort:0", "class": "best-effort", "driver": "CUDA driver 13.0", "suspension": "on", "num_suspensions": 12}
         mode = "tally:look-ahead+suspended"
         found["tallyds"] = {mode: {"kernels": [], "executors": [executor, {**executor, "class": "high", "domain": "high:0", "suspension": "off"}]}}
-        self.assertIn(f"Suspending of best-effort contexts: {mode}: best-effort:0 on, 12 times.", page.markdown(found, []))
+        self.assertIn(f"Descheduling of best-effort contexts: {mode}: best-effort:0 on, 12 times.", page.markdown(found, []))
         self.assertEqual(page.problems(found), [])
         off = {"executors": [{**executor, "suspension": "off"}]}
         found["tallyds"] = {mode: off, "tally": off, "tally+gates+shared": off, "tally:none": off, "tally/0": off}
-        self.assertEqual(page.problems(found), [f"{mode}: best-effort:0 did not suspend its contexts, though the mode is to"])
+        self.assertEqual(page.problems(found), [f"{mode}: best-effort:0 did not deschedule its contexts, though the mode is to"])
         found["tallyds"] = {mode: {"executors": [{**executor, "driver": "software driver 13.0", "suspension": "off"}]}}
         self.assertEqual(page.problems(found), [])
 

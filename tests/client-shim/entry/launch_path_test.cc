@@ -1,5 +1,5 @@
-// The law of the launch path: no lock, no allocation, no system call while the executor is awake. The built library, in
-// a process that counts the first two and may not make the third.
+// The law of the launch path: no lock, no allocation, no system call while the executor polls. The built library, in a
+// process that counts the first two and may not make the third.
 //
 // malloc and the locks of this program replace the C library's for everything in it, libcuda.so.1 included. For system
 // calls the child installs a seccomp filter after which any of them but exit_group kills it.

@@ -13,11 +13,11 @@
 namespace tally::client_shim {
 namespace {
 
-// The thread that runs host functions needs a lane of its own: a function that nobody will run holds its stream up for
-// good.
-TEST(CallbackThread, WithoutALaneAHostFunctionIsRefused) {
+// The thread that runs host functions needs a channel of its own: a function that nobody will run holds its stream up
+// for good.
+TEST(CallbackThread, WithoutAChannelAHostFunctionIsRefused) {
   FakeExecutor executor;
-  executor.set_max_lanes(2);
+  executor.set_max_channels(2);
   auto token = std::make_shared<std::atomic<uint64_t>>(0);
   executor.On(shm::Op::kLaunchHostFunction, [token](const FakeRequest& request, FakeReply*) {
     *token = request.Read<shm::LaunchHostFunction>().token;
@@ -34,15 +34,15 @@ TEST(CallbackThread, WithoutALaneAHostFunctionIsRefused) {
                            return SHIM(cuLaunchHostFunc)(
                                nullptr, [](void*) { ++ran; }, nullptr);
                          };
-                         std::atomic<bool> has_lane{false}, may_end{false};
+                         std::atomic<bool> has_channel{false}, may_end{false};
                          std::thread other([&] {
-                           has_lane = Begin() == 0;
+                           has_channel = Begin() == 0;
                            while (!may_end) std::this_thread::yield();
                          });
-                         while (!has_lane) std::this_thread::yield();
+                         while (!has_channel) std::this_thread::yield();
                          const CUresult refused = launch();
                          may_end = true;
-                         other.join();  // gives its lane back
+                         other.join();  // gives its channel back
                          REQUIRE(refused == CUDA_ERROR_OUT_OF_MEMORY);
                          REQUIRE(launch() == CUDA_SUCCESS);
                          while (ran == 0) std::this_thread::yield();

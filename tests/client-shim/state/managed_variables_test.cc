@@ -23,7 +23,7 @@ struct Device {
     });
     executor->On(shm::Op::kCopy, [this, executor](const FakeRequest& request, FakeReply*) {
       const auto copy = request.Read<shm::Copy>();
-      std::byte* arena = executor->arena(request.lane);
+      std::byte* arena = executor->arena(request.channel);
       if (copy.destination_place == static_cast<uint32_t>(shm::Place::kArena)) {
         std::memcpy(arena + copy.destination, &bytes[copy.source - kAddress], copy.size_bytes);
       } else {

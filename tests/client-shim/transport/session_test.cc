@@ -20,13 +20,13 @@
 namespace tally::client_shim {
 namespace {
 
-TEST(Session, ThreadsThatRunAtOnceHaveLanesOfTheirOwn) {
+TEST(Session, ThreadsThatRunAtOnceHaveChannelsOfTheirOwn) {
   constexpr int kThreads = 4;
   FakeExecutor executor;
   EXPECT_EQ(RunInChild(executor.socket_path(),
                        [] {
                          if (Begin() != 0) return 1;
-                         // The first ones leave lanes behind that all the later ones want.
+                         // The first ones leave channels behind that all the later ones want.
                          for (int round = 0; round < 3; ++round) {
                            std::barrier all(kThreads);
                            std::vector<std::thread> threads;
@@ -46,9 +46,9 @@ TEST(Session, ThreadsThatRunAtOnceHaveLanesOfTheirOwn) {
             0);
   std::map<uint32_t, int> created;
   for (const FakeRequest& request : executor.requests())
-    created[request.lane] += request.op == static_cast<uint16_t>(shm::Op::kCreateEvent) ? 1 : 0;
-  EXPECT_EQ(executor.num_lanes(), kThreads + 1u) << "a lane is used again";
-  for (const auto& [lane, count] : created) EXPECT_EQ(count, lane == 0 ? 0 : 6) << "lane " << lane;
+    created[request.channel] += request.op == static_cast<uint16_t>(shm::Op::kCreateEvent) ? 1 : 0;
+  EXPECT_EQ(executor.num_channels(), kThreads + 1u) << "a channel is used again";
+  for (const auto& [channel, count] : created) EXPECT_EQ(count, channel == 0 ? 0 : 6) << "channel " << channel;
 }
 
 // What the executor has put there would stay for as long as the session.

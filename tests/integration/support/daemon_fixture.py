@@ -73,10 +73,10 @@ def hello(tenant="tester", priority=0, domain="", version=VERSION, table=None, m
 
 def connected(path):
     """A connection to tallyd that has said nothing yet."""
-    gate = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    gate.connect(path)  # waits where many others do, as programs do
-    gate.settimeout(60)
-    return gate
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection.connect(path)  # waits where many others do, as programs do
+    connection.settimeout(60)
+    return connection
 
 
 @contextlib.contextmanager
@@ -96,19 +96,19 @@ class Session:
     """One client's session: only the sockets, no driver calls."""
 
     def __init__(self, path, raw=None, **words):
-        with contextlib.closing(connected(path)) as gate:
-            gate.send(hello(**words) if raw is None else raw)
-            self.receive(gate)
+        with contextlib.closing(connected(path)) as connection:
+            connection.send(hello(**words) if raw is None else raw)
+            self.receive(connection)
 
     @classmethod
-    def answered_on(cls, gate):
+    def answered_on(cls, connection):
         """That of a client that has said hello."""
         session = cls.__new__(cls)
-        session.receive(gate)
+        session.receive(connection)
         return session
 
-    def receive(self, gate):
-        answer, fds, _, _ = socket.recv_fds(gate, 4096, 4)
+    def receive(self, connection):
+        answer, fds, _, _ = socket.recv_fds(connection, 4096, 4)
         if not answer:
             raise Refused(-1, "hung up")
         _, _, _, self.id, code, _, sentence = REPLY.unpack(answer)
@@ -215,19 +215,19 @@ class DaemonTest(unittest.TestCase):
         return session
 
     def connect(self):
-        gate = connected(self.socket_path)
-        self.addCleanup(gate.close)
-        return gate
+        connection = connected(self.socket_path)
+        self.addCleanup(connection.close)
+        return connection
 
-    def assert_gets_session(self, gate):
-        session = Session.answered_on(gate)
+    def assert_gets_session(self, connection):
+        session = Session.answered_on(connection)
         self.addCleanup(session.close)
-        gate.close()
+        connection.close()
 
     @staticmethod
-    def is_hung_up(gate):
+    def is_hung_up(connection):
         """Of a client that awaits no answer."""
-        return select.select([gate], [], [], 0)[0] != []
+        return select.select([connection], [], [], 0)[0] != []
 
     def assert_refused(self, code, words, **arguments):
         with self.assertRaises(Refused) as caught:

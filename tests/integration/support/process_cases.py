@@ -133,7 +133,7 @@ def closes_all_descriptors():
 
 
 def few_descriptors():
-    """A limit that leaves one descriptor for each thread, which needs it for its lane and for every allocation, for a moment."""
+    """A limit that leaves one descriptor for each thread, which needs it for its channel and for every allocation, for a moment."""
     cuda = Cuda()
     highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + 40, highest + 1 + 40))
@@ -184,7 +184,7 @@ def on_threads(count, function):
 
 
 def many_threads_come_and_go():
-    """Lanes of ended threads are used again: 40 times 32 threads need 32 lanes."""
+    """Channels of ended threads are used again: 40 times 32 threads need 32 channels."""
     cuda = Cuda()
     threading.stack_size(128 << 10)
 

@@ -24,7 +24,7 @@ std::string Outcome(std::string_view pass, std::string_view statements, std::str
 std::string Slice(std::string_view statements, std::string_view before = "") {
   return Outcome("slice_grid", statements, before);
 }
-std::string Workers(std::string_view statements, std::string_view before = "") {
+std::string PersistentBlocks(std::string_view statements, std::string_view before = "") {
   return Outcome("persistent_blocks", statements, before);
 }
 std::string Import(std::string_view statements, std::string_view before = "") {
@@ -97,8 +97,8 @@ TEST(Refusals, OfCalls) {
   EXPECT_EQ(Slice("call f; ret;", ".func f(){\n.reg .b32 %r1;\nmov.u32 %r1, %ctaid.x;\ncall f;\nret;\n}\n"),
             "recursion");
   EXPECT_EQ(Slice("call f; ret;", ".func f(){\n.reg .b32 %r1;\nmov.u32 %r1, %ctaid.x;\nret;\n}\n"), "done");
-  EXPECT_EQ(Workers("call f; ret;", ".func f(){\nbar.sync 0;\nret;\n}\n"), "function-barrier");
-  EXPECT_EQ(Workers("call f; ret;", ".func f(){\nexit;\n}\n"), "exit-in-function");
+  EXPECT_EQ(PersistentBlocks("call f; ret;", ".func f(){\nbar.sync 0;\nret;\n}\n"), "function-barrier");
+  EXPECT_EQ(PersistentBlocks("call f; ret;", ".func f(){\nexit;\n}\n"), "exit-in-function");
 }
 
 TEST(Refusals, OfLoopsThatWaitForOtherBlocks) {
@@ -130,58 +130,62 @@ TEST(Refusals, OfLoopsThatWaitForOtherBlocks) {
 }
 
 TEST(Refusals, OfWhatLivesAsLongAsABlock) {
-  EXPECT_EQ(Workers("mbarrier.init.shared.b64 [s], 1; ret;"), "mbarrier");
+  EXPECT_EQ(PersistentBlocks("mbarrier.init.shared.b64 [s], 1; ret;"), "mbarrier");
   EXPECT_EQ(Slice("mbarrier.init.shared.b64 [s], 1; ret;"), "done");
-  EXPECT_EQ(Workers("alloca.u32 %r1, 16; ret;"), "stack-allocation");
-  EXPECT_EQ(Workers("setmaxnreg.inc.sync.aligned.u32 240; ret;"), "setmaxnreg");
-  EXPECT_EQ(Workers("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; ret;"), "tcgen05");
-  EXPECT_EQ(Workers("mov.u32 %r1, %total_smem_size; ret;"), "total-shared-size");
-  EXPECT_EQ(Workers("bar.arrive 1, 64; ret;"), "barrier-arrive");
-  EXPECT_EQ(Workers("cp.async.ca.shared.global [s], [%rd1], 16; ret;"), "done");
+  EXPECT_EQ(PersistentBlocks("alloca.u32 %r1, 16; ret;"), "stack-allocation");
+  EXPECT_EQ(PersistentBlocks("setmaxnreg.inc.sync.aligned.u32 240; ret;"), "setmaxnreg");
+  EXPECT_EQ(PersistentBlocks("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned; ret;"), "tcgen05");
+  EXPECT_EQ(PersistentBlocks("mov.u32 %r1, %total_smem_size; ret;"), "total-shared-size");
+  EXPECT_EQ(PersistentBlocks("bar.arrive 1, 64; ret;"), "barrier-arrive");
+  EXPECT_EQ(PersistentBlocks("cp.async.ca.shared.global [s], [%rd1], 16; ret;"), "done");
 }
 
 TEST(Refusals, OfBarriersThatEarlyExitsDisturb) {
   const std::string leave = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; @%p1 ret; ";
-  EXPECT_EQ(Workers(leave + "bar.sync 0; ret;"), "done");
-  EXPECT_EQ(Workers(leave + "bar.sync 1; ret;"), "done");
-  EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync 1; ret;"), "several-barriers");
-  EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync %r2; ret;"), "barrier-register");
-  EXPECT_EQ(Workers(leave + "{ .reg .b32 x; bar.sync 0; } ret;"), "done");
-  EXPECT_EQ(Workers(leave + "{ { bar.sync 0; } } ret;"), "barrier-in-scope");
-  EXPECT_EQ(Workers(leave + "{ @%p2 bra M; bar.sync 0; M: } ret;"), "barrier-in-scope");
-  EXPECT_EQ(Workers("{ { bar.sync 0; } } ret;"), "done") << "nobody leaves early";
-  EXPECT_EQ(Workers("bar.sync 0; bar.sync 1; ret;"), "done");
-  EXPECT_EQ(Workers("bar.sync %r2; ret;"), "barrier-identifiers");
-  EXPECT_EQ(Workers("bar.sync 0, 64; ret;"), "done");
+  EXPECT_EQ(PersistentBlocks(leave + "bar.sync 0; ret;"), "done");
+  EXPECT_EQ(PersistentBlocks(leave + "bar.sync 1; ret;"), "done");
+  EXPECT_EQ(PersistentBlocks(leave + "bar.sync 0; bar.sync 1; ret;"), "several-barriers");
+  EXPECT_EQ(PersistentBlocks(leave + "bar.sync 0; bar.sync %r2; ret;"), "barrier-register");
+  EXPECT_EQ(PersistentBlocks(leave + "{ .reg .b32 x; bar.sync 0; } ret;"), "done");
+  EXPECT_EQ(PersistentBlocks(leave + "{ { bar.sync 0; } } ret;"), "barrier-in-scope");
+  EXPECT_EQ(PersistentBlocks(leave + "{ @%p2 bra M; bar.sync 0; M: } ret;"), "barrier-in-scope");
+  EXPECT_EQ(PersistentBlocks("{ { bar.sync 0; } } ret;"), "done") << "nobody leaves early";
+  EXPECT_EQ(PersistentBlocks("bar.sync 0; bar.sync 1; ret;"), "done");
+  EXPECT_EQ(PersistentBlocks("bar.sync %r2; ret;"), "barrier-identifiers");
+  EXPECT_EQ(PersistentBlocks("bar.sync 0, 64; ret;"), "done");
 }
 
 // Warps that have left stay at the end, so they would be counted at a barrier for some threads, were it the same one.
 TEST(Refusals, OfBarriersWithACount) {
   const std::string leave = "mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 63; @%p1 ret; ";
-  EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync 0, 64; ret;"), "barrier-with-count");
-  EXPECT_EQ(Workers(leave + "bar.sync 1, 64; bar.sync 1; ret;"), "barrier-with-count");
-  EXPECT_EQ(Workers(leave + "bar.sync 0; bar.sync 1, 64; ret;"), "done");
-  EXPECT_EQ(Workers(leave + "bar.sync 0, 64; ret;"), "done") << "no barrier is for all";
+  EXPECT_EQ(PersistentBlocks(leave + "bar.sync 0; bar.sync 0, 64; ret;"), "barrier-with-count");
+  EXPECT_EQ(PersistentBlocks(leave + "bar.sync 1, 64; bar.sync 1; ret;"), "barrier-with-count");
+  EXPECT_EQ(PersistentBlocks(leave + "bar.sync 0; bar.sync 1, 64; ret;"), "done");
+  EXPECT_EQ(PersistentBlocks(leave + "bar.sync 0, 64; ret;"), "done") << "no barrier is for all";
   std::string all_with_counts;
   for (int id = 0; id < 15; ++id) all_with_counts += "bar.sync " + std::to_string(id) + ", 64; ";
-  EXPECT_EQ(Workers(all_with_counts + "ret;"), "done") << "the last is ours";
-  EXPECT_EQ(Workers(all_with_counts + "bar.sync 15; ret;"), "done");
-  EXPECT_EQ(Workers(all_with_counts + "bar.sync 15, 64; ret;"), "barrier-identifiers");
+  EXPECT_EQ(PersistentBlocks(all_with_counts + "ret;"), "done") << "the last is ours";
+  EXPECT_EQ(PersistentBlocks(all_with_counts + "bar.sync 15; ret;"), "done");
+  EXPECT_EQ(PersistentBlocks(all_with_counts + "bar.sync 15, 64; ret;"), "barrier-identifiers");
 }
 
 TEST(Refusals, OfLanesThatOthersWaitFor) {
   const std::string shuffle = "shfl.sync.down.b32 %r2, %r3, 1, 31, -1; ";
-  const auto after = [&](const std::string& test) { return Workers(test + " @%p1 bra L; " + shuffle + "L: ret;"); };
+  const auto after = [&](const std::string& test) {
+    return PersistentBlocks(test + " @%p1 bra L; " + shuffle + "L: ret;");
+  };
   EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7;"), "done") << "those that stay are counted";
   EXPECT_EQ(after("mov.u32 %r1, %tid.x; setp.gt.u32 %p1, %r1, 31;"), "done") << "whole warps";
   EXPECT_EQ(after("mov.u32 %r1, %ctaid.x; setp.eq.u32 %p1, %r1, 7;"), "done") << "whole blocks";
   EXPECT_EQ(after("ld.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 7;"), "done") << "lanes of one load";
   const std::string lane = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; ";
-  EXPECT_EQ(Workers(lane + "@%p1 bra L; " + shuffle + "L: bar.sync 0; ret;"), "done") << "nobody leaves meanwhile";
-  EXPECT_EQ(Workers(lane + "@%p1 ret; activemask.b32 %r4; shfl.sync.down.b32 %r2, %r3, 1, 31, %r4; ret;"), "done");
-  EXPECT_EQ(Workers(lane + "@%p1 ret; bar.sync 1, 64; ret;"), "warp-sync-after-exit");
-  EXPECT_EQ(Workers(shuffle + lane + "@%p1 ret; ret;"), "done");
-  EXPECT_EQ(Workers(lane + "@%p1 " + shuffle + "ret;"), "warp-sync-after-exit") << "its own guard";
+  EXPECT_EQ(PersistentBlocks(lane + "@%p1 bra L; " + shuffle + "L: bar.sync 0; ret;"), "done")
+      << "nobody leaves meanwhile";
+  EXPECT_EQ(PersistentBlocks(lane + "@%p1 ret; activemask.b32 %r4; shfl.sync.down.b32 %r2, %r3, 1, 31, %r4; ret;"),
+            "done");
+  EXPECT_EQ(PersistentBlocks(lane + "@%p1 ret; bar.sync 1, 64; ret;"), "warp-sync-after-exit");
+  EXPECT_EQ(PersistentBlocks(shuffle + lane + "@%p1 ret; ret;"), "done");
+  EXPECT_EQ(PersistentBlocks(lane + "@%p1 " + shuffle + "ret;"), "warp-sync-after-exit") << "its own guard";
 }
 
 // Where those that stay cannot be counted, or counting them would wait for somebody who waits for them.
@@ -189,7 +193,9 @@ TEST(Refusals, OfLanesThatCannotBeCounted) {
   const std::string shuffle = "shfl.sync.down.b32 %r2, %r3, 1, 31, -1; ";
   const std::string lane = "mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 7; setp.eq.u32 %p2, %r1, 9; ";
   const std::string leave = lane + "@%p1 ret; ";
-  const auto expect = [](const std::string& body, const char* verdict) { EXPECT_EQ(Workers(body), verdict) << body; };
+  const auto expect = [](const std::string& body, const char* verdict) {
+    EXPECT_EQ(PersistentBlocks(body), verdict) << body;
+  };
   const char* refused = "warp-sync-after-exit";
   expect(leave + shuffle + "@%p2 bra E; " + shuffle + "E: ret;", "done");
   expect(leave + "L: @%p2 bra E; " + shuffle + "bra L; E: ret;", "done");
@@ -208,9 +214,10 @@ TEST(Refusals, OfLanesThatCannotBeCounted) {
   expect("mov.u32 %r5, s; W: ld.volatile.shared.u32 %r4, [s]; setp.eq.u32 %p3, %r4, 0; @%p3 bra W; " + leave + shuffle +
              "ret;",
          refused);
-  EXPECT_EQ(Workers(leave + "call f; " + shuffle + "ret;",
-                    ".func f(){\n.reg .b32 %r1; .reg .pred %p1;\nW: ld.volatile.shared.u32 %r1, [0]; setp.eq.u32 %p1, "
-                    "%r1, 0; @%p1 bra W; ret;\n}\n"),
+  EXPECT_EQ(PersistentBlocks(
+                leave + "call f; " + shuffle + "ret;",
+                ".func f(){\n.reg .b32 %r1; .reg .pred %p1;\nW: ld.volatile.shared.u32 %r1, [0]; setp.eq.u32 %p1, "
+                "%r1, 0; @%p1 bra W; ret;\n}\n"),
             refused);
 }
 

@@ -27,18 +27,18 @@ WindowShape ShapeOf(Window& window, const std::vector<Launched>& launches) {
 const std::vector<Launched> kDiamonds = {
     {{Write(0)}}, {{Write(1)}}, {{Read(0), Write(2)}}, {{Read(1), Write(3)}}, {{Read(2), Read(3), Write(4)}}};
 
-TEST(WindowShape, HasLevelsAndLanes) {
+TEST(WindowShape, HasLevelsAndTracks) {
   Window window;
   const WindowShape shape = ShapeOf(window, kDiamonds);
   ASSERT_EQ(shape.nodes().size(), 5u);
   EXPECT_EQ(shape.num_levels(), 3u);
-  EXPECT_EQ(shape.num_lanes(), 2u);
+  EXPECT_EQ(shape.num_tracks(), 2u);
   const uint8_t levels[] = {0, 0, 1, 1, 2};
-  const uint8_t lanes[] = {0, 1, 0, 1, 0};
+  const uint8_t tracks[] = {0, 1, 0, 1, 0};
   const SlotSet edges[] = {0, 0, Just(0), Just(1), Just(2) | Just(3)};
   for (size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(shape.nodes()[i].level, levels[i]) << i;
-    EXPECT_EQ(shape.nodes()[i].lane, lanes[i]) << i;
+    EXPECT_EQ(shape.nodes()[i].track, tracks[i]) << i;
     EXPECT_EQ(shape.nodes()[i].edges, edges[i]) << i;
   }
 }
@@ -52,23 +52,23 @@ TEST(WindowShape, EveryLaunchHasAPlaceOfItsOwn) {
   const WindowShape shape = ShapeOf(window, launches);
   EXPECT_TRUE(shape.is_full());
   EXPECT_EQ(shape.num_levels(), 22u);
-  EXPECT_EQ(shape.num_lanes(), 3u);
+  EXPECT_EQ(shape.num_tracks(), 3u);
   std::set<std::pair<int, int>> places;
   for (const WindowShape::Node& node : shape.nodes()) {
-    EXPECT_TRUE(places.emplace(node.level, node.lane).second);
+    EXPECT_TRUE(places.emplace(node.level, node.track).second);
     for (SlotSet left = node.edges; left != 0; left = WithoutFirst(left)) {
       EXPECT_LT(shape.nodes()[FirstOf(left)].level, node.level);
     }
   }
 }
 
-TEST(WindowShape, AllSideBySideIsALaneEach) {
+TEST(WindowShape, AllSideBySideIsATrackEach) {
   Window window;
   std::vector<Launched> launches;
   for (uint64_t i = 0; i < kMostSlots; ++i) launches.push_back({{Write(i)}});
   const WindowShape shape = ShapeOf(window, launches);
   EXPECT_EQ(shape.num_levels(), 1u);
-  EXPECT_EQ(shape.num_lanes(), kMostSlots);
+  EXPECT_EQ(shape.num_tracks(), kMostSlots);
 }
 
 // A window has other slots and earlier launches when the same comes again.

@@ -69,10 +69,10 @@ class Execution {
   void Admit(size_t number) {
     const RandomLaunch& launch = launches_[number];
     if (launch.is_closed_before) window_.Close();
-    const Window::Admission admission = *window_.Admit(launch.accesses, launch.extent);
-    number_[admission.slot] = number;
-    edges_[admission.slot] = admission.edges & ~ended_;
-    waiting_ |= Just(admission.slot);
+    const Window::Entry entry = *window_.Admit(launch.accesses, launch.extent);
+    number_[entry.slot] = number;
+    edges_[entry.slot] = entry.edges & ~ended_;
+    waiting_ |= Just(entry.slot);
   }
   void Report() {
     const Slot slot = Any(ended_);

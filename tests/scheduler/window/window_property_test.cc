@@ -89,10 +89,10 @@ void Check(uint32_t seed, Boxes boxes, size_t most_boxes, Counts* counts) {
       pending.reset(in_slot[slot]);
     }
     if (launches[i].is_closed_before) window.Close();
-    const auto admission = window.Admit(launches[i].accesses, launches[i].extent);
-    ASSERT_TRUE(admission.has_value());
+    const auto entry = window.Admit(launches[i].accesses, launches[i].extent);
+    ASSERT_TRUE(entry.has_value());
     LaunchSet through_others;
-    for (SlotSet left = admission->edges; left != 0; left = WithoutFirst(left)) {
+    for (SlotSet left = entry->edges; left != 0; left = WithoutFirst(left)) {
       const size_t early = in_slot[FirstOf(left)];
       ASSERT_TRUE(pending.test(early)) << i;
       before[i].set(early);
@@ -109,11 +109,11 @@ void Check(uint32_t seed, Boxes boxes, size_t most_boxes, Counts* counts) {
     }
     counts->num_extra += (before[i] & ~needed).count();
     LaunchSet ancestors;
-    for (SlotSet left = window.Ancestors(admission->slot); left != 0; left = WithoutFirst(left)) {
+    for (SlotSet left = window.Ancestors(entry->slot); left != 0; left = WithoutFirst(left)) {
       ancestors.set(in_slot[FirstOf(left)]);
     }
     ASSERT_EQ(ancestors, before[i]) << i;
-    in_slot[admission->slot] = i;
+    in_slot[entry->slot] = i;
     pending.set(i);
   }
 }

@@ -16,12 +16,12 @@ Box At(uint64_t first, uint64_t count = 1) { return *Box::Range(4096 + 256 * fir
 Access Read(uint64_t first, uint64_t count = 1) { return {At(first, count), kRead}; }
 Access Write(uint64_t first, uint64_t count = 1) { return {At(first, count), kWrite}; }
 
-Window::Admission Admit(Window& window, const std::vector<Access>& accesses, Extent extent = Extent::kSaid) {
-  const auto admission = window.Admit(accesses, extent);
-  EXPECT_TRUE(admission.has_value());
-  return admission.value_or(Window::Admission{});
+Window::Entry Admit(Window& window, const std::vector<Access>& accesses, Extent extent = Extent::kSaid) {
+  const auto entry = window.Admit(accesses, extent);
+  EXPECT_TRUE(entry.has_value());
+  return entry.value_or(Window::Entry{});
 }
-Window::Admission AdmitBarrier(Window& window) { return Admit(window, {}, Extent::kAnything); }
+Window::Entry AdmitBarrier(Window& window) { return Admit(window, {}, Extent::kAnything); }
 
 // C = A * B; D = relu(C): Algorithm 1 of ACS compares {D} with {A, B, C} and starts both at once.
 TEST(Window, ReadComesBehindWrite) {
@@ -219,9 +219,9 @@ TEST(Window, IsFullAtItsCapacity) {
     const std::vector<Access> one = {Write(0)};
     EXPECT_FALSE(window.Admit(one).has_value());
     window.Complete(static_cast<Slot>(capacity / 2));
-    const auto admission = Admit(window, {Read(capacity)});
-    EXPECT_EQ(admission.slot, capacity / 2);
-    EXPECT_EQ(admission.edges, 0u);
+    const auto entry = Admit(window, {Read(capacity)});
+    EXPECT_EQ(entry.slot, capacity / 2);
+    EXPECT_EQ(entry.edges, 0u);
   }
 }
 

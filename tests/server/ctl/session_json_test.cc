@@ -21,7 +21,7 @@ TEST(SessionJson, HasEveryFigureUnderItsName) {
   const Json row = ToJson(session);
   for (const control::Figure figure : control::kAllFigures) {
     const std::string name = figure.row().name;
-    if (figure.row().entries == control::FigureEntries::kByCoverage) continue;
+    if (figure.row().entries == control::FigureEntries::kByPreemptibility) continue;
     const auto entries = figures.entries(figure);
     const uint64_t value = std::accumulate(entries.begin(), entries.end(), uint64_t{0});
     ASSERT_TRUE(row.contains(name)) << name;

@@ -38,7 +38,7 @@ TEST(DaemonCommandLine, GatesMayBeToldNeverToRest) {
   EXPECT_EQ(std::get<DaemonConfig>(parsed).gates_rest_after, std::chrono::milliseconds(0));
 }
 
-TEST(DaemonCommandLine, SuspendingIsSwitchedOnAndOff) {
+TEST(DaemonCommandLine, DeschedulingIsSwitchedOnAndOff) {
   const auto off = Parse({"--no-suspend-best-effort"});
   ASSERT_TRUE(std::holds_alternative<DaemonConfig>(off));
   EXPECT_FALSE(std::get<DaemonConfig>(off).suspend_best_effort);

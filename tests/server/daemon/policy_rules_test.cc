@@ -62,11 +62,11 @@ TEST(PolicyRules, OneThingThatIsAskedForIsEnough) {
     return !CheckHonoured(config, driver).ok();
   };
   const auto bound = [](auto& config) { config.starvation_bound = std::chrono::milliseconds(100); };
-  const auto suspension = [](auto& config) { config.suspend_best_effort = true; };
+  const auto descheduling = [](auto& config) { config.suspend_best_effort = true; };
   const auto transforms = [](auto& config) { config.transforms = Transforms::kGate; };
   const auto turnaround = [](auto& config) { config.turnaround_threshold = std::chrono::microseconds(20); };
   EXPECT_TRUE(refuses(bound, DriverChoice::kCuda));
-  EXPECT_TRUE(refuses(suspension, DriverChoice::kCuda));
+  EXPECT_TRUE(refuses(descheduling, DriverChoice::kCuda));
   EXPECT_TRUE(refuses(transforms, DriverChoice::kCuda));
   EXPECT_TRUE(refuses(turnaround, DriverChoice::kCuda));
   EXPECT_FALSE(refuses(bound, DriverChoice::kSim));

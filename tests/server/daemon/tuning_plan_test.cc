@@ -18,7 +18,7 @@ TEST(TuningPlanTest, WithoutObjectivesWhatIsConfigured) {
   EXPECT_EQ(tuning.target_drain, Tuning{}.target_drain);
 }
 
-TEST(TuningPlanTest, CautionShortensWhatBestEffortWorkMayDo) {
+TEST(TuningPlanTest, ThrottlingShortensWhatBestEffortWorkMayDo) {
   const Tuning careful = TuningFor(SloFeedback::kSteps, nanoseconds(31'600));
   const Tuning generous = TuningFor(0, nanoseconds(31'600));
   EXPECT_NEAR(static_cast<double>(careful.turnaround_threshold.count()), 10'000, 1);

@@ -16,25 +16,25 @@ using ptx_transforms::TransformOptions;
 
 constexpr uint64_t kOriginalBudget = 500'000'000;  // thread instructions
 
-// What variants may use: transformed code is a little longer, and every run of workers starts anew.
+// What variants may use: transformed code is a little longer, and every run of persistent blocks starts anew.
 uint64_t BudgetOf(uint64_t original_instructions) { return original_instructions * 20 + 2'000'000; }
 
 std::string PipelineName(const std::vector<std::string>& passes) { return fmt::format("{}", fmt::join(passes, "+")); }
 
 std::vector<TransformOptions> OptionsFor(RandomSource& random) {
   std::vector<std::string> slice{"slice_grid"};
-  std::vector<std::string> workers{"persistent_blocks", "yield_check"};
+  std::vector<std::string> persistent_blocks{"persistent_blocks", "yield_check"};
   std::vector<std::string> gate{"gate_entry"};
   std::vector<TransformOptions> all(2);
   // All in one module, or apart from the original's module, which is how the executor loads them.
   all[0].placement = random.Chance(40) ? Placement::kAdd : Placement::kOnly;
-  all[0].pipelines = {slice, workers, gate};
+  all[0].pipelines = {slice, persistent_blocks, gate};
   if (random.Chance(15)) all[0].pipelines[1] = {"persistent_blocks"};
   if (all[0].placement == Placement::kOnly)
     for (std::vector<std::string>& passes : all[0].pipelines) passes.push_back("import_globals");
   all[1].placement = Placement::kReplace;
   all[1].pipelines = {
-      random.Pick<std::vector<std::string>>({{"unify_barriers"}, {"unify_barriers"}, slice, workers, gate})};
+      random.Pick<std::vector<std::string>>({{"unify_barriers"}, {"unify_barriers"}, slice, persistent_blocks, gate})};
   return all;
 }
 

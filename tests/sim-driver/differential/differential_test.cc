@@ -18,7 +18,7 @@ TEST(Differential, VariantsDoWhatOriginalsDo) {
     auto failure = differential.Check(GenerateModule(seed));
     ASSERT_FALSE(failure) << "seed " << failure->seed << ": " << failure->what << "\n" << GenerateModule(seed).text;
   }
-  // The test is one only while kernels are transformed, and while workers do yield.
+  // The test is one only while kernels are transformed, and while persistent blocks do yield.
   const Totals& totals = differential.totals();
   EXPECT_GT(totals.launches.yields, kNumKernels / 2);
   EXPECT_GT(totals.pipelines.at("slice_grid").done, kNumKernels / 4);

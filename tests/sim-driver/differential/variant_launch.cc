@@ -101,13 +101,13 @@ std::optional<std::string> LaunchSlices(const Setting& setting) {
   return std::nullopt;
 }
 
-// ---------------------------------------------------------------- workers
+// ---------------------------------------------------------------- persistent blocks
 
-class WorkerLaunch {
+class PersistentLaunch {
  public:
-  explicit WorkerLaunch(const Setting& setting)
+  explicit PersistentLaunch(const Setting& setting)
       : setting_(setting),
-        control_(setting.world.Allocate(sizeof(device::WorkerControl))),
+        control_(setting.world.Allocate(sizeof(device::PersistentControl))),
         can_yield_(std::ranges::count(setting.variant.passes, "yield_check") != 0) {}
 
   std::optional<std::string> Run() {
@@ -127,11 +127,11 @@ class WorkerLaunch {
       executed_ += executed;
       uint64_t done = std::min(Taken(), num_blocks_);
       if (executed != done - before)
-        return fmt::format("workers took {} blocks and executed {}", done - before, executed);
+        return fmt::format("persistent blocks took {} blocks and executed {}", done - before, executed);
       if (auto problem = CheckCompleted()) return problem;
-      if (is_asked_before && executed != 0) return "workers that were asked to yield at once took a block";
-      if (!may_yield && done < num_blocks_) return fmt::format("workers left at block {} unasked", done);
-      if (!is_asked_before && executed == 0) return "workers left without having executed a block";
+      if (is_asked_before && executed != 0) return "persistent blocks that were asked to yield at once took a block";
+      if (!may_yield && done < num_blocks_) return fmt::format("persistent blocks left at block {} unasked", done);
+      if (!is_asked_before && executed == 0) return "persistent blocks left without having executed a block";
       if (Taken() < num_blocks_) ++setting_.counts.yields;
     }
     if (setting_.random.Chance(25)) {  // nothing is left to do
@@ -145,19 +145,19 @@ class WorkerLaunch {
   }
 
  private:
-  device::WorkerControl Control() const {
-    device::WorkerControl control{};
+  device::PersistentControl Control() const {
+    device::PersistentControl control{};
     std::memcpy(&control, reinterpret_cast<const void*>(control_), sizeof(control));
     return control;
   }
   uint64_t Taken() const { return Control().next_block; }
 
-  // Between two runs no block is half done, so what the workers counted is what they executed: less, and a stream waits
-  // forever; more, and it goes on too early.
+  // Between two runs no block is half done, so what the persistent blocks counted is what they executed: less, and a
+  // stream waits forever; more, and it goes on too early.
   std::optional<std::string> CheckCompleted() const {
     uint32_t completed = Control().completed_blocks;
     if (completed == executed_) return std::nullopt;
-    return fmt::format("workers counted {} completed blocks of {} that were executed", completed, executed_);
+    return fmt::format("persistent blocks counted {} completed blocks of {} that were executed", completed, executed_);
   }
 
   std::optional<std::string> RunOnce(bool has_flag) {
@@ -165,16 +165,17 @@ class WorkerLaunch {
     uint64_t flag = setting_.world.ProbeAddress(setting_.kernel, ProbeWord::kYieldFlag);
     if (!has_flag && setting_.random.Chance(50)) flag = 0;
     SetHidden(request, setting_.variant,
-              device::WorkerParameters{control_, flag, {request.grid.x, request.grid.y, request.grid.z}, 0});
+              device::PersistentParameters{control_, flag, {request.grid.x, request.grid.y, request.grid.z}, 0});
     auto most = static_cast<uint32_t>(std::min<uint64_t>(num_blocks_ + 2, 12));
-    uint32_t workers = setting_.random.Between(1, most);
-    request.grid = {workers, 1, 1};
+    uint32_t persistent_blocks = setting_.random.Between(1, most);
+    request.grid = {persistent_blocks, 1, 1};
     uint64_t before = Taken();
     auto problem = setting_.Run(std::move(request));
-    if (problem) return fmt::format("{} workers from block {} on: {}", workers, before, *problem);
-    // "workers may have counted it beyond, by at most one each per run"
-    if (Taken() > std::max(before, num_blocks_) + workers)
-      return fmt::format("{} workers counted from {} to {} of {} blocks", workers, before, Taken(), num_blocks_);
+    if (problem) return fmt::format("{} persistent blocks from block {} on: {}", persistent_blocks, before, *problem);
+    // "persistent blocks may have counted it beyond, by at most one each per run"
+    if (Taken() > std::max(before, num_blocks_) + persistent_blocks)
+      return fmt::format("{} persistent blocks counted from {} to {} of {} blocks", persistent_blocks, before, Taken(),
+                         num_blocks_);
     return std::nullopt;
   }
 
@@ -258,8 +259,8 @@ std::optional<std::string> LaunchVariant(World& world, Runner& runner, RandomSou
       return setting.Run(setting.Request());
     case sizeof(device::SliceParameters):
       return LaunchSlices(setting);
-    case sizeof(device::WorkerParameters):
-      return WorkerLaunch(setting).Run();
+    case sizeof(device::PersistentParameters):
+      return PersistentLaunch(setting).Run();
     case sizeof(device::GateParameters):
       return GatedLaunch(setting).Run();
     default:

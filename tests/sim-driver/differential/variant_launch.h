@@ -1,5 +1,5 @@
-// Launches of transformed kernels as the executor makes them, but at random: which slices, how many workers, when they
-// are asked to yield, or their queue is stopped.
+// Launches of transformed kernels as the executor makes them, but at random: which slices, how many persistent blocks,
+// when they are asked to yield, or their queue is stopped.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct VariantProgram {
 };
 
 struct LaunchCounts {
-  uint64_t runs = 0;    // launches of a slice, of workers or of a gated kernel
-  uint64_t yields = 0;  // runs of workers that left blocks for a later one
+  uint64_t runs = 0;    // launches of a slice, of persistent blocks or of a gated kernel
+  uint64_t yields = 0;  // runs of persistent blocks that left blocks for a later one
   uint64_t stops = 0;   // runs of a gated kernel that did
 };
 

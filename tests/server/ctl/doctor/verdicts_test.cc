@@ -49,7 +49,7 @@ Facts GoodMachine() {
                        .driver = "CUDA driver 12.8",
                        .time_slice_us = 1,
                        .is_time_slice_refused = false,
-                       .suspension = "on"}};
+                       .descheduling = "on"}};
   return facts;
 }
 
@@ -171,12 +171,12 @@ TEST(Verdicts, Cache) {
   Expect(facts, "cache directory", Verdict::kOk, "none");
 }
 
-TEST(Verdicts, TimeSlicesAndSuspension) {
+TEST(Verdicts, TimeSlicesAndDescheduling) {
   Facts facts = GoodMachine();
   Expect(facts, "time slices", Verdict::kOk, "accepted: 1 us in best-effort:1000");
   Expect(facts, "suspension", Verdict::kOk, "accepted in executor 80");
   facts.daemon.executors[0].is_time_slice_refused = true;
-  facts.daemon.executors[0].suspension = "refused";
+  facts.daemon.executors[0].descheduling = "refused";
   Expect(facts, "time slices", Verdict::kWarning, "refused by the driver in executor 80", "look-ahead");
   Expect(facts, "suspension", Verdict::kWarning, "refused by the driver in executor 80");
   facts.switch_test = SwitchFact{.problem = "", .acts = true, .p99_us = 170.2, .own_p99_us = 2300};

@@ -43,7 +43,7 @@ Overview MakeOverview() {
       {7, session.domain, ExecutorState::kServing, "sim", 1, 2, {}, false, "tally", "as configured", {}}};
   overview.executors[0].time_slices.num_groups = 4;
   overview.executors[0].time_slices.longest_us = 1000000;
-  overview.executors[0].time_slices.suspension = control::LinkSuspension::kRefused;
+  overview.executors[0].time_slices.descheduling = control::LinkDescheduling::kRefused;
   overview.tenants[{"bert", 1000}]["host_to_device_bytes"] = 12;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;
@@ -85,7 +85,7 @@ TEST(Families, CarryTheFigures) {
   EXPECT_EQ(of_figure("slo_caution").metric.at(0).gauge.value, 0.25);
   EXPECT_EQ(family(Metric::kExecutors).metric.at(0).gauge.value, 1);
   EXPECT_EQ(family(Metric::kExecutorFailures).metric.at(0).counter.value, 3);
-  EXPECT_EQ(family(Metric::kExecutorSuspension).metric.at(0).label.at(2).value, "refused");
+  EXPECT_EQ(family(Metric::kExecutorDescheduling).metric.at(0).label.at(2).value, "refused");
   EXPECT_EQ(family(Metric::kSessionsRefused).metric.at(0).counter.value, 4);
   EXPECT_EQ(family(Metric::kRefusedCalls).metric.at(0).counter.value, 5);
   EXPECT_EQ(family(Metric::kRefusedCalls).metric.at(0).label.at(0).value, "cuMulticastCreate");
@@ -147,15 +147,15 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
                              {"tally_tenant_yield_seconds_total phase=written", "yield_written_ns"},
                              {"tally_tenant_yield_seconds_total phase=left", "yield_left_ns"},
                              {"tally_tenant_stop_seconds", "stop_ns"},
-                             {"tally_tenant_covered_seconds_total by=slices reason=", "coverage_ns"}};
+                             {"tally_tenant_covered_seconds_total by=slices reason=", "preemptibility_ns"}};
   for (const auto& [sample, figure] : kTimes) {
     ASSERT_TRUE(samples.contains(sample)) << sample;
     EXPECT_NEAR(samples.at(sample), static_cast<double>(figures[figure]) * 1e-9, 1e-15) << sample;
   }
   const std::string last = "tally_tenant_covered_seconds_total by=time_slice reason=graph";
-  EXPECT_NEAR(samples.at(last), static_cast<double>(figures.entries("coverage_ns").back()) * 1e-9, 1e-15);
+  EXPECT_NEAR(samples.at(last), static_cast<double>(figures.entries("preemptibility_ns").back()) * 1e-9, 1e-15);
   // No row is left out: each has a sample, and those of one family differ in their labels.
-  size_t num_expected = control::kNumCoverages - 1;
+  size_t num_expected = control::kNumPreemptibilities - 1;
   for (const control::FigureRow& row : control::kSessionFigures) {
     num_expected += *row.family.name != '\0' && row.kind != control::FigureKind::kOfObjective;
   }

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "proto/control/coverage.h"
+#include "proto/control/preemptibility.h"
 #include "proto/control/session_fields.h"
 
 namespace tally::server {
@@ -61,7 +61,7 @@ TEST_F(ControlServiceTest, EveryFigureArrivesUnderItsName) {
   const Json row = Printed(Session());
   for (const control::Figure figure : control::kAllFigures) {
     const std::string name = figure.row().name;
-    if (figure.row().entries == control::FigureEntries::kByCoverage) continue;
+    if (figure.row().entries == control::FigureEntries::kByPreemptibility) continue;
     const auto entries = figures.entries(figure);
     const uint64_t value = std::accumulate(entries.begin(), entries.end(), uint64_t{0});
     const Json& places = row.contains(name) ? row : row.at("figures");
@@ -72,12 +72,12 @@ TEST_F(ControlServiceTest, EveryFigureArrivesUnderItsName) {
       EXPECT_EQ(places.at(name), static_cast<double>(value) / static_cast<double>(figure.row().one)) << name;
     }
   }
-  ASSERT_EQ(row.at("coverage").size(), control::kNumCoverages);
-  for (size_t i = 0; i < control::kNumCoverages; ++i) {
+  ASSERT_EQ(row.at("coverage").size(), control::kNumPreemptibilities);
+  for (size_t i = 0; i < control::kNumPreemptibilities; ++i) {
     const Json& covered = row.at("coverage").at(i);
-    EXPECT_EQ(covered.at("gpu_time_ns"), std::to_string(figures.entries("coverage_ns")[i]));
-    EXPECT_EQ(covered.at("by"), control::NameOf(static_cast<control::Coverage>(i)).by);
-    EXPECT_EQ(covered.at("reason"), control::NameOf(static_cast<control::Coverage>(i)).reason);
+    EXPECT_EQ(covered.at("gpu_time_ns"), std::to_string(figures.entries("preemptibility_ns")[i]));
+    EXPECT_EQ(covered.at("by"), control::NameOf(static_cast<control::Preemptibility>(i)).by);
+    EXPECT_EQ(covered.at("reason"), control::NameOf(static_cast<control::Preemptibility>(i)).reason);
   }
 }
 

@@ -25,7 +25,7 @@ class ReplyWriterTest : public testing::Test {
     return value;
   }
 
-  LaneRegion region_ = LaneRegion::Create(0).value();
+  ChannelRegion region_ = ChannelRegion::Create(0).value();
   ReplyWriter writer_{region_};
   const std::atomic<bool> stop_{true};  // whoever would have to wait gives up at once
 };

@@ -23,7 +23,7 @@ class RequestReaderTest : public ::testing::Test {
   }
   void Publish(uint64_t position) { region_->header().request.write_position.store(position); }
 
-  Result<LaneRegion> region_ = LaneRegion::Create(3);
+  Result<ChannelRegion> region_ = ChannelRegion::Create(3);
 };
 
 TEST_F(RequestReaderTest, ReadsRecordsAndFreesTheirPlace) {
@@ -65,7 +65,7 @@ TEST_F(RequestReaderTest, WrapsAtPadding) {
 
 TEST_F(RequestReaderTest, RefusesNonsense) {
   const auto outcome = [&](uint64_t write_position, uint32_t size, uint16_t op, uint32_t payload = 0) {
-    auto fresh = LaneRegion::Create(0);
+    auto fresh = ChannelRegion::Create(0);
     region_ = std::move(fresh);
     RequestReader reader(*region_);
     Put(0, size, op, payload);
@@ -89,7 +89,7 @@ TEST_F(RequestReaderTest, RefusesNonsense) {
 TEST_F(RequestReaderTest, RefusesARecordThatRunsPastTheRingsEnd) {
   for (const uint32_t left : {16u, 32u, 48u}) {
     for (const uint16_t op : {uint16_t{0}, uint16_t{9}}) {
-      region_ = LaneRegion::Create(0);
+      region_ = ChannelRegion::Create(0);
       RequestReader reader(*region_);
       uint64_t position = 0;
       for (int i = 0; i < 4; ++i) {

@@ -1,4 +1,4 @@
-// The dispatch gate under `look-ahead` and `time-slices`: what is in force unless somebody asks for another policy.
+// Admission under `look-ahead` and `time-slices`: what is in force unless somebody asks for another policy.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -25,11 +25,12 @@ class TestClock final : public Clock {
   std::atomic<int64_t> now_ns_{1'000'000'000};
 };
 
-// The gate of an executor with one session.
-struct GateOfOne {
-  explicit GateOfOne(std::unique_ptr<DispatchGate> its_gate) : gate(std::move(its_gate)), tenant(gate->AddTenant({})) {}
+// Admission of an executor with one session.
+struct AdmissionOfOne {
+  explicit AdmissionOfOne(std::unique_ptr<Admission> its_admission)
+      : admission(std::move(its_admission)), tenant(admission->AddTenant({})) {}
 
-  // What is asked at the gate, and by whom.
+  // What is asked at admission, and by whom.
   struct Asking {
     DispatchPlace place;
     scheduler::LaunchAsked asked;
@@ -40,34 +41,34 @@ struct GateOfOne {
     return {{.stream = reinterpret_cast<CUstream>(stream), .tenant = tenant.get()},
             {.duration = std::chrono::microseconds(microseconds), .is_short = true}};
   }
-  DispatchPass Enter(const Asking& one) { return gate->BeforeDispatch(one.place, one.asked); }
-  void Leave(const Asking& one, const DispatchPass& pass) { gate->AfterDispatch(one.place, pass); }
+  DispatchPass Enter(const Asking& one) { return admission->BeforeDispatch(one.place, one.asked); }
+  void Leave(const Asking& one, const DispatchPass& pass) { admission->AfterDispatch(one.place, pass); }
   DispatchPass Launch(const Asking& one) {
     const DispatchPass pass = Enter(one);
     if (pass.may_go) Leave(one, pass);
     return pass;
   }
 
-  std::unique_ptr<DispatchGate> gate;
-  std::unique_ptr<GateTenant> tenant;
+  std::unique_ptr<Admission> admission;
+  std::unique_ptr<AdmissionTenant> tenant;
 };
 
 class LookAheadDispatchTest : public testing::Test {
  protected:
   LookAheadDispatchTest() { ScriptedGpu::Reset(); }
-  GateOfOne NewExecutor(std::chrono::nanoseconds starvation_bound = {}) {
+  AdmissionOfOne NewExecutor(std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
-    return GateOfOne(CreatePolicyDispatch(table_, *devices_, std::move(*page),
-                                          **scheduler::FindPolicy(scheduler::kLookAheadPolicy), starvation_bound,
-                                          clock_));
+    return AdmissionOfOne(CreatePolicyDispatch(table_, *devices_, std::move(*page),
+                                               **scheduler::FindPolicy(scheduler::kLookAheadPolicy), starvation_bound,
+                                               clock_));
   }
   // Beside a high-priority executor that has nothing to do at present.
-  GateOfOne NewExecutorBesideHighPriority() {
-    high_ = std::make_unique<GateOfOne>(NewExecutor());
+  AdmissionOfOne NewExecutorBesideHighPriority() {
+    high_ = std::make_unique<AdmissionOfOne>(NewExecutor());
     high_->Launch(high_->High());
-    GateOfOne executor = NewExecutor();
-    while (executor.gate->watch()->IsClosed(0)) {
+    AdmissionOfOne executor = NewExecutor();
+    while (executor.admission->watch()->IsClosed(0)) {
       clock_.Advance(std::chrono::microseconds(100));
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -91,9 +92,9 @@ class LookAheadDispatchTest : public testing::Test {
   void JoinWhileTimePasses(std::thread& thread) {
     WhileTimePasses(std::chrono::milliseconds(1), [&] { thread.join(); });
   }
-  // Launches until the gate keeps one back, at most `most`; that one is let go at the end. Time stands still meanwhile:
-  // nothing goes because it has waited for long. A launch that asks the GPU so often is kept, not slow.
-  int NumAdmitted(GateOfOne& executor, const GateOfOne::Asking& one, int most) {
+  // Launches until admission keeps one back, at most `most`; that one is let go at the end. Time stands still
+  // meanwhile: nothing goes because it has waited for long. A launch that asks the GPU so often is kept, not slow.
+  int NumAdmitted(AdmissionOfOne& executor, const AdmissionOfOne::Asking& one, int most) {
     ScriptedGpu::Stop();
     std::atomic<int> num_admitted{0};
     std::thread launcher([&] {
@@ -116,7 +117,7 @@ class LookAheadDispatchTest : public testing::Test {
     return num;
   }
 
-  std::unique_ptr<GateOfOne> high_;
+  std::unique_ptr<AdmissionOfOne> high_;
   const DriverTable table_ = ScriptedGpu::Table();
   const std::unique_ptr<Devices> devices_ = *Devices::Create(table_);
   const TemporaryDirectory temporary_;
@@ -125,8 +126,8 @@ class LookAheadDispatchTest : public testing::Test {
 };
 
 TEST_F(LookAheadDispatchTest, BestEffortAloneIsNeverHeldBackNorNoted) {
-  GateOfOne executor = NewExecutor();
-  const auto another = executor.gate->AddTenant({});
+  AdmissionOfOne executor = NewExecutor();
+  const auto another = executor.admission->AddTenant({});
   ScriptedGpu::Stop();
   for (int launch = 0; launch < 1000; ++launch) {
     executor.Launch(executor.BestEffort());
@@ -137,8 +138,8 @@ TEST_F(LookAheadDispatchTest, BestEffortAloneIsNeverHeldBackNorNoted) {
 }
 
 TEST_F(LookAheadDispatchTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork) {
-  GateOfOne high = NewExecutor();
-  GateOfOne best_effort = NewExecutor();
+  AdmissionOfOne high = NewExecutor();
+  AdmissionOfOne best_effort = NewExecutor();
   ScriptedGpu::Stop();
   high.Launch(high.High());
   std::atomic<bool> dispatched{false};
@@ -155,23 +156,23 @@ TEST_F(LookAheadDispatchTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork
 }
 
 TEST_F(LookAheadDispatchTest, LeftToTimeSlicesNobodyWaits) {
-  GateOfOne high = NewExecutor();
-  GateOfOne best_effort = NewExecutor();
-  high.gate->LeaveToTimeSlices(true);
-  best_effort.gate->LeaveToTimeSlices(true);
+  AdmissionOfOne high = NewExecutor();
+  AdmissionOfOne best_effort = NewExecutor();
+  high.admission->LeaveToTimeSlices(true);
+  best_effort.admission->LeaveToTimeSlices(true);
   ScriptedGpu::Stop();
   high.Launch(high.High());
   const uint64_t num_recorded = ScriptedGpu::NumRecorded();
-  EXPECT_TRUE(best_effort.gate->watch()->IsClosed(0)) << "high-priority work is announced all the same";
-  EXPECT_FALSE(best_effort.gate->holds_copies());
+  EXPECT_TRUE(best_effort.admission->watch()->IsClosed(0)) << "high-priority work is announced all the same";
+  EXPECT_FALSE(best_effort.admission->holds_copies());
   for (int launch = 0; launch < 1000; ++launch) EXPECT_TRUE(best_effort.Launch(best_effort.BestEffort()).may_go);
   EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded) << "best-effort launches are not noted";
   ScriptedGpu::Go();
 }
 
 TEST_F(LookAheadDispatchTest, WhoWaitsIsLetGoWhenItIsLeftToTimeSlicesAndTheNextOneWaitsAgain) {
-  GateOfOne high = NewExecutor();
-  GateOfOne best_effort = NewExecutor();
+  AdmissionOfOne high = NewExecutor();
+  AdmissionOfOne best_effort = NewExecutor();
   ScriptedGpu::Stop();
   high.Launch(high.High());
   std::atomic<int> num_dispatched{0};
@@ -179,24 +180,24 @@ TEST_F(LookAheadDispatchTest, WhoWaitsIsLetGoWhenItIsLeftToTimeSlicesAndTheNextO
     for (int launch = 0; launch < 2; ++launch) {
       const DispatchPass pass = best_effort.Enter(best_effort.BestEffort());
       EXPECT_TRUE(pass.may_go);
-      best_effort.gate->LeaveToTimeSlices(false);
+      best_effort.admission->LeaveToTimeSlices(false);
       ++num_dispatched;
       best_effort.Leave(best_effort.BestEffort(), pass);
     }
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(num_dispatched, 0);
-  best_effort.gate->LeaveToTimeSlices(true);
+  best_effort.admission->LeaveToTimeSlices(true);
   while (num_dispatched == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(num_dispatched, 1) << "high-priority work is still on the GPU";
-  EXPECT_TRUE(best_effort.gate->holds_copies());
+  EXPECT_TRUE(best_effort.admission->holds_copies());
   ScriptedGpu::Go();
   JoinWhileTimePasses(launcher);
 }
 
 TEST_F(LookAheadDispatchTest, BothClassesInOneExecutorKeepTheRule) {
-  GateOfOne executor = NewExecutor();
+  AdmissionOfOne executor = NewExecutor();
   ScriptedGpu::Stop();
   executor.Launch(executor.High());
   executor.Launch(executor.High());  // high-priority work never waits
@@ -212,8 +213,8 @@ TEST_F(LookAheadDispatchTest, BothClassesInOneExecutorKeepTheRule) {
 }
 
 TEST_F(LookAheadDispatchTest, AProgramThatIsMadeHighPriorityWhileItIsHeldGoes) {
-  GateOfOne high = NewExecutor();
-  GateOfOne executor = NewExecutor();
+  AdmissionOfOne high = NewExecutor();
+  AdmissionOfOne executor = NewExecutor();
   ScriptedGpu::Stop();
   high.Launch(high.High());
   std::atomic<bool> has_gone{false};
@@ -231,8 +232,8 @@ TEST_F(LookAheadDispatchTest, AProgramThatIsMadeHighPriorityWhileItIsHeldGoes) {
 
 TEST_F(LookAheadDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
   constexpr auto kBound = std::chrono::milliseconds(400);
-  GateOfOne high = NewExecutor();
-  GateOfOne best_effort = NewExecutor(kBound);
+  AdmissionOfOne high = NewExecutor();
+  AdmissionOfOne best_effort = NewExecutor(kBound);
   ScriptedGpu::Stop();
   high.Launch(high.High());
   const TimePoint began = clock_.Now();
@@ -240,7 +241,7 @@ TEST_F(LookAheadDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
   std::vector<std::thread> programs;
   for (int i = 0; i < 2; ++i) {
     programs.emplace_back([&] {
-      const auto tenant = best_effort.gate->AddTenant({});
+      const auto tenant = best_effort.admission->AddTenant({});
       for (int launch = 0; launch < 2; ++launch) EXPECT_TRUE(best_effort.Launch({{.tenant = tenant.get()}, {}}).may_go);
       --num_running;
     });
@@ -255,18 +256,18 @@ TEST_F(LookAheadDispatchTest, WithAStarvationBoundOneLaunchGoesPerBound) {
 }
 
 TEST_F(LookAheadDispatchTest, ShutdownEndsTheWait) {
-  GateOfOne high = NewExecutor();
-  GateOfOne best_effort = NewExecutor();
+  AdmissionOfOne high = NewExecutor();
+  AdmissionOfOne best_effort = NewExecutor();
   ScriptedGpu::Stop();
   high.Launch(high.High());
   std::thread launcher([&] { EXPECT_TRUE(best_effort.Launch(best_effort.BestEffort()).may_go); });
-  best_effort.gate->Open();
+  best_effort.admission->Open();
   launcher.join();
   ScriptedGpu::Go();
 }
 
 TEST_F(LookAheadDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
-  GateOfOne best_effort = NewExecutorBesideHighPriority();
+  AdmissionOfOne best_effort = NewExecutorBesideHighPriority();
   best_effort.Launch(best_effort.BestEffort());
   ScriptedGpu::Stop();  // from here on nothing completes: what is in flight waits for what is yet to be launched
   WhileTimePasses(std::chrono::milliseconds(50), [&] {
@@ -276,35 +277,35 @@ TEST_F(LookAheadDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever)
 }
 
 TEST_F(LookAheadDispatchTest, ShortLaunchesInFlightDrainWithinTheThreshold) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
-  executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  executor.admission->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   EXPECT_EQ(NumAdmitted(executor, executor.Short(10), 20), 3);
   EXPECT_EQ(NumAdmitted(executor, executor.Short(16), 20), 1);
   EXPECT_EQ(NumAdmitted(executor, executor.Short(15), 20), 2);
   EXPECT_EQ(NumAdmitted(executor, executor.Short(500), 20), 1) << "longer than the threshold: one at a time";
   EXPECT_EQ(NumAdmitted(executor, executor.Short(0), 20), 1) << "not known: one at a time";
-  executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(100) + scheduler::kGiveBackOverhead});
+  executor.admission->Tune({.turnaround_threshold = std::chrono::microseconds(100) + scheduler::kGiveBackOverhead});
   EXPECT_EQ(NumAdmitted(executor, executor.Short(10), 20), 10);
 }
 
 TEST_F(LookAheadDispatchTest, ShortLaunchesOfSeveralStreamsDrainTogether) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
-  executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  executor.admission->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   ScriptedGpu::Stop();
   executor.Launch(executor.Short(10, 7));
   EXPECT_EQ(NumAdmitted(executor, executor.Short(10, 8), 20), 2);
 }
 
 TEST_F(LookAheadDispatchTest, OthersKeepTheirOwnRuleBesideShortOnes) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
   ScriptedGpu::Stop();
   executor.Launch(executor.Short(10));
   EXPECT_EQ(NumAdmitted(executor, executor.BestEffort(), 5), 1) << "a look-ahead begins with one";
 }
 
 TEST_F(LookAheadDispatchTest, WhatCanYieldIsNeitherBoundedNorNotedButStillStaysBack) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
-  GateOfOne::Asking yielding = executor.BestEffort();
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  AdmissionOfOne::Asking yielding = executor.BestEffort();
   yielding.asked.can_yield = true;
   const uint64_t num_recorded = ScriptedGpu::NumRecorded();
   EXPECT_EQ(NumAdmitted(executor, yielding, 1000), 1000);
@@ -321,16 +322,16 @@ TEST_F(LookAheadDispatchTest, WhatCanYieldIsNeitherBoundedNorNotedButStillStaysB
   JoinWhileTimePasses(launcher);
 }
 
-TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedIsNotBoundedButStillStaysBack) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
-  executor.gate->ExpectSuspension(1, true);  // another device
+TEST_F(LookAheadDispatchTest, WhatCanBeDescheduledIsNotBoundedButStillStaysBack) {
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  executor.admission->ExpectDescheduling(1, true);  // another device
   EXPECT_LT(NumAdmitted(executor, executor.BestEffort(), 100), 100);
-  executor.gate->ExpectSuspension(0, true);
+  executor.admission->ExpectDescheduling(0, true);
   const uint64_t num_recorded = ScriptedGpu::NumRecorded();
   EXPECT_EQ(NumAdmitted(executor, executor.BestEffort(), 500), 500);
-  EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded + 4) << "an event each is what suspension is to save";
+  EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded + 4) << "an event each is what descheduling is to save";
   high_->Enter(high_->High());
-  EXPECT_TRUE(executor.gate->watch()->IsClosed(0));
+  EXPECT_TRUE(executor.admission->watch()->IsClosed(0));
   std::atomic<bool> has_gone{false};
   std::thread launcher([&] {
     executor.Launch(executor.BestEffort());
@@ -340,20 +341,20 @@ TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedIsNotBoundedButStillStaysBack) {
   EXPECT_FALSE(has_gone);
   high_->Leave(high_->High(), {});
   JoinWhileTimePasses(launcher);
-  executor.gate->ExpectSuspension(0, false);
+  executor.admission->ExpectDescheduling(0, false);
   EXPECT_LT(NumAdmitted(executor, executor.BestEffort(), 100), 100) << "bounded again, whatever was allowed before";
 }
 
-TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedDoesNotFillTheDriversRing) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
-  executor.gate->ExpectSuspension(0, true);
-  const auto another = executor.gate->AddTenant({});
-  GateOfOne::Asking one = executor.BestEffort();
+TEST_F(LookAheadDispatchTest, WhatCanBeDescheduledDoesNotFillTheDriversRing) {
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  executor.admission->ExpectDescheduling(0, true);
+  const auto another = executor.admission->AddTenant({});
+  AdmissionOfOne::Asking one = executor.BestEffort();
   one.place.stream = reinterpret_cast<CUstream>(1);
   constexpr int kPerAsking = 128;
   constexpr int kMost = 4 * kPerAsking;  // as LookAheadPolicy says
   EXPECT_EQ(NumAdmitted(executor, one, kMost + kPerAsking), kMost);
-  const GateOfOne::Asking of_another{{.stream = reinterpret_cast<CUstream>(2), .tenant = another.get()}, {}};
+  const AdmissionOfOne::Asking of_another{{.stream = reinterpret_cast<CUstream>(2), .tenant = another.get()}, {}};
   EXPECT_EQ(NumAdmitted(executor, of_another, kMost), kMost) << "each for itself";
   ScriptedGpu::Stop();
   for (int launch = 0; launch < kMost; ++launch) executor.Launch(one);
@@ -368,8 +369,8 @@ TEST_F(LookAheadDispatchTest, WhatCanBeSuspendedDoesNotFillTheDriversRing) {
 }
 
 TEST_F(LookAheadDispatchTest, WhoIsFarAheadIsNotWaitedForForever) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
-  executor.gate->ExpectSuspension(0, true);
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  executor.admission->ExpectDescheduling(0, true);
   ScriptedGpu::Stop();
   WhileTimePasses(std::chrono::milliseconds(50), [&] {
     for (int launch = 0; launch < 700; ++launch) executor.Launch(executor.BestEffort());
@@ -378,32 +379,32 @@ TEST_F(LookAheadDispatchTest, WhoIsFarAheadIsNotWaitedForForever) {
 }
 
 TEST_F(LookAheadDispatchTest, CopiesAreHeldOnlyBesideAHighPriorityExecutor) {
-  GateOfOne alone = NewExecutor();
-  EXPECT_FALSE(alone.gate->holds_copies());
-  GateOfOne executor = NewExecutorBesideHighPriority();
-  EXPECT_TRUE(executor.gate->holds_copies());
-  EXPECT_TRUE(alone.gate->holds_copies()) << "one has come since";
+  AdmissionOfOne alone = NewExecutor();
+  EXPECT_FALSE(alone.admission->holds_copies());
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  EXPECT_TRUE(executor.admission->holds_copies());
+  EXPECT_TRUE(alone.admission->holds_copies()) << "one has come since";
   high_.reset();
-  EXPECT_FALSE(executor.gate->holds_copies());
+  EXPECT_FALSE(executor.admission->holds_copies());
 }
 
 TEST_F(LookAheadDispatchTest, SmallCopiesAreShortAndLargeOnesAreAsFewAsDrainQuickly) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
-  executor.gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  executor.admission->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
   const auto copy = [&](int microseconds) {
-    GateOfOne::Asking one = executor.Short(microseconds);
+    AdmissionOfOne::Asking one = executor.Short(microseconds);
     one.asked.is_short = false;
     return one;
   };
   EXPECT_EQ(NumAdmitted(executor, copy(10), 20), 3);
   EXPECT_EQ(NumAdmitted(executor, copy(300), 5), 1) << "a look-ahead begins with one";
-  GateOfOne::Asking of_a_patient_program = copy(300);
+  AdmissionOfOne::Asking of_a_patient_program = copy(300);
   of_a_patient_program.asked.turnaround = std::chrono::milliseconds(1);
   EXPECT_EQ(NumAdmitted(executor, of_a_patient_program, 20), 3);
 }
 
 TEST_F(LookAheadDispatchTest, WhatGoesBecauseNothingEndsSaysSo) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
   ScriptedGpu::Stop();
   for (const bool is_forced : {false, true})
     WhileTimePasses(std::chrono::milliseconds(50),
@@ -414,7 +415,7 @@ TEST_F(LookAheadDispatchTest, WhatGoesBecauseNothingEndsSaysSo) {
 }
 
 TEST_F(LookAheadDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
   ScriptedGpu::Stop();
   executor.Launch(executor.BestEffort());
   std::thread held([&] {  // time stands still: for ever, if it were not for Leave()
@@ -427,12 +428,12 @@ TEST_F(LookAheadDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
 }
 
 TEST_F(LookAheadDispatchTest, WithoutHighPriorityExecutorShortLaunchesAreNeverHeldBack) {
-  GateOfOne executor = NewExecutor();
+  AdmissionOfOne executor = NewExecutor();
   EXPECT_EQ(NumAdmitted(executor, executor.Short(10), 1000), 1000);
 }
 
 TEST_F(LookAheadDispatchTest, AShortLaunchThatWaitsForALaterOneIsNotWaitedForForever) {
-  GateOfOne executor = NewExecutorBesideHighPriority();
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
   ScriptedGpu::Stop();
   WhileTimePasses(std::chrono::milliseconds(50), [&] {
     for (int launch = 0; launch < 6; ++launch) executor.Launch(executor.Short(30));

@@ -22,8 +22,7 @@ class PolicyDispatchFixture : public testing::Test {
   PolicyDispatchFixture() { ScriptedGpu::Reset(); }
   ~PolicyDispatchFixture() override { ScriptedGpu::Go(); }
 
-  std::unique_ptr<DispatchGate> NewExecutorsGate(std::string_view policy,
-                                                 std::chrono::nanoseconds starvation_bound = {}) {
+  std::unique_ptr<Admission> NewAdmission(std::string_view policy, std::chrono::nanoseconds starvation_bound = {}) {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
     return CreatePolicyDispatch(table_, *devices_, std::move(*page), **scheduler::FindPolicy(policy), starvation_bound,
@@ -32,8 +31,8 @@ class PolicyDispatchFixture : public testing::Test {
 
   // A session that launches from one thread.
   struct Program {
-    Program(DispatchGate& its_gate, uintptr_t its_stream, bool is_high = false, uint32_t weight = 100)
-        : gate(its_gate), tenant(gate.AddTenant({.weight = weight})) {
+    Program(Admission& its_admission, uintptr_t its_stream, bool is_high = false, uint32_t weight = 100)
+        : admission(its_admission), tenant(admission.AddTenant({.weight = weight})) {
       place.is_high_priority = is_high;
       place.stream = reinterpret_cast<CUstream>(its_stream);
       place.tenant = tenant.get();
@@ -41,15 +40,15 @@ class PolicyDispatchFixture : public testing::Test {
     }
     // Whether the launch was made.
     bool Launch() {
-      const DispatchPass pass = gate.BeforeDispatch(place, asked);
+      const DispatchPass pass = admission.BeforeDispatch(place, asked);
       if (!pass.may_go) return false;
       ++num_launches;
       is_forced = pass.is_forced;
-      gate.AfterDispatch(place, pass);
+      admission.AfterDispatch(place, pass);
       return true;
     }
-    DispatchGate& gate;
-    std::unique_ptr<GateTenant> tenant;
+    Admission& admission;
+    std::unique_ptr<AdmissionTenant> tenant;
     DispatchPlace place;
     scheduler::LaunchAsked asked;
     std::atomic<int> num_launches{0};
@@ -74,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(All, PolicyDispatchTest, testing::Values("kernel-granul
                          NameOf);
 
 TEST_P(PolicyDispatchTest, AProgramThatIsAloneIsNeverHeldBack) {
-  auto gate = NewExecutorsGate(GetParam());
-  Program program(*gate, 1);
+  auto admission = NewAdmission(GetParam());
+  Program program(*admission, 1);
   ScriptedGpu::Stop();
   for (int i = 0; i < 1000; ++i) program.Launch();
   EXPECT_EQ(program.num_launches, 1000);
@@ -83,9 +82,9 @@ TEST_P(PolicyDispatchTest, AProgramThatIsAloneIsNeverHeldBack) {
 }
 
 TEST_P(PolicyDispatchTest, SeveralProgramsAllGetTheirLaunchesThrough) {
-  auto gate = NewExecutorsGate(GetParam());
+  auto admission = NewAdmission(GetParam());
   std::vector<std::unique_ptr<Program>> programs;
-  for (uintptr_t i = 1; i <= 4; ++i) programs.push_back(std::make_unique<Program>(*gate, i));
+  for (uintptr_t i = 1; i <= 4; ++i) programs.push_back(std::make_unique<Program>(*admission, i));
   std::vector<std::thread> threads;
   for (const auto& program : programs) {
     threads.emplace_back([&program = *program] {
@@ -97,9 +96,9 @@ TEST_P(PolicyDispatchTest, SeveralProgramsAllGetTheirLaunchesThrough) {
 }
 
 TEST_P(PolicyDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
-  auto gate = NewExecutorsGate(GetParam());
-  Program one(*gate, 1);
-  Program other(*gate, 2);
+  auto admission = NewAdmission(GetParam());
+  Program one(*admission, 1);
+  Program other(*admission, 2);
   one.Launch();
   other.Launch();
   ScriptedGpu::Stop();  // from here on nothing completes: what is in flight waits for what is yet to be launched
@@ -110,9 +109,9 @@ TEST_P(PolicyDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
 }
 
 TEST_P(PolicyDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
-  auto gate = NewExecutorsGate(GetParam());
-  Program stays(*gate, 1);
-  Program leaves(*gate, 2);
+  auto admission = NewAdmission(GetParam());
+  Program stays(*admission, 1);
+  Program leaves(*admission, 2);
   stays.Launch();
   leaves.Launch();
   ScriptedGpu::Stop();
@@ -129,16 +128,16 @@ TEST_P(PolicyDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
 }
 
 TEST_P(PolicyDispatchTest, ShutdownEndsTheWait) {
-  auto gate = NewExecutorsGate(GetParam());
-  Program one(*gate, 1);
-  Program other(*gate, 2);
+  auto admission = NewAdmission(GetParam());
+  Program one(*admission, 1);
+  Program other(*admission, 2);
   one.Launch();
   other.Launch();
   ScriptedGpu::Stop();
   std::thread held([&] {
     for (int i = 0; i < 2000; ++i) other.Launch();  // 250 ms each if it were not for Open()
   });
-  gate->Open();
+  admission->Open();
   held.join();
   EXPECT_EQ(other.num_launches, 2001);
   ScriptedGpu::Go();
@@ -148,10 +147,10 @@ class StrictPolicyTest : public PolicyDispatchTest {};
 INSTANTIATE_TEST_SUITE_P(All, StrictPolicyTest, testing::Values("kernel-granular", "tally-paper", "tally"), NameOf);
 
 TEST_P(StrictPolicyTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork) {
-  auto high_gate = NewExecutorsGate(GetParam());
-  auto gate = NewExecutorsGate(GetParam());
-  Program service(*high_gate, 1, /*is_high=*/true);
-  Program training(*gate, 2);
+  auto high_admission = NewAdmission(GetParam());
+  auto admission = NewAdmission(GetParam());
+  Program service(*high_admission, 1, /*is_high=*/true);
+  Program training(*admission, 2);
   ScriptedGpu::Stop();
   service.Launch();
   std::thread held([&] { training.Launch(); });
@@ -163,11 +162,11 @@ TEST_P(StrictPolicyTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork) {
   EXPECT_EQ(training.num_launches, 1);
 }
 
-TEST_P(StrictPolicyTest, AHeldClientThatLeavesIsReleasedWhileTheGateIsClosed) {
-  auto high_gate = NewExecutorsGate(GetParam());
-  auto gate = NewExecutorsGate(GetParam());
-  Program service(*high_gate, 1, /*is_high=*/true);
-  Program training(*gate, 2);
+TEST_P(StrictPolicyTest, AHeldClientThatLeavesIsReleasedWhileAdmissionIsClosed) {
+  auto high_admission = NewAdmission(GetParam());
+  auto admission = NewAdmission(GetParam());
+  Program service(*high_admission, 1, /*is_high=*/true);
+  Program training(*admission, 2);
   ScriptedGpu::Stop();
   service.Launch();
   std::thread held([&] { EXPECT_FALSE(training.Launch()); });
@@ -185,16 +184,16 @@ TEST_F(TallyPolicyDispatchTest, TheDrainBudgetIsCountedInTime) {
   for (const auto& [milliseconds_each, num_expected] : {std::pair(0.05f, 10), std::pair(0.2f, 2)}) {
     ScriptedGpu::Reset();
     ScriptedGpu::SetDuration(milliseconds_each);
-    auto high_gate = NewExecutorsGate("tally");
-    auto gate = NewExecutorsGate("tally");
-    Program service(*high_gate, 1, /*is_high=*/true);
+    auto high_admission = NewAdmission("tally");
+    auto admission = NewAdmission("tally");
+    Program service(*high_admission, 1, /*is_high=*/true);
     service.Launch();
-    Program training(*gate, 2);
+    Program training(*admission, 2);
     for (int i = 0; i < 10; ++i) training.Launch();
     std::this_thread::sleep_for(milliseconds(20));
     training.Launch();  // sees that all of them have ended
     training.tenant->End();
-    Program next(*gate, 3);
+    Program next(*admission, 3);
     for (int i = 0; i < 6; ++i) next.Launch();
     std::this_thread::sleep_for(milliseconds(5));
     ScriptedGpu::Stop();
@@ -211,16 +210,16 @@ TEST_F(TallyPolicyDispatchTest, TheDrainBudgetIsCountedInTime) {
 }
 
 TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithinTheThreshold) {
-  auto high = NewExecutorsGate("tally");
+  auto high = NewAdmission("tally");
   Program service(*high, 1, /*is_high=*/true);
-  auto gate = NewExecutorsGate("tally");
-  gate->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
-  Program slices(*gate, 2);
+  auto admission = NewAdmission("tally");
+  admission->Tune({.turnaround_threshold = std::chrono::microseconds(30) + scheduler::kGiveBackOverhead});
+  Program slices(*admission, 2);
   slices.asked.is_short = true;
   slices.asked.duration = std::chrono::microseconds(10);
   ScriptedGpu::SetDuration(0.01f);
   service.Launch();
-  while (gate->watch()->IsClosed(0)) std::this_thread::sleep_for(milliseconds(1));
+  while (admission->watch()->IsClosed(0)) std::this_thread::sleep_for(milliseconds(1));
   ScriptedGpu::Stop();
   std::thread launcher([&] {
     for (int i = 0; i < 20; ++i) slices.Launch();
@@ -235,10 +234,10 @@ TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithi
 
 TEST_F(PolicyDispatchFixture, WithAStarvationBoundALaunchGoesBesideHighPriorityWork) {
   constexpr auto kBound = std::chrono::milliseconds(30);
-  auto high = NewExecutorsGate("tally");
-  auto gate = NewExecutorsGate("tally", kBound);
+  auto high = NewAdmission("tally");
+  auto admission = NewAdmission("tally", kBound);
   Program service(*high, 1, /*is_high=*/true);
-  Program program(*gate, 2);
+  Program program(*admission, 2);
   ScriptedGpu::Stop();
   service.Launch();
   const SteadyClock clock;

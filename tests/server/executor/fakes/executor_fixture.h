@@ -74,19 +74,20 @@ class ExecutorFixture : public ::testing::Test {
 inline constexpr uint64_t kFirstEvent = shm::MakeHandle(shm::HandleKind::kEvent, 1, false, 0);
 
 // Loads a module of PTX text and finds `name` in it. 0: failed.
-inline uint64_t LoadKernel(ScriptedLane& lane, const std::string& name, uint64_t* module = nullptr, uint32_t image = 1,
+inline uint64_t LoadKernel(ScriptedChannel& channel, const std::string& name, uint64_t* module = nullptr,
+                           uint32_t image = 1,
                            const std::string& text = ".version 8.0\n.target sm_80\n.address_size 64\n") {
   const shm::WriteImage piece{image, static_cast<uint32_t>(text.size() + 1), text.size() + 1, 0};
-  lane.Post(shm::Op::kWriteImage, Payload().Put(piece).PutBytes(text.c_str(), text.size() + 1));
+  channel.Post(shm::Op::kWriteImage, Payload().Put(piece).PutBytes(text.c_str(), text.size() + 1));
   shm::LoadImage load{};
   load.image = image;
   load.format = static_cast<uint32_t>(shm::ImageFormat::kPtx);
-  const Answer loaded = lane.Call(shm::Op::kLoadModule, Payload().Put(load));
+  const Answer loaded = channel.Call(shm::Op::kLoadModule, Payload().Put(load));
   if (loaded.result != 0) return 0;
   const auto handle = loaded.Get<shm::LoadedImage>().handle;
   if (module != nullptr) *module = handle;
   const shm::GetByName get{handle, static_cast<uint32_t>(name.size()), 0};
-  const Answer found = lane.Call(shm::Op::kGetFunction, Payload().Put(get).PutBytes(name.data(), name.size()));
+  const Answer found = channel.Call(shm::Op::kGetFunction, Payload().Put(get).PutBytes(name.data(), name.size()));
   return found.result == 0 ? found.Get<shm::KernelDescription>().handle : 0;
 }
 
@@ -99,8 +100,8 @@ inline Payload LaunchOf(uint64_t function, uint64_t stream, const std::string& p
   return Payload().Put(launch).PutBytes(parameters.data(), parameters.size());
 }
 
-inline uint64_t Allocate(ScriptedLane& lane, uint64_t size_bytes) {
-  return lane.Call(shm::Op::kAllocate, Payload().Put(shm::Allocate{size_bytes, 0, 0, 0})).Get<uint64_t>();
+inline uint64_t Allocate(ScriptedChannel& channel, uint64_t size_bytes) {
+  return channel.Call(shm::Op::kAllocate, Payload().Put(shm::Allocate{size_bytes, 0, 0, 0})).Get<uint64_t>();
 }
 
 }  // namespace tally::fakes

@@ -14,15 +14,15 @@ constexpr auto kLook = std::chrono::milliseconds(10);
 
 }  // namespace
 
-void ScriptedLane::Ring() {
+void ScriptedChannel::Ring() {
   shm::RingState& ring = header().request;
   ring.reader_waiting.store(0);
   ring.data_doorbell.fetch_add(1);
   FutexWake(ring.data_doorbell, 1);
 }
 
-void ScriptedLane::Publish(uint16_t op, const Payload& payload, uint16_t flags, uint32_t context,
-                           std::optional<uint64_t> ticket) {
+void ScriptedChannel::Publish(uint16_t op, const Payload& payload, uint16_t flags, uint32_t context,
+                              std::optional<uint64_t> sequence_number) {
   shm::RingState& ring = header().request;
   const uint64_t size = (sizeof(shm::RequestHeader) + payload.bytes().size() + 15) / 16 * 16;
   const auto has_room = [&](uint64_t wanted) {
@@ -49,7 +49,7 @@ void ScriptedLane::Publish(uint16_t op, const Payload& payload, uint16_t flags, 
   const shm::RequestHeader head{static_cast<uint32_t>(size),
                                 op,
                                 flags,
-                                ticket ? *ticket : client_.header().next_ticket.fetch_add(1),
+                                sequence_number ? *sequence_number : client_.header().next_sequence_number.fetch_add(1),
                                 context,
                                 static_cast<uint32_t>(payload.bytes().size()),
                                 0};
@@ -60,7 +60,7 @@ void ScriptedLane::Publish(uint16_t op, const Payload& payload, uint16_t flags, 
   if (ring.reader_waiting.load() != 0) Ring();
 }
 
-Answer ScriptedLane::Await() {
+Answer ScriptedChannel::Await() {
   shm::RingState& ring = header().reply;
   Answer answer;
   for (;;) {
@@ -92,7 +92,7 @@ Answer ScriptedLane::Await() {
   }
 }
 
-Answer ScriptedLane::CallNumber(uint16_t op, const Payload& payload, uint32_t context) {
+Answer ScriptedChannel::CallNumber(uint16_t op, const Payload& payload, uint32_t context) {
   Publish(op, payload, shm::kWantReply, context);
   return Await();
 }
@@ -119,13 +119,13 @@ bool ScriptedClient::Attach() {
   return true;
 }
 
-std::unique_ptr<ScriptedLane> ScriptedClient::OpenLane() {
+std::unique_ptr<ScriptedChannel> ScriptedClient::OpenChannel() {
   UniqueFd fd;
-  const auto reply = Request(shm::SessionRequestKind::kOpenLane, 0, 0, 0, &fd);
+  const auto reply = Request(shm::SessionRequestKind::kOpenChannel, 0, 0, 0, &fd);
   if (!reply || reply->cuda_result != 0) return nullptr;
   auto region = MappedRegion::Map(fd.get(), reply->value[0]);
   if (!region) return nullptr;
-  return std::unique_ptr<ScriptedLane>(new ScriptedLane(*this, std::move(*region)));
+  return std::unique_ptr<ScriptedChannel>(new ScriptedChannel(*this, std::move(*region)));
 }
 
 void ScriptedClient::WaitUntilOver() {

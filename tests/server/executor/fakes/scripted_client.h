@@ -1,6 +1,6 @@
 // The client's half of a session, driven by a test: no shim, so that it can also write what the shim never would.
 //
-// A ScriptedLane is used by one thread at a time.
+// A ScriptedChannel is used by one thread at a time.
 #pragma once
 
 #include <cstring>
@@ -54,9 +54,9 @@ struct Answer {
 
 class ScriptedClient;
 
-class ScriptedLane {
+class ScriptedChannel {
  public:
-  // Takes a ticket, publishes.
+  // Takes a sequence number, publishes.
   void Post(shm::Op op, const Payload& payload = {}, uint32_t context = 0) {
     Publish(static_cast<uint16_t>(op), payload, 0, context);
   }
@@ -65,11 +65,11 @@ class ScriptedLane {
   }
   Answer CallNumber(uint16_t op, const Payload& payload = {}, uint32_t context = 0);
   void Publish(uint16_t op, const Payload& payload, uint16_t flags, uint32_t context,
-               std::optional<uint64_t> ticket = std::nullopt);
+               std::optional<uint64_t> sequence_number = std::nullopt);
   // Waits for the next reply.
   Answer Await();
 
-  shm::LaneHeader& header() { return *reinterpret_cast<shm::LaneHeader*>(region_.data()); }
+  shm::ChannelHeader& header() { return *reinterpret_cast<shm::ChannelHeader*>(region_.data()); }
   std::byte* request_ring() { return region_.data() + header().request_offset; }
   std::byte* arena() { return region_.data() + header().arena_offset; }
   std::span<std::byte> region() { return region_.bytes(); }
@@ -80,7 +80,7 @@ class ScriptedLane {
 
  private:
   friend class ScriptedClient;
-  ScriptedLane(ScriptedClient& client, MappedRegion region) : client_(client), region_(std::move(region)) {}
+  ScriptedChannel(ScriptedClient& client, MappedRegion region) : client_(client), region_(std::move(region)) {}
 
   ScriptedClient& client_;
   MappedRegion region_;
@@ -95,7 +95,7 @@ class ScriptedClient {
 
   bool Attach();
   // Null: refused, or the session is over.
-  std::unique_ptr<ScriptedLane> OpenLane();
+  std::unique_ptr<ScriptedChannel> OpenChannel();
   std::optional<shm::SessionReply> Request(shm::SessionRequestKind kind, uint64_t value0 = 0, uint64_t value1 = 0,
                                            uint64_t value2 = 0, UniqueFd* fd = nullptr);
   bool IsOver() const { return PeerHungUp(socket_.get()); }

@@ -13,8 +13,8 @@ using scheduler::LaunchForm;
 TEST(ForcedForm, NamesAFormAndPerhapsItsDegree) {
   EXPECT_EQ(ForcedForm::Parse("original")->CandidateOn(132), LaunchCandidate{});
   EXPECT_EQ(ForcedForm::Parse("slices:12")->CandidateOn(132), (LaunchCandidate{LaunchForm::kSlices, 12}));
-  EXPECT_EQ(ForcedForm::Parse("workers")->CandidateOn(132), (LaunchCandidate{LaunchForm::kWorkers, 132}));
-  EXPECT_EQ(ForcedForm::Parse("workers:4")->CandidateOn(132), (LaunchCandidate{LaunchForm::kWorkers, 528}));
+  EXPECT_EQ(ForcedForm::Parse("workers")->CandidateOn(132), (LaunchCandidate{LaunchForm::kPersistentBlocks, 132}));
+  EXPECT_EQ(ForcedForm::Parse("workers:4")->CandidateOn(132), (LaunchCandidate{LaunchForm::kPersistentBlocks, 528}));
 }
 
 TEST(ForcedForm, RefusesWhatIsNone) {

@@ -65,7 +65,7 @@ TEST_F(GatedQueueTest, ARepetitionHasTheSharedMemoryThatTheLaunchHad) {
 TEST_F(GatedQueueTest, AStopBeforeAnyBlockBeganIsNoMeasurement) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
   CUstream stream = Stream();
-  const auto owner = std::make_shared<WorkerOwner>();
+  const auto owner = std::make_shared<RunsOwner>();
   std::atomic<int> num_told{0};
   auto queue = queues_->Open(stream, owner);
   const CUdeviceptr word = Block(stream);

@@ -48,41 +48,41 @@ TEST_F(GatedQueuesTest, AStoppedQueueRunsNothingUntilItMay) {
   EXPECT_EQ(queues_->counts().num_relaunches, 20u) << "those behind the copy had not been reached";
 }
 
-// Streams that wait keep the GPU's channels, and what would end their waiting needs one, too.
+// Streams that wait keep GPU channels, and what would end their waiting needs one, too.
 TEST_F(GatedQueuesTest, SomeQueuesRunOnWhenTooManyStreamsWouldWait) {
-  struct Lane {
+  struct Channel {
     CUstream stream = nullptr;
     std::unique_ptr<GatedQueues::Stream> queue;
     CUdeviceptr out = 0, in = 0, word = 0;
   };
-  std::vector<Lane> lanes(GatedQueues::kMostWaiting + 4);
+  std::vector<Channel> channels(GatedQueues::kMostWaiting + 4);
   Words expected(kWords), zero(kWords);
   StepOnHost(expected, zero, 7);
-  for (Lane& lane : lanes) {
-    lane.stream = Stream();
-    lane.queue = queues_->Open(lane.stream, nullptr);
-    lane.out = ZeroedMemory(kWords * 4);
-    lane.in = ZeroedMemory(kWords * 4);
+  for (Channel& channel : channels) {
+    channel.stream = Stream();
+    channel.queue = queues_->Open(channel.stream, nullptr);
+    channel.out = ZeroedMemory(kWords * 4);
+    channel.in = ZeroedMemory(kWords * 4);
   }
-  for (Lane& lane : lanes) {
-    lane.word = Block(lane.stream);
-    ASSERT_EQ(Put(*lane.queue, Step({lane.out, lane.in, 7}, 16)), CUDA_SUCCESS);
-    ASSERT_EQ(lane.queue->Seal(), CUDA_SUCCESS);
+  for (Channel& channel : channels) {
+    channel.word = Block(channel.stream);
+    ASSERT_EQ(Put(*channel.queue, Step({channel.out, channel.in, 7}, 16)), CUDA_SUCCESS);
+    ASSERT_EQ(channel.queue->Seal(), CUDA_SUCCESS);
   }
   watch_.SetClosed(true);
   Await([&] { return queues_->counts().num_stops == GatedQueues::kMostWaiting; });
-  for (Lane& lane : lanes) Release(lane.word);
+  for (Channel& channel : channels) Release(channel.word);
   const auto num_ended = [&] {
-    return std::ranges::count_if(lanes, [&](Lane& lane) { return HasEnded(lane.stream); });
+    return std::ranges::count_if(channels, [&](Channel& channel) { return HasEnded(channel.stream); });
   };
   Await([&] { return num_ended() == 4; });
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_EQ(num_ended(), 4);
   EXPECT_EQ(queues_->counts().num_stops, GatedQueues::kMostWaiting);
   watch_.SetClosed(false);
-  for (Lane& lane : lanes) {
-    ASSERT_EQ(driver_.cuStreamSynchronize(lane.stream), CUDA_SUCCESS);
-    EXPECT_EQ(Read(lane.out), expected);
+  for (Channel& channel : channels) {
+    ASSERT_EQ(driver_.cuStreamSynchronize(channel.stream), CUDA_SUCCESS);
+    EXPECT_EQ(Read(channel.out), expected);
   }
 }
 
@@ -165,7 +165,7 @@ TEST_F(GatedQueuesTest, AChunkThatReachesBeyondTheQueueLosesNothing) {
 TEST_F(GatedQueuesTest, AStopInTheMiddleIsMeasured) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
   CUstream stream = Stream();
-  auto owner = std::make_shared<WorkerOwner>();
+  auto owner = std::make_shared<RunsOwner>();
   auto queue = queues_->Open(stream, owner);
   std::atomic<int64_t> told_ns{0};
   std::atomic<int> num_told{0};
@@ -207,7 +207,7 @@ TEST_F(GatedQueuesTest, AStopInTheMiddleIsMeasured) {
 TEST_F(GatedQueuesTest, WhoBecomesHighPriorityGoesOnAtOnce) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
   CUstream stream = Stream();
-  auto owner = std::make_shared<WorkerOwner>();
+  auto owner = std::make_shared<RunsOwner>();
   auto queue = queues_->Open(stream, owner);
   const CUdeviceptr word = Block(stream);
   ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
@@ -224,7 +224,7 @@ TEST_F(GatedQueuesTest, WhoBecomesHighPriorityGoesOnAtOnce) {
 TEST_F(GatedQueuesTest, WhatAClientThatLeftHadQueuedIsDropped) {
   const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
   CUstream stream = Stream();
-  auto owner = std::make_shared<WorkerOwner>();
+  auto owner = std::make_shared<RunsOwner>();
   auto queue = queues_->Open(stream, owner);
   const CUdeviceptr word = Block(stream);
   for (int i = 0; i < 3; ++i) {
@@ -267,7 +267,7 @@ TEST_F(GatedQueuesTest, BesideHighPriorityWorkOfTheContextNoStreamWaits) {
   LaunchSteps(*queue, out, in, 3, expected);
   StopThenRelease(word);
   std::atomic<bool> is_sealed{false};
-  std::thread lane([&] {
+  std::thread channel([&] {
     driver_.cuCtxSetCurrent(context_);
     EXPECT_EQ(queue->Seal(), CUDA_SUCCESS);
     is_sealed = true;
@@ -277,7 +277,7 @@ TEST_F(GatedQueuesTest, BesideHighPriorityWorkOfTheContextNoStreamWaits) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(is_sealed);
   watch_.SetClosed(false);
-  lane.join();
+  channel.join();
   EXPECT_TRUE(HasEnded(stream));
   EXPECT_EQ(Read(out), expected);
   EXPECT_EQ(queues_->counts().num_markers, 0u);
@@ -292,7 +292,7 @@ TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
   const CUdeviceptr word = Block(stream);
   ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
   std::atomic<bool> is_sealed{false};
-  std::thread lane([&] {
+  std::thread channel([&] {
     driver_.cuCtxSetCurrent(context_);
     EXPECT_EQ(queue->Seal(), CUDA_SUCCESS);
     is_sealed = true;
@@ -304,7 +304,7 @@ TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
     still_clock_.Advance(std::chrono::milliseconds(20));
     return is_sealed.load();
   });
-  lane.join();
+  channel.join();
   EXPECT_FALSE(HasEnded(stream));
   EXPECT_EQ(queues_->counts().num_markers, 1u);
   Release(word);
@@ -317,7 +317,7 @@ TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
 // Streams that compute, copy, fill and wait for one another, as a program would, and what must come out.
 class RandomProgram {
  public:
-  struct Lane {
+  struct Channel {
     CUstream stream = nullptr;
     std::unique_ptr<GatedQueues::Stream> queue;
     CUdeviceptr words = 0;
@@ -329,31 +329,32 @@ class RandomProgram {
   RandomProgram(const DriverTable& driver, uint32_t seed, bool seals) : driver_(driver), random_(seed), seals_(seals) {}
 
   uint32_t Below(uint32_t bound) { return static_cast<uint32_t>(random_() % bound); }
-  std::vector<Lane>& lanes() { return lanes_; }
+  std::vector<Channel>& channels() { return channels_; }
 
-  void Seal(Lane& lane) {
+  void Seal(Channel& channel) {
     if (!seals_) return;
-    EXPECT_EQ(lane.queue->Seal(), CUDA_SUCCESS);
+    EXPECT_EQ(channel.queue->Seal(), CUDA_SUCCESS);
   }
   template <typename Step>
-  void Launch(const Step& step, Lane& lane, const Lane& from) {
+  void Launch(const Step& step, Channel& channel, const Channel& from) {
     const uint32_t addend = Below(1000);
     constexpr uint32_t kChunks[] = {1, 3, 40, 150, 5000};
-    EXPECT_EQ(Put(*lane.queue, step({lane.words, from.words, addend, Below(60)}, kChunks[Below(5)])), CUDA_SUCCESS);
-    StepOnHost(lane.expected, Words(from.expected), addend);
+    EXPECT_EQ(Put(*channel.queue, step({channel.words, from.words, addend, Below(60)}, kChunks[Below(5)])),
+              CUDA_SUCCESS);
+    StepOnHost(channel.expected, Words(from.expected), addend);
   }
-  void Fill(Lane& lane) {
+  void Fill(Channel& channel) {
     const uint32_t value = Below(1000);
-    Seal(lane);
-    EXPECT_EQ(driver_.cuMemsetD32Async(lane.words, value, kWords, lane.stream), CUDA_SUCCESS);
-    lane.expected.assign(kWords, value);
+    Seal(channel);
+    EXPECT_EQ(driver_.cuMemsetD32Async(channel.words, value, kWords, channel.stream), CUDA_SUCCESS);
+    channel.expected.assign(kWords, value);
   }
-  void Copy(Lane& lane, CUdeviceptr to) {
-    Seal(lane);
-    EXPECT_EQ(driver_.cuMemcpyDtoDAsync_v2(to, lane.words, kWords * 4, lane.stream), CUDA_SUCCESS);
-    lane.copies.emplace_back(to, lane.expected);
+  void Copy(Channel& channel, CUdeviceptr to) {
+    Seal(channel);
+    EXPECT_EQ(driver_.cuMemcpyDtoDAsync_v2(to, channel.words, kWords * 4, channel.stream), CUDA_SUCCESS);
+    channel.copies.emplace_back(to, channel.expected);
   }
-  void Order(Lane& first, Lane& second) {
+  void Order(Channel& first, Channel& second) {
     CUevent event = nullptr;
     EXPECT_EQ(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
     Seal(first);
@@ -362,16 +363,16 @@ class RandomProgram {
     EXPECT_EQ(driver_.cuStreamWaitEvent(second.stream, event, 0), CUDA_SUCCESS);
     EXPECT_EQ(driver_.cuEventDestroy_v2(event), CUDA_SUCCESS);
   }
-  void Synchronize(Lane& lane) {
-    Seal(lane);
-    EXPECT_EQ(driver_.cuStreamSynchronize(lane.stream), CUDA_SUCCESS);
+  void Synchronize(Channel& channel) {
+    Seal(channel);
+    EXPECT_EQ(driver_.cuStreamSynchronize(channel.stream), CUDA_SUCCESS);
   }
 
  private:
   const DriverTable& driver_;
   std::mt19937 random_;
   const bool seals_;
-  std::vector<Lane> lanes_;
+  std::vector<Channel> channels_;
 };
 
 class RandomStops : public GatedQueuesTest {
@@ -381,14 +382,14 @@ class RandomStops : public GatedQueuesTest {
     RandomProgram program(driver_, seed, seals);
     const auto step = [this](const StepParameters& parameters, uint32_t chunk) { return Step(parameters, chunk); };
     for (uint32_t i = 0; i <= seed % 3; ++i) {
-      auto& lane = program.lanes().emplace_back();
-      lane.stream = Stream();
-      lane.queue = queues_->Open(lane.stream, nullptr);
-      lane.words = ZeroedMemory(kWords * 4);
+      auto& channel = program.channels().emplace_back();
+      channel.stream = Stream();
+      channel.queue = queues_->Open(channel.stream, nullptr);
+      channel.words = ZeroedMemory(kWords * 4);
     }
-    auto& lanes = program.lanes();
-    const auto any = [&]() -> RandomProgram::Lane& {
-      return lanes[program.Below(static_cast<uint32_t>(lanes.size()))];
+    auto& channels = program.channels();
+    const auto any = [&]() -> RandomProgram::Channel& {
+      return channels[program.Below(static_cast<uint32_t>(channels.size()))];
     };
     uint64_t num_wrong = 0;
     const auto check = [&](CUdeviceptr words, const Words& expected) {
@@ -406,40 +407,40 @@ class RandomStops : public GatedQueuesTest {
       }
     });
     for (uint32_t i = 0; i < 60; ++i) {
-      RandomProgram::Lane& lane = any();
+      RandomProgram::Channel& channel = any();
       const uint32_t what = program.Below(20);
       if (what < 13) {
-        program.Launch(step, lane, lane);
+        program.Launch(step, channel, channel);
       } else if (what < 14) {
-        program.Fill(lane);
+        program.Fill(channel);
       } else if (what < 16) {
-        program.Copy(lane, ZeroedMemory(kWords * 4));
+        program.Copy(channel, ZeroedMemory(kWords * 4));
       } else if (what < 19) {
-        RandomProgram::Lane& other = any();
-        if (&other == &lane) continue;
-        program.Order(other, lane);  // what it made is read here, and not changed meanwhile
-        program.Launch(step, lane, other);
-        program.Order(lane, other);
+        RandomProgram::Channel& other = any();
+        if (&other == &channel) continue;
+        program.Order(other, channel);  // what it made is read here, and not changed meanwhile
+        program.Launch(step, channel, other);
+        program.Order(channel, other);
       } else {
-        program.Synchronize(lane);
-        check(lane.words, lane.expected);
+        program.Synchronize(channel);
+        check(channel.words, channel.expected);
       }
     }
-    for (RandomProgram::Lane& lane : lanes) program.Synchronize(lane);
+    for (RandomProgram::Channel& channel : channels) program.Synchronize(channel);
     is_over = true;
     priority.join();
     if (!seals) {
-      for (RandomProgram::Lane& lane : lanes) {
-        lane.queue.reset();
-        driver_.cuStreamSynchronize(lane.stream);
+      for (RandomProgram::Channel& channel : channels) {
+        channel.queue.reset();
+        driver_.cuStreamSynchronize(channel.stream);
       }
       queues_->AwaitFunction(function_);
     }
-    for (RandomProgram::Lane& lane : lanes) {
-      check(lane.words, lane.expected);
-      for (const auto& [words, expected] : lane.copies) check(words, expected);
-      lane.queue.reset();
-      driver_.cuStreamDestroy_v2(lane.stream);
+    for (RandomProgram::Channel& channel : channels) {
+      check(channel.words, channel.expected);
+      for (const auto& [words, expected] : channel.copies) check(words, expected);
+      channel.queue.reset();
+      driver_.cuStreamDestroy_v2(channel.stream);
     }
     return num_wrong;
   }

@@ -11,12 +11,13 @@ using std::chrono::microseconds;
 
 constexpr std::chrono::nanoseconds kThreshold{31'600};
 const LaunchShape kShape{{1000, 1, 1}, {128, 1, 1}, 0};
-const LaunchCandidate kOriginal{}, kWorkers{LaunchForm::kWorkers, 264}, kSlices{LaunchForm::kSlices, 32};
+const LaunchCandidate kOriginal{}, kPersistentBlocks{LaunchForm::kPersistentBlocks, 264},
+    kSlices{LaunchForm::kSlices, 32};
 
 std::shared_ptr<const CompiledVariants> Compiled(std::string refusal = "") {
   CompiledVariants variants;
-  if (refusal.empty()) variants.workers.image.resize(1);
-  variants.workers.refusal = variants.slices.refusal = std::move(refusal);
+  if (refusal.empty()) variants.persistent_blocks.image.resize(1);
+  variants.persistent_blocks.refusal = variants.slices.refusal = std::move(refusal);
   return std::make_shared<const CompiledVariants>(std::move(variants));
 }
 
@@ -25,7 +26,7 @@ template <typename DurationOf>
 LaunchCandidate Settle(KernelProfile& profile, DurationOf duration_of) {
   for (int i = 0; i < 100; ++i) {
     const auto plan = profile.PlanLaunch(kShape, kThreshold);
-    if (plan.wants_candidates) profile.SetCandidates(kShape, std::vector{kWorkers, kSlices}, kThreshold);
+    if (plan.wants_candidates) profile.SetCandidates(kShape, std::vector{kPersistentBlocks, kSlices}, kThreshold);
     if (!plan.is_sample && !plan.wants_candidates) return plan.candidate;
     if (plan.is_sample) profile.OnDuration(kShape, plan.candidate, duration_of(plan.candidate));
   }
@@ -52,7 +53,7 @@ TEST(KernelProfileTest, AKernelThatCanOnlyBeGatedIsNotRefused) {
     KernelProfile profile("kernel", {}, "");
     EXPECT_EQ(Settle(profile, [](auto) { return microseconds(500); }), kOriginal);
     CompiledVariants variants;
-    variants.workers.refusal = variants.slices.refusal = "waits for other blocks";
+    variants.persistent_blocks.refusal = variants.slices.refusal = "waits for other blocks";
     if (has_gate) variants.gated.image.resize(1);
     profile.SetVariants(std::make_shared<const CompiledVariants>(std::move(variants)));
     EXPECT_EQ(profile.Report(kThreshold).at(0).remark,
@@ -70,13 +71,13 @@ TEST(KernelProfileTest, TriesWhatTheCompilerMade) {
   };
   EXPECT_EQ(Settle(profile, duration_of), kOriginal);
   profile.SetVariants(Compiled());
-  EXPECT_EQ(Settle(profile, duration_of), kWorkers);
+  EXPECT_EQ(Settle(profile, duration_of), kPersistentBlocks);
   const KernelReport report = profile.Report(kThreshold).at(0);
-  EXPECT_EQ(report.chosen.candidate, kWorkers);
+  EXPECT_EQ(report.chosen.candidate, kPersistentBlocks);
   EXPECT_EQ(report.original_duration, microseconds(500));
   EXPECT_EQ(report.remark, "");
   // Real yields took too long: the slices are used from now on.
-  for (int i = 0; i < 3; ++i) profile.OnTurnaround(kShape, kWorkers, microseconds(300));
+  for (int i = 0; i < 3; ++i) profile.OnTurnaround(kShape, kPersistentBlocks, microseconds(300));
   EXPECT_EQ(profile.PlanLaunch(kShape, kThreshold).candidate, kSlices);
 }
 
@@ -173,7 +174,7 @@ TEST(KernelProfileTest, AnotherLifeGoesOnWhereThisOneEnded) {
   EXPECT_TRUE(first.wants_variants);
   EXPECT_FALSE(later.PlanLaunch(kShape, kThreshold).wants_variants);
   later.SetVariants(Compiled());
-  EXPECT_EQ(later.PlanLaunch(kShape, kThreshold).candidate, kWorkers);
+  EXPECT_EQ(later.PlanLaunch(kShape, kThreshold).candidate, kPersistentBlocks);
 
   for (const char* text : {"", "{", "[]", "{\"shapes\": 1}", "{\"shapes\": [{\"grid\": [1]}]}"}) {
     KernelProfile damaged("kernel", {}, "");
@@ -195,16 +196,16 @@ TEST(KernelProfileTest, ShapesAreBounded) {
 
 TEST(CompiledVariantsTest, SurviveTheDisk) {
   CompiledVariants variants;
-  variants.workers.image = {std::byte{1}, std::byte{0}, std::byte{255}};
-  variants.workers.entry = "kernel__workers";
-  variants.workers.import_table = "table";
-  variants.workers.imports = {"a", "b"};
+  variants.persistent_blocks.image = {std::byte{1}, std::byte{0}, std::byte{255}};
+  variants.persistent_blocks.entry = "kernel__persistent";
+  variants.persistent_blocks.import_table = "table";
+  variants.persistent_blocks.imports = {"a", "b"};
   variants.slices.refusal = "no";
   const auto bytes = Serialize(variants);
   const auto again = DeserializeVariants(bytes);
   ASSERT_TRUE(again) << again.error().ToString();
-  EXPECT_EQ(again->workers.image, variants.workers.image);
-  EXPECT_EQ(again->workers.imports, variants.workers.imports);
+  EXPECT_EQ(again->persistent_blocks.image, variants.persistent_blocks.image);
+  EXPECT_EQ(again->persistent_blocks.imports, variants.persistent_blocks.imports);
   EXPECT_EQ(again->slices.refusal, "no");
   EXPECT_FALSE(again->slices.exists());
   for (size_t size = 0; size < bytes.size(); ++size) {

@@ -8,8 +8,8 @@
 #include "server/executor/dispatch/high_priority_announcer.h"
 #include "server/executor/driver/driver_libraries.h"
 #include "server/executor/issue/gated_queues.h"
+#include "server/executor/issue/persistent_runs.h"
 #include "server/executor/issue/variant_compiler.h"
-#include "server/executor/issue/worker_runs.h"
 #include "tests/server/executor/fakes/scripted_watch.h"
 #include "tests/server/executor/issue/sim_device.h"
 #include "tests/support/temporary_directory.h"
@@ -83,7 +83,7 @@ TEST_F(TaskLimitTest, KernelsRunAsTheyAreWhereNothingCanWatchThem) {
   EXPECT_EQ(GatedQueues::Create(
                 driver_, *completions_, context_, 0, &watch_, [](CUresult) {}, clock_),
             nullptr);
-  EXPECT_EQ(WorkerRuns::Create(
+  EXPECT_EQ(PersistentRuns::Create(
                 driver_, *completions_, context_, 0, &watch_, [](CUresult) {}, clock_),
             nullptr);
   EXPECT_EQ(limit.num_refused(), 2);

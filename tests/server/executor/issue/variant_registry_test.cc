@@ -44,21 +44,21 @@ TEST_F(VariantRegistryTest, GatesRestOnceNoHighPriorityWorkHasComeForLong) {
   EXPECT_TRUE(registry->MayGate(0));
 }
 
-TEST_F(VariantRegistryTest, GatesRestWhereContextsAreSuspended) {
+TEST_F(VariantRegistryTest, GatesRestWhereContextsAreDescheduled) {
   const auto registry = Make(std::chrono::milliseconds(1), &watch_);
   watch_.SetClosed(true);
-  registry->ExpectSuspension(0, true);
+  registry->ExpectDescheduling(0, true);
   EXPECT_FALSE(registry->MayGate(0));
   EXPECT_TRUE(registry->MayGate(1));
-  EXPECT_EQ(registry->CoverageLeft(0, Coverage::kGraph), Coverage::kSuspension);
-  EXPECT_EQ(registry->CoverageLeft(1, Coverage::kGraph), Coverage::kGraph);
-  registry->ExpectSuspension(0, false);
+  EXPECT_EQ(registry->PreemptibilityLeft(0, Preemptibility::kGraph), Preemptibility::kDescheduling);
+  EXPECT_EQ(registry->PreemptibilityLeft(1, Preemptibility::kGraph), Preemptibility::kGraph);
+  registry->ExpectDescheduling(0, false);
   EXPECT_TRUE(registry->MayGate(0));
 }
 
 TEST_F(VariantRegistryTest, GatesThatNeverRestDoNotRestThereEither) {
   const auto registry = Make(hours(0), &watch_);
-  registry->ExpectSuspension(0, true);
+  registry->ExpectDescheduling(0, true);
   EXPECT_TRUE(registry->MayGate(0));
 }
 

@@ -7,12 +7,12 @@
 #include <cstdlib>
 #include <string>
 
-#include "server/executor/process/channel_groups.h"
+#include "server/executor/process/gpu_channel_groups.h"
 
 namespace tally::server {
 namespace {
 
-// NVOS54_PARAMETERS and two of the controls that it carries, as in channel_groups.cc.
+// NVOS54_PARAMETERS and two of the controls that it carries, as in gpu_channel_groups.cc.
 struct Control {
   uint32_t client, object, command, flags;
   uint64_t parameters;
@@ -47,8 +47,8 @@ int ScriptedIoctl(int, unsigned long, void* argument) {
 
 }  // namespace
 
-ChannelGroups& ChannelGroups::OfThisProcess() {
-  static ChannelGroups* const groups = new ChannelGroups(&ScriptedIoctl);
+GpuChannelGroups& GpuChannelGroups::OfThisProcess() {
+  static GpuChannelGroups* const groups = new GpuChannelGroups(&ScriptedIoctl);
   return *groups;
 }
 
@@ -59,7 +59,7 @@ void ScriptedDriver::MakeContext() {
   if (Script() == "refuse") does_refuse = true;
   uint64_t own_us = kOwnSliceUs;
   Control control{1, 2, kSet, 0, reinterpret_cast<uint64_t>(&own_us), sizeof(own_us), 0};
-  ChannelGroups::OfThisProcess().Forward(/*fd=*/7, kControl, &control);
+  GpuChannelGroups::OfThisProcess().Forward(/*fd=*/7, kControl, &control);
 }
 
 void ScriptedDriver::TakeBack() {

@@ -1,5 +1,5 @@
-// A GPU's driver as far as time slices go, for scripted_executor.cc: makes a context's
-// channel group as libcuda does, and carries out, or refuses, what server/executor/process/channel_groups.h asks for.
+// A GPU's driver as far as time slices go, for scripted_executor.cc: makes a context's GPU channel group as libcuda
+// does, and carries out, or refuses, what server/executor/process/gpu_channel_groups.h asks for.
 //
 // By the environment's TALLY_SCRIPT_SLICES: accept; refuse (all but what the driver itself gives); hide (it makes its
 // groups in a way that nobody sees). Without it there is no such driver: the executor is a software GPU's.

@@ -77,7 +77,7 @@ class ScriptedExecutor final : public Executor {
     report.shape = {{2, 3, 4}, {32, 1, 1}, 16};
     report.num_launches = 5;
     report.gpu_time = std::chrono::microseconds(500);
-    report.chosen.candidate = {scheduler::LaunchForm::kWorkers, 264};
+    report.chosen.candidate = {scheduler::LaunchForm::kPersistentBlocks, 264};
     report.chosen.duration = std::chrono::microseconds(100);
     report.chosen.turnaround = threshold_;
     report.original_duration = std::chrono::microseconds(80);
@@ -85,7 +85,7 @@ class ScriptedExecutor final : public Executor {
     return {report};
   }
   void Tune(const scheduler::Tuning& tuning) override { threshold_ = tuning.turnaround_threshold; }
-  void ExpectSuspension(int, bool) override {}
+  void ExpectDescheduling(int, bool) override {}
   void LeaveToTimeSlices(bool is_left) override { is_left_to_time_slices_ = is_left; }
   HighPriorityWatch* high_priority_watch() override { return nullptr; }
   Status Evict(uint64_t, const std::string&) override { return Status(StatusCode::kUnimplemented, "not scripted"); }

@@ -38,12 +38,12 @@ TEST_F(ContextLostUnaskedTest, IsEverybodysThoughNobodyAsks) {
   control::ShareChange change;
   change.priority_class = shm::PriorityClass::kHighPriority;
   ASSERT_TRUE(executor_->SetPriority(1, change).ok());
-  auto lane = client->OpenLane();
-  ASSERT_NE(lane, nullptr);
-  const uint64_t kernel = LoadKernel(*lane, "kernel");
-  lane->Post(Op::kLaunch, LaunchOf(kernel, 1));
+  auto channel = client->OpenChannel();
+  ASSERT_NE(channel, nullptr);
+  const uint64_t kernel = LoadKernel(*channel, "kernel");
+  channel->Post(Op::kLaunch, LaunchOf(kernel, 1));
   // Carried out by now: it is announced, and somebody looks for its end.
-  Allocate(*lane, 16);
+  Allocate(*channel, 16);
   EXPECT_FALSE(executor_->faulted());
   state_of_events = CUDA_ERROR_ILLEGAL_ADDRESS;
   while (!executor_->faulted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));

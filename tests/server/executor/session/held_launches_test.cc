@@ -60,13 +60,13 @@ class HeldLaunchesTest : public ExecutorFixture {
     high_ = std::move(*page);
     client_ = Connect();
     ASSERT_NE(client_, nullptr);
-    lane_ = client_->OpenLane();
-    other_lane_ = client_->OpenLane();
-    ASSERT_TRUE(lane_ != nullptr && other_lane_ != nullptr);
-    kernel_ = LoadKernel(*lane_, "put", &module_, 1, kPut);
+    channel_ = client_->OpenChannel();
+    other_channel_ = client_->OpenChannel();
+    ASSERT_TRUE(channel_ != nullptr && other_channel_ != nullptr);
+    kernel_ = LoadKernel(*channel_, "put", &module_, 1, kPut);
     ASSERT_NE(kernel_, 0u);
-    word_ = Allocate(*lane_, kWordBytes);
-    lane_->Post(Op::kFill, Payload().Put(shm::Fill{word_, 0, 1, 1, kLegacyStream, 0, kWordBytes}));
+    word_ = Allocate(*channel_, kWordBytes);
+    channel_->Post(Op::kFill, Payload().Put(shm::Fill{word_, 0, 1, 1, kLegacyStream, 0, kWordBytes}));
     ASSERT_EQ(Synchronize(), 0u);
   }
   void TearDown() override {
@@ -88,14 +88,14 @@ class HeldLaunchesTest : public ExecutorFixture {
     std::memcpy(parameters.data() + 12, &addend, sizeof(addend));
     return LaunchOf(kernel_, stream, parameters);
   }
-  // Of the session: requests that have had their turn, launches that are over.
+  // Of the session: requests that have been carried out, launches that are over.
   uint64_t NumRequests() { return executor_->Snapshot().at(0).figures["requests"]; }
   uint64_t NumLaunches() { return executor_->Snapshot().at(0).figures["kernel_launches"]; }
-  // The launch is at the gate when this returns, with its session's turn.
+  // The launch is at the gate when this returns, with its session's sequencer.
   void PostHeld(const Payload& launch) {
     BeginHighPriorityWork();
     const uint64_t before = NumRequests();
-    lane_->Post(Op::kLaunch, launch);
+    channel_->Post(Op::kLaunch, launch);
     while (NumRequests() == before) std::this_thread::yield();
     ASSERT_EQ(NumLaunches(), 0u);
   }
@@ -106,17 +106,17 @@ class HeldLaunchesTest : public ExecutorFixture {
     EXPECT_EQ(NumLaunches(), 0u);
     return answer;
   }
-  uint32_t Synchronize() { return lane_->Call(Op::kSynchronizeContext).result; }
+  uint32_t Synchronize() { return channel_->Call(Op::kSynchronizeContext).result; }
   uint32_t AsyncError() { return client_->header().async_error.load(); }
-  uint32_t Read(ScriptedLane& lane) {
+  uint32_t Read(ScriptedChannel& channel) {
     const shm::Copy down{0, word_, kWordBytes, kLegacyStream, kArena, kAddress};
-    EXPECT_EQ(lane.Call(Op::kCopy, Payload().Put(down)).result, 0u);
+    EXPECT_EQ(channel.Call(Op::kCopy, Payload().Put(down)).result, 0u);
     uint32_t value = 0;
-    std::memcpy(&value, lane.arena(), sizeof(value));
+    std::memcpy(&value, channel.arena(), sizeof(value));
     return value;
   }
   uint64_t CreateStream(uint32_t flags) {
-    return lane_->Call(Op::kCreateStream, Payload().Put(shm::CreateStream{flags, 0})).Get<uint64_t>();
+    return channel_->Call(Op::kCreateStream, Payload().Put(shm::CreateStream{flags, 0})).Get<uint64_t>();
   }
   // A page that kernels can write to, at *address, as the client sees it: it outlives the session.
   const volatile uint32_t* PinnedPage(uint64_t* address) {
@@ -132,7 +132,7 @@ class HeldLaunchesTest : public ExecutorFixture {
   const TemporaryDirectory directory_;
   std::unique_ptr<server::ActivityPage> high_;
   std::unique_ptr<ScriptedClient> client_;
-  std::unique_ptr<ScriptedLane> lane_, other_lane_;
+  std::unique_ptr<ScriptedChannel> channel_, other_channel_;
   UniqueFd pinned_fd_;
   MappedRegion pinned_;
   uint64_t module_ = 0, kernel_ = 0, word_ = 0;
@@ -143,7 +143,7 @@ TEST_F(HeldLaunchesTest, ItsErrorAndThoseBehindItAreKnownOnceItWasMade) {
   auto* const record = reinterpret_cast<shm::Launch*>(const_cast<std::byte*>(too_much.bytes().data()));
   record->shared_bytes = 1u << 30;
   PostHeld(too_much);
-  lane_->Post(Op::kLaunch, LaunchOf(shm::MakeHandle(shm::HandleKind::kFunction, 1, true, 77), kLegacyStream));
+  channel_->Post(Op::kLaunch, LaunchOf(shm::MakeHandle(shm::HandleKind::kFunction, 1, true, 77), kLegacyStream));
   EXPECT_EQ(AsyncError(), 0u);
   EndHighPriorityWork();
   EXPECT_EQ(Synchronize(), 0u);
@@ -151,20 +151,21 @@ TEST_F(HeldLaunchesTest, ItsErrorAndThoseBehindItAreKnownOnceItWasMade) {
 }
 
 TEST_F(HeldLaunchesTest, AnEventBehindItIsNotSaidToHaveHappened) {
-  ASSERT_EQ(lane_->Call(Op::kCreateEvent, Payload().Put(shm::CreateEvent{kFirstEvent, 0, 0})).result, 0u);
+  ASSERT_EQ(channel_->Call(Op::kCreateEvent, Payload().Put(shm::CreateEvent{kFirstEvent, 0, 0})).result, 0u);
   PostHeld(Put(1, 7));
-  lane_->Publish(kOp_cuEventRecord, Payload().PutWord(kFirstEvent).PutWord(kLegacyStream), 0, 0);
-  auto query = Behind([&] { return other_lane_->CallNumber(kOp_cuEventQuery, Payload().PutWord(kFirstEvent)).result; });
+  channel_->Publish(kOp_cuEventRecord, Payload().PutWord(kFirstEvent).PutWord(kLegacyStream), 0, 0);
+  auto query =
+      Behind([&] { return other_channel_->CallNumber(kOp_cuEventQuery, Payload().PutWord(kFirstEvent)).result; });
   EndHighPriorityWork();
   const uint32_t queried = query.get();
   EXPECT_TRUE(queried == CUDA_SUCCESS || queried == CUDA_ERROR_NOT_READY) << queried;
-  EXPECT_EQ(other_lane_->Call(Op::kSynchronizeEvent, Payload().PutWord(kFirstEvent)).result, 0u);
-  EXPECT_EQ(Read(*other_lane_), 7u);
+  EXPECT_EQ(other_channel_->Call(Op::kSynchronizeEvent, Payload().PutWord(kFirstEvent)).result, 0u);
+  EXPECT_EQ(Read(*other_channel_), 7u);
 }
 
 TEST_F(HeldLaunchesTest, CopiesAndFillsOfItsStreamComeBehindIt) {
   PostHeld(Put(1, 7));
-  auto read = Behind([&] { return Read(*other_lane_); });
+  auto read = Behind([&] { return Read(*other_channel_); });
   EndHighPriorityWork();
   EXPECT_EQ(read.get(), 7u);
 }
@@ -172,38 +173,38 @@ TEST_F(HeldLaunchesTest, CopiesAndFillsOfItsStreamComeBehindIt) {
 TEST_F(HeldLaunchesTest, TheLegacyStreamWaitsForOneOfABlockingStream) {
   const uint64_t blocking = CreateStream(CU_STREAM_DEFAULT);
   PostHeld(Put(1, 1, blocking));
-  other_lane_->Post(Op::kLaunch, Put(10, 0, kLegacyStream));
-  lane_->Post(Op::kLaunch, Put(1, 5, blocking));
+  other_channel_->Post(Op::kLaunch, Put(10, 0, kLegacyStream));
+  channel_->Post(Op::kLaunch, Put(1, 5, blocking));
   EXPECT_EQ(NumLaunches(), 0u);
   EndHighPriorityWork();
   EXPECT_EQ(Synchronize(), 0u);
-  EXPECT_EQ(Read(*lane_), 15u);
+  EXPECT_EQ(Read(*channel_), 15u);
 }
 
 TEST_F(HeldLaunchesTest, APerThreadStreamOfAnotherThreadWaitsForOneOfTheLegacyStream) {
   PostHeld(Put(1, 1, kLegacyStream));
-  other_lane_->Post(Op::kLaunch, Put(10, 0, kPerThreadStream));
+  other_channel_->Post(Op::kLaunch, Put(10, 0, kPerThreadStream));
   EndHighPriorityWork();
-  EXPECT_EQ(other_lane_->Call(Op::kSynchronizeContext).result, 0u);
-  EXPECT_EQ(Read(*lane_), 10u);
+  EXPECT_EQ(other_channel_->Call(Op::kSynchronizeContext).result, 0u);
+  EXPECT_EQ(Read(*channel_), 10u);
 }
 
 TEST_F(HeldLaunchesTest, OneThatIsCapturedIsNotHeld) {
   const uint64_t stream = CreateStream(CU_STREAM_NON_BLOCKING);
   BeginHighPriorityWork();
-  ASSERT_EQ(lane_->Call(Op::kBeginCapture, Payload().Put(shm::BeginCapture{stream, 0, 0, 0, 0, 0})).result, 0u);
-  lane_->Post(Op::kLaunch, Put(1, 7, stream));
-  const Answer ended = lane_->Call(Op::kEndCapture, Payload().PutWord(stream));
+  ASSERT_EQ(channel_->Call(Op::kBeginCapture, Payload().Put(shm::BeginCapture{stream, 0, 0, 0, 0, 0})).result, 0u);
+  channel_->Post(Op::kLaunch, Put(1, 7, stream));
+  const Answer ended = channel_->Call(Op::kEndCapture, Payload().PutWord(stream));
   EXPECT_EQ(ended.result, 0u);
   EXPECT_NE(ended.Get<uint64_t>(), 0u);
   EXPECT_EQ(NumLaunches(), 1u);
   EXPECT_EQ(AsyncError(), 0u);
   EndHighPriorityWork();
-  EXPECT_EQ(Read(*lane_), 0u) << "nothing has run";
+  EXPECT_EQ(Read(*channel_), 0u) << "nothing has run";
 }
 
 TEST_F(HeldLaunchesTest, AHostFunctionBehindItRunsBehindIt) {
-  auto callbacks = client_->OpenLane();
+  auto callbacks = client_->OpenChannel();
   ASSERT_NE(callbacks, nullptr);
   std::atomic<uint64_t> launches_then{0};
   std::thread runner([&] {
@@ -212,20 +213,20 @@ TEST_F(HeldLaunchesTest, AHostFunctionBehindItRunsBehindIt) {
     if (first.arrived) callbacks->Call(Op::kAwaitCallback, Payload().PutWord(first.Get<uint64_t>()));
   });
   PostHeld(Put(1, 7));
-  lane_->Post(Op::kLaunchHostFunction, Payload().Put(shm::LaunchHostFunction{kLegacyStream, 1, 0, 0}));
-  auto synchronized = Behind([&] { return other_lane_->Call(Op::kSynchronizeContext).result; });
+  channel_->Post(Op::kLaunchHostFunction, Payload().Put(shm::LaunchHostFunction{kLegacyStream, 1, 0, 0}));
+  auto synchronized = Behind([&] { return other_channel_->Call(Op::kSynchronizeContext).result; });
   EXPECT_EQ(launches_then, 0u);
   EndHighPriorityWork();
   EXPECT_EQ(synchronized.get(), 0u);
   EXPECT_EQ(launches_then, 1u);
-  EXPECT_EQ(Read(*lane_), 7u);
+  EXPECT_EQ(Read(*channel_), 7u);
   ASSERT_TRUE(executor_->Evict(1, "test").ok());
   runner.join();
 }
 
 TEST_F(HeldLaunchesTest, MemoryThatItUsesIsFreedBehindIt) {
   PostHeld(Put(1, 7));
-  auto freed = Behind([&] { return other_lane_->Call(Op::kFree, Payload().PutWord(word_)).result; });
+  auto freed = Behind([&] { return other_channel_->Call(Op::kFree, Payload().PutWord(word_)).result; });
   EndHighPriorityWork();
   EXPECT_EQ(freed.get(), 0u);
   EXPECT_EQ(Synchronize(), 0u) << "the software GPU tells of a use after that";
@@ -235,24 +236,24 @@ TEST_F(HeldLaunchesTest, MemoryThatItUsesIsFreedBehindIt) {
 
 TEST_F(HeldLaunchesTest, ItsModuleIsUnloadedBehindIt) {
   PostHeld(Put(1, 7));
-  other_lane_->Post(Op::kUnloadModule, Payload().PutWord(module_));
-  auto read = Behind([&] { return Read(*other_lane_); });
+  other_channel_->Post(Op::kUnloadModule, Payload().PutWord(module_));
+  auto read = Behind([&] { return Read(*other_channel_); });
   EndHighPriorityWork();
   EXPECT_EQ(read.get(), 7u);
   EXPECT_EQ(AsyncError(), 0u);
-  lane_->Post(Op::kLaunch, Put(1, 1));
+  channel_->Post(Op::kLaunch, Put(1, 1));
   EXPECT_EQ(Synchronize(), 0u);
   EXPECT_EQ(AsyncError(), static_cast<uint32_t>(CUDA_ERROR_INVALID_HANDLE)) << "it is gone";
 }
 
 TEST_F(HeldLaunchesTest, WhatIsPendingBehindItIsBoundedByTheRing) {
   const uint64_t record_bytes = sizeof(shm::RequestHeader) + Put(1, 1).bytes().size();
-  const uint64_t ring_bytes = lane_->header().request_bytes;
+  const uint64_t ring_bytes = channel_->header().request_bytes;
   const uint64_t num_launches = 2 * ring_bytes / record_bytes;
   PostHeld(Put(1, 1));
   std::atomic<uint64_t> num_posted{0};
   std::thread program([&] {
-    for (; num_posted < num_launches; ++num_posted) lane_->Post(Op::kLaunch, Put(1, 1));
+    for (; num_posted < num_launches; ++num_posted) channel_->Post(Op::kLaunch, Put(1, 1));
   });
   while (num_posted < ring_bytes / record_bytes / 2) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -261,7 +262,7 @@ TEST_F(HeldLaunchesTest, WhatIsPendingBehindItIsBoundedByTheRing) {
   EndHighPriorityWork();
   program.join();
   EXPECT_EQ(Synchronize(), 0u);
-  EXPECT_EQ(Read(*lane_), num_launches + 1);
+  EXPECT_EQ(Read(*channel_), num_launches + 1);
 }
 
 TEST_F(HeldLaunchesTest, AResetOfTheDeviceComesBehindIt) {
@@ -270,7 +271,7 @@ TEST_F(HeldLaunchesTest, AResetOfTheDeviceComesBehindIt) {
   ASSERT_NE(value, nullptr);
   PostHeld(Put(1, 7, kLegacyStream, page));
   auto reset = Behind([&] {
-    return other_lane_->Call(Op::kCloseContext, Payload().Put(shm::CloseContext{0, 1}), shm::kNoContext).result;
+    return other_channel_->Call(Op::kCloseContext, Payload().Put(shm::CloseContext{0, 1}), shm::kNoContext).result;
   });
   EndHighPriorityWork();
   EXPECT_EQ(reset.get(), 0u);
@@ -284,16 +285,16 @@ TEST_F(HeldLaunchesTest, OfAClientThatIsGoneItIsNotMade) {
   const volatile uint32_t* const value = PinnedPage(&page);
   ASSERT_NE(value, nullptr);
   PostHeld(Put(1, 7, kLegacyStream, page));
-  lane_->Post(Op::kLaunch, Put(1, 8, kLegacyStream, page));
+  channel_->Post(Op::kLaunch, Put(1, 8, kLegacyStream, page));
   auto witness = Connect();
   ASSERT_NE(witness, nullptr);
   client_->Hangup();  // as the kernel does for a client that was killed
   WaitForEnds(1);     // although the high-priority work goes on
   EXPECT_FALSE(ends().front().evicted);
   EndHighPriorityWork();
-  auto lane = witness->OpenLane();
-  ASSERT_NE(lane, nullptr);
-  EXPECT_EQ(lane->Call(Op::kSynchronizeContext).result, 0u);
+  auto channel = witness->OpenChannel();
+  ASSERT_NE(channel, nullptr);
+  EXPECT_EQ(channel->Call(Op::kSynchronizeContext).result, 0u);
   EXPECT_EQ(*value, 0u);
 }
 
@@ -301,13 +302,13 @@ TEST_F(HeldLaunchesTest, AnotherSessionIsNotKept) {
   PostHeld(Put(1, 7));
   auto neighbour = Connect();
   ASSERT_NE(neighbour, nullptr);
-  auto lane = neighbour->OpenLane();
-  EXPECT_NE(Allocate(*lane, kWordBytes), 0u);
-  EXPECT_EQ(lane->Call(Op::kSynchronizeContext).result, 0u);
+  auto channel = neighbour->OpenChannel();
+  EXPECT_NE(Allocate(*channel, kWordBytes), 0u);
+  EXPECT_EQ(channel->Call(Op::kSynchronizeContext).result, 0u);
   EXPECT_EQ(NumLaunches(), 0u);
   EndHighPriorityWork();
   EXPECT_EQ(Synchronize(), 0u);
-  EXPECT_EQ(Read(*lane_), 7u);
+  EXPECT_EQ(Read(*channel_), 7u);
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ class HostMemoryTest : public ExecutorFixture {
     ExecutorFixture::SetUp();
     client_ = Connect();
     ASSERT_NE(client_, nullptr);
-    lane_ = client_->OpenLane();
-    ASSERT_NE(lane_, nullptr);
+    channel_ = client_->OpenChannel();
+    ASSERT_NE(channel_, nullptr);
   }
 
   // Nothing: the session has ended.
@@ -57,7 +57,7 @@ class HostMemoryTest : public ExecutorFixture {
   }
 
   std::unique_ptr<ScriptedClient> client_;
-  std::unique_ptr<ScriptedLane> lane_;
+  std::unique_ptr<ScriptedChannel> channel_;
 };
 
 TEST_F(HostMemoryTest, IsSeenAtTheClientsAddressAndCopied) {
@@ -74,17 +74,17 @@ TEST_F(HostMemoryTest, IsSeenAtTheClientsAddressAndCopied) {
   EXPECT_EQ(reply->value[0], wish);
   EXPECT_EQ(executor_->Snapshot().at(0).figures["pinned_memory_bytes"], kSize - kPage);
 
-  const uint64_t device = Allocate(*lane_, 4096);
+  const uint64_t device = Allocate(*channel_, 4096);
   const shm::Copy up{device, wish, 12, 1, 0, 0};
-  EXPECT_EQ(lane_->Call(Op::kCopy, Payload().Put(up)).result, 0u);
+  EXPECT_EQ(channel_->Call(Op::kCopy, Payload().Put(up)).result, 0u);
   const shm::Copy down{wish + kPage, device, 12, 1, 0, 0};
-  EXPECT_EQ(lane_->Call(Op::kCopy, Payload().Put(down)).result, 0u);
+  EXPECT_EQ(channel_->Call(Op::kCopy, Payload().Put(down)).result, 0u);
   EXPECT_STREQ(reinterpret_cast<char*>(own->data()) + 2 * kPage, "second page");
   const shm::Copy beyond{device, wish + kSize - kPage - 4, 12, 1, 0, 0};
-  EXPECT_EQ(lane_->Call(Op::kCopy, Payload().Put(beyond)).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(channel_->Call(Op::kCopy, Payload().Put(beyond)).result, CUDA_ERROR_INVALID_VALUE);
 
-  EXPECT_EQ(lane_->Call(Op::kFreeHost, Payload().PutWord(wish)).result, 0u);
-  EXPECT_EQ(lane_->Call(Op::kCopy, Payload().Put(up)).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(channel_->Call(Op::kFreeHost, Payload().PutWord(wish)).result, 0u);
+  EXPECT_EQ(channel_->Call(Op::kCopy, Payload().Put(up)).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(executor_->Snapshot().at(0).figures["pinned_memory_bytes"], 0u);
 }
 
@@ -102,7 +102,7 @@ TEST_F(HostMemoryTest, IsSeenElsewhereWhereTheAddressIsTaken) {
     auto* elsewhere = reinterpret_cast<volatile char*>(reply->value[0]);
     elsewhere[5] = 'e';
     EXPECT_EQ(static_cast<char>(own->data()[5]), 'e');
-    EXPECT_EQ(lane_->Call(Op::kFreeHost, Payload().PutWord(reply->value[0])).result, 0u);
+    EXPECT_EQ(channel_->Call(Op::kFreeHost, Payload().PutWord(reply->value[0])).result, 0u);
   }
 }
 
@@ -128,7 +128,7 @@ TEST_F(HostMemoryTest, MustBeWholePagesOfAFileInMemory) {
 
 TEST_F(HostMemoryTest, AFileThatBecomesShorterEndsItsSessionAlone) {
   auto other = Connect();
-  auto other_lane = other->OpenLane();
+  auto other_channel = other->OpenChannel();
   const UniqueFd file(::memfd_create("tally-test", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(file.get(), kSize), 0);
   const auto reply = Register(FreeAddress(), kSize, 0, {file.get()});
@@ -136,13 +136,13 @@ TEST_F(HostMemoryTest, AFileThatBecomesShorterEndsItsSessionAlone) {
   ASSERT_EQ(reply->cuda_result, 0u);
   const uint64_t host = reply->value[0];
   ASSERT_EQ(::ftruncate(file.get(), 0), 0);
-  const uint64_t device = Allocate(*lane_, kSize);
+  const uint64_t device = Allocate(*channel_, kSize);
   const shm::Copy up{device, host, kSize, 1, 0, 0};
-  EXPECT_FALSE(lane_->Call(Op::kCopy, Payload().Put(up)).arrived);
+  EXPECT_FALSE(channel_->Call(Op::kCopy, Payload().Put(up)).arrived);
   WaitForEnds(1);
   EXPECT_TRUE(ends()[0].evicted);
   EXPECT_NE(ends()[0].reason.find("truncated a file"), std::string::npos) << ends()[0].reason;
-  EXPECT_EQ(other_lane->Call(Op::kMemoryAmount).result, 0u);
+  EXPECT_EQ(other_channel->Call(Op::kMemoryAmount).result, 0u);
   EXPECT_FALSE(executor_->faulted());
 }
 
@@ -161,21 +161,22 @@ TEST_F(HostMemoryTest, EndsTheSessionForDescriptorsThatMakeNoSense) {
 }
 
 TEST_F(HostMemoryTest, QuotaIsWhatAClientSeesOfTheDevice) {
-  const Answer description = lane_->Call(Op::kDescribeDevices, {}, shm::kNoContext);
+  const Answer description = channel_->Call(Op::kDescribeDevices, {}, shm::kNoContext);
   EXPECT_EQ(description.Get<shm::DeviceDescription>(8).total_memory_bytes, kQuota);
-  const auto free_bytes = [&] { return lane_->Call(Op::kMemoryAmount).Get<uint64_t>(); };
+  const auto free_bytes = [&] { return channel_->Call(Op::kMemoryAmount).Get<uint64_t>(); };
   EXPECT_EQ(free_bytes(), kQuota);
-  EXPECT_EQ(lane_->Call(Op::kMemoryAmount).Get<uint64_t>(8), kQuota);
-  const uint64_t most = Allocate(*lane_, kQuota - 1000);
+  EXPECT_EQ(channel_->Call(Op::kMemoryAmount).Get<uint64_t>(8), kQuota);
+  const uint64_t most = Allocate(*channel_, kQuota - 1000);
   ASSERT_NE(most, 0u);
   EXPECT_EQ(free_bytes(), 1000u);
-  EXPECT_EQ(lane_->Call(Op::kAllocate, Payload().Put(shm::Allocate{1001, 0, 0, 0})).result, CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(lane_->Call(Op::kAllocateAsync, Payload().Put(shm::AllocateAsync{1001, 0, 1})).result,
+  EXPECT_EQ(channel_->Call(Op::kAllocate, Payload().Put(shm::Allocate{1001, 0, 0, 0})).result,
             CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(lane_->Call(Op::kAllocate, Payload().Put(shm::Allocate{500, 3, 4, 0})).result, CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(lane_->Call(Op::kFree, Payload().PutWord(most)).result, 0u);
+  EXPECT_EQ(channel_->Call(Op::kAllocateAsync, Payload().Put(shm::AllocateAsync{1001, 0, 1})).result,
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(channel_->Call(Op::kAllocate, Payload().Put(shm::Allocate{500, 3, 4, 0})).result, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(channel_->Call(Op::kFree, Payload().PutWord(most)).result, 0u);
   EXPECT_EQ(free_bytes(), kQuota);
-  EXPECT_NE(Allocate(*lane_, kQuota), 0u);
+  EXPECT_NE(Allocate(*channel_, kQuota), 0u);
 }
 
 }  // namespace

@@ -23,21 +23,21 @@ class HostileClientTest : public ExecutorFixture {
   void SetUp() override {
     ExecutorFixture::SetUp();
     witness_ = Connect();
-    witness_lane_ = witness_->OpenLane();
-    cell_ = Allocate(*witness_lane_, 8);
+    witness_channel_ = witness_->OpenChannel();
+    cell_ = Allocate(*witness_channel_, 8);
   }
   // A session that behaves is served as if nothing had happened, and its memory is as it left it.
   void ExpectWitnessUnharmed() {
     const shm::Copy down{0, cell_, 8, 1, static_cast<uint32_t>(shm::Place::kArena), 0};
-    ASSERT_EQ(witness_lane_->Call(Op::kCopy, Payload().Put(down)).result, 0u);
+    ASSERT_EQ(witness_channel_->Call(Op::kCopy, Payload().Put(down)).result, 0u);
     uint64_t value = 1;
-    std::memcpy(&value, witness_lane_->arena(), 8);
+    std::memcpy(&value, witness_channel_->arena(), 8);
     EXPECT_EQ(value, 0u);
     EXPECT_FALSE(executor_->faulted());
   }
 
   std::unique_ptr<ScriptedClient> witness_;
-  std::unique_ptr<ScriptedLane> witness_lane_;
+  std::unique_ptr<ScriptedChannel> witness_channel_;
   uint64_t cell_ = 0;
 };
 
@@ -64,12 +64,12 @@ TEST_F(HostileClientTest, RecordsOfEveryOperationWithRandomWords) {
     std::mt19937_64 random(seed);
     auto client = Connect();
     ASSERT_NE(client, nullptr);
-    auto lane = client->OpenLane();
-    const uint64_t kernel = LoadKernel(*lane, "kernel");
-    const uint64_t memory = Allocate(*lane, 4096);
-    const uint64_t stream = lane->Call(Op::kCreateStream, Payload().Put(shm::CreateStream{})).Get<uint64_t>();
-    lane->Post(Op::kCreateEvent, Payload().Put(shm::CreateEvent{kFirstEvent, 0, 0}));
-    const uint64_t graph = lane->CallNumber(kOp_cuGraphCreate, Payload().PutWord(0)).Get<uint64_t>();
+    auto channel = client->OpenChannel();
+    const uint64_t kernel = LoadKernel(*channel, "kernel");
+    const uint64_t memory = Allocate(*channel, 4096);
+    const uint64_t stream = channel->Call(Op::kCreateStream, Payload().Put(shm::CreateStream{})).Get<uint64_t>();
+    channel->Post(Op::kCreateEvent, Payload().Put(shm::CreateEvent{kFirstEvent, 0, 0}));
+    const uint64_t graph = channel->CallNumber(kOp_cuGraphCreate, Payload().PutWord(0)).Get<uint64_t>();
     const std::vector<uint64_t> known = {kernel, memory, stream, kFirstEvent, graph, 1, 2, 16, cell_};
     for (int i = 0; i < 60 && !client->IsOver(); ++i) {
       // Not the one that waits for callbacks: it would wait.
@@ -80,7 +80,7 @@ TEST_F(HostileClientTest, RecordsOfEveryOperationWithRandomWords) {
       Payload payload;
       const size_t words = random() % 24;
       for (size_t w = 0; w < words; ++w) payload.PutWord(Interesting(random, known));
-      lane->Publish(op, payload, random() % 2, random() % 4 == 0 ? static_cast<uint32_t>(random() % 80) : 0);
+      channel->Publish(op, payload, random() % 2, random() % 4 == 0 ? static_cast<uint32_t>(random() % 80) : 0);
     }
     client->Hangup();
   }
@@ -97,16 +97,16 @@ TEST_F(HostileClientTest, RingsAndHeadersFullOfNoise) {
     std::mt19937_64 random(seed);
     auto client = Connect();
     ASSERT_NE(client, nullptr);
-    auto lane = client->OpenLane();
-    const size_t noise = random() % 3 == 0 ? lane->region().size() : 8192 + random() % 65536;
+    auto channel = client->OpenChannel();
+    const size_t noise = random() % 3 == 0 ? channel->region().size() : 8192 + random() % 65536;
     for (size_t at = 0; at + 8 <= std::min<size_t>(noise, 1 << 20); at += 8) {
       const uint64_t word = random() % 4 == 0 ? random() : random() % 512;
-      std::memcpy(lane->region().data() + at, &word, 8);
+      std::memcpy(channel->region().data() + at, &word, 8);
     }
     const uint64_t position = random() % 2 == 0 ? random() : random() % (1 << 21) / 16 * 16;
-    lane->header().request.write_position.store(position);
-    lane->Ring();
-    if (random() % 2 == 0) client->header().next_ticket.store(random());
+    channel->header().request.write_position.store(position);
+    channel->Ring();
+    if (random() % 2 == 0) client->header().next_sequence_number.store(random());
     client->Hangup();
   }
   WaitForEnds(300);
@@ -118,30 +118,31 @@ TEST_F(HostileClientTest, RecordHeadersThatLieAboutTheirSize) {
     std::mt19937_64 random(seed);
     auto client = Connect();
     ASSERT_NE(client, nullptr);
-    auto lane = client->OpenLane();
+    auto channel = client->OpenChannel();
     shm::RequestHeader head{};
     head.size_bytes = static_cast<uint32_t>(random() % 2 == 0 ? random() : random() % 256 * 16);
     head.op = static_cast<uint16_t>(random() % 100);
     head.payload_bytes = static_cast<uint32_t>(random() % 2 == 0 ? random() : random() % 4096);
-    head.ticket = random() % 3;
-    std::memcpy(lane->request_ring(), &head, sizeof(head));
-    lane->header().request.write_position.store(random() % 128 * 16);
-    lane->Ring();
+    head.sequence_number = random() % 3;
+    std::memcpy(channel->request_ring(), &head, sizeof(head));
+    channel->header().request.write_position.store(random() % 128 * 16);
+    channel->Ring();
     client->Hangup();
   }
   WaitForEnds(300);
   ExpectWitnessUnharmed();
 }
 
-TEST_F(HostileClientTest, TicketsThatAreNeverGivenOrGivenTwice) {
+TEST_F(HostileClientTest, SequenceNumbersThatAreNeverGivenOrGivenTwice) {
   auto skipper = Connect();
-  auto skipper_lane = skipper->OpenLane();
-  skipper_lane->Publish(static_cast<uint16_t>(Op::kSynchronizeContext), {}, shm::kWantReply, 0, 5);  // waits for 0..4
+  auto skipper_channel = skipper->OpenChannel();
+  skipper_channel->Publish(static_cast<uint16_t>(Op::kSynchronizeContext), {}, shm::kWantReply, 0,
+                           5);  // waits for 0..4
   auto repeater = Connect();
-  auto repeater_lane = repeater->OpenLane();
-  repeater_lane->Publish(static_cast<uint16_t>(Op::kMemoryAmount), {}, shm::kWantReply, 0, 0);
-  EXPECT_EQ(repeater_lane->Await().result, 0u);
-  repeater_lane->Publish(static_cast<uint16_t>(Op::kMemoryAmount), {}, shm::kWantReply, 0, 0);
+  auto repeater_channel = repeater->OpenChannel();
+  repeater_channel->Publish(static_cast<uint16_t>(Op::kMemoryAmount), {}, shm::kWantReply, 0, 0);
+  EXPECT_EQ(repeater_channel->Await().result, 0u);
+  repeater_channel->Publish(static_cast<uint16_t>(Op::kMemoryAmount), {}, shm::kWantReply, 0, 0);
   repeater->WaitUntilOver();
   skipper->Hangup();
   WaitForEnds(2);
@@ -150,19 +151,19 @@ TEST_F(HostileClientTest, TicketsThatAreNeverGivenOrGivenTwice) {
 
 TEST_F(HostileClientTest, ReaderThatNeverReadsAndPositionsThatRunAhead) {
   auto lazy = Connect();
-  auto lazy_lane = lazy->OpenLane();
+  auto lazy_channel = lazy->OpenChannel();
   for (int i = 0; i < 20000 && !lazy->IsOver(); ++i) {
-    if (lazy_lane->header().request.write_position.load() - lazy_lane->header().request.read_position.load() >
+    if (lazy_channel->header().request.write_position.load() - lazy_channel->header().request.read_position.load() >
         shm::kRequestRingBytes / 2) {
       break;  // the server is stuck on our replies, as it should be
     }
-    lazy_lane->Publish(static_cast<uint16_t>(Op::kMemoryAmount), {}, shm::kWantReply, 0);
+    lazy_channel->Publish(static_cast<uint16_t>(Op::kMemoryAmount), {}, shm::kWantReply, 0);
   }
   auto runner = Connect();
-  auto runner_lane = runner->OpenLane();
-  runner_lane->header().reply.read_position.store(uint64_t{1} << 40);
+  auto runner_channel = runner->OpenChannel();
+  runner_channel->header().reply.read_position.store(uint64_t{1} << 40);
   for (int i = 0; i < 20000 && !runner->IsOver(); ++i) {  // looked at when the ring seems full
-    runner_lane->Publish(static_cast<uint16_t>(Op::kMemoryAmount), {}, shm::kWantReply, 0);
+    runner_channel->Publish(static_cast<uint16_t>(Op::kMemoryAmount), {}, shm::kWantReply, 0);
   }
   runner->WaitUntilOver();
   lazy->Hangup();
@@ -197,7 +198,7 @@ TEST_F(HostileClientTest, ImagesOutOfOrder) {
     std::mt19937_64 random(seed);
     auto client = Connect();
     ASSERT_NE(client, nullptr);
-    auto lane = client->OpenLane();
+    auto channel = client->OpenChannel();
     for (int i = 0; i < 10 && !client->IsOver(); ++i) {
       const uint32_t size = static_cast<uint32_t>(random() % 64);
       const shm::WriteImage piece{static_cast<uint32_t>(random() % 3), random() % 4 == 0 ? size * 1000 : size,
@@ -205,7 +206,7 @@ TEST_F(HostileClientTest, ImagesOutOfOrder) {
                                   random() % 3 == 0 ? random() % 128 : 0};
       std::string bytes(size, '\0');
       for (char& byte : bytes) byte = static_cast<char>(random());
-      lane->Post(Op::kWriteImage, Payload().Put(piece).PutBytes(bytes.data(), bytes.size()));
+      channel->Post(Op::kWriteImage, Payload().Put(piece).PutBytes(bytes.data(), bytes.size()));
       shm::LoadImage load{};
       load.image = piece.image;
       load.format = static_cast<uint32_t>(random() % 6);
@@ -213,7 +214,7 @@ TEST_F(HostileClientTest, ImagesOutOfOrder) {
       load.num_prelinked = static_cast<uint32_t>(random() % 3 == 0 ? random() : random() % 3);
       load.num_options = static_cast<uint32_t>(random() % 3);
       load.info_log_bytes = static_cast<uint32_t>(random());
-      lane->Post(random() % 2 == 0 ? Op::kLoadModule : Op::kLoadLibrary, Payload().Put(load).PutWord(random()));
+      channel->Post(random() % 2 == 0 ? Op::kLoadModule : Op::kLoadLibrary, Payload().Put(load).PutWord(random()));
     }
     client->Hangup();
   }
@@ -224,7 +225,7 @@ TEST_F(HostileClientTest, ImagesOutOfOrder) {
 // A few KiB that would be half a GiB once decompressed: not the executor's memory, and no reason to end the session.
 TEST_F(HostileClientTest, ImageThatWouldExpandBeyondMeasure) {
   auto client = Connect();
-  auto lane = client->OpenLane();
+  auto channel = client->OpenChannel();
   constexpr size_t kPayload = 4096, kEntry = 64 + kPayload;
   std::string container(16 + kEntry, '\0');
   const auto put = [&](size_t at, auto value) { std::memcpy(container.data() + at, &value, sizeof(value)); };
@@ -241,15 +242,15 @@ TEST_F(HostileClientTest, ImageThatWouldExpandBeyondMeasure) {
   put(72, uint64_t{500 << 20});
   for (const auto format : {shm::ImageFormat::kContainer, shm::ImageFormat::kWrapper}) {
     const uint32_t size = static_cast<uint32_t>(container.size());
-    lane->Post(Op::kWriteImage,
-               Payload().Put(shm::WriteImage{7, size, size, 0}).PutBytes(container.data(), container.size()));
+    channel->Post(Op::kWriteImage,
+                  Payload().Put(shm::WriteImage{7, size, size, 0}).PutBytes(container.data(), container.size()));
     shm::LoadImage load{};
     load.image = 7;
     load.format = static_cast<uint32_t>(format);
     load.wrapper_version = 1;
-    EXPECT_EQ(lane->Call(Op::kLoadModule, Payload().Put(load)).result, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(channel->Call(Op::kLoadModule, Payload().Put(load)).result, CUDA_ERROR_OUT_OF_MEMORY);
   }
-  EXPECT_NE(LoadKernel(*lane, "kernel"), 0u);  // the session goes on
+  EXPECT_NE(LoadKernel(*channel, "kernel"), 0u);  // the session goes on
   client->Hangup();
   WaitForEnds(1);
   ExpectWitnessUnharmed();
@@ -258,10 +259,11 @@ TEST_F(HostileClientTest, ImageThatWouldExpandBeyondMeasure) {
 // An older driver does not list the kernels of a module: found by record_fuzz_test.cc as a call of a null pointer.
 TEST_F(HostileClientTest, KernelsThatTheDriverCannotList) {
   auto client = Connect();
-  auto lane = client->OpenLane();
+  auto channel = client->OpenChannel();
   uint64_t module = 0;
-  ASSERT_NE(LoadKernel(*lane, "kernel", &module), 0u);
-  EXPECT_EQ(lane->Call(Op::kListKernels, Payload().Put(shm::GetByName{module, 0, 0})).result, CUDA_ERROR_NOT_SUPPORTED);
+  ASSERT_NE(LoadKernel(*channel, "kernel", &module), 0u);
+  EXPECT_EQ(channel->Call(Op::kListKernels, Payload().Put(shm::GetByName{module, 0, 0})).result,
+            CUDA_ERROR_NOT_SUPPORTED);
   client->Hangup();
   WaitForEnds(1);
   ExpectWitnessUnharmed();

@@ -31,7 +31,7 @@ class HostileGraphsTest : public ExecutorFixture {
   void SetUp() override {
     ExecutorFixture::SetUp();
     client_ = Connect();
-    lane_ = client_->OpenLane();
+    channel_ = client_->OpenChannel();
   }
   // The session ends: nothing of it may be left, and nothing may have gone wrong on the way.
   void ExpectNothingLeft(size_t num_sessions = 1) {
@@ -45,44 +45,44 @@ class HostileGraphsTest : public ExecutorFixture {
     EXPECT_FALSE(executor_->faulted());
   }
 
-  uint64_t NewGraph() { return lane_->CallNumber(kOp_cuGraphCreate, Payload().PutWord(0)).Get<uint64_t>(); }
+  uint64_t NewGraph() { return channel_->CallNumber(kOp_cuGraphCreate, Payload().PutWord(0)).Get<uint64_t>(); }
   Answer AddEmpty(uint64_t graph, const Words& after = {}) {
-    return lane_->CallNumber(kOp_cuGraphAddEmptyNode, ArrayOf(Payload().PutWord(graph), after));
+    return channel_->CallNumber(kOp_cuGraphAddEmptyNode, ArrayOf(Payload().PutWord(graph), after));
   }
   Answer Move(uint64_t parent, uint64_t child, const Words& after = {}) {
-    return lane_->Call(Op::kAddMovedGraphNode, Target(parent, after).Put(shm::MovedGraphNode{child, 0, 0}));
+    return channel_->Call(Op::kAddMovedGraphNode, Target(parent, after).Put(shm::MovedGraphNode{child, 0, 0}));
   }
   Answer AddChild(uint64_t parent, uint64_t child) {
-    return lane_->CallNumber(kOp_cuGraphAddChildGraphNode, ArrayOf(Payload().PutWord(parent), {}).PutWord(child));
+    return channel_->CallNumber(kOp_cuGraphAddChildGraphNode, ArrayOf(Payload().PutWord(parent), {}).PutWord(child));
   }
-  Answer ChildOf(uint64_t node) { return lane_->CallNumber(kOp_cuGraphChildGraphNodeGetGraph, Words1(node)); }
+  Answer ChildOf(uint64_t node) { return channel_->CallNumber(kOp_cuGraphChildGraphNodeGetGraph, Words1(node)); }
   Answer NumNodes(uint64_t graph) {
-    return lane_->CallNumber(kOp_cuGraphGetNodes, Payload().PutWord(0).PutWord(graph).PutWord(0));
+    return channel_->CallNumber(kOp_cuGraphGetNodes, Payload().PutWord(0).PutWord(graph).PutWord(0));
   }
-  Answer Destroy(uint64_t graph) { return lane_->CallNumber(kOp_cuGraphDestroy, Words1(graph)); }
-  Answer DestroyNode(uint64_t node) { return lane_->CallNumber(kOp_cuGraphDestroyNode, Words1(node)); }
+  Answer Destroy(uint64_t graph) { return channel_->CallNumber(kOp_cuGraphDestroy, Words1(graph)); }
+  Answer DestroyNode(uint64_t node) { return channel_->CallNumber(kOp_cuGraphDestroyNode, Words1(node)); }
   Answer Instantiate(uint64_t graph) {
-    return lane_->Call(Op::kInstantiate, Payload().Put(shm::Instantiate{graph, 0, 0}));
+    return channel_->Call(Op::kInstantiate, Payload().Put(shm::Instantiate{graph, 0, 0}));
   }
   Answer AddMemory(uint64_t graph, const Words& after = {}) {
-    return lane_->Call(Op::kAddAllocationNode, Target(graph, after).Put(shm::AllocationNode{4096, 0, 0, 0, 0}));
+    return channel_->Call(Op::kAddAllocationNode, Target(graph, after).Put(shm::AllocationNode{4096, 0, 0, 0, 0}));
   }
   Answer AddFree(uint64_t graph, uint64_t address, const Words& after = {}) {
-    return lane_->CallNumber(kOp_cuGraphAddMemFreeNode, ArrayOf(Payload().PutWord(graph), after).PutWord(address));
+    return channel_->CallNumber(kOp_cuGraphAddMemFreeNode, ArrayOf(Payload().PutWord(graph), after).PutWord(address));
   }
   Answer Count(uint64_t object, uint64_t graph, uint32_t count, bool is_release, uint32_t flags = 0) {
-    return lane_->Call(Op::kCountUserObject,
-                       Payload().Put(shm::CountUserObject{object, graph, count, flags, is_release ? 1u : 0u, 0}));
+    return channel_->Call(Op::kCountUserObject,
+                          Payload().Put(shm::CountUserObject{object, graph, count, flags, is_release ? 1u : 0u, 0}));
   }
   uint64_t NewStream() {
     shm::CreateStream request{};
     request.flags = CU_STREAM_NON_BLOCKING;
-    return lane_->Call(Op::kCreateStream, Payload().Put(request)).Get<uint64_t>();
+    return channel_->Call(Op::kCreateStream, Payload().Put(request)).Get<uint64_t>();
   }
   static Payload Words1(uint64_t word) { return Payload().PutWord(word); }
 
   std::unique_ptr<ScriptedClient> client_;
-  std::unique_ptr<ScriptedLane> lane_;
+  std::unique_ptr<ScriptedChannel> channel_;
 };
 
 TEST_F(HostileGraphsTest, AMovedGraphBelongsToItsNode) {
@@ -104,18 +104,18 @@ TEST_F(HostileGraphsTest, AMovedGraphBelongsToItsNode) {
   EXPECT_EQ(Instantiate(child).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Destroy(child).result, CUDA_ERROR_INVALID_VALUE);
   const auto exec = Instantiate(parent).Get<shm::Instantiated>().exec;
-  EXPECT_EQ(lane_->Call(Op::kUpdateExec, Payload().PutWord(exec).PutWord(child)).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(channel_->Call(Op::kUpdateExec, Payload().PutWord(exec).PutWord(child)).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(
-      lane_->CallNumber(kOp_cuGraphExecChildGraphNodeSetParams, Payload().PutWord(exec).PutWord(node).PutWord(child))
+      channel_->CallNumber(kOp_cuGraphExecChildGraphNodeSetParams, Payload().PutWord(exec).PutWord(node).PutWord(child))
           .result,
       CUDA_ERROR_INVALID_VALUE);
   // Another session knows none of them.
   auto stranger = Connect();
-  auto strange_lane = stranger->OpenLane();
-  std::swap(lane_, strange_lane);
+  auto strange_channel = stranger->OpenChannel();
+  std::swap(channel_, strange_channel);
   EXPECT_EQ(Move(NewGraph(), other).result, CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(NumNodes(child).result, CUDA_ERROR_INVALID_HANDLE);
-  std::swap(lane_, strange_lane);
+  std::swap(channel_, strange_channel);
   stranger->Hangup();
 
   EXPECT_EQ(Destroy(parent).result, CUDA_SUCCESS);
@@ -133,9 +133,9 @@ TEST_F(HostileGraphsTest, ClonedChildrenAndBodiesAreNotTheProgramsToEnd) {
   const auto clone = ChildOf(node).Get<uint64_t>();
   EXPECT_NE(clone, original);
   const auto conditional =
-      lane_->Call(Op::kCreateConditional, Payload().Put(shm::CreateConditional{parent, 0, 0})).Get<uint64_t>();
+      channel_->Call(Op::kCreateConditional, Payload().Put(shm::CreateConditional{parent, 0, 0})).Get<uint64_t>();
   const auto add_bodies = [&](uint64_t graph, uint64_t number, uint32_t count) {
-    return lane_->Call(Op::kAddConditionalNode, Target(graph).Put(shm::ConditionalNode{number, 0, count}));
+    return channel_->Call(Op::kAddConditionalNode, Target(graph).Put(shm::ConditionalNode{number, 0, count}));
   };
   EXPECT_EQ(add_bodies(other, conditional, 1).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(add_bodies(parent, conditional + 1, 1).result, CUDA_ERROR_INVALID_VALUE);
@@ -176,18 +176,18 @@ TEST_F(HostileGraphsTest, GraphsBeingCapturedIntoStay) {
   const uint64_t stream = NewStream(), parent = NewGraph(), child = NewGraph();
   const uint64_t inside = AddEmpty(child).Get<uint64_t>();
   const auto node = Move(parent, child).Get<uint64_t>();
-  ASSERT_EQ(lane_->Call(Op::kBeginCapture, Payload().Put(shm::BeginCapture{stream, child, 0, 0, 0, 0})).result,
+  ASSERT_EQ(channel_->Call(Op::kBeginCapture, Payload().Put(shm::BeginCapture{stream, child, 0, 0, 0, 0})).result,
             CUDA_SUCCESS);
   EXPECT_EQ(Destroy(parent).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(DestroyNode(node).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(DestroyNode(inside).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Move(NewGraph(), parent).result, CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(lane_->Call(Op::kEndCapture, Words1(stream)).Get<uint64_t>(), child);
+  EXPECT_EQ(channel_->Call(Op::kEndCapture, Words1(stream)).Get<uint64_t>(), child);
   EXPECT_EQ(DestroyNode(inside).result, CUDA_SUCCESS);
   // The graph of a capture that made one, named before its end.
-  ASSERT_EQ(lane_->Call(Op::kBeginCapture, Payload().Put(shm::BeginCapture{stream, 0, 0, 0, 0, 0})).result,
+  ASSERT_EQ(channel_->Call(Op::kBeginCapture, Payload().Put(shm::BeginCapture{stream, 0, 0, 0, 0, 0})).result,
             CUDA_SUCCESS);
-  const auto captured = lane_->Call(Op::kCaptureState, Words1(stream)).Get<shm::CaptureState>().graph;
+  const auto captured = channel_->Call(Op::kCaptureState, Words1(stream)).Get<shm::CaptureState>().graph;
   EXPECT_EQ(Destroy(captured).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Move(parent, captured).result, CUDA_ERROR_INVALID_VALUE);
   ExpectNothingLeft();  // still capturing
@@ -211,14 +211,14 @@ TEST_F(HostileGraphsTest, MemoryOfGraphsIsKnownUntilTheDriverFreesIt) {
   const auto exec = Instantiate(parent).Get<shm::Instantiated>().exec;
   EXPECT_EQ(Destroy(parent).result, CUDA_SUCCESS);
   EXPECT_EQ(AddFree(other, memory.Get<uint64_t>(8)).result, CUDA_SUCCESS);
-  EXPECT_EQ(lane_->CallNumber(kOp_cuGraphExecDestroy, Words1(exec)).result, CUDA_SUCCESS);
+  EXPECT_EQ(channel_->CallNumber(kOp_cuGraphExecDestroy, Words1(exec)).result, CUDA_SUCCESS);
   EXPECT_EQ(AddFree(other, memory.Get<uint64_t>(8)).result, CUDA_ERROR_INVALID_VALUE);
   ExpectNothingLeft();
 }
 
 TEST_F(HostileGraphsTest, ReferencesToUserObjectsAreCounted) {
   const auto create = [&](uint32_t count) {
-    return lane_->Call(Op::kCreateUserObject, Payload().Put(shm::CreateUserObject{1, count, 1}));
+    return channel_->Call(Op::kCreateUserObject, Payload().Put(shm::CreateUserObject{1, count, 1}));
   };
   EXPECT_EQ(create(0).result, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(create(UINT32_MAX).result, CUDA_ERROR_INVALID_VALUE);
@@ -248,7 +248,8 @@ struct Known {
 
 class RandomGraphs {
  public:
-  RandomGraphs(uint64_t seed, ScriptedLane& lane, Known& known) : random_(seed), lane_(lane), known_(known) {}
+  RandomGraphs(uint64_t seed, ScriptedChannel& channel, Known& known)
+      : random_(seed), channel_(channel), known_(known) {}
 
   // One request; what it made is known afterwards.
   void Step() {
@@ -352,9 +353,9 @@ class RandomGraphs {
       case 25:
         // What was made in a context goes with it, but never a piece of a graph of another.
         if (is_other_open_) {
-          lane_.Call(Op::kCloseContext, Payload().Put(shm::CloseContext{kOtherContext, 0}));
+          channel_.Call(Op::kCloseContext, Payload().Put(shm::CloseContext{kOtherContext, 0}));
         } else {
-          lane_.Call(Op::kOpenContext, Payload().Put(shm::OpenContext{kOtherContext, 0, 0, 0}));
+          channel_.Call(Op::kOpenContext, Payload().Put(shm::OpenContext{kOtherContext, 0, 0, 0}));
         }
         is_other_open_ = !is_other_open_;
         return;
@@ -406,7 +407,7 @@ class RandomGraphs {
   uint32_t SmallCount() { return static_cast<uint32_t>(random_() % 8 == 0 ? random_() : random_() % 3); }
 
   Answer Wire(uint16_t op, const Payload& payload) {
-    return lane_.CallNumber(op, payload, is_other_open_ && random_() % 2 == 0 ? kOtherContext : 0);
+    return channel_.CallNumber(op, payload, is_other_open_ && random_() % 2 == 0 ? kOtherContext : 0);
   }
   Answer Hand(Op op, const Payload& payload) { return Wire(static_cast<uint16_t>(op), payload); }
   void Learn(Words& words, const Answer& answer) {
@@ -419,7 +420,7 @@ class RandomGraphs {
   }
 
   std::mt19937_64 random_;
-  ScriptedLane& lane_;
+  ScriptedChannel& channel_;
   Known& known_;
   bool is_other_open_ = false;
 };
@@ -430,14 +431,14 @@ TEST_F(HostileGraphsTest, EveryHandleAtEveryPlace) {
   for (uint64_t seed = 0; seed < kSessions; ++seed) {
     auto client = Connect();
     ASSERT_NE(client, nullptr);
-    auto lane = client->OpenLane();
+    auto channel = client->OpenChannel();
     Known known;
     for (int i = 0; i < 2; ++i) {
       shm::CreateStream request{};
       request.flags = CU_STREAM_NON_BLOCKING;
-      known.streams.push_back(lane->Call(Op::kCreateStream, Payload().Put(request)).Get<uint64_t>());
+      known.streams.push_back(channel->Call(Op::kCreateStream, Payload().Put(request)).Get<uint64_t>());
     }
-    RandomGraphs steps(seed, *lane, known);
+    RandomGraphs steps(seed, *channel, known);
     for (int i = 0; i < 300 && !client->IsOver(); ++i, ++num_done) steps.Step();
     client->Hangup();
   }

@@ -24,8 +24,8 @@ struct List {
   std::vector<std::string> names;
 };
 
-List ListFrom(ScriptedLane& lane, uint64_t module, uint32_t first) {
-  const Answer answer = lane.Call(Op::kListKernels, Payload().Put(shm::GetByName{module, 0, first}));
+List ListFrom(ScriptedChannel& channel, uint64_t module, uint32_t first) {
+  const Answer answer = channel.Call(Op::kListKernels, Payload().Put(shm::GetByName{module, 0, first}));
   EXPECT_EQ(answer.result, 0u);
   List list{answer.Get<uint32_t>(4), {}};
   size_t at = 8;
@@ -45,13 +45,13 @@ TEST_F(KernelListTest, GoesOnWhereItIsAskedTo) {
   for (uint32_t i = 0; i < kKernels; ++i)
     text += ".visible .entry k" + std::to_string(i) + std::string(kNameBytes, 'x') + "() { ret; }\n";
   auto client = Connect();
-  auto lane = client->OpenLane();
+  auto channel = client->OpenChannel();
   uint64_t module = 0;
-  ASSERT_NE(LoadKernel(*lane, "k0" + std::string(kNameBytes, 'x'), &module, 1, text), 0u);
+  ASSERT_NE(LoadKernel(*channel, "k0" + std::string(kNameBytes, 'x'), &module, 1, text), 0u);
   std::vector<std::string> all;
   List list;
   do {
-    list = ListFrom(*lane, module, static_cast<uint32_t>(all.size()));
+    list = ListFrom(*channel, module, static_cast<uint32_t>(all.size()));
     ASSERT_FALSE(list.names.empty());
     all.insert(all.end(), list.names.begin(), list.names.end());
     ASSERT_EQ(all.size() + list.num_left, kKernels);
@@ -59,7 +59,7 @@ TEST_F(KernelListTest, GoesOnWhereItIsAskedTo) {
   EXPECT_LT(list.names.size(), kKernels) << "they do not fit into one reply";
   std::ranges::sort(all);
   EXPECT_EQ(std::ranges::unique(all).size(), 0u);
-  EXPECT_TRUE(ListFrom(*lane, module, kKernels + 7).names.empty());
+  EXPECT_TRUE(ListFrom(*channel, module, kKernels + 7).names.empty());
 }
 
 }  // namespace

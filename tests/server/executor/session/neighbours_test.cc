@@ -60,8 +60,8 @@ Payload Say(uint64_t kernel, uint32_t number) {
   return LaunchOf(kernel, kLegacy, std::string(reinterpret_cast<const char*>(&number), sizeof(number)));
 }
 
-std::string Fetch(ScriptedLane& lane) {
-  const Answer answer = lane.Call(Op::kFetchOutput);
+std::string Fetch(ScriptedChannel& channel) {
+  const Answer answer = channel.Call(Op::kFetchOutput);
   return {reinterpret_cast<const char*>(answer.payload.data()), answer.payload.size()};
 }
 
@@ -91,20 +91,20 @@ class NeighboursTest : public ExecutorFixture {
 
 TEST_F(NeighboursTest, AFileThatBecomesShorterEndsItsSessionAlone) {
   auto witness = Connect();
-  auto witness_lane = witness->OpenLane();
-  const uint64_t cell = Allocate(*witness_lane, 8);
+  auto witness_channel = witness->OpenChannel();
+  const uint64_t cell = Allocate(*witness_channel, 8);
   ASSERT_NE(cell, 0u);
   auto client = Connect();
-  auto lane = client->OpenLane();
+  auto channel = client->OpenChannel();
   const UniqueFd file(::memfd_create("tally-test", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
   const uint64_t host = Register(*client, file.get());
   ASSERT_NE(host, 0u);
-  const uint64_t device = Allocate(*lane, kBytes);
+  const uint64_t device = Allocate(*channel, kBytes);
   const shm::Copy up{device, host, kBytes, 1, 0, 0};
   const auto copy_and_wait = [&] {
-    lane->Post(Op::kCopy, Payload().Put(up));
-    return lane->Call(Op::kSynchronizeContext);
+    channel->Post(Op::kCopy, Payload().Put(up));
+    return channel->Call(Op::kSynchronizeContext);
   };
   EXPECT_EQ(copy_and_wait().result, 0u);
   ASSERT_EQ(::ftruncate(file.get(), 0), 0);
@@ -112,24 +112,24 @@ TEST_F(NeighboursTest, AFileThatBecomesShorterEndsItsSessionAlone) {
   WaitForEnds(1);
   EXPECT_NE(ends()[0].reason.find("truncated a file"), std::string::npos) << ends()[0].reason;
   const shm::Copy down{0, cell, 8, 1, static_cast<uint32_t>(shm::Place::kArena), 0};
-  EXPECT_EQ(witness_lane->Call(Op::kCopy, Payload().Put(down)).result, 0u);
+  EXPECT_EQ(witness_channel->Call(Op::kCopy, Payload().Put(down)).result, 0u);
   EXPECT_FALSE(executor_->faulted());
 }
 
 // The driver frees memory once everything in the context is done, the stream of the other session included.
 TEST_F(NeighboursTest, WhoLeavesAHostFunctionUnrunDoesNotKeepOthersWaiting) {
   auto witness = Connect();
-  auto witness_lane = witness->OpenLane();
-  const uint64_t memory = Allocate(*witness_lane, kBytes);
+  auto witness_channel = witness->OpenChannel();
+  const uint64_t memory = Allocate(*witness_channel, kBytes);
   auto client = Connect();
-  auto lane = client->OpenLane();
-  lane->Post(Op::kLaunchHostFunction, Payload().Put(HostFunction(1)));
-  ASSERT_EQ(lane->Call(Op::kMemoryAmount).result, 0u);
-  EXPECT_EQ(witness_lane->Call(Op::kFree, Payload().PutWord(memory)).result, 0u);
+  auto channel = client->OpenChannel();
+  channel->Post(Op::kLaunchHostFunction, Payload().Put(HostFunction(1)));
+  ASSERT_EQ(channel->Call(Op::kMemoryAmount).result, 0u);
+  EXPECT_EQ(witness_channel->Call(Op::kFree, Payload().PutWord(memory)).result, 0u);
   WaitForEnds(1);
   EXPECT_NE(ends()[0].reason.find("did not run a host function"), std::string::npos) << ends()[0].reason;
   EXPECT_NE(ends()[0].reason.find("another program"), std::string::npos) << ends()[0].reason;
-  EXPECT_EQ(witness_lane->Call(Op::kMemoryAmount).result, 0u);
+  EXPECT_EQ(witness_channel->Call(Op::kMemoryAmount).result, 0u);
 }
 
 class ImpatientTest : public NeighboursTest {
@@ -140,9 +140,9 @@ class ImpatientTest : public NeighboursTest {
 TEST_F(ImpatientTest, WhoLeavesAHostFunctionUnrunIsEvictedAfterATime) {
   for (const bool was_fetched : {false, true}) {
     auto client = Connect();
-    auto lane = client->OpenLane();
-    auto callbacks = client->OpenLane();
-    lane->Post(Op::kLaunchHostFunction, Payload().Put(HostFunction(1)));
+    auto channel = client->OpenChannel();
+    auto callbacks = client->OpenChannel();
+    channel->Post(Op::kLaunchHostFunction, Payload().Put(HostFunction(1)));
     if (was_fetched) {
       EXPECT_EQ(callbacks->Call(Op::kAwaitCallback, Payload().PutWord(0)).Get<uint64_t>(), 1u);
     }
@@ -158,42 +158,42 @@ TEST_F(ImpatientTest, WhoLeavesAHostFunctionUnrunIsEvictedAfterATime) {
 class PrintingNeighboursTest : public NeighboursTest {
  protected:
   PrintingNeighboursTest() { captures_stdout_ = true; }
-  static uint64_t LoadSay(ScriptedLane& lane) { return LoadKernel(lane, "say", nullptr, 1, kPrints); }
+  static uint64_t LoadSay(ScriptedChannel& channel) { return LoadKernel(channel, "say", nullptr, 1, kPrints); }
 };
 
 TEST_F(PrintingNeighboursTest, NobodyGetsWhatAnothersKernelsPrint) {
   std::string own, of_first, of_second, of_silent, alone_again;
   {
     auto silent = Connect();
-    auto silent_lane = silent->OpenLane();
+    auto silent_channel = silent->OpenChannel();
     auto first = Connect();
-    auto first_lane = first->OpenLane();
-    const uint64_t first_kernel = LoadSay(*first_lane);
+    auto first_channel = first->OpenChannel();
+    const uint64_t first_kernel = LoadSay(*first_channel);
     ASSERT_NE(first_kernel, 0u);
-    first_lane->Post(Op::kLaunch, Say(first_kernel, 111));
+    first_channel->Post(Op::kLaunch, Say(first_kernel, 111));
     // Whoever waits makes the driver print.
-    EXPECT_EQ(silent_lane->Call(Op::kFree, Payload().PutWord(Allocate(*silent_lane, 8))).result, 0u);
-    EXPECT_EQ(first_lane->Call(Op::kSynchronizeContext).result, 0u);
-    own = Fetch(*first_lane);
-    of_silent = Fetch(*silent_lane);
+    EXPECT_EQ(silent_channel->Call(Op::kFree, Payload().PutWord(Allocate(*silent_channel, 8))).result, 0u);
+    EXPECT_EQ(first_channel->Call(Op::kSynchronizeContext).result, 0u);
+    own = Fetch(*first_channel);
+    of_silent = Fetch(*silent_channel);
 
     auto second = Connect();
-    auto second_lane = second->OpenLane();
-    const uint64_t second_kernel = LoadSay(*second_lane);
-    first_lane->Post(Op::kLaunch, Say(first_kernel, 222));
-    EXPECT_EQ(first_lane->Call(Op::kMemoryAmount).result, 0u);
-    second_lane->Post(Op::kLaunch, Say(second_kernel, 333));
-    EXPECT_EQ(second_lane->Call(Op::kFree, Payload().PutWord(Allocate(*second_lane, 8))).result, 0u);
-    EXPECT_EQ(second_lane->Call(Op::kSynchronizeContext).result, 0u);
-    EXPECT_EQ(first_lane->Call(Op::kSynchronizeContext).result, 0u);
-    of_first = Fetch(*first_lane);
-    of_second = Fetch(*second_lane);
+    auto second_channel = second->OpenChannel();
+    const uint64_t second_kernel = LoadSay(*second_channel);
+    first_channel->Post(Op::kLaunch, Say(first_kernel, 222));
+    EXPECT_EQ(first_channel->Call(Op::kMemoryAmount).result, 0u);
+    second_channel->Post(Op::kLaunch, Say(second_kernel, 333));
+    EXPECT_EQ(second_channel->Call(Op::kFree, Payload().PutWord(Allocate(*second_channel, 8))).result, 0u);
+    EXPECT_EQ(second_channel->Call(Op::kSynchronizeContext).result, 0u);
+    EXPECT_EQ(first_channel->Call(Op::kSynchronizeContext).result, 0u);
+    of_first = Fetch(*first_channel);
+    of_second = Fetch(*second_channel);
 
     first->Hangup();
     WaitForEnds(1);
-    second_lane->Post(Op::kLaunch, Say(second_kernel, 444));
-    EXPECT_EQ(second_lane->Call(Op::kSynchronizeContext).result, 0u);
-    alone_again = Fetch(*second_lane);
+    second_channel->Post(Op::kLaunch, Say(second_kernel, 444));
+    EXPECT_EQ(second_channel->Call(Op::kSynchronizeContext).result, 0u);
+    alone_again = Fetch(*second_channel);
   }
   executor_.reset();  // gives stdout back: what gtest says would be taken for the kernels'
   EXPECT_EQ(own, "111\n");
@@ -211,12 +211,12 @@ TEST_F(PrintingNeighboursTest, ProgramsThatFollowOneAnotherAreNotSeveral) {
   std::vector<std::string> printed;
   for (uint32_t i = 0; i < 3; ++i) {
     auto client = Connect();
-    auto lane = client->OpenLane();
-    lane->Post(Op::kLaunch, Say(LoadSay(*lane), i));
-    EXPECT_EQ(lane->Call(Op::kSynchronizeContext).result, 0u);
-    printed.push_back(Fetch(*lane));
-    lane->Post(Op::kLaunch, Say(LoadKernel(*lane, "linger", nullptr, 1, kPrints), 1'000'000));
-    EXPECT_EQ(lane->Call(Op::kMemoryAmount).result, 0u);
+    auto channel = client->OpenChannel();
+    channel->Post(Op::kLaunch, Say(LoadSay(*channel), i));
+    EXPECT_EQ(channel->Call(Op::kSynchronizeContext).result, 0u);
+    printed.push_back(Fetch(*channel));
+    channel->Post(Op::kLaunch, Say(LoadKernel(*channel, "linger", nullptr, 1, kPrints), 1'000'000));
+    EXPECT_EQ(channel->Call(Op::kMemoryAmount).result, 0u);
     client->Hangup();
   }
   executor_.reset();

@@ -47,19 +47,19 @@ server::DriverTable WithoutGaps(server::DriverTable table) {
 }
 
 // A kernel with the 24 bytes of parameters that a launch of the grammar has. 0: failed.
-uint64_t LoadKernelOfThree(ScriptedLane& lane, uint64_t* module) {
+uint64_t LoadKernelOfThree(ScriptedChannel& channel, uint64_t* module) {
   const std::string text =
       ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 8 .b8 variable[64];\n"
       ".visible .entry kernel(.param .u64 a, .param .u64 b, .param .u64 c)\n{\nret;\n}\n";
   const auto size = static_cast<uint32_t>(text.size() + 1);
-  lane.Post(shm::Op::kWriteImage, Payload().Put(shm::WriteImage{1, size, size, 0}).PutBytes(text.c_str(), size));
+  channel.Post(shm::Op::kWriteImage, Payload().Put(shm::WriteImage{1, size, size, 0}).PutBytes(text.c_str(), size));
   shm::LoadImage load{};
   load.image = 1;
   load.format = static_cast<uint32_t>(shm::ImageFormat::kPtx);
-  *module = lane.Call(shm::Op::kLoadModule, Payload().Put(load)).Get<shm::LoadedImage>().handle;
+  *module = channel.Call(shm::Op::kLoadModule, Payload().Put(load)).Get<shm::LoadedImage>().handle;
   const std::string name = "kernel";
   const shm::GetByName get{*module, static_cast<uint32_t>(name.size()), 0};
-  return lane.Call(shm::Op::kGetFunction, Payload().Put(get).PutBytes(name.data(), name.size()))
+  return channel.Call(shm::Op::kGetFunction, Payload().Put(get).PutBytes(name.data(), name.size()))
       .Get<shm::KernelDescription>()
       .handle;
 }
@@ -80,16 +80,16 @@ class RecordFuzzTest : public ExecutorFixture, public ::testing::WithParamInterf
   bool Play(uint64_t seed) {
     RecordGrammar grammar(shapes_, seed);
     auto client = Connect();
-    auto lane = client != nullptr ? client->OpenLane() : nullptr;
-    if (lane == nullptr) return false;
+    auto channel = client != nullptr ? client->OpenChannel() : nullptr;
+    if (channel == nullptr) return false;
     uint64_t module = 0;
-    grammar.Know("function", LoadKernelOfThree(*lane, &module));
+    grammar.Know("function", LoadKernelOfThree(*channel, &module));
     grammar.Know("module", module);
-    grammar.Know("address", Allocate(*lane, 1 << 16));
+    grammar.Know("address", Allocate(*channel, 1 << 16));
     // One of most kinds of objects, so that what comes has something to name.
     for (const RecordShape& shape : shapes_) {
       if (shape.gives.empty() || grammar.Below(8) == 0) continue;
-      grammar.Learn(shape, lane->CallNumber(shape.op, grammar.Fill(shape)));
+      grammar.Learn(shape, channel->CallNumber(shape.op, grammar.Fill(shape)));
     }
     const uint64_t length = 20 + grammar.Below(80);
     const uint64_t first_bad = grammar.Below(length);
@@ -104,7 +104,7 @@ class RecordFuzzTest : public ExecutorFixture, public ::testing::WithParamInterf
       if (i >= first_bad && !may_wait && grammar.Below(2) == 0) payload = grammar.Spoil(payload);
       std::snprintf(last_record, sizeof(last_record), "seed %lu, record %lu, %s", seed, i, shape.name.c_str());
       if (std::getenv("TALLY_FUZZ_TRACE") != nullptr) std::fprintf(stderr, "%s\n", last_record);
-      const Answer answer = lane->CallNumber(shape.op, payload);
+      const Answer answer = channel->CallNumber(shape.op, payload);
       ++num_records_;
       if (!answer.arrived) break;
       answers_.insert({shape.op, answer.result});

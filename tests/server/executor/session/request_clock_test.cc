@@ -65,7 +65,7 @@ TEST(SloWatchTest, TellsOfEveryChangeAndNoMore) {
   EXPECT_EQ(num_changes, 1);
   EXPECT_EQ(watch.figures().num_requests, 200u);
   EXPECT_GE(watch.figures().observed, microseconds(200));
-  EXPECT_EQ(watch.figures().caution, scheduler::SloFeedback::kFirstStep + 1);
+  EXPECT_EQ(watch.figures().throttle_level, scheduler::SloFeedback::kFirstStep + 1);
   for (int i = 0; i < 200; ++i) watch.OnRequest(microseconds(90));  // as it should be
   EXPECT_EQ(num_changes, 1);
 }
@@ -75,7 +75,7 @@ TEST(SloWatchTest, WhereTenantsHaveChangedEarlierFailuresDoNotPutOffTheNextTrial
     SloWatch watch({.percentile = 99, .latency = microseconds(100)}, [] {});
     const auto pass_windows = [&](int num_windows, microseconds took) {
       for (int i = 0; i < num_windows * 200; ++i) watch.OnRequest(took);
-      return watch.figures().caution - scheduler::SloFeedback::kFirstStep;
+      return watch.figures().throttle_level - scheduler::SloFeedback::kFirstStep;
     };
     watch.OnTuning({});
     EXPECT_EQ(pass_windows(4, microseconds(50)), -1);

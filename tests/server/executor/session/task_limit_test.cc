@@ -8,28 +8,28 @@ namespace {
 
 class TaskLimitTest : public ExecutorFixture {
  protected:
-  static bool Answers(ScriptedLane& lane) { return lane.Call(shm::Op::kMemoryAmount).result == CUDA_SUCCESS; }
+  static bool Answers(ScriptedChannel& channel) { return channel.Call(shm::Op::kMemoryAmount).result == CUDA_SUCCESS; }
 };
 
-TEST_F(TaskLimitTest, LanesAreOutOfMemoryUntilThereAreThreadsAgain) {
+TEST_F(TaskLimitTest, ChannelsAreOutOfMemoryUntilThereAreThreadsAgain) {
   auto client = Connect();
-  auto first = client->OpenLane();
+  auto first = client->OpenChannel();
   {
     const TaskLimit limit;
-    const auto reply = client->Request(shm::SessionRequestKind::kOpenLane);
+    const auto reply = client->Request(shm::SessionRequestKind::kOpenChannel);
     ASSERT_TRUE(reply);
     EXPECT_EQ(reply->cuda_result, static_cast<uint32_t>(CUDA_ERROR_OUT_OF_MEMORY));
     EXPECT_EQ(limit.num_refused(), 1);
     EXPECT_TRUE(Answers(*first));
   }
-  auto second = client->OpenLane();
+  auto second = client->OpenChannel();
   ASSERT_NE(second, nullptr);
   EXPECT_TRUE(Answers(*second));
 }
 
 TEST_F(TaskLimitTest, SessionsAreRefusedWithASentenceAndWithOutOfMemory) {
   auto before = Connect();
-  auto lane = before->OpenLane();
+  auto channel = before->OpenChannel();
   server::SessionIdentity identity;
   identity.session_id = 1000;
   auto pair = CreateSocketPair();
@@ -44,7 +44,7 @@ TEST_F(TaskLimitTest, SessionsAreRefusedWithASentenceAndWithOutOfMemory) {
     ASSERT_TRUE(reply);
     EXPECT_EQ(reply->cuda_result, static_cast<uint32_t>(CUDA_ERROR_OUT_OF_MEMORY));
     late.WaitUntilOver();
-    EXPECT_TRUE(Answers(*lane));
+    EXPECT_TRUE(Answers(*channel));
   }
   // Its number is free again, and the next client comes in.
   pair = CreateSocketPair();
@@ -52,7 +52,7 @@ TEST_F(TaskLimitTest, SessionsAreRefusedWithASentenceAndWithOutOfMemory) {
   ASSERT_TRUE(executor_->AddSession(std::move(pair->first), identity).ok());
   ScriptedClient next(std::move(pair->second));
   ASSERT_TRUE(next.Attach());
-  EXPECT_NE(next.OpenLane(), nullptr);
+  EXPECT_NE(next.OpenChannel(), nullptr);
 }
 
 TEST(TaskLimit, AnExecutorWithoutAThreadIsNotMade) {

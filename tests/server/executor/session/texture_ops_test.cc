@@ -101,16 +101,16 @@ class TextureOpsTest : public ExecutorFixture {
     ExecutorFixture::SetUp();
     client_ = Connect();
     ASSERT_NE(client_, nullptr);
-    lane_ = client_->OpenLane();
-    ASSERT_NE(lane_, nullptr);
+    channel_ = client_->OpenChannel();
+    ASSERT_NE(channel_, nullptr);
   }
   // The executor's end calls the fake, which is gone before the base class's members.
   void TearDown() override { executor_.reset(); }
-  uint64_t MakeArray(ScriptedLane& lane) {
-    return lane.CallNumber(kOp_cuArrayCreate_v2, Payload().Put(CUDA_ARRAY_DESCRIPTOR{})).Get<uint64_t>();
+  uint64_t MakeArray(ScriptedChannel& channel) {
+    return channel.CallNumber(kOp_cuArrayCreate_v2, Payload().Put(CUDA_ARRAY_DESCRIPTOR{})).Get<uint64_t>();
   }
-  Answer MakeTexture(ScriptedLane& lane, const CUDA_RESOURCE_DESC& resource) {
-    return lane.CallNumber(kOp_cuTexObjectCreate, Payload().Put(resource).Put(CUDA_TEXTURE_DESC{}).PutWord(0));
+  Answer MakeTexture(ScriptedChannel& channel, const CUDA_RESOURCE_DESC& resource) {
+    return channel.CallNumber(kOp_cuTexObjectCreate, Payload().Put(resource).Put(CUDA_TEXTURE_DESC{}).PutWord(0));
   }
   static CUDA_RESOURCE_DESC OfArray(uint64_t handle) {
     CUDA_RESOURCE_DESC resource{};
@@ -134,84 +134,84 @@ class TextureOpsTest : public ExecutorFixture {
   FakeTextures textures_;
   server::DriverTable table_;
   std::unique_ptr<ScriptedClient> client_;
-  std::unique_ptr<ScriptedLane> lane_;
+  std::unique_ptr<ScriptedChannel> channel_;
 };
 
 TEST_F(TextureOpsTest, NamesInDescriptionsBecomeTheDriversHandles) {
-  const uint64_t array = MakeArray(*lane_);
-  const Answer made = MakeTexture(*lane_, OfArray(array));
+  const uint64_t array = MakeArray(*channel_);
+  const Answer made = MakeTexture(*channel_, OfArray(array));
   ASSERT_EQ(made.result, 0u);
   const auto object = made.Get<uint64_t>();
   // Kernels get the object as a parameter: it is the driver's own value.
   EXPECT_TRUE(textures_.objects.contains(object));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(textures_.resource.res.array.hArray), *textures_.arrays.begin());
   // Read back, the description names what the client named.
-  const Answer read = lane_->CallNumber(kOp_cuTexObjectGetResourceDesc, Payload().PutWord(object));
+  const Answer read = channel_->CallNumber(kOp_cuTexObjectGetResourceDesc, Payload().PutWord(object));
   ASSERT_EQ(read.result, 0u);
   EXPECT_EQ(reinterpret_cast<uint64_t>(read.Get<CUDA_RESOURCE_DESC>().res.array.hArray), array);
-  const Answer texture = lane_->CallNumber(kOp_cuTexObjectGetTextureDesc, Payload().PutWord(object));
+  const Answer texture = channel_->CallNumber(kOp_cuTexObjectGetTextureDesc, Payload().PutWord(object));
   EXPECT_EQ(texture.Get<CUDA_TEXTURE_DESC>().maxAnisotropy, 9u);
-  const Answer surface = lane_->CallNumber(kOp_cuSurfObjectCreate, Payload().Put(OfArray(array)));
+  const Answer surface = channel_->CallNumber(kOp_cuSurfObjectCreate, Payload().Put(OfArray(array)));
   ASSERT_EQ(surface.result, 0u);
-  EXPECT_EQ(lane_->CallNumber(kOp_cuSurfObjectDestroy, Payload().PutWord(surface.Get<uint64_t>())).result, 0u);
-  EXPECT_EQ(lane_->CallNumber(kOp_cuTexObjectDestroy, Payload().PutWord(object)).result, 0u);
+  EXPECT_EQ(channel_->CallNumber(kOp_cuSurfObjectDestroy, Payload().PutWord(surface.Get<uint64_t>())).result, 0u);
+  EXPECT_EQ(channel_->CallNumber(kOp_cuTexObjectDestroy, Payload().PutWord(object)).result, 0u);
   EXPECT_TRUE(textures_.objects.empty());
-  EXPECT_EQ(lane_->CallNumber(kOp_cuTexObjectDestroy, Payload().PutWord(object)).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(channel_->CallNumber(kOp_cuTexObjectDestroy, Payload().PutWord(object)).result, CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(TextureOpsTest, OnlyTheSessionsOwnCanBeNamed) {
   auto other = Connect();
-  auto other_lane = other->OpenLane();
-  const uint64_t theirs = MakeArray(*other_lane);
-  const auto their_object = MakeTexture(*other_lane, OfArray(theirs)).Get<uint64_t>();
-  const uint64_t their_memory = Allocate(*other_lane, 4096);
+  auto other_channel = other->OpenChannel();
+  const uint64_t theirs = MakeArray(*other_channel);
+  const auto their_object = MakeTexture(*other_channel, OfArray(theirs)).Get<uint64_t>();
+  const uint64_t their_memory = Allocate(*other_channel, 4096);
   ASSERT_NE(their_object, 0u);
   // Handles are per session: the same number may be nobody's or one's own, never the other's.
-  EXPECT_EQ(MakeTexture(*lane_, OfArray(theirs)).result, CUDA_ERROR_INVALID_HANDLE);
-  EXPECT_EQ(MakeTexture(*lane_, OfMemory(their_memory, 4096)).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(MakeTexture(*channel_, OfArray(theirs)).result, CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(MakeTexture(*channel_, OfMemory(their_memory, 4096)).result, CUDA_ERROR_INVALID_VALUE);
   for (const uint16_t op : {kOp_cuTexObjectDestroy, kOp_cuTexObjectGetResourceDesc, kOp_cuTexObjectGetTextureDesc,
                             kOp_cuTexObjectGetResourceViewDesc, kOp_cuSurfObjectDestroy}) {
-    EXPECT_EQ(lane_->CallNumber(op, Payload().PutWord(their_object)).result, CUDA_ERROR_INVALID_VALUE) << op;
+    EXPECT_EQ(channel_->CallNumber(op, Payload().PutWord(their_object)).result, CUDA_ERROR_INVALID_VALUE) << op;
   }
   EXPECT_TRUE(textures_.objects.contains(their_object));
 
-  const uint64_t memory = Allocate(*lane_, 4096);
-  EXPECT_EQ(MakeTexture(*lane_, OfMemory(memory, 4096)).result, 0u);
-  EXPECT_EQ(MakeTexture(*lane_, OfMemory(memory, 4097)).result, CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(MakeTexture(*lane_, OfPitched(memory, 128, 8, 512)).result, 0u);
-  EXPECT_EQ(MakeTexture(*lane_, OfPitched(memory, 129, 8, 512)).result, CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(MakeTexture(*lane_, OfPitched(memory, 128, 9, 512)).result, CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(MakeTexture(*lane_, OfPitched(memory, ~0ull, ~0ull, ~0ull)).result, CUDA_ERROR_INVALID_VALUE);
+  const uint64_t memory = Allocate(*channel_, 4096);
+  EXPECT_EQ(MakeTexture(*channel_, OfMemory(memory, 4096)).result, 0u);
+  EXPECT_EQ(MakeTexture(*channel_, OfMemory(memory, 4097)).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(MakeTexture(*channel_, OfPitched(memory, 128, 8, 512)).result, 0u);
+  EXPECT_EQ(MakeTexture(*channel_, OfPitched(memory, 129, 8, 512)).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(MakeTexture(*channel_, OfPitched(memory, 128, 9, 512)).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(MakeTexture(*channel_, OfPitched(memory, ~0ull, ~0ull, ~0ull)).result, CUDA_ERROR_INVALID_VALUE);
   CUDA_RESOURCE_DESC nonsense = OfMemory(memory, 16);
   nonsense.resType = static_cast<CUresourcetype>(77);
-  EXPECT_EQ(MakeTexture(*lane_, nonsense).result, CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(lane_->CallNumber(kOp_cuSurfObjectCreate, Payload().Put(OfMemory(memory, 16))).result,
+  EXPECT_EQ(MakeTexture(*channel_, nonsense).result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(channel_->CallNumber(kOp_cuSurfObjectCreate, Payload().Put(OfMemory(memory, 16))).result,
             CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(TextureOpsTest, LevelsBelongToTheirMipmap) {
   const Answer made =
-      lane_->CallNumber(kOp_cuMipmappedArrayCreate, Payload().Put(CUDA_ARRAY3D_DESCRIPTOR{}).PutWord(2));
+      channel_->CallNumber(kOp_cuMipmappedArrayCreate, Payload().Put(CUDA_ARRAY3D_DESCRIPTOR{}).PutWord(2));
   const auto mipmap = made.Get<uint64_t>();
   const auto level = [&](uint64_t index) {
-    return lane_->CallNumber(kOp_cuMipmappedArrayGetLevel, Payload().PutWord(mipmap).PutWord(index)).Get<uint64_t>();
+    return channel_->CallNumber(kOp_cuMipmappedArrayGetLevel, Payload().PutWord(mipmap).PutWord(index)).Get<uint64_t>();
   };
   const auto is_known = [&](uint64_t array) {
-    return lane_->CallNumber(kOp_cuArrayGetDescriptor_v2, Payload().PutWord(array)).result == 0;
+    return channel_->CallNumber(kOp_cuArrayGetDescriptor_v2, Payload().PutWord(array)).result == 0;
   };
   const uint64_t first = level(0), second = level(1);
   EXPECT_NE(first, second);
   EXPECT_EQ(level(1), second);
   EXPECT_TRUE(is_known(second));
-  EXPECT_EQ(lane_->CallNumber(kOp_cuArrayDestroy, Payload().PutWord(second)).result, CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(channel_->CallNumber(kOp_cuArrayDestroy, Payload().PutWord(second)).result, CUDA_ERROR_INVALID_HANDLE);
   EXPECT_TRUE(is_known(second));
-  EXPECT_EQ(lane_->CallNumber(kOp_cuMipmappedArrayDestroy, Payload().PutWord(mipmap)).result, 0u);
+  EXPECT_EQ(channel_->CallNumber(kOp_cuMipmappedArrayDestroy, Payload().PutWord(mipmap)).result, 0u);
   EXPECT_FALSE(is_known(first));
   EXPECT_FALSE(is_known(second));
 }
 
 TEST_F(TextureOpsTest, TensorMapsAreOfTheSessionsMemory) {
-  const uint64_t memory = Allocate(*lane_, 4096);
+  const uint64_t memory = Allocate(*channel_, 4096);
   const auto encode = [&](uint64_t address, uint64_t num_corners) {
     const cuuint64_t dims[] = {1, 2, 3, 1000}, strides[] = {4, 5, 20000};
     const int lower[] = {0, -1}, upper[] = {0, -2};
@@ -222,7 +222,7 @@ TEST_F(TextureOpsTest, TensorMapsAreOfTheSessionsMemory) {
     payload.PutWord(num_corners).PutBytes(lower, 4 * num_corners);
     payload.PutWord(num_corners).PutBytes(upper, 4 * num_corners).PutWord(16).PutWord(32);
     payload.PutWord(4).PutBytes(steps, sizeof(steps)).PutWord(0).PutWord(0).PutWord(0).PutWord(0);
-    return lane_->CallNumber(kOp_cuTensorMapEncodeIm2col, payload);
+    return channel_->CallNumber(kOp_cuTensorMapEncodeIm2col, payload);
   };
   const Answer encoded = encode(memory, 2);
   ASSERT_EQ(encoded.result, 0u);
@@ -230,24 +230,25 @@ TEST_F(TextureOpsTest, TensorMapsAreOfTheSessionsMemory) {
   auto map = encoded.Get<CUtensorMap>();
   EXPECT_EQ(map.opaque[15], 4u + 1000 + 20000 - 3 + 16 + 32 + 7);
   EXPECT_EQ(encode(0x10000, 2).result, CUDA_ERROR_INVALID_VALUE);
-  const Answer moved = lane_->CallNumber(kOp_cuTensorMapReplaceAddress, Payload().Put(map).PutWord(memory + 64));
+  const Answer moved = channel_->CallNumber(kOp_cuTensorMapReplaceAddress, Payload().Put(map).PutWord(memory + 64));
   ASSERT_EQ(moved.result, 0u);
   EXPECT_EQ(moved.Get<CUtensorMap>().opaque[0], map.opaque[15] + 1);
   EXPECT_EQ(textures_.tensor_address, reinterpret_cast<void*>(memory + 64));
-  EXPECT_EQ(lane_->CallNumber(kOp_cuTensorMapReplaceAddress, Payload().Put(map).PutWord(0x10000)).result,
+  EXPECT_EQ(channel_->CallNumber(kOp_cuTensorMapReplaceAddress, Payload().Put(map).PutWord(0x10000)).result,
             CUDA_ERROR_INVALID_VALUE);
   // Corners have two elements less than the rank says.
-  lane_->CallNumber(kOp_cuTensorMapEncodeIm2col, Payload().PutWord(0));
+  channel_->CallNumber(kOp_cuTensorMapEncodeIm2col, Payload().PutWord(0));
   client_->WaitUntilOver();
 }
 
 TEST_F(TextureOpsTest, EverythingOfADeadClientIsGone) {
-  const uint64_t array = MakeArray(*lane_);
-  MakeTexture(*lane_, OfArray(array));
-  lane_->CallNumber(kOp_cuSurfObjectCreate, Payload().Put(OfArray(array)));
-  const auto mipmap = lane_->CallNumber(kOp_cuMipmappedArrayCreate, Payload().Put(CUDA_ARRAY3D_DESCRIPTOR{}).PutWord(2))
-                          .Get<uint64_t>();
-  lane_->CallNumber(kOp_cuMipmappedArrayGetLevel, Payload().PutWord(mipmap).PutWord(1));
+  const uint64_t array = MakeArray(*channel_);
+  MakeTexture(*channel_, OfArray(array));
+  channel_->CallNumber(kOp_cuSurfObjectCreate, Payload().Put(OfArray(array)));
+  const auto mipmap =
+      channel_->CallNumber(kOp_cuMipmappedArrayCreate, Payload().Put(CUDA_ARRAY3D_DESCRIPTOR{}).PutWord(2))
+          .Get<uint64_t>();
+  channel_->CallNumber(kOp_cuMipmappedArrayGetLevel, Payload().PutWord(mipmap).PutWord(1));
   client_->Hangup();
   WaitForEnds(1);
   EXPECT_TRUE(textures_.objects.empty());

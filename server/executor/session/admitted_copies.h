@@ -1,0 +1,31 @@
+// Copies and fills on their way through admission: large ones of best-effort sessions in pieces, so that what of them
+// is on the GPU when high-priority work comes is soon done.
+//
+// For operations that have ordered and sealed their stream. CUDA_SUCCESS: all of it was put there; otherwise perhaps a
+// part.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "server/executor/session/box_copy.h"
+#include "server/executor/session/client_context.h"
+#include "server/executor/session/served_request.h"
+
+namespace tally::server {
+
+struct CopySide {
+  uint64_t address = 0;
+  bool is_host = false;
+};
+
+// `size_bytes` is not 0.
+CUresult PutCopy(ServedRequest& served, const Stream& stream, const CopySide& to, const CopySide& from,
+                 uint64_t size_bytes, CopyDirection direction);
+// What has no extent is the driver's to judge.
+CUresult PutBox(ServedRequest& served, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction);
+// Likewise; elements of 1, 2 or 4 bytes. The context in it is not used.
+CUresult PutFill(ServedRequest& served, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill);
+
+}  // namespace tally::server
