@@ -32,6 +32,9 @@ class Sequencer {
   // Declares that `sequence_number` need not hold the sequencer: it is passed over when its time comes. kMine means
   // done.
   Outcome Skip(uint64_t sequence_number);
+  // Holds the sequencer between two requests, if no request holds it now; then until Return.
+  bool TryBorrow();
+  void Return();
   // Wakes all waiting channels so that they see their `stop`.
   void WakeAll();
 
@@ -39,9 +42,14 @@ class Sequencer {
   // A client that declares more than this is not waiting for callbacks, it is filling our memory.
   static constexpr size_t kMaxSkipped = 4096;
 
+  // Who holds the sequencer, in the lowest bits of state_; above them the next number.
+  static constexpr uint64_t kFree = 0, kHeld = 1, kBorrowed = 2, kHolders = 4;
+  static constexpr uint64_t kMostNumbers = uint64_t{1} << 61;
+
+  void LetNextGo(uint64_t state);
   void PassSkipped();  // mutex_ held
 
-  alignas(64) std::atomic<uint64_t> state_{0};  // twice the next number, plus 1 while its request holds the sequencer
+  alignas(64) std::atomic<uint64_t> state_{kFree};
   std::atomic<uint32_t> num_skipped_{0};
   std::atomic<uint32_t> num_sleepers_{0};
   std::atomic<uint32_t> doorbell_{0};

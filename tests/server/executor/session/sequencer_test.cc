@@ -39,6 +39,69 @@ TEST(SequencerTest, SkippedSequenceNumbersArePassedOver) {
   EXPECT_EQ(sequencer.Take(5, stop), Outcome::kMine);
 }
 
+TEST(SequencerTest, BetweenRequestsItCanBeBorrowed) {
+  Sequencer sequencer;
+  const std::atomic<bool> stop{false};
+  ASSERT_TRUE(sequencer.TryBorrow());
+  EXPECT_FALSE(sequencer.TryBorrow());
+  EXPECT_EQ(sequencer.Skip(0), Outcome::kMine) << "borrowing uses no number";
+  sequencer.Return();
+  EXPECT_EQ(sequencer.Take(0, stop), Outcome::kNonsense) << "skipped meanwhile";
+  EXPECT_EQ(sequencer.Take(1, stop), Outcome::kMine);
+  EXPECT_FALSE(sequencer.TryBorrow());
+  EXPECT_EQ(sequencer.Skip(1), Outcome::kNonsense);
+  sequencer.Pass(1);
+  EXPECT_TRUE(sequencer.TryBorrow());
+}
+
+TEST(SequencerTest, WhoeverIsNextWaitsForTheBorrower) {
+  Sequencer sequencer;
+  const std::atomic<bool> stop{false};
+  ASSERT_TRUE(sequencer.TryBorrow());
+  std::atomic<bool> is_returned{false};
+  std::thread next([&] {
+    EXPECT_EQ(sequencer.Take(0, stop), Outcome::kMine);
+    EXPECT_TRUE(is_returned);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // as a rule it sleeps by then, not only spins
+  is_returned = true;
+  sequencer.Return();
+  next.join();
+}
+
+// Requests of several threads and borrowers, all at once: nobody has it together with somebody else.
+TEST(SequencerTest, BorrowersAndRequestsExcludeOneAnother) {
+  Sequencer sequencer;
+  const std::atomic<bool> stop{false};
+  std::atomic<int> num_holders{0};
+  constexpr uint64_t kNumbers = 2000;
+  const auto hold = [&] {
+    EXPECT_EQ(num_holders.fetch_add(1), 0);
+    num_holders.fetch_sub(1);
+  };
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> threads;
+  for (uint64_t first = 0; first < 2; ++first) {
+    threads.emplace_back([&, first] {
+      for (uint64_t number = first; number < kNumbers; number += 2) {
+        ASSERT_EQ(sequencer.Take(number, stop), Outcome::kMine);
+        hold();
+        sequencer.Pass(number);
+      }
+    });
+  }
+  std::thread borrower([&] {
+    while (!is_over) {
+      if (!sequencer.TryBorrow()) continue;
+      hold();
+      sequencer.Return();
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  is_over = true;
+  borrower.join();
+}
+
 TEST(SequencerTest, StopEndsAWait) {
   Sequencer sequencer;
   std::atomic<bool> stop{false};
