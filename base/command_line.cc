@@ -29,6 +29,12 @@ std::string TypeOf(const CLI::Option& option) {
 
 bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
+// "FILE"; of a flag that may be given a value "[=FILE]", of others nothing.
+std::string ValueOf(const CLI::Option& option) {
+  const std::string type = TypeOf(option);
+  return TakesValue(option) || type.empty() ? type : fmt::format("[={}]", type);
+}
+
 std::string NamesOf(const CLI::Option& option) {
   if (option.get_positional()) return option.get_name(true, false);
   const std::string names = option.get_name(false, true);
@@ -77,8 +83,8 @@ class HelpFormatter final : public CLI::Formatter {
     return fmt::format("Usage: {}\n", is_whole && !usage_.empty() ? usage_ : UsageOf(*app, name));
   }
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    const std::string type = TakesValue(*option) && !is_positional ? " " + TypeOf(*option) : "";
-    return Entry(NamesOf(*option) + type, option->get_description());
+    const std::string value = is_positional ? "" : (TakesValue(*option) ? " " : "") + ValueOf(*option);
+    return Entry(NamesOf(*option) + value, option->get_description());
   }
   std::string make_footer(const CLI::App* app) const override {
     const std::string footer = app->get_footer();
@@ -110,8 +116,8 @@ void Describe(const CLI::App& app, const std::string& name, const std::string& u
              usage.empty() ? UsageOf(app, name) : usage, Escaped(app.get_description()));
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
-    fmt::print("{}\t{}\t{}\t{}\n", option->get_positional() ? "argument" : "option", NamesOf(*option),
-               TakesValue(*option) ? TypeOf(*option) : "", Escaped(option->get_description()));
+    fmt::print("{}\t{}\t{}\t{}\n", option->get_positional() ? "argument" : "option", NamesOf(*option), ValueOf(*option),
+               Escaped(option->get_description()));
   }
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     Describe(*command, name + " " + command->get_name(), "");

@@ -4,7 +4,8 @@
 // A target of its own, tally_command_line: nothing that is loaded into other people's processes has a command line.
 //
 // The type of an option (CLI::Option::type_name) is a word for what it takes, in capitals: SOCKET, FILE, SECONDS; or
-// the words there are to choose from: "high|best-effort". Completion follows from it.
+// the words there are to choose from: "high|best-effort". Completion follows from it. A flag with a type may be given a
+// value behind '='.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -57,6 +57,7 @@ Status PrepareEnvironment(const Options& options, const std::string& client_dire
   SetUnlessEmpty("TALLY_TRANSFORMS", options.transforms);
   SetUnlessEmpty("TALLY_TURNAROUND_US", options.turnaround);
   SetUnlessEmpty("TALLY_SLO", options.slo);
+  SetUnlessEmpty("TALLY_WINDOW", options.window);
   SetUnlessEmpty("TALLY_DOMAIN", options.domain);
   SetUnlessEmpty("TALLY_NAME", options.tenant);
   return OkStatus();

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/command_line.h"
+#include "proto/control/window_mode.h"
 #include "proto/shm/handshake_abi.h"
 
 namespace tally::launcher {
@@ -27,7 +28,7 @@ constexpr const char* kFooter =
     "  tally-run python train.py               ... gets what is left (best-effort)\n"
     "\nEnvironment (options win):\n"
     "  TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_SLO, TALLY_TRANSFORMS,\n"
-    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME   stand in for the options of these names\n"
+    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME, TALLY_WINDOW   stand in for the options of these names\n"
     "  TALLY_POLICY      with --embedded: the daemon's policy\n"
     "  TALLY_CLIENT_DIR  the directory of Tally's libcuda.so.1 (default: ../lib/tally/client beside tally-run)\n"
     "  TALLY_KEEP_PTX    0: code compiled at run time goes to tallyd without its PTX\n"
@@ -93,6 +94,10 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
                  "how soon this best-effort program's kernels should give the GPU back, in microseconds (1 to 1000000, "
                  "default: as tallyd is configured); where tallyd has --policy look-ahead, tally-paper or tally")
       ->type_name("MICROSECONDS");
+  app.add_flag("--window{on}", options.window,
+               "on (or no value): launches of a stream that touch different memory run side by side, with the same "
+               "results; shadow: in order, and 'tallyctl window' shows what could; default: off (docs/window.md)")
+      ->type_name("off|shadow|on");
   app.add_option("--domain", options.domain,
                  "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory")
       ->type_name("NAME");
@@ -125,6 +130,7 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   FillFromEnvironment("TALLY_TRANSFORMS", options.transforms);
   FillFromEnvironment("TALLY_TURNAROUND_US", options.turnaround);
   FillFromEnvironment("TALLY_SLO", options.slo);
+  FillFromEnvironment("TALLY_WINDOW", options.window);
   FillFromEnvironment("TALLY_DOMAIN", options.domain);
   FillFromEnvironment("TALLY_NAME", options.tenant);
   if (!options.priority.empty() && options.priority != "high" && options.priority != "best-effort") {
@@ -142,6 +148,9 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   }
   if (!options.turnaround.empty() && !IsNumberFrom(1.0, 1e6, options.turnaround)) {
     return Refuse(fmt::format("'{}' is no turnaround: say microseconds, from 1 to 1000000", options.turnaround));
+  }
+  if (!options.window.empty() && !control::ParseWindowMode(options.window)) {
+    return Refuse(fmt::format("'{}' is no window: say off, shadow or on", options.window));
   }
   if (!options.slo.empty() && options.priority == "best-effort") {
     return Refuse("an objective (--slo) is for high-priority programs: say --priority high");

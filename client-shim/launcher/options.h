@@ -15,6 +15,7 @@ struct Options {
   std::string slo;         // an objective like "p99=2ms", which tallyd reads; empty: none
   std::string transforms;  // "none", or empty: as tallyd says
   std::string turnaround;  // in microseconds, as a number; empty: as tallyd says
+  std::string window;      // "off", "shadow", "on"; empty: off
   std::string domain;      // empty: the domain of the class
   std::string tenant;      // empty: the program's name
   std::string driver;      // embedded only: "auto", "cuda", "sim"

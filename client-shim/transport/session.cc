@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/unix_socket.h"
+#include "proto/control/window_mode.h"
 #include "proto/driver/generated/wire_ops.h"
 
 namespace tally::client_shim {
@@ -78,11 +79,14 @@ shm::HelloRequest MakeHello() {
   if (priority != nullptr && std::strcmp(priority, "high") == 0) priority_class = shm::PriorityClass::kHighPriority;
   if (priority != nullptr && std::strcmp(priority, "best-effort") == 0)
     priority_class = shm::PriorityClass::kBestEffort;
-  hello.priority_class = static_cast<uint32_t>(priority_class);
+  hello.priority_class = static_cast<uint16_t>(priority_class);
   hello.weight = NumberOf<uint16_t>("TALLY_WEIGHT");
   hello.level = NumberOf<uint8_t>("TALLY_LEVEL");
   const char* transforms = std::getenv("TALLY_TRANSFORMS");
   hello.keeps_kernels = transforms != nullptr && std::strcmp(transforms, "none") == 0 ? 1 : 0;
+  const char* window = std::getenv("TALLY_WINDOW");
+  const auto window_mode = control::ParseWindowMode(window != nullptr ? window : "");
+  hello.window = static_cast<uint16_t>(window_mode.value_or(control::WindowMode::kOff));
   hello.turnaround_ns = NanosecondsOf("TALLY_TURNAROUND_US");
   if (const char* slo = std::getenv("TALLY_SLO"); slo != nullptr) CopyText(hello.slo, slo);
   const char* name = std::getenv("TALLY_NAME");

@@ -7,13 +7,18 @@ import subprocess
 @dataclasses.dataclass
 class Option:
     names: list  # ["-h", "--help"]; of an argument its one name
-    type: str  # "FILE", "high|best-effort"; empty: a flag
+    type: str  # "FILE", "high|best-effort"; empty: a flag; "[=FILE]": one that may be given a value
     text: str
+
+    @property
+    def takes_value(self):
+        return bool(self.type) and not self.type.startswith("[")
 
     @property
     def choices(self):
         """The words to choose from; empty where anything may stand."""
-        return self.type.split("|") if re.fullmatch(r"[a-z][a-z-]*(\|[a-z-]+)*", self.type) else []
+        words = self.type.removeprefix("[=").removesuffix("]")
+        return words.split("|") if re.fullmatch(r"[a-z][a-z-]*(\|[a-z-]+)*", words) else []
 
     @property
     def completes(self):

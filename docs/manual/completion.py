@@ -11,7 +11,7 @@ def value_options(program):
     seen = {}
     for command in [program, *program.commands]:
         for option in command.options:
-            if option.type:
+            if option.takes_value:
                 seen.setdefault("|".join(option.names), option)
     return list(seen.values())
 
@@ -53,6 +53,7 @@ def bash(program):
         text += f"""  for ((i = 1; i < COMP_CWORD; i++)); do
     case ${{COMP_WORDS[i]}} in
       {with_value}) ((++i)) ;;
+      =) ((++i)) ;;
       -*) ;;
       *)
         if declare -F _command_offset > /dev/null; then _command_offset "$i"; else {function}_files -f; fi
@@ -92,8 +93,10 @@ def zsh_action(option):
 
 
 def zsh_specification(option):
-    value = f":{zsh_text(option.type)}:{zsh_action(option)}" if option.type else ""
-    equals = "=" if option.type else ""
+    value = f":{zsh_text(option.type)}:{zsh_action(option)}" if option.takes_value else ""
+    equals = "=" if option.takes_value else ""
+    if option.type and not option.takes_value:
+        value, equals = f"::{zsh_text(option.names[0])}:{zsh_action(option)}", "=-"
     specifications = [f"'{name}{equals if name.startswith('--') else ''}[{zsh_text(option.text)}]{value}'"
                       for name in option.names]
     return " ".join(specifications)
@@ -136,7 +139,7 @@ def fish_quoted(text):
 def fish_option(program, option, condition):
     names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
     value = {"words": f" -x -a {fish_quoted(' '.join(option.choices))}", "files": " -r -F",
-             "directories": " -x -a '(__fish_complete_directories)'", "": " -x"}[option.completes] if option.type else ""
+             "directories": " -x -a '(__fish_complete_directories)'", "": " -x"}[option.completes] if option.takes_value else ""
     return f"complete -c {program.name}{condition} {names}{value} -d {fish_quoted(option.text)}\n"
 
 

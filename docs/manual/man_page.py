@@ -31,7 +31,8 @@ def see_also(name):
 
 def option_entry(option):
     names = ", ".join(f"\\fB{escaped(name)}\\fR" for name in option.names)
-    value = f" \\fI{escaped(option.type)}\\fR" if option.type and option.names[0].startswith("-") else ""
+    space = " " if option.takes_value else ""
+    value = f"{space}\\fI{escaped(option.type)}\\fR" if option.type and option.names[0].startswith("-") else ""
     return f".TP\n{names}{value}\n{paragraph(option.text)}"
 
 

@@ -39,7 +39,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 16;
+inline constexpr uint32_t kLinkVersion = 17;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -101,7 +101,8 @@ struct SessionIdentity {
   uint32_t priority_class;  // shm::PriorityClass, never kDefault
   uint32_t weight;          // among best-effort sessions
   uint16_t level;           // among high-priority sessions
-  uint16_t keeps_kernels;   // 1: its kernels run as they are
+  uint8_t keeps_kernels;    // 1: its kernels run as they are
+  uint8_t window;           // WindowMode
   uint64_t turnaround_ns;   // how soon its kernels should give the GPU back; 0: as tallyd says
   uint64_t slo_latency_ns;  // 0: no objective
   double slo_percentile;

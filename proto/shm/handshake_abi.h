@@ -37,7 +37,8 @@ struct HelloRequest {
   uint32_t magic;             // kHelloMagic
   uint32_t protocol_version;  // kProtocolVersion
   uint64_t api_table_hash;    // of proto/driver/driver_api.tsv at build time
-  uint32_t priority_class;    // PriorityClass
+  uint16_t priority_class;    // PriorityClass
+  uint16_t window;            // control::WindowMode. Was part of the field before it: older clients say kOff
   uint16_t weight;            // among best-effort tenants, 1 to 10000; 0: the default
   uint8_t level;              // among high-priority tenants, 0 to 7
   uint8_t keeps_kernels;      // 1: its kernels run as they are, whatever tallyd allows; 0: as tallyd says
@@ -47,8 +48,9 @@ struct HelloRequest {
   uint64_t turnaround_ns;  // how soon its kernels should give the GPU back, 1,000 to 1,000,000,000; 0: as tallyd says
 };
 static_assert(sizeof(HelloRequest) == 152);
-static_assert(offsetof(HelloRequest, tenant_name) == 24 && offsetof(HelloRequest, domain_name) == 88 &&
-              offsetof(HelloRequest, slo) == 120 && offsetof(HelloRequest, turnaround_ns) == 144);
+static_assert(offsetof(HelloRequest, window) == 18 && offsetof(HelloRequest, tenant_name) == 24 &&
+              offsetof(HelloRequest, domain_name) == 88 && offsetof(HelloRequest, slo) == 120 &&
+              offsetof(HelloRequest, turnaround_ns) == 144);
 
 // tallyd to client. With status 0 it carries one descriptor: the session socket.
 struct HelloReply {

@@ -35,6 +35,7 @@ Json ToJson(const v1::Session& session) {
               {"weight", session.weight()},
               {"level", session.level()},
               {"turnaround_ns", session.turnaround_ns()},
+              {"window", session.window()},
               {"coverage", PreemptibilityOf(session)},
               {"slo", session.slo()},
               {"is_stale", session.is_stale()}};

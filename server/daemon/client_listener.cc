@@ -11,6 +11,7 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "proto/control/window_mode.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/launch.h"
 #include "scheduler/slo.h"
@@ -285,6 +286,10 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
                   Status(StatusCode::kInvalidArgument,
                          fmt::format("a turnaround of {} ns: it is from 1 us to 1 s", hello.turnaround_ns)));
   }
+  if (hello.window > static_cast<uint16_t>(control::WindowMode::kOn)) {
+    return Refuse(pending_id, Status(StatusCode::kInvalidArgument, fmt::format("there is no window {}", hello.window)));
+  }
+  identity.window = static_cast<uint8_t>(hello.window);
   identity.turnaround_ns = hello.turnaround_ns;
   if (hello.slo[0] != '\0') {
     const auto slo = scheduler::ParseSlo(PrintableName(hello.slo));

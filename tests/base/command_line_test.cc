@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 namespace tally {
@@ -31,6 +32,7 @@ class Program {
     app_.add_option("--secret", socket_, "hidden")->group("");
     CLI::App* list = app_.add_subcommand("list", "what there is");
     list->add_flag("--all", all_, "more of it");
+    list->add_flag("--order{size}", order_, "by what")->type_name("size|name");
     list->add_option("--count", count_, "how many")->type_name("COUNT")->check(CLI::Range(1, 9));
     CLI::App* set = app_.add_subcommand("set", "change it");
     set->require_subcommand(1);
@@ -55,10 +57,11 @@ class Program {
   }
   const std::string& out() const { return out_; }
   int count() const { return count_; }
+  const std::string& order() const { return order_; }
 
  private:
   CLI::App app_;
-  std::string socket_, out_, error_;
+  std::string socket_, order_, out_, error_;
   bool all_ = false;
   int count_ = 0;
 };
@@ -67,6 +70,16 @@ TEST(CommandLine, GoesOnWithWhatIsRight) {
   Program program;
   EXPECT_EQ(program.Parse({"list", "--count", "3", "--socket", "x"}), std::nullopt);
   EXPECT_EQ(program.count(), 3);
+}
+
+TEST(CommandLine, AFlagMayBeGivenAValueAndTakesNoWordForIt) {
+  for (const auto& [word, order] : {std::pair("--order", "size"), std::pair("--order=name", "name")}) {
+    Program program;
+    EXPECT_EQ(program.Parse({"list", word, "--count", "3"}), std::nullopt);
+    EXPECT_EQ(program.order(), order);
+    EXPECT_EQ(program.count(), 3);
+  }
+  EXPECT_THAT(Program().Complaint({"list", "--order", "name"}), HasSubstr("'name' is one argument too many"));
 }
 
 TEST(CommandLine, MistakesAreOneSentenceWithWhatWasMeant) {
@@ -105,6 +118,7 @@ TEST(CommandLine, HelpOfACommand) {
   EXPECT_EQ(program.Parse({"list", "--help"}), std::optional(0));
   EXPECT_THAT(program.out(), HasSubstr("Usage: tool list [OPTIONS]\n"));
   EXPECT_THAT(program.out(), Not(HasSubstr("Examples")));
+  EXPECT_THAT(program.out(), HasSubstr("--order[=size|name]  "));
   EXPECT_THAT(program.out(), HasSubstr("--count COUNT  "));  // without the range that CLI11 appends
 }
 
@@ -115,6 +129,7 @@ TEST(CommandLine, DescribesItself) {
   EXPECT_THAT(program.out(), HasSubstr("option\t--socket\tSOCKET\twhere"));
   EXPECT_THAT(program.out(), HasSubstr("command\ttool list\ttool list [OPTIONS]\twhat there is\n"));
   EXPECT_THAT(program.out(), HasSubstr("option\t--all\t\tmore of it\n"));
+  EXPECT_THAT(program.out(), HasSubstr("option\t--order\t[=size|name]\tby what\n"));
   EXPECT_THAT(program.out(), HasSubstr("command\ttool set level\ttool set level [OPTIONS] LEVEL\tits level\n"));
   EXPECT_THAT(program.out(), HasSubstr("argument\tLEVEL\t0|1\t0 or 1\n"));
   EXPECT_THAT(program.out(), HasSubstr("footer\t\\nExamples:\\n  tool list\n"));

@@ -120,6 +120,11 @@ std::byte* FakeExecutor::arena(uint32_t channel) {
   return region.data() + reinterpret_cast<const shm::ChannelHeader*>(region.data())->arena_offset;
 }
 
+shm::HelloRequest FakeExecutor::last_hello() {
+  const std::lock_guard lock(mutex_);
+  return last_hello_;
+}
+
 std::vector<uint64_t> FakeExecutor::rejected_host_addresses() {
   const std::lock_guard lock(mutex_);
   return rejected_host_addresses_;
@@ -133,6 +138,10 @@ void FakeExecutor::AcceptLoop() {
     if (!client) continue;
     auto hello = ReceiveMessage(client->get(), std::chrono::seconds(5));
     if (!hello || hello->bytes.size() != sizeof(shm::HelloRequest)) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      std::memcpy(&last_hello_, hello->bytes.data(), sizeof(last_hello_));
+    }
     auto pair = CreateSocketPair();
     if (!pair) continue;
     shm::HelloReply reply{};

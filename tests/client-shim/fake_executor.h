@@ -75,6 +75,7 @@ class FakeExecutor {
   // The next `count` sessions come to an executor that is gone already.
   void LoseSessions(int count) { num_to_lose_ = count; }
   int num_hellos() const { return num_hellos_; }
+  shm::HelloRequest last_hello();
   // More channels of a session than these are refused.
   void set_max_channels(size_t count) { max_channels_ = count; }
   // While paused no channel is read.
@@ -128,6 +129,7 @@ class FakeExecutor {
 
   std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Session>> sessions_;
+  shm::HelloRequest last_hello_{};
   std::map<uint16_t, Script> scripts_;
   std::vector<FakeRequest> requests_;
   uint64_t next_host_address_ = kFirstHostAddress;

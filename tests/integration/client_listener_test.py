@@ -43,6 +43,7 @@ class Hello(DaemonTest):
         self.assert_refused(INVALID_ARGUMENT, "a hello of 151 bytes", raw=HELLO.pack(
             MAGIC, VERSION, 0, 0, 0, b"", b"", b"", 0)[:151])
         self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
+        self.assert_refused(INVALID_ARGUMENT, "there is no window 3", window=3)
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="../../etc")
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="x" * 32)
         self.assertTrue(self.session(tenant="\x1b[31m\xff").is_open())
@@ -142,6 +143,12 @@ class Hello(DaemonTest):
         self.assert_refused(FAILED_PRECONDITION, "domain 'mine' is high", domain="mine", priority=BEST_EFFORT)
         self.session(domain="mine")  # takes the domain's class
         self.assertEqual({row["class"] for row in self.ctl_json("ps")}, {"high"})
+
+    def test_the_window_is_the_one_that_was_said(self):
+        self.start_daemon()
+        for window, said in enumerate(("off", "shadow", "on")):
+            session = self.session(window=window, priority=HIGH)
+            self.assertEqual({row["id"]: row["window"] for row in self.ctl_json("ps")}[session.id], said)
 
     def test_kernels_and_the_turnaround_threshold(self):
         self.start_daemon()

@@ -168,6 +168,15 @@ class Shared(LauncherTest):
         self.assertEqual([variables[name] for name in ("TALLY_SOCKET", "TALLY_PRIORITY", "TALLY_DOMAIN", "TALLY_NAME")],
                          [self.socket_path, "high", "mine", "bert"])
 
+    def test_window_has_a_value_behind_an_equals_sign_or_none(self):
+        for said, asked in ((["--window"], None), (["--window=on"], "off"), (["--window=shadow"], None), (["--window=off"], "on"),
+                            ([], "shadow"), ([], None), ([], "")):
+            with self.subTest(said=said, asked=asked):
+                result = self.run_it(*said, "sh", "-c", "echo ${TALLY_WINDOW:-none} $1", "sh", "--window=off",
+                                     env={} if asked is None else {"TALLY_WINDOW": asked})
+                expected = (said[0].partition("=")[2] or "on") if said else asked or "none"
+                self.assertEqual((result.returncode, result.stdout), (0, f"{expected} --window=off\n"), result.stderr)
+
     def test_library_is_loaded_and_tally_run_under_tally_run_changes_nothing(self):
         result = self.run_it(*self.command("sh", "-c", "echo $LD_PRELOAD; grep -c libcuda.so.1 /proc/$$/maps"))
         preload, mappings = result.stdout.splitlines()
@@ -193,6 +202,8 @@ class Mistakes(LauncherTest):
         self.assert_sentence(2, "say which program")
         self.assert_sentence(2, "'urgent' is no priority", "--priority", "urgent", "true")
         self.assert_sentence(2, "'urgent' is no priority", "true", env={"TALLY_PRIORITY": "urgent"})
+        self.assert_sentence(2, "'wide' is no window: say off, shadow or on", "--window=wide", "true")
+        self.assert_sentence(2, "'1' is no window: say off, shadow or on", "true", env={"TALLY_WINDOW": "1"})
         self.assert_sentence(2, "no domain's name", "--domain", "a/b", "true")
         self.assert_sentence(2, "--driver goes with --embedded", "--driver", "sim", "true")
         self.assert_sentence(2, "'magic' is no driver", "--embedded", "--driver", "magic", "true")

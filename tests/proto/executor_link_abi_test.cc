@@ -22,7 +22,8 @@ struct TwinReport {
   uint64_t request_id, session_id, opened_ns;
   int32_t pid;
   uint32_t uid, gid, priority_class, weight;
-  uint16_t level, keeps_kernels;
+  uint16_t level;
+  uint8_t keeps_kernels, window;
   uint64_t turnaround_ns;
   uint64_t slo_latency_ns;
   double slo_percentile;
@@ -31,7 +32,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 16u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 17u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkDescheduling::kRefused), "refused");
@@ -59,6 +60,7 @@ TEST(ExecutorLinkAbi, ReportIsLaidOutAsItsTwin) {
   EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, session_id),
             offsetof(TwinReport, session_id));
   EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, pid), offsetof(TwinReport, pid));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, window), offsetof(TwinReport, window));
   EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, tenant_name),
             offsetof(TwinReport, tenant_name));
   EXPECT_EQ(offsetof(LinkSessionReport, figures), offsetof(TwinReport, figures));

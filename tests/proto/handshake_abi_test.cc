@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
+#include "proto/control/window_mode.h"
 #include "tests/proto/twin.h"
 
 namespace tally::shm {
@@ -11,7 +14,8 @@ EXPECT_PLAIN(HelloRequest, 152);
 EXPECT_FIELD(HelloRequest, magic, 0, 4);
 EXPECT_FIELD(HelloRequest, protocol_version, 4, 4);
 EXPECT_FIELD(HelloRequest, api_table_hash, 8, 8);
-EXPECT_FIELD(HelloRequest, priority_class, 16, 4);
+EXPECT_FIELD(HelloRequest, priority_class, 16, 2);
+EXPECT_FIELD(HelloRequest, window, 18, 2);
 EXPECT_FIELD(HelloRequest, keeps_kernels, 23, 1);
 EXPECT_FIELD(HelloRequest, tenant_name, 24, 64);
 EXPECT_FIELD(HelloRequest, domain_name, 88, 32);
@@ -41,6 +45,15 @@ TEST(HandshakeAbi, VersionIsTheOneThisPageDescribes) {
   EXPECT_EQ(kHelloMagic, 0x594C4154u);
   EXPECT_EQ(static_cast<uint32_t>(PriorityClass::kHighPriority), 1u);
   EXPECT_EQ(static_cast<uint32_t>(PriorityClass::kBestEffort), 2u);
+}
+
+// A client that was built before there was a window wrote its class as four bytes.
+TEST(HandshakeAbi, AHelloWithoutAWindowSaysOff) {
+  const uint32_t priority_class = static_cast<uint32_t>(PriorityClass::kBestEffort);
+  HelloRequest hello{};
+  std::memcpy(reinterpret_cast<std::byte*>(&hello) + 16, &priority_class, sizeof(priority_class));
+  EXPECT_EQ(static_cast<PriorityClass>(hello.priority_class), PriorityClass::kBestEffort);
+  EXPECT_EQ(static_cast<control::WindowMode>(hello.window), control::WindowMode::kOff);
 }
 
 }  // namespace

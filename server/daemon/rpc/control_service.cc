@@ -6,6 +6,7 @@
 #include "proto/control/preemptibility.h"
 #include "proto/control/session_fields.h"
 #include "proto/control/version.h"
+#include "proto/control/window_mode.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/launch.h"
 #include "scheduler/slo.h"
@@ -96,6 +97,7 @@ void Fill(const SessionRow& row, v1::Session* session) {
   session->set_weight(identity.weight);
   session->set_level(identity.level);
   session->set_turnaround_ns(identity.turnaround_ns);
+  session->set_window(control::NameOf(static_cast<control::WindowMode>(identity.window)));
   control::SetFigures(figures, session);
   const auto preemptibility_ns = figures.entries("preemptibility_ns");
   for (size_t i = 0; i < control::kNumPreemptibilities; ++i) {

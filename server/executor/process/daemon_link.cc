@@ -151,6 +151,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.weight = snapshot.identity.weight;
   report.identity.level = static_cast<uint16_t>(snapshot.identity.level);
   report.identity.keeps_kernels = snapshot.identity.keeps_kernels ? 1 : 0;
+  report.identity.window = static_cast<uint8_t>(snapshot.identity.window);
   report.identity.turnaround_ns = static_cast<uint64_t>(snapshot.identity.turnaround.count());
   if (snapshot.identity.slo) {
     report.identity.slo_latency_ns = static_cast<uint64_t>(snapshot.identity.slo->latency.count());

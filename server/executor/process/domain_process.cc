@@ -150,6 +150,7 @@ class DomainProcess {
     session.weight = identity.weight;
     session.level = identity.level;
     session.keeps_kernels = identity.keeps_kernels != 0;
+    session.window = static_cast<control::WindowMode>(identity.window);
     session.turnaround = std::chrono::nanoseconds(identity.turnaround_ns);
     if (identity.slo_latency_ns != 0) {
       session.slo = scheduler::Slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};

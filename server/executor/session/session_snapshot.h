@@ -9,6 +9,7 @@
 #include <string>
 
 #include "proto/control/session_figures.h"
+#include "proto/control/window_mode.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/launch.h"
 #include "scheduler/slo.h"
@@ -26,7 +27,8 @@ struct SessionIdentity {
   // Among best-effort sessions, 1 to scheduler::kMaxWeight / among high-priority ones, below scheduler::kNumLevels.
   uint32_t weight = scheduler::kDefaultWeight;
   uint32_t level = 0;
-  bool keeps_kernels = false;         // they run as they are, whatever ExecutorConfig::transforms says
+  bool keeps_kernels = false;  // its kernels run as they are, whatever ExecutorConfig::transforms says
+  control::WindowMode window = control::WindowMode::kOff;
   std::optional<scheduler::Slo> slo;  // of a high-priority session: how soon its requests should be done
   // How soon its kernels should give the GPU back; zero: ExecutorConfig::turnaround_threshold.
   std::chrono::nanoseconds turnaround{0};

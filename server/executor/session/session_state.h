@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 
+#include "proto/control/window_mode.h"
 #include "server/executor/dispatch/figure_counters.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/preemptibility_meter.h"
@@ -51,6 +52,7 @@ class SessionState {
   PendingOutput output{held};                                    // thread-safe
   std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once channels exist
   bool keeps_kernels = false;                                    // they run as they are; constant once channels exist
+  control::WindowMode window = control::WindowMode::kOff;        // likewise constant
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass admission; changes at run time
   std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time

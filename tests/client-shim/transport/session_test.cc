@@ -9,12 +9,15 @@
 
 #include <barrier>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "proto/control/window_mode.h"
 #include "tests/client-shim/shim_child.h"
 
 namespace tally::client_shim {
@@ -138,6 +141,24 @@ TEST(ShimCalls, NoDaemonIsOneClearError) {
                          return 0;
                        }),
             0);
+}
+
+// Not only tally-run sets it: in a container it is the image's, and nobody has looked at it.
+TEST(ShimCalls, TheHelloHasTheWindowOfTheEnvironment) {
+  using control::WindowMode;
+  for (const auto& [text, mode] :
+       {std::pair("", WindowMode::kOff), std::pair("off", WindowMode::kOff), std::pair("shadow", WindowMode::kShadow),
+        std::pair("on", WindowMode::kOn), std::pair("On", WindowMode::kOff), std::pair("shadowy", WindowMode::kOff)}) {
+    FakeExecutor executor;
+    EXPECT_EQ(RunInChild(executor.socket_path(),
+                         [text] {
+                           ::setenv("TALLY_WINDOW", text, 1);
+                           return SHIM(cuInit)(0) == CUDA_SUCCESS ? 0 : 1;
+                         }),
+              0);
+    EXPECT_EQ(executor.last_hello().window, static_cast<uint16_t>(mode)) << text;
+    EXPECT_EQ(executor.last_hello().priority_class, 0u);
+  }
 }
 
 TEST(ShimCalls, OtherProtocolVersionIsRefused) {

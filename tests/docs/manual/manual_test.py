@@ -136,6 +136,8 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.bash("tally-run", "--pri"), ["--priority"])
         self.assertIn("bash", self.bash("tally-run", "--priority", "high", "bas"))
         self.assertEqual(self.bash("tally-run", "--quiet", "cat", "--pri"), [])
+        self.assertIn("bash", self.bash("tally-run", "--window", "bas"))
+        self.assertEqual(self.bash("tally-run", "--window", "=", "on", "cat", "--pri"), [])  # as readline splits it
         self.assertEqual(self.bash("tally-run", "--weight", "7", "cat", here), [here + "ME.md"])
 
     @needs("fish")

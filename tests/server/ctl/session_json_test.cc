@@ -59,6 +59,7 @@ TEST(SessionJson, KeepsItsKeys) {
                           "weight",
                           "level",
                           "turnaround_ns",
+                          "window",
                           "gpu_time_ns",
                           "held_launches",
                           "held_ns",

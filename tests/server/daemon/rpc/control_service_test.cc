@@ -89,6 +89,7 @@ TEST_F(ControlServiceTest, FiguresTouchNothingElse) {
   identity.weight = 4;
   identity.level = 5;
   identity.turnaround_ns = 6;
+  identity.window = 1;
   desk_.session.age = std::chrono::nanoseconds(7);
   desk_.session.executor_pid = 8;
   std::ranges::fill(desk_.session.record.figures.values, 1000);
@@ -99,6 +100,7 @@ TEST_F(ControlServiceTest, FiguresTouchNothingElse) {
   EXPECT_EQ(session.weight(), 4u);
   EXPECT_EQ(session.level(), 5u);
   EXPECT_EQ(session.turnaround_ns(), 6u);
+  EXPECT_EQ(session.window(), "shadow");
   EXPECT_EQ(session.age_ns(), 7u);
   EXPECT_EQ(session.executor_pid(), 8);
   EXPECT_FALSE(session.is_stale());
