@@ -312,6 +312,35 @@ TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
   EXPECT_EQ(Read(out), Words(kWords, 1));
 }
 
+// A long block runs on though it was told to stop. The program asks meanwhile whether its kernel has ended, and must
+// hear no.
+TEST_F(GatedQueuesTest, WhatDoesNotStopIsNotWaitedForForEver) {
+  CreateBesideHighPriorityWork();
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  const CUdeviceptr word = Block(stream);  // stands for the block: nothing leaves the GPU before Release
+  ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  watch_.SetClosed(true);
+  Await([&] { return queues_->counts().num_stops == 1; });
+  std::atomic<bool> is_sealed{false};
+  std::thread channel([&] {
+    driver_.cuCtxSetCurrent(context_);
+    EXPECT_EQ(queue->Seal(), CUDA_SUCCESS);
+    is_sealed = true;
+  });
+  Await([&] {
+    still_clock_.Advance(std::chrono::milliseconds(1));
+    return is_sealed.load();
+  });
+  channel.join();
+  EXPECT_FALSE(HasEnded(stream));
+  watch_.SetClosed(false);
+  Release(word);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out), Words(kWords, 1));
+}
+
 // ---------------------------------------------------------------- everything at once, at random
 
 // Streams that compute, copy, fill and wait for one another, as a program would, and what must come out.
