@@ -2,8 +2,8 @@
 //
 // A figure travels in the field of its name if control.proto has one, else in the map `figures`: one that is new needs
 // no new field, and tallyctl shows also what only a newer tallyd counts. A field of type double has the figure as
-// people see it (FigureRow::one). Figures by preemptibility are not here: they have a message of their own,
-// CoveredTime.
+// people see it (FigureRow::one). Of rows whose entries have names, the map has each that is not 0 as "name.entry",
+// too. Figures by preemptibility are not here: they have a message of their own, CoveredTime.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -33,6 +33,9 @@ inline void SetFigure(const std::string& name, uint64_t value, uint64_t one, v1:
   }
 }
 
+// "window_batches.idle".
+inline std::string EntryKey(const std::string& figure, const std::string& entry) { return figure + "." + entry; }
+
 // Of a row with several entries all together.
 inline void SetFigures(const SessionFigures& figures, v1::Session* session) {
   for (const Figure figure : kAllFigures) {
@@ -40,6 +43,10 @@ inline void SetFigures(const SessionFigures& figures, v1::Session* session) {
     const auto entries = figures.entries(figure);
     SetFigure(figure.row().name, std::accumulate(entries.begin(), entries.end(), uint64_t{0}), figure.row().one,
               session);
+    const auto names = EntryNames(figure.row().entries);
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (entries[i] != 0) (*session->mutable_figures())[EntryKey(figure.row().name, names[i])] = entries[i];
+    }
   }
 }
 

@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "proto/control/preemptibility.h"
+#include "proto/control/window_figures.h"
 
 namespace tally::control {
 
@@ -43,10 +44,28 @@ enum class FigureEntries : uint8_t {
   kOne,
   kByPreemptibility,  // one for each Preemptibility
   kByStopTime,        // how many stops took how long, by kStopBoundsNs; how long all together is "stop_ns"
+  // By name: the value of the family's last label.
+  kByWindowClass,    // kWindowClasses
+  kByWindowBarrier,  // kWindowBarriers
+  kByWindowEnd,      // one for each WindowEnd
 };
+// Empty of rows whose entries have no names.
+constexpr std::span<const char* const> EntryNames(FigureEntries entries) {
+  switch (entries) {
+    case FigureEntries::kByWindowClass:
+      return kWindowClasses;
+    case FigureEntries::kByWindowBarrier:
+      return kWindowBarriers;
+    case FigureEntries::kByWindowEnd:
+      return kWindowEnds;
+    default:
+      return {};
+  }
+}
 constexpr size_t NumEntries(FigureEntries entries) {
-  constexpr size_t kCounts[] = {1, kNumPreemptibilities, kStopBuckets};
-  return kCounts[static_cast<size_t>(entries)];
+  if (entries == FigureEntries::kByPreemptibility) return kNumPreemptibilities;
+  if (entries == FigureEntries::kByStopTime) return kStopBuckets;
+  return entries == FigureEntries::kOne ? 1 : EntryNames(entries).size();
 }
 
 // How Prometheus calls one or several rows. Rows of one family differ by the value of the family's last label.
@@ -85,6 +104,20 @@ inline constexpr FigureFamily kCoveredSeconds = {
 inline constexpr FigureFamily kStopSeconds = {
     "tally_tenant_stop_seconds", "seconds",
     "How long queues of gated launches that were stopped took to leave the GPU, from the store that stops them."};
+
+inline constexpr FigureFamily kWindowIssued = {
+    "tally_tenant_window_issued_total", "launches",
+    "Launches that a window has held and issued; how is graph, with others at once, or in_order.", "tenant, uid, how"};
+inline constexpr FigureFamily kWindowChain = {
+    "tally_tenant_window_chain_total", "launches",
+    "The longest chain of those that have to follow one another, by hazards all or read_after_write; work over chain "
+    "is the parallelism.",
+    "tenant, uid, hazards"};
+inline constexpr FigureFamily kWindowSeconds = {
+    "tally_tenant_window_seconds_total", "seconds",
+    "GPU time of the launches issued in graphs, as last measured for each shape: how is graph, what they take, or "
+    "in_order, what they would take one after another.",
+    "tenant, uid, how"};
 
 inline constexpr auto kSessionFigures = [] {
   using enum FigureKind;
@@ -150,6 +183,47 @@ inline constexpr auto kSessionFigures = [] {
        kCounter,
        {"tally_tenant_resumed_blocks_total", "blocks",
         "Blocks of those that had not run when the queue was stopped; clusters of launches with clusters."}},
+      // Of sessions with --window=shadow or on; each launch is in one of the first two.
+      {"window_classes",
+       kCounter,
+       {"tally_tenant_window_classes_total", "launches",
+        "Launches of programs with a window whose memory is known; class says how exactly.", "tenant, uid, class"},
+       "",
+       kByWindowClass},
+      {"window_barriers",
+       kCounter,
+       {"tally_tenant_window_barriers_total", "launches",
+        "Launches of programs with a window that nothing may run beside, by the reason.", "tenant, uid, reason"},
+       "",
+       kByWindowBarrier},
+      {"window_held",
+       kCounter,
+       {"tally_tenant_window_held_total", "launches", "Launches that a window has held to gather them with others."}},
+      {"window_in_graphs", kCounter, kWindowIssued, "graph"},
+      {"window_in_order", kCounter, kWindowIssued, "in_order"},
+      {"window_batches",
+       kCounter,
+       {"tally_tenant_window_batches_total", "batches",
+        "Batches of held launches that were issued, by what ended them.", "tenant, uid, end"},
+       "",
+       kByWindowEnd},
+      {"window_graphs",
+       kCounter,
+       {"tally_tenant_window_graphs_total", "graphs", "Graphs launched in the place of batches."}},
+      {"window_shapes",
+       kCounter,
+       {"tally_tenant_window_shapes_total", "graphs", "Graphs built, one for a shape of batch that came again."}},
+      {"window_node_updates",
+       kCounter,
+       {"tally_tenant_window_node_updates_total", "updates", "Parameters of a kernel set in a graph built before."}},
+      {"window_work",
+       kCounter,
+       {"tally_tenant_window_work_total", "launches",
+        "Launches of programs with a window that were laid on a time line, as if each took equally long."}},
+      {"window_chain", kCounter, kWindowChain, "all"},
+      {"window_chain_read_after_write", kCounter, kWindowChain, "read_after_write"},
+      {"window_in_order_ns", kCounter, kWindowSeconds, "in_order"},
+      {"window_in_graphs_ns", kCounter, kWindowSeconds, "graph"},
       {"slo_requests",
        kCounter,
        {"tally_tenant_slo_requests_total", "requests",
@@ -235,10 +309,14 @@ constexpr void Accumulate(SessionFigures& sum, const SessionFigures& more) {
 constexpr uint32_t HashOfFigures(std::span<const FigureRow> rows) {
   uint32_t hash = 2166136261;
   const auto mix = [&](unsigned char byte) { hash = (hash ^ byte) * 16777619; };
-  for (const FigureRow& row : rows) {
-    for (const char letter : std::string_view(row.name)) mix(static_cast<unsigned char>(letter));
+  const auto mix_name = [&](std::string_view name) {
+    for (const char letter : name) mix(static_cast<unsigned char>(letter));
     mix(0);
+  };
+  for (const FigureRow& row : rows) {
+    mix_name(row.name);
     mix(static_cast<unsigned char>(NumEntries(row.entries)));
+    for (const char* name : EntryNames(row.entries)) mix_name(name);
   }
   return hash;
 }

@@ -134,6 +134,11 @@ void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, 
       case control::FigureEntries::kByStopTime:
         set.AddHistogram(figure, labels, control::kStopBoundsNs, entries, figures["stop_ns"]);
         break;
+      default:
+        for (size_t i = 0; i < entries.size(); ++i) {
+          set.Add(figure, {labels[0], labels[1], control::EntryNames(row.entries)[i]}, entries[i]);
+        }
+        break;
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
@@ -118,25 +119,38 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
   control::SessionFigures& figures = overview.tenants[{"bert", 1000}];
   std::iota(std::begin(figures.values), std::end(figures.values), 1000);
   const auto samples = SamplesOfTenants(overview);
-  const Expected kPieces[] = {{"tally_tenant_kernel_launches_total", "kernel_launches"},
-                              {"tally_tenant_graph_launches_total", "graph_launches"},
-                              {"tally_tenant_copied_bytes_total direction=host_to_device", "host_to_device_bytes"},
-                              {"tally_tenant_copied_bytes_total direction=device_to_host", "device_to_host_bytes"},
-                              {"tally_tenant_copied_bytes_total direction=device_to_device", "device_to_device_bytes"},
-                              {"tally_tenant_device_memory_bytes", "device_memory_bytes"},
-                              {"tally_tenant_pinned_memory_bytes", "pinned_memory_bytes"},
-                              {"tally_tenant_requests_total", "requests"},
-                              {"tally_tenant_refused_calls_total", "refused_calls"},
-                              {"tally_tenant_failed_calls_total", "failed_calls"},
-                              {"tally_tenant_held_launches_total", "held_launches"},
-                              {"tally_tenant_varied_launches_total form=slices", "sliced_launches"},
-                              {"tally_tenant_varied_launches_total form=workers", "worker_launches"},
-                              {"tally_tenant_varied_launches_total form=gated", "gated_launches"},
-                              {"tally_tenant_yields_total", "yields"},
-                              {"tally_tenant_timed_yields_total", "timed_yields"},
-                              {"tally_tenant_resumed_launches_total", "resumed_launches"},
-                              {"tally_tenant_resumed_blocks_total", "resumed_blocks"},
-                              {"tally_tenant_slo_requests_total", "slo_requests"}};
+  const Expected kPieces[] = {
+      {"tally_tenant_kernel_launches_total", "kernel_launches"},
+      {"tally_tenant_graph_launches_total", "graph_launches"},
+      {"tally_tenant_copied_bytes_total direction=host_to_device", "host_to_device_bytes"},
+      {"tally_tenant_copied_bytes_total direction=device_to_host", "device_to_host_bytes"},
+      {"tally_tenant_copied_bytes_total direction=device_to_device", "device_to_device_bytes"},
+      {"tally_tenant_device_memory_bytes", "device_memory_bytes"},
+      {"tally_tenant_pinned_memory_bytes", "pinned_memory_bytes"},
+      {"tally_tenant_requests_total", "requests"},
+      {"tally_tenant_refused_calls_total", "refused_calls"},
+      {"tally_tenant_failed_calls_total", "failed_calls"},
+      {"tally_tenant_held_launches_total", "held_launches"},
+      {"tally_tenant_varied_launches_total form=slices", "sliced_launches"},
+      {"tally_tenant_varied_launches_total form=workers", "worker_launches"},
+      {"tally_tenant_varied_launches_total form=gated", "gated_launches"},
+      {"tally_tenant_yields_total", "yields"},
+      {"tally_tenant_timed_yields_total", "timed_yields"},
+      {"tally_tenant_resumed_launches_total", "resumed_launches"},
+      {"tally_tenant_resumed_blocks_total", "resumed_blocks"},
+      {"tally_tenant_window_classes_total class=C0", "window_classes"},
+      {"tally_tenant_window_barriers_total reason=call", "window_barriers"},
+      {"tally_tenant_window_held_total", "window_held"},
+      {"tally_tenant_window_issued_total how=graph", "window_in_graphs"},
+      {"tally_tenant_window_issued_total how=in_order", "window_in_order"},
+      {"tally_tenant_window_batches_total end=full", "window_batches"},
+      {"tally_tenant_window_graphs_total", "window_graphs"},
+      {"tally_tenant_window_shapes_total", "window_shapes"},
+      {"tally_tenant_window_node_updates_total", "window_node_updates"},
+      {"tally_tenant_window_work_total", "window_work"},
+      {"tally_tenant_window_chain_total hazards=all", "window_chain"},
+      {"tally_tenant_window_chain_total hazards=read_after_write", "window_chain_read_after_write"},
+      {"tally_tenant_slo_requests_total", "slo_requests"}};
   for (const auto& [sample, figure] : kPieces) {
     ASSERT_TRUE(samples.contains(sample)) << sample;
     EXPECT_EQ(samples.at(sample), static_cast<double>(figures[figure])) << sample;
@@ -147,6 +161,8 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
                              {"tally_tenant_yield_seconds_total phase=written", "yield_written_ns"},
                              {"tally_tenant_yield_seconds_total phase=left", "yield_left_ns"},
                              {"tally_tenant_stop_seconds", "stop_ns"},
+                             {"tally_tenant_window_seconds_total how=in_order", "window_in_order_ns"},
+                             {"tally_tenant_window_seconds_total how=graph", "window_in_graphs_ns"},
                              {"tally_tenant_covered_seconds_total by=slices reason=", "preemptibility_ns"}};
   for (const auto& [sample, figure] : kTimes) {
     ASSERT_TRUE(samples.contains(sample)) << sample;
@@ -154,10 +170,16 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
   }
   const std::string last = "tally_tenant_covered_seconds_total by=time_slice reason=graph";
   EXPECT_NEAR(samples.at(last), static_cast<double>(figures.entries("preemptibility_ns").back()) * 1e-9, 1e-15);
+  const auto barriers = figures.entries("window_barriers");
+  for (size_t i = 0; i < barriers.size(); ++i) {
+    const std::string sample = std::string("tally_tenant_window_barriers_total reason=") + control::kWindowBarriers[i];
+    EXPECT_EQ(samples.at(sample), static_cast<double>(barriers[i])) << sample;
+  }
   // No row is left out: each has a sample, and those of one family differ in their labels.
   size_t num_expected = control::kNumPreemptibilities - 1;
   for (const control::FigureRow& row : control::kSessionFigures) {
-    num_expected += *row.family.name != '\0' && row.kind != control::FigureKind::kOfObjective;
+    if (*row.family.name == '\0' || row.kind == control::FigureKind::kOfObjective) continue;
+    num_expected += std::max<size_t>(control::EntryNames(row.entries).size(), 1);
   }
   EXPECT_EQ(samples.size(), num_expected);
 }

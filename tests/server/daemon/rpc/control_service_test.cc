@@ -72,6 +72,9 @@ TEST_F(ControlServiceTest, EveryFigureArrivesUnderItsName) {
       EXPECT_EQ(places.at(name), static_cast<double>(value) / static_cast<double>(figure.row().one)) << name;
     }
   }
+  const auto classes = figures.entries("window_classes");
+  EXPECT_EQ(row.at("figures").at("window_classes.C0"), std::to_string(classes[0]));
+  EXPECT_EQ(row.at("figures").at("window_classes.none"), std::to_string(classes[control::kWindowClassNone]));
   ASSERT_EQ(row.at("coverage").size(), control::kNumPreemptibilities);
   for (size_t i = 0; i < control::kNumPreemptibilities; ++i) {
     const Json& covered = row.at("coverage").at(i);

@@ -1,0 +1,74 @@
+// What the window of a session counts by (session_figures.h, docs/window.md): what is known of the memory that a launch
+// touches, why it had to be a barrier, and what ended a batch of held launches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+namespace tally::control {
+
+// By number those of ptx_transforms::SegmentClass; then launches that touch no global memory (docs/segments.md).
+inline constexpr const char* kWindowClasses[] = {"C0", "C1", "C2", "C3", "C4", "none"};
+inline constexpr size_t kWindowClassNone = std::size(kWindowClasses) - 1;
+
+// Why a launch was a barrier. Metrics have a label for each, so what comes from a kernel is never one.
+inline constexpr const char* kWindowBarriers[] = {
+    // What the kernel is: the codes of docs/segments.md.
+    "call",
+    "cooperative",
+    "dependent-launch",
+    "device-heap",
+    "device-launch",
+    "flow",
+    "grid-id",
+    "grid-sync",
+    "indirect-call",
+    "names",
+    "not-understood",
+    "parameters",
+    "pointer-from-memory",
+    "printf",
+    "recursion",
+    "spin-loop",
+    "system-scope",
+    "texture-reference",
+    "too-large",
+    "trap",
+    "unknown-access",
+    "volatile",
+    // What is known of it, and of this launch: docs/window.md.
+    "no-ptx",
+    "not-yet",
+    "attributes",
+    "capture",
+    "host-memory",
+    "object",
+    "preemptible",
+    "reply",
+    "shared-memory",
+    "too-many",
+    "unknown-memory",
+    "other",
+};
+inline constexpr size_t kNumWindowBarriers = std::size(kWindowBarriers);
+
+// Its place in the list; that of "other" if it has none. A few comparisons of lengths.
+constexpr size_t WindowBarrierOf(std::string_view code) {
+  for (size_t i = 0; i < kNumWindowBarriers; ++i) {
+    if (code == kWindowBarriers[i]) return i;
+  }
+  return kNumWindowBarriers - 1;
+}
+
+// What ended a batch.
+enum class WindowEnd : uint8_t {
+  kFull,
+  kStep,     // a launch like the first one came: the program's next step begins
+  kRequest,  // another request of the session
+  kIdle,     // nothing came for a moment
+};
+inline constexpr const char* kWindowEnds[] = {"full", "step", "request", "idle"};
+
+}  // namespace tally::control
