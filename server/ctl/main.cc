@@ -31,6 +31,7 @@ constexpr Command kCommands[] = {
     {"coverage", "share of each best-effort program's GPU time by what can take the GPU from it",
      DeclarePreemptibility},
     {"set-turnaround", "change within what time best-effort kernels should give the GPU back", DeclareSetTurnaround},
+    {"window", "what the windows of programs find: launches that could run, or do run, side by side", DeclareWindow},
     {"doctor", "check this machine, and a program: what was found, and what to do", DeclareDoctor},
     {"cdi", "let containers use Tally: a CDI specification for Podman, Docker and others", DeclareCdi},
 };
@@ -42,6 +43,7 @@ constexpr const char* kFooter =
     "  tallyctl set-weight 7 300          ... gets three times what a best-effort program of weight 100 gets\n"
     "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
     "  tallyctl coverage                  by what the GPU can be taken from each of them\n"
+    "  tallyctl window                    what programs with tally-run --window have side by side, and why not more\n"
     "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
     "  tallyctl set-turnaround --session 7 20   ... those of session 7 within 20 us\n"
     "  tallyctl --json ps | jq '.[].tenant'\n"

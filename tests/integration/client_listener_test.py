@@ -150,6 +150,17 @@ class Hello(DaemonTest):
             session = self.session(window=window, priority=HIGH)
             self.assertEqual({row["id"]: row["window"] for row in self.ctl_json("ps")}[session.id], said)
 
+    def test_what_windows_find_is_shown(self):
+        self.start_daemon()
+        self.session(tenant="plain")
+        self.assertIn("tally-run --window=shadow", self.ctl("window").stdout)
+        self.assertEqual(self.ctl_json("window"), [])
+        session = self.session(tenant="all-figures", window=2)
+        (row,) = self.ctl_json("window")
+        self.assertEqual((row["id"], row["mode"], list(row["classes"]), list(row["batches"])), (session.id, "on", ["C0"], ["full"]))
+        self.assertEqual(row["in_graphs"] - row["held"], 1, "as the rows of the table follow one another")
+        self.assertIn("all-figures", self.ctl("window").stdout)
+
     def test_kernels_and_the_turnaround_threshold(self):
         self.start_daemon()
         self.assertEqual(self.ctl_json("kernels"), [])
