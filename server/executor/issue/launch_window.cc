@@ -1,0 +1,157 @@
+#include "server/executor/issue/launch_window.h"
+
+#include <algorithm>
+#include <array>
+
+#include "server/executor/issue/kernel_code.h"
+#include "server/executor/issue/launch_owner.h"
+#include "server/executor/issue/launch_stream.h"
+#include "server/executor/issue/variant_registry.h"
+
+namespace tally::server {
+namespace {
+
+using scheduler::kMostSlots;
+
+// Windows between two judgements; launches that then pass unheld, at first and at most.
+constexpr uint32_t kWindowsToJudge = 16;
+constexpr uint64_t kShortestRest = 1024;
+constexpr uint64_t kLongestRest = 1 << 20;
+
+// A launch, where nobody measured: as a unit of work.
+constexpr std::chrono::nanoseconds kUnit{1};
+
+}  // namespace
+
+LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, const Clock& clock)
+    : holds_(holds), means_(std::move(means)), figures_(figures), clock_(clock), launches_(holds ? kMostSlots : 0) {}
+
+LaunchWindow::~LaunchWindow() = default;
+
+std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& launch) {
+  const auto& [grid, block, shared_bytes] = launch.shape;
+  const auto device = static_cast<uint64_t>(launch.stream->device);
+  // What is larger is refused by the driver: in program order.
+  const bool fits = block[0] < (1 << 11) && block[1] < (1 << 11) && block[2] < (1 << 11) && shared_bytes < (1 << 24) &&
+                    device < (1 << 7);
+  if (!fits || launch.shape.num_blocks() == 0 || launch.num_threads() == 0) return std::nullopt;
+  const uint64_t geometry = block[0] | uint64_t{block[1]} << 11 | uint64_t{block[2]} << 22 |
+                            uint64_t{shared_bytes} << 33 | device << 57;
+  return Kind{reinterpret_cast<uintptr_t>(launch.kernel), geometry};
+}
+
+const char* LaunchWindow::BarrierOf(const PendingLaunch& launch) {
+  if (launch.is_captured) return "capture";
+  if ((launch.flags & shm::kLaunchCooperative) != 0) return "cooperative";
+  if (!launch.attributes.empty() || (launch.flags & shm::kLaunchExtra) != 0) return "attributes";
+  const LaunchOwner& owner = *launch.owner;
+  // Who may have to be stopped block by block is: a graph cannot be.
+  const bool may_be_stopped = owner.variants != nullptr && !owner.is_high_priority.load(std::memory_order_relaxed) &&
+                              owner.variants->MightStop(launch.stream->device);
+  return may_be_stopped ? "preemptible" : nullptr;
+}
+
+CUresult LaunchWindow::Pass(const char* barrier) {
+  figures_.Add("window_barriers", 1, control::WindowBarrierOf(barrier));
+  const std::array<scheduler::Access, 0> none;
+  if (!holds_) parallelism_.Add(none, scheduler::Extent::kAnything, kUnit);
+  return Issue(WindowEnd::kRequest);
+}
+
+bool LaunchWindow::Take(PendingLaunch& launch, CUresult* failure) {
+  *failure = CUDA_SUCCESS;
+  if (num_passing_ > 0) {
+    --num_passing_;
+    return false;
+  }
+  const auto kind = KindOf(launch);
+  const char* barrier = kind ? BarrierOf(launch) : "attributes";
+  const LaunchAccesses* accesses = barrier == nullptr ? &means_.accesses_of(launch) : nullptr;
+  if (accesses != nullptr) barrier = accesses->barrier;
+  if (barrier != nullptr) {
+    *failure = Pass(barrier);
+    return false;
+  }
+  figures_.Add("window_classes", 1, accesses->accesses.empty() ? control::kWindowClassNone : static_cast<size_t>(accesses->widest));
+  if (!holds_) {
+    parallelism_.Add(accesses->accesses, accesses->extent, kUnit);
+    return false;
+  }
+  *failure = MakeRoom(*kind);
+  Hold(launch, *kind, *accesses);
+  return true;
+}
+
+CUresult LaunchWindow::MakeRoom(const Kind& kind) {
+  const size_t held = num_held_.load(std::memory_order_relaxed);
+  if (held == kMostSlots) return Issue(WindowEnd::kFull);
+  if (held >= kShortestStep && kind == step_begins_) return Issue(WindowEnd::kStep);
+  return CUDA_SUCCESS;
+}
+
+void LaunchWindow::Hold(PendingLaunch& launch, const Kind& kind, const LaunchAccesses& accesses) {
+  const size_t held = num_held_.load(std::memory_order_relaxed);
+  if (held == 0) {
+    if (std::exchange(begins_step_, false)) step_begins_ = kind;
+    device_ = launch.stream->device;
+    was_idle_ = means_.is_idle(launch);
+    held_since_ = clock_.Now();
+  }
+  // Never full here, and the window and the shape begin together.
+  const auto admission = window_.Admit(accesses.accesses, accesses.extent);
+  shape_.Add(*admission, kind.kernel, kind.geometry);
+  launches_[held] = std::move(launch);
+  num_held_.store(held + 1, std::memory_order_relaxed);
+  figures_.Add("window_held");
+}
+
+CUresult LaunchWindow::Issue(WindowEnd why) {
+  // A step begins behind what a program waits for, not where its thread happened to be slow.
+  if (why == WindowEnd::kRequest) begins_step_ = true;
+  if (!holds_) {
+    if (why == WindowEnd::kRequest) CloseShadow();
+    return CUDA_SUCCESS;
+  }
+  const size_t held = num_held_.load(std::memory_order_relaxed);
+  if (held == 0) return CUDA_SUCCESS;
+  const std::chrono::nanoseconds held_for = clock_.Now() - held_since_;
+  figures_.Add("window_batches", 1, static_cast<size_t>(why));
+  figures_.Add("window_work", held);
+  figures_.Add("window_chain", shape_.num_levels());
+  Durations durations;
+  const CUresult result = means_.issue(shape_, std::span(launches_).first(held), &durations);
+  window_.Close();
+  while (window_.pending() != 0) window_.Complete(scheduler::FirstOf(window_.pending()));
+  shape_.Clear();
+  num_held_.store(0, std::memory_order_relaxed);
+  Judge(durations, was_idle_ ? held_for : held_for.zero());
+  return result;
+}
+
+void LaunchWindow::CloseShadow() {
+  parallelism_.Close();
+  const auto report = parallelism_.report();
+  figures_.Add("window_work", report.work - reported_.work);
+  figures_.Add("window_chain", report.longest_chain - reported_.longest_chain);
+  figures_.Add("window_chain_read_after_write",
+               report.longest_chain_read_after_write - reported_.longest_chain_read_after_write);
+  reported_ = report;
+}
+
+void LaunchWindow::Judge(const Durations& durations, std::chrono::nanoseconds held_for) {
+  if (durations.in_order == durations.in_order.zero() || durations.as_issued == durations.as_issued.zero()) return;
+  // With the GPU idle, kernels would have run while the program was still launching; now they all come behind.
+  if_not_held_ += std::max(durations.in_order, held_for);
+  if_held_ += held_for + durations.as_issued;
+  if (++num_judged_ < kWindowsToJudge) return;
+  if (if_held_ > if_not_held_) {
+    rest_ = std::clamp(rest_ * 2, kShortestRest, kLongestRest);
+    num_passing_ = rest_;
+  } else {
+    rest_ = 0;
+  }
+  if_held_ = if_not_held_ = std::chrono::nanoseconds(0);
+  num_judged_ = 0;
+}
+
+}  // namespace tally::server
