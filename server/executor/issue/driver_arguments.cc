@@ -26,4 +26,21 @@ CUlaunchConfig ConfigOf(PendingLaunch& launch, CUstream stream) {
   return LaunchConfig(launch.shape.grid, launch.shape.block, launch.shape.shared_bytes, stream, launch.attributes);
 }
 
+CUDA_KERNEL_NODE_PARAMS_v2 KernelNodeOf(const PendingLaunch& launch, DriverArguments& arguments) {
+  const auto& [grid, block, shared_bytes] = launch.shape;
+  CUDA_KERNEL_NODE_PARAMS_v2 p{};
+  p.func = launch.kernel->function;
+  p.kern = launch.kernel->kernel;
+  p.gridDimX = grid[0];
+  p.gridDimY = grid[1];
+  p.gridDimZ = grid[2];
+  p.blockDimX = block[0];
+  p.blockDimY = block[1];
+  p.blockDimZ = block[2];
+  p.sharedMemBytes = shared_bytes;
+  p.kernelParams = arguments.parameters();
+  p.extra = arguments.extra();
+  return p;
+}
+
 }  // namespace tally::server

@@ -56,4 +56,7 @@ class DriverArguments {
 // `attributes` stay the launch's.
 CUlaunchConfig ConfigOf(PendingLaunch& launch, CUstream stream);
 
+// The launch as a node of a graph. `arguments`: of the launch, and outlive what is returned.
+CUDA_KERNEL_NODE_PARAMS_v2 KernelNodeOf(const PendingLaunch& launch, DriverArguments& arguments);
+
 }  // namespace tally::server

@@ -10,24 +10,6 @@
 namespace tally::server {
 namespace {
 
-// `arguments`: of the launch, and outlive what is returned.
-CUDA_KERNEL_NODE_PARAMS_v2 KernelParameters(const PendingLaunch& launch, DriverArguments& arguments) {
-  const auto& [grid, block, shared_bytes] = launch.shape;
-  CUDA_KERNEL_NODE_PARAMS_v2 p{};
-  p.func = launch.kernel->function;
-  p.kern = launch.kernel->kernel;
-  p.gridDimX = grid[0];
-  p.gridDimY = grid[1];
-  p.gridDimZ = grid[2];
-  p.blockDimX = block[0];
-  p.blockDimY = block[1];
-  p.blockDimZ = block[2];
-  p.sharedMemBytes = shared_bytes;
-  p.kernelParams = arguments.parameters();
-  p.extra = arguments.extra();
-  return p;
-}
-
 // The parameter buffer of a node that was launched with one.
 std::vector<std::byte> ExtraBytes(void** extra) {
   const std::byte* bytes = nullptr;
@@ -92,7 +74,7 @@ CUresult ServeAddKernelNode(ServedRequest& served, ClientNames& names, WireReade
   if (const CUresult r = ReadLaunch(served, names, in, &record, &launch); r != CUDA_SUCCESS) return r;
   if (served.driver().cuGraphAddKernelNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   DriverArguments arguments(launch);
-  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(launch, arguments);
+  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelNodeOf(launch, arguments);
   CUgraphNode node = nullptr;
   CUresult result = served.driver().cuGraphAddKernelNode_v2(&node, target.graph, target.dependency_pointer(),
                                                             target.dependencies.size(), &parameters);
@@ -111,7 +93,7 @@ CUresult ServeSetKernelNode(ServedRequest& served, ClientNames& names, WireReade
   shm::Launch record{};
   if (const CUresult r = ReadLaunch(served, names, in, &record, &launch); r != CUDA_SUCCESS) return r;
   DriverArguments arguments(launch);
-  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelParameters(launch, arguments);
+  const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelNodeOf(launch, arguments);
   const DriverTable& driver = served.driver();
   if (target.exec != nullptr) {
     if (driver.cuGraphExecKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
