@@ -40,6 +40,7 @@ CUresult RememberedGraphs::Issue(const WindowShape& shape, std::span<PendingLaun
                                  const IssueOne& issue_one) {
   CHECK(shape.nodes().size() == launches.size());
   ++now_;
+  last_ = {};
   Remembered* const known = MayBeGraph(launches) ? Find(shape, launches) : nullptr;
   if (known == nullptr) return InOrder(launches, issue_one);
   known->last_use = now_;
@@ -49,6 +50,7 @@ CUresult RememberedGraphs::Issue(const WindowShape& shape, std::span<PendingLaun
   if (completions_ != nullptr) {
     Collect(*known);
     next = known->choice.NextUse();
+    last_ = {known->choice.duration(IssueWay::kInOrder), known->choice.duration(next.way)};
   }
   if (next.way == IssueWay::kGraph) {
     if (const auto result = AsGraph(*known, launches, next.is_sample)) return *result;
