@@ -107,30 +107,44 @@ void Classify(KernelSegments& segments, const std::vector<LocalStore>& stores) {
   segments.accesses = std::move(kept);
 }
 
+bool IsKernel(const Function& function) { return function.is_entry && function.has_body; }
+
+KernelSegments SegmentsOf(const Module& module, const Function& kernel) {
+  KernelSegments segments;
+  segments.kernel = kernel.name;
+  if (module.address_size != 64) {
+    AddBarrier(segments, "not-understood", "addresses of 32 bits");
+    return segments;
+  }
+  AddBarriers(module, kernel, segments);
+  // Recursion would be walked without end.
+  const bool is_hopeless = std::any_of(segments.barriers.begin(), segments.barriers.end(), [](const auto& barrier) {
+    return barrier.code == "recursion" || barrier.code == "not-understood";
+  });
+  if (is_hopeless) return segments;
+  KernelWalk walk(module, segments);
+  walk.Run(kernel);
+  Classify(segments, walk.local_stores());
+  return segments;
+}
+
 }  // namespace
 
 std::vector<KernelSegments> FindSegments(const Module& module) {
   std::vector<KernelSegments> all;
   for (const Item& item : module.items()) {
     const auto* kernel = std::get_if<Function>(&item.node);
-    if (kernel == nullptr || !kernel->is_entry || !kernel->has_body) continue;
-    KernelSegments& segments = all.emplace_back();
-    segments.kernel = kernel->name;
-    if (module.address_size != 64) {
-      AddBarrier(segments, "not-understood", "addresses of 32 bits");
-      continue;
-    }
-    AddBarriers(module, *kernel, segments);
-    // Recursion would be walked without end.
-    const bool is_hopeless = std::any_of(segments.barriers.begin(), segments.barriers.end(), [](const auto& barrier) {
-      return barrier.code == "recursion" || barrier.code == "not-understood";
-    });
-    if (is_hopeless) continue;
-    KernelWalk walk(module, segments);
-    walk.Run(*kernel);
-    Classify(segments, walk.local_stores());
+    if (kernel != nullptr && IsKernel(*kernel)) all.push_back(SegmentsOf(module, *kernel));
   }
   return all;
+}
+
+std::optional<KernelSegments> FindSegments(const Module& module, std::string_view kernel) {
+  for (const Item& item : module.items()) {
+    const auto* function = std::get_if<Function>(&item.node);
+    if (function != nullptr && IsKernel(*function) && function->name == kernel) return SegmentsOf(module, *function);
+  }
+  return std::nullopt;
 }
 
 }  // namespace tally::ptx_transforms

@@ -16,16 +16,21 @@
 // For people: ptx-opt --segments, docs/segments.md.
 #pragma once
 
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "ptx-transforms/ptx_module.h"
 #include "ptx-transforms/segments/evaluate.h"         // IWYU pragma: export
 #include "ptx-transforms/segments/kernel_segments.h"  // IWYU pragma: export
+#include "ptx-transforms/segments/launch_inputs.h"    // IWYU pragma: export
 #include "ptx-transforms/segments/segment_text.h"     // IWYU pragma: export
 
 namespace tally::ptx_transforms {
 
 // One for each kernel that the module defines, in its order. The results do not refer to the module.
 std::vector<KernelSegments> FindSegments(const Module& module);
+// Of one kernel; nothing: the module does not define it.
+std::optional<KernelSegments> FindSegments(const Module& module, std::string_view kernel);
 
 }  // namespace tally::ptx_transforms

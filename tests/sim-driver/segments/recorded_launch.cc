@@ -58,6 +58,25 @@ bool Holds(const SegmentBox& box, uint64_t address, uint64_t bytes) {
   return bytes <= box.row_bytes && column <= box.row_bytes - bytes;
 }
 
+// What differs if the bytes of parameters are others that LaunchInputs does not name.
+std::optional<std::string> FirstThatMatters(const KernelSegments& kernel, const SegmentLaunch& launch,
+                                            const SegmentMemory& memory, const LaunchSegments& predicted) {
+  std::vector<std::byte> changed(launch.parameters.begin(), launch.parameters.end());
+  for (std::byte& byte : changed) byte = ~byte;
+  for (const auto& [offset, bytes] : LaunchInputs(kernel))
+    for (size_t at = offset; at < std::min<size_t>(offset + bytes, changed.size()); ++at)
+      changed[at] = launch.parameters[at];
+  SegmentLaunch other = launch;
+  other.parameters = changed;
+  const LaunchSegments found = EvaluateSegments(kernel, other, memory);
+  const auto is_same = [](const Segment& a, const Segment& b) { return a.box == b.box && a.kind == b.kind; };
+  if (found.barrier == predicted.barrier && found.reads_anything == predicted.reads_anything &&
+      found.objects == predicted.objects && std::ranges::equal(found.segments, predicted.segments, is_same)) {
+    return std::nullopt;
+  }
+  return "bytes of parameters matter that are not among the inputs of " + SegmentsAsText(kernel);
+}
+
 }  // namespace
 
 std::optional<std::string> FirstOutside(const std::vector<RecordedAccess>& accesses, const LaunchSegments& predicted,
@@ -96,7 +115,9 @@ std::optional<std::string> RecordedLaunches::Check(sim_driver::LaunchRequest req
                                 .block = {request.block.x, request.block.y, request.block.z},
                                 .parameters = request.parameters,
                                 .is_cooperative = request.is_cooperative};
-  const LaunchSegments predicted = EvaluateSegments(kernel, launch, LaunchMemory(request));
+  const LaunchMemory live(request);
+  const LaunchSegments predicted = EvaluateSegments(kernel, launch, live);
+  if (auto input = FirstThatMatters(kernel, launch, live, predicted)) return input;
   ++totals_.launches;
   totals_.barriers += !predicted.barrier.empty();
   for (size_t k = 0; k < kNumSegmentClasses; ++k) totals_.by_class[k] += predicted.num_accesses[k];
