@@ -91,6 +91,13 @@ Result<std::unique_ptr<Devices>> Devices::Create(const DriverTable& driver,
 
 Devices::~Devices() { Release(); }
 
+uint32_t Devices::Capability(int ordinal) const {
+  int major = 0, minor = 0;
+  driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device(ordinal));
+  driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device(ordinal));
+  return static_cast<uint32_t>(major * 10 + minor);
+}
+
 CUresult Devices::Context(int ordinal, CUcontext* context) {
   Device& device = devices_[static_cast<size_t>(ordinal)];
   const std::lock_guard lock(mutex_);

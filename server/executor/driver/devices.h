@@ -29,6 +29,8 @@ class Devices {
   int count() const { return static_cast<int>(devices_.size()); }
   // `ordinal` must be below count().
   CUdevice device(int ordinal) const { return devices_[static_cast<size_t>(ordinal)].handle; }
+  // Its compute capability, 90 for 9.0. `ordinal` as above.
+  uint32_t Capability(int ordinal) const;
   // The context, retained for as long as this lives. Takes about 0.2 s the first time on a real GPU.
   CUresult Context(int ordinal, CUcontext* context);
   // Makes a context current, for what needs one (the stream priorities): the first device's if it is of the same

@@ -18,4 +18,26 @@ ImageParts PartsOf(const ImageBytes& image) {
   return parts;
 }
 
+const LoadedImage& OwnerOf(const Kernel& kernel) {
+  return kernel.image->library_image != nullptr ? *kernel.image->library_image : *kernel.image;
+}
+
+std::string NameOf(const DriverTable& driver, const Kernel& kernel) {
+  const char* name = nullptr;
+  if (kernel.function != nullptr) {
+    driver.cuFuncGetName(&name, kernel.function);
+  } else {
+    driver.cuKernelGetName(&name, kernel.kernel);
+  }
+  return name != nullptr ? name : "";
+}
+
+VariablePlace VariableOf(const DriverTable& driver, const LoadedImage& image, const std::string& name) {
+  VariablePlace place;
+  const CUresult result =
+      image.is_library ? driver.cuLibraryGetGlobal(&place.address, &place.size_bytes, image.library, name.c_str())
+                       : driver.cuModuleGetGlobal_v2(&place.address, &place.size_bytes, image.module, name.c_str());
+  return result == CUDA_SUCCESS ? place : VariablePlace{};
+}
+
 }  // namespace tally::server

@@ -15,10 +15,12 @@
 
 #include "base/file_cache.h"
 #include "proto/shm/records_abi.h"
+#include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/gated_code.h"
 
 namespace tally::server {
 
+struct KernelAccesses;
 struct LoadedImage;
 class KernelProfile;
 class VariantModule;
@@ -45,8 +47,9 @@ struct Kernel {
   uint32_t parameter_bytes = 0;
   // Its code begins with a gate, which wants device::GateParameters behind its own parameters in every launch.
   std::optional<KernelGate> gate;
-  std::string gate_refusal;                 // why not, where gates were put into its image
-  std::map<int, KernelOnDevice> on_device;  // by ordinal; of best-effort tenants
+  std::string gate_refusal;                  // why not, where gates were put into its image
+  std::map<int, KernelOnDevice> on_device;   // by ordinal; of best-effort tenants
+  std::shared_ptr<KernelAccesses> accesses;  // null until somebody asks what its launches touch
 
   // A CUkernel may stand for its function in launches and occupancy queries.
   CUfunction ForLaunch() const { return function != nullptr ? function : reinterpret_cast<CUfunction>(kernel); }
@@ -89,5 +92,16 @@ struct LoadedImage {
 
 // The parts of an image as they were given to the driver.
 ImageParts PartsOf(const ImageBytes& image);
+// The image with the bytes: of a library's module, the library.
+const LoadedImage& OwnerOf(const Kernel& kernel);
+// As its PTX calls it; empty if the driver does not say.
+std::string NameOf(const DriverTable& driver, const Kernel& kernel);
+
+struct VariablePlace {
+  CUdeviceptr address = 0;
+  size_t size_bytes = 0;
+};
+// In the current context. All 0: the image has none of that name.
+VariablePlace VariableOf(const DriverTable& driver, const LoadedImage& image, const std::string& name);
 
 }  // namespace tally::server

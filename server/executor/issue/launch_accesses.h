@@ -1,19 +1,30 @@
-// What one launch touches, as its window wants it.
+// What one launch reads and writes, as scheduler::Window wants to know it.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "ptx-transforms/segments.h"
 #include "scheduler/window/access.h"
 #include "scheduler/window/window.h"
+#include "server/executor/issue/launch_memory.h"
 
 namespace tally::server {
 
 struct LaunchAccesses {
   std::vector<scheduler::Access> accesses;
   scheduler::Extent extent = scheduler::Extent::kSaid;
-  const char* barrier = nullptr;  // why it must not be held: one of control::kWindowBarriers; null: it may be
-  ptx_transforms::SegmentClass widest = ptx_transforms::SegmentClass::kBox;  // of its accesses
+  // Not null: nothing may run beside the launch, so it must not be held; accesses are empty and extent says anything.
+  // Static; a code of docs/segments.md.
+  const char* barrier = nullptr;
+  ptx_transforms::SegmentClass widest = ptx_transforms::SegmentClass::kBox;  // of its accesses, for figures
 };
+
+// All that the launch may touch. `variables`: where the kernel's symbols are, in the order of segments.symbols; 0
+// bytes: nobody knows. Memory of which nothing is known, that the host sees, or that has other names, makes a barrier.
+LaunchAccesses AccessesOf(const ptx_transforms::KernelSegments& segments, const ptx_transforms::SegmentLaunch& launch,
+                          const LaunchMemory& memory, std::span<const ptx_transforms::MemorySpan> variables);
+// Of a launch of which no more is known.
+LaunchAccesses BarrierFor(const char* code);
 
 }  // namespace tally::server

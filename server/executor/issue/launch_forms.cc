@@ -35,20 +35,6 @@ std::optional<Preemptibility> WhyNot(const PendingLaunch& launch) {
   return registry.has_gates() ? std::nullopt : std::optional(Preemptibility::kAttributes);
 }
 
-const LoadedImage& OwnerOf(const Kernel& kernel) {
-  return kernel.image->library_image != nullptr ? *kernel.image->library_image : *kernel.image;
-}
-
-std::string NameOf(const DriverTable& driver, const Kernel& kernel) {
-  const char* name = nullptr;
-  if (kernel.function != nullptr) {
-    driver.cuFuncGetName(&name, kernel.function);
-  } else {
-    driver.cuKernelGetName(&name, kernel.kernel);
-  }
-  return name != nullptr ? name : "";
-}
-
 FileCache::Key KeyOf(const LoadedImage& image, uint32_t arch) {
   if (!HasPtx(PartsOf(*image.bytes), arch)) return {};
   if (!image.bytes->key) image.bytes->key = FileCache::KeyOf({image.bytes->bytes});
@@ -142,18 +128,10 @@ class FormChoice {
     std::shared_ptr<VariantModule>& variants = here_.variants;
     if (variants == nullptr) variants = registry_.Load(*profile_, device_.context, kernel.layout.size());
     if (variants == nullptr || !variants->is_loaded()) return nullptr;
-    if (!variants->is_bound()) variants->Bind([&](const std::string& name) { return AddressOf(*kernel.image, name); });
+    if (!variants->is_bound())
+      variants->Bind(
+          [&](const std::string& name) { return VariableOf(launch_.owner->driver, *kernel.image, name).address; });
     return variants.get();
-  }
-
-  CUdeviceptr AddressOf(const LoadedImage& image, const std::string& name) const {
-    const DriverTable& driver = launch_.owner->driver;
-    CUdeviceptr address = 0;
-    size_t size_bytes = 0;
-    const CUresult result = image.is_library
-                                ? driver.cuLibraryGetGlobal(&address, &size_bytes, image.library, name.c_str())
-                                : driver.cuModuleGetGlobal_v2(&address, &size_bytes, image.module, name.c_str());
-    return result == CUDA_SUCCESS ? address : 0;
   }
 
   void SetCandidates(VariantModule& variants, std::chrono::nanoseconds original_duration) {

@@ -44,17 +44,10 @@ bool VariantRegistry::MightStop(int device) const {
   return clock_.Now() - watch_->OpenSince(device) < gates_rest_after_;
 }
 
-uint32_t VariantRegistry::ArchOf(int device) const {
-  int major = 0, minor = 0;
-  driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, devices_.device(device));
-  driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, devices_.device(device));
-  return static_cast<uint32_t>(major * 10 + minor);
-}
-
 uint32_t VariantRegistry::CommonArch() const {
   uint32_t arch = 0;
   for (int i = 0; i < devices_.count(); ++i) {
-    const uint32_t its = ArchOf(i);
+    const uint32_t its = devices_.Capability(i);
     if (arch != 0 && its != arch) return 0;
     arch = its;
   }
@@ -111,7 +104,7 @@ const VariantDevice* VariantRegistry::FindDevice(int device) {
     open.gated = GatedQueues::Create(driver_, completions, context, device, watch_, on_failure_, clock_);
   }
   open.timer = std::make_unique<LaunchTimer>(completions, device, watch_);
-  open.device.arch = ArchOf(device);
+  open.device.arch = devices_.Capability(device);
   open.device.num_multiprocessors = static_cast<uint32_t>(multiprocessors);
   open.device.persistent_blocks = open.persistent_blocks.get();
   open.device.gated = open.gated.get();

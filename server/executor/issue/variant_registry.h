@@ -151,8 +151,6 @@ class VariantRegistry {
   bool IsDeschedulingExpected(int device) const {
     return is_descheduling_expected_[static_cast<size_t>(device)].load(std::memory_order_relaxed);
   }
-  // 90: sm_90.
-  uint32_t ArchOf(int device) const;
   // Of all devices; 0: they differ.
   uint32_t CommonArch() const;
   // Asks once whether gates in machine code work here.

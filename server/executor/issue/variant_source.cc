@@ -80,6 +80,16 @@ Result<std::string> PtxOfKernel(const ImageParts& image, const std::string& kern
   return Error(StatusCode::kNotFound, "its image holds no PTX of it");
 }
 
+bool HasOtherCode(const ImageParts& image, uint32_t capability, uint32_t target) {
+  return std::any_of(image.begin(), image.end(), [&](std::span<const std::byte> part) {
+    if (images::KindOfImage(part) != images::ImageKind::kFatContainer) return false;
+    const auto entries = images::ReadFatContainer(part);
+    return !entries || std::any_of(entries->begin(), entries->end(), [&](const FatEntry& entry) {
+      return entry.kind == FatEntryKind::kCubin && images::IsUsable(entry, capability) && entry.arch != target;
+    });
+  });
+}
+
 Result<VariantText> MakeVariant(const std::string& ptx, const std::string& kernel,
                                 const std::vector<std::string>& passes) {
   ptx_transforms::TransformOptions options;

@@ -21,6 +21,10 @@ Result<std::string> NewestPtx(const ImageParts& image, uint32_t arch);
 // The text that defines kernel `name`: of the newest architecture up to `arch`. kNotFound: no PTX defines it.
 Result<std::string> PtxOfKernel(const ImageParts& image, const std::string& name, uint32_t arch);
 
+// Whether the driver may run machine code of the image that was made from other PTX than a text for `target`: then it
+// need not do what that text says. `capability`: of the device.
+bool HasOtherCode(const ImageParts& image, uint32_t capability, uint32_t target);
+
 struct VariantText {
   std::string ptx;
   std::string entry;

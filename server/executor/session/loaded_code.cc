@@ -46,6 +46,7 @@ void LoadedCode::AwaitVariants(Kernel& kernel) {
     if (variant_device->gated != nullptr && gated != nullptr) variant_device->gated->AwaitFunction(gated);
   }
   kernel.on_device.clear();
+  kernel.accesses.reset();  // the addresses of its variables go, too
 }
 
 void LoadedCode::ReloadLibraries() {

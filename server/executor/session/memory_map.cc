@@ -15,7 +15,9 @@ void MemoryMap::DropOrphansLocked(uint64_t begin, uint64_t end) {
   while (at != ranges_.end() && at->first < end) {
     const MemoryRange& range = at->second;
     const bool is_orphan = range.kind == MemoryKind::kGraph && range.owner == nullptr;
-    at = is_orphan && range.address + range.size_bytes > begin ? ranges_.erase(at) : std::next(at);
+    const bool goes = is_orphan && range.address + range.size_bytes > begin;
+    if (goes) NoteChangeLocked();
+    at = goes ? ranges_.erase(at) : std::next(at);
   }
 }
 
@@ -30,6 +32,7 @@ bool MemoryMap::Add(const MemoryRange& range) {
     if (before.address + before.size_bytes > range.address) return false;
   }
   ranges_.emplace_hint(next, range.address, range);
+  NoteChangeLocked();
   Count(range, true);
   return true;
 }
@@ -60,13 +63,18 @@ bool MemoryMap::ReachesLocked(std::map<uint64_t, MemoryRange>::const_iterator fi
   return false;
 }
 
-std::optional<MemoryRange> MemoryMap::Mapping(uint64_t address) const {
+std::optional<MemoryRange> MemoryMap::RangeAt(uint64_t address) const {
   const std::lock_guard lock(mutex_);
   const auto after = ranges_.upper_bound(address);
   if (after == ranges_.begin()) return std::nullopt;
   const MemoryRange& range = std::prev(after)->second;
-  if (range.kind != MemoryKind::kMapped || address - range.address >= range.size_bytes) return std::nullopt;
+  if (address - range.address >= range.size_bytes) return std::nullopt;
   return range;
+}
+
+std::optional<MemoryRange> MemoryMap::Mapping(uint64_t address) const {
+  const auto range = RangeAt(address);
+  return range && range->kind == MemoryKind::kMapped ? range : std::nullopt;
 }
 
 std::vector<MemoryRange> MemoryMap::Mappings(uint64_t address, uint64_t size_bytes) const {
@@ -99,6 +107,7 @@ std::optional<std::vector<MemoryRange>> MemoryMap::MappingsWithin(uint64_t addre
 void MemoryMap::SetAccess(uint64_t address, uint64_t size_bytes, int device, bool is_allowed) {
   const std::lock_guard lock(mutex_);
   const uint64_t bit = uint64_t{1} << device;
+  NoteChangeLocked();
   for (auto at = ranges_.lower_bound(address); at != ranges_.end() && at->first < address + size_bytes; ++at) {
     if (at->second.kind != MemoryKind::kMapped) continue;
     at->second.access_devices = is_allowed ? at->second.access_devices | bit : at->second.access_devices & ~bit;
@@ -123,12 +132,14 @@ std::optional<MemoryRange> MemoryMap::Take(uint64_t address, MemoryKind kind, Me
   if (found == ranges_.end() || (found->second.kind != kind && found->second.kind != or_kind)) return std::nullopt;
   const MemoryRange range = found->second;
   ranges_.erase(found);
+  NoteChangeLocked();
   Count(range, false);
   return range;
 }
 
 void MemoryMap::RemoveOwned(const void* owner, const std::set<uint64_t>& but) {
   const std::lock_guard lock(mutex_);
+  NoteChangeLocked();
   for (auto at = ranges_.begin(); at != ranges_.end();) {
     if (at->second.owner != owner) {
       ++at;

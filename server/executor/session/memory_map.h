@@ -5,6 +5,7 @@
 // channels and the socket thread use it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -60,6 +61,22 @@ class MemoryMap {
   // Memory without an address of its own: cuMemCreate's, which counts wherever it is mapped, if at all; arrays.
   void CountPhysical(uint64_t size_bytes, bool added);
   std::vector<MemoryRange> Ranges() const;
+  // The range that holds the address, mappings too, accessible or not.
+  std::optional<MemoryRange> RangeAt(uint64_t address) const;
+  // Whether `judge` says so of one of the ranges that have a byte in [begin, end). It must not call the map.
+  template <typename Judge>
+  bool AnyWithin(uint64_t begin, uint64_t end, Judge judge) const {
+    const std::lock_guard lock(mutex_);
+    auto at = ranges_.upper_bound(begin);
+    if (at != ranges_.begin() && std::prev(at)->first + std::prev(at)->second.size_bytes > begin) --at;
+    for (; at != ranges_.end() && at->first < end; ++at) {
+      if (judge(at->second)) return true;
+    }
+    return false;
+  }
+  // Another number after every change of the ranges: what was found before may no longer hold. Takes no lock. Who asks
+  // before it looks at ranges notices what changes while it looks.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
   // Sum of device, pool and physical memory and arrays; of pinned memory.
   uint64_t device_bytes() const;
   uint64_t pinned_bytes() const;
@@ -67,12 +84,14 @@ class MemoryMap {
  private:
   void DropOrphansLocked(uint64_t begin, uint64_t end);
   void Count(const MemoryRange& range, bool added);
+  void NoteChangeLocked() { generation_.fetch_add(1, std::memory_order_release); }
   bool ReachesLocked(std::map<uint64_t, MemoryRange>::const_iterator first, uint64_t end) const;
 
   mutable std::mutex mutex_;
   std::map<uint64_t, MemoryRange> ranges_;  // by address, disjoint
   uint64_t device_bytes_ = 0;
   uint64_t pinned_bytes_ = 0;
+  std::atomic<uint64_t> generation_ = 1;
 };
 
 }  // namespace tally::server

@@ -1,0 +1,29 @@
+// The memory that a session's launches may touch, as those ask who want to know what a launch touches. A session
+// answers (session/window_memory.h). Thread-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "ptx-transforms/segments.h"
+
+namespace tally::server {
+
+class LaunchMemory {
+ public:
+  // What lies in a piece of memory; of several, the last of these.
+  enum class Sort : uint8_t {
+    kNone,    // nothing that the session knows
+    kPlain,   // the session's own, on a device, under one address
+    kShared,  // other sessions or other addresses may name it
+    kHost,    // the host sees what is written there, in the order in which it is written
+  };
+
+  virtual ~LaunchMemory() = default;
+  // Another number after every change of what the others say.
+  virtual uint64_t generation() const = 0;
+  // The allocation with that address.
+  virtual ptx_transforms::MemorySpan AllocationOf(uint64_t address) const = 0;
+  virtual Sort SortWithin(uint64_t begin, uint64_t end) const = 0;
+};
+
+}  // namespace tally::server

@@ -1,0 +1,64 @@
+// What launches touched, by all that it depends on: kernel, grid, block, the bytes of parameters that matter, and which
+// memory there was. Programs launch the same again and again, so most are found.
+//
+// The hash finds a place; only equality says that it is the same: who makes launches can make hashes agree. Each place
+// is one of few, so nobody has to look at many. What is found costs no allocation and no lock. Bounded in number and in
+// bytes. Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "server/executor/issue/launch_accesses.h"
+
+namespace tally::server {
+
+class RememberedAccesses {
+ public:
+  struct Launch {
+    uint64_t kernel = 0;  // any number, never of two
+    std::array<uint32_t, 3> grid{};
+    std::array<uint32_t, 3> block{};
+    std::span<const std::byte> inputs;
+  };
+  static constexpr size_t kMostLaunches = 4096;
+  static constexpr size_t kMostBytes = size_t{16} << 20;
+
+  static uint64_t HashOf(const Launch& launch);
+  // `hash`: for tests.
+  explicit RememberedAccesses(uint64_t (*hash)(const Launch&) = &HashOf) : hash_(hash) {}
+
+  // Null: not known, or of another generation of memory. Valid until something is remembered.
+  const LaunchAccesses* Find(const Launch& launch, uint64_t generation);
+  // It was not found. Valid until the next call.
+  const LaunchAccesses& Remember(const Launch& launch, uint64_t generation, LaunchAccesses accesses);
+
+ private:
+  static constexpr size_t kWays = 4;
+  struct Entry {
+    uint64_t hash = 0;
+    uint64_t kernel = 0;
+    uint64_t generation = 0;  // 0: empty
+    std::array<uint32_t, 3> grid{};
+    std::array<uint32_t, 3> block{};
+    bool was_found = false;  // since it was last to go
+    std::vector<std::byte> inputs;
+    LaunchAccesses accesses;
+
+    bool Is(const Launch& launch) const;
+    size_t num_bytes() const;
+  };
+  using Set = std::array<Entry, kWays>;
+
+  Set& SetOf(uint64_t hash) { return sets_[hash % sets_.size()]; }
+  static Entry& PlaceIn(Set& set, uint64_t generation);
+
+  uint64_t (*const hash_)(const Launch&);
+  std::vector<Set> sets_;  // empty until something is remembered
+  size_t num_bytes_ = 0;
+};
+
+}  // namespace tally::server
