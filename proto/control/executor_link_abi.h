@@ -10,6 +10,8 @@
 //     | -- SessionReport x N, ReportEnd(n) --> |
 //     | <- QueryKernels(n) ------------------- |  tallyctl kernels
 //     | -- KernelReport x N, ReportEnd(n) ---> |
+//     | <- QueryWindowShapes(n) -------------- |  tallyctl window --shapes
+//     | -- WindowShape x N, ReportEnd(n) ----> |
 //     | <- SetTuning ------------------------- |  from the next launch on
 //     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later, and whether that is all
 //     that keeps the classes apart | -- TimeSlices -----------------------> |  what they are, when that has changed and
@@ -35,6 +37,7 @@
 #include <iterator>
 
 #include "proto/control/session_figures.h"
+#include "proto/control/window_figures.h"
 
 namespace tally::control {
 
@@ -45,6 +48,7 @@ inline constexpr uint32_t kReconnectMs = 250;
 inline constexpr size_t kLinkNameBytes = 64;
 inline constexpr size_t kLinkTextBytes = 512;
 inline constexpr size_t kMaxKernelReports = 256;  // of one executor: those that take most of the time
+inline constexpr size_t kMaxWindowShapes = 256;   // likewise: those that come most often
 
 enum class LinkKind : uint32_t {
   kHello = 1,
@@ -63,6 +67,8 @@ enum class LinkKind : uint32_t {
   kSetTuning = 14,
   kSetTimeSlice = 15,
   kTimeSlices = 16,
+  kQueryWindowShapes = 17,
+  kWindowShape = 18,
 };
 
 struct LinkHeader {
@@ -143,7 +149,7 @@ struct LinkAddSession {
 };
 static_assert(sizeof(LinkAddSession) == 144);
 
-// tallyd to executor: kQuery, kQueryKernels and kShutdown. Executor to tallyd: kIdle.
+// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
   LinkHeader header;
 };
@@ -187,6 +193,13 @@ struct LinkKernelReport {
   char remark[kLinkTextBytes];
 };
 static_assert(sizeof(LinkKernelReport) == 16 + 40 + 40 + 2 * 512);
+
+// Executor to tallyd: one shape of the window of one session.
+struct LinkWindowShape {
+  LinkHeader header;
+  WindowShapeFigures shape;
+};
+static_assert(sizeof(LinkWindowShape) == 16 + 48);
 
 // tallyd to executor. Sent once more unchanged to executors of programs with an objective when tenants have come,
 // changed or gone, here or elsewhere.

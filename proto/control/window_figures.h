@@ -71,4 +71,28 @@ enum class WindowEnd : uint8_t {
 };
 inline constexpr const char* kWindowEnds[] = {"full", "step", "request", "idle"};
 
+// How batches of a shape are issued.
+enum class WindowWay : uint32_t {
+  kInOrder = 0,
+  kGraph = 1,
+  kRefused = 2,  // in order, because the driver refuses its graph
+};
+constexpr const char* NameOf(WindowWay way) {
+  constexpr const char* kNames[] = {"in order", "graph", "refused"};
+  const auto index = static_cast<size_t>(way);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+// A shape that came more than once.
+struct WindowShapeFigures {
+  uint64_t session_id;
+  uint32_t num_nodes;    // launches of a batch
+  uint32_t num_levels;   // of them in the longest chain
+  uint32_t num_tracks;   // at most side by side
+  WindowWay way;         // of the next batch
+  uint64_t num_uses;     // batches
+  uint64_t in_order_ns;  // of one batch, as last measured; 0: not yet
+  uint64_t graph_ns;     // likewise
+};
+
 }  // namespace tally::control

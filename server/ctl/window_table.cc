@@ -106,4 +106,33 @@ nlohmann::json WindowJson(const control::v1::ListSessionsResponse& response) {
   return rows;
 }
 
+std::string ShapeTable(const control::v1::ListWindowShapesResponse& response) {
+  Table table({"SESSION", "LAUNCHES", "LEVELS", "TRACKS", "USES", "IN ORDER US", "GRAPH US", "GAIN", "WAY"});
+  const auto microseconds = [](uint64_t time_ns) {
+    return time_ns == 0 ? "-" : fmt::format("{:.1f}", static_cast<double>(time_ns) / 1e3);
+  };
+  for (const control::v1::WindowShape& shape : response.shapes()) {
+    table.AddRow({fmt::format("{}", shape.session_id()), fmt::format("{}", shape.launches()),
+                  fmt::format("{}", shape.levels()), fmt::format("{}", shape.tracks()), fmt::format("{}", shape.uses()),
+                  microseconds(shape.in_order_ns()), microseconds(shape.graph_ns()),
+                  RatioText(shape.in_order_ns(), shape.graph_ns()), shape.way()});
+  }
+  return response.shapes().empty() ? "" : table.ToString();
+}
+
+nlohmann::json ShapeJson(const control::v1::ListWindowShapesResponse& response) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const control::v1::WindowShape& shape : response.shapes()) {
+    rows.push_back({{"session_id", shape.session_id()},
+                    {"launches", shape.launches()},
+                    {"levels", shape.levels()},
+                    {"tracks", shape.tracks()},
+                    {"uses", shape.uses()},
+                    {"in_order_ns", shape.in_order_ns()},
+                    {"graph_ns", shape.graph_ns()},
+                    {"way", shape.way()}});
+  }
+  return rows;
+}
+
 }  // namespace tally::cli

@@ -13,4 +13,8 @@ std::string WindowTable(const control::v1::ListSessionsResponse& response);
 // An array of the same sessions.
 nlohmann::json WindowJson(const control::v1::ListSessionsResponse& response);
 
+// Empty: no batch has come twice.
+std::string ShapeTable(const control::v1::ListWindowShapesResponse& response);
+nlohmann::json ShapeJson(const control::v1::ListWindowShapesResponse& response);
+
 }  // namespace tally::cli

@@ -70,6 +70,8 @@ class ControlDesk {
   virtual Status SetPriority(uint64_t session_id, const control::ShareChange& change) = 0;
   // Kernels of best-effort tenants, by GPU time, the most first.
   virtual Result<std::vector<KernelRow>> GetKernels() = 0;
+  // Shapes of windows, the most used first.
+  virtual Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() = 0;
   virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
   virtual DaemonFacts facts() const = 0;
 };

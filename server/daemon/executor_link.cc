@@ -100,6 +100,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       events_.on_kernel(report);
       return true;
     }
+    case LinkKind::kWindowShape: {
+      control::LinkWindowShape shape{};
+      if (!Read(bytes, shape)) return false;
+      events_.on_window_shape(shape.shape);
+      return true;
+    }
     case LinkKind::kTimeSlices: {
       control::LinkTimeSlices slices{};
       if (!Read(bytes, slices)) return false;
@@ -131,6 +137,7 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kAddSession:
     case LinkKind::kQuery:
     case LinkKind::kQueryKernels:
+    case LinkKind::kQueryWindowShapes:
     case LinkKind::kSetTuning:
     case LinkKind::kSetTimeSlice:
     case LinkKind::kSetPriority:

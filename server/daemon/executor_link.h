@@ -26,6 +26,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
     std::function<void(const control::LinkSessionReport&)> on_report;
     std::function<void(uint32_t symbol_index, uint64_t num_calls)> on_refused_function;  // a row of the table
     std::function<void(const control::LinkKernelReport&)> on_kernel;
+    std::function<void(const control::WindowShapeFigures&)> on_window_shape;
     std::function<void(const control::LinkTimeSlices&)> on_time_slices;
     std::function<void(uint64_t request_id)> on_report_end;
     std::function<void(uint64_t request_id, Status)> on_set_priority_reply;

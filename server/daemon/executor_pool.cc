@@ -101,6 +101,11 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
       if (executor.kernels.size() < control::kMaxKernelReports) executor.kernels.push_back(report);
     });
   };
+  events.on_window_shape = [with_executor](const control::WindowShapeFigures& shape) {
+    with_executor([&](Executor& executor) {
+      if (executor.window_shapes.size() < control::kMaxWindowShapes) executor.window_shapes.push_back(shape);
+    });
+  };
   events.on_time_slices = [this, with_executor](const control::LinkTimeSlices& slices) {
     with_executor([&](Executor& executor) {
       executor.time_slices = slices;
@@ -357,6 +362,11 @@ void ExecutorPool::Query(milliseconds limit, std::function<void()> done) {
 void ExecutorPool::QueryKernels(milliseconds limit, std::function<void()> done) {
   for (const ExecutorPtr& executor : executors_) executor->kernels.clear();
   Ask(control::LinkKind::kQueryKernels, limit, std::move(done));
+}
+
+void ExecutorPool::QueryWindowShapes(milliseconds limit, std::function<void()> done) {
+  for (const ExecutorPtr& executor : executors_) executor->window_shapes.clear();
+  Ask(control::LinkKind::kQueryWindowShapes, limit, std::move(done));
 }
 
 void ExecutorPool::Reconfigure(DaemonConfig config) {

@@ -87,8 +87,9 @@ class ExecutorPool {
     control::LinkTimeSlices time_slices{};             // as it reads them back
     std::optional<scheduler::Tuning> wanted_tuning;    // as it was told
     std::map<uint64_t, SessionRecord> sessions;
-    std::vector<control::LinkKernelReport> kernels;  // of the last QueryKernels
-    std::map<uint32_t, uint64_t> refused_functions;  // calls by row of driver_api.tsv, since it started
+    std::vector<control::LinkKernelReport> kernels;          // of the last QueryKernels
+    std::vector<control::WindowShapeFigures> window_shapes;  // of the last QueryWindowShapes
+    std::map<uint32_t, uint64_t> refused_functions;          // calls by row of driver_api.tsv, since it started
 
     struct Waiting {
       control::SessionIdentity identity;
@@ -126,6 +127,8 @@ class ExecutorPool {
   void Query(std::chrono::milliseconds limit, std::function<void()> done);
   // The same for what it knows about kernels (Executor::kernels).
   void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
+  // Likewise of the shapes of windows (Executor::window_shapes).
+  void QueryWindowShapes(std::chrono::milliseconds limit, std::function<void()> done);
   void SetPriority(uint64_t session_id, const control::ShareChange& change, Done done);
   // What was measured on this machine's GPU (switch_figures.h).
   void SetTimeSlicesAct(bool they_act);

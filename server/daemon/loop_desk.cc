@@ -1,6 +1,7 @@
 #include "server/daemon/loop_desk.h"
 
 #include <algorithm>
+#include <functional>
 #include <future>
 
 namespace tally::server {
@@ -61,6 +62,16 @@ Result<std::vector<KernelRow>> LoopDesk::GetKernels() {
   return Await<Result<std::vector<KernelRow>>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
+Result<std::vector<control::WindowShapeFigures>> LoopDesk::GetWindowShapes() {
+  using Answer = Result<std::vector<control::WindowShapeFigures>>;
+  auto promise = std::make_shared<std::promise<Answer>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise] {
+    pool_.QueryWindowShapes(kExecutorAnswerLimit, [this, promise] { promise->set_value(CollectWindowShapes()); });
+  });
+  return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
 Status LoopDesk::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
   auto promise = std::make_shared<std::promise<Status>>();
   auto answer = promise->get_future();
@@ -83,6 +94,15 @@ std::vector<KernelRow> LoopDesk::CollectKernels() const {
     return left.report.gpu_time_ns > right.report.gpu_time_ns;
   });
   return rows;
+}
+
+std::vector<control::WindowShapeFigures> LoopDesk::CollectWindowShapes() const {
+  std::vector<control::WindowShapeFigures> shapes;
+  for (const auto& executor : pool_.executors()) {
+    shapes.insert(shapes.end(), executor->window_shapes.begin(), executor->window_shapes.end());
+  }
+  std::ranges::stable_sort(shapes, std::greater(), &control::WindowShapeFigures::num_uses);
+  return shapes;
 }
 
 Overview LoopDesk::Collect() const {

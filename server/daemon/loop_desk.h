@@ -19,13 +19,15 @@ class LoopDesk final : public ControlDesk {
   Result<Overview> GetOverview() override;
   Status SetPriority(uint64_t session_id, const control::ShareChange& change) override;
   Result<std::vector<KernelRow>> GetKernels() override;
+  Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
   DaemonFacts facts() const override;
   void SetForcedSwitch(const std::optional<control::SwitchFigures>& figures);
 
  private:
-  Overview Collect() const;                       // on the loop
-  std::vector<KernelRow> CollectKernels() const;  // on the loop
+  Overview Collect() const;                                              // on the loop
+  std::vector<KernelRow> CollectKernels() const;                         // on the loop
+  std::vector<control::WindowShapeFigures> CollectWindowShapes() const;  // likewise
 
   EventLoop& loop_;
   ExecutorPool& pool_;

@@ -51,6 +51,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   std::vector<KernelReport> Kernels() const override {
     return variants != nullptr ? variants->Report() : std::vector<KernelReport>();
   }
+  std::vector<control::WindowShapeFigures> WindowShapes() const override;
   void Tune(const scheduler::Tuning& tuning) override {
     if (variants != nullptr) variants->SetThreshold(tuning.turnaround_threshold);
     admission->Tune(tuning);
@@ -115,6 +116,18 @@ Status ExecutorProcess::AddSession(UniqueFd session_socket, SessionIdentity iden
   }
   place->second = std::move(*session);
   return OkStatus();
+}
+
+std::vector<control::WindowShapeFigures> ExecutorProcess::WindowShapes() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<control::WindowShapeFigures> shapes;
+  for (const auto& [id, session] : sessions_) {
+    for (control::WindowShapeFigures& shape : session->WindowShapes()) {
+      shape.session_id = id;
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
 }
 
 std::vector<SessionSnapshot> ExecutorProcess::Snapshot() const {

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "proto/control/executor_choices.h"
+#include "proto/control/window_figures.h"
 #include "scheduler/tuning.h"
 #include "server/executor/session/session_snapshot.h"
 
@@ -47,6 +48,8 @@ class Executor {
   virtual Status SetPriority(uint64_t session_id, const control::ShareChange& change) = 0;
   // Kernels of best-effort tenants, by GPU time, the most first.
   virtual std::vector<KernelReport> Kernels() const = 0;
+  // Shapes that the windows of its sessions have come upon.
+  virtual std::vector<control::WindowShapeFigures> WindowShapes() const = 0;
   // Turnaround threshold, hold-off and drain budget, from the next launch on. Told once more unchanged: the machine's
   // tenants have changed.
   virtual void Tune(const scheduler::Tuning& tuning) = 0;

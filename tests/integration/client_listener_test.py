@@ -160,6 +160,11 @@ class Hello(DaemonTest):
         self.assertEqual((row["id"], row["mode"], list(row["classes"]), list(row["batches"])), (session.id, "on", ["C0"], ["full"]))
         self.assertEqual(row["in_graphs"] - row["held"], 1, "as the rows of the table follow one another")
         self.assertIn("all-figures", self.ctl("window").stdout)
+        other = self.session(window=1)
+        self.assertEqual([(row["session_id"], row["launches"], row["levels"], row["tracks"], row["uses"], row["in_order_ns"],
+                           row["graph_ns"], row["way"]) for row in self.ctl_json("window", "--shapes")],
+                         [(id_, 64, 16, 5, 100 + id_, 200_000, 80_000, "graph") for id_ in (other.id, session.id)])
+        self.assertIn("2.50", self.ctl("window", "--shapes").stdout)
 
     def test_kernels_and_the_turnaround_threshold(self):
         self.start_daemon()

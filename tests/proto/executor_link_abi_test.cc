@@ -111,5 +111,22 @@ TEST(ExecutorLinkAbi, KernelReportIsLaidOutAsItsTwin) {
   EXPECT_EQ(offsetof(LinkKernelReport, remark), offsetof(Twin, remark));
 }
 
+TEST(ExecutorLinkAbi, WindowShapeIsLaidOutAsItsTwin) {
+  struct Twin {
+    uint32_t magic, kind;
+    uint64_t request_id, session_id;
+    uint32_t num_nodes, num_levels, num_tracks, way;
+    uint64_t num_uses, in_order_ns, graph_ns;
+  };
+  static_assert(std::is_standard_layout_v<LinkWindowShape> && std::is_trivially_copyable_v<LinkWindowShape>);
+  EXPECT_EQ(sizeof(LinkWindowShape), sizeof(Twin));
+  constexpr size_t kShape = offsetof(LinkWindowShape, shape);
+  EXPECT_EQ(kShape + offsetof(WindowShapeFigures, way), offsetof(Twin, way));
+  EXPECT_EQ(kShape + offsetof(WindowShapeFigures, num_uses), offsetof(Twin, num_uses));
+  EXPECT_EQ(kShape + offsetof(WindowShapeFigures, graph_ns), offsetof(Twin, graph_ns));
+  EXPECT_STREQ(NameOf(WindowWay::kRefused), "refused");
+  EXPECT_STREQ(NameOf(static_cast<WindowWay>(77)), "unknown");
+}
+
 }  // namespace
 }  // namespace tally::control

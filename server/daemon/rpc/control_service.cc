@@ -207,6 +207,24 @@ grpc::Status ControlService::ListKernels(grpc::ServerContext*, const v1::ListKer
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::ListWindowShapes(grpc::ServerContext*, const v1::ListWindowShapesRequest*,
+                                              v1::ListWindowShapesResponse* response) {
+  const auto shapes = desk_.GetWindowShapes();
+  if (!shapes) return ToGrpc(shapes.error());
+  for (const control::WindowShapeFigures& figures : *shapes) {
+    v1::WindowShape* shape = response->add_shapes();
+    shape->set_session_id(figures.session_id);
+    shape->set_launches(figures.num_nodes);
+    shape->set_levels(figures.num_levels);
+    shape->set_tracks(figures.num_tracks);
+    shape->set_uses(figures.num_uses);
+    shape->set_in_order_ns(figures.in_order_ns);
+    shape->set_graph_ns(figures.graph_ns);
+    shape->set_way(control::NameOf(figures.way));
+  }
+  return grpc::Status::OK;
+}
+
 grpc::Status ControlService::SetTurnaround(grpc::ServerContext*, const v1::SetTurnaroundRequest* request,
                                            v1::SetTurnaroundResponse*) {
   const std::chrono::nanoseconds threshold(request->threshold_ns());

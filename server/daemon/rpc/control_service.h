@@ -18,6 +18,8 @@ class ControlService final : public control::v1::Control::Service {
                            control::v1::SetPriorityResponse*) override;
   grpc::Status ListKernels(grpc::ServerContext*, const control::v1::ListKernelsRequest*,
                            control::v1::ListKernelsResponse* response) override;
+  grpc::Status ListWindowShapes(grpc::ServerContext*, const control::v1::ListWindowShapesRequest*,
+                                control::v1::ListWindowShapesResponse* response) override;
   grpc::Status SetTurnaround(grpc::ServerContext*, const control::v1::SetTurnaroundRequest* request,
                              control::v1::SetTurnaroundResponse*) override;
   grpc::Status Version(grpc::ServerContext*, const control::v1::VersionRequest*,

@@ -93,6 +93,9 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kQueryKernels:
       events_.on_query_kernels(header.request_id);
       return true;
+    case LinkKind::kQueryWindowShapes:
+      events_.on_query_window_shapes(header.request_id);
+      return true;
     case LinkKind::kSetTuning: {
       control::LinkSetTuning set{};
       if (!Read(bytes, set)) return false;
@@ -190,6 +193,12 @@ void DaemonLink::SendKernels(uint64_t request_id, const std::vector<KernelReport
     CopyText(kernel.kernel, report.kernel);
     CopyText(kernel.remark, report.remark);
     Send(LinkKind::kKernelReport, request_id, report);
+  }
+}
+
+void DaemonLink::SendWindowShapes(uint64_t request_id, std::span<const control::WindowShapeFigures> shapes) {
+  for (const control::WindowShapeFigures& shape : shapes) {
+    Send(LinkKind::kWindowShape, request_id, control::LinkWindowShape{{}, shape});
   }
 }
 

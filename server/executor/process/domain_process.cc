@@ -5,9 +5,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "base/log.h"
@@ -107,6 +109,14 @@ class DomainProcess {
       const auto kernels = executor_->Kernels();
       link_.SendKernels(request_id, kernels);
       link_.SendReportEnd(request_id, kernels.size());
+    };
+    events.on_query_window_shapes = [this](uint64_t request_id) {
+      if (executor_ == nullptr) return;
+      auto shapes = executor_->WindowShapes();
+      std::ranges::sort(shapes, std::greater(), &control::WindowShapeFigures::num_uses);
+      if (shapes.size() > control::kMaxWindowShapes) shapes.resize(control::kMaxWindowShapes);
+      link_.SendWindowShapes(request_id, shapes);
+      link_.SendReportEnd(request_id, shapes.size());
     };
     events.on_set_tuning = [this](const scheduler::Tuning& tuning) {
       if (executor_ != nullptr) executor_->Tune(tuning);

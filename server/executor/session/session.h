@@ -18,6 +18,7 @@
 #include "base/unique_fd.h"
 #include "base/unix_socket.h"
 #include "proto/control/executor_choices.h"
+#include "proto/control/window_figures.h"
 #include "server/executor/session/channel.h"
 #include "server/executor/session/executor_core.h"
 #include "server/executor/session/sequencer.h"
@@ -55,6 +56,8 @@ class Session {
   // Ends the session if its client has left a host function unrun for longer than it may. Thread-safe.
   void RequireHostFunctions(TimePoint now);
   SessionSnapshot Snapshot() const;  // thread-safe
+  // As last published; thread-safe.
+  std::vector<control::WindowShapeFigures> WindowShapes() const { return state_.window_shapes.Last(); }
   // Waits for the session's thread.
   void Join();
 

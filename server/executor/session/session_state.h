@@ -29,6 +29,7 @@
 #include "server/executor/session/opened_objects.h"
 #include "server/executor/session/pending_output.h"
 #include "server/executor/session/pools.h"
+#include "server/executor/session/published_shapes.h"
 #include "server/executor/session/session_graphs.h"
 #include "server/executor/session/slo_watch.h"
 #include "server/executor/session/virtual_memory.h"
@@ -53,6 +54,7 @@ class SessionState {
   std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once channels exist
   bool keeps_kernels = false;                                    // they run as they are; constant once channels exist
   control::WindowMode window = control::WindowMode::kOff;        // likewise constant
+  PublishedShapes window_shapes;                                 // thread-safe
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass admission; changes at run time
   std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time

@@ -88,5 +88,24 @@ TEST(WindowTable, JsonHasEveryFigureOfWindows) {
   EXPECT_EQ(row.at("barriers").at("no-ptx"), 120u);
 }
 
+TEST(ShapeTable, HasALineForEachShape) {
+  control::v1::ListWindowShapesResponse response;
+  EXPECT_EQ(ShapeTable(response), "");
+  auto* shape = response.add_shapes();
+  shape->set_session_id(7);
+  shape->set_launches(64);
+  shape->set_levels(16);
+  shape->set_tracks(5);
+  shape->set_uses(900);
+  shape->set_in_order_ns(200'000);
+  shape->set_graph_ns(80'000);
+  shape->set_way("graph");
+  response.add_shapes()->set_way("in order");  // not measured yet
+  const std::string text = ShapeTable(response);
+  EXPECT_THAT(text, HasSubstr("      7        64      16       5   900  200.0        80.0      2.50  graph"));
+  EXPECT_THAT(text, HasSubstr("-            -         -     in order"));
+  EXPECT_EQ(ShapeJson(response).at(0).at("in_order_ns"), 200'000u);
+}
+
 }  // namespace
 }  // namespace tally::cli

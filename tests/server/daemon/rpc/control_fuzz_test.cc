@@ -44,6 +44,9 @@ class StrictDesk final : public ControlDesk {
     return OkStatus();
   }
   Result<std::vector<KernelRow>> GetKernels() override { return std::vector<KernelRow>{}; }
+  Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
+    return std::vector<control::WindowShapeFigures>{};
+  }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
     ++num_changes;
     EXPECT_TRUE(scheduler::IsTurnaround(threshold)) << threshold.count();

@@ -28,6 +28,9 @@ class OneSessionDesk final : public ControlDesk {
   }
   Status SetPriority(uint64_t, const control::ShareChange&) override { return OkStatus(); }
   Result<std::vector<KernelRow>> GetKernels() override { return std::vector<KernelRow>{}; }
+  Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
+    return std::vector<control::WindowShapeFigures>{};
+  }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
   DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
 

@@ -84,6 +84,16 @@ class ScriptedExecutor final : public Executor {
     report.remark = is_left_to_time_slices_ ? "left to time slices" : "";
     return {report};
   }
+  // One for each session with a window.
+  std::vector<control::WindowShapeFigures> WindowShapes() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<control::WindowShapeFigures> shapes;
+    for (const auto& [id, session] : sessions_) {
+      if (session.identity.window == control::WindowMode::kOff) continue;
+      shapes.push_back({id, 64, 16, 5, control::WindowWay::kGraph, 100 + id, 200'000, 80'000});
+    }
+    return shapes;
+  }
   void Tune(const scheduler::Tuning& tuning) override { threshold_ = tuning.turnaround_threshold; }
   void ExpectDescheduling(int, bool) override {}
   void LeaveToTimeSlices(bool is_left) override { is_left_to_time_slices_ = is_left; }
