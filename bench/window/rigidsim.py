@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 # pylint: disable=wrong-import-position
@@ -35,10 +36,40 @@ class Cell:
     samples: list = dataclasses.field(default_factory=list)
     said: dict = dataclasses.field(default_factory=dict)  # the program's JSON
     failure: str = ""
+    window: dict = dataclasses.field(default_factory=dict)  # of tallyctl
 
     @property
     def median(self):
         return quantile(self.samples, 0.5) if self.samples else None
+
+
+class Windowed:
+    """Programs of a tallyd with a window; what tallyctl last said of the window of each."""
+    name = "window"
+
+    def __init__(self, tally):
+        self.tally = tally
+        self.said = {}
+
+    def command(self, words, priority=""):
+        return self.tally.command(["--window", *words], priority)
+
+    @contextlib.contextmanager
+    def watched(self):
+        self.said = {}
+        over = threading.Event()
+
+        def watch():
+            while not over.wait(0.1):
+                with contextlib.suppress(ways.Failed, ValueError):
+                    self.said = next(iter(self.tally.ctl("window")), self.said)
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 @dataclasses.dataclass
@@ -71,6 +102,7 @@ def read_options():
     options.add_argument("--steps", type=int, default=100, help="of an episode (default: %(default)s)")
     options.add_argument("--modes", default=",".join(NATIVE_MODES), help="natively, comma-separated (default: all)")
     options.add_argument("--tally-modes", default="serial", help="under tally-run (default: %(default)s)")
+    options.add_argument("--window-modes", default="serial", help="under tally-run --window (default: %(default)s)")
     options.add_argument("--tally-run", default="", help="more words for tally-run, such as '--priority high'")
     options.add_argument("--program", default="", help="more words for rigidsim, such as '--window 16'")
     options.add_argument("--output", help="Markdown file; it also goes to stdout")
@@ -78,7 +110,7 @@ def read_options():
     options.add_argument("--smoke", action="store_true", help="does everything run? Software driver, no numbers")
     chosen = options.parse_args()
     if chosen.smoke:
-        chosen.environments, chosen.steps, chosen.tally_modes = "32", 3, chosen.modes
+        chosen.environments, chosen.steps, chosen.tally_modes = "32", 12, chosen.modes
     unknown = set(chosen.plans.split(",")) - set(PLANS)
     if unknown:
         options.error(f"no plan is called {', '.join(sorted(unknown))}")
@@ -92,7 +124,9 @@ def measure(way, words, mode, options):
         path = os.path.join(folder, "rigidsim.json")
         limits = ["--repetitions", "1"] if options.smoke else ["--repetitions", "1000", "--seconds", str(options.seconds)]
         try:
-            ways.run(way, words + ["--mode", mode, "--json", path] + limits, 120 + 10 * options.seconds)
+            with way.watched() if isinstance(way, Windowed) else contextlib.nullcontext():
+                ways.run(way, words + ["--mode", mode, "--json", path] + limits, 120 + 10 * options.seconds)
+            cell.window = way.said if isinstance(way, Windowed) else {}
             with open(path, encoding="utf-8") as text:
                 cell.said = json.load(text)
             cell.samples = cell.said["modes"].pop(mode)
@@ -128,7 +162,28 @@ def markdown(facts, groups, smoke):
         row += [f"{said['kernels_per_step']:.1f}", f"{said['lists']} ({said['list_changes']})",
                 f"{said['parallelism']:.2f} ({said['parallelism_max']})"] if said else ["-"] * 3
         lines.append("| " + " | ".join(row + [cells.get(column, "-") for column in columns]) + " |")
+    lines += _windows(groups)
     return "\n".join(lines) + "\n"
+
+
+def _windows(groups):
+    """What tallyctl window said last of each program that had one."""
+    rows = [(group, cell.window) for group in groups for cell in group.cells if cell.window]
+    if not rows:
+        return []
+    lines = ["", "What the windows saw: launches whose memory is known (C0 to C3), held, issued in graphs; parallelism of the held "
+             "ones; node updates per graph; why others were barriers.", "",
+             "| plan | environments | launches | C0 to C3 | held | in graphs | parallelism | updates | barriers |",
+             "|---|---:|---:|---:|---:|---:|---:|---:|---|"]
+    for group, said in rows:
+        launches = sum(said["classes"].values()) + sum(said["barriers"].values())
+        known = sum(count for name, count in said["classes"].items() if name != "C4")
+        cells = [group.plan, group.environments, launches]
+        cells += [f"{100 * part / max(launches, 1):.1f} %" for part in (known, said["held"], said["in_graphs"])]
+        cells += [f"{said['work'] / max(said['chain'], 1):.2f}", f"{said['node_updates'] / max(said['graphs'], 1):.1f}"]
+        cells.append(", ".join(f"{name} {count}" for name, count in said["barriers"].items()) or "none")
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return lines
 
 
 def as_json(facts, groups, smoke):
@@ -146,6 +201,7 @@ def main():
         if more:
             plain = tally.command
             tally.command = lambda words, priority="": plain(more + list(words), priority)
+        windowed = Windowed(tally)
         facts = machine.describe(root)
         facts.update({"tallyd": tally.readiness, "words for tally-run": options.tally_run or "none",
                       "words for rigidsim": options.program or "none"})
@@ -157,6 +213,7 @@ def main():
                          "--steps", str(options.steps), *options.program.split()]
                 runs = [(native, mode) for mode in options.modes.split(",")] if native else []
                 runs += [(tally, mode) for mode in options.tally_modes.split(",")]
+                runs += [(windowed, mode) for mode in options.window_modes.split(",") if mode]
                 for way, mode in runs:
                     print(f"{plan}, {environments} environments: {way.name} {mode}", file=sys.stderr, flush=True)
                     group.cells.append(measure(way, words, mode, options))

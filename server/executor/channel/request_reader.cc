@@ -116,13 +116,13 @@ RequestReader::Outcome RequestReader::Read(Request* request) {
 bool RequestReader::HasData() const { return state_.write_position.load(std::memory_order_seq_cst) != read_position_; }
 
 // The first pauses alone, then giving the core to whoever else wants it at every look.
-bool RequestReader::Spin(const std::atomic<bool>& stop) const {
+bool RequestReader::LookFor(const std::atomic<bool>& stop, std::chrono::nanoseconds longest) const {
   for (int i = SpinPauses(); i > 0; --i) {
     if (HasData() || stop.load(std::memory_order_acquire)) return true;
     CpuRelax();
   }
-  if (long_spin_ == long_spin_.zero()) return false;
-  const auto until = std::chrono::steady_clock::now() + long_spin_;
+  if (longest == longest.zero()) return false;
+  const auto until = std::chrono::steady_clock::now() + longest;
   while (std::chrono::steady_clock::now() < until) {
     for (int i = 0; i < kPausesPerYield; ++i) {
       if (HasData() || stop.load(std::memory_order_acquire)) return true;
@@ -145,7 +145,7 @@ void RequestReader::LearnFrom(std::chrono::nanoseconds waited, std::chrono::nano
 
 void RequestReader::Wait(const std::atomic<bool>& stop, Patience patience) {
   long_spin_ = std::min(long_spin_, patience.longest_spin);
-  if (Spin(stop)) return;
+  if (LookFor(stop, long_spin_)) return;
   const auto asleep_since = std::chrono::steady_clock::now();
   const auto dozes_until = asleep_since + patience.longest_doze;
   while (!stop.load(std::memory_order_seq_cst)) {

@@ -45,6 +45,8 @@ class RequestReader {
   // Blocks until Read may find something or `stop` is set: spins a little, longer (as `patience` allows) if requests
   // lately came soon after it had gone to sleep, then sleeps on the doorbell.
   void Wait(const std::atomic<bool>& stop, Patience patience = kPatience);
+  // Looks for the next record that long, without sleeping: whether there is one now, or `stop` is set.
+  bool LookFor(const std::atomic<bool>& stop, std::chrono::nanoseconds longest) const;
   // From any thread, after setting the `stop` that Wait watches.
   void Wake();
   const char* reason() const { return reason_; }
@@ -55,7 +57,6 @@ class RequestReader {
   bool IsHalfFull(uint64_t write_position) const;
   void PrefetchNext(size_t bytes) const;
   bool HasData() const;
-  bool Spin(const std::atomic<bool>& stop) const;
   void LearnFrom(std::chrono::nanoseconds waited, std::chrono::nanoseconds longest_spin);
 
   shm::RingState& state_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_owner.h"
@@ -119,7 +120,11 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
   figures_.Add("window_work", held);
   figures_.Add("window_chain", shape_.num_levels());
   Durations durations;
-  const CUresult result = means_.issue(shape_, std::span(launches_).first(held), &durations);
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  try {
+    result = means_.issue(shape_, std::span(launches_).first(held), &durations);
+  } catch (const std::bad_alloc&) {  // some have been issued by then: none may be a second time
+  }
   window_.Close();
   while (window_.pending() != 0) window_.Complete(scheduler::FirstOf(window_.pending()));
   shape_.Clear();

@@ -71,10 +71,23 @@ void Channel::Run() {
 }
 
 void Channel::AwaitRequest() {
+  const SessionWindow* const window = surroundings_.state.window.get();
+  if (window != nullptr && window->launches().has_launches()) {
+    if (reader_.LookFor(surroundings_.stopping, LaunchWindow::kPatience)) return;
+    IssueHeldWhileIdle();
+  }
   const bool is_high_priority = surroundings_.state.is_high_priority.load(std::memory_order_relaxed);
   if (is_high_priority != is_urgent_) SetThreadUrgent(is_urgent_ = is_high_priority);
   reader_.Wait(surroundings_.stopping,
                is_high_priority ? RequestReader::kPatienceForLatency : RequestReader::kPatience);
+}
+
+// If another channel has the sequencer, its request issues what is held, or that channel does when it is idle.
+void Channel::IssueHeldWhileIdle() {
+  if (!surroundings_.sequencer.TryBorrow()) return;
+  served_.request.IssueHeld(WindowEnd::kIdle);
+  surroundings_.sequencer.Return();
+  ReportLateFailure();
 }
 
 bool Channel::Nonsense(const std::string& reason) {
@@ -108,6 +121,7 @@ bool Channel::Serve(const Request& request) {
   }
   served_.request.EndContextCall();
   served_.request.ReleaseSequencer();
+  ReportLateFailure();
   if (const char* reason = served_.request.malformed_reason(); reason != nullptr) {
     return Nonsense(fmt::format("{}: {}", NameOfOp(request.header.op), reason));
   }
@@ -124,6 +138,7 @@ CUresult Channel::CarryOut(const Request& request, WireWriter& out) {
   ExecutorCore& core = surroundings_.state.core;
   // A lost context answers everything alike, without bothering the driver.
   if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
+  if (header.op != static_cast<uint16_t>(shm::Op::kLaunch)) served_.request.IssueHeld(WindowEnd::kRequest);
   CUresult result = served_.request.EnterContext(header.context);
   if (MayWaitForContext(header.op)) served_.request.BeginContextCall();
   if (result == CUDA_SUCCESS) {
@@ -150,6 +165,20 @@ CUresult Channel::CarryOut(const Request& request, WireWriter& out) {
   return result;
 }
 
+void Channel::NoteAsyncFailure(CUresult result) {
+  uint32_t none = 0;  // the first one stays
+  surroundings_.header.async_error.compare_exchange_strong(none, static_cast<uint32_t>(result));
+}
+
+void Channel::ReportLateFailure() {
+  const CUresult result = served_.request.late_failure();
+  if (!IsFailure(result)) return;
+  ExecutorCore& core = surroundings_.state.core;
+  if (IsSticky(result)) core.ReportFault(result, fmt::format("a held launch: {}", CudaErrorName(core.driver, result)));
+  surroundings_.state.counters.Add("failed_calls");
+  NoteAsyncFailure(result);
+}
+
 void Channel::CountFailure(const Request& request, CUresult result) {
   FigureCounters& counters = surroundings_.state.counters;
   if (result == CUDA_ERROR_NOT_SUPPORTED) {
@@ -169,10 +198,7 @@ void Channel::CountFailure(const Request& request, CUresult result) {
 bool Channel::Answer(const Request& request, CUresult result) {
   if (IsFailure(result)) CountFailure(request, result);
   if ((request.header.flags & shm::kWantReply) == 0) {
-    if (IsFailure(result)) {
-      uint32_t none = 0;  // the first one stays
-      surroundings_.header.async_error.compare_exchange_strong(none, static_cast<uint32_t>(result));
-    }
+    if (IsFailure(result)) NoteAsyncFailure(result);
     return true;
   }
   const uint16_t flags = surroundings_.state.output.empty() ? 0 : static_cast<uint16_t>(shm::kOutputPending);

@@ -53,6 +53,11 @@ class Channel {
   CUresult CarryOut(const Request& request, WireWriter& out);
   bool Answer(const Request& request, CUresult result);
   void CountFailure(const Request& request, CUresult result);
+  // Told to the program at its next call that waits.
+  void NoteAsyncFailure(CUresult result);
+  // If what was held was refused while the request was carried out.
+  void ReportLateFailure();
+  void IssueHeldWhileIdle();
   bool Nonsense(const std::string& reason);
   // What the sequencer answered; false ends the channel.
   bool MayGoOn(Sequencer::Outcome outcome);

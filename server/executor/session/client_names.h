@@ -22,6 +22,7 @@ enum class StreamUse {
 class ClientNames {
  public:
   ClientNames(ServedRequest& served, uint32_t channel_index) : served_(served), channel_index_(channel_index) {}
+  uint32_t channel_index() const { return channel_index_; }
 
   // CUDA_ERROR_INVALID_HANDLE when the session has no such object.
   template <typename T>

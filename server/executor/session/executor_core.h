@@ -17,6 +17,7 @@
 #include "server/executor/session/device_output.h"
 #include "server/executor/session/held_account.h"
 #include "server/executor/session/held_addresses.h"
+#include "server/executor/issue/segment_compiler.h"
 #include "server/executor/session/host_memory.h"
 #include "server/executor/session/refused_calls.h"
 #include "server/executor/session/session_limits.h"
@@ -57,6 +58,7 @@ class ExecutorCore {
   std::unique_ptr<Admission> admission;
   const std::unique_ptr<ContextFault> context_fault;  // thread-safe
   const std::unique_ptr<VariantRegistry> variants;    // null: every kernel runs as it is
+  SegmentCompiler segments;                           // thread-safe; of sessions that have a window
   const bool are_classes_mixed;                       // ExecutorConfig
   const bool wants_ptx;                               // of machine code: clients send it along
   const std::unique_ptr<DeviceOutput> device_output;  // thread-safe

@@ -1,6 +1,7 @@
 // Kernel launches, host functions, cluster occupancy.
 #include "server/executor/issue/driver_arguments.h"
 #include "server/executor/issue/kernel_code.h"
+#include "server/executor/issue/launch_forms.h"
 #include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
 
@@ -10,13 +11,16 @@ CUresult ServeLaunch(ServedRequest& served, ClientNames& names, WireReader& in, 
   PendingLaunch& launch = served.launch();
   shm::Launch record{};
   if (const CUresult r = ReadLaunch(served, names, in, &record, &launch); r != CUDA_SUCCESS) return r;
+  // Before the stream is ordered behind others: they must have what is held for them.
+  served.EnterWindow({record.stream, served.context_index(), names.channel_index()});
   Stream* ordered = nullptr;
   if (const CUresult r = names.ResolveStream(record.stream, StreamUse::kLaunch, &ordered); r != CUDA_SUCCESS) return r;
   // As natively: a kernel runs on the current device or not at all.
   if (served.context() != nullptr && served.context()->device() != ordered->context->device()) {
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  const CUresult result = PutLaunch(served.session(), *ordered, launch);
+  MakeReady(served.session(), *ordered, launch);
+  const CUresult result = served.TryHold(launch) ? CUDA_SUCCESS : IssueLaunch(launch);
   served.session().counters.Add("kernel_launches");
   // Of a launch that becomes a device-updatable node: the device's name for it, which the program's kernels use.
   for (const CUlaunchAttribute& attribute : launch.attributes) {

@@ -93,7 +93,7 @@ CUresult ReadClusterQuery(ServedRequest& served, ClientNames& names, WireReader&
   return launch->kernel != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch) {
+void MakeReady(SessionState& session, Stream& stream, PendingLaunch& launch) {
   launch.owner = &session.launches;
   launch.stream = &stream;
   launch.is_captured = stream.context->IsCapturing(stream);
@@ -103,6 +103,10 @@ CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch)
   if (launch.segments != nullptr) launch.segments.reset();
   if (launch.on_turnaround) launch.on_turnaround = nullptr;
   if (!launch.is_captured) session.NoteWork(stream, /*is_launch=*/true);
+}
+
+CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch) {
+  MakeReady(session, stream, launch);
   return IssueLaunch(launch);
 }
 

@@ -22,7 +22,9 @@ CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, s
 CUresult ReadClusterQuery(ServedRequest& served, ClientNames& names, WireReader& in, shm::ClusterQuery* query,
                           PendingLaunch* launch);
 
-// Puts it on the stream, which is ordered but not sealed.
+// What a launch has of its session and stream, which is ordered but not sealed.
+void MakeReady(SessionState& session, Stream& stream, PendingLaunch& launch);
+// Makes it ready and puts it on the stream.
 CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch);
 
 }  // namespace tally::server

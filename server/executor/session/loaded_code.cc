@@ -3,6 +3,7 @@
 namespace tally::server {
 
 void LoadedCode::Unload(LoadedImage* image) {
+  before_unload();
   // A library's module goes with it.
   for (size_t i = 0; i < loaded.size(); ++i) {
     if (loaded[i]->library_image == image) {
@@ -62,6 +63,7 @@ void LoadedCode::Reload(LoadedImage& library) {
                       static_cast<unsigned int>(library.jit_options.size()), &fresh) != CUDA_SUCCESS) {
     return;  // the old one goes on, with what its variables hold
   }
+  before_unload();
   for (size_t i = 0; i < loaded.size(); ++i) {
     if (loaded[i]->library_image != &library) continue;
     Unload(loaded[i].get());

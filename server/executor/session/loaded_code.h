@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -39,6 +40,9 @@ class LoadedCode {
   ImageStore images;  // on their way in
   std::vector<std::unique_ptr<LoadedImage>> loaded;
   std::unordered_map<const void*, Kernel*> kernel_of;  // by CUfunction or CUkernel
+
+  // Called before code goes. Constant once channels exist.
+  std::function<void()> before_unload = [] {};
 
   // Unloads and forgets it, its kernels and its globals.
   void Unload(LoadedImage* image);

@@ -8,6 +8,7 @@ void ServedRequest::HoldSequencer(uint64_t sequence_number, bool wants_reply) {
   sequence_number_ = sequence_number;
   holds_sequencer_ = true;
   wants_reply_ = wants_reply;
+  late_failure_ = CUDA_SUCCESS;
 }
 
 CUresult ServedRequest::EnterContext(uint32_t context_index) {
@@ -35,6 +36,40 @@ CUresult ServedRequest::EnterDevice(int device) {
   }
   current_device_ = device;
   return CUDA_SUCCESS;
+}
+
+void ServedRequest::IssueHeld(WindowEnd why) {
+  if (session_.window == nullptr) return;
+  LaunchWindow& window = session_.window->launches();
+  if (!window.has_launches() || window.device() == current_device_) return NoteLateFailure(window.Issue(why));
+  const int before = current_device_;
+  CUresult result = EnterDevice(window.device());
+  if (result == CUDA_SUCCESS) result = window.Issue(why);
+  NoteLateFailure(result);
+  if (before >= 0) {
+    EnterDevice(before);
+  } else {
+    driver().cuCtxSetCurrent(nullptr);
+    current_device_ = kNoDevice;
+  }
+}
+
+void ServedRequest::EnterWindow(const HeldPlace& place) {
+  if (session_.window == nullptr || session_.window->launches().place() == place) return;
+  IssueHeld(WindowEnd::kRequest);
+  session_.window->launches().Enter(place);
+}
+
+bool ServedRequest::TryHold(PendingLaunch& launch) {
+  if (session_.window == nullptr) return false;
+  if (wants_reply_) {  // which is the launch's own
+    IssueHeld(WindowEnd::kRequest);
+    return false;
+  }
+  CUresult failure = CUDA_SUCCESS;
+  const bool is_held = session_.window->launches().Take(launch, &failure);
+  NoteLateFailure(failure);
+  return is_held;
 }
 
 CUresult ServedRequest::EnablePeer(int from, int to) {

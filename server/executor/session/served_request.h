@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "server/executor/issue/launch_window.h"
 #include "server/executor/issue/pending_launch.h"
 #include "server/executor/issue/variant_registry.h"
 #include "server/executor/session/sequencer.h"
@@ -63,6 +64,19 @@ class ServedRequest {
   }
   bool is_context_call() const { return waiting_.has_value(); }
 
+  // Puts on its stream what the session's window holds: before anything else is done for the session. Whatever context
+  // was current is so again.
+  void IssueHeld(WindowEnd why);
+  // Before a launch for that place: what is held for another one is put on its stream.
+  void EnterWindow(const HeldPlace& place);
+  // The session's window has taken the launch; else it is to be issued now.
+  bool TryHold(PendingLaunch& launch);
+  // A launch that was held, or came before this request and has no reply, was refused.
+  void NoteLateFailure(CUresult result) {
+    if (late_failure_ == CUDA_SUCCESS) late_failure_ = result;
+  }
+  CUresult late_failure() const { return late_failure_; }
+
   // Lets other channels go on; from here on only what is thread-safe may be touched. At most once per request.
   void ReleaseSequencer();
 
@@ -82,6 +96,7 @@ class ServedRequest {
   std::optional<ContextCalls::Call> waiting_;
   bool holds_sequencer_ = false;
   const char* malformed_reason_ = nullptr;
+  CUresult late_failure_ = CUDA_SUCCESS;
   static constexpr int kUnknownDevice = -2;
   int current_device_ = kNoDevice;
 };

@@ -51,7 +51,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
                     [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
   state_.keeps_kernels = identity_.keeps_kernels;
-  state_.window = identity_.window;
+  state_.OpenWindow(identity_.window);
   state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });
   SetPriority({});

@@ -22,6 +22,14 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
 
 SessionState::~SessionState() { Destroy(); }
 
+void SessionState::OpenWindow(control::WindowMode mode) {
+  if (mode == control::WindowMode::kOff || keeps_kernels) return;
+  window = std::make_unique<SessionWindow>(*this, mode == control::WindowMode::kOn);
+  code.before_unload = [this] {
+    if (window != nullptr) window->Forget();
+  };
+}
+
 ClientContext* SessionState::FindContext(uint32_t index) {
   if (const auto found = contexts.find(index); found != contexts.end()) return found->second.get();
   if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;
@@ -142,6 +150,7 @@ void SessionState::Destroy() {
                     memory.device_bytes() != 0 || memory.pinned_bytes() != 0 || !host_calls.words.empty();
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
   DestroyContents(shm::kNoContext);
+  window.reset();
   core.device_output->Leave(output);
   host_calls.words.FreeAll();
   host_memory.FreeAll();

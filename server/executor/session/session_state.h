@@ -31,6 +31,7 @@
 #include "server/executor/session/pools.h"
 #include "server/executor/session/published_shapes.h"
 #include "server/executor/session/session_graphs.h"
+#include "server/executor/session/session_window.h"
 #include "server/executor/session/slo_watch.h"
 #include "server/executor/session/virtual_memory.h"
 
@@ -53,7 +54,9 @@ class SessionState {
   PendingOutput output{held};                                    // thread-safe
   std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once channels exist
   bool keeps_kernels = false;                                    // they run as they are; constant once channels exist
-  control::WindowMode window = control::WindowMode::kOff;        // likewise constant
+  // As the program asked for it; before channels exist.
+  void OpenWindow(control::WindowMode mode);
+  std::unique_ptr<SessionWindow> window;  // null: off
   PublishedShapes window_shapes;                                 // thread-safe
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass admission; changes at run time

@@ -2,6 +2,7 @@
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/issue/admitted_dispatch.h"
 #include "server/executor/issue/launch_forms.h"
+#include "server/executor/session/kernel_ops.h"
 #include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
 #include "server/executor/session/pools.h"
@@ -141,6 +142,13 @@ CUresult GetStreamFlags(ServedRequest& served, ClientNames& names, WireReader& i
   return CUDA_SUCCESS;
 }
 
+// Its attributes are about to change: graphs have those of their time.
+void NoteKernelChanges(ServedRequest& served, uint64_t handle) {
+  SessionWindow* const window = served.session().window.get();
+  const Kernel* const kernel = window != nullptr ? FindKernel(served.session(), handle) : nullptr;
+  if (kernel != nullptr) window->Forget(*kernel);
+}
+
 }  // namespace
 
 bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, WireReader in, WireWriter& out,
@@ -149,6 +157,15 @@ bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, Wir
     case kOp_cuGraphLaunch:
       *result = LaunchGraph(served, names, in);
       return true;
+    case kOp_cuFuncSetAttribute:
+    case kOp_cuFuncSetCacheConfig:
+      NoteKernelChanges(served, in.TakeWord());
+      return false;
+    case kOp_cuKernelSetAttribute:  // the attribute, its value, the kernel
+      in.TakeWord();
+      in.TakeWord();
+      NoteKernelChanges(served, in.TakeWord());
+      return false;
     case kOp_cuEventDestroy_v2: {
       const uint64_t handle = in.TakeWord();
       CUevent event = nullptr;

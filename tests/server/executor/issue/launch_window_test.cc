@@ -48,6 +48,7 @@ class LaunchWindowTest : public testing::Test {
                                   if ((shape.nodes()[i].edges >> j & 1) != 0) edges.insert(j);
                                 }
                               }
+                              if (!has_memory_) throw std::bad_alloc();
                               *durations = durations_;
                               return issue_result_;
                             },
@@ -102,6 +103,7 @@ class LaunchWindowTest : public testing::Test {
   CUresult issue_result_ = CUDA_SUCCESS;
   CUresult failure_ = CUDA_SUCCESS;
   bool is_idle_ = false;
+  bool has_memory_ = true;
   std::vector<Batch> batches_;
   std::optional<LaunchWindow> window_;
 };
@@ -264,6 +266,18 @@ TEST_F(LaunchWindowTest, TheFirstFailureIsTold) {
   EXPECT_EQ(failure_, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(window_->Issue(WindowEnd::kIdle), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(window_->Issue(WindowEnd::kIdle), CUDA_SUCCESS) << "nothing is held any more";
+}
+
+// Some of them may have been issued by then.
+TEST_F(LaunchWindowTest, WithoutMemoryNothingIsIssuedTwice) {
+  Open();
+  Take(0);
+  has_memory_ = false;
+  EXPECT_EQ(window_->Issue(WindowEnd::kRequest), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_FALSE(window_->has_launches());
+  has_memory_ = true;
+  EXPECT_EQ(window_->Issue(WindowEnd::kRequest), CUDA_SUCCESS);
+  EXPECT_EQ(batches_.size(), 1u);
 }
 
 // The program is slower than the GPU: kernels that wait for one another on the host could have run by then.

@@ -1,0 +1,93 @@
+#include "server/executor/session/session_window.h"
+
+#include "server/executor/issue/launch_forms.h"
+#include "server/executor/issue/launch_stream.h"
+#include "server/executor/session/session_state.h"
+
+namespace tally::server {
+namespace {
+
+constexpr std::chrono::milliseconds kPublishEvery{200};
+
+}  // namespace
+
+SessionWindow::SessionWindow(SessionState& session, bool holds)
+    : session_(session),
+      memory_(session.memory),
+      accesses_(session.driver, *session.core.devices, session.core.segments, memory_),
+      launches_(holds,
+                {.accesses_of = [this](const PendingLaunch& launch) -> const LaunchAccesses& {
+                   return accesses_.Of(launch);
+                 },
+                 .issue = [this](const auto& shape, auto launches,
+                                 auto* durations) { return Issue(shape, launches, durations); },
+                 .is_idle = [this](const PendingLaunch& launch) { return IsIdle(launch); }},
+                session.counters, session.clock) {}
+
+RememberedGraphs& SessionWindow::GraphsOf(int device) {
+  std::unique_ptr<RememberedGraphs>& graphs = graphs_[device];
+  if (graphs == nullptr) {
+    graphs = std::make_unique<RememberedGraphs>(session_.driver, &session_.core.devices->completions(device));
+  }
+  return *graphs;
+}
+
+CUresult SessionWindow::Issue(const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
+                              LaunchWindow::Durations* durations) {
+  // Launches are spent when they have been issued.
+  const CUstream stream = launches.front().stream->real;
+  const int device = launches.front().stream->device;
+  RememberedGraphs& graphs = GraphsOf(device);
+  const RememberedGraphs::Counts before = graphs.counts();
+  const CUresult result = graphs.Issue(shape, launches, [](PendingLaunch& launch) { return IssueLaunch(launch); });
+  const RememberedGraphs::Counts& after = graphs.counts();
+  FigureCounters& figures = session_.counters;
+  figures.Add("window_graphs", after.graph_launches - before.graph_launches);
+  figures.Add("window_in_graphs", after.launches_in_graphs - before.launches_in_graphs);
+  figures.Add("window_in_order", after.launches_in_order - before.launches_in_order);
+  figures.Add("window_shapes", after.shapes_built - before.shapes_built);
+  figures.Add("window_node_updates", after.parameter_updates - before.parameter_updates);
+  const RememberedGraphs::Durations& took = graphs.last();
+  *durations = {took.in_order, took.as_issued};
+  if (after.graph_launches != before.graph_launches) {
+    figures.Add("window_in_order_ns", took.in_order);
+    figures.Add("window_in_graphs_ns", took.as_issued);
+  }
+  session_.core.devices->completions(device).Put(stream, &last_issued_);
+  if (session_.clock.Now() - published_at_ > kPublishEvery) PublishShapes();
+  return result;
+}
+
+void SessionWindow::PublishShapes() {
+  published_at_ = session_.clock.Now();
+  std::vector<control::WindowShapeFigures> shapes;
+  for (const auto& [device, graphs] : graphs_) {
+    for (const RememberedGraphs::ShapeReport& report : graphs->Report()) {
+      using enum control::WindowWay;
+      const auto way = report.is_refused                            ? kRefused
+                       : report.way == scheduler::IssueWay::kGraph ? kGraph
+                                                                   : kInOrder;
+      shapes.push_back({.session_id = 0,
+                        .num_nodes = static_cast<uint32_t>(report.num_nodes),
+                        .num_levels = static_cast<uint32_t>(report.num_levels),
+                        .num_tracks = static_cast<uint32_t>(report.num_tracks),
+                        .way = way,
+                        .num_uses = report.num_uses,
+                        .in_order_ns = static_cast<uint64_t>(report.in_order.count()),
+                        .graph_ns = static_cast<uint64_t>(report.graph.count())});
+    }
+  }
+  session_.window_shapes.Publish(std::move(shapes));
+}
+
+bool SessionWindow::IsIdle(const PendingLaunch&) const { return last_issued_.HasEnded(); }
+
+void SessionWindow::Forget(const Kernel& kernel) {
+  for (const auto& [device, graphs] : graphs_) graphs->Forget(kernel);
+}
+
+void SessionWindow::Forget() {
+  for (const auto& [device, graphs] : graphs_) graphs->ForgetAll();
+}
+
+}  // namespace tally::server
