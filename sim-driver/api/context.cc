@@ -59,7 +59,7 @@ Context::Context(Device& device, unsigned context_flags, bool is_primary, unsign
 }
 
 ContextPtr Context::Create(Device& device, unsigned flags, bool is_primary, unsigned api_version) {
-  if (!Timeline::Get().Open() || device.OpenMachine().code() == StatusCode::kResourceExhausted) {
+  if (!Timeline::Get().Open(ShuffleSeed()) || device.OpenMachine().code() == StatusCode::kResourceExhausted) {
     Fail(CUDA_ERROR_OUT_OF_MEMORY);
   }
   ContextPtr context(new Context(device, flags, is_primary, api_version));

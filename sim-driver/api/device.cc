@@ -11,6 +11,7 @@
 #include "sim-driver/api/device_attributes.h"
 #include "sim-driver/api/error.h"
 #include "sim-driver/api/live_objects.h"
+#include "sim-driver/api/memory_map.h"
 
 namespace tally::sim_driver {
 namespace {
@@ -93,6 +94,7 @@ void InitializeDevices() {
   const uint64_t num_devices = NumberFromEnvironment("TALLY_SIM_DEVICES", 1, kMaxDevices, 1);
   const uint64_t num_bytes =
       NumberFromEnvironment("TALLY_SIM_MEMORY_BYTES", kMinMemoryBytes, kMaxMemoryBytes, kDefaultMemoryBytes);
+  if (NumberFromEnvironment("TALLY_SIM_REUSE_ADDRESSES", 0, 1, 0) != 0) MemoryMap::Get().ReuseAddresses();
   for (uint64_t i = 0; i < num_devices; ++i) {
     Devices().push_back(std::make_unique<Device>(static_cast<int>(i), num_bytes));
   }
@@ -108,6 +110,8 @@ void InitializeDevices() {
   });
   is_initialized.store(true, std::memory_order_release);
 }
+
+uint64_t ShuffleSeed() { return NumberFromEnvironment("TALLY_SIM_SHUFFLE", 0, ~uint64_t{0}, 0); }
 
 bool IsInitialized() { return is_initialized.load(std::memory_order_acquire); }
 void RequireInitialized() { Require(IsInitialized(), CUDA_ERROR_NOT_INITIALIZED); }

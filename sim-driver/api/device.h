@@ -64,12 +64,14 @@ class Device {
   std::unique_ptr<Machine> machine_;  // set once, before there is a context
 };
 
-// cuInit: reads TALLY_SIM_DEVICES, TALLY_SIM_MEMORY_BYTES. Anything but a sane number is ignored with a line on stderr.
+// cuInit: reads TALLY_SIM_DEVICES, _MEMORY_BYTES and _REUSE_ADDRESSES. Anything but a sane number is ignored with a line on stderr.
 void InitializeDevices();
 bool IsInitialized();
 int NumDevices();
 // Fails with INVALID_DEVICE, or NOT_INITIALIZED before cuInit (and in a forked child, for ever).
 Device& DeviceAt(int ordinal);
 void RequireInitialized();
+// TALLY_SIM_SHUFFLE; 0: not given (shuffle.h).
+uint64_t ShuffleSeed();
 
 }  // namespace tally::sim_driver

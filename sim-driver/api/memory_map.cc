@@ -152,6 +152,7 @@ std::optional<uint64_t> MemoryMap::Allocate(MemoryRegion shape, uint64_t alignme
   // Reservations own whole 2 MiB chunks: their memory comes and goes by mmap.
   if (is_reserved) alignment = std::max(alignment, kPageGranularity);
   const std::unique_lock lock(mutex_);
+  if (reuses_addresses_) cursor_ = window_start_;
   if (is_reserved) cursor_ = AlignUp(cursor_, kPageGranularity);
   const auto base = FindGapLocked(shape.num_bytes, alignment);
   if (!base) return std::nullopt;
@@ -161,6 +162,11 @@ std::optional<uint64_t> MemoryMap::Allocate(MemoryRegion shape, uint64_t alignme
   if (shape.buffer_id == 0) shape.buffer_id = NextBufferId();
   (is_reserved ? reserved_ : ranges_).emplace(*base, shape);
   return base;
+}
+
+void MemoryMap::ReuseAddresses() {
+  const std::unique_lock lock(mutex_);
+  reuses_addresses_ = true;
 }
 
 bool MemoryMap::Insert(const MemoryRegion& range) {

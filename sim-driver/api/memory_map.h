@@ -3,8 +3,9 @@
 // Device memory is memory of this process, so a device address is a real address: it lies in a window that is mapped at
 // first use, by preference at kWindowStart, and of which the system gives pages as they are touched. The window is one
 // mapping whatever comes and goes: a process may have some 65,000. Addresses in it are handed out in rising order and
-// come back only when the whole window has been used, so that a use of freed memory meets nothing alive. Host memory
-// that the program pins or registers is entered here as well, at its own address.
+// come back only when the whole window has been used, so that a use of freed memory meets nothing alive; or at once, as
+// on GPUs, where ReuseAddresses() says so. Host memory that the program pins or registers is entered here as well, at
+// its own address.
 //
 // A range is exactly as long as was asked for; at least one byte between two of them belongs to none.
 // Sizes in bytes. Thread-safe.
@@ -63,6 +64,8 @@ class MemoryMap {
   // means what a native driver would give. Fresh memory reads as zero. Empty when the window is full. Accounting is the
   // caller's (device.h).
   std::optional<uint64_t> Allocate(MemoryRegion shape, uint64_t alignment);
+  // From now on the lowest free addresses are handed out, those of freed memory first.
+  void ReuseAddresses();
   // Enters memory that is already there. False when it overlaps a live range.
   bool Insert(const MemoryRegion& range);
   // Removes the range that starts at `base`; for window memory the pages go back to the system.
@@ -122,6 +125,7 @@ class MemoryMap {
   uint64_t window_start_ = 0;
   uint64_t window_end_ = 0;
   uint64_t cursor_ = 0;
+  bool reuses_addresses_ = false;
   std::vector<MemoryLookup*> lookups_;
 };
 

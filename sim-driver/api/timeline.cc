@@ -22,6 +22,11 @@ bool IsSkipped(const Task& task) {
   return !task.runs_after_fault && task.fault && task.fault->error.load(std::memory_order_acquire) != 0;
 }
 
+// What takes time on a device, and may therefore be early or late.
+bool IsDrawn(TaskKind kind) {
+  return kind == TaskKind::kCopy || kind == TaskKind::kKernel || kind == TaskKind::kHost;
+}
+
 }  // namespace
 
 uint64_t MonotonicNs() {
@@ -38,13 +43,19 @@ Timeline& Timeline::Get() {
 Timeline::Timeline()
     : copies_("sim-copy", kMaxConcurrentCopies), host_functions_("sim-host", kMaxConcurrentHostFunctions) {}
 
-bool Timeline::Open() {
+bool Timeline::Open(uint64_t shuffle_seed) {
   const auto lock = Lock();
   if (!has_poll_thread_) {
     auto poller = StartDriverThread("sim-poll", [this] { PollLoop(); });
     if (!poller) return false;
     poller->detach();
     has_poll_thread_ = true;
+  }
+  if (shuffle_seed != 0 && !shuffle_) {
+    auto shuffler = StartDriverThread("sim-shuffle", [this] { ShuffleLoop(); });
+    if (!shuffler) return false;
+    shuffler->detach();
+    shuffle_.emplace(shuffle_seed);
   }
   return copies_.Open() && host_functions_.Open();
 }
@@ -62,8 +73,14 @@ void Timeline::SubmitLocked(const TaskPtr& task, std::span<const TaskPtr> after)
   FinishLocked(finished);
 }
 
-// Short tasks are done on the spot and appended to `finished`.
+// Now, or when it is drawn. Short tasks are done on the spot and appended to `finished`.
 void Timeline::StartLocked(TaskPtr task, std::vector<TaskPtr>& finished) {
+  if (!shuffle_ || !IsDrawn(task->kind)) return StartAtOnceLocked(std::move(task), finished);
+  shuffle_->Add(std::move(task), MonotonicNs());
+  shuffle_wanted_.notify_one();
+}
+
+void Timeline::StartAtOnceLocked(TaskPtr task, std::vector<TaskPtr>& finished) {
   WorkerPool* pool = nullptr;
   switch (task->kind) {
     case TaskKind::kInline:
@@ -112,6 +129,10 @@ void Timeline::FinishLocked(std::vector<TaskPtr>& finished) {
     task->is_done.store(true, std::memory_order_release);
     task->body = nullptr;
     task->is_satisfied = nullptr;
+    if (shuffle_ && IsDrawn(task->kind)) {
+      shuffle_->OnEnd(MonotonicNs());
+      shuffle_wanted_.notify_one();
+    }
     for (TaskPtr& successor : std::exchange(task->successors, {})) {
       if (--successor->num_unmet == 0) StartLocked(std::move(successor), finished);
     }
@@ -156,6 +177,24 @@ void Timeline::WaitAll(std::span<const TaskPtr> tasks) {
 void Timeline::Poke() {
   const auto lock = Lock();
   if (!polled_.empty()) poll_wanted_.notify_one();
+}
+
+void Timeline::ShuffleLoop() {
+  auto lock = Lock();
+  while (true) {
+    uint64_t wake_ns = Shuffle::kNever;
+    const uint64_t now_ns = MonotonicNs();
+    TaskPtr task = shuffle_->Next(now_ns, &wake_ns);
+    if (task) {
+      std::vector<TaskPtr> finished;
+      StartAtOnceLocked(std::move(task), finished);
+      FinishLocked(finished);
+    } else if (wake_ns == Shuffle::kNever) {
+      shuffle_wanted_.wait(lock);
+    } else {
+      shuffle_wanted_.wait_for(lock, std::chrono::nanoseconds(wake_ns - now_ns));
+    }
+  }
 }
 
 void Timeline::PollLoop() {

@@ -15,10 +15,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "sim-driver/api/shuffle.h"
 #include "sim-driver/api/worker_pool.h"
 
 namespace tally::sim_driver {
@@ -60,7 +62,8 @@ class Timeline {
   static Timeline& Get();
 
   // Before the first task: starts the threads that no work could do without. False: the machine has none left.
-  bool Open();
+  // `shuffle_seed`: of the order of what may start (shuffle.h); 0: that in which it came.
+  bool Open(uint64_t shuffle_seed);
 
   // Guards every stream's tail as well: see stream.h.
   std::unique_lock<std::mutex> Lock() { return std::unique_lock(mutex_); }
@@ -82,9 +85,11 @@ class Timeline {
  private:
   Timeline();
   void StartLocked(TaskPtr task, std::vector<TaskPtr>& finished);
+  void StartAtOnceLocked(TaskPtr task, std::vector<TaskPtr>& finished);
   void FinishLocked(std::vector<TaskPtr>& finished);
   void Run(const TaskPtr& task);
   void PollLoop();
+  void ShuffleLoop();
 
   std::mutex mutex_;
   std::condition_variable done_;
@@ -93,6 +98,9 @@ class Timeline {
   std::vector<TaskPtr> polled_;
   std::condition_variable poll_wanted_;
   bool has_poll_thread_ = false;  // guarded by mutex_
+
+  std::optional<Shuffle> shuffle_;  // what may start and has to wait for its draw; guarded by mutex_
+  std::condition_variable shuffle_wanted_;
 
   WorkerPool copies_;
   WorkerPool host_functions_;
