@@ -64,7 +64,8 @@ class Device {
   std::unique_ptr<Machine> machine_;  // set once, before there is a context
 };
 
-// cuInit: reads TALLY_SIM_DEVICES, _MEMORY_BYTES and _REUSE_ADDRESSES. Anything but a sane number is ignored with a line on stderr.
+// cuInit: reads TALLY_SIM_DEVICES, _MEMORY_BYTES and _REUSE_ADDRESSES. Anything but a sane number is ignored with a
+// line on stderr.
 void InitializeDevices();
 bool IsInitialized();
 int NumDevices();

@@ -7,6 +7,7 @@ namespace tally::sim_driver {
 namespace {
 
 constexpr uint64_t kOneLateIn = 4;
+constexpr uint64_t kOneBesideIn = 8;  // the next may start beside it
 
 }  // namespace
 
@@ -26,8 +27,8 @@ void Shuffle::Add(std::shared_ptr<Task> task, uint64_t now_ns) {
 std::shared_ptr<Task> Shuffle::Next(uint64_t now_ns, uint64_t* wake_ns) {
   *wake_ns = kNever;
   if (waiting_.empty()) return nullptr;
-  if (num_running_ != 0 && now_ns < last_start_ns_ + kPatienceNs) {
-    *wake_ns = last_start_ns_ + kPatienceNs;
+  if (num_running_ != 0 && now_ns < patience_ends_ns_) {
+    *wake_ns = patience_ends_ns_;
     return nullptr;
   }
   const auto is_late = [now_ns](const Waiting& one) { return one.due_ns > now_ns; };
@@ -46,7 +47,8 @@ std::shared_ptr<Task> Shuffle::Next(uint64_t now_ns, uint64_t* wake_ns) {
   std::shared_ptr<Task> task = std::move(chosen->task);
   waiting_.erase(chosen);
   ++num_running_;
-  last_start_ns_ = last_change_ns_ = now_ns;
+  patience_ends_ns_ = Draw(kOneBesideIn) == 0 ? now_ns : now_ns + kPatienceNs;
+  last_change_ns_ = now_ns;
   return task;
 }
 

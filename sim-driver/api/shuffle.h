@@ -2,8 +2,9 @@
 // they came: so that an edge that is missing shows.
 //
 // Work on the software device is short, and what comes first in the program is started first: two kernels that nobody
-// has ordered are then nearly always right. Here a random one of those that may start does, one at a time. A quarter of
-// all are *late*: they start when nothing else runs or may start. So each order that the edges allow comes up.
+// has ordered are then nearly always right. Here a random one of those that may start does, as a rule when the one
+// before it has ended. A quarter of all are *late*: they start when nothing else runs or may start. So each order that
+// the edges allow comes up.
 //
 // Nothing is promised that CUDA does not: kernels that wait for one another, and for the host, all start in the end.
 // The draws repeat for a seed; an order does so too where all of it may start at once, as the roots of a graph do.
@@ -47,7 +48,7 @@ class Shuffle {
   uint64_t state_;
   std::vector<Waiting> waiting_;
   uint32_t num_running_ = 0;
-  uint64_t last_start_ns_ = 0;
+  uint64_t patience_ends_ns_ = 0;  // of the last one that started
   uint64_t last_change_ns_ = 0;
 };
 

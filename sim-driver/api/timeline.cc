@@ -23,9 +23,7 @@ bool IsSkipped(const Task& task) {
 }
 
 // What takes time on a device, and may therefore be early or late.
-bool IsDrawn(TaskKind kind) {
-  return kind == TaskKind::kCopy || kind == TaskKind::kKernel || kind == TaskKind::kHost;
-}
+bool IsDrawn(TaskKind kind) { return kind == TaskKind::kCopy || kind == TaskKind::kKernel || kind == TaskKind::kHost; }
 
 }  // namespace
 

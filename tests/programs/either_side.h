@@ -1,5 +1,6 @@
 // For programs whose point is the order of many small operations: a list of operations that is carried out on the host,
-// each at its call, or on the device, asynchronously, from the same lines. So the host's result is that of program order.
+// each at its call, or on the device, asynchronously, from the same lines. So the host's result is that of program
+// order.
 //
 //   struct Double { ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* in) { out[i] = in[i] * 2; } };
 //   side.Run<Double>(stream, count, out, in);

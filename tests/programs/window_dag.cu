@@ -14,15 +14,21 @@ namespace {
 
 constexpr int kArrays = 4, kSlices = 16, kSlice = 128, kPitch = 32;  // a slice is four rows of a matrix
 constexpr int kStreams = 3, kCounters = 8;
-constexpr int kSteps = 20, kOperations = 40, kGraphs = 3;
+constexpr int kSteps = 20, kOperations = 48, kGraphs = 3;
 
+// Kernels of several names, so that one does not come again at once.
+constexpr int kVariants = 4;
+template <int kVariant>
 struct Mix {
   ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* a, const uint32_t* b, uint32_t k) {
-    out[i] = a[i] * k + (b[i] >> 3) + i;
+    out[i] = a[i] * k + (b[i] >> (kVariant + 1)) + i;
   }
 };
+template <int kVariant>
 struct InPlace {
-  ONE_SIDED static void At(int i, uint32_t* words, uint32_t k) { words[i] = words[i] * (2 * k + 1) + i; }
+  ONE_SIDED static void At(int i, uint32_t* words, uint32_t k) {
+    words[i] = words[i] * (2 * k + 1) + i * (kVariant + 1);
+  }
 };
 struct Store {
   ONE_SIDED static void At(int i, uint32_t* words, uint32_t k) { words[i] = k + i; }
@@ -49,8 +55,21 @@ struct EachThird {
 };
 
 enum class Action : uint8_t {
-  kMix, kInPlace, kCount, kFromCounter, kNeighbours, kTile, kEachThird, kFill, kCopy, kScratch, kNewScratch, kOnHost,
-  kRoundTrip, kGraph, kNumber
+  kMix,
+  kInPlace,
+  kCount,
+  kFromCounter,
+  kNeighbours,
+  kTile,
+  kEachThird,
+  kFill,
+  kCopy,
+  kScratch,
+  kNewScratch,
+  kOnHost,
+  kRoundTrip,
+  kGraph,
+  kNumber
 };
 // How often of 64.
 constexpr int kShares[] = {16, 8, 4, 3, 6, 7, 4, 3, 3, 3, 1, 2, 2, 2};
@@ -64,23 +83,28 @@ struct Operation {
 };
 using Program = std::vector<Operation>;
 
-Operation RandomOperation(check::Random& random, bool is_kernel_only) {
+// What a program is made of. Wild ones change streams and do other things than launch all the time. Calm ones are long
+// rows of kernels in one stream, with something else now and then.
+enum class Style { kWild, kCalm, kKernelsOnly };
+
+Operation RandomOperation(check::Random& random, Style style) {
   const auto below = [&random](int bound) { return static_cast<int>(random.Next() % static_cast<uint64_t>(bound)); };
   Operation one{};
   do {
     int at = below(64), action = 0;
     while (at >= kShares[action]) at -= kShares[action++];
     one.action = static_cast<Action>(action);
-  } while (is_kernel_only && one.action > Action::kCopy);
-  one.stream = below(4) == 0 ? below(kStreams) : 0;
+  } while ((style == Style::kKernelsOnly && one.action > Action::kCopy) ||
+           (style == Style::kCalm && one.action > Action::kEachThird && below(12) != 0));
+  one.stream = below(style == Style::kCalm ? 30 : 4) == 0 ? below(kStreams) : 0;
   for (int i = 0; i < 3; ++i) one.array[i] = below(kArrays), one.slice[i] = below(kSlices);
   one.number = static_cast<uint32_t>(below(1000));
   return one;
 }
-Program RandomProgram(check::Random& random, int num_operations, bool is_kernel_only = false) {
+Program RandomProgram(check::Random& random, int num_operations, Style style) {
   Program program;
   while (program.size() < static_cast<size_t>(num_operations)) {
-    program.push_back(RandomOperation(random, is_kernel_only));
+    program.push_back(RandomOperation(random, style));
   }
   return program;
 }
@@ -160,10 +184,15 @@ class Player {
     const int to = PieceOf(one.array[0], one.slice[0]), from = PieceOf(one.array[1], one.slice[1]),
               other = PieceOf(one.array[2], one.slice[2]);
     switch (one.action) {
-      case Action::kMix: return {{from, other}, {to}};
-      case Action::kInPlace: case Action::kFill: return {{}, {to}};
-      case Action::kCount: return {{from}, {kCountersPiece}};
-      case Action::kFromCounter: return {{kCountersPiece}, {to}};
+      case Action::kMix:
+        return {{from, other}, {to}};
+      case Action::kInPlace:
+      case Action::kFill:
+        return {{}, {to}};
+      case Action::kCount:
+        return {{from}, {kCountersPiece}};
+      case Action::kFromCounter:
+        return {{kCountersPiece}, {to}};
       case Action::kNeighbours: {
         Pieces pieces{{from}, {to}};
         if (one.slice[1] > 0) pieces.read.push_back(from - 1);
@@ -179,14 +208,20 @@ class Player {
         }
         return pieces;
       }
-      case Action::kEachThird: case Action::kCopy: return {{from}, {to}};
-      case Action::kScratch: return {{from}, {to, kScratchPiece}};
-      case Action::kNewScratch: return {{}, {kScratchPiece}};
-      case Action::kOnHost: return {{}, {kPinnedPiece}};
-      case Action::kRoundTrip: return {{}, {to, kPinnedPiece}};
-      case Action::kGraph: case Action::kNumber: break;
+      case Action::kEachThird:
+      case Action::kCopy:
+        return {{from}, {to}};
+      case Action::kScratch:
+        return {{from}, {to, kScratchPiece}};
+      case Action::kNewScratch:
+        return {{}, {kScratchPiece}};
+      case Action::kOnHost:
+        return {{}, {kPinnedPiece}};
+      case Action::kRoundTrip:
+        return {{}, {to, kPinnedPiece}};
+      default:
+        return {};
     }
-    return {};
   }
   static int FirstRow(const Operation& one) { return one.slice[0] * 4 % (kSlices * 4 - 12); }
   static int Rows(const Operation& one) { return 1 + one.slice[1] % 12; }
@@ -224,30 +259,36 @@ class Player {
     uint32_t* const counter = counters_ + one.number % kCounters;
     const bool is_same = to == from;
     switch (one.action) {
-      case Action::kMix: return side_.Run<Mix>(stream, kSlice, to, from, Slice(one, 2), k);
-      case Action::kInPlace: return side_.Run<InPlace>(stream, kSlice, to, k);
-      case Action::kCount: return side_.Run<Count>(stream, kSlice, counter, from);
-      case Action::kFromCounter: return side_.Run<FromCounter>(stream, kSlice, to, counter);
+      case Action::kMix:
+        return RunMix(stream, one.number, to, from, Slice(one, 2), k);
+      case Action::kInPlace:
+        return RunInPlace(stream, one.number, to, k);
+      case Action::kCount:
+        return side_.Run<Count>(stream, kSlice, counter, from);
+      case Action::kFromCounter:
+        return side_.Run<FromCounter>(stream, kSlice, to, counter);
       case Action::kNeighbours:
         // What it reads must not be what others of its threads write.
-        if (one.array[0] == one.array[1]) return side_.Run<InPlace>(stream, kSlice, to, k);
+        if (one.array[0] == one.array[1]) return RunInPlace(stream, one.number, to, k);
         return side_.RunInBlocks<BothNeighbours>(stream, 32, kSlice, to, from, k);
       case Action::kTile:
         return side_.Run<Tile>(stream, Rows(one) * Columns(one),
                                memory_[one.array[0]] + FirstRow(one) * kPitch + FirstColumn(one), Columns(one), k);
-      case Action::kEachThird: return side_.Run<EachThird>(stream, kSlice / 3, to, from, k);
-      case Action::kFill: return side_.Fill(stream, to + 8, static_cast<uint8_t>(k), kSlice - 16);
+      case Action::kEachThird:
+        return side_.Run<EachThird>(stream, kSlice / 3, to, from, k);
+      case Action::kFill:
+        return side_.Fill(stream, to + 8, static_cast<uint8_t>(k), kSlice - 16);
       case Action::kCopy:
         if (!is_same) side_.Copy(stream, to + 3, from, kSlice - 3);
         return;
       case Action::kScratch: {
         uint32_t* const own = side_.NewInStream(stream, kSlice);
-        side_.Run<Mix>(stream, kSlice, own, from, from, k);
-        side_.Run<Mix>(stream, kSlice, scratch_, own, from, k + 1);
+        side_.Run<Mix<0>>(stream, kSlice, own, from, from, k);
+        side_.Run<Mix<0>>(stream, kSlice, scratch_, own, from, k + 1);
         side_.FreeInStream(stream, own);
         uint32_t* const next = side_.NewInStream(stream, kSlice);
-        side_.Run<Mix>(stream, kSlice, next, scratch_, scratch_, k + 2);
-        side_.Run<Mix>(stream, kSlice, to, next, scratch_, k);
+        side_.Run<Mix<0>>(stream, kSlice, next, scratch_, scratch_, k + 2);
+        side_.Run<Mix<0>>(stream, kSlice, to, next, scratch_, k);
         return side_.FreeInStream(stream, next);
       }
       case Action::kNewScratch: {
@@ -255,13 +296,27 @@ class Player {
         scratch_ = side_.New(kSlice);
         return side_.Run<Store>(stream, kSlice, scratch_, k);
       }
-      case Action::kOnHost: return CallHost(stream, k);
+      case Action::kOnHost:
+        return CallHost(stream, k);
       case Action::kRoundTrip:
         side_.Copy(stream, pinned_, to, kSlice);
         CallHost(stream, k);
         return side_.Copy(stream, to, pinned_, kSlice);
-      case Action::kGraph: case Action::kNumber: return;
+      default:
+        return;
     }
+  }
+
+  template <int kVariant = 0>
+  void RunMix(cudaStream_t stream, uint32_t number, uint32_t* out, const uint32_t* in, const uint32_t* other,
+              uint32_t k) {
+    if (number % kVariants == kVariant) return side_.Run<Mix<kVariant>>(stream, kSlice, out, in, other, k);
+    if constexpr (kVariant + 1 < kVariants) RunMix<kVariant + 1>(stream, number, out, in, other, k);
+  }
+  template <int kVariant = 0>
+  void RunInPlace(cudaStream_t stream, uint32_t number, uint32_t* words, uint32_t k) {
+    if (number % kVariants == kVariant) return side_.Run<InPlace<kVariant>>(stream, kSlice, words, k);
+    if constexpr (kVariant + 1 < kVariants) RunInPlace<kVariant + 1>(stream, number, words, k);
   }
 
   void CallHost(cudaStream_t stream, uint32_t k) {
@@ -306,7 +361,7 @@ class Player {
   cudaEvent_t events_[kStreams] = {};
   cudaGraphExec_t executables_[kGraphs] = {};
   Piece pieces_[kPieces];
-  int positions_[kStreams] = {};           // operations so far
+  int positions_[kStreams] = {};         // operations so far
   int waited_[kStreams][kStreams] = {};  // by whom, of whom: up to which position
 };
 
@@ -317,15 +372,16 @@ void Play(Where where, Results& results) {
   }
   for (unsigned seed = first; seed <= last; ++seed) {
     check::Random random(seed);
-    Program program = RandomProgram(random, kOperations);
+    const Style style = seed % 2 == 0 ? Style::kCalm : Style::kWild;
+    Program program = RandomProgram(random, kOperations, style);
     std::vector<Program> graphs;
-    for (int i = 0; i < kGraphs; ++i) graphs.push_back(RandomProgram(random, 3 + i, /*is_kernel_only=*/true));
+    for (int i = 0; i < kGraphs; ++i) graphs.push_back(RandomProgram(random, 3 + i, Style::kKernelsOnly));
     Side side(where);
     Player player(side, seed * 100);
     for (uint32_t step = 0; step < kSteps; ++step) {
       if (step % 7 == 5) {
         // Another shape, once; and every other time it stays so from its middle on.
-        const Program other = RandomProgram(random, kOperations / 2);
+        const Program other = RandomProgram(random, kOperations / 2, style);
         player.Play(other, graphs, step);
         if (step % 2 == 0) std::copy(other.begin(), other.end(), program.begin() + kOperations / 2);
         continue;

@@ -17,6 +17,10 @@ constexpr uint32_t kSteps = 20;
 struct Affine {
   ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* in, uint32_t factor) { out[i] = in[i] * factor + i; }
 };
+// The only one of its kind: what looks for the beginning of a step that comes again finds it here.
+struct Begin {
+  ONE_SIDED static void At(int i, uint32_t* words, uint32_t step) { words[i] = words[i] * 3 + step; }
+};
 struct AffineInPlace {
   ONE_SIDED static void At(int i, uint32_t* words, uint32_t factor) { words[i] = words[i] * factor + 7u * i; }
 };
@@ -27,7 +31,9 @@ struct Accumulate {
   ONE_SIDED static void At(int i, uint32_t* sums, const uint32_t* in) { check::AddTo(&sums[i % 3], in[i]); }
 };
 struct Sum {
-  ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* a, const uint32_t* b) { out[i] = out[i] * 3 + a[i] + b[i]; }
+  ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* a, const uint32_t* b) {
+    out[i] = out[i] * 3 + a[i] + b[i];
+  }
 };
 // `in` points into the middle of an array: the words before it and behind its end belong to neighbours.
 struct BothNeighbours {
@@ -44,11 +50,15 @@ struct Tile {
 };
 // Every other word only.
 struct Strided {
-  ONE_SIDED static void At(int i, uint32_t* first, int stride, uint32_t factor) { first[i * stride] = first[i * stride] * factor + i; }
+  ONE_SIDED static void At(int i, uint32_t* first, int stride, uint32_t factor) {
+    first[i * stride] = first[i * stride] * factor + i;
+  }
 };
 // Downwards from the end.
 struct Backwards {
-  ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* end, uint32_t factor) { out[i] += *(end - 1 - i) * factor; }
+  ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* end, uint32_t factor) {
+    out[i] += *(end - 1 - i) * factor;
+  }
 };
 // Pointers in a struct, and one in memory.
 struct Pair {
@@ -62,17 +72,24 @@ struct PutPointer {
   ONE_SIDED static void At(int, Pair* to, uint32_t* out, const uint32_t* in) { *to = {out, in}; }
 };
 struct ThroughPointer {
-  ONE_SIDED static void At(int i, const Pair* pair, uint32_t factor) { pair->out[i] = pair->out[i] * factor + pair->in[i]; }
+  ONE_SIDED static void At(int i, const Pair* pair, uint32_t factor) {
+    pair->out[i] = pair->out[i] * factor + pair->in[i];
+  }
 };
 // Which words are written is in memory, too.
 struct Scatter {
-  ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* index, uint32_t value) { out[index[i]] = value * (i + 1u); }
+  ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* index, uint32_t value) {
+    out[index[i]] = value * (i + 1u);
+  }
 };
 
 struct Arrays {
   explicit Arrays(Side& side) {
-    const auto words = [&side](uint64_t seed, size_t count) { return side.New(check::RandomIntegers<uint32_t>(count, seed)); };
-    a = words(1, kCount), b = words(2, kCount), c = words(3, kCount), in_place = words(4, kCount), fresh = words(5, kCount);
+    const auto words = [&side](uint64_t seed, size_t count) {
+      return side.New(check::RandomIntegers<uint32_t>(count, seed));
+    };
+    a = words(1, kCount), b = words(2, kCount), c = words(3, kCount), in_place = words(4, kCount),
+    fresh = words(5, kCount);
     sums = words(6, 3), table = words(7, kCount), partial = words(8, kCount), strided = words(9, kCount);
     for (int i = 0; i < 4; ++i) readers[i] = words(10 + i, kCount);
     even = words(20, (kSlices + 2) * kSlice), odd = words(21, (kSlices + 2) * kSlice);
@@ -83,30 +100,31 @@ struct Arrays {
     for (uint32_t i = 0; i < kCount; ++i) order[i] = i * 9 % kCount;
     index = side.New(order);
   }
-  uint32_t *a, *b, *c, *in_place, *fresh, *sums, *table, *partial, *strided, *readers[4], *even, *odd, *matrix, *in_struct,
-      *by_pointer, *scattered, *index;
+  uint32_t *a, *b, *c, *in_place, *fresh, *sums, *table, *partial, *strided, *readers[4], *even, *odd, *matrix,
+      *in_struct, *by_pointer, *scattered, *index;
   Pair* pair;
 };
 
 // Lines that follow one another belong to different chains as a rule.
 void Step(Side& side, cudaStream_t stream, const Arrays& m, uint32_t step) {
   const uint32_t k = 2 * step + 3;
-  side.Run<Affine>(stream, kCount, m.b, m.a, k);                      // chain 1: b is read next
-  side.Run<AffineInPlace>(stream, kCount, m.in_place, k);             // chain 2
-  side.Run<Accumulate>(stream, kCount, m.sums, m.table);              // chain 3
-  side.Run<Store>(stream, kCount, m.fresh, k);                        // chain 4: overwritten next
-  side.Run<Store>(stream, 200, m.partial + 100, k);                   // chain 5
+  side.Run<Begin>(stream, kCount, m.a, step);
+  side.Run<Affine>(stream, kCount, m.b, m.a, k);           // chain 1: b is read next
+  side.Run<AffineInPlace>(stream, kCount, m.in_place, k);  // chain 2
+  side.Run<Accumulate>(stream, kCount, m.sums, m.table);   // chain 3
+  side.Run<Store>(stream, kCount, m.fresh, k);             // chain 4: overwritten next
+  side.Run<Store>(stream, 200, m.partial + 100, k);        // chain 5
   for (int i = 0; i < 4; ++i) side.Run<Sum>(stream, kCount, m.readers[i], m.table, m.readers[i]);
-  side.Run<Affine>(stream, kCount, m.c, m.b, k + 1);                  // RAW
-  side.Run<AffineInPlace>(stream, kCount, m.in_place, k + 2);         // in place again
-  side.Run<Affine>(stream, kCount, m.b, m.a, k + 3);                  // WAR against the reader of b, WAW against its writer
-  side.Run<Store>(stream, kCount, m.fresh, k + 4);                    // WAW
-  side.Run<AffineInPlace>(stream, 150, m.partial + 250, k);           // overlaps the last 50 words of the store
-  side.Run<AffineInPlace>(stream, 100, m.partial + 300, k);           // begins where that ended
-  side.Run<Accumulate>(stream, kCount, m.sums, m.c);                  // two atomics; c was written above
-  side.Run<AffineInPlace>(stream, kCount, m.table, k);                // WAR against all readers of the table
-  side.Run<Sum>(stream, kCount, m.readers[0], m.table, m.fresh);      // RAW against that, and against chain 4
-  side.Run<AffineInPlace>(stream, 3, m.sums, k);                      // behind all atomics, before further ones
+  side.Run<Affine>(stream, kCount, m.c, m.b, k + 1);              // RAW
+  side.Run<AffineInPlace>(stream, kCount, m.in_place, k + 2);     // in place again
+  side.Run<Affine>(stream, kCount, m.b, m.a, k + 3);              // WAR against the reader of b, WAW against its writer
+  side.Run<Store>(stream, kCount, m.fresh, k + 4);                // WAW
+  side.Run<AffineInPlace>(stream, 150, m.partial + 250, k);       // overlaps the last 50 words of the store
+  side.Run<AffineInPlace>(stream, 100, m.partial + 300, k);       // begins where that ended
+  side.Run<Accumulate>(stream, kCount, m.sums, m.c);              // two atomics; c was written above
+  side.Run<AffineInPlace>(stream, kCount, m.table, k);            // WAR against all readers of the table
+  side.Run<Sum>(stream, kCount, m.readers[0], m.table, m.fresh);  // RAW against that, and against chain 4
+  side.Run<AffineInPlace>(stream, 3, m.sums, k);                  // behind all atomics, before further ones
   side.Run<Accumulate>(stream, kCount, m.sums, m.in_place);
 
   // Slices of one array that look at their neighbours' edges, to and fro.
@@ -153,7 +171,9 @@ void Play(Side& side, cudaStream_t stream, Results& results) {
     Step(side, stream, m, step);
     if (step % 8 == 5) side.Run<AffineInPlace>(stream, kCount, m.c, step);  // a step of another shape
   }
-  const auto show = [&](const char* name, const uint32_t* words, size_t count) { side.Show(results, name, stream, words, count); };
+  const auto show = [&](const char* name, const uint32_t* words, size_t count) {
+    side.Show(results, name, stream, words, count);
+  };
   show("read after write", m.c, kCount);
   show("write after read", m.b, kCount);
   show("write after write", m.fresh, kCount);

@@ -34,7 +34,9 @@ struct Store {
   ONE_SIDED static void At(int i, uint32_t* out, uint32_t value) { out[i] = value * (i + 1u); }
 };
 struct Add {
-  ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* in, uint32_t factor) { out[i] = out[i] * factor + in[i]; }
+  ONE_SIDED static void At(int i, uint32_t* out, const uint32_t* in, uint32_t factor) {
+    out[i] = out[i] * factor + in[i];
+  }
 };
 struct Scale {
   ONE_SIDED static void At(int i, uint32_t* words) { words[i] = words[i] * VARIABLE(factors)[i & 3] + 1; }
@@ -135,8 +137,8 @@ void Step(Side& side, cudaStream_t stream, const Arrays& m, uint32_t step) {
   side.Run<Store>(stream, kCount, m.filled, k);
   side.Fill(stream, m.filled + 100, static_cast<uint8_t>(k), 200);  // behind the store
   side.Run<Add>(stream, kCount, m.copied, m.filled, k);
-  side.Fill(stream, m.filled, 1, 50);                           // behind its reader
-  side.Copy(stream, m.copied + 300, m.copied, 250);             // behind its writer, before the next reader
+  side.Fill(stream, m.filled, 1, 50);                // behind its reader
+  side.Copy(stream, m.copied + 300, m.copied, 250);  // behind its writer, before the next reader
   side.Run<Add>(stream, kCount, m.kept, m.copied, k);
   side.Copy(stream, m.copied, m.scaled, 40);
   SetFactors(side, stream, k + 1);  // behind the kernel that read them

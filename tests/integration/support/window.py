@@ -5,8 +5,8 @@ import re
 LAUNCHES_ARE_HELD = False
 
 # Some order of the software GPU's work, so that a launch which does not wait for another shows; and addresses that come
-# again, as on a GPU.
-HOSTILE_GPU = {"TALLY_SIM_SHUFFLE": "1", "TALLY_SIM_REUSE_ADDRESSES": "1"}
+# again, as on a GPU. Every shape that comes again is a graph, whether it is faster or not.
+HOSTILE_GPU = {"TALLY_SIM_SHUFFLE": "1", "TALLY_SIM_REUSE_ADDRESSES": "1", "TALLY_FORCE_WINDOW": "graphs"}
 ON, SHADOW = {"TALLY_WINDOW": "on"}, {"TALLY_WINDOW": "shadow"}
 
 

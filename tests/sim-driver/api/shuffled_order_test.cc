@@ -1,4 +1,5 @@
-// TALLY_SIM_SHUFFLE and TALLY_SIM_REUSE_ADDRESSES: an edge that is missing shows, one that is there never does, and whatever CUDA lets end ends.
+// TALLY_SIM_SHUFFLE and TALLY_SIM_REUSE_ADDRESSES: an edge that is missing shows, one that is there never does, and
+// whatever CUDA lets end ends.
 #include <cstdlib>
 #include <functional>
 
