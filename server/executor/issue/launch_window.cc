@@ -79,6 +79,7 @@ bool LaunchWindow::Take(PendingLaunch& launch, CUresult* failure) {
     return false;
   }
   *failure = MakeRoom(*kind);
+  if (num_passing_ > 0) return false;  // it has just turned out that holding does not pay
   Hold(launch, *kind, *accesses);
   return true;
 }

@@ -31,6 +31,7 @@ class SessionWindow {
   void Forget(const Kernel& kernel);
 
  private:
+  const LaunchAccesses& AccessesOf(const PendingLaunch& launch);
   RememberedGraphs& GraphsOf(int device);
   CUresult Issue(const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
                  LaunchWindow::Durations* durations);
@@ -39,6 +40,7 @@ class SessionWindow {
   void PublishShapes();
 
   SessionState& session_;
+  const bool are_graphs_forced_;
   const WindowMemory memory_;
   AccessFinder accesses_;
   std::map<int, std::unique_ptr<RememberedGraphs>> graphs_;  // by device

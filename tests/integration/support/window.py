@@ -2,7 +2,7 @@
 import re
 
 # Whether executors gather launches at all: without that these tests pass for nothing.
-LAUNCHES_ARE_HELD = False
+LAUNCHES_ARE_HELD = True
 
 # Some order of the software GPU's work, so that a launch which does not wait for another shows; and addresses that come
 # again, as on a GPU. Every shape that comes again is a graph, whether it is faster or not.

@@ -306,6 +306,21 @@ TEST_F(LaunchWindowTest, NothingIsHeldWhileHoldingDoesNotPay) {
   EXPECT_GE(num_steps, 200) << "and twice as many, as it did not pay again";
 }
 
+// The window that tells so was full: the launch that found it so must not be held where those behind it are not.
+TEST_F(LaunchWindowTest, WhatIsNotHeldNeverOvertakes) {
+  Open();
+  is_idle_ = true;
+  durations_ = {.in_order = microseconds(10), .as_issued = microseconds(10)};
+  bool was_held = true;
+  for (int i = 0; i < 64 * 20; ++i) {
+    const bool is_held = Take(i % 64);
+    EXPECT_TRUE(is_held || !window_->has_launches()) << i;
+    was_held = is_held;
+    clock_.Advance(microseconds(1));
+  }
+  EXPECT_FALSE(was_held);
+}
+
 TEST_F(LaunchWindowTest, HoldingPaysWhileTheGpuIsBusyOrTheProgramIsQuick) {
   Open();
   durations_ = {.in_order = microseconds(100), .as_issued = microseconds(50)};
