@@ -16,6 +16,7 @@
 #include "scheduler/window/shape.h"
 #include "scheduler/window/window.h"
 #include "server/executor/issue/admitted_dispatch.h"
+#include "server/executor/issue/driver_arguments.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/launch_runs.h"

@@ -225,6 +225,18 @@ TEST_F(RememberedGraphsTest, ErrorsAreThoseOfTheLaunchesAndTheFirstIsReported) {
   EXPECT_EQ(counts().graph_launches, 0u);
 }
 
+TEST_F(RememberedGraphsTest, OfSeveralErrorsTheFirstIsReportedAndAllAreLaunched) {
+  Batch batch = BatchOf({{0, 1}, {2, 3}, {4, 5}, {6, 7}});
+  const CUresult results[] = {CUDA_SUCCESS, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS};
+  size_t num_issued = 0;
+  const auto issue = [&](PendingLaunch& launch) {
+    EXPECT_EQ(&launch, &batch.launches[num_issued]);
+    return results[num_issued++];
+  };
+  EXPECT_EQ(graphs_->Issue(batch.shape, batch.launches, issue), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(num_issued, 4u);
+}
+
 TEST_F(RememberedGraphsTest, ABadLaunchAmongGoodOnesOfAGraphHasItsError) {
   const std::vector<Step> steps = {{0, 1, 7}, {2, 3, 8}, {4, 0, 9}};
   Run(steps);
