@@ -1,0 +1,227 @@
+#include "server/executor/issue/graph_twins.h"
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "tests/server/executor/issue/graph_edges_fixture.h"
+
+namespace tally::server {
+namespace {
+
+class GraphTwinsTest : public GraphEdgesTest {
+ protected:
+  void SetUp() override {
+    GraphEdgesTest::SetUp();
+    twins_.emplace(driver_);
+    for (const Step& step : steps_in_order_) Add(step);
+    ASSERT_EQ(driver_.cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_SUCCESS);
+    twins_->OnInstantiated(graph_, exec_, 0);
+  }
+  void TearDown() override {
+    twins_.reset();
+    driver_.cuGraphExecDestroy(exec_);
+    GraphEdgesTest::TearDown();
+  }
+
+  CUresult LaunchOn(CUstream stream) {
+    return twins_->Launch(exec_, {stream, *completions_, generation_}, [&](CUgraphNode node) {
+      // The clone has nodes of its own, in the same order.
+      ++num_asked_;
+      CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
+      EXPECT_EQ(driver_.cuGraphKernelNodeGetParams_v2(node, &parameters), CUDA_SUCCESS);
+      const auto buffer = [&](int i) { return *static_cast<CUdeviceptr*>(parameters.kernelParams[i]); };
+      if (!is_known_) return scheduler::GraphNodeAccesses();
+      const auto access = [&](CUdeviceptr address, scheduler::AccessKind kind) {
+        return scheduler::Access{*scheduler::Box::Range(address, kWords * 4), kind};
+      };
+      return scheduler::GraphNodeAccesses{.extent = scheduler::Extent::kSaid,
+                                          .accesses = {access(buffer(0), scheduler::AccessKind::kReadWrite),
+                                                       access(buffer(1), scheduler::AccessKind::kRead)}};
+    });
+  }
+  void Launch() { LaunchAndExpect(stream_.real); }
+  void LaunchAndExpect(CUstream stream) {
+    ASSERT_EQ(LaunchOn(stream), CUDA_SUCCESS);
+    for (const Step& step : steps_in_order_) Expect(step);
+  }
+  uint64_t num_twin_launches() const { return twins_->counts().twin_launches; }
+  // What the program asks for when it changes a node of its executable.
+  void ChangeAddend(size_t i, uint32_t addend) {
+    steps_in_order_[i].addend = addend;
+    PendingLaunch launch = LaunchOf(steps_in_order_[i]);
+    DriverArguments arguments(launch);
+    const CUDA_KERNEL_NODE_PARAMS_v2 parameters = KernelNodeOf(launch, arguments);
+    twins_->OnChanged(exec_);
+    ASSERT_EQ(driver_.cuGraphExecKernelNodeSetParams_v2(exec_, nodes_[i], &parameters), CUDA_SUCCESS);
+  }
+
+  std::vector<Step> steps_in_order_ = {{0, 1, 7}, {2, 3, 8}, {4, 0, 9}, {5, 2, 10}};
+  std::optional<GraphTwins> twins_;
+  CUgraphExec exec_ = nullptr;
+  uint64_t generation_ = 1;
+  bool is_known_ = true;
+};
+
+TEST_F(GraphTwinsTest, TheTwinIsLaunchedWithTheSameBits) {
+  for (int i = 0; i < 5; ++i) Launch();
+  EXPECT_EQ(num_twin_launches(), 5u);
+  EXPECT_EQ(num_asked_, 4);
+  ExpectMemory();
+}
+
+TEST_F(GraphTwinsTest, TheProgramsGraphMayChangeOrGo) {
+  CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
+  ASSERT_EQ(driver_.cuGraphKernelNodeGetParams_v2(nodes_[0], &parameters), CUDA_SUCCESS);
+  parameters.gridDimX = 1;
+  ASSERT_EQ(driver_.cuGraphKernelNodeSetParams_v2(nodes_[0], &parameters), CUDA_SUCCESS);
+  Launch();
+  ASSERT_EQ(driver_.cuGraphDestroy(graph_), CUDA_SUCCESS);
+  Launch();
+  EXPECT_EQ(num_twin_launches(), 2u);
+  ExpectMemory();
+  ASSERT_EQ(driver_.cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
+}
+
+TEST_F(GraphTwinsTest, KernelsThatAreNotKnownYetAreAskedAboutLater) {
+  is_known_ = false;
+  for (int i = 0; i < 7; ++i) Launch();
+  EXPECT_EQ(num_twin_launches(), 0u);
+  is_known_ = true;
+  for (int i = 7; i < 10; ++i) Launch();
+  EXPECT_EQ(num_twin_launches(), 3u);
+  ExpectMemory();
+}
+
+TEST_F(GraphTwinsTest, NotForEver) {
+  is_known_ = false;
+  for (int i = 0; i < GraphTwins::kMostTries; ++i) {
+    EXPECT_EQ(twins_->size(), 1u);
+    ++generation_;  // of no matter while there is no twin
+    Launch();
+    is_known_ = true;
+    ++generation_;
+    for (int k = 0; k < 8 && num_asked_ < 4 * (i + 1); ++k) Launch();
+  }
+  for (int i = 0; i < 2; ++i) {
+    ++generation_;
+    Launch();
+  }
+  EXPECT_EQ(twins_->size(), 0u);
+  EXPECT_EQ(WatchedDriver::num_executables, 1) << "the program's";
+  EXPECT_LE(num_asked_, 4 * GraphTwins::kMostTries);
+  ExpectMemory();
+}
+
+TEST_F(GraphTwinsTest, AChangedNodeIsOneOfTheProgramsExecutable) {
+  Launch();
+  ChangeAddend(1, 1000);
+  for (int i = 0; i < 20; ++i) Launch();
+  EXPECT_EQ(num_twin_launches(), 1u);
+  EXPECT_EQ(WatchedDriver::num_executables, 1);
+  EXPECT_EQ(twins_->size(), 0u);
+  ExpectMemory();
+}
+
+// What was memory of one sort may be memory of another, larger one by now.
+TEST_F(GraphTwinsTest, ATwinIsOfTheMemoryThatThereWas) {
+  Launch();
+  ++generation_;
+  is_known_ = false;
+  Launch();
+  EXPECT_EQ(num_twin_launches(), 1u);
+  EXPECT_EQ(WatchedDriver::num_executables, 1);
+  is_known_ = true;
+  for (int i = 0; i < 20; ++i) Launch();
+  const uint64_t before = num_twin_launches();
+  EXPECT_GT(before, 1u);
+  ++generation_;
+  Launch();
+  EXPECT_EQ(num_twin_launches(), before + 1) << "made anew at once";
+  EXPECT_EQ(twins_->counts().twins_made, 3u);
+  ExpectMemory();
+}
+
+// As launches of one executable do not.
+TEST_F(GraphTwinsTest, LaunchesOfTwinAndOriginalDoNotOverlap) {
+  const CUstream other = Stream();
+  const auto blocked_by = [&](CUstream stream) {
+    const CUdeviceptr word = ZeroedMemory(4);
+    EXPECT_EQ(driver_.cuStreamWaitValue32_v2(stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ), CUDA_SUCCESS);
+    return word;
+  };
+  const auto release = [&](CUdeviceptr word) {
+    EXPECT_EQ(driver_.cuMemsetD32Async(word, 1, 1, nullptr), CUDA_SUCCESS);
+  };
+  // The original, then the twin.
+  is_known_ = false;
+  for (int i = 0; i < 6; ++i) Launch();
+  CUdeviceptr word = blocked_by(stream_.real);
+  Launch();
+  is_known_ = true;
+  LaunchAndExpect(other);
+  EXPECT_EQ(num_twin_launches(), 1u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(HasEnded(other));
+  release(word);
+  ASSERT_EQ(driver_.cuStreamSynchronize(other), CUDA_SUCCESS);
+  ExpectMemory();
+  // The twin, then the original.
+  word = blocked_by(stream_.real);
+  Launch();
+  EXPECT_EQ(num_twin_launches(), 2u);
+  ChangeAddend(0, 99);
+  LaunchAndExpect(other);
+  EXPECT_EQ(num_twin_launches(), 2u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(HasEnded(other));
+  release(word);
+  ASSERT_EQ(driver_.cuStreamSynchronize(other), CUDA_SUCCESS);
+  ExpectMemory();
+}
+
+TEST_F(GraphTwinsTest, WhatTheDriverRefusesOfATwinNobodyLearns) {
+  WatchedDriver::refuse_instantiation = CUDA_ERROR_OUT_OF_MEMORY;
+  Launch();
+  EXPECT_EQ(num_twin_launches(), 0u);
+  for (int i = 0; i < 7; ++i) Launch();
+  EXPECT_EQ(num_twin_launches(), 1u);
+  WatchedDriver::refuse_graph_launch = CUDA_ERROR_OUT_OF_MEMORY;
+  for (int i = 0; i < 9; ++i) Launch();
+  EXPECT_EQ(num_twin_launches(), 1u);
+  EXPECT_EQ(twins_->size(), 0u);
+  ExpectMemory();
+}
+
+TEST_F(GraphTwinsTest, ALostContextIsReported) {
+  Launch();
+  WatchedDriver::refuse_graph_launch = CUDA_ERROR_ILLEGAL_ADDRESS;
+  EXPECT_EQ(LaunchOn(stream_.real), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+TEST_F(GraphTwinsTest, ErrorsOfTheProgramsExecutableAreItsOwn) {
+  is_known_ = false;
+  WatchedDriver::refuse_graph_launch = CUDA_ERROR_INVALID_VALUE;
+  EXPECT_EQ(LaunchOn(stream_.real), CUDA_ERROR_INVALID_VALUE);
+  Launch();
+  ExpectMemory();
+}
+
+TEST_F(GraphTwinsTest, NoTwinIsMadeOnceKernelsMayBeGone) {
+  twins_->OnUnload();
+  for (int i = 0; i < 9; ++i) Launch();
+  EXPECT_EQ(num_asked_, 0);
+  ExpectMemory();
+}
+
+TEST_F(GraphTwinsTest, GoesWithTheProgramsExecutable) {
+  Launch();
+  EXPECT_EQ(WatchedDriver::num_executables, 2);
+  twins_->OnDestroyed(exec_);
+  EXPECT_EQ(WatchedDriver::num_executables, 1);
+  EXPECT_EQ(twins_->size(), 0u);
+  ExpectMemory();
+}
+
+}  // namespace
+}  // namespace tally::server
