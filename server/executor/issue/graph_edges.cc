@@ -54,6 +54,11 @@ std::optional<GraphNodeAccesses> AccessesOfKernel(const DriverTable& driver, CUg
       value.cooperative != 0) {
     return GraphNodeAccesses();
   }
+  value = {};
+  if (driver.cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value) == CUDA_SUCCESS &&
+      value.clusterDim.x != 0) {
+    return GraphNodeAccesses();
+  }
   return accesses_of(node);
 }
 
@@ -75,9 +80,6 @@ std::optional<std::vector<GraphNodeAccesses>> AccessesOf(const DriverTable& driv
       case CU_GRAPH_NODE_TYPE_MEMSET:
       case CU_GRAPH_NODE_TYPE_HOST:
       case CU_GRAPH_NODE_TYPE_EMPTY:
-      case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         break;  // keeps its place
       default:
         return std::nullopt;

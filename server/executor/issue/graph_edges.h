@@ -20,8 +20,9 @@ namespace tally::server {
 using AccessesOfNode = std::function<scheduler::GraphNodeAccesses(CUgraphNode)>;
 
 // The caller destroys it. Null: there is nothing to gain, it could not be made, or the graph is one that is left alone:
-// it has nodes that allocate, free, hold other graphs or conditions, or are changed by the device; edges with data
-// (programmatic ones); too many nodes. A context must be current; nobody else may use the graph meanwhile.
+// with nodes other than kernels, copies, fills, host functions and empty ones; with some that the device changes; with
+// edges that have data (programmatic ones); with too many nodes. A context must be current; nobody else may use the
+// graph meanwhile.
 CUgraph CloneWithTrueEdges(const DriverTable& driver, CUgraph graph, const AccessesOfNode& accesses_of);
 
 }  // namespace tally::server

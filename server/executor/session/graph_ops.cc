@@ -6,6 +6,7 @@
 #include "server/executor/session/kernel_ops.h"
 #include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
+#include "server/executor/session/session_window.h"
 
 namespace tally::server {
 namespace {
@@ -46,6 +47,27 @@ CUresult ReadFill(ServedRequest& served, WireReader& in, CUDA_MEMSET_NODE_PARAMS
   p->width = fill.width;
   p->height = fill.height;
   return CUDA_SUCCESS;
+}
+
+// Of a kernel node that reads and writes what its parameters say, once that is known.
+scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, CUgraphNode node) {
+  SessionState& session = served.session();
+  shm::Launch head{};
+  std::vector<std::byte> parameters;
+  if (ReadKernelNode(served, node, &head, &parameters) != CUDA_SUCCESS || head.flags != 0) return {};
+  PendingLaunch launch;
+  launch.kernel = FindKernel(session, head.function);
+  if (launch.kernel == nullptr || parameters.size() < launch.kernel->parameter_bytes) return {};
+  std::ranges::copy(head.grid, launch.shape.grid.begin());
+  std::ranges::copy(head.block, launch.shape.block.begin());
+  launch.shape.shared_bytes = head.shared_bytes;
+  launch.parameters.Assign(parameters);
+  launch.parameter_bytes = head.parameter_bytes;
+  launch.owner = &session.launches;
+  launch.stream = &stream;
+  const LaunchAccesses& accesses = session.window->AccessesOf(launch);
+  if (accesses.barrier != nullptr) return {};
+  return {.extent = accesses.extent, .accesses = accesses.accesses};
 }
 
 constexpr size_t kMaxKeptHostCalls = 1 << 24;
@@ -235,6 +257,17 @@ CUresult ServeSetHostNode(ServedRequest& served, ClientNames& names, WireReader&
   return served.driver().cuGraphHostNodeSetParams(target.node, &parameters);
 }
 
+CUresult LaunchExec(ServedRequest& served, Stream& stream, CUgraphExec exec) {
+  SessionState& session = served.session();
+  // Its kernels may be of a device that is not the stream's.
+  if (session.graphs.twins == nullptr || session.core.devices->count() != 1) {
+    return served.driver().cuGraphLaunch(exec, stream.real);
+  }
+  const GraphTwins::Place place{stream.real, session.core.devices->completions(stream.device),
+                                session.memory.generation()};
+  return session.graphs.twins->Launch(exec, place, [&](CUgraphNode node) { return AccessesIn(served, stream, node); });
+}
+
 CUresult ServeUpdateExec(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t exec_handle = in.TakeWord();
   const uint64_t graph_handle = in.TakeWord();
@@ -245,6 +278,7 @@ CUresult ServeUpdateExec(ServedRequest& served, ClientNames& names, WireReader& 
   if (const CUresult r = names.Find(shm::HandleKind::kGraph, graph_handle, &graph); r != CUDA_SUCCESS) return r;
   if (served.session().graphs.nested.IsMoved(graph)) return CUDA_ERROR_INVALID_VALUE;
   if (served.driver().cuGraphExecUpdate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (const auto& twins = served.session().graphs.twins) twins->OnChanged(exec);
   CUgraphExecUpdateResultInfo details{};
   const CUresult result = served.driver().cuGraphExecUpdate_v2(exec, graph, &details);
   if (result == CUDA_SUCCESS) served.session().graphs.replays.OnInstantiated(served, graph, exec);
@@ -287,6 +321,10 @@ CUresult ServeInstantiate(ServedRequest& served, ClientNames& names, WireReader&
   if (result == CUDA_SUCCESS) {
     served.session().graphs.memory.OnInstantiated(graph, exec);
     served.session().graphs.replays.OnInstantiated(served, graph, exec);
+    // Whoever owns something together with a graph is told when the last of its clones is gone.
+    if (const auto& twins = served.session().graphs.twins; twins && served.session().graphs.user_objects.empty()) {
+      twins->OnInstantiated(graph, exec, request.flags);
+    }
     reply.exec = names.NameOf(shm::HandleKind::kGraphExec, exec);
   }
   if (parameters.hErrNode_out != nullptr) {

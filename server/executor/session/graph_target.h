@@ -39,12 +39,15 @@ inline CUresult ReadSetTarget(ServedRequest& served, ClientNames& names, WireRea
       r != CUDA_SUCCESS) {
     return r;
   }
-  if (target->exec != nullptr) served.session().graphs.replays.OnChanged(target->exec);
+  if (target->exec != nullptr) served.session().graphs.OnExecChanged(target->exec);
   return names.Find(shm::HandleKind::kGraphNode, target->head.node, &target->node);
 }
 
 // A kernel node as the record of a launch, without its attributes, and its parameters.
 CUresult ReadKernelNode(ServedRequest& served, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed);
+
+// Launches an executable on a stream that is sealed and not being captured: itself, or its twin.
+CUresult LaunchExec(ServedRequest& served, Stream& stream, CUgraphExec exec);
 
 inline CUresult PutNode(ClientNames& names, CUresult result, CUgraphNode node, WireWriter& out) {
   if (result == CUDA_SUCCESS) out.PutHandle(names, shm::HandleKind::kGraphNode, node);

@@ -17,6 +17,17 @@ void SessionGraphs::Forget(const NestedGraphs::Contents& gone) {
   nested.Forget(gone);
 }
 
+void SessionGraphs::OnExecChanged(CUgraphExec exec) {
+  replays.OnChanged(exec);
+  if (twins != nullptr) twins->OnChanged(exec);
+}
+
+void SessionGraphs::OnExecDestroyed(CUgraphExec exec) {
+  memory.OnDestroyed(exec);
+  replays.OnDestroyed(exec);
+  if (twins != nullptr) twins->OnDestroyed(exec);
+}
+
 void SessionGraphs::ForgetUnlessHeld(UserObject* object) {
   if (object->num_client_references != 0 || !object->of_graph.empty()) return;
   handles_[shm::HandleKind::kUserObject].Remove(object->handle);
@@ -49,8 +60,7 @@ void SessionGraphs::Destroy(uint32_t context, const std::function<bool(const Nes
   }
   handles_.RemoveEach(shm::HandleKind::kGraphExec, context, [&](const HandleTable::Entry& entry) {
     const auto exec = static_cast<CUgraphExec>(entry.value);
-    memory.OnDestroyed(exec);
-    replays.OnDestroyed(exec);
+    OnExecDestroyed(exec);
     driver_.cuGraphExecDestroy(exec);
   });
   HandleTable& graphs = handles_[shm::HandleKind::kGraph];

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/graph_twins.h"
 #include "server/executor/session/graph_memory.h"
 #include "server/executor/session/graph_replays.h"
 #include "server/executor/session/handle_tables.h"
@@ -42,6 +43,7 @@ class SessionGraphs {
 
   GraphMemory memory;
   GraphReplays replays;
+  std::unique_ptr<GraphTwins> twins;  // null: the session has no window
   NestedGraphs nested;
   std::vector<std::unique_ptr<UserObject>> user_objects;
   std::map<uint64_t, uint64_t> conditionals;  // the driver's number -> the graph's handle
@@ -53,6 +55,9 @@ class SessionGraphs {
     if (handles_[shm::HandleKind::kGraphNode].size() == 0 && nested.empty()) return {{graph}, {}};
     return nested.ContentsOf(graph);
   }
+  // Some node of an executable is about to change; it is about to be destroyed.
+  void OnExecChanged(CUgraphExec exec);
+  void OnExecDestroyed(CUgraphExec exec);
   // Forgets graphs and nodes that the driver has destroyed, or is about to.
   void Forget(const NestedGraphs::Contents& gone);
   // With no reference of the client's or of a graph it knows, the driver's object is gone or about to go.

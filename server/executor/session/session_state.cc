@@ -25,8 +25,10 @@ SessionState::~SessionState() { Destroy(); }
 void SessionState::OpenWindow(control::WindowMode mode) {
   if (mode == control::WindowMode::kOff || keeps_kernels) return;
   window = std::make_unique<SessionWindow>(*this, mode == control::WindowMode::kOn);
+  if (mode == control::WindowMode::kOn) graphs.twins = std::make_unique<GraphTwins>(driver);
   code.before_unload = [this] {
     if (window != nullptr) window->Forget();
+    if (graphs.twins != nullptr) graphs.twins->OnUnload();
   };
 }
 

@@ -25,13 +25,14 @@ class SessionWindow {
 
   LaunchWindow& launches() { return launches_; }
   const LaunchWindow& launches() const { return launches_; }
+  // What a launch touches, held or not. Valid until the next call.
+  const LaunchAccesses& AccessesOf(const PendingLaunch& launch);
   // Code or streams are about to go, or functions to change: nothing that was made for them is used again. Nothing may
   // be held. A context must be current.
   void Forget();
   void Forget(const Kernel& kernel);
 
  private:
-  const LaunchAccesses& AccessesOf(const PendingLaunch& launch);
   RememberedGraphs& GraphsOf(int device);
   CUresult Issue(const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
                  LaunchWindow::Durations* durations);

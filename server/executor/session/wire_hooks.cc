@@ -2,6 +2,7 @@
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/issue/admitted_dispatch.h"
 #include "server/executor/issue/launch_forms.h"
+#include "server/executor/session/graph_target.h"
 #include "server/executor/session/kernel_ops.h"
 #include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
@@ -83,7 +84,8 @@ CUresult LaunchGraph(ServedRequest& served, ClientNames& names, WireReader& in) 
     timed.emplace(session.preemptibility, stream->device, stream->real, asked.kind,
                   session.core.variants->PreemptibilityLeft(stream->device, Preemptibility::kGraph));
   }
-  const CUresult result = served.driver().cuGraphLaunch(exec, stream->real);
+  const CUresult result =
+      is_captured ? served.driver().cuGraphLaunch(exec, stream->real) : LaunchExec(served, *stream, exec);
   served.session().counters.Add("graph_launches");
   return result;
 }
@@ -204,15 +206,14 @@ bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, Wir
     case kOp_cuGraphExecDestroy: {
       CUgraphExec exec = nullptr;
       if (names.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
-        served.session().graphs.memory.OnDestroyed(exec);
-        served.session().graphs.replays.OnDestroyed(exec);
+        served.session().graphs.OnExecDestroyed(exec);
       }
       return false;
     }
     case kOp_cuGraphNodeSetEnabled: {
       CUgraphExec exec = nullptr;
       if (names.Find(shm::HandleKind::kGraphExec, in.TakeWord(), &exec) == CUDA_SUCCESS) {
-        served.session().graphs.replays.OnChanged(exec);
+        served.session().graphs.OnExecChanged(exec);
       }
       return false;
     }

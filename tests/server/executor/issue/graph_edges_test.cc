@@ -43,13 +43,17 @@ TEST_F(GraphEdgesTest, TheBitsAreThoseOfTheProgramsGraph) {
   driver_.cuGraphExecDestroy(exec);
 }
 
-TEST_F(GraphEdgesTest, ACooperativeKernelIsNotAskedAbout) {
-  const CUgraphNode a = Add({0, 1}), together = Add({2, 3}), b = Add({4, 5}), c = Add({6, 7});
+TEST_F(GraphEdgesTest, CooperativeKernelsAndClustersAreNotAskedAbout) {
+  const CUgraphNode a = Add({0, 1}), together = Add({2, 3}), b = Add({4, 5}), c = Add({6, 7}), clusters = Add({8, 5});
   CUlaunchAttributeValue value{};
   value.cooperative = 1;
   ASSERT_EQ(driver_.cuGraphKernelNodeSetAttribute(together, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &value), CUDA_SUCCESS);
+  value = {};
+  value.clusterDim = {.x = 2, .y = 1, .z = 1};
+  ASSERT_EQ(driver_.cuGraphKernelNodeSetAttribute(clusters, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value),
+            CUDA_SUCCESS);
   ASSERT_NE(Clone(), nullptr);
-  EXPECT_EQ(EdgesOfClone(), (Edges{{a, together}, {together, b}, {together, c}}));
+  EXPECT_EQ(EdgesOfClone(), (Edges{{a, together}, {together, b}, {together, c}, {b, clusters}, {c, clusters}}));
   EXPECT_EQ(num_asked_, 3);
 }
 
@@ -64,6 +68,13 @@ TEST_F(GraphEdgesTest, AGraphWithNodesOfItsOwnMindIsLeftAlone) {
   EXPECT_EQ(Clone(), nullptr);
   driver_.cuGraphDestroy(child);
   ASSERT_EQ(driver_.cuGraphDestroyNode(node), CUDA_SUCCESS);
+  ASSERT_NE(Clone(), nullptr);
+  CUevent event = nullptr;
+  ASSERT_EQ(driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  ASSERT_EQ(driver_.cuGraphAddEventRecordNode(&node, graph_, last(), 1, event), CUDA_SUCCESS);
+  EXPECT_EQ(Clone(), nullptr);
+  ASSERT_EQ(driver_.cuGraphDestroyNode(node), CUDA_SUCCESS);
+  driver_.cuEventDestroy_v2(event);
   ASSERT_NE(Clone(), nullptr);
   CUDA_MEM_ALLOC_NODE_PARAMS memory{};
   memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
