@@ -66,6 +66,15 @@ TEST(SegmentCompilerTest, SameContentIsLookedAtOnce) {
   EXPECT_NE(&Await(*first), &Await(*changed));
 }
 
+TEST(SegmentCompilerTest, ImagesOfTheSameKernelAreToldApart) {
+  SegmentCompiler compiler;
+  const auto writes = Image(Text(KernelText("kernel")));
+  const auto waits = Image(Text(KernelText("kernel", "st.volatile.global.u32 [%rd1], 1;")));
+  EXPECT_EQ(FoundBarrier(compiler, writes), "");
+  EXPECT_EQ(FoundBarrier(compiler, waits), "volatile");
+  EXPECT_EQ(FoundBarrier(compiler, writes), "");
+}
+
 size_t NumThreads() {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
 }
