@@ -45,11 +45,13 @@ const LaunchAccesses& AccessFinder::Of(const PendingLaunch& launch) {
   const RememberedAccesses::Launch asked = {here.awaited->number(), launch.shape.grid, launch.shape.block, inputs_};
   // Asked first: what changes while it is looked at makes what was seen old.
   const uint64_t generation = memory_.generation();
-  if (const LaunchAccesses* known = remembered_.Find(asked, generation)) return *known;
+  if (const LaunchAccesses* known = remembered_.Find(asked, generation, memory_)) return *known;
   ++num_evaluations_;
   const ptx_transforms::SegmentLaunch evaluated = {
       .grid = launch.shape.grid, .block = launch.shape.block, .parameters = parameters};
-  return remembered_.Remember(asked, generation, AccessesOf(here.found->segments, evaluated, memory_, here.variables));
+  MemoryAnswers answers;
+  LaunchAccesses accesses = AccessesOf(here.found->segments, evaluated, memory_, here.variables, answers);
+  return remembered_.Remember(asked, generation, std::move(answers), std::move(accesses));
 }
 
 KernelAccesses::OnDevice& AccessFinder::Here(Kernel& kernel, int device) {

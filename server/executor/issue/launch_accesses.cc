@@ -15,10 +15,11 @@ using ptx_transforms::SegmentClass;
 
 class KernelMemory final : public ptx_transforms::SegmentMemory {
  public:
-  KernelMemory(const KernelSegments& segments, const LaunchMemory& memory, std::span<const MemorySpan> variables)
-      : segments_(segments), memory_(memory), variables_(variables) {}
+  KernelMemory(const KernelSegments& segments, const LaunchMemory& memory, std::span<const MemorySpan> variables,
+               MemoryAnswers& answers)
+      : segments_(segments), memory_(memory), variables_(variables), answers_(answers) {}
 
-  MemorySpan AllocationOf(uint64_t address) const override { return memory_.AllocationOf(address); }
+  MemorySpan AllocationOf(uint64_t address) const override { return answers_.AllocationOf(memory_, address); }
   MemorySpan SymbolOf(std::string_view name) const override {
     for (size_t k = 0; k < variables_.size(); ++k) {
       if (segments_.symbols[k].name == name) return variables_[k];
@@ -30,6 +31,7 @@ class KernelMemory final : public ptx_transforms::SegmentMemory {
   const KernelSegments& segments_;
   const LaunchMemory& memory_;
   const std::span<const MemorySpan> variables_;
+  MemoryAnswers& answers_;
 };
 
 // Of an evaluation that ended with a barrier: the kernel has none.
@@ -45,8 +47,8 @@ const char* WhyBarrier(const KernelSegments& segments, std::string_view code) {
 }
 
 // Null: others may run beside one that touches it.
-const char* WhyNotBeside(const scheduler::Box& box, const LaunchMemory& memory, std::span<const MemorySpan> variables) {
-  switch (memory.SortWithin(box.begin(), box.end())) {
+const char* WhyNotBeside(const scheduler::Box& box, LaunchMemory::Sort sort, std::span<const MemorySpan> variables) {
+  switch (sort) {
     case LaunchMemory::Sort::kPlain:
       return nullptr;
     case LaunchMemory::Sort::kShared:
@@ -82,8 +84,8 @@ LaunchAccesses BarrierFor(const char* code) {
 }
 
 LaunchAccesses AccessesOf(const KernelSegments& segments, const ptx_transforms::SegmentLaunch& launch,
-                          const LaunchMemory& memory, std::span<const MemorySpan> variables) {
-  const KernelMemory kernel_memory(segments, memory, variables);
+                          const LaunchMemory& memory, std::span<const MemorySpan> variables, MemoryAnswers& answers) {
+  const KernelMemory kernel_memory(segments, memory, variables, answers);
   const ptx_transforms::LaunchSegments found = EvaluateSegments(segments, launch, kernel_memory);
   if (!found.barrier.empty()) return BarrierFor(WhyBarrier(segments, found.barrier));
   // What a texture, a surface or a tensor map stands for, only the driver knows.
@@ -96,7 +98,8 @@ LaunchAccesses AccessesOf(const KernelSegments& segments, const ptx_transforms::
     if (row_bytes == 0 || rows == 0) continue;
     const auto box = scheduler::Box::Rows(address, row_bytes, rows, pitch);
     if (!box) return BarrierFor("unknown-memory");
-    if (const char* why = WhyNotBeside(*box, memory, variables)) return BarrierFor(why);
+    const LaunchMemory::Sort sort = answers.SortWithin(memory, box->begin(), box->end());
+    if (const char* why = WhyNotBeside(*box, sort, variables)) return BarrierFor(why);
     result.accesses.push_back({*box, KindOf(segment.kind)});
   }
   if (found.reads_anything) result.extent = scheduler::Extent::kReadsAnything;

@@ -22,8 +22,10 @@ struct LaunchAccesses {
 
 // All that the launch may touch. `variables`: where the kernel's symbols are, in the order of segments.symbols; 0
 // bytes: nobody knows. Memory of which nothing is known, that the host sees, or that has other names, makes a barrier.
+// `answers`: empty; gets what was asked of memory, which is all that the result takes from there.
 LaunchAccesses AccessesOf(const ptx_transforms::KernelSegments& segments, const ptx_transforms::SegmentLaunch& launch,
-                          const LaunchMemory& memory, std::span<const ptx_transforms::MemorySpan> variables);
+                          const LaunchMemory& memory, std::span<const ptx_transforms::MemorySpan> variables,
+                          MemoryAnswers& answers);
 // Of a launch of which no more is known.
 LaunchAccesses BarrierFor(const char* code);
 

@@ -2,7 +2,9 @@
 // answers (session/window_memory.h). Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "ptx-transforms/segments.h"
 
@@ -24,6 +26,29 @@ class LaunchMemory {
   // The allocation with that address.
   virtual ptx_transforms::MemorySpan AllocationOf(uint64_t address) const = 0;
   virtual Sort SortWithin(uint64_t begin, uint64_t end) const = 0;
+};
+
+// What somebody asked of memory, and what it said. Not thread-safe.
+class MemoryAnswers {
+ public:
+  ptx_transforms::MemorySpan AllocationOf(const LaunchMemory& memory, uint64_t address);
+  LaunchMemory::Sort SortWithin(const LaunchMemory& memory, uint64_t begin, uint64_t end);
+  // Whether it says the same again: what was concluded still holds.
+  bool Hold(const LaunchMemory& memory) const;
+  size_t num_bytes() const { return allocations_.capacity() * sizeof(Allocation) + pieces_.capacity() * sizeof(Piece); }
+
+ private:
+  struct Allocation {
+    uint64_t address;
+    ptx_transforms::MemorySpan found;
+  };
+  struct Piece {
+    uint64_t begin;
+    uint64_t end;
+    LaunchMemory::Sort sort;
+  };
+  std::vector<Allocation> allocations_;
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace tally::server

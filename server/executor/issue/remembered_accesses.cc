@@ -33,24 +33,26 @@ bool RememberedAccesses::Entry::Is(const Launch& launch) const {
 }
 
 size_t RememberedAccesses::Entry::num_bytes() const {
-  return inputs.capacity() + accesses.accesses.capacity() * sizeof(scheduler::Access);
+  return inputs.capacity() + answers.num_bytes() + accesses.accesses.capacity() * sizeof(scheduler::Access);
 }
 
-const LaunchAccesses* RememberedAccesses::Find(const Launch& launch, uint64_t generation) {
+const LaunchAccesses* RememberedAccesses::Find(const Launch& launch, uint64_t generation, const LaunchMemory& memory) {
   if (sets_.empty()) return nullptr;
   const uint64_t hash = hash_(launch);
   for (Entry& entry : SetOf(hash)) {
-    if (entry.hash != hash || entry.generation != generation || !entry.Is(launch)) continue;
+    if (entry.hash != hash || entry.generation == 0 || !entry.Is(launch)) continue;
+    if (entry.generation != generation && !entry.answers.Hold(memory)) return nullptr;
+    entry.generation = generation;
     entry.was_found = true;
     return &entry.accesses;
   }
   return nullptr;
 }
 
-// What is of no use any more; else, of those in turn, one that was not found again.
-RememberedAccesses::Entry& RememberedAccesses::PlaceIn(Set& set, uint64_t generation) {
+// Its own, one that is empty, or of those in turn one that was not found again.
+RememberedAccesses::Entry& RememberedAccesses::PlaceIn(Set& set, const Launch& launch) {
   for (Entry& entry : set) {
-    if (entry.generation != generation) return entry;
+    if (entry.generation == 0 || entry.Is(launch)) return entry;
   }
   for (Entry& entry : set) {
     if (!entry.was_found) return entry;
@@ -59,13 +61,14 @@ RememberedAccesses::Entry& RememberedAccesses::PlaceIn(Set& set, uint64_t genera
   return set.front();
 }
 
-const LaunchAccesses& RememberedAccesses::Remember(const Launch& launch, uint64_t generation, LaunchAccesses accesses) {
+const LaunchAccesses& RememberedAccesses::Remember(const Launch& launch, uint64_t generation, MemoryAnswers answers,
+                                                   LaunchAccesses accesses) {
   if (sets_.empty() || num_bytes_ > kMostBytes) {
     sets_ = std::vector<Set>(kMostLaunches / kWays);
     num_bytes_ = 0;
   }
   const uint64_t hash = hash_(launch);
-  Entry& entry = PlaceIn(SetOf(hash), generation);
+  Entry& entry = PlaceIn(SetOf(hash), launch);
   num_bytes_ -= entry.num_bytes();
   entry.hash = hash;
   entry.kernel = launch.kernel;
@@ -74,6 +77,7 @@ const LaunchAccesses& RememberedAccesses::Remember(const Launch& launch, uint64_
   entry.block = launch.block;
   entry.was_found = false;
   entry.inputs.assign(launch.inputs.begin(), launch.inputs.end());
+  entry.answers = std::move(answers);
   entry.accesses = std::move(accesses);
   num_bytes_ += entry.num_bytes();
   return entry.accesses;

@@ -180,6 +180,14 @@ TEST_F(AccessFinderTest, MemoryThatWasFreedAndAllocatedAnewHasNewBoxes) {
   EXPECT_EQ(BarrierOf(Of(kernel)), "host-memory");
 }
 
+TEST_F(AccessFinderTest, AllocationsElsewhereCostNoEvaluation) {
+  Kernel& kernel = Load();
+  Of(kernel);
+  memory_.Set({{kArray, 512}, {kArray + 65536, 4096}, {kArray + (1 << 20), 4096}});
+  EXPECT_EQ(Written(Of(kernel)).second, 512u);
+  EXPECT_EQ(finder_->num_evaluations(), 1u);
+}
+
 TEST_F(AccessFinderTest, AVariableIsThatOfTheKernelsOwnModule) {
   Kernel& one = Load();
   Kernel& other = Load();

@@ -51,10 +51,11 @@ class LaunchAccessesTest : public testing::Test {
     std::memcpy(parameters.data() + 8, &q, 8);
     std::memcpy(parameters.data() + 16, &n, 4);
     std::memcpy(parameters.data() + 20, &m, 4);
+    answers_ = {};
     variables_.resize(segments->symbols.size());
     for (size_t k = 0; k < variables_.size(); ++k) variables_[k] = table_;
     return AccessesOf(*segments, {.grid = {1, 1, 1}, .block = {32, 1, 1}, .parameters = parameters}, memory_,
-                      variables_);
+                      variables_, answers_);
   }
   static std::string BarrierOf(const LaunchAccesses& accesses) {
     EXPECT_EQ(accesses.barrier != nullptr, accesses.extent == Extent::kAnything);
@@ -64,6 +65,7 @@ class LaunchAccessesTest : public testing::Test {
   ListedMemory memory_;
   ptx_transforms::MemorySpan table_ = {kAllocated - 4096, 64};
   std::vector<ptx_transforms::MemorySpan> variables_;
+  MemoryAnswers answers_;
 };
 
 constexpr const char* kRead = "\tld.global.u32 %r3, [%rd4];";
@@ -130,6 +132,19 @@ TEST_F(LaunchAccessesTest, WholeAllocationsWhereMemoryDecides) {
   EXPECT_EQ(accesses.widest, SegmentClass::kAllocation);
   EXPECT_EQ(BarrierOf(Of(kIndexed, kAllocated, kAllocated + 16384)), "unknown-memory")
       << "no pointer from memory is there";
+}
+
+TEST_F(LaunchAccessesTest, AnswersHoldUntilTheMemoryInQuestionChanges) {
+  memory_.Set({{kAllocated, 4096}, {kAllocated + 8192, 512}});
+  ASSERT_EQ(BarrierOf(Of(kIndexed, kAllocated, kAllocated + 8192)), "");
+  memory_.Set({{kAllocated, 4096}, {kAllocated + 8192, 512}, {kAllocated + 65536, 4, Sort::kHost}});
+  EXPECT_TRUE(answers_.Hold(memory_)) << "elsewhere";
+  memory_.Set({{kAllocated, 4096}, {kAllocated + 8192, 1024}});
+  EXPECT_FALSE(answers_.Hold(memory_)) << "the allocation is a longer one";
+  memory_.Set({{kAllocated, 4096, Sort::kHost}, {kAllocated + 8192, 512}});
+  EXPECT_FALSE(answers_.Hold(memory_));
+  memory_.Set({{kAllocated + 8192, 512}});
+  EXPECT_FALSE(answers_.Hold(memory_)) << "an exact box asked for no allocation, but it is gone";
 }
 
 TEST_F(LaunchAccessesTest, PointersFromMemory) {

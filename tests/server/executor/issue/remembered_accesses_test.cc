@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "tests/server/executor/issue/listed_memory.h"
+
 namespace tally::server {
 namespace {
 
@@ -24,16 +26,37 @@ LaunchAccesses Marked(uint64_t number) {
 
 uint64_t MarkOf(const LaunchAccesses* accesses) { return accesses == nullptr ? 0 : accesses->accesses[0].box.begin(); }
 
+const ListedMemory kNoMemory;
+
 uint64_t AllTheSame(const RememberedLaunch&) { return 7; }
 
 TEST(RememberedAccessesTest, FindsWhatIsTheSameInAll) {
   RememberedAccesses remembered;
   const std::vector<std::byte> inputs = Bytes(5);
   const RememberedLaunch launch = {1, {2, 3, 4}, {5, 6, 7}, inputs};
-  EXPECT_EQ(remembered.Find(launch, 1), nullptr);
-  EXPECT_EQ(MarkOf(&remembered.Remember(launch, 1, Marked(9))), 9u);
-  EXPECT_EQ(MarkOf(remembered.Find(launch, 1)), 9u);
-  EXPECT_EQ(remembered.Find(launch, 2), nullptr) << "memory has changed";
+  EXPECT_EQ(remembered.Find(launch, 1, kNoMemory), nullptr);
+  EXPECT_EQ(MarkOf(&remembered.Remember(launch, 1, {}, Marked(9))), 9u);
+  EXPECT_EQ(MarkOf(remembered.Find(launch, 1, kNoMemory)), 9u);
+}
+
+TEST(RememberedAccessesTest, MemoryIsAskedAgainOnceItHasChanged) {
+  RememberedAccesses remembered;
+  ListedMemory memory;
+  memory.Set({{4096, 64}});
+  MemoryAnswers answers;
+  answers.AllocationOf(memory, 4096);
+  const RememberedLaunch launch = {1, {1, 1, 1}, {1, 1, 1}, {}};
+  remembered.Remember(launch, memory.generation(), answers, Marked(9));
+  memory.Set({{4096, 64}, {8192, 64}});
+  EXPECT_EQ(MarkOf(remembered.Find(launch, memory.generation(), memory)), 9u);
+  EXPECT_EQ(MarkOf(remembered.Find(launch, memory.generation(), kNoMemory)), 9u) << "asked once";
+  memory.Set({{4096, 128}});
+  EXPECT_EQ(remembered.Find(launch, memory.generation(), memory), nullptr);
+  EXPECT_EQ(remembered.Find(launch, memory.generation(), memory), nullptr) << "refused once, it is not believed later";
+  answers = {};
+  answers.AllocationOf(memory, 4096);
+  remembered.Remember(launch, memory.generation(), answers, Marked(10));
+  EXPECT_EQ(MarkOf(remembered.Find(launch, memory.generation(), memory)), 10u);
 }
 
 // The same with a hash that says that all launches are the same: only comparing all of it tells them apart.
@@ -42,7 +65,7 @@ TEST(RememberedAccessesTest, TellsLaunchesApartWhoseHashesAgree) {
     RememberedAccesses remembered(hash);
     const std::vector<std::byte> inputs = Bytes(5), others = Bytes(6), longer = Bytes(5, 9);
     const RememberedLaunch launch = {1, {2, 3, 4}, {5, 6, 7}, inputs};
-    remembered.Remember(launch, 1, Marked(9));
+    remembered.Remember(launch, 1, {}, Marked(9));
     std::vector<RememberedLaunch> different(8, launch);
     different[0].kernel = 2;
     different[1].grid = {3, 2, 4};
@@ -52,21 +75,9 @@ TEST(RememberedAccessesTest, TellsLaunchesApartWhoseHashesAgree) {
     different[5].inputs = others;
     different[6].inputs = longer;
     different[7].inputs = {};
-    for (size_t k = 0; k < different.size(); ++k) EXPECT_EQ(remembered.Find(different[k], 1), nullptr) << k;
-    EXPECT_EQ(MarkOf(remembered.Find(launch, 1)), 9u);
+    for (size_t k = 0; k < different.size(); ++k) EXPECT_EQ(remembered.Find(different[k], 1, kNoMemory), nullptr) << k;
+    EXPECT_EQ(MarkOf(remembered.Find(launch, 1, kNoMemory)), 9u);
   }
-}
-
-TEST(RememberedAccessesTest, WhatIsOldGivesWayFirst) {
-  RememberedAccesses remembered(&AllTheSame);
-  const std::vector<std::byte> inputs = Bytes(5);
-  const auto launch = [&](uint64_t kernel) { return RememberedLaunch{kernel, {1, 1, 1}, {1, 1, 1}, inputs}; };
-  for (uint64_t k = 1; k <= 4; ++k) {
-    remembered.Remember(launch(k), 1, Marked(k));
-    remembered.Find(launch(k), 1);
-  }
-  for (uint64_t k = 3; k <= 6; ++k) remembered.Remember(launch(k), 2, Marked(k + 10));
-  for (uint64_t k = 3; k <= 6; ++k) EXPECT_EQ(MarkOf(remembered.Find(launch(k), 2)), k + 10);
 }
 
 TEST(RememberedAccessesTest, WhatIsFoundAgainStays) {
@@ -74,8 +85,8 @@ TEST(RememberedAccessesTest, WhatIsFoundAgainStays) {
   const std::vector<std::byte> inputs = Bytes(5);
   const auto launch = [&](uint64_t kernel) { return RememberedLaunch{kernel, {1, 1, 1}, {1, 1, 1}, inputs}; };
   for (uint64_t k = 1; k <= 100; ++k) {
-    remembered.Remember(launch(k), 1, Marked(k));
-    EXPECT_EQ(MarkOf(remembered.Find(launch(1), 1)), 1u) << k;
+    remembered.Remember(launch(k), 1, {}, Marked(k));
+    EXPECT_EQ(MarkOf(remembered.Find(launch(1), 1, kNoMemory)), 1u) << k;
   }
 }
 
@@ -86,10 +97,11 @@ TEST(RememberedAccessesTest, IsBoundedInBytes) {
   std::vector<std::vector<std::byte>> inputs;
   for (uint64_t k = 1; k <= kNumLaunches; ++k) {
     inputs.push_back(Bytes(k, kBytes));
-    remembered.Remember({1, {1, 1, 1}, {1, 1, 1}, inputs.back()}, 1, Marked(k));
+    remembered.Remember({1, {1, 1, 1}, {1, 1, 1}, inputs.back()}, 1, {}, Marked(k));
   }
   size_t num_found = 0;
-  for (const auto& bytes : inputs) num_found += remembered.Find({1, {1, 1, 1}, {1, 1, 1}, bytes}, 1) != nullptr;
+  for (const auto& bytes : inputs)
+    num_found += remembered.Find({1, {1, 1, 1}, {1, 1, 1}, bytes}, 1, kNoMemory) != nullptr;
   EXPECT_LE(num_found * kBytes, RememberedAccesses::kMostBytes + 2 * kBytes);
   EXPECT_GT(num_found, 0u);
 }

@@ -1,0 +1,25 @@
+#include "server/executor/issue/launch_memory.h"
+
+#include <algorithm>
+
+namespace tally::server {
+
+ptx_transforms::MemorySpan MemoryAnswers::AllocationOf(const LaunchMemory& memory, uint64_t address) {
+  for (const Allocation& known : allocations_) {
+    if (known.address == address) return known.found;
+  }
+  return allocations_.emplace_back(address, memory.AllocationOf(address)).found;
+}
+
+LaunchMemory::Sort MemoryAnswers::SortWithin(const LaunchMemory& memory, uint64_t begin, uint64_t end) {
+  return pieces_.emplace_back(begin, end, memory.SortWithin(begin, end)).sort;
+}
+
+bool MemoryAnswers::Hold(const LaunchMemory& memory) const {
+  return std::all_of(allocations_.begin(), allocations_.end(),
+                     [&](const Allocation& known) { return memory.AllocationOf(known.address) == known.found; }) &&
+         std::all_of(pieces_.begin(), pieces_.end(),
+                     [&](const Piece& known) { return memory.SortWithin(known.begin, known.end) == known.sort; });
+}
+
+}  // namespace tally::server
