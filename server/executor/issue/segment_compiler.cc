@@ -130,7 +130,7 @@ FoundSegments SegmentCompiler::Look(const Question& question) {
   if (text->size() > limits_.text_bytes) return refuse("too-large");
   const auto head = images::ReadPtxHead(*text);
   if (!head) return refuse("not-understood");
-  if (HasOtherCode(parts, question.capability, head->target)) return refuse("other-code");
+  if (!is_software_ && HasOtherCode(parts, question.capability, head->target)) return refuse("other-code");
   const ptx_transforms::Module* module = Parsed(std::move(*text));
   if (module == nullptr) return refuse("not-understood");
   auto segments = ptx_transforms::FindSegments(*module, question.kernel);

@@ -66,7 +66,9 @@ struct SegmentLimits {
 // Thread-safe.
 class SegmentCompiler {
  public:
-  explicit SegmentCompiler(SegmentLimits limits = {}) : limits_(limits) {}
+  // `is_software`: the driver is, and runs the newest PTX whatever machine code lies beside it.
+  explicit SegmentCompiler(bool is_software = false, SegmentLimits limits = {})
+      : is_software_(is_software), limits_(limits) {}
   // Finishes the kernel at hand and forgets the others.
   ~SegmentCompiler();
   SegmentCompiler(const SegmentCompiler&) = delete;
@@ -103,6 +105,7 @@ class SegmentCompiler {
   const ptx_transforms::Module* Parsed(std::string text);
   bool MakeRoom(size_t bytes);
 
+  const bool is_software_;
   const SegmentLimits limits_;
   // The thread's own.
   std::map<Key, Known> known_;

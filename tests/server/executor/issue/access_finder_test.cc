@@ -128,7 +128,7 @@ class AccessFinderTest : public SimDeviceTest {
 };
 
 TEST_F(AccessFinderTest, NeverWaits) {
-  SegmentCompiler busy({.questions = 0});
+  SegmentCompiler busy(false, {.questions = 0});
   AccessFinder finder(driver_, *devices_, busy, memory_);
   Set(Load());
   const LaunchAccesses& accesses = finder.Of(launch_);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <random>
@@ -126,7 +127,8 @@ TEST(SegmentCompilerTest, SurvivesTextThatMakesNoSense) {
 
 TEST(SegmentCompilerTest, WhatIsTooLargeIsNotLookedAt) {
   const auto image = Image(Text(KernelText("kernel", "st.global.u32 [%rd1], 1;\n\tst.global.u32 [%rd1+64], 1;")));
-  SegmentCompiler texts({.text_bytes = 100}), nodes({.nodes = 1}), accesses({.accesses = 1}), none({.questions = 0});
+  SegmentCompiler texts(false, {.text_bytes = 100}), nodes(false, {.nodes = 1}), accesses(false, {.accesses = 1}),
+      none(false, {.questions = 0});
   EXPECT_EQ(FoundBarrier(texts, image), "too-large");
   EXPECT_EQ(FoundBarrier(nodes, image), "too-large");
   EXPECT_EQ(FoundBarrier(accesses, image), "too-large");
@@ -134,7 +136,7 @@ TEST(SegmentCompilerTest, WhatIsTooLargeIsNotLookedAt) {
 }
 
 TEST(SegmentCompilerTest, KeepsWhatIsUsedAndNoMoreThanItMay) {
-  SegmentCompiler compiler({.kept_bytes = 10'000});
+  SegmentCompiler compiler(false, {.kept_bytes = 10'000});
   std::vector<std::shared_ptr<const AwaitedSegments>> used;
   std::string barrier;
   while (barrier.empty()) {
@@ -161,6 +163,23 @@ TEST(SegmentCompilerTest, KeepsTheImageAliveAndMayEndWhileQuestionsWait) {
   EXPECT_EQ(awaited[3]->found()->barrier, nullptr);
 }
 
+TEST(SegmentCompilerTest, ManySessionsAskAtOnce) {
+  SegmentCompiler compiler;
+  const auto image = Image(Text(KernelText("kernel")));
+  std::vector<std::thread> sessions;
+  std::atomic<int> num_found = 0;
+  for (int session = 0; session < 4; ++session) {
+    sessions.emplace_back([&] {
+      for (int k = 0; k < 50; ++k) {
+        const auto own = Image(Text(KernelText("kernel")) + std::string(static_cast<size_t>(k), '\n'));
+        num_found += FoundBarrier(compiler, image).empty() && FoundBarrier(compiler, own).empty();
+      }
+    });
+  }
+  for (std::thread& session : sessions) session.join();
+  EXPECT_EQ(num_found, 200);
+}
+
 // The driver takes the machine code; its source need not have been the text beside it.
 TEST(SegmentCompilerTest, MachineCodeOfAnotherArchitectureIsOtherCode) {
   SegmentCompiler compiler;
@@ -174,6 +193,8 @@ TEST(SegmentCompilerTest, MachineCodeOfAnotherArchitectureIsOtherCode) {
   };
   EXPECT_EQ(FoundBarrier(compiler, pair(90, 90)), "");
   EXPECT_EQ(FoundBarrier(compiler, pair(90, 80)), "other-code");
+  SegmentCompiler for_software(/*is_software=*/true);
+  EXPECT_EQ(FoundBarrier(for_software, pair(90, 80)), "");
   EXPECT_EQ(FoundBarrier(compiler, pair(80, 75)), "") << "the driver compiles the text for a 9.0 device";
 }
 
