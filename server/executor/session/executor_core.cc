@@ -35,6 +35,7 @@ ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_lim
       admission(std::move(parts.admission)),
       context_fault(std::move(parts.context_fault)),
       variants(std::move(parts.variants)),
+      segments(loaded_driver->is_software),
       are_classes_mixed(has_both_classes),
       wants_ptx(variants != nullptr || loaded_driver->is_software),
       device_output(std::move(parts.device_output)) {}

@@ -191,8 +191,8 @@ Status Session::ServeRequest(const shm::SessionRequest& request, const std::vect
   switch (kind) {
     case shm::SessionRequestKind::kAttach:
       phase_.store(State::kActive, std::memory_order_release);
-      return Reply(request, CUDA_SUCCESS, shm::kSessionRegionBytes, core_.wants_ptx ? shm::kWantsPtx : 0,
-                   region_fd_.get());
+      return Reply(request, CUDA_SUCCESS, shm::kSessionRegionBytes,
+                   core_.wants_ptx || state_.window != nullptr ? shm::kWantsPtx : 0, region_fd_.get());
     case shm::SessionRequestKind::kOpenChannel:
       return OpenChannel(request);
     case shm::SessionRequestKind::kAllocateHost:
