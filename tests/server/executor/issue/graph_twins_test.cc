@@ -214,6 +214,24 @@ TEST_F(GraphTwinsTest, NoTwinIsMadeOnceKernelsMayBeGone) {
   ExpectMemory();
 }
 
+TEST_F(GraphTwinsTest, NoCloneIsLeft) {
+  static int num_clones;
+  num_clones = 1;
+  driver_.cuGraphClone = [](CUgraph* clone, CUgraph graph) {
+    ++num_clones;
+    return WatchedDriver::real.cuGraphClone(clone, graph);
+  };
+  driver_.cuGraphDestroy = [](CUgraph graph) {
+    --num_clones;
+    return WatchedDriver::real.cuGraphDestroy(graph);
+  };
+  for (int i = 0; i < 3; ++i, ++generation_) Launch();
+  EXPECT_EQ(twins_->counts().twins_made, 3u);
+  EXPECT_EQ(num_clones, 1) << "what later twins are made of";
+  twins_->OnDestroyed(exec_);
+  EXPECT_EQ(num_clones, 0);
+}
+
 TEST_F(GraphTwinsTest, GoesWithTheProgramsExecutable) {
   Launch();
   EXPECT_EQ(WatchedDriver::num_executables, 2);
