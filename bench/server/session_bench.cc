@@ -7,8 +7,10 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -61,26 +63,69 @@ CUresult LaunchSlowly(CUfunction, unsigned int, unsigned int, unsigned int, unsi
   return CUDA_SUCCESS;
 }
 
+template <typename Handle>
+CUresult Made(Handle* handle) {
+  static std::atomic<uintptr_t> next{0x1000};
+  *handle = reinterpret_cast<Handle>(next += 16);
+  return CUDA_SUCCESS;
+}
+
+constexpr uint64_t kMemoryBytes = uint64_t{1} << 20;
+constexpr const char* kText = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry kernel(.param .u64 out, .param .u32 unused, .param .u64 in)
+{
+  .reg .b64 %rd<6>;
+  .reg .b32 %r<3>;
+  ld.param.u64 %rd1, [out];
+  ld.param.u64 %rd2, [in];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.u32 %r2, [%rd5];
+  st.global.u32 [%rd4], %r2;
+  ret;
+}
+)";
+
 // One session with one channel, a kernel, and device memory.
 struct Bed {
-  explicit Bed(decltype(server::DriverTable::cuLaunchKernel) launch_kernel = &LaunchNothing) {
+  explicit Bed(decltype(server::DriverTable::cuLaunchKernel) launch_kernel = &LaunchNothing,
+               control::WindowMode window = control::WindowMode::kOff) {
     table = driver.table();
     // The fake keeps a trace and takes a lock; here only the executor is to be seen.
     table.cuLaunchKernel = launch_kernel;
     table.cuEventRecord = [](CUevent, CUstream) -> CUresult { return CUDA_SUCCESS; };
     table.cuStreamSynchronize = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
     table.cuMemcpyDtoHAsync_v2 = [](void*, CUdeviceptr, size_t, CUstream) -> CUresult { return CUDA_SUCCESS; };
+    table.cuFuncGetName = [](const char** name, CUfunction) -> CUresult { return *name = "kernel", CUDA_SUCCESS; };
+    table.cuGraphCreate = [](CUgraph* graph, unsigned int) -> CUresult { return Made(graph); };
+    table.cuGraphAddKernelNode_v2 = [](CUgraphNode* node, CUgraph, const CUgraphNode*, size_t,
+                                       const CUDA_KERNEL_NODE_PARAMS*) -> CUresult { return Made(node); };
+    table.cuGraphInstantiateWithFlags = [](CUgraphExec* exec, CUgraph, unsigned long long) -> CUresult {
+      return Made(exec);
+    };
+    table.cuGraphExecKernelNodeSetParams_v2 = [](CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS*) -> CUresult {
+      return CUDA_SUCCESS;
+    };
+    table.cuGraphLaunch = [](CUgraphExec, CUstream) -> CUresult { return CUDA_SUCCESS; };
+    table.cuGraphUpload = nullptr;
+    table.cuGraphExecDestroy = [](CUgraphExec) -> CUresult { return CUDA_SUCCESS; };
+    table.cuGraphDestroy = [](CUgraph) -> CUresult { return CUDA_SUCCESS; };
     server::ExecutorConfig config;
     config.driver_table_for_testing = &table;
     executor = std::move(*server::Executor::Create(config));
     auto pair = CreateSocketPair();
     server::SessionIdentity identity;
     identity.session_id = 1;
+    identity.window = window;
     static_cast<void>(executor->AddSession(std::move(pair->first), identity));
     client = std::make_unique<ScriptedClient>(std::move(pair->second));
     client->Attach();
     channel = client->OpenChannel();
-    const std::string text = ".version 8.0\n.target sm_80\n.address_size 64\n";
+    const std::string text = kText;
     const shm::WriteImage piece{1, static_cast<uint32_t>(text.size() + 1), text.size() + 1, 0};
     channel->Post(Op::kWriteImage, Payload().Put(piece).PutBytes(text.c_str(), text.size() + 1));
     shm::LoadImage load{};
@@ -89,7 +134,7 @@ struct Bed {
     const auto module = channel->Call(Op::kLoadModule, Payload().Put(load)).Get<shm::LoadedImage>().handle;
     const shm::GetByName get{module, 6, 0};
     kernel = channel->Call(Op::kGetFunction, Payload().Put(get).PutBytes("kernel", 6)).Get<uint64_t>();
-    memory = channel->Call(Op::kAllocate, Payload().Put(shm::Allocate{4096, 0, 0, 0})).Get<uint64_t>();
+    memory = channel->Call(Op::kAllocate, Payload().Put(shm::Allocate{kMemoryBytes, 0, 0, 0})).Get<uint64_t>();
   }
 
   Payload Launch(size_t parameter_bytes = 24, uint32_t num_blocks = 1) const {
@@ -100,6 +145,18 @@ struct Bed {
     launch.parameter_bytes = static_cast<uint32_t>(parameter_bytes);
     const std::string parameters(parameter_bytes, 'p');
     return Payload().Put(launch).PutBytes(parameters.data(), parameters.size());
+  }
+  // out[i] = in[i]: 512 bytes each, of place `out` and `in` of the memory.
+  Payload Copying(uint64_t out, uint64_t in) const {
+    shm::Launch launch{};
+    launch.function = kernel;
+    launch.stream = 1;
+    for (uint32_t& extent : launch.grid) extent = 1;
+    launch.block[0] = 128;
+    launch.block[1] = launch.block[2] = 1;
+    const std::array<uint64_t, 3> parameters = {memory + out * 512, 0, memory + in * 512};
+    launch.parameter_bytes = sizeof(parameters);
+    return Payload().Put(launch).PutBytes(reinterpret_cast<const char*>(parameters.data()), sizeof(parameters));
   }
   // To pageable memory, as far as the executor is concerned: into the channel's arena.
   Payload CopyDown() const {
@@ -158,6 +215,41 @@ void BM_QueuedLaunches(benchmark::State& state) {
   MeasureQueued(state, bed, count, 0, [&] { bed.channel->Post(Op::kLaunch, launch); });
 }
 BENCHMARK(BM_QueuedLaunches)->ArgName("bytes")->Arg(24)->Arg(4000)->Iterations(100);
+
+// What a window costs beyond BM_QueuedLaunches: launches that are known are held, 64 at a time, and issued as a graph
+// that is known, with nothing to be told; the graph's launch takes no time.
+void BM_QueuedLaunchesInAWindow(benchmark::State& state) {
+  ::setenv("TALLY_FORCE_WINDOW", "graphs", 1);
+  Bed bed(&LaunchNothing, state.range(0) != 0 ? control::WindowMode::kOn : control::WindowMode::kOff);
+  ::unsetenv("TALLY_FORCE_WINDOW");
+  std::vector<Payload> step;
+  for (uint64_t i = 0; i < 64; ++i) step.push_back(bed.Copying(i, i >= 4 ? i - 4 : 100 + i));
+  const auto launch_step = [&] {
+    for (const Payload& launch : step) bed.channel->Post(Op::kLaunch, launch);
+  };
+  for (int i = 0; i < 10; ++i) {
+    launch_step();
+    bed.Synchronize();
+  }
+  const Payload begin = bed.Launch(24, kBegin);
+  const Payload end = bed.Launch(24, kEnd);
+  constexpr int kSteps = 16;
+  std::vector<double> samples;
+  for (auto _ : state) {
+    bed.Ask(Op::kLaunch, begin);  // who waits for the answer is not held
+    while (!g_is_held.exchange(false)) std::this_thread::yield();
+    for (int i = 0; i < kSteps; ++i) launch_step();
+    bed.Ask(Op::kLaunch, end);
+    g_go_on = true;
+    for (int i = 0; i < 2; ++i) {
+      if (!bed.channel->Await().arrived) return state.SkipWithError("the session ended");
+    }
+    samples.push_back(NanosecondsEach(g_end - g_begin, kSteps * 64));
+  }
+  ReportMedian(state, samples);
+  state.counters["launches"] = static_cast<double>(bed.executor->Snapshot().at(0).figures["window_in_graphs"]);
+}
+BENCHMARK(BM_QueuedLaunchesInAWindow)->ArgName("window")->Arg(0)->Arg(1)->Iterations(100);
 
 void BM_QueuedLaunchesAndSynchronisations(benchmark::State& state) {
   Bed bed;

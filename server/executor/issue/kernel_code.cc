@@ -25,9 +25,9 @@ const LoadedImage& OwnerOf(const Kernel& kernel) {
 std::string NameOf(const DriverTable& driver, const Kernel& kernel) {
   const char* name = nullptr;
   if (kernel.function != nullptr) {
-    driver.cuFuncGetName(&name, kernel.function);
+    if (driver.cuFuncGetName != nullptr) driver.cuFuncGetName(&name, kernel.function);
   } else {
-    driver.cuKernelGetName(&name, kernel.kernel);
+    if (driver.cuKernelGetName != nullptr) driver.cuKernelGetName(&name, kernel.kernel);
   }
   return name != nullptr ? name : "";
 }
