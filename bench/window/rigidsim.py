@@ -107,10 +107,14 @@ def read_options():
     options.add_argument("--program", default="", help="more words for rigidsim, such as '--window 16'")
     options.add_argument("--output", help="Markdown file; it also goes to stdout")
     options.add_argument("--json", dest="json_path", help="JSON file")
+    options.add_argument("--plot", help="SVG file: how many times as fast as the native serial stream each cell is; needs matplotlib")
+    options.add_argument("--from-json", help="results of an earlier run, to be drawn; nothing is measured")
     options.add_argument("--smoke", action="store_true", help="does everything run? Software driver, no numbers")
     chosen = options.parse_args()
     if chosen.smoke:
         chosen.environments, chosen.steps, chosen.tally_modes = "32", 12, chosen.modes
+    if chosen.from_json and not chosen.plot:
+        options.error("--from-json needs --plot")
     unknown = set(chosen.plans.split(",")) - set(PLANS)
     if unknown:
         options.error(f"no plan is called {', '.join(sorted(unknown))}")
@@ -190,8 +194,36 @@ def as_json(facts, groups, smoke):
     return {"machine": facts, "smoke": smoke, "groups": [dataclasses.asdict(group) for group in groups]}
 
 
+def plot(groups, path):
+    import matplotlib  # pylint: disable=import-outside-toplevel
+    matplotlib.use("Agg")
+    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
+    pyplot.rcParams.update({"font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "svg.hashsalt": "tally"})
+    groups = [group for group in groups if group.baseline()]
+    columns = list(dict.fromkeys((cell.way, cell.mode) for group in groups for cell in group.cells))
+    figure, axes = pyplot.subplots(figsize=(10, 3.6))
+    for number, column in enumerate(columns):
+        cells = [next((cell for cell in group.cells if (cell.way, cell.mode) == column), None) for group in groups]
+        heights = [group.baseline().median / cell.median if cell and cell.median else 0 for group, cell in zip(groups, cells)]
+        places = [place + (number - len(columns) / 2) * 0.8 / len(columns) for place in range(len(groups))]
+        axes.bar(places, heights, 0.8 / len(columns), label=" ".join(column))
+    axes.set_xticks(range(len(groups)), [f"{group.plan}, {group.environments}" for group in groups])
+    axes.set_ylabel("times as fast as native serial")
+    axes.legend(fontsize=8, ncols=4, loc="upper left")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def read_groups(path):
+    with open(path, encoding="utf-8") as text:
+        groups = json.load(text)["groups"]
+    return [Group(**{**group, "cells": [Cell(**cell) for cell in group["cells"]]}) for group in groups]
+
+
 def main():
     options = read_options()
+    if options.from_json:
+        return plot(read_groups(options.from_json), options.plot)
     root = ways.find_root()
     native = ways.Native() if not options.smoke and ways.has_gpu() else None
     groups = []
@@ -221,9 +253,12 @@ def main():
                 page = markdown(facts, groups, options.smoke)
                 output.write(page, as_json(facts, groups, options.smoke), options)
     print(page)
+    if options.plot:
+        plot(groups, options.plot)
     wrong = [problem for group in groups for problem in group.problems()]
     if wrong:
         sys.exit("rigidsim.py: " + "; ".join(wrong))
+    return None
 
 
 if __name__ == "__main__":
