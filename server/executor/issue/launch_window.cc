@@ -131,7 +131,7 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
   while (window_.pending() != 0) window_.Complete(scheduler::FirstOf(window_.pending()));
   shape_.Clear();
   num_held_.store(0, std::memory_order_relaxed);
-  Judge(durations, was_idle_ ? held_for : held_for.zero());
+  Judge(why, durations, was_idle_ ? held_for : held_for.zero());
   return result;
 }
 
@@ -145,11 +145,18 @@ void LaunchWindow::CloseShadow() {
   reported_ = report;
 }
 
-void LaunchWindow::Judge(const Durations& durations, std::chrono::nanoseconds held_for) {
-  if (durations.in_order == durations.in_order.zero() || durations.as_issued == durations.as_issued.zero()) return;
-  // With the GPU idle, kernels would have run while the program was still launching; now they all come behind.
-  if_not_held_ += std::max(durations.in_order, held_for);
-  if_held_ += held_for + durations.as_issued;
+void LaunchWindow::Judge(WindowEnd why, const Durations& durations, std::chrono::nanoseconds held_for) {
+  const bool is_known =
+      durations.in_order > durations.in_order.zero() && durations.as_issued > durations.as_issued.zero();
+  if (is_known) {
+    // With the GPU idle, kernels would have run while the program was still launching; now they all come behind.
+    if_not_held_ += std::max(durations.in_order, held_for);
+    if_held_ += held_for + durations.as_issued;
+  } else if (why == WindowEnd::kIdle && held_for > held_for.zero()) {
+    if_held_ += held_for;  // nothing came that it could have been put beside
+  } else {
+    return;
+  }
   if (++num_judged_ < kWindowsToJudge) return;
   if (if_held_ > if_not_held_) {
     rest_ = std::clamp(rest_ * 2, kShortestRest, kLongestRest);

@@ -106,7 +106,7 @@ class LaunchWindow {
   void Hold(PendingLaunch& launch, const Kind& kind, const LaunchAccesses& accesses);
   CUresult Pass(const char* barrier);
   void CloseShadow();
-  void Judge(const Durations& durations, std::chrono::nanoseconds held_for);
+  void Judge(WindowEnd why, const Durations& durations, std::chrono::nanoseconds held_for);
 
   const bool holds_;
   const Means means_;

@@ -99,7 +99,7 @@ void SessionWindow::PublishShapes() {
   session_.window_shapes.Publish(std::move(shapes));
 }
 
-bool SessionWindow::IsIdle(const PendingLaunch&) const { return last_issued_.HasEnded(); }
+bool SessionWindow::IsIdle(const PendingLaunch&) const { return !are_graphs_forced_ && last_issued_.HasEnded(); }
 
 void SessionWindow::Forget(const Kernel& kernel) {
   for (const auto& [device, graphs] : graphs_) graphs->Forget(kernel);

@@ -312,6 +312,32 @@ TEST_F(LaunchWindowTest, NothingIsHeldWhileHoldingDoesNotPay) {
   EXPECT_GE(num_steps, 200) << "and twice as many, as it did not pay again";
 }
 
+// One kernel now and then: it would have begun at once.
+TEST_F(LaunchWindowTest, SingleLaunchesAreNotMadeToWait) {
+  Open();
+  is_idle_ = true;
+  int num_held = 0;
+  for (int i = 0; i < 100; ++i) {
+    num_held += Take(0) ? 1 : 0;
+    clock_.Advance(LaunchWindow::kPatience);
+    window_->Issue(WindowEnd::kIdle);
+  }
+  EXPECT_EQ(num_held, 16);
+  // But if the GPU was busy anyway, or the program asked at once, it cost nothing.
+  Open();
+  is_idle_ = false;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(Take(0));
+    clock_.Advance(LaunchWindow::kPatience);
+    window_->Issue(WindowEnd::kIdle);
+  }
+  is_idle_ = true;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(Take(0));
+    window_->Issue(WindowEnd::kRequest);
+  }
+}
+
 // The window that tells so was full: the launch that found it so must not be held where those behind it are not.
 TEST_F(LaunchWindowTest, WhatIsNotHeldNeverOvertakes) {
   Open();
