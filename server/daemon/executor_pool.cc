@@ -107,6 +107,9 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
       PlanTimeSlices();
     });
   };
+  events.on_gpus = [this, with_executor](const control::LinkGpus& gpus) {
+    with_executor([&](Executor& executor) { executor.gpu_places = gpu_places_.PlacesOf(gpus); });
+  };
   events.on_report_end = [this, pid, with_executor](uint64_t request_id) {
     if (request_id == 0) with_executor([&](Executor& executor) { OnListed(executor); });
     AnswerArrived(request_id, pid);
@@ -191,11 +194,12 @@ void ExecutorPool::OnListed(Executor& executor) {
 
 void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport& report) {
   const bool is_new = !executor.sessions.contains(report.identity.session_id);
+  const control::SessionFigures figures = ByPlaces(report.figures, executor.gpu_places);
   if (report.has_ended != 0) {
-    ledger_.AddEnded(report.identity, report.figures);
+    ledger_.AddEnded(report.identity, figures);
     executor.sessions.erase(report.identity.session_id);
   } else {
-    executor.sessions[report.identity.session_id] = {report.identity, report.figures};
+    executor.sessions[report.identity.session_id] = {report.identity, figures};
   }
   if (is_new || report.has_ended != 0) {
     OnTenantsChanged();

@@ -26,7 +26,7 @@ Sequencer::Outcome Sequencer::Take(uint64_t sequence_number, const std::atomic<b
     if (seen == free_state && state_.compare_exchange_strong(seen, free_state + 1, std::memory_order_acq_rel)) {
       return Outcome::kMine;
     }
-    if (seen > free_state) return Outcome::kNonsense;
+    if ((seen & ~kVisited) > free_state) return Outcome::kNonsense;
     if (stop.load(std::memory_order_acquire)) return Outcome::kStopped;
     if (spins-- > 0) {
       CpuRelax();
@@ -47,6 +47,21 @@ Sequencer::Outcome Sequencer::Take(uint64_t sequence_number, const std::atomic<b
 
 void Sequencer::Pass(uint64_t sequence_number) {
   state_.store(sequence_number * 2 + 2, std::memory_order_seq_cst);
+  LetGoOn();
+}
+
+bool Sequencer::TryVisit() {
+  uint64_t state = state_.load(std::memory_order_relaxed);
+  return (state & (kVisited | 1)) == 0 &&
+         state_.compare_exchange_strong(state, state | kVisited, std::memory_order_acq_rel);
+}
+
+void Sequencer::EndVisit() {
+  state_.fetch_and(~kVisited, std::memory_order_seq_cst);
+  LetGoOn();
+}
+
+void Sequencer::LetGoOn() {
   if (num_skipped_.load(std::memory_order_seq_cst) != 0) {
     const std::lock_guard lock(mutex_);
     PassSkipped();
@@ -68,7 +83,7 @@ Sequencer::Outcome Sequencer::Skip(uint64_t sequence_number) {
   if (sequence_number >= uint64_t{1} << 62) return Outcome::kNonsense;
   {
     const std::lock_guard lock(mutex_);
-    if (sequence_number * 2 < state_.load(std::memory_order_seq_cst)) return Outcome::kNonsense;
+    if (sequence_number * 2 < StateBesideVisits()) return Outcome::kNonsense;
     if (skipped_.size() >= kMaxSkipped || !skipped_.insert(sequence_number).second) return Outcome::kNonsense;
     num_skipped_.fetch_add(1, std::memory_order_seq_cst);
     PassSkipped();

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 
+#include "server/executor/dispatch/busy_clock.h"
 #include "server/executor/dispatch/figure_counters.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/preemptibility_meter.h"
@@ -81,6 +82,7 @@ class SessionState {
     if (took && is_high_priority.load(std::memory_order_relaxed)) slo->OnRequest(*took);
   }
   const SteadyClock clock;
+  BusyTime busy;                       // its measuring and BusyTime::OnEvent are thread-safe
   std::atomic<bool> may_print{false};  // has code that may print; thread-safe
 
   // What the client has made, by what can be destroyed together.
