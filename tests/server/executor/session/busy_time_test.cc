@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "proto/driver/generated/wire_ops.h"
 #include "tests/server/executor/fakes/executor_fixture.h"
 
 namespace tally::fakes {
@@ -145,9 +146,12 @@ class BusyTimeTest : public ExecutorFixture {
     std::unique_ptr<ScriptedChannel> channel;
     uint64_t kernel = 0;
 
-    void Linger(uint32_t rounds) const {
-      channel->Post(Op::kLaunch, LaunchOf(kernel, kLegacyStream,
-                                          std::string(reinterpret_cast<const char*>(&rounds), sizeof(rounds))));
+    void Linger(uint32_t rounds, uint64_t stream = kLegacyStream) const {
+      channel->Post(Op::kLaunch, LaunchOf(kernel, stream, std::string(reinterpret_cast<const char*>(&rounds), 4)));
+    }
+    uint64_t NewStream() const {
+      const shm::CreateStream create{CU_STREAM_NON_BLOCKING, 0};
+      return channel->Call(Op::kCreateStream, Payload().Put(create)).Get<uint64_t>();
     }
     uint32_t Wait() const { return channel->Call(Op::kSynchronizeContext).result; }
   };
@@ -167,6 +171,17 @@ class BusyTimeTest : public ExecutorFixture {
     uint64_t sum = 0;
     for (const uint64_t ns : snapshot.figures.entries("busy_ns")) sum += ns;
     return nanoseconds(sum);
+  }
+  // Of the only session, once its time does not grow any more.
+  nanoseconds BusyOnceItRests() {
+    nanoseconds busy = BusyOf(0);
+    for (int i = 0; i < 500; ++i) {
+      std::this_thread::sleep_for(milliseconds(20));
+      const nanoseconds last = std::exchange(busy, BusyOf(0));
+      if (busy == last) return busy;
+    }
+    ADD_FAILURE() << "it grows for ever";
+    return busy;
   }
   // How many rounds take about so long here.
   uint32_t RoundsFor(const Program& program, nanoseconds time) {
@@ -209,11 +224,7 @@ TEST_F(BusyTimeTest, AKernelThatNobodyWaitsForEndsToo) {
   const nanoseconds before = BusyOf(0);
   const auto begin = steady_clock::now();
   program.Linger(rounds);
-  nanoseconds busy{0};
-  for (nanoseconds last{-1}; busy == busy.zero() || busy != last;) {
-    std::this_thread::sleep_for(milliseconds(20));
-    last = std::exchange(busy, BusyOf(0) - before);
-  }
+  const nanoseconds busy = BusyOnceItRests() - before;
   EXPECT_LE(busy, steady_clock::now() - begin - milliseconds(20));
   EXPECT_GE(busy, milliseconds(25));
   // That it waits late makes it no longer.
@@ -243,6 +254,51 @@ TEST_F(BusyTimeTest, WhatRunsWhenItsClientGoesCountsToItsEnd) {
   uint64_t sum = 0;
   for (const uint64_t ns : ends().at(0).last.figures.entries("busy_ns")) sum += ns;
   EXPECT_GE(nanoseconds(sum) - before, milliseconds(50));
+}
+
+// What it still has to do is another stream's from then on, which nobody ever waits for.
+TEST_F(BusyTimeTest, AStreamThatIsDestroyedMeanwhileIsSeenToEnd) {
+  const Program program = NewProgram();
+  const uint32_t rounds = RoundsFor(program, milliseconds(100));
+  const nanoseconds before = BusyOf(0);
+  const uint64_t stream = program.NewStream();
+  program.Linger(rounds, stream);
+  program.channel->Post(Op::kDestroyStream, Payload().PutWord(stream));
+  const nanoseconds busy = BusyOnceItRests() - before;
+  EXPECT_GE(busy, milliseconds(25)) << "it ran on";
+  ASSERT_EQ(program.Wait(), 0u);
+  EXPECT_EQ(BusyOf(0) - before, busy);
+}
+
+TEST_F(BusyTimeTest, WhatIsCapturedDoesNotRun) {
+  const Program program = NewProgram();
+  const nanoseconds before = BusyOf(0);
+  const uint64_t stream = program.NewStream();
+  ScriptedChannel& channel = *program.channel;
+  ASSERT_EQ(channel.Call(Op::kBeginCapture, Payload().Put(shm::BeginCapture{stream, 0, 0, 0, 0, 0})).result, 0u);
+  program.Linger(1000, stream);
+  std::this_thread::sleep_for(milliseconds(5));
+  const Answer captured = channel.Call(Op::kEndCapture, Payload().PutWord(stream));
+  EXPECT_EQ(captured.result, 0u) << "nobody has asked the stream meanwhile";
+  EXPECT_EQ(BusyOf(0), before);
+}
+
+// The program waits for an event, and says nothing for a while: all that it has launched was complete by then.
+TEST_F(BusyTimeTest, AnEventTellsWhenItEnded) {
+  const Program program = NewProgram();
+  const uint32_t rounds = RoundsFor(program, milliseconds(50));
+  ScriptedChannel& channel = *program.channel;
+  channel.Post(Op::kCreateEvent, Payload().Put(shm::CreateEvent{kFirstEvent, CU_EVENT_DISABLE_TIMING, 0}));
+  const nanoseconds before = BusyOf(0);
+  const auto begin = steady_clock::now();
+  program.Linger(rounds);
+  channel.Publish(kOp_cuEventRecord, Payload().PutWord(kFirstEvent).PutWord(kLegacyStream), 0, 0);
+  ASSERT_EQ(channel.Call(Op::kSynchronizeEvent, Payload().PutWord(kFirstEvent)).result, 0u);
+  const nanoseconds took = steady_clock::now() - begin;
+  // Until it has been looked at: a figure in between would count on.
+  std::this_thread::sleep_for(milliseconds(30));
+  EXPECT_LE(BusyOf(0) - before, took);
+  EXPECT_GE(BusyOf(0) - before, took / 2);
 }
 
 TEST_F(BusyTimeTest, EachClassHasItsOwn) {
