@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -27,7 +28,9 @@ uint64_t StatField(const std::string& stat, int number) {
   std::istringstream fields(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
   std::string field;
   for (int i = 3; i <= number; ++i) fields >> field;
-  return fields && !field.empty() && field.find_first_not_of("0123456789") == std::string::npos ? std::stoull(field) : 0;
+  uint64_t value = 0;
+  std::from_chars(field.data(), field.data() + field.size(), value);  // 0 if it is no number
+  return value;
 }
 
 // When the machine was started, in seconds of the epoch.

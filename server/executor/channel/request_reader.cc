@@ -182,7 +182,8 @@ void RequestReader::Wait(const std::atomic<bool>& stop, Patience patience, const
     if (HasData() || stop.load(std::memory_order_seq_cst)) break;
     // The long time-out only guards against a client that wipes our doorbell; Wake ends it at once.
     const auto now = std::chrono::steady_clock::now();
-    const std::chrono::nanoseconds longest = now < dozes_until ? kDoze : std::chrono::nanoseconds(std::chrono::hours(1));
+    const std::chrono::nanoseconds longest =
+        now < dozes_until ? kDoze : std::chrono::nanoseconds(std::chrono::hours(1));
     const std::chrono::nanoseconds limit = std::min(longest, silence.UntilDue(now));
     if (limit > limit.zero()) FutexWait(state_.data_doorbell, bell, limit);
     if (HasData()) break;

@@ -4,12 +4,13 @@
 //     |--------------------|                        |-------------|
 //           a stretch          nothing of it is there     a stretch
 //
-// A stretch begins when work (a kernel, a graph, a copy, a fill) is handed to the driver while nothing of the session is
-// on the GPU, and ends when all of it has been seen to be complete: by waits of the program, which are free, or, once
-// the program is silent, by looks at its streams (StreamWaits::LookAtStreams). Work that is held back has not begun.
+// A stretch begins when work (a kernel, a graph, a copy, a fill) is handed to the driver while nothing of the session
+// is on the GPU, and ends when all of it has been seen to be complete: by waits of the program, which are free, or,
+// once the program is silent, by looks at its streams (StreamWaits::LookAtStreams). Work that is held back has not
+// begun.
 //
-// A launch costs two loads and two stores, and no call of the driver: no mark per launch. The first of a stretch takes a
-// lock that nobody else wants, but for scrapes, and reads the clock.
+// A launch costs two loads and two stores, and no call of the driver: no mark per launch. The first of a stretch takes
+// a lock that nobody else wants, but for scrapes, and reads the clock.
 #pragma once
 
 #include <array>

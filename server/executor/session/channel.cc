@@ -77,8 +77,8 @@ void Channel::Run() {
 void Channel::AwaitRequest() {
   const bool is_high_priority = surroundings_.state.is_high_priority.load(std::memory_order_relaxed);
   if (is_high_priority != is_urgent_) SetThreadUrgent(is_urgent_ = is_high_priority);
-  reader_.Wait(surroundings_.stopping,
-               is_high_priority ? RequestReader::kPatienceForLatency : RequestReader::kPatience, on_silence_);
+  reader_.Wait(surroundings_.stopping, is_high_priority ? RequestReader::kPatienceForLatency : RequestReader::kPatience,
+               on_silence_);
 }
 
 std::chrono::nanoseconds Channel::LookAtWork(std::chrono::nanoseconds silent_for) {

@@ -38,7 +38,9 @@ Sequencer::Outcome Sequencer::Take(uint64_t sequence_number, const std::atomic<b
     }
     num_sleepers_.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t bell = doorbell_.load(std::memory_order_seq_cst);
-    if (state_.load(std::memory_order_seq_cst) < free_state && !stop.load(std::memory_order_seq_cst)) {
+    const uint64_t state = state_.load(std::memory_order_seq_cst);
+    const bool must_wait = state < free_state || (state & kVisited) != 0;
+    if (must_wait && !stop.load(std::memory_order_seq_cst)) {
       FutexWait(doorbell_, bell, std::chrono::hours(1));
     }
     num_sleepers_.fetch_sub(1, std::memory_order_seq_cst);

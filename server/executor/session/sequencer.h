@@ -32,8 +32,7 @@ class Sequencer {
   // Declares that `sequence_number` need not hold the sequencer: it is passed over when its time comes. kMine means
   // done.
   Outcome Skip(uint64_t sequence_number);
-  // Holds the sequencer for no request, in front of the next number, until EndVisit: soon, as nobody sleeps meanwhile.
-  // False: somebody holds it.
+  // Holds the sequencer for no request, in front of the next number, until EndVisit. False: somebody holds it.
   bool TryVisit();
   void EndVisit();
   // Wakes all waiting channels so that they see their `stop`.

@@ -27,10 +27,10 @@ class CountedCalls {
   static server::DriverTable Count(const server::DriverTable& table) {
     original = &table;
     server::DriverTable counted = table;
-#define TALLY_DRIVER_FUNCTION(symbol)                                                                       \
-  if (counted.symbol != nullptr) {                                                                          \
-    names<&server::DriverTable::symbol> = #symbol;                                                          \
-    counted.symbol = &Counted<&server::DriverTable::symbol, decltype(server::DriverTable::symbol)>::Call;   \
+#define TALLY_DRIVER_FUNCTION(symbol)                                                                     \
+  if (counted.symbol != nullptr) {                                                                        \
+    names<& server::DriverTable::symbol> = #symbol;                                                       \
+    counted.symbol = &Counted<&server::DriverTable::symbol, decltype(server::DriverTable::symbol)>::Call; \
   }
 #include "proto/driver/generated/driver_functions.inc"
 #undef TALLY_DRIVER_FUNCTION
