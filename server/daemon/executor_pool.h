@@ -181,6 +181,8 @@ class ExecutorPool {
 
   // Its reports since Hello are complete.
   void OnListed(Executor& executor);
+  // Within a second: what a tenant has done has changed for good.
+  void KeepLedger();
   void NoteFault(const Executor& executor);
 
   ExecutorPtr FindByPid(pid_t pid) const;
@@ -216,6 +218,7 @@ class ExecutorPool {
   std::list<std::shared_ptr<std::shared_ptr<ExecutorLink>>> strangers_;
   std::list<ExecutorPtr> executors_;
   TenantLedger ledger_;
+  bool is_ledger_due_ = false;
   GpuPlaces gpu_places_;
   std::map<std::string, DomainCounters> counters_;        // by Domain::Label
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone

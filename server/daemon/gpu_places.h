@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/control/executor_link_abi.h"
@@ -14,6 +15,9 @@ namespace tally::server {
 
 class GpuPlaces {
  public:
+  GpuPlaces() = default;
+  explicit GpuPlaces(std::vector<std::string> names) : names_(std::move(names)) {}
+
   // Of an executor's ordinals. GPUs that are new get the next places, as long as there are any; then they share the
   // last one.
   std::vector<size_t> PlacesOf(const control::LinkGpus& gpus);

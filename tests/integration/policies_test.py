@@ -149,6 +149,7 @@ class BusyTime(SharingTest):
     def test_it_is_counted_by_gpu_and_class_and_outlives_tallyd(self):
         port = free_port()
         first = self.start_daemon(metrics=f"127.0.0.1:{port}")
+        self.assert_right(self.start_program("--name", "gone"))
         self.forever("one")
         wait_until(lambda: self.rows().get("one", {}).get("busy_ns", 0) > 3e7, "it runs", 60)
         self.forever("service", priority="high")
@@ -163,13 +164,15 @@ class BusyTime(SharingTest):
                     return False
             return True
         wait_until(are_counted, "both are counted, each in its class", 60)
-        before = {tenant: self.busy_seconds(port, tenant) for tenant in own}
+        wait_until(lambda: os.path.exists(os.path.join(self.runtime_directory, "ledger")), "it is kept what has ended")
+        tenants = [*own, "gone"]
+        before = {tenant: self.busy_seconds(port, tenant) for tenant in tenants}
         first.kill()
         first.wait()
         port = free_port()
         self.start_daemon(metrics=f"127.0.0.1:{port}")
         wait_until(lambda: all(self.busy_seconds(port, tenant) for tenant in own), "their executors are back", 60)
-        for tenant in own:
+        for tenant in tenants:
             after = self.busy_seconds(port, tenant)
             self.assertEqual(after.keys(), before[tenant].keys())
             for key, value in before[tenant].items():
