@@ -164,7 +164,7 @@ class BusyTime(SharingTest):
                     return False
             return True
         wait_until(are_counted, "both are counted, each in its class", 60)
-        wait_until(lambda: os.path.exists(os.path.join(self.runtime_directory, "ledger")), "it is kept what has ended")
+        wait_until(lambda: os.path.exists(os.path.join(self.directory, "ledger")), "it is kept what has ended")
         tenants = [*own, "gone"]
         before = {tenant: self.busy_seconds(port, tenant) for tenant in tenants}
         first.kill()
