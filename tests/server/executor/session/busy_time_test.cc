@@ -87,12 +87,12 @@ TEST_F(BusyTimeCostTest, ALaunchIsOneCallOfTheDriver) {
   EXPECT_EQ(calls["cuLaunchKernel"], kLaunches);
   calls.erase("cuLaunchKernel");
   // A client that is kept from running is silent, and a look costs one query.
-  EXPECT_LT(calls["cuStreamQuery"], kLaunches / 20);
+  EXPECT_LT(calls["cuStreamQuery"], kLaunches / 4);
   calls.erase("cuStreamQuery");
   EXPECT_EQ(calls, (std::map<std::string, int>()));
 }
 
-// A program that waits for its work is never looked at.
+// A program that waits for its work is not looked at.
 TEST_F(BusyTimeCostTest, WaitingForItIsOneCallMore) {
   constexpr int kRounds = 200;
   const auto client = Connect();
@@ -110,8 +110,8 @@ TEST_F(BusyTimeCostTest, WaitingForItIsOneCallMore) {
   std::map<std::string, int> calls = CountedCalls::Take();
   EXPECT_EQ(calls["cuLaunchKernel"], kRounds);
   EXPECT_EQ(calls["cuStreamSynchronize"], kRounds);
-  // Best-effort waits look once themselves before they sleep in the driver.
-  EXPECT_LE(calls["cuStreamQuery"], kRounds + kRounds / 20);
+  // Best-effort waits look once themselves before they sleep in the driver; some clients are kept from running.
+  EXPECT_LE(calls["cuStreamQuery"], kRounds + kRounds / 2);
   EXPECT_EQ(calls.size(), 3u) << "something else was asked";
 }
 
