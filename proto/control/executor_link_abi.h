@@ -40,7 +40,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 17;
+inline constexpr uint32_t kLinkVersion = 18;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -64,7 +64,7 @@ enum class LinkKind : uint32_t {
   kSetTuning = 14,
   kSetTimeSlice = 15,
   kTimeSlices = 16,
-  kGpus = 17,
+  kGpus = 19,
 };
 
 struct LinkHeader {

@@ -84,9 +84,9 @@ void Channel::AwaitRequest() {
 std::chrono::nanoseconds Channel::LookAtWork(std::chrono::nanoseconds silent_for) {
   SessionState& session = surroundings_.state;
   if (session.core.fault() != CUDA_SUCCESS || !session.busy.IsBusy()) return {};
-  if (surroundings_.sequencer.TryVisit()) {
+  if (surroundings_.sequencer.TryBorrow()) {
     served_.waits.LookAtStreams();
-    surroundings_.sequencer.EndVisit();
+    surroundings_.sequencer.Return();
   }
   if (!session.busy.IsBusy()) return {};
   return std::clamp<std::chrono::nanoseconds>(silent_for / 16, RequestReader::kFirstLook, kLongestLook);

@@ -26,7 +26,7 @@ Sequencer::Outcome Sequencer::Take(uint64_t sequence_number, const std::atomic<b
     if (seen == free_state && state_.compare_exchange_strong(seen, free_state + 1, std::memory_order_acq_rel)) {
       return Outcome::kMine;
     }
-    if ((seen & ~kVisited) > free_state) return Outcome::kNonsense;
+    if ((seen & ~kBorrowed) > free_state) return Outcome::kNonsense;
     if (stop.load(std::memory_order_acquire)) return Outcome::kStopped;
     if (spins-- > 0) {
       CpuRelax();
@@ -39,7 +39,7 @@ Sequencer::Outcome Sequencer::Take(uint64_t sequence_number, const std::atomic<b
     num_sleepers_.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t bell = doorbell_.load(std::memory_order_seq_cst);
     const uint64_t state = state_.load(std::memory_order_seq_cst);
-    const bool must_wait = state < free_state || (state & kVisited) != 0;
+    const bool must_wait = state < free_state || (state & kBorrowed) != 0;
     if (must_wait && !stop.load(std::memory_order_seq_cst)) {
       FutexWait(doorbell_, bell, std::chrono::hours(1));
     }
@@ -52,14 +52,14 @@ void Sequencer::Pass(uint64_t sequence_number) {
   LetGoOn();
 }
 
-bool Sequencer::TryVisit() {
+bool Sequencer::TryBorrow() {
   uint64_t state = state_.load(std::memory_order_relaxed);
-  return (state & (kVisited | 1)) == 0 &&
-         state_.compare_exchange_strong(state, state | kVisited, std::memory_order_acq_rel);
+  return (state & (kBorrowed | 1)) == 0 &&
+         state_.compare_exchange_strong(state, state | kBorrowed, std::memory_order_acq_rel);
 }
 
-void Sequencer::EndVisit() {
-  state_.fetch_and(~kVisited, std::memory_order_seq_cst);
+void Sequencer::Return() {
+  state_.fetch_and(~kBorrowed, std::memory_order_seq_cst);
   LetGoOn();
 }
 

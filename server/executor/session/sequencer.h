@@ -32,9 +32,9 @@ class Sequencer {
   // Declares that `sequence_number` need not hold the sequencer: it is passed over when its time comes. kMine means
   // done.
   Outcome Skip(uint64_t sequence_number);
-  // Holds the sequencer for no request, in front of the next number, until EndVisit. False: somebody holds it.
-  bool TryVisit();
-  void EndVisit();
+  // Holds the sequencer for no request, in front of the next number, until Return. False: somebody holds it.
+  bool TryBorrow();
+  void Return();
   // Wakes all waiting channels so that they see their `stop`.
   void WakeAll();
 
@@ -42,14 +42,14 @@ class Sequencer {
   // A client that declares more than this is not waiting for callbacks, it is filling our memory.
   static constexpr size_t kMaxSkipped = 4096;
 
-  static constexpr uint64_t kVisited = uint64_t{1} << 63;  // of state_; numbers are below half of it
+  static constexpr uint64_t kBorrowed = uint64_t{1} << 63;  // of state_; numbers are below half of it
 
   // The sequencer is free again.
   void LetGoOn();
   void PassSkipped();  // mutex_ held
-  uint64_t StateBesideVisits() const { return state_.load(std::memory_order_seq_cst) & ~kVisited; }
+  uint64_t StateBesideVisits() const { return state_.load(std::memory_order_seq_cst) & ~kBorrowed; }
 
-  // Twice the next number, plus 1 while its request holds the sequencer, plus kVisited while somebody visits.
+  // Twice the next number, plus 1 while its request holds the sequencer, plus kBorrowed while somebody visits.
   alignas(64) std::atomic<uint64_t> state_{0};
   std::atomic<uint32_t> num_skipped_{0};
   std::atomic<uint32_t> num_sleepers_{0};

@@ -44,8 +44,8 @@ TEST(SequencerTest, SkippedSequenceNumbersArePassedOver) {
 TEST(SequencerTest, AVisitKeepsTheNextNumberBack) {
   Sequencer sequencer;
   const std::atomic<bool> stop{false};
-  ASSERT_TRUE(sequencer.TryVisit());
-  EXPECT_FALSE(sequencer.TryVisit()) << "one at a time";
+  ASSERT_TRUE(sequencer.TryBorrow());
+  EXPECT_FALSE(sequencer.TryBorrow()) << "one at a time";
   std::atomic<bool> has_taken{false};
   std::thread taker([&] {
     EXPECT_EQ(sequencer.Take(0, stop), Outcome::kMine);
@@ -54,23 +54,23 @@ TEST(SequencerTest, AVisitKeepsTheNextNumberBack) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_FALSE(has_taken);
-  sequencer.EndVisit();
+  sequencer.Return();
   taker.join();
   EXPECT_EQ(sequencer.Take(1, stop), Outcome::kMine);
-  EXPECT_FALSE(sequencer.TryVisit()) << "somebody holds it";
+  EXPECT_FALSE(sequencer.TryBorrow()) << "somebody holds it";
   sequencer.Pass(1);
-  EXPECT_TRUE(sequencer.TryVisit());
+  EXPECT_TRUE(sequencer.TryBorrow());
 }
 
 TEST(SequencerTest, WhatIsSkippedDuringAVisitIsPassedOverAfterIt) {
   Sequencer sequencer;
   const std::atomic<bool> stop{false};
-  ASSERT_TRUE(sequencer.TryVisit());
+  ASSERT_TRUE(sequencer.TryBorrow());
   EXPECT_EQ(sequencer.Skip(0), Outcome::kMine);
   EXPECT_EQ(sequencer.Skip(1), Outcome::kMine);
   std::thread taker([&] { EXPECT_EQ(sequencer.Take(2, stop), Outcome::kMine); });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  sequencer.EndVisit();
+  sequencer.Return();
   taker.join();
 }
 
@@ -82,10 +82,10 @@ TEST(SequencerTest, VisitsDisturbNobody) {
   std::atomic<int> num_inside{0};
   std::thread visitor([&] {
     while (!stop) {
-      if (!sequencer.TryVisit()) continue;
+      if (!sequencer.TryBorrow()) continue;
       EXPECT_EQ(num_inside.fetch_add(1), 0);
       num_inside.fetch_sub(1);
-      sequencer.EndVisit();
+      sequencer.Return();
     }
   });
   const std::atomic<bool> never{false};
