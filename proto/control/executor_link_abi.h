@@ -4,6 +4,7 @@
 //     | -- Hello ----------------------------> |  first message of every connection; status says if the driver is
 //     usable | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a
 //     re-connect | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
+//     | -- Gpus -----------------------------> |  after a Hello
 //     | -- SessionReport (kEnded) -----------> |  the last figures of a session that is gone
 //     | -- RefusedFunction x M --------------> |  before a ReportEnd and after a session's end, if there are any
 //     | <- Query(n) -------------------------- |  tallyctl ps, a scrape
@@ -42,7 +43,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 17;
+inline constexpr uint32_t kLinkVersion = 18;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -69,6 +70,7 @@ enum class LinkKind : uint32_t {
   kTimeSlices = 16,
   kQueryWindowShapes = 17,
   kWindowShape = 18,
+  kGpus = 19,
 };
 
 struct LinkHeader {
@@ -249,6 +251,15 @@ struct LinkTimeSlices {
   uint32_t has_contexts;  // 1: it has made one; no group by then means that the driver does not say
 };
 static_assert(sizeof(LinkTimeSlices) == 72);
+
+// Executor to tallyd, after a Hello: its GPUs, which SessionReports name by their places here.
+struct LinkGpus {
+  LinkHeader header;
+  uint32_t num_gpus;  // at most kMostGpus; others are not told of
+  uint32_t reserved;
+  uint8_t uuid[kMostGpus][16];  // as CUDA says; zeros: it does not say
+};
+static_assert(sizeof(LinkGpus) == 24 + 16 * kMostGpus);
 
 struct LinkFaulted {
   LinkHeader header;

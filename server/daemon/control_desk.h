@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "proto/control/switch_figures.h"
 #include "server/daemon/executor_pool.h"
+#include "server/daemon/process_figures.h"
 
 namespace tally::server {
 
@@ -46,6 +47,7 @@ struct Overview {
   std::map<std::string, uint64_t> refused_sessions;      // by status code's name
   std::map<std::string, uint64_t> refused_functions;     // calls, by the function's name
   scheduler::Tuning tuning;                              // that all executors are to work with
+  std::vector<std::string> gpus;                         // UUIDs, by the places that figures by GPU have
 };
 
 struct KernelRow {
@@ -60,6 +62,7 @@ struct DaemonFacts {
   std::chrono::nanoseconds uptime{0};
   std::optional<control::SwitchFigures> forced_switch{};  // once it was measured
   std::string cache_directory{};                          // empty: none
+  ProcessFigures process{};                               // of tallyd itself
 };
 
 class ControlDesk {

@@ -112,6 +112,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       events_.on_time_slices(slices);
       return true;
     }
+    case LinkKind::kGpus: {
+      control::LinkGpus gpus{};
+      if (!Read(bytes, gpus) || gpus.num_gpus > control::kMostGpus) return false;
+      events_.on_gpus(gpus);
+      return true;
+    }
     case LinkKind::kReportEnd: {
       control::LinkReportEnd end{};
       if (!Read(bytes, end)) return false;

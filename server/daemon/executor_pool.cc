@@ -13,6 +13,7 @@
 #include "base/unix_socket.h"
 #include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "server/daemon/ledger_file.h"
 #include "server/daemon/policy_rules.h"
 #include "server/daemon/time_slice_plan.h"
 #include "server/daemon/tuning_plan.h"
@@ -27,6 +28,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds kAdoptionWait{8 * control::kReconnectMs};
 constexpr milliseconds kPriorityReplyLimit{2000};
 constexpr milliseconds kFailedStartPause{1000};
+constexpr milliseconds kLedgerDelay{1000};
+constexpr const char* kLedgerName = "ledger";
 
 std::string DescribeEnd(int wait_status) {
   if (WIFSIGNALED(wait_status)) return fmt::format("was ended by signal {}", WTERMSIG(wait_status));
@@ -43,6 +46,11 @@ Status ExecutorPool::Listen(const std::string& socket_path) {
   auto listening = ListenUnix(socket_path, 0600);
   if (!listening) return listening.error();
   listening_ = std::move(*listening);
+  if (config_.embedded_parent == 0) {
+    KeptLedger kept = LoadLedger(runtime_dir_.PathOf(kLedgerName));
+    ledger_ = std::move(kept.ledger);
+    gpu_places_ = GpuPlaces(std::move(kept.gpus));
+  }
   for (const pid_t pid : runtime_dir_.LivingExecutors()) awaited_.insert(pid);
   if (!awaited_.empty()) {
     LOG_INFO("waiting for {} executors of an earlier tallyd", awaited_.size());
@@ -111,6 +119,9 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
       executor.time_slices = slices;
       PlanTimeSlices();
     });
+  };
+  events.on_gpus = [this, with_executor](const control::LinkGpus& gpus) {
+    with_executor([&](Executor& executor) { executor.gpu_places = gpu_places_.PlacesOf(gpus); });
   };
   events.on_report_end = [this, pid, with_executor](uint64_t request_id) {
     if (request_id == 0) with_executor([&](Executor& executor) { OnListed(executor); });
@@ -185,22 +196,34 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   if (executor->state == ExecutorState::kServing) DeliverWaiting(executor);
 }
 
+void ExecutorPool::KeepLedger() {
+  if (is_ledger_due_ || config_.embedded_parent != 0) return;
+  is_ledger_due_ = true;
+  loop_.PostDelayed(kLedgerDelay, [this] {
+    is_ledger_due_ = false;
+    SaveLedger(runtime_dir_.PathOf(kLedgerName), ledger_, gpu_places_.names());
+  });
+}
+
 void ExecutorPool::OnListed(Executor& executor) {
   // What it does not mention has ended while it was disconnected: its last figures are those that are known.
   std::erase_if(executor.sessions, [&](const auto& each) {
     if (each.second.is_in_doubt) ledger_.AddEnded(each.second.identity, each.second.figures);
     return each.second.is_in_doubt;
   });
+  KeepLedger();
   StopAwaiting(executor.pid);
 }
 
 void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport& report) {
   const bool is_new = !executor.sessions.contains(report.identity.session_id);
+  const control::SessionFigures figures = ByPlaces(report.figures, executor.gpu_places);
   if (report.has_ended != 0) {
-    ledger_.AddEnded(report.identity, report.figures);
+    ledger_.AddEnded(report.identity, figures);
+    KeepLedger();
     executor.sessions.erase(report.identity.session_id);
   } else {
-    executor.sessions[report.identity.session_id] = {report.identity, report.figures};
+    executor.sessions[report.identity.session_id] = {report.identity, figures};
   }
   if (is_new || report.has_ended != 0) {
     OnTenantsChanged();
@@ -552,6 +575,7 @@ void ExecutorPool::Shutdown(bool all, milliseconds limit, std::function<void()> 
 
 void ExecutorPool::CheckShutdown() {
   if (!is_shutting_down_ || !ending_.empty() || shutdown_done_ == nullptr) return;
+  if (config_.embedded_parent == 0) SaveLedger(runtime_dir_.PathOf(kLedgerName), ledger_, gpu_places_.names());
   std::exchange(shutdown_done_, nullptr)();
 }
 

@@ -32,6 +32,7 @@
 #include "server/daemon/executor_link.h"
 #include "server/daemon/executor_spawner.h"
 #include "server/daemon/fault_back_off.h"
+#include "server/daemon/gpu_places.h"
 #include "server/daemon/runtime_dir.h"
 #include "server/daemon/tenant_ledger.h"
 
@@ -78,6 +79,7 @@ class ExecutorPool {
     scheduler::PolicyChoice policy;  // in force; empty until Hello
     std::string error;               // why it could not start
     uint32_t num_devices = 0;
+    std::vector<size_t> gpu_places;  // of its ordinals (gpu_places.h)
     struct WantedTimeSlice {
       std::chrono::microseconds slice;
       bool is_left_to_slices;
@@ -147,6 +149,8 @@ class ExecutorPool {
   // What all executors are to work with.
   scheduler::Tuning tuning() const;
   const TenantLedger& ledger() const { return ledger_; }
+  // By the places that figures by GPU have here: all that executors have named.
+  const std::vector<std::string>& gpus() const { return gpu_places_.names(); }
   const std::map<std::string, DomainCounters>& counters() const { return counters_; }
   // Calls that were refused, by the function's name, of all executors that there were.
   std::map<std::string, uint64_t> RefusedFunctions() const;
@@ -180,6 +184,8 @@ class ExecutorPool {
 
   // Its reports since Hello are complete.
   void OnListed(Executor& executor);
+  // Within a second: what a tenant has done has changed for good.
+  void KeepLedger();
   void NoteFault(const Executor& executor);
 
   ExecutorPtr FindByPid(pid_t pid) const;
@@ -215,6 +221,8 @@ class ExecutorPool {
   std::list<std::shared_ptr<std::shared_ptr<ExecutorLink>>> strangers_;
   std::list<ExecutorPtr> executors_;
   TenantLedger ledger_;
+  bool is_ledger_due_ = false;
+  GpuPlaces gpu_places_;
   std::map<std::string, DomainCounters> counters_;        // by Domain::Label
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 

@@ -161,6 +161,7 @@ size_t ExecutorPool::NumSessionsOf(uint32_t uid) const {
 
 void ExecutorPool::EndSessions(Executor& executor) {
   for (const auto& [id, session] : executor.sessions) ledger_.AddEnded(session.identity, session.figures);
+  if (!executor.sessions.empty()) KeepLedger();
   executor.sessions.clear();
 }
 

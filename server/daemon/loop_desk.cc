@@ -113,6 +113,7 @@ Overview LoopDesk::Collect() const {
   overview.refused_functions = pool_.RefusedFunctions();
   overview.domains = pool_.counters();
   overview.tuning = pool_.tuning();
+  overview.gpus = pool_.gpus();
   overview.refused_sessions = listener_.refusals();
   for (const auto& executor : pool_.executors()) {
     overview.executors.push_back({executor->pid, executor->domain, executor->state, executor->driver_name,

@@ -143,7 +143,8 @@ void RuntimeDir::RemoveFiles(bool and_directory) {
   // A socket of the service manager stays, and so does its link.
   if (!link_.empty() && ::access(link_.c_str(), F_OK) != 0) ::unlink(link_.c_str());
   if (!and_directory) return;  // the lock file stays: removing it would let two daemons hold "the" lock
-  for (const char* name : {"activity", "next-session", "tallyd.lock"}) ::unlink(PathOf(name).c_str());
+  for (const char* name : {"activity", "ledger", "ledger.next", "next-session", "tallyd.lock"})
+    ::unlink(PathOf(name).c_str());
   ::rmdir(PathOf(control::kClientDirectoryName).c_str());
   for (const pid_t pid : LivingExecutors()) ForgetExecutor(pid);
   ::rmdir(path_.c_str());

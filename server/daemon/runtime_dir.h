@@ -5,6 +5,7 @@
 //   control.sock, executors.sock       sockets of nobody else's
 //   activity         the executors' page (server/executor/dispatch/activity_page.h)
 //   tallyd.lock      held (flock) by the running tallyd; holds its pid
+//   ledger           what tenants have done (ledger_file.h)
 //   next-session     the next session id, so that ids are not used twice while the machine is up
 //   executor-PID     one per living executor, empty: how a new tallyd knows whom to wait for
 //

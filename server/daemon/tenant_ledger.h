@@ -1,4 +1,4 @@
-// What each tenant has done since tallyd started: sessions that ended, plus those that run.
+// What each tenant has done: sessions that ended. tallyd adds those that run.
 //
 // Exists so that a tenant's counters never go down when a session ends. Lives on the daemon's loop.
 #pragma once
@@ -24,6 +24,8 @@ class TenantLedger {
 
   // The last figures of a session that is gone. What it held is free again, so figures of kind kHeldNow do not count.
   void AddEnded(const control::SessionIdentity& identity, const control::SessionFigures& figures);
+  // What an earlier tallyd had of it (ledger_file.h).
+  void Restore(const TenantKey& tenant, const control::SessionFigures& figures) { ended_[tenant] = figures; }
   const std::map<TenantKey, control::SessionFigures>& ended() const { return ended_; }
 
  private:

@@ -32,7 +32,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 17u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 18u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkDescheduling::kRefused), "refused");
@@ -75,6 +75,19 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refreshes), 56u);
   EXPECT_EQ(offsetof(LinkTimeSlices, descheduling), 64u);
   EXPECT_EQ(offsetof(LinkTimeSlices, has_contexts), 68u);
+}
+
+TEST(ExecutorLinkAbi, GpusAreLaidOutAsTheirTwin) {
+  struct Twin {
+    uint32_t magic, kind;
+    uint64_t request_id;
+    uint32_t num_gpus, reserved;
+    uint8_t uuid[64][16];
+  };
+  static_assert(std::is_trivially_copyable_v<LinkGpus>);
+  EXPECT_EQ(sizeof(LinkGpus), sizeof(Twin));
+  EXPECT_EQ(offsetof(LinkGpus, num_gpus), offsetof(Twin, num_gpus));
+  EXPECT_EQ(offsetof(LinkGpus, uuid), offsetof(Twin, uuid));
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {

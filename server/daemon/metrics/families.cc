@@ -115,7 +115,8 @@ class FamilySet {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, FamilySet& set) {
+void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, const std::vector<std::string>& gpus,
+               FamilySet& set) {
   const std::vector<std::string> labels = {tenant.name, std::to_string(tenant.uid)};
   for (const control::Figure figure : control::kAllFigures) {
     const control::FigureRow& row = figure.row();
@@ -133,6 +134,15 @@ void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, 
         break;
       case control::FigureEntries::kByStopTime:
         set.AddHistogram(figure, labels, control::kStopBoundsNs, entries, figures["stop_ns"]);
+        break;
+      case control::FigureEntries::kByGpu:
+        for (size_t i = 0; i < std::min(gpus.size(), control::kMostGpus); ++i) {
+          for (const auto priority_class : {shm::PriorityClass::kBestEffort, shm::PriorityClass::kHighPriority}) {
+            const bool is_high_priority = priority_class == shm::PriorityClass::kHighPriority;
+            set.Add(figure, {labels[0], labels[1], gpus[i], PriorityClassName(priority_class)},
+                    entries[control::GpuEntry(i, is_high_priority)]);
+          }
+        }
         break;
       default:
         for (size_t i = 0; i < entries.size(); ++i) {
@@ -167,6 +177,15 @@ void AddTuning(const scheduler::Tuning& tuning, FamilySet& set) {
   add("min_hold_off", tuning.min_hold_off);
   add("max_hold_off", tuning.max_hold_off);
   add("target_drain", tuning.target_drain);
+}
+
+void AddProcess(const ProcessFigures& process, FamilySet& set) {
+  set.Add(Metric::kProcessCpuSeconds, {}, process.cpu_seconds);
+  set.Add(Metric::kProcessStartTime, {}, process.start_time_seconds);
+  set.Add(Metric::kProcessVirtualMemory, {}, static_cast<double>(process.virtual_memory_bytes));
+  set.Add(Metric::kProcessResidentMemory, {}, static_cast<double>(process.resident_memory_bytes));
+  set.Add(Metric::kProcessOpenFds, {}, static_cast<double>(process.num_open_fds));
+  set.Add(Metric::kProcessMaxFds, {}, static_cast<double>(process.most_fds));
 }
 
 void AddSessions(const Overview& overview, FamilySet& set) {
@@ -227,12 +246,12 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
 
 std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, const DaemonFacts& facts) {
   FamilySet set;
-  for (const auto& [tenant, figures] : overview.tenants) AddTenant(tenant, figures, set);
+  for (const auto& [tenant, figures] : overview.tenants) AddTenant(tenant, figures, overview.gpus, set);
   AddSessions(overview, set);
   AddExecutors(overview, set);
   if (facts.forced_switch) {
-    set.Add(Metric::kForcedSwitch, {{"quantile", "0.5"}}, facts.forced_switch->p50_us * 1e-6);
-    set.Add(Metric::kForcedSwitch, {{"quantile", "0.99"}}, facts.forced_switch->p99_us * 1e-6);
+    set.Add(Metric::kForcedSwitch, {{"percentile", "50"}}, facts.forced_switch->p50_us * 1e-6);
+    set.Add(Metric::kForcedSwitch, {{"percentile", "99"}}, facts.forced_switch->p99_us * 1e-6);
     set.Add(Metric::kTimeSlicesAct, {}, facts.forced_switch->acts ? 1 : 0);
   }
   set.Add(Metric::kUptimeSeconds, {}, std::chrono::duration<double>(facts.uptime).count());
@@ -242,6 +261,7 @@ std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, con
            {"driver", facts.driver}},
           1);
   AddTuning(overview.tuning, set);
+  AddProcess(facts.process, set);
   return set.Take();
 }
 

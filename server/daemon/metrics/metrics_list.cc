@@ -42,7 +42,7 @@ constexpr MetricRow kRows[] = {
     {"tally_executor_refreshes_total", MetricKind::kCounter, "preemptions", "domain, pid",
      "How often an executor's contexts were preempted in a pause of high-priority work, so that their kernels start "
      "sooner afterwards."},
-    {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "quantile",
+    {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "percentile",
      "How long a kernel takes beside a GPU full of best-effort work, as measured when tallyd started."},
     {"tally_time_slices_act", MetricKind::kGauge, "none", "",
      "1 if that test saw that time slices can be set and have an effect, else 0."},
@@ -54,6 +54,12 @@ constexpr MetricRow kRows[] = {
     {"tally_uptime_seconds", MetricKind::kGauge, "seconds", "", "Time since this tallyd started."},
     {"tally_build_info", MetricKind::kGauge, "none", "version, protocol, driver",
      "Always 1; the labels say which tallyd this is and which driver new executors use."},
+    {"process_cpu_seconds_total", MetricKind::kCounter, "seconds", "", "Processor time of tallyd, user and system."},
+    {"process_start_time_seconds", MetricKind::kGauge, "seconds", "", "When tallyd was started, since the epoch."},
+    {"process_virtual_memory_bytes", MetricKind::kGauge, "bytes", "", "Virtual memory of tallyd."},
+    {"process_resident_memory_bytes", MetricKind::kGauge, "bytes", "", "Resident memory of tallyd."},
+    {"process_open_fds", MetricKind::kGauge, "descriptors", "", "Open file descriptors of tallyd."},
+    {"process_max_fds", MetricKind::kGauge, "descriptors", "", "How many tallyd may have open."},
 };
 static_assert(std::size(kRows) == static_cast<size_t>(Metric::kCount), "one row per enumerator, in its order");
 

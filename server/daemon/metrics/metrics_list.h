@@ -36,6 +36,12 @@ enum class Metric : size_t {
   kExecutorFailures,
   kUptimeSeconds,
   kBuild,
+  kProcessCpuSeconds,  // of tallyd, under the names that Prometheus has for every process
+  kProcessStartTime,
+  kProcessVirtualMemory,
+  kProcessResidentMemory,
+  kProcessOpenFds,
+  kProcessMaxFds,
   kCount,
 };
 

@@ -229,6 +229,14 @@ void DaemonLink::SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, cons
   Send(LinkKind::kTimeSlices, 0, message);
 }
 
+void DaemonLink::SendGpus(const std::vector<GpuUuid>& uuids) {
+  control::LinkGpus message{};
+  const size_t count = std::min(uuids.size(), control::kMostGpus);
+  message.num_gpus = static_cast<uint32_t>(count);
+  for (size_t i = 0; i < count; ++i) std::copy(uuids[i].begin(), uuids[i].end(), message.uuid[i]);
+  Send(LinkKind::kGpus, 0, message);
+}
+
 void DaemonLink::SendFaulted(const std::string& reason) {
   control::LinkFaulted faulted{};
   CopyText(reason, faulted.reason);

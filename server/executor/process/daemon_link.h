@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/event_loop.h"
 #include "base/status.h"
@@ -42,6 +43,7 @@ class DaemonLink {
 
   // Nothing without a connection: tallyd gets all of it again after the next one.
   void SendHello(control::LinkHello hello);
+  void SendGpus(const std::vector<GpuUuid>& uuids);
   void SendReport(uint64_t request_id, const SessionSnapshot& snapshot, bool has_ended);
   void SendRefusedFunctions(const std::vector<RefusedFunction>& functions);
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);

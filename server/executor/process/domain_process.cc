@@ -146,6 +146,7 @@ class DomainProcess {
       CopyText(executor_->driver_description(), hello.driver_name);
     }
     link_.SendHello(hello);
+    if (executor_ != nullptr) link_.SendGpus(executor_->gpu_uuids());
     context_turns_.OnConnected();
     if (executor_ != nullptr) Report(0);
   }

@@ -225,6 +225,25 @@ TEST_F(ExecutorPoolTest, WhatEndedWhileTheLinkWasDownIsCountedOnceAndListedNoMor
   EXPECT_TRUE(OnLoop([&] { return pool_->executors().front()->sessions.contains(2); }));
 }
 
+// Prometheus would take a counter that falls for one that began anew, and count what still runs once more.
+TEST_F(ExecutorPoolTest, TheNextTallydKnowsWhatTenantsHadDone) {
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.Report(1, 100, 0, /*has_ended=*/true);
+  peer.EndReports();
+  ASSERT_TRUE(Await([&] { return ::access((directory_ + "/ledger").c_str(), F_OK) == 0; }));
+  OnLoop([&] {
+    pool_.reset();
+    Listen();
+    return true;
+  });
+  const auto ended = OnLoop([&] { return pool_->ledger().ended(); });
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended.begin()->second["kernel_launches"], 100u);
+}
+
 TEST_F(ExecutorPoolTest, SessionsThatWaitForAnEarlierExecutorCountAndAreCountedOnceMore) {
   config_.max_sessions_per_user = 3;
   BeNoted();

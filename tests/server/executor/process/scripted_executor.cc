@@ -103,6 +103,9 @@ class ScriptedExecutor final : public Executor {
   const std::string& driver_description() const override { return description_; }
   bool is_software() const override { return !ScriptedDriver::IsScripted(); }
   int num_devices() const override { return 1; }
+  std::vector<GpuUuid> gpu_uuids() const override {
+    return {{0x5c, 0x21, 0xed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  }
 
   void Shutdown() override {
     is_ending_ = true;
