@@ -34,7 +34,7 @@ std::string LatencyOf(const TopRow& row) {
                           : wanted.ends_with("ms") ? 1e6
                           : wanted.ends_with("ns") ? 1
                                                    : 1e9;
-    seen = fmt::format("{:.3g}", observed / one_ns);
+    seen = observed < 1000 * one_ns ? fmt::format("{:.3g}", observed / one_ns) : FormatRate(observed / one_ns);
   }
   return fmt::format("{} {}/{}", row.objective.substr(0, at), seen, wanted);
 }

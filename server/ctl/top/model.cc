@@ -16,7 +16,7 @@ using control::v1::Session;
 
 // The best figure of GPU time that this tallyd has, in nanoseconds; nothing: it counts none of this session.
 std::optional<uint64_t> GpuTimeOf(const Session& session) {
-  if (const auto measured = session.figures().find("gpu_busy_ns"); measured != session.figures().end())
+  if (const auto measured = session.figures().find("busy_ns"); measured != session.figures().end())
     return measured->second;
   if (session.gpu_time_ns() == 0) return std::nullopt;  // an estimate, which some policies do not make
   return session.gpu_time_ns();

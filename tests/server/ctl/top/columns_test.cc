@@ -62,7 +62,7 @@ TEST(TopColumns, CellsSayWhatIsNotKnown) {
   row.observed_ns = 1'854'000;
   EXPECT_EQ(CellOf(TopColumn::kLatency, row), "p99 1.85/2ms");
   row.objective = "p99=500us";
-  EXPECT_EQ(CellOf(TopColumn::kLatency, row), "p99 1.85e+03/500us");
+  EXPECT_EQ(CellOf(TopColumn::kLatency, row), "p99 1.9k/500us");
   row.is_stale = true;
   EXPECT_EQ(CellOf(TopColumn::kTenant, row), "train ?");
   row.session_ids = {7, 9};

@@ -62,7 +62,7 @@ TEST(TopModel, TheMeasuredTimeIsPreferredAndATimeThatNobodyCountsIsNotKnown) {
   AddSession(7, "measured", true, &before);
   auto* measured = AddSession(7, "measured", true, &now);
   measured->set_gpu_time_ns(900'000'000);
-  (*measured->mutable_figures())["gpu_busy_ns"] = 300'000'000;
+  (*measured->mutable_figures())["busy_ns"] = 300'000'000;
   AddSession(8, "uncounted", false, &before);
   AddSession(8, "uncounted", false, &now);
   const TopView view = TopViewOf(&before, now, false);
