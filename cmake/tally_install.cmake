@@ -28,7 +28,7 @@ install(FILES deploy/systemd/tally.sysusers.conf DESTINATION lib/sysusers.d RENA
 install(FILES deploy/systemd/tally.tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME tally.conf)
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)  # where Debian looks
-install(DIRECTORY deploy/prometheus DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(DIRECTORY deploy/prometheus deploy/grafana DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 # In /etc for an installation in /usr, as the file hierarchy wants it; decided when installing, as the prefix is.
 install(CODE "set(tally_sample \"${PROJECT_SOURCE_DIR}/deploy/tallyd.json\")" COMPONENT tally)
 install(CODE [[
