@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tallyctl top on a terminal and without one, over real programs on the software GPU."""
+"""tallyctl top and ps on a terminal and without one, over real programs on the software GPU."""
 import json
 import os
 import re
@@ -193,6 +193,22 @@ class Snapshots(DaemonTest):
                                      "--interval", "0.1"], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"cannot be written", result.stderr)
+
+
+class Ps(DaemonTest):
+    def test_on_a_terminal_it_is_as_wide_as_that(self):
+        self.start_daemon()
+        self.session(tenant="a" * 60)
+        for options, columns, fits in (((), 80, True), ((), 40, True), (("--wide",), 80, False)):
+            terminal = Terminal(program("tallyctl"), "--socket", self.socket_path, "ps", *options, columns=columns)
+            self.addCleanup(terminal.close)
+            self.assertEqual(terminal.run.wait(30), 0)
+            wait_until(lambda terminal=terminal: terminal.written.count(b"\n") == 2, "two lines")
+            lines = terminal.written.decode().split("\r\n")
+            self.assertEqual(max(map(len, lines)) <= columns, fits, lines)
+            self.assertEqual("REFUSED" in lines[0], not fits)
+        self.assertIn("REFUSED", self.ctl("ps").stdout)
+        self.assertRegex(self.ctl("ps").stdout.splitlines()[0], " GPU ")
 
 
 @unittest.skipIf(MISSING, f"not built: {MISSING}")

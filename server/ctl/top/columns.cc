@@ -89,10 +89,11 @@ const TopColumnKind& KindOf(TopColumn column) { return kKinds[static_cast<size_t
 std::string CellOf(TopColumn column, const TopRow& row) {
   switch (column) {
     case TopColumn::kSession:
-      return row.session_ids.size() == 1 ? fmt::format("{}", row.session_ids.front())
-                                         : fmt::format("{} of", row.session_ids.size());
+      return (row.session_ids.size() == 1 ? fmt::format("{}", row.session_ids.front())
+                                          : fmt::format("{} of", row.session_ids.size())) +
+             (row.is_stale ? "?" : "");
     case TopColumn::kTenant:
-      return Printable(row.tenant) + (row.is_stale ? " ?" : "");
+      return Printable(row.tenant);
     case TopColumn::kPid:
       return row.pid == 0 ? "-" : fmt::format("{}", row.pid);
     case TopColumn::kUser:

@@ -25,7 +25,7 @@ constexpr const char* kHelp[] = {
     "GPU%        of one GPU's time; '-': this tallyd does not count it for that session",
     "HELD/s      launches and copies that had to wait for admission",
     "LATENCY     of services with an objective: the last seen, and the wanted one",
-    "?           behind a name: its executor does not answer, figures are the last known ones",
+    "?           behind a number: its executor does not answer, figures are the last known ones",
 };
 
 std::string Share(const std::optional<double>& share) { return share ? FormatPercent(*share) + " %" : "-"; }

@@ -64,9 +64,9 @@ TEST(TopColumns, CellsSayWhatIsNotKnown) {
   row.objective = "p99=500us";
   EXPECT_EQ(CellOf(TopColumn::kLatency, row), "p99 1.9k/500us");
   row.is_stale = true;
-  EXPECT_EQ(CellOf(TopColumn::kTenant, row), "train ?");
+  EXPECT_EQ(CellOf(TopColumn::kSession, row), "7?");
   row.session_ids = {7, 9};
-  EXPECT_EQ(CellOf(TopColumn::kSession, row), "2 of");
+  EXPECT_EQ(CellOf(TopColumn::kSession, row), "2 of?");
 }
 
 TEST(TopColumns, ANameMovesNoCursor) {

@@ -1,0 +1,15 @@
+// The table that `tallyctl ps` prints. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "proto/control/control.pb.h"
+
+namespace tally::cli {
+
+// As many columns as fit into `width`, those that people look for before the others.
+std::string SessionTable(const control::v1::ListSessionsResponse& sessions,
+                         const control::v1::ListExecutorsResponse& executors, size_t width);
+
+}  // namespace tally::cli
