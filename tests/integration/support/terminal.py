@@ -6,16 +6,13 @@ import pty
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
 
-try:
-    import pyte
-except ImportError:  # tools/setup installs it for the distribution's Python, which may not be this one
-    sys.path.append("/usr/lib/python3/dist-packages")
-    import pyte
+from support.distribution import module
+
+pyte = module("pyte")
 
 
 class Terminal:
