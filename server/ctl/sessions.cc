@@ -81,7 +81,7 @@ v1::SetPriorityRequest RequestOf(const Change& change) {
 
 Action DeclarePs(CLI::App& app) {
   const auto is_wide = std::make_shared<bool>(false);
-  app.add_flag("--wide", *is_wide, "every column, however wide the terminal is; so it is, too, without a terminal");
+  app.add_flag("--wide", *is_wide, "every column, however wide the terminal is");
   return [is_wide](const Invocation& invocation) { return ListSessions(invocation, *is_wide); };
 }
 

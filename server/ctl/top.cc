@@ -289,7 +289,7 @@ Action DeclareTop(CLI::App& app) {
   const auto options = std::make_shared<TopOptions>();
   std::vector<std::string> columns;
   for (size_t i = 0; i < kNumTopColumns; ++i) columns.emplace_back(KindOf(static_cast<TopColumn>(i)).name);
-  app.add_flag("--once", options->is_once, "print one snapshot and end; so it is, too, without a terminal");
+  app.add_flag("--once", options->is_once, "print one snapshot and end; without a terminal that is what happens");
   app.add_option("--snapshots", options->num_snapshots, "print so many snapshots and end")
       ->type_name("N")
       ->check(CLI::Range(1U, 1'000'000'000U))

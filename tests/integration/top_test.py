@@ -6,11 +6,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from support.daemon_fixture import BEST_EFFORT, HIGH, DaemonTest, program, wait_until
 from support.full_stack import FullStackTest, not_built
 from support.terminal import Terminal
+from support.terminal_picture import svg_of
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
 MISSING = not_built()
@@ -231,6 +233,20 @@ class RealPrograms(OnATerminal, FullStackTest):
         terminal.wait_for("GPU 0 software GPU")
         for row in (r"service +high +0 +\S+ +\d\S* \S+ +[1-9]\S* +\S+ p99 \S+/1us", r"training +best-effort +100 +[1-9]"):
             wait_until(lambda row=row: re.search(rf"(?m)^ +\d+ {row}", terminal.text()), row)
+
+    @unittest.skipUnless("TALLY_TOP_PICTURE" in os.environ, "draws the picture of docs/tallyctl.md into that file")
+    def test_picture(self):
+        self.start_daemon("--policy", "tally")
+        for name, loops, options in (("search", "20", ("--slo", "p99=5ms")), ("ranking", "20", ("--slo", "p99=20us", "--level", "1"))):
+            self.start_under_tally(sys.executable, CASES, "requests", loops, priority="high", options=("--name", name, *options))
+        for name, weight in (("train-resnet", "300"), ("train-bert", "100"), ("nightly-report", "50")):
+            self.start_under_tally(sys.executable, CASES, "forever", "100", options=("--name", name, "--weight", weight))
+        terminal = self.top(lines=16)
+        wait_until(lambda: len(re.findall(r"p99 [\d.]+k?/", terminal.text())) == 2, "both have had requests", 60)
+        terminal.type("jj")
+        time.sleep(5)  # until rates are of busy seconds
+        with open(os.environ["TALLY_TOP_PICTURE"], "w", encoding="utf-8") as file:
+            file.write(svg_of(terminal.screen))
 
 
 if __name__ == "__main__":
