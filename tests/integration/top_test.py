@@ -53,9 +53,11 @@ class FullScreen(OnATerminal, DaemonTest):
         for word in ("SESSION", "CLASS", "GPU%", "MEMORY", "LAUNCH/s", "HELD/s", "LATENCY"):
             self.assertIn(word, header)
         self.assertNotIn("AGE", header)
+        terminal.type(" ")  # so that nothing but the change of size draws it again
+        terminal.wait_for("PAUSED")
         terminal.resize(150, 40)
         terminal.wait_for("AGE")
-        wait_until(lambda: "q quit" in terminal.lines()[39], "the last line is the last")
+        wait_until(lambda: "q quit" in terminal.lines()[39] and "launches/s" in terminal.text(), "all of it is drawn")
         terminal.resize(30, 6)
         wait_until(lambda: terminal.lines()[0].startswith("tallyctl top"), "it is drawn again")
         terminal.resize(1, 1)
@@ -140,7 +142,7 @@ class FullScreen(OnATerminal, DaemonTest):
         self.assertIn("faithful", terminal.text())
         self.start_daemon("--policy", "tally")
         wait_until(lambda: "no tallyd answers" not in terminal.text(), "it found the next one")
-        self.assertIn("faithful", terminal.text())
+        terminal.wait_for("faithful")  # once its executor has been adopted
 
     def test_colors_only_where_they_are_wanted(self):
         self.session(tenant="service", priority=HIGH)

@@ -45,8 +45,10 @@ class Terminal:
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def resize(self, columns, lines):
+        """As the terminals do that keep nothing of what they showed."""
         with self.lock:
             self.screen.resize(lines, columns)
+            self.screen.erase_in_display(2)
         self.set_size(columns, lines)  # the kernel sends SIGWINCH
 
     def type(self, keys):
