@@ -39,7 +39,7 @@ struct TopOptions {
   bool is_once = false;
   unsigned num_snapshots = 0;  // 0: on the screen
   double interval_s = 2;
-  std::string sort = KindOf(TopColumn::kGpu).name;
+  std::string sort = KindOf(TopColumn::kBusy).name;
   bool is_by_tenant = false;
 };
 
@@ -56,7 +56,7 @@ TopColumn ColumnOf(const std::string& name) {
   for (size_t i = 0; i < kNumTopColumns; ++i) {
     if (name == KindOf(static_cast<TopColumn>(i)).name) return static_cast<TopColumn>(i);
   }
-  return TopColumn::kGpu;
+  return TopColumn::kBusy;
 }
 
 // Asks tallyd and NVML, one sample after the other.
@@ -297,7 +297,7 @@ Action DeclareTop(CLI::App& app) {
   app.add_option("--interval", options->interval_s, "time between two samples, 0.1 to 3600; the default is 2")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 3600.0));
-  app.add_option("--sort", options->sort, "the column that rows are sorted by first; the default is gpu")
+  app.add_option("--sort", options->sort, "the column that rows are sorted by first; the default is busy")
       ->type_name(fmt::format("{}", fmt::join(columns, "|")))
       ->check(CLI::IsMember(columns));
   app.add_flag("--tenants", options->is_by_tenant, "one row per tenant and class instead of one per session");

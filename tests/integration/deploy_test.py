@@ -131,7 +131,7 @@ class Files(unittest.TestCase):
                 if "label_values" not in query:
                     self.assertEqual(rest.endswith("["), kind != "gauge", f"{query}: {name} is a {kind}")
             self.assertEqual(labels - known, set(), query)
-        for wanted in ("tally_tenant_kernel_launches_total", "tally_tenant_held_launches_total", "tally_executor_faults_total",
+        for wanted in ("tally_tenant_gpu_busy_seconds_total", "tally_tenant_kernel_launches_total", "tally_tenant_held_launches_total", "tally_executor_faults_total",
                        "tally_tenant_device_memory_bytes", "tally_slo_observed_seconds"):
             self.assertIn(wanted, used)
         self.assert_prometheus_reads(query.replace("$__rate_interval", "5m") for query in legends if "label_values" not in query)

@@ -13,7 +13,7 @@ namespace {
 constexpr TopColumnKind kKinds[] = {
     {"session", "SESSION", 0, 0, true}, {"tenant", "TENANT", 0, 8, false},   {"pid", "PID", 6, 0, true},
     {"uid", "UID", 7, 0, true},         {"class", "CLASS", 3, 0, false},     {"rank", "WT/LVL", 4, 0, true},
-    {"gpu", "GPU%", 0, 0, true},        {"memory", "MEMORY", 1, 0, true},    {"launches", "LAUNCH/s", 2, 0, true},
+    {"busy", "BUSY%", 0, 0, true},      {"memory", "MEMORY", 1, 0, true},    {"launches", "LAUNCH/s", 2, 0, true},
     {"held", "HELD/s", 3, 0, true},     {"latency", "LATENCY", 1, 0, false}, {"age", "AGE", 8, 0, true},
 };
 static_assert(std::size(kKinds) == kNumTopColumns, "one row per enumerator, in its order");
@@ -44,8 +44,8 @@ std::optional<double> FigureOf(TopColumn column, const TopRow& row) {
   switch (column) {
     case TopColumn::kRank:
       return row.rank ? std::optional<double>(*row.rank) : std::nullopt;
-    case TopColumn::kGpu:
-      return row.gpu_share;
+    case TopColumn::kBusy:
+      return row.busy_share;
     case TopColumn::kMemory:
       return static_cast<double>(row.memory_bytes);
     case TopColumn::kLaunches:
@@ -102,8 +102,8 @@ std::string CellOf(TopColumn column, const TopRow& row) {
       return row.is_high ? "high" : "best-effort";
     case TopColumn::kRank:
       return row.rank ? fmt::format("{}", *row.rank) : "-";
-    case TopColumn::kGpu:
-      return Optional(row.gpu_share, FormatPercent);
+    case TopColumn::kBusy:
+      return Optional(row.busy_share, FormatPercent);
     case TopColumn::kMemory:
       return FormatBytes(row.memory_bytes);
     case TopColumn::kLaunches:

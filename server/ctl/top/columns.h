@@ -17,7 +17,7 @@ enum class TopColumn : uint8_t {
   kUser,
   kClass,
   kRank,
-  kGpu,
+  kBusy,
   kMemory,
   kLaunches,
   kHeld,

@@ -37,7 +37,7 @@ std::vector<KeyPress> KeysOf(std::string_view bytes);
 struct TopState {
   enum class Prompt : uint8_t { kNone, kRank, kClass, kHelp };
 
-  TopColumn sort = TopColumn::kGpu;
+  TopColumn sort = TopColumn::kBusy;
   bool is_reversed = false;
   bool is_by_tenant = false;
   bool is_paused = false;

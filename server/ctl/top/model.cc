@@ -14,12 +14,10 @@ namespace {
 
 using control::v1::Session;
 
-// The best figure of GPU time that this tallyd has, in nanoseconds; nothing: it counts none of this session.
-std::optional<uint64_t> GpuTimeOf(const Session& session) {
-  if (const auto measured = session.figures().find("busy_ns"); measured != session.figures().end())
-    return measured->second;
-  if (session.gpu_time_ns() == 0) return std::nullopt;  // an estimate, which some policies do not make
-  return session.gpu_time_ns();
+// How long it had work on GPUs; nothing: this tallyd does not count that.
+std::optional<uint64_t> BusyTimeOf(const Session& session) {
+  const auto found = session.figures().find("busy_ns");
+  return found == session.figures().end() ? std::nullopt : std::optional(found->second);
 }
 
 uint64_t LaunchesOf(const Session& session) { return session.kernel_launches() + session.graph_launches(); }
@@ -52,9 +50,9 @@ void FillRates(const TopSample* before, const TopSample& now, const Session& ses
   if (earlier == nullptr) earlier = &kNothing;
   row->launches_per_s = Rate(LaunchesOf(*earlier), LaunchesOf(session), elapsed_ns);
   row->held_per_s = Rate(earlier->held_launches(), session.held_launches(), elapsed_ns);
-  if (const auto time = GpuTimeOf(session)) {
-    const auto share = Rate(GpuTimeOf(*earlier).value_or(0), *time, elapsed_ns);
-    if (share) row->gpu_share = *share / 1e9;
+  if (const auto time = BusyTimeOf(session)) {
+    const auto share = Rate(BusyTimeOf(*earlier).value_or(0), *time, elapsed_ns);
+    if (share) row->busy_share = *share / 1e9;
   }
 }
 
@@ -87,7 +85,7 @@ void Join(const TopRow& more, TopRow* sum) {
   sum->pid = 0;
   if (sum->rank != more.rank) sum->rank.reset();
   sum->is_stale |= more.is_stale;
-  Add(more.gpu_share, &sum->gpu_share);
+  Add(more.busy_share, &sum->busy_share);
   sum->memory_bytes += more.memory_bytes;
   Add(more.launches_per_s, &sum->launches_per_s);
   Add(more.held_per_s, &sum->held_per_s);
@@ -126,17 +124,13 @@ std::vector<GpuReading> GpusOf(const TopSample& now) {
   return gpus;
 }
 
-TopTotals TotalsOf(const std::vector<TopRow>& rows, const TopSample& now, size_t num_gpus) {
+TopTotals TotalsOf(const std::vector<TopRow>& rows, const TopSample& now) {
   TopTotals totals;
   totals.num_executors = static_cast<size_t>(now.executors.executors_size());
   for (const TopRow& row : rows) {
     (row.is_high ? totals.num_high : totals.num_best_effort) += row.session_ids.size();
-    Add(row.gpu_share, row.is_high ? &totals.high_share : &totals.best_effort_share);
     Add(row.launches_per_s, &totals.launches_per_s);
     Add(row.held_per_s, &totals.held_per_s);
-  }
-  for (auto* share : {&totals.high_share, &totals.best_effort_share}) {
-    if (*share && num_gpus > 1) **share /= static_cast<double>(num_gpus);
   }
   return totals;
 }
@@ -149,7 +143,7 @@ TopView TopViewOf(const TopSample* before, const TopSample& now, bool by_tenant)
                             FormatAge(now.version.uptime_ns()));
   view.gpus = GpusOf(now);
   for (const Session& session : now.sessions.sessions()) view.rows.push_back(RowOf(before, now, session));
-  view.totals = TotalsOf(view.rows, now, view.gpus.size());
+  view.totals = TotalsOf(view.rows, now);
   if (by_tenant) view.rows = ByTenant(view.rows);
   return view;
 }

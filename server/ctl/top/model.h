@@ -31,7 +31,7 @@ struct TopRow {
   bool is_high = false;
   std::optional<uint32_t> rank;  // the weight of a best-effort one, the level of a high-priority one; none: they differ
   bool is_stale = false;         // its executor did not answer: figures are the last known ones
-  std::optional<double> gpu_share;  // of one GPU's time; on several GPUs it can be more than 1
+  std::optional<double> busy_share;  // of the time it had work on a GPU; on several GPUs it can be more than 1
   uint64_t memory_bytes = 0;
   std::optional<double> launches_per_s;
   std::optional<double> held_per_s;  // launches and copies that had to wait for admission
@@ -44,7 +44,6 @@ struct TopRow {
 struct TopTotals {
   size_t num_high = 0, num_best_effort = 0;  // sessions
   size_t num_executors = 0;
-  std::optional<double> high_share, best_effort_share;  // of the time of all GPUs
   std::optional<double> launches_per_s, held_per_s;
 };
 

@@ -22,13 +22,12 @@ constexpr const char* kHelp[] = {
     "t           rows are tenants, or sessions again",
     "h           this page; any key leaves it",
     "",
-    "GPU%        of one GPU's time; '-': this tallyd does not count it for that session",
+    "BUSY%       of the time it had work on a GPU, whoever else had too; '-': not known",
     "HELD/s      launches and copies that had to wait for admission",
     "LATENCY     of services with an objective: the last seen, and the wanted one",
     "?           behind a number: its executor does not answer, figures are the last known ones",
 };
 
-std::string Share(const std::optional<double>& share) { return share ? FormatPercent(*share) + " %" : "-"; }
 std::string Rate(const std::optional<double>& rate) { return rate ? FormatRate(*rate) : "-"; }
 
 void Cut(size_t columns, PageLine* line) {
@@ -71,11 +70,9 @@ std::vector<PageLine> HeadOf(const TopView& view, size_t columns, size_t most_gp
   for (size_t i = 0; i < num_shown; ++i) lines.push_back(GpuLine(view.gpus[i], columns));
   if (num_shown < view.gpus.size()) lines.push_back({{fmt::format("and {} more GPUs", view.gpus.size() - num_shown)}});
   const TopTotals& totals = view.totals;
-  lines.push_back({{fmt::format("sessions: {} high, {} best-effort", totals.num_high, totals.num_best_effort)},
-                   {fmt::format("  GPU time: high {}, best-effort {}", Share(totals.high_share),
-                                Share(totals.best_effort_share))}});
-  lines.push_back({{fmt::format("launches/s {}  held/s {}  executors {}", Rate(totals.launches_per_s),
-                                Rate(totals.held_per_s), totals.num_executors)}});
+  lines.push_back({{fmt::format("sessions: {} high, {} best-effort  executors {}  launches/s {}  held/s {}",
+                                totals.num_high, totals.num_best_effort, totals.num_executors,
+                                Rate(totals.launches_per_s), Rate(totals.held_per_s))}});
   return lines;
 }
 

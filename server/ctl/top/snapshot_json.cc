@@ -33,7 +33,7 @@ Json ToJson(const TopRow& row) {
           {"weight", row.is_high ? Json(nullptr) : OrNull(row.rank)},
           {"level", row.is_high ? OrNull(row.rank) : Json(nullptr)},
           {"is_stale", row.is_stale},
-          {"gpu_share", OrNull(row.gpu_share)},
+          {"busy_share", OrNull(row.busy_share)},
           {"device_memory_bytes", row.memory_bytes},
           {"launches_per_s", OrNull(row.launches_per_s)},
           {"held_per_s", OrNull(row.held_per_s)},
@@ -51,8 +51,6 @@ Json ToJson(const TopView& view, const std::string& clock) {
   return {{"time", clock},
           {"gpus", std::move(gpus)},
           {"num_executors", view.totals.num_executors},
-          {"high_gpu_share", OrNull(view.totals.high_share)},
-          {"best_effort_gpu_share", OrNull(view.totals.best_effort_share)},
           {"rows", std::move(rows)}};
 }
 

@@ -9,7 +9,7 @@ TopRow Row(uint64_t id, const char* tenant, std::optional<double> share) {
   TopRow row;
   row.session_ids = {id};
   row.tenant = tenant;
-  row.gpu_share = share;
+  row.busy_share = share;
   return row;
 }
 
@@ -22,8 +22,8 @@ std::string Order(TopColumn by, bool is_reversed, std::vector<TopRow> rows) {
 
 TEST(TopColumns, FiguresComeTheMostFirstAndWhatIsNotKnownLast) {
   const std::vector<TopRow> rows = {Row(1, "b", 0.1), Row(2, "a", {}), Row(3, "c", 0.5), Row(4, "a", 0.1)};
-  EXPECT_EQ(Order(TopColumn::kGpu, false, rows), "3142");
-  EXPECT_EQ(Order(TopColumn::kGpu, true, rows), "1432") << "what is not known stays last";
+  EXPECT_EQ(Order(TopColumn::kBusy, false, rows), "3142");
+  EXPECT_EQ(Order(TopColumn::kBusy, true, rows), "1432") << "what is not known stays last";
   EXPECT_EQ(Order(TopColumn::kTenant, false, rows), "2413");
   EXPECT_EQ(Order(TopColumn::kTenant, true, rows), "3124");
   EXPECT_EQ(Order(TopColumn::kSession, false, rows), "1234");
@@ -52,12 +52,12 @@ TEST(TopColumns, EveryColumnSortsWithoutLosingRows) {
 
 TEST(TopColumns, CellsSayWhatIsNotKnown) {
   TopRow row = Row(7, "train", {});
-  EXPECT_EQ(CellOf(TopColumn::kGpu, row), "-");
+  EXPECT_EQ(CellOf(TopColumn::kBusy, row), "-");
   EXPECT_EQ(CellOf(TopColumn::kRank, row), "-");
   EXPECT_EQ(CellOf(TopColumn::kLatency, row), "-");
-  row.gpu_share = 0.1234;
+  row.busy_share = 0.1234;
   row.objective = "p99=2ms";
-  EXPECT_EQ(CellOf(TopColumn::kGpu, row), "12.3");
+  EXPECT_EQ(CellOf(TopColumn::kBusy, row), "12.3");
   EXPECT_EQ(CellOf(TopColumn::kLatency, row), "p99 ?/2ms");
   row.observed_ns = 1'854'000;
   EXPECT_EQ(CellOf(TopColumn::kLatency, row), "p99 1.85/2ms");

@@ -12,7 +12,7 @@ TEST(TopModel, HasNoRatesFromOneSample) {
   AddSession(7, "train", false, &now)->set_kernel_launches(500);
   const TopView view = TopViewOf(nullptr, now, false);
   ASSERT_EQ(view.rows.size(), 1u);
-  EXPECT_FALSE(view.rows[0].launches_per_s || view.rows[0].held_per_s || view.rows[0].gpu_share);
+  EXPECT_FALSE(view.rows[0].launches_per_s || view.rows[0].held_per_s || view.rows[0].busy_share);
   EXPECT_FALSE(view.totals.launches_per_s);
 }
 
@@ -22,16 +22,16 @@ TEST(TopModel, RatesAreOfTheTimeBetweenTheSamples) {
   session->set_kernel_launches(1000);
   session->set_graph_launches(100);
   session->set_held_launches(10);
-  session->set_gpu_time_ns(5 * kSecondNs);
+  SetBusy(5 * kSecondNs, session);
   session = AddSession(7, "train", false, &now);
   session->set_kernel_launches(1300);
   session->set_graph_launches(200);
   session->set_held_launches(12);
-  session->set_gpu_time_ns(6 * kSecondNs);
+  SetBusy(6 * kSecondNs, session);
   const TopRow row = TopViewOf(&before, now, false).rows.at(0);
   EXPECT_DOUBLE_EQ(row.launches_per_s.value(), 100);
   EXPECT_DOUBLE_EQ(row.held_per_s.value(), 0.5);
-  EXPECT_DOUBLE_EQ(row.gpu_share.value(), 0.25);
+  EXPECT_DOUBLE_EQ(row.busy_share.value(), 0.25);
 }
 
 TEST(TopModel, ASessionThatOpenedSinceThenHasRatesSinceItOpened) {
@@ -57,17 +57,10 @@ TEST(TopModel, WhatWentBackOrIsStaleHasNoRate) {
   EXPECT_FALSE(TopViewOf(&now, now, false).rows.at(0).launches_per_s);
 }
 
-TEST(TopModel, TheMeasuredTimeIsPreferredAndATimeThatNobodyCountsIsNotKnown) {
+TEST(TopModel, ATimeThatNobodyCountsIsNotKnown) {
   TopSample before = SampleAt(10), now = SampleAt(11);
-  AddSession(7, "measured", true, &before);
-  auto* measured = AddSession(7, "measured", true, &now);
-  measured->set_gpu_time_ns(900'000'000);
-  (*measured->mutable_figures())["busy_ns"] = 300'000'000;
-  AddSession(8, "uncounted", false, &before);
-  AddSession(8, "uncounted", false, &now);
-  const TopView view = TopViewOf(&before, now, false);
-  EXPECT_DOUBLE_EQ(view.rows.at(0).gpu_share.value(), 0.3);
-  EXPECT_FALSE(view.rows.at(1).gpu_share);
+  for (auto* sample : {&before, &now}) AddSession(7, "uncounted", false, sample)->set_gpu_time_ns(sample->at_ns);
+  EXPECT_FALSE(TopViewOf(&before, now, false).rows.at(0).busy_share) << "an estimate of something else";
 }
 
 TEST(TopModel, AClassShowsItsOwnRank) {
@@ -97,7 +90,7 @@ TEST(TopModel, TenantsAreSumsOverTheirSessionsInAClass) {
   EXPECT_DOUBLE_EQ(view.rows[0].launches_per_s.value(), 30);
   EXPECT_EQ(view.rows[0].memory_bytes, 300u);
   EXPECT_FALSE(view.rows[0].rank) << "they differ";
-  EXPECT_FALSE(view.rows[0].gpu_share);
+  EXPECT_FALSE(view.rows[0].busy_share);
   EXPECT_EQ(view.rows[1].session_ids, (std::vector<uint64_t>{3}));
   EXPECT_EQ(view.totals.num_best_effort, 3u) << "sessions, not tenants";
   EXPECT_DOUBLE_EQ(view.totals.launches_per_s.value(), 100);
@@ -132,18 +125,6 @@ TEST(TopModel, GpusAreThoseOfNvmlOrAsManyAsExecutorsHave) {
   EXPECT_EQ(TopViewOf(nullptr, now, false).gpus.at(3).name, "NVIDIA H100");
   now.version.set_driver("sim");  // whatever GPUs there are, this tallyd does not use them
   EXPECT_EQ(TopViewOf(nullptr, now, false).gpus.at(1).name, "software GPU");
-}
-
-TEST(TopModel, SharesOfClassesAreOfAllGpus) {
-  TopSample before = SampleAt(10), now = SampleAt(11, "cuda");
-  now.gpus.resize(2);
-  for (const uint64_t id : {1, 2, 3}) {
-    AddSession(id, "t", id == 1, &before);
-    AddSession(id, "t", id == 1, &now)->set_gpu_time_ns(id * 200'000'000);
-  }
-  const TopTotals totals = TopViewOf(&before, now, false).totals;
-  EXPECT_DOUBLE_EQ(totals.high_share.value(), 0.1);
-  EXPECT_DOUBLE_EQ(totals.best_effort_share.value(), 0.5);
 }
 
 TEST(ObjectiveNs, ReadsWhatTallydWrites) {

@@ -38,7 +38,7 @@ TopView View(size_t num_rows, size_t num_gpus = 1) {
     AddSession(id, "train", id == 1, &before);
     auto* session = AddSession(id, "train-" + std::string(id % 40, 'x'), id == 1, &now);
     session->set_kernel_launches(id * 24'690);
-    session->set_gpu_time_ns(100'000'000);
+    SetBusy(100'000'000, session);
     session->set_device_memory_bytes(id << 30);
     if (id == 1) session->set_slo("p99=2ms"), session->set_slo_observed_ns(2'500'000);
   }
@@ -52,12 +52,13 @@ std::vector<PageLine> PageAt(const TopView& view, size_t columns, size_t lines, 
 TEST(TopPage, HasAllThatMattersAt80Columns) {
   TopState state;
   const std::string text = TextOf(PageAt(View(3), 80, 24, &state));
-  for (const char* header : {"SESSION", "TENANT", "CLASS", "WT/LVL", "GPU%", "MEMORY", "LAUNCH/s", "HELD/s", "LATENCY"})
+  for (const char* header :
+       {"SESSION", "TENANT", "CLASS", "WT/LVL", "BUSY%", "MEMORY", "LAUNCH/s", "HELD/s", "LATENCY"})
     EXPECT_THAT(text, HasSubstr(header));
   EXPECT_THAT(text, HasSubstr("p99 2.5/2ms"));
   EXPECT_THAT(text, HasSubstr("12.3k"));
   EXPECT_THAT(text, HasSubstr("63 %  13.0 GiB of 80.0 GiB   54 C   412 W"));
-  EXPECT_THAT(text, HasSubstr("high 5.0 %, best-effort 10.0 %"));
+  EXPECT_THAT(text, HasSubstr("sessions: 1 high, 2 best-effort  executors 0"));
   EXPECT_THAT(text, HasSubstr("q quit"));
 }
 

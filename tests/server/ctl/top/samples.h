@@ -21,6 +21,10 @@ inline control::v1::Session* AddSession(uint64_t id, const std::string& tenant, 
   return session;
 }
 
+inline void SetBusy(uint64_t busy_ns, control::v1::Session* session) {
+  (*session->mutable_figures())["busy_ns"] = busy_ns;
+}
+
 inline TopSample SampleAt(uint64_t seconds, const std::string& driver = "sim") {
   TopSample sample;
   sample.at_ns = seconds * kSecondNs;
