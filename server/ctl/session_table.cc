@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "server/ctl/control_call.h"
+#include "server/ctl/session_gpus.h"
 #include "server/ctl/table.h"
 
 namespace tally::cli {
@@ -25,19 +26,9 @@ std::string ObjectiveOf(const v1::Session& session) {
   return fmt::format("{}: {}, caution {:.2f}", session.slo(), observed, session.slo_caution());
 }
 
-// Those of its executor: "0", "0-3".
-std::string GpusOf(const v1::Session& session, const v1::ListExecutorsResponse& executors) {
-  for (const v1::Executor& executor : executors.executors()) {
-    if (executor.pid() != session.executor_pid() || executor.num_devices() == 0) continue;
-    return executor.num_devices() == 1 ? "0" : fmt::format("0-{}", executor.num_devices() - 1);
-  }
-  return "-";
-}
-
 }  // namespace
 
-std::string SessionTable(const v1::ListSessionsResponse& sessions, const v1::ListExecutorsResponse& executors,
-                         size_t width) {
+std::string SessionTable(const v1::ListSessionsResponse& sessions, const std::vector<GpuReading>& gpus, size_t width) {
   Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "GPU", "OBJECTIVE", "DOMAIN", "EXECUTOR", "AGE",
                "LAUNCHES", "HELD", "COPIED", "MEMORY", "PINNED", "REFUSED"},
               {{0}, {0, 8}, {5}, {9}, {1}, {2}, {1}, {4, 12}, {10}, {8}, {6}, {3}, {4}, {11}, {2}, {13}, {7}});
@@ -48,7 +39,7 @@ std::string SessionTable(const v1::ListSessionsResponse& sessions, const v1::Lis
         session.host_to_device_bytes() + session.device_to_host_bytes() + session.device_to_device_bytes();
     table.AddRow({fmt::format("{}{}", session.id(), session.is_stale() ? "?" : ""), session.tenant(),
                   fmt::format("{}", session.pid()), fmt::format("{}", session.uid()), NameOf(session.priority_class()),
-                  ShareOf(session), GpusOf(session, executors), ObjectiveOf(session), session.domain(),
+                  ShareOf(session), GpusOf(session, gpus), ObjectiveOf(session), session.domain(),
                   fmt::format("{}", session.executor_pid()), FormatAge(session.age_ns()),
                   fmt::format("{}", session.kernel_launches() + session.graph_launches()),
                   fmt::format("{}", session.held_launches()), FormatBytes(copied),

@@ -7,6 +7,7 @@
 
 #include "server/ctl/commands.h"
 #include "server/ctl/control_call.h"
+#include "server/ctl/gpu_readings.h"
 #include "server/ctl/output_width.h"
 #include "server/ctl/preemptibility_table.h"
 #include "server/ctl/session_json.h"
@@ -31,11 +32,9 @@ int PrintSessionsAsJson(const Invocation& invocation) {
 int ListSessions(const Invocation& invocation, bool is_wide) {
   if (invocation.as_json) return PrintSessionsAsJson(invocation);
   v1::ListSessionsResponse sessions;
-  v1::ListExecutorsResponse executors;
-  if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &sessions); }) ||
-      !Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListExecutors(&context, {}, &executors); }))
+  if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &sessions); }))
     return 1;
-  fmt::print("{}", SessionTable(sessions, executors, is_wide ? kAnyWidth : OutputWidth()));
+  fmt::print("{}", SessionTable(sessions, GpuReadings().Read(), is_wide ? kAnyWidth : OutputWidth()));
   return 0;
 }
 

@@ -11,10 +11,11 @@ namespace tally::cli {
 namespace {
 
 constexpr TopColumnKind kKinds[] = {
-    {"session", "SESSION", 0, 0, true}, {"tenant", "TENANT", 0, 8, false},   {"pid", "PID", 6, 0, true},
-    {"uid", "UID", 7, 0, true},         {"class", "CLASS", 3, 0, false},     {"rank", "WT/LVL", 4, 0, true},
-    {"busy", "BUSY%", 0, 0, true},      {"memory", "MEMORY", 1, 0, true},    {"launches", "LAUNCH/s", 2, 0, true},
-    {"held", "HELD/s", 3, 0, true},     {"latency", "LATENCY", 1, 0, false}, {"age", "AGE", 8, 0, true},
+    {"session", "SESSION", 0, 0, true},   {"tenant", "TENANT", 0, 8, false}, {"pid", "PID", 6, 0, true},
+    {"uid", "UID", 7, 0, true},           {"class", "CLASS", 3, 0, false},   {"gpu", "GPU", 5, 0, false},
+    {"rank", "WT/LVL", 4, 0, true},       {"busy", "BUSY%", 0, 0, true},     {"memory", "MEMORY", 1, 0, true},
+    {"launches", "LAUNCH/s", 2, 0, true}, {"held", "HELD/s", 3, 0, true},    {"latency", "LATENCY", 1, 0, false},
+    {"age", "AGE", 8, 0, true},
 };
 static_assert(std::size(kKinds) == kNumTopColumns, "one row per enumerator, in its order");
 
@@ -75,6 +76,8 @@ int Compare(TopColumn column, const TopRow& a, const TopRow& b) {
       return sign(a.pid, b.pid);
     case TopColumn::kUser:
       return sign(a.uid, b.uid);
+    case TopColumn::kGpu:
+      return a.gpus.compare(b.gpus);
     case TopColumn::kClass:
       return sign(!a.is_high, !b.is_high);
     default:
@@ -100,6 +103,8 @@ std::string CellOf(TopColumn column, const TopRow& row) {
       return fmt::format("{}", row.uid);
     case TopColumn::kClass:
       return row.is_high ? "high" : "best-effort";
+    case TopColumn::kGpu:
+      return row.gpus;
     case TopColumn::kRank:
       return row.rank ? fmt::format("{}", *row.rank) : "-";
     case TopColumn::kBusy:

@@ -16,6 +16,7 @@ enum class TopColumn : uint8_t {
   kPid,
   kUser,
   kClass,
+  kGpu,
   kRank,
   kBusy,
   kMemory,

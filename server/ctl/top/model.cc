@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "server/ctl/session_gpus.h"
 #include "server/ctl/table.h"
 
 namespace tally::cli {
@@ -65,6 +66,7 @@ TopRow RowOf(const TopSample* before, const TopSample& now, const Session& sessi
   row.is_high = session.priority_class() == control::v1::PRIORITY_CLASS_HIGH;
   row.rank = row.is_high ? session.level() : session.weight();
   row.is_stale = session.is_stale();
+  row.gpus = GpusOf(session, now.gpus);
   row.memory_bytes = session.device_memory_bytes();
   row.objective = session.slo();
   row.observed_ns = session.slo().empty() ? 0 : session.slo_observed_ns();
@@ -84,6 +86,7 @@ void Join(const TopRow& more, TopRow* sum) {
   sum->session_ids.insert(sum->session_ids.end(), more.session_ids.begin(), more.session_ids.end());
   sum->pid = 0;
   if (sum->rank != more.rank) sum->rank.reset();
+  if (sum->gpus != more.gpus) sum->gpus = "-";
   sum->is_stale |= more.is_stale;
   Add(more.busy_share, &sum->busy_share);
   sum->memory_bytes += more.memory_bytes;

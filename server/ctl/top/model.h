@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "proto/control/control.pb.h"
-#include "server/ctl/top/gpu_readings.h"
+#include "server/ctl/gpu_readings.h"
 
 namespace tally::cli {
 
@@ -32,6 +32,7 @@ struct TopRow {
   std::optional<uint32_t> rank;  // the weight of a best-effort one, the level of a high-priority one; none: they differ
   bool is_stale = false;         // its executor did not answer: figures are the last known ones
   std::optional<double> busy_share;  // of the time it had work on a GPU; on several GPUs it can be more than 1
+  std::string gpus;                  // on which it has had work: "0,3"; "-": none; of a tenant "-", too, if they differ
   uint64_t memory_bytes = 0;
   std::optional<double> launches_per_s;
   std::optional<double> held_per_s;  // launches and copies that had to wait for admission

@@ -32,6 +32,7 @@ Json ToJson(const TopRow& row) {
           {"class", row.is_high ? "high" : "best-effort"},
           {"weight", row.is_high ? Json(nullptr) : OrNull(row.rank)},
           {"level", row.is_high ? OrNull(row.rank) : Json(nullptr)},
+          {"gpus", row.gpus},
           {"is_stale", row.is_stale},
           {"busy_share", OrNull(row.busy_share)},
           {"device_memory_bytes", row.memory_bytes},

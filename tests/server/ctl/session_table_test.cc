@@ -31,15 +31,11 @@ class SessionTableTest : public ::testing::Test {
       session->set_held_launches(1'234'567);
       session->set_device_memory_bytes(75ull << 30);
     }
-    auto* executor = executors_.add_executors();
-    executor->set_pid(4'180'000);
-    executor->set_num_devices(1);
   }
 
-  std::string At(size_t width) { return SessionTable(sessions_, executors_, width); }
+  std::string At(size_t width) { return SessionTable(sessions_, {}, width); }
 
   control::v1::ListSessionsResponse sessions_;
-  control::v1::ListExecutorsResponse executors_;
 };
 
 TEST_F(SessionTableTest, FitsEveryWidth) {
@@ -63,13 +59,10 @@ TEST_F(SessionTableTest, HasEverythingWhereAnyWidthWillDo) {
     EXPECT_THAT(text, HasSubstr(words));
 }
 
-TEST_F(SessionTableTest, GpusAreThoseOfTheExecutor) {
-  sessions_.mutable_sessions()->RemoveLast();
-  EXPECT_THAT(At(80), HasSubstr("10000    0  "));
-  executors_.mutable_executors(0)->set_num_devices(8);
-  EXPECT_THAT(At(80), HasSubstr("10000  0-7  "));
-  executors_.clear_executors();
+TEST_F(SessionTableTest, HasTheGpusThatASessionHadWorkOn) {
   EXPECT_THAT(At(80), HasSubstr("10000  -  "));
+  for (const uint32_t place : {0, 3}) sessions_.mutable_sessions(0)->add_busy()->set_place(place);
+  EXPECT_THAT(At(80), HasSubstr("10000  0,3  "));
 }
 
 TEST_F(SessionTableTest, AStaleSessionIsMarkedInEveryWidth) {

@@ -1,4 +1,4 @@
-#include "server/ctl/top/gpu_readings.h"
+#include "server/ctl/gpu_readings.h"
 
 #include <dlfcn.h>
 
