@@ -1,5 +1,6 @@
 #include "server/ctl/session_gpus.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

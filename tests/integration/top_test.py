@@ -231,6 +231,10 @@ class RealPrograms(OnATerminal, FullStackTest):
         self.assertEqual((found["training"]["class"], found["training"]["weight"]), ("best-effort", 100))
         for row in found.values():  # there is one GPU; but samples lie apart as they happen to
             self.assertTrue(0 < row["busy_share"] < 1.5, row)
+            self.assertEqual(row["gpus"], "0")
+        (busy,) = {row["tenant"]: row for row in self.ctl_json("ps")}["service"]["busy"]
+        self.assertEqual(busy["class"], "high")
+        self.assertGreater(busy["busy_ns"], 0)
         terminal = self.top()
         terminal.wait_for("GPU 0 software GPU")
         for row in (r"service +high +0 +[\d.]+ +\d\S* \S+ +[1-9]\S* +\S+ p99 \S+/1us", r"training +best-effort +100 +[1-9]"):
