@@ -18,6 +18,7 @@ struct Invocation {
 using Action = std::function<int(const Invocation&)>;
 
 Action DeclarePs(CLI::App& app);
+Action DeclareTop(CLI::App& app);
 Action DeclarePreemptibility(CLI::App& app);
 Action DeclareSetPriority(CLI::App& app);
 Action DeclareSetWeight(CLI::App& app);

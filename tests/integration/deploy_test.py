@@ -19,9 +19,14 @@ def read(*path):
         return file.read()
 
 
+def metric_rows():
+    """{name: (type, labels)} of docs/metrics.md, which a test holds to the sources."""
+    rows = re.findall(r"^\| `(tally_\w+)` \| (\w+) \| [^|]* \| ([^|]*) \|", read("docs", "metrics.md"), re.MULTILINE)
+    return {name: (kind, set(re.findall(r"\w+", labels))) for name, kind, labels in rows}
+
+
 def metric_names():
-    """Of docs/metrics.md, which a test holds to the sources."""
-    return set(re.findall(r"^\| `(tally_\w+)`", read("docs", "metrics.md"), re.MULTILINE))
+    return set(metric_rows())
 
 
 class SampleConfiguration(DaemonTest):
@@ -89,6 +94,59 @@ class Files(unittest.TestCase):
         self.assertGreater(len(rules), 3)
         used = {name for rule in rules for name in re.findall(r"tally_\w+", rule["expr"])}
         self.assertEqual(used - metric_names(), set())
+
+    def test_grafana(self):
+        """The dashboard: what it asks for exists, is asked in the way of its type, by labels that it has."""
+        rows = metric_rows()
+        dashboard = json.loads(read("deploy", "grafana", "tally.json"))
+        panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+        self.assertEqual(len({panel["id"] for panel in dashboard["panels"]}), len(dashboard["panels"]))
+        self.assertGreater(len(panels), 20)
+        taken = set()
+        for panel in dashboard["panels"]:
+            at = panel["gridPos"]
+            cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+            self.assertFalse(cells & taken, f"{panel['title']} lies on another")
+            self.assertLessEqual(at["x"] + at["w"], 24)
+            taken |= cells
+        variables = dashboard["templating"]["list"]
+        names = {variable["name"] for variable in variables} | {"__rate_interval"}
+        legends = {target["expr"]: target["legendFormat"] for panel in panels for target in panel["targets"]}
+        legends |= {variable["query"]["query"]: "" for variable in variables if variable["type"] == "query"}
+        used = set()
+        for query, legend in legends.items():
+            self.assertEqual(set(re.findall(r"\$\{?(\w+)", query)) - names, set(), query)
+            self.assertEqual(query.count("("), query.count(")"), query)
+            labels = set(re.findall(r"(\w+)=", query)) | {word for by in re.findall(r"by \(([^)]*)\)", query)
+                                                          for word in re.findall(r"\w+", by)}
+            labels |= set(re.findall(r"{{(\w+)}}", legend))
+            known = {"instance", "job"}
+            for name, rest in re.findall(r"\b(tally_\w+)(\{[^}]*\}\[?)?", query):
+                family = name if name in rows else re.sub("_(bucket|sum|count)$", "", name)
+                self.assertIn(family, rows, query)
+                kind, of_family = rows[family]
+                used.add(family)
+                known |= of_family | ({"le"} if kind == "histogram" else set())
+                self.assertEqual(name != family, kind == "histogram", query)
+                if "label_values" not in query:
+                    self.assertEqual(rest.endswith("["), kind != "gauge", f"{query}: {name} is a {kind}")
+            self.assertEqual(labels - known, set(), query)
+        for wanted in ("tally_tenant_gpu_busy_seconds_total", "tally_tenant_kernel_launches_total", "tally_tenant_held_launches_total", "tally_executor_faults_total",
+                       "tally_tenant_device_memory_bytes", "tally_slo_observed_seconds"):
+            self.assertIn(wanted, used)
+        self.assert_prometheus_reads(query.replace("$__rate_interval", "5m") for query in legends if "label_values" not in query)
+
+    def assert_prometheus_reads(self, queries):
+        """Where its own checker is installed (Debian's package prometheus)."""
+        if shutil.which("promtool") is None:
+            return
+        with tempfile.NamedTemporaryFile("w", suffix=".yml", encoding="utf-8") as file:
+            rules = [{"record": "query", "labels": {"number": str(number)}, "expr": query} for number, query in enumerate(queries)]
+            json.dump({"groups": [{"name": "dashboard", "rules": rules}]}, file)
+            file.flush()
+            result = subprocess.run(["promtool", "check", "rules", file.name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 0, result.stdout)
 
     def test_kubernetes(self):
         (daemon_set,) = self.yaml_documents("kubernetes", "daemonset.yaml")

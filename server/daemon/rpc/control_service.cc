@@ -3,6 +3,10 @@
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "proto/control/preemptibility.h"
 #include "proto/control/session_fields.h"
 #include "proto/control/version.h"
@@ -82,7 +86,7 @@ void Fill(const KernelRow& row, v1::Kernel* kernel) {
   kernel->set_remark(report.remark);
 }
 
-void Fill(const SessionRow& row, v1::Session* session) {
+void Fill(const SessionRow& row, const std::vector<std::string>& gpus, v1::Session* session) {
   const control::SessionIdentity& identity = row.record.identity;
   const control::SessionFigures& figures = row.record.figures;
   session->set_id(identity.session_id);
@@ -106,6 +110,18 @@ void Fill(const SessionRow& row, v1::Session* session) {
     covered->set_by(control::NameOf(static_cast<control::Preemptibility>(i)).by);
     covered->set_reason(control::NameOf(static_cast<control::Preemptibility>(i)).reason);
     covered->set_gpu_time_ns(preemptibility_ns[i]);
+  }
+  const auto busy_ns = figures.entries("busy_ns");
+  for (size_t place = 0; place < std::min(gpus.size(), control::kMostGpus); ++place) {
+    for (const bool is_high : {false, true}) {
+      const uint64_t time_ns = busy_ns[control::GpuEntry(place, is_high)];
+      if (time_ns == 0) continue;
+      v1::BusyTime* busy = session->add_busy();
+      busy->set_gpu(gpus[place]);
+      busy->set_place(static_cast<uint32_t>(place));
+      busy->set_priority_class(is_high ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
+      busy->set_busy_ns(time_ns);
+    }
   }
   if (identity.slo_latency_ns != 0) {
     const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
@@ -145,7 +161,7 @@ grpc::Status ControlService::ListSessions(grpc::ServerContext*, const v1::ListSe
                                           v1::ListSessionsResponse* response) {
   const auto overview = desk_.GetOverview();
   if (!overview) return ToGrpc(overview.error());
-  for (const SessionRow& row : overview->sessions) Fill(row, response->add_sessions());
+  for (const SessionRow& row : overview->sessions) Fill(row, overview->gpus, response->add_sessions());
   return grpc::Status::OK;
 }
 

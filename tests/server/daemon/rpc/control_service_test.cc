@@ -24,6 +24,7 @@ class OneSessionDesk final : public ControlDesk {
   Result<Overview> GetOverview() override {
     Overview overview;
     overview.sessions = {session};
+    overview.gpus = gpus;
     return overview;
   }
   Status SetPriority(uint64_t, const control::ShareChange&) override { return OkStatus(); }
@@ -35,6 +36,7 @@ class OneSessionDesk final : public ControlDesk {
   DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
 
   SessionRow session;
+  std::vector<std::string> gpus;
 };
 
 class ControlServiceTest : public ::testing::Test {
@@ -57,6 +59,25 @@ class ControlServiceTest : public ::testing::Test {
   OneSessionDesk desk_;
   ControlService service_{desk_};
 };
+
+TEST_F(ControlServiceTest, SaysOnWhichGpuInWhichClassASessionHadWork) {
+  desk_.gpus = {"GPU-a", "GPU-b", "GPU-c"};
+  auto busy_ns = desk_.session.record.figures.entries("busy_ns");
+  busy_ns[control::GpuEntry(2, true)] = 30;
+  busy_ns[control::GpuEntry(2, false)] = 40;
+  busy_ns[control::GpuEntry(0, true)] = 10;
+  busy_ns[control::GpuEntry(3, true)] = 70;  // a place that no executor has named
+  const v1::Session session = Session();
+  ASSERT_EQ(session.busy_size(), 3);
+  EXPECT_EQ(session.busy(0).gpu(), "GPU-a");
+  EXPECT_EQ(session.busy(0).busy_ns(), 10u);
+  EXPECT_EQ(session.busy(1).gpu(), "GPU-c");
+  EXPECT_EQ(session.busy(1).place(), 2u);
+  EXPECT_EQ(session.busy(1).priority_class(), v1::PRIORITY_CLASS_BEST_EFFORT);
+  EXPECT_EQ(session.busy(1).busy_ns(), 40u);
+  EXPECT_EQ(session.busy(2).priority_class(), v1::PRIORITY_CLASS_HIGH);
+  EXPECT_EQ(session.busy(2).busy_ns(), 30u);
+}
 
 TEST_F(ControlServiceTest, EveryFigureArrivesUnderItsName) {
   control::SessionFigures& figures = desk_.session.record.figures;
