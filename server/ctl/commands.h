@@ -26,6 +26,7 @@ Action DeclareExecutors(CLI::App& app);
 Action DeclareVersion(CLI::App& app);
 Action DeclareKernels(CLI::App& app);
 Action DeclareSetTurnaround(CLI::App& app);
+Action DeclareGrant(CLI::App& app);
 Action DeclareDoctor(CLI::App& app);
 Action DeclareCdi(CLI::App& app);
 

@@ -16,6 +16,7 @@
 #include "proto/control/executor_choices.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/policy_choice.h"
+#include "server/daemon/grant.h"
 
 namespace tally::server {
 
@@ -93,6 +94,8 @@ struct DaemonConfig {
   // Where compiled kernels and what was measured about them are kept. "auto" (Validate sets it): systemd's
   // $CACHE_DIRECTORY, else /var/cache/tally for root, $XDG_CACHE_HOME/tally or ~/.cache/tally; empty: nowhere.
   std::string cache_directory = "auto";
+  // Tenants with a socket of their own, besides those of tallyctl.
+  std::vector<GrantSpec> grants;
   // "HOST:PORT" of the Prometheus endpoint; "0" or empty: none.
   std::string metrics_address = "127.0.0.1:9464";
   // Whether somebody asked for that address (then failing to bind it is an error, else a warning).

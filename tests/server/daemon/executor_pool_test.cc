@@ -33,6 +33,12 @@ constexpr auto kLongEnough = std::chrono::seconds(20);
 
 Domain BestEffortOf(uint32_t uid) { return {"best-effort", uid, shm::PriorityClass::kBestEffort, false}; }
 
+control::SessionIdentity OfUser() {
+  control::SessionIdentity identity{};
+  identity.uid = kUser;
+  return identity;
+}
+
 // The executor's end of a link, as proto/control/executor_link_abi.h has it.
 class Peer {
  public:
@@ -218,7 +224,7 @@ TEST_F(ExecutorPoolTest, WhatEndedWhileTheLinkWasDownIsCountedOnceAndListedNoMor
   peer.SayHello();
   peer.Report(2, 21);
   ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kServing; }));
-  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 2u) << "the reports may not be complete";
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsLike(OfUser()); }), 2u) << "the reports may not be complete";
   peer.EndReports();
   ASSERT_TRUE(Await([&] { return pool_->NumSessions() == 1; }));
   EXPECT_EQ(OnLoop(launches_of_ended), 100u) << "what a tenant has done never becomes less";
@@ -243,7 +249,7 @@ TEST_F(ExecutorPoolTest, SessionsThatWaitForAnEarlierExecutorCountAndAreCountedO
   ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
   EXPECT_TRUE(answers_.at(11).ok());
   for (const uint64_t id : {12, 13}) EXPECT_THAT(answers_.at(id).message(), HasSubstr("max_sessions_per_user"));
-  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 3u);
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsLike(OfUser()); }), 3u);
 }
 
 TEST_F(ExecutorPoolTest, SoDoThoseOfAllUsersTogether) {
@@ -285,7 +291,7 @@ TEST_F(ExecutorPoolTest, WhoWaitsUntilAnExecutorMayStartGoesOnWaitingUntilThen) 
   ::kill(OnLoop([&] { return pool_->executors().back()->pid; }), SIGKILL);
   ASSERT_TRUE(Await([&] { return pool_->executors().size() == 1; }));
   EXPECT_TRUE(OnLoop([&] { return answers_.contains(2) && !answers_.contains(1); }));
-  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 1u);
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsLike(OfUser()); }), 1u);
   OnLoop([&] { pool_->Shutdown(false, std::chrono::seconds(1), [] {}); });
   EXPECT_THAT(OnLoop([&] { return answers_.at(1); }).message(), HasSubstr("tallyd is ending"));
 }
