@@ -69,7 +69,8 @@ TEST_F(PlacementTest, ListsOfUsersAreNotForWhoHasAGrant) {
   config_.high_priority_uids = UidSet{true, {}};
   EXPECT_FALSE(PlaceWithGrant(Asking(shm::PriorityClass::kHighPriority), kUser));
   config_.default_priority = shm::PriorityClass::kHighPriority;
-  EXPECT_EQ(PlaceWithGrant(Asking(shm::PriorityClass::kDefault), kUser)->session_class, shm::PriorityClass::kBestEffort);
+  EXPECT_EQ(PlaceWithGrant(Asking(shm::PriorityClass::kDefault), kUser)->session_class,
+            shm::PriorityClass::kBestEffort);
 }
 
 TEST_F(PlacementTest, RootOfAContainerIsNobodysExemption) {
@@ -78,7 +79,8 @@ TEST_F(PlacementTest, RootOfAContainerIsNobodysExemption) {
   EXPECT_EQ(ClassOf(container, shm::PriorityClass::kHighPriority), "PERMISSION_DENIED");
   EXPECT_EQ(ClassOf(container, shm::PriorityClass::kDefault), "best-effort");
   config_.high_priority_uids = UidSet{false, {0, kUser}};
-  EXPECT_EQ(ClassOf(container, shm::PriorityClass::kHighPriority), "PERMISSION_DENIED") << "number 0 is root of the machine";
+  EXPECT_EQ(ClassOf(container, shm::PriorityClass::kHighPriority), "PERMISSION_DENIED")
+      << "number 0 is root of the machine";
   EXPECT_EQ(ClassOf({kUser, false, nullptr}, shm::PriorityClass::kHighPriority), "high");
   config_.high_priority_uids = UidSet{true, {}};
   EXPECT_EQ(ClassOf(container, shm::PriorityClass::kHighPriority), "high") << "anybody";
@@ -95,7 +97,8 @@ TEST_F(PlacementTest, WhoMayHaveSessions) {
 }
 
 TEST_F(PlacementTest, TheDomainIsTheTenantsWhoeverItsUserIs) {
-  const auto a = PlaceWithGrant(Asking(shm::PriorityClass::kDefault), 0), b = PlaceWithGrant(Asking(shm::PriorityClass::kDefault), kUser);
+  const auto a = PlaceWithGrant(Asking(shm::PriorityClass::kDefault), 0),
+             b = PlaceWithGrant(Asking(shm::PriorityClass::kDefault), kUser);
   EXPECT_TRUE(a->domain.SameAs(b->domain));
   const auto none = Place(Asking(shm::PriorityClass::kDefault), {0, true, nullptr}, config_, NoDomains);
   EXPECT_FALSE(a->domain.SameAs(none->domain));
@@ -105,14 +108,16 @@ TEST_F(PlacementTest, TheDomainIsTheTenantsWhoeverItsUserIs) {
 
 TEST_F(PlacementTest, ATenantAloneThatIsNeverHighSharesNoContextWithHighWork) {
   config_.share_contexts = true;
-  EXPECT_EQ(PlaceWithGrant(Asking(shm::PriorityClass::kDefault))->domain.priority_class, shm::PriorityClass::kBestEffort);
+  EXPECT_EQ(PlaceWithGrant(Asking(shm::PriorityClass::kDefault))->domain.priority_class,
+            shm::PriorityClass::kBestEffort);
   grant_.ceiling = shm::PriorityClass::kHighPriority;
   EXPECT_EQ(PlaceWithGrant(Asking(shm::PriorityClass::kBestEffort))->domain.name, kMixedDomain);
 }
 
 TEST(Domain, ComesBackFromTheWire) {
   for (const Domain& domain :
-       {Domain{"high", 1000, shm::PriorityClass::kHighPriority}, Domain{"mine", control::kSharedDomain, shm::PriorityClass::kBestEffort, false, "team-a"},
+       {Domain{"high", 1000, shm::PriorityClass::kHighPriority},
+        Domain{"mine", control::kSharedDomain, shm::PriorityClass::kBestEffort, false, "team-a"},
         Domain{"best-effort", control::kSharedDomain, shm::PriorityClass::kBestEffort, false, "namespace/blue"}}) {
     const Domain back = Domain::FromWire(domain.WireName(), domain.owner_uid, domain.priority_class);
     EXPECT_TRUE(back.SameAs(domain)) << domain.Label();
