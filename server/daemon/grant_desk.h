@@ -35,7 +35,8 @@ class GrantDesk {
   void Reconfigure(const std::vector<GrantSpec>& of_file);
 
   Result<GrantRow> Create(const GrantSpec& spec);
-  // Its programs end with CUDA_ERROR_CONTEXT_IS_DESTROYED; who connects gets a sentence until the socket is gone.
+  // Its programs end with CUDA_ERROR_CONTEXT_IS_DESTROYED or CUDA_ERROR_DEVICE_UNAVAILABLE; who connects gets a
+  // sentence until the socket is gone.
   Status Revoke(const std::string& tenant);
   std::vector<GrantRow> Rows() const;  // by number
 
