@@ -159,7 +159,9 @@ bool ClientListener::Accept(uint64_t grant_id) {
   }
   const auto peer = GetPeerCredentials(socket->get());
   if (!peer || ::fcntl(socket->get(), F_SETFL, O_NONBLOCK) != 0) return true;
-  const Asker asker{peer->uid, IsRootOfTheMachine(socket->get(), *peer), nullptr};
+  // Nobody but its user gets to the socket of a private daemon.
+  const bool is_private = config_.embedded_parent != 0;
+  const Asker asker{peer->uid, is_private ? peer->uid == 0 : IsRootOfTheMachine(socket->get(), *peer), nullptr};
   const bool is_refused = grant_id == kCommonDoor && !MayHaveSessions(asker, ::geteuid(), config_);
   const SilentUser user = is_refused                ? kStrangers
                           : grant_id == kCommonDoor ? SilentUser{peer->uid, kCommonDoor}

@@ -45,10 +45,10 @@ struct DaemonConfig {
   // if other users may connect).
   std::string runtime_dir;
   // Who may get a session. Unset: everybody if the daemon is root (and not a private one), else only its own
-  // user. Root always may.
+  // user. Root of the machine always may.
   std::optional<UidSet> allowed_uids;
   // Who may have the high-priority class, which goes before everybody else's work. Unset: the daemon's own user. Root
-  // always may.
+  // of the machine always may.
   std::optional<UidSet> high_priority_uids;
   // Class of a session that asks for none and may have it; best-effort for others.
   shm::PriorityClass default_priority = shm::PriorityClass::kBestEffort;
