@@ -152,8 +152,9 @@ class ExecutorPoolTest : public testing::Test {
     return testing::AssertionSuccess();
   }
   // On the loop's thread, or before it runs. Its answer comes into answers_.
-  void Open(uint64_t session_id, uint32_t uid = kUser) {
+  void Open(uint64_t session_id, uint32_t uid = kUser, uint64_t grant_id = 0) {
     control::SessionIdentity identity{};
+    identity.grant_id = grant_id;
     identity.session_id = session_id;
     identity.uid = uid;
     identity.weight = scheduler::kDefaultWeight;
@@ -250,6 +251,20 @@ TEST_F(ExecutorPoolTest, SessionsThatWaitForAnEarlierExecutorCountAndAreCountedO
   EXPECT_TRUE(answers_.at(11).ok());
   for (const uint64_t id : {12, 13}) EXPECT_THAT(answers_.at(id).message(), HasSubstr("max_sessions_per_user"));
   EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsLike(OfUser()); }), 3u);
+}
+
+TEST_F(ExecutorPoolTest, WhoIsHeldForAGrantThatIsRevokedIsToldAndNobodyElse) {
+  config_.max_sessions_per_user = 1;
+  BeNoted();
+  Listen();
+  Open(11);
+  Open(12, kUser, 5);  // of the same user, and not counted with it
+  Open(13, kUser, 6);
+  EXPECT_TRUE(answers_.empty());
+  pool_->EndGrant(5, "gone", Status(StatusCode::kPermissionDenied, "revoked"));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_EQ(answers_.at(12).code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(pool_->NumSessions(), 2u);
 }
 
 TEST_F(ExecutorPoolTest, SoDoThoseOfAllUsersTogether) {
