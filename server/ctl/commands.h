@@ -28,6 +28,7 @@ Action DeclareVersion(CLI::App& app);
 Action DeclareKernels(CLI::App& app);
 Action DeclareSetTurnaround(CLI::App& app);
 Action DeclareWindow(CLI::App& app);
+Action DeclareGrant(CLI::App& app);
 Action DeclareDoctor(CLI::App& app);
 Action DeclareCdi(CLI::App& app);
 

@@ -33,6 +33,7 @@ constexpr Command kCommands[] = {
      DeclarePreemptibility},
     {"set-turnaround", "change within what time best-effort kernels should give the GPU back", DeclareSetTurnaround},
     {"window", "what the windows of programs find: launches that could run, or do run, side by side", DeclareWindow},
+    {"grant", "tenants with a socket of their own: create, list, revoke", DeclareGrant},
     {"doctor", "check this machine, and a program: what was found, and what to do", DeclareDoctor},
     {"cdi", "let containers use Tally: a CDI specification for Podman, Docker and others", DeclareCdi},
 };
@@ -50,6 +51,7 @@ constexpr const char* kFooter =
     "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
     "  tallyctl set-turnaround --session 7 20   ... those of session 7 within 20 us\n"
     "  tallyctl --json ps | jq '.[].tenant'\n"
+    "  tallyctl grant create team-a --memory 8G   prints the socket by which its programs come\n"
     "  tallyctl doctor ./program          is this machine in order, and can this program run?\n"
     "  tallyctl cdi generate --output /etc/cdi/tally.json   for podman run --device tally.dev/gpu=best-effort\n"
     "\nEnvironment:\n"

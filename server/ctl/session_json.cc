@@ -47,6 +47,12 @@ Json ToJson(const v1::Session& session) {
               {"coverage", PreemptibilityOf(session)},
               {"busy", BusyOf(session)},
               {"slo", session.slo()},
+              {"cgroup", session.cgroup()},
+              {"grant_id", session.grant_id()},
+              {"namespace", session.namespace_()},
+              {"pod", session.pod()},
+              {"container", session.container()},
+              {"device_memory_limit_bytes", session.device_memory_limit_bytes()},
               {"is_stale", session.is_stale()}};
   control::VisitFigures(session, [&](const std::string& name, auto value) { row[name] = value; });
   return row;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -147,6 +148,7 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kSetTuning:
     case LinkKind::kSetTimeSlice:
     case LinkKind::kSetPriority:
+    case LinkKind::kEndSession:
     case LinkKind::kShutdown:
       return false;  // ours to send
   }
@@ -185,6 +187,13 @@ Status ExecutorLink::SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices)
   message.slice_us = slice_us;
   message.is_left_to_slices = is_left_to_slices ? 1 : 0;
   return Send(socket_.get(), LinkKind::kSetTimeSlice, 0, message);
+}
+
+Status ExecutorLink::SendEndSession(uint64_t session_id, const std::string& reason) {
+  control::LinkEndSession message{};
+  message.session_id = session_id;
+  std::memcpy(message.reason, reason.data(), std::min(reason.size(), sizeof(message.reason) - 1));
+  return Send(socket_.get(), LinkKind::kEndSession, 0, message);
 }
 
 Status ExecutorLink::SendSignal(control::LinkKind kind, uint64_t request_id) {

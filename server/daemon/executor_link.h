@@ -43,6 +43,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   Status SendSetPriority(uint64_t request_id, uint64_t session_id, const control::ShareChange& change);
   Status SendSetTuning(const scheduler::Tuning& tuning);
   Status SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices);
+  Status SendEndSession(uint64_t session_id, const std::string& reason);
   Status SendSignal(control::LinkKind kind, uint64_t request_id);
 
   // Reads what has arrived, as the loop does.

@@ -39,8 +39,9 @@ KeptLedger LedgerOf(const Json& file) {
   kept.gpus = file.at("gpus").get<std::vector<std::string>>();
   if (kept.gpus.size() > control::kMostGpus) return {};
   for (const Json& tenant : file.at("tenants")) {
-    kept.ledger.Restore({tenant.at("name").get<std::string>(), tenant.at("uid").get<uint32_t>()},
-                        FiguresOf(tenant.at("values")));
+    const TenantKey key{tenant.at("name").get<std::string>(), tenant.at("uid").get<uint32_t>(),
+                        tenant.at("has_grant").get<bool>()};
+    kept.ledger.Restore(key, FiguresOf(tenant.at("values")));
   }
   return kept;
 }
@@ -50,7 +51,10 @@ KeptLedger LedgerOf(const Json& file) {
 void SaveLedger(const std::string& path, const TenantLedger& ledger, const std::vector<std::string>& gpus) {
   Json file = {{"figures", control::kSessionFiguresHash}, {"gpus", gpus}, {"tenants", Json::array()}};
   for (const auto& [tenant, figures] : ledger.ended()) {
-    file["tenants"].push_back({{"name", tenant.name}, {"uid", tenant.uid}, {"values", ToJson(figures)}});
+    file["tenants"].push_back({{"name", tenant.name},
+                               {"uid", tenant.uid},
+                               {"has_grant", tenant.has_grant},
+                               {"values", ToJson(figures)}});
   }
   const std::string next = path + ".next";
   std::ofstream out(next, std::ios::trunc);

@@ -115,9 +115,12 @@ class FamilySet {
   std::vector<prometheus::MetricFamily> families_;
 };
 
+// No user's number is a word: a program cannot give itself a name by which it counts as a tenant with a grant.
+std::string UidLabelOf(const TenantKey& tenant) { return tenant.has_grant ? "grant" : std::to_string(tenant.uid); }
+
 void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, const std::vector<std::string>& gpus,
                FamilySet& set) {
-  const std::vector<std::string> labels = {tenant.name, std::to_string(tenant.uid)};
+  const std::vector<std::string> labels = {tenant.name, UidLabelOf(tenant)};
   for (const control::Figure figure : control::kAllFigures) {
     const control::FigureRow& row = figure.row();
     if (row.kind == control::FigureKind::kOfObjective) continue;
@@ -156,7 +159,7 @@ void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, 
 void AddObjective(const SessionRecord& record, FamilySet& set) {
   const control::SessionIdentity& identity = record.identity;
   if (identity.slo_latency_ns == 0) return;
-  const std::vector<std::string> labels = {identity.tenant_name, std::to_string(identity.uid),
+  const std::vector<std::string> labels = {identity.tenant_name, UidLabelOf(TenantKeyOf(identity)),
                                            std::to_string(identity.session_id),
                                            fmt::format("{}", identity.slo_percentile)};
   set.Add(Metric::kSloObjective,
@@ -166,6 +169,24 @@ void AddObjective(const SessionRecord& record, FamilySet& set) {
     if (figure.row().kind != control::FigureKind::kOfObjective) continue;
     const bool is_known = !IsTime(figure) || record.figures[figure] != 0;
     if (is_known) set.Add(figure, labels, record.figures[figure]);
+  }
+}
+
+void AddGrants(const Overview& overview, FamilySet& set) {
+  for (const GrantRow& row : overview.grants) {
+    const GrantSpec& spec = row.grant.spec;
+    set.Add(Metric::kGrant,
+            {{"tenant", spec.tenant},
+             {"class", PriorityClassName(spec.ceiling)},
+             {"domain_policy", DomainPolicyName(spec.domain_policy)},
+             {"namespace", spec.label_namespace},
+             {"pod", spec.pod},
+             {"container", spec.container}},
+            1);
+    set.Add(Metric::kGrantSessions, {{"tenant", spec.tenant}}, static_cast<double>(row.num_sessions));
+  }
+  for (const auto& [key, count] : overview.refused_by_grants) {
+    set.Add(Metric::kGrantSessionsRefused, {{"tenant", key.first}, {"reason", key.second}}, static_cast<double>(count));
   }
 }
 
@@ -248,6 +269,7 @@ std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, con
   FamilySet set;
   for (const auto& [tenant, figures] : overview.tenants) AddTenant(tenant, figures, overview.gpus, set);
   AddSessions(overview, set);
+  AddGrants(overview, set);
   AddExecutors(overview, set);
   if (facts.forced_switch) {
     set.Add(Metric::kForcedSwitch, {{"percentile", "50"}}, facts.forced_switch->p50_us * 1e-6);

@@ -30,6 +30,7 @@ class DaemonLink {
     std::function<void(uint64_t request_id)> on_query_window_shapes;
     std::function<void(const scheduler::Tuning&)> on_set_tuning;
     std::function<void(std::chrono::microseconds, bool is_left_to_slices)> on_set_time_slice;
+    std::function<void(uint64_t session_id, const std::string& reason)> on_end_session;
     std::function<void()> on_shutdown;
   };
 

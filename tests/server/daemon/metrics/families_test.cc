@@ -52,8 +52,26 @@ Overview MakeOverview() {
   overview.tenants[{"bert", 1000}]["host_to_device_bytes"] = 12;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;
+  GrantRow grant;
+  grant.grant.spec.tenant = "team-a";
+  grant.grant.spec.label_namespace = "blue";
+  grant.num_sessions = 6;
+  overview.grants = {grant};
+  overview.refused_by_grants[{"team-a", "PERMISSION_DENIED"}] = 7;
   overview.refused_functions["cuMulticastCreate"] = 5;
   return overview;
+}
+
+TEST(Families, ATenantWithAGrantIsNotOneThatTakesItsName) {
+  Overview overview;
+  overview.tenants[{"team-a", 0}]["requests"] = 1;
+  overview.tenants[{"team-a", 0, true}]["requests"] = 2;
+  std::map<std::string, double> by_uid;
+  for (const auto& family : MakeFamilies(overview, {})) {
+    if (family.name != "tally_tenant_requests_total") continue;
+    for (const auto& sample : family.metric) by_uid[sample.label[1].value] = sample.counter.value;
+  }
+  EXPECT_EQ(by_uid, (std::map<std::string, double>{{"0", 1}, {"grant", 2}}));
 }
 
 // Every label that a sample has is announced in the table, and every metric of the table has a sample.

@@ -33,10 +33,14 @@ class OneSessionDesk final : public ControlDesk {
     return std::vector<control::WindowShapeFigures>{};
   }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
+  Result<GrantRow> CreateGrant(const GrantSpec& spec) override { return GrantRow{{7, spec, false}, "/s/grants/x", 0}; }
+  Status RevokeGrant(const std::string& tenant) override { return Status(StatusCode::kNotFound, tenant); }
+  Result<std::vector<GrantRow>> GetGrants() override { return grants; }
   DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
 
   SessionRow session;
   std::vector<std::string> gpus;
+  std::vector<GrantRow> grants;
 };
 
 class ControlServiceTest : public ::testing::Test {
@@ -133,10 +137,46 @@ TEST_F(ControlServiceTest, FiguresTouchNothingElse) {
   EXPECT_FALSE(session.is_stale());
 }
 
+TEST_F(ControlServiceTest, AGrantComesBackAsItWasAskedFor) {
+  v1::CreateGrantRequest request;
+  v1::Grant& grant = *request.mutable_grant();
+  grant.set_tenant("team-a");
+  grant.set_priority_class(v1::PRIORITY_CLASS_HIGH);
+  grant.set_weight(200);
+  grant.set_level(3);
+  grant.set_device_memory_bytes(1 << 20);
+  grant.set_share(0.5);
+  grant.add_gpus("GPU-1");
+  grant.set_domain_policy(v1::DOMAIN_POLICY_NAMESPACE);
+  grant.set_namespace_("blue");
+  grant.set_pod("p");
+  grant.set_container("c");
+  v1::CreateGrantResponse response;
+  ASSERT_TRUE(service_.CreateGrant(nullptr, &request, &response).ok());
+  EXPECT_EQ(response.grant().id(), 7u);
+  EXPECT_EQ(response.grant().socket(), "/s/grants/x");
+  grant.set_id(7);
+  grant.set_socket("/s/grants/x");
+  EXPECT_EQ(response.grant().SerializeAsString(), grant.SerializeAsString());
+}
+
+TEST_F(ControlServiceTest, WhatIsNotSaidOfAGrantIsItsDefault) {
+  v1::CreateGrantRequest request;
+  request.mutable_grant()->set_tenant("a");
+  v1::CreateGrantResponse response;
+  ASSERT_TRUE(service_.CreateGrant(nullptr, &request, &response).ok());
+  EXPECT_EQ(response.grant().priority_class(), v1::PRIORITY_CLASS_BEST_EFFORT);
+  EXPECT_EQ(response.grant().weight(), scheduler::kDefaultWeight);
+  EXPECT_EQ(response.grant().share(), 1);
+  EXPECT_EQ(response.grant().domain_policy(), v1::DOMAIN_POLICY_TENANT);
+  request.mutable_grant()->set_domain_policy(static_cast<v1::DomainPolicy>(99));
+  EXPECT_EQ(service_.CreateGrant(nullptr, &request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 // A field that no row has any more, or that was misspelt, would always be 0.
 TEST_F(ControlServiceTest, EveryFieldIsARowsOrTheIdentitys) {
   using google::protobuf::FieldDescriptor;
-  const std::set<std::string> of_identity = {"id", "age_ns", "turnaround_ns"};
+  const std::set<std::string> of_identity = {"id", "age_ns", "turnaround_ns", "grant_id", "device_memory_limit_bytes"};
   std::set<std::string> rows;
   for (const control::FigureRow& row : control::kSessionFigures) {
     rows.insert(row.name);
