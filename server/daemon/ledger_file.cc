@@ -51,10 +51,8 @@ KeptLedger LedgerOf(const Json& file) {
 void SaveLedger(const std::string& path, const TenantLedger& ledger, const std::vector<std::string>& gpus) {
   Json file = {{"figures", control::kSessionFiguresHash}, {"gpus", gpus}, {"tenants", Json::array()}};
   for (const auto& [tenant, figures] : ledger.ended()) {
-    file["tenants"].push_back({{"name", tenant.name},
-                               {"uid", tenant.uid},
-                               {"has_grant", tenant.has_grant},
-                               {"values", ToJson(figures)}});
+    file["tenants"].push_back(
+        {{"name", tenant.name}, {"uid", tenant.uid}, {"has_grant", tenant.has_grant}, {"values", ToJson(figures)}});
   }
   const std::string next = path + ".next";
   std::ofstream out(next, std::ios::trunc);

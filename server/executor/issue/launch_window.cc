@@ -36,8 +36,8 @@ std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& laun
   const bool fits = block[0] < (1 << 11) && block[1] < (1 << 11) && block[2] < (1 << 11) && shared_bytes < (1 << 24) &&
                     device < (1 << 7);
   if (!fits || launch.shape.num_blocks() == 0 || launch.num_threads() == 0) return std::nullopt;
-  const uint64_t geometry = block[0] | uint64_t{block[1]} << 11 | uint64_t{block[2]} << 22 |
-                            uint64_t{shared_bytes} << 33 | device << 57;
+  const uint64_t geometry =
+      block[0] | uint64_t{block[1]} << 11 | uint64_t{block[2]} << 22 | uint64_t{shared_bytes} << 33 | device << 57;
   return Kind{reinterpret_cast<uintptr_t>(launch.kernel), geometry};
 }
 
@@ -73,7 +73,8 @@ bool LaunchWindow::Take(PendingLaunch& launch, CUresult* failure) {
     *failure = Pass(barrier);
     return false;
   }
-  figures_.Add("window_classes", 1, accesses->accesses.empty() ? control::kWindowClassNone : static_cast<size_t>(accesses->widest));
+  figures_.Add("window_classes", 1,
+               accesses->accesses.empty() ? control::kWindowClassNone : static_cast<size_t>(accesses->widest));
   if (!holds_) {
     parallelism_.Add(accesses->accesses, accesses->extent, kUnit);
     return false;

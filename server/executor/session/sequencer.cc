@@ -50,8 +50,7 @@ void Sequencer::Pass(uint64_t sequence_number) { LetNextGo((sequence_number + 1)
 
 bool Sequencer::TryBorrow() {
   uint64_t seen = state_.load(std::memory_order_acquire);
-  return seen % kHolders == kFree &&
-         state_.compare_exchange_strong(seen, seen + kBorrowed, std::memory_order_acq_rel);
+  return seen % kHolders == kFree && state_.compare_exchange_strong(seen, seen + kBorrowed, std::memory_order_acq_rel);
 }
 
 // Nobody but the borrower changes it meanwhile.
@@ -81,8 +80,8 @@ Sequencer::Outcome Sequencer::Skip(uint64_t sequence_number) {
   {
     const std::lock_guard lock(mutex_);
     const uint64_t state = state_.load(std::memory_order_seq_cst);
-    const bool was_used = sequence_number < state / kHolders ||
-                          (sequence_number == state / kHolders && state % kHolders == kHeld);
+    const bool was_used =
+        sequence_number < state / kHolders || (sequence_number == state / kHolders && state % kHolders == kHeld);
     if (was_used) return Outcome::kNonsense;
     if (skipped_.size() >= kMaxSkipped || !skipped_.insert(sequence_number).second) return Outcome::kNonsense;
     num_skipped_.fetch_add(1, std::memory_order_seq_cst);

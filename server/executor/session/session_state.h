@@ -58,7 +58,7 @@ class SessionState {
   // As the program asked for it; before channels exist.
   void OpenWindow(control::WindowMode mode);
   std::unique_ptr<SessionWindow> window;  // null: off
-  PublishedShapes window_shapes;                                 // thread-safe
+  PublishedShapes window_shapes;          // thread-safe
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass admission; changes at run time
   std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time

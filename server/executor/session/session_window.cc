@@ -27,14 +27,13 @@ SessionWindow::SessionWindow(SessionState& session, bool holds)
       are_graphs_forced_(AreGraphsForced()),
       memory_(session.memory),
       accesses_(session.driver, *session.core.devices, session.core.segments, memory_),
-      launches_(holds,
-                {.accesses_of = [this](const PendingLaunch& launch) -> const LaunchAccesses& {
-                   return AccessesOf(launch);
-                 },
-                 .issue = [this](const auto& shape, auto launches,
-                                 auto* durations) { return Issue(shape, launches, durations); },
-                 .is_idle = [this](const PendingLaunch& launch) { return IsIdle(launch); }},
-                session.counters, session.clock) {}
+      launches_(
+          holds,
+          {.accesses_of = [this](const PendingLaunch& launch) -> const LaunchAccesses& { return AccessesOf(launch); },
+           .issue = [this](const auto& shape, auto launches,
+                           auto* durations) { return Issue(shape, launches, durations); },
+           .is_idle = [this](const PendingLaunch& launch) { return IsIdle(launch); }},
+          session.counters, session.clock) {}
 
 const LaunchAccesses& SessionWindow::AccessesOf(const PendingLaunch& launch) {
   for (;;) {
@@ -86,9 +85,7 @@ void SessionWindow::PublishShapes() {
   for (const auto& [device, graphs] : graphs_) {
     for (const RememberedGraphs::ShapeReport& report : graphs->Report()) {
       using enum control::WindowWay;
-      const auto way = report.is_refused                            ? kRefused
-                       : report.way == scheduler::IssueWay::kGraph ? kGraph
-                                                                   : kInOrder;
+      const auto way = report.is_refused ? kRefused : report.way == scheduler::IssueWay::kGraph ? kGraph : kInOrder;
       shapes.push_back({.session_id = 0,
                         .num_nodes = static_cast<uint32_t>(report.num_nodes),
                         .num_levels = static_cast<uint32_t>(report.num_levels),

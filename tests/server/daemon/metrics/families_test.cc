@@ -200,7 +200,7 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
   }
   for (size_t i = 0; i < 4; ++i) {
     const std::string name = fmt::format("tally_tenant_gpu_busy_seconds_total gpu=GPU-{} class={}", i < 2 ? "a" : "b",
-                                          i % 2 == 0 ? "best-effort" : "high");
+                                         i % 2 == 0 ? "best-effort" : "high");
     ASSERT_TRUE(samples.contains(name)) << name;
     EXPECT_NEAR(samples.at(name), static_cast<double>(figures.entries("busy_ns")[i]) * 1e-9, 1e-15) << name;
   }

@@ -93,7 +93,7 @@ class LaunchWindowTest : public testing::Test {
   std::shared_ptr<RunsOwner> runs_owner_ = std::make_shared<RunsOwner>();
   PreemptibilityMeter preemptibility_{nullptr, nullptr};
   FigureCounters figures_;
-  LaunchOwner owner_{driver_,           admission_,  tenant_,        nullptr, keeps_kernels_,
+  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr, keeps_kernels_,
                      is_high_priority_, runs_owner_, preemptibility_, figures_};
   LaunchStream stream_;
   ManualClock clock_;
@@ -234,9 +234,15 @@ TEST_F(LaunchWindowTest, AnotherGeometryIsAnotherKind) {
   Open();
   const std::vector<std::function<void(PendingLaunch&)>> changes = {
       [](PendingLaunch&) {},
-      [](PendingLaunch& launch) { launch.shape.block = {64, 1, 1}; },
-      [](PendingLaunch& launch) { launch.shape.block = {32, 2, 1}; },
-      [](PendingLaunch& launch) { launch.shape.block = {32, 1, 2}; },
+      [](PendingLaunch& launch) {
+        launch.shape.block = {64, 1, 1};
+      },
+      [](PendingLaunch& launch) {
+        launch.shape.block = {32, 2, 1};
+      },
+      [](PendingLaunch& launch) {
+        launch.shape.block = {32, 1, 2};
+      },
       [](PendingLaunch& launch) { launch.shape.shared_bytes = 16; },
       [&](PendingLaunch&) { stream_.device = 1; },
   };
