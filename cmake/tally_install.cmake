@@ -26,9 +26,9 @@ install(TARGETS tally_shim LIBRARY DESTINATION ${tally_private_directory}/client
 install(FILES deploy/systemd/tallyd.service deploy/systemd/tally.socket DESTINATION lib/systemd/system)
 install(FILES deploy/systemd/tally.sysusers.conf DESTINATION lib/sysusers.d RENAME tally.conf)
 install(FILES deploy/systemd/tally.tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME tally.conf)
-install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE NOTICE docs/json-schema/tallyctl.json DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)  # where Debian looks
-install(DIRECTORY deploy/prometheus DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(DIRECTORY deploy/prometheus deploy/grafana DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 # In /etc for an installation in /usr, as the file hierarchy wants it; decided when installing, as the prefix is.
 install(CODE "set(tally_sample \"${PROJECT_SOURCE_DIR}/deploy/tallyd.json\")" COMPONENT tally)
 install(CODE [[

@@ -56,7 +56,7 @@ FOLDERS = {
     "client-shim": ["portable", "transport", "origins", "state", "entry", "launcher"],
     "server/executor": [("channel", "driver"), "dispatch", "issue", "session", ".", "process"],
     "server/daemon": [".", ("metrics", "rpc"), "daemon.cc"],
-    "server/ctl": [".", "doctor", "doctor.cc"],
+    "server/ctl": [".", ("doctor", "top"), ("doctor.cc", "top.cc")],
 }
 SPEAK_GRPC = ("server/daemon/", "server/ctl/", "proto/control/session_fields.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")', re.MULTILINE)

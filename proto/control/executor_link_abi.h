@@ -1,9 +1,12 @@
 // Messages between tallyd and its executors, on the SOCK_SEQPACKET socket RUNTIME_DIR/executors.sock.
 //
 //   executor                                  tallyd
-//     | -- Hello ----------------------------> |  first message of every connection; status says if the driver is
-//     usable | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a
-//     re-connect | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
+//     | -- Hello ----------------------------> |  first of every connection; status says if the driver is usable
+//     | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a
+//     |                                        |  re-connect
+//     | -- Gpus -----------------------------> |  after a Hello
+//     | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
+//     | <- EndSession ------------------------ |  its grant was revoked
 //     | -- SessionReport (kEnded) -----------> |  the last figures of a session that is gone
 //     | -- RefusedFunction x M --------------> |  before a ReportEnd and after a session's end, if there are any
 //     | <- Query(n) -------------------------- |  tallyctl ps, a scrape
@@ -14,11 +17,13 @@
 //     | -- WindowShape x N, ReportEnd(n) ----> |
 //     | <- SetTuning ------------------------- |  from the next launch on
 //     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later, and whether that is all
-//     that keeps the classes apart | -- TimeSlices -----------------------> |  what they are, when that has changed and
-//     after a Hello | <- SetPriority(n) -------------------- | | -- SetPriorityReply(n) --------------> | | -- Faulted
-//     --------------------------> |  its CUDA context is lost: no new session goes there | -- Idle
-//     -----------------------------> |  no session for the configured time; tallyd answers Shutdown or nothing | <-
-//     Shutdown -------------------------- |  end now, sessions or not
+//     |                                        |  that keeps the classes apart
+//     | -- TimeSlices -----------------------> |  what they are, when that has changed and after a Hello
+//     | <- SetPriority(n) -------------------- |
+//     | -- SetPriorityReply(n) --------------> |
+//     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
+//     | -- Idle -----------------------------> |  no session for the configured time; answered by Shutdown or nothing
+//     | <- Shutdown -------------------------- |  end now, sessions or not
 //
 // The executor connects, not tallyd: when tallyd dies, each executor keeps serving and tries again every
 // kReconnectMs until the next tallyd listens. tallyd accepts only peers of its own uid (SO_PEERCRED).
@@ -42,10 +47,11 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 17;
+inline constexpr uint32_t kLinkVersion = 19;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
+inline constexpr size_t kLinkDomainBytes = 128;  // a domain's name, with that of the tenants whose it is
 inline constexpr size_t kLinkTextBytes = 512;
 inline constexpr size_t kMaxKernelReports = 256;  // of one executor: those that take most of the time
 inline constexpr size_t kMaxWindowShapes = 256;   // likewise: those that come most often
@@ -69,6 +75,8 @@ enum class LinkKind : uint32_t {
   kTimeSlices = 16,
   kQueryWindowShapes = 17,
   kWindowShape = 18,
+  kGpus = 19,
+  kEndSession = 20,
 };
 
 struct LinkHeader {
@@ -90,12 +98,12 @@ struct LinkHello {
   uint32_t is_faulted;    // 1 after its context was lost
   uint32_t is_software;   // 1: the software driver
   uint32_t figures_hash;  // kSessionFiguresHash: which values a LinkSessionReport has, in which order
-  char domain_name[kLinkNameBytes];
+  char domain_name[kLinkDomainBytes];
   char policy_name[kLinkNameBytes];  // as it was started with
   char driver_name[kLinkTextBytes];  // one line for people
   char error[kLinkTextBytes];
 };
-static_assert(sizeof(LinkHello) == 16 + 40 + 64 + 64 + 512 + 512);
+static_assert(sizeof(LinkHello) == 16 + 40 + 128 + 64 + 512 + 512);
 inline constexpr uint32_t kSharedDomain = UINT32_MAX;
 
 struct SessionIdentity {
@@ -112,9 +120,11 @@ struct SessionIdentity {
   uint64_t turnaround_ns;   // how soon its kernels should give the GPU back; 0: as tallyd says
   uint64_t slo_latency_ns;  // 0: no objective
   double slo_percentile;
-  char tenant_name[kLinkNameBytes];
+  char tenant_name[kLinkNameBytes];  // the grant's, else what the program calls itself
+  uint64_t grant_id;                 // by which socket it came; 0: the common one
+  uint64_t device_memory_bytes;      // what its grant lets it hold on each GPU; 0: no limit of its own
 };
-static_assert(sizeof(SessionIdentity) == 128);
+static_assert(sizeof(SessionIdentity) == 144);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -124,7 +134,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 128 + 8 * kNumFigureValues + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 144 + 8 * kNumFigureValues + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -147,7 +157,7 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 144);
+static_assert(sizeof(LinkAddSession) == 160);
 
 // tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
@@ -166,6 +176,14 @@ struct LinkSetPriority {
 static_assert(sizeof(LinkSetPriority) == 48);
 inline constexpr uint32_t kAsItIs = UINT32_MAX;
 inline constexpr uint64_t kTurnaroundAsItIs = UINT64_MAX;
+
+// tallyd to executor: this session is to end, as one that breaks the rules does. Nothing answers but its last report.
+struct LinkEndSession {
+  LinkHeader header;
+  uint64_t session_id;
+  char reason[kLinkTextBytes];
+};
+static_assert(sizeof(LinkEndSession) == 24 + 512);
 
 struct LinkSetPriorityReply {
   LinkHeader header;
@@ -249,6 +267,15 @@ struct LinkTimeSlices {
   uint32_t has_contexts;  // 1: it has made one; no group by then means that the driver does not say
 };
 static_assert(sizeof(LinkTimeSlices) == 72);
+
+// Executor to tallyd, after a Hello: its GPUs, which SessionReports name by their places here.
+struct LinkGpus {
+  LinkHeader header;
+  uint32_t num_gpus;  // at most kMostGpus; others are not told of
+  uint32_t reserved;
+  uint8_t uuid[kMostGpus][16];  // as CUDA says; zeros: it does not say
+};
+static_assert(sizeof(LinkGpus) == 24 + 16 * kMostGpus);
 
 struct LinkFaulted {
   LinkHeader header;

@@ -44,11 +44,15 @@ enum class FigureEntries : uint8_t {
   kOne,
   kByPreemptibility,  // one for each Preemptibility
   kByStopTime,        // how many stops took how long, by kStopBoundsNs; how long all together is "stop_ns"
+  kByGpu,             // by GPU and by the session's class at that time: GpuEntry
   // By name: the value of the family's last label.
   kByWindowClass,    // kWindowClasses
   kByWindowBarrier,  // kWindowBarriers
   kByWindowEnd,      // one for each WindowEnd
 };
+// By the executor's ordinals, as LinkGpus names them.
+inline constexpr size_t kMostGpus = 64;
+constexpr size_t GpuEntry(size_t ordinal, bool is_high_priority) { return ordinal * 2 + (is_high_priority ? 1 : 0); }
 // Empty of rows whose entries have no names.
 constexpr std::span<const char* const> EntryNames(FigureEntries entries) {
   switch (entries) {
@@ -65,6 +69,7 @@ constexpr std::span<const char* const> EntryNames(FigureEntries entries) {
 constexpr size_t NumEntries(FigureEntries entries) {
   if (entries == FigureEntries::kByPreemptibility) return kNumPreemptibilities;
   if (entries == FigureEntries::kByStopTime) return kStopBuckets;
+  if (entries == FigureEntries::kByGpu) return kMostGpus * 2;
   return entries == FigureEntries::kOne ? 1 : EntryNames(entries).size();
 }
 
@@ -147,11 +152,20 @@ inline constexpr auto kSessionFigures = [] {
       {"failed_calls",
        kCounter,
        {"tally_tenant_failed_calls_total", "calls", "Driver calls that returned any other error."}},
+      {"busy_ns",
+       kCounter,
+       {"tally_tenant_gpu_busy_seconds_total", "seconds",
+        "How long sessions had work on the GPU, each by itself: kernels, graphs, copies, fills. Class is the session's "
+        "at that time, high or best-effort. See below.",
+        "tenant, uid, gpu, class"},
+       "",
+       kByGpu},
       // Of best-effort sessions, as far as the policy counts it.
       {"gpu_time_ns",
        kCounter,
        {"tally_tenant_gpu_seconds_total", "seconds",
-        "GPU time of best-effort launches, estimated from samples; 0 with the policies look-ahead and none."}},
+        "GPU time of best-effort launches, as policies estimate it that share it out; 0 with time-slices, look-ahead "
+        "and none."}},
       {"held_launches",
        kCounter,
        {"tally_tenant_held_launches_total", "launches",

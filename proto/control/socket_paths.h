@@ -16,6 +16,8 @@ inline constexpr const char* kClientSocketName = "tally.sock";
 // Below the runtime directory: the clients' socket and nothing else, so that it can be mounted into containers, whose
 // root is root to us. Beside the directory stands a link of the socket's name, where clients have always looked.
 inline constexpr const char* kClientDirectoryName = "clients";
+// Below it: a directory for each grant, with a socket of the usual name and nothing else.
+inline constexpr const char* kGrantDirectoryName = "grants";
 inline constexpr const char* kControlSocketName = "control.sock";
 inline constexpr const char* kExecutorSocketName = "executors.sock";
 
@@ -37,6 +39,11 @@ inline std::string RuntimeDirOf(const std::string& socket) {
 // Where the daemon of `runtime_dir` has its clients' socket of this name.
 inline std::string ClientSocketIn(const std::string& runtime_dir, const std::string& name) {
   return runtime_dir + "/" + kClientDirectoryName + "/" + name;
+}
+
+// Where the tenant of a grant connects. Its directory is what a container gets, as /run/tally.
+inline std::string GrantSocketIn(const std::string& runtime_dir, const std::string& tenant) {
+  return runtime_dir + "/" + kGrantDirectoryName + "/" + tenant + "/" + kClientSocketName;
 }
 
 inline std::string SystemSocket() { return std::string(kSystemRuntimeDir) + "/" + kClientSocketName; }

@@ -23,6 +23,7 @@ namespace {
 
 struct Wish {
   std::string output = "-";
+  std::string tenant;
   std::vector<std::string> image_libraries{std::begin(kImageLibraries), std::end(kImageLibraries)};
 };
 
@@ -66,13 +67,19 @@ int Generate(const Wish& wish, const Invocation& invocation) {
                     "socket with --socket",
                     DirectoryOf(invocation.socket)));
   }
+  if (!wish.tenant.empty() && ::access(control::GrantSocketIn(directory, wish.tenant).c_str(), F_OK) != 0) {
+    return Fail(fmt::format("there is no socket of a grant '{}': {} ('tallyctl grant list' lists them)", wish.tenant,
+                            std::strerror(errno)));
+  }
   // Containers get the directory that holds nothing else, unless the service manager has the socket in its old place.
   const std::string plain = fmt::format("{}/{}", directory, socket_name);
   const std::string clients = control::ClientSocketIn(directory, socket_name);
   struct stat state {};
   const bool is_plain = ::access(DirectoryOf(clients).c_str(), F_OK) != 0 ||
                         (::lstat(plain.c_str(), &state) == 0 && S_ISSOCK(state.st_mode));
-  const std::string text = CdiSpecification({*library, is_plain ? plain : clients, wish.image_libraries});
+  std::string socket = is_plain ? plain : clients;
+  if (!wish.tenant.empty()) socket = control::GrantSocketIn(directory, wish.tenant);
+  const std::string text = CdiSpecification({*library, socket, wish.image_libraries, wish.tenant});
   if (wish.output == "-") {
     fmt::print("{}", text);
     return 0;
@@ -80,7 +87,8 @@ int Generate(const Wish& wish, const Invocation& invocation) {
   if (const std::string problem = Write(wish.output, text); !problem.empty()) {
     return Fail(problem + " (engines read /etc/cdi, which is root's: sudo tallyctl cdi generate ...)");
   }
-  fmt::print("wrote {}: podman run --device tally.dev/gpu=best-effort IMAGE PROGRAM\n", wish.output);
+  fmt::print("wrote {}: podman run --device tally.dev/gpu={} IMAGE PROGRAM\n", wish.output,
+             wish.tenant.empty() ? "best-effort" : wish.tenant);
   return 0;
 }
 
@@ -93,6 +101,10 @@ Action DeclareCdi(CLI::App& app) {
   CLI::App* generate = app.add_subcommand("generate", "write the specification of tally.dev/gpu");
   generate->add_option("--output", wish->output, "the file; engines read /etc/cdi/*.json (default: standard output)")
       ->type_name("FILE");
+  generate
+      ->add_option("--grant", wish->tenant,
+                   "of this grant alone: the device tally.dev/gpu=TENANT, which is that tenant")
+      ->type_name("TENANT");
   generate
       ->add_option("--image-library", wish->image_libraries,
                    "where programs of the image find libcuda.so.1 (may be repeated; default: the loaders' "

@@ -20,6 +20,11 @@ OrderedJson Device(const std::string& priority) {
   return {{"name", priority}, {"containerEdits", {{"env", {"TALLY_PRIORITY=" + priority}}}}};
 }
 
+// Who it is and what it may have, its socket says. The edits of a device must not be empty.
+OrderedJson DeviceOfGrant(const std::string& tenant) {
+  return {{"name", tenant}, {"containerEdits", {{"env", {"TALLY_NAME=" + tenant}}}}};
+}
+
 }  // namespace
 
 std::string CdiSpecification(const CdiPlaces& places) {
@@ -33,10 +38,12 @@ std::string CdiSpecification(const CdiPlaces& places) {
   mounts.push_back(Mount(places.client_library.substr(0, places.client_library.rfind('/')), kClientDirectoryInside));
   OrderedJson variables = {std::string("TRITON_LIBCUDA_PATH=") + kClientDirectoryInside,
                            "TALLY_SOCKET=" + std::string(control::kSystemRuntimeDir) + "/" + socket_name};
+  OrderedJson devices = {Device("best-effort"), Device("high")};
+  if (!places.tenant.empty()) devices = OrderedJson::array({DeviceOfGrant(places.tenant)});
   const OrderedJson specification = {{"cdiVersion", "0.3.0"},
                                      {"kind", "tally.dev/gpu"},
                                      {"containerEdits", {{"env", std::move(variables)}, {"mounts", std::move(mounts)}}},
-                                     {"devices", {Device("best-effort"), Device("high")}}};
+                                     {"devices", std::move(devices)}};
   return specification.dump(2) + "\n";
 }
 

@@ -10,12 +10,13 @@ struct CdiPlaces {
   std::string client_library;                // of this machine
   std::string socket;                        // tallyd's client socket on this machine
   std::vector<std::string> image_libraries;  // where programs in images find libcuda.so.1
+  std::string tenant{};                      // whose socket it is; empty: everybody's
 };
 
 // Where the loaders of Debian's and Ubuntu's images, and those of Red Hat's and SUSE's, look by default.
 inline constexpr const char* kImageLibraries[] = {"/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1"};
 
-// JSON. Devices tally.dev/gpu=best-effort and tally.dev/gpu=high.
+// JSON. Devices tally.dev/gpu=best-effort and tally.dev/gpu=high; of a grant tally.dev/gpu=TENANT alone.
 std::string CdiSpecification(const CdiPlaces& places);
 
 }  // namespace tally::cli

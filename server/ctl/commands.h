@@ -18,6 +18,7 @@ struct Invocation {
 using Action = std::function<int(const Invocation&)>;
 
 Action DeclarePs(CLI::App& app);
+Action DeclareTop(CLI::App& app);
 Action DeclarePreemptibility(CLI::App& app);
 Action DeclareSetPriority(CLI::App& app);
 Action DeclareSetWeight(CLI::App& app);
@@ -27,6 +28,7 @@ Action DeclareVersion(CLI::App& app);
 Action DeclareKernels(CLI::App& app);
 Action DeclareSetTurnaround(CLI::App& app);
 Action DeclareWindow(CLI::App& app);
+Action DeclareGrant(CLI::App& app);
 Action DeclareDoctor(CLI::App& app);
 Action DeclareCdi(CLI::App& app);
 

@@ -22,6 +22,7 @@ struct Command {
 // In the order of --help.
 constexpr Command kCommands[] = {
     {"ps", "list the sessions: one program each", DeclarePs},
+    {"top", "sessions, tenants and GPUs on a full screen, or as snapshots for logs", DeclareTop},
     {"executors", "list the executor processes: one domain each", DeclareExecutors},
     {"version", "versions of tallyctl and of the running tallyd", DeclareVersion},
     {"set-priority", "change the class of a running session", DeclareSetPriority},
@@ -32,6 +33,7 @@ constexpr Command kCommands[] = {
      DeclarePreemptibility},
     {"set-turnaround", "change within what time best-effort kernels should give the GPU back", DeclareSetTurnaround},
     {"window", "what the windows of programs find: launches that could run, or do run, side by side", DeclareWindow},
+    {"grant", "tenants with a socket of their own: create, list, revoke", DeclareGrant},
     {"doctor", "check this machine, and a program: what was found, and what to do", DeclareDoctor},
     {"cdi", "let containers use Tally: a CDI specification for Podman, Docker and others", DeclareCdi},
 };
@@ -39,6 +41,8 @@ constexpr Command kCommands[] = {
 constexpr const char* kFooter =
     "\nExamples:\n"
     "  tallyctl ps                        every program that shares the GPU now\n"
+    "  tallyctl top                       the same on a full screen, with rates; h shows the keys\n"
+    "  tallyctl top --snapshots 10 --interval 60 >> gpus.log\n"
     "  tallyctl set-priority 7 high       session 7 is high-priority from now on\n"
     "  tallyctl set-weight 7 300          ... gets three times what a best-effort program of weight 100 gets\n"
     "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
@@ -47,10 +51,13 @@ constexpr const char* kFooter =
     "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
     "  tallyctl set-turnaround --session 7 20   ... those of session 7 within 20 us\n"
     "  tallyctl --json ps | jq '.[].tenant'\n"
+    "  tallyctl grant create team-a --memory 8G   prints the socket by which its programs come\n"
     "  tallyctl doctor ./program          is this machine in order, and can this program run?\n"
     "  tallyctl cdi generate --output /etc/cdi/tally.json   for podman run --device tally.dev/gpu=best-effort\n"
     "\nEnvironment:\n"
     "  TALLY_SOCKET       stands in for --socket\n"
+    "  NO_COLOR           set and not empty: 'top' uses no colours\n"
+    "  COLUMNS            how wide 'top' and 'ps' are where they do not write to a terminal (default: as they need)\n"
     "  TALLY_CLIENT_DIR   the directory of Tally's libcuda.so.1 (default: ../lib/tally/client beside tallyctl)\n"
     "\nExit status:\n"
     "  0  done\n"

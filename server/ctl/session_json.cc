@@ -20,6 +20,14 @@ Json PreemptibilityOf(const v1::Session& session) {
   return rows;
 }
 
+Json BusyOf(const v1::Session& session) {
+  Json rows = Json::array();
+  for (const v1::BusyTime& busy : session.busy()) {
+    rows.push_back({{"gpu", busy.gpu()}, {"class", NameOf(busy.priority_class())}, {"busy_ns", busy.busy_ns()}});
+  }
+  return rows;
+}
+
 }  // namespace
 
 Json ToJson(const v1::Session& session) {
@@ -37,7 +45,14 @@ Json ToJson(const v1::Session& session) {
               {"turnaround_ns", session.turnaround_ns()},
               {"window", session.window()},
               {"coverage", PreemptibilityOf(session)},
+              {"busy", BusyOf(session)},
               {"slo", session.slo()},
+              {"cgroup", session.cgroup()},
+              {"grant_id", session.grant_id()},
+              {"namespace", session.namespace_()},
+              {"pod", session.pod()},
+              {"container", session.container()},
+              {"device_memory_limit_bytes", session.device_memory_limit_bytes()},
               {"is_stale", session.is_stale()}};
   control::VisitFigures(session, [&](const std::string& name, auto value) { row[name] = value; });
   return row;

@@ -7,9 +7,11 @@
 
 #include "server/ctl/commands.h"
 #include "server/ctl/control_call.h"
+#include "server/ctl/gpu_readings.h"
+#include "server/ctl/output_width.h"
 #include "server/ctl/preemptibility_table.h"
 #include "server/ctl/session_json.h"
-#include "server/ctl/table.h"
+#include "server/ctl/session_table.h"
 
 namespace tally::cli {
 namespace {
@@ -17,55 +19,27 @@ namespace {
 namespace v1 = control::v1;
 using Json = nlohmann::json;
 
-// The weight of a best-effort session, the level of a high-priority one.
-std::string ShareOf(const v1::Session& session) {
-  return session.priority_class() == v1::PRIORITY_CLASS_HIGH ? fmt::format("level {}", session.level())
-                                                             : fmt::format("{}", session.weight());
-}
-
-// What is wanted, what the last requests took, and how careful that makes Tally.
-std::string ObjectiveOf(const v1::Session& session) {
-  if (session.slo().empty()) return "-";
-  const std::string observed = session.slo_observed_ns() == 0
-                                   ? "?"
-                                   : fmt::format("{:.3g} ms", static_cast<double>(session.slo_observed_ns()) / 1e6);
-  return fmt::format("{}: {}, caution {:.2f}", session.slo(), observed, session.slo_caution());
-}
-
-int ListSessions(const Invocation& invocation) {
+int PrintSessionsAsJson(const Invocation& invocation) {
   v1::ListSessionsResponse response;
   if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &response); }))
     return 1;
-  if (invocation.as_json) {
-    Json rows = Json::array();
-    for (const v1::Session& session : response.sessions()) rows.push_back(ToJson(session));
-    fmt::print("{}\n", rows.dump(2));
-    return 0;
-  }
-  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "OBJECTIVE", "DOMAIN", "EXECUTOR", "AGE",
-               "LAUNCHES", "HELD", "COPIED", "MEMORY", "PINNED", "REFUSED"});
-  bool is_any_stale = false;
-  for (const v1::Session& session : response.sessions()) {
-    is_any_stale |= session.is_stale();
-    table.AddRow({fmt::format("{}", session.id()), session.tenant(), fmt::format("{}", session.pid()),
-                  fmt::format("{}", session.uid()), NameOf(session.priority_class()), ShareOf(session),
-                  ObjectiveOf(session), session.domain(),
-                  fmt::format("{}{}", session.executor_pid(), session.is_stale() ? "?" : ""),
-                  FormatAge(session.age_ns()), fmt::format("{}", session.kernel_launches() + session.graph_launches()),
-                  fmt::format("{}", session.held_launches()),
-                  FormatBytes(session.host_to_device_bytes() + session.device_to_host_bytes() +
-                              session.device_to_device_bytes()),
-                  FormatBytes(session.device_memory_bytes()), FormatBytes(session.pinned_memory_bytes()),
-                  fmt::format("{}", session.refused_calls())});
-  }
-  fmt::print("{}", table.ToString());
-  if (response.sessions().empty()) fmt::print("no sessions: 'tally-run PROGRAM' makes one\n");
-  if (is_any_stale) fmt::print("'?': this executor did not answer in time; its figures are the last known ones\n");
+  Json rows = Json::array();
+  for (const v1::Session& session : response.sessions()) rows.push_back(ToJson(session));
+  fmt::print("{}\n", rows.dump(2));
+  return 0;
+}
+
+int ListSessions(const Invocation& invocation, bool is_wide) {
+  if (invocation.as_json) return PrintSessionsAsJson(invocation);
+  v1::ListSessionsResponse sessions;
+  if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &sessions); }))
+    return 1;
+  fmt::print("{}", SessionTable(sessions, GpuReadings().Read(), is_wide ? kAnyWidth : OutputWidth()));
   return 0;
 }
 
 int ShowPreemptibility(const Invocation& invocation) {
-  if (invocation.as_json) return ListSessions(invocation);
+  if (invocation.as_json) return PrintSessionsAsJson(invocation);
   v1::ListSessionsResponse response;
   if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListSessions(&context, {}, &response); }))
     return 1;
@@ -104,7 +78,11 @@ v1::SetPriorityRequest RequestOf(const Change& change) {
 
 }  // namespace
 
-Action DeclarePs(CLI::App&) { return ListSessions; }
+Action DeclarePs(CLI::App& app) {
+  const auto is_wide = std::make_shared<bool>(false);
+  app.add_flag("--wide", *is_wide, "every column, however wide the terminal is");
+  return [is_wide](const Invocation& invocation) { return ListSessions(invocation, *is_wide); };
+}
 
 Action DeclarePreemptibility(CLI::App&) { return ShowPreemptibility; }
 

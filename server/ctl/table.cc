@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "server/ctl/column_widths.h"
+
 namespace tally::cli {
 namespace {
 
@@ -14,24 +16,32 @@ bool IsNumeric(const std::string& cell) {
 
 }  // namespace
 
-std::string Table::ToString() const {
+std::string Table::ToString(size_t width) const {
   const size_t num_columns = rows_.front().size();
-  std::vector<size_t> widths(num_columns, 0);
+  std::vector<ColumnNeed> needs(num_columns);
   std::vector<bool> is_numeric(num_columns, rows_.size() > 1);
   for (size_t row = 0; row < rows_.size(); ++row) {
     for (size_t column = 0; column < num_columns; ++column) {
-      widths[column] = std::max(widths[column], rows_[row][column].size());
+      needs[column].width = std::max(needs[column].width, rows_[row][column].size());
       if (row > 0 && !IsNumeric(rows_[row][column])) is_numeric[column] = false;
     }
   }
+  for (size_t column = 0; column < num_columns; ++column) {
+    needs[column].rank = ranks_[column].rank;
+    needs[column].least = ranks_[column].least == 0 ? needs[column].width : ranks_[column].least;
+  }
+  constexpr size_t kGap = 2;
+  const std::vector<size_t> widths = FitColumns(needs, kGap, width);
   std::string text;
   for (const auto& row : rows_) {
     std::string line;
     for (size_t column = 0; column < num_columns; ++column) {
-      if (column > 0) line += "  ";
+      if (widths[column] == 0) continue;
+      if (!line.empty()) line.append(kGap, ' ');
       line += is_numeric[column] ? fmt::format("{:>{}}", row[column], widths[column])
-                                 : fmt::format("{:<{}}", row[column], widths[column]);
+                                 : fmt::format("{:<{}.{}}", row[column], widths[column], widths[column]);
     }
+    line.resize(std::min(line.size(), width));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include "scheduler/launch.h"
 #include "scheduler/slo.h"
 #include "scheduler/tuning.h"
+#include "server/daemon/peer_facts.h"
 
 namespace tally::server {
 namespace {
@@ -58,77 +61,128 @@ void Reply(int socket, uint64_t session_id, const Status& status, int session_so
   (void)SendMessage(socket, std::as_bytes(std::span(&reply, 1)), passed);
 }
 
-bool IsDomainName(const std::string& name) {
-  return std::all_of(name.begin(), name.end(), [](char letter) {
-    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
-           letter == '-' || letter == '_' || letter == '.';
-  });
+constexpr uint64_t kCommonDoor = 0;
+
+Status NoSession(const PeerCredentials& peer) {
+  return Status(StatusCode::kPermissionDenied,
+                fmt::format("this tallyd runs for user {} and gives user {} no session: start your own (tallyd), or "
+                            "have its owner allow you (--allow-uid {})",
+                            ::geteuid(), peer.uid, peer.uid));
 }
 
 }  // namespace
 
-ClientListener::ClientListener(EventLoop& loop, const DaemonConfig& config, ExecutorPool& pool, RuntimeDir& runtime_dir)
-    : loop_(loop), config_(config), pool_(pool), runtime_dir_(runtime_dir) {}
+ClientListener::ClientListener(EventLoop& loop, const DaemonConfig& config, ExecutorPool& pool, RuntimeDir& runtime_dir,
+                               const GrantBook& grants)
+    : loop_(loop), config_(config), pool_(pool), runtime_dir_(runtime_dir), grants_(grants) {}
 
 Status ClientListener::Listen(const std::string& socket_path, std::optional<UniqueFd> activated) {
+  Door& door = doors_[kCommonDoor];
   if (activated) {
-    listening_ = std::move(*activated);
+    door.listening = std::move(*activated);
   } else {
     auto listening = ListenUnix(socket_path, SocketMode(config_));
     if (!listening) return listening.error();
-    listening_ = std::move(*listening);
-    own_socket_path_ = socket_path;
+    door = {std::move(*listening), socket_path};
   }
-  return loop_.Watch(listening_.get(), [this] { OnConnection(); });
+  return Watch(kCommonDoor);
+}
+
+Status ClientListener::OpenGrant(const Grant& grant, const std::string& socket_path) {
+  // Who can reach it is for the directories to say.
+  auto listening = ListenUnix(socket_path, 0666);
+  if (!listening) return listening.error();
+  doors_[grant.id] = {std::move(*listening), socket_path};
+  const Status watched = Watch(grant.id);
+  if (!watched.ok()) doors_.erase(grant.id);
+  return watched;
+}
+
+Status ClientListener::Watch(uint64_t grant_id) {
+  return loop_.Watch(doors_.at(grant_id).listening.get(), [this, grant_id] { OnConnection(grant_id); });
+}
+
+void ClientListener::CloseGrant(const Grant& grant, const Status& why) {
+  const auto door = doors_.find(grant.id);
+  if (door == doors_.end()) return;
+  // Who is connecting hears it, too.
+  for (int i = 0; i < SOMAXCONN && Accept(grant.id); ++i) continue;
+  loop_.Unwatch(door->second.listening.get());
+  ::unlink(door->second.own_path.c_str());
+  doors_.erase(door);
+  std::vector<uint64_t> ids;
+  for (const auto& [id, pending] : pending_) {
+    if (pending.grant_id == grant.id && !pending.is_refused) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) {
+    Pending& pending = pending_.at(id);
+    Answer(pending, why);
+    pending.is_refused = true;
+    if (pending.has_said_hello) Drop(id);
+  }
+  std::erase_if(refusals_of_grants_, [&](const auto& each) { return each.first.first == grant.spec.tenant; });
 }
 
 void ClientListener::Reconfigure(const DaemonConfig& config) {
   config_ = config;
   if (OthersMayConnect(config)) runtime_dir_.LetOthersConnect();
-  if (!own_socket_path_.empty() && ::chmod(own_socket_path_.c_str(), SocketMode(config)) != 0) {
-    LOG_WARNING("cannot change the mode of '{}': {}", own_socket_path_, std::strerror(errno));
+  const std::string& path = doors_[kCommonDoor].own_path;
+  if (!path.empty() && ::chmod(path.c_str(), SocketMode(config)) != 0) {
+    LOG_WARNING("cannot change the mode of '{}': {}", path, std::strerror(errno));
   }
 }
 
 void ClientListener::StopListening() {
-  if (!listening_.valid()) return;
-  loop_.Unwatch(listening_.get());
-  listening_.Reset();
-  if (!own_socket_path_.empty()) ::unlink(own_socket_path_.c_str());
+  for (const auto& [grant_id, door] : doors_) {
+    loop_.Unwatch(door.listening.get());
+    if (!door.own_path.empty()) ::unlink(door.own_path.c_str());
+  }
+  doors_.clear();
 }
 
-void ClientListener::OnConnection() {
-  auto socket = AcceptUnix(listening_.get());
+void ClientListener::OnConnection(uint64_t grant_id) {
+  if (Accept(grant_id)) return;
+  // Out of descriptors: the connection stays in the queue and the descriptor readable, so look away for a moment.
+  loop_.Unwatch(doors_.at(grant_id).listening.get());
+  loop_.PostDelayed(std::chrono::milliseconds(100), [this, grant_id] {
+    if (doors_.contains(grant_id)) (void)Watch(grant_id);
+  });
+}
+
+bool ClientListener::Accept(uint64_t grant_id) {
+  const int listening = doors_.at(grant_id).listening.get();
+  pollfd waiting{listening, POLLIN, 0};
+  if (::poll(&waiting, 1, 0) <= 0) return false;
+  auto socket = AcceptUnix(listening);
   if (!socket) {
-    // Out of descriptors: the connection stays in the queue and the descriptor readable, so look away for a moment.
     LOG_WARNING("cannot accept a client: {}", socket.error().message());
-    loop_.Unwatch(listening_.get());
-    loop_.PostDelayed(std::chrono::milliseconds(100), [this] {
-      if (listening_.valid()) (void)loop_.Watch(listening_.get(), [this] { OnConnection(); });
-    });
-    return;
+    return false;
   }
   const auto peer = GetPeerCredentials(socket->get());
-  if (!peer || ::fcntl(socket->get(), F_SETFL, O_NONBLOCK) != 0) return;
-  const bool is_refused = !IsAllowed(peer->uid);
-  const SilentUser user = is_refused ? kStrangers : peer->uid;
+  if (!peer || ::fcntl(socket->get(), F_SETFL, O_NONBLOCK) != 0) return true;
+  // Nobody but its user gets to the socket of a private daemon.
+  const bool is_private = config_.embedded_parent != 0;
+  const Asker asker{peer->uid, is_private ? peer->uid == 0 : IsRootOfTheMachine(socket->get(), *peer), nullptr};
+  const bool is_refused = grant_id == kCommonDoor && !MayHaveSessions(asker, ::geteuid(), config_);
+  const SilentUser user = is_refused                ? kStrangers
+                          : grant_id == kCommonDoor ? SilentUser{peer->uid, kCommonDoor}
+                                                    : SilentUser{0, grant_id};
   MakeRoomFor(user);
   const uint64_t id = next_pending_id_++;
   const int fd = socket->get();
-  const auto placed = pending_.emplace(id, Pending{std::move(*socket), *peer, steady_clock::now(), false, is_refused});
+  const auto placed = pending_.emplace(id, Pending{std::move(*socket), *peer, grant_id, asker.is_root_of_the_machine,
+                                                   user, steady_clock::now(), false, is_refused});
   silent_[user].insert(id);
-  if (!loop_.Watch(fd, [this, id] { OnReadable(id); }).ok()) return Drop(id);
-  if (is_refused) {
-    Answer(placed.first->second,
-           Status(StatusCode::kPermissionDenied,
-                  fmt::format("this tallyd runs for user {} and gives user {} no session: start your own (tallyd), or "
-                              "have its owner allow you (--allow-uid {})",
-                              ::geteuid(), peer->uid, peer->uid)));
+  if (!loop_.Watch(fd, [this, id] { OnReadable(id); }).ok()) {
+    Drop(id);
+    return true;
   }
+  if (is_refused) Answer(placed.first->second, NoSession(*peer));
   if (!is_timer_set_) {
     is_timer_set_ = true;
     loop_.PostDelayed(kHelloLimit, [this] { HangUpOnTheSilent(); });
   }
+  return true;
 }
 
 // At most one is hung up on: of this user if it has too many, else of the one that has the most.
@@ -215,55 +269,17 @@ Status ClientListener::CheckBuild(const shm::HelloRequest& hello) const {
   return OkStatus();
 }
 
-bool ClientListener::IsAllowed(uid_t uid) const {
-  return uid == 0 || uid == ::geteuid() || config_.allowed_uids->Contains(uid);
-}
-
-Result<ClientListener::Placement> ClientListener::Place(const shm::HelloRequest& hello, uid_t uid) const {
-  Domain domain;
-  domain.owner_uid = config_.share_domains_between_users ? control::kSharedDomain : uid;
-  domain.name.assign(hello.domain_name, ::strnlen(hello.domain_name, sizeof(hello.domain_name)));
-  if (domain.name.size() == sizeof(hello.domain_name) || !IsDomainName(domain.name)) {
-    return Error(StatusCode::kInvalidArgument,
-                 fmt::format("a domain's name is made of at most {} letters, digits, '-', '_' and '.'",
-                             sizeof(hello.domain_name) - 1));
-  }
-  if (hello.priority_class > static_cast<uint32_t>(shm::PriorityClass::kBestEffort)) {
-    return Error(StatusCode::kInvalidArgument, fmt::format("there is no priority class {}", hello.priority_class));
-  }
-  // The class: as asked, else the domain's, else the configured one.
-  std::optional<shm::PriorityClass> domain_class;
-  if (const auto reserved = ParsePriorityClass(domain.name)) domain_class = *reserved;
-  if (!domain_class && !domain.name.empty()) domain_class = pool_.ClassOf(domain);
-  const auto asked = static_cast<shm::PriorityClass>(hello.priority_class);
-  const bool may_be_high = uid == 0 || config_.high_priority_uids->Contains(uid);
-  const auto default_class = may_be_high ? config_.default_priority : shm::PriorityClass::kBestEffort;
-  domain.priority_class = asked != shm::PriorityClass::kDefault ? asked : domain_class.value_or(default_class);
-  if (domain_class && domain.priority_class != *domain_class) {
-    return Error(StatusCode::kFailedPrecondition,
-                 fmt::format("domain '{}' is {}, so a {} program cannot run in it: leave --domain or --priority away",
-                             domain.name, PriorityClassName(*domain_class), PriorityClassName(domain.priority_class)));
-  }
-  if (domain.priority_class == shm::PriorityClass::kHighPriority && !may_be_high) {
-    return Error(StatusCode::kPermissionDenied,
-                 fmt::format("user {} may not run high-priority programs here: have whoever runs tallyd add it to "
-                             "high_priority_uids, or leave --priority away",
-                             uid));
-  }
-  const shm::PriorityClass session_class = domain.priority_class;
-  if (domain.name.empty() && config_.share_contexts) {
-    domain.name = kMixedDomain;
-    domain.priority_class = shm::PriorityClass::kHighPriority;
-    domain.are_classes_mixed = true;
-  }
-  if (domain.name.empty()) domain.name = PriorityClassName(domain.priority_class);
-  return Placement{domain, session_class};
-}
-
 void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello) {
   const PeerCredentials peer = pending_.at(pending_id).peer;
   if (const Status build = CheckBuild(hello); !build.ok()) return Refuse(pending_id, build);
-  const auto placement = Place(hello, peer.uid);
+  const Grant* const grant = grants_.Find(pending_.at(pending_id).grant_id);
+  // Never as if it had come by the common socket.
+  if (grant == nullptr && pending_.at(pending_id).grant_id != kCommonDoor) {
+    return Refuse(pending_id, Status(StatusCode::kPermissionDenied, "the grant of this socket was revoked"));
+  }
+  const Asker asker{peer.uid, pending_.at(pending_id).is_root_of_the_machine,
+                    grant != nullptr ? &grant->spec : nullptr};
+  const auto placement = Place(hello, asker, config_, [this](const Domain& domain) { return pool_.ClassOf(domain); });
   if (!placement) return Refuse(pending_id, placement.error());
   auto pair = CreateSocketPair();
   if (!pair) return Refuse(pending_id, Status(StatusCode::kResourceExhausted, pair.error().message()));
@@ -275,12 +291,6 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
   identity.uid = peer.uid;
   identity.gid = peer.gid;
   identity.priority_class = static_cast<uint32_t>(placement->session_class);
-  if (hello.weight > scheduler::kMaxWeight || hello.level >= scheduler::kNumLevels) {
-    return Refuse(pending_id,
-                  Status(StatusCode::kInvalidArgument,
-                         fmt::format("weight {}, level {}: a weight is from 1 to {}, a level from 0 to {}",
-                                     hello.weight, hello.level, scheduler::kMaxWeight, scheduler::kNumLevels - 1)));
-  }
   if (hello.turnaround_ns != 0 && !scheduler::IsTurnaround(std::chrono::nanoseconds(hello.turnaround_ns))) {
     return Refuse(pending_id,
                   Status(StatusCode::kInvalidArgument,
@@ -301,11 +311,16 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
     identity.slo_latency_ns = static_cast<uint64_t>(slo->latency.count());
     identity.slo_percentile = slo->percentile;
   }
-  identity.weight = hello.weight != 0 ? hello.weight : scheduler::kDefaultWeight;
-  identity.level = hello.level;
+  identity.weight = placement->weight;
+  identity.level = static_cast<uint16_t>(placement->level);
   identity.keeps_kernels = hello.keeps_kernels != 0 ? 1 : 0;
   std::string tenant = PrintableName(hello.tenant_name);
   if (tenant.empty()) tenant = "unnamed";
+  if (grant != nullptr) {
+    tenant = grant->spec.tenant;
+    identity.grant_id = grant->id;
+    identity.device_memory_bytes = grant->spec.device_memory_bytes;
+  }
   std::memcpy(identity.tenant_name, tenant.c_str(), std::min(tenant.size() + 1, sizeof(identity.tenant_name) - 1));
 
   auto client_end = std::make_shared<UniqueFd>(std::move(pair->first));
@@ -321,7 +336,10 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
 }
 
 void ClientListener::Answer(const Pending& pending, const Status& why) {
-  ++refusals_[std::string(StatusCodeName(why.code()))];
+  const std::string reason(StatusCodeName(why.code()));
+  ++refusals_[reason];
+  const Grant* const grant = grants_.Find(pending.grant_id);
+  if (grant != nullptr) ++refusals_of_grants_[{grant->spec.tenant, reason}];
   Reply(pending.socket.get(), 0, why, -1);
   const auto now = steady_clock::now();
   if (now - log_second_ >= std::chrono::seconds(1)) {
@@ -332,7 +350,8 @@ void ClientListener::Answer(const Pending& pending, const Status& why) {
     num_logged_ = 0;
   }
   if (++num_logged_ > kMaxLoggedPerSecond) return;
-  LOG_WARNING("refused a session to process {} of user {}: {}", pending.peer.pid, pending.peer.uid, why.message());
+  LOG_WARNING("refused a session to process {} of user {}{}: {}", pending.peer.pid, pending.peer.uid,
+              grant != nullptr ? fmt::format(", tenant '{}'", grant->spec.tenant) : "", why.message());
 }
 
 void ClientListener::Refuse(uint64_t pending_id, const Status& why) {
@@ -341,7 +360,7 @@ void ClientListener::Refuse(uint64_t pending_id, const Status& why) {
 }
 
 void ClientListener::NoLongerSilent(uint64_t pending_id, const Pending& pending) {
-  const auto user = silent_.find(pending.is_refused ? kStrangers : pending.peer.uid);
+  const auto user = silent_.find(pending.silent_user);
   if (user == silent_.end()) return;
   user->second.erase(pending_id);
   if (user->second.empty()) silent_.erase(user);

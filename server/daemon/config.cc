@@ -112,6 +112,18 @@ Status ReadUids(const std::string& key, const Json& value, std::optional<UidSet>
   return OkStatus();
 }
 
+Status ReadGrants(const std::string& key, const Json& value, std::vector<GrantSpec>& into) {
+  if (!value.is_array()) return WrongType(key, "a list of grants", value);
+  std::vector<GrantSpec> grants;
+  for (const Json& each : value) {
+    auto grant = GrantFromJson(each);
+    if (!grant) return grant.error().With(key);
+    grants.push_back(std::move(*grant));
+  }
+  into = std::move(grants);
+  return OkStatus();
+}
+
 using Reader = std::function<Status(const std::string& key, const Json& value, DaemonConfig& config)>;
 
 // The whole vocabulary of the file. docs/tallyd.md describes each; tests/server/daemon/config_test.cc compares.
@@ -121,6 +133,7 @@ const std::map<std::string, Reader>& Readers() {
       {"allowed_uids", [](auto& key, auto& value, auto& config) { return ReadUids(key, value, config.allowed_uids); }},
       {"high_priority_uids",
        [](auto& key, auto& value, auto& config) { return ReadUids(key, value, config.high_priority_uids); }},
+      {"grants", [](auto& key, auto& value, auto& config) { return ReadGrants(key, value, config.grants); }},
       {"default_priority",
        [](auto& key, auto& value, auto& config) {
          std::string text;
@@ -408,6 +421,7 @@ Status Validate(uid_t uid, DaemonConfig& config) {
                               "directory '{}' beside it",
                               config.socket, size - kMost, control::kClientDirectoryName));
   }
+  TALLY_RETURN_IF_ERROR(CheckGrants(config.grants, config.runtime_dir));
   if (!config.allowed_uids) config.allowed_uids = UidSet{uid == 0 && config.embedded_parent == 0, {uid}};
   if (!config.high_priority_uids) config.high_priority_uids = UidSet{false, {uid}};
   if (config.max_sessions == 0 || config.max_sessions_per_user == 0 || config.max_domains_per_user == 0) {

@@ -16,6 +16,7 @@
 #include "proto/control/executor_choices.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/policy_choice.h"
+#include "server/daemon/grant.h"
 
 namespace tally::server {
 
@@ -44,10 +45,10 @@ struct DaemonConfig {
   // if other users may connect).
   std::string runtime_dir;
   // Who may get a session. Unset: everybody if the daemon is root (and not a private one), else only its own
-  // user. Root always may.
+  // user. Root of the machine always may.
   std::optional<UidSet> allowed_uids;
   // Who may have the high-priority class, which goes before everybody else's work. Unset: the daemon's own user. Root
-  // always may.
+  // of the machine always may.
   std::optional<UidSet> high_priority_uids;
   // Class of a session that asks for none and may have it; best-effort for others.
   shm::PriorityClass default_priority = shm::PriorityClass::kBestEffort;
@@ -93,6 +94,8 @@ struct DaemonConfig {
   // Where compiled kernels and what was measured about them are kept. "auto" (Validate sets it): systemd's
   // $CACHE_DIRECTORY, else /var/cache/tally for root, $XDG_CACHE_HOME/tally or ~/.cache/tally; empty: nowhere.
   std::string cache_directory = "auto";
+  // Tenants with a socket of their own, besides those of tallyctl.
+  std::vector<GrantSpec> grants;
   // "HOST:PORT" of the Prometheus endpoint; "0" or empty: none.
   std::string metrics_address = "127.0.0.1:9464";
   // Whether somebody asked for that address (then failing to bind it is an error, else a warning).

@@ -13,6 +13,8 @@
 #include "base/status.h"
 #include "proto/control/switch_figures.h"
 #include "server/daemon/executor_pool.h"
+#include "server/daemon/grant_desk.h"
+#include "server/daemon/process_figures.h"
 
 namespace tally::server {
 
@@ -22,6 +24,7 @@ struct SessionRow {
   pid_t executor_pid = 0;
   std::string driver_name;
   std::chrono::nanoseconds age{0};
+  GrantSpec grant{};  // of the grant by which it came, as that is now; no tenant's name: none
 };
 
 struct ExecutorRow {
@@ -45,7 +48,11 @@ struct Overview {
   std::map<std::string, DomainCounters> domains;         // by Domain::Label
   std::map<std::string, uint64_t> refused_sessions;      // by status code's name
   std::map<std::string, uint64_t> refused_functions;     // calls, by the function's name
-  scheduler::Tuning tuning;                              // that all executors are to work with
+  std::vector<GrantRow> grants;                          // by number
+  // By tenant and status code's name, of the grants that there are.
+  std::map<std::pair<std::string, std::string>, uint64_t> refused_by_grants;
+  scheduler::Tuning tuning;       // that all executors are to work with
+  std::vector<std::string> gpus;  // UUIDs, by the places that figures by GPU have
 };
 
 struct KernelRow {
@@ -60,6 +67,7 @@ struct DaemonFacts {
   std::chrono::nanoseconds uptime{0};
   std::optional<control::SwitchFigures> forced_switch{};  // once it was measured
   std::string cache_directory{};                          // empty: none
+  ProcessFigures process{};                               // of tallyd itself
 };
 
 class ControlDesk {
@@ -73,6 +81,9 @@ class ControlDesk {
   // Shapes of windows, the most used first.
   virtual Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() = 0;
   virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
+  virtual Result<GrantRow> CreateGrant(const GrantSpec& spec) = 0;
+  virtual Status RevokeGrant(const std::string& tenant) = 0;
+  virtual Result<std::vector<GrantRow>> GetGrants() = 0;
   virtual DaemonFacts facts() const = 0;
 };
 

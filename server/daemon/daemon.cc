@@ -18,6 +18,7 @@
 #include "server/daemon/client_listener.h"
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/executor_spawner.h"
+#include "server/daemon/grant_desk.h"
 #include "server/daemon/loop_desk.h"
 #include "server/daemon/metrics/exporter.h"
 #include "server/daemon/reload.h"
@@ -82,7 +83,8 @@ void LogForcedSwitch(const control::SwitchFigures& figures) {
 }
 
 // The file is read again: what can change does, the log says what cannot. A bad file leaves everything as it is.
-void ReadAgain(const DaemonStart& start, DaemonConfig& running, ClientListener& listener, ExecutorPool& pool) {
+void ReadAgain(const DaemonStart& start, DaemonConfig& running, ClientListener& listener, ExecutorPool& pool,
+               GrantDesk& grants) {
   if (!start.read_again) {
     LOG_INFO("SIGHUP: there is nothing to read again without --config");
     return;
@@ -96,6 +98,7 @@ void ReadAgain(const DaemonStart& start, DaemonConfig& running, ClientListener& 
     if (const Status valid = Validate(::geteuid(), reload.config); valid.ok()) {
       listener.Reconfigure(reload.config);
       pool.Reconfigure(reload.config);
+      if (reload.config.grants != running.grants) grants.Reconfigure(reload.config.grants);
       if (reload.config.turnaround_threshold != running.turnaround_threshold) {
         pool.SetTurnaroundThreshold(reload.config.turnaround_threshold);
       }
@@ -137,11 +140,14 @@ int RunDaemon(const DaemonStart& start) {
   auto spawner = ExecutorSpawner::Create(config, driver.driver, executor_socket);
   if (!spawner) return Fail(spawner.error());
   ExecutorPool pool(**loop, **runtime_dir, *spawner, config);
-  ClientListener listener(**loop, config, pool, **runtime_dir);
+  GrantBook book((*runtime_dir)->PathOf("grants.json"));
+  pool.SetGrantCheck([&](uint64_t grant_id) { return book.Find(grant_id) != nullptr; });
+  ClientListener listener(**loop, config, pool, **runtime_dir, book);
+  GrantDesk grants(**runtime_dir, book, listener, pool);
   if (const Status listening = pool.Listen(executor_socket); !listening.ok()) return Fail(listening);
 
   // The operator's side, on threads of its own that ask the loop.
-  LoopDesk desk(**loop, pool, listener,
+  LoopDesk desk(**loop, pool, listener, grants,
                 {config.socket, DriverChoiceName(driver.driver), {}, {}, config.cache_directory});
   auto rpc = RpcServer::Start((*runtime_dir)->PathOf(control::kControlSocketName), desk);
   if (!rpc) return Fail(rpc.error());
@@ -162,6 +168,7 @@ int RunDaemon(const DaemonStart& start) {
   if (const Status listening = listener.Listen(client_socket, std::move(made_for_us)); !listening.ok())
     return Fail(listening);
   if (has_link) (*runtime_dir)->LinkClientSocket(socket_name);
+  if (const Status started = grants.Start(config.grants); !started.ok()) return Fail(started);
   LOG_INFO("{} serves {}; driver {} ({})", control::VersionLine("tallyd"), config.socket,
            DriverChoiceName(driver.driver), driver.reason);
   if (driver.driver == DriverChoice::kSim && config.driver == DriverChoice::kAuto && config.embedded_parent == 0) {
@@ -196,7 +203,7 @@ int RunDaemon(const DaemonStart& start) {
     signalfd_siginfo signal{};
     if (::read(signals.get(), &signal, sizeof(signal)) != sizeof(signal) || is_ending) return;
     // Not the end of a service: a closed terminal is no reason.
-    if (signal.ssi_signo == SIGHUP && !is_embedded) return ReadAgain(start, config, listener, pool);
+    if (signal.ssi_signo == SIGHUP && !is_embedded) return ReadAgain(start, config, listener, pool, grants);
     is_ending = true;
     LOG_INFO("ending on signal {}", signal.ssi_signo);
     NotifyServiceManager("STOPPING=1");

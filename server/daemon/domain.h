@@ -14,17 +14,38 @@ namespace tally::server {
 // Where programs of both classes of one user run, if they share contexts.
 inline constexpr const char* kMixedDomain = "mixed";
 
-// Two sessions share an executor if and only if name and owner are equal.
+// Two sessions share an executor if and only if name and owner are equal. The owner is a user, or what the domain
+// policy of a grant says (grant.h); names of clients hold no '@', so that no client can name a domain of a grant.
 struct Domain {
   std::string name;                             // "high", "best-effort" or what the client asked for
   uint32_t owner_uid = control::kSharedDomain;  // kSharedDomain: the users of this daemon trust one another
   shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;  // kHighPriority if both are
-  bool are_classes_mixed = false;  // for programs of both classes (DaemonConfig::share_contexts)
+  bool are_classes_mixed = false;    // for programs of both classes (DaemonConfig::share_contexts)
+  std::string grant_owner{};         // of domains of grants: a tenant, "namespace/NAME" or "shared/all"
+  uint64_t device_memory_bytes = 0;  // what a program there may hold on each GPU; 0: as configured for all
 
-  bool SameAs(const Domain& other) const { return name == other.name && owner_uid == other.owner_uid; }
-  // For people: "high:1000"; only the name if the domain is everybody's.
+  bool SameAs(const Domain& other) const {
+    return name == other.name && owner_uid == other.owner_uid && grant_owner == other.grant_owner;
+  }
+  // As executors know it, with kSharedDomain as the owner of those of grants.
+  std::string WireName() const { return grant_owner.empty() ? name : name + "@" + grant_owner; }
+  static Domain FromWire(const std::string& wire_name, uint32_t owner_uid, shm::PriorityClass priority_class) {
+    const size_t at = wire_name.find('@');
+    Domain domain{wire_name.substr(0, at), owner_uid, priority_class};
+    if (at != std::string::npos) domain.grant_owner = wire_name.substr(at + 1);
+    return domain;
+  }
+  // Of a grant, and no other has sessions there.
+  bool IsOneTenants() const { return !grant_owner.empty() && grant_owner.find('/') == std::string::npos; }
+  // For people: "high:1000", "high@team-a"; only the name if the domain is everybody's.
   std::string Label() const {
+    if (!grant_owner.empty()) return WireName();
     return owner_uid == control::kSharedDomain ? name : name + ":" + std::to_string(owner_uid);
+  }
+  // Whose domains are counted together, and whose faults.
+  std::string OwnerLabel() const {
+    if (!grant_owner.empty()) return "tenant " + grant_owner;
+    return owner_uid == control::kSharedDomain ? "all users" : "user " + std::to_string(owner_uid);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -112,6 +113,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       events_.on_time_slices(slices);
       return true;
     }
+    case LinkKind::kGpus: {
+      control::LinkGpus gpus{};
+      if (!Read(bytes, gpus) || gpus.num_gpus > control::kMostGpus) return false;
+      events_.on_gpus(gpus);
+      return true;
+    }
     case LinkKind::kReportEnd: {
       control::LinkReportEnd end{};
       if (!Read(bytes, end)) return false;
@@ -141,6 +148,7 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kSetTuning:
     case LinkKind::kSetTimeSlice:
     case LinkKind::kSetPriority:
+    case LinkKind::kEndSession:
     case LinkKind::kShutdown:
       return false;  // ours to send
   }
@@ -179,6 +187,13 @@ Status ExecutorLink::SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices)
   message.slice_us = slice_us;
   message.is_left_to_slices = is_left_to_slices ? 1 : 0;
   return Send(socket_.get(), LinkKind::kSetTimeSlice, 0, message);
+}
+
+Status ExecutorLink::SendEndSession(uint64_t session_id, const std::string& reason) {
+  control::LinkEndSession message{};
+  message.session_id = session_id;
+  std::memcpy(message.reason, reason.data(), std::min(reason.size(), sizeof(message.reason) - 1));
+  return Send(socket_.get(), LinkKind::kEndSession, 0, message);
 }
 
 Status ExecutorLink::SendSignal(control::LinkKind kind, uint64_t request_id) {

@@ -28,6 +28,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
     std::function<void(const control::LinkKernelReport&)> on_kernel;
     std::function<void(const control::WindowShapeFigures&)> on_window_shape;
     std::function<void(const control::LinkTimeSlices&)> on_time_slices;
+    std::function<void(const control::LinkGpus&)> on_gpus;
     std::function<void(uint64_t request_id)> on_report_end;
     std::function<void(uint64_t request_id, Status)> on_set_priority_reply;
     std::function<void(const std::string& reason)> on_faulted;
@@ -42,6 +43,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   Status SendSetPriority(uint64_t request_id, uint64_t session_id, const control::ShareChange& change);
   Status SendSetTuning(const scheduler::Tuning& tuning);
   Status SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices);
+  Status SendEndSession(uint64_t session_id, const std::string& reason);
   Status SendSignal(control::LinkKind kind, uint64_t request_id);
 
   // Reads what has arrived, as the loop does.

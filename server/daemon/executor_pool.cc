@@ -13,6 +13,8 @@
 #include "base/unix_socket.h"
 #include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "server/daemon/ledger_file.h"
+#include "server/daemon/peer_facts.h"
 #include "server/daemon/policy_rules.h"
 #include "server/daemon/time_slice_plan.h"
 #include "server/daemon/tuning_plan.h"
@@ -27,6 +29,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds kAdoptionWait{8 * control::kReconnectMs};
 constexpr milliseconds kPriorityReplyLimit{2000};
 constexpr milliseconds kFailedStartPause{1000};
+constexpr milliseconds kLedgerDelay{1000};
+constexpr const char* kLedgerName = "ledger";
 
 std::string DescribeEnd(int wait_status) {
   if (WIFSIGNALED(wait_status)) return fmt::format("was ended by signal {}", WTERMSIG(wait_status));
@@ -43,6 +47,11 @@ Status ExecutorPool::Listen(const std::string& socket_path) {
   auto listening = ListenUnix(socket_path, 0600);
   if (!listening) return listening.error();
   listening_ = std::move(*listening);
+  if (config_.embedded_parent == 0) {
+    KeptLedger kept = LoadLedger(runtime_dir_.PathOf(kLedgerName));
+    ledger_ = std::move(kept.ledger);
+    gpu_places_ = GpuPlaces(std::move(kept.gpus));
+  }
   for (const pid_t pid : runtime_dir_.LivingExecutors()) awaited_.insert(pid);
   if (!awaited_.empty()) {
     LOG_INFO("waiting for {} executors of an earlier tallyd", awaited_.size());
@@ -112,6 +121,9 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
       PlanTimeSlices();
     });
   };
+  events.on_gpus = [this, with_executor](const control::LinkGpus& gpus) {
+    with_executor([&](Executor& executor) { executor.gpu_places = gpu_places_.PlacesOf(gpus); });
+  };
   events.on_report_end = [this, pid, with_executor](uint64_t request_id) {
     if (request_id == 0) with_executor([&](Executor& executor) { OnListed(executor); });
     AnswerArrived(request_id, pid);
@@ -147,7 +159,8 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   if (executor == nullptr) {
     executor = std::make_shared<Executor>();
     executor->pid = pid;
-    executor->domain = {hello.domain_name, hello.owner_uid, static_cast<shm::PriorityClass>(hello.priority_class)};
+    executor->domain =
+        Domain::FromWire(hello.domain_name, hello.owner_uid, static_cast<shm::PriorityClass>(hello.priority_class));
     executor->first_seen = steady_clock::now();
     if (const Status watched = WatchEnd(executor); !watched.ok()) {
       LOG_WARNING("executor {}: {}", pid, watched.message());
@@ -185,22 +198,39 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   if (executor->state == ExecutorState::kServing) DeliverWaiting(executor);
 }
 
+void ExecutorPool::KeepLedger() {
+  if (is_ledger_due_ || config_.embedded_parent != 0) return;
+  is_ledger_due_ = true;
+  loop_.PostDelayed(kLedgerDelay, [this] {
+    is_ledger_due_ = false;
+    SaveLedger(runtime_dir_.PathOf(kLedgerName), ledger_, gpu_places_.names());
+  });
+}
+
 void ExecutorPool::OnListed(Executor& executor) {
   // What it does not mention has ended while it was disconnected: its last figures are those that are known.
   std::erase_if(executor.sessions, [&](const auto& each) {
     if (each.second.is_in_doubt) ledger_.AddEnded(each.second.identity, each.second.figures);
     return each.second.is_in_doubt;
   });
+  KeepLedger();
+  EndSessionsIf(executor, "its grant was revoked", [this](const control::SessionIdentity& identity) {
+    return identity.grant_id != 0 && !is_grant_there_(identity.grant_id);
+  });
   StopAwaiting(executor.pid);
 }
 
 void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport& report) {
   const bool is_new = !executor.sessions.contains(report.identity.session_id);
+  const control::SessionFigures figures = ByPlaces(report.figures, executor.gpu_places);
   if (report.has_ended != 0) {
-    ledger_.AddEnded(report.identity, report.figures);
+    ledger_.AddEnded(report.identity, figures);
+    KeepLedger();
     executor.sessions.erase(report.identity.session_id);
   } else {
-    executor.sessions[report.identity.session_id] = {report.identity, report.figures};
+    SessionRecord& session = executor.sessions[report.identity.session_id];
+    std::string cgroup = is_new ? CgroupOf(report.identity.pid) : std::move(session.cgroup);
+    session = {report.identity, figures, false, false, std::move(cgroup)};
   }
   if (is_new || report.has_ended != 0) {
     OnTenantsChanged();
@@ -222,7 +252,7 @@ void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
 
 void ExecutorPool::NoteFault(const Executor& executor) {
   if (config_.embedded_parent != 0) return;  // whoever runs a private tallyd costs nobody else anything
-  const uint32_t owner = executor.domain.owner_uid;
+  const std::string owner = executor.domain.OwnerLabel();
   fault_back_off_.OnFault(owner, SteadyClock().Now());
   const auto pause = fault_back_off_.PauseOf(owner, SteadyClock().Now());
   if (pause.count() == 0) return;
@@ -294,7 +324,7 @@ Result<ExecutorPool::ExecutorPtr> ExecutorPool::Start(const Domain& domain) {
     if (steady_clock::now() - failed->second.at < kFailedStartPause) return std::unexpected(failed->second.status);
     failed_starts_.erase(failed);
   }
-  if (const size_t num_domains = NumDomainsOf(domain.owner_uid); num_domains >= config_.max_domains_per_user) {
+  if (const size_t num_domains = NumDomainsOf(domain.OwnerLabel()); num_domains >= config_.max_domains_per_user) {
     return Error(StatusCode::kResourceExhausted,
                  fmt::format("domain {}: there are {} domains already, as many as tallyd allows (max_domains_per_user)",
                              label, num_domains));
@@ -344,9 +374,9 @@ void ExecutorPool::RetryHeld() {
   for (Held& each : held) Place(each.domain, std::move(each.waiting));
 }
 
-size_t ExecutorPool::NumDomainsOf(uint32_t owner_uid) const {
+size_t ExecutorPool::NumDomainsOf(const std::string& owner) const {
   const auto count = std::count_if(executors_.begin(), executors_.end(),
-                                   [&](const ExecutorPtr& each) { return each->domain.owner_uid == owner_uid; });
+                                   [&](const ExecutorPtr& each) { return each->domain.OwnerLabel() == owner; });
   return static_cast<size_t>(count);
 }
 
@@ -377,6 +407,10 @@ void ExecutorPool::Reconfigure(DaemonConfig config) {
 
 Status ExecutorPool::CheckHonoured(scheduler::Setting setting) const {
   return scheduler::CheckHonoured(setting, ExpectedPolicy(config_, spawner_.driver()).policy);
+}
+
+Status ExecutorPool::CheckHonoured(const GrantSpec& grant) const {
+  return server::CheckHonoured(grant, ExpectedPolicy(config_, spawner_.driver()).policy);
 }
 
 void ExecutorPool::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
@@ -528,6 +562,15 @@ void ExecutorPool::SetPriority(uint64_t session_id, const control::ShareChange& 
   done(Status(StatusCode::kNotFound, fmt::format("there is no session {}: 'tallyctl ps' lists them", session_id)));
 }
 
+void ExecutorPool::End(Executor& executor) {
+  // What only starts has no sessions, and may hang in the driver.
+  const int signal = executor.state == ExecutorState::kStarting ? SIGKILL : SIGTERM;
+  executor.is_end_expected = true;
+  executor.state = ExecutorState::kRetiring;
+  const bool was_told = executor.link != nullptr && executor.link->SendSignal(control::LinkKind::kShutdown, 0).ok();
+  if (!was_told) ::kill(executor.pid, signal);
+}
+
 void ExecutorPool::Shutdown(bool all, milliseconds limit, std::function<void()> done) {
   is_shutting_down_ = true;
   shutdown_done_ = std::move(done);
@@ -535,11 +578,8 @@ void ExecutorPool::Shutdown(bool all, milliseconds limit, std::function<void()> 
   for (const ExecutorPtr& executor : std::list(executors_)) {
     RefuseWaiting(*executor, Status(StatusCode::kUnavailable, "tallyd is ending"));
     if (!all && !executor->sessions.empty()) continue;
-    executor->is_end_expected = true;
-    executor->state = ExecutorState::kRetiring;
     ending_.insert(executor->pid);
-    const bool was_told = executor->link != nullptr && executor->link->SendSignal(control::LinkKind::kShutdown, 0).ok();
-    if (!was_told) ::kill(executor->pid, SIGTERM);
+    End(*executor);
   }
   loop_.PostDelayed(limit, [this, all] {
     for (const pid_t pid : all ? ending_ : std::set<pid_t>()) ::kill(pid, SIGKILL);
@@ -552,6 +592,7 @@ void ExecutorPool::Shutdown(bool all, milliseconds limit, std::function<void()> 
 
 void ExecutorPool::CheckShutdown() {
   if (!is_shutting_down_ || !ending_.empty() || shutdown_done_ == nullptr) return;
+  if (config_.embedded_parent == 0) SaveLedger(runtime_dir_.PathOf(kLedgerName), ledger_, gpu_places_.names());
   std::exchange(shutdown_done_, nullptr)();
 }
 

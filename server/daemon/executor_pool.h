@@ -32,6 +32,7 @@
 #include "server/daemon/executor_link.h"
 #include "server/daemon/executor_spawner.h"
 #include "server/daemon/fault_back_off.h"
+#include "server/daemon/gpu_places.h"
 #include "server/daemon/runtime_dir.h"
 #include "server/daemon/tenant_ledger.h"
 
@@ -43,6 +44,7 @@ struct SessionRecord {
   control::SessionFigures figures{};
   bool is_stale = false;     // the executor did not answer the last query in time
   bool is_in_doubt = false;  // its executor has connected again and has not mentioned it yet
+  std::string cgroup;        // of its process, when it was first seen (peer_facts.h)
 };
 
 enum class ExecutorState {
@@ -78,6 +80,7 @@ class ExecutorPool {
     scheduler::PolicyChoice policy;  // in force; empty until Hello
     std::string error;               // why it could not start
     uint32_t num_devices = 0;
+    std::vector<size_t> gpu_places;  // of its ordinals (gpu_places.h)
     struct WantedTimeSlice {
       std::chrono::microseconds slice;
       bool is_left_to_slices;
@@ -121,7 +124,8 @@ class ExecutorPool {
   // The class that a domain of this name and owner has now, if it exists.
   std::optional<shm::PriorityClass> ClassOf(const Domain& domain) const;
   size_t NumSessions() const;
-  size_t NumSessionsOf(uint32_t uid) const;
+  // Of the same grant; without one, of the same user.
+  size_t NumSessionsLike(const control::SessionIdentity& identity) const;
 
   // Asks every executor for its figures; calls `done` when all have answered or `limit` is over.
   void Query(std::chrono::milliseconds limit, std::function<void()> done);
@@ -130,12 +134,18 @@ class ExecutorPool {
   // Likewise of the shapes of windows (Executor::window_shapes).
   void QueryWindowShapes(std::chrono::milliseconds limit, std::function<void()> done);
   void SetPriority(uint64_t session_id, const control::ShareChange& change, Done done);
+  // Which grants there are, for sessions of executors that come back.
+  void SetGrantCheck(std::function<bool(uint64_t grant_id)> is_there) { is_grant_there_ = std::move(is_there); }
+  // Ends all sessions of a grant that is no more, and the executors of its tenant alone; those that wait get `why`.
+  // Executors that are not connected are told when they are.
+  void EndGrant(uint64_t grant_id, const std::string& tenant, const Status& why);
   // What was measured on this machine's GPU (switch_figures.h).
   void SetTimeSlicesAct(bool they_act);
   // For executors started from now on, and for the limit of their number (reload.h). Leaves the turnaround threshold.
   void Reconfigure(DaemonConfig config);
   // Whether the policy of executors to come honours it (policy_rules.h).
   Status CheckHonoured(scheduler::Setting setting) const;
+  Status CheckHonoured(const GrantSpec& grant) const;
   // Of all executors, and of those to come.
   void SetTurnaroundThreshold(std::chrono::nanoseconds threshold);
 
@@ -147,6 +157,8 @@ class ExecutorPool {
   // What all executors are to work with.
   scheduler::Tuning tuning() const;
   const TenantLedger& ledger() const { return ledger_; }
+  // By the places that figures by GPU have here: all that executors have named.
+  const std::vector<std::string>& gpus() const { return gpu_places_.names(); }
   const std::map<std::string, DomainCounters>& counters() const { return counters_; }
   // Calls that were refused, by the function's name, of all executors that there were.
   std::map<std::string, uint64_t> RefusedFunctions() const;
@@ -180,17 +192,24 @@ class ExecutorPool {
 
   // Its reports since Hello are complete.
   void OnListed(Executor& executor);
+  // Within a second: what a tenant has done has changed for good.
+  void KeepLedger();
   void NoteFault(const Executor& executor);
+  // It takes no more sessions, and those that it has end with it.
+  void End(Executor& executor);
+  // Those of its sessions for which this holds; it ends itself if it is one tenant's.
+  template <typename Predicate>
+  void EndSessionsIf(Executor& executor, const std::string& reason, const Predicate& is_to_end);
 
   ExecutorPtr FindByPid(pid_t pid) const;
   ExecutorPtr FindForNewSession(const Domain& domain) const;
   Result<ExecutorPtr> Start(const Domain& domain);
   Status WatchEnd(const ExecutorPtr& executor);
   void Place(const Domain& domain, Executor::Waiting waiting);
-  Status CheckQuotas(uint32_t uid) const;
+  Status CheckQuotas(const control::SessionIdentity& identity) const;
   // Not OK: none may be started for the domain now, but soon.
   Status CheckMayStart(const Domain& domain) const;
-  size_t NumDomainsOf(uint32_t owner_uid) const;
+  size_t NumDomainsOf(const std::string& owner) const;
   void DeliverWaiting(const ExecutorPtr& executor);
   Status Deliver(Executor& executor, Executor::Waiting& waiting);
   void RefuseWaiting(Executor& executor, const Status& why);
@@ -210,11 +229,14 @@ class ExecutorPool {
   DaemonConfig config_;
   bool time_slices_act_ = true;  // as far as is known
   std::function<void()> before_start_;
+  std::function<bool(uint64_t)> is_grant_there_ = [](uint64_t) { return true; };
   UniqueFd listening_;
   // Connections whose Hello has not come yet.
   std::list<std::shared_ptr<std::shared_ptr<ExecutorLink>>> strangers_;
   std::list<ExecutorPtr> executors_;
   TenantLedger ledger_;
+  bool is_ledger_due_ = false;
+  GpuPlaces gpu_places_;
   std::map<std::string, DomainCounters> counters_;        // by Domain::Label
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 
@@ -225,7 +247,7 @@ class ExecutorPool {
     Executor::Waiting waiting;
   };
   std::list<Held> held_;
-  FaultBackOff fault_back_off_;  // by Domain::owner_uid
+  FaultBackOff fault_back_off_;  // by Domain::OwnerLabel
 
   uint64_t next_request_id_ = 1;
   std::map<uint64_t, Inquiry> inquiries_;

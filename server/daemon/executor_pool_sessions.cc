@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "proto/driver/generated/driver_symbols.h"
 #include "server/daemon/executor_pool.h"
+#include "server/daemon/peer_facts.h"
 #include "server/daemon/policy_rules.h"
 
 namespace tally::server {
@@ -28,7 +29,7 @@ void ExecutorPool::Open(const Domain& domain, const control::SessionIdentity& id
 
 void ExecutorPool::Place(const Domain& domain, Executor::Waiting waiting) {
   if (is_shutting_down_) return waiting.done(Status(StatusCode::kUnavailable, "tallyd is ending"));
-  if (const Status quotas = CheckQuotas(waiting.identity.uid); !quotas.ok()) return waiting.done(quotas);
+  if (const Status quotas = CheckQuotas(waiting.identity); !quotas.ok()) return waiting.done(quotas);
   ExecutorPtr executor = MayStillBeAdopted() ? nullptr : FindForNewSession(domain);
   if (executor == nullptr) {
     if (const Status may_start = CheckMayStart(domain); !may_start.ok()) {
@@ -48,30 +49,31 @@ void ExecutorPool::Place(const Domain& domain, Executor::Waiting waiting) {
   if (executor->state == ExecutorState::kServing) DeliverWaiting(executor);
 }
 
-Status ExecutorPool::CheckQuotas(uint32_t uid) const {
+Status ExecutorPool::CheckQuotas(const control::SessionIdentity& identity) const {
   if (NumSessions() >= config_.max_sessions) {
     return Status(StatusCode::kResourceExhausted,
                   fmt::format("all {} sessions are in use (max_sessions)", config_.max_sessions));
   }
-  if (NumSessionsOf(uid) >= config_.max_sessions_per_user) {
-    return Status(StatusCode::kResourceExhausted, fmt::format("user {} has all {} sessions a user may have "
-                                                              "(max_sessions_per_user)",
-                                                              uid, config_.max_sessions_per_user));
+  if (NumSessionsLike(identity) >= config_.max_sessions_per_user) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{} has all {} sessions a user or tenant may have (max_sessions_per_user)",
+                              identity.grant_id != 0 ? fmt::format("tenant '{}'", identity.tenant_name)
+                                                     : fmt::format("user {}", identity.uid),
+                              config_.max_sessions_per_user));
   }
   return OkStatus();
 }
 
 Status ExecutorPool::CheckMayStart(const Domain& domain) const {
   if (MayStillBeAdopted()) return Status(StatusCode::kUnavailable, "executors of an earlier tallyd are to come back");
-  const uint32_t owner = domain.owner_uid;
+  const std::string owner = domain.OwnerLabel();
   if (const auto pause = fault_back_off_.PauseOf(owner, SteadyClock().Now()); pause.count() > 0) {
     return Status(StatusCode::kUnavailable,
-                  fmt::format("{}: {} executors in a row have failed: the next starts in {} ms",
-                              owner == control::kSharedDomain ? "all users" : fmt::format("user {}", owner),
+                  fmt::format("{}: {} executors in a row have failed: the next starts in {} ms", owner,
                               fault_back_off_.InARow(owner), std::chrono::ceil<milliseconds>(pause).count()));
   }
   const bool does_one_end = std::any_of(executors_.begin(), executors_.end(), [&](const ExecutorPtr& each) {
-    return each->domain.owner_uid == owner && each->state == ExecutorState::kRetiring;
+    return each->domain.OwnerLabel() == owner && each->state == ExecutorState::kRetiring;
   });
   if (does_one_end && NumDomainsOf(owner) >= config_.max_domains_per_user) {
     return Status(StatusCode::kResourceExhausted,
@@ -113,7 +115,8 @@ Status ExecutorPool::Deliver(Executor& executor, Executor::Waiting& waiting) {
     return OkStatus();
   }
   TALLY_RETURN_IF_ERROR(executor.link->SendAddSession(waiting.identity, waiting.socket.get()));
-  SessionRecord& session = executor.sessions[waiting.identity.session_id] = {waiting.identity, {}};
+  SessionRecord& session = executor.sessions[waiting.identity.session_id] = {
+      waiting.identity, {}, false, false, CgroupOf(waiting.identity.pid)};
   if (waiting.identity.slo_latency_ns != 0) {
     session.figures["slo_caution"] = scheduler::SloFeedback::kFirstStep;  // until it reports
   }
@@ -149,18 +152,64 @@ size_t ExecutorPool::NumSessions() const {
   return count;
 }
 
-size_t ExecutorPool::NumSessionsOf(uint32_t uid) const {
+size_t ExecutorPool::NumSessionsLike(const control::SessionIdentity& identity) const {
+  const auto is_like = [&](const control::SessionIdentity& other) {
+    if (other.grant_id != identity.grant_id) return false;
+    return identity.grant_id != 0 || other.uid == identity.uid;
+  };
   size_t count = 0;
-  for (const Held& held : held_) count += held.waiting.identity.uid == uid;
+  for (const Held& held : held_) count += is_like(held.waiting.identity);
   for (const ExecutorPtr& executor : executors_) {
-    for (const auto& [id, session] : executor->sessions) count += session.identity.uid == uid;
-    for (const auto& waiting : executor->waiting) count += waiting.identity.uid == uid;
+    for (const auto& [id, session] : executor->sessions) count += is_like(session.identity);
+    for (const auto& waiting : executor->waiting) count += is_like(waiting.identity);
   }
   return count;
 }
 
+template <typename Predicate>
+void ExecutorPool::EndSessionsIf(Executor& executor, const std::string& reason, const Predicate& is_to_end) {
+  bool is_any = false;
+  for (const auto& [id, session] : executor.sessions) {
+    if (!is_to_end(session.identity)) continue;
+    is_any = true;
+    LOG_INFO("session {} of tenant '{}' ends: {}", id, session.identity.tenant_name, reason);
+    // Without a link: when it has connected again (OnListed).
+    if (executor.link != nullptr) (void)executor.link->SendEndSession(id, reason);
+  }
+  // Nobody else is there; and a later grant of the same name is to find nothing of this one.
+  if (is_any && executor.domain.IsOneTenants()) End(executor);
+}
+
+void ExecutorPool::EndGrant(uint64_t grant_id, const std::string& tenant, const Status& why) {
+  const auto is_of_grant = [grant_id](const control::SessionIdentity& identity) {
+    return identity.grant_id == grant_id;
+  };
+  std::vector<Executor::Waiting> refused;
+  for (auto held = held_.begin(); held != held_.end();) {
+    const bool is_one = is_of_grant(held->waiting.identity);
+    if (is_one) refused.push_back(std::move(held->waiting));
+    held = is_one ? held_.erase(held) : std::next(held);
+  }
+  for (const ExecutorPtr& executor : std::list(executors_)) {
+    std::deque<Executor::Waiting> others;
+    for (Executor::Waiting& waiting : executor->waiting) {
+      if (is_of_grant(waiting.identity)) {
+        refused.push_back(std::move(waiting));
+      } else {
+        others.push_back(std::move(waiting));
+      }
+    }
+    executor->waiting = std::move(others);
+    EndSessionsIf(*executor, why.message(), is_of_grant);
+    // Also one that only starts: a later grant of this name may have another limit.
+    if (executor->domain.grant_owner == tenant && executor->state != ExecutorState::kRetiring) End(*executor);
+  }
+  for (Executor::Waiting& waiting : refused) waiting.done(why);
+}
+
 void ExecutorPool::EndSessions(Executor& executor) {
   for (const auto& [id, session] : executor.sessions) ledger_.AddEnded(session.identity, session.figures);
+  if (!executor.sessions.empty()) KeepLedger();
   executor.sessions.clear();
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <csignal>
 #include <cstring>
@@ -29,10 +30,16 @@ Result<ExecutorSpawner> ExecutorSpawner::Create(const DaemonConfig& config, Driv
   return ExecutorSpawner(config, driver, std::move(executor_socket), std::move(program));
 }
 
+uint64_t ExecutorSpawner::LimitOf(const Domain& domain) const {
+  const uint64_t configured = config_.session_device_memory_bytes;
+  if (configured == 0 || domain.device_memory_bytes == 0) return std::max(configured, domain.device_memory_bytes);
+  return std::min(configured, domain.device_memory_bytes);
+}
+
 Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
   std::vector<std::string> words = {"tally-executor",
                                     "--domain",
-                                    domain.name,
+                                    domain.WireName(),
                                     "--owner-uid",
                                     std::to_string(domain.owner_uid),
                                     "--priority-class",
@@ -48,7 +55,7 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
                                     "--max-sessions",
                                     std::to_string(config_.max_sessions),
                                     "--session-device-memory-bytes",
-                                    std::to_string(config_.session_device_memory_bytes),
+                                    std::to_string(LimitOf(domain)),
                                     "--session-pinned-memory-bytes",
                                     std::to_string(config_.session_pinned_memory_bytes),
                                     "--policy",

@@ -1,4 +1,4 @@
-// How long a user whose executors fail one after another waits for the next one.
+// How long an owner of domains whose executors fail one after another waits for the next one.
 //
 // A fault ends an executor at no cost to whoever caused it, and the next one costs a process and a context. One fault
 // is an accident: the next executor starts at once. Not thread-safe; the caller owns the clock.
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "base/clock.h"
 
@@ -19,20 +20,20 @@ class FaultBackOff {
   static constexpr std::chrono::seconds kLongestPause{16};
   static constexpr std::chrono::seconds kForgottenAfter{60};
 
-  void OnFault(uint32_t owner, TimePoint now) {
+  void OnFault(const std::string& owner, TimePoint now) {
     std::erase_if(faults_, [&](const auto& each) { return now - each.second.last >= kForgottenAfter; });
     Faults& faults = faults_[owner];
     faults.last = now;
     ++faults.in_a_row;
   }
 
-  int InARow(uint32_t owner) const {
+  int InARow(const std::string& owner) const {
     const auto found = faults_.find(owner);
     return found == faults_.end() ? 0 : found->second.in_a_row;
   }
 
   // Zero: it may start now.
-  std::chrono::nanoseconds PauseOf(uint32_t owner, TimePoint now) const {
+  std::chrono::nanoseconds PauseOf(const std::string& owner, TimePoint now) const {
     const auto found = faults_.find(owner);
     if (found == faults_.end() || found->second.in_a_row < 2) return {};
     const int doublings = std::min(found->second.in_a_row - 2, 10);
@@ -45,7 +46,7 @@ class FaultBackOff {
     TimePoint last{};
     int in_a_row = 0;
   };
-  std::map<uint32_t, Faults> faults_;  // by owner; those of the last minute
+  std::map<std::string, Faults> faults_;  // by owner; those of the last minute
 };
 
 }  // namespace tally::server

@@ -20,8 +20,14 @@ Answer Await(std::future<Answer>& answer, Answer too_late) {
 
 }  // namespace
 
-LoopDesk::LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientListener& listener, DaemonFacts facts)
-    : loop_(loop), pool_(pool), listener_(listener), facts_(std::move(facts)), started_(steady_clock::now()) {}
+LoopDesk::LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientListener& listener, GrantDesk& grants,
+                   DaemonFacts facts)
+    : loop_(loop),
+      pool_(pool),
+      listener_(listener),
+      grants_(grants),
+      facts_(std::move(facts)),
+      started_(steady_clock::now()) {}
 
 DaemonFacts LoopDesk::facts() const {
   const std::lock_guard lock(facts_mutex_);
@@ -83,6 +89,27 @@ Status LoopDesk::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
   return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
+Result<GrantRow> LoopDesk::CreateGrant(const GrantSpec& spec) {
+  auto promise = std::make_shared<std::promise<Result<GrantRow>>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise, spec] { promise->set_value(grants_.Create(spec)); });
+  return Await<Result<GrantRow>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
+Status LoopDesk::RevokeGrant(const std::string& tenant) {
+  auto promise = std::make_shared<std::promise<Status>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise, tenant] { promise->set_value(grants_.Revoke(tenant)); });
+  return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
+Result<std::vector<GrantRow>> LoopDesk::GetGrants() {
+  auto promise = std::make_shared<std::promise<Result<std::vector<GrantRow>>>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise] { promise->set_value(grants_.Rows()); });
+  return Await<Result<std::vector<GrantRow>>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
 std::vector<KernelRow> LoopDesk::CollectKernels() const {
   std::vector<KernelRow> rows;
   for (const auto& executor : pool_.executors()) {
@@ -113,7 +140,12 @@ Overview LoopDesk::Collect() const {
   overview.refused_functions = pool_.RefusedFunctions();
   overview.domains = pool_.counters();
   overview.tuning = pool_.tuning();
+  overview.gpus = pool_.gpus();
   overview.refused_sessions = listener_.refusals();
+  overview.refused_by_grants = listener_.refusals_of_grants();
+  overview.grants = grants_.Rows();
+  std::map<uint64_t, const GrantSpec*> grants;
+  for (const GrantRow& row : overview.grants) grants[row.grant.id] = &row.grant.spec;
   for (const auto& executor : pool_.executors()) {
     overview.executors.push_back({executor->pid, executor->domain, executor->state, executor->driver_name,
                                   executor->num_devices, executor->sessions.size(), now - executor->first_seen,
@@ -121,8 +153,10 @@ Overview LoopDesk::Collect() const {
                                   std::string(executor->policy.reason), executor->time_slices});
     for (const auto& [id, session] : executor->sessions) {
       const auto age = now_ns - std::chrono::nanoseconds(session.identity.opened_ns);
-      overview.sessions.push_back({session, executor->domain, executor->pid, executor->driver_name, age});
-      Accumulate(overview.tenants[{session.identity.tenant_name, session.identity.uid}], session.figures);
+      const auto grant = grants.find(session.identity.grant_id);
+      overview.sessions.push_back({session, executor->domain, executor->pid, executor->driver_name, age,
+                                   grant == grants.end() ? GrantSpec{} : *grant->second});
+      Accumulate(overview.tenants[TenantKeyOf(session.identity)], session.figures);
     }
   }
   std::sort(overview.sessions.begin(), overview.sessions.end(),

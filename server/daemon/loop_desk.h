@@ -14,13 +14,16 @@ namespace tally::server {
 class LoopDesk final : public ControlDesk {
  public:
   // All must outlive the desk; `loop` must run while questions are asked.
-  LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientListener& listener, DaemonFacts facts);
+  LoopDesk(EventLoop& loop, ExecutorPool& pool, const ClientListener& listener, GrantDesk& grants, DaemonFacts facts);
 
   Result<Overview> GetOverview() override;
   Status SetPriority(uint64_t session_id, const control::ShareChange& change) override;
   Result<std::vector<KernelRow>> GetKernels() override;
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
+  Result<GrantRow> CreateGrant(const GrantSpec& spec) override;
+  Status RevokeGrant(const std::string& tenant) override;
+  Result<std::vector<GrantRow>> GetGrants() override;
   DaemonFacts facts() const override;
   void SetForcedSwitch(const std::optional<control::SwitchFigures>& figures);
 
@@ -32,6 +35,7 @@ class LoopDesk final : public ControlDesk {
   EventLoop& loop_;
   ExecutorPool& pool_;
   const ClientListener& listener_;
+  GrantDesk& grants_;
   mutable std::mutex facts_mutex_;
   DaemonFacts facts_;  // guarded by facts_mutex_
   std::chrono::steady_clock::time_point started_;

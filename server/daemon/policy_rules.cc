@@ -1,5 +1,7 @@
 #include "server/daemon/policy_rules.h"
 
+#include <fmt/format.h>
+
 #include <initializer_list>
 #include <utility>
 
@@ -43,11 +45,20 @@ std::chrono::nanoseconds StarvationBoundOf(const DaemonConfig& config) {
 }
 
 Status CheckHonoured(const DaemonConfig& config, DriverChoice driver) {
+  for (const GrantSpec& grant : config.grants) {
+    TALLY_RETURN_IF_ERROR(CheckHonoured(grant, ExpectedPolicy(config, driver).policy));
+  }
   return CheckAll(ExpectedPolicy(config, driver).policy,
                   {{Setting::kStarvationBound, HasStarvationBound(config)},
                    {Setting::kDescheduling, config.suspend_best_effort},
                    {Setting::kTransforms, config.transforms != Transforms::kNone},
                    {Setting::kTurnaround, config.turnaround_threshold != DaemonConfig{}.turnaround_threshold}});
+}
+
+Status CheckHonoured(const GrantSpec& grant, std::string_view policy) {
+  return CheckAll(policy,
+                  {{Setting::kWeight, grant.weight != scheduler::kDefaultWeight}, {Setting::kLevel, grant.level != 0}})
+      .With(fmt::format("grant '{}'", grant.tenant));
 }
 
 Status CheckHonoured(const control::SessionIdentity& session, std::string_view policy) {

@@ -25,6 +25,7 @@ bool HasStarvationBound(const DaemonConfig& config);
 std::chrono::nanoseconds StarvationBoundOf(const DaemonConfig& config);
 
 Status CheckHonoured(const DaemonConfig& config, DriverChoice driver);
+Status CheckHonoured(const GrantSpec& grant, std::string_view policy);
 Status CheckHonoured(const control::SessionIdentity& session, std::string_view policy);
 Status CheckHonoured(const control::ShareChange& change, std::string_view policy);
 

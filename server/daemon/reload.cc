@@ -27,6 +27,7 @@ constexpr Row kRows[] = {
     RowOf<&DaemonConfig::socket>("socket", Applies::kRestart),
     RowOf<&DaemonConfig::allowed_uids>("allowed_uids", Applies::kNow),
     RowOf<&DaemonConfig::high_priority_uids>("high_priority_uids", Applies::kNow),
+    RowOf<&DaemonConfig::grants>("grants", Applies::kNow),
     RowOf<&DaemonConfig::default_priority>("default_priority", Applies::kNow),
     RowOf<&DaemonConfig::share_domains_between_users>("share_domains_between_users", Applies::kRestart),
     RowOf<&DaemonConfig::share_contexts>("share_contexts", Applies::kRestart),

@@ -98,6 +98,41 @@ void RuntimeDir::LinkClientSocket(const std::string& name) {
   LOG_WARNING("cannot link '{}' to '{}': {}; clients find the socket there only", link_, target, std::strerror(errno));
 }
 
+Result<std::string> RuntimeDir::MakeGrantDirectory(const std::string& tenant) {
+  const std::string grants = PathOf(control::kGrantDirectoryName);
+  const std::string directory = grants + "/" + tenant;
+  if (const Status made = MakePrivateDirectories(grants); !made.ok()) return std::unexpected(made);
+  if (const Status checked = CheckPrivatePath(grants); !checked.ok()) return std::unexpected(checked);
+  if (::mkdir(directory.c_str(), 0711) != 0 && errno != EEXIST) {
+    return std::unexpected(StatusFromErrno(errno, fmt::format("make '{}'", directory)));
+  }
+  // Not what a link leads to.
+  const UniqueFd opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat state {};
+  if (!opened.valid() || ::fstat(opened.get(), &state) != 0 || state.st_uid != ::geteuid()) {
+    return Error(StatusCode::kFailedPrecondition,
+                 fmt::format("'{}' is there and is no directory of user {}: remove it", directory, ::geteuid()));
+  }
+  if (::fchmod(opened.get(), 0711) != 0) return std::unexpected(StatusFromErrno(errno, "chmod '" + directory + "'"));
+  return control::GrantSocketIn(path_, tenant);
+}
+
+void RuntimeDir::RemoveGrantDirectory(const std::string& tenant) {
+  ::unlink(control::GrantSocketIn(path_, tenant).c_str());
+  ::rmdir((PathOf(control::kGrantDirectoryName) + "/" + tenant).c_str());
+}
+
+std::vector<std::string> RuntimeDir::GrantDirectories() const {
+  std::vector<std::string> names;
+  DIR* directory = ::opendir(PathOf(control::kGrantDirectoryName).c_str());
+  if (directory == nullptr) return names;
+  while (const dirent* entry = ::readdir(directory)) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  ::closedir(directory);
+  return names;
+}
+
 RuntimeDir::RuntimeDir(std::string path, UniqueFd lock, UniqueFd ids, uint64_t next_session_id)
     : path_(std::move(path)), lock_(std::move(lock)), ids_(std::move(ids)), next_session_id_(next_session_id) {}
 
@@ -143,8 +178,11 @@ void RuntimeDir::RemoveFiles(bool and_directory) {
   // A socket of the service manager stays, and so does its link.
   if (!link_.empty() && ::access(link_.c_str(), F_OK) != 0) ::unlink(link_.c_str());
   if (!and_directory) return;  // the lock file stays: removing it would let two daemons hold "the" lock
-  for (const char* name : {"activity", "next-session", "tallyd.lock"}) ::unlink(PathOf(name).c_str());
+  for (const char* name : {"activity", "ledger", "ledger.next", "next-session", "grants.json", "tallyd.lock"})
+    ::unlink(PathOf(name).c_str());
   ::rmdir(PathOf(control::kClientDirectoryName).c_str());
+  for (const std::string& tenant : GrantDirectories()) RemoveGrantDirectory(tenant);
+  ::rmdir(PathOf(control::kGrantDirectoryName).c_str());
   for (const pid_t pid : LivingExecutors()) ForgetExecutor(pid);
   ::rmdir(path_.c_str());
 }

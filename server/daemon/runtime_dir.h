@@ -2,9 +2,12 @@
 //
 //   clients/tally.sock                 where clients connect; a directory of its own that containers may have
 //   tally.sock                         a link to it, for those outside
+//   grants/TENANT/tally.sock           where the tenant of a grant connects; only containers get to these
+//   grants.json                        the grants, for the next tallyd (grant_book.h)
 //   control.sock, executors.sock       sockets of nobody else's
 //   activity         the executors' page (server/executor/dispatch/activity_page.h)
 //   tallyd.lock      held (flock) by the running tallyd; holds its pid
+//   ledger           what tenants have done (ledger_file.h)
 //   next-session     the next session id, so that ids are not used twice while the machine is up
 //   executor-PID     one per living executor, empty: how a new tallyd knows whom to wait for
 //
@@ -34,6 +37,13 @@ class RuntimeDir {
   void LetOthersConnect();
   // Makes the link to the clients' socket of this name (control::ClientSocketIn).
   void LinkClientSocket(const std::string& name);
+
+  // Makes the directory of a grant if it is not there; the path of its socket. What is there and is no directory of
+  // ours is refused. Nobody of the machine but us and root gets through `grants`: a container's mount begins below it.
+  Result<std::string> MakeGrantDirectory(const std::string& tenant);
+  void RemoveGrantDirectory(const std::string& tenant);
+  // Those that are there.
+  std::vector<std::string> GrantDirectories() const;
 
   const std::string& path() const { return path_; }
   std::string PathOf(const std::string& name) const { return path_ + "/" + name; }

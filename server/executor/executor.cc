@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -65,6 +66,14 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   const std::string& driver_description() const override { return loaded_driver->description; }
   bool is_software() const override { return loaded_driver->is_software; }
   int num_devices() const override { return devices->count(); }
+  std::vector<GpuUuid> gpu_uuids() const override {
+    std::vector<GpuUuid> uuids;
+    for (int device = 0; device < devices->count(); ++device) {
+      const CUuuid uuid = devices->Uuid(device);
+      std::copy(std::begin(uuid.bytes), std::end(uuid.bytes), uuids.emplace_back().begin());
+    }
+    return uuids;
+  }
   void Shutdown() override;
 
   void ReportThrottleLevel() override {

@@ -7,6 +7,7 @@
 // it holds a lock: they may call any method except Shutdown.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ struct RefusedFunction {
   uint32_t symbol_index = 0;  // row of driver_api.tsv
   uint64_t num_calls = 0;
 };
+
+using GpuUuid = std::array<uint8_t, 16>;
 
 class Executor {
  public:
@@ -70,6 +73,8 @@ class Executor {
   virtual const std::string& driver_description() const = 0;
   virtual bool is_software() const = 0;
   virtual int num_devices() const = 0;
+  // By ordinal; zeros: the driver does not say.
+  virtual std::vector<GpuUuid> gpu_uuids() const = 0;
 
   // Ends every session and releases the contexts. Idempotent. Not from a callback.
   virtual void Shutdown() = 0;

@@ -132,13 +132,24 @@ class Containers(FullStackTest):
         self.assertNotIn(" OK", result.stdout)
 
     def test_a_program_with_the_device(self):
-        for priority in ("best-effort", "high"):
+        # Root of a container is not root of the machine: high priority is a grant's, or everybody's.
+        high = os.path.join(os.path.dirname(self.specification), "tally-urgent.json")
+        self.assertEqual(self.ctl("grant", "create", "urgent", "--priority", "high").returncode, 0)
+        self.assertEqual(self.ctl("cdi", "generate", "--grant", "urgent", "--output", high).returncode, 0)
+        for priority in ("best-effort", "urgent"):
             with self.subTest(priority):
+                self.specification = high if priority == "urgent" else self.specification
                 result = self.contain(f"--device=tally.dev/gpu={priority}", "--rootfs", self.image, "reduction")
                 self.assertEqual((result.returncode, result.stderr), (0, ""), result.stdout)
                 self.assertTrue(result.stdout.splitlines()[-1].endswith(" OK"), result.stdout)
-                print(priority, result.stdout.splitlines()[-1], file=sys.stderr)
-        self.assertEqual({row["class"] for row in self.ctl_json("executors")}, {"best-effort", "high"})
+        self.assertEqual({row["domain"] for row in self.ctl_json("executors")}, {"best-effort:0", "high@urgent"})
+        unknown = self.ctl("cdi", "generate", "--grant", "nobody")
+        self.assertRegex(unknown.stderr, r"^tallyctl: there is no socket of a grant 'nobody': .*\n$")
+
+    def test_the_high_device_is_refused_to_root_of_a_container(self):
+        result = self.contain("--device=tally.dev/gpu=high", "--rootfs", self.image, "reduction")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("root of a container may not run high-priority programs", result.stderr)
 
     def test_a_mount_survives_where_variables_vanish(self):
         result = self.contain("--device=tally.dev/gpu=high", "--rootfs", self.image, "env", "-i", "/usr/bin/reduction")

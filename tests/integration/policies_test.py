@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Programs of both classes under every policy, on the software driver: right results, the dead let go."""
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -137,6 +138,45 @@ class Sharing(SharingTest):
         self.assertRegex(page, r'tally_tenant_held_launches_total\{tenant="one",uid="\d+"\} [1-9]')
         self.assertRegex(page, r'tally_tenant_held_seconds_total\{tenant="one",uid="\d+"\} [\d.e-]*[1-9]')
         self.assertIn(f'tally_executor_policy{{domain="best-effort:{os.getuid()}",policy="tally"}} 1', page)
+
+
+class BusyTime(SharingTest):
+    """Of both classes, whatever the policy."""
+    def busy_seconds(self, port, tenant):
+        sample = rf'(?m)^tally_tenant_gpu_busy_seconds_total\{{tenant="{tenant}",uid="\d+",gpu="(GPU-[0-9a-f-]{{36}})",class="([a-z-]+)"\}} ([\d.e+-]+)$'
+        return {(gpu, name): float(value) for gpu, name, value in re.findall(sample, self.scrape(port))}
+
+    def test_it_is_counted_by_gpu_and_class_and_outlives_tallyd(self):
+        port = free_port()
+        first = self.start_daemon(metrics=f"127.0.0.1:{port}")
+        self.assert_right(self.start_program("--name", "gone"))
+        self.forever("one")
+        wait_until(lambda: self.rows().get("one", {}).get("busy_ns", 0) > 3e7, "it runs", 60)
+        self.forever("service", priority="high")
+        own = {"one": "best-effort", "service": "high"}
+
+        def are_counted():
+            for tenant, name in own.items():
+                busy = self.busy_seconds(port, tenant)
+                if {each for _, each in busy} != {"best-effort", "high"}:
+                    return False
+                if any((value > 0.02) != (each == name) for (_, each), value in busy.items()):
+                    return False
+            return True
+        wait_until(are_counted, "both are counted, each in its class", 60)
+        wait_until(lambda: os.path.exists(os.path.join(self.directory, "ledger")), "it is kept what has ended")
+        tenants = [*own, "gone"]
+        before = {tenant: self.busy_seconds(port, tenant) for tenant in tenants}
+        first.kill()
+        first.wait()
+        port = free_port()
+        self.start_daemon(metrics=f"127.0.0.1:{port}")
+        wait_until(lambda: all(self.busy_seconds(port, tenant) for tenant in own), "their executors are back", 60)
+        for tenant in tenants:
+            after = self.busy_seconds(port, tenant)
+            self.assertEqual(after.keys(), before[tenant].keys())
+            for key, value in before[tenant].items():
+                self.assertGreaterEqual(after[key], value)
 
 
 class Copies(SharingTest):

@@ -14,7 +14,7 @@ struct TwinHello {
   uint32_t link_version, priority_class;
   uint64_t api_table_hash;
   uint32_t owner_uid, status_code, num_devices, is_faulted, is_software, figures_hash;
-  char domain_name[64], policy_name[64], driver_name[512], error[512];
+  char domain_name[128], policy_name[64], driver_name[512], error[512];
 };
 
 struct TwinReport {
@@ -28,11 +28,12 @@ struct TwinReport {
   uint64_t slo_latency_ns;
   double slo_percentile;
   char tenant_name[64];
+  uint64_t grant_id, device_memory_bytes;
   uint64_t figures[kNumFigureValues];  // what each is, kSessionFiguresHash says
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 17u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 19u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkDescheduling::kRefused), "refused");
@@ -63,6 +64,8 @@ TEST(ExecutorLinkAbi, ReportIsLaidOutAsItsTwin) {
   EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, window), offsetof(TwinReport, window));
   EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, tenant_name),
             offsetof(TwinReport, tenant_name));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, grant_id),
+            offsetof(TwinReport, grant_id));
   EXPECT_EQ(offsetof(LinkSessionReport, figures), offsetof(TwinReport, figures));
   EXPECT_EQ(offsetof(LinkSessionReport, has_ended), offsetof(TwinReport, has_ended));
 }
@@ -75,6 +78,19 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refreshes), 56u);
   EXPECT_EQ(offsetof(LinkTimeSlices, descheduling), 64u);
   EXPECT_EQ(offsetof(LinkTimeSlices, has_contexts), 68u);
+}
+
+TEST(ExecutorLinkAbi, GpusAreLaidOutAsTheirTwin) {
+  struct Twin {
+    uint32_t magic, kind;
+    uint64_t request_id;
+    uint32_t num_gpus, reserved;
+    uint8_t uuid[64][16];
+  };
+  static_assert(std::is_trivially_copyable_v<LinkGpus>);
+  EXPECT_EQ(sizeof(LinkGpus), sizeof(Twin));
+  EXPECT_EQ(offsetof(LinkGpus, num_gpus), offsetof(Twin, num_gpus));
+  EXPECT_EQ(offsetof(LinkGpus, uuid), offsetof(Twin, uuid));
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {

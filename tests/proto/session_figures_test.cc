@@ -41,7 +41,8 @@ TEST(SessionFigures, NamesSayTheUnitAndFamiliesAgree) {
     EXPECT_EQ(labels, first.labels) << name;
     EXPECT_TRUE(labels.starts_with("tenant, uid")) << name;
     const auto num_labels = std::ranges::count(labels, ',') + 1;
-    const bool is_of_tenant = row.kind != FigureKind::kOfObjective && row.entries != FigureEntries::kByPreemptibility;
+    const bool is_of_tenant = row.kind != FigureKind::kOfObjective && row.entries != FigureEntries::kByPreemptibility &&
+                              row.entries != FigureEntries::kByGpu;
     if (!is_of_tenant) continue;
     EXPECT_EQ(num_labels, *row.label == '\0' && EntryNames(row.entries).empty() ? 2 : 3) << name;
   }

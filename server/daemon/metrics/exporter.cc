@@ -27,7 +27,9 @@ class DeskCollectable final : public prometheus::Collectable {
       LOG_WARNING("a scrape was not answered: {}", overview.error().message());
       return {};
     }
-    return MakeFamilies(*overview, desk_.facts());
+    DaemonFacts facts = desk_.facts();
+    facts.process = FiguresOfThisProcess();
+    return MakeFamilies(*overview, facts);
   }
 
  private:

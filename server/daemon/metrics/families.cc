@@ -115,8 +115,12 @@ class FamilySet {
   std::vector<prometheus::MetricFamily> families_;
 };
 
-void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, FamilySet& set) {
-  const std::vector<std::string> labels = {tenant.name, std::to_string(tenant.uid)};
+// No user's number is a word: a program cannot give itself a name by which it counts as a tenant with a grant.
+std::string UidLabelOf(const TenantKey& tenant) { return tenant.has_grant ? "grant" : std::to_string(tenant.uid); }
+
+void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, const std::vector<std::string>& gpus,
+               FamilySet& set) {
+  const std::vector<std::string> labels = {tenant.name, UidLabelOf(tenant)};
   for (const control::Figure figure : control::kAllFigures) {
     const control::FigureRow& row = figure.row();
     if (row.kind == control::FigureKind::kOfObjective) continue;
@@ -134,6 +138,15 @@ void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, 
       case control::FigureEntries::kByStopTime:
         set.AddHistogram(figure, labels, control::kStopBoundsNs, entries, figures["stop_ns"]);
         break;
+      case control::FigureEntries::kByGpu:
+        for (size_t i = 0; i < std::min(gpus.size(), control::kMostGpus); ++i) {
+          for (const auto priority_class : {shm::PriorityClass::kBestEffort, shm::PriorityClass::kHighPriority}) {
+            const bool is_high_priority = priority_class == shm::PriorityClass::kHighPriority;
+            set.Add(figure, {labels[0], labels[1], gpus[i], PriorityClassName(priority_class)},
+                    entries[control::GpuEntry(i, is_high_priority)]);
+          }
+        }
+        break;
       default:
         for (size_t i = 0; i < entries.size(); ++i) {
           set.Add(figure, {labels[0], labels[1], control::EntryNames(row.entries)[i]}, entries[i]);
@@ -146,7 +159,7 @@ void AddTenant(const TenantKey& tenant, const control::SessionFigures& figures, 
 void AddObjective(const SessionRecord& record, FamilySet& set) {
   const control::SessionIdentity& identity = record.identity;
   if (identity.slo_latency_ns == 0) return;
-  const std::vector<std::string> labels = {identity.tenant_name, std::to_string(identity.uid),
+  const std::vector<std::string> labels = {identity.tenant_name, UidLabelOf(TenantKeyOf(identity)),
                                            std::to_string(identity.session_id),
                                            fmt::format("{}", identity.slo_percentile)};
   set.Add(Metric::kSloObjective,
@@ -159,6 +172,24 @@ void AddObjective(const SessionRecord& record, FamilySet& set) {
   }
 }
 
+void AddGrants(const Overview& overview, FamilySet& set) {
+  for (const GrantRow& row : overview.grants) {
+    const GrantSpec& spec = row.grant.spec;
+    set.Add(Metric::kGrant,
+            {{"tenant", spec.tenant},
+             {"class", PriorityClassName(spec.ceiling)},
+             {"domain_policy", DomainPolicyName(spec.domain_policy)},
+             {"namespace", spec.label_namespace},
+             {"pod", spec.pod},
+             {"container", spec.container}},
+            1);
+    set.Add(Metric::kGrantSessions, {{"tenant", spec.tenant}}, static_cast<double>(row.num_sessions));
+  }
+  for (const auto& [key, count] : overview.refused_by_grants) {
+    set.Add(Metric::kGrantSessionsRefused, {{"tenant", key.first}, {"reason", key.second}}, static_cast<double>(count));
+  }
+}
+
 void AddTuning(const scheduler::Tuning& tuning, FamilySet& set) {
   const auto add = [&](const char* time, std::chrono::nanoseconds value) {
     set.Add(Metric::kTuning, {{"time", time}}, std::chrono::duration<double>(value).count());
@@ -167,6 +198,15 @@ void AddTuning(const scheduler::Tuning& tuning, FamilySet& set) {
   add("min_hold_off", tuning.min_hold_off);
   add("max_hold_off", tuning.max_hold_off);
   add("target_drain", tuning.target_drain);
+}
+
+void AddProcess(const ProcessFigures& process, FamilySet& set) {
+  set.Add(Metric::kProcessCpuSeconds, {}, process.cpu_seconds);
+  set.Add(Metric::kProcessStartTime, {}, process.start_time_seconds);
+  set.Add(Metric::kProcessVirtualMemory, {}, static_cast<double>(process.virtual_memory_bytes));
+  set.Add(Metric::kProcessResidentMemory, {}, static_cast<double>(process.resident_memory_bytes));
+  set.Add(Metric::kProcessOpenFds, {}, static_cast<double>(process.num_open_fds));
+  set.Add(Metric::kProcessMaxFds, {}, static_cast<double>(process.most_fds));
 }
 
 void AddSessions(const Overview& overview, FamilySet& set) {
@@ -227,12 +267,13 @@ void AddExecutors(const Overview& overview, FamilySet& set) {
 
 std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, const DaemonFacts& facts) {
   FamilySet set;
-  for (const auto& [tenant, figures] : overview.tenants) AddTenant(tenant, figures, set);
+  for (const auto& [tenant, figures] : overview.tenants) AddTenant(tenant, figures, overview.gpus, set);
   AddSessions(overview, set);
+  AddGrants(overview, set);
   AddExecutors(overview, set);
   if (facts.forced_switch) {
-    set.Add(Metric::kForcedSwitch, {{"quantile", "0.5"}}, facts.forced_switch->p50_us * 1e-6);
-    set.Add(Metric::kForcedSwitch, {{"quantile", "0.99"}}, facts.forced_switch->p99_us * 1e-6);
+    set.Add(Metric::kForcedSwitch, {{"percentile", "50"}}, facts.forced_switch->p50_us * 1e-6);
+    set.Add(Metric::kForcedSwitch, {{"percentile", "99"}}, facts.forced_switch->p99_us * 1e-6);
     set.Add(Metric::kTimeSlicesAct, {}, facts.forced_switch->acts ? 1 : 0);
   }
   set.Add(Metric::kUptimeSeconds, {}, std::chrono::duration<double>(facts.uptime).count());
@@ -242,6 +283,7 @@ std::vector<prometheus::MetricFamily> MakeFamilies(const Overview& overview, con
            {"driver", facts.driver}},
           1);
   AddTuning(overview.tuning, set);
+  AddProcess(facts.process, set);
   return set.Take();
 }
 

@@ -20,6 +20,11 @@ constexpr MetricRow kRows[] = {
     {"tally_sessions", MetricKind::kGauge, "sessions", "class, domain", "Client processes connected now."},
     {"tally_sessions_refused_total", MetricKind::kCounter, "sessions", "reason",
      "Clients that got no session; reason is a status code such as PERMISSION_DENIED or UNAVAILABLE."},
+    {"tally_grant_info", MetricKind::kGauge, "none", "tenant, class, domain_policy, namespace, pod, container",
+     "Always 1; the labels of a grant, to be joined with the families of tenants: they have uid=\"grant\" then."},
+    {"tally_grant_sessions", MetricKind::kGauge, "sessions", "tenant", "Client processes of a grant connected now."},
+    {"tally_grant_sessions_refused_total", MetricKind::kCounter, "sessions", "tenant, reason",
+     "Clients that came by a grant's socket and got no session; PERMISSION_DENIED: they asked for more than it has."},
     {"tally_stale_sessions", MetricKind::kGauge, "sessions", "",
      "Sessions whose executor did not answer this scrape within half a second: their figures are the last known ones."},
     {"tally_executors", MetricKind::kGauge, "processes", "domain, state",
@@ -42,7 +47,7 @@ constexpr MetricRow kRows[] = {
     {"tally_executor_refreshes_total", MetricKind::kCounter, "preemptions", "domain, pid",
      "How often an executor's contexts were preempted in a pause of high-priority work, so that their kernels start "
      "sooner afterwards."},
-    {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "quantile",
+    {"tally_forced_switch_seconds", MetricKind::kGauge, "seconds", "percentile",
      "How long a kernel takes beside a GPU full of best-effort work, as measured when tallyd started."},
     {"tally_time_slices_act", MetricKind::kGauge, "none", "",
      "1 if that test saw that time slices can be set and have an effect, else 0."},
@@ -54,6 +59,12 @@ constexpr MetricRow kRows[] = {
     {"tally_uptime_seconds", MetricKind::kGauge, "seconds", "", "Time since this tallyd started."},
     {"tally_build_info", MetricKind::kGauge, "none", "version, protocol, driver",
      "Always 1; the labels say which tallyd this is and which driver new executors use."},
+    {"process_cpu_seconds_total", MetricKind::kCounter, "seconds", "", "Processor time of tallyd, user and system."},
+    {"process_start_time_seconds", MetricKind::kGauge, "seconds", "", "When tallyd was started, since the epoch."},
+    {"process_virtual_memory_bytes", MetricKind::kGauge, "bytes", "", "Virtual memory of tallyd."},
+    {"process_resident_memory_bytes", MetricKind::kGauge, "bytes", "", "Resident memory of tallyd."},
+    {"process_open_fds", MetricKind::kGauge, "descriptors", "", "Open file descriptors of tallyd."},
+    {"process_max_fds", MetricKind::kGauge, "descriptors", "", "How many tallyd may have open."},
 };
 static_assert(std::size(kRows) == static_cast<size_t>(Metric::kCount), "one row per enumerator, in its order");
 

@@ -20,6 +20,9 @@ enum class Metric : size_t {
   kRefusedCalls,
   kSessions,
   kSessionsRefused,
+  kGrant,
+  kGrantSessions,
+  kGrantSessionsRefused,
   kStaleSessions,
   kExecutors,
   kExecutorPolicy,
@@ -36,6 +39,12 @@ enum class Metric : size_t {
   kExecutorFailures,
   kUptimeSeconds,
   kBuild,
+  kProcessCpuSeconds,  // of tallyd, under the names that Prometheus has for every process
+  kProcessStartTime,
+  kProcessVirtualMemory,
+  kProcessResidentMemory,
+  kProcessOpenFds,
+  kProcessMaxFds,
   kCount,
 };
 

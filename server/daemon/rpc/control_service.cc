@@ -3,6 +3,10 @@
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "proto/control/preemptibility.h"
 #include "proto/control/session_fields.h"
 #include "proto/control/version.h"
@@ -34,6 +38,58 @@ v1::PriorityClass ToProto(shm::PriorityClass priority_class) {
       break;
   }
   return v1::PRIORITY_CLASS_UNSPECIFIED;
+}
+
+v1::DomainPolicy ToProto(DomainPolicy policy) {
+  switch (policy) {
+    case DomainPolicy::kTenant:
+      return v1::DOMAIN_POLICY_TENANT;
+    case DomainPolicy::kNamespace:
+      return v1::DOMAIN_POLICY_NAMESPACE;
+    case DomainPolicy::kShared:
+      return v1::DOMAIN_POLICY_SHARED;
+  }
+  return v1::DOMAIN_POLICY_UNSPECIFIED;
+}
+
+Result<GrantSpec> FromProto(const v1::Grant& grant) {
+  GrantSpec spec;
+  spec.tenant = grant.tenant();
+  if (grant.priority_class() == v1::PRIORITY_CLASS_HIGH) spec.ceiling = shm::PriorityClass::kHighPriority;
+  if (grant.weight() != 0) spec.weight = grant.weight();
+  spec.level = grant.level();
+  spec.device_memory_bytes = grant.device_memory_bytes();
+  if (grant.share() != 0) spec.share = grant.share();
+  spec.gpus.assign(grant.gpus().begin(), grant.gpus().end());
+  if (grant.domain_policy() == v1::DOMAIN_POLICY_NAMESPACE) spec.domain_policy = DomainPolicy::kNamespace;
+  if (grant.domain_policy() == v1::DOMAIN_POLICY_SHARED) spec.domain_policy = DomainPolicy::kShared;
+  spec.label_namespace = grant.namespace_();
+  spec.pod = grant.pod();
+  spec.container = grant.container();
+  // A later tallyctl's: what it means is not known here.
+  if (!v1::PriorityClass_IsValid(grant.priority_class()) || !v1::DomainPolicy_IsValid(grant.domain_policy())) {
+    return Error(StatusCode::kInvalidArgument, "a class or domain policy that this tallyd does not know");
+  }
+  return spec;
+}
+
+void Fill(const GrantRow& row, v1::Grant* grant) {
+  const GrantSpec& spec = row.grant.spec;
+  grant->set_id(row.grant.id);
+  grant->set_tenant(spec.tenant);
+  grant->set_priority_class(ToProto(spec.ceiling));
+  grant->set_weight(spec.weight);
+  grant->set_level(spec.level);
+  grant->set_device_memory_bytes(spec.device_memory_bytes);
+  grant->set_share(spec.share);
+  for (const std::string& gpu : spec.gpus) grant->add_gpus(gpu);
+  grant->set_domain_policy(ToProto(spec.domain_policy));
+  grant->set_namespace_(spec.label_namespace);
+  grant->set_pod(spec.pod);
+  grant->set_container(spec.container);
+  grant->set_socket(row.socket);
+  grant->set_num_sessions(row.num_sessions);
+  grant->set_is_of_file(row.grant.is_of_file);
 }
 
 v1::Executor::State ToProto(ExecutorState state) {
@@ -82,7 +138,7 @@ void Fill(const KernelRow& row, v1::Kernel* kernel) {
   kernel->set_remark(report.remark);
 }
 
-void Fill(const SessionRow& row, v1::Session* session) {
+void Fill(const SessionRow& row, const std::vector<std::string>& gpus, v1::Session* session) {
   const control::SessionIdentity& identity = row.record.identity;
   const control::SessionFigures& figures = row.record.figures;
   session->set_id(identity.session_id);
@@ -107,11 +163,29 @@ void Fill(const SessionRow& row, v1::Session* session) {
     covered->set_reason(control::NameOf(static_cast<control::Preemptibility>(i)).reason);
     covered->set_gpu_time_ns(preemptibility_ns[i]);
   }
+  const auto busy_ns = figures.entries("busy_ns");
+  for (size_t place = 0; place < std::min(gpus.size(), control::kMostGpus); ++place) {
+    for (const bool is_high : {false, true}) {
+      const uint64_t time_ns = busy_ns[control::GpuEntry(place, is_high)];
+      if (time_ns == 0) continue;
+      v1::BusyTime* busy = session->add_busy();
+      busy->set_gpu(gpus[place]);
+      busy->set_place(static_cast<uint32_t>(place));
+      busy->set_priority_class(is_high ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
+      busy->set_busy_ns(time_ns);
+    }
+  }
   if (identity.slo_latency_ns != 0) {
     const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
     session->set_slo(scheduler::ToText(slo));
   }
   session->set_is_stale(row.record.is_stale);
+  session->set_cgroup(row.record.cgroup);
+  session->set_grant_id(identity.grant_id);
+  session->set_namespace_(row.grant.label_namespace);
+  session->set_pod(row.grant.pod);
+  session->set_container(row.grant.container);
+  session->set_device_memory_limit_bytes(identity.device_memory_bytes);
 }
 
 class RunningServer final : public RpcServer {
@@ -145,7 +219,7 @@ grpc::Status ControlService::ListSessions(grpc::ServerContext*, const v1::ListSe
                                           v1::ListSessionsResponse* response) {
   const auto overview = desk_.GetOverview();
   if (!overview) return ToGrpc(overview.error());
-  for (const SessionRow& row : overview->sessions) Fill(row, response->add_sessions());
+  for (const SessionRow& row : overview->sessions) Fill(row, overview->gpus, response->add_sessions());
   return grpc::Status::OK;
 }
 
@@ -236,6 +310,29 @@ grpc::Status ControlService::SetTurnaround(grpc::ServerContext*, const v1::SetTu
   control::ShareChange change;
   change.turnaround = threshold;
   return ToGrpc(desk_.SetPriority(request->session_id(), change));
+}
+
+grpc::Status ControlService::CreateGrant(grpc::ServerContext*, const v1::CreateGrantRequest* request,
+                                         v1::CreateGrantResponse* response) {
+  const auto spec = FromProto(request->grant());
+  if (!spec) return ToGrpc(spec.error());
+  const auto created = desk_.CreateGrant(*spec);
+  if (!created) return ToGrpc(created.error());
+  Fill(*created, response->mutable_grant());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::ListGrants(grpc::ServerContext*, const v1::ListGrantsRequest*,
+                                        v1::ListGrantsResponse* response) {
+  const auto grants = desk_.GetGrants();
+  if (!grants) return ToGrpc(grants.error());
+  for (const GrantRow& row : *grants) Fill(row, response->add_grants());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::RevokeGrant(grpc::ServerContext*, const v1::RevokeGrantRequest* request,
+                                         v1::RevokeGrantResponse*) {
+  return ToGrpc(desk_.RevokeGrant(request->tenant()));
 }
 
 grpc::Status ControlService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {

@@ -22,6 +22,12 @@ class ControlService final : public control::v1::Control::Service {
                                 control::v1::ListWindowShapesResponse* response) override;
   grpc::Status SetTurnaround(grpc::ServerContext*, const control::v1::SetTurnaroundRequest* request,
                              control::v1::SetTurnaroundResponse*) override;
+  grpc::Status CreateGrant(grpc::ServerContext* context, const control::v1::CreateGrantRequest* request,
+                           control::v1::CreateGrantResponse* response) override;
+  grpc::Status ListGrants(grpc::ServerContext* context, const control::v1::ListGrantsRequest* request,
+                          control::v1::ListGrantsResponse* response) override;
+  grpc::Status RevokeGrant(grpc::ServerContext* context, const control::v1::RevokeGrantRequest* request,
+                           control::v1::RevokeGrantResponse* response) override;
   grpc::Status Version(grpc::ServerContext*, const control::v1::VersionRequest*,
                        control::v1::VersionResponse* response) override;
 

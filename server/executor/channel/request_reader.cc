@@ -27,6 +27,31 @@ constexpr auto kDoze = std::chrono::microseconds(200);
 
 }  // namespace
 
+// One wait, as far as whoever is called in silence goes.
+class RequestReader::Silence {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  explicit Silence(const OnSilence& on_silence) : on_silence_(on_silence), is_over_(!on_silence) {}
+
+  void OnQuiet(Time now) {
+    if (is_over_) return;
+    if (since_ == Time()) {
+      since_ = now;
+      due_ = now + kFirstLook;
+    }
+    if (now < due_) return;
+    const std::chrono::nanoseconds pause = on_silence_(now - since_);
+    is_over_ = pause <= pause.zero();
+    due_ = now + pause;
+  }
+  std::chrono::nanoseconds UntilDue(Time now) const { return is_over_ ? std::chrono::hours(1) : due_ - now; }
+
+ private:
+  const OnSilence& on_silence_;
+  bool is_over_;
+  Time since_, due_;
+};
+
 RequestReader::RequestReader(const ChannelRegion& region)
     : state_(region.header().request),
       ring_(region.request_ring()),
@@ -116,14 +141,15 @@ RequestReader::Outcome RequestReader::Read(Request* request) {
 bool RequestReader::HasData() const { return state_.write_position.load(std::memory_order_seq_cst) != read_position_; }
 
 // The first pauses alone, then giving the core to whoever else wants it at every look.
-bool RequestReader::LookFor(const std::atomic<bool>& stop, std::chrono::nanoseconds longest) const {
+bool RequestReader::Spin(const std::atomic<bool>& stop, std::chrono::nanoseconds longest, Silence& silence) const {
   for (int i = SpinPauses(); i > 0; --i) {
     if (HasData() || stop.load(std::memory_order_acquire)) return true;
     CpuRelax();
   }
   if (longest == longest.zero()) return false;
-  const auto until = std::chrono::steady_clock::now() + longest;
-  while (std::chrono::steady_clock::now() < until) {
+  auto now = std::chrono::steady_clock::now();
+  for (const auto until = now + longest; now < until; now = std::chrono::steady_clock::now()) {
+    silence.OnQuiet(now);
     for (int i = 0; i < kPausesPerYield; ++i) {
       if (HasData() || stop.load(std::memory_order_acquire)) return true;
       CpuRelax();
@@ -131,6 +157,12 @@ bool RequestReader::LookFor(const std::atomic<bool>& stop, std::chrono::nanoseco
     ::sched_yield();
   }
   return false;
+}
+
+bool RequestReader::LookFor(const std::atomic<bool>& stop, std::chrono::nanoseconds longest) const {
+  const OnSilence nobody;
+  Silence silence(nobody);
+  return Spin(stop, longest, silence);
 }
 
 // Spinning pays while the gaps between requests are shorter than the longest spin, which bounds what is wasted.
@@ -143,18 +175,23 @@ void RequestReader::LearnFrom(std::chrono::nanoseconds waited, std::chrono::nano
   }
 }
 
-void RequestReader::Wait(const std::atomic<bool>& stop, Patience patience) {
+void RequestReader::Wait(const std::atomic<bool>& stop, Patience patience, const OnSilence& on_silence) {
   long_spin_ = std::min(long_spin_, patience.longest_spin);
-  if (LookFor(stop, long_spin_)) return;
+  Silence silence(on_silence);
+  if (Spin(stop, long_spin_, silence)) return;
   const auto asleep_since = std::chrono::steady_clock::now();
   const auto dozes_until = asleep_since + patience.longest_doze;
   while (!stop.load(std::memory_order_seq_cst)) {
+    silence.OnQuiet(std::chrono::steady_clock::now());
     const uint32_t bell = state_.data_doorbell.load(std::memory_order_seq_cst);
     state_.reader_waiting.store(1, std::memory_order_seq_cst);
     if (HasData() || stop.load(std::memory_order_seq_cst)) break;
     // The long time-out only guards against a client that wipes our doorbell; Wake ends it at once.
-    const bool is_dozing = std::chrono::steady_clock::now() < dozes_until;
-    FutexWait(state_.data_doorbell, bell, is_dozing ? std::chrono::nanoseconds(kDoze) : std::chrono::hours(1));
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::nanoseconds longest =
+        now < dozes_until ? kDoze : std::chrono::nanoseconds(std::chrono::hours(1));
+    const std::chrono::nanoseconds limit = std::min(longest, silence.UntilDue(now));
+    if (limit > limit.zero()) FutexWait(state_.data_doorbell, bell, limit);
     if (HasData()) break;
   }
   state_.reader_waiting.store(0, std::memory_order_seq_cst);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -42,9 +43,14 @@ class RequestReader {
   // than the first, and wakes it soon while they come more often than the second.
   static constexpr Patience kPatienceForLatency{std::chrono::milliseconds(10), std::chrono::seconds(1)};
 
+  // Called while no request comes, first after kFirstLook, with the time since about the last one. Returns after how
+  // long it is to be called again; zero: not any more.
+  using OnSilence = std::function<std::chrono::nanoseconds(std::chrono::nanoseconds silent_for)>;
+  static constexpr auto kFirstLook = std::chrono::microseconds(100);
+
   // Blocks until Read may find something or `stop` is set: spins a little, longer (as `patience` allows) if requests
   // lately came soon after it had gone to sleep, then sleeps on the doorbell.
-  void Wait(const std::atomic<bool>& stop, Patience patience = kPatience);
+  void Wait(const std::atomic<bool>& stop, Patience patience = kPatience, const OnSilence& on_silence = {});
   // Looks for the next record that long, without sleeping: whether there is one now, or `stop` is set.
   bool LookFor(const std::atomic<bool>& stop, std::chrono::nanoseconds longest) const;
   // From any thread, after setting the `stop` that Wait watches.
@@ -57,6 +63,8 @@ class RequestReader {
   bool IsHalfFull(uint64_t write_position) const;
   void PrefetchNext(size_t bytes) const;
   bool HasData() const;
+  class Silence;
+  bool Spin(const std::atomic<bool>& stop, std::chrono::nanoseconds longest, Silence& silence) const;
   void LearnFrom(std::chrono::nanoseconds waited, std::chrono::nanoseconds longest_spin);
 
   shm::RingState& state_;

@@ -115,6 +115,12 @@ CUresult Devices::Context(int ordinal, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
+CUuuid Devices::Uuid(int ordinal) const {
+  CUuuid uuid{};
+  if (driver_.cuDeviceGetUuid_v2 != nullptr) driver_.cuDeviceGetUuid_v2(&uuid, device(ordinal));
+  return uuid;
+}
+
 CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
   *description = {};
   const CUdevice device = devices_[static_cast<size_t>(ordinal)].handle;
@@ -122,8 +128,7 @@ CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
       r != CUDA_SUCCESS) {
     return r;
   }
-  CUuuid uuid{};
-  if (driver_.cuDeviceGetUuid_v2 != nullptr) driver_.cuDeviceGetUuid_v2(&uuid, device);
+  const CUuuid uuid = Uuid(ordinal);
   std::memcpy(description->uuid, uuid.bytes, sizeof(description->uuid));
   size_t total = 0;
   if (const CUresult r = driver_.cuDeviceTotalMem_v2(&total, device); r != CUDA_SUCCESS) return r;

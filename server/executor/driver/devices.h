@@ -33,6 +33,8 @@ class Devices {
   uint32_t Capability(int ordinal) const;
   // The context, retained for as long as this lives. Takes about 0.2 s the first time on a real GPU.
   CUresult Context(int ordinal, CUcontext* context);
+  // Zeros: the driver does not say.
+  CUuuid Uuid(int ordinal) const;
   // Makes a context current, for what needs one (the stream priorities): the first device's if it is of the same
   // architecture, so that devices which nobody uses get none. At most 58 devices fit into a reply.
   CUresult Describe(int ordinal, shm::DeviceDescription* description);

@@ -17,7 +17,9 @@ class AdmittedDispatch {
       : admission_(passes ? nullptr : &owner.admission),
         place_{stream.device, owner.is_high_priority.load(std::memory_order_relaxed), stream.real,
                &owner.admission_tenant} {
-    if (admission_ != nullptr) pass_ = admission_->BeforeDispatch(place_, asked);
+    if (admission_ == nullptr) return;
+    pass_ = admission_->BeforeDispatch(place_, asked);
+    if (pass_.may_go) stream.NoteBusy();
   }
   // A launch that is being captured runs nothing and passes.
   AdmittedDispatch(const PendingLaunch& launch, const scheduler::LaunchAsked& asked)

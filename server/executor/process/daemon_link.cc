@@ -124,6 +124,13 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
       events_.on_set_priority(header.request_id, set.session_id, change);
       return true;
     }
+    case LinkKind::kEndSession: {
+      control::LinkEndSession end{};
+      if (!Read(bytes, end)) return false;
+      end.reason[sizeof(end.reason) - 1] = '\0';
+      events_.on_end_session(end.session_id, end.reason);
+      return true;
+    }
     case LinkKind::kShutdown:
       events_.on_shutdown();
       return true;
@@ -160,6 +167,8 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
     report.identity.slo_latency_ns = static_cast<uint64_t>(snapshot.identity.slo->latency.count());
     report.identity.slo_percentile = snapshot.identity.slo->percentile;
   }
+  report.identity.grant_id = snapshot.identity.grant_id;
+  report.identity.device_memory_bytes = snapshot.identity.device_memory_bytes;
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures = snapshot.figures;
   report.has_ended = has_ended ? 1 : 0;
@@ -227,6 +236,14 @@ void DaemonLink::SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, cons
   message.descheduling = contexts.descheduling;
   message.has_contexts = contexts.has_any ? 1 : 0;
   Send(LinkKind::kTimeSlices, 0, message);
+}
+
+void DaemonLink::SendGpus(const std::vector<GpuUuid>& uuids) {
+  control::LinkGpus message{};
+  const size_t count = std::min(uuids.size(), control::kMostGpus);
+  message.num_gpus = static_cast<uint32_t>(count);
+  for (size_t i = 0; i < count; ++i) std::copy(uuids[i].begin(), uuids[i].end(), message.uuid[i]);
+  Send(LinkKind::kGpus, 0, message);
 }
 
 void DaemonLink::SendFaulted(const std::string& reason) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/event_loop.h"
 #include "base/status.h"
@@ -29,6 +30,7 @@ class DaemonLink {
     std::function<void(uint64_t request_id)> on_query_window_shapes;
     std::function<void(const scheduler::Tuning&)> on_set_tuning;
     std::function<void(std::chrono::microseconds, bool is_left_to_slices)> on_set_time_slice;
+    std::function<void(uint64_t session_id, const std::string& reason)> on_end_session;
     std::function<void()> on_shutdown;
   };
 
@@ -42,6 +44,7 @@ class DaemonLink {
 
   // Nothing without a connection: tallyd gets all of it again after the next one.
   void SendHello(control::LinkHello hello);
+  void SendGpus(const std::vector<GpuUuid>& uuids);
   void SendReport(uint64_t request_id, const SessionSnapshot& snapshot, bool has_ended);
   void SendRefusedFunctions(const std::vector<RefusedFunction>& functions);
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);

@@ -124,6 +124,10 @@ class DomainProcess {
     events.on_set_time_slice = [this](std::chrono::microseconds slice, bool is_left_to_slices) {
       context_turns_.OnWanted(slice, is_left_to_slices);
     };
+    events.on_end_session = [this](uint64_t session_id, const std::string& reason) {
+      // One that is gone already has ended as it was to.
+      if (executor_ != nullptr) (void)executor_->Evict(session_id, reason);
+    };
     events.on_shutdown = [this] { End(); };
     return events;
   }
@@ -146,6 +150,7 @@ class DomainProcess {
       CopyText(executor_->driver_description(), hello.driver_name);
     }
     link_.SendHello(hello);
+    if (executor_ != nullptr) link_.SendGpus(executor_->gpu_uuids());
     context_turns_.OnConnected();
     if (executor_ != nullptr) Report(0);
   }
@@ -166,6 +171,8 @@ class DomainProcess {
       session.slo = scheduler::Slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
     }
     session.tenant_name = identity.tenant_name;
+    session.grant_id = identity.grant_id;
+    session.device_memory_bytes = identity.device_memory_bytes;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     if (++num_sessions_ == 1) LookAtDeparted(++num_departed_looks_);
     loop_.PostDelayed(kSettleTime, [this] { context_turns_.Check(); });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -22,6 +23,9 @@ bool IsWireOp(uint16_t op) { return op >= shm::kFirstWireOp && op - shm::kFirstW
 std::string NameOfOp(uint16_t op) {
   return IsWireOp(op) ? kWireTable[op - shm::kFirstWireOp].name : fmt::format("operation {}", op);
 }
+
+// How exact the end of work is known that its program does not wait for; looking costs about 2 us.
+constexpr auto kLongestLook = std::chrono::milliseconds(5);
 
 bool IsFailure(CUresult result) { return result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY; }
 
@@ -78,8 +82,19 @@ void Channel::AwaitRequest() {
   }
   const bool is_high_priority = surroundings_.state.is_high_priority.load(std::memory_order_relaxed);
   if (is_high_priority != is_urgent_) SetThreadUrgent(is_urgent_ = is_high_priority);
-  reader_.Wait(surroundings_.stopping,
-               is_high_priority ? RequestReader::kPatienceForLatency : RequestReader::kPatience);
+  reader_.Wait(surroundings_.stopping, is_high_priority ? RequestReader::kPatienceForLatency : RequestReader::kPatience,
+               on_silence_);
+}
+
+std::chrono::nanoseconds Channel::LookAtWork(std::chrono::nanoseconds silent_for) {
+  SessionState& session = surroundings_.state;
+  if (session.core.fault() != CUDA_SUCCESS || !session.busy.IsBusy()) return {};
+  if (surroundings_.sequencer.TryBorrow()) {
+    served_.waits.LookAtStreams();
+    surroundings_.sequencer.Return();
+  }
+  if (!session.busy.IsBusy()) return {};
+  return std::clamp<std::chrono::nanoseconds>(silent_for / 16, RequestReader::kFirstLook, kLongestLook);
 }
 
 // If another channel has the sequencer, its request issues what is held, or that channel does when it is idle.

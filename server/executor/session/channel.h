@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -63,6 +64,8 @@ class Channel {
   bool MayGoOn(Sequencer::Outcome outcome);
   // Nothing to do: until there is, or the session ends.
   void AwaitRequest();
+  // As RequestReader::OnSilence: whether what the program has put on the GPU has ended.
+  std::chrono::nanoseconds LookAtWork(std::chrono::nanoseconds silent_for);
 
   ChannelSurroundings& surroundings_;
   const uint32_t index_;
@@ -72,6 +75,9 @@ class Channel {
   ServedChannel served_;
   WireWriter reply_;
   std::shared_ptr<CallbackQueue::Entry> running_callback_;
+  const RequestReader::OnSilence on_silence_ = [this](std::chrono::nanoseconds for_so_long) {
+    return LookAtWork(for_so_long);
+  };
   bool is_urgent_ = false;
   std::thread thread_;
 };

@@ -5,7 +5,7 @@
 namespace tally::server {
 
 ClientContext::ClientContext(const DriverTable& driver, CompletionSource& completions, uint32_t index, int device,
-                             uint32_t flags, const uint32_t* num_captures, AwaitedObjects* awaited,
+                             uint32_t flags, const uint32_t* num_captures, AwaitedObjects* awaited, BusyClock& busy,
                              StreamPriorities priorities)
     : driver_(driver),
       completions_(completions),
@@ -14,6 +14,7 @@ ClientContext::ClientContext(const DriverTable& driver, CompletionSource& comple
       flags_(flags),
       num_captures_(num_captures),
       awaited_(awaited),
+      busy_(busy),
       priorities_(priorities) {}
 
 ClientContext::~ClientContext() {
@@ -29,6 +30,7 @@ CUresult ClientContext::NewStream(uint32_t flags, int priority, bool is_legacy, 
     return r;
   }
   made->device = device_;
+  made->work = std::make_shared<StreamWork>(busy_);
   made->context = this;
   made->flags = flags;
   made->priority = priority;
@@ -81,8 +83,15 @@ void ClientContext::KeepUnfinishedWork(Stream& stream) {
   }
 }
 
+void ClientContext::HandOnWork(Stream& stream) {
+  if (stream.work->is_done()) return;
+  if (remains_ != nullptr && remains_ != &stream) remains_->NoteBusy();  // which waits for it
+  stream.work->OnSeen(stream.work->num_put(), busy_.Now());
+}
+
 void ClientContext::DestroyStream(Stream* stream) {
   KeepUnfinishedWork(*stream);
+  HandOnWork(*stream);
   if (stream->has_unjoined_work) --num_unjoined_;
   stream->gated.reset();
   if (!awaited_->PutOffDestruction(stream->real)) driver_.cuStreamDestroy_v2(stream->real);

@@ -73,9 +73,10 @@ struct StreamPriorities {
 class ClientContext {
  public:
   // `num_captures` counts the captures of the whole session: while it is 0 no stream is asked. `awaited` knows the
-  // streams that channels are waiting for. All outlive this.
+  // streams that channels are waiting for; `busy` counts the session's time on the device. All outlive this.
   ClientContext(const DriverTable& driver, CompletionSource& completions, uint32_t index, int device, uint32_t flags,
-                const uint32_t* num_captures, AwaitedObjects* awaited, StreamPriorities priorities = {});
+                const uint32_t* num_captures, AwaitedObjects* awaited, BusyClock& busy,
+                StreamPriorities priorities = {});
   // Destroys the streams. The real context must be current.
   ~ClientContext();
   ClientContext(const ClientContext&) = delete;
@@ -118,6 +119,8 @@ class ClientContext {
   // `behind`: a stream that comes after all work of this context so far.
   CUresult GatherAll(CUstream* behind);
   void KeepUnfinishedWork(Stream& stream);
+  // The stream is about to be destroyed, which nobody will see the end of.
+  void HandOnWork(Stream& stream);
   CUresult OrderLegacy(Stream& legacy);
   CUresult OrderBlocking(Stream& stream);
 
@@ -128,6 +131,7 @@ class ClientContext {
   uint32_t flags_;
   const uint32_t* num_captures_;
   AwaitedObjects* awaited_;
+  BusyClock& busy_;
   const StreamPriorities priorities_;
   std::vector<std::unique_ptr<Stream>> streams_;
   Stream* legacy_ = nullptr;

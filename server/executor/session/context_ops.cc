@@ -43,9 +43,10 @@ CUresult ServeOpenContext(ServedRequest& served, WireReader& in, WireWriter&) {
   }
   const auto device = static_cast<int>(request.device);
   session.contexts.emplace(
-      request.context, std::make_unique<ClientContext>(served.driver(), session.core.devices->completions(device),
-                                                       request.context, device, request.flags, &session.num_captures,
-                                                       &session.awaited, session.stream_priorities()));
+      request.context,
+      std::make_unique<ClientContext>(served.driver(), session.core.devices->completions(device), request.context,
+                                      device, request.flags, &session.num_captures, &session.awaited,
+                                      session.busy.On(device), session.stream_priorities()));
   return CUDA_SUCCESS;
 }
 

@@ -100,6 +100,8 @@ void Session::SetPriority(const control::ShareChange& change) {
   const bool is_high = identity_.priority_class == shm::PriorityClass::kHighPriority;
   identity_.turnaround = change.turnaround.value_or(identity_.turnaround);
   state_.turnaround_ns = identity_.turnaround.count();
+  // So far it had the other class, if that changes.
+  for (const auto& clock : state_.busy.clocks()) clock->Measure(state_.is_high_priority.load());
   state_.admission_tenant->SetShare(
       {is_high ? scheduler::TenantClass::kHighPriority : scheduler::TenantClass::kBestEffort,
        static_cast<uint8_t>(identity_.level), identity_.weight});
@@ -121,6 +123,17 @@ void Session::RequireHostFunctions(TimePoint now) {
   }
 }
 
+void Session::CountBusyTime(control::SessionFigures& figures) const {
+  const std::span<uint64_t> entries = figures.entries("busy_ns");
+  const bool is_high_priority = state_.is_high_priority.load(std::memory_order_relaxed);
+  const size_t num_devices = std::min(state_.busy.clocks().size(), control::kMostGpus);
+  for (size_t device = 0; device < num_devices; ++device) {
+    const BusyTimes times = state_.busy.clocks()[device]->Measure(is_high_priority);
+    entries[control::GpuEntry(device, false)] = static_cast<uint64_t>(times[0].count());
+    entries[control::GpuEntry(device, true)] = static_cast<uint64_t>(times[1].count());
+  }
+}
+
 SessionSnapshot Session::Snapshot() const {
   SessionSnapshot snapshot;
   {
@@ -136,6 +149,7 @@ SessionSnapshot Session::Snapshot() const {
   figures["pinned_memory_bytes"] = state_.memory.pinned_bytes();
   std::ranges::transform(state_.preemptibility.Figures(), figures.entries("preemptibility_ns").begin(),
                          [](std::chrono::nanoseconds time) { return static_cast<uint64_t>(time.count()); });
+  CountBusyTime(figures);
   if (state_.slo != nullptr) {
     const SloWatch::Figures requests = state_.slo->figures();
     figures["slo_requests"] = requests.num_requests;
@@ -284,6 +298,7 @@ void Session::End() {
   SessionEnd end;
   end.last = Snapshot();
   state_.Destroy();
+  CountBusyTime(end.last.figures);  // until what it had on the GPU was over
   channels_.clear();
   state_.held.ReturnAll();
   end.identity = end.last.identity;

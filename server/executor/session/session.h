@@ -76,6 +76,7 @@ class Session {
   Status AllocateHost(const shm::SessionRequest& request);
   Status RegisterHost(const shm::SessionRequest& request, int fd);
   void End();
+  void CountBusyTime(control::SessionFigures& figures) const;
 
   ExecutorCore& core_;
   UniqueFd socket_;

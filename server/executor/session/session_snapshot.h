@@ -32,6 +32,9 @@ struct SessionIdentity {
   std::optional<scheduler::Slo> slo;  // of a high-priority session: how soon its requests should be done
   // How soon its kernels should give the GPU back; zero: ExecutorConfig::turnaround_threshold.
   std::chrono::nanoseconds turnaround{0};
+  // tallyd's own, kept for the next tallyd: by which grant it came, and what that lets it hold on each GPU.
+  uint64_t grant_id = 0;
+  uint64_t device_memory_bytes = 0;
 };
 
 // A consistent-enough copy for ps and metrics; counters only grow.

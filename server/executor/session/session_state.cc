@@ -12,6 +12,7 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses, held),
       admission_tenant(executor_core.admission->AddTenant({})),
       preemptibility(executor_core.devices.get(), executor_core.admission->watch()),
+      busy(executor_core.devices->count(), clock),
       host_calls(driver, std::move(callback_queue)),
       tables(executor_core.limits.handles_per_kind),
       code(driver, tables, memory, held, executor_core.variants.get()),
@@ -37,7 +38,7 @@ ClientContext* SessionState::FindContext(uint32_t index) {
   if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;
   const auto device = static_cast<int>(index);
   auto context = std::make_unique<ClientContext>(driver, core.devices->completions(device), index, device, 0,
-                                                 &num_captures, &awaited, stream_priorities());
+                                                 &num_captures, &awaited, busy.On(device), stream_priorities());
   return contexts.emplace(index, std::move(context)).first->second.get();
 }
 
@@ -82,6 +83,7 @@ void SessionState::WaitForStreams(uint32_t context) {
       }
       driver.cuStreamSynchronize(stream->real);
       *stream->num_waited = stream->num_issued;
+      stream->work->OnSeen(stream->work->num_put(), clock.Now());
     }
   }
 }

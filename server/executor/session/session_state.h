@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "proto/control/window_mode.h"
+#include "server/executor/dispatch/busy_clock.h"
 #include "server/executor/dispatch/figure_counters.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/preemptibility_meter.h"
@@ -88,6 +89,7 @@ class SessionState {
     if (took && is_high_priority.load(std::memory_order_relaxed)) slo->OnRequest(*took);
   }
   const SteadyClock clock;
+  BusyTime busy;                       // its measuring and BusyTime::OnEvent are thread-safe
   std::atomic<bool> may_print{false};  // has code that may print; thread-safe
 
   // What the client has made, by what can be destroyed together.

@@ -71,8 +71,10 @@ CUresult ServeSynchronizeEvent(ServedRequest& served, ClientNames& names, Stream
   awaited.Begin(event);
   std::vector<WaitPoint> requests;
   waits.MarkRequests(&requests);
+  const uint64_t num_put = served.session().busy.num_put();
   served.ReleaseSequencer();
   const CUresult result = waits.AwaitEvent(event);
+  if (result == CUDA_SUCCESS) served.session().busy.OnEvent(num_put, served.session().clock.Now());
   if (awaited.End(event)) served.driver().cuEventDestroy_v2(event);
   waits.EndRequests(requests);
   waits.CollectOutput();

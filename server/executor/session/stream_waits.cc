@@ -23,7 +23,8 @@ constexpr auto kLongestSleep = std::chrono::seconds(10);
 void StreamWaits::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
   if (stream.gated != nullptr && EnterDevice(stream.context->device()) == CUDA_SUCCESS) stream.Seal();
   session_.awaited.Begin(stream.real);
-  points->push_back({stream.real, Mark(), stream.num_waited, stream.num_issued, stream.requests});
+  points->push_back({stream.real, Mark(), stream.num_waited, stream.num_issued, stream.requests, stream.work,
+                     stream.work->num_put()});
 }
 
 CUresult StreamWaits::RecordPoint(Stream& stream, std::vector<WaitPoint>* points) {
@@ -33,7 +34,8 @@ CUresult StreamWaits::RecordPoint(Stream& stream, std::vector<WaitPoint>* points
   Mark mark;
   if (const CUresult r = session_.core.devices->completions(device).Put(stream.real, &mark); r != CUDA_SUCCESS)
     return r;
-  points->push_back({nullptr, std::move(mark), stream.num_waited, stream.num_issued, stream.requests});
+  points->push_back({nullptr, std::move(mark), stream.num_waited, stream.num_issued, stream.requests, stream.work,
+                     stream.work->num_put()});
   return CUDA_SUCCESS;
 }
 
@@ -124,7 +126,10 @@ CUresult StreamWaits::AwaitPoints(std::vector<WaitPoint>* points) {
   for (const WaitPoint& point : *points) {
     const CUresult waited = Await(point);
     if (result == CUDA_SUCCESS) result = waited;
-    if (waited == CUDA_SUCCESS) session_.NoteWaited(*point.requests);
+    if (waited == CUDA_SUCCESS) {
+      point.work->OnSeen(point.num_put, session_.clock.Now());
+      session_.NoteWaited(*point.requests);
+    }
     uint64_t before = point.num_waited->load(std::memory_order_relaxed);
     while (waited == CUDA_SUCCESS && before < point.num_issued &&
            !point.num_waited->compare_exchange_weak(before, point.num_issued, std::memory_order_release)) {
@@ -149,6 +154,20 @@ void StreamWaits::EndRequests(const std::vector<WaitPoint>& points) {
   for (const WaitPoint& point : points) {
     if (driver().cuStreamQuery(point.stream) == CUDA_SUCCESS) session_.NoteWaited(*point.requests);
     if (session_.awaited.End(point.stream)) driver().cuStreamDestroy_v2(point.stream);
+  }
+}
+
+void StreamWaits::LookAtStreams() {
+  if (session_.core.fault() != CUDA_SUCCESS) return;
+  const TimePoint done_at = session_.busy.WhenDone(session_.clock.Now());
+  for (const auto& [index, context] : session_.contexts) {
+    for (const auto& stream : context->streams()) {
+      // Of launches with gates the driver does not know which have to be made again. Asking a stream that is being
+      // captured would spoil the capture.
+      if (stream->work->is_done() || stream->gated != nullptr || context->IsCapturing(*stream)) continue;
+      if (EnterDevice(context->device()) != CUDA_SUCCESS) continue;
+      if (driver().cuStreamQuery(stream->real) == CUDA_SUCCESS) stream->work->OnSeen(stream->work->num_put(), done_at);
+    }
   }
 }
 

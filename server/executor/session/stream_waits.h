@@ -24,6 +24,8 @@ struct WaitPoint {
   std::shared_ptr<std::atomic<uint64_t>> num_waited;  // of the stream, to be told when the wait is over
   uint64_t num_issued = 0;
   std::shared_ptr<RequestClock> requests;  // likewise
+  std::shared_ptr<StreamWork> work;        // likewise
+  uint64_t num_put = 0;
 };
 
 class StreamWaits {
@@ -46,6 +48,8 @@ class StreamWaits {
   // Releases the sequencer and waits for the points; takes device printf output when the session's kernels may print.
   CUresult AwaitPoints(std::vector<WaitPoint>* points);
   void CollectOutput();
+  // The program is silent: what of its work has ended meanwhile (dispatch/busy_clock.h). With the sequencer held.
+  void LookAtStreams();
   // Streams whose requests may end with a wait for an event / does end those of them that have nothing left to do. The
   // latter without the sequencer. Nothing without an objective.
   void MarkRequests(std::vector<WaitPoint>* points);

@@ -42,6 +42,15 @@ void CheckEdits(const Json& edits) {
   }
 }
 
+TEST(CdiSpecification, OfAGrantIsThatTenantAndNothingThatAVariableSays) {
+  const Json specification = Json::parse(
+      CdiSpecification({"/c/libcuda.so.1", "/run/tally/grants/team-a/tally.sock", {"/a/libcuda.so.1"}, "team-a"}));
+  ASSERT_EQ(specification["devices"].size(), 1u);
+  EXPECT_EQ(specification["devices"][0]["name"], "team-a");
+  EXPECT_EQ(specification.dump().find("TALLY_PRIORITY"), std::string::npos);
+  EXPECT_EQ(TargetOf(specification, "/run/tally/grants/team-a"), "/run/tally");
+}
+
 TEST(CdiSpecification, KeepsToTheSchema) {
   const Json specification = Example();
   for (const auto& [key, value] : specification.items()) {

@@ -15,6 +15,14 @@ TEST(Table, AlignsNumbersToTheRightAndHasNoTrailingBlanks) {
             "1234  x               0\n");
 }
 
+TEST(Table, CutsAndLeavesOutWhereThereIsNoRoom) {
+  Table table({"ID", "NAME", "BYTES"}, {{0}, {0, 4}, {1}});
+  table.AddRow({"7", "resnet50", "1.0 KiB"});
+  EXPECT_EQ(table.ToString(18), "ID  NAME     BYTES\n 7  resne  1.0 KiB\n");
+  EXPECT_EQ(table.ToString(8), "ID  NAME\n 7  resn\n");
+  EXPECT_EQ(table.ToString(3), "ID\n 7\n");
+}
+
 TEST(Table, OnlyAHeader) { EXPECT_EQ(Table({"A", "LONGER"}).ToString(), "A  LONGER\n"); }
 
 TEST(FormatBytes, PicksTheUnitThatPeopleRead) {

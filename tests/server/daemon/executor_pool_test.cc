@@ -33,6 +33,12 @@ constexpr auto kLongEnough = std::chrono::seconds(20);
 
 Domain BestEffortOf(uint32_t uid) { return {"best-effort", uid, shm::PriorityClass::kBestEffort, false}; }
 
+control::SessionIdentity OfUser() {
+  control::SessionIdentity identity{};
+  identity.uid = kUser;
+  return identity;
+}
+
 // The executor's end of a link, as proto/control/executor_link_abi.h has it.
 class Peer {
  public:
@@ -146,8 +152,9 @@ class ExecutorPoolTest : public testing::Test {
     return testing::AssertionSuccess();
   }
   // On the loop's thread, or before it runs. Its answer comes into answers_.
-  void Open(uint64_t session_id, uint32_t uid = kUser) {
+  void Open(uint64_t session_id, uint32_t uid = kUser, uint64_t grant_id = 0) {
     control::SessionIdentity identity{};
+    identity.grant_id = grant_id;
     identity.session_id = session_id;
     identity.uid = uid;
     identity.weight = scheduler::kDefaultWeight;
@@ -218,11 +225,30 @@ TEST_F(ExecutorPoolTest, WhatEndedWhileTheLinkWasDownIsCountedOnceAndListedNoMor
   peer.SayHello();
   peer.Report(2, 21);
   ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kServing; }));
-  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 2u) << "the reports may not be complete";
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsLike(OfUser()); }), 2u) << "the reports may not be complete";
   peer.EndReports();
   ASSERT_TRUE(Await([&] { return pool_->NumSessions() == 1; }));
   EXPECT_EQ(OnLoop(launches_of_ended), 100u) << "what a tenant has done never becomes less";
   EXPECT_TRUE(OnLoop([&] { return pool_->executors().front()->sessions.contains(2); }));
+}
+
+// Prometheus would take a counter that falls for one that began anew, and count what still runs once more.
+TEST_F(ExecutorPoolTest, TheNextTallydKnowsWhatTenantsHadDone) {
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.Report(1, 100, 0, /*has_ended=*/true);
+  peer.EndReports();
+  ASSERT_TRUE(Await([&] { return ::access((directory_ + "/ledger").c_str(), F_OK) == 0; }));
+  OnLoop([&] {
+    pool_.reset();
+    Listen();
+    return true;
+  });
+  const auto ended = OnLoop([&] { return pool_->ledger().ended(); });
+  ASSERT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended.begin()->second["kernel_launches"], 100u);
 }
 
 TEST_F(ExecutorPoolTest, SessionsThatWaitForAnEarlierExecutorCountAndAreCountedOnceMore) {
@@ -243,7 +269,21 @@ TEST_F(ExecutorPoolTest, SessionsThatWaitForAnEarlierExecutorCountAndAreCountedO
   ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
   EXPECT_TRUE(answers_.at(11).ok());
   for (const uint64_t id : {12, 13}) EXPECT_THAT(answers_.at(id).message(), HasSubstr("max_sessions_per_user"));
-  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 3u);
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsLike(OfUser()); }), 3u);
+}
+
+TEST_F(ExecutorPoolTest, WhoIsHeldForAGrantThatIsRevokedIsToldAndNobodyElse) {
+  config_.max_sessions_per_user = 1;
+  BeNoted();
+  Listen();
+  Open(11);
+  Open(12, kUser, 5);  // of the same user, and not counted with it
+  Open(13, kUser, 6);
+  EXPECT_TRUE(answers_.empty());
+  pool_->EndGrant(5, "gone", Status(StatusCode::kPermissionDenied, "revoked"));
+  ASSERT_EQ(answers_.size(), 1u);
+  EXPECT_EQ(answers_.at(12).code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(pool_->NumSessions(), 2u);
 }
 
 TEST_F(ExecutorPoolTest, SoDoThoseOfAllUsersTogether) {
@@ -285,7 +325,7 @@ TEST_F(ExecutorPoolTest, WhoWaitsUntilAnExecutorMayStartGoesOnWaitingUntilThen) 
   ::kill(OnLoop([&] { return pool_->executors().back()->pid; }), SIGKILL);
   ASSERT_TRUE(Await([&] { return pool_->executors().size() == 1; }));
   EXPECT_TRUE(OnLoop([&] { return answers_.contains(2) && !answers_.contains(1); }));
-  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsOf(kUser); }), 1u);
+  EXPECT_EQ(OnLoop([&] { return pool_->NumSessionsLike(OfUser()); }), 1u);
   OnLoop([&] { pool_->Shutdown(false, std::chrono::seconds(1), [] {}); });
   EXPECT_THAT(OnLoop([&] { return answers_.at(1); }).message(), HasSubstr("tallyd is ending"));
 }

@@ -10,7 +10,7 @@ using std::chrono::seconds;
 
 class FaultBackOffTest : public testing::Test {
  protected:
-  std::chrono::nanoseconds AfterAnother(uint32_t owner = 7) {
+  std::chrono::nanoseconds AfterAnother(const std::string& owner = "user 7") {
     faults_.OnFault(owner, clock_.Now());
     return faults_.PauseOf(owner, clock_.Now());
   }
@@ -20,26 +20,26 @@ class FaultBackOffTest : public testing::Test {
 };
 
 TEST_F(FaultBackOffTest, OneFaultIsAnAccidentAndEachMoreDoublesThePause) {
-  EXPECT_EQ(faults_.PauseOf(7, clock_.Now()), seconds(0));
+  EXPECT_EQ(faults_.PauseOf("user 7", clock_.Now()), seconds(0));
   for (const int pause : {0, 1, 2, 4, 8, 16, 16, 16}) {
     EXPECT_EQ(AfterAnother(), seconds(pause));
     clock_.Advance(seconds(pause));
-    EXPECT_EQ(faults_.PauseOf(7, clock_.Now()), seconds(0)) << "it is over";
+    EXPECT_EQ(faults_.PauseOf("user 7", clock_.Now()), seconds(0)) << "it is over";
   }
-  EXPECT_EQ(faults_.InARow(7), 8);
+  EXPECT_EQ(faults_.InARow("user 7"), 8);
 }
 
 TEST_F(FaultBackOffTest, ThePauseIsCountedFromTheLastFault) {
   AfterAnother();
   AfterAnother();
   clock_.Advance(milliseconds(400));
-  EXPECT_EQ(faults_.PauseOf(7, clock_.Now()), milliseconds(600));
+  EXPECT_EQ(faults_.PauseOf("user 7", clock_.Now()), milliseconds(600));
 }
 
 TEST_F(FaultBackOffTest, NobodyElseWaits) {
   AfterAnother();
   AfterAnother();
-  EXPECT_EQ(AfterAnother(8), seconds(0));
+  EXPECT_EQ(AfterAnother("user 8"), seconds(0));
 }
 
 TEST_F(FaultBackOffTest, AMinuteWithoutAFaultIsANewBeginning) {

@@ -26,6 +26,7 @@ const std::map<std::string, std::string>& OtherValues() {
       {"socket", R"("/else/tally.sock")"},
       {"allowed_uids", "[7]"},
       {"high_priority_uids", "[7]"},
+      {"grants", R"([{"tenant": "a"}])"},
       {"default_priority", R"("high")"},
       {"share_domains_between_users", "true"},
       {"share_contexts", "true"},

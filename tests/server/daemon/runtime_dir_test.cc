@@ -85,9 +85,43 @@ TEST_F(RuntimeDirTest, ParentThatOthersCanWriteIsRefusedUnlessItIsSticky) {
   EXPECT_TRUE(RuntimeDir::Open(path_, false));
 }
 
+TEST_F(RuntimeDirTest, OnlyAMountLeadsToAGrantAndItsDirectoryStays) {
+  const auto directory = RuntimeDir::Open(path_, /*others_may_connect=*/true);
+  const auto socket = (*directory)->MakeGrantDirectory("team-a");
+  ASSERT_TRUE(socket) << socket.error().message();
+  EXPECT_EQ(*socket, path_ + "/grants/team-a/tally.sock");
+  struct stat grants {
+  }, grant{}, again{};
+  ASSERT_EQ(::stat((path_ + "/grants").c_str(), &grants), 0);
+  ASSERT_EQ(::stat((path_ + "/grants/team-a").c_str(), &grant), 0);
+  EXPECT_EQ(grants.st_mode & 0777, 0700u) << "also where others may connect";
+  EXPECT_EQ(grant.st_mode & 0777, 0711u);
+  ASSERT_TRUE((*directory)->MakeGrantDirectory("team-a"));
+  ASSERT_EQ(::stat((path_ + "/grants/team-a").c_str(), &again), 0);
+  EXPECT_EQ(grant.st_ino, again.st_ino) << "a container has it mounted";
+  EXPECT_THAT((*directory)->GrantDirectories(), ::testing::ElementsAre("team-a"));
+  (*directory)->RemoveGrantDirectory("team-a");
+  EXPECT_THAT((*directory)->GrantDirectories(), ::testing::IsEmpty());
+}
+
+TEST_F(RuntimeDirTest, ALinkIsNoGrantsDirectory) {
+  const auto directory = RuntimeDir::Open(path_, false);
+  ASSERT_TRUE((*directory)->MakeGrantDirectory("a"));
+  const std::string elsewhere = base_ + "/elsewhere";
+  ASSERT_EQ(::mkdir(elsewhere.c_str(), 0700), 0);
+  ASSERT_EQ(::symlink(elsewhere.c_str(), (path_ + "/grants/b").c_str()), 0);
+  const auto made = (*directory)->MakeGrantDirectory("b");
+  ASSERT_FALSE(made);
+  EXPECT_THAT(made.error().message(), ::testing::HasSubstr("is no directory of user"));
+  struct stat state {};
+  ASSERT_EQ(::stat(elsewhere.c_str(), &state), 0);
+  EXPECT_EQ(state.st_mode & 0777, 0700u) << "nor is its mode changed";
+}
+
 TEST_F(RuntimeDirTest, RemovesWhatItMade) {
   const auto directory = RuntimeDir::Open(path_, false);
   (*directory)->TakeSessionId();
+  ASSERT_TRUE((*directory)->MakeGrantDirectory("team-a"));
   const UniqueFd activity(::open((path_ + "/activity").c_str(), O_RDWR | O_CREAT, 0600));  // an executor's
   (*directory)->RemoveFiles(/*and_directory=*/true);
   EXPECT_FALSE(std::filesystem::exists(path_));

@@ -15,6 +15,28 @@ control::SessionIdentity Identity(const std::string& tenant, uint32_t uid) {
   return identity;
 }
 
+TEST(TenantLedger, ATenantWithAGrantIsNotWhoTakesItsName) {
+  control::SessionIdentity granted = Identity("bert", 1000);
+  granted.grant_id = 3;
+  EXPECT_NE(TenantKeyOf(granted), TenantKeyOf(Identity("bert", 1000)));
+  control::SessionIdentity other_user = granted;
+  other_user.uid = 1001;
+  EXPECT_EQ(TenantKeyOf(granted), TenantKeyOf(other_user)) << "whoever its programs are";
+}
+
+TEST(TenantLedger, NamesOfClientsDoNotPushOutATenantWithAGrant) {
+  TenantLedger ledger;
+  const control::SessionFigures figures{};
+  for (size_t i = 0; i < TenantLedger::kMaxTenants + 10; ++i) {
+    ledger.AddEnded(Identity(fmt::format("name-{}", i), 1000), figures);
+  }
+  control::SessionIdentity granted = Identity("team", 0);
+  granted.grant_id = 3;
+  ledger.AddEnded(granted, figures);
+  EXPECT_TRUE(ledger.ended().contains({"team", 0, true}));
+  EXPECT_EQ(ledger.ended().size(), TenantLedger::kMaxTenants + 2) << "with (others)";
+}
+
 TEST(TenantLedger, CountersAddUpAndWhatWasHeldIsFree) {
   TenantLedger ledger;
   control::SessionFigures figures{};

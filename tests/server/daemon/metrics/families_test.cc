@@ -1,5 +1,6 @@
 #include "server/daemon/metrics/families.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +20,9 @@ TEST(MetricsList, NamesFollowPrometheusConventions) {
   for (const MetricRow& row : MetricsList()) {
     const std::string name = row.name;
     EXPECT_TRUE(names.insert(name).second) << name << " twice";
-    EXPECT_TRUE(name.starts_with("tally_")) << name;
+    EXPECT_TRUE(name.starts_with("tally_") || name.starts_with("process_")) << name;
+    const std::string labels = row.labels;
+    EXPECT_EQ(labels.find("quantile"), std::string::npos) << name << ": the label is that of summaries";
     EXPECT_EQ(name.ends_with("_total"), row.kind == MetricKind::kCounter) << name;
     const std::string unit = row.unit;
     if (unit == "bytes" || unit == "seconds") {
@@ -45,11 +48,30 @@ Overview MakeOverview() {
   overview.executors[0].time_slices.num_groups = 4;
   overview.executors[0].time_slices.longest_us = 1000000;
   overview.executors[0].time_slices.descheduling = control::LinkDescheduling::kRefused;
+  overview.gpus = {"GPU-1"};
   overview.tenants[{"bert", 1000}]["host_to_device_bytes"] = 12;
   overview.domains["high:1000"].failures = 3;
   overview.refused_sessions["UNAVAILABLE"] = 4;
+  GrantRow grant;
+  grant.grant.spec.tenant = "team-a";
+  grant.grant.spec.label_namespace = "blue";
+  grant.num_sessions = 6;
+  overview.grants = {grant};
+  overview.refused_by_grants[{"team-a", "PERMISSION_DENIED"}] = 7;
   overview.refused_functions["cuMulticastCreate"] = 5;
   return overview;
+}
+
+TEST(Families, ATenantWithAGrantIsNotOneThatTakesItsName) {
+  Overview overview;
+  overview.tenants[{"team-a", 0}]["requests"] = 1;
+  overview.tenants[{"team-a", 0, true}]["requests"] = 2;
+  std::map<std::string, double> by_uid;
+  for (const auto& family : MakeFamilies(overview, {})) {
+    if (family.name != "tally_tenant_requests_total") continue;
+    for (const auto& sample : family.metric) by_uid[sample.label[1].value] = sample.counter.value;
+  }
+  EXPECT_EQ(by_uid, (std::map<std::string, double>{{"0", 1}, {"grant", 2}}));
 }
 
 // Every label that a sample has is announced in the table, and every metric of the table has a sample.
@@ -118,6 +140,7 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
   Overview overview;
   control::SessionFigures& figures = overview.tenants[{"bert", 1000}];
   std::iota(std::begin(figures.values), std::end(figures.values), 1000);
+  overview.gpus = {"GPU-a", "GPU-b"};
   const auto samples = SamplesOfTenants(overview);
   const Expected kPieces[] = {
       {"tally_tenant_kernel_launches_total", "kernel_launches"},
@@ -175,13 +198,29 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
     const std::string sample = std::string("tally_tenant_window_barriers_total reason=") + control::kWindowBarriers[i];
     EXPECT_EQ(samples.at(sample), static_cast<double>(barriers[i])) << sample;
   }
+  for (size_t i = 0; i < 4; ++i) {
+    const std::string name = fmt::format("tally_tenant_gpu_busy_seconds_total gpu=GPU-{} class={}", i < 2 ? "a" : "b",
+                                         i % 2 == 0 ? "best-effort" : "high");
+    ASSERT_TRUE(samples.contains(name)) << name;
+    EXPECT_NEAR(samples.at(name), static_cast<double>(figures.entries("busy_ns")[i]) * 1e-9, 1e-15) << name;
+  }
   // No row is left out: each has a sample, and those of one family differ in their labels.
-  size_t num_expected = control::kNumPreemptibilities - 1;
+  size_t num_expected = control::kNumPreemptibilities - 1 + 3;
   for (const control::FigureRow& row : control::kSessionFigures) {
     if (*row.family.name == '\0' || row.kind == control::FigureKind::kOfObjective) continue;
     num_expected += std::max<size_t>(control::EntryNames(row.entries).size(), 1);
   }
   EXPECT_EQ(samples.size(), num_expected);
+}
+
+// A series that comes and goes breaks rate(): one of every GPU and class from the start, also of those who rest.
+TEST(Families, BusyTimeOfATenantThatRestsIsZero) {
+  Overview overview = MakeOverview();
+  overview.gpus = {"GPU-a", "GPU-b", "GPU-c"};
+  const auto families = MakeFamilies(overview, {});
+  const auto& samples = families[IndexOf(control::Figure("busy_ns")).value()].metric;
+  ASSERT_EQ(samples.size(), 6u);
+  for (const auto& sample : samples) EXPECT_EQ(sample.counter.value, 0);
 }
 
 TEST(Families, StopsAreAHistogram) {

@@ -52,9 +52,20 @@ class StrictDesk final : public ControlDesk {
     EXPECT_TRUE(scheduler::IsTurnaround(threshold)) << threshold.count();
     return OkStatus();
   }
+  // The real one checks it in the same way.
+  Result<GrantRow> CreateGrant(const GrantSpec& spec) override {
+    const Status checked = CheckGrant(spec);
+    EXPECT_LT(checked.message().size(), 600u);
+    if (!checked.ok()) return std::unexpected(checked);
+    ++num_grants;
+    return GrantRow{{1, spec, false}, "/s", 0};
+  }
+  Status RevokeGrant(const std::string&) override { return OkStatus(); }
+  Result<std::vector<GrantRow>> GetGrants() override { return std::vector<GrantRow>{}; }
   DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
 
   uint64_t num_changes = 0;
+  uint64_t num_grants = 0;
 };
 
 class ControlFuzzTest : public ::testing::Test {
@@ -104,6 +115,16 @@ class ControlFuzzTest : public ::testing::Test {
     EXPECT_TRUE(status.ok() || !status.error_message().empty());
   }
 
+  void AskForGrant(std::mt19937_64& random) {
+    v1::CreateGrantRequest request;
+    *request.mutable_grant() = Random<v1::Grant>(random);
+    if (random() % 2 == 0) request.mutable_grant()->set_tenant("a");
+    v1::CreateGrantResponse response;
+    const grpc::Status status = service_.CreateGrant(nullptr, &request, &response);
+    ++answers_[static_cast<int>(status.error_code())];
+    EXPECT_TRUE(status.ok() || !status.error_message().empty());
+  }
+
   StrictDesk desk_;
   ControlService service_{desk_};
   std::map<int, uint64_t> answers_;
@@ -124,10 +145,14 @@ TEST_F(ControlFuzzTest, OnlyWhatIsInRangeReachesTheDesk) {
     Ask(random, &ControlService::ListExecutors);
     Ask(random, &ControlService::ListKernels);
     Ask(random, &ControlService::Version);
+    Ask(random, &ControlService::ListGrants);
+    Ask(random, &ControlService::RevokeGrant);
+    AskForGrant(random);
   }
-  std::printf("%lu requests, %lu changes, %zu kinds of answers\n", (seed - first) * 6, desk_.num_changes,
+  std::printf("%lu requests, %lu changes, %zu kinds of answers\n", (seed - first) * 9, desk_.num_changes,
               answers_.size());
   EXPECT_GT(desk_.num_changes, 0u);
+  EXPECT_GT(desk_.num_grants, 0u);
 }
 
 TEST_F(ControlFuzzTest, NoiseOnTheSocketHarmsNobody) {

@@ -24,6 +24,7 @@ class OneSessionDesk final : public ControlDesk {
   Result<Overview> GetOverview() override {
     Overview overview;
     overview.sessions = {session};
+    overview.gpus = gpus;
     return overview;
   }
   Status SetPriority(uint64_t, const control::ShareChange&) override { return OkStatus(); }
@@ -32,9 +33,14 @@ class OneSessionDesk final : public ControlDesk {
     return std::vector<control::WindowShapeFigures>{};
   }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
+  Result<GrantRow> CreateGrant(const GrantSpec& spec) override { return GrantRow{{7, spec, false}, "/s/grants/x", 0}; }
+  Status RevokeGrant(const std::string& tenant) override { return Status(StatusCode::kNotFound, tenant); }
+  Result<std::vector<GrantRow>> GetGrants() override { return grants; }
   DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
 
   SessionRow session;
+  std::vector<std::string> gpus;
+  std::vector<GrantRow> grants;
 };
 
 class ControlServiceTest : public ::testing::Test {
@@ -57,6 +63,25 @@ class ControlServiceTest : public ::testing::Test {
   OneSessionDesk desk_;
   ControlService service_{desk_};
 };
+
+TEST_F(ControlServiceTest, SaysOnWhichGpuInWhichClassASessionHadWork) {
+  desk_.gpus = {"GPU-a", "GPU-b", "GPU-c"};
+  auto busy_ns = desk_.session.record.figures.entries("busy_ns");
+  busy_ns[control::GpuEntry(2, true)] = 30;
+  busy_ns[control::GpuEntry(2, false)] = 40;
+  busy_ns[control::GpuEntry(0, true)] = 10;
+  busy_ns[control::GpuEntry(3, true)] = 70;  // a place that no executor has named
+  const v1::Session session = Session();
+  ASSERT_EQ(session.busy_size(), 3);
+  EXPECT_EQ(session.busy(0).gpu(), "GPU-a");
+  EXPECT_EQ(session.busy(0).busy_ns(), 10u);
+  EXPECT_EQ(session.busy(1).gpu(), "GPU-c");
+  EXPECT_EQ(session.busy(1).place(), 2u);
+  EXPECT_EQ(session.busy(1).priority_class(), v1::PRIORITY_CLASS_BEST_EFFORT);
+  EXPECT_EQ(session.busy(1).busy_ns(), 40u);
+  EXPECT_EQ(session.busy(2).priority_class(), v1::PRIORITY_CLASS_HIGH);
+  EXPECT_EQ(session.busy(2).busy_ns(), 30u);
+}
 
 TEST_F(ControlServiceTest, EveryFigureArrivesUnderItsName) {
   control::SessionFigures& figures = desk_.session.record.figures;
@@ -112,10 +137,46 @@ TEST_F(ControlServiceTest, FiguresTouchNothingElse) {
   EXPECT_FALSE(session.is_stale());
 }
 
+TEST_F(ControlServiceTest, AGrantComesBackAsItWasAskedFor) {
+  v1::CreateGrantRequest request;
+  v1::Grant& grant = *request.mutable_grant();
+  grant.set_tenant("team-a");
+  grant.set_priority_class(v1::PRIORITY_CLASS_HIGH);
+  grant.set_weight(200);
+  grant.set_level(3);
+  grant.set_device_memory_bytes(1 << 20);
+  grant.set_share(0.5);
+  grant.add_gpus("GPU-1");
+  grant.set_domain_policy(v1::DOMAIN_POLICY_NAMESPACE);
+  grant.set_namespace_("blue");
+  grant.set_pod("p");
+  grant.set_container("c");
+  v1::CreateGrantResponse response;
+  ASSERT_TRUE(service_.CreateGrant(nullptr, &request, &response).ok());
+  EXPECT_EQ(response.grant().id(), 7u);
+  EXPECT_EQ(response.grant().socket(), "/s/grants/x");
+  grant.set_id(7);
+  grant.set_socket("/s/grants/x");
+  EXPECT_EQ(response.grant().SerializeAsString(), grant.SerializeAsString());
+}
+
+TEST_F(ControlServiceTest, WhatIsNotSaidOfAGrantIsItsDefault) {
+  v1::CreateGrantRequest request;
+  request.mutable_grant()->set_tenant("a");
+  v1::CreateGrantResponse response;
+  ASSERT_TRUE(service_.CreateGrant(nullptr, &request, &response).ok());
+  EXPECT_EQ(response.grant().priority_class(), v1::PRIORITY_CLASS_BEST_EFFORT);
+  EXPECT_EQ(response.grant().weight(), scheduler::kDefaultWeight);
+  EXPECT_EQ(response.grant().share(), 1);
+  EXPECT_EQ(response.grant().domain_policy(), v1::DOMAIN_POLICY_TENANT);
+  request.mutable_grant()->set_domain_policy(static_cast<v1::DomainPolicy>(99));
+  EXPECT_EQ(service_.CreateGrant(nullptr, &request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 // A field that no row has any more, or that was misspelt, would always be 0.
 TEST_F(ControlServiceTest, EveryFieldIsARowsOrTheIdentitys) {
   using google::protobuf::FieldDescriptor;
-  const std::set<std::string> of_identity = {"id", "age_ns", "turnaround_ns"};
+  const std::set<std::string> of_identity = {"id", "age_ns", "turnaround_ns", "grant_id", "device_memory_limit_bytes"};
   std::set<std::string> rows;
   for (const control::FigureRow& row : control::kSessionFigures) {
     rows.insert(row.name);

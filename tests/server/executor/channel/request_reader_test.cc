@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -169,6 +171,32 @@ TEST_F(RequestReaderTest, DozesInShortSleeps) {
   writer.join();
   Request request{};
   ASSERT_EQ(reader.Read(&request), Outcome::kRequest);
+  EXPECT_EQ(request.header.op, 4);
+}
+
+// Called until it says that it has seen enough; the wait goes on. Spinning or asleep.
+TEST_F(RequestReaderTest, WhoeverMindsSilenceIsCalledWhileItLasts) {
+  RequestReader reader(*region_);
+  std::atomic<bool> stop{false};
+  std::atomic<int> num_calls{0};
+  std::chrono::nanoseconds last{0};
+  const RequestReader::OnSilence on_silence = [&](std::chrono::nanoseconds silent_for) {
+    EXPECT_GE(silent_for, RequestReader::kFirstLook);
+    EXPECT_GT(silent_for, last);
+    last = silent_for;
+    return ++num_calls < 3 ? std::chrono::nanoseconds(1000) : std::chrono::nanoseconds(0);
+  };
+  std::thread writer([&] {
+    while (num_calls < 3) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    Put(0, 32, 4);
+    Publish(32);
+    reader.Wake();
+  });
+  Request request{};
+  while (reader.Read(&request) == Outcome::kEmpty) reader.Wait(stop, RequestReader::kPatience, on_silence);
+  writer.join();
+  EXPECT_EQ(num_calls, 3);
   EXPECT_EQ(request.header.op, 4);
 }
 

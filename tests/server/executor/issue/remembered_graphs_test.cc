@@ -1,6 +1,8 @@
 #include "server/executor/issue/remembered_graphs.h"
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 #include <numeric>
 
 #include "tests/server/executor/issue/remembered_graphs_fixture.h"
@@ -69,6 +71,23 @@ TEST_F(RememberedGraphsTest, AShapeIsAGraphFromTheSecondTimeOn) {
   EXPECT_EQ(reports[0].num_tracks, 2u);
   EXPECT_EQ(reports[0].num_uses, 2u);
   EXPECT_EQ(reports[0].way, IssueWay::kGraph);
+}
+
+TEST_F(RememberedGraphsTest, AGraphIsWorkOfItsStreamAsLaunchesAre) {
+  ManualClock clock;
+  clock.Advance(std::chrono::seconds(1));
+  BusyClock busy(clock);
+  stream_.work = std::make_shared<StreamWork>(busy);
+  const std::vector<Step> steps = {{0, 1}, {2, 3}, {4, 0}};
+  Run(steps);
+  EXPECT_EQ(busy.num_put(), 3u);
+  stream_.work->OnSeen(3, clock.Now());
+  Run(steps);
+  EXPECT_EQ(WatchedDriver::num_graph_launches, 1);
+  EXPECT_EQ(busy.num_put(), 4u);
+  EXPECT_TRUE(busy.IsBusy());
+  stream_.work = nullptr;
+  ExpectMemory();
 }
 
 TEST_F(RememberedGraphsTest, OnlyNodesThatChangedAreToldSo) {

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
@@ -98,11 +99,18 @@ class ScriptedExecutor final : public Executor {
   void ExpectDescheduling(int, bool) override {}
   void LeaveToTimeSlices(bool is_left) override { is_left_to_time_slices_ = is_left; }
   HighPriorityWatch* high_priority_watch() override { return nullptr; }
-  Status Evict(uint64_t, const std::string&) override { return Status(StatusCode::kUnimplemented, "not scripted"); }
+  Status Evict(uint64_t session_id, const std::string&) override {
+    std::lock_guard lock(mutex_);
+    evicted_.insert(session_id);
+    return OkStatus();
+  }
   bool faulted() const override { return is_faulted_; }
   const std::string& driver_description() const override { return description_; }
   bool is_software() const override { return !ScriptedDriver::IsScripted(); }
   int num_devices() const override { return 1; }
+  std::vector<GpuUuid> gpu_uuids() const override {
+    return {{0x5c, 0x21, 0xed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  }
 
   void Shutdown() override {
     is_ending_ = true;
@@ -142,7 +150,9 @@ class ScriptedExecutor final : public Executor {
       config_.on_fault("scripted fault");
     }
     pollfd state{socket.get(), POLLIN | POLLRDHUP, 0};
-    while (!is_ending_ && (::poll(&state, 1, 20) <= 0 || (state.revents & (POLLHUP | POLLRDHUP)) == 0)) continue;
+    while (!is_ending_ && !IsEvicted(id) &&
+           (::poll(&state, 1, 20) <= 0 || (state.revents & (POLLHUP | POLLRDHUP)) == 0))
+      continue;
     SessionEnd end;
     {
       std::lock_guard lock(mutex_);
@@ -154,12 +164,18 @@ class ScriptedExecutor final : public Executor {
     config_.on_session_end(end);
   }
 
+  bool IsEvicted(uint64_t id) const {
+    std::lock_guard lock(mutex_);
+    return evicted_.contains(id);
+  }
+
   ExecutorConfig config_;
   std::string description_ = "scripted";
   std::atomic<bool> is_faulted_ = false;
   std::atomic<bool> is_ending_ = false;
   mutable std::mutex mutex_;
   std::map<uint64_t, Session> sessions_;
+  std::set<uint64_t> evicted_;
   std::vector<std::thread> threads_;
 };
 

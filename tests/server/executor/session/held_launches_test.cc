@@ -138,6 +138,17 @@ class HeldLaunchesTest : public ExecutorFixture {
   uint64_t module_ = 0, kernel_ = 0, word_ = 0;
 };
 
+// What waits in admission is not on the GPU, and its session is not charged for it.
+TEST_F(HeldLaunchesTest, ItIsNoBusyTime) {
+  PostHeld(Put(1, 1));
+  const uint64_t before = executor_->Snapshot().at(0).figures["busy_ns"];
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(executor_->Snapshot().at(0).figures["busy_ns"], before);
+  EndHighPriorityWork();
+  EXPECT_EQ(Synchronize(), 0u);
+  EXPECT_GT(executor_->Snapshot().at(0).figures["busy_ns"], before);
+}
+
 TEST_F(HeldLaunchesTest, ItsErrorAndThoseBehindItAreKnownOnceItWasMade) {
   Payload too_much = Put(1, 1);
   auto* const record = reinterpret_cast<shm::Launch*>(const_cast<std::byte*>(too_much.bytes().data()));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -100,6 +101,75 @@ TEST(SequencerTest, BorrowersAndRequestsExcludeOneAnother) {
   for (std::thread& thread : threads) thread.join();
   is_over = true;
   borrower.join();
+}
+
+// Who comes meanwhile waits for the visit's end. It is no liar.
+TEST(SequencerTest, AVisitKeepsTheNextNumberBack) {
+  Sequencer sequencer;
+  const std::atomic<bool> stop{false};
+  ASSERT_TRUE(sequencer.TryBorrow());
+  EXPECT_FALSE(sequencer.TryBorrow()) << "one at a time";
+  std::atomic<bool> has_taken{false};
+  std::thread taker([&] {
+    EXPECT_EQ(sequencer.Take(0, stop), Outcome::kMine);
+    has_taken = true;
+    sequencer.Pass(0);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(has_taken);
+  sequencer.Return();
+  taker.join();
+  EXPECT_EQ(sequencer.Take(1, stop), Outcome::kMine);
+  EXPECT_FALSE(sequencer.TryBorrow()) << "somebody holds it";
+  sequencer.Pass(1);
+  EXPECT_TRUE(sequencer.TryBorrow());
+}
+
+TEST(SequencerTest, WhatIsSkippedDuringAVisitIsPassedOverAfterIt) {
+  Sequencer sequencer;
+  const std::atomic<bool> stop{false};
+  ASSERT_TRUE(sequencer.TryBorrow());
+  EXPECT_EQ(sequencer.Skip(0), Outcome::kMine);
+  EXPECT_EQ(sequencer.Skip(1), Outcome::kMine);
+  std::thread taker([&] { EXPECT_EQ(sequencer.Take(2, stop), Outcome::kMine); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  sequencer.Return();
+  taker.join();
+}
+
+// Visitors come at any time: order is kept, nobody is taken for a liar, nobody hangs.
+TEST(SequencerTest, VisitsDisturbNobody) {
+  Sequencer sequencer;
+  std::atomic<bool> stop{false};
+  constexpr uint64_t kSequenceNumbers = 20000;
+  std::atomic<int> num_inside{0};
+  std::thread visitor([&] {
+    while (!stop) {
+      if (!sequencer.TryBorrow()) continue;
+      EXPECT_EQ(num_inside.fetch_add(1), 0);
+      num_inside.fetch_sub(1);
+      sequencer.Return();
+    }
+  });
+  const std::atomic<bool> never{false};
+  std::vector<std::thread> channels;
+  for (uint64_t channel = 0; channel < 2; ++channel) {
+    channels.emplace_back([&, channel] {
+      for (uint64_t number = channel; number < kSequenceNumbers; number += 2) {
+        if (number % 7 == 0) {
+          EXPECT_EQ(sequencer.Skip(number), Outcome::kMine);
+          continue;
+        }
+        ASSERT_EQ(sequencer.Take(number, never), Outcome::kMine);
+        EXPECT_EQ(num_inside.fetch_add(1), 0);
+        num_inside.fetch_sub(1);
+        sequencer.Pass(number);
+      }
+    });
+  }
+  for (std::thread& channel : channels) channel.join();
+  stop = true;
+  visitor.join();
 }
 
 TEST(SequencerTest, StopEndsAWait) {

@@ -1,0 +1,104 @@
+#include "server/daemon/grant.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "proto/control/executor_link_abi.h"
+
+namespace tally::server {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+GrantSpec Named(const std::string& tenant) {
+  GrantSpec spec;
+  spec.tenant = tenant;
+  return spec;
+}
+
+TEST(Grant, NamesThatLeadNowhereElse) {
+  for (const char* name : {"a", "team-a", "A.b_c-9", "gpu.0.3"}) EXPECT_TRUE(CheckGrant(Named(name)).ok()) << name;
+  const std::string longest(kMaxTenantLetters, 'x');
+  EXPECT_TRUE(CheckGrant(Named(longest)).ok());
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("-a"), std::string("a\nb"),
+        std::string("a\0b", 3), std::string("a@b"), longest + "x", std::string(100'000, 'x')}) {
+    const Status checked = CheckGrant(Named(name));
+    EXPECT_EQ(checked.code(), StatusCode::kInvalidArgument) << name.size();
+    EXPECT_LT(checked.message().size(), 300u);
+    EXPECT_EQ(checked.message().find('\n'), std::string::npos);
+  }
+}
+
+TEST(Grant, ItsNamesFitIntoWhatExecutorsAreTold) {
+  GrantSpec spec = Named(std::string(kMaxTenantLetters, 'x'));
+  EXPECT_LT(spec.tenant.size(), sizeof(control::SessionIdentity::tenant_name));
+  spec.domain_policy = DomainPolicy::kNamespace;
+  spec.label_namespace = std::string(kMaxTenantLetters, 'x');
+  ASSERT_TRUE(CheckGrant(spec).ok());
+  const size_t of_client = shm::kDomainNameBytes - 1;
+  EXPECT_LT(of_client + 1 + spec.DomainOwner().size(), control::kLinkDomainBytes);
+}
+
+TEST(Grant, WhatCannotBeKeptIsRefused) {
+  GrantSpec spec = Named("a");
+  spec.share = 0.3;
+  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("cannot cap"));
+  spec.share = -1;
+  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("is not from 0 to 1"));
+  spec = Named("a");
+  spec.gpus = {"GPU-1"};
+  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("some of its GPUs"));
+  spec = Named("a");
+  spec.device_memory_bytes = 1;
+  EXPECT_TRUE(CheckGrant(spec).ok());
+  spec.domain_policy = DomainPolicy::kShared;
+  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("memory limit"));
+}
+
+TEST(Grant, ANamespaceIsTheOwnersNameSoItIsLikeATenants) {
+  GrantSpec spec = Named("a");
+  spec.domain_policy = DomainPolicy::kNamespace;
+  for (const char* name : {"", "../b", "a/b"}) {
+    spec.label_namespace = name;
+    EXPECT_FALSE(CheckGrant(spec).ok()) << name;
+  }
+  spec.label_namespace = "blue";
+  EXPECT_TRUE(CheckGrant(spec).ok());
+  EXPECT_NE(spec.DomainOwner(), Named("namespace/blue").DomainOwner().substr(10)) << "no tenant's name";
+}
+
+TEST(Grant, ComesBackFromItsJson) {
+  GrantSpec spec{"a",       shm::PriorityClass::kHighPriority, 200, 3,       1 << 20, 0.5,
+                 {"GPU-1"}, DomainPolicy::kNamespace,          "n", "p\"\\", "c"};
+  const auto back = GrantFromJson(Json::parse(ToJson(spec).dump()));
+  ASSERT_TRUE(back) << back.error().message();
+  EXPECT_EQ(*back, spec);
+}
+
+TEST(Grant, WrongTypesAndUnknownKeysAreNamed) {
+  const auto problem = [](const char* text) {
+    const auto spec = GrantFromJson(Json::parse(text));
+    return spec ? "none" : spec.error().message();
+  };
+  EXPECT_THAT(problem(R"({"tenant": 3})"), HasSubstr("'tenant' must be a string"));
+  EXPECT_THAT(problem(R"({"weight": -1})"), HasSubstr("'weight' must be"));
+  EXPECT_THAT(problem(R"({"weight": 4294967297})"), HasSubstr("'weight' must be"));
+  EXPECT_THAT(problem(R"({"level": 1.5})"), HasSubstr("'level' must be"));
+  EXPECT_THAT(problem(R"({"gpus": [1]})"), HasSubstr("a list of strings"));
+  EXPECT_THAT(problem(R"({"domain": "mine"})"), HasSubstr("no domain policy"));
+  EXPECT_THAT(problem(R"({"pid": 1})"), HasSubstr("a grant has no 'pid'"));
+  EXPECT_EQ(problem(R"({"tenant": "a"})"), "none");
+}
+
+TEST(Grant, SeveralHaveNamesOfTheirOwnAndRoomForTheirSockets) {
+  EXPECT_TRUE(CheckGrants({Named("a"), Named("b")}, "/run/tally").ok());
+  EXPECT_THAT(CheckGrants({Named("a"), Named("a")}, "/run/tally").message(), HasSubstr("twice"));
+  EXPECT_THAT(CheckGrants({Named("a")}, std::string(100, 'd')).message(), HasSubstr("too long"));
+}
+
+}  // namespace
+}  // namespace tally::server
