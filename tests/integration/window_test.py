@@ -38,6 +38,11 @@ class Window(FullStackTest):
                 self.assert_right_words(self.start("checked", "60", window=window, priority=priority))
         assert_launches_were_in_graphs(self, self.scrape(self.port), 100)
 
+    def test_declared_launches_are_in_graphs(self):
+        """Of a kernel that would be a barrier: that its launches are held is due to what they declare."""
+        self.assert_right_words(self.start("declared", "60"))
+        assert_launches_were_in_graphs(self, self.scrape(self.port), 300)
+
     def assert_right_words(self, run):
         self.assertEqual(self.output_of(run), "OK\n")
 
