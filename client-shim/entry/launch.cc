@@ -18,7 +18,7 @@ bool IsElsewhere(const Process& process, uint64_t stream) {
 }
 
 // Null `node` unless the launch is to become a device-updatable node of a captured graph: then the executor answers
-// with the device's name for it.
+// with the device's name for it. `declared`: of this launch, or null.
 CUresult Launch(CUfunction function, const CUlaunchConfig& config, void** parameters, void** extra, uint16_t flags,
                 const DeclaredSegments* declared, CUgraphDeviceNode* node = nullptr) {
   Call call;
@@ -35,11 +35,14 @@ CUresult Launch(CUfunction function, const CUlaunchConfig& config, void** parame
   if (call.process->num_devices() > 1 && IsElsewhere(*call.process, launch.stream)) return CUDA_ERROR_INVALID_HANDLE;
   const uint32_t bytes = static_cast<uint32_t>(sizeof(shm::Launch)) + LaunchTailBytes(launch);
   const uint32_t declared_bytes = declared != nullptr ? declared->Announce(&launch) : 0;
-  std::byte* room = call.channel->Begin(shm::Op::kLaunch, bytes + declared_bytes);
+  const uint32_t padding = declared_bytes != 0 ? -bytes % 8 : 0;
+  std::byte* room = call.channel->Begin(shm::Op::kLaunch, bytes + padding + declared_bytes);
   if (room == nullptr) return call.channel->failure();
   WriteLaunch(launch, *kernel, config, parameters, extra, room);
-  if (declared_bytes != 0) [[unlikely]]
-    std::memcpy(room + bytes, declared->boxes, declared_bytes);
+  if (declared_bytes != 0) [[unlikely]] {
+    std::memset(room + bytes, 0, padding);  // not what the ring held before
+    std::memcpy(room + bytes + padding, declared->boxes, declared_bytes);
+  }
   if (node == nullptr) [[likely]] {
     call.channel->Post();
     return CUDA_SUCCESS;

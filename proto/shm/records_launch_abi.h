@@ -9,7 +9,7 @@ enum LaunchFlags : uint16_t {
   kLaunchCooperative = 1,  // cuLaunchCooperativeKernel
   kLaunchEx = 2,           // cuLaunchKernelEx: attributes follow, possibly none
   kLaunchExtra = 4,        // the parameters are the caller's `extra` buffer, verbatim
-  kLaunchDeclared = 8,     // boxes follow the parameters: all that the launch touches, as its program says
+  kLaunchDeclared = 8,     // boxes follow the padded parameters: all that the launch touches, as its program says
   kLaunchOpaque = 16,      // its program says that it may touch anything
 };
 inline constexpr uint32_t kLaunchAttributeBytes =

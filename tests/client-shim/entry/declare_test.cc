@@ -80,6 +80,35 @@ TEST_F(Declare, TheNextLaunchCarriesItAndNoOther) {
             (std::array<uint64_t, 4>{0x9000, 16, 4, 256}));
 }
 
+TEST_F(Declare, ItComesBehindThePaddedParameters) {
+  EXPECT_EQ(RunInChild(executor_.socket_path(),
+                       [] {
+                         Program program;
+                         REQUIRE(program.Start() == 0);
+                         for (size_t size : {11, 12, 16, 0}) {
+                           std::array<char, 16> bytes;
+                           bytes.fill('x');
+                           void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes.data(), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                                            &size, CU_LAUNCH_PARAM_END};
+                           REQUIRE(tally_segments(&kIn, 1, nullptr, 0) == 0);
+                           REQUIRE(SHIM(cuLaunchKernel)(program.function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr,
+                                                        extra) == CUDA_SUCCESS);
+                         }
+                         return SHIM(cuCtxSynchronize)() == CUDA_SUCCESS ? 0 : 1;
+                       }),
+            0);
+  const auto launches = Launches();
+  ASSERT_EQ(launches.size(), 4u);
+  for (const FakeRequest& launch : launches) {
+    const shm::Launch head = HeadOf(launch);
+    const size_t padded = sizeof(head) + (head.parameter_bytes + 7) / 8 * 8;
+    EXPECT_EQ(head.flags, shm::kLaunchDeclared | shm::kLaunchExtra);
+    ASSERT_EQ(launch.payload.size(), padded + sizeof(shm::DeclaredBox));
+    for (size_t at = sizeof(head) + head.parameter_bytes; at < padded; ++at) EXPECT_EQ(launch.payload[at], std::byte{});
+    EXPECT_EQ(launch.Read<shm::DeclaredBox>(padded).address, 0x5000u);
+  }
+}
+
 TEST_F(Declare, TheLastWordCounts) {
   EXPECT_EQ(RunInChild(executor_.socket_path(),
                        [] {

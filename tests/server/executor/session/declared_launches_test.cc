@@ -51,7 +51,7 @@ class DeclaredLaunchesTest : public ExecutorFixture {
     kernel_ = LoadKernel(*channel_, "put", nullptr, 1, kPut);
     ASSERT_NE(kernel_, 0u);
     words_ = Allocate(*channel_, kBytes);
-    channel_->Post(Op::kFill, Payload().Put(shm::Fill{words_, 0, 1, 1, kLegacyStream, 0, kBytes}));
+    channel_->Post(Op::kFill, Payload().Put(shm::Fill{words_, 0, kBytes / 4, 1, kLegacyStream, 0, 4}));
     ASSERT_EQ(Synchronize(), 0u);
   }
 
