@@ -23,6 +23,7 @@ install(TARGETS ${tally_programs} tally_sim_driver
   LIBRARY DESTINATION ${tally_private_directory})
 install(TARGETS tally_shim LIBRARY DESTINATION ${tally_private_directory}/client)
 
+install(FILES include/tally/segments.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tally)
 install(FILES deploy/systemd/tallyd.service deploy/systemd/tally.socket DESTINATION lib/systemd/system)
 install(FILES deploy/systemd/tally.sysusers.conf DESTINATION lib/sysusers.d RENAME tally.conf)
 install(FILES deploy/systemd/tally.tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME tally.conf)

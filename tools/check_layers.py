@@ -32,7 +32,8 @@ UNITS = {
     "cubin-transforms": (["base", "images", "proto/device"], CUDA + "|sys/socket|" + THREADS, "bytes in, bytes out"),
     "scheduler": (["base"], CUDA + "|" + THREADS, "pure decisions: no CUDA, no threads; the caller owns the clock"),
     "sim-driver": (["base", "images", "ptx-transforms", "proto/device"], RPC, "a driver knows no daemon"),
-    "client-shim": (["base", "images", "proto/shm", "proto/driver", "proto/control"], RPC + "|prometheus",
+    "include": ([], CUDA, "any program includes it"),
+    "client-shim": (["base", "images", "include", "proto/shm", "proto/driver", "proto/control"], RPC + "|prometheus",
                     "it runs inside somebody else's process"),
     "server/executor": (["base", "images", "proto", "ptx-transforms", "cubin-transforms", "scheduler"], RPC,
                         "only tallyd and tallyctl speak gRPC"),
@@ -42,7 +43,7 @@ UNITS = {
 # Only these, so that the layout compiles the same everywhere.
 ONLY_THESE = {unit: {"cstdint", "cstddef", "atomic", "type_traits"} for unit in ("proto/shm", "proto/device")}
 # Whole folders that others may use although they are no front desk.
-PUBLIC_FOLDERS = {"proto/shm", "proto/device", "proto/driver", "proto/driver/generated", "proto/control",
+PUBLIC_FOLDERS = {"include/tally", "proto/shm", "proto/device", "proto/driver", "proto/driver/generated", "proto/control",
                   "scheduler/window"}
 # (who, private folder): the software driver executes the syntax tree itself, so it needs all of it.
 EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}

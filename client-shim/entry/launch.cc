@@ -5,6 +5,7 @@
 #include "client-shim/entry/launch_record.h"
 #include "client-shim/state/process.h"
 #include "client-shim/state/refusals.h"
+#include "client-shim/transport/declared_segments.h"
 #include "proto/driver/generated/client_calls.h"
 
 namespace tally::client_shim::entry {
@@ -17,9 +18,9 @@ bool IsElsewhere(const Process& process, uint64_t stream) {
 }
 
 // Null `node` unless the launch is to become a device-updatable node of a captured graph: then the executor answers
-// with the device's name for it.
+// with the device's name for it. `declared`: of this launch, or null.
 CUresult Launch(CUfunction function, const CUlaunchConfig& config, void** parameters, void** extra, uint16_t flags,
-                CUgraphDeviceNode* node = nullptr) {
+                const DeclaredSegments* declared, CUgraphDeviceNode* node = nullptr) {
   Call call;
   if (const CUresult result = BeginCallInContext(&call); result != CUDA_SUCCESS) return result;
   shm::Launch launch;
@@ -32,10 +33,16 @@ CUresult Launch(CUfunction function, const CUlaunchConfig& config, void** parame
       result != CUDA_SUCCESS)
     return result;
   if (call.process->num_devices() > 1 && IsElsewhere(*call.process, launch.stream)) return CUDA_ERROR_INVALID_HANDLE;
-  std::byte* room =
-      call.channel->Begin(shm::Op::kLaunch, static_cast<uint32_t>(sizeof(shm::Launch)) + LaunchTailBytes(launch));
+  const uint32_t bytes = static_cast<uint32_t>(sizeof(shm::Launch)) + LaunchTailBytes(launch);
+  const uint32_t declared_bytes = declared != nullptr ? declared->Announce(&launch) : 0;
+  const uint32_t padding = declared_bytes != 0 ? -bytes % 8 : 0;
+  std::byte* room = call.channel->Begin(shm::Op::kLaunch, bytes + padding + declared_bytes);
   if (room == nullptr) return call.channel->failure();
   WriteLaunch(launch, *kernel, config, parameters, extra, room);
+  if (declared_bytes != 0) [[unlikely]] {
+    std::memset(room + bytes, 0, padding);  // not what the ring held before
+    std::memcpy(room + bytes + padding, declared->boxes, declared_bytes);
+  }
   if (node == nullptr) [[likely]] {
     call.channel->Post();
     return CUDA_SUCCESS;
@@ -79,12 +86,13 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
                         unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
   return Launch(f, ConfigOf(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream),
-                kernelParams, extra, 0);
+                kernelParams, extra, 0, TakeDeclared());
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                                    unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                                    unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+  const DeclaredSegments* const declared = TakeDeclared();
   // Whether all blocks fit at once is found here, as natively: the answer is memorised per kernel and shape.
   const uint64_t threads = uint64_t{blockDimX} * blockDimY * blockDimZ;
   int per_multiprocessor = 0;
@@ -98,10 +106,11 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   return Launch(f, ConfigOf(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream),
-                kernelParams, nullptr, shm::kLaunchCooperative);
+                kernelParams, nullptr, shm::kLaunchCooperative, declared);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+  const DeclaredSegments* const declared = TakeDeclared();
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUgraphDeviceNode* node = nullptr;
   for (unsigned int i = 0; i < config->numAttrs && config->attrs != nullptr; ++i) {
@@ -112,7 +121,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
         attribute.value.deviceUpdatableKernelNode.deviceUpdatable != 0)
       node = &attribute.value.deviceUpdatableKernelNode.devNode;
   }
-  return Launch(f, *config, kernelParams, extra, shm::kLaunchEx, node);
+  return Launch(f, *config, kernelParams, extra, shm::kLaunchEx, declared, node);
 }
 
 }  // namespace tally::client_shim::entry

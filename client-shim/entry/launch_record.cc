@@ -73,7 +73,8 @@ CUresult DescribeLaunch(const Process& process, CUfunction function, const CUlau
              .parameter_bytes = kernel->parameter_bytes,
              .num_attributes = static_cast<uint16_t>(config.numAttrs),
              .flags = flags,
-             .reserved = 0};
+             .num_declared_reads = 0,
+             .num_declared_writes = 0};
   if (const CUresult result = CheckShape(process, *kernel, *launch); result != CUDA_SUCCESS) return result;
   if (config.numAttrs > shm::kMaxLaunchAttributes || (config.numAttrs != 0 && config.attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;

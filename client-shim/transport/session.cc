@@ -217,6 +217,7 @@ CUresult Session::Attach(std::string* sentence) {
   }
   region_ = std::move(*region);
   wants_ptx_ = (reply.value[1] & shm::kWantsPtx) != 0;
+  wants_declarations_ = (reply.value[1] & shm::kWantsDeclarations) != 0;
   header_ = reinterpret_cast<shm::SessionHeader*>(region_.data());
   if (header_->magic != shm::kSessionMagic || header_->protocol_version != shm::kProtocolVersion) {
     *sentence = fmt::format("the executor speaks protocol version {}, this libcuda.so.1 speaks {}",

@@ -66,6 +66,8 @@ class Session {
   unsigned num_cpus() const { return num_cpus_; }
   // Whether the executor can do something with the PTX of machine code.
   bool wants_ptx() const { return wants_ptx_; }
+  // Whether it can do something with what launches are said to touch.
+  bool wants_declarations() const { return wants_declarations_; }
   // For large copies to and from the arenas.
   CopyThreads& copy_threads() { return copy_threads_; }
 
@@ -86,6 +88,7 @@ class Session {
   uint64_t socket_inode_ = 0;
   uint64_t id_ = 0;
   bool wants_ptx_ = false;
+  bool wants_declarations_ = false;
   const unsigned num_cpus_;
   CopyThreads copy_threads_;
   MappedRegion region_;

@@ -5,13 +5,14 @@
 #include <atomic>
 
 #include "client-shim/transport/channel.h"
+#include "client-shim/transport/declared_segments.h"
 #include "client-shim/transport/session.h"
 #include "proto/shm/handles_abi.h"
 
 namespace tally::client_shim {
 
 __thread ThreadState t_thread
-    __attribute__((tls_model("initial-exec"))) = {nullptr, nullptr, shm::kNoContext, false, 0, 0};
+    __attribute__((tls_model("initial-exec"))) = {nullptr, nullptr, shm::kNoContext, false, 0, 0, nullptr};
 
 namespace {
 
@@ -28,6 +29,8 @@ void OnThreadEnd(void*) {
   }
   delete t_thread.below;
   t_thread.below = nullptr;
+  delete t_thread.declared;
+  t_thread.declared = nullptr;
 }
 
 }  // namespace
@@ -42,7 +45,8 @@ void WatchThreadEnd() {
 void ForgetThread() {
   t_thread.channel = nullptr;
   delete t_thread.below;
-  t_thread = {nullptr, nullptr, shm::kNoContext, false, 0, 0};
+  delete t_thread.declared;
+  t_thread = {nullptr, nullptr, shm::kNoContext, false, 0, 0, nullptr};
 }
 
 }  // namespace tally::client_shim

@@ -13,6 +13,7 @@
 namespace tally::client_shim {
 
 class Channel;
+struct DeclaredSegments;
 
 // Contexts below the current one, from cuCtxPushCurrent. Fixed: native programs nest two or three deep.
 inline constexpr uint32_t kMaxContextDepth = 64;
@@ -22,12 +23,13 @@ struct ContextStack {
 };
 
 struct ThreadState {
-  Channel* channel;       // null until the first call that needs one, and after a fork
-  ContextStack* below;    // null while nothing was pushed
-  uint32_t context;       // current context, kNoContext if none
-  bool is_per_thread;     // inside a _ptsz/_ptds entry: stream 0 is this thread's own
-  uint8_t capture_mode;   // CUstreamCaptureMode of cuThreadExchangeStreamCaptureMode
-  uint16_t num_captures;  // open captures begun here with a mode other than relaxed
+  Channel* channel;            // null until the first call that needs one, and after a fork
+  ContextStack* below;         // null while nothing was pushed
+  uint32_t context;            // current context, kNoContext if none
+  bool is_per_thread;          // inside a _ptsz/_ptds entry: stream 0 is this thread's own
+  uint8_t capture_mode;        // CUstreamCaptureMode of cuThreadExchangeStreamCaptureMode
+  uint16_t num_captures;       // open captures begun here with a mode other than relaxed
+  DeclaredSegments* declared;  // null until the thread declares something
 };
 
 extern __thread ThreadState t_thread __attribute__((tls_model("initial-exec")));

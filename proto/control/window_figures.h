@@ -43,6 +43,7 @@ inline constexpr const char* kWindowBarriers[] = {
     "not-yet",
     "attributes",
     "capture",
+    "declared",
     "host-memory",
     "object",
     "preemptible",

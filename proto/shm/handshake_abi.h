@@ -65,7 +65,7 @@ struct HelloReply {
 static_assert(sizeof(HelloReply) == 544);
 
 enum class SessionRequestKind : uint32_t {
-  kAttach = 1,        // -> descriptor of the session region; value0 = its bytes, value1 = kWantsPtx or 0. Once, first.
+  kAttach = 1,        // -> descriptor of the session region; value0 = its bytes, value1 = what it wants. Once, first.
   kOpenChannel = 2,   // -> descriptor of a new channel's region; value0 = its bytes, value1 = channel number
   kAllocateHost = 3,  // value0 = bytes, value1 = device ordinal, value2 = HostMemoryUse -> value0 = address, value1 =
                       // bytes mapped, descriptor of the memory: the client maps it at exactly that address
@@ -80,6 +80,8 @@ enum class SessionRequestKind : uint32_t {
 
 // The executor can make use of the PTX that machine code was made from: to give kernels other forms, or to run them.
 inline constexpr uint64_t kWantsPtx = 1;
+// It has a window for this session, so it can make use of what launches are said to touch (kLaunchDeclared).
+inline constexpr uint64_t kWantsDeclarations = 2;
 
 enum class HostMemoryUse : uint64_t { kPinned = 0, kManaged = 1 };
 

@@ -9,10 +9,22 @@ enum LaunchFlags : uint16_t {
   kLaunchCooperative = 1,  // cuLaunchCooperativeKernel
   kLaunchEx = 2,           // cuLaunchKernelEx: attributes follow, possibly none
   kLaunchExtra = 4,        // the parameters are the caller's `extra` buffer, verbatim
+  kLaunchDeclared = 8,     // boxes follow the padded parameters: all that the launch touches, as its program says
+  kLaunchOpaque = 16,      // its program says that it may touch anything
 };
 inline constexpr uint32_t kLaunchAttributeBytes =
     72;  // a CUlaunchAttribute, verbatim; events in it are session handles
 inline constexpr uint32_t kMaxLaunchAttributes = 32;
+
+// Rows of memory at equal distances, as include/tally/segments.h has them.
+struct DeclaredBox {
+  uint64_t address;
+  uint64_t row_bytes;
+  uint64_t rows;
+  uint64_t pitch;  // from row to row
+};
+static_assert(sizeof(DeclaredBox) == 32);
+inline constexpr uint32_t kMaxDeclaredBoxes = 64;  // of one launch, read and written
 
 struct Launch {
   uint64_t function;  // kFunction or kKernel
@@ -22,8 +34,9 @@ struct Launch {
   uint32_t shared_bytes;
   uint32_t parameter_bytes;  // packed at the kernel's layout offsets
   uint16_t num_attributes;
-  uint16_t flags;  // LaunchFlags
-  uint32_t reserved;
+  uint16_t flags;               // LaunchFlags
+  uint16_t num_declared_reads;  // kLaunchDeclared: DeclaredBoxes behind the parameters, these first
+  uint16_t num_declared_writes;
 };
 static_assert(sizeof(Launch) == 56);
 

@@ -187,6 +187,7 @@ void FakeExecutor::SessionLoop(Session* session) {
         const std::lock_guard lock(mutex_);
         session->region = std::move(region);
         reply.value[0] = shm::kSessionRegionBytes;
+        reply.value[1] = wanted_;
         fd = session->region_fd.get();
         break;
       }

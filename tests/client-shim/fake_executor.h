@@ -68,6 +68,8 @@ class FakeExecutor {
   // Before the first client comes.
   void set_protocol_version(uint32_t version) { protocol_version_ = version; }
   void set_devices(std::vector<shm::DeviceDescription> devices) { devices_ = std::move(devices); }
+  // What it tells who attaches that it has use for (shm::kWantsPtx and so on).
+  void set_wanted(uint64_t wanted) { wanted_ = wanted; }
   // A device that passes for a small sm_90.
   static shm::DeviceDescription MakeDevice(int ordinal);
   void On(shm::Op op, Script script) { On(static_cast<uint16_t>(op), std::move(script)); }
@@ -117,6 +119,7 @@ class FakeExecutor {
   std::string directory_;
   std::string socket_path_;
   uint32_t protocol_version_ = shm::kProtocolVersion;
+  uint64_t wanted_ = 0;
   std::vector<shm::DeviceDescription> devices_;
   UniqueFd listening_;
   std::atomic<bool> is_stopping_{false};

@@ -2,6 +2,7 @@
 """Programs whose launches are gathered in windows, on a software GPU that takes work in any order: who is killed, what
 faults, what is refused concerns nobody else, and is told as it would be without a window."""
 import os
+import re
 import sys
 import time
 import unittest
@@ -37,6 +38,12 @@ class Window(FullStackTest):
             for priority in ("best-effort", "high"):
                 self.assert_right_words(self.start("checked", "60", window=window, priority=priority))
         assert_launches_were_in_graphs(self, self.scrape(self.port), 100)
+
+    def test_declared_launches_are_held(self):
+        """Of 17 launches a step 12 are of a kernel that would be a barrier, but for what they declare."""
+        self.assert_right_words(self.start("declared", "60"))
+        held = re.findall(r"^tally_tenant_window_held_total\{[^}]*\} (\S+)$", self.scrape(self.port), re.MULTILINE)
+        self.assertEqual(sum(float(count) for count in held), 60 * 17)
 
     def assert_right_words(self, run):
         self.assertEqual(self.output_of(run), "OK\n")

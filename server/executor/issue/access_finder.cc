@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "server/executor/issue/declared_accesses.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_stream.h"
 
@@ -29,6 +30,11 @@ const char* WhyAlone(const PendingLaunch& launch) {
 }  // namespace
 
 const LaunchAccesses& AccessFinder::Of(const PendingLaunch& launch) {
+  if ((launch.flags & (shm::kLaunchDeclared | shm::kLaunchOpaque)) != 0) [[unlikely]] {
+    if (const char* why = WhyAlone(launch)) return Barrier(why);
+    if (const char* why = FindDeclared(launch, memory_, &declared_)) return Barrier(why);
+    return declared_;
+  }
   KernelAccesses::OnDevice& here = Here(*launch.kernel, launch.stream->device);
   if (here.found == nullptr) Look(*launch.kernel, here);
   if (here.barrier != nullptr) return Barrier(here.barrier);

@@ -4,6 +4,8 @@
 //
 // Never waits: a kernel that was not looked at yet is a barrier, "not-yet". A launch that is found again costs neither
 // allocation nor lock.
+//
+// What the program declares of a launch (include/tally/segments.h) is taken instead, whatever its kernel is.
 #pragma once
 
 #include <memory>
@@ -56,6 +58,7 @@ class AccessFinder {
   RememberedAccesses remembered_;
   std::vector<std::byte> inputs_;  // of the launch that is looked at
   LaunchAccesses barrier_ = BarrierFor("not-yet");
+  LaunchAccesses declared_;  // of the launch that is looked at
   uint64_t num_evaluations_ = 0;
 };
 

@@ -40,6 +40,10 @@ struct PendingLaunch {
   SmallBuffer parameters;
   uint32_t parameter_bytes = 0;
   std::vector<CUlaunchAttribute> attributes;  // events in them are the driver's
+  // kLaunchDeclared: the first `num_declared_reads` are read, the others written; otherwise these mean nothing. Nobody
+  // has looked at their numbers.
+  std::vector<shm::DeclaredBox> declared;
+  uint32_t num_declared_reads = 0;
 
   const LaunchOwner* owner = nullptr;
   LaunchStream* stream = nullptr;

@@ -65,6 +65,16 @@ CUresult ReadHead(ServedRequest& served, ClientNames& names, WireReader& in, con
   return CUDA_SUCCESS;
 }
 
+// Copied, as the program may still write to the record. What is read here is judged when somebody asks for it.
+CUresult ReadDeclaration(ServedRequest& served, WireReader& in, const shm::Launch& record, PendingLaunch* launch) {
+  const uint32_t num_boxes = uint32_t{record.num_declared_reads} + record.num_declared_writes;
+  if (num_boxes > shm::kMaxDeclaredBoxes) return served.Malformed("too many declared segments");
+  launch->num_declared_reads = record.num_declared_reads;
+  launch->declared.resize(num_boxes);
+  for (shm::DeclaredBox& box : launch->declared) in.TakeStruct(&box);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, shm::Launch* record,
@@ -73,6 +83,9 @@ CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, s
   if (const CUresult r = ReadHead(served, names, in, *record, launch); r != CUDA_SUCCESS) return r;
   if (record->parameter_bytes > shm::kMaxParameterBytes) return served.Malformed("too many parameter bytes");
   const std::span<const std::byte> bytes = in.TakeBytes(record->parameter_bytes);
+  if ((record->flags & shm::kLaunchDeclared) != 0) [[unlikely]] {
+    if (const CUresult r = ReadDeclaration(served, in, *record, launch); r != CUDA_SUCCESS) return r;
+  }
   if (!in.AtEnd()) return served.Malformed();
   launch->kernel = FindKernel(served.session(), record->function);
   if (launch->kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;

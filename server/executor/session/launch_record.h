@@ -14,8 +14,8 @@ namespace tally::server {
 // Whether the driver's meaning of the attribute is known, and thus what in its value has to be checked or translated.
 bool IsKnownAttribute(CUlaunchAttributeID id);
 
-// Reads Launch + attributes + parameters, which must be the rest of the record. What `launch` has of memory it keeps;
-// after an error its content means nothing.
+// Reads Launch + attributes + parameters + declared boxes, which must be the rest of the record. What `launch` has of
+// memory it keeps; after an error its content means nothing. Of a node of a graph nobody asks for the boxes.
 CUresult ReadLaunch(ServedRequest& served, ClientNames& names, WireReader& in, shm::Launch* record,
                     PendingLaunch* launch);
 // Takes only the attributes that a ClusterQuery carries.

@@ -193,6 +193,11 @@ Status Session::Reply(const shm::SessionRequest& request, CUresult result, uint6
   return SendMessage(socket_.get(), std::as_bytes(std::span(&reply, 1)), fds);
 }
 
+uint64_t Session::WhatIsWanted() const {
+  if (state_.window != nullptr) return shm::kWantsPtx | shm::kWantsDeclarations;
+  return core_.wants_ptx ? shm::kWantsPtx : 0;
+}
+
 Status Session::ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds) {
   const bool is_attached = phase_.load(std::memory_order_relaxed) == State::kActive;
   const auto kind = static_cast<shm::SessionRequestKind>(request.kind);
@@ -205,8 +210,7 @@ Status Session::ServeRequest(const shm::SessionRequest& request, const std::vect
   switch (kind) {
     case shm::SessionRequestKind::kAttach:
       phase_.store(State::kActive, std::memory_order_release);
-      return Reply(request, CUDA_SUCCESS, shm::kSessionRegionBytes,
-                   core_.wants_ptx || state_.window != nullptr ? shm::kWantsPtx : 0, region_fd_.get());
+      return Reply(request, CUDA_SUCCESS, shm::kSessionRegionBytes, WhatIsWanted(), region_fd_.get());
     case shm::SessionRequestKind::kOpenChannel:
       return OpenChannel(request);
     case shm::SessionRequestKind::kAllocateHost:

@@ -70,6 +70,7 @@ class Session {
   Status Reply(const shm::SessionRequest& request, CUresult result, uint64_t value0 = 0, uint64_t value1 = 0,
                int fd = -1);
   Status ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds);
+  uint64_t WhatIsWanted() const;
   Status OpenChannel(const shm::SessionRequest& request);
   // For so many bytes of host memory: makes the device's context current.
   CUresult PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal);

@@ -30,6 +30,7 @@ sys.path.insert(0, TEST_PROGRAMS)
 import run_one  # noqa: E402
 
 NUM_PLACES = 20
+PRINTING_PLACE = "place-0"  # two programs that print in one domain at a time are refused, with reason
 CLIENT_SECONDS = 100
 SECONDS_BETWEEN_LOSSES = 65  # more than FaultBackOff::kForgottenAfter
 UNSAFE = ("faulty", "doomed")  # domains in which a client may get an error
@@ -100,8 +101,8 @@ class Soak:
 
     def run_program(self, chance, domain=""):
         name = chance.choice(SOAK_PROGRAMS)
-        if name == "device_printf" and not domain:
-            domain = threading.current_thread().name  # two that print in one domain at a time are refused, with reason
+        while name == "device_printf" and threading.current_thread().name != PRINTING_PLACE:
+            name = chance.choice(SOAK_PROGRAMS)
         client = self.start(os.path.join(PROGRAMS, name), domain=domain, priority=chance.choice(["best-effort", "high"]))
         try:
             output = client.communicate(timeout=CLIENT_SECONDS)[0]

@@ -8,7 +8,8 @@ from cuda_driver import Cuda
 CHAINS, WORDS = 6, 32
 MASK = 2**32 - 1
 
-# words[tid] = words[tid] * factor + tid; out[tid] += in[tid]; and one that takes few threads only.
+# words[tid] = words[tid] * factor + tid; out[tid] += in[tid]; the first again, by volatile accesses; and one that
+# takes few threads only.
 PTX = b"""
 .version 7.0
 .target sm_80
@@ -39,10 +40,28 @@ PTX = b"""
   st.global.u32 [%d3], %r2;
   ret;
 }
+.visible .entry watched(.param .u64 words, .param .u32 factor) {
+  .reg .b32 %r<4>;
+  .reg .b64 %d<3>;
+  ld.param.u64 %d1, [words];
+  ld.param.u32 %r1, [factor];
+  mov.u32 %r2, %tid.x;
+  mad.wide.u32 %d2, %r2, 4, %d1;
+  ld.volatile.global.u32 %r3, [%d2];
+  mad.lo.u32 %r3, %r3, %r1, %r2;
+  st.volatile.global.u32 [%d2], %r3;
+  ret;
+}
 .visible .entry few(.param .u64 words) .maxntid 16, 1, 1 {
   ret;
 }
 \0"""
+
+
+class Segment(ctypes.Structure):
+    """As include/tally/segments.h has it."""
+    _fields_ = [("address", ctypes.c_void_p), ("row_bytes", ctypes.c_size_t), ("rows", ctypes.c_size_t),
+                ("pitch", ctypes.c_size_t)]
 
 
 class Chains(Cuda):
@@ -51,7 +70,7 @@ class Chains(Cuda):
         module = ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), PTX)
         self.kernels = {}
-        for name in (b"advance", b"gather", b"few"):
+        for name in (b"advance", b"gather", b"watched", b"few"):
             self.kernels[name.decode()] = ctypes.c_void_p()
             self.call("cuModuleGetFunction", ctypes.byref(self.kernels[name.decode()]), module, name)
         self.stream = ctypes.c_void_p()
@@ -64,6 +83,22 @@ class Chains(Cuda):
     def issue(self, kernel, *arguments, threads=WORDS):
         parameters = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         return self.code("cuLaunchKernel", self.kernels[kernel], 1, 1, 1, threads, 1, 1, 0, self.stream, parameters, None)
+
+    def declare(self, reads, writes):
+        """Arrays that the next launch reads, and writes."""
+        lists = [(Segment * len(arrays))(*(Segment(array.value, WORDS * 4, 1, 0) for array in arrays))
+                 for arrays in (reads, writes)]
+        self.call("tally_declare_segments", lists[0], ctypes.c_size_t(len(reads)), lists[1], ctypes.c_size_t(len(writes)))
+
+    def declared_step(self, number):
+        """As the other, with kernels that nothing may run beside as far as is known."""
+        for turn in (0, 1):
+            for chain in self.chains:
+                self.declare([chain], [chain])
+                self.issue("watched", chain, ctypes.c_uint32(2 * number + turn + 3))
+        for chain in self.chains[1:]:
+            self.declare([self.chains[0], chain], [self.chains[0]])
+            self.issue("gather", self.chains[0], chain)
 
     def step(self, number):
         """Each chain twice, in turns; then all are gathered in the first one."""
@@ -97,6 +132,18 @@ def checked(steps):
     for number in range(int(steps)):
         if any(chains.step(number)):
             sys.exit("a launch was refused")
+        if number % 10 == 9:
+            chains.call("cuStreamSynchronize", chains.stream)
+    if chains.read() != expected(int(steps)):
+        sys.exit("wrong words")
+    print("OK")
+
+
+def declared(steps):
+    """Right words of kernels that say themselves what they touch."""
+    chains = Chains()
+    for number in range(int(steps)):
+        chains.declared_step(number)
         if number % 10 == 9:
             chains.call("cuStreamSynchronize", chains.stream)
     if chains.read() != expected(int(steps)):
@@ -150,4 +197,4 @@ def refused(steps):
 
 if __name__ == "__main__":
     {"checked": checked, "forever": forever, "launched_and_left": launched_and_left, "faulty": faulty,
-     "refused": refused}[sys.argv[1]](*sys.argv[2:])
+     "declared": declared, "refused": refused}[sys.argv[1]](*sys.argv[2:])

@@ -74,11 +74,27 @@ TEST(Families, ATenantWithAGrantIsNotOneThatTakesItsName) {
   EXPECT_EQ(by_uid, (std::map<std::string, double>{{"0", 1}, {"grant", 2}}));
 }
 
+// Those without a window would be most of the page.
+TEST(Families, WhatIsCountedByNameBeginsWithTheFirst) {
+  Overview overview;
+  overview.tenants[{"plain", 1}]["requests"] = 1;
+  overview.tenants[{"windowed", 1}].entries("window_barriers")[3] = 5;
+  std::map<std::string, size_t> samples;
+  for (const auto& family : MakeFamilies(overview, {})) {
+    if (family.name != "tally_tenant_window_barriers_total") continue;
+    for (const auto& sample : family.metric) ++samples[sample.label[0].value];
+  }
+  EXPECT_EQ(samples, (std::map<std::string, size_t>{{"windowed", control::kNumWindowBarriers}}));
+}
+
 // Every label that a sample has is announced in the table, and every metric of the table has a sample.
 TEST(Families, AgreeWithTheTable) {
   DaemonFacts facts;
   facts.forced_switch = control::SwitchFigures{};
-  const auto families = MakeFamilies(MakeOverview(), facts);
+  Overview overview = MakeOverview();
+  control::SessionFigures& windowed = overview.tenants[{"windowed", 7}];
+  for (const char* row : {"window_classes", "window_barriers", "window_batches"}) windowed.entries(row)[1] = 1;
+  const auto families = MakeFamilies(overview, facts);
   ASSERT_EQ(families.size(), MetricsList().size());
   for (size_t i = 0; i < families.size(); ++i) {
     EXPECT_EQ(families[i].name, MetricsList()[i].name);

@@ -19,6 +19,7 @@ namespace tally::fakes {
 class ExecutorFixture : public ::testing::Test {
  protected:
   virtual void Configure(server::ExecutorConfig&) {}
+  virtual void Identify(server::SessionIdentity&) {}
 
   void SetUp() override {
     server::ExecutorConfig config;
@@ -47,6 +48,7 @@ class ExecutorFixture : public ::testing::Test {
     identity.session_id = ++last_session_;
     identity.uid = uid;
     identity.tenant_name = "scripted";
+    Identify(identity);
     if (!executor_->AddSession(std::move(pair->first), identity).ok()) return nullptr;
     auto client = std::make_unique<ScriptedClient>(std::move(pair->second));
     return client->Attach() ? std::move(client) : nullptr;

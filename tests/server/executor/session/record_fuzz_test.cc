@@ -75,6 +75,10 @@ class RecordFuzzTest : public ExecutorFixture, public ::testing::WithParamInterf
     config.limits.handles_per_kind = 4096;
     config.limits.pinned_bytes = 8 << 20;
   }
+  // Only those look at what launches declare.
+  void Identify(server::SessionIdentity& identity) override {
+    if (identity.session_id % 2 == 0) identity.window = control::WindowMode::kOn;
+  }
 
   // One session. False: it did not even begin.
   bool Play(uint64_t seed) {

@@ -43,6 +43,9 @@ const HandRow kHandRows[] = {
     {Op::kReadLinked, "link word size"},
     {Op::kLinkDestroy, "link"},
     {Op::kLaunch, "function stream one one one one one one half4 param4 zero zero bytes:24"},
+    {Op::kLaunch,
+     "function stream one one one one one one half4 param4 declared boxes2 bytes:24 address size few size address size "
+     "few word"},
     {Op::kAllocate, "size zero8 flags4 zero", "address"},
     {Op::kFree, "address"},
     {Op::kAllocateAsync, "size mempool? stream", "address"},
@@ -221,6 +224,9 @@ uint64_t RecordGrammar::Word(const std::string& part) {
   if (part == "one" || part == "pinned" || part == "located") return 1;
   if (part == "access") return Below(2) * 2 + 1;
   if (part == "param4") return 24;
+  if (part == "declared") return uint64_t{shm::kLaunchDeclared} << 16;  // behind no attributes
+  if (part == "boxes2") return 1 | 1 << 16;                             // one that is read, one that is written
+  if (part == "few") return Below(4);
   if (part == "capacity") return Below(8);
   if (part == "wanted") return Below(2);
   if (part == "place") return 1;
@@ -243,9 +249,9 @@ uint64_t RecordGrammar::Word(const std::string& part) {
 }
 
 Payload RecordGrammar::Fill(const RecordShape& shape) {
-  static const std::vector<std::string> kHalves = {"half",   "half4",  "flags4",     "kind4",  "zero",    "one",
-                                                   "device", "param4", "place",      "pinned", "located", "access",
-                                                   "fill",   "format", "writevalue", "count2"};
+  static const std::vector<std::string> kHalves = {"half",   "half4",  "flags4",     "kind4",  "zero",     "one",
+                                                   "device", "param4", "place",      "pinned", "located",  "access",
+                                                   "fill",   "format", "writevalue", "count2", "declared", "boxes2"};
   std::string bytes;
   uint64_t count = Below(3);
   const auto put = [&](const auto& value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
