@@ -101,8 +101,8 @@ std::chrono::nanoseconds Channel::LookAtWork(std::chrono::nanoseconds silent_for
 void Channel::IssueHeldWhileIdle() {
   if (!surroundings_.sequencer.TryBorrow()) return;
   served_.request.IssueHeld(WindowEnd::kIdle);
+  ReportLateFailure();  // whoever comes next finds it
   surroundings_.sequencer.Return();
-  ReportLateFailure();
 }
 
 bool Channel::Nonsense(const std::string& reason) {
@@ -135,8 +135,8 @@ bool Channel::Serve(const Request& request) {
     LOG_WARNING("out of memory in {}", NameOfOp(request.header.op));
   }
   served_.request.EndContextCall();
-  served_.request.ReleaseSequencer();
   ReportLateFailure();
+  served_.request.ReleaseSequencer();
   if (const char* reason = served_.request.malformed_reason(); reason != nullptr) {
     return Nonsense(fmt::format("{}: {}", NameOfOp(request.header.op), reason));
   }
@@ -186,7 +186,7 @@ void Channel::NoteAsyncFailure(CUresult result) {
 }
 
 void Channel::ReportLateFailure() {
-  const CUresult result = served_.request.late_failure();
+  const CUresult result = served_.request.TakeLateFailure();
   if (!IsFailure(result)) return;
   ExecutorCore& core = surroundings_.state.core;
   if (IsSticky(result)) core.ReportFault(result, fmt::format("a held launch: {}", CudaErrorName(core.driver, result)));

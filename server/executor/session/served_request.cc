@@ -8,7 +8,6 @@ void ServedRequest::HoldSequencer(uint64_t sequence_number, bool wants_reply) {
   sequence_number_ = sequence_number;
   holds_sequencer_ = true;
   wants_reply_ = wants_reply;
-  late_failure_ = CUDA_SUCCESS;
 }
 
 CUresult ServedRequest::EnterContext(uint32_t context_index) {

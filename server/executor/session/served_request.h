@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "server/executor/issue/launch_window.h"
 #include "server/executor/issue/pending_launch.h"
@@ -75,7 +76,8 @@ class ServedRequest {
   void NoteLateFailure(CUresult result) {
     if (late_failure_ == CUDA_SUCCESS) late_failure_ = result;
   }
-  CUresult late_failure() const { return late_failure_; }
+  // Since it was last asked: each is told once.
+  CUresult TakeLateFailure() { return std::exchange(late_failure_, CUDA_SUCCESS); }
 
   // Lets other channels go on; from here on only what is thread-safe may be touched. At most once per request.
   void ReleaseSequencer();

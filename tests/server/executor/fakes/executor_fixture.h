@@ -42,11 +42,14 @@ class ExecutorFixture : public ::testing::Test {
 
   // Attached, unless the executor refuses.
   std::unique_ptr<ScriptedClient> Connect(uid_t uid = 0) {
+    server::SessionIdentity identity;
+    identity.uid = uid;
+    return Connect(std::move(identity));
+  }
+  std::unique_ptr<ScriptedClient> Connect(server::SessionIdentity identity) {
     auto pair = CreateSocketPair();
     if (!pair) return nullptr;
-    server::SessionIdentity identity;
     identity.session_id = ++last_session_;
-    identity.uid = uid;
     identity.tenant_name = "scripted";
     Identify(identity);
     if (!executor_->AddSession(std::move(pair->first), identity).ok()) return nullptr;
@@ -78,18 +81,20 @@ inline constexpr uint64_t kFirstEvent = shm::MakeHandle(shm::HandleKind::kEvent,
 // Loads a module of PTX text and finds `name` in it. 0: failed.
 inline uint64_t LoadKernel(ScriptedChannel& channel, const std::string& name, uint64_t* module = nullptr,
                            uint32_t image = 1,
-                           const std::string& text = ".version 8.0\n.target sm_80\n.address_size 64\n") {
+                           const std::string& text = ".version 8.0\n.target sm_80\n.address_size 64\n",
+                           uint32_t context = 0) {
   const shm::WriteImage piece{image, static_cast<uint32_t>(text.size() + 1), text.size() + 1, 0};
-  channel.Post(shm::Op::kWriteImage, Payload().Put(piece).PutBytes(text.c_str(), text.size() + 1));
+  channel.Post(shm::Op::kWriteImage, Payload().Put(piece).PutBytes(text.c_str(), text.size() + 1), context);
   shm::LoadImage load{};
   load.image = image;
   load.format = static_cast<uint32_t>(shm::ImageFormat::kPtx);
-  const Answer loaded = channel.Call(shm::Op::kLoadModule, Payload().Put(load));
+  const Answer loaded = channel.Call(shm::Op::kLoadModule, Payload().Put(load), context);
   if (loaded.result != 0) return 0;
   const auto handle = loaded.Get<shm::LoadedImage>().handle;
   if (module != nullptr) *module = handle;
   const shm::GetByName get{handle, static_cast<uint32_t>(name.size()), 0};
-  const Answer found = channel.Call(shm::Op::kGetFunction, Payload().Put(get).PutBytes(name.data(), name.size()));
+  const Answer found =
+      channel.Call(shm::Op::kGetFunction, Payload().Put(get).PutBytes(name.data(), name.size()), context);
   return found.result == 0 ? found.Get<shm::KernelDescription>().handle : 0;
 }
 
@@ -102,8 +107,8 @@ inline Payload LaunchOf(uint64_t function, uint64_t stream, const std::string& p
   return Payload().Put(launch).PutBytes(parameters.data(), parameters.size());
 }
 
-inline uint64_t Allocate(ScriptedChannel& channel, uint64_t size_bytes) {
-  return channel.Call(shm::Op::kAllocate, Payload().Put(shm::Allocate{size_bytes, 0, 0, 0})).Get<uint64_t>();
+inline uint64_t Allocate(ScriptedChannel& channel, uint64_t size_bytes, uint32_t context = 0) {
+  return channel.Call(shm::Op::kAllocate, Payload().Put(shm::Allocate{size_bytes, 0, 0, 0}), context).Get<uint64_t>();
 }
 
 }  // namespace tally::fakes

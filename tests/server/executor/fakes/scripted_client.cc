@@ -116,6 +116,7 @@ bool ScriptedClient::Attach() {
   auto region = MappedRegion::Map(fd.get(), reply->value[0]);
   if (!region) return false;
   region_ = std::move(*region);
+  wants_ptx_ = (reply->value[1] & shm::kWantsPtx) != 0;
   return true;
 }
 

@@ -98,6 +98,8 @@ class ScriptedClient {
   std::unique_ptr<ScriptedChannel> OpenChannel();
   std::optional<shm::SessionReply> Request(shm::SessionRequestKind kind, uint64_t value0 = 0, uint64_t value1 = 0,
                                            uint64_t value2 = 0, UniqueFd* fd = nullptr);
+  // The executor asked for the PTX of machine code.
+  bool wants_ptx() const { return wants_ptx_; }
   bool IsOver() const { return PeerHungUp(socket_.get()); }
   void WaitUntilOver();
   void Hangup() { socket_.Reset(); }
@@ -107,6 +109,7 @@ class ScriptedClient {
  private:
   UniqueFd socket_;
   MappedRegion region_;
+  bool wants_ptx_ = false;
 };
 
 }  // namespace tally::fakes

@@ -338,6 +338,37 @@ TEST_F(LaunchWindowTest, SingleLaunchesAreNotMadeToWait) {
   }
 }
 
+// However much it has paid before, or has not.
+TEST_F(LaunchWindowTest, EachJudgementIsOfItsOwnWindows) {
+  Open();
+  const auto judge = [&](bool pays) {
+    is_idle_ = !pays;
+    durations_ = {.in_order = microseconds(100), .as_issued = microseconds(pays ? 10 : 50)};
+    for (int i = 0; i < 16; ++i) {
+      for (int kernel = 0; kernel < 10; ++kernel) {
+        EXPECT_TRUE(Take(kernel));
+        clock_.Advance(microseconds(20));
+      }
+      window_->Issue(WindowEnd::kRequest);
+    }
+  };
+  const auto rest = [&] {
+    int num_passed = 0;
+    while (num_passed < 10000 && !Take(0)) ++num_passed;
+    durations_ = {};
+    window_->Issue(WindowEnd::kRequest);
+    return num_passed;
+  };
+  judge(true);
+  judge(false);
+  EXPECT_EQ(rest(), 1024);
+  for (int i = 0; i < 2; ++i) {
+    judge(true);
+    judge(false);
+    EXPECT_EQ(rest(), 1024) << "it had paid in between";
+  }
+}
+
 // The window that tells so was full: the launch that found it so must not be held where those behind it are not.
 TEST_F(LaunchWindowTest, WhatIsNotHeldNeverOvertakes) {
   Open();
