@@ -127,7 +127,6 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
     result = means_.issue(shape_, std::span(launches_).first(held), &durations);
   } catch (const std::bad_alloc&) {  // some have been issued by then: none may be a second time
   }
-  window_.Close();
   while (window_.pending() != 0) window_.Complete(scheduler::FirstOf(window_.pending()));
   shape_.Clear();
   num_held_.store(0, std::memory_order_relaxed);
