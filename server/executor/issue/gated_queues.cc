@@ -124,20 +124,23 @@ void GatedQueues::AwaitRoom(Member& member, uint64_t num_numbers, std::unique_lo
 // Instead of a marker: no stream waits, and what was stopped goes on where it was. Launches that wait in two streams
 // make all kernels of the context start later, those of high-priority programs, too (docs/scheduling.md#refreshing).
 void GatedQueues::AwaitEnd(Member& member, std::unique_lock<std::mutex>& lock) {
-  TimePoint::duration waited{0};  // for what runs, all periods together
+  TimePoint::duration waited{0};   // for what runs, all periods together
+  TimePoint::duration stopped{0};  // the last period, if it was stopped: counts if something runs at its end, too
   for (;;) {
     member.queue.MarkLast();
     member.queue.Sweep();
     const bool is_stopped = member.queue.is_stopped();
     // Told to stop, a long block runs on: what is waited for then is the program's kernel, as if nobody had said so.
     const bool runs = !is_stopped || member.queue.HasLeft() == CUDA_ERROR_NOT_READY;
+    if (runs && is_stopped) waited += stopped;
+    stopped = stopped.zero();
     if (member.queue.empty() || (runs && waited >= kLongestWaitForEnd)) return;
     // Whoever stops queues needs the lock at once.
     lock.unlock();
     if (is_stopped) {
       const TimePoint since = clock_.Now();
       std::this_thread::sleep_for(kLookStopped);
-      if (runs) waited += clock_.Now() - since;
+      stopped = clock_.Now() - since;
     } else {
       const TimePoint since = clock_.Now();
       const auto takes = [&] { return waited + (clock_.Now() - since); };
