@@ -86,7 +86,7 @@ void KernelWalk::LoadParameter(Frame& frame, const Operand& place, OperationType
     NodeId value = kNoNode;
     const bool is_named = place.kind == OperandKind::kMemory && place.base_kind == OperandKind::kSymbol;
     const NodeId address = AddressOf(frame, place);
-    const FormulaNode& at = formula_[address];
+    const FormulaNode at = formula_[address];  // a copy: formulas grow below
     if (at.op == FormulaOp::kParameterAddress && bytes <= 8) {
       value = formula_.Make(FormulaOp::kParameter, type.bits, false, {}, at.value + uint64_t{k} * bytes);
       if (at.value + uint64_t{k + 1} * bytes > segments_.parameter_bytes) value = Unknown(frame, type.bits);
