@@ -7,18 +7,7 @@ namespace {
 const char* WhyNotInBox(const scheduler::Box& box, const LaunchMemory& memory) {
   const ptx_transforms::MemorySpan allocation = memory.AllocationOf(box.begin());
   const bool is_inside = allocation.bytes != 0 && box.end() - allocation.address <= allocation.bytes;
-  if (!is_inside) return "unknown-memory";
-  switch (memory.SortWithin(box.begin(), box.end())) {
-    case LaunchMemory::Sort::kPlain:
-      return nullptr;
-    case LaunchMemory::Sort::kShared:
-      return "shared-memory";
-    case LaunchMemory::Sort::kHost:
-      return "host-memory";
-    case LaunchMemory::Sort::kNone:
-      break;
-  }
-  return "unknown-memory";
+  return is_inside ? WhyNotBeside(memory.SortWithin(box.begin(), box.end())) : "unknown-memory";
 }
 
 }  // namespace

@@ -46,23 +46,11 @@ const char* WhyBarrier(const KernelSegments& segments, std::string_view code) {
   return has_loaded ? "pointer-from-memory" : "unknown-memory";
 }
 
-// Null: others may run beside one that touches it.
-const char* WhyNotBeside(const scheduler::Box& box, LaunchMemory::Sort sort, std::span<const MemorySpan> variables) {
-  switch (sort) {
-    case LaunchMemory::Sort::kPlain:
-      return nullptr;
-    case LaunchMemory::Sort::kShared:
-      return "shared-memory";
-    case LaunchMemory::Sort::kHost:
-      return "host-memory";
-    case LaunchMemory::Sort::kNone:
-      break;
-  }
-  // Variables that no program has asked for.
-  const bool is_variable = std::any_of(variables.begin(), variables.end(), [&](const MemorySpan& place) {
+// Those that no program has asked for are no memory that the session knows.
+bool IsVariable(const scheduler::Box& box, std::span<const MemorySpan> variables) {
+  return std::any_of(variables.begin(), variables.end(), [&](const MemorySpan& place) {
     return box.begin() < place.address + place.bytes && place.address < box.end();
   });
-  return is_variable ? nullptr : "unknown-memory";
 }
 
 scheduler::AccessKind KindOf(ptx_transforms::AccessKind kind) {
@@ -99,7 +87,8 @@ LaunchAccesses AccessesOf(const KernelSegments& segments, const ptx_transforms::
     const auto box = scheduler::Box::Rows(address, row_bytes, rows, pitch);
     if (!box) return BarrierFor("unknown-memory");
     const LaunchMemory::Sort sort = answers.SortWithin(memory, box->begin(), box->end());
-    if (const char* why = WhyNotBeside(*box, sort, variables)) return BarrierFor(why);
+    const char* const why = WhyNotBeside(sort);
+    if (why != nullptr && !(sort == LaunchMemory::Sort::kNone && IsVariable(*box, variables))) return BarrierFor(why);
     result.accesses.push_back({*box, KindOf(segment.kind)});
   }
   if (found.reads_anything) result.extent = scheduler::Extent::kReadsAnything;

@@ -4,6 +4,20 @@
 
 namespace tally::server {
 
+const char* WhyNotBeside(LaunchMemory::Sort sort) {
+  switch (sort) {
+    case LaunchMemory::Sort::kPlain:
+      return nullptr;
+    case LaunchMemory::Sort::kShared:
+      return "shared-memory";
+    case LaunchMemory::Sort::kHost:
+      return "host-memory";
+    case LaunchMemory::Sort::kNone:
+      break;
+  }
+  return "unknown-memory";
+}
+
 ptx_transforms::MemorySpan MemoryAnswers::AllocationOf(const LaunchMemory& memory, uint64_t address) {
   for (const Allocation& known : allocations_) {
     if (known.address == address) return known.found;

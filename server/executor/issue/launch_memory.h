@@ -28,6 +28,9 @@ class LaunchMemory {
   virtual Sort SortWithin(uint64_t begin, uint64_t end) const = 0;
 };
 
+// Why nothing may run beside a launch that touches such memory, by docs/window.md; null: others may. Static.
+const char* WhyNotBeside(LaunchMemory::Sort sort);
+
 // What somebody asked of memory, and what it said. Not thread-safe.
 class MemoryAnswers {
  public:

@@ -4,7 +4,7 @@
 #include <array>
 #include <new>
 
-#include "server/executor/issue/kernel_code.h"
+#include "server/executor/issue/launch_forms.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/launch_stream.h"
 #include "server/executor/issue/variant_registry.h"
@@ -27,8 +27,6 @@ constexpr std::chrono::nanoseconds kUnit{1};
 LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, const Clock& clock)
     : holds_(holds), means_(std::move(means)), figures_(figures), clock_(clock), launches_(holds ? kMostSlots : 0) {}
 
-LaunchWindow::~LaunchWindow() = default;
-
 std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& launch) {
   const auto& [grid, block, shared_bytes] = launch.shape;
   const auto device = static_cast<uint64_t>(launch.stream->device);
@@ -47,8 +45,8 @@ const char* LaunchWindow::BarrierOf(const PendingLaunch& launch) {
   if (!launch.attributes.empty() || (launch.flags & shm::kLaunchExtra) != 0) return "attributes";
   const LaunchOwner& owner = *launch.owner;
   // Who may have to be stopped block by block is: a graph cannot be.
-  const bool may_be_stopped = owner.variants != nullptr && !owner.is_high_priority.load(std::memory_order_relaxed) &&
-                              owner.variants->MightStop(launch.stream->device);
+  const bool may_be_stopped =
+      IsOfInterest(owner, launch.is_captured) && owner.variants->MightStop(launch.stream->device);
   return may_be_stopped ? "preemptible" : nullptr;
 }
 
@@ -97,7 +95,7 @@ void LaunchWindow::Hold(PendingLaunch& launch, const Kind& kind, const LaunchAcc
   if (held == 0) {
     if (std::exchange(begins_step_, false)) step_begins_ = kind;
     device_ = launch.stream->device;
-    was_idle_ = means_.is_idle(launch);
+    was_idle_ = means_.is_idle();
     held_since_ = clock_.Now();
   }
   // Never full here, and the window and the shape begin together.

@@ -66,13 +66,12 @@ class LaunchWindow {
     std::function<const LaunchAccesses&(const PendingLaunch&)> accesses_of;
     // Puts the launches, which have that shape, on their stream. Returns the first failure.
     std::function<CUresult(const scheduler::WindowShape&, std::span<PendingLaunch>, Durations*)> issue;
-    // Whether all that this session put on that stream is done.
-    std::function<bool(const PendingLaunch&)> is_idle;
+    // Whether what was issued last is done.
+    std::function<bool()> is_idle;
   };
 
   // `holds`: else it only looks at what could run side by side (shadow). `figures` and `clock` outlive this.
   LaunchWindow(bool holds, Means means, FigureCounters& figures, const Clock& clock);
-  ~LaunchWindow();
 
   // From now on launches of that place come. Nothing may be held.
   void Enter(const HeldPlace& place) { place_ = place; }

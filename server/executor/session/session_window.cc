@@ -32,14 +32,14 @@ SessionWindow::SessionWindow(SessionState& session, bool holds)
           {.accesses_of = [this](const PendingLaunch& launch) -> const LaunchAccesses& { return AccessesOf(launch); },
            .issue = [this](const auto& shape, auto launches,
                            auto* durations) { return Issue(shape, launches, durations); },
-           .is_idle = [this](const PendingLaunch& launch) { return IsIdle(launch); }},
+           .is_idle = [this] { return IsIdle(); }},
           session.counters, session.clock) {}
 
 const LaunchAccesses& SessionWindow::AccessesOf(const PendingLaunch& launch) {
   for (;;) {
     const LaunchAccesses& accesses = accesses_.Of(launch);
-    const bool is_to_come = accesses.barrier != nullptr && std::string_view(accesses.barrier) == "not-yet";
-    if (!is_to_come || !are_graphs_forced_) return accesses;
+    if (!are_graphs_forced_ || accesses.barrier == nullptr) return accesses;
+    if (std::string_view(accesses.barrier) != "not-yet") return accesses;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -99,7 +99,7 @@ void SessionWindow::PublishShapes() {
   session_.window_shapes.Publish(std::move(shapes));
 }
 
-bool SessionWindow::IsIdle(const PendingLaunch&) const { return !are_graphs_forced_ && last_issued_.HasEnded(); }
+bool SessionWindow::IsIdle() const { return !are_graphs_forced_ && last_issued_.HasEnded(); }
 
 void SessionWindow::Forget(const Kernel& kernel) {
   for (const auto& [device, graphs] : graphs_) graphs->Forget(kernel);

@@ -36,7 +36,7 @@ class SessionWindow {
   RememberedGraphs& GraphsOf(int device);
   CUresult Issue(const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
                  LaunchWindow::Durations* durations);
-  bool IsIdle(const PendingLaunch& launch) const;
+  bool IsIdle() const;
   // What is known of shapes, for tallyctl.
   void PublishShapes();
 

@@ -52,7 +52,7 @@ class LaunchWindowTest : public testing::Test {
                               *durations = durations_;
                               return issue_result_;
                             },
-                        .is_idle = [this](const PendingLaunch&) { return is_idle_; },
+                        .is_idle = [this] { return is_idle_; },
                     },
                     figures_, clock_);
     window_->Enter(kPlace);
