@@ -22,6 +22,12 @@ namespace tally::scheduler {
 
 enum class IssueWay : uint8_t { kInOrder, kGraph };
 
+// What launches of one shape take, by the last look; zero: not known.
+struct WayDurations {
+  std::chrono::nanoseconds in_order{0};
+  std::chrono::nanoseconds as_issued{0};
+};
+
 class WayChoice {
  public:
   using Nanoseconds = std::chrono::nanoseconds;

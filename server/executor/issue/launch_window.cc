@@ -119,7 +119,7 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
   figures_.Add("window_batches", 1, static_cast<size_t>(why));
   figures_.Add("window_work", held);
   figures_.Add("window_chain", shape_.num_levels());
-  Durations durations;
+  scheduler::WayDurations durations;
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   try {
     result = means_.issue(shape_, std::span(launches_).first(held), &durations);
@@ -142,7 +142,7 @@ void LaunchWindow::CloseShadow() {
   reported_ = report;
 }
 
-void LaunchWindow::Judge(WindowEnd why, const Durations& durations, std::chrono::nanoseconds held_for) {
+void LaunchWindow::Judge(WindowEnd why, const scheduler::WayDurations& durations, std::chrono::nanoseconds held_for) {
   const bool is_known =
       durations.in_order > durations.in_order.zero() && durations.as_issued > durations.as_issued.zero();
   if (is_known) {

@@ -33,6 +33,7 @@
 #include "proto/control/window_figures.h"
 #include "scheduler/window/parallelism.h"
 #include "scheduler/window/shape.h"
+#include "scheduler/window/way_choice.h"
 #include "scheduler/window/window.h"
 #include "server/executor/dispatch/figure_counters.h"
 #include "server/executor/issue/launch_accesses.h"
@@ -55,17 +56,12 @@ class LaunchWindow {
   // How long an idle channel looks for more before it issues what is held.
   static constexpr std::chrono::microseconds kPatience{30};
 
-  // What a batch took, as far as it is known; zero: not yet.
-  struct Durations {
-    std::chrono::nanoseconds in_order{0};
-    std::chrono::nanoseconds as_issued{0};
-  };
   // What it needs of others.
   struct Means {
     // What the launch touches. Valid until the next call.
     std::function<const LaunchAccesses&(const PendingLaunch&)> accesses_of;
     // Puts the launches, which have that shape, on their stream. Returns the first failure.
-    std::function<CUresult(const scheduler::WindowShape&, std::span<PendingLaunch>, Durations*)> issue;
+    std::function<CUresult(const scheduler::WindowShape&, std::span<PendingLaunch>, scheduler::WayDurations*)> issue;
     // Whether what was issued last is done.
     std::function<bool()> is_idle;
   };
@@ -105,7 +101,7 @@ class LaunchWindow {
   void Hold(PendingLaunch& launch, const Kind& kind, const LaunchAccesses& accesses);
   CUresult Pass(const char* barrier);
   void CloseShadow();
-  void Judge(WindowEnd why, const Durations& durations, std::chrono::nanoseconds held_for);
+  void Judge(WindowEnd why, const scheduler::WayDurations& durations, std::chrono::nanoseconds held_for);
 
   const bool holds_;
   const Means means_;

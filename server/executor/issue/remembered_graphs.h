@@ -92,12 +92,8 @@ class RememberedGraphs {
   };
   const Counts& counts() const { return counts_; }
 
-  // What the launches issued last take, by the last look at their shape; zero: not timed.
-  struct Durations {
-    std::chrono::nanoseconds in_order{0};
-    std::chrono::nanoseconds as_issued{0};
-  };
-  const Durations& last() const { return last_; }
+  // Of the launches issued last.
+  const scheduler::WayDurations& last() const { return last_; }
 
   struct ShapeReport {
     size_t num_nodes = 0;
@@ -153,7 +149,7 @@ class RememberedGraphs {
   std::array<uint64_t, kMostSeen> seen_{};                // keys of shapes seen once, the last one of each place
   std::unordered_multimap<uint64_t, Remembered> shapes_;  // by key
   Counts counts_;
-  Durations last_;
+  scheduler::WayDurations last_;
 };
 
 }  // namespace tally::server

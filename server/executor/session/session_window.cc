@@ -54,7 +54,7 @@ RememberedGraphs& SessionWindow::GraphsOf(int device) {
 }
 
 CUresult SessionWindow::Issue(const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
-                              LaunchWindow::Durations* durations) {
+                              scheduler::WayDurations* durations) {
   // Launches are spent when they have been issued.
   const CUstream stream = launches.front().stream->real;
   const int device = launches.front().stream->device;
@@ -68,11 +68,10 @@ CUresult SessionWindow::Issue(const scheduler::WindowShape& shape, std::span<Pen
   figures.Add("window_in_order", after.launches_in_order - before.launches_in_order);
   figures.Add("window_shapes", after.shapes_built - before.shapes_built);
   figures.Add("window_node_updates", after.parameter_updates - before.parameter_updates);
-  const RememberedGraphs::Durations& took = graphs.last();
-  *durations = {took.in_order, took.as_issued};
+  *durations = graphs.last();
   if (after.graph_launches != before.graph_launches) {
-    figures.Add("window_in_order_ns", took.in_order);
-    figures.Add("window_in_graphs_ns", took.as_issued);
+    figures.Add("window_in_order_ns", durations->in_order);
+    figures.Add("window_in_graphs_ns", durations->as_issued);
   }
   session_.core.devices->completions(device).Put(stream, &last_issued_);
   if (session_.clock.Now() - published_at_ > kPublishEvery) PublishShapes();

@@ -35,7 +35,7 @@ class SessionWindow {
  private:
   RememberedGraphs& GraphsOf(int device);
   CUresult Issue(const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
-                 LaunchWindow::Durations* durations);
+                 scheduler::WayDurations* durations);
   bool IsIdle() const;
   // What is known of shapes, for tallyctl.
   void PublishShapes();

@@ -38,7 +38,7 @@ class LaunchWindowTest : public testing::Test {
                         },
                         .issue =
                             [this](const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
-                                   LaunchWindow::Durations* durations) {
+                                   scheduler::WayDurations* durations) {
                               Batch& batch = batches_.emplace_back();
                               for (size_t i = 0; i < launches.size(); ++i) {
                                 batch.kernels.push_back(NumberOf(launches[i].kernel));
@@ -99,7 +99,7 @@ class LaunchWindowTest : public testing::Test {
   ManualClock clock_;
   std::map<int, Kernel> kernels_;
   std::map<const Kernel*, LaunchAccesses> accesses_;
-  LaunchWindow::Durations durations_;
+  scheduler::WayDurations durations_;
   CUresult issue_result_ = CUDA_SUCCESS;
   CUresult failure_ = CUDA_SUCCESS;
   bool is_idle_ = false;
