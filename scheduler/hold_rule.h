@@ -32,7 +32,7 @@ class HoldRule {
     // What the work that comes pays for a switch; measured on this GPU when tallyd starts.
     Nanoseconds switch_time = std::chrono::microseconds(200);
     // What best-effort work loses of a gap in which it gets the GPU.
-    Nanoseconds loss = std::chrono::microseconds(250);
+    Nanoseconds loss = std::chrono::microseconds(180);
     // How much best-effort time a moment of high-priority latency is worth.
     double weight = 1;
     Nanoseconds purse = std::chrono::milliseconds(20);
