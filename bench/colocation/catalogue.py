@@ -12,7 +12,6 @@ SERVICES = {
     # Each token's attention has another shape, so a graph or a compiled form would be another program.
     "llama": (("eager",), 5.5),
     "gpt-neo": (("eager",), 6),
-    "chat": (("eager",), 1),
 }
 TRAININGS = {"resnet50": 6, "pointnet": 3, "pointnet-graph": 3, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10}
 STAND_IN = "stand-in"
@@ -24,7 +23,6 @@ LIBRARIES = {
     "bert-small": "transformers.models.bert.modeling_bert",
     "llama": "transformers.models.llama.modeling_llama",
     "gpt-neo": "transformers.models.gpt_neo.modeling_gpt_neo",
-    "chat": "transformers.models.gpt_neo.modeling_gpt_neo",
     "gpt2-medium": "transformers.models.gpt2.modeling_gpt2",
     "gpt2-large": "transformers.models.gpt2.modeling_gpt2",
     "pegasus": "transformers.models.pegasus.modeling_pegasus",

@@ -53,15 +53,13 @@ def diffusion():
     return model, lambda: (torch.randn(1, 4, 64, 64).half(), torch.randint(0, 1000, (1,)), torch.randn(1, 77, 768).half())
 
 
-def generation(model, vocabulary, num_prompt, num_new, looks_at_tokens=False):
+def generation(model, vocabulary, num_prompt, num_new):
     """Greedy, token by token, with a cache of keys and values. The last logits are part of the output: they tell more than tokens."""
     def generate(tokens):
         step = model(input_ids=tokens, use_cache=True)
         chosen = []
         for _ in range(num_new):
             chosen.append(step.logits[:, -1].argmax(dim=-1, keepdim=True))
-            if looks_at_tokens and chosen[-1].item() < 0:
-                break
             step = model(input_ids=chosen[-1], past_key_values=step.past_key_values, use_cache=True)
         return torch.cat([step.logits[0, -1].float(), torch.cat(chosen, dim=1)[0].float()])
     return generate, lambda: (torch.randint(3, vocabulary, (1, num_prompt)),)
@@ -83,13 +81,7 @@ def gpt_neo():
     return generation(GPTNeoForCausalLM(config).half().cuda().eval(), 50000, 64, 16)
 
 
-def chat():
-    from transformers import GPTNeoConfig, GPTNeoForCausalLM
-    config = GPTNeoConfig(hidden_size=1024, num_layers=6, num_heads=16, attention_types=[[["global", "local"], 3]], max_position_embeddings=512)
-    return generation(GPTNeoForCausalLM(config).half().cuda().eval(), 50000, 32, 16, looks_at_tokens=True)
-
-
-NETWORKS = {"chat": chat, "resnet50": resnet50, "bert": bert, "bert-small": bert_small, "detector": detector, "diffusion": diffusion, "llama": llama, "gpt-neo": gpt_neo}
+NETWORKS = {"resnet50": resnet50, "bert": bert, "bert-small": bert_small, "detector": detector, "diffusion": diffusion, "llama": llama, "gpt-neo": gpt_neo}
 
 
 def captured(run, static, around=lambda run: run()):

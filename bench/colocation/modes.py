@@ -25,7 +25,7 @@ import tempfile
 import ways
 from ways import Failed
 
-TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates-always|gates))?(?P<shared>\+shared)?(?P<suspended>\+suspended)?(?P<unrefreshed>\+unrefreshed)?(?P<held>\+held)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates-always|gates))?(?P<shared>\+shared)?(?P<suspended>\+suspended)?(?P<unrefreshed>\+unrefreshed)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
 NATIVE = ("alone", "time-slicing")
 DRIVER_SLICES = "driver-slices"
 MPS = ("mps", "mps-priority")
@@ -79,8 +79,6 @@ def daemon_arguments(root, mode):
         arguments += ["--suspend-best-effort"]
     if parts["unrefreshed"]:
         arguments += ["--no-refresh-contexts"]
-    if parts["held"]:
-        arguments += ["--hold-gpu"]
     if parts["slice"]:
         arguments += ["--time-slice-us", parts["slice"]]
     if parts["threshold"]:

@@ -62,9 +62,6 @@ struct DaemonConfig {
   bool suspend_best_effort = false;
   // High-priority contexts are preempted in a pause, once a second at most (server/executor/process/refresher.h).
   bool refresh_contexts = true;
-  // The GPU is held in gaps of high-priority work where its requests are shorter with it
-  // (server/executor/dispatch/gap_hold.h).
-  bool hold_gpu = false;
   // Sessions at a time, of all users together and of one user.
   uint32_t max_sessions = 1024;
   uint32_t max_sessions_per_user = 512;

@@ -61,7 +61,6 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   }
   void ExpectDescheduling(int device, bool is_expected) override;
   void LeaveToTimeSlices(bool is_left) override { admission->LeaveToTimeSlices(is_left); }
-  void AllowHolding(bool is_allowed) override { admission->AllowHolding(is_allowed); }
   HighPriorityWatch* high_priority_watch() override { return admission->watch(); }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_driver->description; }

@@ -53,8 +53,7 @@ Result<std::unique_ptr<Admission>> CreateAdmission(const ExecutorConfig& config,
   const auto policy = scheduler::FindPolicy(is_auto ? scheduler::kLookAheadPolicy : config.policy);
   if (!policy) return std::unexpected(policy.error());
   auto admission =
-      CreatePolicyDispatch(driver, devices, std::move(*page), **policy, config.starvation_bound, steady_clock,
-                           config.may_hold);
+      CreatePolicyDispatch(driver, devices, std::move(*page), **policy, config.starvation_bound, steady_clock);
   admission->Tune({.turnaround_threshold = config.turnaround_threshold});
   return admission;
 }

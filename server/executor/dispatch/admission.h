@@ -72,12 +72,6 @@ class Admission {
   virtual void ExpectDescheduling(int /*device*/, bool) {}
   // Best-effort launches are not to be held back any more, or are again: the GPU takes turns between the classes.
   virtual void LeaveToTimeSlices(bool) {}
-  // There are best-effort contexts against which the GPU may be held (gap_hold.h), or no longer are. And how long a
-  // request of a high-priority session took, for whether to.
-  virtual void AllowHolding(bool) {}
-  virtual void OnRequest(std::chrono::nanoseconds) {}
-  // Whether it wants to be told. Constant.
-  virtual bool wants_requests() const { return false; }
   // Whether copies and fills of best-effort sessions are to pass it at present, as launches do, large ones in pieces.
   // One load.
   virtual bool holds_copies() const { return false; }

@@ -10,9 +10,7 @@
 #include <cuda.h>
 
 #include <array>
-#include <atomic>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -20,7 +18,6 @@
 #include "base/clock.h"
 #include "scheduler/hold_off_rule.h"
 #include "server/executor/dispatch/activity_page.h"
-#include "server/executor/dispatch/gap_hold.h"
 #include "server/executor/driver/devices.h"
 
 namespace tally::server {
@@ -28,9 +25,7 @@ namespace tally::server {
 class HighPriorityAnnouncer {
  public:
   // All outlive this.
-  // `may_hold`: the GPU may be held in gaps (gap_hold.h), once the choice allows it.
-  HighPriorityAnnouncer(const DriverTable& driver, Devices& devices, ActivityPage& page, const Clock& clock,
-                        bool may_hold = false);
+  HighPriorityAnnouncer(const DriverTable& driver, Devices& devices, ActivityPage& page, const Clock& clock);
   ~HighPriorityAnnouncer();
   HighPriorityAnnouncer(const HighPriorityAnnouncer&) = delete;
   HighPriorityAnnouncer& operator=(const HighPriorityAnnouncer&) = delete;
@@ -40,37 +35,27 @@ class HighPriorityAnnouncer {
   void AfterDispatch(int device, CUstream stream);
   // Of the hold-off, from now on.
   void SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most);
-  HoldChoice& hold_choice() { return hold_choice_; }
-  bool may_hold() const { return may_hold_; }
 
  private:
   struct Device {
     std::mutex mutex;
     std::condition_variable changed;
-    bool stopping = false;                    // guarded by mutex, as all below
-    bool is_busy = false;                     // what the page says
-    int num_dispatching = 0;                  // between Before and After
-    std::atomic<uint32_t> num_dispatched{0};  // written with the mutex held
-    std::vector<Mark> last_work;              // one for each stream with work since the watcher last took them
+    bool stopping = false;        // guarded by mutex, as all below
+    bool is_busy = false;         // what the page says
+    int num_dispatching = 0;      // between Before and After
+    std::vector<Mark> last_work;  // one for each stream with work since the watcher last took them
     scheduler::HoldOffRule hold_off_rule{{}};
-    std::unique_ptr<GapHold> gap_hold;  // null: never held; there since before the watcher
     std::thread watcher;
   };
 
   // False: no thread can be started.
   bool StartWatcher(int index);
   void Watch(int index);
-  // Until the mark has ended.
-  void AwaitMark(const Mark& mark, Device& device);
-  // Until more work comes, or the GPU was held for long enough.
-  void HoldUntil(TimePoint until, Device& device, std::unique_lock<std::mutex>& lock);
 
   const DriverTable& driver_;
   Devices& all_devices_;
   ActivityPage& page_;
   const Clock& clock_;
-  const bool may_hold_;
-  HoldChoice hold_choice_;
   std::once_flag claimed_;
   bool can_announce_ = false;  // set once, before any Device is used
   std::array<Device, shm::kActivityDevices> devices_;

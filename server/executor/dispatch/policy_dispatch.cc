@@ -163,12 +163,11 @@ class PolicyTenant final : public AdmissionTenant {
 class PolicyDispatch final : public Admission {
  public:
   PolicyDispatch(const DriverTable& driver, Devices& devices, std::unique_ptr<ActivityPage> page,
-                 const scheduler::PolicyRow& policy, std::chrono::nanoseconds starvation_bound, const Clock& clock,
-                 bool may_hold)
+                 const scheduler::PolicyRow& policy, std::chrono::nanoseconds starvation_bound, const Clock& clock)
       : policy_(policy),
         page_(std::move(page)),
         watch_(*page_, policy.minds_hold_off, clock),
-        announcer_(driver, devices, *page_, clock, may_hold),
+        announcer_(driver, devices, *page_, clock),
         queues_(driver, devices, *page_, watch_, clock, policy, starvation_bound) {}
 
   std::unique_ptr<AdmissionTenant> AddTenant(const scheduler::TenantShare& share) override {
@@ -197,9 +196,6 @@ class PolicyDispatch final : public Admission {
   }
   void ExpectDescheduling(int device, bool is_expected) override { queues_.ExpectDescheduling(device, is_expected); }
   void LeaveToTimeSlices(bool is_left) override { queues_.PassAll(is_left); }
-  void AllowHolding(bool is_allowed) override { announcer_.hold_choice().Allow(is_allowed); }
-  void OnRequest(std::chrono::nanoseconds took) override { announcer_.hold_choice().OnRequest(took); }
-  bool wants_requests() const override { return announcer_.may_hold(); }
   void Open() override {
     watch_.Open();
     queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
@@ -228,9 +224,8 @@ class PolicyDispatch final : public Admission {
 
 std::unique_ptr<Admission> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
                                                 std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
-                                                std::chrono::nanoseconds starvation_bound, const Clock& clock,
-                                                bool may_hold) {
-  return std::make_unique<PolicyDispatch>(driver, devices, std::move(page), policy, starvation_bound, clock, may_hold);
+                                                std::chrono::nanoseconds starvation_bound, const Clock& clock) {
+  return std::make_unique<PolicyDispatch>(driver, devices, std::move(page), policy, starvation_bound, clock);
 }
 
 }  // namespace tally::server

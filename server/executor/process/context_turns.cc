@@ -42,7 +42,6 @@ void ContextTurns::Stop() {
 void ContextTurns::OnWanted(std::chrono::microseconds slice, bool is_left_to_slices) {
   GpuChannelGroups::OfThisProcess().WantTimeSlice(slice);
   wants_time_slice_ = slice.count() != 0;
-  is_left_to_slices_ = is_left_to_slices;
   if (executor_ != nullptr) executor_->LeaveToTimeSlices(is_left_to_slices);
   Check();
 }
@@ -60,8 +59,6 @@ void ContextTurns::OnContextMade() {
 void ContextTurns::Check() {
   const GpuChannelGroups::TimeSlices slices = GpuChannelGroups::OfThisProcess().CheckTimeSlices();
   const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-  // A high-priority executor has a slice of its own only while there is a best-effort one.
-  if (executor_ != nullptr) executor_->AllowHolding(are_set && is_left_to_slices_);
   DaemonLink::ContextStates contexts = AllowDescheduling(are_set);
   contexts.has_any = has_contexts_;
   for (const auto& refresher : refreshers_) contexts.num_refreshes += refresher->num_refreshes();

@@ -52,7 +52,6 @@ class ContextTurns {
   std::vector<std::unique_ptr<Descheduler>> deschedulers_;  // by device
   std::vector<std::unique_ptr<Refresher>> refreshers_;
   bool wants_time_slice_ = false;
-  bool is_left_to_slices_ = false;
   bool has_contexts_ = false;
   bool has_said_no_descheduling_ = false;
   GpuChannelGroups::TimeSlices reported_time_slices_;

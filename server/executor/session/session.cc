@@ -54,7 +54,6 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
   state_.OpenWindow(identity_.window);
   state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });
-  state_.times_requests = state_.slo != nullptr || core_.admission->wants_requests();
   SetPriority({});
 }
 

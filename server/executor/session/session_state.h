@@ -75,21 +75,18 @@ class SessionState {
                              counters};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once channels exist
-  bool times_requests = false;    // for the objective, or for admission; likewise
   // Code is about to be loaded that may print.
   void NoteMayPrint() {
     if (!may_print.exchange(true)) core.device_output->Join(output, has_client_left);
   }
   // Something is about to be put on a stream / a wait for all of one is over; thread-safe.
   void NoteWork(const Stream& stream, bool is_launch) {
-    if (times_requests) stream.requests->OnWork(is_launch, clock);
+    if (slo != nullptr) stream.requests->OnWork(is_launch, clock);
   }
   void NoteWaited(RequestClock& requests) {
-    if (!times_requests) return;
+    if (slo == nullptr) return;
     const auto took = requests.OnWaited(clock.Now());
-    if (!took || !is_high_priority.load(std::memory_order_relaxed)) return;
-    if (slo != nullptr) slo->OnRequest(*took);
-    core.admission->OnRequest(*took);
+    if (took && is_high_priority.load(std::memory_order_relaxed)) slo->OnRequest(*took);
   }
   const SteadyClock clock;
   BusyTime busy;                       // its measuring and BusyTime::OnEvent are thread-safe
