@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""Nets and simulations by NVRTC, PyTorch, Triton, JAX, CuPy and Numba: natively, under tally-run, and with its window.
+
+    python3 bench/window/nets.py [--seconds 1] [--output FILE.md] [--json FILE.json] [--csv FILE.csv] [--plot FILE.svg]
+
+From a bundle (tools/bundle) or a build folder; a package that is missing leaves its programs out. A cell is a case of
+nets/ and a way; all ways of a case must end with the same bits. Without a GPU only --smoke makes sense.
+"""
+import argparse
+import contextlib
+import csv
+import dataclasses
+import importlib.util
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+# pylint: disable=wrong-import-position
+import bars
+import machine
+import output
+import ways
+from child import Child
+from machine import quantile
+# pylint: enable=wrong-import-position
+
+XLA = "--xla_gpu_autotune_level=0"
+# Name, file, the packages it needs, its environment.
+PROGRAMS = [
+    ("NVRTC", "by_nvrtc.py", [], {}),
+    ("CuPy", "by_cupy.py", ["cupy"], {}),
+    ("Numba", "by_numba.py", ["numba", "numba_cuda"], {}),
+    ("JAX", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + " --xla_gpu_enable_command_buffer="}),
+    ("JAX, command buffers", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA}),
+    ("PyTorch", "by_torch.py", ["torch", "triton"], {}),
+]
+WAYS = {"native": None, "tally": ["--window=off"], "shadow": ["--window=shadow"], "window": ["--window=on"]}
+TENANTS = ("NVRTC", "^all cells$")
+
+
+@dataclasses.dataclass
+class Cell:
+    """One case, one way; `samples` are microseconds per step of its repetitions."""
+    program: str
+    case: str
+    way: str
+    samples: list = dataclasses.field(default_factory=list)
+    digest: str = ""
+    failure: str = ""
+    window: dict = dataclasses.field(default_factory=dict)  # of tallyctl, what the measured repetitions added
+
+    def at(self, q):
+        return quantile(self.samples, q) if self.samples else None
+
+
+class Way:
+    """How programs are started, and where their windows are looked up."""
+
+    def __init__(self, name, tally):
+        self.name = name
+        self.tally = None if name == "native" else tally
+
+    def start(self, program, options, environment, only, seconds=None):
+        name, path, _, settings = program
+        words = [sys.executable, os.path.join(HERE, "nets", path), "--only", only, "--warm", str(options.warm), "--seconds",
+                 str(options.seconds if seconds is None else seconds)]
+        words += ["--steps", str(options.steps)] if options.steps else []
+        if self.tally:
+            words = self.tally.command([*WAYS[self.name], *words])
+        return Child(words, f"{name}, {self.name}", {**environment, **settings})
+
+    def counters(self):
+        """Of the session that opened last: programs run one after another."""
+        if not self.tally or self.name == "tally":
+            return {}
+        rows = self.tally.ctl("window")
+        return max(rows, key=lambda row: row["id"]) if rows else {}
+
+
+def added(before, after):
+    """What came to the counters; names whose count did not change are left out."""
+    change = {}
+    for key, value in after.items():
+        if isinstance(value, dict):
+            change[key] = {name: count - before.get(key, {}).get(name, 0) for name, count in value.items()
+                           if count != before.get(key, {}).get(name, 0)}
+        elif isinstance(value, int) and key != "id":
+            change[key] = value - before.get(key, 0)
+    return change
+
+
+def run_program(program, way, child, options):
+    """All cases of a program that was started; a cell for each."""
+    cells = []
+    try:
+        child.answer(options.limit)
+        child.say("go")
+        before = {}
+        while True:
+            said = child.answer(options.limit)
+            if "ready" in said:
+                cells.append(Cell(program[0], said["ready"], way.name))
+                before = way.counters()
+                child.say("go")
+            elif "case" in said:
+                if not cells or cells[-1].case != said["case"]:  # before it was ready
+                    cells.append(Cell(program[0], said["case"], way.name))
+                cell = cells[-1]
+                cell.samples, cell.digest, cell.failure = said.get("samples", []), said.get("digest", ""), said.get("failure", "")
+                cell.window = added(before, way.counters()) if before else {}
+                print(f"  {line_of(cell)}", file=sys.stderr, flush=True)
+            else:
+                break
+    except (ways.Failed, ValueError) as failure:
+        if cells and not cells[-1].samples:
+            cells[-1].failure = str(failure)
+        else:
+            cells.append(Cell(program[0], "(all)" if not cells else f"(after {cells[-1].case})", way.name, failure=str(failure)))
+        print(f"  {line_of(cells[-1])}", file=sys.stderr, flush=True)
+        child.kill()
+    return cells
+
+
+def line_of(cell):
+    """For those who watch."""
+    if cell.failure:
+        return f"{cell.program}, {cell.case}, {cell.way}: FAILED: {cell.failure}"
+    text = f"{cell.program}, {cell.case}, {cell.way}: {time_of(cell)} us, bits {cell.digest}"
+    return text + (f", {seen(cell.window)}" if cell.window else "")
+
+
+def time_of(cell):
+    return f"{cell.at(0.5):.4g} ({cell.at(0.1):.4g}-{cell.at(0.9):.4g})" if cell.samples else "failed"
+
+
+def seen(window):
+    """What its window saw of the launches, in one line."""
+    launches = sum(window["classes"].values()) + sum(window["barriers"].values())
+    if launches == 0:
+        return "no launches one by one"
+    parts = [f"{launches} launches"]
+    parts += [f"{name} {100 * count / launches:.0f} %" for name, count in (window["classes"] | window["barriers"]).items()]
+    parts += [f"{key.replace('_', ' ')} {100 * window[key] / launches:.0f} %" for key in ("held", "in_graphs") if window[key]]
+    parts.append(f"side by side {window['work'] / max(window['chain'], 1):.2f}")
+    batches = sum(window["batches"].values())
+    if batches:
+        parts.append("batches " + ", ".join(f"{name} {100 * count / batches:.0f} %" for name, count in window["batches"].items()))
+    return ", ".join(parts)
+
+
+def throughput(program, way, number, only, options, environment):
+    """Steps a second of that many programs together."""
+    children = []
+    try:
+        for _ in range(number):
+            children.append(way.start(program, options, environment, only, options.tenant_seconds))
+        for word in ("imported", "ready"):
+            for child in children:
+                if word not in child.answer(options.limit):
+                    raise ways.Failed(f"{child.name}: not {word}; {child.said()}")
+            for child in children:
+                child.say("go")
+        said = [child.answer(options.limit) for child in children]
+        if any("samples" not in one for one in said) or len({one["digest"] for one in said}) > 1:
+            raise ways.Failed(f"tenants, {way.name}: {[one.get('failure', one.get('digest')) for one in said]}")
+        return sum(one["steps"] * len(one["samples"]) / one["elapsed"] for one in said)
+    finally:
+        for child in children:
+            child.end()
+
+
+def table(cells):
+    """{(program, case): {way: cell}} in the order in which they were measured."""
+    rows = {}
+    for cell in cells:
+        rows.setdefault((cell.program, cell.case), {})[cell.way] = cell
+    return rows
+
+
+def problems(cells):
+    wrong = [f"{cell.program}, {cell.case}, {cell.way}: {cell.failure}" for cell in cells if cell.failure]
+    for (program, case), row in table(cells).items():
+        digests = {cell.digest for cell in row.values() if cell.digest}
+        if len(digests) > 1:
+            wrong.append(f"{program}, {case}: DIFFERENT BITS: " + ", ".join(f"{name} {cell.digest}" for name, cell in row.items()))
+    return wrong
+
+
+def ratio(row, way, base):
+    """How many times as fast as the other way; None if one is missing."""
+    pair = [row[name].at(0.5) if name in row else None for name in (base, way)]
+    return pair[0] / pair[1] if all(pair) else None
+
+
+def markdown(facts, cells, tenants, smoke):
+    lines = ["# Nets and simulations of small kernels", ""]
+    if smoke:
+        lines += ["**Smoke run: it shows that the bench runs; its numbers mean nothing.**", ""]
+    lines += [f"* {key}: {value}" for key, value in facts.items()]
+    wrong = problems(cells)
+    names = list(dict.fromkeys(cell.way for cell in cells))
+    lines += ["", "Results: " + ("; ".join(wrong) if wrong else "of each case the same bits in all ways."), "",
+              "Microseconds per step, p50 (p10-p90) of repetitions; how many times as fast the window is.", "",
+              "| program | case | " + " | ".join(names) + " | over native | over Tally without |",
+              "|---|---|" + "---:|" * (len(names) + 2)]
+    for (program, case), row in table(cells).items():
+        gains = [ratio(row, "window", base) for base in ("native", "tally")]
+        lines.append("| " + " | ".join([program, case] + [time_of(row[name]) if name in row else "-" for name in names]
+                                       + [f"{gain:.2f}" if gain else "-" for gain in gains]) + " |")
+    lines += ["", "What the windows saw:", ""]
+    lines += [f"* {cell.program}, {cell.case}, {cell.way}: {seen(cell.window)}" for cell in cells if cell.window]
+    if tenants:
+        lines += ["", f"Programs together ({TENANTS[0]}, all cells), steps a second:", "",
+                  "| way | one | together | times one |", "|---|---:|---:|---:|"]
+        lines += [f"| {way} | {one:.0f} | {all_of_them:.0f} | {all_of_them / one:.2f} |" for way, (one, all_of_them) in tenants.items()]
+    return "\n".join(lines) + "\n"
+
+
+def write_csv(path, cells):
+    with open(path, "w", encoding="utf-8", newline="") as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["program", "case", "way", "p10_us", "p50_us", "p90_us", "repetitions", "bits", "launches", "known", "held",
+                         "in_graphs", "side_by_side", "barriers"])
+        for cell in cells:
+            times = [f"{cell.at(q):.2f}" if cell.samples else "" for q in (0.1, 0.5, 0.9)]
+            said = cell.window
+            counts = [""] * 6
+            if said:
+                known, barriers = sum(said["classes"].values()), sum(said["barriers"].values())
+                counts = [known + barriers, known, said["held"], said["in_graphs"], f"{said['work'] / max(said['chain'], 1):.2f}",
+                          " ".join(f"{name}:{count}" for name, count in said["barriers"].items())]
+            writer.writerow([cell.program, cell.case, cell.way, *times, len(cell.samples), cell.digest or "failed", *counts])
+
+
+def plot(cells, path):
+    rows = {key: row for key, row in table(cells).items() if row.get("native") and row["native"].samples}
+    names = [name for name in WAYS if name != "native" and any(name in row for row in rows.values())]
+    heights = {name: [ratio(row, name, "native") or 0 for row in rows.values()] for name in names}
+    bars.draw(path, [f"{program}: {case}" for program, case in rows], heights, "times as fast as native", is_sideways=True)
+
+
+def read_options():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seconds", type=float, default=1, help="measured, per cell (default: %(default)s)")
+    options.add_argument("--warm", type=float, default=1, help="before that, per cell (default: %(default)s)")
+    options.add_argument("--steps", type=int, help="of a repetition; as each case says by default")
+    options.add_argument("--programs", default=".", help="regular expression that finds a program's name (default: all)")
+    options.add_argument("--cases", default=".", help="the same for cases")
+    options.add_argument("--ways", default=",".join(WAYS), help="comma-separated (default: %(default)s)")
+    options.add_argument("--tenants", type=int, default=4, help="programs together; 0: none (default: %(default)s)")
+    options.add_argument("--tenant-seconds", type=float, default=2, help="measured together (default: %(default)s)")
+    options.add_argument("--limit", type=float, default=120, help="seconds to wait for a case (default: %(default)s)")
+    options.add_argument("--ahead", action="store_true", help="start a program while the one before it is measured: quicker, less exact")
+    options.add_argument("--output", help="Markdown file; it also goes to stdout")
+    options.add_argument("--json", dest="json_path", help="JSON file")
+    options.add_argument("--csv", help="CSV file")
+    options.add_argument("--plot", help="SVG file; needs matplotlib")
+    options.add_argument("--from-json", help="results of an earlier run, to be written anew; nothing is measured")
+    options.add_argument("--smoke", action="store_true", help="does everything run that needs no GPU? No numbers")
+    chosen = options.parse_args()
+    if chosen.smoke:
+        chosen.programs, chosen.seconds, chosen.warm, chosen.steps, chosen.tenants, chosen.tenant_seconds = "NVRTC", 0, 0, 2, 2, 0
+    unknown = set(chosen.ways.split(",")) - set(WAYS)
+    if unknown:
+        options.error(f"no way is called {', '.join(sorted(unknown))}")
+    return chosen
+
+
+def is_there(package):
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def write(facts, cells, tenants, options):
+    page = markdown(facts, cells, tenants, options.smoke)
+    results = {"machine": facts, "smoke": options.smoke, "cells": [dataclasses.asdict(cell) for cell in cells], "tenants": tenants}
+    output.write(page, results, options)
+    if options.csv:
+        write_csv(options.csv, cells)
+    return page
+
+
+def measure(options, programs, caches):
+    """Gives facts of the machine, cells and tenants; writes after each program, so that a run cut short leaves what it has."""
+    root = ways.find_root()
+    cells, tenants = [], {}
+    environment = {name: os.path.join(caches, name.lower()) for name in
+                   ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "NUMBA_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR")}
+    with ways.daemon(root, "sim" if options.smoke else "auto") as tally:
+        facts = {**machine.describe(root, ["torch", "triton", "jax", "cupy-cuda13x", "numba-cuda"]), "tallyd": tally.readiness}
+        chosen = [Way(name, tally) for name in options.ways.split(",") if name != "native" or (not options.smoke and ways.has_gpu())]
+        runs = [(program, way) for program in programs for way in chosen]
+        waiting = []
+        for number, (program, way) in enumerate(runs):
+            for later_program, later_way in runs[number + len(waiting):number + (2 if options.ahead else 1)]:
+                waiting.append(later_way.start(later_program, options, environment, options.cases))
+            print(f"{program[0]}, {way.name}", file=sys.stderr, flush=True)
+            child = waiting.pop(0)
+            cells += run_program(program, way, child, options)
+            child.end()
+            write(facts, cells, tenants, options)
+        for way in chosen if options.tenants else []:
+            with contextlib.suppress(StopIteration):
+                program = next(program for program in programs if program[0] == TENANTS[0])
+                try:
+                    tenants[way.name] = [throughput(program, way, number, TENANTS[1], options, environment) for number in (1, options.tenants)]
+                    print(f"  tenants, {way.name}: {tenants[way.name]} steps a second", file=sys.stderr, flush=True)
+                except (ways.Failed, ValueError) as failure:
+                    cells.append(Cell(TENANTS[0], "tenants", way.name, failure=str(failure)))
+                    print(f"  {line_of(cells[-1])}", file=sys.stderr, flush=True)
+    return facts, cells, tenants
+
+
+def main():
+    options = read_options()
+    began = time.monotonic()
+    if options.from_json:
+        with open(options.from_json, encoding="utf-8") as text:
+            known = json.load(text)
+        facts, cells, tenants = known["machine"], [Cell(**cell) for cell in known["cells"]], known["tenants"]
+    else:
+        programs = [program for program in PROGRAMS if re.search(options.programs, program[0]) and all(map(is_there, program[2]))]
+        with tempfile.TemporaryDirectory(prefix="tally-nets-") as caches:
+            facts, cells, tenants = measure(options, programs, caches)
+        facts["took"] = f"{time.monotonic() - began:.0f} s"
+    print(write(facts, cells, tenants, options))
+    if options.plot:
+        plot(cells, options.plot)
+    wrong = problems(cells)
+    if wrong:
+        sys.exit("nets.py: " + "; ".join(wrong))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ways.Failed as failure_of_all:
+        sys.exit(f"nets.py: {failure_of_all}")
