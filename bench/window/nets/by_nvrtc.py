@@ -120,8 +120,8 @@ class Cuda:
         address = ctypes.c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(count * 4))
         if seed is not None:
-            source = random.Random(seed)
-            self.write(address.value, array.array("f", (source.uniform(-scale, scale) for _ in range(count))))
+            numbers = array.array("h", random.Random(seed).randbytes(2 * count))
+            self.write(address.value, array.array("f", [number * (scale / 32768) for number in numbers]))
         return address.value
 
     def write(self, address, values):
