@@ -38,6 +38,7 @@ PROGRAMS = [
     ("JAX", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + " --xla_gpu_enable_command_buffer="}),
     ("JAX, command buffers", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA}),
     ("PyTorch", "by_torch.py", ["torch", "triton"], {}),
+    ("cuBLAS", "by_cublas.py", ["torch", "triton"], {"CUBLAS_WORKSPACE_CONFIG": ":0:0"}),
 ]
 WAYS = {"native": None, "tally": ["--window=off"], "shadow": ["--window=shadow"], "window": ["--window=on"]}
 TENANTS = ("NVRTC", "^all cells$")
