@@ -7,7 +7,6 @@ From a bundle (tools/bundle) or a build folder; a package that is missing leaves
 nets/ and a way; all ways of a case must end with the same bits. Without a GPU only --smoke makes sense.
 """
 import argparse
-import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -35,12 +34,13 @@ PROGRAMS = [
     ("CuPy", "by_cupy.py", ["cupy"], {}),
     ("Numba", "by_numba.py", ["numba", "numba_cuda"], {}),
     ("JAX", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + " --xla_gpu_enable_command_buffer="}),
+    ("JAX, no PDL", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + " --xla_gpu_enable_command_buffer= --xla_gpu_enable_pdl=false"}),
     ("JAX, command buffers", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA}),
     ("PyTorch", "by_torch.py", ["torch", "triton"], {}),
     ("cuBLAS", "by_cublas.py", ["torch", "triton"], {"CUBLAS_WORKSPACE_CONFIG": ":0:0"}),
 ]
 WAYS = {"native": None, "tally": ["--window=off"], "shadow": ["--window=shadow"], "window": ["--window=on"]}
-TENANTS = ("NVRTC", "^all cells$")
+TENANTS = ("NVRTC", ["all cells", "all cells, captured"])
 
 
 class Way:
@@ -54,7 +54,7 @@ class Way:
         name, path, _, settings = program
         words = [sys.executable, os.path.join(HERE, "nets", path), "--only", only, "--warm", str(options.warm), "--seconds",
                  str(options.seconds if seconds is None else seconds)]
-        words += ["--steps", str(options.steps)] if options.steps else []
+        words += (["--steps", str(options.steps)] if options.steps else []) + (["--small"] if options.smoke else [])
         if self.tally:
             words = self.tally.command([*WAYS[self.name], *words])
         return Child(words, f"{name}, {self.name}", {**environment, **settings})
@@ -99,6 +99,7 @@ def run_program(program, way, child, options):
                 cell.samples, cell.digest, cell.failure = said.get("samples", []), said.get("digest", ""), said.get("failure", "")
                 cell.window = added(before, way.counters()) if before else {}
                 print(f"  {line_of(cell)}", file=sys.stderr, flush=True)
+                child.say("go")
             else:
                 break
     except (ways.Failed, ValueError) as failure:
@@ -194,14 +195,15 @@ def measure(options, programs, caches):
             cells += run_program(program, way, child, options)
             child.end()
             write(facts, cells, tenants, options)
-        for way in chosen if options.tenants else []:
-            with contextlib.suppress(StopIteration):
-                program = next(program for program in programs if program[0] == TENANTS[0])
+        program = next((program for program in programs if program[0] == TENANTS[0]), None)
+        for case in TENANTS[1] if options.tenants and program else []:
+            for way in chosen:
                 try:
-                    tenants[way.name] = [throughput(program, way, number, TENANTS[1], options, environment) for number in (1, options.tenants)]
-                    print(f"  tenants, {way.name}: {tenants[way.name]} steps a second", file=sys.stderr, flush=True)
+                    done = [throughput(program, way, number, f"^{case}$", options, environment) for number in (1, options.tenants)]
+                    tenants.setdefault(case, {})[way.name] = done
+                    print(f"  tenants, {case}, {way.name}: {done} steps a second", file=sys.stderr, flush=True)
                 except (ways.Failed, ValueError) as failure:
-                    cells.append(Cell(TENANTS[0], "tenants", way.name, failure=str(failure)))
+                    cells.append(Cell(TENANTS[0], f"{case}, together", way.name, failure=str(failure)))
                     print(f"  {line_of(cells[-1])}", file=sys.stderr, flush=True)
     return facts, cells, tenants
 

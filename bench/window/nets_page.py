@@ -72,7 +72,7 @@ def ratio(row, way, base):
 
 
 def markdown(facts, cells, tenants, smoke):
-    """`tenants`: by way what one program and several together get done, in steps a second."""
+    """`tenants`: by case and way what one program and several together get done, in steps a second."""
     lines = ["# Nets and simulations of small kernels", ""]
     if smoke:
         lines += ["**Smoke run: it shows that the bench runs; its numbers mean nothing.**", ""]
@@ -90,9 +90,9 @@ def markdown(facts, cells, tenants, smoke):
     lines += ["", "What the windows saw:", ""]
     lines += [f"* {cell.program}, {cell.case}, {cell.way}: {seen(cell.window)}" for cell in cells if cell.window]
     if tenants:
-        lines += ["", "Programs together (NVRTC, all cells), steps a second:", "",
-                  "| way | one | together | times one |", "|---|---:|---:|---:|"]
-        lines += [f"| {way} | {one:.0f} | {all_of_them:.0f} | {all_of_them / one:.2f} |" for way, (one, all_of_them) in tenants.items()]
+        lines += ["", "Programs together (NVRTC), steps a second:", "", "| case | way | one | together | times one |", "|---|---|---:|---:|---:|"]
+        lines += [f"| {case} | {way} | {one:.0f} | {all_of_them:.0f} | {all_of_them / one:.2f} |"
+                  for case, row in tenants.items() for way, (one, all_of_them) in row.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -14,7 +14,6 @@ import episode
 CHAINS, SIZE = 6, 32_768
 
 
-@cuda.jit
 def smooth(source, target, rate):
     i = cuda.grid(1)
     if i < target.size:
@@ -24,7 +23,6 @@ def smooth(source, target, rate):
         target[i] = source[i] + rate * (total / float32(16) - source[i])
 
 
-@cuda.jit
 def mix(a, b, c, target):
     i = cuda.grid(1)
     if i < target.size:
@@ -32,12 +30,14 @@ def mix(a, b, c, target):
 
 
 class Chains(episode.Case):
+    options = {}
+
     def __init__(self):
         source = numpy.random.default_rng(1)
         self.first = [source.standard_normal(SIZE).astype(numpy.float32) for _ in range(CHAINS)]
         self.now = [cuda.to_device(field) for field in self.first]
         self.then = [cuda.device_array(SIZE, numpy.float32) for _ in range(CHAINS)]
-        self.smooth, self.mix = smooth[SIZE // 128, 128], mix[SIZE // 128, 128]
+        self.smooth, self.mix = (cuda.jit(kernel, **self.options)[SIZE // 128, 128] for kernel in (smooth, mix))
 
     def reset(self):
         for now, first in zip(self.now, self.first):
@@ -56,5 +56,10 @@ class Chains(episode.Case):
         return b"".join(field.copy_to_host().tobytes() for field in self.now)
 
 
+class WithoutLto(Chains):
+    """Compiled to PTX, where Numba otherwise has the linker make machine code of what is none yet."""
+    options = {"lto": False}
+
+
 if __name__ == "__main__":
-    episode.main({"chains": Chains})
+    episode.main({"chains": Chains, "chains, lto=False": WithoutLto})

@@ -7,20 +7,27 @@ import array
 import ctypes
 import glob
 import os
-import random
 import site
 
 import episode
 
-WIDTH, CELLS = 64, 8  # features of a row; cells of a layer that a gate chooses from, or experts
+WIDTH, CELLS = 256, 8  # features of a row; cells of a layer that a gate chooses from, or experts
 
 SOURCE = rb"""
-#define WIDTH 64
+#define WIDTH 256
 #define CELLS 8
-// to[r] = relu(from[r] * weights); a block has 4 rows.
-extern "C" __global__ void dense(const float* from, const float* weights, float* to, unsigned rows) {
-  const unsigned column = threadIdx.x % WIDTH, row = blockIdx.x * 4 + threadIdx.x / WIDTH;
-  if (row >= rows) return;
+// Numbers from -scale to scale.
+extern "C" __global__ void fill(float* to, unsigned size, unsigned seed, float scale) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= size) return;
+  unsigned x = i * 2654435761u + seed * 2246822519u + 374761393u;
+  x = (x ^ x >> 15) * 2246822519u;
+  x = (x ^ x >> 13) * 3266489917u;
+  to[i] = ((int)((x ^ x >> 16) >> 8) - (1 << 23)) * (scale / (1 << 23));
+}
+// to[r] = relu(from[r] * weights); a block for each row.
+extern "C" __global__ void dense(const float* from, const float* weights, float* to) {
+  const unsigned column = threadIdx.x, row = blockIdx.x;
   float sum = 0;
   for (unsigned k = 0; k < WIDTH; ++k) sum += from[row * WIDTH + k] * weights[k * WIDTH + column];
   to[row * WIDTH + column] = fmaxf(sum, 0.f);
@@ -96,7 +103,7 @@ def _ptx(source):
 
 
 class Cuda:
-    """Device 0's primary context, one stream, the kernels of SOURCE."""
+    """Device 0's primary context, one stream, the kernels of SOURCE. Addresses are numbers."""
 
     def __init__(self):
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -107,8 +114,9 @@ class Cuda:
         self.call("cuStreamCreate", ctypes.byref(self.stream), 1)
         self.call("cuModuleLoadData", ctypes.byref(module), _ptx(SOURCE))
         self.module = module
-        self.launch_kernel = self.library.cuLaunchKernel
-        self.launch_kernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        self.launch_kernel = self.library.cuLaunchKernelEx
+        self.launch_kernel.argtypes = [ctypes.c_void_p] * 4
+        self.fill = self.kernel("fill")
 
     def call(self, name, *arguments):
         result = getattr(self.library, name)(*arguments)
@@ -120,13 +128,9 @@ class Cuda:
         address = ctypes.c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(count * 4))
         if seed is not None:
-            numbers = array.array("h", random.Random(seed).randbytes(2 * count))
-            self.write(address.value, array.array("f", [number * (scale / 32768) for number in numbers]))
+            Launch(self, self.fill, 256, [address.value], [ctypes.c_uint32(count), ctypes.c_uint32(seed),
+                                                           ctypes.c_float(scale)])((count + 255) // 256)
         return address.value
-
-    def write(self, address, values):
-        begin, count = values.buffer_info()
-        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), ctypes.c_void_p(begin), ctypes.c_size_t(count * values.itemsize))
 
     def read(self, address, values):
         """Waits, as cudaMemcpyAsync and a synchronization would."""
@@ -148,27 +152,38 @@ class Cuda:
         return function
 
 
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+    _fields_ = [("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared_bytes", ctypes.c_uint), ("stream", ctypes.c_void_p),
+                ("attributes", ctypes.c_void_p), ("num_attributes", ctypes.c_uint)]
+
+
 class Launch:
-    """A kernel with its parameters, made once: addresses, then unsigned numbers, which may be changed."""
+    """A kernel with its parameters, made once, as Python is slow: addresses, then numbers. Both may be changed."""
 
     def __init__(self, cuda, kernel, threads, addresses, numbers=()):
-        self.cuda, self.kernel, self.threads = cuda, kernel, threads
-        self.numbers = [ctypes.c_uint32(number) for number in numbers]
+        self.enqueue, self.kernel = cuda.launch_kernel, kernel.value
+        self.config = Config((1, 1, 1), (threads, 1, 1), 0, cuda.stream.value, None, 0)
+        self.numbers = list(numbers)
         self.addresses = [ctypes.c_uint64(address) for address in addresses]
         values = self.addresses + self.numbers
         self.parameters = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        self.where = ctypes.addressof(self.config), ctypes.addressof(self.parameters)
 
     def __call__(self, blocks):
-        result = self.cuda.launch_kernel(self.kernel, blocks, 1, 1, self.threads, 1, 1, 0, self.cuda.stream, self.parameters, None)
+        self.config.grid[0] = blocks
+        result = self.enqueue(self.where[0], self.kernel, self.where[1], None)
         if result != 0:
-            raise RuntimeError(f"cuLaunchKernel: CUDA error {result}")
+            raise RuntimeError(f"cuLaunchKernelEx: CUDA error {result}")
 
 
 class Net(episode.Case):
     """Layers of cells, each of two products, from self.x to self.x."""
-    rows, layers, steps = 256, 8, 16
+    rows, layers, steps = 128, 8, 16
 
     def __init__(self):
+        if episode.is_small:
+            self.rows = 8
         self.cuda = Cuda()
         self.size = self.rows * WIDTH
         scale = (6 / WIDTH) ** 0.5
@@ -209,9 +224,9 @@ class Gated(Net):
             pairs = []
             for cell, (first, second) in enumerate(weights):
                 hidden, out = self.hidden + cell * self.size * 4, self.cells + cell * self.size * 4
-                pairs.append((self.launch("dense", 256, [source, first, hidden], [self.rows]),
-                              self.launch("dense", 256, [hidden, second, out], [self.rows])))
-            self.plan.append((pairs, self.launch("combine", 256, [source, self.cells, target], [self.size, 0])))
+                pairs.append((self.launch("dense", WIDTH, [source, first, hidden]), self.launch("dense", WIDTH, [hidden, second, out])))
+            self.plan.append((pairs, self.launch("combine", 256, [source, self.cells, target],
+                                                 [ctypes.c_uint32(self.size), ctypes.c_uint32()])))
 
     def masks(self, number):
         """Which cells run for this input; the host waits for that once a step."""
@@ -221,12 +236,11 @@ class Gated(Net):
                      for layer in range(self.layers))
 
     def layers_of(self, masks):
-        blocks = self.rows // 4
         for (pairs, combine), mask in zip(self.plan, masks):
             for cell, (first, second) in enumerate(pairs):
                 if mask >> cell & 1:
-                    first(blocks)
-                    second(blocks)
+                    first(self.rows)
+                    second(self.rows)
             combine.numbers[1].value = mask
             combine(self.size // 256)
 
@@ -269,7 +283,7 @@ class FixedGraph(Fixed, Graphs):
 
 class Routed(Net):
     """Each layer sends each row to one of the experts, and the host has to know how many each has got."""
-    rows, layers, steps = 512, 4, 16
+    rows, layers, steps = 512, 4, 16  # rows: at most the threads of a block
 
     def __init__(self):
         super().__init__()
@@ -280,8 +294,8 @@ class Routed(Net):
         for layer, weights in enumerate(self.weights):
             source, target = (self.x, self.y) if layer % 2 == 0 else (self.y, self.x)
             gates = cuda.floats(CELLS * WIDTH, 500 + layer)
-            experts = [(self.launch("dense", 256, [sorted_rows, first, self.hidden], [0]),
-                        self.launch("dense", 256, [self.hidden, second, self.cells], [0]), sorted_rows) for first, second in weights]
+            experts = [(self.launch("dense", WIDTH, [sorted_rows, first, self.hidden]),
+                        self.launch("dense", WIDTH, [self.hidden, second, self.cells]), sorted_rows) for first, second in weights]
             self.plan.append((self.launch("route", self.rows, [source, gates, places, self.counts]),
                               self.launch("gather", WIDTH, [source, places, sorted_rows]), experts,
                               self.launch("scatter", WIDTH, [source, self.cells, places, target])))
@@ -299,8 +313,7 @@ class Routed(Net):
                 offset = begin * WIDTH * 4
                 for launch, source, target in ((first, given, self.hidden), (second, self.hidden, self.cells)):
                     launch.addresses[0].value, launch.addresses[2].value = source + offset, target + offset
-                    launch.numbers[0].value = rows
-                    launch((rows + 3) // 4)
+                    launch(rows)
                 begin += rows
             scatter(self.rows)
         self.keep(number, self.x)

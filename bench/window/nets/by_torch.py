@@ -9,7 +9,7 @@ import triton.language as tl
 
 import episode
 
-CHAINS, LINKS, ROWS, COLUMNS = 4, 8, 64, 1024
+CHAINS, LINKS, ROWS, COLUMNS = 4, 8, 32, 4096
 WIDTH, CELLS = 64, 8
 
 
@@ -88,7 +88,7 @@ class Chains(Torch):
     def launches(self):
         for link in range(LINKS):
             for pair in self.data:
-                normalize[(ROWS,)](pair[link % 2], pair[1 - link % 2], COLUMNS, BLOCK=1024)
+                normalize[(ROWS,)](pair[link % 2], pair[1 - link % 2], COLUMNS, BLOCK=4096)
 
     def step(self, number):
         self.launches()

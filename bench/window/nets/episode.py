@@ -1,8 +1,9 @@
 """What the programs of this folder share: cases that are made, warmed up, measured when told to, and told in JSON.
 
-A program says {"imported": true} and waits for a line before it calls CUDA. It announces each case, warmed up, with
-{"ready": NAME} and waits for a line, so that the one who runs it can look at Tally's counters before and after. Then it repeats the case's steps from the same beginning, and prints one line with
-microseconds per step of each repetition and the digest of what they end with, which has to be the same each time.
+A program says {"imported": true} before it calls CUDA, {"ready": NAME} when a case is warmed up, and {"case": NAME, ...}
+when it is measured. It waits for a line after each, so that the one who runs it can look at Tally's counters. Measured
+are repetitions of the case's steps, each from the same beginning: microseconds per step, and the digest of what they
+end with, which has to be the same each time.
 """
 import argparse
 import hashlib
@@ -11,6 +12,9 @@ import re
 import sys
 import time
 import traceback
+
+
+is_small = False  # --small: for a GPU in software; set before cases are made
 
 
 class Case:
@@ -71,7 +75,7 @@ def _measure(name, make, options):
     digests.add(case.digest())
     if len(digests) > 1:
         raise RuntimeError(f"repetitions end with different bits: {sorted(digests)}")
-    _say(case=name, samples=samples, steps=case.steps, elapsed=elapsed, digest=digests.pop())
+    _ask(case=name, samples=samples, steps=case.steps, elapsed=elapsed, digest=digests.pop())
 
 
 def main(cases):
@@ -80,8 +84,11 @@ def main(cases):
     options.add_argument("--seconds", type=float, default=1, help="measured, per case (default: %(default)s)")
     options.add_argument("--warm", type=float, default=1, help="not measured, before that (default: %(default)s)")
     options.add_argument("--steps", type=int, help="of a repetition; as the case says by default")
+    options.add_argument("--small", action="store_true", help="as little work as a case can do")
     options.add_argument("--only", default="", help="cases whose names this regular expression finds")
     chosen = options.parse_args()
+    global is_small  # pylint: disable=global-statement
+    is_small = chosen.small
     _ask(imported=True)
     for name, make in cases.items():
         if re.search(chosen.only, name):
@@ -89,5 +96,5 @@ def main(cases):
                 _measure(name, make, chosen)
             except Exception as error:  # pylint: disable=broad-exception-caught
                 traceback.print_exc()
-                _say(case=name, failure=f"{type(error).__name__}: {error}"[:300])
+                _ask(case=name, failure=f"{type(error).__name__}: {error}"[:300])
     _say(done=True)
