@@ -27,15 +27,17 @@ from child import Child
 from nets_page import Cell, line_of
 # pylint: enable=wrong-import-position
 
-XLA = "--xla_gpu_autotune_level=0"
+XLA, NO_COMMAND_BUFFERS = "--xla_gpu_autotune_level=0", " --xla_gpu_enable_command_buffer="
+NO_PDL = " --xla_gpu_enable_pdl=false"  # launches have no attribute then
 # Name, file, the packages it needs, its environment.
 PROGRAMS = [
     ("NVRTC", "by_nvrtc.py", [], {}),
     ("CuPy", "by_cupy.py", ["cupy"], {}),
     ("Numba", "by_numba.py", ["numba", "numba_cuda"], {}),
-    ("JAX", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + " --xla_gpu_enable_command_buffer="}),
-    ("JAX, no PDL", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + " --xla_gpu_enable_command_buffer= --xla_gpu_enable_pdl=false"}),
+    ("JAX", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + NO_COMMAND_BUFFERS}),
+    ("JAX, no PDL", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + NO_COMMAND_BUFFERS + NO_PDL}),
     ("JAX, command buffers", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA}),
+    ("JAX, command buffers, no PDL", "by_jax.py", ["jax"], {"XLA_FLAGS": XLA + NO_PDL}),
     ("PyTorch", "by_torch.py", ["torch", "triton"], {}),
     ("cuBLAS", "by_cublas.py", ["torch", "triton"], {"CUBLAS_WORKSPACE_CONFIG": ":0:0"}),
 ]
