@@ -183,7 +183,7 @@ class Net(episode.Case):
 
     def __init__(self):
         if episode.is_small:
-            self.rows = 8
+            self.rows, self.layers = 8, 2
         self.cuda = Cuda()
         self.size = self.rows * WIDTH
         scale = (6 / WIDTH) ** 0.5
