@@ -18,6 +18,7 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 # pylint: disable=wrong-import-position
+import bars
 import machine
 import output
 import ways
@@ -195,23 +196,14 @@ def as_json(facts, groups, smoke):
 
 
 def plot(groups, path):
-    import matplotlib  # pylint: disable=import-outside-toplevel
-    matplotlib.use("Agg")
-    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
-    pyplot.rcParams.update({"font.size": 9, "axes.grid": True, "grid.alpha": 0.3, "svg.hashsalt": "tally"})
     groups = [group for group in groups if group.baseline()]
     columns = list(dict.fromkeys((cell.way, cell.mode) for group in groups for cell in group.cells))
-    figure, axes = pyplot.subplots(figsize=(10, 3.6))
-    for number, column in enumerate(columns):
+    heights = {}
+    for column in columns:
         cells = [next((cell for cell in group.cells if (cell.way, cell.mode) == column), None) for group in groups]
-        heights = [group.baseline().median / cell.median if cell and cell.median else 0 for group, cell in zip(groups, cells)]
-        places = [place + (number - len(columns) / 2) * 0.8 / len(columns) for place in range(len(groups))]
-        axes.bar(places, heights, 0.8 / len(columns), label=" ".join(column))
-    axes.set_xticks(range(len(groups)), [f"{group.plan}, {group.environments}" for group in groups])
-    axes.set_ylabel("times as fast as native serial")
-    axes.legend(fontsize=8, ncols=4, loc="upper left")
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+        heights[" ".join(column)] = [group.baseline().median / cell.median if cell and cell.median else 0
+                                     for group, cell in zip(groups, cells)]
+    bars.draw(path, [f"{group.plan}, {group.environments}" for group in groups], heights, "times as fast as native serial")
 
 
 def read_groups(path):

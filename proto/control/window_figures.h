@@ -45,6 +45,7 @@ inline constexpr const char* kWindowBarriers[] = {
     "capture",
     "declared",
     "host-memory",
+    "no-gain",
     "object",
     "preemptible",
     "reply",

@@ -18,6 +18,7 @@ using scheduler::kMostSlots;
 constexpr uint32_t kWindowsToJudge = 16;
 constexpr uint64_t kShortestRest = 1024;
 constexpr uint64_t kLongestRest = 1 << 20;
+constexpr size_t kNoGain = control::WindowBarrierOf("no-gain");  // those
 
 // A launch, where nobody measured: as a unit of work.
 constexpr std::chrono::nanoseconds kUnit{1};
@@ -61,6 +62,7 @@ bool LaunchWindow::Take(PendingLaunch& launch, CUresult* failure) {
   *failure = CUDA_SUCCESS;
   if (num_passing_ > 0) {
     --num_passing_;
+    figures_.Add("window_barriers", 1, kNoGain);
     return false;
   }
   const auto kind = KindOf(launch);

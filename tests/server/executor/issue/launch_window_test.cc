@@ -362,6 +362,7 @@ TEST_F(LaunchWindowTest, EachJudgementIsOfItsOwnWindows) {
   judge(true);
   judge(false);
   EXPECT_EQ(rest(), 1024);
+  EXPECT_EQ(Barriers("no-gain"), 1024u) << "who looks has to see that they were not held";
   for (int i = 0; i < 2; ++i) {
     judge(true);
     judge(false);
