@@ -12,8 +12,6 @@
 namespace tally::server {
 namespace {
 
-using scheduler::kMostSlots;
-
 // Windows between two judgements; launches that then pass unheld, at first and at most.
 constexpr uint32_t kWindowsToJudge = 16;
 constexpr uint64_t kShortestRest = 1024;
@@ -25,7 +23,7 @@ constexpr std::chrono::nanoseconds kUnit{1};
 }  // namespace
 
 LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, const Clock& clock)
-    : holds_(holds), means_(std::move(means)), figures_(figures), clock_(clock), launches_(holds ? kMostSlots : 0) {}
+    : holds_(holds), means_(std::move(means)), figures_(figures), clock_(clock), launches_(holds ? means_.most_launches : 0) {}
 
 std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& launch) {
   const auto& [grid, block, shared_bytes] = launch.shape;
@@ -85,7 +83,7 @@ bool LaunchWindow::Take(PendingLaunch& launch, CUresult* failure) {
 
 CUresult LaunchWindow::MakeRoom(const Kind& kind) {
   const size_t held = num_held_.load(std::memory_order_relaxed);
-  if (held == kMostSlots) return Issue(WindowEnd::kFull);
+  if (held == means_.most_launches) return Issue(WindowEnd::kFull);
   if (held >= kShortestStep && kind == step_begins_) return Issue(WindowEnd::kStep);
   return CUDA_SUCCESS;
 }
