@@ -23,7 +23,11 @@ constexpr std::chrono::nanoseconds kUnit{1};
 }  // namespace
 
 LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, const Clock& clock)
-    : holds_(holds), means_(std::move(means)), figures_(figures), clock_(clock), launches_(holds ? means_.most_launches : 0) {}
+    : holds_(holds),
+      means_(std::move(means)),
+      figures_(figures),
+      clock_(clock),
+      launches_(holds ? means_.most_launches : 0) {}
 
 std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& launch) {
   const auto& [grid, block, shared_bytes] = launch.shape;

@@ -7,8 +7,9 @@
 // One stream of a session has held launches at a time. Whoever is about to do anything else for that session (another
 // stream, a copy, a wait, a free) calls Issue before it begins, so nothing can overtake them.
 //
-// A window ends with 64 launches (Means::most_launches), or where the first launch of a step comes again: graphs are made for the shapes that
-// come back, so the cuts must fall on the same places in each step, whatever the number of launches between two waits.
+// A window ends with 64 launches (Means::most_launches), or where the first launch of a step comes again: graphs are
+// made for the shapes that come back, so the cuts must fall on the same places in each step, whatever the number of
+// launches between two waits.
 //
 // Holding pays while the GPU has something else to do, and costs time where it waits for the program: then the kernels
 // could have run while the program was still launching. Both are added up, and while holding does not pay for a session
