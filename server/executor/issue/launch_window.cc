@@ -101,7 +101,7 @@ void LaunchWindow::Hold(PendingLaunch& launch, const Kind& kind, const LaunchAcc
     held_since_ = clock_.Now();
   }
   // Never full here, and the window and the shape begin together.
-  const auto admission = window_.Admit(accesses.accesses, accesses.extent);
+  const auto admission = window_.Admit(accesses.name, accesses.accesses, accesses.extent);
   shape_.Add(*admission, kind.kernel, kind.geometry);
   launches_[held] = std::move(launch);
   num_held_.store(held + 1, std::memory_order_relaxed);
@@ -127,7 +127,7 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
     result = means_.issue(shape_, std::span(launches_).first(held), &durations);
   } catch (const std::bad_alloc&) {  // some have been issued by then: none may be a second time
   }
-  while (window_.pending() != 0) window_.Complete(scheduler::FirstOf(window_.pending()));
+  window_.Clear();
   shape_.Clear();
   num_held_.store(0, std::memory_order_relaxed);
   Judge(why, durations, was_idle_ ? held_for : held_for.zero());

@@ -33,9 +33,9 @@
 #include "base/clock.h"
 #include "proto/control/window_figures.h"
 #include "scheduler/window/parallelism.h"
+#include "scheduler/window/repeated_window.h"
 #include "scheduler/window/shape.h"
 #include "scheduler/window/way_choice.h"
-#include "scheduler/window/window.h"
 #include "server/executor/dispatch/figure_counters.h"
 #include "server/executor/issue/launch_accesses.h"
 #include "server/executor/issue/pending_launch.h"
@@ -115,7 +115,7 @@ class LaunchWindow {
   int device_ = 0;
   std::vector<PendingLaunch> launches_;  // room for most_launches; the first num_held_ of them
   std::atomic<size_t> num_held_{0};
-  scheduler::Window window_;
+  scheduler::RepeatedWindow window_;
   scheduler::WindowShape shape_;
   scheduler::WindowParallelism parallelism_;  // shadow; launches take a unit each
   scheduler::WindowParallelism::Report reported_;
