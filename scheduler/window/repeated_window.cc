@@ -17,8 +17,9 @@ std::optional<Window::Entry> RepeatedWindow::Admit(uint64_t name, std::span<cons
   if (name == 0) name = NameOf(accesses, extent);
   // The window was empty, so slots are given out in turn.
   const auto slot = static_cast<Slot>(num_admitted_);
-  for (const Step& step : PlacesOf(state_, name)) {
+  for (Step& step : PlacesOf(state_, name)) {
     if (step.state != state_ || step.name != name) continue;
+    step.last_use = num_windows_;
     const size_t begin = accesses_.size();
     accesses_.insert(accesses_.end(), accesses.begin(), accesses.end());
     held_.push_back({begin, accesses_.size(), extent});
@@ -48,22 +49,22 @@ void RepeatedWindow::Clear() {
   accesses_.clear();
   num_caught_up_ = 0;
   num_admitted_ = 0;
+  ++num_windows_;
   state_ = 0;
 }
 
 std::span<RepeatedWindow::Step> RepeatedWindow::PlacesOf(uint64_t state, uint64_t name) {
   if (steps_.empty()) return {};
-  const uint64_t set = Mixed(Mixed(state, name), 0) % (kMostStates / kWays);
+  // States and names often grow together: mixed one after the other, not with each other.
+  const uint64_t set = Mixed(Mixed(Mixed(0, state), name), 0) % (kMostStates / kWays);
   return std::span(steps_).subspan(set * kWays, kWays);
 }
 
-// Programs that change lose what they did before, one after the other.
 void RepeatedWindow::Learn(uint64_t name, SlotSet edges) {
   if (steps_.empty()) steps_.resize(kMostStates);
-  const std::span<Step> places = PlacesOf(state_, name);
-  auto place = std::ranges::find(places, uint64_t{0}, &Step::name);
-  if (place == places.end()) place = places.begin() + static_cast<std::ptrdiff_t>(next_way_++ % kWays);
-  *place = {.state = state_, .name = name, .next = ++last_state_, .edges = edges};
+  // An empty one was never of use.
+  Step& place = *std::ranges::min_element(PlacesOf(state_, name), {}, &Step::last_use);
+  place = {.state = state_, .name = name, .next = ++last_state_, .edges = edges, .last_use = num_windows_};
   state_ = last_state_;
 }
 
@@ -75,15 +76,17 @@ uint64_t RepeatedWindow::NameOf(std::span<const Access> accesses, Extent extent)
   }
   if (named_.empty()) named_.resize(kMostNamed);
   const std::span<Named> places = std::span(named_).subspan(hash % (kMostNamed / kWays) * kWays, kWays);
-  for (const Named& known : places) {
-    if (known.name != 0 && known.extent == extent && std::ranges::equal(known.accesses, accesses)) return known.name;
+  for (Named& known : places) {
+    if (known.name == 0 || known.extent != extent || !std::ranges::equal(known.accesses, accesses)) continue;
+    known.last_use = num_windows_;
+    return known.name;
   }
-  auto place = std::ranges::find(places, uint64_t{0}, &Named::name);
-  if (place == places.end()) place = places.begin() + static_cast<std::ptrdiff_t>(next_way_++ % kWays);
-  place->accesses.assign(accesses.begin(), accesses.end());
-  place->extent = extent;
-  place->name = next_name_++;
-  return place->name;
+  Named& place = *std::ranges::min_element(places, {}, &Named::last_use);
+  place.name = 0;  // until it has other accesses
+  place.accesses.assign(accesses.begin(), accesses.end());
+  place.extent = extent;
+  place.last_use = num_windows_;
+  return place.name = next_name_++;
 }
 
 }  // namespace tally::scheduler

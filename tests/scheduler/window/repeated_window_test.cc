@@ -77,6 +77,33 @@ TEST_F(RepeatedWindowTest, WhoHasNoNameIsFoundByItsAccesses) {
   EXPECT_EQ(Compared({{0, {Write(0)}, Extent::kReadsAnything}}), 1u);
 }
 
+// What goes is what is of no use: else one window after the other would be learned anew, each at the cost of another.
+TEST_F(RepeatedWindowTest, WhatIsInUseStays) {
+  std::vector<std::vector<Launch>> steps(20);
+  for (size_t k = 0; k < steps.size(); ++k) {
+    for (uint64_t i = 0; i < kMostSlots; ++i) steps[k].push_back({1 + k * kMostSlots + i, {Write(i % 8 * 8)}});
+  }
+  uint64_t next = 1'000'000;
+  for (int round = 0; round < 200; ++round) {
+    uint64_t compared = 0;
+    for (const auto& step : steps) compared += Compared(step);
+    if (round > 100) {
+      EXPECT_EQ(compared, 0u) << round;
+    }
+    std::vector<Launch> once;
+    for (uint64_t i = 0; i < kMostSlots; ++i) once.push_back({next++, {Write(0)}});
+    for (int i = 0; i < 3; ++i) Run(once);
+  }
+}
+
+// Enough of them for places of the table to be shared.
+TEST_F(RepeatedWindowTest, TheExtentOfOneWithoutANameCounts) {
+  const Launch first = {1, {Write(0)}};
+  for (uint64_t i = 1; i <= 400; ++i) {
+    for (const Extent extent : {Extent::kSaid, Extent::kReadsAnything}) Run({first, {0, {Write(i * 8)}, extent}});
+  }
+}
+
 TEST_F(RepeatedWindowTest, AFullWindowTakesNoMore) {
   for (int times = 0; times < 2; ++times) {
     for (uint64_t i = 0; i < kMostSlots; ++i) ASSERT_TRUE(window_->Admit(i + 1, std::vector{Write(i * 8)}));
