@@ -45,15 +45,16 @@ class Cell:
 
 
 class Windowed:
-    """Programs of a tallyd with a window; what tallyctl last said of the window of each."""
-    name = "window"
+    """Programs of a tallyd with a window; what tallyctl last said of the window of each, and of its shapes."""
 
-    def __init__(self, tally):
+    def __init__(self, tally, name="window", mode="on"):
         self.tally = tally
+        self.name = name
+        self.mode = mode
         self.said = {}
 
     def command(self, words, priority=""):
-        return self.tally.command(["--window", *words], priority)
+        return self.tally.command([f"--window={self.mode}", *words], priority)
 
     @contextlib.contextmanager
     def watched(self):
@@ -104,6 +105,8 @@ def read_options():
     options.add_argument("--modes", default=",".join(NATIVE_MODES), help="natively, comma-separated (default: all)")
     options.add_argument("--tally-modes", default="serial", help="under tally-run (default: %(default)s)")
     options.add_argument("--window-modes", default="serial", help="under tally-run --window (default: %(default)s)")
+    options.add_argument("--window-sizes", default="", help="--window-modes also with windows of so many launches, such as '16,32'")
+    options.add_argument("--shadow-modes", default="", help="under tally-run --window=shadow (default: none)")
     options.add_argument("--tally-run", default="", help="more words for tally-run, such as '--priority high'")
     options.add_argument("--program", default="", help="more words for rigidsim, such as '--window 16'")
     options.add_argument("--output", help="Markdown file; it also goes to stdout")
@@ -173,19 +176,26 @@ def markdown(facts, groups, smoke):
 
 def _windows(groups):
     """What tallyctl window said last of each program that had one."""
-    rows = [(group, cell.window) for group in groups for cell in group.cells if cell.window]
+    rows = [(group, cell) for group in groups for cell in group.cells if cell.window]
     if not rows:
         return []
-    lines = ["", "What the windows saw: launches whose memory is known (C0 to C3), held, issued in graphs; parallelism of the held "
-             "ones; node updates per graph; why others were barriers.", "",
-             "| plan | environments | launches | C0 to C3 | held | in graphs | parallelism | updates | barriers |",
-             "|---|---:|---:|---:|---:|---:|---:|---:|---|"]
-    for group, said in rows:
+    lines = ["", "What the windows saw: launches whose memory is known (C0 to C3), held, issued in graphs; launches of a batch; "
+             "parallelism of the held ones (shadow: of all), and if only read after write counted (shadow); what graphs took by the "
+             "marks around them, in order and as graphs; node updates per graph; why others were barriers.", "",
+             "| plan | environments | way | launches | C0 to C3 | held | in graphs | batch | parallelism (RAW only) | in order, as "
+             "graphs | updates | barriers |", "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
+    for group, cell in rows:
+        said = cell.window
         launches = sum(said["classes"].values()) + sum(said["barriers"].values())
         known = sum(count for name, count in said["classes"].items() if name != "C4")
-        cells = [group.plan, group.environments, launches]
+        cells = [group.plan, group.environments, f"{cell.way} {cell.mode}", launches]
         cells += [f"{100 * part / max(launches, 1):.1f} %" for part in (known, said["held"], said["in_graphs"])]
-        cells += [f"{said['work'] / max(said['chain'], 1):.2f}", f"{said['node_updates'] / max(said['graphs'], 1):.1f}"]
+        cells += [f"{said['held'] / max(sum(said['batches'].values()), 1):.1f}"]
+        work, graphs = said["work"], max(said["graphs"], 1)
+        raw_only = f" ({work / said['chain_read_after_write']:.2f})" if said["chain_read_after_write"] else ""
+        cells += [f"{work / max(said['chain'], 1):.2f}{raw_only}"]
+        cells += [f"{said['in_order_ns'] / graphs / 1000:.0f}, {said['in_graphs_ns'] / graphs / 1000:.0f} us"]
+        cells += [f"{said['node_updates'] / graphs:.1f}"]
         cells.append(", ".join(f"{name} {count}" for name, count in said["barriers"].items()) or "none")
         lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return lines
@@ -225,7 +235,10 @@ def main():
         if more:
             plain = tally.command
             tally.command = lambda words, priority="": plain(more + list(words), priority)
-        windowed = Windowed(tally)
+        windowed = {Windowed(tally): options.window_modes, Windowed(tally, "shadow", "shadow"): options.shadow_modes}
+        for size in filter(None, options.window_sizes.split(",")):
+            small = stack.enter_context(ways.daemon(root, "sim" if options.smoke else "auto", env={"TALLY_WINDOW_LAUNCHES": size}))
+            windowed[Windowed(small, f"window {size}")] = options.window_modes
         facts = machine.describe(root)
         facts.update({"tallyd": tally.readiness, "words for tally-run": options.tally_run or "none",
                       "words for rigidsim": options.program or "none"})
@@ -237,7 +250,7 @@ def main():
                          "--steps", str(options.steps), *options.program.split()]
                 runs = [(native, mode) for mode in options.modes.split(",")] if native else []
                 runs += [(tally, mode) for mode in options.tally_modes.split(",")]
-                runs += [(windowed, mode) for mode in options.window_modes.split(",") if mode]
+                runs += [(way, mode) for way, modes in windowed.items() for mode in modes.split(",") if mode]
                 for way, mode in runs:
                     print(f"{plan}, {environments} environments: {way.name} {mode}", file=sys.stderr, flush=True)
                     group.cells.append(measure(way, words, mode, options))

@@ -35,6 +35,7 @@ constexpr bool Writes(AccessKind kind) { return kind != AccessKind::kRead; }
 struct Access {
   Box box;
   AccessKind kind = AccessKind::kReadWrite;
+  constexpr bool operator==(const Access&) const = default;
 };
 
 // Which launch must come behind which.

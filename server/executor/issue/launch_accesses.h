@@ -18,6 +18,8 @@ struct LaunchAccesses {
   // Static; a code of docs/segments.md.
   const char* barrier = nullptr;
   ptx_transforms::SegmentClass widest = ptx_transforms::SegmentClass::kBox;  // of its accesses, for figures
+  // Of a session's launches only those that touch the same have the same; 0: it has none.
+  uint64_t name = 0;
 };
 
 // All that the launch may touch. `variables`: where the kernel's symbols are, in the order of segments.symbols; 0

@@ -12,8 +12,6 @@
 namespace tally::server {
 namespace {
 
-using scheduler::kMostSlots;
-
 // Windows between two judgements; launches that then pass unheld, at first and at most.
 constexpr uint32_t kWindowsToJudge = 16;
 constexpr uint64_t kShortestRest = 1024;
@@ -26,7 +24,11 @@ constexpr std::chrono::nanoseconds kUnit{1};
 }  // namespace
 
 LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, const Clock& clock)
-    : holds_(holds), means_(std::move(means)), figures_(figures), clock_(clock), launches_(holds ? kMostSlots : 0) {}
+    : holds_(holds),
+      means_(std::move(means)),
+      figures_(figures),
+      clock_(clock),
+      launches_(holds ? means_.most_launches : 0) {}
 
 std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& launch) {
   const auto& [grid, block, shared_bytes] = launch.shape;
@@ -87,7 +89,7 @@ bool LaunchWindow::Take(PendingLaunch& launch, CUresult* failure) {
 
 CUresult LaunchWindow::MakeRoom(const Kind& kind) {
   const size_t held = num_held_.load(std::memory_order_relaxed);
-  if (held == kMostSlots) return Issue(WindowEnd::kFull);
+  if (held == means_.most_launches) return Issue(WindowEnd::kFull);
   if (held >= kShortestStep && kind == step_begins_) return Issue(WindowEnd::kStep);
   return CUDA_SUCCESS;
 }
@@ -101,7 +103,7 @@ void LaunchWindow::Hold(PendingLaunch& launch, const Kind& kind, const LaunchAcc
     held_since_ = clock_.Now();
   }
   // Never full here, and the window and the shape begin together.
-  const auto admission = window_.Admit(accesses.accesses, accesses.extent);
+  const auto admission = window_.Admit(accesses.name, accesses.accesses, accesses.extent);
   shape_.Add(*admission, kind.kernel, kind.geometry);
   launches_[held] = std::move(launch);
   num_held_.store(held + 1, std::memory_order_relaxed);
@@ -127,7 +129,7 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
     result = means_.issue(shape_, std::span(launches_).first(held), &durations);
   } catch (const std::bad_alloc&) {  // some have been issued by then: none may be a second time
   }
-  while (window_.pending() != 0) window_.Complete(scheduler::FirstOf(window_.pending()));
+  window_.Clear();
   shape_.Clear();
   num_held_.store(0, std::memory_order_relaxed);
   Judge(why, durations, was_idle_ ? held_for : held_for.zero());

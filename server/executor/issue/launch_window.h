@@ -7,8 +7,9 @@
 // One stream of a session has held launches at a time. Whoever is about to do anything else for that session (another
 // stream, a copy, a wait, a free) calls Issue before it begins, so nothing can overtake them.
 //
-// A window ends with 64 launches, or where the first launch of a step comes again: graphs are made for the shapes that
-// come back, so the cuts must fall on the same places in each step, whatever the number of launches between two waits.
+// A window ends with 64 launches (Means::most_launches), or where the first launch of a step comes again: graphs are
+// made for the shapes that come back, so the cuts must fall on the same places in each step, whatever the number of
+// launches between two waits.
 //
 // Holding pays while the GPU has something else to do, and costs time where it waits for the program: then the kernels
 // could have run while the program was still launching. Both are added up, and while holding does not pay for a session
@@ -32,9 +33,9 @@
 #include "base/clock.h"
 #include "proto/control/window_figures.h"
 #include "scheduler/window/parallelism.h"
+#include "scheduler/window/repeated_window.h"
 #include "scheduler/window/shape.h"
 #include "scheduler/window/way_choice.h"
-#include "scheduler/window/window.h"
 #include "server/executor/dispatch/figure_counters.h"
 #include "server/executor/issue/launch_accesses.h"
 #include "server/executor/issue/pending_launch.h"
@@ -64,6 +65,8 @@ class LaunchWindow {
     std::function<CUresult(const scheduler::WindowShape&, std::span<PendingLaunch>, scheduler::WayDurations*)> issue;
     // Whether what was issued last is done.
     std::function<bool()> is_idle;
+    // That it holds at a time, 1 to kMostSlots.
+    size_t most_launches = scheduler::kMostSlots;
   };
 
   // `holds`: else it only looks at what could run side by side (shadow). `figures` and `clock` outlive this.
@@ -110,9 +113,9 @@ class LaunchWindow {
 
   HeldPlace place_;
   int device_ = 0;
-  std::vector<PendingLaunch> launches_;  // room for kMostSlots; the first num_held_ of them
+  std::vector<PendingLaunch> launches_;  // room for most_launches; the first num_held_ of them
   std::atomic<size_t> num_held_{0};
-  scheduler::Window window_;
+  scheduler::RepeatedWindow window_;
   scheduler::WindowShape shape_;
   scheduler::WindowParallelism parallelism_;  // shadow; launches take a unit each
   scheduler::WindowParallelism::Report reported_;

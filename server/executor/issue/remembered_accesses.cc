@@ -79,6 +79,7 @@ const LaunchAccesses& RememberedAccesses::Remember(const Launch& launch, uint64_
   entry.inputs.assign(launch.inputs.begin(), launch.inputs.end());
   entry.answers = std::move(answers);
   entry.accesses = std::move(accesses);
+  entry.accesses.name = ++last_name_;
   num_bytes_ += entry.num_bytes();
   return entry.accesses;
 }

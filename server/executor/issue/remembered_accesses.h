@@ -35,7 +35,8 @@ class RememberedAccesses {
   // Null: not known, or memory says something else now. `generation`: of `memory`, asked before this call. Valid until
   // something is remembered.
   const LaunchAccesses* Find(const Launch& launch, uint64_t generation, const LaunchMemory& memory);
-  // It was not found. `generation`: from before `answers` were given. Valid until the next call.
+  // It was not found. `generation`: from before `answers` were given. Valid until the next call. The accesses get a
+  // name that none had before: they may be others than those that the same launch had then.
   const LaunchAccesses& Remember(const Launch& launch, uint64_t generation, MemoryAnswers answers,
                                  LaunchAccesses accesses);
 
@@ -63,6 +64,7 @@ class RememberedAccesses {
   uint64_t (*const hash_)(const Launch&);
   std::vector<Set> sets_;  // empty until something is remembered
   size_t num_bytes_ = 0;
+  uint64_t last_name_ = 0;
 };
 
 }  // namespace tally::server

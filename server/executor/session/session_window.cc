@@ -1,5 +1,6 @@
 #include "server/executor/session/session_window.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <thread>
@@ -20,6 +21,13 @@ bool AreGraphsForced() {
   return forced != nullptr && std::string_view(forced) == "graphs";
 }
 
+// For measurements: TALLY_WINDOW_LAUNCHES=16 in the environment of the executor. How many launches a window holds.
+size_t MostLaunches() {
+  const char* const most = std::getenv("TALLY_WINDOW_LAUNCHES");
+  if (most == nullptr) return scheduler::kMostSlots;
+  return std::clamp<size_t>(std::strtoul(most, nullptr, 10), 1, scheduler::kMostSlots);
+}
+
 }  // namespace
 
 SessionWindow::SessionWindow(SessionState& session, bool holds)
@@ -32,7 +40,8 @@ SessionWindow::SessionWindow(SessionState& session, bool holds)
           {.accesses_of = [this](const PendingLaunch& launch) -> const LaunchAccesses& { return AccessesOf(launch); },
            .issue = [this](const auto& shape, auto launches,
                            auto* durations) { return Issue(shape, launches, durations); },
-           .is_idle = [this] { return IsIdle(); }},
+           .is_idle = [this] { return IsIdle(); },
+           .most_launches = MostLaunches()},
           session.counters, session.clock) {}
 
 const LaunchAccesses& SessionWindow::AccessesOf(const PendingLaunch& launch) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "scheduler/window/parallelism.h"
+#include "scheduler/window/repeated_window.h"
 #include "scheduler/window/shape.h"
 #include "scheduler/window/window.h"
 
@@ -30,6 +31,7 @@ namespace {
 // New boxes all the time, of a few lengths: old ones have to go.
 TEST(WindowAllocation, NoneInSteadyState) {
   Window window;
+  RepeatedWindow repeated;
   WindowShape shape;
   WindowParallelism parallelism;
   std::vector<Access> accesses;
@@ -47,6 +49,8 @@ TEST(WindowAllocation, NoneInSteadyState) {
       accesses.push_back({*Box::Rows(address - 100'000, 64 << (i % 8), 4, 65536), AccessKind::kRead});
       address += 100;
       shape.Add(*window.Admit(accesses), i % 5, 1);
+      if (i % 40 == 0) repeated.Clear();
+      repeated.Admit(i % 2 == 0 ? 0 : i, accesses);
       parallelism.Add(accesses, Extent::kSaid, Nanoseconds(1000));
       if (i % 100 == 0) window.Close();
     }

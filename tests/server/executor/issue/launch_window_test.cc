@@ -53,6 +53,7 @@ class LaunchWindowTest : public testing::Test {
                               return issue_result_;
                             },
                         .is_idle = [this] { return is_idle_; },
+                        .most_launches = most_launches_,
                     },
                     figures_, clock_);
     window_->Enter(kPlace);
@@ -103,6 +104,7 @@ class LaunchWindowTest : public testing::Test {
   CUresult issue_result_ = CUDA_SUCCESS;
   CUresult failure_ = CUDA_SUCCESS;
   bool is_idle_ = false;
+  size_t most_launches_ = scheduler::kMostSlots;
   bool has_memory_ = true;
   std::vector<Batch> batches_;
   std::optional<LaunchWindow> window_;
@@ -181,6 +183,15 @@ TEST_F(LaunchWindowTest, AFullWindowIsIssued) {
   EXPECT_EQ(batches_[0].kernels.size(), 64u);
   window_->Issue(WindowEnd::kRequest);
   EXPECT_EQ(batches_[1].kernels, std::vector{64});
+}
+
+TEST_F(LaunchWindowTest, AWindowMayBeToldToHoldFewer) {
+  most_launches_ = 3;
+  Open();
+  for (int i = 0; i < 7; ++i) EXPECT_TRUE(Take(i));
+  ASSERT_EQ(batches_.size(), 2u);
+  EXPECT_EQ(batches_[0].kernels.size(), 3u);
+  EXPECT_EQ(batches_[1].kernels.size(), 3u);
 }
 
 // Steps of 40 launches that follow one another without a wait: else their graphs would come back only after 8 steps.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "tests/server/executor/issue/listed_memory.h"
 
@@ -57,6 +58,18 @@ TEST(RememberedAccessesTest, MemoryIsAskedAgainOnceItHasChanged) {
   answers.AllocationOf(memory, 4096);
   remembered.Remember(launch, memory.generation(), answers, Marked(10));
   EXPECT_EQ(MarkOf(remembered.Find(launch, memory.generation(), memory)), 10u);
+}
+
+// Windows remember by these names what comes behind what: what touches other memory must not have the same one, though
+// the launch is the same.
+TEST(RememberedAccessesTest, WhatWasFoundAnewHasANewName) {
+  RememberedAccesses remembered;
+  const RememberedLaunch launch = {1, {1, 1, 1}, {1, 1, 1}, {}}, other = {2, {1, 1, 1}, {1, 1, 1}, {}};
+  const uint64_t first = remembered.Remember(launch, 1, {}, Marked(9)).name;
+  const uint64_t second = remembered.Remember(other, 1, {}, Marked(9)).name;
+  EXPECT_EQ(remembered.Find(launch, 1, kNoMemory)->name, first);
+  const uint64_t third = remembered.Remember(launch, 2, {}, Marked(10)).name;
+  EXPECT_EQ((std::set{uint64_t{0}, first, second, third}.size()), 4u);
 }
 
 // The same with a hash that says that all launches are the same: only comparing all of it tells them apart.
