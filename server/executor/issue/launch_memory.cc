@@ -18,6 +18,12 @@ const char* WhyNotBeside(LaunchMemory::Sort sort) {
   return "unknown-memory";
 }
 
+const char* WhyNotBeside(const scheduler::Box& box, const LaunchMemory& memory) {
+  const ptx_transforms::MemorySpan allocation = memory.AllocationOf(box.begin());
+  const bool is_inside = allocation.bytes != 0 && box.end() - allocation.address <= allocation.bytes;
+  return is_inside ? WhyNotBeside(memory.SortWithin(box.begin(), box.end())) : "unknown-memory";
+}
+
 ptx_transforms::MemorySpan MemoryAnswers::AllocationOf(const LaunchMemory& memory, uint64_t address) {
   for (const Allocation& known : allocations_) {
     if (known.address == address) return known.found;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ptx-transforms/segments.h"
+#include "scheduler/window/box.h"
 
 namespace tally::server {
 
@@ -30,6 +31,8 @@ class LaunchMemory {
 
 // Why nothing may run beside a launch that touches such memory, by docs/window.md; null: others may. Static.
 const char* WhyNotBeside(LaunchMemory::Sort sort);
+// Likewise of a box, all of which must lie in one allocation.
+const char* WhyNotBeside(const scheduler::Box& box, const LaunchMemory& memory);
 
 // What somebody asked of memory, and what it said. Not thread-safe.
 class MemoryAnswers {

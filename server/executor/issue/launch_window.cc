@@ -22,12 +22,16 @@ constexpr uint64_t kLongestRest = 1 << 20;
 // A launch, where nobody measured: as a unit of work.
 constexpr std::chrono::nanoseconds kUnit{1};
 
+// In the place of a kernel's address.
+constexpr uint64_t kCopies = 1, kFills = 2;
+
 }  // namespace
 
 LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, const Clock& clock)
     : holds_(holds), means_(std::move(means)), figures_(figures), clock_(clock), launches_(holds ? kMostSlots : 0) {}
 
 std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& launch) {
+  if (launch.is_transfer()) return Kind{launch.transfer.is_fill() ? kFills : kCopies, GeometryOf(launch.transfer)};
   const auto& [grid, block, shared_bytes] = launch.shape;
   const auto device = static_cast<uint64_t>(launch.stream->device);
   // What is larger is refused by the driver: in program order.
@@ -41,13 +45,15 @@ std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& laun
 
 const char* LaunchWindow::BarrierOf(const PendingLaunch& launch) {
   if (launch.is_captured) return "capture";
-  if ((launch.flags & shm::kLaunchCooperative) != 0) return "cooperative";
-  if (!launch.attributes.empty() || (launch.flags & shm::kLaunchExtra) != 0) return "attributes";
   const LaunchOwner& owner = *launch.owner;
   // Who may have to be stopped block by block is: a graph cannot be.
   const bool may_be_stopped =
       IsOfInterest(owner, launch.is_captured) && owner.variants->MightStop(launch.stream->device);
-  return may_be_stopped ? "preemptible" : nullptr;
+  if (may_be_stopped) return "preemptible";
+  if (launch.is_transfer()) return nullptr;
+  if ((launch.flags & shm::kLaunchCooperative) != 0) return "cooperative";
+  if (!launch.attributes.empty() || (launch.flags & shm::kLaunchExtra) != 0) return "attributes";
+  return nullptr;
 }
 
 CUresult LaunchWindow::Pass(const char* barrier) {
@@ -99,6 +105,7 @@ void LaunchWindow::Hold(PendingLaunch& launch, const Kind& kind, const LaunchAcc
     held_since_ = clock_.Now();
   }
   // Never full here, and the window and the shape begin together.
+  if (launch.is_transfer()) figures_.Add("window_transfers");
   const auto admission = window_.Admit(accesses.accesses, accesses.extent);
   shape_.Add(*admission, kind.kernel, kind.geometry);
   launches_[held] = std::move(launch);

@@ -1,6 +1,6 @@
 // WindowGraph: launches of one shape as an executable graph, which is launched again with other parameters.
 //
-//     launches    [0]  [1]  [2]  [3]         one kernel node each, in their order
+//     launches    [0]  [1]  [2]  [3]         one node each, in their order: of a kernel, a copy or a fill
 //     edges        +---------->+   |         the shape's: what is not connected may run side by side
 //                       +----------+
 //
@@ -49,18 +49,22 @@ class WindowGraph {
 
   template <typename Condition>
   bool HasKernel(Condition condition) const {
-    return std::ranges::any_of(nodes_, [&](const Node& node) { return condition(*node.kernel); });
+    return std::ranges::any_of(nodes_,
+                               [&](const Node& node) { return node.kernel != nullptr && condition(*node.kernel); });
   }
 
  private:
   struct Node {
     CUgraphNode node = nullptr;
-    const Kernel* kernel = nullptr;
+    const Kernel* kernel = nullptr;  // null: a transfer
+    Transfer transfer;
     LaunchShape shape;
     std::vector<std::byte> parameters;
   };
 
   explicit WindowGraph(const DriverTable& driver) : driver_(driver) {}
+  CUresult AddNode(CUgraphNode* node, std::span<const CUgraphNode> before, PendingLaunch& launch) const;
+  CUresult SetNode(CUgraphNode node, PendingLaunch& launch) const;
   CUresult AddNodes(std::span<const scheduler::WindowShape::Node> nodes, std::span<PendingLaunch> launches);
   static bool IsSame(const Node& node, const PendingLaunch& launch);
   static void Note(Node& node, const PendingLaunch& launch);

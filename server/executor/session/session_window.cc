@@ -6,6 +6,7 @@
 
 #include "server/executor/issue/launch_forms.h"
 #include "server/executor/issue/launch_stream.h"
+#include "server/executor/session/admitted_copies.h"
 #include "server/executor/session/session_state.h"
 
 namespace tally::server {
@@ -60,7 +61,7 @@ CUresult SessionWindow::Issue(const scheduler::WindowShape& shape, std::span<Pen
   const int device = launches.front().stream->device;
   RememberedGraphs& graphs = GraphsOf(device);
   const RememberedGraphs::Counts before = graphs.counts();
-  const CUresult result = graphs.Issue(shape, launches, [](PendingLaunch& launch) { return IssueLaunch(launch); });
+  const CUresult result = graphs.Issue(shape, launches, [this](PendingLaunch& launch) { return IssueOne(launch); });
   const RememberedGraphs::Counts& after = graphs.counts();
   FigureCounters& figures = session_.counters;
   figures.Add("window_graphs", after.graph_launches - before.graph_launches);
@@ -76,6 +77,13 @@ CUresult SessionWindow::Issue(const scheduler::WindowShape& shape, std::span<Pen
   session_.core.devices->completions(device).Put(stream, &last_issued_);
   if (session_.clock.Now() - published_at_ > kPublishEvery) PublishShapes();
   return result;
+}
+
+CUresult SessionWindow::IssueOne(PendingLaunch& launch) {
+  if (!launch.is_transfer()) return IssueLaunch(launch);
+  auto& stream = static_cast<Stream&>(*launch.stream);
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  return PutTransfer(session_, stream, launch.transfer);
 }
 
 void SessionWindow::PublishShapes() {

@@ -36,6 +36,8 @@ class SessionWindow {
   RememberedGraphs& GraphsOf(int device);
   CUresult Issue(const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
                  scheduler::WayDurations* durations);
+  // In program order.
+  CUresult IssueOne(PendingLaunch& launch);
   bool IsIdle() const;
   // What is known of shapes, for tallyctl.
   void PublishShapes();

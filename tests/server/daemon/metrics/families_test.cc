@@ -181,6 +181,7 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
       {"tally_tenant_window_classes_total class=C0", "window_classes"},
       {"tally_tenant_window_barriers_total reason=call", "window_barriers"},
       {"tally_tenant_window_held_total", "window_held"},
+      {"tally_tenant_window_transfers_total", "window_transfers"},
       {"tally_tenant_window_issued_total how=graph", "window_in_graphs"},
       {"tally_tenant_window_issued_total how=in_order", "window_in_order"},
       {"tally_tenant_window_batches_total end=full", "window_batches"},

@@ -1,0 +1,64 @@
+#include "server/executor/issue/transfer.h"
+
+#include "server/executor/issue/launch_accesses.h"
+
+namespace tally::server {
+namespace {
+
+uint64_t Join(uint64_t hash, uint64_t number) {
+  hash = (hash ^ number) * 0x9E3779B97F4A7C15;
+  return hash ^ (hash >> 32);
+}
+
+}  // namespace
+
+CUDA_MEMCPY3D CopyOf(const Transfer& copy) {
+  CUDA_MEMCPY3D box{};
+  box.srcMemoryType = box.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  box.srcDevice = copy.from;
+  box.dstDevice = copy.to;
+  box.srcPitch = copy.rows > 1 ? copy.from_pitch : copy.row_bytes;
+  box.dstPitch = copy.rows > 1 ? copy.to_pitch : copy.row_bytes;
+  box.srcHeight = box.dstHeight = box.Height = copy.rows;
+  box.WidthInBytes = copy.row_bytes;
+  box.Depth = 1;
+  return box;
+}
+
+CUDA_MEMSET_NODE_PARAMS FillOf(const Transfer& fill) {
+  CUDA_MEMSET_NODE_PARAMS parameters{};
+  parameters.dst = fill.to;
+  parameters.pitch = fill.rows > 1 ? fill.to_pitch : 0;
+  parameters.value = fill.value;
+  parameters.elementSize = fill.element_bytes;
+  parameters.width = fill.row_bytes / fill.element_bytes;
+  parameters.height = fill.rows;
+  return parameters;
+}
+
+uint64_t GeometryOf(const Transfer& transfer) {
+  uint64_t hash = Join(Join(transfer.element_bytes, transfer.row_bytes), transfer.rows);
+  if (transfer.rows == 1) return hash;
+  for (const uint64_t number :
+       {uint64_t{transfer.to}, uint64_t{transfer.from}, transfer.to_pitch, transfer.from_pitch}) {
+    hash = Join(hash, number);
+  }
+  return Join(hash, transfer.value);
+}
+
+const char* FindAccesses(const Transfer& transfer, const LaunchMemory& memory, LaunchAccesses* accesses) {
+  accesses->accesses.clear();
+  const auto add = [&](CUdeviceptr address, uint64_t pitch, scheduler::AccessKind kind) -> const char* {
+    const auto box = scheduler::Box::Rows(address, transfer.row_bytes, transfer.rows, pitch);
+    if (!box) return "unknown-memory";
+    if (const char* why = WhyNotBeside(*box, memory)) return why;
+    accesses->accesses.push_back({*box, kind});
+    return nullptr;
+  };
+  if (!transfer.is_fill()) {
+    if (const char* why = add(transfer.from, transfer.from_pitch, scheduler::AccessKind::kRead)) return why;
+  }
+  return add(transfer.to, transfer.to_pitch, scheduler::AccessKind::kWrite);
+}
+
+}  // namespace tally::server
