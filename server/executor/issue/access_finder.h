@@ -43,6 +43,9 @@ class AccessFinder {
   // Of a transfer what it says; else of `launch` its kernel, shape, flags, attributes, parameters and stream count; the
   // real context of the stream's device is current. Valid until the next call.
   const LaunchAccesses& Of(const PendingLaunch& launch);
+  // What memory said for the launch that was asked about last, unless that is a barrier or says itself what it touches.
+  // Valid until the next call.
+  const MemoryAnswers& answers() const { return remembered_.last_answers(); }
   // Evaluations: launches that were not found. For figures.
   uint64_t num_evaluations() const { return num_evaluations_; }
 

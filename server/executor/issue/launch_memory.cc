@@ -35,6 +35,24 @@ LaunchMemory::Sort MemoryAnswers::SortWithin(const LaunchMemory& memory, uint64_
   return pieces_.emplace_back(begin, end, memory.SortWithin(begin, end)).sort;
 }
 
+namespace {
+
+template <typename Answers>
+void JoinSorted(Answers& answers, const Answers& others, auto begin) {
+  for (const auto& other : others) {
+    auto place = std::ranges::lower_bound(answers, begin(other), {}, begin);
+    while (place != answers.end() && begin(*place) == begin(other) && *place != other) ++place;
+    if (place == answers.end() || *place != other) answers.insert(place, other);
+  }
+}
+
+}  // namespace
+
+void MemoryAnswers::Join(const MemoryAnswers& others) {
+  JoinSorted(allocations_, others.allocations_, [](const Allocation& one) { return one.address; });
+  JoinSorted(pieces_, others.pieces_, [](const Piece& one) { return one.begin; });
+}
+
 bool MemoryAnswers::Hold(const LaunchMemory& memory) const {
   return std::all_of(allocations_.begin(), allocations_.end(),
                      [&](const Allocation& known) { return memory.AllocationOf(known.address) == known.found; }) &&

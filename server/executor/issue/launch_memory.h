@@ -39,6 +39,8 @@ class MemoryAnswers {
  public:
   ptx_transforms::MemorySpan AllocationOf(const LaunchMemory& memory, uint64_t address);
   LaunchMemory::Sort SortWithin(const LaunchMemory& memory, uint64_t begin, uint64_t end);
+  // What was said to somebody else, too. Each answer is kept once.
+  void Join(const MemoryAnswers& others);
   // Whether it says the same again: what was concluded still holds.
   bool Hold(const LaunchMemory& memory) const;
   size_t num_bytes() const { return allocations_.capacity() * sizeof(Allocation) + pieces_.capacity() * sizeof(Piece); }
@@ -47,11 +49,13 @@ class MemoryAnswers {
   struct Allocation {
     uint64_t address;
     ptx_transforms::MemorySpan found;
+    bool operator==(const Allocation&) const = default;
   };
   struct Piece {
     uint64_t begin;
     uint64_t end;
     LaunchMemory::Sort sort;
+    bool operator==(const Piece&) const = default;
   };
   std::vector<Allocation> allocations_;
   std::vector<Piece> pieces_;

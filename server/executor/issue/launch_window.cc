@@ -44,7 +44,9 @@ std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& laun
 }
 
 const char* LaunchWindow::BarrierOf(const PendingLaunch& launch) {
-  if (launch.is_captured) return "capture";
+  // Graphs do not know of declarations: the program is told by a name of its own.
+  const bool is_declared = (launch.flags & (shm::kLaunchDeclared | shm::kLaunchOpaque)) != 0;
+  if (launch.is_captured) return is_declared ? "declared-capture" : "capture";
   const LaunchOwner& owner = *launch.owner;
   // Who may have to be stopped block by block is: a graph cannot be.
   const bool may_be_stopped =

@@ -39,6 +39,9 @@ class RememberedAccesses {
   const LaunchAccesses& Remember(const Launch& launch, uint64_t generation, MemoryAnswers answers,
                                  LaunchAccesses accesses);
 
+  // That memory gave for what was found or remembered last. As long valid.
+  const MemoryAnswers& last_answers() const { return *last_answers_; }
+
  private:
   static constexpr size_t kWays = 4;
   struct Entry {
@@ -63,6 +66,7 @@ class RememberedAccesses {
   uint64_t (*const hash_)(const Launch&);
   std::vector<Set> sets_;  // empty until something is remembered
   size_t num_bytes_ = 0;
+  const MemoryAnswers* last_answers_ = nullptr;
 };
 
 }  // namespace tally::server

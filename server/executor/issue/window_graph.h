@@ -19,10 +19,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "scheduler/window/shape.h"
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/node_budget.h"
 #include "server/executor/issue/pending_launch.h"
 
 namespace tally::server {
@@ -44,6 +46,8 @@ class WindowGraph {
   CUresult Set(std::span<PendingLaunch> launches, uint64_t* num_updates);
   CUresult Launch(CUstream stream) { return driver_.cuGraphLaunch(exec_, stream); }
 
+  // To be given back with it.
+  void Keep(NodeShare share) { share_ = std::move(share); }
   // What Build and Set can take. All else is launched by itself.
   static bool CanHold(const PendingLaunch& launch);
 
@@ -73,6 +77,7 @@ class WindowGraph {
   CUgraph graph_ = nullptr;  // its nodes name those of the executable
   CUgraphExec exec_ = nullptr;
   std::vector<Node> nodes_;
+  NodeShare share_;
 };
 
 }  // namespace tally::server

@@ -50,7 +50,8 @@ CUresult ReadFill(ServedRequest& served, WireReader& in, CUDA_MEMSET_NODE_PARAMS
 }
 
 // Of a kernel node that reads and writes what its parameters say, once that is known.
-scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, CUgraphNode node) {
+scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, CUgraphNode node,
+                                        MemoryAnswers& answers) {
   SessionState& session = served.session();
   shm::Launch head{};
   std::vector<std::byte> parameters;
@@ -67,6 +68,7 @@ scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, C
   launch.stream = &stream;
   const LaunchAccesses& accesses = session.window->AccessesOf(launch);
   if (accesses.barrier != nullptr) return {};
+  answers.Join(session.window->answers());
   return {.extent = accesses.extent, .accesses = accesses.accesses};
 }
 
@@ -264,8 +266,17 @@ CUresult LaunchExec(ServedRequest& served, Stream& stream, CUgraphExec exec) {
     return served.driver().cuGraphLaunch(exec, stream.real);
   }
   const GraphTwins::Place place{stream.real, session.core.devices->completions(stream.device),
-                                session.memory.generation()};
-  return session.graphs.twins->Launch(exec, place, [&](CUgraphNode node) { return AccessesIn(served, stream, node); });
+                                session.window->memory()};
+  const GraphTwins::Counts before = session.graphs.twins->counts();
+  const CUresult result = session.graphs.twins->Launch(
+      exec, place, [&](CUgraphNode node, MemoryAnswers& answers) { return AccessesIn(served, stream, node, answers); });
+  const GraphTwins::Counts& after = session.graphs.twins->counts();
+  session.counters.Add("window_twins", after.twins_made - before.twins_made);
+  session.counters.Add("window_twin_launches", after.twin_launches - before.twin_launches);
+  session.counters.Add("window_twins_slower", after.twins_slower - before.twins_slower);
+  session.counters.Add("window_in_order_ns", after.durations.in_order - before.durations.in_order);
+  session.counters.Add("window_in_graphs_ns", after.durations.as_issued - before.durations.as_issued);
+  return result;
 }
 
 CUresult ServeUpdateExec(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {

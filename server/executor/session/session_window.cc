@@ -49,7 +49,8 @@ RememberedGraphs& SessionWindow::GraphsOf(int device) {
   std::unique_ptr<RememberedGraphs>& graphs = graphs_[device];
   if (graphs == nullptr) {
     CompletionSource* const times = are_graphs_forced_ ? nullptr : &session_.core.devices->completions(device);
-    graphs = std::make_unique<RememberedGraphs>(session_.driver, times);
+    graphs = std::make_unique<RememberedGraphs>(session_.driver, times,
+                                                RememberedGraphs::Limits{.nodes = &session_.graph_nodes});
   }
   return *graphs;
 }
