@@ -97,6 +97,23 @@ void AtRandom(Side& side, cudaStream_t stream, const Matrices& m, uint64_t seed,
   }
 }
 
+template <class PlayStep>
+void Launched(const Side& side, cudaStream_t stream, uint32_t times, PlayStep step) {
+  if (!side.is_device()) {
+    for (uint32_t i = 0; i < times; ++i) step();
+    return;
+  }
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  CHECK_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  step();
+  CHECK_CUDA(cudaStreamEndCapture(stream, &graph));
+  CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  for (uint32_t i = 0; i < times; ++i) CHECK_CUDA(cudaGraphLaunch(executable, stream));
+  CHECK_CUDA(cudaGraphExecDestroy(executable));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+}
+
 void Play(Side& side, cudaStream_t stream, Results& results) {
   uint32_t* m[kMatrices];
   for (int i = 0; i < kMatrices; ++i) m[i] = side.New(check::RandomIntegers<uint32_t>(kCount, i));
@@ -108,6 +125,14 @@ void Play(Side& side, cudaStream_t stream, Results& results) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     for (uint32_t step = 0; step < kSteps / 2; ++step) AtRandom(side, stream, m, seed, step);
     show("at random");
+  }
+  // Captured once.
+  for (uint64_t seed = 7; seed <= 9; ++seed) {
+    Launched(side, stream, kSteps, [&] {
+      OneReasonEach(side, stream, m, static_cast<uint32_t>(seed));
+      AtRandom(side, stream, m, seed, 0);
+    });
+    show("as a graph");
   }
   for (uint32_t* words : m) side.Free(words);
 }

@@ -1,5 +1,7 @@
 #include "server/executor/issue/transfer.h"
 
+#include <utility>
+
 #include "server/executor/issue/launch_accesses.h"
 
 namespace tally::server {
@@ -10,7 +12,42 @@ uint64_t Join(uint64_t hash, uint64_t number) {
   return hash ^ (hash >> 32);
 }
 
+// Rows that follow one another without gaps are one.
+std::optional<Transfer> InOnePiece(Transfer transfer) {
+  uint64_t all_bytes = 0;
+  if (__builtin_mul_overflow(transfer.row_bytes, transfer.rows, &all_bytes) || all_bytes == 0) return std::nullopt;
+  const bool has_gaps = transfer.rows > 1 && (transfer.to_pitch != transfer.row_bytes ||
+                                              (!transfer.is_fill() && transfer.from_pitch != transfer.row_bytes));
+  if (has_gaps) return transfer;
+  transfer.row_bytes *= std::exchange(transfer.rows, 1);
+  transfer.to_pitch = transfer.from_pitch = 0;
+  return transfer;
+}
+
 }  // namespace
+
+std::optional<Transfer> TransferOf(const CUDA_MEMCPY3D& copy) {
+  const auto is_memory = [](CUmemorytype type) {
+    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+  };
+  if (copy.Depth != 1 || !is_memory(copy.srcMemoryType) || !is_memory(copy.dstMemoryType)) return std::nullopt;
+  return InOnePiece(
+      {.to = copy.dstDevice + (copy.dstZ * copy.dstHeight + copy.dstY) * copy.dstPitch + copy.dstXInBytes,
+       .from = copy.srcDevice + (copy.srcZ * copy.srcHeight + copy.srcY) * copy.srcPitch + copy.srcXInBytes,
+       .row_bytes = copy.WidthInBytes,
+       .rows = copy.Height,
+       .to_pitch = copy.dstPitch,
+       .from_pitch = copy.srcPitch});
+}
+
+std::optional<Transfer> TransferOf(const CUDA_MEMSET_NODE_PARAMS& fill) {
+  return InOnePiece({.to = fill.dst,
+                     .row_bytes = uint64_t{fill.width} * fill.elementSize,
+                     .rows = fill.height,
+                     .to_pitch = fill.pitch,
+                     .value = fill.value,
+                     .element_bytes = fill.elementSize});
+}
 
 CUDA_MEMCPY3D CopyOf(const Transfer& copy) {
   CUDA_MEMCPY3D box{};
@@ -46,12 +83,17 @@ uint64_t GeometryOf(const Transfer& transfer) {
   return Join(hash, transfer.value);
 }
 
-const char* FindAccesses(const Transfer& transfer, const LaunchMemory& memory, LaunchAccesses* accesses) {
+const char* FindAccesses(const Transfer& transfer, const LaunchMemory& memory, LaunchAccesses* accesses,
+                         MemoryAnswers* answers) {
   accesses->accesses.clear();
   const auto add = [&](CUdeviceptr address, uint64_t pitch, scheduler::AccessKind kind) -> const char* {
     const auto box = scheduler::Box::Rows(address, transfer.row_bytes, transfer.rows, pitch);
     if (!box) return "unknown-memory";
     if (const char* why = WhyNotBeside(*box, memory)) return why;
+    if (answers != nullptr) {
+      answers->AllocationOf(memory, box->begin());
+      answers->SortWithin(memory, box->begin(), box->end());
+    }
     accesses->accesses.push_back({*box, kind});
     return nullptr;
   };

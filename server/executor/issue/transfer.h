@@ -10,11 +10,13 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace tally::server {
 
 struct LaunchAccesses;
 class LaunchMemory;
+class MemoryAnswers;
 
 struct Transfer {
   CUdeviceptr to = 0;
@@ -30,7 +32,10 @@ struct Transfer {
   bool is_fill() const { return element_bytes != 0; }
 };
 
-// As nodes of graphs and as calls.
+// Of nodes and calls. Nothing: it is empty, of arrays or the host's memory by its own words, or of several slices.
+std::optional<Transfer> TransferOf(const CUDA_MEMCPY3D& copy);
+std::optional<Transfer> TransferOf(const CUDA_MEMSET_NODE_PARAMS& fill);
+// The other way.
 CUDA_MEMCPY3D CopyOf(const Transfer& copy);
 CUDA_MEMSET_NODE_PARAMS FillOf(const Transfer& fill);
 
@@ -40,7 +45,8 @@ CUDA_MEMSET_NODE_PARAMS FillOf(const Transfer& fill);
 uint64_t GeometryOf(const Transfer& transfer);
 
 // Not null: why nothing may run beside it, as LaunchAccesses::barrier; `*accesses` means nothing then. What that has of
-// memory it keeps.
-const char* FindAccesses(const Transfer& transfer, const LaunchMemory& memory, LaunchAccesses* accesses);
+// memory it keeps. `answers`, if anybody wants to know: what memory was asked.
+const char* FindAccesses(const Transfer& transfer, const LaunchMemory& memory, LaunchAccesses* accesses,
+                         MemoryAnswers* answers = nullptr);
 
 }  // namespace tally::server

@@ -1,6 +1,5 @@
 // Copies and fills on streams.
 #include <optional>
-#include <utility>
 
 #include "server/executor/session/admitted_copies.h"
 #include "server/executor/session/box_copy.h"
@@ -72,41 +71,6 @@ bool IsOnDevice(ServedRequest& served, CUdeviceptr address, int device) {
   const std::optional<MemoryRange> range = session.memory.RangeAt(address);
   const ClientContext* const owner = range ? session.FindContext(range->context) : nullptr;
   return owner != nullptr && owner->device() == device;
-}
-
-// Rows that follow one another without gaps are one.
-Transfer InOnePiece(Transfer transfer) {
-  const bool has_gaps = transfer.rows > 1 && (transfer.to_pitch != transfer.row_bytes ||
-                                              (!transfer.is_fill() && transfer.from_pitch != transfer.row_bytes));
-  if (!has_gaps) transfer.row_bytes *= std::exchange(transfer.rows, 1);
-  if (transfer.rows == 1) transfer.to_pitch = transfer.from_pitch = 0;
-  return transfer;
-}
-
-// Nothing: arrays, the host's memory, several slices.
-std::optional<Transfer> TransferOf(const BoxCopy& copy) {
-  const CUDA_MEMCPY3D& p = copy.parameters;
-  const auto is_memory = [](CUmemorytype type) {
-    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
-  };
-  if (copy.size_bytes == 0 || p.Depth != 1 || copy.direction != CopyDirection::kDevice) return std::nullopt;
-  if (!is_memory(p.srcMemoryType) || !is_memory(p.dstMemoryType)) return std::nullopt;
-  return InOnePiece({.to = p.dstDevice + (p.dstZ * p.dstHeight + p.dstY) * p.dstPitch + p.dstXInBytes,
-                     .from = p.srcDevice + (p.srcZ * p.srcHeight + p.srcY) * p.srcPitch + p.srcXInBytes,
-                     .row_bytes = p.WidthInBytes,
-                     .rows = p.Height,
-                     .to_pitch = p.dstPitch,
-                     .from_pitch = p.srcPitch});
-}
-
-std::optional<Transfer> TransferOf(const shm::Fill& fill) {
-  if (fill.width == 0 || fill.height == 0) return std::nullopt;
-  return InOnePiece({.to = fill.address,
-                     .row_bytes = fill.width * fill.element_bytes,
-                     .rows = fill.height,
-                     .to_pitch = fill.pitch_bytes,
-                     .value = fill.value,
-                     .element_bytes = fill.element_bytes});
 }
 
 // If the session's window holds the transfer nothing else is to be done. Else what was held is issued and the stream is
@@ -193,8 +157,9 @@ CUresult ServeCopyBox(ServedRequest& served, ClientNames& names, StreamWaits& wa
   if (const CUresult r = ReadBoxCopy(served, names, chunks, box, inline_bytes, &copy); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
   bool is_held = false;
-  if (const CUresult r = HoldOrResolve(served, names, box.stream, TransferOf(copy), &stream, &is_held);
-      r != CUDA_SUCCESS) {
+  std::optional<Transfer> transfer;
+  if (copy.size_bytes != 0 && copy.direction == CopyDirection::kDevice) transfer = TransferOf(copy.parameters);
+  if (const CUresult r = HoldOrResolve(served, names, box.stream, transfer, &stream, &is_held); r != CUDA_SUCCESS) {
     return r;
   }
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
@@ -214,15 +179,15 @@ CUresult ServeFill(ServedRequest& served, ClientNames& names, StreamWaits& waits
   in.TakeStruct(&fill);
   if (!in.AtEnd()) return served.Malformed();
   if (const CUresult r = CheckFill(served, fill); r != CUDA_SUCCESS) return r;
+  const CUDA_MEMSET_NODE_PARAMS parameters{fill.address,       fill.pitch_bytes, fill.value,
+                                           fill.element_bytes, fill.width,       fill.height};
   Stream* stream = nullptr;
   bool is_held = false;
-  if (const CUresult r = HoldOrResolve(served, names, fill.stream, TransferOf(fill), &stream, &is_held);
+  if (const CUresult r = HoldOrResolve(served, names, fill.stream, TransferOf(parameters), &stream, &is_held);
       r != CUDA_SUCCESS) {
     return r;
   }
   if (is_held || fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
-  const CUDA_MEMSET_NODE_PARAMS parameters{fill.address,       fill.pitch_bytes, fill.value,
-                                           fill.element_bytes, fill.width,       fill.height};
   const CUresult result = PutFill(served.session(), *stream, parameters);
   return result == CUDA_SUCCESS ? Finish(served, waits, chunks, *stream, {}) : result;
 }

@@ -49,10 +49,30 @@ CUresult ReadFill(ServedRequest& served, WireReader& in, CUDA_MEMSET_NODE_PARAMS
   return CUDA_SUCCESS;
 }
 
-// Of a kernel node that reads and writes what its parameters say, once that is known.
+// Nothing: it is a node of another kind, or not one that a window would hold.
+std::optional<Transfer> TransferIn(const DriverTable& driver, CUgraphNode node) {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return std::nullopt;
+  CUDA_MEMCPY3D copy{};
+  if (type == CU_GRAPH_NODE_TYPE_MEMCPY && driver.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS) {
+    return TransferOf(copy);
+  }
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  if (type == CU_GRAPH_NODE_TYPE_MEMSET && driver.cuGraphMemsetNodeGetParams(node, &fill) == CUDA_SUCCESS) {
+    return TransferOf(fill);
+  }
+  return std::nullopt;
+}
+
+// Of a kernel node that reads and writes what its parameters say, once that is known; of a copy or fill.
 scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, CUgraphNode node,
                                         MemoryAnswers& answers) {
   SessionState& session = served.session();
+  if (const auto transfer = TransferIn(served.driver(), node)) {
+    LaunchAccesses of_transfer;
+    if (FindAccesses(*transfer, session.window->memory(), &of_transfer, &answers) != nullptr) return {};
+    return {.extent = of_transfer.extent, .accesses = std::move(of_transfer.accesses)};
+  }
   shm::Launch head{};
   std::vector<std::byte> parameters;
   if (ReadKernelNode(served, node, &head, &parameters) != CUDA_SUCCESS || head.flags != 0) return {};

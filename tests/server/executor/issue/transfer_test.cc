@@ -82,6 +82,42 @@ TEST_F(TransferTest, WhatCannotBeSetIsAnotherGeometry) {
   EXPECT_TRUE(other([](Transfer& t) { t.element_bytes = 2, t.value = 9; }));
 }
 
+TEST_F(TransferTest, NodesAndCallsAreReadWithTheirOffsets) {
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = kA, copy.srcPitch = 32, copy.srcHeight = 4, copy.srcXInBytes = 4, copy.srcY = 2, copy.srcZ = 1;
+  copy.dstDevice = kB, copy.dstPitch = 64, copy.dstHeight = 4, copy.dstXInBytes = 8, copy.dstY = 1;
+  copy.WidthInBytes = 16, copy.Height = 3, copy.Depth = 1;
+  EXPECT_EQ(TransferOf(copy), (Transfer{.to = kB + 64 + 8,
+                                        .from = kA + 4 * 32 + 2 * 32 + 4,
+                                        .row_bytes = 16,
+                                        .rows = 3,
+                                        .to_pitch = 64,
+                                        .from_pitch = 32}));
+  copy.Height = 1;
+  EXPECT_EQ(TransferOf(copy)->to_pitch, 0u) << "of one row it means nothing";
+  copy.Depth = 2;
+  EXPECT_FALSE(TransferOf(copy));
+  copy.Depth = 1;
+  for (const CUmemorytype type : {CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_ARRAY}) {
+    copy.dstMemoryType = type;
+    EXPECT_FALSE(TransferOf(copy));
+  }
+}
+
+TEST_F(TransferTest, RowsWithoutGapsAreOne) {
+  CUDA_MEMSET_NODE_PARAMS fill{.dst = kA, .pitch = 16, .value = 1, .elementSize = 4, .width = 4, .height = 8};
+  EXPECT_EQ(TransferOf(fill), (Transfer{.to = kA, .row_bytes = 128, .value = 1, .element_bytes = 4}));
+  fill.pitch = 20;
+  EXPECT_EQ(TransferOf(fill)->rows, 8u);
+  fill.height = 2;
+  EXPECT_EQ(TransferOf(fill)->rows, 2u);
+  fill.width = 0;
+  EXPECT_FALSE(TransferOf(fill));
+  fill.width = SIZE_MAX / 4, fill.height = SIZE_MAX;
+  EXPECT_FALSE(TransferOf(fill));
+}
+
 TEST_F(TransferTest, TheDriverIsToldTheSame) {
   const CUDA_MEMCPY3D line = CopyOf({.to = kA, .from = kB, .row_bytes = 24});
   EXPECT_EQ(line.srcDevice, kB);
