@@ -1,4 +1,7 @@
 // Graph nodes whose parameters hold pointers: kernels, copies, fills, host functions; and the update of executables.
+#include <optional>
+#include <utility>
+
 #include "server/executor/issue/driver_arguments.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/session/box_copy.h"
