@@ -113,6 +113,10 @@ inline constexpr FigureFamily kStopSeconds = {
 inline constexpr FigureFamily kWindowIssued = {
     "tally_tenant_window_issued_total", "launches",
     "Launches that a window has held and issued; how is graph, with others at once, or in_order.", "tenant, uid, how"};
+inline constexpr FigureFamily kWindowTwinLaunches = {
+    "tally_tenant_window_twin_launches_total", "graphs",
+    "Launches of programs' graphs that have a twin; which is twin, or own if the twin was measured and is not faster.",
+    "tenant, uid, which"};
 inline constexpr FigureFamily kWindowChain = {
     "tally_tenant_window_chain_total", "launches",
     "The longest chain of those that have to follow one another, by hazards all or read_after_write; work over chain "
@@ -213,6 +217,9 @@ inline constexpr auto kSessionFigures = [] {
       {"window_held",
        kCounter,
        {"tally_tenant_window_held_total", "launches", "Launches that a window has held to gather them with others."}},
+      {"window_transfers",
+       kCounter,
+       {"tally_tenant_window_transfers_total", "transfers", "Copies and fills among the launches that were held."}},
       {"window_in_graphs", kCounter, kWindowIssued, "graph"},
       {"window_in_order", kCounter, kWindowIssued, "in_order"},
       {"window_batches",
@@ -227,9 +234,16 @@ inline constexpr auto kSessionFigures = [] {
       {"window_shapes",
        kCounter,
        {"tally_tenant_window_shapes_total", "graphs", "Graphs built, one for a shape of batch that came again."}},
+      {"window_twins",
+       kCounter,
+       {"tally_tenant_window_twins_total", "graphs",
+        "Graphs made beside programs' own, with the edges that they need."}},
+      {"window_twin_launches", kCounter, kWindowTwinLaunches, "twin"},
+      {"window_twins_slower", kCounter, kWindowTwinLaunches, "own"},
       {"window_node_updates",
        kCounter,
-       {"tally_tenant_window_node_updates_total", "updates", "Parameters of a kernel set in a graph built before."}},
+       {"tally_tenant_window_node_updates_total", "updates",
+        "Parameters of a kernel, copy or fill set in a graph built before."}},
       {"window_work",
        kCounter,
        {"tally_tenant_window_work_total", "launches",

@@ -44,6 +44,7 @@ inline constexpr const char* kWindowBarriers[] = {
     "attributes",
     "capture",
     "declared",
+    "declared-capture",
     "host-memory",
     "no-gain",
     "object",

@@ -18,7 +18,7 @@ SOURCE = os.path.join(os.environ["TALLY_TEST_SOURCE"], "tests", "programs")
 LAST = "kernel_faults"
 # What two programs of a domain print on the device at one time is not told apart.
 ALONE = {"device_printf", "printf_flush", "process_ends"}
-ABOUT_ORDER = ["window_hazards", "window_memory", "window_order", "window_dag", "window_graphs"]
+ABOUT_ORDER = ["window_hazards", "window_memory", "window_order", "window_transfers", "window_dag", "window_graphs"]
 MISSING = not_built(*(os.path.join(PROGRAMS, name) for name in ABOUT_ORDER))
 
 

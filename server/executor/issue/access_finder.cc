@@ -30,6 +30,10 @@ const char* WhyAlone(const PendingLaunch& launch) {
 }  // namespace
 
 const LaunchAccesses& AccessFinder::Of(const PendingLaunch& launch) {
+  if (launch.is_transfer()) {
+    if (const char* why = FindAccesses(launch.transfer, memory_, &declared_)) return Barrier(why);
+    return declared_;
+  }
   if ((launch.flags & (shm::kLaunchDeclared | shm::kLaunchOpaque)) != 0) [[unlikely]] {
     if (const char* why = WhyAlone(launch)) return Barrier(why);
     if (const char* why = FindDeclared(launch, memory_, &declared_)) return Barrier(why);

@@ -40,9 +40,12 @@ class AccessFinder {
   AccessFinder(const DriverTable& driver, const Devices& devices, SegmentCompiler& compiler, const LaunchMemory& memory)
       : driver_(driver), devices_(devices), compiler_(compiler), memory_(memory) {}
 
-  // Of `launch` its kernel, shape, flags, attributes, parameters and stream count; the real context of the stream's
-  // device is current. Valid until the next call.
+  // Of a transfer what it says; else of `launch` its kernel, shape, flags, attributes, parameters and stream count; the
+  // real context of the stream's device is current. Valid until the next call.
   const LaunchAccesses& Of(const PendingLaunch& launch);
+  // What memory said for the launch that was asked about last, unless that is a barrier or says itself what it touches.
+  // Valid until the next call.
+  const MemoryAnswers& answers() const { return remembered_.last_answers(); }
   // Evaluations: launches that were not found. For figures.
   uint64_t num_evaluations() const { return num_evaluations_; }
 
@@ -58,7 +61,7 @@ class AccessFinder {
   RememberedAccesses remembered_;
   std::vector<std::byte> inputs_;  // of the launch that is looked at
   LaunchAccesses barrier_ = BarrierFor("not-yet");
-  LaunchAccesses declared_;  // of the launch that is looked at
+  LaunchAccesses declared_;  // of the launch or transfer that is looked at
   uint64_t num_evaluations_ = 0;
 };
 

@@ -1,16 +1,6 @@
 #include "server/executor/issue/declared_accesses.h"
 
 namespace tally::server {
-namespace {
-
-// Null: the box lies in one allocation, and others may run beside a launch that touches it.
-const char* WhyNotInBox(const scheduler::Box& box, const LaunchMemory& memory) {
-  const ptx_transforms::MemorySpan allocation = memory.AllocationOf(box.begin());
-  const bool is_inside = allocation.bytes != 0 && box.end() - allocation.address <= allocation.bytes;
-  return is_inside ? WhyNotBeside(memory.SortWithin(box.begin(), box.end())) : "unknown-memory";
-}
-
-}  // namespace
 
 const char* FindDeclared(const PendingLaunch& launch, const LaunchMemory& memory, LaunchAccesses* accesses) {
   if ((launch.flags & shm::kLaunchOpaque) != 0) return "declared";
@@ -20,7 +10,7 @@ const char* FindDeclared(const PendingLaunch& launch, const LaunchMemory& memory
     if (row_bytes == 0 || rows == 0) continue;
     const auto box = scheduler::Box::Rows(address, row_bytes, rows, pitch);
     if (!box) return "unknown-memory";  // it ends behind the last address
-    if (const char* why = WhyNotInBox(*box, memory)) return why;
+    if (const char* why = WhyNotBeside(*box, memory)) return why;
     const bool is_read = i < launch.num_declared_reads;
     accesses->accesses.push_back({*box, is_read ? scheduler::AccessKind::kRead : scheduler::AccessKind::kWrite});
   }

@@ -78,6 +78,8 @@ std::optional<std::vector<GraphNodeAccesses>> AccessesOf(const DriverTable& driv
       }
       case CU_GRAPH_NODE_TYPE_MEMCPY:
       case CU_GRAPH_NODE_TYPE_MEMSET:
+        all[i] = accesses_of(nodes[i]);
+        break;
       case CU_GRAPH_NODE_TYPE_HOST:
       case CU_GRAPH_NODE_TYPE_EMPTY:
         break;  // keeps its place

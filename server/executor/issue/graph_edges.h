@@ -1,5 +1,6 @@
-// A program's graph with the edges that it needs, in place of those of the stream that it was captured from: kernels
-// that do not touch the same memory may run side by side. Which edges those are says scheduler/window/true_edges.h.
+// A program's graph with the edges that it needs, in place of those of the stream that it was captured from: kernels,
+// copies and fills that do not touch the same memory may run side by side. Which edges those are says
+// scheduler/window/true_edges.h.
 //
 // The program's own graph stays as it is. What is made is a clone, to be instantiated beside it: whoever changes a node
 // or an executable changes what kernels touch, so such a change is one of the program's own, and the clone's executable
@@ -15,8 +16,8 @@
 
 namespace tally::server {
 
-// Of a kernel node of the graph: what each of its launches may touch, for its parameters. Extent::kAnything: not known,
-// or more than memory of the device; such a node keeps its place.
+// Of a kernel, copy or fill node of the graph: what each of its launches may touch, for its parameters.
+// Extent::kAnything: not known, or more than memory of the device; such a node keeps its place.
 using AccessesOfNode = std::function<scheduler::GraphNodeAccesses(CUgraphNode)>;
 
 // The caller destroys it. Null: there is nothing to gain, it could not be made, or the graph is one that is left alone:

@@ -7,7 +7,12 @@
 //                       8, 64 and 512 launches: of some kernels it is not known at once what they touch
 //     node changed,     the twin goes, for good: the program's executable, which all such calls change, is launched
 //     updated           from then on
-//     memory changed    what kernels may touch was said of the memory there was: the twin goes, and is made anew
+//     memory changed    what kernels may touch was said of the memory there was: if of that some changed, the twin
+//     goes,
+//                       and is made anew
+//
+// Which of the two is launched is measured (timed_ways.h), as for batches: the twin if it is 5 % faster, and both again
+// now and then.
 //
 // Launches of one executable never overlap, which the driver sees to. So that those of twin and original do not,
 // either, there is a mark behind each of them.
@@ -24,9 +29,12 @@
 #include <memory>
 #include <unordered_map>
 
+#include "scheduler/window/way_choice.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/graph_edges.h"
+#include "server/executor/issue/launch_memory.h"
+#include "server/executor/issue/node_budget.h"
 
 namespace tally::server {
 
@@ -35,7 +43,13 @@ class GraphTwins {
   // Of an executable. Each reads all of its nodes.
   static constexpr int kMostTries = 8;
 
-  explicit GraphTwins(const DriverTable& driver);
+  struct Limits {
+    NodeBudget* nodes = nullptr;  // not null
+    // False: nothing is timed, and each graph that has a twin is launched as that.
+    bool are_measured = true;
+    uint64_t uses_between_looks = scheduler::WayChoice::kUsesBetweenLooks;
+  };
+  GraphTwins(const DriverTable& driver, Limits limits);
   ~GraphTwins();
 
   // `exec` does what `graph` says, from now on. `flags`: that it was instantiated with.
@@ -50,16 +64,20 @@ class GraphTwins {
   struct Place {
     CUstream stream = nullptr;  // sealed, not being captured
     CompletionSource& completions;
-    // Of the memory that launches can touch; another number after every change of it.
-    uint64_t memory_generation = 0;
+    const LaunchMemory& memory;  // that launches can touch
   };
+  // As graph_edges.h has it. `answers` gets what memory was asked for it.
+  using AskAboutNode = std::function<scheduler::GraphNodeAccesses(CUgraphNode, MemoryAnswers& answers)>;
   // Launches `exec` or its twin. `accesses_of` may be asked for nodes of our clone. What the driver says of a twin
   // nobody learns: then the program's executable is launched, unless the context is lost.
-  CUresult Launch(CUgraphExec exec, const Place& place, const AccessesOfNode& accesses_of);
+  CUresult Launch(CUgraphExec exec, const Place& place, const AskAboutNode& accesses_of);
 
   struct Counts {
     uint64_t twins_made = 0;
     uint64_t twin_launches = 0;
+    uint64_t twins_slower = 0;  // launches of originals whose twins were measured and are not used
+    // Of twins launched, as last measured for each: what their originals take, and they.
+    scheduler::WayDurations durations{};
   };
   const Counts& counts() const { return counts_; }
   // Executables that have a twin, or may get one.
@@ -67,10 +85,12 @@ class GraphTwins {
 
  private:
   struct Exec;
-  void Try(Exec& exec, const Place& place, const AccessesOfNode& accesses_of);
-  CUresult LaunchBehindOthers(Exec& exec, CUgraphExec launched, const Place& place);
+  void Try(Exec& exec, uint64_t generation, const AskAboutNode& accesses_of);
+  CUresult LaunchOneOf(Exec& exec, CUgraphExec own, const Place& place);
+  CUresult LaunchBehindOthers(Exec& exec, CUgraphExec launched, const Place& place, bool is_sample = false);
 
   const DriverTable& driver_;
+  const Limits limits_;
   std::unordered_map<CUgraphExec, std::unique_ptr<Exec>> execs_;
   Counts counts_;
 };

@@ -18,6 +18,12 @@ const char* WhyNotBeside(LaunchMemory::Sort sort) {
   return "unknown-memory";
 }
 
+const char* WhyNotBeside(const scheduler::Box& box, const LaunchMemory& memory) {
+  const ptx_transforms::MemorySpan allocation = memory.AllocationOf(box.begin());
+  const bool is_inside = allocation.bytes != 0 && box.end() - allocation.address <= allocation.bytes;
+  return is_inside ? WhyNotBeside(memory.SortWithin(box.begin(), box.end())) : "unknown-memory";
+}
+
 ptx_transforms::MemorySpan MemoryAnswers::AllocationOf(const LaunchMemory& memory, uint64_t address) {
   for (const Allocation& known : allocations_) {
     if (known.address == address) return known.found;
@@ -27,6 +33,24 @@ ptx_transforms::MemorySpan MemoryAnswers::AllocationOf(const LaunchMemory& memor
 
 LaunchMemory::Sort MemoryAnswers::SortWithin(const LaunchMemory& memory, uint64_t begin, uint64_t end) {
   return pieces_.emplace_back(begin, end, memory.SortWithin(begin, end)).sort;
+}
+
+namespace {
+
+template <typename Answers>
+void JoinSorted(Answers& answers, const Answers& others, auto begin) {
+  for (const auto& other : others) {
+    auto place = std::ranges::lower_bound(answers, begin(other), {}, begin);
+    while (place != answers.end() && begin(*place) == begin(other) && *place != other) ++place;
+    if (place == answers.end() || *place != other) answers.insert(place, other);
+  }
+}
+
+}  // namespace
+
+void MemoryAnswers::Join(const MemoryAnswers& others) {
+  JoinSorted(allocations_, others.allocations_, [](const Allocation& one) { return one.address; });
+  JoinSorted(pieces_, others.pieces_, [](const Piece& one) { return one.begin; });
 }
 
 bool MemoryAnswers::Hold(const LaunchMemory& memory) const {

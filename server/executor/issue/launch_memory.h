@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ptx-transforms/segments.h"
+#include "scheduler/window/box.h"
 
 namespace tally::server {
 
@@ -30,12 +31,16 @@ class LaunchMemory {
 
 // Why nothing may run beside a launch that touches such memory, by docs/window.md; null: others may. Static.
 const char* WhyNotBeside(LaunchMemory::Sort sort);
+// Likewise of a box, all of which must lie in one allocation.
+const char* WhyNotBeside(const scheduler::Box& box, const LaunchMemory& memory);
 
 // What somebody asked of memory, and what it said. Not thread-safe.
 class MemoryAnswers {
  public:
   ptx_transforms::MemorySpan AllocationOf(const LaunchMemory& memory, uint64_t address);
   LaunchMemory::Sort SortWithin(const LaunchMemory& memory, uint64_t begin, uint64_t end);
+  // What was said to somebody else, too. Each answer is kept once.
+  void Join(const MemoryAnswers& others);
   // Whether it says the same again: what was concluded still holds.
   bool Hold(const LaunchMemory& memory) const;
   size_t num_bytes() const { return allocations_.capacity() * sizeof(Allocation) + pieces_.capacity() * sizeof(Piece); }
@@ -44,11 +49,13 @@ class MemoryAnswers {
   struct Allocation {
     uint64_t address;
     ptx_transforms::MemorySpan found;
+    bool operator==(const Allocation&) const = default;
   };
   struct Piece {
     uint64_t begin;
     uint64_t end;
     LaunchMemory::Sort sort;
+    bool operator==(const Piece&) const = default;
   };
   std::vector<Allocation> allocations_;
   std::vector<Piece> pieces_;

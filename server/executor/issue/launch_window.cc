@@ -21,6 +21,9 @@ constexpr size_t kNoGain = control::WindowBarrierOf("no-gain");  // those
 // A launch, where nobody measured: as a unit of work.
 constexpr std::chrono::nanoseconds kUnit{1};
 
+// In the place of a kernel's address.
+constexpr uint64_t kCopies = 1, kFills = 2;
+
 }  // namespace
 
 LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, const Clock& clock)
@@ -31,6 +34,7 @@ LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, con
       launches_(holds ? means_.most_launches : 0) {}
 
 std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& launch) {
+  if (launch.is_transfer()) return Kind{launch.transfer.is_fill() ? kFills : kCopies, GeometryOf(launch.transfer)};
   const auto& [grid, block, shared_bytes] = launch.shape;
   const auto device = static_cast<uint64_t>(launch.stream->device);
   // What is larger is refused by the driver: in program order.
@@ -43,14 +47,18 @@ std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& laun
 }
 
 const char* LaunchWindow::BarrierOf(const PendingLaunch& launch) {
-  if (launch.is_captured) return "capture";
-  if ((launch.flags & shm::kLaunchCooperative) != 0) return "cooperative";
-  if (!launch.attributes.empty() || (launch.flags & shm::kLaunchExtra) != 0) return "attributes";
+  // Graphs do not know of declarations: the program is told by a name of its own.
+  const bool is_declared = (launch.flags & (shm::kLaunchDeclared | shm::kLaunchOpaque)) != 0;
+  if (launch.is_captured) return is_declared ? "declared-capture" : "capture";
   const LaunchOwner& owner = *launch.owner;
   // Who may have to be stopped block by block is: a graph cannot be.
   const bool may_be_stopped =
       IsOfInterest(owner, launch.is_captured) && owner.variants->MightStop(launch.stream->device);
-  return may_be_stopped ? "preemptible" : nullptr;
+  if (may_be_stopped) return "preemptible";
+  if (launch.is_transfer()) return nullptr;
+  if ((launch.flags & shm::kLaunchCooperative) != 0) return "cooperative";
+  if (!launch.attributes.empty() || (launch.flags & shm::kLaunchExtra) != 0) return "attributes";
+  return nullptr;
 }
 
 CUresult LaunchWindow::Pass(const char* barrier) {
@@ -103,6 +111,7 @@ void LaunchWindow::Hold(PendingLaunch& launch, const Kind& kind, const LaunchAcc
     held_since_ = clock_.Now();
   }
   // Never full here, and the window and the shape begin together.
+  if (launch.is_transfer()) figures_.Add("window_transfers");
   const auto admission = window_.Admit(accesses.name, accesses.accesses, accesses.extent);
   shape_.Add(*admission, kind.kernel, kind.geometry);
   launches_[held] = std::move(launch);

@@ -1,11 +1,11 @@
 // LaunchWindow: launches of one stream that are held for a moment, so that those which touch different memory can run
-// side by side.
+// side by side. Copies and fills within the device's memory (Transfer) are launches here, too.
 //
 //      launch ---> Take: held, with edges to what it must come behind ---> Issue: as a graph of that shape
 //              `-> not to be held: what is held is issued first, then the launch as ever
 //
 // One stream of a session has held launches at a time. Whoever is about to do anything else for that session (another
-// stream, a copy, a wait, a free) calls Issue before it begins, so nothing can overtake them.
+// stream, a copy from the host, a wait, a free) calls Issue before it begins, so nothing can overtake them.
 //
 // A window ends with 64 launches (Means::most_launches), or where the first launch of a step comes again: graphs are
 // made for the shapes that come back, so the cuts must fall on the same places in each step, whatever the number of
@@ -88,7 +88,7 @@ class LaunchWindow {
   int device() const { return device_; }
 
  private:
-  // Kernel and geometry: what cannot be changed in a graph that was built.
+  // Kernel, or that it copies or fills, and geometry: what cannot be changed in a graph that was built.
   struct Kind {
     uint64_t kernel = 0;
     uint64_t geometry = 0;

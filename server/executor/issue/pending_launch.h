@@ -19,6 +19,7 @@
 #include "proto/shm/records_abi.h"
 #include "server/executor/dispatch/launch_shape.h"
 #include "server/executor/issue/small_buffer.h"
+#include "server/executor/issue/transfer.h"
 
 namespace tally::ptx_transforms {
 struct LaunchSegments;
@@ -32,7 +33,8 @@ struct LaunchOwner;
 struct LaunchStream;
 
 struct PendingLaunch {
-  Kernel* kernel = nullptr;
+  Kernel* kernel = nullptr;  // null: it is a transfer, which windows hold like launches
+  Transfer transfer;         // meaningless if there is a kernel; all below but owner, stream and turnaround otherwise
   LaunchShape shape;
   uint16_t flags = 0;  // shm::LaunchFlags
   // The program's own, `parameter_bytes` of them: for a kernel with a layout as many as it takes, at least. Forms
@@ -58,6 +60,7 @@ struct PendingLaunch {
   // given the GPU back. May be empty.
   std::function<void(std::chrono::nanoseconds)> on_turnaround;
 
+  bool is_transfer() const { return kernel == nullptr; }
   bool has_own_buffer() const { return (flags & shm::kLaunchExtra) != 0; }  // the caller's `extra`
   int num_threads() const { return static_cast<int>(shape.block[0] * shape.block[1] * shape.block[2]); }
 };

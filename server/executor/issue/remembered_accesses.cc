@@ -44,6 +44,7 @@ const LaunchAccesses* RememberedAccesses::Find(const Launch& launch, uint64_t ge
     if (entry.generation != generation && !entry.answers.Hold(memory)) return nullptr;
     entry.generation = generation;
     entry.was_found = true;
+    last_answers_ = &entry.answers;
     return &entry.accesses;
   }
   return nullptr;
@@ -81,6 +82,7 @@ const LaunchAccesses& RememberedAccesses::Remember(const Launch& launch, uint64_
   entry.accesses = std::move(accesses);
   entry.accesses.name = ++last_name_;
   num_bytes_ += entry.num_bytes();
+  last_answers_ = &entry.answers;
   return entry.accesses;
 }
 

@@ -40,6 +40,9 @@ class RememberedAccesses {
   const LaunchAccesses& Remember(const Launch& launch, uint64_t generation, MemoryAnswers answers,
                                  LaunchAccesses accesses);
 
+  // That memory gave for what was found or remembered last. As long valid.
+  const MemoryAnswers& last_answers() const { return *last_answers_; }
+
  private:
   static constexpr size_t kWays = 4;
   struct Entry {
@@ -65,6 +68,7 @@ class RememberedAccesses {
   std::vector<Set> sets_;  // empty until something is remembered
   size_t num_bytes_ = 0;
   uint64_t last_name_ = 0;
+  const MemoryAnswers* last_answers_ = nullptr;
 };
 
 }  // namespace tally::server

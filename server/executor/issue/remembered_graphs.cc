@@ -88,8 +88,11 @@ std::optional<CUresult> RememberedGraphs::AsGraph(Remembered& known, std::span<P
   if (stream.Seal() != CUDA_SUCCESS) return std::nullopt;
   if (known.graph == nullptr) {
     if (!MakeRoomForGraph()) return std::nullopt;
+    NodeShare share;
+    if (limits_.nodes != nullptr && !(share = limits_.nodes->Take(known.nodes.size()))) return std::nullopt;
     const CUresult result = WindowGraph::Build(driver_, known.nodes, launches, stream.real, &known.graph);
     if (result != CUDA_SUCCESS) return Refuse(known, result);
+    known.graph->Keep(std::move(share));
     ++counts_.shapes_built;
   }
   return Launch(known, launches, is_sample);
@@ -211,10 +214,6 @@ void RememberedGraphs::Forget(const Kernel& gone) {
 
 void RememberedGraphs::Forget(const LoadedImage& image) {
   ForgetKernels([&](const Kernel& kernel) { return kernel.image == &image || kernel.image->library_image == &image; });
-}
-
-void RememberedGraphs::Forget(const LaunchStream& stream) {
-  std::erase_if(shapes_, [&](const auto& shape) { return shape.second.stream == &stream; });
 }
 
 std::vector<RememberedGraphs::ShapeReport> RememberedGraphs::Report() const {

@@ -17,16 +17,17 @@
 //   shape is left alone from then on. Only a lost context is reported as the graph's.
 // * Admission is passed once for a graph, as for a program's own. It runs to its end once begun: while the device may
 //   have to be stopped block by block, launches must not get here.
-// * Bounds: `most_graphs` executables, of kMostSlots nodes each at most. A new shape takes the place of one that was
-// not
+// * Bounds: `most_graphs` executables, of kMostSlots nodes each at most and of the session's budget (node_budget.h). A
+// new shape takes the place of one that was not
 //   used for `stale_after` batches; if there is none it runs in order, so that shapes that take turns do not build
 //   their graphs each time.
 // * A graph belongs to its stream: the driver runs launches of one executable one after another, and another stream
 //   must not wait for what the program never ordered.
 //
 // Who has to call Forget, before what it names is gone: whoever unloads modules and libraries, changes a function's
-// attributes (a graph has those that it was built with), destroys streams and contexts. Marks and executables go with
-// this object: a context has to be current, and `completions` to be there.
+// attributes (a graph has those that it was built with). Streams may go: one is compared, never used, and another that
+// has its place may have its graphs. Marks and executables go with this object: a context has to be current, and
+// `completions` to be there.
 //
 // One per session and device. Guarded by the session's sequencer; the stream's context must be current in Issue.
 #pragma once
@@ -57,6 +58,7 @@ struct LoadedImage;
 class RememberedGraphs {
  public:
   struct Limits {
+    NodeBudget* nodes = nullptr;  // null: without bound
     size_t most_graphs = 64;
     size_t most_shapes = 256;     // with or without a graph
     uint64_t stale_after = 1024;  // batches
@@ -77,7 +79,6 @@ class RememberedGraphs {
   void Forget(const Kernel& kernel);
   // All kernels of it, and of modules that belong to it if it is a library.
   void Forget(const LoadedImage& image);
-  void Forget(const LaunchStream& stream);
   void ForgetAll() { shapes_.clear(); }
 
   struct Counts {
@@ -116,7 +117,7 @@ class RememberedGraphs {
   };
   struct Remembered {
     uint64_t key = 0;
-    const LaunchStream* stream = nullptr;
+    const void* stream = nullptr;  // LaunchStream, which may be gone
     std::vector<scheduler::WindowShape::Node> nodes;
     std::unique_ptr<WindowGraph> graph;  // null: none at present
     scheduler::WayChoice choice;

@@ -1,6 +1,6 @@
 // WindowGraph: launches of one shape as an executable graph, which is launched again with other parameters.
 //
-//     launches    [0]  [1]  [2]  [3]         one kernel node each, in their order
+//     launches    [0]  [1]  [2]  [3]         one node each, in their order: of a kernel, a copy or a fill
 //     edges        +---------->+   |         the shape's: what is not connected may run side by side
 //                       +----------+
 //
@@ -19,10 +19,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "scheduler/window/shape.h"
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/node_budget.h"
 #include "server/executor/issue/pending_launch.h"
 
 namespace tally::server {
@@ -44,23 +46,29 @@ class WindowGraph {
   CUresult Set(std::span<PendingLaunch> launches, uint64_t* num_updates);
   CUresult Launch(CUstream stream) { return driver_.cuGraphLaunch(exec_, stream); }
 
+  // To be given back with it.
+  void Keep(NodeShare share) { share_ = std::move(share); }
   // What Build and Set can take. All else is launched by itself.
   static bool CanHold(const PendingLaunch& launch);
 
   template <typename Condition>
   bool HasKernel(Condition condition) const {
-    return std::ranges::any_of(nodes_, [&](const Node& node) { return condition(*node.kernel); });
+    return std::ranges::any_of(nodes_,
+                               [&](const Node& node) { return node.kernel != nullptr && condition(*node.kernel); });
   }
 
  private:
   struct Node {
     CUgraphNode node = nullptr;
-    const Kernel* kernel = nullptr;
+    const Kernel* kernel = nullptr;  // null: a transfer
+    Transfer transfer;
     LaunchShape shape;
     std::vector<std::byte> parameters;
   };
 
   explicit WindowGraph(const DriverTable& driver) : driver_(driver) {}
+  CUresult AddNode(CUgraphNode* node, std::span<const CUgraphNode> before, PendingLaunch& launch) const;
+  CUresult SetNode(CUgraphNode node, PendingLaunch& launch) const;
   CUresult AddNodes(std::span<const scheduler::WindowShape::Node> nodes, std::span<PendingLaunch> launches);
   static bool IsSame(const Node& node, const PendingLaunch& launch);
   static void Note(Node& node, const PendingLaunch& launch);
@@ -69,6 +77,7 @@ class WindowGraph {
   CUgraph graph_ = nullptr;  // its nodes name those of the executable
   CUgraphExec exec_ = nullptr;
   std::vector<Node> nodes_;
+  NodeShare share_;
 };
 
 }  // namespace tally::server

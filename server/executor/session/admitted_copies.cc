@@ -42,15 +42,14 @@ constexpr uint64_t kHostPiece = uint64_t{8} << 20;      // 0.15 ms at 55 GB/s
 constexpr uint64_t kDevicePiece = uint64_t{256} << 20;  // the same at 1.7 TB/s
 
 // Those of high-priority tenants are not announced either: what matters comes behind them.
-bool AreHeld(ServedRequest& served, const Stream& stream) {
-  const SessionState& session = served.session();
+bool AreHeld(const SessionState& session, const Stream& stream) {
   return session.core.admission->holds_copies() && !session.is_high_priority.load(std::memory_order_relaxed) &&
          !stream.context->IsCapturing(stream);
 }
 
 // Into pieces of what size a copy is cut, so that each takes a fraction of a millisecond.
-uint64_t PieceBytes(ServedRequest& served, const Stream& stream, CopyDirection direction) {
-  if (!AreHeld(served, stream)) return UINT64_MAX;
+uint64_t PieceBytes(const SessionState& session, const Stream& stream, CopyDirection direction) {
+  if (!AreHeld(session, stream)) return UINT64_MAX;
   return direction == CopyDirection::kDevice ? kDevicePiece : kHostPiece;
 }
 
@@ -70,14 +69,13 @@ scheduler::LaunchAsked AskedOfCopy(const SessionState& session, CopyDirection di
 // Puts something of `num_units` (bytes, rows, slices), each of `unit_bytes`, on the stream piece by piece:
 // put(first, num) as often as need be.
 template <typename Put>
-CUresult InPieces(ServedRequest& served, const Stream& stream, CopyDirection direction, uint64_t num_units,
+CUresult InPieces(SessionState& session, const Stream& stream, CopyDirection direction, uint64_t num_units,
                   uint64_t unit_bytes, const Put& put) {
-  uint64_t units_at_once = std::max<uint64_t>(PieceBytes(served, stream, direction) / unit_bytes, 1);
+  uint64_t units_at_once = std::max<uint64_t>(PieceBytes(session, stream, direction) / unit_bytes, 1);
   for (uint64_t first = 0; first < num_units;) {
     const uint64_t num = std::min(units_at_once, num_units - first);
-    SessionState& session = served.session();
     session.NoteWork(stream, /*is_launch=*/false);
-    const bool are_held = AreHeld(served, stream);
+    const bool are_held = AreHeld(session, stream);
     const AdmittedDispatch dispatch(session.launches, stream, AskedOfCopy(session, direction, num * unit_bytes),
                                     /*passes=*/!are_held);
     if (!are_held && !stream.context->IsCapturing(stream)) stream.NoteBusy();
@@ -91,15 +89,15 @@ CUresult InPieces(ServedRequest& served, const Stream& stream, CopyDirection dir
 
 }  // namespace
 
-CUresult PutCopy(ServedRequest& served, const Stream& stream, const CopySide& to, const CopySide& from,
+CUresult PutCopy(SessionState& session, const Stream& stream, const CopySide& to, const CopySide& from,
                  uint64_t size_bytes, CopyDirection direction) {
-  return InPieces(served, stream, direction, size_bytes, 1, [&](uint64_t first, uint64_t num) {
-    return CopyPiece(served.driver(), to, from, first, num, stream.real);
+  return InPieces(session, stream, direction, size_bytes, 1, [&](uint64_t first, uint64_t num) {
+    return CopyPiece(session.driver, to, from, first, num, stream.real);
   });
 }
 
-CUresult PutBox(ServedRequest& served, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction) {
-  const auto put = [&](const CUDA_MEMCPY3D& piece) { return served.driver().cuMemcpy3DAsync_v2(&piece, stream.real); };
+CUresult PutBox(SessionState& session, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction) {
+  const auto put = [&](const CUDA_MEMCPY3D& piece) { return session.driver.cuMemcpy3DAsync_v2(&piece, stream.real); };
   const auto rows_of = [](CUDA_MEMCPY3D piece, uint64_t first, uint64_t num) {
     piece.srcY += first;
     piece.dstY += first;
@@ -114,25 +112,25 @@ CUresult PutBox(ServedRequest& served, const Stream& stream, const CUDA_MEMCPY3D
   };
   const uint64_t slice_bytes = box.WidthInBytes * box.Height;
   if (slice_bytes == 0 || box.Depth == 0) return put(box);
-  if (slice_bytes <= PieceBytes(served, stream, direction)) {
-    return InPieces(served, stream, direction, box.Depth, slice_bytes,
+  if (slice_bytes <= PieceBytes(session, stream, direction)) {
+    return InPieces(session, stream, direction, box.Depth, slice_bytes,
                     [&](uint64_t first, uint64_t num) { return put(slices_of(box, first, num)); });
   }
   for (uint64_t z = 0; z < box.Depth; ++z) {
     const CUDA_MEMCPY3D slice = slices_of(box, z, 1);
-    const CUresult result = InPieces(served, stream, direction, box.Height, box.WidthInBytes,
+    const CUresult result = InPieces(session, stream, direction, box.Height, box.WidthInBytes,
                                      [&](uint64_t first, uint64_t num) { return put(rows_of(slice, first, num)); });
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult PutFill(ServedRequest& served, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill) {
+CUresult PutFill(SessionState& session, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill) {
   const uint64_t element_bytes = fill.elementSize;
-  const auto put = [&](const CUDA_MEMSET_NODE_PARAMS& piece) { return FillPiece(served.driver(), piece, stream.real); };
+  const auto put = [&](const CUDA_MEMSET_NODE_PARAMS& piece) { return FillPiece(session.driver, piece, stream.real); };
   if (fill.width == 0 || fill.height == 0) return put(fill);
   if (fill.height == 1) {
-    return InPieces(served, stream, CopyDirection::kDevice, fill.width, element_bytes,
+    return InPieces(session, stream, CopyDirection::kDevice, fill.width, element_bytes,
                     [&](uint64_t first, uint64_t num) {
                       CUDA_MEMSET_NODE_PARAMS piece = fill;
                       piece.dst += first * element_bytes;
@@ -141,12 +139,19 @@ CUresult PutFill(ServedRequest& served, const Stream& stream, const CUDA_MEMSET_
                     });
   }
   const uint64_t row_bytes = fill.width * element_bytes;
-  return InPieces(served, stream, CopyDirection::kDevice, fill.height, row_bytes, [&](uint64_t first, uint64_t num) {
+  return InPieces(session, stream, CopyDirection::kDevice, fill.height, row_bytes, [&](uint64_t first, uint64_t num) {
     CUDA_MEMSET_NODE_PARAMS piece = fill;
     piece.dst += first * fill.pitch;
     piece.height = num;
     return put(piece);
   });
+}
+
+CUresult PutTransfer(SessionState& session, const Stream& stream, const Transfer& transfer) {
+  if (transfer.is_fill()) return PutFill(session, stream, FillOf(transfer));
+  if (transfer.rows > 1) return PutBox(session, stream, CopyOf(transfer), CopyDirection::kDevice);
+  return PutCopy(session, stream, {.address = transfer.to}, {.address = transfer.from}, transfer.row_bytes,
+                 CopyDirection::kDevice);
 }
 
 }  // namespace tally::server

@@ -9,9 +9,10 @@
 
 #include <cstdint>
 
+#include "server/executor/issue/transfer.h"
 #include "server/executor/session/box_copy.h"
 #include "server/executor/session/client_context.h"
-#include "server/executor/session/served_request.h"
+#include "server/executor/session/session_state.h"
 
 namespace tally::server {
 
@@ -21,11 +22,13 @@ struct CopySide {
 };
 
 // `size_bytes` is not 0.
-CUresult PutCopy(ServedRequest& served, const Stream& stream, const CopySide& to, const CopySide& from,
+CUresult PutCopy(SessionState& session, const Stream& stream, const CopySide& to, const CopySide& from,
                  uint64_t size_bytes, CopyDirection direction);
 // What has no extent is the driver's to judge.
-CUresult PutBox(ServedRequest& served, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction);
+CUresult PutBox(SessionState& session, const Stream& stream, const CUDA_MEMCPY3D& box, CopyDirection direction);
 // Likewise; elements of 1, 2 or 4 bytes. The context in it is not used.
-CUresult PutFill(ServedRequest& served, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill);
+CUresult PutFill(SessionState& session, const Stream& stream, const CUDA_MEMSET_NODE_PARAMS& fill);
+// What could have been held: of any of the three kinds.
+CUresult PutTransfer(SessionState& session, const Stream& stream, const Transfer& transfer);
 
 }  // namespace tally::server

@@ -153,7 +153,7 @@ CUresult Channel::CarryOut(const Request& request, WireWriter& out) {
   ExecutorCore& core = surroundings_.state.core;
   // A lost context answers everything alike, without bothering the driver.
   if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
-  if (header.op != static_cast<uint16_t>(shm::Op::kLaunch)) served_.request.IssueHeld(WindowEnd::kRequest);
+  if (!IssuesWhatIsHeld(header.op)) served_.request.IssueHeld(WindowEnd::kRequest);
   CUresult result = served_.request.EnterContext(header.context);
   if (MayWaitForContext(header.op)) served_.request.BeginContextCall();
   if (result == CUDA_SUCCESS) {

@@ -1,6 +1,9 @@
 // Copies and fills on streams.
+#include <optional>
+
 #include "server/executor/session/admitted_copies.h"
 #include "server/executor/session/box_copy.h"
+#include "server/executor/session/launch_record.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {
@@ -59,6 +62,44 @@ bool IsPageable(uint32_t place) {
   return place == static_cast<uint32_t>(shm::Place::kArena) || place == static_cast<uint32_t>(shm::Place::kInline);
 }
 
+// What is larger leaves no room beside it, and is put on its stream in pieces.
+constexpr uint64_t kMostHeldBytes = uint64_t{64} << 20;
+
+bool IsOnDevice(ServedRequest& served, CUdeviceptr address, int device) {
+  SessionState& session = served.session();
+  if (session.core.devices->count() == 1) return true;
+  const std::optional<MemoryRange> range = session.memory.RangeAt(address);
+  const ClientContext* const owner = range ? session.FindContext(range->context) : nullptr;
+  return owner != nullptr && owner->device() == device;
+}
+
+// If the session's window holds the transfer nothing else is to be done. Else what was held is issued and the stream is
+// ready for what is to be put there, transfer or not.
+CUresult HoldOrResolve(ServedRequest& served, ClientNames& names, uint64_t name,
+                       const std::optional<Transfer>& transfer, Stream** stream, bool* is_held) {
+  *is_held = false;
+  // Neither factor is beyond what a checked range can have.
+  if (served.session().window == nullptr || !transfer || transfer->row_bytes * transfer->rows > kMostHeldBytes) {
+    served.IssueHeld(WindowEnd::kRequest);
+    return names.ResolveStream(name, StreamUse::kOrdered, stream);
+  }
+  served.EnterWindow({name, served.context_index(), names.channel_index()});
+  if (const CUresult r = names.ResolveStream(name, StreamUse::kLaunch, stream); r != CUDA_SUCCESS) return r;
+  const int device = (*stream)->device;
+  PendingLaunch& launch = served.launch();
+  launch.kernel = nullptr;
+  launch.transfer = *transfer;
+  launch.flags = 0;
+  launch.attributes.clear();
+  MakeReady(served.session(), **stream, launch);
+  if (IsOnDevice(served, transfer->to, device) && (transfer->is_fill() || IsOnDevice(served, transfer->from, device))) {
+    *is_held = served.TryHold(launch);
+  } else {
+    served.IssueHeld(WindowEnd::kRequest);
+  }
+  return *is_held ? CUDA_SUCCESS : (*stream)->Seal();
+}
+
 }  // namespace
 
 CUresult ServeCopy(ServedRequest& served, ClientNames& names, StreamWaits& waits, ArenaChunks& chunks, WireReader& in,
@@ -82,16 +123,24 @@ CUresult ServeCopy(ServedRequest& served, ClientNames& names, StreamWaits& waits
       r != CUDA_SUCCESS) {
     return r;
   }
+  std::optional<Transfer> transfer;
+  if (copy.size_bytes != 0 && !from.is_host && !to.is_host) {
+    transfer = {.to = to.address, .from = from.address, .row_bytes = copy.size_bytes};
+  }
   Stream* stream = nullptr;
-  if (const CUresult r = names.ResolveStream(copy.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  bool is_held = false;
+  if (const CUresult r = HoldOrResolve(served, names, copy.stream, transfer, &stream, &is_held); r != CUDA_SUCCESS) {
+    return r;
+  }
   if ((IsPageable(copy.source_place) || IsPageable(copy.destination_place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
+  if (is_held) return Count(served.session(), CopyDirection::kDevice, copy.size_bytes), CUDA_SUCCESS;
   CopyDirection direction = CopyDirection::kDevice;
   if (from.is_host != to.is_host) direction = from.is_host ? CopyDirection::kUp : CopyDirection::kDown;
   if (from.is_host && to.is_host) direction = CopyDirection::kDown;
-  const CUresult result = PutCopy(served, *stream, to, from, copy.size_bytes, direction);
+  const CUresult result = PutCopy(served.session(), *stream, to, from, copy.size_bytes, direction);
   if (result != CUDA_SUCCESS) return result;
   Count(served.session(), direction, copy.size_bytes);
   return Finish(served, waits, chunks, *stream, arena);
@@ -107,12 +156,19 @@ CUresult ServeCopyBox(ServedRequest& served, ClientNames& names, StreamWaits& wa
   BoxCopy copy;
   if (const CUresult r = ReadBoxCopy(served, names, chunks, box, inline_bytes, &copy); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
-  if (const CUresult r = names.ResolveStream(box.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
+  bool is_held = false;
+  std::optional<Transfer> transfer;
+  if (copy.size_bytes != 0 && copy.direction == CopyDirection::kDevice) transfer = TransferOf(copy.parameters);
+  if (const CUresult r = HoldOrResolve(served, names, box.stream, transfer, &stream, &is_held); r != CUDA_SUCCESS) {
+    return r;
+  }
   if (copy.size_bytes == 0) return CUDA_SUCCESS;
+  if (is_held) return Count(served.session(), CopyDirection::kDevice, copy.size_bytes), CUDA_SUCCESS;
   if ((IsPageable(box.source.place) || IsPageable(box.destination.place)) && stream->context->IsCapturing(*stream)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (const CUresult r = PutBox(served, *stream, copy.parameters, copy.direction); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = PutBox(served.session(), *stream, copy.parameters, copy.direction); r != CUDA_SUCCESS)
+    return r;
   Count(served.session(), copy.direction, copy.size_bytes);
   return Finish(served, waits, chunks, *stream, copy.arena);
 }
@@ -123,12 +179,16 @@ CUresult ServeFill(ServedRequest& served, ClientNames& names, StreamWaits& waits
   in.TakeStruct(&fill);
   if (!in.AtEnd()) return served.Malformed();
   if (const CUresult r = CheckFill(served, fill); r != CUDA_SUCCESS) return r;
-  Stream* stream = nullptr;
-  if (const CUresult r = names.ResolveStream(fill.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
-  if (fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
   const CUDA_MEMSET_NODE_PARAMS parameters{fill.address,       fill.pitch_bytes, fill.value,
                                            fill.element_bytes, fill.width,       fill.height};
-  const CUresult result = PutFill(served, *stream, parameters);
+  Stream* stream = nullptr;
+  bool is_held = false;
+  if (const CUresult r = HoldOrResolve(served, names, fill.stream, TransferOf(parameters), &stream, &is_held);
+      r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (is_held || fill.width == 0 || fill.height == 0) return CUDA_SUCCESS;
+  const CUresult result = PutFill(served.session(), *stream, parameters);
   return result == CUDA_SUCCESS ? Finish(served, waits, chunks, *stream, {}) : result;
 }
 

@@ -1,4 +1,7 @@
 // Graph nodes whose parameters hold pointers: kernels, copies, fills, host functions; and the update of executables.
+#include <optional>
+#include <utility>
+
 #include "server/executor/issue/driver_arguments.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/session/box_copy.h"
@@ -49,9 +52,30 @@ CUresult ReadFill(ServedRequest& served, WireReader& in, CUDA_MEMSET_NODE_PARAMS
   return CUDA_SUCCESS;
 }
 
-// Of a kernel node that reads and writes what its parameters say, once that is known.
-scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, CUgraphNode node) {
+// Nothing: it is a node of another kind, or not one that a window would hold.
+std::optional<Transfer> TransferIn(const DriverTable& driver, CUgraphNode node) {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return std::nullopt;
+  CUDA_MEMCPY3D copy{};
+  if (type == CU_GRAPH_NODE_TYPE_MEMCPY && driver.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS) {
+    return TransferOf(copy);
+  }
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  if (type == CU_GRAPH_NODE_TYPE_MEMSET && driver.cuGraphMemsetNodeGetParams(node, &fill) == CUDA_SUCCESS) {
+    return TransferOf(fill);
+  }
+  return std::nullopt;
+}
+
+// Of a kernel node that reads and writes what its parameters say, once that is known; of a copy or fill.
+scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, CUgraphNode node,
+                                        MemoryAnswers& answers) {
   SessionState& session = served.session();
+  if (const auto transfer = TransferIn(served.driver(), node)) {
+    LaunchAccesses of_transfer;
+    if (FindAccesses(*transfer, session.window->memory(), &of_transfer, &answers) != nullptr) return {};
+    return {.extent = of_transfer.extent, .accesses = std::move(of_transfer.accesses)};
+  }
   shm::Launch head{};
   std::vector<std::byte> parameters;
   if (ReadKernelNode(served, node, &head, &parameters) != CUDA_SUCCESS || head.flags != 0) return {};
@@ -67,6 +91,7 @@ scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, C
   launch.stream = &stream;
   const LaunchAccesses& accesses = session.window->AccessesOf(launch);
   if (accesses.barrier != nullptr) return {};
+  answers.Join(session.window->answers());
   return {.extent = accesses.extent, .accesses = accesses.accesses};
 }
 
@@ -264,8 +289,17 @@ CUresult LaunchExec(ServedRequest& served, Stream& stream, CUgraphExec exec) {
     return served.driver().cuGraphLaunch(exec, stream.real);
   }
   const GraphTwins::Place place{stream.real, session.core.devices->completions(stream.device),
-                                session.memory.generation()};
-  return session.graphs.twins->Launch(exec, place, [&](CUgraphNode node) { return AccessesIn(served, stream, node); });
+                                session.window->memory()};
+  const GraphTwins::Counts before = session.graphs.twins->counts();
+  const CUresult result = session.graphs.twins->Launch(
+      exec, place, [&](CUgraphNode node, MemoryAnswers& answers) { return AccessesIn(served, stream, node, answers); });
+  const GraphTwins::Counts& after = session.graphs.twins->counts();
+  session.counters.Add("window_twins", after.twins_made - before.twins_made);
+  session.counters.Add("window_twin_launches", after.twin_launches - before.twin_launches);
+  session.counters.Add("window_twins_slower", after.twins_slower - before.twins_slower);
+  session.counters.Add("window_in_order_ns", after.durations.in_order - before.durations.in_order);
+  session.counters.Add("window_in_graphs_ns", after.durations.as_issued - before.durations.as_issued);
+  return result;
 }
 
 CUresult ServeUpdateExec(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {

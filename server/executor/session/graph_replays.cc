@@ -186,8 +186,8 @@ CUresult GraphReplays::Launch(ServedRequest& served, ClientNames& names, Stream&
     return PutLaunch(served.session(), stream, served.launch());
   }
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
-  if (const auto* fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&node)) return PutFill(served, stream, *fill);
-  return PutBox(served, stream, std::get<CUDA_MEMCPY3D>(node), CopyDirection::kDevice);
+  if (const auto* fill = std::get_if<CUDA_MEMSET_NODE_PARAMS>(&node)) return PutFill(served.session(), stream, *fill);
+  return PutBox(served.session(), stream, std::get<CUDA_MEMCPY3D>(node), CopyDirection::kDevice);
 }
 
 std::optional<CUresult> GraphReplays::TryLaunch(ServedRequest& served, ClientNames& names, Stream& stream,

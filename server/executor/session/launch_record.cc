@@ -115,7 +115,7 @@ void MakeReady(SessionState& session, Stream& stream, PendingLaunch& launch) {
   // As a rule there is neither, and looking is less than doing it.
   if (launch.segments != nullptr) launch.segments.reset();
   if (launch.on_turnaround) launch.on_turnaround = nullptr;
-  if (!launch.is_captured) session.NoteWork(stream, /*is_launch=*/true);
+  if (!launch.is_captured) session.NoteWork(stream, /*is_launch=*/!launch.is_transfer());
 }
 
 CUresult PutLaunch(SessionState& session, Stream& stream, PendingLaunch& launch) {

@@ -129,6 +129,18 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
 
 Operation FindOperation(uint16_t op) { return op < kNumOps ? kOperations[op] : nullptr; }
 
+bool IssuesWhatIsHeld(uint16_t op) {
+  switch (op) {
+    case static_cast<uint16_t>(shm::Op::kLaunch):
+    case static_cast<uint16_t>(shm::Op::kCopy):
+    case static_cast<uint16_t>(shm::Op::kCopyBox):
+    case static_cast<uint16_t>(shm::Op::kFill):
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool MayWaitForContext(uint16_t op) {
   switch (op) {
     case static_cast<uint16_t>(shm::Op::kLaunch):

@@ -22,6 +22,9 @@ using Operation = CUresult (*)(ServedChannel& channel, WireReader& in, WireWrite
 // Null: no such hand-written operation.
 Operation FindOperation(uint16_t op);
 
+// Whether it may be held, with what is held already or behind that, and sees to it by itself.
+bool IssuesWhatIsHeld(uint16_t op);
+
 // Whether the driver may wait for the whole context in it, with its locks held (cudaFree, loading code, making
 // streams): all but what is known to put something on a stream, to ask or to wait for that only.
 bool MayWaitForContext(uint16_t op);

@@ -26,7 +26,10 @@ SessionState::~SessionState() { Destroy(); }
 void SessionState::OpenWindow(control::WindowMode mode) {
   if (mode == control::WindowMode::kOff || keeps_kernels) return;
   window = std::make_unique<SessionWindow>(*this, mode == control::WindowMode::kOn);
-  if (mode == control::WindowMode::kOn) graphs.twins = std::make_unique<GraphTwins>(driver);
+  if (mode == control::WindowMode::kOn) {
+    graphs.twins = std::make_unique<GraphTwins>(
+        driver, GraphTwins::Limits{.nodes = &graph_nodes, .are_measured = !window->are_graphs_forced()});
+  }
   code.before_unload = [this] {
     if (window != nullptr) window->Forget();
     if (graphs.twins != nullptr) graphs.twins->OnUnload();

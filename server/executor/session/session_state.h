@@ -17,6 +17,7 @@
 #include "server/executor/dispatch/busy_clock.h"
 #include "server/executor/dispatch/figure_counters.h"
 #include "server/executor/issue/launch_owner.h"
+#include "server/executor/issue/node_budget.h"
 #include "server/executor/issue/preemptibility_meter.h"
 #include "server/executor/session/awaited_objects.h"
 #include "server/executor/session/client_arrays.h"
@@ -57,6 +58,7 @@ class SessionState {
   bool keeps_kernels = false;                                    // they run as they are; constant once channels exist
   // As the program asked for it; before channels exist.
   void OpenWindow(control::WindowMode mode);
+  NodeBudget graph_nodes;                 // for its window and twins, which have shares of it
   std::unique_ptr<SessionWindow> window;  // null: off
   PublishedShapes window_shapes;          // thread-safe
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }

@@ -7,6 +7,7 @@
 
 #include "server/executor/issue/launch_forms.h"
 #include "server/executor/issue/launch_stream.h"
+#include "server/executor/session/admitted_copies.h"
 #include "server/executor/session/session_state.h"
 
 namespace tally::server {
@@ -57,7 +58,8 @@ RememberedGraphs& SessionWindow::GraphsOf(int device) {
   std::unique_ptr<RememberedGraphs>& graphs = graphs_[device];
   if (graphs == nullptr) {
     CompletionSource* const times = are_graphs_forced_ ? nullptr : &session_.core.devices->completions(device);
-    graphs = std::make_unique<RememberedGraphs>(session_.driver, times);
+    graphs = std::make_unique<RememberedGraphs>(session_.driver, times,
+                                                RememberedGraphs::Limits{.nodes = &session_.graph_nodes});
   }
   return *graphs;
 }
@@ -69,7 +71,7 @@ CUresult SessionWindow::Issue(const scheduler::WindowShape& shape, std::span<Pen
   const int device = launches.front().stream->device;
   RememberedGraphs& graphs = GraphsOf(device);
   const RememberedGraphs::Counts before = graphs.counts();
-  const CUresult result = graphs.Issue(shape, launches, [](PendingLaunch& launch) { return IssueLaunch(launch); });
+  const CUresult result = graphs.Issue(shape, launches, [this](PendingLaunch& launch) { return IssueOne(launch); });
   const RememberedGraphs::Counts& after = graphs.counts();
   FigureCounters& figures = session_.counters;
   figures.Add("window_graphs", after.graph_launches - before.graph_launches);
@@ -85,6 +87,13 @@ CUresult SessionWindow::Issue(const scheduler::WindowShape& shape, std::span<Pen
   session_.core.devices->completions(device).Put(stream, &last_issued_);
   if (session_.clock.Now() - published_at_ > kPublishEvery) PublishShapes();
   return result;
+}
+
+CUresult SessionWindow::IssueOne(PendingLaunch& launch) {
+  if (!launch.is_transfer()) return IssueLaunch(launch);
+  auto& stream = static_cast<Stream&>(*launch.stream);
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  return PutTransfer(session_, stream, launch.transfer);
 }
 
 void SessionWindow::PublishShapes() {

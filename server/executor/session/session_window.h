@@ -25,9 +25,13 @@ class SessionWindow {
 
   LaunchWindow& launches() { return launches_; }
   const LaunchWindow& launches() const { return launches_; }
+  const LaunchMemory& memory() const { return memory_; }
+  bool are_graphs_forced() const { return are_graphs_forced_; }
   // What a launch touches, held or not. Valid until the next call.
   const LaunchAccesses& AccessesOf(const PendingLaunch& launch);
-  // Code or streams are about to go, or functions to change: nothing that was made for them is used again. Nothing may
+  // What memory said for that; as AccessFinder::answers.
+  const MemoryAnswers& answers() const { return accesses_.answers(); }
+  // Code is about to go, or functions to change: nothing that was made for them is used again. Nothing may
   // be held. A context must be current.
   void Forget();
   void Forget(const Kernel& kernel);
@@ -36,6 +40,8 @@ class SessionWindow {
   RememberedGraphs& GraphsOf(int device);
   CUresult Issue(const scheduler::WindowShape& shape, std::span<PendingLaunch> launches,
                  scheduler::WayDurations* durations);
+  // In program order.
+  CUresult IssueOne(PendingLaunch& launch);
   bool IsIdle() const;
   // What is known of shapes, for tallyctl.
   void PublishShapes();

@@ -42,6 +42,8 @@ control::v1::ListSessionsResponse Sessions() {
   Count(figures, "window_batches", "step", 9);
   figures["window_held"] = 800;
   figures["window_in_graphs"] = 640;
+  figures["window_twin_launches"] = 9;
+  figures["window_twins_slower"] = 3;
   figures["window_work"] = 1000;
   figures["window_chain"] = 400;
   figures["window_chain_read_after_write"] = 250;
@@ -56,6 +58,7 @@ TEST(WindowTable, ShowsSharesOfAllLaunchesAndTheMostFrequentReasons) {
   EXPECT_THAT(text, HasSubstr(" 1000 "));
   EXPECT_THAT(text, HasSubstr("80.0 %")) << "held";
   EXPECT_THAT(text, HasSubstr("64.0 %")) << "in graphs";
+  EXPECT_THAT(text, HasSubstr("75.0 %")) << "of launches of graphs with twins";
   EXPECT_THAT(text, HasSubstr(" 2.50 ")) << "parallelism";
   EXPECT_THAT(text, HasSubstr(" 4.00 ")) << "read after write alone";
   EXPECT_THAT(text, HasSubstr(" 1.80 ")) << "gain";
@@ -69,7 +72,7 @@ TEST(WindowTable, NothingYetIsNoNumber) {
   control::v1::ListSessionsResponse response;
   response.add_sessions()->set_window("shadow");
   EXPECT_THAT(WindowTable(response),
-              HasSubstr("shadow         0  -     -          -         -         -     -        -"));
+              HasSubstr("shadow         0  -     -          -      -         -         -     -        -"));
   EXPECT_EQ(WindowTable({}), "");
 }
 

@@ -41,12 +41,16 @@ class GraphEdgesTest : public RememberedGraphsTest {
         .dst = memory_[buffer], .pitch = 0, .value = 3, .elementSize = 4, .width = kWords, .height = 1};
     CUgraphNode node = nullptr;
     EXPECT_EQ(driver_.cuGraphAddMemsetNode(&node, graph_, last(), last() != nullptr, &fill, context_), CUDA_SUCCESS);
+    fills_[node] = buffer;
     return Note(node);
   }
   scheduler::GraphNodeAccesses AccessesOf(CUgraphNode node) {
     ++num_asked_;
-    const Step& step = steps_.at(node);
+    if (const auto fill = fills_.find(node); fill != fills_.end() && !unknown_.contains(node)) {
+      return {.extent = scheduler::Extent::kSaid, .accesses = {AccessOf(fill->second, scheduler::AccessKind::kWrite)}};
+    }
     if (unknown_.contains(node)) return {};
+    const Step& step = steps_.at(node);
     return {.extent = scheduler::Extent::kSaid,
             .accesses = {AccessOf(step.out, scheduler::AccessKind::kReadWrite),
                          AccessOf(step.in, scheduler::AccessKind::kRead)}};
@@ -82,6 +86,7 @@ class GraphEdgesTest : public RememberedGraphsTest {
   CUgraph clone_ = nullptr;
   std::vector<CUgraphNode> nodes_;
   std::map<CUgraphNode, Step> steps_;
+  std::map<CUgraphNode, size_t> fills_;  // of which buffer
   std::set<CUgraphNode> unknown_;
   int num_asked_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/server/executor/issue/graph_edges_fixture.h"
+#include "tests/server/executor/issue/listed_memory.h"
 
 namespace tally::server {
 namespace {
@@ -13,7 +14,8 @@ class GraphTwinsTest : public GraphEdgesTest {
  protected:
   void SetUp() override {
     GraphEdgesTest::SetUp();
-    twins_.emplace(driver_);
+    twins_.emplace(driver_, GraphTwins::Limits{.nodes = &budget_, .are_measured = false});
+    ChangeMemory(1);
     for (const Step& step : steps_in_order_) Add(step);
     ASSERT_EQ(driver_.cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_SUCCESS);
     twins_->OnInstantiated(graph_, exec_, 0);
@@ -25,13 +27,14 @@ class GraphTwinsTest : public GraphEdgesTest {
   }
 
   CUresult LaunchOn(CUstream stream) {
-    return twins_->Launch(exec_, {stream, *completions_, generation_}, [&](CUgraphNode node) {
+    return twins_->Launch(exec_, {stream, *completions_, map_}, [&](CUgraphNode node, MemoryAnswers& answers) {
       // The clone has nodes of its own, in the same order.
       ++num_asked_;
       CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
       EXPECT_EQ(driver_.cuGraphKernelNodeGetParams_v2(node, &parameters), CUDA_SUCCESS);
       const auto buffer = [&](int i) { return *static_cast<CUdeviceptr*>(parameters.kernelParams[i]); };
       if (!is_known_) return scheduler::GraphNodeAccesses();
+      for (const int i : {0, 1}) answers.SortWithin(map_, buffer(i), buffer(i) + kWords * 4);
       const auto access = [&](CUdeviceptr address, scheduler::AccessKind kind) {
         return scheduler::Access{*scheduler::Box::Range(address, kWords * 4), kind};
       };
@@ -40,6 +43,14 @@ class GraphTwinsTest : public GraphEdgesTest {
                                                        access(buffer(1), scheduler::AccessKind::kRead)}};
     });
   }
+  // Of the buffers; then whatever depends on it says something else.
+  void ChangeMemory(uint64_t bytes_more) {
+    std::vector<ListedMemory::Piece> pieces;
+    const auto sort = ++num_changes_ % 2 == 0 ? LaunchMemory::Sort::kShared : LaunchMemory::Sort::kPlain;
+    for (const CUdeviceptr buffer : memory_) pieces.push_back({buffer, kWords * 4 + bytes_more, sort});
+    map_.Set(std::move(pieces));
+  }
+  void ChangeMemory() { ChangeMemory(0); }
   void Launch() { LaunchAndExpect(stream_.real); }
   void LaunchAndExpect(CUstream stream) {
     ASSERT_EQ(LaunchOn(stream), CUDA_SUCCESS);
@@ -59,7 +70,9 @@ class GraphTwinsTest : public GraphEdgesTest {
   std::vector<Step> steps_in_order_ = {{0, 1, 7}, {2, 3, 8}, {4, 0, 9}, {5, 2, 10}};
   std::optional<GraphTwins> twins_;
   CUgraphExec exec_ = nullptr;
-  uint64_t generation_ = 1;
+  ListedMemory map_;
+  int num_changes_ = 0;
+  NodeBudget budget_;
   bool is_known_ = true;
 };
 
@@ -97,14 +110,14 @@ TEST_F(GraphTwinsTest, NotForEver) {
   is_known_ = false;
   for (int i = 0; i < GraphTwins::kMostTries; ++i) {
     EXPECT_EQ(twins_->size(), 1u);
-    ++generation_;  // of no matter while there is no twin
+    ChangeMemory();  // of no matter while there is no twin
     Launch();
     is_known_ = true;
-    ++generation_;
+    ChangeMemory();
     for (int k = 0; k < 8 && num_asked_ < 4 * (i + 1); ++k) Launch();
   }
   for (int i = 0; i < 2; ++i) {
-    ++generation_;
+    ChangeMemory();
     Launch();
   }
   EXPECT_EQ(twins_->size(), 0u);
@@ -126,7 +139,7 @@ TEST_F(GraphTwinsTest, AChangedNodeIsOneOfTheProgramsExecutable) {
 // What was memory of one sort may be memory of another, larger one by now.
 TEST_F(GraphTwinsTest, ATwinIsOfTheMemoryThatThereWas) {
   Launch();
-  ++generation_;
+  ChangeMemory();
   is_known_ = false;
   Launch();
   EXPECT_EQ(num_twin_launches(), 1u);
@@ -135,7 +148,7 @@ TEST_F(GraphTwinsTest, ATwinIsOfTheMemoryThatThereWas) {
   for (int i = 0; i < 20; ++i) Launch();
   const uint64_t before = num_twin_launches();
   EXPECT_GT(before, 1u);
-  ++generation_;
+  ChangeMemory();
   Launch();
   EXPECT_EQ(num_twin_launches(), before + 1) << "made anew at once";
   EXPECT_EQ(twins_->counts().twins_made, 3u);
@@ -225,11 +238,110 @@ TEST_F(GraphTwinsTest, NoCloneIsLeft) {
     --num_clones;
     return WatchedDriver::real.cuGraphDestroy(graph);
   };
-  for (int i = 0; i < 3; ++i, ++generation_) Launch();
+  for (int i = 0; i < 3; ++i, ChangeMemory()) Launch();
   EXPECT_EQ(twins_->counts().twins_made, 3u);
   EXPECT_EQ(num_clones, 1) << "what later twins are made of";
   twins_->OnDestroyed(exec_);
   EXPECT_EQ(num_clones, 0);
+}
+
+// Programs allocate between launches, mostly elsewhere.
+TEST_F(GraphTwinsTest, MemoryThatChangesElsewhereIsOfNoMatter) {
+  for (int i = 0; i < 5; ++i) {
+    Launch();
+    num_changes_ = 0;
+    ChangeMemory(1);  // a generation further, but says what it said
+  }
+  EXPECT_EQ(twins_->counts().twins_made, 1u);
+  EXPECT_EQ(num_twin_launches(), 5u);
+  ExpectMemory();
+}
+
+TEST_F(GraphTwinsTest, NodesAreKeptWithinABudgetAndGivenBack) {
+  EXPECT_EQ(budget_.num_left(), NodeBudget::kMostNodes - 4);
+  Launch();
+  EXPECT_EQ(budget_.num_left(), NodeBudget::kMostNodes - 8);
+  {
+    const NodeShare others = budget_.Take(budget_.num_left() - 3);
+    ChangeMemory();
+    Launch();
+    EXPECT_EQ(num_twin_launches(), 2u) << "what the twin that went had is enough for the next";
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(driver_.cuGraphInstantiateWithFlags(&exec, graph_, 0), CUDA_SUCCESS);
+    twins_->OnInstantiated(graph_, exec, 0);
+    EXPECT_EQ(twins_->size(), 1u) << "without a clone there is no twin";
+    driver_.cuGraphExecDestroy(exec);
+  }
+  twins_->OnDestroyed(exec_);
+  EXPECT_EQ(budget_.num_left(), NodeBudget::kMostNodes);
+  ExpectMemory();
+}
+
+// Twins and originals that take what time they are told.
+class MeasuredGraphTwinsTest : public GraphTwinsTest {
+ protected:
+  static constexpr uint64_t kUses = 20;
+
+  void SetUp() override {
+    GraphTwinsTest::SetUp();
+    twins_.emplace(driver_, GraphTwins::Limits{.nodes = &budget_, .uses_between_looks = kUses});
+    twins_->OnInstantiated(graph_, exec_, 0);
+    own_ = exec_;
+    own_ns_ = 1000;
+    driver_.cuGraphLaunch = [](CUgraphExec exec, CUstream stream) {
+      WatchedDriver::now_ns += exec == own_ ? own_ns_ : twin_ns_;
+      return WatchedDriver::real.cuGraphLaunch(exec, stream);
+    };
+  }
+  void LaunchAndAwait(int count) {
+    for (int i = 0; i < count; ++i) {
+      Launch();
+      ASSERT_EQ(driver_.cuStreamSynchronize(stream_.real), CUDA_SUCCESS);
+    }
+  }
+
+  static inline CUgraphExec own_;
+  static inline int64_t own_ns_, twin_ns_;
+};
+
+TEST_F(MeasuredGraphTwinsTest, ATwinThatIsNotFasterIsNotLaunched) {
+  twin_ns_ = 960;
+  LaunchAndAwait(5);
+  EXPECT_EQ(num_twin_launches(), 3u) << "in turns, while both are timed";
+  LaunchAndAwait(2);
+  // At the eighth launch the twin is made anew, and measured again.
+  LaunchAndAwait(1 + 9 + 10);
+  EXPECT_EQ(num_twin_launches(), 4u + 5);
+  EXPECT_EQ(twins_->counts().twins_slower, 10u);
+  ExpectMemory();
+}
+
+TEST_F(MeasuredGraphTwinsTest, AFasterOneIsAndWhatBecomesSlowerIsNot) {
+  twin_ns_ = 500;
+  LaunchAndAwait(7);
+  LaunchAndAwait(1 + 9);
+  const uint64_t before = num_twin_launches();
+  LaunchAndAwait(kUses);
+  EXPECT_EQ(num_twin_launches(), before + kUses);
+  EXPECT_EQ(twins_->counts().durations.in_order, std::chrono::nanoseconds(1000 * kUses));
+  EXPECT_EQ(twins_->counts().durations.as_issued, std::chrono::nanoseconds(500 * kUses));
+  twin_ns_ = 2000;
+  LaunchAndAwait(10);
+  const uint64_t after = num_twin_launches();
+  EXPECT_EQ(after, before + kUses + 5);
+  LaunchAndAwait(5);
+  EXPECT_EQ(num_twin_launches(), after);
+  ExpectMemory();
+}
+
+TEST_F(MeasuredGraphTwinsTest, WhatIsChangedInTheMiddleOfALookIsTheProgramsOwn) {
+  twin_ns_ = 500;
+  LaunchAndAwait(3);
+  ChangeAddend(1, 1000);
+  LaunchAndAwait(10);
+  EXPECT_EQ(num_twin_launches(), 2u);
+  EXPECT_EQ(twins_->size(), 0u);
+  ExpectMemory();
 }
 
 TEST_F(GraphTwinsTest, GoesWithTheProgramsExecutable) {

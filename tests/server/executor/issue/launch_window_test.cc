@@ -164,6 +164,10 @@ TEST_F(LaunchWindowTest, WhatAGraphCannotSayIsNeverHeld) {
     EXPECT_EQ(Barriers(why), before + 1) << why;
   };
   refuses("capture", [](PendingLaunch& launch) { launch.is_captured = true; });
+  refuses("declared-capture", [](PendingLaunch& launch) {
+    launch.is_captured = true;
+    launch.flags = shm::kLaunchOpaque;
+  });
   refuses("cooperative", [](PendingLaunch& launch) { launch.flags = shm::kLaunchCooperative; });
   refuses("attributes", [](PendingLaunch& launch) { launch.flags = shm::kLaunchExtra; });
   refuses("attributes", [](PendingLaunch& launch) { launch.attributes.resize(1); });

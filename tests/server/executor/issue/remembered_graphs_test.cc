@@ -191,8 +191,6 @@ TEST_F(RememberedGraphsTest, AnotherStreamHasAGraphOfItsOwn) {
   EXPECT_EQ(counts().shapes_built, 2u);
   Await([&] { return HasEnded(other.real); });
   EXPECT_FALSE(HasEnded(blocked));
-  graphs_->Forget(other);
-  EXPECT_EQ(WatchedDriver::num_executables, 1);
   ASSERT_EQ(driver_.cuMemsetD32Async(word, 1, 1, nullptr), CUDA_SUCCESS);
   ExpectMemory();
 }
@@ -352,6 +350,37 @@ TEST_F(RememberedGraphsTest, ShapesThatTakeTurnsDoNotBuildTheirGraphsEachTime) {
   }
   EXPECT_EQ(counts().shapes_built, 3u);
   EXPECT_EQ(counts().graph_launches, 3u * 19);
+  ExpectMemory();
+}
+
+// Of one session: of its other devices and of twins, too.
+TEST_F(RememberedGraphsTest, GraphsAreKeptWithinABudgetAndGivenBack) {
+  NodeBudget budget(5);
+  graphs_.emplace(driver_, nullptr, RememberedGraphs::Limits{.nodes = &budget});
+  for (int i = 0; i < 3; ++i) Run({{0, 1}, {2, 3}, {4, 0}});
+  for (int i = 0; i < 3; ++i) Run({{0, 1}, {2, 3}, {4, 5}});
+  EXPECT_EQ(counts().shapes_built, 1u);
+  EXPECT_EQ(counts().graph_launches, 2u);
+  EXPECT_EQ(budget.num_left(), 2u);
+  graphs_->ForgetAll();
+  EXPECT_EQ(budget.num_left(), 5u);
+  for (int i = 0; i < 2; ++i) Run({{0, 1}, {2, 3}, {4, 5}});
+  EXPECT_EQ(counts().shapes_built, 2u);
+  ExpectMemory();
+  graphs_.reset();
+  graphs_.emplace(driver_, nullptr);
+}
+
+// Another one may have its place in memory.
+TEST_F(RememberedGraphsTest, AStreamThatIsGoneLeavesGraphsOfUse) {
+  const std::vector<Step> steps = {{0, 1}, {2, 3}, {4, 0}};
+  Run(steps);
+  Run(steps);
+  ExpectMemory();
+  ASSERT_EQ(driver_.cuStreamDestroy_v2(stream_.real), CUDA_SUCCESS);
+  stream_.real = Stream();
+  Run(steps);
+  EXPECT_EQ(counts().graph_launches, 2u);
   ExpectMemory();
 }
 

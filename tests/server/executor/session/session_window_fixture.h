@@ -97,7 +97,10 @@ class SessionWindowTest : public ExecutorFixture {
   }
   uint64_t NewWord(uint32_t context = 0) {
     const uint64_t word = Allocate(*channel_, kWordBytes, context);
-    channel_->Post(Op::kFill, Payload().Put(shm::Fill{word, 0, 1, 1, kLegacyStream, 0, kWordBytes}), context);
+    // A fill that wants a reply is not held.
+    EXPECT_EQ(channel_->Call(Op::kFill, Payload().Put(shm::Fill{word, 0, 1, 1, kLegacyStream, 0, kWordBytes}), context)
+                  .result,
+              0u);
     EXPECT_EQ(channel_->Call(Op::kSynchronizeContext, {}, context).result, 0u);
     return word;
   }
