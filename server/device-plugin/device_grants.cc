@@ -22,25 +22,34 @@ Status DeviceGrants::Learn(const Resource& resource, const std::map<std::string,
   const std::lock_guard lock(mutex_);
   const auto grants = tallyd_.Grants();
   if (!grants) return grants.error();
+  Status first_problem;
   for (const auto& [device, holder] : holders) {
     const std::string tenant = TenantOf(resource, device);
     const auto grant = grants->find(tenant);
-    const bool is_new_to_us = seen_.insert(tenant).second;
-    if (grant == grants->end()) {
-      if (!is_new_to_us) continue;
-      if (const auto made = tallyd_.CreateGrant(tenant, resource); !made) {
-        seen_.erase(tenant);
-        return made.error();
-      }
-      LOG_INFO("device {} of {} has a grant again: a container has had it since before tallyd started", device,
-               resource.name);
-    } else if (grant->second == holder) {
-      continue;
+    const bool is_there = grant != grants->end();
+    // Gone since we saw it: revoked.
+    if ((is_there && grant->second == holder) || (!is_there && seen_.contains(tenant))) continue;
+    Status status = is_there ? OkStatus() : MakeAgain(resource, device);
+    if (status.ok()) status = tallyd_.LabelGrant(tenant, holder);
+    if (status.ok()) {
+      LOG_INFO("device {} of {} is {}/{}/{}'s", device, resource.name, holder.label_namespace, holder.pod,
+               holder.container);
+    } else if (first_problem.ok()) {
+      first_problem = status;
     }
-    TALLY_RETURN_IF_ERROR(tallyd_.LabelGrant(tenant, holder));
-    LOG_INFO("device {} of {} is {}/{}/{}'s", device, resource.name, holder.label_namespace, holder.pod,
-             holder.container);
   }
+  // Whatever is there now may be revoked later.
+  for (const auto& [tenant, holder] : *grants) seen_.insert(tenant);
+  return first_problem;
+}
+
+Status DeviceGrants::MakeAgain(const Resource& resource, const std::string& device) {
+  const std::string tenant = TenantOf(resource, device);
+  const auto made = tallyd_.CreateGrant(tenant, resource);
+  if (!made) return made.error();
+  seen_.insert(tenant);
+  LOG_INFO("device {} of {} has a grant again: a container has had it since before tallyd started", device,
+           resource.name);
   return OkStatus();
 }
 

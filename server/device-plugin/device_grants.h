@@ -31,6 +31,8 @@ class DeviceGrants {
   Status Learn(const Resource& resource, const std::map<std::string, Holder>& holders);
 
  private:
+  Status MakeAgain(const Resource& resource, const std::string& device);  // mutex_ is held
+
   Tallyd& tallyd_;
   std::mutex mutex_;
   std::set<std::string> seen_;  // tenants; guarded by mutex_, which is held during calls to tallyd

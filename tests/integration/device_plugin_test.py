@@ -9,9 +9,12 @@ import unittest
 
 from support.daemon_fixture import DaemonTest, Refused, Session, free_port, program, wait_until
 from support.full_stack import BUILD, PROGRAMS, FullStackTest, not_built
+from support.image import Image
 from support.kubelet import FAKE_KUBELET, Kubelet, start_plugin
 
 GPU, HIGH_GPU = "tally.dev/gpu", "tally.dev/gpu-high"
+CUDA_PROGRAM = os.path.join(PROGRAMS, "reduction")  # linked with the static runtime
+POD_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "pod_program.py")
 CLIENT = os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1")
 INVALID, NOT_FOUND, FAILED, UNAVAILABLE = 3, 5, 9, 14
 
@@ -252,10 +255,14 @@ class Labels(PluginTest):
 
     def test_a_label_that_tallyd_refuses_costs_nothing(self):
         kubelet = self.start_all()
-        kubelet.ask(f"allocate {GPU} software-gpu-2")
+        for number in (2, 3):
+            kubelet.ask(f"allocate {GPU} software-gpu-{number}")
         kubelet.say(f"pod {'n' * 300} p c {GPU} software-gpu-2")
+        kubelet.say(f"pod research p c {GPU} software-gpu-3")
         wait_until(lambda: "253" in self.plugin_log(), "it says why")
+        wait_until(lambda: self.tenants()["gpu-software-gpu-3"]["namespace"], "the next one is labelled all the same")
         self.assertEqual(self.tenants()["gpu-software-gpu-2"]["namespace"], "")
+        self.assertEqual(self.plugin_log().count("253"), 1)
 
     def test_what_a_restart_of_the_machine_took_is_made_again(self):
         self.start_daemon()
@@ -284,6 +291,77 @@ class Labels(PluginTest):
         kubelet.devices(GPU, bool)
         self.assertTrue(session.is_open())
         self.assertEqual(list(self.tenants()), ["gpu-software-gpu-2"])
+
+
+# As root of the machine: what a runtime does with the mounts that kubelet was told (PATH=TARGET, below the image), then a
+# program of user 1000 without a variable of anybody's.
+CONTAINER = """
+set -e
+image=$1; shift
+mount --make-rprivate /
+while [ "$1" != -- ]; do
+  from=${1%%=*}; to=$image${1#*=}; shift
+  if [ -d "$from" ]; then mkdir -p "$to"; else mkdir -p "${to%/*}"; [ -e "$to" ] || : > "$to"; fi
+  mount --bind "$from" "$to"; mount -o remount,bind,ro "$to"
+done
+shift
+mount -t proc proc "$image/proc"
+exec env -i "$(command -v setpriv)" --no-new-privs "$(command -v chroot)" --userspec=1000:1000 --groups= "$image" "$@"
+"""
+
+
+@unittest.skipIf(os.getuid() != 0 or not shutil.which("setpriv") or not_built(CUDA_PROGRAM), "only root, with programs built")
+class LikeAPod(FullStackTest, PluginTest):
+    """An unchanged image with what Allocate returned: the program runs on the software GPU under that grant."""
+
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.directory, 0o711)
+        self.image = Image(os.path.join(self.directory, "image"), CLIENT)
+        self.image.put(CUDA_PROGRAM)
+        self.python, self.python_library = self.image.put_python()
+        shutil.copy(POD_PROGRAM, os.path.join(self.image.path, "tmp"))
+
+    def contain(self, answer, *command):
+        (container,) = answer["allocated"]
+        mounts = [f"{mount['from']}={to}" for to, mount in container["mounts"].items()]
+        run = subprocess.Popen(["unshare", "-m", "--pid", "--fork", "--kill-child", "sh", "-c", CONTAINER, "sh", self.image.path,
+                                f"{self.python_library}={self.python_library}", *mounts, "--", *command],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, run)
+        return run
+
+    def test_without_a_share_there_is_no_gpu(self):
+        run = self.contain({"allocated": [{"mounts": {}}]}, "/usr/bin/reduction")
+        output, _ = run.communicate(timeout=60)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertNotIn(" OK", output)
+
+    def test_a_program_runs_by_its_mounts_alone(self):
+        kubelet = self.start_all()
+        for resource, name, domain in ((GPU, "gpu-software-gpu-1", "best-effort"),
+                                       (HIGH_GPU, "gpu-high-software-gpu-0", "high")):
+            device = name[name.index("software"):]
+            run = self.contain(kubelet.ask(f"allocate {resource} {device}"), "/usr/bin/reduction")
+            output, errors = run.communicate(timeout=100)
+            self.assertEqual((run.returncode, errors), (0, ""), output)
+            self.assertTrue(output.splitlines()[-1].endswith(" OK"), output)
+            self.assertIn(f"{domain}@{name}", {row["domain"] for row in self.ctl_json("executors")})
+
+    def test_the_old_container_ends_when_its_device_is_given_out_again(self):
+        kubelet = self.start_all()
+        serve = (self.python, "/tmp/pod_program.py", "serve")
+        answers = [kubelet.ask(f"allocate {GPU} software-gpu-{number}") for number in (0, 1)]
+        old, neighbour = (self.contain(answer, *serve) for answer in answers)
+        for run in (old, neighbour):
+            self.assertEqual(run.stdout.readline(), "serving\n", run.poll())
+        self.assertEqual({(row["tenant"], row["uid"]) for row in self.ctl_json("ps")},
+                         {("gpu-software-gpu-0", 1000), ("gpu-software-gpu-1", 1000)})
+        fresh = self.contain(kubelet.ask(f"allocate {GPU} software-gpu-0"), *serve)
+        self.assertEqual(fresh.stdout.readline(), "serving\n")
+        output, _ = old.communicate(timeout=60)
+        self.assertIn(output, ("709\n", "46\n"))
+        self.assertEqual((fresh.poll(), neighbour.poll()), (None, None))
 
 
 class CommandLine(unittest.TestCase):
