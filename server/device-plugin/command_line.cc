@@ -16,7 +16,8 @@ namespace tally::device_plugin {
 namespace {
 
 constexpr const char* kDescription =
-    "tally-device-plugin offers the GPUs that tallyd shares to Kubernetes: tally.dev/gpu for best-effort programs, and\n"
+    "tally-device-plugin offers the GPUs that tallyd shares to Kubernetes: tally.dev/gpu for best-effort programs, "
+    "and\n"
     "tally.dev/gpu-high for high-priority ones. A container that gets one is a tenant of its own.";
 
 constexpr const char* kFooter =
@@ -76,6 +77,10 @@ std::variant<PluginOptions, int> ParsePluginCommandLine(int argc, char** argv) {
       ->type_name("PATH");
   app.add_option("--cdi-directory", options.places.cdi_directory,
                  "say containers' mounts by CDI specifications, written here, and not to kubelet")
+      ->type_name("DIRECTORY");
+  app.add_option("--executor-cgroup", options.executor_cgroup,
+                 "move tallyd's executors into this control group of the machine, so that they outlive tallyd's pod; "
+                 "needs a privileged container and the host's process ids")
       ->type_name("DIRECTORY");
   if (const auto exit_status = ParseCommandLine(app, argc, argv)) return *exit_status;
 

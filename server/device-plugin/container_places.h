@@ -1,5 +1,5 @@
-// What a container gets, and where it appears in there: a tenant's socket and our libcuda.so.1, both where programs look
-// for them without being told. So the image stays as it is, and no variable says anything that matters.
+// What a container gets, and where it appears in there: a tenant's socket and our libcuda.so.1, both where programs
+// look for them without being told. So the image stays as it is, and no variable says anything that matters.
 #pragma once
 
 #include <string>

@@ -94,8 +94,7 @@ grpc::Status DeviceService::Allocate(grpc::ServerContext*, const v1beta1::Alloca
 
 grpc::Status DeviceService::GetPreferredAllocation(grpc::ServerContext*, const v1beta1::PreferredAllocationRequest*,
                                                    v1beta1::PreferredAllocationResponse*) {
-  return grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
-                      "tally-device-plugin prefers no device, and its options say so");
+  return grpc::Status(grpc::StatusCode::UNIMPLEMENTED, "tally-device-plugin prefers no device, and its options say so");
 }
 
 grpc::Status DeviceService::PreStartContainer(grpc::ServerContext*, const v1beta1::PreStartContainerRequest*,

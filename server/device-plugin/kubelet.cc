@@ -23,9 +23,7 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& socket) {
   return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }
 
-void SetLimit(grpc::ClientContext& context) {
-  context.set_deadline(std::chrono::system_clock::now() + kKubeletLimit);
-}
+void SetLimit(grpc::ClientContext& context) { context.set_deadline(std::chrono::system_clock::now() + kKubeletLimit); }
 
 Status FromGrpc(const grpc::Status& status, const std::string& what) {
   if (status.ok()) return OkStatus();
@@ -50,8 +48,7 @@ Status Kubelet::Register(const Resource& resource) const {
   grpc::ClientContext context;
   SetLimit(context);
   v1beta1::Empty response;
-  return FromGrpc(stub->Register(&context, request, &response),
-                  fmt::format("kubelet does not take {}", resource.name));
+  return FromGrpc(stub->Register(&context, request, &response), fmt::format("kubelet does not take {}", resource.name));
 }
 
 Result<Kubelet::Holders> Kubelet::WhoHasWhat() const {

@@ -21,6 +21,7 @@ Plugin::Plugin(const PluginOptions& options, Tallyd& tallyd, std::function<std::
       list_gpus_(std::move(list_gpus)),
       kubelet_(options.plugin_directory, options.pod_resources),
       grants_(tallyd) {
+  if (!options.executor_cgroup.empty()) executor_cgroup_.emplace(options.executor_cgroup);
   for (const Resource& resource : options.resources) {
     if (resource.devices_per_gpu == 0) continue;
     servers_.push_back(std::make_unique<ResourceServer>(resource, options.places, grants_, kubelet_));
@@ -60,6 +61,13 @@ void Plugin::LookAtPods() {
   SayNew(problem, last_pod_problem_);
 }
 
+void Plugin::LookAtExecutors() {
+  if (!executor_cgroup_ || num_silences_ > 0) return;
+  const auto executors = tallyd_.Executors();
+  SayNew(executors ? executor_cgroup_->Keep(*executors).message() : executors.error().message(),
+         last_executor_problem_);
+}
+
 void Plugin::Tick(RegistrationPace::Time now) {
   LookAtGpus();
   // Before devices are known kubelet would think that the machine has lost those that its pods have.
@@ -67,6 +75,7 @@ void Plugin::Tick(RegistrationPace::Time now) {
     for (const auto& server : servers_) server->Tend(now);
   }
   LookAtPods();
+  LookAtExecutors();
 }
 
 }  // namespace tally::device_plugin

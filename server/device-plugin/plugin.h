@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "server/device-plugin/executor_cgroup.h"
 #include "server/device-plugin/resource_server.h"
 
 namespace tally::device_plugin {
@@ -16,6 +18,7 @@ struct PluginOptions {
   std::string pod_resources = "/var/lib/kubelet/pod-resources/kubelet.sock";
   std::vector<Resource> resources;
   ContainerPlaces places;
+  std::string executor_cgroup;  // empty: executors stay where tallyd is
 };
 
 class Plugin {
@@ -29,6 +32,7 @@ class Plugin {
   // Tallyd that does not answer is as good as no GPU; after a few times, because it may be starting again.
   void LookAtGpus();
   void LookAtPods();
+  void LookAtExecutors();
 
   Tallyd& tallyd_;
   const std::function<std::vector<std::string>()> list_gpus_;
@@ -36,7 +40,8 @@ class Plugin {
   DeviceGrants grants_;
   GpuRoster roster_;
   int num_silences_ = 0;  // of tallyd, one after another
-  std::string last_gpu_problem_, last_pod_problem_;
+  std::optional<ExecutorCgroup> executor_cgroup_;
+  std::string last_gpu_problem_, last_pod_problem_, last_executor_problem_;
   std::vector<std::unique_ptr<ResourceServer>> servers_;
 };
 

@@ -1,5 +1,5 @@
-// When to register with kubelet: at once, but not again and again with one that restarts in a loop or refuses. Pure: the
-// caller owns the clock. One thread.
+// When to register with kubelet: at once, but not again and again with one that restarts in a loop or refuses. Pure:
+// the caller owns the clock. One thread.
 #pragma once
 
 #include <algorithm>

@@ -27,6 +27,16 @@ Result<std::string> TallydBySocket::Driver() {
   return response.driver();
 }
 
+Result<std::vector<pid_t>> TallydBySocket::Executors() {
+  v1::ListExecutorsResponse response;
+  const Status asked =
+      Ask(socket_, [&](auto& stub, auto& context) { return stub.ListExecutors(&context, {}, &response); });
+  if (!asked.ok()) return std::unexpected(asked);
+  std::vector<pid_t> pids;
+  for (const v1::Executor& executor : response.executors()) pids.push_back(executor.pid());
+  return pids;
+}
+
 Result<std::map<std::string, Holder>> TallydBySocket::Grants() {
   v1::ListGrantsResponse response;
   const Status asked =

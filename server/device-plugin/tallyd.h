@@ -1,8 +1,11 @@
 // The tallyd of this machine, as far as the plugin needs it. Calls block, for ten seconds at most; any thread.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "server/device-plugin/virtual_devices.h"
@@ -21,6 +24,8 @@ class Tallyd {
   virtual ~Tallyd() = default;
   // "cuda" or "sim": what it runs programs on.
   virtual Result<std::string> Driver() = 0;
+  // Processes, by the numbers that tallyd sees.
+  virtual Result<std::vector<pid_t>> Executors() = 0;
   // The grants that there are, and whom they are labelled for.
   virtual Result<std::map<std::string, Holder>> Grants() = 0;
   // Where the tenant connects, on the host.
@@ -35,6 +40,7 @@ class TallydBySocket final : public Tallyd {
  public:
   explicit TallydBySocket(std::string socket) : socket_(std::move(socket)) {}
   Result<std::string> Driver() override;
+  Result<std::vector<pid_t>> Executors() override;
   Result<std::map<std::string, Holder>> Grants() override;
   Result<std::string> CreateGrant(const std::string& tenant, const Resource& resource) override;
   Status LabelGrant(const std::string& tenant, const Holder& holder) override;

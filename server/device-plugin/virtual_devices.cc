@@ -47,9 +47,9 @@ Status CheckWish(const Resource& resource, const std::vector<std::string>& ids,
   }
   const auto device = devices.find(ids.front());
   if (device == devices.end()) {
-    return Status(StatusCode::kNotFound, fmt::format("{} has no device {}: there are {}, of {} for each GPU",
-                                                     resource.name, Quoted(ids.front()), devices.size(),
-                                                     resource.devices_per_gpu));
+    return Status(StatusCode::kNotFound,
+                  fmt::format("{} has no device {}: there are {}, of {} for each GPU", resource.name,
+                              Quoted(ids.front()), devices.size(), resource.devices_per_gpu));
   }
   if (!device->second) {
     return Status(StatusCode::kFailedPrecondition,

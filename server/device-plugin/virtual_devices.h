@@ -20,7 +20,7 @@ struct Resource {
   std::string endpoint;  // file name of its socket
   std::string prefix;    // of its tenants
   bool is_high = false;
-  int devices_per_gpu = 0;   // 0: the resource is not offered
+  int devices_per_gpu = 0;    // 0: the resource is not offered
   uint64_t memory_bytes = 0;  // of device memory that a grant has; 0: as tallyd is configured
 };
 

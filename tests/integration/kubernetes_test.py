@@ -10,7 +10,9 @@ import sys
 import tempfile
 import unittest
 
-from support.daemon_fixture import HIGH, DaemonTest, hello, program
+from support.daemon_fixture import HIGH, DaemonTest, hello, is_alive, program, wait_until
+from support.full_stack import BUILD, FullStackTest, not_built
+from support.kubelet import Kubelet
 
 try:
     import yaml
@@ -89,9 +91,11 @@ class Manifests(unittest.TestCase):
         for container in self.containers.values():
             self.assertLessEqual({mount["name"] for mount in container["volumeMounts"]}, set(volumes))
             self.assertTrue(container["securityContext"]["readOnlyRootFilesystem"])
+            self.assertIn("requests", container["resources"])
+            if container["name"] == "device-plugin":
+                continue
             self.assertIs(container["securityContext"]["allowPrivilegeEscalation"], False)
             self.assertEqual(container["securityContext"]["capabilities"]["drop"], ["ALL"])
-            self.assertIn("requests", container["resources"])
         tallyd = self.containers["tallyd"]
         mounts = {mount["mountPath"] for mount in tallyd["volumeMounts"]}
         self.assertLessEqual({"/run/tally", "/tmp", tallyd["args"][tallyd["args"].index("--cache-directory") + 1]}, mounts)
@@ -112,7 +116,8 @@ class Manifests(unittest.TestCase):
     def test_what_it_needs_beyond_restricted_is_listed_with_reasons(self):
         lead = text_of("deploy", "kubernetes", "daemonset.yaml").split("apiVersion")[0]
         for problem in restricted_problems(self.pod):
-            word = {"hostPID is set": "hostPID"}.get(problem) or ("hostPath" if problem.startswith("volume") else "root")
+            words = {"hostPID is set": "hostPID", "device-plugin: privileged": "privileged"}
+            word = words.get(problem) or ("hostPath" if problem.startswith("volume") else "root")
             self.assertRegex(lead, rf"(?m)^#   {word}", problem)
 
     def test_pods_of_clients_pass_restricted(self):
@@ -197,13 +202,25 @@ class Chart(unittest.TestCase):
         self.assertEqual(set(objects), {"DaemonSet", "NetworkPolicy", "ConfigMap"})
 
     @unittest.skipUnless(shutil.which("helm"), "helm is not installed")
+    def test_without_executors_that_stay_nothing_is_privileged(self):
+        (daemon_set,) = [each for each in rendered("--set", "keepExecutors=false") if each["kind"] == "DaemonSet"]
+        pod = daemon_set["spec"]["template"]["spec"]
+        plugin = containers_of(pod)["device-plugin"]
+        self.assertEqual(plugin["securityContext"]["capabilities"], {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]})
+        self.assertNotIn("--executor-cgroup", plugin["args"])
+        self.assertNotIn("privileged", json.dumps(pod))
+        self.assertNotIn("cgroup", json.dumps(pod))
+
+    @unittest.skipUnless(shutil.which("helm"), "helm is not installed")
     def test_values_arrive(self):
         objects = {each["kind"]: each for each in rendered("--set", "podMonitor=true,memory=7G,highDevices=0,metricsPort=9000",
                                                             "--set", "metricsFromNamespace=null")}
         self.assertEqual(objects["PodMonitor"], document("pod-monitor.yaml"))
         self.assertNotIn("NetworkPolicy", objects)
         containers = containers_of(objects["DaemonSet"]["spec"]["template"]["spec"])
-        self.assertEqual(containers["device-plugin"]["args"][-6:], ["--devices", "10", "--high-devices", "0", "--memory", "7G"])
+        arguments = containers["device-plugin"]["args"]
+        self.assertEqual(arguments[arguments.index("--devices"):],
+                         ["--devices", "10", "--high-devices", "0", "--memory", "7G", "--executor-cgroup", "/sys/fs/cgroup/tally"])
         self.assertEqual(containers["tallyd"]["args"][-1], "$(POD_IP):9000")
         self.assertEqual(containers["tallyd"]["ports"][0]["containerPort"], 9000)
 
@@ -308,6 +325,90 @@ class LikeInAPod(DaemonTest):
         self.assertEqual(line, "")
         self.assertEqual(daemon.wait(60), 1)
         self.assertIn("belongs to user 0", self.log_of(daemon))
+
+
+# What kubelet does to a pod: a control group, $2 below the hierarchy that it mounts at $1, and all of it ends together.
+IN_CGROUP = 'mount -t cgroup2 none "$1"; mkdir -p "$1/$2"; echo $$ > "$1/$2/cgroup.procs"; shift 2; exec "$@"'
+END_OF_POD = 'mount -t cgroup2 none "$1"; echo 1 > "$1/$2/cgroup.kill"; until rmdir "$1/$2"; do sleep 0.1; done'
+CAN_KILL = 'mount -t cgroup2 none "$1" && mkdir "$1/$2" && test -e "$1/$2/cgroup.kill"; rmdir "$1/$2"'
+
+
+def in_namespace(script, *words, **options):
+    return subprocess.Popen(["unshare", "-m", "sh", "-ec", script, "sh", *words], **options)
+
+
+@unittest.skipIf(os.getuid() != 0 or not_built(), "only root can make control groups, and programs must be built")
+class Upgrade(FullStackTest):
+    """One pod of the DaemonSet after the other, with a program that goes on: its executor outlives the first one."""
+
+    def setUp(self):
+        super().setUp()
+        self.hierarchy = os.path.join(self.directory, "cgroup")
+        os.mkdir(self.hierarchy)
+        self.groups = f"tally-test-{os.getpid()}"
+        if in_namespace(CAN_KILL, self.hierarchy, self.groups, stderr=subprocess.DEVNULL).wait(30) != 0:
+            self.skipTest("no cgroup2 with cgroup.kill can be mounted")
+        self.kubelet = Kubelet(os.path.join(self.directory, "device-plugins"), os.path.join(self.directory, "pods.sock"))
+        self.addCleanup(self.kubelet.kill)
+        self.started = []
+
+    def tearDown(self):
+        for group in ("executors", *self.started):
+            in_namespace(END_OF_POD, self.hierarchy, f"{self.groups}-{group}", stderr=subprocess.DEVNULL).wait(30)
+        super().tearDown()
+
+    def start_pod(self, name):
+        """tallyd and the plugin, in a control group of their own."""
+        self.started.append(name)
+        log_path = os.path.join(self.directory, name + ".log")
+        commands = ([program("tallyd"), "--socket", self.socket_path, "--driver", "sim", "--metrics-address", "0"],
+                    [program("tally-device-plugin"), "--socket", self.socket_path, "--plugin-directory",
+                     os.path.join(self.directory, "device-plugins"), "--pod-resources", os.path.join(self.directory, "pods.sock"),
+                     "--executor-cgroup", f"{self.hierarchy}/{self.groups}-executors"])
+        with open(log_path, "wb") as log:
+            for command in commands:
+                run = in_namespace(IN_CGROUP, self.hierarchy, f"{self.groups}-{name}", *command, stdout=log, stderr=log)
+                self.addCleanup(self.end, run)
+        self.kubelet.devices("tally.dev/gpu", bool)
+        def log_of_pod():
+            with open(log_path, encoding="utf-8") as log:
+                return log.read()
+        return log_of_pod
+
+    def end_pod(self, name):
+        self.assertEqual(in_namespace(END_OF_POD, self.hierarchy, f"{self.groups}-{name}",
+                                      stderr=subprocess.DEVNULL).wait(30), 0)
+        self.started.remove(name)
+
+    def client(self, directory):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
+        environment["LD_LIBRARY_PATH"] = os.path.join(BUILD, "lib", "tally", "client")
+        run = subprocess.Popen(["unshare", "-m", "sh", "-ec",
+                                'mount -t tmpfs tmpfs /run; mkdir /run/tally; mount --bind -o ro "$0" /run/tally; exec "$@"',
+                                directory, sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), "support",
+                                                                        "pod_program.py"), "serve"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        self.addCleanup(self.end, run)
+        self.assertEqual(run.stdout.readline(), "serving\n")
+        return run
+
+    def test_a_program_goes_on_from_one_pod_to_the_next(self):
+        log = self.start_pod("first")
+        (container,) = self.kubelet.ask("allocate tally.dev/gpu software-gpu-0")["allocated"]
+        directory = container["mounts"]["/run/tally"]["from"]
+        client = self.client(directory)
+        (executor,) = self.ctl_json("executors")
+        wait_until(lambda: f"executor {executor['pid']} outlives" in log(), "the executor is moved")
+        self.end_pod("first")
+        self.assertTrue(is_alive(executor["pid"]))
+        self.assertIsNone(client.poll())
+        self.start_pod("second")
+        rows = wait_until(lambda: self.ctl_json("ps"), "the session is back")
+        self.assertEqual([(row["tenant"], row["executor_pid"]) for row in rows], [("gpu-software-gpu-0", executor["pid"])])
+        self.assertIsNone(client.poll(), "none of its requests has failed")
+        self.client(directory)  # the directory that its pod has mounted leads to the new tallyd
+        self.assertEqual(len(self.ctl_json("ps")), 2)
+        self.assertIsNone(client.poll())
 
 
 if __name__ == "__main__":

@@ -140,6 +140,18 @@ TEST_F(ControlServiceTest, FiguresTouchNothingElse) {
   EXPECT_FALSE(session.is_stale());
 }
 
+TEST_F(ControlServiceTest, LabelsArriveEachInItsPlace) {
+  v1::LabelGrantRequest request;
+  request.set_tenant("a");
+  request.set_namespace_("ns");
+  request.set_pod("p");
+  request.set_container("c");
+  v1::LabelGrantResponse response;
+  const grpc::Status status = service_.LabelGrant(nullptr, &request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "a=ns/p/c");
+}
+
 TEST_F(ControlServiceTest, AGrantComesBackAsItWasAskedFor) {
   v1::CreateGrantRequest request;
   v1::Grant& grant = *request.mutable_grant();
