@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <memory>
 
 #include "proto/kubelet/device_plugin.grpc.pb.h"
 #include "proto/kubelet/pod_resources.grpc.pb.h"

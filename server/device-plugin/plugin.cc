@@ -43,7 +43,8 @@ void Plugin::LookAtGpus() {
   if (!roster_.See(uuids)) return;
   for (const auto& [uuid, is_well] : roster_.gpus()) {
     const auto was = before.find(uuid);
-    if (was == before.end() || was->second != is_well) LOG_INFO("GPU {}: {}", uuid, is_well ? "well" : "lost");
+    if (was == before.end() || was->second != is_well)
+      LOG_INFO("GPU {}: {}", uuid, is_well ? "well" : "lost, or its tallyd is silent");
   }
   for (const auto& server : servers_) server->SetDevices(roster_.gpus());
 }

@@ -182,8 +182,7 @@ class Chart(unittest.TestCase):
         for name in os.listdir(os.path.join(CHART, "templates")):
             text = text_of("deploy", "helm", "tally", "templates", name)
             used |= set(re.findall(r"\.Values\.(\w+)", text))
-            ends, begins = text.count("{{- end }}") + text.count("{{ end }}"), text.count("{{- if ")
-            self.assertEqual(begins, ends, name)
+            self.assertEqual(len(re.findall(r"{{-? if ", text)), len(re.findall(r"{{-? end", text)), name)
         self.assertEqual(used, set(values))
         version = re.search(r"project\(tally VERSION (\S+)", text_of("CMakeLists.txt")).group(1)
         self.assertIn(f"appVersion: {version}\n", text_of("deploy", "helm", "tally", "Chart.yaml"))

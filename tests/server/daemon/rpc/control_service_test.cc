@@ -35,7 +35,8 @@ class OneSessionDesk final : public ControlDesk {
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
   Result<GrantRow> CreateGrant(const GrantSpec& spec) override { return GrantRow{{7, spec, false}, "/s/grants/x", 0}; }
   Status LabelGrant(const std::string& tenant, const GrantLabels& labels) override {
-    return Status(StatusCode::kNotFound, tenant + "=" + labels.label_namespace + "/" + labels.pod + "/" + labels.container);
+    return Status(StatusCode::kNotFound,
+                  tenant + "=" + labels.label_namespace + "/" + labels.pod + "/" + labels.container);
   }
   Status RevokeGrant(const std::string& tenant) override { return Status(StatusCode::kNotFound, tenant); }
   Result<std::vector<GrantRow>> GetGrants() override { return grants; }
