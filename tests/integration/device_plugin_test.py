@@ -31,8 +31,8 @@ class PluginTest(DaemonTest):
                 kubelet.kill()
         super().tearDown()
 
-    def start_kubelet(self):
-        kubelet = Kubelet(self.plugin_directory, os.path.join(self.directory, "pods.sock"))
+    def start_kubelet(self, *words):
+        kubelet = Kubelet(self.plugin_directory, os.path.join(self.directory, "pods.sock"), *words)
         self.kubelets.append(kubelet)
         return kubelet
 
@@ -92,6 +92,12 @@ class Registration(PluginTest):
             kubelet = self.start_kubelet()  # removes the plugin's sockets
             self.assertEqual(len(kubelet.devices(GPU, bool)), 10)
             self.assertIn("allocated", kubelet.ask(f"allocate {GPU} software-gpu-4"))
+
+    def test_kubelet_starts_again_and_leaves_sockets_alone(self):
+        kubelet = self.start_all()
+        kubelet.kill()
+        kubelet = self.start_kubelet("keep")
+        self.assertEqual(len(kubelet.devices(GPU, bool)), 10)
 
     def test_a_kubelet_that_restarts_in_a_loop_is_not_run_after(self):
         kubelet = self.start_all("--high-devices", "0")

@@ -1,9 +1,9 @@
 // A kubelet for tests: what it says to device plugins and what they say to it, without pods.
 //
-//   fake_kubelet DIRECTORY POD_RESOURCES_SOCKET
+//   fake_kubelet DIRECTORY POD_RESOURCES_SOCKET [keep]
 //
-// Removes all sockets in DIRECTORY when it starts, as kubelet does. Commands are lines of standard input; whatever
-// happens is a line of JSON on standard output:
+// Removes all sockets in DIRECTORY when it starts, as kubelet does; not with "keep". Commands are lines of standard
+// input; whatever happens is a line of JSON on standard output:
 //
 //   allocate RESOURCE IDS     IDS: "a,b" for one container, "a;b" for two; "" for none
 //   prefer RESOURCE NUMBER    asks which devices it would rather give out
@@ -172,11 +172,11 @@ std::unique_ptr<grpc::Server> Serve(const std::string& path, grpc::Service& serv
 
 }  // namespace
 
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   const std::string directory = argv[1];
   std::filesystem::create_directories(directory);
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    if (entry.is_socket()) std::filesystem::remove(entry.path());
+    if (entry.is_socket() && argc < 4) std::filesystem::remove(entry.path());
   }
   FakeKubelet kubelet(directory);
   const auto pods = Serve(argv[2], static_cast<v1::PodResourcesLister::Service&>(kubelet));

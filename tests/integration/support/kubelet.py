@@ -12,10 +12,10 @@ NVML = os.path.join(BUILD, "tests", "nvml")
 
 
 class Kubelet:
-    def __init__(self, directory, pod_resources):
+    def __init__(self, directory, pod_resources, *words):
         self.events = []
         self.taken = 0
-        self.process = subprocess.Popen([FAKE_KUBELET, directory, pod_resources], stdin=subprocess.PIPE,
+        self.process = subprocess.Popen([FAKE_KUBELET, directory, pod_resources, *words], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, bufsize=1)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
