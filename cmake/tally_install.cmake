@@ -8,11 +8,11 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME tally)
 # Programs find one another and these by relative paths (../lib/tally), so not CMAKE_INSTALL_LIBDIR, which holds the
 # machine's triplet on Debian. libcuda.so.1 has a directory of its own, where no loader looks by default.
 set(tally_private_directory lib/tally)
-set(tally_programs tallyd tally-executor tally-switch-test tallyctl tally-run cubin-gate)
+set(tally_programs tallyd tally-executor tally-switch-test tallyctl tally-device-plugin tally-run cubin-gate)
 set(tally_carried_directory ${tally_private_directory}/carried)
 
 # DT_RPATH and no DT_RUNPATH: that one would not hold for what the libraries themselves load.
-foreach(program tallyd tally-executor tally-switch-test tallyctl cubin-gate)
+foreach(program tallyd tally-executor tally-switch-test tallyctl tally-device-plugin cubin-gate)
   set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../${tally_carried_directory}")
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()

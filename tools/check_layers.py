@@ -39,12 +39,16 @@ UNITS = {
                         "only tallyd and tallyctl speak gRPC"),
     "server/daemon": (["base", "proto", *POLICY_NAMES], CUDA, "no CUDA in tallyd"),
     "server/ctl": (["base", "images", "proto"], CUDA, "no CUDA in tallyctl"),
+    # It asks tallyd and NVML, and furnishes containers, as tallyctl does.
+    "server/device-plugin": (["base", "proto", "server/ctl/cdi_specification.h", "server/ctl/client_library.h",
+                              "server/ctl/control_call.h", "server/ctl/gpu_readings.h"], CUDA, "no CUDA in the plugin"),
+    "proto/kubelet": ([], CUDA, "kubelet knows no CUDA"),
 }
 # Only these, so that the layout compiles the same everywhere.
 ONLY_THESE = {unit: {"cstdint", "cstddef", "atomic", "type_traits"} for unit in ("proto/shm", "proto/device")}
 # Whole folders that others may use although they are no front desk.
 PUBLIC_FOLDERS = {"include/tally", "proto/shm", "proto/device", "proto/driver", "proto/driver/generated", "proto/control",
-                  "scheduler/window"}
+                  "proto/kubelet", "scheduler/window"}
 # (who, private folder): the software driver executes the syntax tree itself, so it needs all of it.
 EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}
 # unit: its folders from the ground to the roof; each includes itself and what stands before it. A row of several: they
@@ -59,7 +63,7 @@ FOLDERS = {
     "server/daemon": [".", ("metrics", "rpc"), "daemon.cc"],
     "server/ctl": [".", ("doctor", "top"), ("doctor.cc", "top.cc")],
 }
-SPEAK_GRPC = ("server/daemon/", "server/ctl/", "proto/control/session_fields.h")
+SPEAK_GRPC = ("server/daemon/", "server/ctl/", "server/device-plugin/", "proto/control/session_fields.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<[^>]+>|"[^"]+")', re.MULTILINE)
 
 

@@ -37,23 +37,6 @@ std::string DirectoryOf(const std::string& path) {
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// All of it or nothing: an engine reads the directory whenever a container starts. Makes the directory if need be.
-// Empty: done; else why not.
-std::string Write(const std::string& path, const std::string& text) {
-  const std::string directory = DirectoryOf(path), part = path + ".part";
-  if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
-    return fmt::format("cannot make the directory '{}': {}", directory, std::strerror(errno));
-  }
-  const UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file.valid()) return fmt::format("cannot write into '{}': {}", directory, std::strerror(errno));
-  const bool is_written = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                          ::fchmod(file.get(), 0644) == 0 && ::rename(part.c_str(), path.c_str()) == 0;
-  if (is_written) return "";
-  const int error = errno;
-  ::unlink(part.c_str());
-  return fmt::format("cannot write '{}': {}", path, std::strerror(error));
-}
-
 int Generate(const Wish& wish, const Invocation& invocation) {
   const auto library = FindClientLibrary();
   if (!library) {
@@ -84,7 +67,7 @@ int Generate(const Wish& wish, const Invocation& invocation) {
     fmt::print("{}", text);
     return 0;
   }
-  if (const std::string problem = Write(wish.output, text); !problem.empty()) {
+  if (const std::string problem = WriteCdiSpecification(wish.output, text); !problem.empty()) {
     return Fail(problem + " (engines read /etc/cdi, which is root's: sudo tallyctl cdi generate ...)");
   }
   fmt::print("wrote {}: podman run --device tally.dev/gpu={} IMAGE PROGRAM\n", wish.output,

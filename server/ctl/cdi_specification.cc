@@ -1,7 +1,15 @@
 #include "server/ctl/cdi_specification.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/unique_fd.h"
 #include "proto/control/socket_paths.h"
 
 namespace tally::cli {
@@ -9,8 +17,10 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// Where Triton is sent: it asks the image's `ldconfig -p`, which does not know what was mounted.
-constexpr const char* kClientDirectoryInside = "/usr/lib/tally/client";
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
 
 OrderedJson Mount(const std::string& from, const std::string& to) {
   return {{"hostPath", from}, {"containerPath", to}, {"options", {"ro", "nosuid", "nodev", "rbind"}}};
@@ -45,6 +55,21 @@ std::string CdiSpecification(const CdiPlaces& places) {
                                      {"containerEdits", {{"env", std::move(variables)}, {"mounts", std::move(mounts)}}},
                                      {"devices", std::move(devices)}};
   return specification.dump(2) + "\n";
+}
+
+std::string WriteCdiSpecification(const std::string& path, const std::string& text) {
+  const std::string directory = DirectoryOf(path), part = path + ".part";
+  if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
+    return fmt::format("cannot make the directory '{}': {}", directory, std::strerror(errno));
+  }
+  const UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.valid()) return fmt::format("cannot write into '{}': {}", directory, std::strerror(errno));
+  const bool is_written = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                          ::fchmod(file.get(), 0644) == 0 && ::rename(part.c_str(), path.c_str()) == 0;
+  if (is_written) return "";
+  const int error = errno;
+  ::unlink(part.c_str());
+  return fmt::format("cannot write '{}': {}", path, std::strerror(error));
 }
 
 }  // namespace tally::cli

@@ -82,6 +82,7 @@ class ControlDesk {
   virtual Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() = 0;
   virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
   virtual Result<GrantRow> CreateGrant(const GrantSpec& spec) = 0;
+  virtual Status LabelGrant(const std::string& tenant, const GrantLabels& labels) = 0;
   virtual Status RevokeGrant(const std::string& tenant) = 0;
   virtual Result<std::vector<GrantRow>> GetGrants() = 0;
   virtual DaemonFacts facts() const = 0;

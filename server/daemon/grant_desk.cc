@@ -93,18 +93,42 @@ Result<GrantRow> GrantDesk::Create(const GrantSpec& spec) {
   return RowOf(grant);
 }
 
-Status GrantDesk::Revoke(const std::string& tenant) {
+Result<Grant> GrantDesk::FindOwn(const std::string& tenant) const {
   const Grant* const found = book_.Find(tenant);
   if (found == nullptr) {
-    return Status(StatusCode::kNotFound, "there is no such grant: 'tallyctl grant list' lists them");
+    return Error(StatusCode::kNotFound, "there is no such grant: 'tallyctl grant list' lists them");
   }
   if (found->is_of_file) {
-    return Status(
-        StatusCode::kFailedPrecondition,
-        fmt::format("grant '{}' is of tallyd's configuration: take it out there, and have tallyd read it again "
-                    "(SIGHUP)",
-                    tenant));
+    return Error(StatusCode::kFailedPrecondition,
+                 fmt::format("grant '{}' is of tallyd's configuration: change it there, and have tallyd read it again "
+                             "(SIGHUP)",
+                             tenant));
   }
+  return *found;
+}
+
+Status GrantDesk::Label(const std::string& tenant, const GrantLabels& labels) {
+  const auto found = FindOwn(tenant);
+  if (!found) return found.error();
+  GrantSpec spec = found->spec;
+  // Sessions of it that run are in contexts of the old namespace's tenants.
+  if (spec.domain_policy == DomainPolicy::kNamespace && spec.label_namespace != labels.label_namespace) {
+    return Status(StatusCode::kFailedPrecondition,
+                  fmt::format("the domain of grant '{}' is its namespace's, which cannot change any more", tenant));
+  }
+  spec.label_namespace = labels.label_namespace;
+  spec.pod = labels.pod;
+  spec.container = labels.container;
+  if (const Status checked = CheckGrant(spec); !checked.ok()) return checked;
+  book_.Change(found->id, spec, false);
+  const Status saved = book_.Save();
+  if (!saved.ok()) book_.Change(found->id, found->spec, false);
+  return saved;
+}
+
+Status GrantDesk::Revoke(const std::string& tenant) {
+  const auto found = FindOwn(tenant);
+  if (!found) return found.error();
   const Grant grant = *found;
   book_.Remove(grant.id);
   if (const Status saved = book_.Save(); !saved.ok()) {

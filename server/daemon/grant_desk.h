@@ -23,6 +23,13 @@ struct GrantRow {
   size_t num_sessions = 0;
 };
 
+// Who a tenant is to people. Empty: not known.
+struct GrantLabels {
+  std::string label_namespace;
+  std::string pod;
+  std::string container;
+};
+
 class GrantDesk {
  public:
   // All must outlive the desk.
@@ -35,6 +42,8 @@ class GrantDesk {
   void Reconfigure(const std::vector<GrantSpec>& of_file);
 
   Result<GrantRow> Create(const GrantSpec& spec);
+  // Nothing but labels changes, at once and for programs that run, too.
+  Status Label(const std::string& tenant, const GrantLabels& labels);
   // Its programs end with CUDA_ERROR_CONTEXT_IS_DESTROYED or CUDA_ERROR_DEVICE_UNAVAILABLE; who connects gets a
   // sentence until the socket is gone.
   Status Revoke(const std::string& tenant);
@@ -46,6 +55,9 @@ class GrantDesk {
   Status Open(const Grant& grant);
   void Close(const Grant& grant);
   GrantRow RowOf(const Grant& grant) const;
+
+  // One that this desk may change; else kNotFound or kFailedPrecondition, a sentence.
+  Result<Grant> FindOwn(const std::string& tenant) const;
 
   RuntimeDir& runtime_dir_;
   GrantBook& book_;

@@ -96,6 +96,13 @@ Result<GrantRow> LoopDesk::CreateGrant(const GrantSpec& spec) {
   return Await<Result<GrantRow>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
+Status LoopDesk::LabelGrant(const std::string& tenant, const GrantLabels& labels) {
+  auto promise = std::make_shared<std::promise<Status>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise, tenant, labels] { promise->set_value(grants_.Label(tenant, labels)); });
+  return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
 Status LoopDesk::RevokeGrant(const std::string& tenant) {
   auto promise = std::make_shared<std::promise<Status>>();
   auto answer = promise->get_future();

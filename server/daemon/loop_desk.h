@@ -22,6 +22,7 @@ class LoopDesk final : public ControlDesk {
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
   Result<GrantRow> CreateGrant(const GrantSpec& spec) override;
+  Status LabelGrant(const std::string& tenant, const GrantLabels& labels) override;
   Status RevokeGrant(const std::string& tenant) override;
   Result<std::vector<GrantRow>> GetGrants() override;
   DaemonFacts facts() const override;

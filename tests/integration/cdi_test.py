@@ -6,7 +6,6 @@ Podman and crun run in a mount namespace of their own with cgroup2, so that neit
 """
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,10 +13,10 @@ import unittest
 
 from support.daemon_fixture import program
 from support.full_stack import BUILD, PROGRAMS, FullStackTest, not_built
+from support.image import Image
 
 CLIENT = os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1")
 CUDA_PROGRAM = os.path.join(PROGRAMS, "reduction")  # linked with the static runtime
-LIBRARIES = "usr/lib/x86_64-linux-gnu"
 IN_NAMESPACE = """
 set -e
 mount --make-rprivate /
@@ -97,28 +96,14 @@ class Containers(FullStackTest):
         why = containers_missing() or not_built(CUDA_PROGRAM)
         if why:
             self.skipTest(f"no container can be run: {why}")
-        self.image = os.path.join(self.directory, "image")
-        for folder in ("usr/bin", LIBRARIES, "usr/lib64", "proc", "sys", "dev", "run", "tmp", "etc"):
-            os.makedirs(os.path.join(self.image, folder))
-        for link, target in (("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")):
-            os.symlink(target, os.path.join(self.image, link))
+        image = Image(os.path.join(self.directory, "image"), CLIENT)
+        self.image = image.path
         for path in (CUDA_PROGRAM, shutil.which("sh"), shutil.which("env"), shutil.which("cat")):
-            self.put(path)
-        self.put_libraries_of(CLIENT)  # any image has all of glibc
+            image.put(path)
         self.start_daemon()
         self.specification = os.path.join(self.directory, "cdi", "tally.json")
         result = self.ctl("cdi", "generate", "--output", self.specification)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
-
-    def put(self, path):
-        shutil.copy(path, os.path.join(self.image, "usr/bin"))
-        self.put_libraries_of(path)
-
-    def put_libraries_of(self, path):
-        text = subprocess.run(["ldd", path], stdout=subprocess.PIPE, text=True, check=True).stdout
-        for library in re.findall(r"(?:=> )?(/\S+)", text):
-            folder = "usr/lib64" if "ld-linux" in library else LIBRARIES
-            shutil.copy(library, os.path.join(self.image, folder))
 
     def contain(self, *arguments, specification=True):
         return subprocess.run(["unshare", "-m", "sh", "-c", IN_NAMESPACE, "sh", *arguments], text=True, timeout=90,

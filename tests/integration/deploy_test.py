@@ -3,16 +3,13 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from support.daemon_fixture import HIGH, DaemonTest, hello, program
-
-PERMISSION_DENIED = 7
+from support.daemon_fixture import DaemonTest, program
 
 ROOT = os.environ["TALLY_TEST_SOURCE"]
 DEPLOY = os.path.join(ROOT, "deploy")
@@ -156,56 +153,6 @@ class Files(unittest.TestCase):
                                     text=True, timeout=60, check=False)
         self.assertEqual(result.returncode, 0, result.stdout)
 
-    def test_kubernetes(self):
-        (daemon_set,) = self.yaml_documents("kubernetes", "daemonset.yaml")
-        (pod,) = self.yaml_documents("kubernetes", "example-pod.yaml")
-        (kustomization,) = self.yaml_documents("kubernetes", "kustomization.yaml")
-        self.assertEqual((daemon_set["kind"], pod["kind"]), ("DaemonSet", "Pod"))
-        template = daemon_set["spec"]["template"]["spec"]
-        (container,), (init,) = template["containers"], template["initContainers"]
-        for probe in ("startupProbe", "livenessProbe"):
-            self.assertIn(f'"{container[probe]["httpGet"]["path"]}"', read("server", "daemon", "metrics", "exporter.cc"))
-        arguments = container["args"]
-        usage = subprocess.run([program("tallyd"), "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
-        for argument in arguments:
-            if argument.startswith("--"):
-                self.assertIn(argument, usage)
-        paths = lambda spec: {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
-        ours, theirs = paths(template), paths(pod["spec"])
-        # A pod's root is root: it gets the directory of its grant alone, and may write nowhere.
-        (grant,) = commented_json("deploy", "kubernetes", "tallyd.json")["grants"]
-        self.assertEqual(theirs, {"client": ours["client"], "socket": f"{ours['socket']}/grants/{grant['tenant']}"})
-        self.assertEqual([mount.get("readOnly") for mount in pod["spec"]["containers"][0]["volumeMounts"]], [True, True])
-        self.assertEqual(grant["pod"], pod["metadata"]["name"])
-        # Nothing that says who it is hangs on a variable.
-        self.assertEqual([each["name"] for each in pod["spec"]["containers"][0]["env"] if each["name"].startswith("TALLY_")], [])
-        # Every volume that is mounted is there, and all that is written lies on one.
-        volumes = {volume["name"] for volume in template["volumes"]}
-        for each in (container, init):
-            self.assertLessEqual({mount["name"] for mount in each["volumeMounts"]}, volumes)
-            self.assertTrue(each["securityContext"]["readOnlyRootFilesystem"])
-            self.assertEqual(each["securityContext"]["capabilities"]["drop"], ["ALL"])
-            self.assertIn("requests", each["resources"])
-        mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
-        self.assertLessEqual({"/run/tally", "/tmp", arguments[arguments.index("--cache-directory") + 1]}, mounts)
-        user = container["securityContext"]["runAsUser"]
-        self.assertTrue(container["securityContext"]["runAsNonRoot"] and isinstance(user, int) and user > 0)
-        self.assertEqual(set(re.findall(r"-[og] (\S+)", init["command"][-1])), {str(user)})
-        self.assertEqual(template["priorityClassName"], "system-node-critical")
-        self.assertNotIn("0.0.0.0", " ".join(arguments))
-        for name in kustomization["resources"]:
-            self.assertTrue(os.path.exists(os.path.join(DEPLOY, "kubernetes", name)), name)
-
-    @unittest.skipUnless(shutil.which("kubectl"), "kubectl is not installed")
-    def test_kustomization(self):
-        run = subprocess.run(["kubectl", "kustomize", os.path.join(DEPLOY, "kubernetes")], stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, timeout=60, check=False)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        kinds = re.findall(r"^kind: (\w+)$", run.stdout, re.MULTILINE)
-        self.assertEqual(sorted(kinds), ["ConfigMap", "DaemonSet", "Namespace"])
-        (name,) = set(re.findall(r"^ *name: (tallyd-\w+)$", run.stdout, re.MULTILINE))
-        self.assertIn(f"configMap:\n          name: {name}", run.stdout)
-
     def test_containerfile_names_what_exists(self):
         text = read("deploy", "container", "Containerfile")
         usage = subprocess.run([os.path.join(ROOT, "tools", "package"), "--help"], stdout=subprocess.PIPE, text=True,
@@ -220,112 +167,6 @@ class Files(unittest.TestCase):
         usage = subprocess.run([program("tallyd"), "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
         for option in (word for word in arguments if word.startswith("--")):
             self.assertIn(option, usage)
-
-
-# Runs as root in a mount namespace of its own, like a pod of the DaemonSet: $1 is the directory with the host's paths, $2
-# what the init container does, $3 what tallyd does, as its user.
-POD = """
-set -e
-for volume in run cache client; do mkdir -p "$1/$volume"; done
-mount --make-rprivate /
-mount -t tmpfs -o mode=0755 tmpfs /run; mkdir /run/tally
-mount --bind "$1/run" /run/tally
-sh -ec "$2"
-mount -o remount,bind,ro /
-mount -t tmpfs -o mode=1777 tmpfs /tmp 2>/dev/null
-! touch /root-is-writable 2>/dev/null
-exec setpriv --reuid "$4" --regid "$4" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all sh -ec "$3"
-"""
-
-
-@unittest.skipUnless(os.getuid() == 0 and shutil.which("setpriv"), "only root can make a pod")
-class LikeInAPod(DaemonTest):
-    """The DaemonSet's situation as far as namespaces go: hostPath of root's, its user, a root file system to read only."""
-
-    def setUp(self):
-        super().setUp()
-        try:
-            import yaml
-        except ImportError:
-            self.skipTest("PyYAML is not installed")
-        with open(os.path.join(DEPLOY, "kubernetes", "daemonset.yaml"), encoding="utf-8") as file:
-            template = yaml.safe_load(file)["spec"]["template"]["spec"]
-        (self.container,), (self.init,) = template["containers"], template["initContainers"]
-        self.user = self.container["securityContext"]["runAsUser"]
-        # Not below /tmp, which is the pod's own; as kubelet makes them.
-        self.host = tempfile.mkdtemp(prefix="tally-pod-", dir="/var/tmp")
-        os.chmod(self.host, 0o755)
-        self.addCleanup(shutil.rmtree, self.host, True)
-        # What the image has. Its user must get to it, so it is not where this repository is.
-        self.image = os.path.join(self.host, "image")
-        shutil.copytree(os.path.dirname(self.executor), os.path.join(self.image, "scripted"))
-        for name in ("tallyd", "tallyctl"):
-            shutil.copy(program(name), self.image)
-
-    def init_command(self):
-        command = self.init["command"][-1]
-        for path, here in (("/usr/lib/tally/client/.", os.path.join(os.environ["TALLY_TEST_BUILD"], "lib/tally/client/.")),
-                           ("/var/cache/tally", f"{self.host}/cache"), ("/client/", f"{self.host}/client/")):
-            self.assertIn(path, command)
-            command = re.sub(rf"(?<= ){re.escape(path)}", here, command)
-        return command
-
-    def start(self, init):
-        arguments = [word for word in self.container["args"]]
-        for option, value in (("--config", os.path.join(self.host, "tallyd.json")), ("--driver", "sim"),
-                              ("--cache-directory", f"{self.host}/cache"), ("--metrics-address", "127.0.0.1:0")):
-            arguments[arguments.index(option) + 1] = value
-        shutil.copy(os.path.join(DEPLOY, "kubernetes", "tallyd.json"), self.host)
-        os.chmod(os.path.join(self.host, "tallyd.json"), 0o644)
-        read_end, write_end = os.pipe()
-        command = shlex.join([f"{self.image}/tallyd", *arguments, "--ready-fd", str(write_end), "--executor",
-                              f"{self.image}/scripted/tally-executor"])
-        with open(os.path.join(self.directory, "pod.log"), "wb") as log:
-            daemon = subprocess.Popen(["unshare", "-m", "sh", "-ec", POD, "pod", self.host, init, "exec " + command,
-                                       str(self.user)], pass_fds=[write_end], stdout=log, stderr=log)
-        daemon.log_path = log.name
-        os.close(write_end)
-        self.daemons.append(daemon)
-        with os.fdopen(read_end) as ready:
-            return daemon, ready.readline()
-
-    def as_pod(self, directory, **words):
-        """What root of another pod is answered that has this directory at /run/tally: a code and a sentence."""
-        script = ("import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); "
-                  "s.connect('/run/tally/tally.sock'); s.send(bytes.fromhex(sys.argv[1])); a = s.recv(4096); "
-                  "print(int.from_bytes(a[24:28], 'little'), a[32:].split(bytes(1))[0].decode())")
-        run = subprocess.run(["unshare", "-m", "--pid", "--fork", "sh", "-ec",
-                              'mount -t tmpfs tmpfs /run; mkdir /run/tally; mount --bind -o ro "$0" /run/tally; '
-                              'exec "$1" -c "$2" "$3"', directory, sys.executable, script, hello(**words).hex()],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-        self.assertEqual(run.returncode, 0, run.stderr)
-        code, _, sentence = run.stdout.strip().partition(" ")
-        return int(code), sentence
-
-    def test_it_starts_and_serves_pods(self):
-        daemon, line = self.start(self.init_command())
-        self.assertTrue(line.startswith("ready driver="), self.log_of(daemon))
-        self.assertEqual(os.stat(f"{self.host}/run").st_uid, self.user)
-        self.assertTrue(os.path.exists(f"{self.host}/client/libcuda.so.1"))
-        grant, common = f"{self.host}/run/grants/training", f"{self.host}/run/clients"
-        self.assertEqual(self.as_pod(grant), (0, ""))
-        self.assertEqual(self.as_pod(grant, priority=HIGH)[0], PERMISSION_DENIED)
-        self.assertEqual(self.as_pod(common), (0, ""))
-        self.assertEqual(self.as_pod(common, priority=HIGH)[0], PERMISSION_DENIED)
-        # The next pod of the DaemonSet finds what this one has left.
-        daemon.terminate()
-        daemon.wait(60)
-        inode = os.stat(grant).st_ino
-        daemon, line = self.start(self.init_command())
-        self.assertTrue(line.startswith("ready driver="), self.log_of(daemon))
-        self.assertEqual(os.stat(grant).st_ino, inode, "pods that run have it mounted")
-        self.assertEqual(self.as_pod(grant), (0, ""))
-
-    def test_without_the_init_container_it_says_what_is_wrong(self):
-        daemon, line = self.start("mkdir -p /run/tally")
-        self.assertEqual(line, "")
-        self.assertEqual(daemon.wait(60), 1)
-        self.assertIn("belongs to user 0", self.log_of(daemon))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from support.full_stack import BUILD, PROGRAMS, not_built
 ROOT = os.environ["TALLY_TEST_SOURCE"]
 PROGRAM = os.path.join(PROGRAMS, "atomics_integer")
 OUTPUT = os.path.join(BUILD, "tests", "packages")
-SHIPPED = ("tallyd", "tally-executor", "tally-switch-test", "tallyctl", "tally-run", "cubin-gate")
+SHIPPED = ("tallyd", "tally-device-plugin", "tally-executor", "tally-switch-test", "tallyctl", "tally-run", "cubin-gate")
 
 
 def package(*arguments, enter=()):

@@ -330,6 +330,11 @@ grpc::Status ControlService::ListGrants(grpc::ServerContext*, const v1::ListGran
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::LabelGrant(grpc::ServerContext*, const v1::LabelGrantRequest* request,
+                                        v1::LabelGrantResponse*) {
+  return ToGrpc(desk_.LabelGrant(request->tenant(), {request->namespace_(), request->pod(), request->container()}));
+}
+
 grpc::Status ControlService::RevokeGrant(grpc::ServerContext*, const v1::RevokeGrantRequest* request,
                                          v1::RevokeGrantResponse*) {
   return ToGrpc(desk_.RevokeGrant(request->tenant()));

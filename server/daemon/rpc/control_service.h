@@ -26,6 +26,8 @@ class ControlService final : public control::v1::Control::Service {
                            control::v1::CreateGrantResponse* response) override;
   grpc::Status ListGrants(grpc::ServerContext* context, const control::v1::ListGrantsRequest* request,
                           control::v1::ListGrantsResponse* response) override;
+  grpc::Status LabelGrant(grpc::ServerContext* context, const control::v1::LabelGrantRequest* request,
+                          control::v1::LabelGrantResponse* response) override;
   grpc::Status RevokeGrant(grpc::ServerContext* context, const control::v1::RevokeGrantRequest* request,
                            control::v1::RevokeGrantResponse* response) override;
   grpc::Status Version(grpc::ServerContext*, const control::v1::VersionRequest*,

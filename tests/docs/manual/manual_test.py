@@ -12,7 +12,8 @@ BUILD = os.environ["TALLY_TEST_BUILD"]
 SOURCE = os.environ["TALLY_TEST_SOURCE"]
 MAN = os.path.join(BUILD, "man")
 COMPLETIONS = os.path.join(BUILD, "completions")
-PROGRAMS = {"tally-run": 1, "tallyctl": 1, "cubin-gate": 1, "tallyd": 8, "tally-executor": 8, "tally-switch-test": 8}
+PROGRAMS = {"tally-run": 1, "tallyctl": 1, "cubin-gate": 1, "tallyd": 8, "tally-device-plugin": 8, "tally-executor": 8,
+            "tally-switch-test": 8}
 
 
 def page(name, section):

@@ -60,6 +60,7 @@ class StrictDesk final : public ControlDesk {
     ++num_grants;
     return GrantRow{{1, spec, false}, "/s", 0};
   }
+  Status LabelGrant(const std::string&, const GrantLabels&) override { return OkStatus(); }
   Status RevokeGrant(const std::string&) override { return OkStatus(); }
   Result<std::vector<GrantRow>> GetGrants() override { return std::vector<GrantRow>{}; }
   DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
@@ -146,6 +147,7 @@ TEST_F(ControlFuzzTest, OnlyWhatIsInRangeReachesTheDesk) {
     Ask(random, &ControlService::ListKernels);
     Ask(random, &ControlService::Version);
     Ask(random, &ControlService::ListGrants);
+    Ask(random, &ControlService::LabelGrant);
     Ask(random, &ControlService::RevokeGrant);
     AskForGrant(random);
   }

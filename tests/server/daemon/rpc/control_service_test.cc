@@ -34,6 +34,10 @@ class OneSessionDesk final : public ControlDesk {
   }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
   Result<GrantRow> CreateGrant(const GrantSpec& spec) override { return GrantRow{{7, spec, false}, "/s/grants/x", 0}; }
+  Status LabelGrant(const std::string& tenant, const GrantLabels& labels) override {
+    return Status(StatusCode::kNotFound,
+                  tenant + "=" + labels.label_namespace + "/" + labels.pod + "/" + labels.container);
+  }
   Status RevokeGrant(const std::string& tenant) override { return Status(StatusCode::kNotFound, tenant); }
   Result<std::vector<GrantRow>> GetGrants() override { return grants; }
   DaemonFacts facts() const override { return {"/s", "sim", {}, {}, {}}; }
@@ -135,6 +139,18 @@ TEST_F(ControlServiceTest, FiguresTouchNothingElse) {
   EXPECT_EQ(session.age_ns(), 7u);
   EXPECT_EQ(session.executor_pid(), 8);
   EXPECT_FALSE(session.is_stale());
+}
+
+TEST_F(ControlServiceTest, LabelsArriveEachInItsPlace) {
+  v1::LabelGrantRequest request;
+  request.set_tenant("a");
+  request.set_namespace_("ns");
+  request.set_pod("p");
+  request.set_container("c");
+  v1::LabelGrantResponse response;
+  const grpc::Status status = service_.LabelGrant(nullptr, &request, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status.error_message(), "a=ns/p/c");
 }
 
 TEST_F(ControlServiceTest, AGrantComesBackAsItWasAskedFor) {

@@ -1,0 +1,62 @@
+#include "server/device-plugin/virtual_devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tally::device_plugin {
+namespace {
+
+constexpr size_t kMostLettersSaid = 64;
+
+// For a sentence, whatever was sent.
+std::string Quoted(const std::string& text) {
+  std::string quoted = text.substr(0, kMostLettersSaid);
+  for (char& letter : quoted) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return "'" + quoted + (text.size() > kMostLettersSaid ? "...'" : "'");
+}
+
+}  // namespace
+
+bool GpuRoster::See(const std::vector<std::string>& uuids) {
+  const auto before = gpus_;
+  for (auto& [uuid, is_well] : gpus_) is_well = false;
+  for (const std::string& uuid : uuids) gpus_[uuid] = true;
+  return gpus_ != before;
+}
+
+std::map<std::string, bool> DevicesOf(const Resource& resource, const std::map<std::string, bool>& gpus) {
+  std::map<std::string, bool> devices;
+  for (const auto& [uuid, is_well] : gpus) {
+    for (int i = 0; i < resource.devices_per_gpu; ++i) devices[fmt::format("{}-{}", uuid, i)] = is_well;
+  }
+  return devices;
+}
+
+std::string TenantOf(const Resource& resource, const std::string& device) { return resource.prefix + device; }
+
+Status CheckWish(const Resource& resource, const std::vector<std::string>& ids,
+                 const std::map<std::string, bool>& devices) {
+  if (ids.size() != 1) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("a container asks for {} devices of {}: it gets one, which is a share of the GPUs "
+                              "(more memory is an option of tally-device-plugin)",
+                              ids.size(), resource.name));
+  }
+  const auto device = devices.find(ids.front());
+  if (device == devices.end()) {
+    return Status(StatusCode::kNotFound,
+                  fmt::format("{} has no device {}: there are {}, of {} for each GPU", resource.name,
+                              Quoted(ids.front()), devices.size(), resource.devices_per_gpu));
+  }
+  if (!device->second) {
+    return Status(StatusCode::kFailedPrecondition,
+                  fmt::format("device {} of {} is not well: its GPU is lost, or tallyd does not answer",
+                              Quoted(ids.front()), resource.name));
+  }
+  return OkStatus();
+}
+
+}  // namespace tally::device_plugin
