@@ -23,6 +23,7 @@
 namespace tally::server {
 
 class HighPriorityWatch;
+class Trace;
 struct ExecutorConfig;
 struct KernelReport;  // issue/kernel_report.h
 
@@ -64,6 +65,8 @@ class Executor {
   virtual void LeaveToTimeSlices(bool is_left) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
+  // Records what sessions do. Lives as long as this.
+  virtual Trace& trace() = 0;
   // Ends a session as if it had misbehaved. kNotFound: no such session.
   virtual Status Evict(uint64_t session_id, const std::string& reason) = 0;
 
