@@ -11,7 +11,7 @@
 namespace tally::control {
 
 inline constexpr uint64_t kTraceMagic = 0x1053'4543'4152'5401;  // "TRACES" and a version
-inline constexpr size_t kMostTraceEvents = size_t{1} << 18;     // of one executor, 16 MiB
+inline constexpr size_t kMostTraceEvents = size_t{1} << 17;     // of one executor, 8 MiB
 inline constexpr size_t kMostTraceNames = 4096;
 inline constexpr size_t kTraceNameBytes = 256;  // a name is cut to one less
 inline constexpr uint64_t kLongestTraceNs = 60'000'000'000;
