@@ -69,7 +69,11 @@ Action DeclareTrace(CLI::App& app) {
   const auto options = std::make_shared<TraceOptions>();
   app.add_option("--seconds", options->seconds, "how long, 0.001 to 60 (default: 5)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 60.0));
+      ->check([](const std::string& text) {
+        double seconds = 0;
+        const bool is_one = CLI::detail::lexical_cast(text, seconds) && seconds >= 0.001 && seconds <= 60;
+        return is_one ? std::string() : "'" + text + "' is not a number from 0.001 to 60";
+      });
   app.add_option("-o,--output", options->output, "the file to write; '-': standard output")
       ->type_name("FILE")
       ->required();

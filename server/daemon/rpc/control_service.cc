@@ -73,19 +73,6 @@ void Fill(const GrantRow& row, v1::Grant* grant) {
   grant->set_is_of_file(row.grant.is_of_file);
 }
 
-v1::Executor::State ToProto(ExecutorState state) {
-  switch (state) {
-    case ExecutorState::kStarting:
-    case ExecutorState::kDisconnected:
-      return v1::Executor::STATE_STARTING;
-    case ExecutorState::kServing:
-      return v1::Executor::STATE_SERVING;
-    case ExecutorState::kRetiring:
-      return v1::Executor::STATE_RETIRING;
-  }
-  return v1::Executor::STATE_UNSPECIFIED;
-}
-
 v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
   switch (form) {
     case scheduler::LaunchForm::kOriginal:
@@ -158,26 +145,7 @@ grpc::Status ControlService::ListExecutors(grpc::ServerContext*, const v1::ListE
                                            v1::ListExecutorsResponse* response) {
   const auto overview = desk_.GetOverview();
   if (!overview) return ToGrpc(overview.error());
-  for (const ExecutorRow& row : overview->executors) {
-    v1::Executor* executor = response->add_executors();
-    executor->set_pid(row.pid);
-    executor->set_domain(row.domain.Label());
-    executor->set_priority_class(ToProto(row.domain.priority_class));
-    executor->set_state(ToProto(row.state));
-    executor->set_driver(row.driver_name);
-    executor->set_num_devices(row.num_devices);
-    executor->set_num_sessions(static_cast<uint32_t>(row.num_sessions));
-    executor->set_age_ns(static_cast<uint64_t>(row.age.count()));
-    executor->set_is_adopted(row.is_adopted);
-    executor->set_policy(row.policy_name);
-    executor->set_policy_reason(row.policy_reason);
-    executor->set_time_slice_us(row.time_slices.longest_us);
-    executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
-    executor->set_suspension(NameOf(row.time_slices.descheduling));
-    executor->set_num_suspensions(row.time_slices.num_deschedulings);
-    executor->set_num_standstills(row.time_slices.num_standstills);
-    executor->set_num_refreshes(row.time_slices.num_refreshes);
-  }
+  for (const ExecutorRow& row : overview->executors) Fill(row, response->add_executors());
   return grpc::Status::OK;
 }
 

@@ -78,6 +78,39 @@ void Fill(const SessionRow& row, const std::vector<std::string>& gpus, v1::Sessi
   session->set_device_memory_limit_bytes(identity.device_memory_bytes);
 }
 
+static v1::Executor::State ToProto(ExecutorState state) {
+  switch (state) {
+    case ExecutorState::kStarting:
+    case ExecutorState::kDisconnected:
+      return v1::Executor::STATE_STARTING;
+    case ExecutorState::kServing:
+      return v1::Executor::STATE_SERVING;
+    case ExecutorState::kRetiring:
+      return v1::Executor::STATE_RETIRING;
+  }
+  return v1::Executor::STATE_UNSPECIFIED;
+}
+
+void Fill(const ExecutorRow& row, v1::Executor* executor) {
+  executor->set_pid(row.pid);
+  executor->set_domain(row.domain.Label());
+  executor->set_priority_class(ToProto(row.domain.priority_class));
+  executor->set_state(ToProto(row.state));
+  executor->set_driver(row.driver_name);
+  executor->set_num_devices(row.num_devices);
+  executor->set_num_sessions(static_cast<uint32_t>(row.num_sessions));
+  executor->set_age_ns(static_cast<uint64_t>(row.age.count()));
+  executor->set_is_adopted(row.is_adopted);
+  executor->set_policy(row.policy_name);
+  executor->set_policy_reason(row.policy_reason);
+  executor->set_time_slice_us(row.time_slices.longest_us);
+  executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
+  executor->set_suspension(NameOf(row.time_slices.descheduling));
+  executor->set_num_suspensions(row.time_slices.num_deschedulings);
+  executor->set_num_standstills(row.time_slices.num_standstills);
+  executor->set_num_refreshes(row.time_slices.num_refreshes);
+}
+
 void Fill(const control::WindowShapeFigures& figures, v1::WindowShape* shape) {
   shape->set_session_id(figures.session_id);
   shape->set_launches(figures.num_nodes);

@@ -1,4 +1,4 @@
-// What the services of tallyd say of sessions and their windows.
+// What the services of tallyd say of sessions, their windows and executors.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -15,6 +15,7 @@ grpc::Status ToGrpc(const Status& status);
 control::v1::PriorityClass ToProto(shm::PriorityClass priority_class);
 // `gpus`: as Overview has them.
 void Fill(const SessionRow& row, const std::vector<std::string>& gpus, control::v1::Session* session);
+void Fill(const ExecutorRow& row, control::v1::Executor* executor);
 void Fill(const control::WindowShapeFigures& figures, control::v1::WindowShape* shape);
 
 }  // namespace tally::server

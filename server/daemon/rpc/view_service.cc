@@ -1,5 +1,6 @@
 #include "server/daemon/rpc/view_service.h"
 
+#include <algorithm>
 #include <set>
 
 #include "proto/control/version.h"
@@ -24,6 +25,21 @@ grpc::Status ViewService::ListSessions(grpc::ServerContext* context, const v1::L
   if (!overview) return ToGrpc(overview.error());
   for (const SessionRow& row : overview->sessions) {
     if (MaySee(*viewer, row)) Fill(row, overview->gpus, response->add_sessions());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ViewService::ListExecutors(grpc::ServerContext* context, const v1::ListExecutorsRequest*,
+                                        v1::ListExecutorsResponse* response) {
+  const auto viewer = find_viewer_(*context);
+  if (!viewer) return Nobody();
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  for (ExecutorRow row : overview->executors) {
+    row.num_sessions = static_cast<size_t>(std::ranges::count_if(overview->sessions, [&](const SessionRow& session) {
+      return session.executor_pid == row.pid && MaySee(*viewer, session);
+    }));
+    if (row.num_sessions != 0) Fill(row, response->add_executors());
   }
   return grpc::Status::OK;
 }

@@ -23,6 +23,9 @@ class ViewService final : public control::v1::Control::Service {
 
   grpc::Status ListSessions(grpc::ServerContext* context, const control::v1::ListSessionsRequest*,
                             control::v1::ListSessionsResponse* response) override;
+  // Those that have sessions of this user's, and so many of them.
+  grpc::Status ListExecutors(grpc::ServerContext* context, const control::v1::ListExecutorsRequest*,
+                             control::v1::ListExecutorsResponse* response) override;
   grpc::Status ListWindowShapes(grpc::ServerContext* context, const control::v1::ListWindowShapesRequest*,
                                 control::v1::ListWindowShapesResponse* response) override;
   grpc::Status Trace(grpc::ServerContext* context, const control::v1::TraceRequest* request,

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "server/executor/dispatch/high_priority_watch.h"
-#include "server/executor/dispatch/trace.h"
 #include "server/executor/executor.h"
 
 namespace tally::server {
@@ -122,7 +121,7 @@ std::unique_ptr<Descheduler> ContextTurns::MakeDescheduler(int device) {
     const TimePoint now = SteadyClock().Now();
     if (is_descheduled && num_groups > 0 && !since) since = now;
     if (!is_descheduled && num_groups == 0 && since) {
-      executor_->trace().Add(control::TraceKind::kDescheduled, device, *since, now);
+      executor_->NoteInTrace(control::TraceKind::kDescheduled, device, *since, now);
       since.reset();
     }
     if (is_descheduled && num_groups == 0) loop_.Post([this] { Check(); });
@@ -144,7 +143,7 @@ void ContextTurns::MakeRefreshers() {
       const TimePoint begin = SteadyClock().Now();
       const size_t num_groups = GpuChannelGroups::OfThisProcess().Preempt(device);
       if (num_groups > 0) {
-        executor_->trace().Add(control::TraceKind::kRefreshed, device, begin, SteadyClock().Now());
+        executor_->NoteInTrace(control::TraceKind::kRefreshed, device, begin, SteadyClock().Now());
       }
       return num_groups;
     }));

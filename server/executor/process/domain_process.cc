@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/dispatch/high_priority_watch.h"
-#include "server/executor/dispatch/trace.h"
 #include "server/executor/executor.h"
 #include "server/executor/process/context_turns.h"
 #include "server/executor/process/daemon_link.h"
@@ -211,14 +210,12 @@ class DomainProcess {
 
   // The file stays as it is where nothing can be recorded.
   void OnTrace(uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid, UniqueFd file) {
-    if (executor_ == nullptr || !executor_->trace().Start(uid).ok()) return link_.SendReportEnd(request_id, 0);
+    if (executor_ == nullptr || !executor_->StartTrace(uid).ok()) return link_.SendReportEnd(request_id, 0);
     const auto shared = std::make_shared<UniqueFd>(std::move(file));
     loop_.PostDelayed(std::chrono::ceil<std::chrono::milliseconds>(duration), [this, request_id, shared] {
-      const TraceResult result = executor_->trace().Stop();
-      if (const Status written = WriteTrace(result, shared->get()); !written.ok()) {
-        LOG_WARNING("{}", written.message());
-      }
-      link_.SendReportEnd(request_id, result.events.size());
+      const Status written = executor_->EndTrace(shared->get());
+      if (!written.ok()) LOG_WARNING("a trace is lost: {}", written.message());
+      link_.SendReportEnd(request_id, 0);
     });
   }
 
