@@ -61,7 +61,7 @@ class View(DaemonTest):
             self.assertEqual(result.returncode, 0, (command, result.stderr))
             self.assert_nothing_leaks(result)
         (executor,) = json.loads(self.ctl_as(MINE, "--json", "executors").stdout)
-        self.assertEqual((executor["domain"], executor["sessions"]), (f"best-effort:{MINE}", 1))
+        self.assertEqual((executor["domain"], executor["num_sessions"]), (f"best-effort:{MINE}", 1))
 
     def test_nothing_that_changes_something_or_names_others(self):
         self.populate()
@@ -131,7 +131,7 @@ class WithoutOthers(DaemonTest):
         self.daemons[0].wait()
         config = os.path.join(self.directory, "tallyd.json")
         with open(config, "w", encoding="utf-8") as file:
-            json.dump({"allowed_uids": "all", "show_own_sessions": False}, file)
+            json.dump({"allowed_uids": "any", "show_own_sessions": False}, file)
         self.start_daemon("--config", config)
         self.assertFalse(os.path.exists(os.path.join(self.directory, "view.sock")))
 

@@ -1,5 +1,7 @@
 #include "server/daemon/rpc/view_service.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 
@@ -73,6 +75,7 @@ grpc::Status ViewService::Version(grpc::ServerContext*, const v1::VersionRequest
   response->set_version(std::string(control::kVersion));
   response->set_protocol_version(shm::kProtocolVersion);
   response->set_api_table_hash(kApiTableHash);
+  response->set_pid(::getpid());
   response->set_uptime_ns(static_cast<uint64_t>(facts.uptime.count()));
   response->set_socket(facts.socket);
   response->set_driver(facts.driver);

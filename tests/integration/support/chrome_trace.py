@@ -38,10 +38,10 @@ class ChromeTrace:
         for (pid, tid), slices in self.slices.items():
             need(pid in self.processes, f"process {pid} has no name")
             self.check_nesting((pid, tid), slices)
+        begins = {thread: {one["ts"] for one in slices} for thread, slices in self.slices.items()}
         for ends in self.flows.values():
-            for event in ends.values():
-                need(any(one["ts"] <= event["ts"] <= one["ts"] + one["dur"] + 0.0011
-                         for one in self.slices[event["pid"], event["tid"]]), f"an arrow to nowhere: {event}")
+            for event in ends.values():  # each at the beginning of a slice
+                need(event["ts"] in begins.get((event["pid"], event["tid"]), ()), f"an arrow to nowhere: {event}")
 
     def read(self, event):
         kind = event.get("ph")
