@@ -4,6 +4,7 @@
 // The BM_Queued... fill the ring before the first request is looked at, and count the channel's thread's processor
 // time: they mean something on a busy machine too. Round trips need two free processors.
 #include <benchmark/benchmark.h>
+#include <fcntl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -250,6 +252,20 @@ void BM_QueuedLaunchesInAWindow(benchmark::State& state) {
   state.counters["launches"] = static_cast<double>(bed.executor->Snapshot().at(0).figures["window_in_graphs"]);
 }
 BENCHMARK(BM_QueuedLaunchesInAWindow)->ArgName("window")->Arg(0)->Arg(1)->Iterations(100);
+
+// While the session is recorded (tallyctl trace), beyond BM_QueuedLaunches: marks cost nothing here, so what is seen is
+// the clock and the book-keeping. Once it was recorded: as if it had never been.
+void BM_QueuedLaunchesRecorded(benchmark::State& state) {
+  Bed bed;
+  bed.Synchronize();  // its device has a context
+  static_cast<void>(bed.executor->StartTrace(std::nullopt));
+  const UniqueFd nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  if (state.range(0) == 0) static_cast<void>(bed.executor->EndTrace(nowhere.get()));
+  const Payload launch = bed.Launch();
+  MeasureQueued(state, bed, 4000, 0, [&] { bed.channel->Post(Op::kLaunch, launch); });
+  static_cast<void>(bed.executor->EndTrace(nowhere.get()));
+}
+BENCHMARK(BM_QueuedLaunchesRecorded)->ArgName("recorded")->Arg(0)->Arg(1)->Iterations(100);
 
 void BM_QueuedLaunchesAndSynchronisations(benchmark::State& state) {
   Bed bed;

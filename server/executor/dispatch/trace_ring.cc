@@ -47,15 +47,11 @@ bool TraceRing::MaySpend(TimePoint now) {
   return true;
 }
 
-void TraceRing::End(CUstream stream, TimePoint now) {
+void TraceRing::EndRun(CUstream stream, TimePoint now) {
   Queue& queue = QueueOf(stream);
+  if (queue.run.event.num_launches == 0) return;
   queue.run.event.issued_ns = Ns(now);
-  if (MaySpend(now)) Close(queue);
-}
-
-void TraceRing::Withdraw(CUstream stream) {
-  Queue& queue = QueueOf(stream);
-  if (queue.run.event.num_launches != 0) --queue.run.event.num_launches;
+  Close(queue);
 }
 
 void TraceRing::Close(Queue& queue) {

@@ -22,7 +22,7 @@ class AdmittedDispatch {
     if (admission_ == nullptr) return;
     pass_ = admission_->BeforeDispatch(place_, asked);
     if (pass_.may_go) stream.NoteBusy();
-    traced_.OnAdmitted(pass_.may_go);
+    traced_.OnAdmitted(pass_.may_go, pass_.is_noted() || !pass_.may_go);
   }
   // A launch that is being captured runs nothing and passes.
   AdmittedDispatch(const PendingLaunch& launch, const scheduler::LaunchAsked& asked)

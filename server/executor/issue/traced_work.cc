@@ -32,8 +32,8 @@ void TracedWork::Begin() {
                 watch->IsClosed(stream_.device);
 }
 
-void TracedWork::NoteAdmitted(bool may_go) {
-  const TimePoint now = clock_.Now();
+void TracedWork::NoteAdmitted(bool may_go, bool may_have_waited) {
+  const TimePoint now = may_have_waited ? clock_.Now() : asked_;
   if (now - asked_ >= kShortestWait) {
     ring_->AddWait(stream_.real, asked_, now,
                    was_closed_ ? control::TraceReason::kHighPriority : control::TraceReason::kPolicy);

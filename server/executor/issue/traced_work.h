@@ -25,19 +25,19 @@ class TracedWork {
     if (ring_ != nullptr) [[unlikely]] Begin();
   }
   ~TracedWork() {
-    if (ring_ != nullptr) [[unlikely]] ring_->End(stream_.real, clock_.Now());
+    if (ring_ != nullptr) [[unlikely]] ring_->End(stream_.real, asked_, clock_);
   }
   TracedWork(const TracedWork&) = delete;
   TracedWork& operator=(const TracedWork&) = delete;
 
-  // Admission has answered.
-  void OnAdmitted(bool may_go) {
-    if (ring_ != nullptr) [[unlikely]] NoteAdmitted(may_go);
+  // Admission has answered. `may_have_waited`: before it did.
+  void OnAdmitted(bool may_go, bool may_have_waited) {
+    if (ring_ != nullptr) [[unlikely]] NoteAdmitted(may_go, may_have_waited);
   }
 
  private:
   void Begin();
-  void NoteAdmitted(bool may_go);
+  void NoteAdmitted(bool may_go, bool may_have_waited);
 
   TraceRing* ring_;  // null: not traced, or not made
   const LaunchOwner& owner_;

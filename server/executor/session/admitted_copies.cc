@@ -96,7 +96,7 @@ CUresult InPieces(ServedRequest& served, const Stream& stream, CopyDirection dir
     // One that is held back is recorded where it passes admission.
     TracedWork traced(session.launches, stream, {nullptr, NameOf(direction)}, /*is_captured=*/!passes_uncaptured);
     if (passes_uncaptured) stream.NoteBusy();
-    traced.OnAdmitted(true);
+    traced.OnAdmitted(/*may_go=*/true, /*may_have_waited=*/false);
     if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
     if (dispatch.is_forced()) units_at_once = UINT64_MAX;
     if (const CUresult r = put(first, num); r != CUDA_SUCCESS) return r;
