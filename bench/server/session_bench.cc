@@ -100,6 +100,7 @@ struct Bed {
     // The fake keeps a trace and takes a lock; here only the executor is to be seen.
     table.cuLaunchKernel = launch_kernel;
     table.cuEventRecord = [](CUevent, CUstream) -> CUresult { return CUDA_SUCCESS; };
+    table.cuEventQuery = [](CUevent) -> CUresult { return CUDA_SUCCESS; };
     table.cuStreamSynchronize = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
     table.cuMemcpyDtoHAsync_v2 = [](void*, CUdeviceptr, size_t, CUstream) -> CUresult { return CUDA_SUCCESS; };
     table.cuFuncGetName = [](const char** name, CUfunction) -> CUresult { return *name = "kernel", CUDA_SUCCESS; };

@@ -88,7 +88,7 @@ void Trace::Prepare(TraceSwitch& session) {
 void Trace::PrepareAll() {
   const int count = std::min(devices_.count(), static_cast<int>(shm::kActivityDevices));
   for (int device = 0; device < count; ++device) {
-    if (MakeCurrent(device) && clocks_[static_cast<size_t>(device)].stream == nullptr) MatchClock(device);
+    if (!clocks_[static_cast<size_t>(device)].anchor.exists() && MakeCurrent(device)) MatchClock(device);
   }
   for (TraceSwitch* session : sessions_) {
     if (IsWanted(*session)) Prepare(*session);
@@ -97,7 +97,7 @@ void Trace::PrepareAll() {
 
 void Trace::MatchClock(int device) {
   DeviceClock& clock = clocks_[static_cast<size_t>(device)];
-  if (driver_.cuStreamCreate(&clock.stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+  if (clock.stream == nullptr && driver_.cuStreamCreate(&clock.stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
     clock.stream = nullptr;
     return;
   }
@@ -107,18 +107,17 @@ void Trace::MatchClock(int device) {
     Mark mark;
     const TimePoint before = clock_.Now();
     if (completions.Put(clock.stream, &mark, MarkKind::kTimed) != CUDA_SUCCESS) return;
-    // On a GPU that is somebody else's at the moment this takes as long as it takes; a worse match is said to be one.
+    // On a GPU that is somebody else's at the moment: the next round tries again. Nobody is to wait for that.
     while (!mark.HasEnded() && clock_.Now() - before < kAnchorWait) {
     }
-    if (!mark.HasEnded() && clock.anchor.exists()) break;
-    if (mark.Await() != CUDA_SUCCESS) return;
+    if (!mark.HasEnded()) break;
     const std::chrono::nanoseconds took = clock_.Now() - before;
     if (took >= best) continue;
     best = took;
     clock.anchor = std::move(mark);
     clock.anchor_ns = Ns(before + took / 2);
   }
-  clock_error_ns_ = std::max(clock_error_ns_, static_cast<uint64_t>(best.count() / 2));
+  if (clock.anchor.exists()) clock_error_ns_ = std::max(clock_error_ns_, static_cast<uint64_t>(best.count() / 2));
 }
 
 void Trace::MoveAnchor(DeviceClock& clock, CompletionSource& completions) {
