@@ -101,6 +101,7 @@ struct Bed {
     table.cuLaunchKernel = launch_kernel;
     table.cuEventRecord = [](CUevent, CUstream) -> CUresult { return CUDA_SUCCESS; };
     table.cuEventQuery = [](CUevent) -> CUresult { return CUDA_SUCCESS; };
+    table.cuEventElapsedTime = [](float* time, CUevent, CUevent) -> CUresult { return *time = 0, CUDA_SUCCESS; };
     table.cuStreamSynchronize = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
     table.cuMemcpyDtoHAsync_v2 = [](void*, CUdeviceptr, size_t, CUstream) -> CUresult { return CUDA_SUCCESS; };
     table.cuFuncGetName = [](const char** name, CUfunction) -> CUresult { return *name = "kernel", CUDA_SUCCESS; };

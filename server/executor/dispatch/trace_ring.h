@@ -35,7 +35,7 @@ struct TraceRecord {
 
 class TraceRing {
  public:
-  static constexpr std::chrono::nanoseconds kPerRecord = std::chrono::microseconds(40);
+  static constexpr std::chrono::nanoseconds kPerRecord = std::chrono::microseconds(100);
   static constexpr int64_t kMostSaved = 64;  // records that a session which was silent may make at once
 
   // `completions`: of the device, with this ordinal; outlives the ring. Prepares marks: the device's context is current.
