@@ -47,8 +47,8 @@ std::string DirectoryName(const std::string& tenant) {
 }  // namespace
 
 std::string JupyterDataDirectory() {
-  for (const auto& [name, below] : {std::pair{"JUPYTER_DATA_DIR", ""}, {"XDG_DATA_HOME", "/jupyter"},
-                                    {"HOME", "/.local/share/jupyter"}}) {
+  for (const auto& [name, below] :
+       {std::pair{"JUPYTER_DATA_DIR", ""}, {"XDG_DATA_HOME", "/jupyter"}, {"HOME", "/.local/share/jupyter"}}) {
     if (std::string found = FromEnvironmentPath(name, below); !found.empty()) return found;
   }
   return "";

@@ -39,7 +39,7 @@ struct TraceEvent {
   uint64_t issued_ns;   // when the driver had the last of them
   uint32_t queue;       // of its session and GPU: streams in the order of their first work
   uint32_t num_launches;
-  uint32_t name;  // index; of the first
+  uint32_t name;    // index; of the first
   uint16_t device;  // ordinal
   uint16_t kind;    // TraceKind
   uint16_t reason;  // TraceReason
@@ -51,8 +51,8 @@ struct TraceFileHeader {
   uint64_t magic;
   uint64_t began_ns;
   uint64_t ended_ns;
-  uint64_t num_dropped;       // operations of which there was no room for a record
-  uint64_t clock_error_ns;    // how far GPU times may be off, as a whole
+  uint64_t num_dropped;     // operations of which there was no room for a record
+  uint64_t clock_error_ns;  // how far GPU times may be off, as a whole
   uint32_t num_events;
   uint32_t num_names;
 };

@@ -19,14 +19,15 @@ std::string ControlSocketBeside(const std::string& client_socket) {
 
 std::string CallControl(const std::string& client_socket, std::chrono::milliseconds limit, const ControlCall& call) {
   std::string socket = ControlSocketBeside(client_socket);
-  const std::string only_for = fmt::format("the control socket '{}' is only for the user who runs tallyd (try sudo)",
-                                           socket);
+  const std::string only_for =
+      fmt::format("the control socket '{}' is only for the user who runs tallyd (try sudo)", socket);
   bool is_view = false;
   if (::access(socket.c_str(), R_OK | W_OK) != 0) {
     if (errno != EACCES) {
-      return fmt::format("no tallyd serves '{}': start one with 'tallyd', or name its socket with --socket or "
-                         "TALLY_SOCKET",
-                         socket);
+      return fmt::format(
+          "no tallyd serves '{}': start one with 'tallyd', or name its socket with --socket or "
+          "TALLY_SOCKET",
+          socket);
     }
     socket = control::RuntimeDirOf(client_socket) + "/" + control::kViewSocketName;
     if (::access(socket.c_str(), R_OK | W_OK) != 0) return only_for;

@@ -28,7 +28,8 @@ struct TraceOptions {
 int Record(const Invocation& invocation, const TraceOptions& options) {
   const bool is_stdout = options.output == "-";
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> opened(
-      is_stdout ? nullptr : std::fopen(options.output.c_str(), "we"), [](std::FILE* file) { return std::fclose(file); });
+      is_stdout ? nullptr : std::fopen(options.output.c_str(), "we"),
+      [](std::FILE* file) { return std::fclose(file); });
   std::FILE* const file = is_stdout ? stdout : opened.get();
   if (file == nullptr) {
     fmt::print(stderr, "tallyctl: cannot write '{}': {}\n", options.output, std::strerror(errno));

@@ -72,7 +72,8 @@ TraceEvents::Session& TraceEvents::SessionOf(uint64_t id, const v1::Session* kno
   session.num_threads = kRequests;
   std::string name = fmt::format("session {}", id);
   if (known != nullptr) {
-    name = fmt::format("{} ({}, session {}, pid {})", known->tenant(), NameOf(known->priority_class()), id, known->pid());
+    name =
+        fmt::format("{} ({}, session {}, pid {})", known->tenant(), NameOf(known->priority_class()), id, known->pid());
     const int rank = known->priority_class() == v1::PRIORITY_CLASS_HIGH ? 0 : 1;
     Put(fmt::format(R"("ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}})", session.process,
                     rank));
@@ -98,8 +99,8 @@ TraceEvents::Queue& TraceEvents::QueueOf(Session& session, const v1::TraceEvent&
 
 void TraceEvents::PutRun(const v1::TraceEvent& event, Session& session) {
   Queue& queue = QueueOf(session, event);
-  const std::string name = event.operations() > 1 ? fmt::format("{} and {} more", event.name(), event.operations() - 1)
-                                                  : event.name();
+  const std::string name =
+      event.operations() > 1 ? fmt::format("{} and {} more", event.name(), event.operations() - 1) : event.name();
   const std::string arguments = fmt::format(R"("operations":{})", event.operations());
   PutSlice(session.process, queue.host_thread, name, event.asked_ns(), event.issued_ns(), arguments);
   if (event.begin_ns() == 0) return;
@@ -164,9 +165,10 @@ void TraceEvents::Add(const v1::TraceChunk& chunk) {
 
 void TraceEvents::Finish() {
   write_("\n],\n\"displayTimeUnit\":\"ns\",\n\"otherData\":{");
-  write_(fmt::format(R"("recorded by":{},"operations not recorded":"{}","GPU times may be off by":"{} us","seconds":"{}")",
-                     Quoted(std::string(control::VersionLine("tallyctl"))), num_dropped_,
-                     (clock_error_ns_ + 999) / 1000, static_cast<double>(ended_ns_ - began_ns_) / 1e9));
+  write_(
+      fmt::format(R"("recorded by":{},"operations not recorded":"{}","GPU times may be off by":"{} us","seconds":"{}")",
+                  Quoted(std::string(control::VersionLine("tallyctl"))), num_dropped_, (clock_error_ns_ + 999) / 1000,
+                  static_cast<double>(ended_ns_ - began_ns_) / 1e9));
   if (!problems_.empty()) write_(fmt::format(R"(,"not recorded":{})", Quoted(problems_)));
   write_("}}\n");
 }

@@ -49,8 +49,8 @@ Result<TraceContents> ReadTraceFile(int file) {
     const char* name = names.data() + i * control::kTraceNameBytes;
     contents.names.emplace_back(name, ::strnlen(name, control::kTraceNameBytes - 1));
   }
-  const bool is_sane = std::ranges::all_of(
-      contents.events, [&](const auto& event) { return MakesSense(event, contents.names.size()); });
+  const bool is_sane =
+      std::ranges::all_of(contents.events, [&](const auto& event) { return MakesSense(event, contents.names.size()); });
   if (!is_sane) return nonsense();
   return contents;
 }

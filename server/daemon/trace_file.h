@@ -16,8 +16,8 @@ struct TraceContents {
   std::vector<std::string> names;
 };
 
-// kUnavailable: the executor has not recorded; kInvalidArgument: what it wrote makes no sense. The executor may still be
-// writing: everything is copied before it is looked at.
+// kUnavailable: the executor has not recorded; kInvalidArgument: what it wrote makes no sense. The executor may still
+// be writing: everything is copied before it is looked at.
 Result<TraceContents> ReadTraceFile(int file);
 
 }  // namespace tally::server

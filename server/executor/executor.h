@@ -67,9 +67,11 @@ class Executor {
   virtual void LeaveToTimeSlices(bool is_left) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
-  // Records what sessions do, or those of one user, until EndTrace, which writes it into a file (trace_abi.h). An error:
-  // it does not.
-  virtual Status StartTrace(std::optional<uint32_t> /*uid*/) { return Status(StatusCode::kUnavailable, "no recording"); }
+  // Records what sessions do, or those of one user, until EndTrace, which writes it into a file (trace_abi.h). An
+  // error: it does not.
+  virtual Status StartTrace(std::optional<uint32_t> /*uid*/) {
+    return Status(StatusCode::kUnavailable, "no recording");
+  }
   virtual Status EndTrace(int /*file*/) { return OkStatus(); }
   // What happened to the executor's contexts, for a recording if there is one.
   virtual void NoteInTrace(control::TraceKind, int /*device*/, TimePoint /*begin*/, TimePoint /*end*/) {}

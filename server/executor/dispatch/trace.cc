@@ -97,7 +97,8 @@ void Trace::PrepareAll() {
 
 void Trace::MatchClock(int device) {
   DeviceClock& clock = clocks_[static_cast<size_t>(device)];
-  if (clock.stream == nullptr && driver_.cuStreamCreateWithPriority(&clock.stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) {
+  if (clock.stream == nullptr &&
+      driver_.cuStreamCreateWithPriority(&clock.stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) {
     clock.stream = nullptr;
     return;
   }

@@ -47,7 +47,8 @@ class TraceSwitch {
 
   // Null: this session is not traced. By the holder of its sequencer.
   TraceRing* RingOf(int device) const {
-    if (!is_on_.load(std::memory_order_relaxed)) [[likely]] return nullptr;
+    if (!is_on_.load(std::memory_order_relaxed)) [[likely]]
+      return nullptr;
     return rings_[static_cast<size_t>(device)].load(std::memory_order_acquire);
   }
   // A request of the session took so long until now. From any thread.

@@ -23,7 +23,8 @@ TraceRing::Queue& TraceRing::QueueOf(CUstream stream) {
   }
   // The one that was seen first makes room; what it had not closed is lost.
   Queue& queue = queues_[num_queues_ % kQueues];
-  if (queue.run.event.num_launches != 0) num_dropped_.fetch_add(queue.run.event.num_launches, std::memory_order_relaxed);
+  if (queue.run.event.num_launches != 0)
+    num_dropped_.fetch_add(queue.run.event.num_launches, std::memory_order_relaxed);
   queue.stream = stream;
   queue.number = num_queues_++;
   queue.run.event = {};

@@ -38,7 +38,8 @@ class TraceRing {
   static constexpr std::chrono::nanoseconds kPerRecord = std::chrono::microseconds(100);
   static constexpr int64_t kMostSaved = 64;  // records that a session which was silent may make at once
 
-  // `completions`: of the device, with this ordinal; outlives the ring. Prepares marks: the device's context is current.
+  // `completions`: of the device, with this ordinal; outlives the ring. Prepares marks: the device's context is
+  // current.
   TraceRing(CompletionSource& completions, uint64_t session_id, uint16_t device);
   TraceRing(const TraceRing&) = delete;
   TraceRing& operator=(const TraceRing&) = delete;
@@ -96,8 +97,8 @@ class TraceRing {
 
   // The session's.
   std::array<Queue, kQueues> queues_;
-  uint32_t num_queues_ = 0;      // ever seen
-  TimePoint saved_since_{};      // a record may be made for each kPerRecord since then
+  uint32_t num_queues_ = 0;  // ever seen
+  TimePoint saved_since_{};  // a record may be made for each kPerRecord since then
   std::atomic<uint64_t> num_dropped_{0};
 
   std::array<TraceRecord, kSlots> slots_;

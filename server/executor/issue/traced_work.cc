@@ -28,8 +28,8 @@ void WriteKernelName(const DriverTable& driver, const Kernel& kernel, TraceName*
 void TracedWork::Begin() {
   asked_ = clock_.Now();
   HighPriorityWatch* const watch = owner_.admission.watch();
-  was_closed_ = watch != nullptr && !owner_.is_high_priority.load(std::memory_order_relaxed) &&
-                watch->IsClosed(stream_.device);
+  was_closed_ =
+      watch != nullptr && !owner_.is_high_priority.load(std::memory_order_relaxed) && watch->IsClosed(stream_.device);
 }
 
 void TracedWork::NoteAdmitted(bool may_go, bool may_have_waited) {

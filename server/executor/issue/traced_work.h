@@ -22,17 +22,20 @@ class TracedWork {
 
   TracedWork(const LaunchOwner& owner, const LaunchStream& stream, const What& what, bool is_captured)
       : ring_(is_captured ? nullptr : owner.trace.RingOf(stream.device)), owner_(owner), stream_(stream), what_(what) {
-    if (ring_ != nullptr) [[unlikely]] Begin();
+    if (ring_ != nullptr) [[unlikely]]
+      Begin();
   }
   ~TracedWork() {
-    if (ring_ != nullptr) [[unlikely]] ring_->End(stream_.real, asked_, clock_);
+    if (ring_ != nullptr) [[unlikely]]
+      ring_->End(stream_.real, asked_, clock_);
   }
   TracedWork(const TracedWork&) = delete;
   TracedWork& operator=(const TracedWork&) = delete;
 
   // Admission has answered. `may_have_waited`: before it did.
   void OnAdmitted(bool may_go, bool may_have_waited) {
-    if (ring_ != nullptr) [[unlikely]] NoteAdmitted(may_go, may_have_waited);
+    if (ring_ != nullptr) [[unlikely]]
+      NoteAdmitted(may_go, may_have_waited);
   }
 
  private:

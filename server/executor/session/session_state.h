@@ -72,9 +72,16 @@ class SessionState {
   PreemptibilityMeter preemptibility;
   TraceSwitch trace;  // what recordings see of it; entered before channels exist
   // All of this as its launches see it.
-  const LaunchOwner launches{driver,        *core.admission,  *admission_tenant, core.variants.get(),
-                             keeps_kernels, is_high_priority, runs_owner,        preemptibility,
-                             counters,      trace};
+  const LaunchOwner launches{driver,
+                             *core.admission,
+                             *admission_tenant,
+                             core.variants.get(),
+                             keeps_kernels,
+                             is_high_priority,
+                             runs_owner,
+                             preemptibility,
+                             counters,
+                             trace};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once channels exist
   // Code is about to be loaded that may print.

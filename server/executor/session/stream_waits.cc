@@ -23,7 +23,8 @@ constexpr auto kLongestSleep = std::chrono::seconds(10);
 void StreamWaits::EndTracedRun(const Stream& stream) {
   const int device = stream.context->device();
   TraceRing* const ring = session_.trace.RingOf(device);
-  if (ring == nullptr) [[likely]] return;
+  if (ring == nullptr) [[likely]]
+    return;
   if (!stream.context->IsCapturing(stream) && EnterDevice(device) == CUDA_SUCCESS) ring->CloseRun(stream.real);
 }
 

@@ -1,4 +1,3 @@
-#include "server/executor/dispatch/trace.h"
 #include "server/executor/issue/launch_window.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "server/executor/dispatch/trace.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/launch_stream.h"
@@ -95,7 +95,7 @@ class LaunchWindowTest : public testing::Test {
   PreemptibilityMeter preemptibility_{nullptr, nullptr};
   FigureCounters figures_;
   TraceSwitch trace_;
-  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr, keeps_kernels_,
+  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr,  keeps_kernels_,
                      is_high_priority_, runs_owner_, preemptibility_, figures_, trace_};
   LaunchStream stream_;
   ManualClock clock_;

@@ -203,7 +203,7 @@ class RememberedGraphsTest : public SimDeviceTest {
   PreemptibilityMeter preemptibility_{nullptr, nullptr};
   FigureCounters counters_;
   TraceSwitch trace_;
-  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr,  keeps_kernels_,
+  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr,   keeps_kernels_,
                      is_high_priority_, runs_owner_, preemptibility_, counters_, trace_};
   LaunchStream stream_;
   std::vector<CUdeviceptr> memory_;
