@@ -24,7 +24,7 @@ def svg_of(trace, begin, end):
         y += 8
     for key, top in places.items():
         on_gpu = trace.threads[key].endswith("on the GPU")
-        for one in sorted(trace.slices[key], key=lambda one: one["ts"]):
+        for one in sorted(trace.slices[key], key=lambda one: (one["ts"], -one["dur"])):
             left, right = max(at(one["ts"]), LEFT), min(at(one["ts"] + one["dur"]), WIDTH)
             if right <= left:
                 continue
