@@ -30,6 +30,10 @@ install(FILES deploy/systemd/tally.tmpfiles.conf DESTINATION lib/tmpfiles.d RENA
 install(FILES LICENSE NOTICE docs/json-schema/tallyctl.json DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)  # where Debian looks
 install(DIRECTORY deploy/prometheus deploy/grafana DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(PROGRAMS deploy/slurm/prolog deploy/slurm/epilog deploy/slurm/task-prolog DESTINATION ${CMAKE_INSTALL_DATADIR}/tally/slurm)
+install(FILES deploy/slurm/job.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/tally/slurm)
+# Plain Python: where Debian's looks, whatever its version. It finds tallyctl from there.
+install(FILES python/tally/__init__.py DESTINATION lib/python3/dist-packages/tally)
 # In /etc for an installation in /usr, as the file hierarchy wants it; decided when installing, as the prefix is.
 install(CODE "set(tally_sample \"${PROJECT_SOURCE_DIR}/deploy/tallyd.json\")" COMPONENT tally)
 install(CODE [[

@@ -4,12 +4,15 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "base/log.h"
 #include "client-shim/launcher/daemon_check.h"
 #include "client-shim/launcher/embedded.h"
 #include "client-shim/launcher/environment.h"
+#include "client-shim/launcher/jupyter.h"
 #include "client-shim/launcher/loader.h"
 #include "client-shim/launcher/options.h"
 #include "client-shim/launcher/program.h"
@@ -32,6 +35,20 @@ int RunShared(const Options& options, const Program& program, const std::string&
     return 1;
   }
   return Become(program, options.command);
+}
+
+int MakeKernelspec(const Options& options) {
+  std::error_code error;
+  std::vector<std::string> arguments{std::filesystem::read_symlink("/proc/self/exe", error).string()};
+  arguments.insert(arguments.end(), options.as_given.begin(), options.as_given.end());
+  const std::string python = options.command.empty() ? "python3" : options.command.front();
+  const auto path = WriteKernelspec(JupyterDataDirectory(), arguments, python, options.tenant);
+  if (!path) {
+    Say(path.error().message());
+    return 1;
+  }
+  fmt::print("{}\n", *path);
+  return 0;
 }
 
 int RunEmbedded(const Options& options, const Program& program, const std::string& client_directory) {
@@ -61,6 +78,7 @@ int Run(int argc, char** argv) {
   auto parsed = ParseCommandLine(argc, argv);
   if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
   const Options& options = std::get<Options>(parsed);
+  if (options.makes_kernelspec) return MakeKernelspec(options);
   const Program program = FindProgram(options.command.front());
   if (program.path.empty()) {
     Say(program.error);

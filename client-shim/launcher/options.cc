@@ -63,6 +63,17 @@ bool IsDomainName(const std::string& name) {
          });
 }
 
+// The options as they were given, but for one.
+std::vector<std::string> AsGiven(const CLI::App& app, const CLI::Option* but) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : app.parse_order()) {
+    if (option == but) continue;
+    const bool is_flag = option->results().empty() || option->results().back() == "true";
+    words.push_back(option->get_name() + (is_flag ? "" : "=" + option->results().back()));
+  }
+  return words;
+}
+
 }  // namespace
 
 std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
@@ -111,6 +122,10 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
                  "with --embedded: auto (default: a GPU if there is one), cuda, or sim (the software driver)")
       ->type_name("auto|cuda|sim");
   app.add_flag("--quiet", options.is_quiet, "say nothing unless something is wrong");
+  const CLI::Option* const jupyter = app.add_flag(
+      "--jupyter", options.makes_kernelspec,
+      "start nothing: make a kernel for Jupyter that runs notebooks under tally-run with the options given here; "
+      "PROGRAM is its Python (default: python3)");
   // CLI11 does not know that what it hands back unparsed is the point of the program.
   if (const auto exit_status =
           tally::ParseCommandLine(app, argc, argv, {.usage = "tally-run [OPTIONS] PROGRAM [ARGUMENTS...]"})) {
@@ -122,7 +137,8 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   } else if (!options.command.empty() && options.command.front().starts_with("-")) {
     return Refuse(Unknown(app, options.command.front()));
   }
-  if (options.command.empty()) return Refuse("say which program to run");
+  if (options.command.empty() && !options.makes_kernelspec) return Refuse("say which program to run");
+  if (options.makes_kernelspec) options.as_given = AsGiven(app, jupyter);
 
   FillFromEnvironment("TALLY_PRIORITY", options.priority);
   FillFromEnvironment("TALLY_WEIGHT", options.weight);

@@ -21,7 +21,9 @@ struct Options {
   std::string driver;      // embedded only: "auto", "cuda", "sim"
   bool is_embedded = false;
   bool is_quiet = false;
-  std::vector<std::string> command;  // the program and its arguments; at least one
+  bool makes_kernelspec = false;      // instead of starting something (jupyter.h)
+  std::vector<std::string> as_given;  // the options on the command line, for that
+  std::vector<std::string> command;   // the program and its arguments; at least one, but for a kernelspec
 };
 
 // The options, or the exit status of a run that ends here (the text has then been printed). Options after the program's

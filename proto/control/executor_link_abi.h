@@ -15,6 +15,8 @@
 //     | -- KernelReport x N, ReportEnd(n) ---> |
 //     | <- QueryWindowShapes(n) -------------- |  tallyctl window --shapes
 //     | -- WindowShape x N, ReportEnd(n) ----> |
+//     | <- Trace(n) + file ------------------- |  tallyctl trace: record for a while, into that file (trace_abi.h)
+//     | -- ReportEnd(n) ---------------------> |
 //     | <- SetTuning ------------------------- |  from the next launch on
 //     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later, and whether that is all
 //     |                                        |  that keeps the classes apart
@@ -47,7 +49,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 19;
+inline constexpr uint32_t kLinkVersion = 20;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -77,6 +79,7 @@ enum class LinkKind : uint32_t {
   kWindowShape = 18,
   kGpus = 19,
   kEndSession = 20,
+  kTrace = 21,
 };
 
 struct LinkHeader {
@@ -176,6 +179,17 @@ struct LinkSetPriority {
 static_assert(sizeof(LinkSetPriority) == 48);
 inline constexpr uint32_t kAsItIs = UINT32_MAX;
 inline constexpr uint64_t kTurnaroundAsItIs = UINT64_MAX;
+
+// tallyd to executor, with one descriptor: a file of kTraceFileBytes that cannot grow. Not a whole header in it at the
+// end: the executor could not record.
+struct LinkTrace {
+  LinkHeader header;
+  uint64_t duration_ns;  // at most kLongestTraceNs
+  uint32_t uid;          // whose sessions; kEverybody: all
+  uint32_t reserved;
+};
+static_assert(sizeof(LinkTrace) == 32);
+inline constexpr uint32_t kEverybody = UINT32_MAX;
 
 // tallyd to executor: this session is to end, as one that breaks the rules does. Nothing answers but its last report.
 struct LinkEndSession {

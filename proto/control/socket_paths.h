@@ -19,6 +19,8 @@ inline constexpr const char* kClientDirectoryName = "clients";
 // Below it: a directory for each grant, with a socket of the usual name and nothing else.
 inline constexpr const char* kGrantDirectoryName = "grants";
 inline constexpr const char* kControlSocketName = "control.sock";
+// For those who may see only what is theirs.
+inline constexpr const char* kViewSocketName = "view.sock";
 inline constexpr const char* kExecutorSocketName = "executors.sock";
 
 // The runtime directory of a daemon that user `uid` starts for himself; root's is the machine's.

@@ -27,6 +27,7 @@ Action DeclareExecutors(CLI::App& app);
 Action DeclareVersion(CLI::App& app);
 Action DeclareKernels(CLI::App& app);
 Action DeclareSetTurnaround(CLI::App& app);
+Action DeclareTrace(CLI::App& app);
 Action DeclareWindow(CLI::App& app);
 Action DeclareGrant(CLI::App& app);
 Action DeclareDoctor(CLI::App& app);

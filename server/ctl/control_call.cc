@@ -18,20 +18,27 @@ std::string ControlSocketBeside(const std::string& client_socket) {
 }
 
 std::string CallControl(const std::string& client_socket, std::chrono::milliseconds limit, const ControlCall& call) {
-  const std::string socket = ControlSocketBeside(client_socket);
+  std::string socket = ControlSocketBeside(client_socket);
+  const std::string only_for =
+      fmt::format("the control socket '{}' is only for the user who runs tallyd (try sudo)", socket);
+  bool is_view = false;
   if (::access(socket.c_str(), R_OK | W_OK) != 0) {
-    return errno == EACCES
-               ? fmt::format("the control socket '{}' is only for the user who runs tallyd (try sudo)", socket)
-               : fmt::format(
-                     "no tallyd serves '{}': start one with 'tallyd', or name its socket with --socket or "
-                     "TALLY_SOCKET",
-                     socket);
+    if (errno != EACCES) {
+      return fmt::format(
+          "no tallyd serves '{}': start one with 'tallyd', or name its socket with --socket or "
+          "TALLY_SOCKET",
+          socket);
+    }
+    socket = control::RuntimeDirOf(client_socket) + "/" + control::kViewSocketName;
+    if (::access(socket.c_str(), R_OK | W_OK) != 0) return only_for;
+    is_view = true;
   }
   const auto stub = v1::Control::NewStub(grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + limit);
   const grpc::Status status = call(*stub, context);
   if (status.ok()) return "";
+  if (is_view && status.error_code() == grpc::StatusCode::UNIMPLEMENTED) return only_for;
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status.error_message();
   return fmt::format("no tallyd answers at '{}': start one with 'tallyd' ({})", socket, status.error_message());
 }

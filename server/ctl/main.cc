@@ -33,6 +33,8 @@ constexpr Command kCommands[] = {
      DeclarePreemptibility},
     {"set-turnaround", "change within what time best-effort kernels should give the GPU back", DeclareSetTurnaround},
     {"window", "what the windows of programs find: launches that could run, or do run, side by side", DeclareWindow},
+    {"trace", "record for a few seconds what runs on the GPUs, and who waits: a file for ui.perfetto.dev",
+     DeclareTrace},
     {"grant", "tenants with a socket of their own: create, list, revoke", DeclareGrant},
     {"doctor", "check this machine, and a program: what was found, and what to do", DeclareDoctor},
     {"cdi", "let containers use Tally: a CDI specification for Podman, Docker and others", DeclareCdi},
@@ -48,6 +50,7 @@ constexpr const char* kFooter =
     "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
     "  tallyctl coverage                  by what the GPU can be taken from each of them\n"
     "  tallyctl window                    what programs with tally-run --window have side by side, and why not more\n"
+    "  tallyctl trace --seconds 5 --output trace.json    to be opened at ui.perfetto.dev or chrome://tracing\n"
     "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
     "  tallyctl set-turnaround --session 7 20   ... those of session 7 within 20 us\n"
     "  tallyctl --json ps | jq '.[].tenant'\n"
@@ -64,7 +67,8 @@ constexpr const char* kFooter =
     "  1  there is no tallyd or it refused; of doctor: something has failed\n"
     "  2  wrong usage\n"
     "\nFiles:\n"
-    "  control.sock  beside tallyd's client socket; only for the user who runs tallyd";
+    "  control.sock  beside tallyd's client socket; only for the user who runs tallyd\n"
+    "  view.sock     likewise; everybody sees his own sessions there: ps, top, window, trace, version";
 
 int Run(int argc, char** argv) {
   Invocation invocation;

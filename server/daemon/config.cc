@@ -145,6 +145,8 @@ const std::map<std::string, Reader>& Readers() {
        }},
       {"share_domains_between_users",
        [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.share_domains_between_users); }},
+      {"show_own_sessions",
+       [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.shows_own_sessions); }},
       {"share_contexts",
        [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.share_contexts); }},
       {"suspend_best_effort",

@@ -62,6 +62,8 @@ struct DaemonConfig {
   bool suspend_best_effort = false;
   // High-priority contexts are preempted in a pause, once a second at most (server/executor/process/refresher.h).
   bool refresh_contexts = true;
+  // Users see their own sessions (rpc/view_server.h), where others than the daemon's may have some.
+  bool shows_own_sessions = true;
   // Sessions at a time, of all users together and of one user.
   uint32_t max_sessions = 1024;
   uint32_t max_sessions_per_user = 512;

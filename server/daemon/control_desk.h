@@ -61,6 +61,14 @@ struct KernelRow {
   pid_t executor_pid = 0;
 };
 
+// What one executor has written.
+struct ExecutorTrace {
+  pid_t executor_pid = 0;
+  Domain domain;
+  std::vector<std::string> gpus;  // by ordinal
+  UniqueFd file;                  // for ReadTraceFile
+};
+
 struct DaemonFacts {
   std::string socket;
   std::string driver;  // of new executors
@@ -80,6 +88,9 @@ class ControlDesk {
   virtual Result<std::vector<KernelRow>> GetKernels() = 0;
   // Shapes of windows, the most used first.
   virtual Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() = 0;
+  // Has executors record what all sessions do, or those of one user, for so long, and waits for that. kAlreadyExists:
+  // somebody does so already.
+  virtual Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) = 0;
   virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
   virtual Result<GrantRow> CreateGrant(const GrantSpec& spec) = 0;
   virtual Status LabelGrant(const std::string& tenant, const GrantLabels& labels) = 0;

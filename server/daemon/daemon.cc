@@ -23,6 +23,7 @@
 #include "server/daemon/metrics/exporter.h"
 #include "server/daemon/reload.h"
 #include "server/daemon/rpc/rpc_server.h"
+#include "server/daemon/rpc/view_server.h"
 #include "server/daemon/runtime_dir.h"
 #include "server/daemon/starter.h"
 #include "server/daemon/switch_test.h"
@@ -151,6 +152,12 @@ int RunDaemon(const DaemonStart& start) {
                 {config.socket, DriverChoiceName(driver.driver), {}, {}, config.cache_directory});
   auto rpc = RpcServer::Start((*runtime_dir)->PathOf(control::kControlSocketName), desk);
   if (!rpc) return Fail(rpc.error());
+  std::unique_ptr<ViewServer> view;
+  if (OthersMayConnect(config) && config.shows_own_sessions) {
+    auto started = ViewServer::Start((*runtime_dir)->PathOf(control::kViewSocketName), desk);
+    if (!started) return Fail(started.error());
+    view = std::move(*started);
+  }
   std::unique_ptr<MetricsExporter> metrics;
   if (!config.metrics_address.empty() && config.embedded_parent == 0) {
     auto started = MetricsExporter::Start(config.metrics_address, desk);
@@ -215,6 +222,7 @@ int RunDaemon(const DaemonStart& start) {
 
   // Those who still ask are answered "ending"; then nobody asks any more.
   rpc->reset();
+  view.reset();
   metrics.reset();
   (*runtime_dir)->RemoveFiles(is_embedded);
   return 0;

@@ -150,6 +150,7 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kSetPriority:
     case LinkKind::kEndSession:
     case LinkKind::kShutdown:
+    case LinkKind::kTrace:
       return false;  // ours to send
   }
   return false;
@@ -194,6 +195,15 @@ Status ExecutorLink::SendEndSession(uint64_t session_id, const std::string& reas
   message.session_id = session_id;
   std::memcpy(message.reason, reason.data(), std::min(reason.size(), sizeof(message.reason) - 1));
   return Send(socket_.get(), LinkKind::kEndSession, 0, message);
+}
+
+Status ExecutorLink::SendTrace(uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid,
+                               int file) {
+  control::LinkTrace message{};
+  message.duration_ns = static_cast<uint64_t>(duration.count());
+  message.uid = uid.value_or(control::kEverybody);
+  const int fds[] = {file};
+  return Send(socket_.get(), LinkKind::kTrace, request_id, message, fds);
 }
 
 Status ExecutorLink::SendSignal(control::LinkKind kind, uint64_t request_id) {

@@ -3,9 +3,11 @@
 // Lives on the daemon's loop. Never blocks: an executor that does not read is treated as gone.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -44,6 +46,8 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   Status SendSetTuning(const scheduler::Tuning& tuning);
   Status SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices);
   Status SendEndSession(uint64_t session_id, const std::string& reason);
+  // `file`: of kTraceFileBytes.
+  Status SendTrace(uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid, int file);
   Status SendSignal(control::LinkKind kind, uint64_t request_id);
 
   // Reads what has arrived, as the loop does.

@@ -10,7 +10,9 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/mapped_region.h"
 #include "base/unix_socket.h"
+#include "proto/control/trace_abi.h"
 #include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "server/daemon/ledger_file.h"
@@ -29,6 +31,8 @@ using std::chrono::steady_clock;
 constexpr milliseconds kAdoptionWait{8 * control::kReconnectMs};
 constexpr milliseconds kPriorityReplyLimit{2000};
 constexpr milliseconds kFailedStartPause{1000};
+// After a recording: for what is on the GPU, and to write it.
+constexpr milliseconds kTraceAnswerLimit{3000};
 constexpr milliseconds kLedgerDelay{1000};
 constexpr const char* kLedgerName = "ledger";
 
@@ -399,6 +403,19 @@ void ExecutorPool::QueryWindowShapes(milliseconds limit, std::function<void()> d
   Ask(control::LinkKind::kQueryWindowShapes, limit, std::move(done));
 }
 
+void ExecutorPool::Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid, std::function<void()> done) {
+  const auto send = [&](Executor& executor, uint64_t id) {
+    executor.trace_file.Reset();
+    // Of a page until something is written: most executors have little to tell.
+    auto file = CreateSealedMemfd("tally-trace", control::kTraceFileBytes, 4096);
+    if (!file || !executor.link->SendTrace(id, duration, uid, file->get()).ok()) return false;
+    executor.trace_file = std::move(*file);
+    return true;
+  };
+  for (const ExecutorPtr& executor : executors_) executor->trace_file.Reset();
+  Ask(send, std::chrono::ceil<milliseconds>(duration) + kTraceAnswerLimit, std::move(done));
+}
+
 void ExecutorPool::Reconfigure(DaemonConfig config) {
   config.turnaround_threshold = config_.turnaround_threshold;  // an operator may have set it meanwhile
   spawner_.Reconfigure(config);
@@ -506,12 +523,16 @@ void ExecutorPool::ChoosePolicy(Executor& executor) {
 }
 
 void ExecutorPool::Ask(control::LinkKind question, milliseconds limit, std::function<void()> done) {
+  Ask([question](Executor& executor, uint64_t id) { return executor.link->SendSignal(question, id).ok(); }, limit,
+      std::move(done));
+}
+
+void ExecutorPool::Ask(const std::function<bool(Executor&, uint64_t)>& send, milliseconds limit,
+                       std::function<void()> done) {
   const uint64_t id = next_request_id_++;
   Inquiry inquiry{{}, std::move(done)};
   for (const ExecutorPtr& executor : executors_) {
-    if (executor->link != nullptr && executor->link->SendSignal(question, id).ok()) {
-      inquiry.awaited.insert(executor->pid);
-    }
+    if (executor->link != nullptr && send(*executor, id)) inquiry.awaited.insert(executor->pid);
   }
   if (inquiry.awaited.empty()) return inquiry.done();
   inquiries_.emplace(id, std::move(inquiry));

@@ -92,6 +92,7 @@ class ExecutorPool {
     std::map<uint64_t, SessionRecord> sessions;
     std::vector<control::LinkKernelReport> kernels;          // of the last QueryKernels
     std::vector<control::WindowShapeFigures> window_shapes;  // of the last QueryWindowShapes
+    UniqueFd trace_file;                                     // of the last Trace; not valid: it was not asked
     std::map<uint32_t, uint64_t> refused_functions;          // calls by row of driver_api.tsv, since it started
 
     struct Waiting {
@@ -133,6 +134,8 @@ class ExecutorPool {
   void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
   // Likewise of the shapes of windows (Executor::window_shapes).
   void QueryWindowShapes(std::chrono::milliseconds limit, std::function<void()> done);
+  // Has every executor record what its sessions, or those of one user, do for so long (Executor::trace_file).
+  void Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid, std::function<void()> done);
   void SetPriority(uint64_t session_id, const control::ShareChange& change, Done done);
   // Which grants there are, for sessions of executors that come back.
   void SetGrantCheck(std::function<bool(uint64_t grant_id)> is_there) { is_grant_there_ = std::move(is_there); }
@@ -216,6 +219,9 @@ class ExecutorPool {
   // To another executor of the domain.
   void PlaceWaitingAnew(Executor& executor);
   void EndSessions(Executor& executor);
+  // `send` says whether the executor was asked.
+  void Ask(const std::function<bool(Executor&, uint64_t request_id)>& send, std::chrono::milliseconds limit,
+           std::function<void()> done);
   void Ask(control::LinkKind question, std::chrono::milliseconds limit, std::function<void()> done);
   void AnswerArrived(uint64_t inquiry_id, pid_t pid);
   void AnswersFailed(pid_t pid);

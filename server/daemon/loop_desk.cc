@@ -13,8 +13,8 @@ constexpr std::chrono::milliseconds kExecutorAnswerLimit{500};
 constexpr std::chrono::seconds kLoopAnswerLimit{5};
 
 template <typename Answer>
-Answer Await(std::future<Answer>& answer, Answer too_late) {
-  if (answer.wait_for(kLoopAnswerLimit) != std::future_status::ready) return too_late;
+Answer Await(std::future<Answer>& answer, Answer too_late, std::chrono::nanoseconds longer = {}) {
+  if (answer.wait_for(kLoopAnswerLimit + longer) != std::future_status::ready) return too_late;
   return answer.get();
 }
 
@@ -78,6 +78,21 @@ Result<std::vector<control::WindowShapeFigures>> LoopDesk::GetWindowShapes() {
   return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
+Result<std::vector<ExecutorTrace>> LoopDesk::Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) {
+  using Answer = Result<std::vector<ExecutorTrace>>;
+  if (is_tracing_.exchange(true)) {
+    return Error(StatusCode::kAlreadyExists, "a trace is being recorded already: try again when it has ended");
+  }
+  auto promise = std::make_shared<std::promise<Answer>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise, duration, uid] {
+    pool_.Trace(duration, uid, [this, promise] { promise->set_value(CollectTraces()); });
+  });
+  Answer traces = Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"), duration);
+  is_tracing_ = false;
+  return traces;
+}
+
 Status LoopDesk::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
   auto promise = std::make_shared<std::promise<Status>>();
   auto answer = promise->get_future();
@@ -137,6 +152,19 @@ std::vector<control::WindowShapeFigures> LoopDesk::CollectWindowShapes() const {
   }
   std::ranges::stable_sort(shapes, std::greater(), &control::WindowShapeFigures::num_uses);
   return shapes;
+}
+
+std::vector<ExecutorTrace> LoopDesk::CollectTraces() const {
+  std::vector<ExecutorTrace> traces;
+  for (const auto& executor : pool_.executors()) {
+    if (!executor->trace_file.valid()) continue;
+    ExecutorTrace& trace = traces.emplace_back();
+    trace.executor_pid = executor->pid;
+    trace.domain = executor->domain;
+    for (const size_t place : executor->gpu_places) trace.gpus.push_back(pool_.gpus()[place]);
+    trace.file = std::move(executor->trace_file);
+  }
+  return traces;
 }
 
 Overview LoopDesk::Collect() const {

@@ -174,7 +174,8 @@ std::vector<pid_t> RuntimeDir::LivingExecutors() {
 }
 
 void RuntimeDir::RemoveFiles(bool and_directory) {
-  for (const char* name : {control::kControlSocketName, control::kExecutorSocketName}) ::unlink(PathOf(name).c_str());
+  for (const char* name : {control::kControlSocketName, control::kExecutorSocketName, control::kViewSocketName})
+    ::unlink(PathOf(name).c_str());
   // A socket of the service manager stays, and so does its link.
   if (!link_.empty() && ::access(link_.c_str(), F_OK) != 0) ::unlink(link_.c_str());
   if (!and_directory) return;  // the lock file stays: removing it would let two daemons hold "the" lock

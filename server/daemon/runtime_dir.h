@@ -5,6 +5,7 @@
 //   grants/TENANT/tally.sock           where the tenant of a grant connects; only containers get to these
 //   grants.json                        the grants, for the next tallyd (grant_book.h)
 //   control.sock, executors.sock       sockets of nobody else's
+//   view.sock                          for everybody's own sessions (rpc/view_server.h)
 //   activity         the executors' page (server/executor/dispatch/activity_page.h)
 //   tallyd.lock      held (flock) by the running tallyd; holds its pid
 //   ledger           what tenants have done (ledger_file.h)

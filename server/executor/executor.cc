@@ -62,6 +62,11 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   void ExpectDescheduling(int device, bool is_expected) override;
   void LeaveToTimeSlices(bool is_left) override { admission->LeaveToTimeSlices(is_left); }
   HighPriorityWatch* high_priority_watch() override { return admission->watch(); }
+  Status StartTrace(std::optional<uint32_t> uid) override { return trace.Start(uid); }
+  Status EndTrace(int file) override { return WriteTrace(trace.Stop(), file); }
+  void NoteInTrace(control::TraceKind kind, int device, TimePoint begin, TimePoint end) override {
+    trace.Add(kind, device, begin, end);
+  }
   bool faulted() const override { return fault() != CUDA_SUCCESS; }
   const std::string& driver_description() const override { return loaded_driver->description; }
   bool is_software() const override { return loaded_driver->is_software; }
@@ -234,6 +239,7 @@ void ExecutorProcess::Shutdown() {
     changed_.notify_all();
   }
   if (reaper_.joinable()) reaper_.join();
+  (void)trace.Stop();
   if (variants != nullptr) variants->Shutdown();
   admission.reset();  // it waits for work of the contexts that go next
   devices->Release();

@@ -10,12 +10,15 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "proto/control/executor_choices.h"
+#include "proto/control/trace_abi.h"
 #include "proto/control/window_figures.h"
 #include "scheduler/tuning.h"
 #include "server/executor/session/session_snapshot.h"
@@ -64,6 +67,14 @@ class Executor {
   virtual void LeaveToTimeSlices(bool is_left) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
+  // Records what sessions do, or those of one user, until EndTrace, which writes it into a file (trace_abi.h). An
+  // error: it does not.
+  virtual Status StartTrace(std::optional<uint32_t> /*uid*/) {
+    return Status(StatusCode::kUnavailable, "no recording");
+  }
+  virtual Status EndTrace(int /*file*/) { return OkStatus(); }
+  // What happened to the executor's contexts, for a recording if there is one.
+  virtual void NoteInTrace(control::TraceKind, int /*device*/, TimePoint /*begin*/, TimePoint /*end*/) {}
   // Ends a session as if it had misbehaved. kNotFound: no such session.
   virtual Status Evict(uint64_t session_id, const std::string& reason) = 0;
 

@@ -20,7 +20,7 @@ CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "sch
 WINDOW_CASE = os.path.join(os.path.dirname(CASES), "window_case.py")
 MISSING = not_built()
 # They print nothing, or what another's specification says.
-WITHOUT_SCHEMA = {"set-priority", "set-weight", "set-level", "set-turnaround", "grant revoke", "cdi generate"}
+WITHOUT_SCHEMA = {"set-priority", "set-weight", "set-level", "set-turnaround", "grant revoke", "cdi generate", "trace"}
 # Parts of others, and what a command prints with an option.
 OF_NO_COMMAND = {"class", "window_mode", "window_shapes"}
 

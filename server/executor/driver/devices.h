@@ -38,6 +38,11 @@ class Devices {
   // Makes a context current, for what needs one (the stream priorities): the first device's if it is of the same
   // architecture, so that devices which nobody uses get none. At most 58 devices fit into a reply.
   CUresult Describe(int ordinal, shm::DeviceDescription* description);
+  // Whether somebody has asked for it.
+  bool HasContext(int ordinal) const {
+    const std::lock_guard lock(mutex_);
+    return devices_[static_cast<size_t>(ordinal)].context != nullptr;
+  }
   // Of work on that device.
   CompletionSource& completions(int ordinal) { return *devices_[static_cast<size_t>(ordinal)].completions; }
   // Releases every context. Nothing may use them any more, and no mark of theirs is left.
@@ -58,7 +63,7 @@ class Devices {
   const DriverTable& driver_;
   const std::function<void(int)> on_making_context_;
   std::vector<Device> devices_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
 };
 
 }  // namespace tally::server

@@ -6,24 +6,27 @@
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/launch_stream.h"
 #include "server/executor/issue/pending_launch.h"
+#include "server/executor/issue/traced_work.h"
 
 namespace tally::server {
 
 class AdmittedDispatch {
  public:
-  // Holds back what is asked if it must be, unless it `passes`.
+  // Holds back what is asked if it must be, unless it `passes`. `what`: for recordings.
   AdmittedDispatch(const LaunchOwner& owner, const LaunchStream& stream, const scheduler::LaunchAsked& asked,
-                   bool passes)
-      : admission_(passes ? nullptr : &owner.admission),
+                   bool passes, const TracedWork::What& what)
+      : traced_(owner, stream, what, passes),
+        admission_(passes ? nullptr : &owner.admission),
         place_{stream.device, owner.is_high_priority.load(std::memory_order_relaxed), stream.real,
                &owner.admission_tenant} {
     if (admission_ == nullptr) return;
     pass_ = admission_->BeforeDispatch(place_, asked);
     if (pass_.may_go) stream.NoteBusy();
+    traced_.OnAdmitted(pass_.may_go, pass_.is_noted() || !pass_.may_go);
   }
   // A launch that is being captured runs nothing and passes.
   AdmittedDispatch(const PendingLaunch& launch, const scheduler::LaunchAsked& asked)
-      : AdmittedDispatch(*launch.owner, *launch.stream, asked, launch.is_captured) {}
+      : AdmittedDispatch(*launch.owner, *launch.stream, asked, launch.is_captured, {launch.kernel, ""}) {}
   ~AdmittedDispatch() {
     if (admission_ != nullptr && pass_.may_go) admission_->AfterDispatch(place_, pass_);
   }
@@ -38,6 +41,7 @@ class AdmittedDispatch {
   static constexpr CUresult kCancelled = CUDA_ERROR_DEINITIALIZED;
 
  private:
+  TracedWork traced_;
   Admission* const admission_;
   const DispatchPlace place_;
   DispatchPass pass_;

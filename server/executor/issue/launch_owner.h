@@ -10,6 +10,7 @@
 namespace tally::server {
 
 class PreemptibilityMeter;
+class TraceSwitch;
 class VariantRegistry;
 struct DriverTable;
 struct RunsOwner;
@@ -25,6 +26,7 @@ struct LaunchOwner {
   const std::shared_ptr<RunsOwner>& runs_owner;
   PreemptibilityMeter& preemptibility;
   FigureCounters& counters;
+  const TraceSwitch& trace;
 };
 
 }  // namespace tally::server

@@ -105,7 +105,7 @@ std::optional<CUresult> RememberedGraphs::Launch(Remembered& known, std::span<Pe
   asked.kind = known.key;
   asked.duration = known.choice.duration(IssueWay::kGraph);
   asked.turnaround = launches[0].turnaround;
-  const AdmittedDispatch dispatch(owner, stream, asked, /*passes=*/false);
+  const AdmittedDispatch dispatch(owner, stream, asked, /*passes=*/false, {nullptr, "window"});
   if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
   // What waiting there took does not count; what the host does for the graph does.
   Mark begin;

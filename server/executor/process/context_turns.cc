@@ -1,6 +1,7 @@
 #include "server/executor/process/context_turns.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -114,8 +115,15 @@ DaemonLink::ContextStates ContextTurns::AllowDescheduling(bool is_of_use) {
 }
 
 std::unique_ptr<Descheduler> ContextTurns::MakeDescheduler(int device) {
-  const auto deschedule = [this, device](bool is_descheduled) {
+  // On the descheduler's thread; `since`: it is descheduled.
+  const auto deschedule = [this, device, since = std::optional<TimePoint>()](bool is_descheduled) mutable {
     const size_t num_groups = GpuChannelGroups::OfThisProcess().Deschedule(device, is_descheduled);
+    const TimePoint now = SteadyClock().Now();
+    if (is_descheduled && num_groups > 0 && !since) since = now;
+    if (!is_descheduled && num_groups == 0 && since) {
+      executor_->NoteInTrace(control::TraceKind::kDescheduled, device, *since, now);
+      since.reset();
+    }
     if (is_descheduled && num_groups == 0) loop_.Post([this] { Check(); });
     return num_groups;
   };
@@ -131,8 +139,13 @@ bool ContextTurns::WantsRefreshing() const {
 
 void ContextTurns::MakeRefreshers() {
   for (int device = 0; device < executor_->num_devices(); ++device) {
-    refreshers_.push_back(std::make_unique<Refresher>(*executor_->high_priority_watch(), device, [device] {
-      return GpuChannelGroups::OfThisProcess().Preempt(device);
+    refreshers_.push_back(std::make_unique<Refresher>(*executor_->high_priority_watch(), device, [this, device] {
+      const TimePoint begin = SteadyClock().Now();
+      const size_t num_groups = GpuChannelGroups::OfThisProcess().Preempt(device);
+      if (num_groups > 0) {
+        executor_->NoteInTrace(control::TraceKind::kRefreshed, device, begin, SteadyClock().Now());
+      }
+      return num_groups;
     }));
   }
 }

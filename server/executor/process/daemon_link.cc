@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/unix_socket.h"
+#include "proto/control/trace_abi.h"
 
 namespace tally::server {
 namespace {
@@ -96,6 +97,13 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kQueryWindowShapes:
       events_.on_query_window_shapes(header.request_id);
       return true;
+    case LinkKind::kTrace: {
+      control::LinkTrace trace{};
+      if (!Read(bytes, trace) || fds.size() != 1 || trace.duration_ns > control::kLongestTraceNs) return false;
+      events_.on_trace(header.request_id, std::chrono::nanoseconds(trace.duration_ns),
+                       trace.uid == control::kEverybody ? std::nullopt : std::optional(trace.uid), std::move(fds[0]));
+      return true;
+    }
     case LinkKind::kSetTuning: {
       control::LinkSetTuning set{};
       if (!Read(bytes, set)) return false;

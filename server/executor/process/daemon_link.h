@@ -4,7 +4,9 @@
 // Lives on one event loop.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,6 +33,7 @@ class DaemonLink {
     std::function<void(const scheduler::Tuning&)> on_set_tuning;
     std::function<void(std::chrono::microseconds, bool is_left_to_slices)> on_set_time_slice;
     std::function<void(uint64_t session_id, const std::string& reason)> on_end_session;
+    std::function<void(uint64_t request_id, std::chrono::nanoseconds, std::optional<uint32_t> uid, UniqueFd)> on_trace;
     std::function<void()> on_shutdown;
   };
 

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/log.h"
@@ -128,6 +130,8 @@ class DomainProcess {
       // One that is gone already has ended as it was to.
       if (executor_ != nullptr) (void)executor_->Evict(session_id, reason);
     };
+    events.on_trace = [this](uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid,
+                             UniqueFd file) { OnTrace(request_id, duration, uid, std::move(file)); };
     events.on_shutdown = [this] { End(); };
     return events;
   }
@@ -202,6 +206,17 @@ class DomainProcess {
     link_.SendRefusedFunctions(executor_->RefusedFunctions());
     context_turns_.Check();
     link_.SendReportEnd(request_id, sessions.size());
+  }
+
+  // The file stays as it is where nothing can be recorded.
+  void OnTrace(uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid, UniqueFd file) {
+    if (executor_ == nullptr || !executor_->StartTrace(uid).ok()) return link_.SendReportEnd(request_id, 0);
+    const auto shared = std::make_shared<UniqueFd>(std::move(file));
+    loop_.PostDelayed(std::chrono::ceil<std::chrono::milliseconds>(duration), [this, request_id, shared] {
+      const Status written = executor_->EndTrace(shared->get());
+      if (!written.ok()) LOG_WARNING("a trace is lost: {}", written.message());
+      link_.SendReportEnd(request_id, 0);
+    });
   }
 
   void WaitForIdle() {

@@ -53,6 +53,18 @@ uint64_t PieceBytes(const SessionState& session, const Stream& stream, CopyDirec
   return direction == CopyDirection::kDevice ? kDevicePiece : kHostPiece;
 }
 
+constexpr const char* NameOf(CopyDirection direction) {
+  switch (direction) {
+    case CopyDirection::kUp:
+      return "copy to the GPU";
+    case CopyDirection::kDown:
+      return "copy from the GPU";
+    case CopyDirection::kDevice:
+      break;
+  }
+  return "copy or fill on the GPU";
+}
+
 // Copies of about the same size in one direction take about the same time; they leave the multiprocessors to others.
 scheduler::LaunchAsked AskedOfCopy(const SessionState& session, CopyDirection direction, uint64_t size_bytes) {
   const auto magnitude = static_cast<uint64_t>(std::bit_width(size_bytes));
@@ -77,8 +89,12 @@ CUresult InPieces(SessionState& session, const Stream& stream, CopyDirection dir
     session.NoteWork(stream, /*is_launch=*/false);
     const bool are_held = AreHeld(session, stream);
     const AdmittedDispatch dispatch(session.launches, stream, AskedOfCopy(session, direction, num * unit_bytes),
-                                    /*passes=*/!are_held);
-    if (!are_held && !stream.context->IsCapturing(stream)) stream.NoteBusy();
+                                    /*passes=*/!are_held, {nullptr, NameOf(direction)});
+    const bool passes_uncaptured = !are_held && !stream.context->IsCapturing(stream);
+    // One that is held back is recorded where it passes admission.
+    TracedWork traced(session.launches, stream, {nullptr, NameOf(direction)}, /*is_captured=*/!passes_uncaptured);
+    if (passes_uncaptured) stream.NoteBusy();
+    traced.OnAdmitted(/*may_go=*/true, /*may_have_waited=*/false);
     if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
     if (dispatch.is_forced()) units_at_once = UINT64_MAX;
     if (const CUresult r = put(first, num); r != CUDA_SUCCESS) return r;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "server/executor/dispatch/admission.h"
+#include "server/executor/dispatch/trace.h"
 #include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/peer_access.h"
@@ -63,6 +64,7 @@ class ExecutorCore {
   const bool wants_ptx;                               // of machine code: clients send it along
   const std::unique_ptr<DeviceOutput> device_output;  // thread-safe
   PeerAccess peers{driver, *devices};
+  Trace trace{driver, *devices, clock};  // thread-safe
 
   // The sticky error, CUDA_SUCCESS while all is well.
   CUresult fault() const { return context_fault->error(); }

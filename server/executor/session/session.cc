@@ -54,6 +54,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
   state_.OpenWindow(identity_.window);
   state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });
+  state_.trace.Enter(core_.trace, identity_.session_id, identity_.uid);
   SetPriority({});
 }
 

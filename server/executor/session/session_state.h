@@ -16,6 +16,7 @@
 #include "proto/control/window_mode.h"
 #include "server/executor/dispatch/busy_clock.h"
 #include "server/executor/dispatch/figure_counters.h"
+#include "server/executor/dispatch/trace.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/node_budget.h"
 #include "server/executor/issue/preemptibility_meter.h"
@@ -71,10 +72,18 @@ class SessionState {
   const std::shared_ptr<RunsOwner> runs_owner = std::make_shared<RunsOwner>();
   const std::unique_ptr<AdmissionTenant> admission_tenant;  // how admission knows it; thread-safe
   PreemptibilityMeter preemptibility;
+  TraceSwitch trace;  // what recordings see of it; entered before channels exist
   // All of this as its launches see it.
-  const LaunchOwner launches{driver,        *core.admission,  *admission_tenant, core.variants.get(),
-                             keeps_kernels, is_high_priority, runs_owner,        preemptibility,
-                             counters};
+  const LaunchOwner launches{driver,
+                             *core.admission,
+                             *admission_tenant,
+                             core.variants.get(),
+                             keeps_kernels,
+                             is_high_priority,
+                             runs_owner,
+                             preemptibility,
+                             counters,
+                             trace};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once channels exist
   // Code is about to be loaded that may print.
@@ -88,7 +97,9 @@ class SessionState {
   void NoteWaited(RequestClock& requests) {
     if (slo == nullptr) return;
     const auto took = requests.OnWaited(clock.Now());
-    if (took && is_high_priority.load(std::memory_order_relaxed)) slo->OnRequest(*took);
+    if (!took || !is_high_priority.load(std::memory_order_relaxed)) return;
+    slo->OnRequest(*took);
+    trace.OnRequest(clock.Now(), *took);
   }
   const SteadyClock clock;
   BusyTime busy;                       // its measuring and BusyTime::OnEvent are thread-safe

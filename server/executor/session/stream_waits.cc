@@ -20,8 +20,17 @@ constexpr auto kLongestSleep = std::chrono::seconds(10);
 
 }  // namespace
 
+void StreamWaits::EndTracedRun(const Stream& stream) {
+  const int device = stream.context->device();
+  TraceRing* const ring = session_.trace.RingOf(device);
+  if (ring == nullptr) [[likely]]
+    return;
+  if (!stream.context->IsCapturing(stream) && EnterDevice(device) == CUDA_SUCCESS) ring->CloseRun(stream.real);
+}
+
 void StreamWaits::MarkStream(Stream& stream, std::vector<WaitPoint>* points) {
   if (stream.gated != nullptr && EnterDevice(stream.context->device()) == CUDA_SUCCESS) stream.Seal();
+  EndTracedRun(stream);
   session_.awaited.Begin(stream.real);
   points->push_back({stream.real, Mark(), stream.num_waited, stream.num_issued, stream.requests, stream.work,
                      stream.work->num_put()});
@@ -31,6 +40,7 @@ CUresult StreamWaits::RecordPoint(Stream& stream, std::vector<WaitPoint>* points
   const int device = stream.context->device();
   if (const CUresult r = EnterDevice(device); r != CUDA_SUCCESS) return r;
   if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  EndTracedRun(stream);
   Mark mark;
   if (const CUresult r = session_.core.devices->completions(device).Put(stream.real, &mark); r != CUDA_SUCCESS)
     return r;

@@ -58,6 +58,8 @@ class StreamWaits {
  private:
   CUresult EnterDevice(int device) { return served_.EnterDevice(device); }
   const DriverTable& driver() const { return session_.driver; }
+  // What is recorded of it ends here.
+  void EndTracedRun(const Stream& stream);
   CUresult MarkBusy(const std::vector<ClientContext*>& contexts, std::vector<WaitPoint>* points);
   CUresult RecordPoint(Stream& stream, std::vector<WaitPoint>* points);
   CUresult Await(const WaitPoint& point);

@@ -77,7 +77,7 @@ CUresult LaunchGraph(ServedRequest& served, ClientNames& names, WireReader& in) 
   scheduler::LaunchAsked asked;
   asked.kind = reinterpret_cast<uintptr_t>(exec);
   asked.turnaround = session.turnaround();
-  const AdmittedDispatch dispatch(session.launches, *stream, asked, /*passes=*/is_captured);
+  const AdmittedDispatch dispatch(session.launches, *stream, asked, /*passes=*/is_captured, {nullptr, "graph"});
   if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
   std::optional<PreemptibilityMeter::Timed> timed;
   if (IsOfInterest(session.launches, is_captured)) {

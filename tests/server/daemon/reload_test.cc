@@ -30,6 +30,7 @@ const std::map<std::string, std::string>& OtherValues() {
       {"default_priority", R"("high")"},
       {"share_domains_between_users", "true"},
       {"share_contexts", "true"},
+      {"show_own_sessions", "false"},
       {"suspend_best_effort", "true"},
       {"refresh_contexts", "false"},
       {"max_sessions", "3"},

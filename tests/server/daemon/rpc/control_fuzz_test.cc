@@ -47,6 +47,9 @@ class StrictDesk final : public ControlDesk {
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
     return std::vector<control::WindowShapeFigures>{};
   }
+  Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
+    return std::vector<ExecutorTrace>{};
+  }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
     ++num_changes;
     EXPECT_TRUE(scheduler::IsTurnaround(threshold)) << threshold.count();

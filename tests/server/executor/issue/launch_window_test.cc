@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "server/executor/dispatch/trace.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/launch_stream.h"
@@ -94,8 +95,9 @@ class LaunchWindowTest : public testing::Test {
   std::shared_ptr<RunsOwner> runs_owner_ = std::make_shared<RunsOwner>();
   PreemptibilityMeter preemptibility_{nullptr, nullptr};
   FigureCounters figures_;
-  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr, keeps_kernels_,
-                     is_high_priority_, runs_owner_, preemptibility_, figures_};
+  TraceSwitch trace_;
+  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr,  keeps_kernels_,
+                     is_high_priority_, runs_owner_, preemptibility_, figures_, trace_};
   LaunchStream stream_;
   ManualClock clock_;
   std::map<int, Kernel> kernels_;

@@ -1,0 +1,21 @@
+// What the services of tallyd say of sessions, their windows and executors.
+#pragma once
+
+#include <grpcpp/support/status.h>
+
+#include <string>
+#include <vector>
+
+#include "proto/control/control.pb.h"
+#include "server/daemon/control_desk.h"
+
+namespace tally::server {
+
+grpc::Status ToGrpc(const Status& status);
+control::v1::PriorityClass ToProto(shm::PriorityClass priority_class);
+// `gpus`: as Overview has them.
+void Fill(const SessionRow& row, const std::vector<std::string>& gpus, control::v1::Session* session);
+void Fill(const ExecutorRow& row, control::v1::Executor* executor);
+void Fill(const control::WindowShapeFigures& figures, control::v1::WindowShape* shape);
+
+}  // namespace tally::server

@@ -1,0 +1,24 @@
+// Answers Trace: has executors record, and tells of it in pieces.
+#pragma once
+
+#include <grpcpp/support/sync_stream.h>
+#include <sys/types.h>
+
+#include <optional>
+
+#include "proto/control/control.pb.h"
+#include "server/daemon/control_desk.h"
+
+namespace tally::server {
+
+// `viewer`: only what MaySee of that user's; none: everything.
+grpc::Status StreamTrace(ControlDesk& desk, const control::v1::TraceRequest& request, std::optional<uid_t> viewer,
+                         grpc::ServerWriter<control::v1::TraceChunk>& writer);
+
+// Whether a session is this user's own. What came by a grant is its tenant's: root of some container, as a rule, and
+// not the machine's.
+inline bool MaySee(uid_t viewer, const SessionRow& row) {
+  return row.record.identity.uid == viewer && (viewer != 0 || row.record.identity.grant_id == 0);
+}
+
+}  // namespace tally::server

@@ -1,0 +1,85 @@
+#include "server/daemon/rpc/view_service.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "proto/control/version.h"
+#include "proto/driver/generated/wire_ops.h"
+#include "server/daemon/rpc/session_message.h"
+#include "server/daemon/rpc/trace_stream.h"
+
+namespace tally::server {
+namespace {
+
+namespace v1 = control::v1;
+
+grpc::Status Nobody() { return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "tallyd does not know who asks"); }
+
+}  // namespace
+
+grpc::Status ViewService::ListSessions(grpc::ServerContext* context, const v1::ListSessionsRequest*,
+                                       v1::ListSessionsResponse* response) {
+  const auto viewer = find_viewer_(*context);
+  if (!viewer) return Nobody();
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  for (const SessionRow& row : overview->sessions) {
+    if (MaySee(*viewer, row)) Fill(row, overview->gpus, response->add_sessions());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ViewService::ListExecutors(grpc::ServerContext* context, const v1::ListExecutorsRequest*,
+                                        v1::ListExecutorsResponse* response) {
+  const auto viewer = find_viewer_(*context);
+  if (!viewer) return Nobody();
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  for (ExecutorRow row : overview->executors) {
+    row.num_sessions = static_cast<size_t>(std::ranges::count_if(overview->sessions, [&](const SessionRow& session) {
+      return session.executor_pid == row.pid && MaySee(*viewer, session);
+    }));
+    if (row.num_sessions != 0) Fill(row, response->add_executors());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ViewService::ListWindowShapes(grpc::ServerContext* context, const v1::ListWindowShapesRequest*,
+                                           v1::ListWindowShapesResponse* response) {
+  const auto viewer = find_viewer_(*context);
+  if (!viewer) return Nobody();
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  std::set<uint64_t> own;
+  for (const SessionRow& row : overview->sessions) {
+    if (MaySee(*viewer, row)) own.insert(row.record.identity.session_id);
+  }
+  const auto shapes = desk_.GetWindowShapes();
+  if (!shapes) return ToGrpc(shapes.error());
+  for (const control::WindowShapeFigures& figures : *shapes) {
+    if (own.contains(figures.session_id)) Fill(figures, response->add_shapes());
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status ViewService::Trace(grpc::ServerContext* context, const v1::TraceRequest* request,
+                                grpc::ServerWriter<v1::TraceChunk>* writer) {
+  const auto viewer = find_viewer_(*context);
+  return viewer ? StreamTrace(desk_, *request, viewer, *writer) : Nobody();
+}
+
+grpc::Status ViewService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {
+  const DaemonFacts facts = desk_.facts();
+  response->set_version(std::string(control::kVersion));
+  response->set_protocol_version(shm::kProtocolVersion);
+  response->set_api_table_hash(kApiTableHash);
+  response->set_pid(::getpid());
+  response->set_uptime_ns(static_cast<uint64_t>(facts.uptime.count()));
+  response->set_socket(facts.socket);
+  response->set_driver(facts.driver);
+  return grpc::Status::OK;
+}
+
+}  // namespace tally::server

@@ -1,0 +1,41 @@
+// What a user may ask of tallyd without being its administrator: his own sessions, and nothing that changes anything.
+//
+// Only what is overridden here is answered; everything else of control.proto is UNIMPLEMENTED.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+
+#include "proto/control/control.grpc.pb.h"
+#include "server/daemon/control_desk.h"
+
+namespace tally::server {
+
+class ViewService final : public control::v1::Control::Service {
+ public:
+  // Who asks; none: not known any more, and sees nothing. From any thread.
+  using FindViewer = std::function<std::optional<uid_t>(const grpc::ServerContext&)>;
+
+  // `desk` outlives this.
+  ViewService(ControlDesk& desk, FindViewer find_viewer) : desk_(desk), find_viewer_(std::move(find_viewer)) {}
+
+  grpc::Status ListSessions(grpc::ServerContext* context, const control::v1::ListSessionsRequest*,
+                            control::v1::ListSessionsResponse* response) override;
+  // Those that have sessions of this user's, and so many of them.
+  grpc::Status ListExecutors(grpc::ServerContext* context, const control::v1::ListExecutorsRequest*,
+                             control::v1::ListExecutorsResponse* response) override;
+  grpc::Status ListWindowShapes(grpc::ServerContext* context, const control::v1::ListWindowShapesRequest*,
+                                control::v1::ListWindowShapesResponse* response) override;
+  grpc::Status Trace(grpc::ServerContext* context, const control::v1::TraceRequest* request,
+                     grpc::ServerWriter<control::v1::TraceChunk>* writer) override;
+  grpc::Status Version(grpc::ServerContext* context, const control::v1::VersionRequest*,
+                       control::v1::VersionResponse* response) override;
+
+ private:
+  ControlDesk& desk_;
+  const FindViewer find_viewer_;
+};
+
+}  // namespace tally::server
