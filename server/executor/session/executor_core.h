@@ -16,6 +16,7 @@
 #include "server/executor/session/context_calls.h"
 #include "server/executor/session/context_fault.h"
 #include "server/executor/session/device_output.h"
+#include "server/executor/session/notices.h"
 #include "server/executor/session/held_account.h"
 #include "server/executor/session/held_addresses.h"
 #include "server/executor/session/host_memory.h"
@@ -62,6 +63,7 @@ class ExecutorCore {
   const bool are_classes_mixed;                       // ExecutorConfig
   const bool wants_ptx;                               // of machine code: clients send it along
   const std::unique_ptr<DeviceOutput> device_output;  // thread-safe
+  Notices notices;                                    // thread-safe
   PeerAccess peers{driver, *devices};
 
   // The sticky error, CUDA_SUCCESS while all is well.

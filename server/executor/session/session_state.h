@@ -22,6 +22,7 @@
 #include "server/executor/session/client_arrays.h"
 #include "server/executor/session/client_context.h"
 #include "server/executor/session/executor_core.h"
+#include "server/executor/session/expected_work.h"
 #include "server/executor/session/handle_tables.h"
 #include "server/executor/session/host_calls.h"
 #include "server/executor/session/host_memory.h"
@@ -88,8 +89,13 @@ class SessionState {
     const auto took = requests.OnWaited(clock.Now());
     if (took && is_high_priority.load(std::memory_order_relaxed)) slo->OnRequest(*took);
   }
+  // As the program asks for it: from now on it may say when its work is expected. Once more is no error.
+  // kFailedPrecondition: it has not the priority, or shares its context with who has not; kResourceExhausted: there is
+  // no thread.
+  Status ExpectWork(shm::ArrivalPage& page);
   const SteadyClock clock;
   BusyTime busy;                       // its measuring and BusyTime::OnEvent are thread-safe
+  std::unique_ptr<ExpectedWork> expected;  // null: nobody asked; of the socket's thread
   std::atomic<bool> may_print{false};  // has code that may print; thread-safe
 
   // What the client has made, by what can be destroyed together.
