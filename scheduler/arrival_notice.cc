@@ -11,6 +11,7 @@ void ArrivalNotice::OnExpected(TimePoint from, TimePoint until, TimePoint now) {
   if (state_ == State::kIdle) {
     ++counts_.announced;
     state_ = State::kPending;
+    told_at_ = now;
     from_ = from;
     until_ = until;
     return;
@@ -22,6 +23,7 @@ void ArrivalNotice::OnExpected(TimePoint from, TimePoint until, TimePoint now) {
 ArrivalNotice::Step ArrivalNotice::Advance(TimePoint now, std::optional<TimePoint> work_began, bool is_busy,
                                            NoticeBudget& budget) {
   Step step;
+  if (work_began < told_at_) work_began.reset();  // of before
   if (state_ == State::kHeld) {
     if (!work_began && now < until_) {
       step.next = until_;
@@ -43,8 +45,11 @@ ArrivalNotice::Step ArrivalNotice::Advance(TimePoint now, std::optional<TimePoin
     return step;
   }
   state_ = State::kIdle;
-  // The GPU is there already, or it is too late: a thread that slept too long, a clock that has jumped.
-  if (is_busy || now >= until_) return step;
+  // The GPU is there already, or it is too late: who looks has slept too long, or the clock has jumped.
+  if (is_busy || now >= until_) {
+    ++counts_.late;
+    return step;
+  }
   const std::chrono::nanoseconds longest = until_ - now;
   if (!budget.TryTake(longest + config_.switches_cost, now)) {
     ++counts_.refused;

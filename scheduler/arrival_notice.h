@@ -63,6 +63,7 @@ class ArrivalNotice {
 
   const Config config_;
   State state_ = State::kIdle;
+  TimePoint told_at_{};
   TimePoint from_{};
   TimePoint until_{};
   TimePoint held_since_{};
