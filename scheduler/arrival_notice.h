@@ -9,7 +9,8 @@
 //      |-------------------|--- switch ---|------- until -|   missed
 //
 // One expectation at a time: windows that are told while one is pending become one, if that is not too wide.
-// Not thread-safe: the owner serialises calls. Times may jump; what is expected of the past or of the far future is not.
+// Not thread-safe: the owner serialises calls. Times may jump; what is expected of the past or of the far future is
+// not.
 #pragma once
 
 #include <chrono>

@@ -2,9 +2,9 @@
 //
 //   epoll_service [--port P] [--prepare-us M] [--kernel-us K] [--expect]
 //
-// Prints "ready PORT" when it is warm. Any POST is a request; the answer's headers say what the service saw: X-Own-Us from
-// the receive to the end of the kernel, X-Gpu-Us from the launch to that end, X-Lead-Us from the receive to the launch.
-// With --expect it says when it will need the GPU (include/tally/expect_work.h). Ends with its stdin.
+// Prints "ready PORT" when it is warm. Any POST is a request; the answer's headers say what the service saw: X-Own-Us
+// from the receive to the end of the kernel, X-Gpu-Us from the launch to that end, X-Lead-Us from the receive to the
+// launch. With --expect it says when it will need the GPU (include/tally/expect_work.h). Ends with its stdin.
 #include <cuda_runtime.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

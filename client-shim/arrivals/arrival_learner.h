@@ -1,8 +1,8 @@
 // Which wake-ups of a program are followed by work on the GPU, and how soon.
 //
 // A *wake-up* is a receive that has brought something; its *site* is a number for the place in the program that made
-// it. The *lead* of a wake-up is the time until work begins on the GPU, which had none of this program. What was learned
-// of a site says when work is expected after the next wake-up there.
+// it. The *lead* of a wake-up is the time until work begins on the GPU, which had none of this program. What was
+// learned of a site says when work is expected after the next wake-up there.
 //
 //   wake-up at A      wake-up at B        work begins
 //   |------------------------- lead of A ----|
@@ -29,10 +29,10 @@ class ArrivalLearner {
   static constexpr size_t kPending = 16;
   static constexpr size_t kLeads = 32;
   static constexpr int kOutcomes = 32;
-  static constexpr int kTrained = 12;                    // outcomes before anything is expected
-  static constexpr uint64_t kHorizonNs = 20'000'000;     // later work has another cause
-  static constexpr uint64_t kShortestLeadNs = 100'000;   // nothing can be done in less
-  static constexpr uint64_t kWidestWindowNs = 1'000'000; // for longer nobody keeps the GPU free
+  static constexpr int kTrained = 12;                     // outcomes before anything is expected
+  static constexpr uint64_t kHorizonNs = 20'000'000;      // later work has another cause
+  static constexpr uint64_t kShortestLeadNs = 100'000;    // nothing can be done in less
+  static constexpr uint64_t kWidestWindowNs = 1'000'000;  // for longer nobody keeps the GPU free
 
   struct Window {
     uint64_t from_ns;

@@ -1,9 +1,9 @@
 // libtally-arrivals.so: the receives of a program as its C library makes them, and a look at each that has brought
 // something from a socket (arrival_watch.h). tally-run --hints=on preloads it for high-priority programs.
 //
-// Each function is the next library's of that name: the C library's, or that of whatever else the program preloads. What
-// it returns, errno, cancellation and signals are untouched: it is called exactly once, with the same arguments, and no
-// object of ours has to be destroyed if the thread is cancelled there.
+// Each function is the next library's of that name: the C library's, or that of whatever else the program preloads.
+// What it returns, errno, cancellation and signals are untouched: it is called exactly once, with the same arguments,
+// and no object of ours has to be destroyed if the thread is cancelled there.
 #include <dlfcn.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -46,11 +46,11 @@ class KeptErrno {
   const int value_;
 };
 
-// What a call site is known by: where it is, and how much came, as a power of two. So of one place that reads everything
-// the bodies of requests are told from what else comes.
+// What a call site is known by: where it is, and how much came, as a power of two. So of one place that reads
+// everything the bodies of requests are told from what else comes.
 uint64_t SiteOf(const void* caller, uint64_t amount) {
-  const uint64_t mixed = (reinterpret_cast<uintptr_t>(caller) ^ static_cast<uint64_t>(std::bit_width(amount)) << 56) *
-                         0x9E3779B97F4A7C15;
+  const uint64_t mixed =
+      (reinterpret_cast<uintptr_t>(caller) ^ static_cast<uint64_t>(std::bit_width(amount)) << 56) * 0x9E3779B97F4A7C15;
   return mixed ^ mixed >> 29;
 }
 

@@ -13,7 +13,8 @@ namespace tally::client_shim {
 class SocketTable {
  public:
   static constexpr int kDescriptors = 4096;
-  // The C library closes some descriptors without a call that can be seen (fclose). So "no socket" is believed so often.
+  // The C library closes some descriptors without a call that can be seen (fclose). So "no socket" is believed so
+  // often.
   static constexpr uint8_t kBelievedTimes = 64;
 
   // `ask(fd)`: what the kernel says.

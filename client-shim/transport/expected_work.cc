@@ -56,8 +56,9 @@ void StartArrivalHints() {
   if (session == nullptr || hints == nullptr || std::strcmp(hints, "on") != 0) return;
   auto* const attach = reinterpret_cast<Attach*>(::dlsym(RTLD_DEFAULT, "tally_arrivals_attach"));
   if (attach == nullptr) {
-    LOG_WARNING("TALLY_HINTS=on: libtally-arrivals.so is not preloaded (tally-run --hints=on does that for programs "
-                "with --priority high): only tally_expect_work announces work");
+    LOG_WARNING(
+        "TALLY_HINTS=on: libtally-arrivals.so is not preloaded (tally-run --hints=on does that for programs "
+        "with --priority high): only tally_expect_work announces work");
     return;
   }
   g_attach.store(attach);

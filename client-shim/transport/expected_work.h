@@ -1,5 +1,5 @@
-// What this process tells its executor of work that it expects (docs/arrival-hints.md): the preloaded library by what it
-// has learned, the program itself by tally_expect_work. The page is the session's and is opened by whoever needs it
+// What this process tells its executor of work that it expects (docs/arrival-hints.md): the preloaded library by what
+// it has learned, the program itself by tally_expect_work. The page is the session's and is opened by whoever needs it
 // first.
 #pragma once
 

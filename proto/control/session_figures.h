@@ -112,7 +112,8 @@ inline constexpr FigureFamily kStopSeconds = {
 
 inline constexpr FigureFamily kHints = {
     "tally_tenant_arrival_hints_total", "hints",
-    "Times that a high-priority program's work was expected (docs/arrival-hints.md), by what came of it: hit, false (no "
+    "Times that a high-priority program's work was expected (docs/arrival-hints.md), by what came of it: hit, false "
+    "(no "
     "work came), late (the work was there first), refused (the budget for false ones was spent).",
     "tenant, uid, outcome"};
 inline constexpr FigureFamily kWindowIssued = {
@@ -248,9 +249,7 @@ inline constexpr auto kSessionFigures = [] {
        kCounter,
        {"tally_tenant_expected_work_total", "hints",
         "Times that a high-priority program said, or Tally had learned, that its work was to come soon."}},
-      {"hints_declared",
-       kCounter,
-       {"tally_tenant_declared_work_total", "calls", "Calls of tally_expect_work."}},
+      {"hints_declared", kCounter, {"tally_tenant_declared_work_total", "calls", "Calls of tally_expect_work."}},
       {"hints_hit", kCounter, kHints, "hit"},
       {"hints_false", kCounter, kHints, "false"},
       {"hints_late", kCounter, kHints, "late"},

@@ -2,8 +2,8 @@
 // session region (channel_abi.h), used once the client has asked for it with SessionRequestKind::kOpenArrivals.
 //
 //   client                                           executor
-//   expected_from_ns, expected_until_ns, bell += 1   -> sleeps on `bell`; a moment before that it has the GPU turn to it
-//   learns from when work really began               <- begun_at_ns[num_begun % kArrivalTimes], num_begun += 1
+//   expected_from_ns, expected_until_ns, bell += 1   -> sleeps on `bell`; a moment before that it has the GPU turn to
+//   it learns from when work really began               <- begun_at_ns[num_begun % kArrivalTimes], num_begun += 1
 //
 // TRUST. The client may write anything at any time. The executor reads each field once and bounds it; what it does for
 // an expectation is paid for from a budget (scheduler/notice_budget.h). A torn pair of times is a wrong expectation.
@@ -26,8 +26,8 @@ inline constexpr uint32_t kArrivalTimes = 8;  // a power of two
 
 struct alignas(64) ArrivalPage {
   // By the client.
-  std::atomic<uint32_t> bell;           // futex: incremented behind the times
-  std::atomic<uint32_t> num_declared;   // how often the program itself said so (tally_expect_work)
+  std::atomic<uint32_t> bell;          // futex: incremented behind the times
+  std::atomic<uint32_t> num_declared;  // how often the program itself said so (tally_expect_work)
   std::atomic<uint64_t> expected_from_ns;
   std::atomic<uint64_t> expected_until_ns;
   uint8_t pad0[40];

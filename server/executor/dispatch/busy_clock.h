@@ -104,8 +104,8 @@ class BusyClock {
   std::chrono::nanoseconds before_{0};               // stretches before that one
   std::chrono::nanoseconds measured_{0};
   BusyTimes by_class_{};
-  int device_ = 0;                                   // for the listener
-  std::atomic<BusyListener*> listener_{nullptr};     // not guarded
+  int device_ = 0;                                // for the listener
+  std::atomic<BusyListener*> listener_{nullptr};  // not guarded
 };
 
 // Of one session: a clock for each device.

@@ -1,6 +1,6 @@
-// Kernels of one thread by which a context gets the GPU before its work comes, and keeps it until then: a queue of them,
-// on a stream of its own. While the queue is not empty the GPU turns to no other context, and whatever else comes runs
-// at once beside it (docs/driver-waits.md).
+// Kernels of one thread by which a context gets the GPU before its work comes, and keeps it until then: a queue of
+// them, on a stream of its own. While the queue is not empty the GPU turns to no other context, and whatever else comes
+// runs at once beside it (docs/driver-waits.md).
 //
 // Not thread-safe, but for Release. The device's primary context must be current.
 #pragma once

@@ -31,7 +31,7 @@ constexpr Holding kHoldings[] = {
     {"16 that stay for 100 us queue", {}, microseconds(100), 16},
     {"64 that stay for 25 us queue", {}, microseconds(25), 64},
 };
-constexpr int kKernels = 100;
+constexpr int kKernels = 60;
 
 struct Range {
   microseconds from, to;

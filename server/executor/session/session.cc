@@ -203,8 +203,8 @@ Status Session::OpenArrivals(const shm::SessionRequest& request) {
   auto* const page = reinterpret_cast<shm::ArrivalPage*>(region_.data() + shm::kArrivalOffset);
   const Status opened = state_.ExpectWork(*page);
   if (opened.ok()) return Reply(request, CUDA_SUCCESS);
-  return Reply(request, opened.code() == StatusCode::kResourceExhausted ? CUDA_ERROR_OUT_OF_MEMORY
-                                                                       : CUDA_ERROR_NOT_SUPPORTED);
+  return Reply(request,
+               opened.code() == StatusCode::kResourceExhausted ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED);
 }
 
 Status Session::ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds) {

@@ -94,9 +94,9 @@ class SessionState {
   // no thread.
   Status ExpectWork(shm::ArrivalPage& page);
   const SteadyClock clock;
-  BusyTime busy;                       // its measuring and BusyTime::OnEvent are thread-safe
+  BusyTime busy;                           // its measuring and BusyTime::OnEvent are thread-safe
   std::unique_ptr<ExpectedWork> expected;  // null: nobody asked; of the socket's thread
-  std::atomic<bool> may_print{false};  // has code that may print; thread-safe
+  std::atomic<bool> may_print{false};      // has code that may print; thread-safe
 
   // What the client has made, by what can be destroyed together.
   HostCalls host_calls;

@@ -33,7 +33,8 @@ class Trace {
     if (score != nullptr) {
       score->needed += lead_ns ? 1 : 0;
       score->announced += window ? 1 : 0;
-      const bool is_right = window && lead_ns && now_ns_ + *lead_ns >= window->from_ns && now_ns_ + *lead_ns <= window->until_ns;
+      const bool is_right =
+          window && lead_ns && now_ns_ + *lead_ns >= window->from_ns && now_ns_ + *lead_ns <= window->until_ns;
       score->right += is_right ? 1 : 0;
     }
     now_ns_ += lead_ns.value_or(0) + kMs + random_() % (8 * kMs);
@@ -90,7 +91,8 @@ TEST(ArrivalLearner, SilentWhereItCannotTell) {
     Trace trace(seed);
     Score score;
     for (int i = 0; i < 2000; ++i) {
-      trace.Request(2, trace.OneOf(2) ? std::optional(trace.Near(400 * kUs)) : std::nullopt, i < 100 ? nullptr : &score);
+      trace.Request(2, trace.OneOf(2) ? std::optional(trace.Near(400 * kUs)) : std::nullopt,
+                    i < 100 ? nullptr : &score);
     }
     EXPECT_LT(score.announced, 100) << seed;
   }

@@ -195,7 +195,8 @@ TEST_F(Preload, ItRingsForWhoSleeps) {
   Train(receive);
   const uint32_t bell = page_->bell.load();
   std::thread sleeper([&] {
-    while (page_->bell.load() == bell) ::syscall(SYS_futex, &page_->bell, 0 /* FUTEX_WAIT */, bell, nullptr, nullptr, 0);
+    while (page_->bell.load() == bell)
+      ::syscall(SYS_futex, &page_->bell, 0 /* FUTEX_WAIT */, bell, nullptr, nullptr, 0);
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   Train(receive, -1, 1);
@@ -204,9 +205,9 @@ TEST_F(Preload, ItRingsForWhoSleeps) {
 
 TEST_F(Preload, AThreadIsCancelledInIt) {
   std::array<std::function<void()>, 3> waits = {
-      [&] { LIBRARY(recv)(sockets_[0], buffer_, sizeof(buffer_), 0); },
-      [&] { LIBRARY(read)(sockets_[0], buffer_, sizeof(buffer_)); },
-      [&] { LIBRARY(poll)(nullptr, 0, -1); },
+      [&] { static_cast<void>(LIBRARY(recv)(sockets_[0], buffer_, sizeof(buffer_), 0)); },
+      [&] { static_cast<void>(LIBRARY(read)(sockets_[0], buffer_, sizeof(buffer_))); },
+      [&] { static_cast<void>(LIBRARY(poll)(nullptr, 0, -1)); },
   };
   for (auto& wait : waits) {
     pthread_t thread{};
