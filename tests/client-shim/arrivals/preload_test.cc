@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -228,6 +229,7 @@ TEST_F(Preload, AThreadIsCancelledInIt) {
 }
 
 int g_signal_fd = -1;
+std::atomic<int> g_num_handled = 0;
 
 // A signal comes while the library is at it, and its handler receives, too.
 TEST_F(Preload, SignalHandlersMayReceive) {
@@ -240,6 +242,7 @@ TEST_F(Preload, SignalHandlersMayReceive) {
     char letter = 0;
     while (read_in_handler(g_signal_fd, &letter, 1) == 1 && letter != '!') {
     }
+    ++g_num_handled;
   };
   action.sa_flags = SA_RESTART;
   ASSERT_EQ(::sigaction(SIGUSR1, &action, nullptr), 0);
@@ -249,7 +252,7 @@ TEST_F(Preload, SignalHandlersMayReceive) {
     for (int i = 0; i < 3000 && !is_over; ++i) {
       ASSERT_EQ(::write(others[1], "ab!", 3), 3);
       ::pthread_kill(self, SIGUSR1);
-      std::this_thread::sleep_for(std::chrono::microseconds(30));
+      while (g_num_handled <= i && !is_over) std::this_thread::yield();
     }
   });
   for (int i = 0; i < 20'000; ++i) {
