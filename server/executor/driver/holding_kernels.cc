@@ -48,6 +48,10 @@ HoldingKernels::~HoldingKernels() {
 }
 
 CUresult HoldingKernels::Load() {
+  if (driver_.cuMemHostAlloc == nullptr || driver_.cuMemFreeHost == nullptr ||
+      driver_.cuMemHostGetDevicePointer_v2 == nullptr) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   void* memory = nullptr;
   CUresult result = driver_.cuMemHostAlloc(&memory, sizeof(*word_), CU_MEMHOSTALLOC_DEVICEMAP);
   if (result != CUDA_SUCCESS) return result;

@@ -152,8 +152,8 @@ TEST_F(BusyClockTest, WhatALookFindsCompleteWasSoWhenItsEventWas) {
 }
 
 struct Told final : BusyListener {
-  void OnBusy(int device, TimePoint at) override {
-    this->device = device;
+  void OnBusy(int on, TimePoint at) override {
+    device = on;
     begun.push_back(at);
   }
   void OnSeen() override { ++num_seen; }
