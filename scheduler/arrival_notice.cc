@@ -7,7 +7,7 @@ namespace tally::scheduler {
 void ArrivalNotice::OnExpected(TimePoint from, TimePoint until, TimePoint now) {
   if (state_ == State::kHeld || until <= now || from > now + config_.farthest || until < from) return;
   from = std::max(from, now);
-  until = std::min(until, from + config_.widest);
+  until = std::min(until, from + config_.widest) + config_.tail;
   if (state_ == State::kIdle) {
     ++counts_.announced;
     state_ = State::kPending;
@@ -17,7 +17,7 @@ void ArrivalNotice::OnExpected(TimePoint from, TimePoint until, TimePoint now) {
     return;
   }
   from_ = std::min(from_, from);
-  until_ = std::min(std::max(until_, until), from_ + config_.widest);
+  until_ = std::min(std::max(until_, until), from_ + config_.widest + config_.tail);
 }
 
 ArrivalNotice::Step ArrivalNotice::Advance(TimePoint now, std::optional<TimePoint> work_began, bool is_busy,
@@ -25,11 +25,12 @@ ArrivalNotice::Step ArrivalNotice::Advance(TimePoint now, std::optional<TimePoin
   Step step;
   if (work_began < told_at_) work_began.reset();  // of before
   if (state_ == State::kHeld) {
-    if (!work_began && now < until_) {
+    if (!work_began_) work_began_ = work_began;
+    if (now < until_) {
       step.next = until_;
       return step;
     }
-    EndHeld(work_began, budget);
+    EndHeld(budget);
     step.releases = true;
     return step;
   }
@@ -57,19 +58,20 @@ ArrivalNotice::Step ArrivalNotice::Advance(TimePoint now, std::optional<TimePoin
   }
   taken_ = longest + config_.switches_cost;
   held_since_ = now;
+  work_began_.reset();
   state_ = State::kHeld;
   step.hold = longest;
   step.next = until_;
   return step;
 }
 
-void ArrivalNotice::EndHeld(std::optional<TimePoint> work_began, NoticeBudget& budget) {
+void ArrivalNotice::EndHeld(NoticeBudget& budget) {
   state_ = State::kIdle;
-  if (!work_began) {
+  if (!work_began_) {
     ++counts_.missed;
     return;
   }
-  const std::chrono::nanoseconds ahead = *work_began - held_since_;
+  const std::chrono::nanoseconds ahead = *work_began_ - held_since_;
   ++(ahead >= config_.least_ahead ? counts_.hit : counts_.late);
   // The switch would have come with the work.
   const std::chrono::nanoseconds cost = std::clamp(ahead - config_.switch_time, std::chrono::nanoseconds(0), taken_);

@@ -1,7 +1,8 @@
 // ArrivalNotice: when to have the GPU turn to a high-priority context whose work is expected, and what became of that.
 //
-// A switch takes `switch_time`. So the GPU is *noticed* so much before the work is expected, and held until the work
-// comes or the window in which it was expected has passed:
+// A switch takes `switch_time`. So the GPU is *noticed* so much before the work is expected, and held until the window
+// in which it was expected has passed. Not only until the work comes: it is on its way to the GPU then, which would
+// find nothing and turn back. (Who sees the end of that work ends the hold.)
 //
 //      OnExpected          held since          work begins
 //      |---- pending ------|--- switch ---|-held-|            hit
@@ -25,7 +26,9 @@ namespace tally::scheduler {
 class ArrivalNotice {
  public:
   struct Config {
-    std::chrono::nanoseconds switch_time = std::chrono::microseconds(200);
+    std::chrono::nanoseconds switch_time = std::chrono::microseconds(220);
+    // Behind the window, for work that begins at its end and is on its way to the GPU.
+    std::chrono::nanoseconds tail = std::chrono::microseconds(80);
     // What a notice in vain costs best-effort work besides the time that the GPU is held: two switches.
     std::chrono::nanoseconds switches_cost = std::chrono::microseconds(300);
     std::chrono::nanoseconds farthest = std::chrono::seconds(1);
@@ -51,7 +54,7 @@ class ArrivalNotice {
   explicit ArrivalNotice(Config config) : config_(config) {}
   ArrivalNotice() : ArrivalNotice(Config{}) {}
 
-  // The program's word: checked here. Nothing while the GPU is held.
+  // The program's word: checked here. Nothing comes of it while the GPU is held.
   void OnExpected(TimePoint from, TimePoint until, TimePoint now);
   // `work_began`: when work came last, if it came since the last call. `is_busy`: there is some now.
   Step Advance(TimePoint now, std::optional<TimePoint> work_began, bool is_busy, NoticeBudget& budget);
@@ -60,7 +63,7 @@ class ArrivalNotice {
  private:
   enum class State : uint8_t { kIdle, kPending, kHeld };
 
-  void EndHeld(std::optional<TimePoint> work_began, NoticeBudget& budget);
+  void EndHeld(NoticeBudget& budget);
 
   const Config config_;
   State state_ = State::kIdle;
@@ -68,6 +71,7 @@ class ArrivalNotice {
   TimePoint from_{};
   TimePoint until_{};
   TimePoint held_since_{};
+  std::optional<TimePoint> work_began_;  // while held
   std::chrono::nanoseconds taken_{0};
   Counts counts_;
 };

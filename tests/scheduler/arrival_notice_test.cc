@@ -30,29 +30,31 @@ TEST_F(ArrivalNoticeTest, TheGpuTurnsASwitchBeforeTheWorkAndStaysUntilItComes) {
   ExpectAt(1000, 1300);
   auto step = Look(0);
   EXPECT_FALSE(step.hold);
-  EXPECT_EQ(step.next, At(800));
-  step = Look(800);
-  EXPECT_EQ(step.hold, microseconds(500));
-  EXPECT_EQ(step.next, At(1300));
+  EXPECT_EQ(step.next, At(780));
+  step = Look(780);
+  EXPECT_EQ(step.hold, microseconds(600));
+  EXPECT_EQ(step.next, At(1380));
   EXPECT_FALSE(Look(900).releases);
-  EXPECT_TRUE(Look(1100, At(1050), true).releases);
+  // It is on its way: the GPU must not find that there is nothing.
+  EXPECT_FALSE(Look(1051, At(1050), true).releases);
+  EXPECT_TRUE(Look(1380).releases);
   EXPECT_EQ(notice_.counts(), (ArrivalNotice::Counts{.announced = 1, .hit = 1}));
   EXPECT_FALSE(Look(2000).next);
 }
 
 TEST_F(ArrivalNoticeTest, AHitCostsWhatItHeldBeyondTheSwitch) {
   ExpectAt(1000, 1300);
-  ASSERT_TRUE(Look(800).hold);
-  Look(1100, At(1090), true);
+  ASSERT_TRUE(Look(780).hold);
+  Look(1380, At(1090));
   EXPECT_EQ(budget_.left(), milliseconds(10) - microseconds(90));
 }
 
 TEST_F(ArrivalNoticeTest, WhatDoesNotComeCostsTheHoldAndTwoSwitches) {
   ExpectAt(1000, 1300);
-  ASSERT_TRUE(Look(800).hold);
-  EXPECT_TRUE(Look(1300).releases);
+  ASSERT_TRUE(Look(780).hold);
+  EXPECT_TRUE(Look(1380).releases);
   EXPECT_EQ(notice_.counts(), (ArrivalNotice::Counts{.announced = 1, .missed = 1}));
-  EXPECT_EQ(budget_.left(), milliseconds(10) - microseconds(500 + 300));
+  EXPECT_EQ(budget_.left(), milliseconds(10) - microseconds(600 + 300));
 }
 
 TEST_F(ArrivalNoticeTest, WorkThatIsThereFirstIsLate) {
@@ -62,7 +64,7 @@ TEST_F(ArrivalNoticeTest, WorkThatIsThereFirstIsLate) {
   EXPECT_EQ(notice_.counts(), (ArrivalNotice::Counts{.announced = 1, .late = 1}));
   ExpectAt(2000, 2300, 1500);
   ASSERT_TRUE(Look(1800).hold);
-  Look(1900, At(1830), true);  // the switch had hardly begun
+  Look(2380, At(1830));  // the switch had hardly begun
   EXPECT_EQ(notice_.counts(), (ArrivalNotice::Counts{.announced = 2, .late = 2}));
   EXPECT_EQ(budget_.left(), milliseconds(10));
 }
@@ -70,7 +72,7 @@ TEST_F(ArrivalNoticeTest, WorkThatIsThereFirstIsLate) {
 // Whoever sleeps between two expectations learns of the work before them with the second.
 TEST_F(ArrivalNoticeTest, WorkFromBeforeIsNotTheWorkExpected) {
   ExpectAt(1000, 1300, 100);
-  EXPECT_EQ(Look(100, At(50)).next, At(800));
+  EXPECT_EQ(Look(100, At(50)).next, At(780));
   EXPECT_TRUE(Look(800).hold);
 }
 
@@ -82,7 +84,7 @@ TEST_F(ArrivalNoticeTest, NothingIsDoneWhileTheGpuIsThere) {
 
 TEST_F(ArrivalNoticeTest, WhatIsExpectedAtOnceIsNoticedAtOnce) {
   ExpectAt(50, 300);
-  EXPECT_EQ(Look(0).hold, microseconds(300));
+  EXPECT_EQ(Look(0).hold, microseconds(380));
 }
 
 TEST_F(ArrivalNoticeTest, TimesOfThePastTheFarFutureAndBackwardsAreNone) {
@@ -97,15 +99,15 @@ TEST_F(ArrivalNoticeTest, TimesOfThePastTheFarFutureAndBackwardsAreNone) {
 
 TEST_F(ArrivalNoticeTest, NobodyHoldsTheGpuForLong) {
   notice_.OnExpected(TimePoint::min(), TimePoint::max(), At(0));
-  EXPECT_EQ(Look(0).hold, milliseconds(1));
+  EXPECT_EQ(Look(0).hold, microseconds(1080));
 }
 
 TEST_F(ArrivalNoticeTest, SeveralBecomeOneThatIsNotWide) {
   ExpectAt(1000, 1300);
   ExpectAt(900, 1200);
   ExpectAt(1100, 9000);
-  EXPECT_EQ(Look(0).next, At(700));
-  EXPECT_EQ(Look(700).hold, microseconds(1200));  // 900 + 1000 - 700
+  EXPECT_EQ(Look(0).next, At(680));
+  EXPECT_EQ(Look(680).hold, microseconds(1300));  // 900 + 1000 + 80 - 680
   EXPECT_EQ(notice_.counts().announced, 1u);
 }
 

@@ -46,7 +46,6 @@ void ExpectedWork::Stop() {
 }
 
 void ExpectedWork::OnBusy(int device, TimePoint at) {
-  if (HoldingKernels* const holding = holding_.load(std::memory_order_acquire); holding != nullptr) holding->Release();
   const uint64_t index = num_begun_.load(std::memory_order_relaxed);
   begun_at_ns_.store(at.time_since_epoch().count(), std::memory_order_relaxed);
   device_.store(device, std::memory_order_relaxed);
@@ -57,7 +56,12 @@ void ExpectedWork::OnBusy(int device, TimePoint at) {
   page_.num_begun.store(index + 1, std::memory_order_release);
 }
 
-void ExpectedWork::OnSeen() { page_.is_busy.store(session_.busy.IsBusy() ? 1 : 0, std::memory_order_relaxed); }
+void ExpectedWork::OnSeen() {
+  const bool is_busy = session_.busy.IsBusy();
+  page_.is_busy.store(is_busy ? 1 : 0, std::memory_order_relaxed);
+  HoldingKernels* const holding = is_busy ? nullptr : holding_.load(std::memory_order_acquire);
+  if (holding != nullptr) holding->Release();
+}
 
 std::optional<TimePoint> ExpectedWork::TakeWorkBegun() {
   const uint64_t num_begun = num_begun_.load(std::memory_order_acquire);
@@ -101,8 +105,8 @@ void ExpectedWork::Hold(std::chrono::nanoseconds duration) {
   if (kernels == nullptr) return;
   holding_.store(kernels, std::memory_order_release);
   kernels->Hold(duration);
-  // What came meanwhile has not seen them.
-  if (num_begun_.load(std::memory_order_acquire) != num_begun_seen_) kernels->Release();
+  // Work that came and was done meanwhile has not seen them.
+  if (num_begun_.load(std::memory_order_acquire) != num_begun_seen_ && !session_.busy.IsBusy()) kernels->Release();
 }
 
 void ExpectedWork::Count() {

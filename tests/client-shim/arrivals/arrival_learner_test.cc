@@ -147,6 +147,21 @@ TEST(ArrivalLearner, OnePlaceBeforeAnotherAreBothRight) {
   EXPECT_GT(first.announced, 150);
 }
 
+// What began before a wake-up and was told after it is not what the wake-up waits for.
+TEST(ArrivalLearner, EarlierWorkHasAnotherCause) {
+  Trace trace;
+  Score score;
+  for (int i = 0; i < 200; ++i) {
+    trace.now_ns_ += kMs;
+    const auto window = trace.learner_.OnWake(2, trace.now_ns_);
+    trace.learner_.OnWorkBegun(trace.now_ns_ - 10 * kUs);
+    trace.learner_.OnWorkBegun(trace.now_ns_ + 400 * kUs);
+    trace.now_ns_ += 5 * kMs;
+    score.announced += window ? 1 : 0;
+  }
+  EXPECT_GT(score.announced, 150);
+}
+
 TEST(ArrivalLearner, LaterWorkHasAnotherCause) {
   Trace trace;
   Score score;
