@@ -3,7 +3,7 @@
 // A thread sleeps on the bell of the session's arrival page. What the client says there is bounded
 // (scheduler/arrival_notice.h) and paid for from the executor's budget (notices.h). A moment before work is expected
 // kernels of one thread have the GPU turn to this executor's context (driver/holding_kernels.h), and hold it until the
-// work has come. Nothing of this is on the launch path: the first launch after a pause notes when it came, with a few
+// work is done. Nothing of this is on the launch path: the first launch after a pause notes when it came, with a few
 // stores.
 //
 // Only while there is a best-effort executor that the GPU has to be taken from; else the client does not even ring.
