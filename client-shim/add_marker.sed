@@ -1,1 +1,1 @@
-s/global:/global:\n    tally_shim_marker;\n    tally_declare_segments;\n    tally_declare_opaque;/
+s/global:/global:\n    tally_shim_marker;\n    tally_declare_segments;\n    tally_declare_opaque;\n    tally_expect_work;/

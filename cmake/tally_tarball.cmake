@@ -20,7 +20,8 @@ function(tally_newest_glibc variable)
 endfunction()
 
 file(GLOB carried "${root}/${tally_carried_directory}/*.so*")
-set(client_files "${root}/lib/tally/client/libcuda.so.1" "${root}/bin/tally-run")
+set(client_files "${root}/lib/tally/client/libcuda.so.1" "${root}/lib/tally/client/libtally-arrivals.so"
+    "${root}/bin/tally-run")
 set(service_files ${carried} "${root}/lib/tally/libtally-sim-driver.so")
 foreach(program ${tally_programs})
   list(APPEND service_files "${root}/bin/${program}")

@@ -46,8 +46,17 @@ Result<std::string> FindClientDirectory() {
   return directory;
 }
 
+constexpr const char* kArrivals = "/libtally-arrivals.so";
+
 Status PrepareEnvironment(const Options& options, const std::string& client_directory, const std::string& socket) {
   Prepend("LD_LIBRARY_PATH", client_directory);
+  if (options.hints == "on") {
+    const std::string arrivals = client_directory + kArrivals;
+    if (::access(arrivals.c_str(), R_OK) != 0) {
+      return StatusFromErrno(errno, fmt::format("--hints=on needs '{}', which Tally brings along: read it", arrivals));
+    }
+    Prepend("LD_PRELOAD", arrivals);
+  }
   Prepend("LD_PRELOAD", client_directory + "/libcuda.so.1");
   ::setenv("TRITON_LIBCUDA_PATH", client_directory.c_str(), 1);
   if (::setenv("TALLY_SOCKET", socket.c_str(), 1) != 0) return StatusFromErrno(errno, "set the environment");
@@ -58,6 +67,7 @@ Status PrepareEnvironment(const Options& options, const std::string& client_dire
   SetUnlessEmpty("TALLY_TURNAROUND_US", options.turnaround);
   SetUnlessEmpty("TALLY_SLO", options.slo);
   SetUnlessEmpty("TALLY_WINDOW", options.window);
+  SetUnlessEmpty("TALLY_HINTS", options.hints);
   SetUnlessEmpty("TALLY_DOMAIN", options.domain);
   SetUnlessEmpty("TALLY_NAME", options.tenant);
   return OkStatus();

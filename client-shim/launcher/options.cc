@@ -28,7 +28,8 @@ constexpr const char* kFooter =
     "  tally-run python train.py               ... gets what is left (best-effort)\n"
     "\nEnvironment (options win):\n"
     "  TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_SLO, TALLY_TRANSFORMS,\n"
-    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME, TALLY_WINDOW   stand in for the options of these names\n"
+    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME, TALLY_WINDOW, TALLY_HINTS   stand in for the options of these "
+    "names\n"
     "  TALLY_POLICY      with --embedded: the daemon's policy\n"
     "  TALLY_CLIENT_DIR  the directory of Tally's libcuda.so.1 (default: ../lib/tally/client beside tally-run)\n"
     "  TALLY_KEEP_PTX    0: code compiled at run time goes to tallyd without its PTX\n"
@@ -109,6 +110,11 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
                "on (or no value): launches of a stream that touch different memory run side by side, with the same "
                "results; shadow: in order, and 'tallyctl window' shows what could; default: off (docs/window.md)")
       ->type_name("off|shadow|on");
+  app.add_flag(
+         "--hints{on}", options.hints,
+         "on (or no value): for --priority high: learns which requests that come by a socket are followed by work "
+         "on the GPU, and has best-effort work leave it before that comes; default: off (docs/arrival-hints.md)")
+      ->type_name("off|on");
   app.add_option("--domain", options.domain,
                  "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory")
       ->type_name("NAME");
@@ -147,6 +153,7 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   FillFromEnvironment("TALLY_TURNAROUND_US", options.turnaround);
   FillFromEnvironment("TALLY_SLO", options.slo);
   FillFromEnvironment("TALLY_WINDOW", options.window);
+  FillFromEnvironment("TALLY_HINTS", options.hints);
   FillFromEnvironment("TALLY_DOMAIN", options.domain);
   FillFromEnvironment("TALLY_NAME", options.tenant);
   if (!options.priority.empty() && options.priority != "high" && options.priority != "best-effort") {
@@ -167,6 +174,12 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   }
   if (!options.window.empty() && !control::ParseWindowMode(options.window)) {
     return Refuse(fmt::format("'{}' is no window: say off, shadow or on", options.window));
+  }
+  if (!options.hints.empty() && options.hints != "on" && options.hints != "off") {
+    return Refuse(fmt::format("'{}' is no choice of hints: say off or on", options.hints));
+  }
+  if (options.hints == "on" && options.priority != "high") {
+    return Refuse("arrival hints (--hints) are for high-priority programs: say --priority high");
   }
   if (!options.slo.empty() && options.priority == "best-effort") {
     return Refuse("an objective (--slo) is for high-priority programs: say --priority high");

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "client-shim/state/visible_devices.h"
+#include "client-shim/transport/expected_work.h"
 #include "client-shim/transport/session.h"
 
 namespace tally::client_shim {
@@ -45,6 +46,7 @@ void ForgetProcessInChild() {
   if (t_forking != nullptr) t_forking->registered.AfterForkInChild();
   t_forking = nullptr;
   if (process != nullptr) g_is_child_of_user.store(true);
+  ForgetArrivalHints();
   if (Session* session = g_session.exchange(nullptr); session != nullptr) session->Close();
   new (&g_start_mutex) std::mutex;  // its holder does not exist here
   ForgetThread();
@@ -73,6 +75,8 @@ CUresult Process::Start() {
     g_process.store(nullptr);
     t_thread.channel = nullptr;
     session->Close();  // ends the session; its few objects stay, as another thread may have seen them
+  } else {
+    StartArrivalHints();
   }
   return result;
 }

@@ -218,6 +218,7 @@ CUresult Session::Attach(std::string* sentence) {
   region_ = std::move(*region);
   wants_ptx_ = (reply.value[1] & shm::kWantsPtx) != 0;
   wants_declarations_ = (reply.value[1] & shm::kWantsDeclarations) != 0;
+  takes_arrivals_ = (reply.value[1] & shm::kTakesArrivals) != 0 && region_.size_bytes() >= shm::kSessionRegionBytes;
   header_ = reinterpret_cast<shm::SessionHeader*>(region_.data());
   if (header_->magic != shm::kSessionMagic || header_->protocol_version != shm::kProtocolVersion) {
     *sentence = fmt::format("the executor speaks protocol version {}, this libcuda.so.1 speaks {}",
@@ -342,6 +343,21 @@ CUresult Session::RegisterHost(int fd, uint64_t offset_bytes, uint64_t address, 
   const CUresult result = Ask(request, &reply, &none, fd);
   *server_address = reply.value[0];
   return result;
+}
+
+shm::ArrivalPage* Session::OpenArrivals(const char** reason) {
+  shm::SessionRequest request{};
+  request.kind = static_cast<uint32_t>(shm::SessionRequestKind::kOpenArrivals);
+  shm::SessionReply reply{};
+  UniqueFd none;
+  *reason = "tallyd's executor is of an older version";
+  if (!takes_arrivals_) return nullptr;
+  const CUresult result = Ask(request, &reply, &none);
+  if (result == CUDA_SUCCESS) return reinterpret_cast<shm::ArrivalPage*>(region_.data() + shm::kArrivalOffset);
+  *reason = result == CUDA_ERROR_NOT_SUPPORTED
+                ? "they are of high-priority programs that share no context with best-effort ones"
+                : "the executor has no thread for them";
+  return nullptr;
 }
 
 bool Session::CheckGone() {

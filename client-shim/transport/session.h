@@ -15,6 +15,7 @@
 #include "base/unique_fd.h"
 #include "client-shim/transport/channel.h"
 #include "client-shim/transport/copy_threads.h"
+#include "proto/shm/arrival_abi.h"
 #include "proto/shm/channel_abi.h"
 #include "proto/shm/handshake_abi.h"
 
@@ -68,6 +69,8 @@ class Session {
   bool wants_ptx() const { return wants_ptx_; }
   // Whether it can do something with what launches are said to touch.
   bool wants_declarations() const { return wants_declarations_; }
+  // Where it is told when work is expected; null: the executor does not want to know. `*reason` is for a person then.
+  shm::ArrivalPage* OpenArrivals(const char** reason);
   // For large copies to and from the arenas.
   CopyThreads& copy_threads() { return copy_threads_; }
 
@@ -89,6 +92,7 @@ class Session {
   uint64_t id_ = 0;
   bool wants_ptx_ = false;
   bool wants_declarations_ = false;
+  bool takes_arrivals_ = false;
   const unsigned num_cpus_;
   CopyThreads copy_threads_;
   MappedRegion region_;

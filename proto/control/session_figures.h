@@ -110,6 +110,12 @@ inline constexpr FigureFamily kStopSeconds = {
     "tally_tenant_stop_seconds", "seconds",
     "How long queues of gated launches that were stopped took to leave the GPU, from the store that stops them."};
 
+inline constexpr FigureFamily kHints = {
+    "tally_tenant_arrival_hints_total", "hints",
+    "Times that a high-priority program's work was expected (docs/arrival-hints.md), by what came of it: hit, false "
+    "(no "
+    "work came), late (the work was there first), refused (the budget for false ones was spent).",
+    "tenant, uid, outcome"};
 inline constexpr FigureFamily kWindowIssued = {
     "tally_tenant_window_issued_total", "launches",
     "Launches that a window has held and issued; how is graph, with others at once, or in_order.", "tenant, uid, how"};
@@ -252,6 +258,16 @@ inline constexpr auto kSessionFigures = [] {
       {"window_chain_read_after_write", kCounter, kWindowChain, "read_after_write"},
       {"window_in_order_ns", kCounter, kWindowSeconds, "in_order"},
       {"window_in_graphs_ns", kCounter, kWindowSeconds, "graph"},
+      // Of high-priority sessions.
+      {"hints_announced",
+       kCounter,
+       {"tally_tenant_expected_work_total", "hints",
+        "Times that a high-priority program said, or Tally had learned, that its work was to come soon."}},
+      {"hints_declared", kCounter, {"tally_tenant_declared_work_total", "calls", "Calls of tally_expect_work."}},
+      {"hints_hit", kCounter, kHints, "hit"},
+      {"hints_false", kCounter, kHints, "false"},
+      {"hints_late", kCounter, kHints, "late"},
+      {"hints_refused", kCounter, kHints, "refused"},
       {"slo_requests",
        kCounter,
        {"tally_tenant_slo_requests_total", "requests",

@@ -76,12 +76,18 @@ enum class SessionRequestKind : uint32_t {
   // file -> value0 = address in the executor: the same one if nothing is there, else one of the window of
   // kAllocateHost. Freed like memory of kAllocateHost (Op::kFreeHost).
   kRegisterHost = 5,
+  // Only where kTakesArrivals was offered: the client wants to say when work is expected (arrival_abi.h). Once more is
+  // no error. CUDA_ERROR_NOT_SUPPORTED: nobody may, because of this session's class or because both classes are in
+  // this executor.
+  kOpenArrivals = 6,
 };
 
 // The executor can make use of the PTX that machine code was made from: to give kernels other forms, or to run them.
 inline constexpr uint64_t kWantsPtx = 1;
 // It has a window for this session, so it can make use of what launches are said to touch (kLaunchDeclared).
 inline constexpr uint64_t kWantsDeclarations = 2;
+// It knows kOpenArrivals.
+inline constexpr uint64_t kTakesArrivals = 4;
 
 enum class HostMemoryUse : uint64_t { kPinned = 0, kManaged = 1 };
 

@@ -26,12 +26,24 @@ std::string ObjectiveOf(const v1::Session& session) {
   return fmt::format("{}: {}, caution {:.2f}", session.slo(), observed, session.slo_caution());
 }
 
+// How much of what was expected found the GPU ready.
+std::string HintsOf(const v1::Session& session) {
+  const auto figure = [&](const char* name) {
+    const auto found = session.figures().find(name);
+    return found != session.figures().end() ? found->second : 0;
+  };
+  const uint64_t announced = figure("hints_announced");
+  if (announced == 0) return "-";
+  return fmt::format("{}/{}, {} false, {} late", figure("hints_hit"), announced, figure("hints_false"),
+                     figure("hints_late"));
+}
+
 }  // namespace
 
 std::string SessionTable(const v1::ListSessionsResponse& sessions, const std::vector<GpuReading>& gpus, size_t width) {
   Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "GPU", "OBJECTIVE", "DOMAIN", "EXECUTOR", "AGE",
-               "LAUNCHES", "HELD", "COPIED", "MEMORY", "PINNED", "REFUSED"},
-              {{0}, {0, 8}, {5}, {9}, {1}, {2}, {1}, {4, 12}, {10}, {8}, {6}, {3}, {4}, {11}, {2}, {13}, {7}});
+               "LAUNCHES", "HELD", "COPIED", "MEMORY", "PINNED", "REFUSED", "HINTS"},
+              {{0}, {0, 8}, {5}, {9}, {1}, {2}, {1}, {4, 12}, {10}, {8}, {6}, {3}, {4}, {11}, {2}, {13}, {7}, {14}});
   bool is_any_stale = false;
   for (const v1::Session& session : sessions.sessions()) {
     is_any_stale |= session.is_stale();
@@ -44,7 +56,7 @@ std::string SessionTable(const v1::ListSessionsResponse& sessions, const std::ve
                   fmt::format("{}", session.kernel_launches() + session.graph_launches()),
                   fmt::format("{}", session.held_launches()), FormatBytes(copied),
                   FormatBytes(session.device_memory_bytes()), FormatBytes(session.pinned_memory_bytes()),
-                  fmt::format("{}", session.refused_calls())});
+                  fmt::format("{}", session.refused_calls()), HintsOf(session)});
   }
   std::string text = table.ToString(width);
   if (sessions.sessions().empty()) text += "no sessions: 'tally-run PROGRAM' makes one\n";

@@ -65,6 +65,9 @@ class Executor {
   // Whether the GPU's time slices alone keep the classes apart, with kAutoPolicy: then no launch is held back. From the
   // next one on.
   virtual void LeaveToTimeSlices(bool is_left) = 0;
+  // Whether the GPU's time slices put this executor's contexts before best-effort ones that there are: then it is of
+  // use to know when work is expected.
+  virtual void TakePrecedence(bool has_precedence) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
   // Records what sessions do, or those of one user, until EndTrace, which writes it into a file (trace_abi.h). An

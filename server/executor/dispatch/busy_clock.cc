@@ -11,6 +11,8 @@ void StreamWork::OnSeen(uint64_t num_put, TimePoint at) {
   done_at_.store(at, std::memory_order_relaxed);
   while (seen < num_put && !num_seen_.compare_exchange_weak(seen, num_put, std::memory_order_release)) {
   }
+  if (BusyListener* const listener = clock_.listener_.load(std::memory_order_acquire); listener != nullptr)
+    listener->OnSeen();
 }
 
 bool BusyClock::IsBusyLocked() const {
@@ -36,10 +38,18 @@ void BusyClock::Begin(const std::shared_ptr<StreamWork>& work) {
     before_ += EndLocked(now) - began_;
     began_ = now;
     in_use_.clear();
+    if (BusyListener* const listener = listener_.load(std::memory_order_relaxed); listener != nullptr)
+      listener->OnBusy(device_, now);
   }
   // What is done while another stream is not was done before that will be.
   std::erase_if(in_use_, [](const auto& other) { return other->is_done(); });
   in_use_.push_back(work);
+}
+
+void BusyClock::Tell(BusyListener& listener, int device) {
+  const std::lock_guard lock(mutex_);
+  device_ = device;
+  listener_.store(&listener, std::memory_order_release);
 }
 
 BusyTimes BusyClock::Measure(bool is_high_priority) {

@@ -28,6 +28,16 @@ namespace tally::server {
 
 class BusyClock;
 
+// Who is told of stretches, of one session.
+class BusyListener {
+ public:
+  virtual ~BusyListener() = default;
+  // One has begun on a device. By the thread that hands the work over, with a lock of the clock's: quickly.
+  virtual void OnBusy(int device, TimePoint at) = 0;
+  // Something is complete; it may have ended one. Any thread.
+  virtual void OnSeen() = 0;
+};
+
 // The work of one stream. Shared with channels that wait without the sequencer; may outlive its stream, not its clock.
 // Thread-safe, but for what says otherwise.
 class StreamWork {
@@ -71,6 +81,8 @@ class BusyClock {
   uint64_t num_put() const { return num_put_.load(std::memory_order_relaxed); }
 
   TimePoint Now() const { return clock_.Now(); }
+  // From now on; it lives as long as this. Any thread.
+  void Tell(BusyListener& listener, int device);
   // Thread-safe. Work is on the GPU, as far as is known.
   bool IsBusy() const;
   // Thread-safe. So far, the stretch that runs included; never less than before. What has come since the last call is
@@ -78,6 +90,7 @@ class BusyClock {
   BusyTimes Measure(bool is_high_priority);
 
  private:
+  friend class StreamWork;
   void Begin(const std::shared_ptr<StreamWork>& work);
   bool IsBusyLocked() const;
   // Of the stretch that runs, or ran last.
@@ -91,6 +104,8 @@ class BusyClock {
   std::chrono::nanoseconds before_{0};               // stretches before that one
   std::chrono::nanoseconds measured_{0};
   BusyTimes by_class_{};
+  int device_ = 0;                                // for the listener
+  std::atomic<BusyListener*> listener_{nullptr};  // not guarded
 };
 
 // Of one session: a clock for each device.

@@ -43,7 +43,10 @@ void ContextTurns::Stop() {
 void ContextTurns::OnWanted(std::chrono::microseconds slice, bool is_left_to_slices) {
   GpuChannelGroups::OfThisProcess().WantTimeSlice(slice);
   wants_time_slice_ = slice.count() != 0;
-  if (executor_ != nullptr) executor_->LeaveToTimeSlices(is_left_to_slices);
+  if (executor_ != nullptr) {
+    executor_->LeaveToTimeSlices(is_left_to_slices);
+    executor_->TakePrecedence(wants_time_slice_ && options_.config.priority_class == shm::PriorityClass::kHighPriority);
+  }
   Check();
 }
 

@@ -1,7 +1,7 @@
 // tally-switch-test: how long a forced switch from best-effort to high-priority work takes on this GPU with this
 // driver. Two processes, one of which fills the GPU with kernels of 10 ms, with the driver's time slices, with the
 // shortest, and descheduled between the kernels of a burst. With --notice: what is left of a switch that begins before
-// the kernel comes.
+// the kernel comes. With --expectation: if that is known less exactly.
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -18,6 +18,7 @@
 #include "base/unique_fd.h"
 #include "proto/control/version.h"
 #include "server/executor/process/gpu_channel_groups.h"
+#include "server/executor/process/switch_expectation.h"
 #include "server/executor/process/switch_gpu.h"
 #include "server/executor/process/switch_notice.h"
 #include "server/executor/process/switch_partner.h"
@@ -88,7 +89,7 @@ constexpr const char* kFooter =
     "  2  time slices cannot be set, or do not act";
 
 // Forks: the process must not have used a driver yet.
-int Run(bool as_json, bool with_notice) {
+int Run(bool as_json, bool with_notice, bool with_expectation) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   int to_child[2], from_child[2];
   if (::pipe(to_child) != 0 || ::pipe(from_child) != 0) return 1;
@@ -135,6 +136,7 @@ int Run(bool as_json, bool with_notice) {
     fmt::print("with nobody else on the GPU:\n");
     PrintBeside(gpu);
   }
+  if (with_expectation && order(kShort)) PrintExpectations(gpu);
   order(kRest);
   commands.Reset();
   ::waitpid(child, nullptr, 0);
@@ -171,7 +173,7 @@ int Run(bool as_json, bool with_notice) {
 }  // namespace tally::server
 
 int main(int argc, char** argv) {
-  bool as_json = false, with_notice = false;
+  bool as_json = false, with_notice = false, with_expectation = false;
   CLI::App app(tally::server::kDescription, "tally-switch-test");
   app.footer(tally::server::kFooter);
   app.set_version_flag("--version", tally::control::VersionLine("tally-switch-test"));
@@ -180,6 +182,8 @@ int main(int argc, char** argv) {
       "--notice", with_notice,
       "also what is left of a switch that is brought about some time before a kernel comes, and what a kernel\n"
       "on a second stream waits for; 20 s");
+  app.add_flag("--expectation", with_expectation,
+               "also what is left of a switch if a kernel is only known to come within some time; 20 s");
   if (const auto exit_status = tally::ParseCommandLine(app, argc, argv, {.wrong_usage = 1})) return *exit_status;
-  return tally::server::Run(as_json, with_notice);
+  return tally::server::Run(as_json, with_notice, with_expectation);
 }

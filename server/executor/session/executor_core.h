@@ -20,6 +20,7 @@
 #include "server/executor/session/held_account.h"
 #include "server/executor/session/held_addresses.h"
 #include "server/executor/session/host_memory.h"
+#include "server/executor/session/notices.h"
 #include "server/executor/session/refused_calls.h"
 #include "server/executor/session/session_limits.h"
 #include "server/executor/session/shared_objects.h"
@@ -63,6 +64,7 @@ class ExecutorCore {
   const bool are_classes_mixed;                       // ExecutorConfig
   const bool wants_ptx;                               // of machine code: clients send it along
   const std::unique_ptr<DeviceOutput> device_output;  // thread-safe
+  Notices notices;                                    // thread-safe
   PeerAccess peers{driver, *devices};
   Trace trace{driver, *devices, clock};  // thread-safe
 

@@ -34,6 +34,7 @@ Result<std::unique_ptr<Session>> Session::Create(ExecutorCore& core, UniqueFd so
   auto* header = new (region->data()) shm::SessionHeader{};
   header->magic = shm::kSessionMagic;
   header->protocol_version = shm::kProtocolVersion;
+  new (region->data() + shm::kArrivalOffset) shm::ArrivalPage{};
   return std::unique_ptr<Session>(
       new Session(core, std::move(socket), std::move(identity), std::move(on_end), std::move(*fd), std::move(*region)));
 }
@@ -195,8 +196,16 @@ Status Session::Reply(const shm::SessionRequest& request, CUresult result, uint6
 }
 
 uint64_t Session::WhatIsWanted() const {
-  if (state_.window != nullptr) return shm::kWantsPtx | shm::kWantsDeclarations;
-  return core_.wants_ptx ? shm::kWantsPtx : 0;
+  if (state_.window != nullptr) return shm::kTakesArrivals | shm::kWantsPtx | shm::kWantsDeclarations;
+  return shm::kTakesArrivals | (core_.wants_ptx ? shm::kWantsPtx : 0);
+}
+
+Status Session::OpenArrivals(const shm::SessionRequest& request) {
+  auto* const page = reinterpret_cast<shm::ArrivalPage*>(region_.data() + shm::kArrivalOffset);
+  const Status opened = state_.ExpectWork(*page);
+  if (opened.ok()) return Reply(request, CUDA_SUCCESS);
+  return Reply(request,
+               opened.code() == StatusCode::kResourceExhausted ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED);
 }
 
 Status Session::ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds) {
@@ -218,6 +227,8 @@ Status Session::ServeRequest(const shm::SessionRequest& request, const std::vect
       return AllocateHost(request);
     case shm::SessionRequestKind::kRegisterHost:
       return RegisterHost(request, fds.front().get());
+    case shm::SessionRequestKind::kOpenArrivals:
+      return OpenArrivals(request);
     case shm::SessionRequestKind::kRejectHost:
       if (!state_.memory.Take(request.value[0], MemoryKind::kPinned, MemoryKind::kPinned)) {
         return Reply(request, CUDA_ERROR_INVALID_VALUE);
@@ -302,6 +313,7 @@ void Session::End() {
   for (const auto& channel : channels_) channel->Join();
   SessionEnd end;
   end.last = Snapshot();
+  if (state_.expected != nullptr) state_.expected->Stop();
   state_.Destroy();
   CountBusyTime(end.last.figures);  // until what it had on the GPU was over
   channels_.clear();

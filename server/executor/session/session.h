@@ -71,6 +71,7 @@ class Session {
                int fd = -1);
   Status ServeRequest(const shm::SessionRequest& request, const std::vector<UniqueFd>& fds);
   uint64_t WhatIsWanted() const;
+  Status OpenArrivals(const shm::SessionRequest& request);
   Status OpenChannel(const shm::SessionRequest& request);
   // For so many bytes of host memory: makes the device's context current.
   CUresult PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal);

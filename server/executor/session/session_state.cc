@@ -36,6 +36,20 @@ void SessionState::OpenWindow(control::WindowMode mode) {
   };
 }
 
+Status SessionState::ExpectWork(shm::ArrivalPage& page) {
+  if (expected != nullptr) return OkStatus();
+  if (core.are_classes_mixed || !is_high_priority.load(std::memory_order_relaxed)) {
+    return Status(StatusCode::kFailedPrecondition, "no switch between contexts comes before its work");
+  }
+  auto made = std::make_unique<ExpectedWork>(*this, page);
+  if (const Status started = made->Start(); !started.ok()) return started;
+  expected = std::move(made);
+  for (size_t device = 0; device < busy.clocks().size(); ++device) {
+    busy.clocks()[device]->Tell(*expected, static_cast<int>(device));
+  }
+  return OkStatus();
+}
+
 ClientContext* SessionState::FindContext(uint32_t index) {
   if (const auto found = contexts.find(index); found != contexts.end()) return found->second.get();
   if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;

@@ -24,6 +24,7 @@
 #include "server/executor/session/client_arrays.h"
 #include "server/executor/session/client_context.h"
 #include "server/executor/session/executor_core.h"
+#include "server/executor/session/expected_work.h"
 #include "server/executor/session/handle_tables.h"
 #include "server/executor/session/host_calls.h"
 #include "server/executor/session/host_memory.h"
@@ -101,9 +102,14 @@ class SessionState {
     slo->OnRequest(*took);
     trace.OnRequest(clock.Now(), *took);
   }
+  // As the program asks for it: from now on it may say when its work is expected. Once more is no error.
+  // kFailedPrecondition: it has not the priority, or shares its context with who has not; kResourceExhausted: there is
+  // no thread.
+  Status ExpectWork(shm::ArrivalPage& page);
   const SteadyClock clock;
-  BusyTime busy;                       // its measuring and BusyTime::OnEvent are thread-safe
-  std::atomic<bool> may_print{false};  // has code that may print; thread-safe
+  BusyTime busy;                           // its measuring and BusyTime::OnEvent are thread-safe
+  std::unique_ptr<ExpectedWork> expected;  // null: nobody asked; of the socket's thread
+  std::atomic<bool> may_print{false};      // has code that may print; thread-safe
 
   // What the client has made, by what can be destroyed together.
   HostCalls host_calls;

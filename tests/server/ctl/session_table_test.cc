@@ -30,6 +30,11 @@ class SessionTableTest : public ::testing::Test {
       session->set_kernel_launches(123'456'789);
       session->set_held_launches(1'234'567);
       session->set_device_memory_bytes(75ull << 30);
+      auto& figures = *session->mutable_figures();
+      figures["hints_announced"] = 40;
+      figures["hints_hit"] = 3;
+      figures["hints_false"] = 1;
+      figures["hints_late"] = 2;
     }
   }
 
@@ -55,7 +60,8 @@ TEST_F(SessionTableTest, HasWhatPeopleLookForAt80Columns) {
 
 TEST_F(SessionTableTest, HasEverythingWhereAnyWidthWillDo) {
   const std::string text = At(kAnyWidth);
-  for (const char* words : {"PINNED", "REFUSED", "a-training-with-a-long-name", "best-effort:65534", "4180000"})
+  for (const char* words : {"PINNED", "REFUSED", "HINTS", "3/40, 1 false, 2 late", "a-training-with-a-long-name",
+                            "best-effort:65534", "4180000"})
     EXPECT_THAT(text, HasSubstr(words));
 }
 

@@ -194,6 +194,12 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
       {"tally_tenant_window_work_total", "window_work"},
       {"tally_tenant_window_chain_total hazards=all", "window_chain"},
       {"tally_tenant_window_chain_total hazards=read_after_write", "window_chain_read_after_write"},
+      {"tally_tenant_expected_work_total", "hints_announced"},
+      {"tally_tenant_declared_work_total", "hints_declared"},
+      {"tally_tenant_arrival_hints_total outcome=hit", "hints_hit"},
+      {"tally_tenant_arrival_hints_total outcome=false", "hints_false"},
+      {"tally_tenant_arrival_hints_total outcome=late", "hints_late"},
+      {"tally_tenant_arrival_hints_total outcome=refused", "hints_refused"},
       {"tally_tenant_slo_requests_total", "slo_requests"}};
   for (const auto& [sample, figure] : kPieces) {
     ASSERT_TRUE(samples.contains(sample)) << sample;

@@ -151,5 +151,34 @@ TEST_F(BusyClockTest, WhatALookFindsCompleteWasSoWhenItsEventWas) {
   EXPECT_EQ(busy_.WhenDone(clock_.Now()), clock_.Now()) << "more has come since";
 }
 
+struct Told final : BusyListener {
+  void OnBusy(int on, TimePoint at) override {
+    device = on;
+    begun.push_back(at);
+  }
+  void OnSeen() override { ++num_seen; }
+  int device = -1;
+  int num_seen = 0;
+  std::vector<TimePoint> begun;
+};
+
+TEST_F(BusyClockTest, WhoListensHearsOfEachStretchAndOfNothingWithin) {
+  Told told;
+  busy_.On(0).Tell(told, 7);
+  Put(stream_);
+  Pass(microseconds(10));
+  Put(stream_);
+  Put(other_);
+  EXPECT_EQ(told.begun, (std::vector{clock_.Now() - microseconds(10)}));
+  EXPECT_EQ(told.device, 7);
+  Wait(stream_);
+  Wait(other_);
+  Wait(other_);  // ends nothing
+  EXPECT_EQ(told.num_seen, 2);
+  Pass(microseconds(10));
+  Put(other_);
+  EXPECT_EQ(told.begun.size(), 2u);
+}
+
 }  // namespace
 }  // namespace tally::server

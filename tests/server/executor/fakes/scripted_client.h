@@ -12,6 +12,7 @@
 
 #include "base/mapped_region.h"
 #include "base/unix_socket.h"
+#include "proto/shm/arrival_abi.h"
 #include "proto/shm/channel_abi.h"
 #include "proto/shm/handshake_abi.h"
 #include "proto/shm/records_abi.h"
@@ -104,6 +105,7 @@ class ScriptedClient {
   void WaitUntilOver();
   void Hangup() { socket_.Reset(); }
   int socket() const { return socket_.get(); }
+  shm::ArrivalPage& arrivals() { return *reinterpret_cast<shm::ArrivalPage*>(region_.data() + shm::kArrivalOffset); }
   shm::SessionHeader& header() { return *reinterpret_cast<shm::SessionHeader*>(region_.data()); }
 
  private:
