@@ -47,7 +47,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 19;
+inline constexpr uint32_t kLinkVersion = 20;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -122,9 +122,11 @@ struct SessionIdentity {
   double slo_percentile;
   char tenant_name[kLinkNameBytes];  // the grant's, else what the program calls itself
   uint64_t grant_id;                 // by which socket it came; 0: the common one
-  uint64_t device_memory_bytes;      // what its grant lets it hold on each GPU; 0: no limit of its own
+  uint64_t device_memory_bytes;      // what its tenant may hold on each GPU, all programs together; 0: no quota
+  uint32_t share_permille;           // of each GPU's time, likewise; 1000: no cap
+  uint32_t reserved;
 };
-static_assert(sizeof(SessionIdentity) == 144);
+static_assert(sizeof(SessionIdentity) == 152);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -134,7 +136,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 144 + 8 * kNumFigureValues + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 152 + 8 * kNumFigureValues + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -157,7 +159,7 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 160);
+static_assert(sizeof(LinkAddSession) == 168);
 
 // tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
@@ -269,13 +271,21 @@ struct LinkTimeSlices {
 static_assert(sizeof(LinkTimeSlices) == 72);
 
 // Executor to tallyd, after a Hello: its GPUs, which SessionReports name by their places here.
+struct LinkGpu {
+  uint8_t uuid[16];  // as CUDA says; zeros: it does not say
+  uint64_t total_memory_bytes;
+  uint32_t pci_domain, pci_bus, pci_device;
+  uint32_t capability;  // 90 for 9.0
+  char name[kLinkNameBytes];
+};
+static_assert(sizeof(LinkGpu) == 40 + kLinkNameBytes);
 struct LinkGpus {
   LinkHeader header;
   uint32_t num_gpus;  // at most kMostGpus; others are not told of
-  uint32_t reserved;
-  uint8_t uuid[kMostGpus][16];  // as CUDA says; zeros: it does not say
+  uint32_t driver_version;
+  LinkGpu gpu[kMostGpus];
 };
-static_assert(sizeof(LinkGpus) == 24 + 16 * kMostGpus);
+static_assert(sizeof(LinkGpus) == 24 + sizeof(LinkGpu) * kMostGpus);
 
 struct LinkFaulted {
   LinkHeader header;

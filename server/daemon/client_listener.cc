@@ -311,6 +311,8 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
     identity.slo_latency_ns = static_cast<uint64_t>(slo->latency.count());
     identity.slo_percentile = slo->percentile;
   }
+  identity.device_memory_bytes = placement->device_memory_bytes;
+  identity.share_permille = placement->share_permille;
   identity.weight = placement->weight;
   identity.level = static_cast<uint16_t>(placement->level);
   identity.keeps_kernels = hello.keeps_kernels != 0 ? 1 : 0;
@@ -319,7 +321,6 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
   if (grant != nullptr) {
     tenant = grant->spec.tenant;
     identity.grant_id = grant->id;
-    identity.device_memory_bytes = grant->spec.device_memory_bytes;
   }
   std::memcpy(identity.tenant_name, tenant.c_str(), std::min(tenant.size() + 1, sizeof(identity.tenant_name) - 1));
 

@@ -227,6 +227,7 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
     ledger_.AddEnded(report.identity, figures);
     KeepLedger();
     executor.sessions.erase(report.identity.session_id);
+    LeaveTenantPage(report.identity);
   } else {
     SessionRecord& session = executor.sessions[report.identity.session_id];
     std::string cgroup = is_new ? CgroupOf(report.identity.pid) : std::move(session.cgroup);

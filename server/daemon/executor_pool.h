@@ -216,6 +216,8 @@ class ExecutorPool {
   // To another executor of the domain.
   void PlaceWaitingAnew(Executor& executor);
   void EndSessions(Executor& executor);
+  // The session has ended: removes the page of its tenant (tenant_page_abi.h) if no other session needs it.
+  void LeaveTenantPage(const control::SessionIdentity& ended);
   void Ask(control::LinkKind question, std::chrono::milliseconds limit, std::function<void()> done);
   void AnswerArrived(uint64_t inquiry_id, pid_t pid);
   void AnswersFailed(pid_t pid);

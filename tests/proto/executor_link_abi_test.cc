@@ -84,13 +84,18 @@ TEST(ExecutorLinkAbi, GpusAreLaidOutAsTheirTwin) {
   struct Twin {
     uint32_t magic, kind;
     uint64_t request_id;
-    uint32_t num_gpus, reserved;
-    uint8_t uuid[64][16];
+    uint32_t num_gpus, driver_version;
+    struct {
+      uint8_t uuid[16];
+      uint64_t total_memory_bytes;
+      uint32_t pci_domain, pci_bus, pci_device, capability;
+      char name[64];
+    } gpu[64];
   };
   static_assert(std::is_trivially_copyable_v<LinkGpus>);
   EXPECT_EQ(sizeof(LinkGpus), sizeof(Twin));
   EXPECT_EQ(offsetof(LinkGpus, num_gpus), offsetof(Twin, num_gpus));
-  EXPECT_EQ(offsetof(LinkGpus, uuid), offsetof(Twin, uuid));
+  EXPECT_EQ(offsetof(LinkGpus, gpu), offsetof(Twin, gpu));
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {

@@ -80,7 +80,10 @@ CUresult InPieces(ServedRequest& served, const Stream& stream, CopyDirection dir
     const bool are_held = AreHeld(served, stream);
     const AdmittedDispatch dispatch(session.launches, stream, AskedOfCopy(session, direction, num * unit_bytes),
                                     /*passes=*/!are_held);
-    if (!are_held && !stream.context->IsCapturing(stream)) stream.NoteBusy();
+    if (!are_held && !stream.context->IsCapturing(stream)) {
+      if (!session.launches.AwaitShare(stream.device)) return AdmittedDispatch::kCancelled;
+      stream.NoteBusy();
+    }
     if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
     if (dispatch.is_forced()) units_at_once = UINT64_MAX;
     if (const CUresult r = put(first, num); r != CUDA_SUCCESS) return r;

@@ -24,7 +24,7 @@ WATCHDOG_SECONDS = 300
 HELLO = struct.Struct("<IIQII64s32s24sQ")
 REPLY = struct.Struct("<IIQQII512s")
 MAGIC = 0x594C4154
-VERSION = 2  # kProtocolVersion
+VERSION = 3  # kProtocolVersion
 HIGH, BEST_EFFORT = 1, 2
 
 

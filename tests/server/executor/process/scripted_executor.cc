@@ -108,8 +108,11 @@ class ScriptedExecutor final : public Executor {
   const std::string& driver_description() const override { return description_; }
   bool is_software() const override { return !ScriptedDriver::IsScripted(); }
   int num_devices() const override { return 1; }
-  std::vector<GpuUuid> gpu_uuids() const override {
-    return {{0x5c, 0x21, 0xed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  uint32_t driver_version() const override { return 13000; }
+  std::vector<control::LinkGpu> gpus() const override {
+    control::LinkGpu gpu{{0x5c, 0x21, 0xed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, uint64_t{80} << 30, 0, 1, 0, 90, {}};
+    std::snprintf(gpu.name, sizeof(gpu.name), "Scripted GPU");
+    return {gpu};
   }
 
   void Shutdown() override {
