@@ -4,7 +4,7 @@
 //     | -- Hello ----------------------------> |  first of every connection; status says if the driver is usable
 //     | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a
 //     |                                        |  re-connect
-//     | -- Gpus -----------------------------> |  after a Hello
+//     | -- Gpus, Gpu x N -------------------> |  after a Hello
 //     | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
 //     | <- EndSession ------------------------ |  its grant was revoked
 //     | -- SessionReport (kEnded) -----------> |  the last figures of a session that is gone
@@ -77,6 +77,7 @@ enum class LinkKind : uint32_t {
   kWindowShape = 18,
   kGpus = 19,
   kEndSession = 20,
+  kGpu = 21,
 };
 
 struct LinkHeader {
@@ -271,21 +272,25 @@ struct LinkTimeSlices {
 static_assert(sizeof(LinkTimeSlices) == 72);
 
 // Executor to tallyd, after a Hello: its GPUs, which SessionReports name by their places here.
-struct LinkGpu {
-  uint8_t uuid[16];  // as CUDA says; zeros: it does not say
-  uint64_t total_memory_bytes;
-  uint32_t pci_domain, pci_bus, pci_device;
-  uint32_t capability;  // 90 for 9.0
-  char name[kLinkNameBytes];
-};
-static_assert(sizeof(LinkGpu) == 40 + kLinkNameBytes);
 struct LinkGpus {
   LinkHeader header;
-  uint32_t num_gpus;  // at most kMostGpus; others are not told of
-  uint32_t driver_version;
-  LinkGpu gpu[kMostGpus];
+  uint32_t num_gpus;        // at most kMostGpus; others are not told of
+  uint32_t driver_version;  // 13000 for 13.0
+  uint8_t uuid[kMostGpus][16];  // as CUDA says; zeros: it does not say
 };
-static_assert(sizeof(LinkGpus) == 24 + sizeof(LinkGpu) * kMostGpus);
+static_assert(sizeof(LinkGpus) == 24 + 16 * kMostGpus);
+
+// Executor to tallyd, after Gpus: one of them.
+struct LinkGpu {
+  LinkHeader header;
+  uint32_t ordinal;
+  uint32_t capability;  // 90 for 9.0
+  uint64_t total_memory_bytes;
+  uint32_t pci_domain, pci_bus, pci_device, reserved;
+  uint8_t uuid[16];
+  char name[kLinkNameBytes];
+};
+static_assert(sizeof(LinkGpu) == 16 + 48 + kLinkNameBytes);
 
 struct LinkFaulted {
   LinkHeader header;

@@ -80,7 +80,8 @@ class ExecutorPool {
     scheduler::PolicyChoice policy;  // in force; empty until Hello
     std::string error;               // why it could not start
     uint32_t num_devices = 0;
-    std::vector<size_t> gpu_places;  // of its ordinals (gpu_places.h)
+    std::vector<size_t> gpu_places;      // of its ordinals (gpu_places.h)
+    std::vector<control::LinkGpu> gpus;  // likewise
     struct WantedTimeSlice {
       std::chrono::microseconds slice;
       bool is_left_to_slices;
@@ -159,6 +160,7 @@ class ExecutorPool {
   const TenantLedger& ledger() const { return ledger_; }
   // By the places that figures by GPU have here: all that executors have named.
   const std::vector<std::string>& gpus() const { return gpu_places_.names(); }
+  uint32_t driver_version() const { return driver_version_; }
   const std::map<std::string, DomainCounters>& counters() const { return counters_; }
   // Calls that were refused, by the function's name, of all executors that there were.
   std::map<std::string, uint64_t> RefusedFunctions() const;
@@ -239,6 +241,7 @@ class ExecutorPool {
   TenantLedger ledger_;
   bool is_ledger_due_ = false;
   GpuPlaces gpu_places_;
+  uint32_t driver_version_ = 0;  // CUDA's, as executors say
   std::map<std::string, DomainCounters> counters_;        // by Domain::Label
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 

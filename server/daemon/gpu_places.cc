@@ -23,7 +23,7 @@ std::string NameOf(std::span<const uint8_t> uuid, size_t ordinal) {
 std::vector<size_t> GpuPlaces::PlacesOf(const control::LinkGpus& gpus) {
   std::vector<size_t> places;
   for (size_t ordinal = 0; ordinal < gpus.num_gpus; ++ordinal) {
-    const std::string name = NameOf(gpus.gpu[ordinal].uuid, ordinal);
+    const std::string name = NameOf(gpus.uuid[ordinal], ordinal);
     size_t place = static_cast<size_t>(std::ranges::find(names_, name) - names_.begin());
     if (place == names_.size() && names_.size() < control::kMostGpus) names_.push_back(name);
     place = std::min(place, names_.size() - 1);

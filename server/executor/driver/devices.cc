@@ -123,6 +123,7 @@ CUuuid Devices::Uuid(int ordinal) const {
 
 control::LinkGpu Devices::Outline(int ordinal) const {
   control::LinkGpu gpu{};
+  gpu.ordinal = static_cast<uint32_t>(ordinal);
   const CUuuid uuid = Uuid(ordinal);
   std::memcpy(gpu.uuid, uuid.bytes, sizeof(gpu.uuid));
   driver_.cuDeviceGetName(gpu.name, sizeof(gpu.name) - 1, device(ordinal));

@@ -244,8 +244,9 @@ void DaemonLink::SendGpus(uint32_t driver_version, const std::vector<control::Li
   const size_t count = std::min(gpus.size(), control::kMostGpus);
   message.num_gpus = static_cast<uint32_t>(count);
   message.driver_version = driver_version;
-  std::copy_n(gpus.begin(), count, message.gpu);
+  for (size_t i = 0; i < count; ++i) std::memcpy(message.uuid[i], gpus[i].uuid, sizeof(gpus[i].uuid));
   Send(LinkKind::kGpus, 0, message);
+  for (size_t i = 0; i < count; ++i) Send(LinkKind::kGpu, 0, gpus[i]);
 }
 
 void DaemonLink::SendFaulted(const std::string& reason) {

@@ -11,8 +11,8 @@ using ::testing::ElementsAre;
 control::LinkGpus Gpus(std::initializer_list<uint8_t> last_bytes) {
   control::LinkGpus gpus{};
   for (const uint8_t byte : last_bytes) {
-    gpus.gpu[gpus.num_gpus].uuid[0] = 0x5c;
-    gpus.gpu[gpus.num_gpus++].uuid[15] = byte;
+    gpus.uuid[gpus.num_gpus][0] = 0x5c;
+    gpus.uuid[gpus.num_gpus++][15] = byte;
   }
   return gpus;
 }
@@ -67,7 +67,7 @@ TEST(GpuPlaces, ThoseThatHaveNoRoomShareTheLastPlace) {
   GpuPlaces places;
   control::LinkGpus gpus{};
   gpus.num_gpus = control::kMostGpus;
-  for (size_t i = 0; i < control::kMostGpus; ++i) gpus.gpu[i].uuid[15] = static_cast<uint8_t>(i + 1);
+  for (size_t i = 0; i < control::kMostGpus; ++i) gpus.uuid[i][15] = static_cast<uint8_t>(i + 1);
   places.PlacesOf(gpus);
   EXPECT_THAT(places.PlacesOf(Gpus({200, 3})), ElementsAre(control::kMostGpus - 1, control::kMostGpus - 1));
   EXPECT_EQ(places.names().size(), control::kMostGpus);

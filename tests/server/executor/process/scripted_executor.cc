@@ -110,7 +110,12 @@ class ScriptedExecutor final : public Executor {
   int num_devices() const override { return 1; }
   uint32_t driver_version() const override { return 13000; }
   std::vector<control::LinkGpu> gpus() const override {
-    control::LinkGpu gpu{{0x5c, 0x21, 0xed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, uint64_t{80} << 30, 0, 1, 0, 90, {}};
+    control::LinkGpu gpu{};
+    for (const auto& [place, byte] : {std::pair{0, 0x5c}, {1, 0x21}, {2, 0xed}, {15, 1}}) {
+      gpu.uuid[place] = static_cast<uint8_t>(byte);
+    }
+    gpu.total_memory_bytes = uint64_t{80} << 30;
+    gpu.capability = 90;
     std::snprintf(gpu.name, sizeof(gpu.name), "Scripted GPU");
     return {gpu};
   }
