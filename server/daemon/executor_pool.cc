@@ -124,14 +124,12 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
   events.on_gpus = [this, with_executor](const control::LinkGpus& gpus) {
     with_executor([&](Executor& executor) {
       executor.gpu_places = gpu_places_.PlacesOf(gpus);
-      executor.gpus.clear();
+      known_gpus_.clear();
       driver_version_ = gpus.driver_version;
     });
   };
-  events.on_gpu = [with_executor](const control::LinkGpu& gpu) {
-    with_executor([&](Executor& executor) {
-      if (executor.gpus.size() < control::kMostGpus) executor.gpus.push_back(gpu);
-    });
+  events.on_gpu = [this](const control::LinkGpu& gpu) {
+    if (gpu.ordinal == known_gpus_.size()) known_gpus_.push_back(gpu);
   };
   events.on_report_end = [this, pid, with_executor](uint64_t request_id) {
     if (request_id == 0) with_executor([&](Executor& executor) { OnListed(executor); });

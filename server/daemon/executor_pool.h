@@ -80,8 +80,7 @@ class ExecutorPool {
     scheduler::PolicyChoice policy;  // in force; empty until Hello
     std::string error;               // why it could not start
     uint32_t num_devices = 0;
-    std::vector<size_t> gpu_places;      // of its ordinals (gpu_places.h)
-    std::vector<control::LinkGpu> gpus;  // likewise
+    std::vector<size_t> gpu_places;  // of its ordinals (gpu_places.h)
     struct WantedTimeSlice {
       std::chrono::microseconds slice;
       bool is_left_to_slices;
@@ -160,6 +159,8 @@ class ExecutorPool {
   const TenantLedger& ledger() const { return ledger_; }
   // By the places that figures by GPU have here: all that executors have named.
   const std::vector<std::string>& gpus() const { return gpu_places_.names(); }
+  // Of the machine, by ordinal, as the executor said that told last; empty: none has yet. CUDA's version likewise.
+  const std::vector<control::LinkGpu>& known_gpus() const { return known_gpus_; }
   uint32_t driver_version() const { return driver_version_; }
   const std::map<std::string, DomainCounters>& counters() const { return counters_; }
   // Calls that were refused, by the function's name, of all executors that there were.
@@ -241,7 +242,8 @@ class ExecutorPool {
   TenantLedger ledger_;
   bool is_ledger_due_ = false;
   GpuPlaces gpu_places_;
-  uint32_t driver_version_ = 0;  // CUDA's, as executors say
+  std::vector<control::LinkGpu> known_gpus_;
+  uint32_t driver_version_ = 0;
   std::map<std::string, DomainCounters> counters_;        // by Domain::Label
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 
