@@ -21,8 +21,6 @@
 
 namespace tally::scheduler {
 
-constexpr uint32_t kWholeShare = 1000;  // in thousandths
-
 // A tenant's account with one device: until when what it has used is paid for. The word may be shared by processes, any
 // of which may die at any moment: what is lost then is one burst. Thread-safe.
 class ShareBucket {
@@ -55,7 +53,7 @@ class ShareBursts {
  public:
   static constexpr Nanoseconds kBurst = std::chrono::milliseconds(10);
   static constexpr Nanoseconds kFirstGuess = std::chrono::milliseconds(1);  // of the first burst
-  static constexpr uint64_t kMostOperations = 256;                         // of one burst
+  static constexpr uint64_t kMostOperations = 256;                          // of one burst
 
   struct Facts {
     Nanoseconds busy{0};   // ever, what runs included

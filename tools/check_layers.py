@@ -54,7 +54,7 @@ FOLDERS = {
     "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
     "scheduler": [".", ("policies", "window"), "policy_list.cc"],
     "sim-driver": ["engine", "api", "api/entry"],
-    "client-shim": ["portable", "transport", "origins", "state", "entry", "launcher"],
+    "client-shim": ["portable", "nvml", "transport", "origins", "state", "entry", "launcher"],
     "server/executor": [("channel", "driver"), "dispatch", "issue", "session", ".", "process"],
     "server/daemon": [".", ("metrics", "rpc"), "daemon.cc"],
     "server/ctl": [".", ("doctor", "top"), ("doctor.cc", "top.cc")],

@@ -18,9 +18,8 @@
 #include "client-shim/nvml/own_view.h"
 #include "client-shim/nvml/real_library.h"
 
-// Also for make_library.py, which makes no trampoline of it. noexcept: out of memory ends the program, as in NVML.
-#define NVML_FUNCTION(name, ...) \
-  extern "C" __attribute__((visibility("default"))) uint32_t name(__VA_ARGS__)
+// Also for make_library.py, which makes no trampoline of it. No exception crosses it.
+#define NVML_FUNCTION(name, ...) extern "C" __attribute__((visibility("default"))) uint32_t name(__VA_ARGS__)
 
 namespace tally::nvml {
 namespace {
@@ -239,66 +238,84 @@ const char* TextOf(uint32_t result) {
 using namespace tally::nvml;
 using tally::shm::ViewGpu;
 
-NVML_FUNCTION(nvmlInit) noexcept {
-  return Start("nvmlInit");
+NVML_FUNCTION(nvmlInit) noexcept try { return Start("nvmlInit"); } catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlInit_v2) noexcept {
-  return Start("nvmlInit_v2");
+NVML_FUNCTION(nvmlInit_v2) noexcept try { return Start("nvmlInit_v2"); } catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlInitWithFlags, uint32_t) noexcept {
-  return Start("nvmlInit_v2");
+NVML_FUNCTION(nvmlInitWithFlags, uint32_t) noexcept try { return Start("nvmlInit_v2"); } catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlShutdown) noexcept {
+NVML_FUNCTION(nvmlShutdown) noexcept try {
   if (g_num_inits == 0) return kUninitialized;
   --g_num_inits;
   const auto real = RealFunctionAs<uint32_t()>("nvmlShutdown");
   if (g_has_real && real != nullptr) real();
   return kSuccess;
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetCount, uint32_t* count) noexcept {
+NVML_FUNCTION(nvmlDeviceGetCount, uint32_t* count) noexcept try {
   return Count("nvmlDeviceGetCount", count);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetCount_v2, uint32_t* count) noexcept {
+NVML_FUNCTION(nvmlDeviceGetCount_v2, uint32_t* count) noexcept try {
   return Count("nvmlDeviceGetCount_v2", count);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetHandleByIndex, uint32_t index, Device* device) noexcept {
+NVML_FUNCTION(nvmlDeviceGetHandleByIndex, uint32_t index, Device* device) noexcept try {
   return ByIndex("nvmlDeviceGetHandleByIndex", index, device);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetHandleByIndex_v2, uint32_t index, Device* device) noexcept {
+NVML_FUNCTION(nvmlDeviceGetHandleByIndex_v2, uint32_t index, Device* device) noexcept try {
   return ByIndex("nvmlDeviceGetHandleByIndex_v2", index, device);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetHandleByPciBusId, const char* bus_id, Device* device) noexcept {
+NVML_FUNCTION(nvmlDeviceGetHandleByPciBusId, const char* bus_id, Device* device) noexcept try {
   return ByBusId("nvmlDeviceGetHandleByPciBusId", bus_id, device);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetHandleByPciBusId_v2, const char* bus_id, Device* device) noexcept {
+NVML_FUNCTION(nvmlDeviceGetHandleByPciBusId_v2, const char* bus_id, Device* device) noexcept try {
   return ByBusId("nvmlDeviceGetHandleByPciBusId_v2", bus_id, device);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetHandleByUUID, const char* uuid, Device* device) noexcept {
+NVML_FUNCTION(nvmlDeviceGetHandleByUUID, const char* uuid, Device* device) noexcept try {
   if (g_num_inits != 0 && LastView() == nullptr) return PassOn("nvmlDeviceGetHandleByUUID", uuid, device);
   if (uuid == nullptr) return kInvalidArgument;
   return FindDevice(device, [&](const ViewGpu& gpu, size_t) { return NameOf(gpu.uuid) == uuid; });
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetIndex, Device device, uint32_t* index) noexcept {
+NVML_FUNCTION(nvmlDeviceGetIndex, Device device, uint32_t* index) noexcept try {
   const auto ask = [&](const ViewGpu&, size_t i) -> uint32_t {
     if (index == nullptr) return kInvalidArgument;
     *index = static_cast<uint32_t>(i);
     return kSuccess;
   };
   return Answer(LastView(), "nvmlDeviceGetIndex", ask, device, index);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetMemoryInfo, Device device, Memory* memory) noexcept {
+NVML_FUNCTION(nvmlDeviceGetMemoryInfo, Device device, Memory* memory) noexcept try {
   const auto ask = [&](const ViewGpu& gpu, size_t) -> uint32_t {
     if (memory == nullptr) return kInvalidArgument;
     const auto own = OwnMemory(gpu, device);
@@ -307,9 +324,11 @@ NVML_FUNCTION(nvmlDeviceGetMemoryInfo, Device device, Memory* memory) noexcept {
     return kSuccess;
   };
   return Answer(AskForView(), "nvmlDeviceGetMemoryInfo", ask, device, memory);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetMemoryInfo_v2, Device device, MemoryV2* memory) noexcept {
+NVML_FUNCTION(nvmlDeviceGetMemoryInfo_v2, Device device, MemoryV2* memory) noexcept try {
   const auto ask = [&](const ViewGpu& gpu, size_t) -> uint32_t {
     if (memory == nullptr) return kInvalidArgument;
     if (memory->version != kMemoryV2) return kArgumentVersionMismatch;
@@ -319,75 +338,115 @@ NVML_FUNCTION(nvmlDeviceGetMemoryInfo_v2, Device device, MemoryV2* memory) noexc
     return kSuccess;
   };
   return Answer(AskForView(), "nvmlDeviceGetMemoryInfo_v2", ask, device, memory);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetComputeRunningProcesses, Device device, uint32_t* count, ProcessV1* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetComputeRunningProcesses, Device device, uint32_t* count, ProcessV1* processes) noexcept try {
   return Processes("nvmlDeviceGetComputeRunningProcesses", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetGraphicsRunningProcesses, Device device, uint32_t* count, void* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetGraphicsRunningProcesses, Device device, uint32_t* count, void* processes) noexcept try {
   return NoProcesses("nvmlDeviceGetGraphicsRunningProcesses", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetMPSComputeRunningProcesses, Device device, uint32_t* count, void* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetMPSComputeRunningProcesses, Device device, uint32_t* count, void* processes) noexcept try {
   return NoProcesses("nvmlDeviceGetMPSComputeRunningProcesses", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetComputeRunningProcesses_v2, Device device, uint32_t* count, ProcessV2* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetComputeRunningProcesses_v2, Device device, uint32_t* count, ProcessV2* processes)
+noexcept try {
   return Processes("nvmlDeviceGetComputeRunningProcesses_v2", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v2, Device device, uint32_t* count, void* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v2, Device device, uint32_t* count, void* processes) noexcept try {
   return NoProcesses("nvmlDeviceGetGraphicsRunningProcesses_v2", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetMPSComputeRunningProcesses_v2, Device device, uint32_t* count, void* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetMPSComputeRunningProcesses_v2, Device device, uint32_t* count, void* processes)
+noexcept try {
   return NoProcesses("nvmlDeviceGetMPSComputeRunningProcesses_v2", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3, Device device, uint32_t* count, ProcessV2* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetComputeRunningProcesses_v3, Device device, uint32_t* count, ProcessV2* processes)
+noexcept try {
   return Processes("nvmlDeviceGetComputeRunningProcesses_v3", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v3, Device device, uint32_t* count, void* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v3, Device device, uint32_t* count, void* processes) noexcept try {
   return NoProcesses("nvmlDeviceGetGraphicsRunningProcesses_v3", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetMPSComputeRunningProcesses_v3, Device device, uint32_t* count, void* processes) noexcept {
+NVML_FUNCTION(nvmlDeviceGetMPSComputeRunningProcesses_v3, Device device, uint32_t* count, void* processes)
+noexcept try {
   return NoProcesses("nvmlDeviceGetMPSComputeRunningProcesses_v3", device, count, processes);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetProcessUtilization, Device device, void* first, void* second, void* third) noexcept {
+NVML_FUNCTION(nvmlDeviceGetProcessUtilization, Device device, void* first, void* second, void* third) noexcept try {
   return Hidden("nvmlDeviceGetProcessUtilization", device, first, second, third);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetProcessesUtilizationInfo, Device device, void* first, void* second, void* third) noexcept {
+NVML_FUNCTION(nvmlDeviceGetProcessesUtilizationInfo, Device device, void* first, void* second, void* third)
+noexcept try {
   return Hidden("nvmlDeviceGetProcessesUtilizationInfo", device, first, second, third);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetRunningProcessDetailList, Device device, void* first, void* second, void* third) noexcept {
+NVML_FUNCTION(nvmlDeviceGetRunningProcessDetailList, Device device, void* first, void* second, void* third)
+noexcept try {
   return Hidden("nvmlDeviceGetRunningProcessDetailList", device, first, second, third);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetAccountingPids, Device device, void* first, void* second, void* third) noexcept {
+NVML_FUNCTION(nvmlDeviceGetAccountingPids, Device device, void* first, void* second, void* third) noexcept try {
   return Hidden("nvmlDeviceGetAccountingPids", device, first, second, third);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetAccountingStats, Device device, void* first, void* second, void* third) noexcept {
+NVML_FUNCTION(nvmlDeviceGetAccountingStats, Device device, void* first, void* second, void* third) noexcept try {
   return Hidden("nvmlDeviceGetAccountingStats", device, first, second, third);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetName, Device device, char* name, uint32_t length) noexcept {
+NVML_FUNCTION(nvmlDeviceGetName, Device device, char* name, uint32_t length) noexcept try {
   const auto ask = [&](const ViewGpu& gpu, size_t) { return PutText(gpu.name, name, length); };
   return Answer(LastView(), "nvmlDeviceGetName", ask, device, name, length);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetUUID, Device device, char* uuid, uint32_t length) noexcept {
+NVML_FUNCTION(nvmlDeviceGetUUID, Device device, char* uuid, uint32_t length) noexcept try {
   const auto ask = [&](const ViewGpu& gpu, size_t) { return PutText(NameOf(gpu.uuid), uuid, length); };
   return Answer(LastView(), "nvmlDeviceGetUUID", ask, device, uuid, length);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetUtilizationRates, Device device, Utilization* rates) noexcept {
+NVML_FUNCTION(nvmlDeviceGetUtilizationRates, Device device, Utilization* rates) noexcept try {
   const View view = AskForView();
   const auto ask = [&](const ViewGpu&, size_t index) -> uint32_t {
     if (rates == nullptr) return kInvalidArgument;
@@ -395,9 +454,11 @@ NVML_FUNCTION(nvmlDeviceGetUtilizationRates, Device device, Utilization* rates) 
     return kSuccess;
   };
   return Answer(view, "nvmlDeviceGetUtilizationRates", ask, device, rates);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetCudaComputeCapability, Device device, int* major, int* minor) noexcept {
+NVML_FUNCTION(nvmlDeviceGetCudaComputeCapability, Device device, int* major, int* minor) noexcept try {
   const auto ask = [&](const ViewGpu& gpu, size_t) -> uint32_t {
     if (major == nullptr || minor == nullptr) return kInvalidArgument;
     *major = static_cast<int>(gpu.capability / 10);
@@ -405,9 +466,11 @@ NVML_FUNCTION(nvmlDeviceGetCudaComputeCapability, Device device, int* major, int
     return kSuccess;
   };
   return Answer(LastView(), "nvmlDeviceGetCudaComputeCapability", ask, device, major, minor);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetPciInfo_v2, Device device, PciV2* pci) noexcept {
+NVML_FUNCTION(nvmlDeviceGetPciInfo_v2, Device device, PciV2* pci) noexcept try {
   const auto ask = [&](const ViewGpu& gpu, size_t) -> uint32_t {
     if (pci == nullptr) return kInvalidArgument;
     if (g_has_real) return PassOn("nvmlDeviceGetPciInfo_v2", device, pci);
@@ -419,9 +482,11 @@ NVML_FUNCTION(nvmlDeviceGetPciInfo_v2, Device device, PciV2* pci) noexcept {
     return kSuccess;
   };
   return Answer(LastView(), "nvmlDeviceGetPciInfo_v2", ask, device, pci);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlDeviceGetPciInfo_v3, Device device, PciV3* pci) noexcept {
+NVML_FUNCTION(nvmlDeviceGetPciInfo_v3, Device device, PciV3* pci) noexcept try {
   const auto ask = [&](const ViewGpu& gpu, size_t) -> uint32_t {
     if (pci == nullptr) return kInvalidArgument;
     if (g_has_real) return PassOn("nvmlDeviceGetPciInfo_v3", device, pci);
@@ -434,36 +499,48 @@ NVML_FUNCTION(nvmlDeviceGetPciInfo_v3, Device device, PciV3* pci) noexcept {
     return kSuccess;
   };
   return Answer(LastView(), "nvmlDeviceGetPciInfo_v3", ask, device, pci);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlSystemGetCudaDriverVersion, int* version) noexcept {
+NVML_FUNCTION(nvmlSystemGetCudaDriverVersion, int* version) noexcept try {
   if (g_has_real) return PassOn("nvmlSystemGetCudaDriverVersion", version);
   const View view = LastView();
   if (version == nullptr || view == nullptr) return kInvalidArgument;
   *version = static_cast<int>(view->driver_version);
   return kSuccess;
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlSystemGetCudaDriverVersion_v2, int* version) noexcept {
+NVML_FUNCTION(nvmlSystemGetCudaDriverVersion_v2, int* version) noexcept try {
   if (g_has_real) return PassOn("nvmlSystemGetCudaDriverVersion_v2", version);
   const View view = LastView();
   if (version == nullptr || view == nullptr) return kInvalidArgument;
   *version = static_cast<int>(view->driver_version);
   return kSuccess;
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlSystemGetDriverVersion, char* version, uint32_t length) noexcept {
+NVML_FUNCTION(nvmlSystemGetDriverVersion, char* version, uint32_t length) noexcept try {
   if (g_has_real) return PassOn("nvmlSystemGetDriverVersion", version, length);
   return PutText("tally", version, length);
+} catch (...) {
+  return kUnknown;
 }
 
-NVML_FUNCTION(nvmlSystemGetNVMLVersion, char* version, uint32_t length) noexcept {
+NVML_FUNCTION(nvmlSystemGetNVMLVersion, char* version, uint32_t length) noexcept try {
   if (g_has_real) return PassOn("nvmlSystemGetNVMLVersion", version, length);
   return PutText("tally", version, length);
+} catch (...) {
+  return kUnknown;
 }
 
 // The only one that returns a text.
-extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(uint32_t result) noexcept {
+extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(uint32_t result) noexcept try {
   const auto real = RealFunctionAs<const char*(uint32_t)>("nvmlErrorString");
   return real != nullptr ? real(result) : TextOf(result);
+} catch (...) {
+  return TextOf(result);
 }

@@ -47,9 +47,11 @@ uint32_t AnswerNotFound() { return kFunctionNotFound; }
 
 }  // namespace
 
-void* RealFunction(const char* name) {
+void* RealFunction(const char* name) noexcept try {
   void* const library = Library();
   return library != nullptr ? ::dlsym(library, name) : nullptr;
+} catch (...) {
+  return nullptr;  // out of memory
 }
 
 }  // namespace tally::nvml

@@ -6,7 +6,7 @@
 namespace tally::nvml {
 
 // Its function, or null: there is no such library, or no such function in it.
-void* RealFunction(const char* name);
+void* RealFunction(const char* name) noexcept;
 
 template <typename Function>
 Function* RealFunctionAs(const char* name) {

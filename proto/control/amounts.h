@@ -18,7 +18,8 @@ inline std::optional<double> LeadingNumber(std::string_view text, std::string_vi
   return number;
 }
 
-// "8G", "1.5 GiB", "512m", "1000": bytes; a unit is a power of 1024. nullopt: that is no size, or it is 0, or too large.
+// "8G", "1.5 GiB", "512m", "1000": bytes; a unit is a power of 1024. nullopt: that is no size, or it is 0, or too
+// large.
 inline std::optional<uint64_t> ParseBytes(std::string_view text) {
   std::string_view unit;
   const auto number = LeadingNumber(text, &unit);

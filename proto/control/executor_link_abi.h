@@ -274,8 +274,8 @@ static_assert(sizeof(LinkTimeSlices) == 72);
 // Executor to tallyd, after a Hello: its GPUs, which SessionReports name by their places here.
 struct LinkGpus {
   LinkHeader header;
-  uint32_t num_gpus;        // at most kMostGpus; others are not told of
-  uint32_t driver_version;  // 13000 for 13.0
+  uint32_t num_gpus;            // at most kMostGpus; others are not told of
+  uint32_t driver_version;      // 13000 for 13.0
   uint8_t uuid[kMostGpus][16];  // as CUDA says; zeros: it does not say
 };
 static_assert(sizeof(LinkGpus) == 24 + 16 * kMostGpus);

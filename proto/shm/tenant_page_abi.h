@@ -39,7 +39,8 @@ struct TenantPage {
   std::atomic<uint32_t> magic;  // kTenantPageMagic once the page is initialised
   uint32_t version;
   uint8_t pad[56];
-  // CLOCK_MONOTONIC nanoseconds until which the tenant's share of each device's time is used up (scheduler/share_cap.h).
+  // CLOCK_MONOTONIC nanoseconds until which the tenant's share of each device's time is used up
+  // (scheduler/share_cap.h).
   std::atomic<int64_t> used_until_ns[kTenantDevices];
   TenantSlot slot[kTenantSlots];
 };

@@ -41,7 +41,7 @@ struct ViewGpu {
 static_assert(sizeof(ViewGpu) == 128);
 
 struct ViewProcess {
-  int32_t pid;        // as tallyd sees it; 0: it cannot
+  int32_t pid;  // as tallyd sees it; 0: it cannot
   uint32_t reserved;
   uint64_t held_bytes;  // of all GPUs
 };

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "proto/control/tenant_page_name.h"
 #include "proto/driver/generated/driver_symbols.h"
-#include "scheduler/share_cap.h"
+#include "scheduler/launch.h"
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/peer_facts.h"
 #include "server/daemon/policy_rules.h"

@@ -12,7 +12,6 @@
 #include "base/status.h"
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/launch.h"
-#include "scheduler/share_cap.h"
 
 namespace tally::server {
 

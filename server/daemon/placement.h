@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "proto/shm/handshake_abi.h"
-#include "scheduler/share_cap.h"
+#include "scheduler/launch.h"
 #include "server/daemon/config.h"
 #include "server/daemon/domain.h"
 #include "server/daemon/grant.h"

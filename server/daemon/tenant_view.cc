@@ -82,8 +82,7 @@ shm::TenantViewReply ViewOf(const ExecutorPool& pool, const std::string& tenants
   // Without a quota nobody counts by GPU.
   std::vector<uint64_t> held;
   if (owner.limit_bytes != 0) {
-    held = HeldByPage(tenants_directory + "/" +
-                      control::TenantPageName(owner.grant_id, owner.uid, owner.tenant_name));
+    held = HeldByPage(tenants_directory + "/" + control::TenantPageName(owner.grant_id, owner.uid, owner.tenant_name));
   } else if (view.num_gpus == 1) {
     held = {held_bytes};
   }

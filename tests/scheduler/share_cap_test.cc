@@ -11,7 +11,10 @@
 namespace tally::scheduler {
 namespace {
 
-using namespace std::chrono_literals;
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""us;
+using std::chrono_literals::operator""ns;
 
 constexpr TimePoint kStart{1000s};
 // A drained device is seen so late.

@@ -1,4 +1,5 @@
-// Where the work of a session waits whose tenant has a cap on its GPU time (scheduler/share_cap.h), whatever the policy.
+// Where the work of a session waits whose tenant has a cap on its GPU time (scheduler/share_cap.h), whatever the
+// policy.
 //
 // One session's; only best-effort ones have it. Its channels wait here with the session's sequencer held, so a wait
 // stalls that session and no other.
@@ -25,10 +26,10 @@ class ShareGate {
   static constexpr auto kLongestDrain = std::chrono::milliseconds(200);
 
   struct Surroundings {
-    AdmissionTenant& tenant;                         // counts what is held; ends waits when it has left
-    BusyTime& busy;                                  // of the session
-    std::function<void(int device)> look;            // sees which of the session's streams have nothing left to do
-    const Clock& clock;                              // that of `busy`
+    AdmissionTenant& tenant;               // counts what is held; ends waits when it has left
+    BusyTime& busy;                        // of the session
+    std::function<void(int device)> look;  // sees which of the session's streams have nothing left to do
+    const Clock& clock;                    // that of `busy`
     std::function<void(std::chrono::nanoseconds)> sleep;
   };
   // `surroundings` must outlive it.

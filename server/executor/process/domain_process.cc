@@ -64,7 +64,8 @@ class DomainProcess {
     ExecutorConfig config = options_.config;
     config.capture_stdout = true;
     config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
-    config.tenants_directory = std::filesystem::path(options_.control_socket).replace_filename(control::kTenantsDirectory);
+    config.tenants_directory =
+        std::filesystem::path(options_.control_socket).replace_filename(control::kTenantsDirectory);
     config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
     // Where there is one device all groups are its, whenever they are made.
     config.on_making_context = [this](int device) {

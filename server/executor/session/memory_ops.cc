@@ -94,10 +94,10 @@ CUresult ServeAllocateAsync(ServedRequest& served, ClientNames& names, WireReade
     return r;
   }
   const uint32_t context = served.context_index();
-  const bool is_known =
-      graph != nullptr ? session.graphs.memory.Add(graph, address, request.size_bytes, context, *charge)
-                       : session.pools.HasRoom(pool) &&
-                             session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, context});
+  const bool is_known = graph != nullptr
+                            ? session.graphs.memory.Add(graph, address, request.size_bytes, context, *charge)
+                            : session.pools.HasRoom(pool) &&
+                                  session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, context});
   if (!is_known) {
     served.driver().cuMemFreeAsync(address, stream->real);
     return CUDA_ERROR_OUT_OF_MEMORY;

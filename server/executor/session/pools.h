@@ -36,7 +36,8 @@ class Pools {
   bool IsDefault(CUmemoryPool pool) const;
   // A pool of the device's memory, the caller's.
   CUresult NewOnDevice(int device, CUmemoryPool* pool) const;
-  // Whether so much more may be allocated from it, as far as the limits go / whether what it has reserved for that fits.
+  // Whether so much more may be allocated from it, as far as the limits go / whether what it has reserved for that
+  // fits.
   bool MayAllocate(CUmemoryPool pool, int device, uint64_t size_bytes);
   bool HasRoom(CUmemoryPool pool);
   // What pools have reserved may have become less: to be looked at when there is time for it.
@@ -66,7 +67,8 @@ class Pools {
   const std::shared_ptr<MemoryQuota> quota_;
   std::atomic<bool> is_due_{false};
   std::map<CUmemoryPool, MemoryCharge> charges_;  // none without a limit
-  std::vector<std::map<CUmemoryPool, MemoryCharge>::node_type> orphans_;  // of what was in use when its pool was destroyed
+  std::vector<std::map<CUmemoryPool, MemoryCharge>::node_type>
+      orphans_;                          // of what was in use when its pool was destroyed
   std::map<int, CUmemoryPool> default_;  // by device: what this session gets for "the default pool"
 };
 

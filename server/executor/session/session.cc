@@ -49,9 +49,8 @@ Result<std::unique_ptr<Session>> Session::Create(ExecutorCore& core, UniqueFd so
   auto* header = new (region->data()) shm::SessionHeader{};
   header->magic = shm::kSessionMagic;
   header->protocol_version = shm::kProtocolVersion;
-  return std::unique_ptr<Session>(
-      new Session(core, std::move(socket), std::move(identity), std::move(on_end), std::move(*fd), std::move(*region),
-                  tenant_page));
+  return std::unique_ptr<Session>(new Session(core, std::move(socket), std::move(identity), std::move(on_end),
+                                              std::move(*fd), std::move(*region), tenant_page));
 }
 
 Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, OnEnd on_end, UniqueFd region_fd,

@@ -39,10 +39,10 @@ void SessionState::OpenWindow(control::WindowMode mode) {
 void SessionState::CapShare(uint32_t share_permille, std::shared_ptr<TenantPage> page) {
   // Work with gates has not ended when the driver says so, and a cap needs to know.
   keeps_kernels = true;
-  share = std::make_unique<ShareGate>(share_permille, std::move(page),
-                                      ShareGate::Surroundings{*admission_tenant, busy,
-                                                              [this](int device) { LookAtStreams(device); }, clock,
-                                                              [](auto time) { std::this_thread::sleep_for(time); }});
+  share = std::make_unique<ShareGate>(
+      share_permille, std::move(page),
+      ShareGate::Surroundings{*admission_tenant, busy, [this](int device) { LookAtStreams(device); }, clock,
+                              [](auto time) { std::this_thread::sleep_for(time); }});
 }
 
 void SessionState::LookAtStreams(int device) {

@@ -50,11 +50,11 @@ class SessionState {
 
   ExecutorCore& core;
   const DriverTable& driver;
-  FigureCounters counters;  // thread-safe; of what channels do
-  HeldAccount held;         // thread-safe; outlives what is counted in it
+  FigureCounters counters;                   // thread-safe; of what channels do
+  HeldAccount held;                          // thread-safe; outlives what is counted in it
   const std::shared_ptr<MemoryQuota> quota;  // thread-safe
   MemoryMap memory;                          // thread-safe
-  HostMemory host_memory;   // thread-safe
+  HostMemory host_memory;                    // thread-safe
   VirtualMemory virtual_memory{memory};
   PendingOutput output{held};                                    // thread-safe
   std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once channels exist
@@ -77,9 +77,16 @@ class SessionState {
   void CapShare(uint32_t share_permille, std::shared_ptr<TenantPage> page);
   std::unique_ptr<ShareGate> share;  // null: none
   // All of this as its launches see it.
-  const LaunchOwner launches{driver,        *core.admission,  *admission_tenant, core.variants.get(),
-                             keeps_kernels, is_high_priority, runs_owner,        preemptibility,
-                             counters,      share};
+  const LaunchOwner launches{driver,
+                             *core.admission,
+                             *admission_tenant,
+                             core.variants.get(),
+                             keeps_kernels,
+                             is_high_priority,
+                             runs_owner,
+                             preemptibility,
+                             counters,
+                             share};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once channels exist
   // Code is about to be loaded that may print.
