@@ -29,6 +29,7 @@ enum class TenantClass : uint8_t { kHighPriority, kBestEffort };
 constexpr uint8_t kNumLevels = 8;
 constexpr uint32_t kDefaultWeight = 100;
 constexpr uint32_t kMaxWeight = 10'000;
+constexpr uint32_t kWholeShare = 1000;  // all of a GPU's time, in thousandths: no cap (share_cap.h)
 
 // What a tenant is entitled to. All of it may change at any time.
 struct TenantShare {

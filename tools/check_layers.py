@@ -58,7 +58,7 @@ FOLDERS = {
     "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
     "scheduler": [".", ("policies", "window"), "policy_list.cc"],
     "sim-driver": ["engine", "api", "api/entry"],
-    "client-shim": [("portable", "arrivals"), "transport", "origins", "state", "entry", "launcher"],
+    "client-shim": [("portable", "arrivals", "nvml"), "transport", "origins", "state", "entry", "launcher"],
     "server/executor": [("channel", "driver"), "dispatch", "issue", "session", ".", "process"],
     "server/daemon": [".", ("metrics", "rpc"), "daemon.cc"],
     "server/ctl": [".", ("doctor", "top"), ("doctor.cc", "top.cc")],

@@ -68,6 +68,8 @@ Status PrepareEnvironment(const Options& options, const std::string& client_dire
   SetUnlessEmpty("TALLY_SLO", options.slo);
   SetUnlessEmpty("TALLY_WINDOW", options.window);
   SetUnlessEmpty("TALLY_HINTS", options.hints);
+  SetUnlessEmpty("TALLY_MEMORY", options.memory);
+  SetUnlessEmpty("TALLY_SHARE", options.share);
   SetUnlessEmpty("TALLY_DOMAIN", options.domain);
   SetUnlessEmpty("TALLY_NAME", options.tenant);
   return OkStatus();

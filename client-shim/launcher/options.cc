@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/command_line.h"
+#include "proto/control/amounts.h"
 #include "proto/control/window_mode.h"
 #include "proto/shm/handshake_abi.h"
 
@@ -28,8 +29,8 @@ constexpr const char* kFooter =
     "  tally-run python train.py               ... gets what is left (best-effort)\n"
     "\nEnvironment (options win):\n"
     "  TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_SLO, TALLY_TRANSFORMS,\n"
-    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME, TALLY_WINDOW, TALLY_HINTS   stand in for the options of these "
-    "names\n"
+    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME, TALLY_WINDOW, TALLY_HINTS, TALLY_MEMORY, TALLY_SHARE   stand in\n"
+    "                    for the options of these names\n"
     "  TALLY_POLICY      with --embedded: the daemon's policy\n"
     "  TALLY_CLIENT_DIR  the directory of Tally's libcuda.so.1 (default: ../lib/tally/client beside tally-run)\n"
     "  TALLY_KEEP_PTX    0: code compiled at run time goes to tallyd without its PTX\n"
@@ -115,6 +116,14 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
          "on (or no value): for --priority high: learns which requests that come by a socket are followed by work "
          "on the GPU, and has best-effort work leave it before that comes; default: off (docs/arrival-hints.md)")
       ->type_name("off|on");
+  app.add_option("--memory", options.memory,
+                 "device memory that programs of this name may hold together on each GPU, like 8G (default: as much as "
+                 "there is, or as the grant says)")
+      ->type_name("SIZE");
+  app.add_option("--share", options.share,
+                 "cap on the time that best-effort programs of this name have on each GPU, like 30% (default: none, or "
+                 "as the grant says)")
+      ->type_name("PERCENT");
   app.add_option("--domain", options.domain,
                  "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory")
       ->type_name("NAME");
@@ -154,6 +163,8 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   FillFromEnvironment("TALLY_SLO", options.slo);
   FillFromEnvironment("TALLY_WINDOW", options.window);
   FillFromEnvironment("TALLY_HINTS", options.hints);
+  FillFromEnvironment("TALLY_MEMORY", options.memory);
+  FillFromEnvironment("TALLY_SHARE", options.share);
   FillFromEnvironment("TALLY_DOMAIN", options.domain);
   FillFromEnvironment("TALLY_NAME", options.tenant);
   if (!options.priority.empty() && options.priority != "high" && options.priority != "best-effort") {
@@ -180,6 +191,15 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   }
   if (options.hints == "on" && options.priority != "high") {
     return Refuse("arrival hints (--hints) are for high-priority programs: say --priority high");
+  }
+  if (!options.memory.empty() && !control::ParseBytes(options.memory)) {
+    return Refuse(fmt::format("'{}' is no amount of memory: say a size like 8G", options.memory));
+  }
+  if (!options.share.empty() && !control::ParseShare(options.share)) {
+    return Refuse(fmt::format("'{}' is no share: say a part of GPU time like 30%", options.share));
+  }
+  if (!options.share.empty() && options.priority == "high") {
+    return Refuse("a share of GPU time (--share) caps best-effort programs: leave it away");
   }
   if (!options.slo.empty() && options.priority == "best-effort") {
     return Refuse("an objective (--slo) is for high-priority programs: say --priority high");

@@ -17,6 +17,8 @@ struct Options {
   std::string turnaround;  // in microseconds, as a number; empty: as tallyd says
   std::string window;      // "off", "shadow", "on"; empty: off
   std::string hints;       // "off", "on"; empty: off
+  std::string memory;      // a size like "8G"; empty: as tallyd says
+  std::string share;       // of GPU time, like "30%"; empty: as tallyd says
   std::string domain;      // empty: the domain of the class
   std::string tenant;      // empty: the program's name
   std::string driver;      // embedded only: "auto", "cuda", "sim"

@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/unix_socket.h"
+#include "proto/control/amounts.h"
 #include "proto/control/window_mode.h"
 #include "proto/driver/generated/wire_ops.h"
 
@@ -67,6 +68,20 @@ uint64_t NanosecondsOf(const char* variable) {
   double microseconds = 0;
   if (text == nullptr || std::from_chars(text, text + std::strlen(text), microseconds).ec != std::errc()) return 0;
   return microseconds > 0 ? static_cast<uint64_t>(std::min(microseconds * 1e3, 1e18)) : 0;
+}
+
+// A limit that cannot be read must not be none: false, and `*sentence` says which.
+bool ReadLimits(shm::HelloRequest* hello, std::string* sentence) {
+  sentence->clear();
+  if (const char* memory = std::getenv("TALLY_MEMORY"); memory != nullptr) {
+    hello->device_memory_bytes = control::ParseBytes(memory).value_or(0);
+    if (hello->device_memory_bytes == 0) *sentence = fmt::format("TALLY_MEMORY={} is no size like 8G", memory);
+  }
+  if (const char* share = std::getenv("TALLY_SHARE"); share != nullptr) {
+    hello->share_permille = static_cast<uint32_t>(control::ParseShare(share).value_or(0) * 1000 + 0.5);
+    if (hello->share_permille == 0) *sentence = fmt::format("TALLY_SHARE={} is no part of GPU time like 30%", share);
+  }
+  return sentence->empty();
 }
 
 shm::HelloRequest MakeHello() {
@@ -156,7 +171,8 @@ CUresult Session::ConnectOnce(Session** session, std::string* sentence, bool* is
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
 
-  const shm::HelloRequest hello = MakeHello();
+  shm::HelloRequest hello = MakeHello();
+  if (!ReadLimits(&hello, sentence)) return CUDA_ERROR_SYSTEM_NOT_READY;
   if (const Status sent = SendMessage(daemon.get(), BytesOf(hello)); !sent.ok()) {
     *sentence = fmt::format("tallyd does not take our hello: {}", sent.message());
     return CUDA_ERROR_SYSTEM_NOT_READY;

@@ -4,7 +4,7 @@
 //     | -- Hello ----------------------------> |  first of every connection; status says if the driver is usable
 //     | -- SessionReport x N, ReportEnd(0) --> |  what it serves already: empty at first, all sessions after a
 //     |                                        |  re-connect
-//     | -- Gpus -----------------------------> |  after a Hello
+//     | -- Gpus, Gpu x N -------------------> |  after a Hello
 //     | <- AddSession + session socket ------- |  a new client; its identity is what the kernel told tallyd
 //     | <- EndSession ------------------------ |  its grant was revoked
 //     | -- SessionReport (kEnded) -----------> |  the last figures of a session that is gone
@@ -80,6 +80,7 @@ enum class LinkKind : uint32_t {
   kGpus = 19,
   kEndSession = 20,
   kTrace = 21,
+  kGpu = 22,
 };
 
 struct LinkHeader {
@@ -125,9 +126,11 @@ struct SessionIdentity {
   double slo_percentile;
   char tenant_name[kLinkNameBytes];  // the grant's, else what the program calls itself
   uint64_t grant_id;                 // by which socket it came; 0: the common one
-  uint64_t device_memory_bytes;      // what its grant lets it hold on each GPU; 0: no limit of its own
+  uint64_t device_memory_bytes;      // what its tenant may hold on each GPU, all programs together; 0: no quota
+  uint32_t share_permille;           // of each GPU's time, likewise; 1000: no cap
+  uint32_t reserved;
 };
-static_assert(sizeof(SessionIdentity) == 144);
+static_assert(sizeof(SessionIdentity) == 152);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -137,7 +140,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 144 + 8 * kNumFigureValues + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 152 + 8 * kNumFigureValues + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -160,7 +163,7 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 160);
+static_assert(sizeof(LinkAddSession) == 168);
 
 // tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
@@ -285,11 +288,23 @@ static_assert(sizeof(LinkTimeSlices) == 72);
 // Executor to tallyd, after a Hello: its GPUs, which SessionReports name by their places here.
 struct LinkGpus {
   LinkHeader header;
-  uint32_t num_gpus;  // at most kMostGpus; others are not told of
-  uint32_t reserved;
+  uint32_t num_gpus;            // at most kMostGpus; others are not told of
+  uint32_t driver_version;      // 13000 for 13.0
   uint8_t uuid[kMostGpus][16];  // as CUDA says; zeros: it does not say
 };
 static_assert(sizeof(LinkGpus) == 24 + 16 * kMostGpus);
+
+// Executor to tallyd, after Gpus: one of them.
+struct LinkGpu {
+  LinkHeader header;
+  uint32_t ordinal;
+  uint32_t capability;  // 90 for 9.0
+  uint64_t total_memory_bytes;
+  uint32_t pci_domain, pci_bus, pci_device, reserved;
+  uint8_t uuid[16];
+  char name[kLinkNameBytes];
+};
+static_assert(sizeof(LinkGpu) == 16 + 48 + kLinkNameBytes);
 
 struct LinkFaulted {
   LinkHeader header;

@@ -22,7 +22,7 @@ namespace tally::shm {
 
 inline constexpr uint32_t kHelloMagic = 0x594C4154;  // "TALY" in memory
 // Raised by any change to a header of this folder that an older peer would misread.
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 
 inline constexpr size_t kTenantNameBytes = 64;   // NUL-terminated; default is the program's name
 inline constexpr size_t kDomainNameBytes = 32;   // NUL-terminated; empty: the domain of the priority class
@@ -46,11 +46,16 @@ struct HelloRequest {
   char domain_name[kDomainNameBytes];
   char slo[kSloBytes];     // of a high-priority program: tallyd says what is wrong with it
   uint64_t turnaround_ns;  // how soon its kernels should give the GPU back, 1,000 to 1,000,000,000; 0: as tallyd says
+  // What its tenant may hold on each GPU and have of its time, if that is less than tallyd says; 0: as tallyd says.
+  uint64_t device_memory_bytes;
+  uint32_t share_permille;  // up to 1,000
+  uint32_t reserved;
 };
-static_assert(sizeof(HelloRequest) == 152);
+static_assert(sizeof(HelloRequest) == 168);
 static_assert(offsetof(HelloRequest, window) == 18 && offsetof(HelloRequest, tenant_name) == 24 &&
               offsetof(HelloRequest, domain_name) == 88 && offsetof(HelloRequest, slo) == 120 &&
-              offsetof(HelloRequest, turnaround_ns) == 144);
+              offsetof(HelloRequest, turnaround_ns) == 144 && offsetof(HelloRequest, device_memory_bytes) == 152 &&
+              offsetof(HelloRequest, share_permille) == 160);
 
 // tallyd to client. With status 0 it carries one descriptor: the session socket.
 struct HelloReply {

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "proto/control/amounts.h"
 #include "server/ctl/commands.h"
 #include "server/ctl/control_call.h"
 #include "server/ctl/table.h"
@@ -58,11 +58,12 @@ int ListGrants(const Invocation& invocation) {
     fmt::print("{}\n", rows.dump(2));
     return 0;
   }
-  Table table({"TENANT", "CLASS", "WEIGHT", "LEVEL", "MEMORY", "DOMAIN", "LABELS", "SESSIONS", "MADE BY"});
+  Table table({"TENANT", "CLASS", "WEIGHT", "LEVEL", "MEMORY", "SHARE", "DOMAIN", "LABELS", "SESSIONS", "MADE BY"});
   for (const v1::Grant& grant : response.grants()) {
     table.AddRow({grant.tenant(), NameOf(grant.priority_class()), fmt::format("{}", grant.weight()),
                   fmt::format("{}", grant.level()),
                   grant.device_memory_bytes() == 0 ? "-" : FormatBytes(grant.device_memory_bytes()),
+                  grant.share() < 1 ? fmt::format("{:g}%", grant.share() * 100) : "-",
                   PolicyWordOf(grant.domain_policy()), LabelsOf(grant), fmt::format("{}", grant.num_sessions()),
                   grant.is_of_file() ? "file" : "tallyctl"});
   }
@@ -98,22 +99,18 @@ int RevokeGrant(const std::string& tenant, const Invocation& invocation) {
 
 // What is typed, until the request is made of it.
 struct GrantWish {
-  std::string tenant, priority = "best-effort", share, domain = "tenant", label_namespace, pod, container;
-  uint64_t memory = 0;
+  std::string tenant, priority = "best-effort", memory, share, domain = "tenant", label_namespace, pod, container;
   uint32_t weight = 0, level = 0;
   std::vector<std::string> gpus;
 };
 
-// "30%" or "30": per cent. Empty: it is one; else what is wrong.
-std::string ReadShare(const std::string& text, double* share) {
-  double percent = 0;
-  const std::string_view digits(text.data(), text.size() - (text.ends_with('%') ? 1 : 0));
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), percent);
-  if (error != std::errc() || end != digits.data() + digits.size() || !(percent > 0 && percent <= 100)) {
-    return fmt::format("'{}' is no share: say a part of GPU time like 30%", text);
-  }
-  *share = percent / 100;
-  return "";
+// Empty: it is one; else what is wrong.
+std::string CheckShare(const std::string& text) {
+  return control::ParseShare(text) ? "" : fmt::format("'{}' is no share: say a part of GPU time like 30%", text);
+}
+
+std::string CheckMemory(const std::string& text) {
+  return control::ParseBytes(text) ? "" : fmt::format("'{}' is no amount of memory: say a size like 8G", text);
 }
 
 v1::Grant GrantOf(const GrantWish& wish) {
@@ -122,10 +119,9 @@ v1::Grant GrantOf(const GrantWish& wish) {
   grant.set_priority_class(wish.priority == "high" ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
   grant.set_weight(wish.weight);
   grant.set_level(wish.level);
-  grant.set_device_memory_bytes(wish.memory);
-  double share = 0;
-  if (!wish.share.empty()) ReadShare(wish.share, &share);  // it was checked
-  grant.set_share(share);
+  // They were checked.
+  if (!wish.memory.empty()) grant.set_device_memory_bytes(control::ParseBytes(wish.memory).value_or(0));
+  if (!wish.share.empty()) grant.set_share(control::ParseShare(wish.share).value_or(0));
   for (const std::string& gpu : wish.gpus) grant.add_gpus(gpu);
   grant.set_domain_policy(wish.domain == "namespace" ? v1::DOMAIN_POLICY_NAMESPACE
                           : wish.domain == "shared"  ? v1::DOMAIN_POLICY_SHARED
@@ -151,15 +147,12 @@ void DeclareGrantCreate(CLI::App& app, GrantWish& wish) {
   app.add_option("--level", wish.level, "its rank among high-priority ones, 0 (default) to 7")
       ->type_name("LEVEL")
       ->check(CLI::Range(0, 7));
-  app.add_option("--memory", wish.memory, "device memory that each of its processes may hold on each GPU, e.g. 8G")
+  app.add_option("--memory", wish.memory, "device memory that its programs together may hold on each GPU, e.g. 8G")
       ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(false));
-  app.add_option("--share", wish.share, "cap on its GPU time, e.g. 30% (not enforced yet: refused)")
+      ->check(CheckMemory);
+  app.add_option("--share", wish.share, "cap on its time on each GPU, e.g. 30%; best-effort only")
       ->type_name("PERCENT")
-      ->check([](const std::string& text) {
-        double share = 0;
-        return ReadShare(text, &share);
-      });
+      ->check(CheckShare);
   app.add_option("--gpu", wish.gpus, "a GPU that it may use (may be repeated; not enforced yet: refused)")
       ->type_name("UUID");
   app.add_option("--domain", wish.domain,

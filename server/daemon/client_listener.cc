@@ -13,12 +13,14 @@
 #include <ctime>
 
 #include "base/log.h"
+#include "proto/control/tenant_page_name.h"
 #include "proto/control/window_mode.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/launch.h"
 #include "scheduler/slo.h"
 #include "scheduler/tuning.h"
 #include "server/daemon/peer_facts.h"
+#include "server/daemon/tenant_view.h"
 
 namespace tally::server {
 namespace {
@@ -62,6 +64,9 @@ void Reply(int socket, uint64_t session_id, const Status& status, int session_so
 }
 
 constexpr uint64_t kCommonDoor = 0;
+
+// For executors to say what a view is made of: a busy one shows what it said before.
+constexpr std::chrono::milliseconds kViewLimit{200};
 
 Status NoSession(const PeerCredentials& peer) {
   return Status(StatusCode::kPermissionDenied,
@@ -240,6 +245,11 @@ void ClientListener::OnReadable(uint64_t pending_id) {
   if (pending.has_said_hello) return Refuse(pending_id, Status(StatusCode::kInvalidArgument, "a second hello"));
   pending.has_said_hello = true;
   NoLongerSilent(pending_id, pending);
+  if (message->bytes.size() == sizeof(shm::TenantViewRequest)) {
+    shm::TenantViewRequest request{};
+    std::memcpy(&request, message->bytes.data(), sizeof(request));
+    if (request.magic == shm::kViewMagic) return OnViewRequest(pending_id, request);
+  }
   // The first three fields are the same in every version, so that any client can be told what is wrong.
   shm::HelloRequest hello{};
   std::memcpy(&hello, message->bytes.data(), std::min(message->bytes.size(), sizeof(hello)));
@@ -251,6 +261,39 @@ void ClientListener::OnReadable(uint64_t pending_id) {
                                                                                message->bytes.size(), sizeof(hello))));
   }
   OnHello(pending_id, hello);
+}
+
+// Executors are asked by one such request at a time: whoever comes meanwhile gets what is known.
+void ClientListener::OnViewRequest(uint64_t pending_id, const shm::TenantViewRequest& request) {
+  if (is_asking_for_view_) return ShowView(pending_id, request);
+  is_asking_for_view_ = true;
+  pool_.Query(kViewLimit, [this, pending_id, request] {
+    is_asking_for_view_ = false;
+    if (pending_.contains(pending_id)) ShowView(pending_id, request);
+  });
+}
+
+void ClientListener::ShowView(uint64_t pending_id, const shm::TenantViewRequest& request) {
+  const Pending& pending = pending_.at(pending_id);
+  const Grant* const grant = grants_.Find(pending.grant_id);
+  shm::TenantViewReply view{};
+  if (grant == nullptr && pending.grant_id != kCommonDoor) {
+    view.status_code = static_cast<uint32_t>(StatusCode::kPermissionDenied);
+  } else {
+    ViewOwner owner{pending.grant_id, pending.peer.uid, PrintableName(request.tenant_name),
+                    request.device_memory_bytes};
+    if (owner.tenant_name.empty()) owner.tenant_name = "unnamed";
+    if (grant != nullptr) {
+      owner.tenant_name = grant->spec.tenant;
+      const uint64_t granted = grant->spec.device_memory_bytes;
+      if (granted != 0) owner.limit_bytes = owner.limit_bytes != 0 ? std::min(owner.limit_bytes, granted) : granted;
+    }
+    view = ViewOf(pool_, runtime_dir_.PathOf(control::kTenantsDirectory), owner);
+  }
+  view.magic = shm::kViewMagic;
+  view.protocol_version = shm::kProtocolVersion;
+  (void)SendMessage(pending.socket.get(), std::as_bytes(std::span(&view, 1)), {});
+  Drop(pending_id);
 }
 
 Status ClientListener::CheckBuild(const shm::HelloRequest& hello) const {
@@ -311,6 +354,8 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
     identity.slo_latency_ns = static_cast<uint64_t>(slo->latency.count());
     identity.slo_percentile = slo->percentile;
   }
+  identity.device_memory_bytes = placement->device_memory_bytes;
+  identity.share_permille = placement->share_permille;
   identity.weight = placement->weight;
   identity.level = static_cast<uint16_t>(placement->level);
   identity.keeps_kernels = hello.keeps_kernels != 0 ? 1 : 0;
@@ -319,7 +364,6 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
   if (grant != nullptr) {
     tenant = grant->spec.tenant;
     identity.grant_id = grant->id;
-    identity.device_memory_bytes = grant->spec.device_memory_bytes;
   }
   std::memcpy(identity.tenant_name, tenant.c_str(), std::min(tenant.size() + 1, sizeof(identity.tenant_name) - 1));
 

@@ -18,6 +18,7 @@
 
 #include "base/event_loop.h"
 #include "base/unix_socket.h"
+#include "proto/shm/tenant_view_abi.h"
 #include "server/daemon/config.h"
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/grant_book.h"
@@ -85,6 +86,9 @@ class ClientListener {
   bool Accept(uint64_t grant_id);
   void OnReadable(uint64_t pending_id);
   void OnHello(uint64_t pending_id, const shm::HelloRequest& hello);
+  // In place of a hello: answers and hangs up.
+  void OnViewRequest(uint64_t pending_id, const shm::TenantViewRequest& request);
+  void ShowView(uint64_t pending_id, const shm::TenantViewRequest& request);
   Status CheckBuild(const shm::HelloRequest& hello) const;
   // Answers, counts, and logs: a flood is a few lines a second.
   void Answer(const Pending& pending, const Status& why);
@@ -104,6 +108,7 @@ class ClientListener {
   std::map<uint64_t, Pending> pending_;              // by order of arrival
   std::map<SilentUser, std::set<uint64_t>> silent_;  // those of pending_ that have said nothing; no set is empty
   bool is_timer_set_ = false;
+  bool is_asking_for_view_ = false;  // executors, for what a view is made of
   std::map<std::string, uint64_t> refusals_;
   std::map<std::pair<std::string, std::string>, uint64_t> refusals_of_grants_;
   std::chrono::steady_clock::time_point log_second_{};  // in which num_logged_ refusals were logged

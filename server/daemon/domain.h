@@ -20,9 +20,8 @@ struct Domain {
   std::string name;                             // "high", "best-effort" or what the client asked for
   uint32_t owner_uid = control::kSharedDomain;  // kSharedDomain: the users of this daemon trust one another
   shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;  // kHighPriority if both are
-  bool are_classes_mixed = false;    // for programs of both classes (DaemonConfig::share_contexts)
-  std::string grant_owner{};         // of domains of grants: a tenant, "namespace/NAME" or "shared/all"
-  uint64_t device_memory_bytes = 0;  // what a program there may hold on each GPU; 0: as configured for all
+  bool are_classes_mixed = false;  // for programs of both classes (DaemonConfig::share_contexts)
+  std::string grant_owner{};       // of domains of grants: a tenant, "namespace/NAME" or "shared/all"
 
   bool SameAs(const Domain& other) const {
     return name == other.name && owner_uid == other.owner_uid && grant_owner == other.grant_owner;

@@ -119,6 +119,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       events_.on_gpus(gpus);
       return true;
     }
+    case LinkKind::kGpu: {
+      control::LinkGpu gpu{};
+      if (!Read(bytes, gpu) || gpu.ordinal >= control::kMostGpus || !IsTerminated(gpu.name)) return false;
+      events_.on_gpu(gpu);
+      return true;
+    }
     case LinkKind::kReportEnd: {
       control::LinkReportEnd end{};
       if (!Read(bytes, end)) return false;

@@ -31,6 +31,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
     std::function<void(const control::WindowShapeFigures&)> on_window_shape;
     std::function<void(const control::LinkTimeSlices&)> on_time_slices;
     std::function<void(const control::LinkGpus&)> on_gpus;
+    std::function<void(const control::LinkGpu&)> on_gpu;
     std::function<void(uint64_t request_id)> on_report_end;
     std::function<void(uint64_t request_id, Status)> on_set_priority_reply;
     std::function<void(const std::string& reason)> on_faulted;

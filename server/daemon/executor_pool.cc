@@ -126,7 +126,14 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
     });
   };
   events.on_gpus = [this, with_executor](const control::LinkGpus& gpus) {
-    with_executor([&](Executor& executor) { executor.gpu_places = gpu_places_.PlacesOf(gpus); });
+    with_executor([&](Executor& executor) {
+      executor.gpu_places = gpu_places_.PlacesOf(gpus);
+      known_gpus_.clear();
+      driver_version_ = gpus.driver_version;
+    });
+  };
+  events.on_gpu = [this](const control::LinkGpu& gpu) {
+    if (gpu.ordinal == known_gpus_.size()) known_gpus_.push_back(gpu);
   };
   events.on_report_end = [this, pid, with_executor](uint64_t request_id) {
     if (request_id == 0) with_executor([&](Executor& executor) { OnListed(executor); });
@@ -231,6 +238,7 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
     ledger_.AddEnded(report.identity, figures);
     KeepLedger();
     executor.sessions.erase(report.identity.session_id);
+    LeaveTenantPage(report.identity);
   } else {
     SessionRecord& session = executor.sessions[report.identity.session_id];
     std::string cgroup = is_new ? CgroupOf(report.identity.pid) : std::move(session.cgroup);

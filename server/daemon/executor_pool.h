@@ -162,6 +162,9 @@ class ExecutorPool {
   const TenantLedger& ledger() const { return ledger_; }
   // By the places that figures by GPU have here: all that executors have named.
   const std::vector<std::string>& gpus() const { return gpu_places_.names(); }
+  // Of the machine, by ordinal, as the executor said that told last; empty: none has yet. CUDA's version likewise.
+  const std::vector<control::LinkGpu>& known_gpus() const { return known_gpus_; }
+  uint32_t driver_version() const { return driver_version_; }
   const std::map<std::string, DomainCounters>& counters() const { return counters_; }
   // Calls that were refused, by the function's name, of all executors that there were.
   std::map<std::string, uint64_t> RefusedFunctions() const;
@@ -222,6 +225,8 @@ class ExecutorPool {
   // `send` says whether the executor was asked.
   void Ask(const std::function<bool(Executor&, uint64_t request_id)>& send, std::chrono::milliseconds limit,
            std::function<void()> done);
+  // The session has ended: removes the page of its tenant (tenant_page_abi.h) if no other session needs it.
+  void LeaveTenantPage(const control::SessionIdentity& ended);
   void Ask(control::LinkKind question, std::chrono::milliseconds limit, std::function<void()> done);
   void AnswerArrived(uint64_t inquiry_id, pid_t pid);
   void AnswersFailed(pid_t pid);
@@ -243,6 +248,8 @@ class ExecutorPool {
   TenantLedger ledger_;
   bool is_ledger_due_ = false;
   GpuPlaces gpu_places_;
+  std::vector<control::LinkGpu> known_gpus_;
+  uint32_t driver_version_ = 0;
   std::map<std::string, DomainCounters> counters_;        // by Domain::Label
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 

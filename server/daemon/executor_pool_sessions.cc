@@ -1,11 +1,14 @@
 // How sessions get to their executors: quotas, waiting, handing over, books (executor_pool.h).
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/log.h"
+#include "proto/control/tenant_page_name.h"
 #include "proto/driver/generated/driver_symbols.h"
+#include "scheduler/launch.h"
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/peer_facts.h"
 #include "server/daemon/policy_rules.h"
@@ -210,7 +213,25 @@ void ExecutorPool::EndGrant(uint64_t grant_id, const std::string& tenant, const 
 void ExecutorPool::EndSessions(Executor& executor) {
   for (const auto& [id, session] : executor.sessions) ledger_.AddEnded(session.identity, session.figures);
   if (!executor.sessions.empty()) KeepLedger();
-  executor.sessions.clear();
+  const auto ended = std::exchange(executor.sessions, {});
+  for (const auto& [id, session] : ended) LeaveTenantPage(session.identity);
+}
+
+void ExecutorPool::LeaveTenantPage(const control::SessionIdentity& ended) {
+  if (ended.device_memory_bytes == 0 && ended.share_permille >= scheduler::kWholeShare) return;
+  const auto page_of = [](const control::SessionIdentity& identity) {
+    return control::TenantPageName(identity.grant_id, identity.uid, identity.tenant_name);
+  };
+  const std::string page = page_of(ended);
+  const auto needs_it = [&](const Executor::Waiting& waiting) { return page_of(waiting.identity) == page; };
+  for (const ExecutorPtr& executor : executors_) {
+    if (std::ranges::any_of(executor->waiting, needs_it)) return;
+    for (const auto& [id, session] : executor->sessions) {
+      if (page_of(session.identity) == page) return;
+    }
+  }
+  if (std::ranges::any_of(held_, needs_it, &Held::waiting)) return;
+  ::unlink(runtime_dir_.PathOf(std::string(control::kTenantsDirectory) + "/" + page).c_str());
 }
 
 std::map<std::string, uint64_t> ExecutorPool::RefusedFunctions() const {

@@ -30,12 +30,6 @@ Result<ExecutorSpawner> ExecutorSpawner::Create(const DaemonConfig& config, Driv
   return ExecutorSpawner(config, driver, std::move(executor_socket), std::move(program));
 }
 
-uint64_t ExecutorSpawner::LimitOf(const Domain& domain) const {
-  const uint64_t configured = config_.session_device_memory_bytes;
-  if (configured == 0 || domain.device_memory_bytes == 0) return std::max(configured, domain.device_memory_bytes);
-  return std::min(configured, domain.device_memory_bytes);
-}
-
 Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
   std::vector<std::string> words = {"tally-executor",
                                     "--domain",
@@ -55,7 +49,7 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
                                     "--max-sessions",
                                     std::to_string(config_.max_sessions),
                                     "--session-device-memory-bytes",
-                                    std::to_string(LimitOf(domain)),
+                                    std::to_string(config_.session_device_memory_bytes),
                                     "--session-pinned-memory-bytes",
                                     std::to_string(config_.session_pinned_memory_bytes),
                                     "--policy",

@@ -27,9 +27,6 @@ class ExecutorSpawner {
   ExecutorSpawner(const DaemonConfig& config, DriverChoice driver, std::string executor_socket, std::string program)
       : config_(config), driver_(driver), executor_socket_(std::move(executor_socket)), program_(std::move(program)) {}
 
-  // The tighter one of what is configured for all and what its grant says; 0: none.
-  uint64_t LimitOf(const Domain& domain) const;
-
   DaemonConfig config_;
   DriverChoice driver_;
   std::string executor_socket_;

@@ -156,18 +156,12 @@ Status CheckGrant(const GrantSpec& spec) {
                     "of a tenant",
                     spec.tenant));
   }
-  // An executor has one limit, for each of its programs.
-  if (spec.device_memory_bytes != 0 && spec.domain_policy != DomainPolicy::kTenant) {
-    return Invalid(fmt::format("grant '{}': a memory limit goes with a domain of the tenant's own only", spec.tenant));
+  if (!(spec.share >= 0.001 && spec.share <= 1)) {
+    return Invalid(fmt::format("grant '{}': a share of {} is not from 0.001 to 1", spec.tenant, spec.share));
   }
-  if (!(spec.share > 0 && spec.share <= 1)) {
-    return Invalid(fmt::format("grant '{}': a share of {} is not from 0 to 1", spec.tenant, spec.share));
-  }
-  if (spec.share < 1) {
+  if (spec.share < 1 && spec.ceiling == shm::PriorityClass::kHighPriority) {
     return Invalid(
-        fmt::format("grant '{}': this tallyd cannot cap a tenant's share of GPU time: leave the share away, "
-                    "or give it a weight",
-                    spec.tenant));
+        fmt::format("grant '{}': a share caps best-effort programs: leave it away, or the class high", spec.tenant));
   }
   if (!spec.gpus.empty()) {
     return Invalid(

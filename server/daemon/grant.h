@@ -32,8 +32,8 @@ struct GrantSpec {
   shm::PriorityClass ceiling = shm::PriorityClass::kBestEffort;
   uint32_t weight = scheduler::kDefaultWeight;
   uint32_t level = 0;
-  uint64_t device_memory_bytes = 0;  // of each process on each GPU; 0: as configured for all
-  double share = 1;                  // of GPU time
+  uint64_t device_memory_bytes = 0;  // of each GPU, all its programs together; 0: no quota
+  double share = 1;                  // of each GPU's time, likewise; of a best-effort tenant
   std::vector<std::string> gpus{};   // empty: all
   DomainPolicy domain_policy = DomainPolicy::kTenant;
   // For people and metrics; the first one also for kNamespace. Empty: none.
@@ -43,6 +43,7 @@ struct GrantSpec {
 
   // The owner of its domains (Domain::grant_owner).
   std::string DomainOwner() const;
+  uint32_t SharePermille() const { return static_cast<uint32_t>(share * scheduler::kWholeShare + 0.5); }
   bool operator==(const GrantSpec&) const = default;
 };
 

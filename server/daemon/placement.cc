@@ -63,6 +63,28 @@ Status CheckShare(const shm::HelloRequest& hello, const GrantSpec* grant) {
   return OkStatus();
 }
 
+// What the program asks for can be less than what its grant has: the smaller one counts.
+Status PlaceQuotas(const shm::HelloRequest& hello, const GrantSpec* grant, Placement& placement) {
+  if (hello.share_permille > scheduler::kWholeShare) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("a share of {} thousandths is more than all of the GPU", hello.share_permille));
+  }
+  placement.device_memory_bytes = grant != nullptr ? grant->device_memory_bytes : 0;
+  if (hello.device_memory_bytes != 0 &&
+      (placement.device_memory_bytes == 0 || hello.device_memory_bytes < placement.device_memory_bytes)) {
+    placement.device_memory_bytes = hello.device_memory_bytes;
+  }
+  if (grant != nullptr) placement.share_permille = grant->SharePermille();
+  if (hello.share_permille != 0) placement.share_permille = std::min(placement.share_permille, hello.share_permille);
+  if (placement.share_permille < scheduler::kWholeShare &&
+      placement.session_class == shm::PriorityClass::kHighPriority) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a share of GPU time (--share) caps best-effort programs: leave it away, or say --priority "
+                  "best-effort");
+  }
+  return OkStatus();
+}
+
 void MixClasses(const Asker& asker, Domain& domain) {
   // A tenant that is alone and never high has nothing to mix.
   if (asker.grant != nullptr && asker.grant->domain_policy == DomainPolicy::kTenant &&
@@ -84,7 +106,6 @@ Result<Placement> Place(const shm::HelloRequest& hello, const Asker& asker, cons
   Domain domain;
   if (asker.grant != nullptr) {
     domain.grant_owner = asker.grant->DomainOwner();
-    domain.device_memory_bytes = asker.grant->device_memory_bytes;
   } else {
     domain.owner_uid = config.share_domains_between_users ? control::kSharedDomain : asker.uid;
   }
@@ -125,6 +146,7 @@ Result<Placement> Place(const shm::HelloRequest& hello, const Asker& asker, cons
     if (!is_high && hello.weight == 0) placement.weight = asker.grant->weight;
     if (is_high && hello.level == 0) placement.level = asker.grant->level;
   }
+  if (const Status quotas = PlaceQuotas(hello, asker.grant, placement); !quotas.ok()) return std::unexpected(quotas);
   placement.domain = std::move(domain);
   return placement;
 }

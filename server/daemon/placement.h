@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "proto/shm/handshake_abi.h"
+#include "scheduler/launch.h"
 #include "server/daemon/config.h"
 #include "server/daemon/domain.h"
 #include "server/daemon/grant.h"
@@ -25,6 +26,9 @@ struct Placement {
   shm::PriorityClass session_class = shm::PriorityClass::kBestEffort;
   uint32_t weight = scheduler::kDefaultWeight;
   uint32_t level = 0;
+  // Of its tenant, all its programs together.
+  uint64_t device_memory_bytes = 0;  // of each GPU; 0: no quota
+  uint32_t share_permille = scheduler::kWholeShare;
 };
 
 // Whether it may have a session at all; by the common socket.

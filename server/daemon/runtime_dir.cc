@@ -11,11 +11,13 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "base/log.h"
 #include "base/private_path.h"
 #include "proto/control/socket_paths.h"
+#include "proto/control/tenant_page_name.h"
 
 namespace tally::server {
 namespace {
@@ -184,6 +186,8 @@ void RuntimeDir::RemoveFiles(bool and_directory) {
   ::rmdir(PathOf(control::kClientDirectoryName).c_str());
   for (const std::string& tenant : GrantDirectories()) RemoveGrantDirectory(tenant);
   ::rmdir(PathOf(control::kGrantDirectoryName).c_str());
+  std::error_code ignored;
+  std::filesystem::remove_all(PathOf(control::kTenantsDirectory), ignored);
   for (const pid_t pid : LivingExecutors()) ForgetExecutor(pid);
   ::rmdir(path_.c_str());
 }

@@ -31,7 +31,8 @@ constexpr std::chrono::milliseconds kLongestLook{1000};
 class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
   ExecutorProcess(ExecutorConfig config, ExecutorParts parts)
-      : ExecutorCore(std::move(parts), config.limits, config.user_limits, config.are_classes_mixed),
+      : ExecutorCore(std::move(parts), config.limits, config.user_limits, config.are_classes_mixed,
+                     config.tenants_directory),
         config_(std::move(config)) {
     context_fault->Tell([this](CUresult result, const std::string& what) { OnLost(result, what); });
   }
@@ -72,13 +73,11 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   const std::string& driver_description() const override { return loaded_driver->description; }
   bool is_software() const override { return loaded_driver->is_software; }
   int num_devices() const override { return devices->count(); }
-  std::vector<GpuUuid> gpu_uuids() const override {
-    std::vector<GpuUuid> uuids;
-    for (int device = 0; device < devices->count(); ++device) {
-      const CUuuid uuid = devices->Uuid(device);
-      std::copy(std::begin(uuid.bytes), std::end(uuid.bytes), uuids.emplace_back().begin());
-    }
-    return uuids;
+  uint32_t driver_version() const override { return DriverVersion(driver); }
+  std::vector<control::LinkGpu> gpus() const override {
+    std::vector<control::LinkGpu> gpus;
+    for (int device = 0; device < devices->count(); ++device) gpus.push_back(devices->Outline(device));
+    return gpus;
   }
   void Shutdown() override;
 

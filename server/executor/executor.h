@@ -7,7 +7,6 @@
 // it holds a lock: they may call any method except Shutdown.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "base/status.h"
 #include "base/unique_fd.h"
 #include "proto/control/executor_choices.h"
+#include "proto/control/executor_link_abi.h"
 #include "proto/control/trace_abi.h"
 #include "proto/control/window_figures.h"
 #include "scheduler/tuning.h"
@@ -34,8 +34,6 @@ struct RefusedFunction {
   uint32_t symbol_index = 0;  // row of driver_api.tsv
   uint64_t num_calls = 0;
 };
-
-using GpuUuid = std::array<uint8_t, 16>;
 
 class Executor {
  public:
@@ -87,8 +85,9 @@ class Executor {
   virtual const std::string& driver_description() const = 0;
   virtual bool is_software() const = 0;
   virtual int num_devices() const = 0;
-  // By ordinal; zeros: the driver does not say.
-  virtual std::vector<GpuUuid> gpu_uuids() const = 0;
+  virtual uint32_t driver_version() const = 0;  // 13000 for 13.0
+  // By ordinal.
+  virtual std::vector<control::LinkGpu> gpus() const = 0;
 
   // Ends every session and releases the contexts. Idempotent. Not from a callback.
   virtual void Shutdown() = 0;

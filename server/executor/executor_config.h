@@ -28,6 +28,9 @@ struct ExecutorConfig {
   uint32_t max_sessions = 256;
   // The machine's activity page, shared with tallyd's other executors. Empty: launches are never held back.
   std::string activity_path;
+  // Where pages of tenants with a quota or a cap are (dispatch/tenant_page.h), likewise. Empty: such a tenant has
+  // nothing outside of this executor.
+  std::string tenants_directory;
   // How best-effort launches are held back and shared: a name of scheduler/policy_list.h, scheduler::kLookAheadPolicy,
   // or scheduler::kAutoPolicy (that one, until LeaveToTimeSlices says otherwise).
   std::string policy = scheduler::kLookAheadPolicy;

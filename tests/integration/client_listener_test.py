@@ -28,8 +28,8 @@ class Hello(DaemonTest):
 
     def test_wrong_protocol_version_gets_a_sentence_with_both(self):
         self.start_daemon()
-        self.assert_refused(FAILED_PRECONDITION, "protocol version 99, this tallyd version 2", version=99)
-        self.assert_refused(FAILED_PRECONDITION, "protocol version 3", raw=HELLO.pack(MAGIC, 3, 0, 0, 0, b"", b"", b"", 0)
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 99, this tallyd version 3", version=99)
+        self.assert_refused(FAILED_PRECONDITION, "protocol version 4", raw=HELLO.pack(MAGIC, 4, 0, 0, 0, b"", b"", b"", 0, 0, 0)
                             + b"more of a later version")
 
     def test_other_driver_table_gets_a_sentence(self):
@@ -40,8 +40,8 @@ class Hello(DaemonTest):
         self.start_daemon()
         self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"GET / HTTP/1.0\r\n\r\n")
         self.assert_refused(INVALID_ARGUMENT, "does not speak Tally's protocol", raw=b"x")
-        self.assert_refused(INVALID_ARGUMENT, "a hello of 151 bytes", raw=HELLO.pack(
-            MAGIC, VERSION, 0, 0, 0, b"", b"", b"", 0)[:151])
+        self.assert_refused(INVALID_ARGUMENT, "a hello of 167 bytes", raw=HELLO.pack(
+            MAGIC, VERSION, 0, 0, 0, b"", b"", b"", 0, 0, 0)[:167])
         self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
         self.assert_refused(INVALID_ARGUMENT, "there is no window 3", window=3)
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="../../etc")

@@ -423,7 +423,7 @@ class BadWishes(GrantTest):
 
     def test_what_cannot_be_kept_is_refused(self):
         self.start_daemon("--policy", "look-ahead")
-        self.assert_no_grant("cannot cap a tenant's share", "a", "--share", "30%")
+        self.assert_no_grant("a share caps best-effort programs", "a", "--share", "30%", "--priority", "high")
         self.assert_no_grant("cannot keep a tenant to some of its GPUs", "a", "--gpu", "GPU-1")
         self.assert_no_grant("grant 'a'", "a", "--weight", "300")
         self.grant("a", "--share", "100%")
@@ -435,7 +435,7 @@ class BadWishes(GrantTest):
                               ([{"tenant": "a", "weight": -3}], "'weight' must be a whole number"),
                               ([{"tenant": "a", "device_memory_bytes": "8G"}], "'device_memory_bytes' must be"),
                               ([{"tenant": "a", "class": "urgent"}], "is no priority"),
-                              ([{"tenant": "a", "share": 0.3}], "cannot cap a tenant's share"), ([3], "must be an object"),
+                              ([{"tenant": "a", "share": 0.3, "class": "high"}], "a share caps best-effort"), ([3], "must be an object"),
                               ([{"tenant": "a", "namespace": "x" * 10_000}], "printable characters")):
             with self.subTest(grants=grants):
                 run = subprocess.run([program("tallyd"), "--config", self.configure(grants=grants), "--socket",

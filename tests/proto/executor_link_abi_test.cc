@@ -84,13 +84,31 @@ TEST(ExecutorLinkAbi, GpusAreLaidOutAsTheirTwin) {
   struct Twin {
     uint32_t magic, kind;
     uint64_t request_id;
-    uint32_t num_gpus, reserved;
+    uint32_t num_gpus, driver_version;
     uint8_t uuid[64][16];
   };
   static_assert(std::is_trivially_copyable_v<LinkGpus>);
   EXPECT_EQ(sizeof(LinkGpus), sizeof(Twin));
   EXPECT_EQ(offsetof(LinkGpus, num_gpus), offsetof(Twin, num_gpus));
   EXPECT_EQ(offsetof(LinkGpus, uuid), offsetof(Twin, uuid));
+}
+
+TEST(ExecutorLinkAbi, OneGpuIsLaidOutAsItsTwin) {
+  struct Twin {
+    uint32_t magic, kind;
+    uint64_t request_id;
+    uint32_t ordinal, capability;
+    uint64_t total_memory_bytes;
+    uint32_t pci_domain, pci_bus, pci_device, reserved;
+    uint8_t uuid[16];
+    char name[64];
+  };
+  static_assert(std::is_trivially_copyable_v<LinkGpu>);
+  EXPECT_EQ(sizeof(LinkGpu), sizeof(Twin));
+  EXPECT_EQ(offsetof(LinkGpu, total_memory_bytes), offsetof(Twin, total_memory_bytes));
+  EXPECT_EQ(offsetof(LinkGpu, pci_device), offsetof(Twin, pci_device));
+  EXPECT_EQ(offsetof(LinkGpu, uuid), offsetof(Twin, uuid));
+  EXPECT_EQ(offsetof(LinkGpu, name), offsetof(Twin, name));
 }
 
 TEST(ExecutorLinkAbi, SetPriorityIsLaidOutAsItsTwin) {

@@ -10,7 +10,7 @@
 namespace tally::shm {
 namespace {
 
-EXPECT_PLAIN(HelloRequest, 152);
+EXPECT_PLAIN(HelloRequest, 168);
 EXPECT_FIELD(HelloRequest, magic, 0, 4);
 EXPECT_FIELD(HelloRequest, protocol_version, 4, 4);
 EXPECT_FIELD(HelloRequest, api_table_hash, 8, 8);
@@ -21,6 +21,8 @@ EXPECT_FIELD(HelloRequest, tenant_name, 24, 64);
 EXPECT_FIELD(HelloRequest, domain_name, 88, 32);
 EXPECT_FIELD(HelloRequest, slo, 120, 24);
 EXPECT_FIELD(HelloRequest, turnaround_ns, 144, 8);
+EXPECT_FIELD(HelloRequest, device_memory_bytes, 152, 8);
+EXPECT_FIELD(HelloRequest, share_permille, 160, 4);
 
 EXPECT_PLAIN(HelloReply, 544);
 EXPECT_FIELD(HelloReply, magic, 0, 4);
@@ -41,7 +43,7 @@ EXPECT_FIELD(SessionReply, value, 8, 24);
 // A deliberate copy of the version and of what a peer of another version reads
 // first: changing either breaks this test, so that a bump is a decision.
 TEST(HandshakeAbi, VersionIsTheOneThisPageDescribes) {
-  EXPECT_EQ(kProtocolVersion, 2u);
+  EXPECT_EQ(kProtocolVersion, 3u);
   EXPECT_EQ(kHelloMagic, 0x594C4154u);
   EXPECT_EQ(static_cast<uint32_t>(PriorityClass::kHighPriority), 1u);
   EXPECT_EQ(static_cast<uint32_t>(PriorityClass::kBestEffort), 2u);

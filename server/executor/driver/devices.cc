@@ -121,6 +121,26 @@ CUuuid Devices::Uuid(int ordinal) const {
   return uuid;
 }
 
+control::LinkGpu Devices::Outline(int ordinal) const {
+  control::LinkGpu gpu{};
+  gpu.ordinal = static_cast<uint32_t>(ordinal);
+  const CUuuid uuid = Uuid(ordinal);
+  std::memcpy(gpu.uuid, uuid.bytes, sizeof(gpu.uuid));
+  driver_.cuDeviceGetName(gpu.name, sizeof(gpu.name) - 1, device(ordinal));
+  size_t total = 0;
+  if (driver_.cuDeviceTotalMem_v2(&total, device(ordinal)) == CUDA_SUCCESS) gpu.total_memory_bytes = total;
+  const auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    driver_.cuDeviceGetAttribute(&value, which, device(ordinal));
+    return static_cast<uint32_t>(value);
+  };
+  gpu.pci_domain = attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID);
+  gpu.pci_bus = attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID);
+  gpu.pci_device = attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID);
+  gpu.capability = Capability(ordinal);
+  return gpu;
+}
+
 CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
   *description = {};
   const CUdevice device = devices_[static_cast<size_t>(ordinal)].handle;

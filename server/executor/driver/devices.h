@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "proto/control/executor_link_abi.h"
 #include "proto/shm/records_context_abi.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
@@ -33,6 +34,8 @@ class Devices {
   uint32_t Capability(int ordinal) const;
   // The context, retained for as long as this lives. Takes about 0.2 s the first time on a real GPU.
   CUresult Context(int ordinal, CUcontext* context);
+  // For tallyd; needs no context.
+  control::LinkGpu Outline(int ordinal) const;
   // Zeros: the driver does not say.
   CUuuid Uuid(int ordinal) const;
   // Makes a context current, for what needs one (the stream priorities): the first device's if it is of the same

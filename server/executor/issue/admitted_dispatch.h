@@ -20,6 +20,10 @@ class AdmittedDispatch {
         place_{stream.device, owner.is_high_priority.load(std::memory_order_relaxed), stream.real,
                &owner.admission_tenant} {
     if (admission_ == nullptr) return;
+    if (!owner.AwaitShare(stream.device)) {
+      pass_.may_go = false;
+      return;
+    }
     pass_ = admission_->BeforeDispatch(place_, asked);
     if (pass_.may_go) stream.NoteBusy();
     traced_.OnAdmitted(pass_.may_go, pass_.is_noted() || !pass_.may_go);

@@ -6,6 +6,7 @@
 
 #include "server/executor/dispatch/admission.h"
 #include "server/executor/dispatch/figure_counters.h"
+#include "server/executor/dispatch/share_gate.h"
 
 namespace tally::server {
 
@@ -27,6 +28,12 @@ struct LaunchOwner {
   PreemptibilityMeter& preemptibility;
   FigureCounters& counters;
   const TraceSwitch& trace;
+  const std::unique_ptr<ShareGate>& share;  // null: no cap on its GPU time
+
+  // Where work is about to be put on the device that is none of a capture. False: the client has left.
+  bool AwaitShare(int device) const {
+    return share == nullptr || is_high_priority.load(std::memory_order_relaxed) || share->Await(device);
+  }
 };
 
 }  // namespace tally::server

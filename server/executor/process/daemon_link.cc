@@ -177,6 +177,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   }
   report.identity.grant_id = snapshot.identity.grant_id;
   report.identity.device_memory_bytes = snapshot.identity.device_memory_bytes;
+  report.identity.share_permille = snapshot.identity.share_permille;
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures = snapshot.figures;
   report.has_ended = has_ended ? 1 : 0;
@@ -246,12 +247,14 @@ void DaemonLink::SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, cons
   Send(LinkKind::kTimeSlices, 0, message);
 }
 
-void DaemonLink::SendGpus(const std::vector<GpuUuid>& uuids) {
+void DaemonLink::SendGpus(uint32_t driver_version, const std::vector<control::LinkGpu>& gpus) {
   control::LinkGpus message{};
-  const size_t count = std::min(uuids.size(), control::kMostGpus);
+  const size_t count = std::min(gpus.size(), control::kMostGpus);
   message.num_gpus = static_cast<uint32_t>(count);
-  for (size_t i = 0; i < count; ++i) std::copy(uuids[i].begin(), uuids[i].end(), message.uuid[i]);
+  message.driver_version = driver_version;
+  for (size_t i = 0; i < count; ++i) std::memcpy(message.uuid[i], gpus[i].uuid, sizeof(gpus[i].uuid));
   Send(LinkKind::kGpus, 0, message);
+  for (size_t i = 0; i < count; ++i) Send(LinkKind::kGpu, 0, gpus[i]);
 }
 
 void DaemonLink::SendFaulted(const std::string& reason) {

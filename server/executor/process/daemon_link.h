@@ -47,7 +47,7 @@ class DaemonLink {
 
   // Nothing without a connection: tallyd gets all of it again after the next one.
   void SendHello(control::LinkHello hello);
-  void SendGpus(const std::vector<GpuUuid>& uuids);
+  void SendGpus(uint32_t driver_version, const std::vector<control::LinkGpu>& gpus);
   void SendReport(uint64_t request_id, const SessionSnapshot& snapshot, bool has_ended);
   void SendRefusedFunctions(const std::vector<RefusedFunction>& functions);
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "proto/control/tenant_page_name.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/dispatch/high_priority_watch.h"
 #include "server/executor/executor.h"
@@ -65,6 +66,8 @@ class DomainProcess {
     ExecutorConfig config = options_.config;
     config.capture_stdout = true;
     config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
+    config.tenants_directory =
+        std::filesystem::path(options_.control_socket).replace_filename(control::kTenantsDirectory);
     config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
     // Where there is one device all groups are its, whenever they are made.
     config.on_making_context = [this](int device) {
@@ -154,7 +157,7 @@ class DomainProcess {
       CopyText(executor_->driver_description(), hello.driver_name);
     }
     link_.SendHello(hello);
-    if (executor_ != nullptr) link_.SendGpus(executor_->gpu_uuids());
+    if (executor_ != nullptr) link_.SendGpus(executor_->driver_version(), executor_->gpus());
     context_turns_.OnConnected();
     if (executor_ != nullptr) Report(0);
   }
@@ -177,6 +180,7 @@ class DomainProcess {
     session.tenant_name = identity.tenant_name;
     session.grant_id = identity.grant_id;
     session.device_memory_bytes = identity.device_memory_bytes;
+    session.share_permille = identity.share_permille;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     if (++num_sessions_ == 1) LookAtDeparted(++num_departed_looks_);
     loop_.PostDelayed(kSettleTime, [this] { context_turns_.Check(); });

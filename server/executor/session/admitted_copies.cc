@@ -93,7 +93,10 @@ CUresult InPieces(SessionState& session, const Stream& stream, CopyDirection dir
     const bool passes_uncaptured = !are_held && !stream.context->IsCapturing(stream);
     // One that is held back is recorded where it passes admission.
     TracedWork traced(session.launches, stream, {nullptr, NameOf(direction)}, /*is_captured=*/!passes_uncaptured);
-    if (passes_uncaptured) stream.NoteBusy();
+    if (passes_uncaptured) {
+      if (!session.launches.AwaitShare(stream.device)) return AdmittedDispatch::kCancelled;
+      stream.NoteBusy();
+    }
     traced.OnAdmitted(/*may_go=*/true, /*may_have_waited=*/false);
     if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
     if (dispatch.is_forced()) units_at_once = UINT64_MAX;

@@ -88,7 +88,12 @@ void Channel::AwaitRequest() {
 
 std::chrono::nanoseconds Channel::LookAtWork(std::chrono::nanoseconds silent_for) {
   SessionState& session = surroundings_.state;
-  if (session.core.fault() != CUDA_SUCCESS || !session.busy.IsBusy()) return {};
+  if (session.core.fault() != CUDA_SUCCESS) return {};
+  if (session.pools.is_due() && !session.busy.IsBusy() && surroundings_.sequencer.TryBorrow()) {
+    session.pools.Settle();
+    surroundings_.sequencer.Return();
+  }
+  if (!session.busy.IsBusy()) return {};
   if (surroundings_.sequencer.TryBorrow()) {
     served_.waits.LookAtStreams();
     surroundings_.sequencer.Return();

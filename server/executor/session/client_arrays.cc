@@ -11,7 +11,7 @@ void ClientArrays::Forget(const void* owner) {
   });
   const auto size = sizes.find(owner);
   if (size == sizes.end()) return;
-  memory_.CountPhysical(size->second, false);
+  memory_.CountPhysical(size->second.size_bytes, false);
   sizes.erase(size);
 }
 

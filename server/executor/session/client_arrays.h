@@ -22,7 +22,11 @@ struct SamplingObject {
 using SamplingObjects = std::unordered_map<unsigned long long, SamplingObject>;
 
 // What the arrays and mipmaps that a session owns count for, by the driver's handle.
-using ArraySizes = std::unordered_map<const void*, uint64_t>;
+struct ArraySize {
+  uint64_t size_bytes = 0;
+  SharedCharge charge{};
+};
+using ArraySizes = std::unordered_map<const void*, ArraySize>;
 
 // Arrays that go with another one: planes of an array, levels of a mipmap. Value: what they go with.
 using BorrowedArrays = std::unordered_map<CUarray, const void*>;

@@ -1,6 +1,4 @@
 // Devices, contexts, printf output.
-#include <algorithm>
-
 #include "server/executor/session/operations.h"
 
 namespace tally::server {
@@ -16,9 +14,7 @@ CUresult ServeDescribeDevices(ServedRequest& served, WireReader& in, WireWriter&
     shm::DeviceDescription description;
     if (const CUresult r = devices.Describe(ordinal, &description); r != CUDA_SUCCESS) return r;
     // A client's device is as large as what it may have of it.
-    if (const uint64_t limit = served.session().core.limits.device_memory_bytes; limit != 0) {
-      description.total_memory_bytes = std::min(description.total_memory_bytes, limit);
-    }
+    description.total_memory_bytes = served.session().quota->TotalOf(description.total_memory_bytes);
     out.PutStruct(description);
   }
   served.ForgetCurrentDevice();

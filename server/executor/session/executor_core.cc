@@ -24,13 +24,14 @@ HeldLimits HeldLimitsOf(const Limits& limits) {
 }  // namespace
 
 ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
-                           bool has_both_classes)
+                           bool has_both_classes, const std::string& tenants_directory)
     : loaded_driver(std::move(parts.driver)),
       driver(loaded_driver->table),
       devices(std::move(parts.devices)),
       limits(session_limits),
       session_held_limits(HeldLimitsOf(session_limits)),
       user_held_limits(HeldLimitsOf(user_limits)),
+      tenant_pages(tenants_directory),
       held_addresses(std::move(parts.held_addresses)),
       admission(std::move(parts.admission)),
       context_fault(std::move(parts.context_fault)),

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "server/executor/dispatch/admission.h"
 #include "server/executor/dispatch/trace.h"
+#include "server/executor/dispatch/tenant_page.h"
 #include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/peer_access.h"
@@ -41,7 +42,7 @@ struct ExecutorParts {
 class ExecutorCore {
  public:
   ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
-               bool has_both_classes);
+               bool has_both_classes, const std::string& tenants_directory);
   virtual ~ExecutorCore() = default;
 
   const std::unique_ptr<LoadedDriver> loaded_driver;
@@ -53,6 +54,7 @@ class ExecutorCore {
   const SteadyClock clock;
   HeldByUsers held_by_users;   // thread-safe
   ContextCalls context_calls;  // thread-safe
+  TenantPages tenant_pages;    // thread-safe
   HostWindow host_window;
   RefusedCalls refused_calls;  // thread-safe
   const std::unique_ptr<HeldAddresses> held_addresses;

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "server/executor/session/memory_map.h"
 
@@ -20,13 +21,13 @@ class GraphMemory {
   explicit GraphMemory(MemoryMap& map) : map_(map) {}
 
   // False: other memory of the session is there.
-  bool Add(CUgraph graph, uint64_t address, uint64_t size_bytes, uint32_t context) {
+  bool Add(CUgraph graph, uint64_t address, uint64_t size_bytes, uint32_t context, SharedCharge charge) {
     std::shared_ptr<Holder>& holder = graphs_[graph];
     if (holder == nullptr) holder = std::make_shared<Holder>(map_);
     // Freed and allocated again in one graph: the driver gives out the same address.
     if (const auto known = map_.Find(address, size_bytes); known && known->owner == holder.get()) return true;
     holder->unfreed.insert(address);
-    return map_.Add({address, size_bytes, MemoryKind::kGraph, context, holder.get()});
+    return map_.Add({address, size_bytes, MemoryKind::kGraph, context, holder.get(), 0, std::move(charge)});
   }
   // A node of the graph frees it.
   void OnFreed(CUgraph graph, uint64_t address) {

@@ -15,9 +15,8 @@ CUresult ServeAddAllocationNode(ServedRequest& served, ClientNames& names, WireR
   if (request.device >= static_cast<uint32_t>(devices.count())) return served.Malformed();
   const DriverTable& driver = served.driver();
   if (driver.cuGraphAddMemAllocNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const uint64_t limit = session.core.limits.device_memory_bytes;
-  const uint64_t used = session.memory.device_bytes();
-  if (limit != 0 && (used > limit || request.size_bytes > limit - used)) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto charge = session.TakeCharge(static_cast<int>(request.device), request.size_bytes);
+  if (!charge) return CUDA_ERROR_OUT_OF_MEMORY;
   CUDA_MEM_ALLOC_NODE_PARAMS parameters{};
   parameters.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   parameters.poolProps.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
@@ -40,7 +39,8 @@ CUresult ServeAddAllocationNode(ServedRequest& served, ClientNames& names, WireR
     return r;
   }
   // A memory node cannot be taken out again: one at addresses that are taken stays, and the client cannot use it.
-  if (!session.graphs.memory.Add(target.graph, parameters.dptr, request.size_bytes, served.context_index())) {
+  if (!session.graphs.memory.Add(target.graph, parameters.dptr, request.size_bytes, served.context_index(),
+                                 std::move(*charge))) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   out.PutHandle(names, shm::HandleKind::kGraphNode, node);

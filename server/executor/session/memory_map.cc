@@ -114,13 +114,6 @@ void MemoryMap::SetAccess(uint64_t address, uint64_t size_bytes, int device, boo
   }
 }
 
-bool MemoryMap::Reserve(uint64_t size_bytes, uint64_t limit_bytes) {
-  const std::lock_guard lock(mutex_);
-  if (limit_bytes != 0 && (device_bytes_ > limit_bytes || size_bytes > limit_bytes - device_bytes_)) return false;
-  device_bytes_ += size_bytes;
-  return true;
-}
-
 void MemoryMap::CountPhysical(uint64_t size_bytes, bool added) {
   const std::lock_guard lock(mutex_);
   device_bytes_ = added ? device_bytes_ + size_bytes : device_bytes_ - size_bytes;

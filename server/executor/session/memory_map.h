@@ -13,6 +13,8 @@
 #include <set>
 #include <vector>
 
+#include "server/executor/session/memory_quota.h"
+
 namespace tally::server {
 
 enum class MemoryKind : uint8_t {
@@ -32,6 +34,7 @@ struct MemoryRange {
   uint32_t context = 0;         // of the client, when it was made
   const void* owner = nullptr;  // kGlobal, kGraph: what it goes with; null: kGraph whose graph is gone
   uint64_t access_devices = 0;  // kMapped: bit n, device n was given access
+  SharedCharge charge{};        // what counts for it, for as long as somebody has it; null: nothing does
 };
 
 class MemoryMap {
@@ -55,10 +58,8 @@ class MemoryMap {
   std::optional<std::vector<MemoryRange>> MappingsWithin(uint64_t address, uint64_t size_bytes) const;
   // Notes that a device may access the piece's mappings, or may not.
   void SetAccess(uint64_t address, uint64_t size_bytes, int device, bool is_allowed);
-  // Counts what is about to be allocated, if no more than `limit_bytes` are in use then; 0: no limit. To be taken back
-  // with CountPhysical.
-  bool Reserve(uint64_t size_bytes, uint64_t limit_bytes);
-  // Memory without an address of its own: cuMemCreate's, which counts wherever it is mapped, if at all; arrays.
+  // Memory without an address of its own: cuMemCreate's, which counts wherever it is mapped, if at all; arrays. For
+  // the figures only: limits are memory_quota.h's.
   void CountPhysical(uint64_t size_bytes, bool added);
   std::vector<MemoryRange> Ranges() const;
   // The range that holds the address, mappings too, accessible or not.

@@ -1,7 +1,6 @@
 // Device memory: allocation, pools, freeing. (Pinned memory is allocated over the session socket.)
 #include "server/executor/session/operations.h"
 #include "server/executor/session/pools.h"
-#include "server/executor/session/quota.h"
 
 namespace tally::server {
 namespace {
@@ -21,7 +20,9 @@ CUresult ServeAllocate(ServedRequest& served, WireReader& in, WireWriter& out) {
   SessionState& session = served.session();
   if (request.height != 0 && request.size_bytes > UINT64_MAX / 2 / request.height) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t wanted = request.height != 0 ? request.size_bytes * request.height : request.size_bytes;
-  if (!session.memory.Reserve(wanted, session.core.limits.device_memory_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const int device = served.context()->device();
+  auto charge = session.TakeCharge(device, wanted);
+  if (!charge) return CUDA_ERROR_OUT_OF_MEMORY;
   // The driver may wait for running kernels, and those for what other threads have yet to launch.
   served.ReleaseSequencer();
   CUdeviceptr address = 0;
@@ -30,11 +31,13 @@ CUresult ServeAllocate(ServedRequest& served, WireReader& in, WireWriter& out) {
                                                                              request.height, request.element_bytes)
                                         : served.driver().cuMemAlloc_v2(&address, wanted);
   const uint64_t size = request.height != 0 ? pitch * request.height : wanted;
-  if (result == CUDA_SUCCESS && !session.memory.Add({address, size, MemoryKind::kDevice, served.context_index()})) {
+  // The driver's pitch makes it larger.
+  const bool fits = *charge == nullptr || (*charge)->TryResize(size);
+  const MemoryRange range{address, size, MemoryKind::kDevice, served.context_index(), nullptr, 0, *charge};
+  if (result == CUDA_SUCCESS && (!fits || !session.memory.Add(range))) {
     served.driver().cuMemFree_v2(address);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  session.memory.CountPhysical(wanted, false);
   if (result != CUDA_SUCCESS) return result;
   out.PutWord(address);
   out.PutWord(pitch);
@@ -57,6 +60,11 @@ CUresult ServeFree(ServedRequest& served, StreamWaits& waits, WireReader& in, Wi
   // Memory that another program has open stays until that program is done with it.
   const bool is_last = served.session().core.shared.Drop(shm::SharedKind::kAllocation, address, true);
   const CUresult freed = is_last ? served.driver().cuMemFree_v2(address) : CUDA_SUCCESS;
+  // What a graph left behind is gone for good.
+  if (range->kind == MemoryKind::kGraph && range->owner == nullptr) {
+    served.session().memory.Take(address, MemoryKind::kGraph, MemoryKind::kGraph);
+  }
+  if (range->kind == MemoryKind::kAsync) served.session().pools.NoteFreed();
   if (marked != CUDA_SUCCESS) return marked;
   return waited != CUDA_SUCCESS ? waited : freed;
 }
@@ -66,7 +74,6 @@ CUresult ServeAllocateAsync(ServedRequest& served, ClientNames& names, WireReade
   in.TakeStruct(&request);
   if (!in.AtEnd()) return served.Malformed();
   SessionState& session = served.session();
-  if (!FitsQuota(session, request.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Stream* stream = nullptr;
   if (const CUresult r = names.ResolveStream(request.stream, StreamUse::kOrdered, &stream); r != CUDA_SUCCESS) return r;
   CUmemoryPool pool = nullptr;
@@ -76,15 +83,21 @@ CUresult ServeAllocateAsync(ServedRequest& served, ClientNames& names, WireReade
   } else if (const CUresult r = session.pools.Default(stream->context->device(), &pool); r != CUDA_SUCCESS) {
     return r;
   }
+  const CUgraph graph = stream->context->CapturedGraph(*stream);
+  // That of a graph counts by its nodes, that of a pool by what the pool has reserved.
+  const auto charge = session.TakeCharge(stream->context->device(), graph != nullptr ? request.size_bytes : 0);
+  if (!charge || (graph == nullptr && !session.pools.MayAllocate(pool, stream->context->device(), request.size_bytes)))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
   if (const CUresult r = served.driver().cuMemAllocFromPoolAsync(&address, request.size_bytes, pool, stream->real);
       r != CUDA_SUCCESS) {
     return r;
   }
-  const CUgraph graph = stream->context->CapturedGraph(*stream);
-  const bool is_known =
-      graph != nullptr ? session.graphs.memory.Add(graph, address, request.size_bytes, served.context_index())
-                       : session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, served.context_index()});
+  const uint32_t context = served.context_index();
+  const bool is_known = graph != nullptr
+                            ? session.graphs.memory.Add(graph, address, request.size_bytes, context, *charge)
+                            : session.pools.HasRoom(pool) &&
+                                  session.memory.Add({address, request.size_bytes, MemoryKind::kAsync, context});
   if (!is_known) {
     served.driver().cuMemFreeAsync(address, stream->real);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -112,6 +125,7 @@ CUresult ServeFreeAsync(ServedRequest& served, ClientNames& names, WireReader& i
     if (recorded == CUDA_SUCCESS) session.graphs.memory.OnFreed(graph, request.address);
     return recorded;
   }
+  session.pools.NoteFreed();
   const bool is_last = session.core.shared.Drop(shm::SharedKind::kAllocation, request.address, true);
   const CUresult result = is_last ? served.driver().cuMemFreeAsync(request.address, stream->real) : CUDA_SUCCESS;
   if (result != CUDA_SUCCESS) return result;
@@ -139,14 +153,10 @@ CUresult ServeMemoryAmount(ServedRequest& served, WireReader& in, WireWriter& ou
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   if (const CUresult r = served.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes); r != CUDA_SUCCESS) return r;
-  const uint64_t limit = served.session().core.limits.device_memory_bytes;
-  if (limit != 0) {
-    const uint64_t used = std::min(served.session().memory.device_bytes(), limit);
-    free_bytes = std::min<size_t>(free_bytes, limit - used);
-    total_bytes = std::min<size_t>(total_bytes, limit);
-  }
-  out.PutWord(free_bytes);
-  out.PutWord(total_bytes);
+  served.session().pools.Settle();
+  const MemoryQuota& quota = *served.session().quota;
+  out.PutWord(quota.FreeOf(served.context()->device(), free_bytes));
+  out.PutWord(quota.TotalOf(total_bytes));
   return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/unix_socket.h"
+#include "proto/control/tenant_page_name.h"
 
 namespace tally::server {
 namespace {
@@ -18,6 +19,13 @@ namespace {
 const SteadyClock kClock;
 // A client asks as soon as it has its socket.
 constexpr std::chrono::milliseconds kRefusalPatience{1000};
+
+std::shared_ptr<MemoryQuota> QuotaOf(const ExecutorCore& core, const SessionIdentity& identity,
+                                     const std::shared_ptr<TenantPage>& page) {
+  return std::make_shared<MemoryQuota>(core.devices->count(), core.limits.device_memory_bytes,
+                                       identity.device_memory_bytes,
+                                       identity.device_memory_bytes != 0 ? page : nullptr);
+}
 
 shm::SessionHeader& HeaderOf(const MappedRegion& region) {
   return *reinterpret_cast<shm::SessionHeader*>(region.data());
@@ -31,27 +39,35 @@ Result<std::unique_ptr<Session>> Session::Create(ExecutorCore& core, UniqueFd so
   if (!fd) return std::unexpected(fd.error());
   auto region = MappedRegion::Map(fd->get(), shm::kSessionRegionBytes);
   if (!region) return std::unexpected(region.error());
+  std::shared_ptr<TenantPage> tenant_page;
+  if (identity.HasTenantPage()) {
+    auto opened =
+        core.tenant_pages.Open(control::TenantPageName(identity.grant_id, identity.uid, identity.tenant_name));
+    if (!opened) return std::unexpected(opened.error());
+    tenant_page = std::move(*opened);
+  }
   auto* header = new (region->data()) shm::SessionHeader{};
   header->magic = shm::kSessionMagic;
   header->protocol_version = shm::kProtocolVersion;
   new (region->data() + shm::kArrivalOffset) shm::ArrivalPage{};
-  return std::unique_ptr<Session>(
-      new Session(core, std::move(socket), std::move(identity), std::move(on_end), std::move(*fd), std::move(*region)));
+  return std::unique_ptr<Session>(new Session(core, std::move(socket), std::move(identity), std::move(on_end),
+                                              std::move(*fd), std::move(*region), tenant_page));
 }
 
 Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, OnEnd on_end, UniqueFd region_fd,
-                 MappedRegion region)
+                 MappedRegion region, const std::shared_ptr<TenantPage>& tenant_page)
     : core_(core),
       socket_(std::move(socket)),
       on_end_(std::move(on_end)),
       region_fd_(std::move(region_fd)),
       region_(std::move(region)),
       callbacks_(std::make_shared<CallbackQueue>(kClock)),
-      state_(core, callbacks_, identity.uid),
+      state_(core, callbacks_, identity.uid, QuotaOf(core, identity, tenant_page)),
       surroundings_{state_, sequencer_, HeaderOf(region_), stopping_,
                     [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
   state_.keeps_kernels = identity_.keeps_kernels;
+  if (identity_.share_permille < scheduler::kWholeShare) state_.CapShare(identity_.share_permille, tenant_page);
   state_.OpenWindow(identity_.window);
   state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });

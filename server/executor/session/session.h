@@ -63,7 +63,7 @@ class Session {
 
  private:
   Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, OnEnd on_end, UniqueFd region_fd,
-          MappedRegion region);
+          MappedRegion region, const std::shared_ptr<TenantPage>& tenant_page);
 
   void Run();
   void ServeSocket();

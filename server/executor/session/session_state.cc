@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 
 namespace tally::server {
 
-SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue, uid_t uid)
+SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue, uid_t uid,
+                           std::shared_ptr<MemoryQuota> memory_quota)
     : core(executor_core),
       driver(executor_core.driver),
       held(executor_core.session_held_limits, executor_core.user_held_limits, executor_core.held_by_users.Of(uid)),
+      quota(std::move(memory_quota)),
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses, held),
       admission_tenant(executor_core.admission->AddTenant({})),
       preemptibility(executor_core.devices.get(), executor_core.admission->watch()),
@@ -18,7 +21,7 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
       code(driver, tables, memory, held, executor_core.variants.get()),
       graphs(driver, tables, memory),
       arrays(driver, tables, memory),
-      pools(driver, *executor_core.devices, tables, executor_core.shared),
+      pools(driver, *executor_core.devices, tables, executor_core.shared, quota),
       opened(executor_core.shared, awaited) {}
 
 SessionState::~SessionState() { Destroy(); }
@@ -48,6 +51,27 @@ Status SessionState::ExpectWork(shm::ArrivalPage& page) {
     busy.clocks()[device]->Tell(*expected, static_cast<int>(device));
   }
   return OkStatus();
+}
+
+void SessionState::CapShare(uint32_t share_permille, std::shared_ptr<TenantPage> page) {
+  // Work with gates has not ended when the driver says so, and a cap needs to know.
+  keeps_kernels = true;
+  share = std::make_unique<ShareGate>(
+      share_permille, std::move(page),
+      ShareGate::Surroundings{*admission_tenant, busy, [this](int device) { LookAtStreams(device); }, clock,
+                              [](auto time) { std::this_thread::sleep_for(time); }});
+}
+
+void SessionState::LookAtStreams(int device) {
+  const TimePoint done_at = busy.WhenDone(clock.Now());
+  for (const auto& [index, context] : contexts) {
+    if (context->device() != device) continue;
+    for (const auto& stream : context->streams()) {
+      // Asking a stream that is being captured would spoil the capture.
+      if (stream->work->is_done() || context->IsCapturing(*stream)) continue;
+      if (driver.cuStreamQuery(stream->real) == CUDA_SUCCESS) stream->work->OnSeen(stream->work->num_put(), done_at);
+    }
+  }
 }
 
 ClientContext* SessionState::FindContext(uint32_t index) {
@@ -129,7 +153,7 @@ void SessionState::FreeMemory(uint32_t context) {
       case MemoryKind::kMapped:
         continue;
     }
-    memory.Take(range.address, range.kind, range.kind);
+    memory.Take(range.address, range.kind, range.kind);  // what counted for it goes with `range`
   }
 }
 
@@ -172,6 +196,7 @@ void SessionState::Destroy() {
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);
   DestroyContents(shm::kNoContext);
   window.reset();
+  share.reset();
   core.device_output->Leave(output);
   host_calls.words.FreeAll();
   host_memory.FreeAll();

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "proto/control/window_mode.h"
 #include "server/executor/dispatch/busy_clock.h"
@@ -30,6 +31,7 @@
 #include "server/executor/session/host_memory.h"
 #include "server/executor/session/loaded_code.h"
 #include "server/executor/session/memory_map.h"
+#include "server/executor/session/memory_quota.h"
 #include "server/executor/session/opened_objects.h"
 #include "server/executor/session/pending_output.h"
 #include "server/executor/session/pools.h"
@@ -43,17 +45,19 @@ namespace tally::server {
 
 class SessionState {
  public:
-  SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks, uid_t uid);
+  SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks, uid_t uid,
+               std::shared_ptr<MemoryQuota> quota);
   ~SessionState();
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
   ExecutorCore& core;
   const DriverTable& driver;
-  FigureCounters counters;  // thread-safe; of what channels do
-  HeldAccount held;         // thread-safe; outlives what is counted in it
-  MemoryMap memory;         // thread-safe
-  HostMemory host_memory;   // thread-safe
+  FigureCounters counters;                   // thread-safe; of what channels do
+  HeldAccount held;                          // thread-safe; outlives what is counted in it
+  const std::shared_ptr<MemoryQuota> quota;  // thread-safe
+  MemoryMap memory;                          // thread-safe
+  HostMemory host_memory;                    // thread-safe
   VirtualMemory virtual_memory{memory};
   PendingOutput output{held};                                    // thread-safe
   std::function<bool()> has_client_left = [] { return false; };  // thread-safe; constant once channels exist
@@ -74,6 +78,9 @@ class SessionState {
   const std::unique_ptr<AdmissionTenant> admission_tenant;  // how admission knows it; thread-safe
   PreemptibilityMeter preemptibility;
   TraceSwitch trace;  // what recordings see of it; entered before channels exist
+  // A cap on the GPU time of its tenant; before channels exist.
+  void CapShare(uint32_t share_permille, std::shared_ptr<TenantPage> page);
+  std::unique_ptr<ShareGate> share;  // null: none
   // All of this as its launches see it.
   const LaunchOwner launches{driver,
                              *core.admission,
@@ -84,12 +91,20 @@ class SessionState {
                              runs_owner,
                              preemptibility,
                              counters,
-                             trace};
+                             trace,
+                             share};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once channels exist
   // Code is about to be loaded that may print.
   void NoteMayPrint() {
     if (!may_print.exchange(true)) core.device_output->Join(output, has_client_left);
+  }
+  // For memory that is about to be made: what pools have and do not use gives way to it. nullopt: there is no room.
+  std::optional<SharedCharge> TakeCharge(int device, uint64_t size_bytes) {
+    auto charge = server::TakeCharge(quota, device, size_bytes);
+    if (charge) return charge;
+    pools.Trim();
+    return server::TakeCharge(quota, device, size_bytes);
   }
   // Something is about to be put on a stream / a wait for all of one is over; thread-safe.
   void NoteWork(const Stream& stream, bool is_launch) {
@@ -135,6 +150,7 @@ class SessionState {
   void Destroy();
 
  private:
+  void LookAtStreams(int device);
   void WaitForStreams(uint32_t context);
   void DestroyEvents(uint32_t context);
   void FreeMemory(uint32_t context);

@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "proto/shm/records_sharing_abi.h"
+#include "server/executor/session/memory_quota.h"
 
 namespace tally::server {
 
@@ -29,6 +30,7 @@ class SharedObjects {
     uint64_t key = 0;  // address, or the real event
     uint64_t size_bytes = 0;
     int device = 0;
+    SharedCharge charge{};
   };
 
   SharedObjects();

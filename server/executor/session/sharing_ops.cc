@@ -2,7 +2,6 @@
 #include "base/log.h"
 #include "server/executor/session/operations.h"
 #include "server/executor/session/pools.h"
-#include "server/executor/session/quota.h"
 
 namespace tally::server {
 namespace {
@@ -37,9 +36,9 @@ CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::Op
   } else {
     const auto own = session.memory.Find(object->key, 1);
     const bool is_own = own && own->kind != MemoryKind::kMapped;
-    const bool fits = FitsQuota(session, object->size_bytes);
-    if (is_own || !fits ||
-        !session.memory.Add({object->key, object->size_bytes, MemoryKind::kOpened, served.context_index()})) {
+    // It counts for who has made it, until its last holder lets go of it.
+    if (is_own || !session.memory.Add({object->key, object->size_bytes, MemoryKind::kOpened, served.context_index(),
+                                       nullptr, 0, object->charge})) {
       session.opened.num_opens.erase(object->key);
       return let_go(is_own ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -82,9 +81,6 @@ CUresult OpenPhysical(ServedRequest& served, ClientNames& names, const shm::Open
   auto memory = session.core.shared.OpenPhysical(request.name);
   if (!memory) return ResultOf(memory.error());
   const PhysicalMemory* key = memory->get();
-  if (session.virtual_memory.Find(key) == nullptr && !FitsQuota(session, key->size_bytes)) {
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   const uint64_t handle = NameHeld(names, session.virtual_memory.Hold(*memory));
   session.virtual_memory.Settle(key);  // if it could not be named
   out.PutStruct(shm::OpenedShared{handle, (*memory)->size_bytes, (*memory)->properties.device, 1});
@@ -109,7 +105,7 @@ CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, W
         return CUDA_ERROR_INVALID_VALUE;
       }
       is_named = session.core.shared.Offer(
-          {shm::SharedKind::kAllocation, range->address, range->size_bytes, context->device()}, &name);
+          {shm::SharedKind::kAllocation, range->address, range->size_bytes, context->device(), range->charge}, &name);
       break;
     }
     case shm::SharedKind::kEvent: {
@@ -178,7 +174,7 @@ CUresult ServeCloseShared(ServedRequest& served, StreamWaits& waits, WireReader&
   out.PutWord(left);
   if (left != 0) return CUDA_SUCCESS;
   session.opened.num_opens.erase(opened);
-  session.memory.Take(address, MemoryKind::kOpened, MemoryKind::kOpened);
+  const auto range = session.memory.Take(address, MemoryKind::kOpened, MemoryKind::kOpened);  // until it is freed
   std::vector<WaitPoint> points;
   const CUresult marked = waits.MarkContext(shm::kNoContext, &points);
   const CUresult waited = waits.AwaitPoints(&points);

@@ -4,7 +4,6 @@
 
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/session/client_names.h"
-#include "server/executor/session/quota.h"
 #include "server/executor/session/served_request.h"
 #include "server/executor/session/wire_codec.h"
 
@@ -42,11 +41,13 @@ template <typename Handle>
 CUresult MakeArray(ServedRequest& served, ClientNames& names, shm::HandleKind kind, uint64_t size_bytes,
                    const auto& create, WireWriter& out) {
   SessionState& session = served.session();
-  if (!FitsQuota(session, size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  auto charge = session.TakeCharge(served.context()->device(), size_bytes);
+  if (!charge) return CUDA_ERROR_OUT_OF_MEMORY;
   Handle array = nullptr;
   if (const CUresult r = create(&array); r != CUDA_SUCCESS) return r;
   session.memory.CountPhysical(size_bytes, true);
-  session.arrays.sizes[array] = size_bytes;
+  session.arrays.sizes[array] = {size_bytes, std::move(*charge)};
   out.PutHandle(names, kind, array);
   return CUDA_SUCCESS;
 }

@@ -31,6 +31,7 @@ struct PhysicalMemory {
   const CUmemGenericAllocationHandle real;
   uint64_t size_bytes = 0;
   shm::PhysicalProperties properties{};  // as the client asked: what is exported is ours, not the driver's
+  SharedCharge charge;                   // its maker's
 };
 
 class VirtualMemory {

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "server/executor/session/operations.h"
-#include "server/executor/session/quota.h"
 
 namespace tally::server {
 namespace {
@@ -83,7 +82,8 @@ CUresult ServeCreatePhysical(ServedRequest& served, ClientNames& names, WireRead
   if (!IsOffered(served.driver())) return CUDA_ERROR_NOT_SUPPORTED;
   CUmemAllocationProp properties{};
   if (const CUresult r = ReadProperties(served, request.properties, &properties); r != CUDA_SUCCESS) return r;
-  if (!FitsQuota(served.session(), request.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto charge = served.session().TakeCharge(static_cast<int>(request.properties.device), request.size_bytes);
+  if (!charge) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemGenericAllocationHandle real = 0;
   if (const CUresult r = served.driver().cuMemCreate(&real, request.size_bytes, &properties, request.flags);
       r != CUDA_SUCCESS) {
@@ -92,6 +92,7 @@ CUresult ServeCreatePhysical(ServedRequest& served, ClientNames& names, WireRead
   auto memory = std::make_shared<PhysicalMemory>(served.driver(), real);
   memory->size_bytes = request.size_bytes;
   memory->properties = request.properties;
+  memory->charge = std::move(*charge);
   VirtualMemory& space = served.session().virtual_memory;
   const PhysicalMemory* key = memory.get();
   out.PutWord(NameHeld(names, space.Hold(std::move(memory))));

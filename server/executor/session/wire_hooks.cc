@@ -246,6 +246,9 @@ bool ServeBeforeWire(ServedRequest& served, ClientNames& names, uint16_t op, Wir
       *result = CUDA_ERROR_INVALID_VALUE;  // as natively: the default pool cannot be destroyed
       return true;
     }
+    case kOp_cuMemPoolTrimTo:
+      served.session().pools.NoteFreed();
+      return false;
     case kOp_cuDeviceGetDefaultMemPool:
       *result = GetDefaultPool(served, names, in, out);
       return true;

@@ -21,10 +21,10 @@ BIN = os.environ["TALLY_TEST_BIN"]
 SCRIPTED_EXECUTOR = os.environ.get("TALLY_TEST_SCRIPTED_EXECUTOR", "")
 WATCHDOG_SECONDS = 300
 
-HELLO = struct.Struct("<IIQII64s32s24sQ")
+HELLO = struct.Struct("<IIQII64s32s24sQQQ")
 REPLY = struct.Struct("<IIQQII512s")
 MAGIC = 0x594C4154
-VERSION = 2  # kProtocolVersion
+VERSION = 3  # kProtocolVersion
 HIGH, BEST_EFFORT = 1, 2
 
 
@@ -65,10 +65,10 @@ class Refused(Exception):
 
 
 def hello(tenant="tester", priority=0, domain="", version=VERSION, table=None, magic=MAGIC, weight=0, level=0, slo="",
-          turnaround_us=0, window=0):
+          turnaround_us=0, window=0, memory=0, share=0):
     table = driver_table_hash() if table is None else table
     return HELLO.pack(magic, version, table, priority | window << 16, weight | level << 16, tenant.encode(), domain.encode(),
-                      slo.encode(), int(turnaround_us * 1000))
+                      slo.encode(), int(turnaround_us * 1000), memory, share)
 
 
 def connected(path):

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "proto/control/executor_link_abi.h"
@@ -46,17 +47,21 @@ TEST(Grant, ItsNamesFitIntoWhatExecutorsAreTold) {
 TEST(Grant, WhatCannotBeKeptIsRefused) {
   GrantSpec spec = Named("a");
   spec.share = 0.3;
-  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("cannot cap"));
-  spec.share = -1;
-  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("is not from 0 to 1"));
+  EXPECT_TRUE(CheckGrant(spec).ok());
+  EXPECT_EQ(spec.SharePermille(), 300u);
+  spec.ceiling = shm::PriorityClass::kHighPriority;
+  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("caps best-effort programs"));
+  for (const double share : {-1.0, 0.0, 0.0001, 1.1, std::nan("")}) {
+    spec.share = share;
+    EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("is not from 0.001 to 1"));
+  }
   spec = Named("a");
   spec.gpus = {"GPU-1"};
   EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("some of its GPUs"));
   spec = Named("a");
   spec.device_memory_bytes = 1;
-  EXPECT_TRUE(CheckGrant(spec).ok());
   spec.domain_policy = DomainPolicy::kShared;
-  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("memory limit"));
+  EXPECT_TRUE(CheckGrant(spec).ok());
 }
 
 TEST(Grant, ANamespaceIsTheOwnersNameSoItIsLikeATenants) {

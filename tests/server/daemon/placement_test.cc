@@ -114,6 +114,33 @@ TEST_F(PlacementTest, ATenantAloneThatIsNeverHighSharesNoContextWithHighWork) {
   EXPECT_EQ(PlaceWithGrant(Asking(shm::PriorityClass::kBestEffort))->domain.name, kMixedDomain);
 }
 
+TEST_F(PlacementTest, TheSmallerOfTwoQuotasCounts) {
+  grant_.device_memory_bytes = 100;
+  grant_.share = 0.5;
+  shm::HelloRequest hello = Asking(shm::PriorityClass::kDefault);
+  EXPECT_EQ(PlaceWithGrant(hello)->device_memory_bytes, 100u);
+  EXPECT_EQ(PlaceWithGrant(hello)->share_permille, 500u);
+  hello.device_memory_bytes = 300;
+  hello.share_permille = 900;
+  EXPECT_EQ(PlaceWithGrant(hello)->device_memory_bytes, 100u);
+  EXPECT_EQ(PlaceWithGrant(hello)->share_permille, 500u);
+  hello.device_memory_bytes = 20;
+  hello.share_permille = 10;
+  EXPECT_EQ(PlaceWithGrant(hello)->device_memory_bytes, 20u);
+  EXPECT_EQ(PlaceWithGrant(hello)->share_permille, 10u);
+}
+
+TEST_F(PlacementTest, AShareIsOfBestEffortProgramsAndNotMoreThanAll) {
+  grant_.ceiling = shm::PriorityClass::kHighPriority;
+  shm::HelloRequest hello = Asking(shm::PriorityClass::kDefault);
+  hello.share_permille = 300;
+  EXPECT_EQ(PlaceWithGrant(hello).error().code(), StatusCode::kInvalidArgument);
+  hello.priority_class = static_cast<uint16_t>(shm::PriorityClass::kBestEffort);
+  EXPECT_TRUE(PlaceWithGrant(hello));
+  hello.share_permille = 1001;
+  EXPECT_FALSE(PlaceWithGrant(hello));
+}
+
 TEST(Domain, ComesBackFromTheWire) {
   for (const Domain& domain :
        {Domain{"high", 1000, shm::PriorityClass::kHighPriority},

@@ -98,6 +98,10 @@ void FillMemory(server::DriverTable& t) {
   t.cuMemPoolCreate = [](CUmemoryPool* pool, const CUmemPoolProps*) -> CUresult {
     return *pool = fake->Make<CUmemoryPool>("pool"), CUDA_SUCCESS;
   };
+  t.cuMemPoolGetAttribute = [](CUmemoryPool, CUmemPool_attribute, void* value) -> CUresult {
+    *static_cast<uint64_t*>(value) = 0;
+    return CUDA_SUCCESS;
+  };
   t.cuMemPoolDestroy = [](CUmemoryPool pool) -> CUresult { return fake->Drop(pool, "pool"); };
   t.cuMemAllocFromPoolAsync = [](CUdeviceptr* address, size_t size, CUmemoryPool, CUstream) -> CUresult {
     return fake->Allocate(address, size);

@@ -109,8 +109,16 @@ class ScriptedExecutor final : public Executor {
   const std::string& driver_description() const override { return description_; }
   bool is_software() const override { return !ScriptedDriver::IsScripted(); }
   int num_devices() const override { return 1; }
-  std::vector<GpuUuid> gpu_uuids() const override {
-    return {{0x5c, 0x21, 0xed, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  uint32_t driver_version() const override { return 13000; }
+  std::vector<control::LinkGpu> gpus() const override {
+    control::LinkGpu gpu{};
+    for (const auto& [place, byte] : {std::pair{0, 0x5c}, {1, 0x21}, {2, 0xed}, {15, 1}}) {
+      gpu.uuid[place] = static_cast<uint8_t>(byte);
+    }
+    gpu.total_memory_bytes = uint64_t{80} << 30;
+    gpu.capability = 90;
+    std::snprintf(gpu.name, sizeof(gpu.name), "Scripted GPU");
+    return {gpu};
   }
 
   void Shutdown() override {

@@ -64,20 +64,6 @@ TEST(MemoryMapTest, AdjoiningMappingsAreOnePiece) {
   EXPECT_EQ(map.device_bytes(), 50u);  // physical memory is counted by itself
 }
 
-TEST(MemoryMapTest, ReservesWithinALimit) {
-  MemoryMap map;
-  map.Add({100, 50, MemoryKind::kDevice});
-  EXPECT_FALSE(map.Reserve(51, 100));
-  EXPECT_TRUE(map.Reserve(50, 100));
-  EXPECT_FALSE(map.Reserve(1, 100));
-  EXPECT_FALSE(map.Reserve(UINT64_MAX, 100));
-  EXPECT_EQ(map.device_bytes(), 100u);
-  map.CountPhysical(50, false);
-  EXPECT_TRUE(map.Reserve(UINT64_MAX, 0));
-  map.CountPhysical(UINT64_MAX, false);
-  EXPECT_EQ(map.device_bytes(), 50u);
-}
-
 TEST(MemoryMapTest, AgreesWithAnArrayOfOwners) {
   std::mt19937_64 random(1);
   MemoryMap map;

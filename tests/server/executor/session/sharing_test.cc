@@ -297,11 +297,17 @@ TEST_F(SharingTest, AnOpenedPoolGivesNothingOut) {
   EXPECT_EQ(Live("memory"), 0);
 }
 
-TEST_F(SharingTest, OpeningCountsAgainstTheOpenersLimit) {
+// Once, for who has made it, until nobody holds it any more.
+TEST_F(SharingTest, WhatIsOpenedCountsForItsMaker) {
   const auto first = Create(*channel_, 8 * kPiece).Get<uint64_t>();
   const auto name = OfferOf(*channel_, shm::SharedKind::kPhysical, first).Get<shm::SharedName>();
   ASSERT_NE(Create(*other_, kPiece).Get<uint64_t>(), 0u);
-  EXPECT_EQ(Open(*other_, name).result, CUDA_ERROR_OUT_OF_MEMORY);
+  const auto opened = Open(*other_, name).Get<shm::OpenedShared>().value;
+  ASSERT_NE(opened, 0u);
+  EXPECT_EQ(channel_->Call(Op::kReleasePhysical, Payload().PutWord(first)).result, 0u);
+  EXPECT_EQ(Create(*channel_, kPiece).result, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(other_->Call(Op::kReleasePhysical, Payload().PutWord(opened)).result, 0u);
+  EXPECT_EQ(Create(*channel_, kPiece).result, 0u);
 }
 
 }  // namespace
