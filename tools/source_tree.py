@@ -5,7 +5,8 @@ import re
 import subprocess
 import tarfile
 
-ROOMS = ("base", "images", "proto", "ptx-transforms", "cubin-transforms", "scheduler", "sim-driver", "client-shim", "server")
+ROOMS = ("base", "images", "proto", "ptx-transforms", "cubin-transforms", "scheduler", "pipelines", "sim-driver", "client-shim",
+         "server")
 OUTSIDE = ("tests", "bench")
 CPP_SUFFIXES = (".h", ".cc", ".cu", ".inc")
 

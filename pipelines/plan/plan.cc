@@ -1,0 +1,156 @@
+#include "pipelines/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tally::pipelines {
+namespace {
+
+constexpr int kElementBytes = 2;
+constexpr int kSlotPanelBytes = kTileRows * kPanelColumns * kElementBytes;
+constexpr int kMostStages = 12;
+// Multiply-adds of one multiprocessor per clock, of half-size elements.
+constexpr double kProductsPerClock = 2048;
+constexpr double kLaunchUs = 2.2;
+// What a layer costs a tile besides its products: bias, activation, packing, waiting.
+constexpr double kLayerUs = 0.35;
+
+constexpr int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+int PanelsOf(const Chain& chain, const Layer& layer) {
+  return CeilDiv(layer.hidden, kPanelColumns) +
+         (layer.takes_input == TakesInput::kNo ? 0 : CeilDiv(chain.input(), kPanelColumns));
+}
+
+int MostOut(const Chain& chain) {
+  return std::ranges::max(chain.layers, {}, &Layer::out).out;
+}
+
+int64_t WeightBytes(const Chain& chain) {
+  int64_t bytes = 0;
+  for (const Layer& layer : chain.layers) bytes += int64_t{PanelsOf(chain, layer)} * kPanelColumns * layer.out * kElementBytes;
+  return bytes;
+}
+
+int StageBytes(const Chain& chain) { return MostOut(chain) * kPanelColumns * kElementBytes; }
+
+// Registers of a thread are 64 Ki over the block's threads; the sums of the widest layer and its packed result take
+// 3/4 of a register per column, other things about 50.
+int MostWarpgroups(const Chain& chain) {
+  const int registers = MostOut(chain) * 3 / 4 + 50;
+  return std::clamp(65536 / 128 / registers, 1, 3);
+}
+
+double PredictedUs(const Chain& chain, const Machine& machine, const Variant& variant, int grid, int64_t rows) {
+  const int64_t tiles = CeilDiv(rows, kTileRows);
+  const int64_t rounds = CeilDiv(tiles, int64_t{grid} * variant.warpgroups);
+  double products = 0;  // multiply-adds of a tile
+  for (const Layer& layer : chain.layers) products += double{kTileRows} * ColumnsOf(chain, layer) * layer.out;
+  const double product_us = products / kProductsPerClock / (machine.clock_ghz * 1e3);
+  const double other_us = kLayerUs * static_cast<double>(chain.layers.size());
+  // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through.
+  const double round_us = std::max(product_us * variant.warpgroups, product_us + other_us);
+  const double weight_bytes = static_cast<double>(WeightBytes(chain));
+  const double memory_us = static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes / machine.memory_bytes_per_us;
+  const double fetched = weight_bytes * grid / variant.cluster * (variant.resident ? 1.0 : static_cast<double>(rounds));
+  const double l2_us = fetched / machine.l2_bytes_per_us;
+  return kLaunchUs + std::max({static_cast<double>(rounds) * round_us + (variant.resident ? l2_us : 0), memory_us, l2_us});
+}
+
+int GridFor(const Machine& machine, const Variant& variant, int64_t rows) {
+  const int wanted = CeilDiv(CeilDiv(rows, kTileRows), variant.warpgroups);
+  // Two multiprocessors share what leads to the rest of the chip, so pairs always fit; larger clusters leave some idle.
+  const int most = machine.multiprocessors / variant.cluster * variant.cluster;
+  return CeilDiv(std::min(wanted, most), variant.cluster) * variant.cluster;
+}
+
+}  // namespace
+
+int PanelsOfTile(const Chain& chain) {
+  int panels = 0;
+  for (const Layer& layer : chain.layers) panels += PanelsOf(chain, layer);
+  return panels;
+}
+
+int SharedBytes(const Chain& chain, const Variant& variant) {
+  int vectors = 0;
+  for (const Layer& layer : chain.layers) vectors += layer.out * (layer.norm == Norm::kNone ? 1 : 3);
+  const int64_t weights = variant.resident ? WeightBytes(chain) : int64_t{variant.stages} * StageBytes(chain);
+  const int slots = variant.warpgroups * CeilDiv(chain.input(), kPanelColumns) * kSlotPanelBytes;
+  const int barriers = 8 * (2 * variant.stages + variant.warpgroups);
+  const int table = variant.resident ? 0 : 4 * PanelsOfTile(chain) + 2 * static_cast<int>(chain.layers.size());
+  return static_cast<int>(std::min<int64_t>(weights + slots + (vectors * 4 + 15) / 16 * 16 + barriers + table, 1 << 30));
+}
+
+std::expected<void, std::string> Check(const Chain& chain, const Machine& machine, int64_t max_rows) {
+  if (chain.layers.empty()) return std::unexpected("the pipeline has no linear layer");
+  if (chain.layers.size() > 32) return std::unexpected(fmt::format("{} layers; 32 at most", chain.layers.size()));
+  if (machine.compute_capability != 90) {
+    return std::unexpected(fmt::format("the kernels are made for compute capability 9.0 (H100, H200), not {}.{}",
+                                       machine.compute_capability / 10, machine.compute_capability % 10));
+  }
+  if (chain.input() < 8 || chain.input() % 8 != 0 || chain.input() > kMostInput) {
+    return std::unexpected(fmt::format("{} columns of input; a multiple of 8, {} at most", chain.input(), kMostInput));
+  }
+  for (size_t i = 0; i < chain.layers.size(); ++i) {
+    const Layer& layer = chain.layers[i];
+    if (layer.out < 16 || layer.out % 16 != 0) {
+      return std::unexpected(fmt::format("layer {} gives {} columns; a multiple of 16 is needed", i, layer.out));
+    }
+    if (layer.out > kMostWidth) {
+      return std::unexpected(fmt::format("layer {} gives {} columns; from {} on the library is at its roof", i, layer.out, kMostWidth + 16));
+    }
+    if (i > 0 && layer.hidden != chain.layers[i - 1].out) {
+      return std::unexpected(fmt::format("layer {} takes {} hidden columns, and layer {} gives {}", i, layer.hidden, i - 1, chain.layers[i - 1].out));
+    }
+    if (i == 0 && layer.takes_input != TakesInput::kNo) return std::unexpected("the first layer takes the input anyway");
+    if (layer.residual && layer.out != chain.input()) {
+      return std::unexpected(fmt::format("layer {} gives {} columns, and the input to be added has {}", i, layer.out, chain.input()));
+    }
+  }
+  if (max_rows < 1 || max_rows > (int64_t{1} << 30)) return std::unexpected(fmt::format("{} rows; 1 to 2^30", max_rows));
+  if (CeilDiv(max_rows, kTileRows) < machine.multiprocessors / 4) {
+    return std::unexpected(fmt::format("{} rows fill less than a quarter of the GPU; from {} on", max_rows,
+                                       (machine.multiprocessors / 4 - 1) * kTileRows + 1));
+  }
+  if (VariantsFor(chain, machine, max_rows).empty()) {
+    return std::unexpected(fmt::format("shared memory of {} bytes is too little for {} columns of input and {} of a layer",
+                                       machine.shared_bytes, chain.input(), MostOut(chain)));
+  }
+  return {};
+}
+
+std::vector<Variant> VariantsFor(const Chain& chain, const Machine& machine, int64_t max_rows) {
+  std::vector<Variant> variants;
+  const int64_t tiles = CeilDiv(max_rows, kTileRows);
+  for (int warpgroups = 1; warpgroups <= MostWarpgroups(chain); ++warpgroups) {
+    if (warpgroups > 1 && tiles <= machine.multiprocessors) break;  // one tile for each: no second warpgroup has any
+    const Variant resident{.warpgroups = warpgroups};
+    if (SharedBytes(chain, resident) <= machine.shared_bytes) {
+      variants.push_back(resident);
+      continue;
+    }
+    // Half a panel is whole groups of 8 rows, as swizzling wants them. Larger clusters were slower: some
+    // multiprocessors are left over.
+    Variant streamed{.warpgroups = warpgroups,
+                     .cluster = machine.multiprocessors > 1 ? 2 : 1,
+                     .resident = false,
+                     .stages = std::min(kMostStages, PanelsOfTile(chain))};
+    while (streamed.stages > 2 && SharedBytes(chain, streamed) > machine.shared_bytes) --streamed.stages;
+    if (SharedBytes(chain, streamed) <= machine.shared_bytes) variants.push_back(streamed);
+  }
+  return variants;
+}
+
+Plan Choose(const Chain& chain, const Machine& machine, const std::vector<Variant>& variants, int64_t rows) {
+  Plan best;
+  for (const Variant& variant : variants) {
+    const int grid = GridFor(machine, variant, rows);
+    const double us = PredictedUs(chain, machine, variant, grid, rows);
+    if (best.grid == 0 || us < best.predicted_us) best = {variant, grid, us};
+  }
+  return best;
+}
+
+}  // namespace tally::pipelines

@@ -1,0 +1,13 @@
+// CUDA C++ to machine code, by the NVRTC of the process or the machine. What was compiled is kept on disk, by content.
+#pragma once
+
+#include <expected>
+#include <string>
+#include <vector>
+
+namespace tally::pipelines {
+
+// For sm_90a. Seconds, unless it was compiled before. Any thread. The error is a sentence, with NVRTC's log if it failed.
+std::expected<std::vector<char>, std::string> Compile(const std::string& source);
+
+}  // namespace tally::pipelines

@@ -1,0 +1,89 @@
+#include "pipelines/stages/source.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string_view>
+
+namespace tally::pipelines {
+namespace {
+
+constexpr std::string_view kVertical =
+#include "pipelines/vertical.inc"
+    ;
+
+constexpr std::string_view kTypes = R"(
+typedef unsigned int uint32_t;
+typedef unsigned short uint16_t;
+typedef unsigned long long uint64_t;
+struct Element {
+  uint16_t bits;
+};
+enum { kNoActivation, kRelu, kGelu, kGeluTanh, kSilu };
+enum { kNoNorm, kLayerNorm, kRmsNorm };
+struct Layer {
+  int hidden, out, activation, norm;
+  float epsilon;
+  bool takes_input, residual;
+  int hidden_at, input_at;  // columns of the weights
+};
+template <int kOut>
+__device__ void Product(float* sums, uint64_t rows, uint64_t right, int keep);
+template <int kOut>
+__device__ void Product(float* sums, uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint64_t right, int keep);
+)";
+
+std::string LayerRow(const Chain& chain, const Layer& layer) {
+  const bool takes_input = layer.takes_input != TakesInput::kNo;
+  const bool input_first = layer.takes_input == TakesInput::kFirst;
+  return fmt::format("    {{{}, {}, {}, {}, {:e}f, {}, {}, {}, {}}},\n", layer.hidden, layer.out,
+                     static_cast<int>(layer.activation), static_cast<int>(layer.norm), layer.epsilon, takes_input,
+                     layer.residual, input_first ? chain.input() : 0, takes_input && !input_first ? layer.hidden : 0);
+}
+
+// One instruction names all of a thread's sums, so each width needs an overload of its own.
+std::string Product(int out, std::string_view element, bool from_registers) {
+  const int sums = out / 2;
+  std::string names, operands;
+  for (int i = 0; i < sums; ++i) {
+    fmt::format_to(std::back_inserter(names), "{}%{}", i == 0 ? "" : ", ", i);
+    fmt::format_to(std::back_inserter(operands), "{}\"+f\"(sums[{}])", i == 0 ? "" : ", ", i);
+  }
+  const std::string left = from_registers ? fmt::format("{{%{}, %{}, %{}, %{}}}", sums, sums + 1, sums + 2, sums + 3)
+                                          : fmt::format("%{}", sums);
+  const int right = sums + (from_registers ? 4 : 1);
+  return fmt::format(
+      "template <>\n"
+      "__device__ __forceinline__ void Product<{}>(float* sums, {}, uint64_t right, int keep) {{\n"
+      "  asm volatile(\"{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{}, 0;\\n\"\n"
+      "               \"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, {}, %{}, p, 1, 1, 0{};\\n}}\"\n"
+      "               : {}\n"
+      "               : {}, \"l\"(right), \"r\"(keep));\n"
+      "}}\n",
+      out, from_registers ? "uint32_t a, uint32_t b, uint32_t c, uint32_t d" : "uint64_t rows", right + 1, out, element,
+      element, names, left, right, from_registers ? "" : ", 0", operands,
+      from_registers ? "\"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d)" : "\"l\"(rows)");
+}
+
+}  // namespace
+
+std::string KernelSource(const Chain& chain, const Variant& variant) {
+  const bool bf16 = chain.element == Element::kBf16;
+  std::string source = fmt::format("#define TALLY_BF16 {}\n#define TALLY_CLUSTER {}\n", bf16 ? 1 : 0,
+                                   variant.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", variant.cluster) : "");
+  source += kTypes;
+  source += "constexpr Layer kLayers[] = {\n";
+  for (const Layer& layer : chain.layers) source += LayerRow(chain, layer);
+  source += fmt::format("}};\nconstexpr int kWarpgroups = {}, kCluster = {}, kStages = {};\nconstexpr bool kStreamed = {};\n",
+                        variant.warpgroups, variant.cluster, variant.stages, !variant.resident);
+  std::set<int> widths;
+  for (const Layer& layer : chain.layers) widths.insert(layer.out);
+  for (const int width : widths) {
+    source += Product(width, bf16 ? "bf16" : "f16", false);
+    source += Product(width, bf16 ? "bf16" : "f16", true);
+  }
+  source += kVertical;
+  return source;
+}
+
+}  // namespace tally::pipelines

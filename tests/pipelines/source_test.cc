@@ -1,0 +1,65 @@
+// Compiles kernels with NVRTC, which needs no GPU.
+#include "pipelines/stages/source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "pipelines/runtime/compiler.h"
+
+namespace tally::pipelines {
+namespace {
+
+Layer Linear(int in, int out, Activation activation = Activation::kRelu) { return {.hidden = in, .out = out, .activation = activation}; }
+
+// What each part of a kernel needs at least once.
+std::vector<Chain> Corpus() {
+  std::vector<Chain> chains(4);
+  chains[0].layers = {Linear(8, 16), Linear(16, 48, Activation::kGelu), Linear(48, 64, Activation::kNone)};
+  chains[1].layers = {Linear(384, 128, Activation::kSilu), Linear(128, 128, Activation::kNone)};
+  chains[1].layers[1].norm = Norm::kLayer;
+  chains[1].layers[1].epsilon = 1e-5f;
+  chains[2].element = Element::kFp16;
+  chains[2].layers = {Linear(72, 256), Linear(256, 256, Activation::kGeluTanh), Linear(256, 72 + 8, Activation::kNone)};
+  chains[2].layers[1].takes_input = TakesInput::kFirst;
+  chains[3].layers = {Linear(64, 128), Linear(128, 64, Activation::kNone)};
+  chains[3].layers[1].norm = Norm::kRms;
+  chains[3].layers[1].residual = true;
+  chains[3].layers[1].takes_input = TakesInput::kLast;
+  return chains;
+}
+
+class PipelineSource : public ::testing::Test {
+ protected:
+  PipelineSource() { ::setenv("TALLY_PIPELINES_CACHE", "", 1); }
+};
+
+TEST_F(PipelineSource, EachKernelCompilesAndTakesTheSharedMemoryOfThePlan) {
+  const Machine machine;
+  for (const Chain& chain : Corpus()) {
+    const auto checked = Check(chain, machine, 65536);
+    ASSERT_TRUE(checked) << checked.error();
+    const auto variants = VariantsFor(chain, machine, 65536);
+    // The smallest and the largest: the others differ in a number.
+    for (const Variant& variant : {variants.front(), variants.back()}) {
+      const std::string source =
+          KernelSource(chain, variant) + fmt::format("static_assert(tally_pipeline::kSharedBytes == {});\n"
+                                                     "static_assert(tally_pipeline::kPanelsOfTile == {});\n",
+                                                     SharedBytes(chain, variant), PanelsOfTile(chain));
+      const auto cubin = Compile(source);
+      ASSERT_TRUE(cubin) << cubin.error();
+    }
+  }
+}
+
+TEST_F(PipelineSource, WhatDoesNotCompileIsReportedWithItsLine) {
+  const auto cubin = Compile("__global__ void broken() { nothing(); }");
+  ASSERT_FALSE(cubin);
+  EXPECT_THAT(cubin.error(), ::testing::HasSubstr("nothing"));
+}
+
+}  // namespace
+}  // namespace tally::pipelines
