@@ -36,9 +36,9 @@ int64_t WeightBytes(const Chain& chain) {
 int StageBytes(const Chain& chain) { return MostOut(chain) * kPanelColumns * kElementBytes; }
 
 // Registers of a thread are 64 Ki over the block's threads; the sums of the widest layer and its packed result take
-// 3/4 of a register per column, other things about 50.
+// 3/4 of a register per column, other things about 60 to 90.
 int MostWarpgroups(const Chain& chain) {
-  const int registers = MostOut(chain) * 3 / 4 + 50;
+  const int registers = MostOut(chain) * 3 / 4 + 60;
   return std::clamp(65536 / 128 / registers, 1, 3);
 }
 
@@ -79,8 +79,7 @@ int SharedBytes(const Chain& chain, const Variant& variant) {
   const int64_t weights = variant.resident ? WeightBytes(chain) : int64_t{variant.stages} * StageBytes(chain);
   const int slots = variant.warpgroups * CeilDiv(chain.input(), kPanelColumns) * kSlotPanelBytes;
   const int barriers = 8 * (2 * variant.stages + variant.warpgroups);
-  const int table = variant.resident ? 0 : 4 * PanelsOfTile(chain) + 2 * static_cast<int>(chain.layers.size());
-  return static_cast<int>(std::min<int64_t>(weights + slots + (vectors * 4 + 15) / 16 * 16 + barriers + table, 1 << 30));
+  return static_cast<int>(std::min<int64_t>(weights + slots + (vectors * 4 + 15) / 16 * 16 + barriers, 1 << 30));
 }
 
 std::expected<void, std::string> Check(const Chain& chain, const Machine& machine, int64_t max_rows) {
@@ -138,7 +137,8 @@ std::vector<Variant> VariantsFor(const Chain& chain, const Machine& machine, int
                      .resident = false,
                      .stages = std::min(kMostStages, PanelsOfTile(chain))};
     while (streamed.stages > 2 && SharedBytes(chain, streamed) > machine.shared_bytes) --streamed.stages;
-    if (SharedBytes(chain, streamed) <= machine.shared_bytes) variants.push_back(streamed);
+    // Thread 0 fills a place one panel late, so with fewer there is nothing ahead.
+    if (streamed.stages >= 3 && SharedBytes(chain, streamed) <= machine.shared_bytes) variants.push_back(streamed);
   }
   return variants;
 }

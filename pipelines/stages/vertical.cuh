@@ -12,8 +12,7 @@
 // down), columns 8*j + 2*(lane%4) and the next. So nothing moves between threads from layer to layer.
 //
 // Streamed weights: each block of a cluster fetches its part of a panel and sends it to all. No thread is there only to
-// copy, because it would cost registers that the others need: thread 0 looks at each panel which places are free, and
-// waits for one only if it needs it itself. All warpgroups of a cluster go through the same number of tiles, some perhaps empty.
+// copy, because it would cost registers that the others need: thread 0 does so one panel late, while products run. All warpgroups of a cluster go through the same number of tiles, some perhaps empty.
 
 typedef unsigned int uint32_t;
 typedef unsigned short uint16_t;
@@ -84,8 +83,7 @@ constexpr uint32_t kWeightBytes = kStreamed ? kStages * kStageBytes : WeightsBef
 constexpr uint32_t kSlotsAt = kWeightBytes;
 constexpr uint32_t kVectorsAt = kSlotsAt + kWarpgroups * kSlotBytes;
 constexpr uint32_t kBarriersAt = kVectorsAt + ((VectorsBefore(kNumLayers) * 4 + 15) & ~15);
-constexpr uint32_t kTableAt = kBarriersAt + 8 * (2 * kStages + kWarpgroups);
-constexpr uint32_t kSharedBytes = kTableAt + (kStreamed ? 4 * kPanelsOfTile + 2 * kNumLayers : 0);
+constexpr uint32_t kSharedBytes = kBarriersAt + 8 * (2 * kStages + kWarpgroups);
 
 struct alignas(64) TensorMap {
   uint64_t words[16];
@@ -136,17 +134,6 @@ __device__ __forceinline__ void WaitForCluster(uint32_t barrier, uint32_t parity
       "@!done bra again;\n}" ::"r"(barrier),
       "r"(parity)
       : "memory");
-}
-__device__ __forceinline__ bool IsOver(uint32_t barrier, uint32_t parity) {
-  uint32_t over;
-  asm volatile(
-      "{\n.reg .pred done;\n"
-      "mbarrier.test_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, done;\n}"
-      : "=r"(over)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return over != 0;
 }
 __device__ __forceinline__ uint32_t InBlock(uint32_t address, uint32_t block_of_cluster) {
   uint32_t there;
@@ -282,14 +269,11 @@ struct Ring {
   }
 };
 
-struct PanelRow;
 struct Place {
-  uint32_t shared;  // start of the dynamic shared memory
-  uint32_t slot;    // of this warpgroup
-  uint32_t thread;  // in the warpgroup
+  uint32_t shared;   // start of the dynamic shared memory
+  uint32_t slot;     // of this warpgroup
+  uint32_t thread;   // in the warpgroup
   const float* vectors;
-  const PanelRow* table;   // streamed: a row for each panel of a tile
-  const uint16_t* widths;  // streamed: of each layer
 };
 
 __device__ __forceinline__ uint32_t Full(const Place& at, uint32_t stage) { return at.shared + kBarriersAt + 8 * stage; }
@@ -300,60 +284,21 @@ __device__ __forceinline__ uint32_t RowsHere(const Place& at, int warpgroup) {
   return at.shared + kBarriersAt + 8 * (2 * kStages + warpgroup);
 }
 
-// What thread 0 fetches for one panel, in a table in shared memory: the panels of a tile go round and round.
-struct PanelRow {
-  uint16_t layer, column;
-};
-
+// This block's part of panel number `kPanel` of a tile into a place of the ring, for each block of the cluster.
 template <int kPanel>
-__device__ __forceinline__ void FillTable(PanelRow* table) {
-  constexpr int I = LayerOf(kPanel);
-  table[kPanel] = {I, ColumnOf(I, kPanel - PanelsBefore(I))};
-  if constexpr (kPanel + 1 < kPanelsOfTile) FillTable<kPanel + 1>(table);
-}
-
-template <int I>
-__device__ __forceinline__ void FillWidths(uint16_t* widths) {
-  widths[I] = kLayers[I].out;
-  if constexpr (I + 1 < kNumLayers) FillWidths<I + 1>(widths);
-}
-
-// Thread 0: which panels have been asked for. Counted from the start of the launch.
-struct Fetcher {
-  Ring place;      // for the next one
-  int panel = 0;   // the next one, of its tile
-  int left = 0;    // to be fetched
-  int ahead = 0;   // fetched, and not multiplied yet
-};
-
-// This block's part of the next panel, for each block of the cluster.
-__device__ __forceinline__ void FetchNext(const Parameters& parameters, const Place& at, Fetcher& fetcher) {
-  const PanelRow row = at.table[fetcher.panel];
-  const int out = at.widths[row.layer];
-  const uint32_t barrier = Full(at, fetcher.place.stage);
-  const uint32_t to = at.shared + fetcher.place.stage * kStageBytes;
-  ExpectBytes(barrier, out * kPanelRowBytes);
+__device__ __forceinline__ void FetchPanel(const Parameters& parameters, const Place& at, uint32_t stage) {
+  constexpr int kLayer = LayerOf(kPanel);
+  constexpr int kColumn = ColumnOf(kLayer, kPanel - PanelsBefore(kLayer));
+  constexpr int kPart = kLayers[kLayer].out / kCluster;
+  const uint32_t barrier = Full(at, stage);
+  const uint32_t to = at.shared + stage * kStageBytes;
+  ExpectBytes(barrier, PanelBytes(kLayer));
   if constexpr (kCluster == 1) {
-    CopyBox(to, parameters.weights[row.layer], row.column, 0, barrier);
+    CopyBox(to, parameters.weights[kLayer], kColumn, 0, barrier);
   } else {
-    const int first = static_cast<int>(BlockOfCluster()) * (out / kCluster);
-    CopyBoxToAll(to + first * kPanelRowBytes, parameters.weights[row.layer], row.column, first, barrier);
+    const int row = static_cast<int>(BlockOfCluster()) * kPart;
+    CopyBoxToAll(to + row * kPanelRowBytes, parameters.weights[kLayer], kColumn, row, barrier);
   }
-  fetcher.place.Next();
-  if (++fetcher.panel == kPanelsOfTile) fetcher.panel = 0;
-  --fetcher.left;
-  ++fetcher.ahead;
-}
-
-// Thread 0, before it waits for a panel. A place's first use needs no look: a barrier's phase before its first counts as over.
-__device__ __forceinline__ void FetchWhatFits(const Parameters& parameters, const Place& at, Fetcher& fetcher) {
-  while (fetcher.left > 0 && fetcher.ahead < kStages) {
-    const uint32_t barrier = Empty(at, fetcher.place.stage), parity = fetcher.place.parity ^ 1;
-    if (fetcher.ahead > 0 && !IsOver(barrier, parity)) break;
-    if (fetcher.ahead == 0) WaitForCluster(barrier, parity);
-    FetchNext(parameters, at, fetcher);
-  }
-  --fetcher.ahead;
 }
 
 // This warpgroup is done with what is at `stage`.
@@ -361,9 +306,24 @@ __device__ __forceinline__ void Release(const Place& at, uint32_t stage) {
   if (at.thread < kCluster) ArriveIn(at.thread, Empty(at, stage));
 }
 
+constexpr int kLate = 1;  // panels
+
+// While panel `kPanel` of a tile is multiplied: the place of the panel kLate before gets its next one.
+template <int kPanel>
+__device__ __forceinline__ void Refill(const Parameters& parameters, const Place& at, Ring& freed, int rounds_left, bool first) {
+  constexpr int kNext = kPanel - kLate + kStages;
+  if (threadIdx.x != 0 || rounds_left <= kNext / kPanelsOfTile) return;
+  if (kPanel < kLate && first) return;
+  WaitForCluster(Empty(at, freed.stage), freed.parity);
+  FetchPanel<kNext % kPanelsOfTile>(parameters, at, freed.stage);
+  freed.Next();
+}
+
 struct Progress {
-  Ring ring;  // of this warpgroup
-  Fetcher fetcher;
+  Ring ring;   // of this warpgroup
+  Ring freed;  // thread 0: the next place to be filled again
+  int rounds_left;
+  bool first;
 };
 
 // The products of layer I from its panel kPanel on: sums[4*j ..] are columns 8*j.. of this thread's two rows.
@@ -376,10 +336,7 @@ __device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Par
   constexpr int kSteps = CeilDiv(kColumns, 16) - 4 * p < 4 ? CeilDiv(kColumns, 16) - 4 * p : 4;
   const uint32_t stage = progress.ring.stage;
   const uint32_t weights = Anew(at.shared) + (kStreamed ? stage * kStageBytes : WeightsBefore(I) + kPanel * PanelBytes(I));
-  if constexpr (kStreamed) {
-    if (threadIdx.x == 0) FetchWhatFits(parameters, at, progress.fetcher);
-    Wait(Full(at, stage), progress.ring.parity);
-  }
+  if constexpr (kStreamed) Wait(Full(at, stage), progress.ring.parity);
   const uint64_t right = Descriptor(weights);
   const uint64_t rows = Descriptor(Anew(at.slot) + p * kXPanelBytes);
   Pin<kLayers[I].out>(sums);
@@ -399,6 +356,7 @@ __device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Par
       AwaitProducts<1>();
       Release(at, stage_before);
     }
+    Refill<PanelsBefore(I) + kPanel>(parameters, at, progress.freed, progress.rounds_left, progress.first);
     progress.ring.Next();
   }
   if constexpr (kPanel + 1 < Panels(I)) {
@@ -589,13 +547,17 @@ __device__ __forceinline__ void RunFrom(Sums& sums, Left& left, const Parameters
   }
 }
 
-// The whole chain's weights, where they all fit.
+// All that fits: the whole chain's weights, or the ring full.
 template <int kPanel>
-__device__ __forceinline__ void FetchAll(const Parameters& parameters, const Place& at) {
+__device__ __forceinline__ void FetchFirst(const Parameters& parameters, const Place& at) {
   constexpr int I = LayerOf(kPanel);
-  constexpr int kOfLayer = kPanel - PanelsBefore(I);
-  CopyBox(at.shared + WeightsBefore(I) + kOfLayer * PanelBytes(I), parameters.weights[I], ColumnOf(I, kOfLayer), 0, Full(at, 0));
-  if constexpr (kPanel + 1 < kPanelsOfTile) FetchAll<kPanel + 1>(parameters, at);
+  if constexpr (kStreamed) {
+    FetchPanel<kPanel>(parameters, at, kPanel);
+  } else {
+    constexpr int kOfLayer = kPanel - PanelsBefore(I);
+    CopyBox(at.shared + WeightsBefore(I) + kOfLayer * PanelBytes(I), parameters.weights[I], ColumnOf(I, kOfLayer), 0, Full(at, 0));
+  }
+  if constexpr (kPanel + 1 < (kStreamed ? kStages : kPanelsOfTile)) FetchFirst<kPanel + 1>(parameters, at);
 }
 
 template <int I>
@@ -620,9 +582,7 @@ extern "C" __global__ void TALLY_CLUSTER __launch_bounds__(tally_pipeline::kComp
   extern __shared__ __align__(1024) unsigned char shared[];
   const int warpgroup = threadIdx.x / kWarpgroupThreads;
   float* const vectors = reinterpret_cast<float*>(shared + kVectorsAt);
-  const Place at{Shared(shared), Shared(shared) + kSlotsAt + warpgroup * kSlotBytes, threadIdx.x % kWarpgroupThreads, vectors,
-                 reinterpret_cast<const PanelRow*>(shared + kTableAt),
-                 reinterpret_cast<const uint16_t*>(shared + kTableAt + 4 * kPanelsOfTile)};
+  const Place at{Shared(shared), Shared(shared) + kSlotsAt + warpgroup * kSlotBytes, threadIdx.x % kWarpgroupThreads, vectors};
   const int tiles = (parameters.rows + kRows - 1) / kRows;
   const int stride = gridDim.x * kWarpgroups;
   int tile = blockIdx.x * kWarpgroups + warpgroup;
@@ -631,10 +591,6 @@ extern "C" __global__ void TALLY_CLUSTER __launch_bounds__(tally_pipeline::kComp
     asm volatile("prefetch.tensormap [%0];" ::"l"(&parameters.weights[threadIdx.x]) : "memory");
   }
   if (threadIdx.x == 0) {
-    if constexpr (kStreamed) {
-      FillTable<0>(reinterpret_cast<PanelRow*>(shared + kTableAt));
-      FillWidths<0>(reinterpret_cast<uint16_t*>(shared + kTableAt + 4 * kPanelsOfTile));
-    }
     for (int stage = 0; stage < kStages; ++stage) {
       InitBarrier(Full(at, stage), 1);
       InitBarrier(Empty(at, stage), kWarpgroups * kCluster);
@@ -645,11 +601,9 @@ extern "C" __global__ void TALLY_CLUSTER __launch_bounds__(tally_pipeline::kComp
   if constexpr (kCluster > 1) AwaitCluster();
   __syncthreads();
   if (at.thread == 0 && tile < tiles) FetchRows(parameters, at, RowsHere(at, warpgroup), tile);
-  if constexpr (!kStreamed) {
-    if (threadIdx.x == 0) {
-      ExpectBytes(Full(at, 0), kWeightBytes);
-      FetchAll<0>(parameters, at);
-    }
+  if (threadIdx.x == 0) {
+    if constexpr (!kStreamed) ExpectBytes(Full(at, 0), kWeightBytes);
+    FetchFirst<0>(parameters, at);
   }
   LoadVectors<0>(parameters, vectors);
   __syncthreads();
@@ -657,16 +611,15 @@ extern "C" __global__ void TALLY_CLUSTER __launch_bounds__(tally_pipeline::kComp
 
   Sums sums;
   Left left;
-  const int rounds = (tiles + stride - 1) / stride;
-  Progress progress;
-  progress.fetcher.left = rounds * kPanelsOfTile;
+  Progress progress{{}, {}, (tiles + stride - 1) / stride, true};
   uint32_t parity = 0;
 #pragma unroll 1
-  for (int round = 0; round < rounds; ++round, tile += stride) {
+  for (; progress.rounds_left > 0; --progress.rounds_left, tile += stride) {
     if (!kStreamed && tile >= tiles) break;
     if (tile < tiles) Wait(RowsHere(at, warpgroup), parity);
     parity ^= 1;
     RunFrom<0>(sums, left, parameters, at, progress, warpgroup, tile, tile + stride, tiles);
+    progress.first = false;
   }
   if constexpr (kCluster > 1) AwaitCluster();  // nobody leaves while others may still send to it
 }
