@@ -58,7 +58,7 @@ FOLDERS = {
     "ptx-transforms": ["syntax", "analysis", "transform.h", "passes", "segments", ".", "opt"],
     "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
     "scheduler": [".", ("policies", "window"), "policy_list.cc"],
-    "pipelines": ["plan", "stages", "runtime"],
+    "pipelines": [("plan", "vertical.inc"), "stages", "runtime"],
     "sim-driver": ["engine", "api", "api/entry"],
     "client-shim": [("portable", "arrivals", "nvml"), "transport", "origins", "state", "entry", "launcher"],
     "server/executor": [("channel", "driver"), "dispatch", "issue", "session", ".", "process"],

@@ -41,8 +41,8 @@ typedef enum { TALLY_PIPELINE_INPUT_FIRST = 0, TALLY_PIPELINE_INPUT_LAST = 1 } t
 /* Null: out of memory, or no such type. The current context's GPU is the one it will run on. */
 tally_pipeline* tallyPipelineCreate(tally_pipeline_dtype dtype);
 /* hidden = weights * hidden + bias. `weights`: [out][in], 16-byte aligned. `bias`: [out] or null. */
-int tallyPipelineAddLinear(tally_pipeline* pipeline, const void* weights, size_t weights_pitch, const void* bias, int in,
-                           int out);
+int tallyPipelineAddLinear(tally_pipeline* pipeline, const void* weights, size_t weights_pitch, const void* bias,
+                           int in, int out);
 /* Of the last linear layer, once, before its norm. */
 int tallyPipelineAddActivation(tally_pipeline* pipeline, tally_pipeline_activation activation);
 /* Of the last linear layer, once. `scale`, `shift`: [out], or null: 1 and 0. */
@@ -53,8 +53,9 @@ int tallyPipelineAddConcat(tally_pipeline* pipeline, tally_pipeline_concat order
 /* Adds the chain's input to what the last linear layer gives, after its activation and norm. */
 int tallyPipelineAddResidual(tally_pipeline* pipeline);
 
-/* Plans and compiles, seconds; compiled kernels are kept in TALLY_PIPELINES_CACHE (~/.cache/tally/pipelines). CUDA_ERROR_NOT_SUPPORTED: refused, because the
- * library would be quicker or the chain is none of the kinds that exist; the sentence says which. */
+/* Plans and compiles, seconds; compiled kernels are kept in TALLY_PIPELINES_CACHE (~/.cache/tally/pipelines).
+ * CUDA_ERROR_NOT_SUPPORTED: refused, because the library would be quicker or the chain is none of the kinds that exist;
+ * the sentence says which. */
 int tallyPipelineInstantiate(tally_pipeline* pipeline, int64_t max_rows);
 /* `x`: [rows][in of the first layer], `y`: [rows][out of the last], which do not overlap; 16-byte aligned, pitches
  * multiples of 8. rows: 0 to max_rows. */

@@ -18,8 +18,9 @@ struct Layer {
   Activation activation = Activation::kNone;
   Norm norm = Norm::kNone;
   float epsilon = 0;
-  TakesInput takes_input = TakesInput::kNo;  // besides, once more, the chain's input: before or behind the hidden columns
-  bool residual = false;                     // the chain's input is added to what comes out
+  TakesInput takes_input =
+      TakesInput::kNo;    // besides, once more, the chain's input: before or behind the hidden columns
+  bool residual = false;  // the chain's input is added to what comes out
 
   bool operator==(const Layer&) const = default;
 };

@@ -23,13 +23,12 @@ int PanelsOf(const Chain& chain, const Layer& layer) {
          (layer.takes_input == TakesInput::kNo ? 0 : CeilDiv(chain.input(), kPanelColumns));
 }
 
-int MostOut(const Chain& chain) {
-  return std::ranges::max(chain.layers, {}, &Layer::out).out;
-}
+int MostOut(const Chain& chain) { return std::ranges::max(chain.layers, {}, &Layer::out).out; }
 
 int64_t WeightBytes(const Chain& chain) {
   int64_t bytes = 0;
-  for (const Layer& layer : chain.layers) bytes += int64_t{PanelsOf(chain, layer)} * kPanelColumns * layer.out * kElementBytes;
+  for (const Layer& layer : chain.layers)
+    bytes += int64_t{PanelsOf(chain, layer)} * kPanelColumns * layer.out * kElementBytes;
   return bytes;
 }
 
@@ -52,10 +51,12 @@ double PredictedUs(const Chain& chain, const Machine& machine, const Variant& va
   // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through.
   const double round_us = std::max(product_us * variant.warpgroups, product_us + other_us);
   const double weight_bytes = static_cast<double>(WeightBytes(chain));
-  const double memory_us = static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes / machine.memory_bytes_per_us;
+  const double memory_us =
+      static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes / machine.memory_bytes_per_us;
   const double fetched = weight_bytes * grid / variant.cluster * (variant.resident ? 1.0 : static_cast<double>(rounds));
   const double l2_us = fetched / machine.l2_bytes_per_us;
-  return kLaunchUs + std::max({static_cast<double>(rounds) * round_us + (variant.resident ? l2_us : 0), memory_us, l2_us});
+  return kLaunchUs +
+         std::max({static_cast<double>(rounds) * round_us + (variant.resident ? l2_us : 0), memory_us, l2_us});
 }
 
 int GridFor(const Machine& machine, const Variant& variant, int64_t rows) {
@@ -98,24 +99,30 @@ std::expected<void, std::string> Check(const Chain& chain, const Machine& machin
       return std::unexpected(fmt::format("layer {} gives {} columns; a multiple of 16 is needed", i, layer.out));
     }
     if (layer.out > kMostWidth) {
-      return std::unexpected(fmt::format("layer {} gives {} columns; from {} on the library is at its roof", i, layer.out, kMostWidth + 16));
+      return std::unexpected(fmt::format("layer {} gives {} columns; from {} on the library is at its roof", i,
+                                         layer.out, kMostWidth + 16));
     }
     if (i > 0 && layer.hidden != chain.layers[i - 1].out) {
-      return std::unexpected(fmt::format("layer {} takes {} hidden columns, and layer {} gives {}", i, layer.hidden, i - 1, chain.layers[i - 1].out));
+      return std::unexpected(fmt::format("layer {} takes {} hidden columns, and layer {} gives {}", i, layer.hidden,
+                                         i - 1, chain.layers[i - 1].out));
     }
-    if (i == 0 && layer.takes_input != TakesInput::kNo) return std::unexpected("the first layer takes the input anyway");
+    if (i == 0 && layer.takes_input != TakesInput::kNo)
+      return std::unexpected("the first layer takes the input anyway");
     if (layer.residual && layer.out != chain.input()) {
-      return std::unexpected(fmt::format("layer {} gives {} columns, and the input to be added has {}", i, layer.out, chain.input()));
+      return std::unexpected(
+          fmt::format("layer {} gives {} columns, and the input to be added has {}", i, layer.out, chain.input()));
     }
   }
-  if (max_rows < 1 || max_rows > (int64_t{1} << 30)) return std::unexpected(fmt::format("{} rows; 1 to 2^30", max_rows));
+  if (max_rows < 1 || max_rows > (int64_t{1} << 30))
+    return std::unexpected(fmt::format("{} rows; 1 to 2^30", max_rows));
   if (CeilDiv(max_rows, kTileRows) < machine.multiprocessors / 4) {
     return std::unexpected(fmt::format("{} rows fill less than a quarter of the GPU; from {} on", max_rows,
                                        (machine.multiprocessors / 4 - 1) * kTileRows + 1));
   }
   if (VariantsFor(chain, machine, max_rows).empty()) {
-    return std::unexpected(fmt::format("shared memory of {} bytes is too little for {} columns of input and {} of a layer",
-                                       machine.shared_bytes, chain.input(), MostOut(chain)));
+    return std::unexpected(
+        fmt::format("shared memory of {} bytes is too little for {} columns of input and {} of a layer",
+                    machine.shared_bytes, chain.input(), MostOut(chain)));
   }
   return {};
 }

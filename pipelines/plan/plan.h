@@ -1,5 +1,5 @@
-// How a chain is run, for a number of rows, on a GPU: which form of the vertical kernel (stages/vertical.cuh), how large,
-// and how long that should take. Or a sentence that says why the library should do it.
+// How a chain is run, for a number of rows, on a GPU: which form of the vertical kernel (stages/vertical.cuh), how
+// large, and how long that should take. Or a sentence that says why the library should do it.
 //
 //     resident   all weights stay in shared memory: each block reads them once
 //     streamed   they pass through a ring, once per tile; the blocks of a cluster share what they fetch
@@ -19,8 +19,8 @@ namespace tally::pipelines {
 struct Machine {
   int compute_capability = 90;  // 10 * major + minor
   int multiprocessors = 132;
-  int shared_bytes = 232'448;        // that a block may have
-  double clock_ghz = 1.755;          // of the multiprocessors, under load
+  int shared_bytes = 232'448;          // that a block may have
+  double clock_ghz = 1.755;            // of the multiprocessors, under load
   double memory_bytes_per_us = 2.6e6;  // a large copy, bytes read and written
   double l2_bytes_per_us = 5.5e6;
 };

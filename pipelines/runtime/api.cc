@@ -54,8 +54,8 @@ TALLY_EXPORT tally_pipeline* tallyPipelineCreate(tally_pipeline_dtype dtype) {
   return new (std::nothrow) tally_pipeline(dtype == TALLY_PIPELINE_BF16 ? Element::kBf16 : Element::kFp16);
 }
 
-TALLY_EXPORT int tallyPipelineAddLinear(tally_pipeline* pipeline, const void* weights, size_t weights_pitch, const void* bias, int in,
-                                        int out) {
+TALLY_EXPORT int tallyPipelineAddLinear(tally_pipeline* pipeline, const void* weights, size_t weights_pitch,
+                                        const void* bias, int in, int out) {
   return Answer(pipeline, [&] {
     return pipeline->pipeline.AddLinear({.weights = weights, .weights_pitch = weights_pitch, .bias = bias}, in, out);
   });
@@ -65,8 +65,8 @@ TALLY_EXPORT int tallyPipelineAddActivation(tally_pipeline* pipeline, tally_pipe
   return Answer(pipeline, [&] { return pipeline->pipeline.AddActivation(static_cast<Activation>(activation)); });
 }
 
-TALLY_EXPORT int tallyPipelineAddNorm(tally_pipeline* pipeline, tally_pipeline_norm norm, const void* scale, const void* shift,
-                                      float epsilon) {
+TALLY_EXPORT int tallyPipelineAddNorm(tally_pipeline* pipeline, tally_pipeline_norm norm, const void* scale,
+                                      const void* shift, float epsilon) {
   return Answer(pipeline, [&] { return pipeline->pipeline.AddNorm(static_cast<Norm>(norm), scale, shift, epsilon); });
 }
 
@@ -87,8 +87,8 @@ TALLY_EXPORT int tallyPipelineInstantiate(tally_pipeline* pipeline, int64_t max_
   return Answer(pipeline, [&] { return pipeline->pipeline.Instantiate(max_rows); });
 }
 
-TALLY_EXPORT int tallyPipelineLaunch(const tally_pipeline* pipeline, tally_pipeline_stream stream, const void* x, size_t x_pitch, void* y,
-                                     size_t y_pitch, int64_t rows) {
+TALLY_EXPORT int tallyPipelineLaunch(const tally_pipeline* pipeline, tally_pipeline_stream stream, const void* x,
+                                     size_t x_pitch, void* y, size_t y_pitch, int64_t rows) {
   return Answer(pipeline, [&] { return pipeline->pipeline.Launch(stream, x, x_pitch, y, y_pitch, rows); });
 }
 
@@ -98,14 +98,19 @@ TALLY_EXPORT int tallyPipelineQuery(const tally_pipeline* pipeline, int64_t rows
     const auto found = pipeline->pipeline.Query(rows);
     if (!found) return std::unexpected(found.error());
     const auto& [variant, grid, us] = *found;
-    *plan = {variant.warpgroups, variant.cluster, variant.resident ? 1 : 0, variant.resident ? 0 : variant.stages,
-             tally::pipelines::SharedBytes(pipeline->pipeline.chain(), variant), us};
+    *plan = {variant.warpgroups,
+             variant.cluster,
+             variant.resident ? 1 : 0,
+             variant.resident ? 0 : variant.stages,
+             tally::pipelines::SharedBytes(pipeline->pipeline.chain(), variant),
+             us};
     return {};
   });
 }
 
 TALLY_EXPORT const char* tallyPipelineError(const tally_pipeline* pipeline) {
-  return pipeline != nullptr && pipeline == of_pipeline ? last_error.c_str() : "no failure of this pipeline in this thread";
+  return pipeline != nullptr && pipeline == of_pipeline ? last_error.c_str()
+                                                        : "no failure of this pipeline in this thread";
 }
 
 TALLY_EXPORT void tallyPipelineDestroy(tally_pipeline* pipeline) { delete pipeline; }

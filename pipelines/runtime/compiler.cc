@@ -36,7 +36,8 @@ std::expected<Nvrtc, std::string> FindNvrtc() {
     if (library != nullptr) break;
   }
   if (library == nullptr) {
-    return std::unexpected("NVRTC (libnvrtc.so of CUDA 12.4 or newer) was not found; put its folder into LD_LIBRARY_PATH");
+    return std::unexpected(
+        "NVRTC (libnvrtc.so of CUDA 12.4 or newer) was not found; put its folder into LD_LIBRARY_PATH");
   }
   Nvrtc nvrtc{};
   const char* missing = nullptr;
@@ -59,8 +60,10 @@ std::expected<Nvrtc, std::string> FindNvrtc() {
 // Empty: nothing is kept.
 std::string CacheFolder() {
   if (const char* folder = std::getenv("TALLY_PIPELINES_CACHE"); folder != nullptr) return folder;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') return fmt::format("{}/tally/pipelines", cache);
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') return fmt::format("{}/.cache/tally/pipelines", home);
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/')
+    return fmt::format("{}/tally/pipelines", cache);
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
+    return fmt::format("{}/.cache/tally/pipelines", home);
   return {};
 }
 
@@ -82,7 +85,9 @@ std::expected<std::vector<char>, std::string> CompileAnew(const Nvrtc& nvrtc, co
     nvrtc.log(program, log.data());
   }
   nvrtc.destroy(&program);
-  if (cubin.empty()) return std::unexpected(fmt::format("NVRTC did not compile the kernel (result {}): {}", static_cast<int>(result), log));
+  if (cubin.empty())
+    return std::unexpected(
+        fmt::format("NVRTC did not compile the kernel (result {}): {}", static_cast<int>(result), log));
   return cubin;
 }
 
@@ -98,7 +103,8 @@ std::expected<std::vector<char>, std::string> Compile(const std::string& source)
   const FileCache::Key key = FileCache::KeyOf({FileCache::BytesOf(compiler), FileCache::BytesOf(source)});
   if (const std::optional<FileCache::Content> kept = cache.Find(key)) {
     const auto bytes = kept->span();
-    return std::vector<char>(reinterpret_cast<const char*>(bytes.data()), reinterpret_cast<const char*>(bytes.data()) + bytes.size());
+    return std::vector<char>(reinterpret_cast<const char*>(bytes.data()),
+                             reinterpret_cast<const char*>(bytes.data()) + bytes.size());
   }
   auto cubin = CompileAnew(*nvrtc, source);
   if (cubin) cache.Keep(key, std::as_bytes(std::span(*cubin)));

@@ -7,7 +7,8 @@
 
 namespace tally::pipelines {
 
-// For sm_90a. Seconds, unless it was compiled before. Any thread. The error is a sentence, with NVRTC's log if it failed.
+// For sm_90a. Seconds, unless it was compiled before. Any thread. The error is a sentence, with NVRTC's log if it
+// failed.
 std::expected<std::vector<char>, std::string> Compile(const std::string& source);
 
 }  // namespace tally::pipelines

@@ -15,14 +15,16 @@ constexpr int kWarpgroupThreads = 128;
 constexpr uintptr_t kAlignment = 16;  // of what bulk copies read and wide stores write
 constexpr size_t kMostPitch = size_t{1} << 30;
 
-std::unexpected<Failure> Fail(CUresult result, std::string sentence) { return std::unexpected(Failure{result, std::move(sentence)}); }
+std::unexpected<Failure> Fail(CUresult result, std::string sentence) {
+  return std::unexpected(Failure{result, std::move(sentence)});
+}
 std::unexpected<Failure> Invalid(std::string sentence) { return Fail(CUDA_ERROR_INVALID_VALUE, std::move(sentence)); }
 
 bool IsAligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % kAlignment == 0; }
 
 // Boxes of `rows` rows and 64 columns; what lies outside of the matrix is read as zero.
-CUresult Encode(const Driver& driver, CUtensorMap* map, Element element, const void* matrix, size_t pitch, uint64_t rows,
-                uint64_t columns, uint32_t box_rows) {
+CUresult Encode(const Driver& driver, CUtensorMap* map, Element element, const void* matrix, size_t pitch,
+                uint64_t rows, uint64_t columns, uint32_t box_rows) {
   const cuuint64_t sizes[] = {columns, rows};
   const cuuint64_t strides[] = {pitch * 2};
   const cuuint32_t box[] = {kPanelColumns, box_rows};
@@ -56,7 +58,8 @@ class Parameters {
 Pipeline::~Pipeline() {
   if (context_ == nullptr) return;
   const auto& driver = TheDriver();
-  if (!driver || driver->ctx_push_current(context_) != CUDA_SUCCESS) return;  // the context is gone, and the code with it
+  if (!driver || driver->ctx_push_current(context_) != CUDA_SUCCESS)
+    return;  // the context is gone, and the code with it
   for (const Kernel& kernel : kernels_) driver->module_unload(kernel.module);
   CUcontext popped = nullptr;
   driver->ctx_pop_current(&popped);
@@ -66,12 +69,16 @@ Outcome Pipeline::AddLinear(const LayerOperands& operands, int in, int out) {
   if (context_ != nullptr) return Invalid("the pipeline is instantiated; make another one");
   if (operands.weights == nullptr) return Invalid("the weights are null");
   if (!IsAligned(operands.weights)) return Invalid("the weights are not aligned to 16 bytes");
-  if (in < 1 || out < 1 || in > 1 << 20 || out > 1 << 20) return Invalid(fmt::format("a layer of {} to {} columns", in, out));
-  if (operands.weights_pitch < static_cast<size_t>(in) || operands.weights_pitch > kMostPitch || operands.weights_pitch % 8 != 0) {
-    return Invalid(fmt::format("a pitch of {} elements for weights of {} columns: at least as many, a multiple of 8", operands.weights_pitch, in));
+  if (in < 1 || out < 1 || in > 1 << 20 || out > 1 << 20)
+    return Invalid(fmt::format("a layer of {} to {} columns", in, out));
+  if (operands.weights_pitch < static_cast<size_t>(in) || operands.weights_pitch > kMostPitch ||
+      operands.weights_pitch % 8 != 0) {
+    return Invalid(fmt::format("a pitch of {} elements for weights of {} columns: at least as many, a multiple of 8",
+                               operands.weights_pitch, in));
   }
   const int from_input = next_takes_input_ == TakesInput::kNo ? 0 : chain_.input();
-  if (in <= from_input) return Invalid(fmt::format("the layer takes {} columns, {} of them of the input", in, from_input));
+  if (in <= from_input)
+    return Invalid(fmt::format("the layer takes {} columns, {} of them of the input", in, from_input));
   chain_.layers.push_back({.hidden = in - from_input, .out = out, .takes_input = next_takes_input_});
   operands_.push_back(operands);
   next_takes_input_ = TakesInput::kNo;
@@ -81,7 +88,8 @@ Outcome Pipeline::AddLinear(const LayerOperands& operands, int in, int out) {
 std::expected<Layer*, Failure> Pipeline::Last(const char* what) {
   if (context_ != nullptr) return Invalid("the pipeline is instantiated; make another one");
   if (chain_.layers.empty()) return Invalid(fmt::format("{} before the first linear layer", what));
-  if (next_takes_input_ != TakesInput::kNo) return Invalid(fmt::format("{} between a concatenation and its linear layer", what));
+  if (next_takes_input_ != TakesInput::kNo)
+    return Invalid(fmt::format("{} between a concatenation and its linear layer", what));
   return &chain_.layers.back();
 }
 
@@ -137,7 +145,8 @@ Outcome Pipeline::Load(const Driver& driver, const Variant& variant) {
   }
   CUresult result = driver.module_get_function(&kernel.function, kernel.module, kKernelName);
   if (result == CUDA_SUCCESS) {
-    result = driver.func_set_attribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, SharedBytes(chain_, variant));
+    result = driver.func_set_attribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                       SharedBytes(chain_, variant));
   }
   if (result != CUDA_SUCCESS) return Fail(result, fmt::format("the kernel is not usable: {}", driver.Describe(result)));
   return EncodeWeights(driver, kernel);
@@ -146,10 +155,12 @@ Outcome Pipeline::Load(const Driver& driver, const Variant& variant) {
 Outcome Pipeline::EncodeWeights(const Driver& driver, Kernel& kernel) const {
   for (size_t i = 0; i < chain_.layers.size(); ++i) {
     const Layer& layer = chain_.layers[i];
-    const CUresult result = Encode(driver, &kernel.weights.emplace_back(), chain_.element, operands_[i].weights, operands_[i].weights_pitch,
-                                   static_cast<uint64_t>(layer.out), static_cast<uint64_t>(ColumnsOf(chain_, layer)),
-                                   static_cast<uint32_t>(layer.out / kernel.variant.cluster));
-    if (result != CUDA_SUCCESS) return Fail(result, fmt::format("the weights of layer {}: {}", i, driver.Describe(result)));
+    const CUresult result =
+        Encode(driver, &kernel.weights.emplace_back(), chain_.element, operands_[i].weights, operands_[i].weights_pitch,
+               static_cast<uint64_t>(layer.out), static_cast<uint64_t>(ColumnsOf(chain_, layer)),
+               static_cast<uint32_t>(layer.out / kernel.variant.cluster));
+    if (result != CUDA_SUCCESS)
+      return Fail(result, fmt::format("the weights of layer {}: {}", i, driver.Describe(result)));
   }
   return {};
 }
@@ -161,7 +172,8 @@ Outcome Pipeline::Instantiate(int64_t max_rows) {
   if (!driver) return Fail(CUDA_ERROR_NOT_INITIALIZED, driver.error());
   CUcontext context = nullptr;
   CUdevice device = 0;
-  if (driver->ctx_get_current(&context) != CUDA_SUCCESS || context == nullptr || driver->ctx_get_device(&device) != CUDA_SUCCESS) {
+  if (driver->ctx_get_current(&context) != CUDA_SUCCESS || context == nullptr ||
+      driver->ctx_get_device(&device) != CUDA_SUCCESS) {
     return Fail(CUDA_ERROR_INVALID_CONTEXT, "no CUDA context is current");
   }
   const auto attribute = [&](CUdevice_attribute which) {
@@ -169,10 +181,12 @@ Outcome Pipeline::Instantiate(int64_t max_rows) {
     driver->device_get_attribute(&value, which, device);
     return value;
   };
-  machine_.compute_capability = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  machine_.compute_capability = 10 * attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                                attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   machine_.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   machine_.shared_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  if (const auto checked = Check(chain_, machine_, max_rows); !checked) return Fail(CUDA_ERROR_NOT_SUPPORTED, checked.error());
+  if (const auto checked = Check(chain_, machine_, max_rows); !checked)
+    return Fail(CUDA_ERROR_NOT_SUPPORTED, checked.error());
 
   variants_ = VariantsFor(chain_, machine_, max_rows);
   Outcome outcome;
@@ -205,10 +219,12 @@ Outcome Pipeline::Launch(CUstream stream, const void* x, size_t x_pitch, void* y
   if (rows == 0) return {};
   if (x == nullptr || y == nullptr) return Invalid("the input or the output is null");
   if (!IsAligned(x) || !IsAligned(y)) return Invalid("the input or the output is not aligned to 16 bytes");
-  const auto fits = [](size_t pitch, int columns) { return pitch >= static_cast<size_t>(columns) && pitch <= kMostPitch && pitch % 8 == 0; };
+  const auto fits = [](size_t pitch, int columns) {
+    return pitch >= static_cast<size_t>(columns) && pitch <= kMostPitch && pitch % 8 == 0;
+  };
   if (!fits(x_pitch, chain_.input()) || !fits(y_pitch, chain_.output())) {
-    return Invalid(fmt::format("pitches of {} and {} elements for {} and {} columns: at least as many, multiples of 8", x_pitch, y_pitch,
-                               chain_.input(), chain_.output()));
+    return Invalid(fmt::format("pitches of {} and {} elements for {} and {} columns: at least as many, multiples of 8",
+                               x_pitch, y_pitch, chain_.input(), chain_.output()));
   }
   const Driver& driver = *TheDriver();
   CUtensorMap x_map;
@@ -235,7 +251,8 @@ Outcome Pipeline::Launch(CUstream stream, const void* x, size_t x_pitch, void* y
   config.sharedMemBytes = static_cast<unsigned>(SharedBytes(chain_, plan->variant));
   config.hStream = stream;
   void* pointers[] = {parameters.Bytes()};
-  if (const CUresult result = driver.launch_kernel_ex(&config, kernel->function, pointers, nullptr); result != CUDA_SUCCESS) {
+  if (const CUresult result = driver.launch_kernel_ex(&config, kernel->function, pointers, nullptr);
+      result != CUDA_SUCCESS) {
     return Fail(result, fmt::format("the launch: {}", driver.Describe(result)));
   }
   return {};

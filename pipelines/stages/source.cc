@@ -69,13 +69,15 @@ std::string Product(int out, std::string_view element, bool from_registers) {
 
 std::string KernelSource(const Chain& chain, const Variant& variant) {
   const bool bf16 = chain.element == Element::kBf16;
-  std::string source = fmt::format("#define TALLY_BF16 {}\n#define TALLY_CLUSTER {}\n", bf16 ? 1 : 0,
-                                   variant.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", variant.cluster) : "");
+  std::string source =
+      fmt::format("#define TALLY_BF16 {}\n#define TALLY_CLUSTER {}\n", bf16 ? 1 : 0,
+                  variant.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", variant.cluster) : "");
   source += kTypes;
   source += "constexpr Layer kLayers[] = {\n";
   for (const Layer& layer : chain.layers) source += LayerRow(chain, layer);
-  source += fmt::format("}};\nconstexpr int kWarpgroups = {}, kCluster = {}, kStages = {};\nconstexpr bool kStreamed = {};\n",
-                        variant.warpgroups, variant.cluster, variant.stages, !variant.resident);
+  source +=
+      fmt::format("}};\nconstexpr int kWarpgroups = {}, kCluster = {}, kStages = {};\nconstexpr bool kStreamed = {};\n",
+                  variant.warpgroups, variant.cluster, variant.stages, !variant.resident);
   std::set<int> widths;
   for (const Layer& layer : chain.layers) widths.insert(layer.out);
   for (const int width : widths) {

@@ -13,7 +13,8 @@ using ::testing::HasSubstr;
 Chain Equal(int layers, int width, int input = 0) {
   Chain chain;
   for (int i = 0; i < layers; ++i) {
-    chain.layers.push_back({.hidden = i == 0 && input != 0 ? input : width, .out = width, .activation = Activation::kRelu});
+    chain.layers.push_back(
+        {.hidden = i == 0 && input != 0 ? input : width, .out = width, .activation = Activation::kRelu});
   }
   return chain;
 }
@@ -68,8 +69,11 @@ TEST(PipelinePlan, WhatIsChosenFits) {
     int hidden = 8 * number(1, 70);
     for (int l = number(1, 10); l > 0; --l) {
       const int out = 16 * number(1, 17);
-      chain.layers.push_back({.hidden = hidden, .out = out, .norm = static_cast<Norm>(number(0, 2)),
-                              .takes_input = chain.layers.empty() ? TakesInput::kNo : static_cast<TakesInput>(number(0, 2))});
+      chain.layers.push_back(
+          {.hidden = hidden,
+           .out = out,
+           .norm = static_cast<Norm>(number(0, 2)),
+           .takes_input = chain.layers.empty() ? TakesInput::kNo : static_cast<TakesInput>(number(0, 2))});
       hidden = out;
     }
     const int64_t rows = number(1, 200000);

@@ -1,19 +1,20 @@
 // Compiles kernels with NVRTC, which needs no GPU.
 #include "pipelines/stages/source.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-
-#include <fmt/format.h>
 
 #include "pipelines/runtime/compiler.h"
 
 namespace tally::pipelines {
 namespace {
 
-Layer Linear(int in, int out, Activation activation = Activation::kRelu) { return {.hidden = in, .out = out, .activation = activation}; }
+Layer Linear(int in, int out, Activation activation = Activation::kRelu) {
+  return {.hidden = in, .out = out, .activation = activation};
+}
 
 // What each part of a kernel needs at least once.
 std::vector<Chain> Corpus() {
@@ -46,9 +47,10 @@ TEST_F(PipelineSource, EachKernelCompilesAndTakesTheSharedMemoryOfThePlan) {
     // The smallest and the largest: the others differ in a number.
     for (const Variant& variant : {variants.front(), variants.back()}) {
       const std::string source =
-          KernelSource(chain, variant) + fmt::format("static_assert(tally_pipeline::kSharedBytes == {});\n"
-                                                     "static_assert(tally_pipeline::kPanelsOfTile == {});\n",
-                                                     SharedBytes(chain, variant), PanelsOfTile(chain));
+          KernelSource(chain, variant) + fmt::format(
+                                             "static_assert(tally_pipeline::kSharedBytes == {});\n"
+                                             "static_assert(tally_pipeline::kPanelsOfTile == {});\n",
+                                             SharedBytes(chain, variant), PanelsOfTile(chain));
       const auto cubin = Compile(source);
       ASSERT_TRUE(cubin) << cubin.error();
     }

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "server/executor/dispatch/admission.h"
-#include "server/executor/dispatch/trace.h"
 #include "server/executor/dispatch/tenant_page.h"
+#include "server/executor/dispatch/trace.h"
 #include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/peer_access.h"

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "server/executor/dispatch/share_gate.h"
 #include "server/executor/dispatch/trace.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_owner.h"
@@ -96,8 +97,9 @@ class LaunchWindowTest : public testing::Test {
   PreemptibilityMeter preemptibility_{nullptr, nullptr};
   FigureCounters figures_;
   TraceSwitch trace_;
-  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr,  keeps_kernels_,
-                     is_high_priority_, runs_owner_, preemptibility_, figures_, trace_};
+  std::unique_ptr<ShareGate> share_;
+  LaunchOwner owner_{driver_,     admission_,      tenant_,  nullptr, keeps_kernels_, is_high_priority_,
+                     runs_owner_, preemptibility_, figures_, trace_,  share_};
   LaunchStream stream_;
   ManualClock clock_;
   std::map<int, Kernel> kernels_;

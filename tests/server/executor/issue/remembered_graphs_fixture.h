@@ -15,6 +15,7 @@
 
 #include "scheduler/window/shape.h"
 #include "scheduler/window/window.h"
+#include "server/executor/dispatch/share_gate.h"
 #include "server/executor/dispatch/trace.h"
 #include "server/executor/issue/admitted_dispatch.h"
 #include "server/executor/issue/driver_arguments.h"
@@ -203,8 +204,9 @@ class RememberedGraphsTest : public SimDeviceTest {
   PreemptibilityMeter preemptibility_{nullptr, nullptr};
   FigureCounters counters_;
   TraceSwitch trace_;
-  LaunchOwner owner_{driver_,           admission_,  tenant_,         nullptr,   keeps_kernels_,
-                     is_high_priority_, runs_owner_, preemptibility_, counters_, trace_};
+  std::unique_ptr<ShareGate> share_;
+  LaunchOwner owner_{driver_,     admission_,      tenant_,   nullptr, keeps_kernels_, is_high_priority_,
+                     runs_owner_, preemptibility_, counters_, trace_,  share_};
   LaunchStream stream_;
   std::vector<CUdeviceptr> memory_;
   std::vector<Words> expected_;
