@@ -13,8 +13,10 @@ constexpr int kMostStages = 12;
 // Multiply-adds of one multiprocessor per clock, of half-size elements.
 constexpr double kProductsPerClock = 2048;
 constexpr double kLaunchUs = 2.2;
-// What a layer costs a tile besides its products: bias, activation, packing, waiting.
+// What a tile waits for besides its products, fitted to runs on an H100: bias, activation and packing of a layer; a panel's
+// way through the ring.
 constexpr double kLayerUs = 0.35;
+constexpr double kPanelUs = 0.65;
 
 constexpr int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
@@ -34,12 +36,9 @@ int64_t WeightBytes(const Chain& chain) {
 
 int StageBytes(const Chain& chain) { return MostOut(chain) * kPanelColumns * kElementBytes; }
 
-// Registers of a thread are 64 Ki over the block's threads; the sums of the widest layer and its packed result take
-// 3/4 of a register per column, other things about 60 to 90.
-int MostWarpgroups(const Chain& chain) {
-  const int registers = MostOut(chain) * 3 / 4 + 60;
-  return std::clamp(65536 / 128 / registers, 1, 3);
-}
+// A thread may have 65536 registers over the block's threads. ptxas takes up to 254 where a layer gives 256 columns, 205
+// for 128, and 82 for 64; with fewer it spills, or does one product after another.
+int MostWarpgroups(const Chain& chain) { return MostOut(chain) <= 64 ? 3 : 2; }
 
 double PredictedUs(const Chain& chain, const Machine& machine, const Variant& variant, int grid, int64_t rows) {
   const int64_t tiles = CeilDiv(rows, kTileRows);
@@ -47,7 +46,8 @@ double PredictedUs(const Chain& chain, const Machine& machine, const Variant& va
   double products = 0;  // multiply-adds of a tile
   for (const Layer& layer : chain.layers) products += double{kTileRows} * ColumnsOf(chain, layer) * layer.out;
   const double product_us = products / kProductsPerClock / (machine.clock_ghz * 1e3);
-  const double other_us = kLayerUs * static_cast<double>(chain.layers.size());
+  const double other_us =
+      variant.resident ? kLayerUs * static_cast<double>(chain.layers.size()) : kPanelUs * PanelsOfTile(chain);
   // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through.
   const double round_us = std::max(product_us * variant.warpgroups, product_us + other_us);
   const double weight_bytes = static_cast<double>(WeightBytes(chain));

@@ -59,6 +59,35 @@ TEST(PipelinePlan, OneTileForEachMultiprocessorNeedsNoSecondWarpgroup) {
   EXPECT_GT(VariantsFor(Equal(2, 64), {}, 64 * 133).size(), 1u);
 }
 
+// As measured on an H100 (docs/results/pipelines.md): where many rows fill two warpgroups, those are twice as quick, and
+// weights that fit are quicker in one warpgroup than streamed through two.
+TEST(PipelinePlan, ChoosesWhatWasMeasuredToBeTheQuickest) {
+  const auto chosen = [](const Chain& chain, int64_t rows) {
+    return Choose(chain, {}, VariantsFor(chain, {}, 65536), rows).variant;
+  };
+  EXPECT_EQ(chosen(Equal(8, 256), 65536).warpgroups, 2);
+  EXPECT_EQ(chosen(Equal(8, 256), 65536).cluster, 2);
+  EXPECT_EQ(chosen(Equal(8, 128), 16384).warpgroups, 2);
+  EXPECT_TRUE(chosen(Equal(3, 128, 384), 65536).resident);
+}
+
+// What was measured, in us, within 40 %: the model ranks variants, it is no promise.
+TEST(PipelinePlan, PredictsWhatWasMeasured) {
+  const auto predicted = [](const Chain& chain, int64_t rows) {
+    return Choose(chain, {}, VariantsFor(chain, {}, 65536), rows).predicted_us;
+  };
+  const auto expect = [](double us, double measured) {
+    EXPECT_GT(us, measured * 0.6);
+    EXPECT_LT(us, measured * 1.4);
+  };
+  expect(predicted(Equal(8, 256), 4096), 33.7);
+  expect(predicted(Equal(8, 256), 16384), 38.5);
+  expect(predicted(Equal(8, 256), 65536), 130.8);
+  expect(predicted(Equal(8, 128), 65536), 63.7);
+  expect(predicted(Equal(3, 128, 384), 65536), 32.1);
+  expect(predicted(Equal(2, 128), 65536), 18.6);
+}
+
 // Random chains: whatever is accepted fits, whatever Choose names is among the variants, and clusters are whole.
 TEST(PipelinePlan, WhatIsChosenFits) {
   std::mt19937 random(7);
