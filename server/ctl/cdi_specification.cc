@@ -62,6 +62,9 @@ std::string WriteCdiSpecification(const std::string& path, const std::string& te
   if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
     return fmt::format("cannot make the directory '{}': {}", directory, std::strerror(errno));
   }
+  // What is no file is not replaced by one: /dev/null would be gone for everybody.
+  struct stat there {};
+  if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return fmt::format("'{}' is no file", path);
   const UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!file.valid()) return fmt::format("cannot write into '{}': {}", directory, std::strerror(errno));
   const bool is_written = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&

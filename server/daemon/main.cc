@@ -1,4 +1,6 @@
 // tallyd: the control plane. Never on the path of a CUDA call.
+#include <malloc.h>
+
 #include <cstdlib>
 
 #include "base/journal.h"
@@ -9,6 +11,8 @@
 int main(int argc, char** argv) {
   tally::SetLogName("tallyd");
   tally::UseJournalLevels();
+  // Twenty threads that rarely work: an arena of the allocator for each would only make tallyd grow for half a minute.
+  ::mallopt(M_ARENA_MAX, 2);
   auto parsed = tally::server::ParseDaemonCommandLine(argc, argv);
   if (const int* exit_status = std::get_if<int>(&parsed)) return *exit_status;
   const auto& start = std::get<tally::server::DaemonStart>(parsed);

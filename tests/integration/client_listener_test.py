@@ -158,7 +158,7 @@ class Hello(DaemonTest):
         session = self.session(tenant="all-figures", window=2)
         (row,) = self.ctl_json("window")
         self.assertEqual((row["id"], row["mode"], list(row["classes"]), list(row["batches"])), (session.id, "on", ["C0"], ["full"]))
-        self.assertEqual(row["in_graphs"] - row["held"], 1, "as the rows of the table follow one another")
+        self.assertEqual(row["in_graphs"] - row["held"], 2, "as the rows of the table follow one another")
         self.assertIn("all-figures", self.ctl("window").stdout)
         other = self.session(window=1)
         self.assertEqual([(row["session_id"], row["launches"], row["levels"], row["tracks"], row["uses"], row["in_order_ns"],

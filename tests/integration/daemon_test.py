@@ -211,7 +211,7 @@ class Metrics(DaemonTest):
     def test_refusals_are_counted(self):
         port = free_port()
         self.start_daemon(metrics=f"127.0.0.1:{port}")
-        self.assert_refused(FAILED_PRECONDITION, "version", version=3)
+        self.assert_refused(FAILED_PRECONDITION, "version", version=1)
         self.assertIn('tally_sessions_refused_total{reason="FAILED_PRECONDITION"} 1', self.scrape(port))
 
     def test_address_in_use_is_an_error_only_if_asked_for(self):
