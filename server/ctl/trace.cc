@@ -1,5 +1,6 @@
 // trace.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -25,6 +26,12 @@ struct TraceOptions {
   std::string output;
 };
 
+// Half a trace is none. What was no file before is not ours to remove: /dev/null would be gone for everybody.
+void RemoveUnlessDevice(std::FILE* file, const std::string& path) {
+  struct stat what {};
+  if (::fstat(::fileno(file), &what) == 0 && S_ISREG(what.st_mode)) std::remove(path.c_str());
+}
+
 int Record(const Invocation& invocation, const TraceOptions& options) {
   const bool is_stdout = options.output == "-";
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> opened(
@@ -49,7 +56,7 @@ int Record(const Invocation& invocation, const TraceOptions& options) {
   });
   events.Finish();
   if (!problem.empty()) {
-    if (!is_stdout) std::remove(options.output.c_str());
+    if (!is_stdout) RemoveUnlessDevice(file, options.output);
     fmt::print(stderr, "tallyctl: {}\n", problem);
     return 1;
   }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """tallyctl trace over real programs on the software GPU."""
 import os
+import stat
 import subprocess
 import sys
 import unittest
@@ -38,6 +39,13 @@ class Usage(Tracing, DaemonTest):
         result = self.ctl("trace", "--seconds", "0.1", "-o", "/dev/full")
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot write '/dev/full'", result.stderr)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root makes devices")
+    def test_without_tallyd_a_device_stays_one(self):
+        device = os.path.join(self.directory, "null")
+        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        self.assertNotEqual(self.ctl("trace", "--seconds", "0.01", "-o", device).returncode, 0)
+        self.assertTrue(stat.S_ISCHR(os.stat(device).st_mode))
 
     def test_without_tallyd_no_file_is_left(self):
         path = os.path.join(self.directory, "trace.json")
