@@ -188,6 +188,13 @@ TEST(ArrivalLearner, ClocksThatJumpTeachNothingWrong) {
   EXPECT_GT(score.recall(), 0.8);
 }
 
+TEST(ArrivalLearner, AClockThatJumpsBackIsNobodysMistake) {
+  Trace trace;
+  for (int i = 0; i < ArrivalLearner::kTrained; ++i) trace.Request(2, 400 * kUs);
+  for (uint64_t i = 0; i < 8; ++i) EXPECT_TRUE(trace.learner_.OnWake(2, trace.now_ns_ + i));
+  EXPECT_TRUE(trace.learner_.OnWake(2, trace.now_ns_ - 500 * kMs)) << "what was awaited has no outcome";
+}
+
 // As many sites as there are addresses: the memory is the object's, and those in use stay known.
 TEST(ArrivalLearner, ManySitesTakeOneAnothersPlaces) {
   std::mt19937_64 random(3);

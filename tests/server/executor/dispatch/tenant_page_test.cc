@@ -1,15 +1,23 @@
 #include "server/executor/dispatch/tenant_page.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
+
+#include "base/unique_fd.h"
 
 namespace tally::server {
 namespace {
@@ -155,6 +163,33 @@ TEST_F(TenantPageTest, ThreadsAndExecutorsNeverHoldMoreThanTheLimit) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_FALSE(has_exceeded);
   EXPECT_EQ(one->HeldBytes(0), 0u);
+}
+
+// Is it in the kernel, for a lock?
+bool IsAsleep(pid_t thread) {
+  std::ifstream file(fmt::format("/proc/self/task/{}/stat", thread));
+  const std::string stat(std::istreambuf_iterator<char>(file), {});
+  return stat.find(") S ") != std::string::npos;
+}
+
+// Each would find room for both, looking at one time.
+TEST_F(TenantPageTest, OneExecutorWaitsWhileAnotherReserves) {
+  const auto page = Open();
+  const UniqueFd another(::open(Path().c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(another.get(), LOCK_EX), 0);
+  std::atomic<pid_t> thread_id{0};
+  std::atomic<bool> has_reserved{false};
+  std::thread thread([&] {
+    thread_id = ::gettid();
+    EXPECT_TRUE(page->Reserve(0, 600, kLimit));
+    has_reserved = true;
+  });
+  while (!has_reserved && !IsAsleep(thread_id)) std::this_thread::yield();
+  EXPECT_FALSE(has_reserved);
+  EXPECT_EQ(page->HeldBytes(0), 0u);
+  ::flock(another.get(), LOCK_UN);
+  thread.join();
+  EXPECT_EQ(page->HeldBytes(0), 600u);
 }
 
 TEST_F(TenantPageTest, SessionsOfATenantHaveOnePage) {

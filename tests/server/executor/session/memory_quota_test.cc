@@ -32,6 +32,16 @@ TEST(MemoryQuota, TheTighterOfTwoLimitsCounts) {
   }
 }
 
+TEST(MemoryQuota, WhatASessionHoldsCountsAgainstItsLimit) {
+  const auto quota = QuotaOf(100, 0);
+  const auto held = TakeCharge(quota, 0, 60);
+  ASSERT_TRUE(held);
+  EXPECT_FALSE(TakeCharge(quota, 0, 41)) << "alone it would fit";
+  EXPECT_EQ(quota->FreeOf(0, 5000), 40u);
+  EXPECT_TRUE(TakeCharge(quota, 0, 40));
+  EXPECT_TRUE(TakeCharge(quota, 1, 100)) << "of another device";
+}
+
 TEST(MemoryQuota, WhatIsRefusedChangesNothing) {
   const std::shared_ptr<TenantPage> page = *TenantPages("").Open("tenant");
   const auto one = QuotaOf(1000, 100, page), other = QuotaOf(1000, 100, page);
