@@ -73,7 +73,7 @@ class Identity(GrantTest):
         self.assertEqual((row["pid"], row["uid"]), (os.getpid(), os.getuid()), "what the kernel says of it stays")
         self.assertEqual(row["device_memory_limit_bytes"], 8 << 20)
         self.assertEqual(self.tenants()["team-a"]["sessions"], 1)
-        self.assertRegex(self.ctl("grant", "list").stdout, r"team-a +high +100 +0 +8\.0 MiB +tenant +blue/p-0 +1 +tallyctl")
+        self.assertRegex(self.ctl("grant", "list").stdout, r"team-a +high +100 +0 +8\.0 MiB +- +tenant +blue/p-0 +1 +tallyctl")
 
     def test_a_program_may_lower_its_class_and_not_raise_it(self):
         port = free_port()
