@@ -2,21 +2,13 @@
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "base/clock.h"
+
 namespace tally::client_shim {
-namespace {
-
-uint64_t NowNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-}  // namespace
 
 void RingBell(shm::ArrivalPage& page) {
   page.bell.fetch_add(1, std::memory_order_seq_cst);
@@ -39,7 +31,7 @@ void ArrivalWatch::OnReceived(uint64_t site) {
   LearnFrom(*page);
   // What comes while the GPU works for this program needs no notice, and teaches nothing about the next that does.
   if (page->is_busy.load(std::memory_order_relaxed) == 0) {
-    if (const auto window = learner_.OnWake(site, NowNs())) {
+    if (const auto window = learner_.OnWake(site, MonotonicNs())) {
       page->expected_from_ns.store(window->from_ns, std::memory_order_relaxed);
       page->expected_until_ns.store(window->until_ns, std::memory_order_relaxed);
       RingBell(*page);

@@ -24,6 +24,8 @@ void SetUnlessEmpty(const char* variable, const std::string& value) {
   if (!value.empty()) ::setenv(variable, value.c_str(), 1);
 }
 
+constexpr const char* kArrivals = "/libtally-arrivals.so";
+
 }  // namespace
 
 Result<std::string> FindClientDirectory() {
@@ -45,8 +47,6 @@ Result<std::string> FindClientDirectory() {
   }
   return directory;
 }
-
-constexpr const char* kArrivals = "/libtally-arrivals.so";
 
 Status PrepareEnvironment(const Options& options, const std::string& client_directory, const std::string& socket) {
   Prepend("LD_LIBRARY_PATH", client_directory);

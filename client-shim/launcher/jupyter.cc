@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <system_error>
+
+#include "base/replaced_file.h"
 
 namespace tally::launcher {
 namespace {
@@ -83,16 +83,8 @@ Result<std::string> WriteKernelspec(const std::string& data_directory, const std
                  fmt::format("cannot make '{}': {}", directory.string(), error.message()));
   }
   const std::string path = (directory / "kernel.json").string();
-  const std::string beside = path + ".new";  // renamed into its place: Jupyter reads all of one
-  const std::string text = KernelspecText(arguments, python, tenant);
-  std::FILE* const file = std::fopen(beside.c_str(), "we");
-  bool is_written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (file != nullptr) is_written = std::fclose(file) == 0 && is_written;
-  if (!is_written || std::rename(beside.c_str(), path.c_str()) != 0) {
-    const Status failed = StatusFromErrno(errno, fmt::format("write '{}'", path));
-    std::remove(beside.c_str());
-    return std::unexpected(failed);
-  }
+  const Status written = ReplaceFile(path, KernelspecText(arguments, python, tenant), 0644);
+  if (!written.ok()) return std::unexpected(written);
   return path;
 }
 

@@ -10,10 +10,10 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "base/unix_socket.h"
 #include "proto/control/amounts.h"
+#include "proto/control/socket_paths.h"
 #include "proto/driver/generated/wire_ops.h"
 
 namespace tally::nvml {
@@ -27,15 +27,7 @@ std::mutex g_mutex;
 View g_last;  // guarded by g_mutex
 
 UniqueFd Connect() {
-  std::vector<std::string> paths;
-  if (const char* path = std::getenv("TALLY_SOCKET"); path != nullptr && *path != '\0') {
-    paths.emplace_back(path);
-  } else {
-    const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-    if (runtime != nullptr && *runtime != '\0') paths.push_back(std::string(runtime) + "/tally/tally.sock");
-    paths.emplace_back("/run/tally/tally.sock");
-  }
-  for (const std::string& path : paths) {
+  for (const std::string& path : control::SocketsToTry()) {
     auto connected = ConnectUnix(path, kPatience);
     if (connected) return std::move(*connected);
   }

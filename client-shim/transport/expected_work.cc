@@ -1,7 +1,6 @@
 #include "client-shim/transport/expected_work.h"
 
 #include <dlfcn.h>
-#include <time.h>
 
 #include <atomic>
 #include <cerrno>
@@ -10,6 +9,7 @@
 #include <mutex>
 #include <new>
 
+#include "base/clock.h"
 #include "base/futex.h"
 #include "base/log.h"
 #include "client-shim/transport/session.h"
@@ -28,12 +28,6 @@ constinit std::mutex g_opening;
 constinit std::atomic<shm::ArrivalPage*> g_page{nullptr};
 constinit std::atomic<Session*> g_asked{nullptr};  // the session that was asked for the page
 constinit std::atomic<Attach*> g_attach{nullptr};
-
-uint64_t NowNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // Null: nobody wants to know, which is said once.
 shm::ArrivalPage* OpenPage(Session& session) {
@@ -71,7 +65,7 @@ int ExpectWork(uint64_t microseconds) {
   if (session == nullptr) return 0;
   shm::ArrivalPage* const page = OpenPage(*session);
   if (page == nullptr) return 0;
-  const uint64_t from_ns = NowNs() + microseconds * 1000;
+  const uint64_t from_ns = MonotonicNs() + microseconds * 1000;
   page->expected_from_ns.store(from_ns, std::memory_order_relaxed);
   page->expected_until_ns.store(from_ns + kToleranceNs + microseconds * 250, std::memory_order_relaxed);
   page->num_declared.fetch_add(1, std::memory_order_relaxed);

@@ -6,21 +6,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <span>
 #include <thread>
 
 #include "base/log.h"
 #include "base/unix_socket.h"
-#include "proto/control/amounts.h"
-#include "proto/control/window_mode.h"
+#include "client-shim/transport/hello.h"
+#include "proto/control/socket_paths.h"
 #include "proto/driver/generated/wire_ops.h"
 
 namespace tally::client_shim {
@@ -44,70 +41,9 @@ unsigned CountCpus() {
   return static_cast<unsigned>(CPU_COUNT(&set));
 }
 
-template <size_t kSize>
-void CopyText(char (&out)[kSize], const char* text) {
-  std::strncpy(out, text, kSize - 1);
-}
-
 template <typename T>
 std::span<const std::byte> BytesOf(const T& message) {
   return std::as_bytes(std::span<const T, 1>(&message, 1));
-}
-
-// Of an environment variable; 0 if it is not there. tallyd says what it thinks of a number that makes no sense.
-template <typename T>
-T NumberOf(const char* variable) {
-  const char* text = std::getenv(variable);
-  if (text == nullptr) return 0;
-  return static_cast<T>(std::min<unsigned long>(std::strtoul(text, nullptr, 10), std::numeric_limits<T>::max()));
-}
-
-// Likewise, of microseconds, in nanoseconds. Not by the locale of the program.
-uint64_t NanosecondsOf(const char* variable) {
-  const char* text = std::getenv(variable);
-  double microseconds = 0;
-  if (text == nullptr || std::from_chars(text, text + std::strlen(text), microseconds).ec != std::errc()) return 0;
-  return microseconds > 0 ? static_cast<uint64_t>(std::min(microseconds * 1e3, 1e18)) : 0;
-}
-
-// A limit that cannot be read must not be none: false, and `*sentence` says which.
-bool ReadLimits(shm::HelloRequest* hello, std::string* sentence) {
-  sentence->clear();
-  if (const char* memory = std::getenv("TALLY_MEMORY"); memory != nullptr) {
-    hello->device_memory_bytes = control::ParseBytes(memory).value_or(0);
-    if (hello->device_memory_bytes == 0) *sentence = fmt::format("TALLY_MEMORY={} is no size like 8G", memory);
-  }
-  if (const char* share = std::getenv("TALLY_SHARE"); share != nullptr) {
-    hello->share_permille = static_cast<uint32_t>(control::ParseShare(share).value_or(0) * 1000 + 0.5);
-    if (hello->share_permille == 0) *sentence = fmt::format("TALLY_SHARE={} is no part of GPU time like 30%", share);
-  }
-  return sentence->empty();
-}
-
-shm::HelloRequest MakeHello() {
-  shm::HelloRequest hello{};
-  hello.magic = shm::kHelloMagic;
-  hello.protocol_version = shm::kProtocolVersion;
-  hello.api_table_hash = kApiTableHash;
-  const char* priority = std::getenv("TALLY_PRIORITY");
-  auto priority_class = shm::PriorityClass::kDefault;
-  if (priority != nullptr && std::strcmp(priority, "high") == 0) priority_class = shm::PriorityClass::kHighPriority;
-  if (priority != nullptr && std::strcmp(priority, "best-effort") == 0)
-    priority_class = shm::PriorityClass::kBestEffort;
-  hello.priority_class = static_cast<uint16_t>(priority_class);
-  hello.weight = NumberOf<uint16_t>("TALLY_WEIGHT");
-  hello.level = NumberOf<uint8_t>("TALLY_LEVEL");
-  const char* transforms = std::getenv("TALLY_TRANSFORMS");
-  hello.keeps_kernels = transforms != nullptr && std::strcmp(transforms, "none") == 0 ? 1 : 0;
-  const char* window = std::getenv("TALLY_WINDOW");
-  const auto window_mode = control::ParseWindowMode(window != nullptr ? window : "");
-  hello.window = static_cast<uint16_t>(window_mode.value_or(control::WindowMode::kOff));
-  hello.turnaround_ns = NanosecondsOf("TALLY_TURNAROUND_US");
-  if (const char* slo = std::getenv("TALLY_SLO"); slo != nullptr) CopyText(hello.slo, slo);
-  const char* name = std::getenv("TALLY_NAME");
-  CopyText(hello.tenant_name, name != nullptr ? name : program_invocation_short_name);
-  if (const char* domain = std::getenv("TALLY_DOMAIN"); domain != nullptr) CopyText(hello.domain_name, domain);
-  return hello;
 }
 
 CUresult ResultOfRefusal(uint32_t status_code) {
@@ -131,15 +67,6 @@ uint64_t InodeOfSocket(int fd) {
 
 }  // namespace
 
-std::vector<std::string> Session::SocketPaths() {
-  if (const char* path = std::getenv("TALLY_SOCKET"); path != nullptr && *path != '\0') return {path};
-  std::vector<std::string> paths;
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime != '\0')
-    paths.push_back(fmt::format("{}/tally/tally.sock", runtime));
-  paths.push_back("/run/tally/tally.sock");
-  return paths;
-}
-
 CUresult Session::Connect(Session** session, std::string* sentence) {
   for (int attempt = 1;; ++attempt) {
     bool is_lost = false;
@@ -152,7 +79,7 @@ CUresult Session::Connect(Session** session, std::string* sentence) {
 CUresult Session::ConnectOnce(Session** session, std::string* sentence, bool* is_lost) {
   UniqueFd daemon;
   std::string tried;
-  for (const std::string& path : SocketPaths()) {
+  for (const std::string& path : control::SocketsToTry()) {
     auto connected = ConnectUnix(path);
     if (connected) {
       daemon = std::move(*connected);
@@ -171,8 +98,8 @@ CUresult Session::ConnectOnce(Session** session, std::string* sentence, bool* is
     return CUDA_ERROR_SYSTEM_NOT_READY;
   }
 
-  shm::HelloRequest hello = MakeHello();
-  if (!ReadLimits(&hello, sentence)) return CUDA_ERROR_SYSTEM_NOT_READY;
+  shm::HelloRequest hello{};
+  if (!MakeHello(&hello, sentence)) return CUDA_ERROR_SYSTEM_NOT_READY;
   if (const Status sent = SendMessage(daemon.get(), BytesOf(hello)); !sent.ok()) {
     *sentence = fmt::format("tallyd does not take our hello: {}", sent.message());
     return CUDA_ERROR_SYSTEM_NOT_READY;

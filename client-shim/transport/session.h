@@ -33,8 +33,6 @@ class Session {
   //   CUDA_ERROR_SYSTEM_DRIVER_MISMATCH other protocol or another table of calls
   //   CUDA_ERROR_NOT_PERMITTED          tallyd refuses this user
   static CUresult Connect(Session** session, std::string* sentence);
-  // Where tallyd is looked for, best first.
-  static std::vector<std::string> SocketPaths();
 
   // A channel for the calling thread, new or one that an ended thread left.
   CUresult TakeChannel(Channel** channel);

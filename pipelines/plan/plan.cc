@@ -13,8 +13,8 @@ constexpr int kMostStages = 12;
 // Multiply-adds of one multiprocessor per clock, of half-size elements.
 constexpr double kProductsPerClock = 2048;
 constexpr double kLaunchUs = 2.2;
-// What a tile waits for besides its products, fitted to runs on an H100: bias, activation and packing of a layer; a panel's
-// way through the ring.
+// What a tile waits for besides its products, fitted to runs on an H100: bias, activation and packing of a layer; the
+// way of a panel through the ring.
 constexpr double kLayerUs = 0.35;
 constexpr double kPanelUs = 0.65;
 
@@ -36,8 +36,8 @@ int64_t WeightBytes(const Chain& chain) {
 
 int StageBytes(const Chain& chain) { return MostOut(chain) * kPanelColumns * kElementBytes; }
 
-// A thread may have 65536 registers over the block's threads. ptxas takes up to 254 where a layer gives 256 columns, 205
-// for 128, and 82 for 64; with fewer it spills, or does one product after another.
+// A thread may have 65536 registers over the block's threads. ptxas takes up to 254 where a layer gives 256 columns,
+// 205 for 128, and 82 for 64; with fewer it spills, or does one product after another.
 int MostWarpgroups(const Chain& chain) { return MostOut(chain) <= 64 ? 3 : 2; }
 
 double PredictedUs(const Chain& chain, const Machine& machine, const Variant& variant, int grid, int64_t rows) {

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace tally::control {
 
@@ -56,6 +57,18 @@ inline std::string FindSocket(uid_t uid) {
   if (const char* named = std::getenv("TALLY_SOCKET"); named != nullptr && named[0] != '\0') return named;
   const std::string own = DefaultSocket(uid);
   return ::access(own.c_str(), F_OK) == 0 ? own : SystemSocket();
+}
+
+// Where a program in any container looks, one after the other, until somebody answers: a socket may be there and its
+// daemon gone.
+inline std::vector<std::string> SocketsToTry() {
+  if (const char* named = std::getenv("TALLY_SOCKET"); named != nullptr && named[0] != '\0') return {named};
+  std::vector<std::string> paths;
+  if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && xdg[0] != '\0') {
+    paths.push_back(std::string(xdg) + "/tally/" + kClientSocketName);
+  }
+  paths.push_back(SystemSocket());
+  return paths;
 }
 
 }  // namespace tally::control

@@ -1,8 +1,7 @@
 // The tenant page: what the executors of one tenant tell each other about what it holds and has used of each GPU.
 //
-// One small file for each tenant with a quota or a cap, in `tenants` of tallyd's runtime directory (mode 0600, shared
-// by the executors that serve the tenant, removed by tallyd when it is of no use any more; it outlives a restart of
-// tallyd).
+// One small file for each tenant with a quota or a cap, in `tenants` of tallyd's runtime directory (mode 0600). The
+// executors that serve the tenant share it. It outlives a restart of tallyd, who removes it when it is of no use.
 //
 //      executor A                                executor B
 //      slot[0].held_bytes[gpu] += 1 GiB          slot[1].held_bytes[gpu] += 2 GiB

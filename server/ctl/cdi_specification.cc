@@ -9,7 +9,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "base/unique_fd.h"
+#include "base/replaced_file.h"
 #include "proto/control/socket_paths.h"
 
 namespace tally::cli {
@@ -58,21 +58,15 @@ std::string CdiSpecification(const CdiPlaces& places) {
 }
 
 std::string WriteCdiSpecification(const std::string& path, const std::string& text) {
-  const std::string directory = DirectoryOf(path), part = path + ".part";
+  const std::string directory = DirectoryOf(path);
   if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) {
     return fmt::format("cannot make the directory '{}': {}", directory, std::strerror(errno));
   }
   // What is no file is not replaced by one: /dev/null would be gone for everybody.
   struct stat there {};
   if (::lstat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) return fmt::format("'{}' is no file", path);
-  const UniqueFd file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file.valid()) return fmt::format("cannot write into '{}': {}", directory, std::strerror(errno));
-  const bool is_written = ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-                          ::fchmod(file.get(), 0644) == 0 && ::rename(part.c_str(), path.c_str()) == 0;
-  if (is_written) return "";
-  const int error = errno;
-  ::unlink(part.c_str());
-  return fmt::format("cannot write '{}': {}", path, std::strerror(error));
+  const Status written = ReplaceFile(path, text, 0644);
+  return written.ok() ? "" : "cannot " + std::string(written.message());
 }
 
 }  // namespace tally::cli

@@ -10,38 +10,21 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "proto/control/tenant_page_name.h"
 #include "proto/control/window_mode.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/launch.h"
 #include "scheduler/slo.h"
 #include "scheduler/tuning.h"
 #include "server/daemon/peer_facts.h"
-#include "server/daemon/tenant_view.h"
+#include "server/daemon/printable_name.h"
 
 namespace tally::server {
 namespace {
 
 using std::chrono::steady_clock;
-
-uint64_t MonotonicNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-// Text of a client for logs, labels and terminals: printable ASCII, always terminated.
-template <size_t size>
-std::string PrintableName(const char (&text)[size]) {
-  std::string name(text, ::strnlen(text, size - 1));
-  for (char& letter : name) {
-    if (letter < ' ' || letter > '~') letter = '?';
-  }
-  return name;
-}
 
 mode_t SocketMode(const DaemonConfig& config) { return OthersMayConnect(config) ? 0666 : 0600; }
 
@@ -62,11 +45,6 @@ void Reply(int socket, uint64_t session_id, const Status& status, int session_so
   const std::span<const int> passed = session_socket >= 0 ? std::span<const int>(fds) : std::span<const int>();
   (void)SendMessage(socket, std::as_bytes(std::span(&reply, 1)), passed);
 }
-
-constexpr uint64_t kCommonDoor = 0;
-
-// For executors to say what a view is made of: a busy one shows what it said before.
-constexpr std::chrono::milliseconds kViewLimit{200};
 
 Status NoSession(const PeerCredentials& peer) {
   return Status(StatusCode::kPermissionDenied,
@@ -263,39 +241,6 @@ void ClientListener::OnReadable(uint64_t pending_id) {
   OnHello(pending_id, hello);
 }
 
-// Executors are asked by one such request at a time: whoever comes meanwhile gets what is known.
-void ClientListener::OnViewRequest(uint64_t pending_id, const shm::TenantViewRequest& request) {
-  if (is_asking_for_view_) return ShowView(pending_id, request);
-  is_asking_for_view_ = true;
-  pool_.Query(kViewLimit, [this, pending_id, request] {
-    is_asking_for_view_ = false;
-    if (pending_.contains(pending_id)) ShowView(pending_id, request);
-  });
-}
-
-void ClientListener::ShowView(uint64_t pending_id, const shm::TenantViewRequest& request) {
-  const Pending& pending = pending_.at(pending_id);
-  const Grant* const grant = grants_.Find(pending.grant_id);
-  shm::TenantViewReply view{};
-  if (grant == nullptr && pending.grant_id != kCommonDoor) {
-    view.status_code = static_cast<uint32_t>(StatusCode::kPermissionDenied);
-  } else {
-    ViewOwner owner{pending.grant_id, pending.peer.uid, PrintableName(request.tenant_name),
-                    request.device_memory_bytes};
-    if (owner.tenant_name.empty()) owner.tenant_name = "unnamed";
-    if (grant != nullptr) {
-      owner.tenant_name = grant->spec.tenant;
-      const uint64_t granted = grant->spec.device_memory_bytes;
-      if (granted != 0) owner.limit_bytes = owner.limit_bytes != 0 ? std::min(owner.limit_bytes, granted) : granted;
-    }
-    view = ViewOf(pool_, runtime_dir_.PathOf(control::kTenantsDirectory), owner);
-  }
-  view.magic = shm::kViewMagic;
-  view.protocol_version = shm::kProtocolVersion;
-  (void)SendMessage(pending.socket.get(), std::as_bytes(std::span(&view, 1)), {});
-  Drop(pending_id);
-}
-
 Status ClientListener::CheckBuild(const shm::HelloRequest& hello) const {
   if (hello.protocol_version != shm::kProtocolVersion) {
     return Status(StatusCode::kFailedPrecondition,
@@ -359,8 +304,7 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
   identity.weight = placement->weight;
   identity.level = static_cast<uint16_t>(placement->level);
   identity.keeps_kernels = hello.keeps_kernels != 0 ? 1 : 0;
-  std::string tenant = PrintableName(hello.tenant_name);
-  if (tenant.empty()) tenant = "unnamed";
+  std::string tenant = TenantName(hello.tenant_name);
   if (grant != nullptr) {
     tenant = grant->spec.tenant;
     identity.grant_id = grant->id;

@@ -59,6 +59,8 @@ class ClientListener {
   }
 
  private:
+  static constexpr uint64_t kCommonDoor = 0;
+
   // Where clients connect.
   struct Door {
     UniqueFd listening;
@@ -103,7 +105,7 @@ class ClientListener {
   ExecutorPool& pool_;
   RuntimeDir& runtime_dir_;
   const GrantBook& grants_;
-  std::map<uint64_t, Door> doors_;  // by grant; 0: the common one
+  std::map<uint64_t, Door> doors_;  // by grant, or kCommonDoor
   uint64_t next_pending_id_ = 1;
   std::map<uint64_t, Pending> pending_;              // by order of arrival
   std::map<SilentUser, std::set<uint64_t>> silent_;  // those of pending_ that have said nothing; no set is empty

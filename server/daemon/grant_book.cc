@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/replaced_file.h"
 #include "base/unique_fd.h"
 
 namespace tally::server {
@@ -26,16 +27,6 @@ Result<std::string> ReadAll(const std::string& path) {
   while ((size = ::read(file.get(), part, sizeof(part))) > 0) text.append(part, static_cast<size_t>(size));
   if (size < 0) return std::unexpected(StatusFromErrno(errno, fmt::format("read '{}'", path)));
   return text;
-}
-
-Status WriteAll(int file, const std::string& text, const std::string& path) {
-  size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t size = ::write(file, text.data() + written, text.size() - written);
-    if (size < 0) return StatusFromErrno(errno, fmt::format("write '{}'", path));
-    written += static_cast<size_t>(size);
-  }
-  return OkStatus();
 }
 
 }  // namespace
@@ -80,16 +71,7 @@ Status GrantBook::Save() const {
   for (const auto& [id, grant] : grants_) {
     list.push_back({{"id", id}, {"is_of_file", grant.is_of_file}, {"grant", ToJson(grant.spec)}});
   }
-  const std::string beside = path_ + ".new";
-  ::unlink(beside.c_str());
-  const UniqueFd file(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return StatusFromErrno(errno, fmt::format("write '{}'", beside));
-  Status status = WriteAll(file.get(), Json{{"next_id", next_id_}, {"grants", std::move(list)}}.dump(1) + "\n", beside);
-  if (status.ok() && ::rename(beside.c_str(), path_.c_str()) != 0) {
-    status = StatusFromErrno(errno, fmt::format("rename '{}'", beside));
-  }
-  if (!status.ok()) ::unlink(beside.c_str());
-  return status;
+  return ReplaceFile(path_, Json{{"next_id", next_id_}, {"grants", std::move(list)}}.dump(1) + "\n", 0600);
 }
 
 Result<const Grant*> GrantBook::Add(const GrantSpec& spec, bool is_of_file) {

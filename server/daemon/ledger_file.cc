@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/log.h"
+#include "base/replaced_file.h"
 
 namespace tally::server {
 namespace {
@@ -54,12 +54,9 @@ void SaveLedger(const std::string& path, const TenantLedger& ledger, const std::
     file["tenants"].push_back(
         {{"name", tenant.name}, {"uid", tenant.uid}, {"has_grant", tenant.has_grant}, {"values", ToJson(figures)}});
   }
-  const std::string next = path + ".next";
-  std::ofstream out(next, std::ios::trunc);
-  // A name may be any bytes.
-  out << file.dump(-1, ' ', false, Json::error_handler_t::replace);
-  out.close();
-  if (!out || std::rename(next.c_str(), path.c_str()) != 0) LOG_WARNING("'{}' cannot be written", path);
+  // A name may be any bytes. Whose there are is nobody else's business.
+  const std::string text = file.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (const Status written = ReplaceFile(path, text, 0600); !written.ok()) LOG_WARNING("{}", written.message());
 }
 
 KeptLedger LoadLedger(const std::string& path) {

@@ -63,17 +63,12 @@ Status CheckShare(const shm::HelloRequest& hello, const GrantSpec* grant) {
   return OkStatus();
 }
 
-// What the program asks for can be less than what its grant has: the smaller one counts.
 Status PlaceQuotas(const shm::HelloRequest& hello, const GrantSpec* grant, Placement& placement) {
   if (hello.share_permille > scheduler::kWholeShare) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("a share of {} thousandths is more than all of the GPU", hello.share_permille));
   }
-  placement.device_memory_bytes = grant != nullptr ? grant->device_memory_bytes : 0;
-  if (hello.device_memory_bytes != 0 &&
-      (placement.device_memory_bytes == 0 || hello.device_memory_bytes < placement.device_memory_bytes)) {
-    placement.device_memory_bytes = hello.device_memory_bytes;
-  }
+  placement.device_memory_bytes = MemoryLimit(hello.device_memory_bytes, grant);
   if (grant != nullptr) placement.share_permille = grant->SharePermille();
   if (hello.share_permille != 0) placement.share_permille = std::min(placement.share_permille, hello.share_permille);
   if (placement.share_permille < scheduler::kWholeShare &&
@@ -96,6 +91,12 @@ void MixClasses(const Asker& asker, Domain& domain) {
 }
 
 }  // namespace
+
+uint64_t MemoryLimit(uint64_t asked_bytes, const GrantSpec* grant) {
+  const uint64_t granted_bytes = grant != nullptr ? grant->device_memory_bytes : 0;
+  if (asked_bytes == 0 || granted_bytes == 0) return std::max(asked_bytes, granted_bytes);
+  return std::min(asked_bytes, granted_bytes);
+}
 
 bool MayHaveSessions(const Asker& asker, uid_t own_uid, const DaemonConfig& config) {
   return IsIn(*config.allowed_uids, asker) || (asker.uid == own_uid && own_uid != 0);

@@ -31,6 +31,9 @@ struct Placement {
   uint32_t share_permille = scheduler::kWholeShare;
 };
 
+// Of each GPU; 0: none. What a program asks for can be less than what its grant has (null: it has none), never more.
+uint64_t MemoryLimit(uint64_t asked_bytes, const GrantSpec* grant);
+
 // Whether it may have a session at all; by the common socket.
 bool MayHaveSessions(const Asker& asker, uid_t own_uid, const DaemonConfig& config);
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <numeric>
 
+#include "base/clock.h"
 #include "base/mapped_region.h"
 #include "base/unique_fd.h"
 #include "proto/control/tenant_page_name.h"
@@ -16,12 +16,6 @@
 
 namespace tally::server {
 namespace {
-
-uint64_t SteadyNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // By device. Empty: the tenant has no page, or none that is whole.
 std::vector<uint64_t> HeldByPage(const std::string& path) {
@@ -56,7 +50,7 @@ shm::TenantViewReply ViewOf(const ExecutorPool& pool, const std::string& tenants
   view.magic = shm::kViewMagic;
   view.protocol_version = shm::kProtocolVersion;
   view.driver_version = pool.driver_version();
-  view.now_ns = SteadyNs();
+  view.now_ns = MonotonicNs();
   const std::vector<control::LinkGpu>& gpus = pool.known_gpus();
   view.num_gpus = static_cast<uint32_t>(std::min(gpus.size(), shm::kViewGpus));
   for (size_t i = 0; i < view.num_gpus; ++i) Describe(gpus[i], view.gpu[i]);

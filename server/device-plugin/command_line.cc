@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/command_line.h"
+#include "proto/control/amounts.h"
 #include "proto/control/socket_paths.h"
 #include "proto/control/version.h"
 #include "server/ctl/cdi_specification.h"
@@ -16,9 +17,8 @@ namespace tally::device_plugin {
 namespace {
 
 constexpr const char* kDescription =
-    "tally-device-plugin offers the GPUs that tallyd shares to Kubernetes: tally.dev/gpu for best-effort programs, "
-    "and\n"
-    "tally.dev/gpu-high for high-priority ones. A container that gets one is a tenant of its own.";
+    "tally-device-plugin offers the GPUs that tallyd shares to Kubernetes: tally.dev/gpu for best-effort programs,\n"
+    "and tally.dev/gpu-high for high-priority ones. A container that gets one is a tenant of its own.";
 
 constexpr const char* kFooter =
     "\nExamples:\n"
@@ -35,6 +35,14 @@ constexpr const char* kFooter =
     "  1  it cannot start; one sentence says why\n"
     "  2  wrong options";
 
+// As tallyctl reads amounts. Empty: it is one, now in bytes.
+std::string ToBytes(std::string& text) {
+  const auto bytes = control::ParseBytes(text);
+  if (!bytes) return fmt::format("'{}' is no amount of memory: say a size like 8G", text);
+  text = std::to_string(*bytes);
+  return "";
+}
+
 void DeclareResource(CLI::App& app, Resource& resource, const std::string& prefix, const std::string& what) {
   app.add_option("--" + prefix + "devices", resource.devices_per_gpu,
                  fmt::format("how many containers may share a GPU as {} ones (default {}); 0: none", what,
@@ -46,7 +54,7 @@ void DeclareResource(CLI::App& app, Resource& resource, const std::string& prefi
                              "(default: as tallyd is configured)",
                              what))
       ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::Validator(ToBytes, ""));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ class Generate(FullStackTest):
                                      os.path.join(closed, "tally.json")], text=True, stderr=subprocess.PIPE, check=False,
                                     user=54321, group=54321, extra_groups=[],
                                     env={**os.environ, "TALLY_CLIENT_DIR": self.client})
-            self.assertRegex(result.stderr, r"^tallyctl: cannot write into '.*closed': Permission denied .*\n$")
+            self.assertRegex(result.stderr, r"^tallyctl: cannot write '.*closed/tally.json': Permission denied .*\n$")
         self.socket_path = "/nowhere/tally.sock"
         self.assertRegex(self.generate(client=self.client).stderr, r"^tallyctl: the directory of tallyd's socket, '/nowhere'.*\n$")
 

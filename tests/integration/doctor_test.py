@@ -108,7 +108,11 @@ class Doctor(DaemonTest):
                                 stdout=subprocess.PIPE, check=False, user=54321, group=54321, extra_groups=[])
         rows = {row["check"]: row for row in json.loads(result.stdout)}
         self.assertEqual(rows["tallyd"]["state"], "ok", rows["tallyd"])
-        self.assertIn(f"process {daemon.pid}", rows["tallyd"]["found"])
+        self.assertIn(f"process {daemon.pid} of user 0", rows["tallyd"]["found"])
+        self.assertIn("you see your own sessions only", rows["tallyd"]["found"])
+        self.assertIn("no executor of yours", rows["suspension"]["found"])
+        # Which it is they are not told: that is not the same as none.
+        self.assertNotEqual(rows["cache directory"]["found"], "none")
         self.assertEqual(rows["socket"]["state"], "ok")
 
 

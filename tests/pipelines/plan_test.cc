@@ -59,8 +59,8 @@ TEST(PipelinePlan, OneTileForEachMultiprocessorNeedsNoSecondWarpgroup) {
   EXPECT_GT(VariantsFor(Equal(2, 64), {}, 64 * 133).size(), 1u);
 }
 
-// As measured on an H100 (docs/results/pipelines.md): where many rows fill two warpgroups, those are twice as quick, and
-// weights that fit are quicker in one warpgroup than streamed through two.
+// As measured on an H100 (docs/results/pipelines.md): where many rows fill two warpgroups, those are twice as quick.
+// Weights that fit are quicker in one warpgroup than streamed through two.
 TEST(PipelinePlan, ChoosesWhatWasMeasuredToBeTheQuickest) {
   const auto chosen = [](const Chain& chain, int64_t rows) {
     return Choose(chain, {}, VariantsFor(chain, {}, 65536), rows).variant;

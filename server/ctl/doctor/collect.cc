@@ -139,7 +139,7 @@ SwitchFact ToFact(const control::v1::SwitchTest& test) {
   return {.problem = "", .acts = test.acts(), .p99_us = test.p99_us(), .own_p99_us = test.own_p99_us()};
 }
 
-// What only the user who runs tallyd may ask.
+// Users who do not run tallyd are told less.
 void AskDaemon(const std::string& socket, Facts* facts) {
   DaemonFact& daemon = facts->daemon;
   control::v1::VersionResponse version;
@@ -151,7 +151,8 @@ void AskDaemon(const std::string& socket, Facts* facts) {
   daemon.protocol_version = version.protocol_version();
   daemon.api_table_hash = version.api_table_hash();
   daemon.driver = version.driver();
-  daemon.cache_directory = version.cache_directory();
+  daemon.sees_own_only = version.sees_own_only();
+  if (!daemon.sees_own_only) daemon.cache_directory = version.cache_directory();
   if (version.has_switch_test()) facts->switch_test = ToFact(version.switch_test());
   control::v1::ListExecutorsResponse list;
   daemon.silence = CallControl(socket, kAnswerLimit,

@@ -55,13 +55,14 @@ struct DaemonFact {
   pid_t pid = 0;
   Account account;
   Limits limits;
-  // From the control socket, which is for the daemon's user only; `silence` says why there is nothing.
+  // From the control socket, or the view socket of other users; `silence` says why there is nothing.
   std::string silence;
+  bool sees_own_only = false;  // at the view socket: `executors` are those with sessions of ours
   std::string version;
   uint32_t protocol_version = 0;
   uint64_t api_table_hash = 0;
   std::string driver;
-  std::optional<std::string> cache_directory;  // empty: none
+  std::optional<std::string> cache_directory;  // empty: none; nothing: not told
   std::vector<ExecutorFact> executors;
 };
 

@@ -183,12 +183,18 @@ Check Daemon(const Facts& facts) {
     return check;
   }
   check.found = fmt::format("{}, {}, driver {}", daemon.version, check.found, daemon.driver);
+  if (daemon.sees_own_only) check.found += "; you see your own sessions only";
   if (daemon.protocol_version != shm::kProtocolVersion || daemon.api_table_hash != kApiTableHash) {
     check.verdict = Verdict::kFailed;
     check.found += fmt::format("; here is {}, which does not fit to it", control::kVersion);
     check.advice = "restart tallyd, so that it is of the version that is installed";
   }
   return check;
+}
+
+// What there is none of, if none that we were told of.
+const char* NoExecutor(const DaemonFact& daemon) {
+  return daemon.sees_own_only ? "no executor of yours" : "no executor";
 }
 
 bool IsSoftware(const ExecutorFact& executor) { return executor.driver.find("software") != std::string::npos; }
@@ -231,7 +237,7 @@ Check TimeSlices(const Facts& facts) {
   } else if (facts.driver_version.empty() || (num_hardware == 0 && facts.daemon.driver == "sim")) {
     check.found = "the software GPU has none";
   } else {
-    check.found = "not known: no executor uses a GPU now";
+    check.found = fmt::format("not known: {} uses a GPU now", NoExecutor(facts.daemon));
     check.advice = "run 'tallyctl doctor --switch-test' while the GPU has nothing else to do";
   }
   return check;
@@ -248,8 +254,9 @@ Check Descheduling(const Facts& facts) {
   }
   const auto on = std::find_if(facts.daemon.executors.begin(), facts.daemon.executors.end(),
                                [](const ExecutorFact& executor) { return executor.descheduling == "on"; });
-  check.found = on != facts.daemon.executors.end() ? fmt::format("accepted in executor {} ({})", on->pid, on->domain)
-                                                   : "not in use: no executor deschedules its contexts now";
+  check.found = on != facts.daemon.executors.end()
+                    ? fmt::format("accepted in executor {} ({})", on->pid, on->domain)
+                    : fmt::format("not in use: {} deschedules its contexts now", NoExecutor(facts.daemon));
   return check;
 }
 

@@ -236,13 +236,7 @@ grpc::Status ControlService::RevokeGrant(grpc::ServerContext*, const v1::RevokeG
 
 grpc::Status ControlService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {
   const DaemonFacts facts = desk_.facts();
-  response->set_version(std::string(control::kVersion));
-  response->set_protocol_version(shm::kProtocolVersion);
-  response->set_api_table_hash(kApiTableHash);
-  response->set_pid(::getpid());
-  response->set_uptime_ns(static_cast<uint64_t>(facts.uptime.count()));
-  response->set_socket(facts.socket);
-  response->set_driver(facts.driver);
+  Fill(facts, response);
   response->set_cache_directory(facts.cache_directory);
   if (facts.forced_switch) {
     response->mutable_switch_test()->set_acts(facts.forced_switch->acts);

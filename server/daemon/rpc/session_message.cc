@@ -1,10 +1,14 @@
 #include "server/daemon/rpc/session_message.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "proto/control/preemptibility.h"
 #include "proto/control/session_fields.h"
+#include "proto/control/version.h"
 #include "proto/control/window_mode.h"
+#include "proto/driver/generated/wire_ops.h"
 #include "scheduler/slo.h"
 
 namespace tally::server {
@@ -120,6 +124,16 @@ void Fill(const control::WindowShapeFigures& figures, v1::WindowShape* shape) {
   shape->set_in_order_ns(figures.in_order_ns);
   shape->set_graph_ns(figures.graph_ns);
   shape->set_way(control::NameOf(figures.way));
+}
+
+void Fill(const DaemonFacts& facts, v1::VersionResponse* response) {
+  response->set_version(std::string(control::kVersion));
+  response->set_protocol_version(shm::kProtocolVersion);
+  response->set_api_table_hash(kApiTableHash);
+  response->set_pid(::getpid());
+  response->set_uptime_ns(static_cast<uint64_t>(facts.uptime.count()));
+  response->set_socket(facts.socket);
+  response->set_driver(facts.driver);
 }
 
 }  // namespace tally::server

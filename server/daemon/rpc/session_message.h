@@ -1,4 +1,4 @@
-// What the services of tallyd say of sessions, their windows and executors.
+// What the services of tallyd say of sessions, their windows and executors, and of tallyd itself.
 #pragma once
 
 #include <grpcpp/support/status.h>
@@ -17,5 +17,7 @@ control::v1::PriorityClass ToProto(shm::PriorityClass priority_class);
 void Fill(const SessionRow& row, const std::vector<std::string>& gpus, control::v1::Session* session);
 void Fill(const ExecutorRow& row, control::v1::Executor* executor);
 void Fill(const control::WindowShapeFigures& figures, control::v1::WindowShape* shape);
+// What everybody may know.
+void Fill(const DaemonFacts& facts, control::v1::VersionResponse* response);
 
 }  // namespace tally::server

@@ -1,12 +1,8 @@
 #include "server/daemon/rpc/view_service.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <set>
 
-#include "proto/control/version.h"
-#include "proto/driver/generated/wire_ops.h"
 #include "server/daemon/rpc/session_message.h"
 #include "server/daemon/rpc/trace_stream.h"
 
@@ -71,14 +67,8 @@ grpc::Status ViewService::Trace(grpc::ServerContext* context, const v1::TraceReq
 }
 
 grpc::Status ViewService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {
-  const DaemonFacts facts = desk_.facts();
-  response->set_version(std::string(control::kVersion));
-  response->set_protocol_version(shm::kProtocolVersion);
-  response->set_api_table_hash(kApiTableHash);
-  response->set_pid(::getpid());
-  response->set_uptime_ns(static_cast<uint64_t>(facts.uptime.count()));
-  response->set_socket(facts.socket);
-  response->set_driver(facts.driver);
+  Fill(desk_.facts(), response);
+  response->set_sees_own_only(true);
   return grpc::Status::OK;
 }
 

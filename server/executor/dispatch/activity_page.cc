@@ -18,8 +18,6 @@ namespace {
 // How long a waiter believes that a busy executor is alive before it looks.
 constexpr auto kSuspicion = std::chrono::milliseconds(100);
 
-uint64_t NowNs() { return static_cast<uint64_t>(SteadyClock().Now().time_since_epoch().count()); }
-
 bool IsDead(uint32_t pid) { return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
 
 }  // namespace
@@ -70,7 +68,7 @@ void ActivityPage::SetBusy(uint32_t device) {
   if ((slot_.load()->busy.load(std::memory_order_relaxed) & bit) != 0) return;
   if ((slot_.load()->busy.fetch_or(bit) & bit) != 0) return;
   auto& activity = page().device[device];
-  if (activity.num_busy.load() == 0) activity.busy_since_ns.store(NowNs(), std::memory_order_relaxed);
+  if (activity.num_busy.load() == 0) activity.busy_since_ns.store(MonotonicNs(), std::memory_order_relaxed);
   if (activity.num_busy.fetch_add(1) != 0) return;
   activity.busy_bell.fetch_add(1);
   if (activity.num_awaiting_busy.load() != 0) FutexWake(activity.busy_bell, INT_MAX);

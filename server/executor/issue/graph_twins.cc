@@ -123,7 +123,10 @@ CUresult GraphTwins::Launch(CUgraphExec exec, const Place& place, const AskAbout
 CUresult GraphTwins::LaunchOneOf(Exec& exec, CUgraphExec own, const Place& place) {
   if (exec.twin == nullptr) return LaunchBehindOthers(exec, own, place);
   scheduler::WayChoice::Next next{.way = IssueWay::kGraph};
-  if (limits_.are_measured) next = exec.ways.Next(place.completions);
+  if (limits_.are_measured) {
+    exec.ways.Collect(place.completions);
+    next = exec.ways.Next();
+  }
   if (next.way == IssueWay::kInOrder) {
     if (!next.is_sample) ++counts_.twins_slower;
     return LaunchBehindOthers(exec, own, place, next.is_sample);

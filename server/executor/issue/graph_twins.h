@@ -3,13 +3,11 @@
 //
 //     instantiated      a clone of the graph is kept: the program may change or destroy its own
 //     launched          the clone's kernels are asked about, its false edges dropped; the result is the twin. Again
-//     after
-//                       8, 64 and 512 launches: of some kernels it is not known at once what they touch
+//                       after 8, 64 and 512 launches: of some kernels it is not known at once what they touch
 //     node changed,     the twin goes, for good: the program's executable, which all such calls change, is launched
 //     updated           from then on
 //     memory changed    what kernels may touch was said of the memory there was: if of that some changed, the twin
-//     goes,
-//                       and is made anew
+//                       goes, and is made anew
 //
 // Which of the two is launched is measured (timed_ways.h), as for batches: the twin if it is 5 % faster, and both again
 // now and then.

@@ -49,12 +49,12 @@ CUresult RememberedGraphs::Issue(const WindowShape& shape, std::span<PendingLaun
   WayChoice::Next next{.way = IssueWay::kGraph};
   if (completions_ != nullptr) {
     Collect(*known);
-    next = known->choice.NextUse();
-    last_ = {known->choice.duration(IssueWay::kInOrder), known->choice.duration(next.way)};
+    next = known->ways.Next();
+    last_ = {known->ways.choice().duration(IssueWay::kInOrder), known->ways.choice().duration(next.way)};
   }
   if (next.way == IssueWay::kGraph) {
     if (const auto result = AsGraph(*known, launches, next.is_sample)) return *result;
-    if (next.is_sample) known->choice.OnLost(IssueWay::kGraph);
+    if (next.is_sample) known->ways.Lose(IssueWay::kGraph);
     return InOrder(launches, issue_one);
   }
   return next.is_sample ? InOrderTimed(*known, launches, issue_one) : InOrder(launches, issue_one);
@@ -73,11 +73,10 @@ CUresult RememberedGraphs::InOrder(std::span<PendingLaunch> launches, const Issu
 CUresult RememberedGraphs::InOrderTimed(Remembered& known, std::span<PendingLaunch> launches,
                                         const IssueOne& issue_one) {
   const CUstream stream = launches[0].stream->real;
-  Mark begin;
-  if (completions_->Put(stream, &begin, MarkKind::kTimed) != CUDA_SUCCESS) begin.Clear();
+  Mark begin = TimedWays::Begin(*completions_, stream);
   const CUresult result = InOrder(launches, issue_one);
   if (result != CUDA_SUCCESS) begin.Clear();
-  EndSample(known, IssueWay::kInOrder, std::move(begin), stream);
+  known.ways.End(IssueWay::kInOrder, std::move(begin), *completions_, stream);
   return result;
 }
 
@@ -103,13 +102,13 @@ std::optional<CUresult> RememberedGraphs::Launch(Remembered& known, std::span<Pe
   const LaunchStream& stream = *launches[0].stream;
   scheduler::LaunchAsked asked;
   asked.kind = known.key;
-  asked.duration = known.choice.duration(IssueWay::kGraph);
+  asked.duration = known.ways.choice().duration(IssueWay::kGraph);
   asked.turnaround = launches[0].turnaround;
   const AdmittedDispatch dispatch(owner, stream, asked, /*passes=*/false, {nullptr, "window"});
   if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
   // What waiting there took does not count; what the host does for the graph does.
   Mark begin;
-  if (is_sample && completions_->Put(stream.real, &begin, MarkKind::kTimed) != CUDA_SUCCESS) begin.Clear();
+  if (is_sample) begin = TimedWays::Begin(*completions_, stream.real);
   if (const CUresult r = known.graph->Set(launches, &counts_.parameter_updates); r != CUDA_SUCCESS) {
     return Refuse(known, r);
   }
@@ -121,7 +120,7 @@ std::optional<CUresult> RememberedGraphs::Launch(Remembered& known, std::span<Pe
   if (const CUresult r = known.graph->Launch(stream.real); r != CUDA_SUCCESS) return Refuse(known, r);
   ++counts_.graph_launches;
   counts_.launches_in_graphs += launches.size();
-  if (is_sample) EndSample(known, IssueWay::kGraph, std::move(begin), stream.real);
+  if (is_sample) known.ways.End(IssueWay::kGraph, std::move(begin), *completions_, stream.real);
   return CUDA_SUCCESS;
 }
 
@@ -132,27 +131,11 @@ std::optional<CUresult> RememberedGraphs::Refuse(Remembered& known, CUresult why
   return IsSticky(why) ? std::optional(why) : std::nullopt;
 }
 
-void RememberedGraphs::EndSample(Remembered& known, IssueWay way, Mark begin, CUstream stream) {
-  Mark end;
-  if (begin.exists() && completions_->Put(stream, &end, MarkKind::kTimed) == CUDA_SUCCESS) {
-    known.samples.push_back({way, std::move(begin), std::move(end)});
-  } else {
-    known.choice.OnLost(way);
-  }
-}
-
 void RememberedGraphs::Collect(Remembered& known) {
-  const bool was_looking = known.choice.is_looking();
-  auto sample = known.samples.begin();
-  for (; sample != known.samples.end() && sample->end.HasEnded(); ++sample) {
-    if (const auto duration = completions_->Between(sample->begin, sample->end)) {
-      known.choice.OnDuration(sample->way, *duration);
-    } else {
-      known.choice.OnLost(sample->way);
-    }
-  }
-  known.samples.erase(known.samples.begin(), sample);
-  if (!was_looking || known.choice.is_looking() || known.choice.chosen() == IssueWay::kGraph) return;
+  const WayChoice& choice = known.ways.choice();
+  const bool was_looking = choice.is_looking();
+  known.ways.Collect(*completions_);
+  if (!was_looking || choice.is_looking() || choice.chosen() == IssueWay::kGraph) return;
   known.graph.reset();
   ++counts_.shapes_slower;
 }
@@ -168,11 +151,10 @@ RememberedGraphs::Remembered* RememberedGraphs::Find(const WindowShape& shape,
   }
   uint64_t& seen = seen_[key % kMostSeen];
   if (std::exchange(seen, key) != key || !MakeRoomForShape()) return nullptr;
-  Remembered& known = shapes_.emplace(key, Remembered())->second;
+  Remembered& known = shapes_.emplace(key, Remembered(limits_.uses_between_looks))->second;
   known.key = key;
   known.stream = stream;
   known.nodes.assign(shape.nodes().begin(), shape.nodes().end());
-  known.choice = WayChoice(limits_.uses_between_looks);
   return &known;
 }
 
@@ -225,9 +207,9 @@ std::vector<RememberedGraphs::ShapeReport> RememberedGraphs::Report() const {
       report.num_levels = std::max<size_t>(report.num_levels, node.level + 1);
       report.num_tracks = std::max<size_t>(report.num_tracks, node.track + 1);
     }
-    report.in_order = known.choice.duration(IssueWay::kInOrder);
-    report.graph = known.choice.duration(IssueWay::kGraph);
-    const bool is_graph = completions_ == nullptr || known.choice.chosen() == IssueWay::kGraph;
+    report.in_order = known.ways.choice().duration(IssueWay::kInOrder);
+    report.graph = known.ways.choice().duration(IssueWay::kGraph);
+    const bool is_graph = completions_ == nullptr || known.ways.choice().chosen() == IssueWay::kGraph;
     report.way = is_graph && !known.is_refused ? IssueWay::kGraph : IssueWay::kInOrder;
     report.is_refused = known.is_refused;
     report.num_uses = known.num_uses;

@@ -1,26 +1,22 @@
 // RememberedGraphs: launches of a window issued as a graph where their shape was seen before and its graph is faster.
 //
 //     seen for the first time    in program order; only the hash is kept
-//     seen again                 its graph is built (window_graph.h), and both ways are timed
-//     (scheduler/window/way_choice.h) from then on               the way that is faster; parameters set where they have
-//     changed
+//     seen again                 its graph is built (window_graph.h), and both ways are timed (timed_ways.h)
+//     from then on               the way that is faster; parameters set where they have changed
 //
 // * Order: a batch is put on the stream as a whole, behind what is there and before all that follows. Within it only
-// the
-//   shape's edges hold. Whoever admits launches to the window answers for these.
+//   the shape's edges hold. Whoever admits launches to the window answers for these.
 // * Which numbers the shape has for `kernel` and `geometry` is never a matter of right or wrong: nodes are compared
-// with
-//   their launches. They should differ for different kernels (Kernel::handle), block sizes and dynamic shared memory,
-//   so that what differs is timed and decided apart. The grid may change from use to use, by an update of the node.
+//   with their launches. They should differ for different kernels (Kernel::handle), block sizes and dynamic shared
+//   memory, so that what differs is timed and decided apart. The grid may change from use to use, by an update of the
+//   node.
 // * Failures: what the driver refuses is issued in program order, so that the errors are those of the launches, and
-// that
-//   shape is left alone from then on. Only a lost context is reported as the graph's.
+//   that shape is left alone from then on. Only a lost context is reported as the graph's.
 // * Admission is passed once for a graph, as for a program's own. It runs to its end once begun: while the device may
 //   have to be stopped block by block, launches must not get here.
 // * Bounds: `most_graphs` executables, of kMostSlots nodes each at most and of the session's budget (node_budget.h). A
-// new shape takes the place of one that was not
-//   used for `stale_after` batches; if there is none it runs in order, so that shapes that take turns do not build
-//   their graphs each time.
+//   new shape takes the place of one that was not used for `stale_after` batches. If there is none it runs in order, so
+//   that shapes that take turns do not build their graphs each time.
 // * A graph belongs to its stream: the driver runs launches of one executable one after another, and another stream
 //   must not wait for what the program never ordered.
 //
@@ -49,6 +45,7 @@
 #include "scheduler/window/way_choice.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/issue/pending_launch.h"
+#include "server/executor/issue/timed_ways.h"
 #include "server/executor/issue/window_graph.h"
 
 namespace tally::server {
@@ -111,17 +108,14 @@ class RememberedGraphs {
   std::vector<ShapeReport> Report() const;
 
  private:
-  struct Sample {
-    scheduler::IssueWay way;
-    Mark begin, end;
-  };
   struct Remembered {
+    explicit Remembered(uint64_t uses_between_looks) : ways(uses_between_looks) {}
+
     uint64_t key = 0;
     const void* stream = nullptr;  // LaunchStream, which may be gone
     std::vector<scheduler::WindowShape::Node> nodes;
     std::unique_ptr<WindowGraph> graph;  // null: none at present
-    scheduler::WayChoice choice;
-    std::vector<Sample> samples;  // that are still to end, in the order of the stream
+    TimedWays ways;
     bool is_refused = false;
     uint64_t num_uses = 0;
     uint64_t last_use = 0;
@@ -136,7 +130,6 @@ class RememberedGraphs {
   std::optional<CUresult> AsGraph(Remembered& known, std::span<PendingLaunch> launches, bool is_sample);
   std::optional<CUresult> Launch(Remembered& known, std::span<PendingLaunch> launches, bool is_sample);
   std::optional<CUresult> Refuse(Remembered& known, CUresult why);
-  void EndSample(Remembered& known, scheduler::IssueWay way, Mark begin, CUstream stream);
   void Collect(Remembered& known);
   template <typename Condition>
   void ForgetKernels(Condition condition);

@@ -19,8 +19,8 @@ class TimedWays {
  public:
   explicit TimedWays(uint64_t uses_between_looks) : choice_(uses_between_looks) {}
 
-  // How to do it this time, by what has ended so far. A sample is to be begun and ended, or lost.
-  scheduler::WayChoice::Next Next(const CompletionSource& completions) {
+  // What has ended by now counts in the choice.
+  void Collect(const CompletionSource& completions) {
     const auto running = std::ranges::find_if(samples_, [&](const Sample& sample) {
       if (!sample.end.HasEnded()) return true;
       if (const auto duration = completions.Between(sample.begin, sample.end)) {
@@ -31,8 +31,9 @@ class TimedWays {
       return false;
     });
     samples_.erase(samples_.begin(), running);
-    return choice_.NextUse();
   }
+  // How to do it this time. A sample is to be begun and ended, or lost.
+  scheduler::WayChoice::Next Next() { return choice_.NextUse(); }
   static Mark Begin(CompletionSource& completions, CUstream stream) {
     Mark begin;
     if (completions.Put(stream, &begin, MarkKind::kTimed) != CUDA_SUCCESS) begin.Clear();

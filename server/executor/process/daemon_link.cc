@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/unix_socket.h"
 #include "proto/control/trace_abi.h"
@@ -20,12 +20,6 @@ using control::LinkKind;
 
 // A tallyd that does not read for this long is treated as gone.
 constexpr timeval kSendLimit{1, 0};
-
-uint64_t MonotonicNs() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 template <typename Message>
 bool Read(std::span<const std::byte> bytes, Message& into) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -91,8 +93,14 @@ TEST_F(GrantBookTest, WhatCannotBeSavedLeavesWhatWasSaved) {
   Add("a");
   ASSERT_TRUE(book_.Save().ok());
   Add("b");
-  ASSERT_EQ(::mkdir((path_ + ".new").c_str(), 0700), 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{16, before.rlim_max};  // as a disk that is
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
   EXPECT_FALSE(book_.Save().ok());
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
   GrantBook next(path_);
   ASSERT_TRUE(next.Load().ok());
   EXPECT_EQ(next.grants().size(), 1u);

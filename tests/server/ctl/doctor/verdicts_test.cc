@@ -161,6 +161,15 @@ TEST(Verdicts, ADaemonOfAnotherVersionOrThatSaysLittle) {
   Expect(facts, "tallyd", Verdict::kWarning, "process 77 of user 998; the control socket", "sudo");
 }
 
+TEST(Verdicts, AUserIsToldOfHisOwnOnly) {
+  Facts facts = GoodMachine();
+  facts.daemon.sees_own_only = true;
+  facts.daemon.executors.clear();
+  Expect(facts, "tallyd", Verdict::kOk, "process 77 of user 998, driver cuda; you see your own sessions only");
+  Expect(facts, "time slices", Verdict::kOk, "not known: no executor of yours uses a GPU now");
+  Expect(facts, "suspension", Verdict::kOk, "no executor of yours deschedules its contexts now");
+}
+
 TEST(Verdicts, Cache) {
   Facts facts = GoodMachine();
   facts.cache_free_bytes = 5 << 20;
