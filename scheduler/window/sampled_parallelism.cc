@@ -64,8 +64,7 @@ void SampledParallelism::EndStretch(TimePoint now) {
   looks_at_ = began_ + cost_ * 100 / kMostPercent;
   const WindowParallelism::Report stretch = parallelism_.report();
   all_ = {.chain = Units(stretch.longest_chain - before_.longest_chain)};
-  read_after_write_ = {
-      .chain = Units(stretch.longest_chain_read_after_write - before_.longest_chain_read_after_write)};
+  read_after_write_ = {.chain = Units(stretch.longest_chain_read_after_write - before_.longest_chain_read_after_write)};
   if (now >= looks_at_) BeginStretch();  // the program is slow enough
 }
 

@@ -1,5 +1,5 @@
-// SampledParallelism: WindowParallelism for a small part of its cost. It compares some launches in a row, a stretch, and
-// takes those that follow for like them until comparing was at most kMostPercent of the time.
+// SampledParallelism: WindowParallelism for a small part of its cost. It compares some launches in a row, a stretch,
+// and takes those that follow for like them until comparing was at most kMostPercent of the time.
 //
 //      time       |compared|            passed             |compared|        passed        |
 //      launches    a b c d  e f g h i j k l m n o p q r s t  u v w x  ...
@@ -75,10 +75,10 @@ class SampledParallelism {
   std::chrono::nanoseconds cost_{0};
   WindowParallelism::Report before_;  // the stretch
 
-  TimePoint looks_at_;         // again, at the earliest
-  uint64_t num_passed_ = 0;    // since the stretch
-  uint64_t num_settled_ = 0;   // of those
-  uint64_t due_since_ = 0;     // of those; 0: it is not time yet
+  TimePoint looks_at_;        // again, at the earliest
+  uint64_t num_passed_ = 0;   // since the stretch
+  uint64_t num_settled_ = 0;  // of those
+  uint64_t due_since_ = 0;    // of those; 0: it is not time yet
   Estimate all_;
   Estimate read_after_write_;
 };

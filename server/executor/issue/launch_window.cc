@@ -174,8 +174,7 @@ void LaunchWindow::Judge(const Batch& batch) {
     // With the GPU idle, kernels would have run while the program was still launching; now they all come behind.
     if_not_held_ += std::max(durations.in_order, held_for);
     if_held_ += held_for + durations.as_issued;
-  } else if (held_for > held_for.zero() &&
-             (why == WindowEnd::kIdle || num_launches == 1 || held_for > period / 2)) {
+  } else if (held_for > held_for.zero() && (why == WindowEnd::kIdle || num_launches == 1 || held_for > period / 2)) {
     // Nothing came that it could have been put beside; or the GPU mostly waits for launches of which nobody knows yet
     // whether a graph is any better.
     if_held_ += held_for;

@@ -132,7 +132,7 @@ class LaunchWindow {
   std::optional<Kind> step_begins_;
   bool begins_step_ = true;  // the next launch does
   TimePoint held_since_;
-  TimePoint issued_at_;      // the batch before
+  TimePoint issued_at_;    // the batch before
   bool was_idle_ = false;  // the stream, when the first of them came
 
   // Of the windows since it was last asked whether holding pays.
