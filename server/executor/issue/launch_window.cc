@@ -132,10 +132,9 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
   const size_t held = num_held_.load(std::memory_order_relaxed);
   if (held == 0) return CUDA_SUCCESS;
   const TimePoint now = clock_.Now();
-  const std::chrono::nanoseconds held_for = now - held_since_;
   Batch batch = {.why = why,
                  .num_launches = held,
-                 .held_for = was_idle_ ? held_for : held_for.zero(),
+                 .held_for = IdleFor(now),
                  .period = now - std::exchange(issued_at_, now),
                  .durations = {}};
   figures_.Add("window_batches", 1, static_cast<size_t>(why));
@@ -150,8 +149,16 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
   window_.Clear();
   shape_.Clear();
   num_held_.store(0, std::memory_order_relaxed);
+  lasts_ = batch.durations.as_issued;
   Judge(batch);
   return result;
+}
+
+std::chrono::nanoseconds LaunchWindow::IdleFor(TimePoint now) const {
+  if (was_idle_) return now - held_since_;
+  // It was busy when the first launch came. If it is not now, it has waited since the batch before was done.
+  if (lasts_ == lasts_.zero() || now - issued_at_ <= lasts_ || !means_.is_idle()) return {};
+  return now - std::max(held_since_, issued_at_ + lasts_);
 }
 
 void LaunchWindow::CloseShadow() {

@@ -113,6 +113,8 @@ class LaunchWindow {
     scheduler::WayDurations durations;
   };
   void Judge(const Batch& batch);
+  // How long the GPU has had nothing to do while they were held.
+  std::chrono::nanoseconds IdleFor(TimePoint now) const;
 
   const bool holds_;
   const Means means_;
@@ -132,8 +134,9 @@ class LaunchWindow {
   std::optional<Kind> step_begins_;
   bool begins_step_ = true;  // the next launch does
   TimePoint held_since_;
-  TimePoint issued_at_;    // the batch before
-  bool was_idle_ = false;  // the stream, when the first of them came
+  TimePoint issued_at_;                // the batch before
+  std::chrono::nanoseconds lasts_{0};  // that one, on the GPU; zero: not known
+  bool was_idle_ = false;              // the stream, when the first of them came
 
   // Of the windows since it was last asked whether holding pays.
   std::chrono::nanoseconds if_not_held_{0};

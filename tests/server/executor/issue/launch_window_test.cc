@@ -394,7 +394,7 @@ TEST_F(LaunchWindowTest, WhatIsNotMeasuredIsNotHeldWhileTheGpuMostlyWaits) {
   for (int i = 0; i < 100; ++i) ASSERT_EQ(step(microseconds(1), microseconds(200)), 10) << "soon it will be";
   for (int i = 0; i < 17; ++i) step(microseconds(14), microseconds(20));
   EXPECT_EQ(step(microseconds(14), microseconds(20)), 0);
-  // But a busy GPU has lost nothing by it.
+  // A busy GPU has lost nothing by it.
   Open();
   is_idle_ = false;
   for (int i = 0; i < 100; ++i) ASSERT_EQ(step(microseconds(14), microseconds(20)), 10);
@@ -445,6 +445,27 @@ TEST_F(LaunchWindowTest, WhatIsNotHeldNeverOvertakes) {
     clock_.Advance(microseconds(1));
   }
   EXPECT_FALSE(was_held);
+}
+
+// It was still busy when the first of them came, and soon was not: each batch comes before the last one is done.
+TEST_F(LaunchWindowTest, AGpuThatGoesIdleMeanwhileHasWaited) {
+  Open();
+  durations_ = {.in_order = microseconds(100), .as_issued = microseconds(50)};
+  const auto step = [&](microseconds apart) {
+    int num_held = 0;
+    for (int i = 0; i < 10; ++i) {
+      num_held += Take(i) ? 1 : 0;
+      clock_.Advance(apart);
+      is_idle_ = i >= 8;
+    }
+    window_->Issue(WindowEnd::kFull);
+    is_idle_ = false;
+    return num_held;
+  };
+  // The GPU takes 50 us for a batch that comes in 60, or in order 100: still a gain.
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(step(microseconds(6)), 10);
+  for (int i = 0; i < 17; ++i) step(microseconds(20));
+  EXPECT_EQ(step(microseconds(20)), 0);
 }
 
 TEST_F(LaunchWindowTest, HoldingPaysWhileTheGpuIsBusyOrTheProgramIsQuick) {
