@@ -220,11 +220,13 @@ void BM_QueuedLaunches(benchmark::State& state) {
 }
 BENCHMARK(BM_QueuedLaunches)->ArgName("bytes")->Arg(24)->Arg(4000)->Iterations(100);
 
-// What a window costs beyond BM_QueuedLaunches: launches that are known are held, 64 at a time, and issued as a graph
-// that is known, with nothing to be told; the graph's launch takes no time.
+// What a window costs beyond BM_QueuedLaunches, by mode. 0: none; 1: shadow, which compares a part; 2: on, where
+// launches that are known are held, 64 at a time, and issued as a graph that is known, with nothing to be told; the
+// graph's launch takes no time.
 void BM_QueuedLaunchesInAWindow(benchmark::State& state) {
-  ::setenv("TALLY_FORCE_WINDOW", "graphs", 1);
-  Bed bed(&LaunchNothing, state.range(0) != 0 ? control::WindowMode::kOn : control::WindowMode::kOff);
+  const auto mode = static_cast<control::WindowMode>(state.range(0));
+  if (mode == control::WindowMode::kOn) ::setenv("TALLY_FORCE_WINDOW", "graphs", 1);
+  Bed bed(&LaunchNothing, mode);
   ::unsetenv("TALLY_FORCE_WINDOW");
   std::vector<Payload> step;
   for (uint64_t i = 0; i < 64; ++i) step.push_back(bed.Copying(i, i >= 4 ? i - 4 : 100 + i));
@@ -251,9 +253,43 @@ void BM_QueuedLaunchesInAWindow(benchmark::State& state) {
     samples.push_back(NanosecondsEach(g_end - g_begin, kSteps * 64));
   }
   ReportMedian(state, samples);
-  state.counters["launches"] = static_cast<double>(bed.executor->Snapshot().at(0).figures["window_in_graphs"]);
+  const auto figures = bed.executor->Snapshot().at(0).figures;
+  state.counters["in_graphs"] = static_cast<double>(figures["window_in_graphs"]);
 }
-BENCHMARK(BM_QueuedLaunchesInAWindow)->ArgName("window")->Arg(0)->Arg(1)->Iterations(100);
+BENCHMARK(BM_QueuedLaunchesInAWindow)->ArgName("window")->DenseRange(0, 2)->Iterations(300);
+
+// Launches that are barriers, here by their attributes: what a window costs a program that it can do nothing for.
+void BM_QueuedBarriers(benchmark::State& state) {
+  Bed bed(&LaunchNothing, static_cast<control::WindowMode>(state.range(0)));
+  shm::Launch launch{};
+  launch.function = bed.kernel;
+  launch.stream = 1;
+  launch.num_attributes = 1;
+  for (uint32_t& extent : launch.grid) extent = 1;
+  for (uint32_t& extent : launch.block) extent = 1;
+  launch.parameter_bytes = 24;
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  const std::array<uint64_t, 3> parameters = {bed.memory, 0, bed.memory};
+  const Payload payload = Payload().Put(launch).Put(attribute).PutBytes(
+      reinterpret_cast<const char*>(parameters.data()), sizeof(parameters));
+  MeasureQueued(state, bed, 2000, 0, [&] { bed.channel->Post(Op::kLaunch, payload); });
+}
+BENCHMARK(BM_QueuedBarriers)->ArgName("window")->DenseRange(0, 2)->Iterations(100);
+
+// A launch of known memory, and a wait for it, each time.
+void BM_QueuedLoneLaunches(benchmark::State& state) {
+  Bed bed(&LaunchNothing, static_cast<control::WindowMode>(state.range(0)));
+  const Payload launch = bed.Copying(0, 1);
+  const auto put = [&] {
+    bed.channel->Post(Op::kLaunch, launch);
+    bed.Ask(Op::kSynchronizeStream, Payload().PutWord(1));
+  };
+  MeasureQueued(state, bed, 2000, 1, put);
+  const auto figures = bed.executor->Snapshot().at(0).figures;
+  state.counters["held"] = static_cast<double>(figures["window_held"]);
+}
+BENCHMARK(BM_QueuedLoneLaunches)->ArgName("window")->DenseRange(0, 2)->Iterations(100);
 
 // While the session is recorded (tallyctl trace), beyond BM_QueuedLaunches: marks cost nothing here, so what is seen is
 // the clock and the book-keeping. Once it was recorded: as if it had never been.

@@ -65,8 +65,8 @@ bool HasWindow(const Session& session) {
 }  // namespace
 
 std::string WindowTable(const control::v1::ListSessionsResponse& response) {
-  Table table({"SESSION", "TENANT", "MODE", "LAUNCHES", "HELD", "IN GRAPHS", "TWINS", "PARALLEL", "RAW ONLY", "GAIN",
-               "CLASSES", "WHY BARRIER"});
+  Table table({"SESSION", "TENANT", "MODE", "LAUNCHES", "HELD", "IN GRAPHS", "TWINS", "COMPARED", "PARALLEL",
+               "RAW ONLY", "GAIN", "CLASSES", "WHY BARRIER"});
   bool is_empty = true;
   for (const Session& session : response.sessions()) {
     if (!HasWindow(session)) continue;
@@ -76,7 +76,7 @@ std::string WindowTable(const control::v1::ListSessionsResponse& response) {
     table.AddRow({fmt::format("{}", session.id()), session.tenant(), session.window(), fmt::format("{}", launches),
                   ShareText(of("window_held"), launches), ShareText(of("window_in_graphs"), launches),
                   ShareText(of("window_twin_launches"), of("window_twin_launches") + of("window_twins_slower")),
-                  RatioText(of("window_work"), of("window_chain")),
+                  ShareText(of("window_compared"), of("window_work")), RatioText(of("window_work"), of("window_chain")),
                   RatioText(of("window_work"), of("window_chain_read_after_write")),
                   RatioText(of("window_in_order_ns"), of("window_in_graphs_ns")),
                   SharesText(session, "window_classes", launches, std::size(control::kWindowClasses)),

@@ -1,7 +1,6 @@
 #include "server/executor/issue/launch_window.h"
 
 #include <algorithm>
-#include <array>
 #include <new>
 
 #include "server/executor/issue/launch_forms.h"
@@ -18,9 +17,6 @@ constexpr uint64_t kShortestRest = 1024;
 constexpr uint64_t kLongestRest = 1 << 20;
 constexpr size_t kNoGain = control::WindowBarrierOf("no-gain");  // those
 
-// A launch, where nobody measured: as a unit of work.
-constexpr std::chrono::nanoseconds kUnit{1};
-
 // In the place of a kernel's address.
 constexpr uint64_t kCopies = 1, kFills = 2;
 
@@ -31,7 +27,8 @@ LaunchWindow::LaunchWindow(bool holds, Means means, FigureCounters& figures, con
       means_(std::move(means)),
       figures_(figures),
       clock_(clock),
-      launches_(holds ? means_.most_launches : 0) {}
+      launches_(holds ? means_.most_launches : 0),
+      parallelism_(clock) {}
 
 std::optional<LaunchWindow::Kind> LaunchWindow::KindOf(const PendingLaunch& launch) {
   if (launch.is_transfer()) return Kind{launch.transfer.is_fill() ? kFills : kCopies, GeometryOf(launch.transfer)};
@@ -62,9 +59,15 @@ const char* LaunchWindow::BarrierOf(const PendingLaunch& launch) {
 }
 
 CUresult LaunchWindow::Pass(const char* barrier) {
-  figures_.Add("window_barriers", 1, control::WindowBarrierOf(barrier));
-  const std::array<scheduler::Access, 0> none;
-  if (!holds_) parallelism_.Add(none, scheduler::Extent::kAnything, kUnit);
+  if (barrier != last_barrier_) {
+    last_barrier_ = barrier;
+    last_barrier_place_ = control::WindowBarrierOf(barrier);
+  }
+  figures_.Add("window_barriers", 1, last_barrier_place_);
+  if (!holds_) {
+    parallelism_.Add({}, scheduler::Extent::kAnything);
+    return CUDA_SUCCESS;
+  }
   return Issue(WindowEnd::kRequest);
 }
 
@@ -86,7 +89,7 @@ bool LaunchWindow::Take(PendingLaunch& launch, CUresult* failure) {
   figures_.Add("window_classes", 1,
                accesses->accesses.empty() ? control::kWindowClassNone : static_cast<size_t>(accesses->widest));
   if (!holds_) {
-    parallelism_.Add(accesses->accesses, accesses->extent, kUnit);
+    parallelism_.Add(accesses->accesses, accesses->extent);
     return false;
   }
   *failure = MakeRoom(*kind);
@@ -128,42 +131,60 @@ CUresult LaunchWindow::Issue(WindowEnd why) {
   }
   const size_t held = num_held_.load(std::memory_order_relaxed);
   if (held == 0) return CUDA_SUCCESS;
-  const std::chrono::nanoseconds held_for = clock_.Now() - held_since_;
+  const TimePoint now = clock_.Now();
+  Batch batch = {.why = why,
+                 .num_launches = held,
+                 .held_for = IdleFor(now),
+                 .period = now - std::exchange(issued_at_, now),
+                 .durations = {}};
   figures_.Add("window_batches", 1, static_cast<size_t>(why));
   figures_.Add("window_work", held);
   figures_.Add("window_chain", shape_.num_levels());
-  scheduler::WayDurations durations;
+  figures_.Add("window_compared", held);
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   try {
-    result = means_.issue(shape_, std::span(launches_).first(held), &durations);
+    result = means_.issue(shape_, std::span(launches_).first(held), &batch.durations);
   } catch (const std::bad_alloc&) {  // some have been issued by then: none may be a second time
   }
   window_.Clear();
   shape_.Clear();
   num_held_.store(0, std::memory_order_relaxed);
-  Judge(why, durations, was_idle_ ? held_for : held_for.zero());
+  lasts_ = batch.durations.as_issued;
+  Judge(batch);
   return result;
+}
+
+std::chrono::nanoseconds LaunchWindow::IdleFor(TimePoint now) const {
+  if (was_idle_) return now - held_since_;
+  // It was busy when the first launch came. If it is not now, it has waited since the batch before was done.
+  if (lasts_ == lasts_.zero() || now - issued_at_ <= lasts_ || !means_.is_idle()) return {};
+  return now - std::max(held_since_, issued_at_ + lasts_);
 }
 
 void LaunchWindow::CloseShadow() {
   parallelism_.Close();
   const auto report = parallelism_.report();
-  figures_.Add("window_work", report.work - reported_.work);
+  if (report.launches == reported_.launches) return;
+  figures_.Add("window_work", report.launches - reported_.launches);
+  figures_.Add("window_compared", report.compared - reported_.compared);
   figures_.Add("window_chain", report.longest_chain - reported_.longest_chain);
   figures_.Add("window_chain_read_after_write",
                report.longest_chain_read_after_write - reported_.longest_chain_read_after_write);
   reported_ = report;
 }
 
-void LaunchWindow::Judge(WindowEnd why, const scheduler::WayDurations& durations, std::chrono::nanoseconds held_for) {
+void LaunchWindow::Judge(const Batch& batch) {
+  const auto& [why, num_launches, held_for, period, durations] = batch;
   const bool is_known =
       durations.in_order > durations.in_order.zero() && durations.as_issued > durations.as_issued.zero();
   if (is_known) {
     // With the GPU idle, kernels would have run while the program was still launching; now they all come behind.
     if_not_held_ += std::max(durations.in_order, held_for);
     if_held_ += held_for + durations.as_issued;
-  } else if (why == WindowEnd::kIdle && held_for > held_for.zero()) {
-    if_held_ += held_for;  // nothing came that it could have been put beside
+  } else if (held_for > held_for.zero() && (why == WindowEnd::kIdle || num_launches == 1 || held_for > period / 2)) {
+    // Nothing came that it could have been put beside; or the GPU mostly waits for launches of which nobody knows yet
+    // whether a graph is any better.
+    if_held_ += held_for;
   } else {
     return;
   }

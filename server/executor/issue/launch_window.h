@@ -32,8 +32,8 @@
 
 #include "base/clock.h"
 #include "proto/control/window_figures.h"
-#include "scheduler/window/parallelism.h"
 #include "scheduler/window/repeated_window.h"
+#include "scheduler/window/sampled_parallelism.h"
 #include "scheduler/window/shape.h"
 #include "scheduler/window/way_choice.h"
 #include "server/executor/dispatch/figure_counters.h"
@@ -104,7 +104,17 @@ class LaunchWindow {
   void Hold(PendingLaunch& launch, const Kind& kind, const LaunchAccesses& accesses);
   CUresult Pass(const char* barrier);
   void CloseShadow();
-  void Judge(WindowEnd why, const scheduler::WayDurations& durations, std::chrono::nanoseconds held_for);
+  // What it was told of one batch.
+  struct Batch {
+    WindowEnd why = WindowEnd::kFull;
+    size_t num_launches = 0;
+    std::chrono::nanoseconds held_for{0};  // while the GPU had nothing to do
+    std::chrono::nanoseconds period{0};    // since the one before it
+    scheduler::WayDurations durations;
+  };
+  void Judge(const Batch& batch);
+  // How long the GPU has had nothing to do while they were held.
+  std::chrono::nanoseconds IdleFor(TimePoint now) const;
 
   const bool holds_;
   const Means means_;
@@ -117,12 +127,16 @@ class LaunchWindow {
   std::atomic<size_t> num_held_{0};
   scheduler::RepeatedWindow window_;
   scheduler::WindowShape shape_;
-  scheduler::WindowParallelism parallelism_;  // shadow; launches take a unit each
-  scheduler::WindowParallelism::Report reported_;
+  scheduler::SampledParallelism parallelism_;  // shadow
+  scheduler::SampledParallelism::Report reported_;
+  const char* last_barrier_ = nullptr;
+  size_t last_barrier_place_ = 0;  // of its name, which takes a while to find
   std::optional<Kind> step_begins_;
   bool begins_step_ = true;  // the next launch does
   TimePoint held_since_;
-  bool was_idle_ = false;  // the stream, when the first of them came
+  TimePoint issued_at_;                // the batch before
+  std::chrono::nanoseconds lasts_{0};  // that one, on the GPU; zero: not known
+  bool was_idle_ = false;              // the stream, when the first of them came
 
   // Of the windows since it was last asked whether holding pays.
   std::chrono::nanoseconds if_not_held_{0};

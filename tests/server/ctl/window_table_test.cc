@@ -45,6 +45,7 @@ control::v1::ListSessionsResponse Sessions() {
   figures["window_twin_launches"] = 9;
   figures["window_twins_slower"] = 3;
   figures["window_work"] = 1000;
+  figures["window_compared"] = 35;
   figures["window_chain"] = 400;
   figures["window_chain_read_after_write"] = 250;
   figures["window_in_order_ns"] = 9000;
@@ -59,6 +60,7 @@ TEST(WindowTable, ShowsSharesOfAllLaunchesAndTheMostFrequentReasons) {
   EXPECT_THAT(text, HasSubstr("80.0 %")) << "held";
   EXPECT_THAT(text, HasSubstr("64.0 %")) << "in graphs";
   EXPECT_THAT(text, HasSubstr("75.0 %")) << "of launches of graphs with twins";
+  EXPECT_THAT(text, HasSubstr(" 3.5 % ")) << "of the launches that follow from this, compared";
   EXPECT_THAT(text, HasSubstr(" 2.50 ")) << "parallelism";
   EXPECT_THAT(text, HasSubstr(" 4.00 ")) << "read after write alone";
   EXPECT_THAT(text, HasSubstr(" 1.80 ")) << "gain";
@@ -72,7 +74,7 @@ TEST(WindowTable, NothingYetIsNoNumber) {
   control::v1::ListSessionsResponse response;
   response.add_sessions()->set_window("shadow");
   EXPECT_THAT(WindowTable(response),
-              HasSubstr("shadow         0  -     -          -      -         -         -     -        -"));
+              HasSubstr("shadow         0  -     -          -      -         -         -         -     -        -"));
   EXPECT_EQ(WindowTable({}), "");
 }
 

@@ -192,6 +192,7 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
       {"tally_tenant_window_twin_launches_total which=own", "window_twins_slower"},
       {"tally_tenant_window_node_updates_total", "window_node_updates"},
       {"tally_tenant_window_work_total", "window_work"},
+      {"tally_tenant_window_compared_total", "window_compared"},
       {"tally_tenant_window_chain_total hazards=all", "window_chain"},
       {"tally_tenant_window_chain_total hazards=read_after_write", "window_chain_read_after_write"},
       {"tally_tenant_expected_work_total", "hints_announced"},

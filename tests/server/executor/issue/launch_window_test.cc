@@ -101,7 +101,13 @@ class LaunchWindowTest : public testing::Test {
   LaunchOwner owner_{driver_,     admission_,      tenant_,  nullptr, keeps_kernels_, is_high_priority_,
                      runs_owner_, preemptibility_, figures_, trace_,  share_};
   LaunchStream stream_;
-  ManualClock clock_;
+  // Moves on by `tick` whenever it is asked.
+  struct : Clock {
+    TimePoint Now() const override { return now += tick; }
+    void Advance(std::chrono::nanoseconds by) { now += by; }
+    mutable TimePoint now{};
+    std::chrono::nanoseconds tick{0};
+  } clock_;
   std::map<int, Kernel> kernels_;
   std::map<const Kernel*, LaunchAccesses> accesses_;
   scheduler::WayDurations durations_;
@@ -357,6 +363,43 @@ TEST_F(LaunchWindowTest, SingleLaunchesAreNotMadeToWait) {
   }
 }
 
+// One kernel and a wait, again and again: no other ever comes, though the channel is never idle.
+TEST_F(LaunchWindowTest, WhoWaitsForEachLaunchIsLeftAlone) {
+  Open();
+  is_idle_ = true;
+  int num_held = 0;
+  for (int i = 0; i < 100; ++i) {
+    num_held += Take(0) ? 1 : 0;
+    clock_.Advance(microseconds(1));
+    window_->Issue(WindowEnd::kRequest);
+    clock_.Advance(microseconds(20));
+  }
+  EXPECT_EQ(num_held, 16);
+}
+
+// A slow program whose shapes never come again is never measured, and the GPU would wait for it forever.
+TEST_F(LaunchWindowTest, WhatIsNotMeasuredIsNotHeldWhileTheGpuMostlyWaits) {
+  Open();
+  is_idle_ = true;
+  const auto step = [&](microseconds apart, microseconds rest) {
+    int num_held = 0;
+    for (int i = 0; i < 10; ++i) {
+      num_held += Take(i) ? 1 : 0;
+      clock_.Advance(apart);
+    }
+    window_->Issue(WindowEnd::kRequest);
+    clock_.Advance(rest);
+    return num_held;
+  };
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(step(microseconds(1), microseconds(200)), 10) << "soon it will be";
+  for (int i = 0; i < 17; ++i) step(microseconds(14), microseconds(20));
+  EXPECT_EQ(step(microseconds(14), microseconds(20)), 0);
+  // A busy GPU has lost nothing by it.
+  Open();
+  is_idle_ = false;
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(step(microseconds(14), microseconds(20)), 10);
+}
+
 // However much it has paid before, or has not.
 TEST_F(LaunchWindowTest, EachJudgementIsOfItsOwnWindows) {
   Open();
@@ -404,6 +447,27 @@ TEST_F(LaunchWindowTest, WhatIsNotHeldNeverOvertakes) {
   EXPECT_FALSE(was_held);
 }
 
+// It was still busy when the first of them came, and soon was not: each batch comes before the last one is done.
+TEST_F(LaunchWindowTest, AGpuThatGoesIdleMeanwhileHasWaited) {
+  Open();
+  durations_ = {.in_order = microseconds(100), .as_issued = microseconds(50)};
+  const auto step = [&](microseconds apart) {
+    int num_held = 0;
+    for (int i = 0; i < 10; ++i) {
+      num_held += Take(i) ? 1 : 0;
+      clock_.Advance(apart);
+      is_idle_ = i >= 8;
+    }
+    window_->Issue(WindowEnd::kFull);
+    is_idle_ = false;
+    return num_held;
+  };
+  // The GPU takes 50 us for a batch that comes in 60, or in order 100: still a gain.
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(step(microseconds(6)), 10);
+  for (int i = 0; i < 17; ++i) step(microseconds(20));
+  EXPECT_EQ(step(microseconds(20)), 0);
+}
+
 TEST_F(LaunchWindowTest, HoldingPaysWhileTheGpuIsBusyOrTheProgramIsQuick) {
   Open();
   durations_ = {.in_order = microseconds(100), .as_issued = microseconds(50)};
@@ -435,7 +499,26 @@ TEST_F(LaunchWindowTest, AShadowHoldsNothingAndCounts) {
   EXPECT_EQ(figures_["window_work"], 6u);
   EXPECT_EQ(figures_["window_chain"], 4u);
   EXPECT_EQ(figures_["window_chain_read_after_write"], 2u);
+  EXPECT_EQ(figures_["window_compared"], 6u);
   EXPECT_EQ(figures_["window_held"], 0u);
+}
+
+TEST_F(LaunchWindowTest, AShadowCountsWhatItDoesNotCompare) {
+  Open(/*holds=*/false);
+  clock_.tick = microseconds(1);
+  Touches(0, {Writes(0)});
+  accesses_[KernelOf(1)].barrier = "volatile";
+  for (int step = 0; step < 100; ++step) {
+    for (int i = 0; i < 100; ++i) Take(i % 2);
+    window_->Issue(WindowEnd::kRequest);
+  }
+  EXPECT_EQ(figures_["window_compared"], 300u);
+  EXPECT_EQ(figures_["window_work"], 10'000u);
+  EXPECT_EQ(figures_["window_chain"], 10'000u);
+  EXPECT_EQ(Barriers("volatile"), 5000u);
+  control::SessionFigures sum{};
+  figures_.AddTo(sum);
+  EXPECT_EQ(sum.entries("window_classes")[control::kWindowClassNone] + sum.entries("window_classes")[0], 5000u);
 }
 
 }  // namespace
