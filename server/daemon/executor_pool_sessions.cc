@@ -249,8 +249,7 @@ void ExecutorPool::RemoveTenantPages() {
 
 void ExecutorPool::FindTenantPages() {
   std::error_code none;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(runtime_dir_.PathOf(control::kTenantsDirectory), none)) {
+  for (const auto& entry : std::filesystem::directory_iterator(runtime_dir_.PathOf(control::kTenantsDirectory), none)) {
     left_pages_.insert(entry.path().filename());
   }
   RemoveTenantPages();

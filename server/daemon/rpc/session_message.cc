@@ -18,7 +18,8 @@ grpc::Status ToGrpc(const Status& status) {
 
 std::string Printable(std::string_view name) {
   std::string text(name);
-  std::ranges::replace_if(text, [](char letter) { return letter < ' ' || letter > '~'; }, '?');
+  std::ranges::replace_if(
+      text, [](char letter) { return letter < ' ' || letter > '~'; }, '?');
   return text;
 }
 

@@ -103,7 +103,9 @@ class RunningViewServer final : public ViewServer {
     builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
     builder.SetMaxReceiveMessageSize(4096);  // requests are a few bytes
-    const auto milliseconds = [](std::chrono::minutes time) { return static_cast<int>(time / std::chrono::milliseconds(1)); };
+    const auto milliseconds = [](std::chrono::minutes time) {
+      return static_cast<int>(time / std::chrono::milliseconds(1));
+    };
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(kLongestIdle));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, milliseconds(kLongestConnection));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, milliseconds(kLastCalls));
