@@ -56,6 +56,7 @@ Status ExecutorPool::Listen(const std::string& socket_path) {
     ledger_ = std::move(kept.ledger);
     gpu_places_ = GpuPlaces(std::move(kept.gpus));
   }
+  FindTenantPages();
   for (const pid_t pid : runtime_dir_.LivingExecutors()) awaited_.insert(pid);
   if (!awaited_.empty()) {
     LOG_INFO("waiting for {} executors of an earlier tallyd", awaited_.size());

@@ -225,8 +225,12 @@ class ExecutorPool {
   // `send` says whether the executor was asked.
   void Ask(const std::function<bool(Executor&, uint64_t request_id)>& send, std::chrono::milliseconds limit,
            std::function<void()> done);
-  // The session has ended: removes the page of its tenant (tenant_page_abi.h) if no other session needs it.
+  // The session has ended: removes the page of its tenant (tenant_files.h) if no other session needs it, or later.
   void LeaveTenantPage(const control::SessionIdentity& ended);
+  void RemoveTenantPages();
+  // Those that an earlier tallyd has left.
+  void FindTenantPages();
+  std::set<std::string> NeededTenantPages() const;
   void Ask(control::LinkKind question, std::chrono::milliseconds limit, std::function<void()> done);
   void AnswerArrived(uint64_t inquiry_id, pid_t pid);
   void AnswersFailed(pid_t pid);
@@ -260,6 +264,8 @@ class ExecutorPool {
     Executor::Waiting waiting;
   };
   std::list<Held> held_;
+  std::set<std::string> left_pages_;  // names of those that could not be removed yet
+  bool is_removal_due_ = false;
   FaultBackOff fault_back_off_;  // by Domain::OwnerLabel
 
   uint64_t next_request_id_ = 1;

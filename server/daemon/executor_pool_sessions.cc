@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/log.h"
@@ -12,6 +14,7 @@
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/peer_facts.h"
 #include "server/daemon/policy_rules.h"
+#include "server/daemon/tenant_files.h"
 
 namespace tally::server {
 namespace {
@@ -23,6 +26,9 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{30};
 // An executor that has more to read than its socket holds gets the rest as soon as it has read some.
 constexpr milliseconds kDeliveryPause{10};
+// Pages of tenants whose sessions have ended: when they are removed, and when again if they are still in use.
+constexpr milliseconds kPageDelay{10};
+constexpr milliseconds kPagePause{2000};
 
 }  // namespace
 
@@ -219,19 +225,47 @@ void ExecutorPool::EndSessions(Executor& executor) {
 
 void ExecutorPool::LeaveTenantPage(const control::SessionIdentity& ended) {
   if (ended.device_memory_bytes == 0 && ended.share_permille >= scheduler::kWholeShare) return;
-  const auto page_of = [](const control::SessionIdentity& identity) {
-    return control::TenantPageName(identity.grant_id, identity.uid, identity.tenant_name);
-  };
-  const std::string page = page_of(ended);
-  const auto needs_it = [&](const Executor::Waiting& waiting) { return page_of(waiting.identity) == page; };
-  for (const ExecutorPtr& executor : executors_) {
-    if (std::ranges::any_of(executor->waiting, needs_it)) return;
-    for (const auto& [id, session] : executor->sessions) {
-      if (page_of(session.identity) == page) return;
-    }
+  left_pages_.insert(control::TenantPageName(ended.grant_id, ended.uid, ended.tenant_name));
+  // Many end at once, and each would look at all sessions.
+  if (std::exchange(is_removal_due_, true)) return;
+  loop_.PostDelayed(kPageDelay, [this] {
+    is_removal_due_ = false;
+    RemoveTenantPages();
+  });
+}
+
+void ExecutorPool::RemoveTenantPages() {
+  const std::set<std::string> needed = NeededTenantPages();
+  std::erase_if(left_pages_, [&](const std::string& page) {
+    if (needed.contains(page)) return true;  // its last session comes back here
+    return RemoveTenantPage(runtime_dir_.PathOf(std::string(control::kTenantsDirectory) + "/" + page));
+  });
+  if (left_pages_.empty() || std::exchange(is_removal_due_, true)) return;
+  loop_.PostDelayed(kPagePause, [this] {
+    is_removal_due_ = false;
+    RemoveTenantPages();
+  });
+}
+
+void ExecutorPool::FindTenantPages() {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(runtime_dir_.PathOf(control::kTenantsDirectory), none)) {
+    left_pages_.insert(entry.path().filename());
   }
-  if (std::ranges::any_of(held_, needs_it, &Held::waiting)) return;
-  ::unlink(runtime_dir_.PathOf(std::string(control::kTenantsDirectory) + "/" + page).c_str());
+  RemoveTenantPages();
+}
+
+std::set<std::string> ExecutorPool::NeededTenantPages() const {
+  std::set<std::string> needed;
+  const auto add = [&](const control::SessionIdentity& identity) {
+    needed.insert(control::TenantPageName(identity.grant_id, identity.uid, identity.tenant_name));
+  };
+  for (const ExecutorPtr& executor : executors_) {
+    for (const Executor::Waiting& waiting : executor->waiting) add(waiting.identity);
+    for (const auto& [id, session] : executor->sessions) add(session.identity);
+  }
+  for (const Held& held : held_) add(held.waiting.identity);
+  return needed;
 }
 
 std::map<std::string, uint64_t> ExecutorPool::RefusedFunctions() const {

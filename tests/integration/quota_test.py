@@ -2,8 +2,10 @@
 """A tenant's memory quota: all its programs and executors together, in every way that memory is made."""
 import os
 import signal
+import struct
 import subprocess
 import sys
+import time
 import unittest
 
 from support.daemon_fixture import program, wait_until
@@ -100,6 +102,42 @@ class Quotas(FullStackTest):
         self.assertEqual(self.free_of(socket=sockets["b"]), (64 * MIB, 64 * MIB))
         self.assertEqual(self.free_of(socket=sockets["b"], options=("--memory", "1G")), (64 * MIB, 64 * MIB), "not more")
         self.assertEqual(self.free_of(socket=sockets["b"], options=("--memory", "8M")), (8 * MIB, 8 * MIB), "but less")
+
+    def page_of(self, run):
+        """The file of the tenant that has just begun."""
+        self.assertTrue(self.numbers(run))
+        directory = os.path.join(self.directory, "tenants")
+        (name,) = os.listdir(directory)
+        return os.path.join(directory, name)
+
+    def test_what_a_share_has_used_outlives_the_program(self):
+        self.start_daemon()
+        run = self.run_program("fill", "plain", str(1 << 50), options=("--share", "30%", "--name", "a"))
+        page = self.page_of(run)
+        with open(page, "r+b", buffering=0) as file:
+            file.seek(64)  # used_until_ns of the first GPU, tenant_page_abi.h
+            file.write(struct.pack("q", time.monotonic_ns() + 4_000_000_000))
+        run.kill()
+        wait_until(lambda: not self.ctl_json("ps"), "the session has ended")
+        again = self.run_program("fill", "plain", str(1 << 50), options=("--share", "30%", "--name", "a", "--domain", "apart"))
+        self.assertEqual(self.page_of(again), page)
+        with open(page, "rb") as file:
+            self.assertNotEqual(struct.unpack_from("q", file.read(), 64)[0], 0)
+        again.kill()
+        wait_until(lambda: not os.path.exists(page), "it is paid for, and nobody has the page")
+
+    def test_pages_that_an_earlier_tallyd_left_go_and_those_in_use_stay(self):
+        daemon = self.start_daemon()
+        run = self.run_program("fill", "plain", str(24 * MIB), options=("--memory", "32M", "--name", "a"))
+        page = self.page_of(run)
+        daemon.kill()
+        daemon.wait()
+        left = os.path.join(self.directory, "tenants", "user-1-1")
+        with open(left, "wb") as file:
+            file.truncate(os.path.getsize(page))
+        self.start_daemon()
+        self.assertFalse(os.path.exists(left))
+        self.assertTrue(os.path.exists(page))
 
     def test_a_storm(self):
         self.start_daemon()

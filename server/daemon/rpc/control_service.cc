@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -89,7 +90,7 @@ v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
 
 void Fill(const KernelRow& row, v1::Kernel* kernel) {
   const control::LinkKernelReport& report = row.report;
-  kernel->set_name(report.kernel);
+  kernel->set_name(Printable({report.kernel, ::strnlen(report.kernel, sizeof(report.kernel))}));
   kernel->set_domain(row.domain.Label());
   kernel->set_executor_pid(row.executor_pid);
   for (const uint32_t size : report.grid) kernel->add_grid(size);

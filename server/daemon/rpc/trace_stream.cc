@@ -25,7 +25,7 @@ void Fill(const control::TraceEvent& event, const ExecutorTrace& executor, const
   message->set_session_id(event.session_id);
   message->set_device(event.device);
   message->set_queue(event.queue);
-  message->set_name(names[event.name]);
+  message->set_name(Printable(names[event.name]));
   message->set_operations(event.num_launches);
   message->set_begin_ns(event.begin_ns);
   message->set_end_ns(event.end_ns);

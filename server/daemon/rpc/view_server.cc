@@ -27,6 +27,9 @@ namespace {
 // That the kernel shows for users which are none in tallyd's namespace: many may be behind it.
 constexpr uid_t kOverflowUid = 65534;
 constexpr std::chrono::minutes kLongestIdle{5};
+// Whoever does not read what he asked for is hung up on: he keeps a thread waiting. A trace takes a minute at most.
+constexpr std::chrono::minutes kLongestConnection{5}, kLastCalls{2};
+constexpr int kMostCalls = 8;  // of a connection at a time, each of which has a thread
 
 // A stream, as gRPC speaks; base/unix_socket.h has messages.
 Result<UniqueFd> ListenToStreams(const std::string& path) {
@@ -100,8 +103,13 @@ class RunningViewServer final : public ViewServer {
     builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
     builder.SetMaxReceiveMessageSize(4096);  // requests are a few bytes
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-                               std::chrono::duration_cast<std::chrono::milliseconds>(kLongestIdle).count());
+    const auto milliseconds = [](std::chrono::minutes time) {
+      return static_cast<int>(time / std::chrono::milliseconds(1));
+    };
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, milliseconds(kLongestIdle));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, milliseconds(kLongestConnection));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, milliseconds(kLastCalls));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCalls);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return Status(StatusCode::kUnavailable, "cannot serve '" + socket_path + "'");

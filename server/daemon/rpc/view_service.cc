@@ -60,10 +60,37 @@ grpc::Status ViewService::ListWindowShapes(grpc::ServerContext* context, const v
   return grpc::Status::OK;
 }
 
+// Of a user; ends with it.
+class ViewService::TraceTurn {
+ public:
+  TraceTurn(ViewService& service, uid_t viewer) : service_(service), viewer_(viewer) {
+    const std::lock_guard lock(service_.mutex_);
+    is_granted_ = service_.tracing_.insert(viewer).second;
+  }
+  ~TraceTurn() {
+    const std::lock_guard lock(service_.mutex_);
+    if (is_granted_) service_.tracing_.erase(viewer_);
+  }
+  TraceTurn(const TraceTurn&) = delete;
+  TraceTurn& operator=(const TraceTurn&) = delete;
+  bool is_granted() const { return is_granted_; }
+
+ private:
+  ViewService& service_;
+  const uid_t viewer_;
+  bool is_granted_ = false;
+};
+
 grpc::Status ViewService::Trace(grpc::ServerContext* context, const v1::TraceRequest* request,
                                 grpc::ServerWriter<v1::TraceChunk>* writer) {
   const auto viewer = find_viewer_(*context);
-  return viewer ? StreamTrace(desk_, *request, viewer, *writer) : Nobody();
+  if (!viewer) return Nobody();
+  const TraceTurn turn(*this, *viewer);
+  if (!turn.is_granted()) {
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                        "another trace of yours has not been read to its end: try again then");
+  }
+  return StreamTrace(desk_, *request, viewer, *writer);
 }
 
 grpc::Status ViewService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {

@@ -6,7 +6,9 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <mutex>
 #include <optional>
+#include <set>
 
 #include "proto/control/control.grpc.pb.h"
 #include "server/daemon/control_desk.h"
@@ -28,14 +30,19 @@ class ViewService final : public control::v1::Control::Service {
                              control::v1::ListExecutorsResponse* response) override;
   grpc::Status ListWindowShapes(grpc::ServerContext* context, const control::v1::ListWindowShapesRequest*,
                                 control::v1::ListWindowShapesResponse* response) override;
+  // One of a user at a time, until he has read it: what was recorded is in memory until then.
   grpc::Status Trace(grpc::ServerContext* context, const control::v1::TraceRequest* request,
                      grpc::ServerWriter<control::v1::TraceChunk>* writer) override;
   grpc::Status Version(grpc::ServerContext* context, const control::v1::VersionRequest*,
                        control::v1::VersionResponse* response) override;
 
  private:
+  class TraceTurn;
+
   ControlDesk& desk_;
   const FindViewer find_viewer_;
+  std::mutex mutex_;
+  std::set<uid_t> tracing_;  // guarded by mutex_
 };
 
 }  // namespace tally::server

@@ -39,6 +39,13 @@ class FileLock {
 }  // namespace
 
 Result<std::unique_ptr<TenantPage>> TenantPage::Open(const std::string& path) {
+  for (;;) {
+    auto opened = OpenOnce(path);
+    if (opened || opened.error().code() != StatusCode::kAborted) return opened;
+  }
+}
+
+Result<std::unique_ptr<TenantPage>> TenantPage::OpenOnce(const std::string& path) {
   UniqueFd fd(path.empty() ? ::memfd_create("tally-tenant", MFD_CLOEXEC)
                            : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return std::unexpected(StatusFromErrno(errno, fmt::format("open tenant page '{}'", path)));
@@ -54,6 +61,11 @@ Result<std::unique_ptr<TenantPage>> TenantPage::Open(const std::string& path) {
 
 Status TenantPage::Join(const std::string& path) {
   const FileLock lock(fd_.get());
+  struct stat state {};
+  // Who comes later would not see what is counted there.
+  if (!path.empty() && ::fstat(fd_.get(), &state) == 0 && state.st_nlink == 0) {
+    return Status(StatusCode::kAborted, fmt::format("'{}' was removed", path));
+  }
   if (page().magic.load() == 0) {
     page().version = shm::kTenantPageVersion;
     page().magic.store(shm::kTenantPageMagic);

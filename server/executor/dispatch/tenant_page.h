@@ -37,6 +37,8 @@ class TenantPage {
  private:
   TenantPage(UniqueFd fd, MappedRegion region) : fd_(std::move(fd)), region_(std::move(region)) {}
   shm::TenantPage& page() const { return *reinterpret_cast<shm::TenantPage*>(region_.data()); }
+  // kAborted: tallyd has removed the file since it was opened.
+  static Result<std::unique_ptr<TenantPage>> OpenOnce(const std::string& path);
   // With the file's lock, as the two below.
   Status Join(const std::string& path);
   Status ClaimSlot();

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -138,6 +139,28 @@ TEST_F(TenantPageTest, WhatIsNoPageIsRefused) {
   const auto page = TenantPage::Open(Path());
   ASSERT_FALSE(page);
   EXPECT_EQ(page.error().code(), StatusCode::kFailedPrecondition);
+}
+
+// Between opening and locking: what is counted in a file without a name nobody else would see.
+TEST_F(TenantPageTest, APageThatIsRemovedAtThisMomentIsMadeAnew) {
+  Open();
+  const int remover = ::open(Path().c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(remover, LOCK_EX), 0);
+  const auto num_open = [this] {
+    return std::ranges::count_if(std::filesystem::directory_iterator("/proc/self/fd"), [this](const auto& entry) {
+      std::error_code gone;
+      return std::filesystem::read_symlink(entry, gone) == Path();
+    });
+  };
+  std::unique_ptr<TenantPage> late;
+  std::thread executor([&] { late = Open(); });
+  while (num_open() < 2) std::this_thread::yield();
+  ::unlink(Path().c_str());
+  ::close(remover);
+  executor.join();
+  ASSERT_NE(late, nullptr);
+  ASSERT_TRUE(late->Reserve(0, kLimit, kLimit));
+  EXPECT_FALSE(Open()->Reserve(0, 1, kLimit)) << "both count in the same page";
 }
 
 TEST_F(TenantPageTest, ThreadsAndExecutorsNeverHoldMoreThanTheLimit) {
