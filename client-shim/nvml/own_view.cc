@@ -82,11 +82,23 @@ bool StartExecutor() {
   return answer && answer->fds.size() == 1;
 }
 
+// tallyd may not have heard yet that the session which only started an executor has left.
+View WithoutOurselves(const View& view) {
+  auto others = std::make_shared<shm::TenantViewReply>(*view);
+  const auto listed = std::span(others->process).first(others->num_processes);
+  const auto left = std::ranges::remove(listed, ::getpid(), &shm::ViewProcess::pid);
+  others->num_processes -= static_cast<uint32_t>(left.size());
+  return others;
+}
+
 }  // namespace
 
 View AskForView() {
   View view = AskOnce();
-  if (view != nullptr && view->num_gpus == 0 && StartExecutor()) view = AskOnce();
+  if (view != nullptr && view->num_gpus == 0 && StartExecutor()) {
+    view = AskOnce();
+    if (view != nullptr) view = WithoutOurselves(view);
+  }
   if (view == nullptr) return nullptr;
   const std::lock_guard lock(g_mutex);
   g_last = view;
