@@ -2,16 +2,9 @@
 
 #include <algorithm>
 
+#include "base/mixed_hash.h"
+
 namespace tally::scheduler {
-namespace {
-
-constexpr uint64_t Mixed(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * 0x9E3779B97F4A7C15;
-  return hash ^ (hash >> 32);
-}
-
-}  // namespace
-
 std::optional<Window::Entry> RepeatedWindow::Admit(uint64_t name, std::span<const Access> accesses, Extent extent) {
   if (num_admitted_ == kMostSlots) return std::nullopt;
   if (name == 0) name = NameOf(accesses, extent);

@@ -3,17 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/mixed_hash.h"
 
 namespace tally::scheduler {
-namespace {
-
-uint64_t Mix(uint64_t hash, uint64_t value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
-  return hash ^ (hash >> 32);
-}
-
-}  // namespace
-
 void WindowShape::Add(const Window::Entry& entry, uint64_t kernel, uint64_t geometry) {
   CHECK(!is_full() && (slots_ & Just(entry.slot)) == 0);
   Node node{.kernel = kernel, .geometry = geometry};
@@ -26,7 +18,7 @@ void WindowShape::Add(const Window::Entry& entry, uint64_t kernel, uint64_t geom
   tracks_taken_[node.level] |= Just(node.track);
   num_levels_ = std::max<size_t>(num_levels_, node.level + 1);
   num_tracks_ = std::max<size_t>(num_tracks_, node.track + 1);
-  hash_ = Mix(Mix(Mix(hash_, kernel), geometry), node.edges);
+  hash_ = Mixed(Mixed(Mixed(hash_, kernel), geometry), node.edges);
   slots_ |= Just(entry.slot);
   node_of_slot_[entry.slot] = static_cast<uint8_t>(num_nodes_);
   nodes_[num_nodes_++] = node;

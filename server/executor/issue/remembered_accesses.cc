@@ -3,16 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mixed_hash.h"
+
 namespace tally::server {
-namespace {
-
-constexpr uint64_t Mixed(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * 0x9E3779B97F4A7C15;
-  return hash ^ (hash >> 32);
-}
-
-}  // namespace
-
 uint64_t RememberedAccesses::HashOf(const Launch& launch) {
   uint64_t hash = Mixed(launch.inputs.size(), launch.kernel);
   hash = Mixed(hash, launch.grid[0] | uint64_t{launch.block[0]} << 32);

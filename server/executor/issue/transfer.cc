@@ -2,15 +2,11 @@
 
 #include <utility>
 
+#include "base/mixed_hash.h"
 #include "server/executor/issue/launch_accesses.h"
 
 namespace tally::server {
 namespace {
-
-uint64_t Join(uint64_t hash, uint64_t number) {
-  hash = (hash ^ number) * 0x9E3779B97F4A7C15;
-  return hash ^ (hash >> 32);
-}
 
 // Rows that follow one another without gaps are one.
 std::optional<Transfer> InOnePiece(Transfer transfer) {
@@ -74,13 +70,13 @@ CUDA_MEMSET_NODE_PARAMS FillOf(const Transfer& fill) {
 }
 
 uint64_t GeometryOf(const Transfer& transfer) {
-  uint64_t hash = Join(Join(transfer.element_bytes, transfer.row_bytes), transfer.rows);
+  uint64_t hash = Mixed(Mixed(transfer.element_bytes, transfer.row_bytes), transfer.rows);
   if (transfer.rows == 1) return hash;
   for (const uint64_t number :
        {uint64_t{transfer.to}, uint64_t{transfer.from}, transfer.to_pitch, transfer.from_pitch}) {
-    hash = Join(hash, number);
+    hash = Mixed(hash, number);
   }
-  return Join(hash, transfer.value);
+  return Mixed(hash, transfer.value);
 }
 
 const char* FindAccesses(const Transfer& transfer, const LaunchMemory& memory, LaunchAccesses* accesses,
