@@ -68,7 +68,7 @@ class Usage(Tracing, DaemonTest):
 class RealPrograms(Tracing, FullStackTest):
     def test_who_ran_and_who_waited(self):
         self.start_daemon("--policy", "tally")
-        self.start_under_tally(sys.executable, CASES, "requests", "20", priority="high",
+        self.start_under_tally(sys.executable, CASES, "requests", "20", "10", priority="high",
                                options=("--name", "service", "--slo", "p99=1us"))
         self.start_under_tally(sys.executable, CASES, "forever", "200", options=("--name", "training"))
         launches = lambda: {row["tenant"]: row["kernel_launches"] for row in self.ctl_json("ps")}

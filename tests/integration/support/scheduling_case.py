@@ -66,12 +66,13 @@ def busy(loops):
             spinner.call("cuEventRecord", event, None)
 
 
-def requests(loops):
-    """Each launch is waited for."""
+def requests(loops, pause_ms="0"):
+    """Each launch is waited for, and followed by a pause."""
     spinner = Spinner(int(loops))
     while True:
         spinner.spin()
         spinner.call("cuStreamSynchronize", None)
+        time.sleep(int(pause_ms) / 1000)
 
 
 def endless():
