@@ -204,17 +204,15 @@ Outcome Pipeline::Instantiate(int64_t max_rows) {
   return {};
 }
 
-std::expected<Plan, Failure> Pipeline::PlanFor(int64_t rows) const {
+std::expected<Plan, Failure> Pipeline::Query(int64_t rows) const {
   if (context_ == nullptr) return Invalid("the pipeline is not instantiated");
   if (rows < 0 || rows > max_rows_) return Invalid(fmt::format("{} rows; 0 to {} were instantiated", rows, max_rows_));
   if (rows == 0) return Plan{};
   return Choose(chain_, machine_, variants_, rows);
 }
 
-std::expected<Plan, Failure> Pipeline::Query(int64_t rows) const { return PlanFor(rows); }
-
 Outcome Pipeline::Launch(CUstream stream, const void* x, size_t x_pitch, void* y, size_t y_pitch, int64_t rows) const {
-  const auto plan = PlanFor(rows);
+  const auto plan = Query(rows);
   if (!plan) return std::unexpected(plan.error());
   if (rows == 0) return {};
   if (x == nullptr || y == nullptr) return Invalid("the input or the output is null");

@@ -59,7 +59,6 @@ class Pipeline {
   std::expected<Layer*, Failure> Last(const char* what);
   Outcome Load(const Driver& driver, const Variant& variant);
   Outcome EncodeWeights(const Driver& driver, Kernel& kernel) const;
-  std::expected<Plan, Failure> PlanFor(int64_t rows) const;
 
   Chain chain_;
   std::vector<LayerOperands> operands_;

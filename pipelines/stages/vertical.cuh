@@ -2,7 +2,7 @@
 // between two layers stays in its registers.
 //
 // Made for Hopper (sm_90a): products by wgmma, weights and rows by bulk tensor copies. Compiled by NVRTC behind a
-// prologue that pipelines/stages/source.cc writes: the macros and the table of layers used below.
+// prologue that pipelines/stages/source.cc writes: the types, macros and the table of layers used below.
 //
 //   registers   the products of a layer (fp32) become, with bias, activation and norm, the left operand of the next
 //   shared      rows of the chain's input, one slot a warpgroup; weights: all of them, or a ring of panels
@@ -12,11 +12,8 @@
 // down), columns 8*j + 2*(lane%4) and the next. So nothing moves between threads from layer to layer.
 //
 // Streamed weights: each block of a cluster fetches its part of a panel and sends it to all. No thread is there only to
-// copy, because it would cost registers that the others need: thread 0 does so one panel late, while products run. All warpgroups of a cluster go through the same number of tiles, some perhaps empty.
-
-typedef unsigned int uint32_t;
-typedef unsigned short uint16_t;
-typedef unsigned long long uint64_t;
+// copy, because it would cost registers that the others need: thread 0 does so one panel late, while products run. All
+// warpgroups of a cluster go through the same number of tiles, some perhaps empty.
 
 namespace tally_pipeline {
 
