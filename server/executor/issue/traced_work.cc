@@ -10,6 +10,12 @@ namespace {
 // Less is what asking takes.
 constexpr std::chrono::nanoseconds kShortestWait = std::chrono::microseconds(5);
 
+void WriteName(const char* text, TraceName* name) {
+  const size_t length = ::strnlen(text, name->size() - 1);
+  std::memcpy(name->data(), text, length);
+  (*name)[length] = '\0';
+}
+
 void WriteKernelName(const DriverTable& driver, const Kernel& kernel, TraceName* name) {
   const char* text = nullptr;
   if (kernel.function != nullptr) {
@@ -17,10 +23,7 @@ void WriteKernelName(const DriverTable& driver, const Kernel& kernel, TraceName*
   } else if (driver.cuKernelGetName != nullptr) {
     driver.cuKernelGetName(&text, kernel.kernel);
   }
-  if (text == nullptr) text = "a kernel";
-  const size_t length = ::strnlen(text, name->size() - 1);
-  std::memcpy(name->data(), text, length);
-  (*name)[length] = '\0';
+  WriteName(text != nullptr ? text : "a kernel", name);
 }
 
 }  // namespace
@@ -44,9 +47,7 @@ void TracedWork::NoteAdmitted(bool may_go, bool may_have_waited) {
   }
   ring_->Begin(stream_.real, asked_, [this](TraceName* name) {
     if (what_.kernel != nullptr) return WriteKernelName(owner_.driver, *what_.kernel, name);
-    const size_t length = ::strnlen(what_.name, name->size() - 1);
-    std::memcpy(name->data(), what_.name, length);
-    (*name)[length] = '\0';
+    WriteName(what_.name, name);
   });
 }
 
