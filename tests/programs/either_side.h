@@ -120,4 +120,22 @@ class Side {
   std::map<uint32_t*, std::unique_ptr<uint32_t[]>> on_host_;
 };
 
+// A program that is one such list: `play` fills the results, on a stream that is ordered behind no other.
+template <void (*play)(Side&, cudaStream_t, Results&)>
+int RunOnEitherSide(int argc, char** argv) {
+  return RunProgram(
+      argc, argv,
+      [](Results& results) {
+        Side side(Where::kHost);
+        play(side, nullptr, results);
+      },
+      [](Results& results) {
+        Side side(Where::kDevice);
+        cudaStream_t stream;
+        CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        play(side, stream, results);
+        CHECK_CUDA(cudaStreamDestroy(stream));
+      });
+}
+
 }  // namespace check

@@ -5,7 +5,6 @@
 
 using check::Results;
 using check::Side;
-using check::Where;
 
 namespace {
 
@@ -137,19 +136,6 @@ void Play(Side& side, cudaStream_t stream, Results& results) {
   for (uint32_t* words : m) side.Free(words);
 }
 
-void Reference(Results& results) {
-  Side side(Where::kHost);
-  Play(side, nullptr, results);
-}
-
-void Device(Results& results) {
-  Side side(Where::kDevice);
-  cudaStream_t stream;
-  CHECK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  Play(side, stream, results);
-  CHECK_CUDA(cudaStreamDestroy(stream));
-}
-
 }  // namespace
 
-int main(int argc, char** argv) { return check::RunProgram(argc, argv, Reference, Device); }
+int main(int argc, char** argv) { return check::RunOnEitherSide<Play>(argc, argv); }

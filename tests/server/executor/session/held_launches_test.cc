@@ -13,6 +13,7 @@
 #include "proto/driver/generated/wire_ops.h"
 #include "server/executor/dispatch/activity_page.h"
 #include "tests/server/executor/fakes/executor_fixture.h"
+#include "tests/server/executor/fakes/put_kernel.h"
 #include "tests/support/temporary_directory.h"
 
 namespace tally::fakes {
@@ -22,26 +23,7 @@ using shm::kLegacyStream;
 using shm::kPerThreadStream;
 using shm::Op;
 
-// put(word, factor, addend): *word = *word * factor + addend
-constexpr const char* kPut = R"(
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry put(.param .u64 word, .param .u32 factor, .param .u32 addend)
-{
-  .reg .b32 %r<4>;
-  .reg .b64 %rd<2>;
-  ld.param.u64 %rd1, [word];
-  ld.param.u32 %r1, [factor];
-  ld.param.u32 %r2, [addend];
-  ld.global.u32 %r3, [%rd1];
-  mad.lo.u32 %r3, %r3, %r1, %r2;
-  st.global.u32 [%rd1], %r3;
-  ret;
-}
-)";
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kWordBytes = 4;
 constexpr uint32_t kAddress = static_cast<uint32_t>(shm::Place::kAddress);
 constexpr uint32_t kArena = static_cast<uint32_t>(shm::Place::kArena);
 
