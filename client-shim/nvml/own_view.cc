@@ -1,7 +1,5 @@
 #include "client-shim/nvml/own_view.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -76,29 +74,18 @@ bool StartExecutor() {
   hello.magic = shm::kHelloMagic;
   hello.protocol_version = shm::kProtocolVersion;
   hello.api_table_hash = kApiTableHash;
+  hello.only_starts = 1;
   TakeName(hello.tenant_name);
   if (!SendMessage(daemon.get(), std::as_bytes(std::span(&hello, 1))).ok()) return false;
   const auto answer = ReceiveMessage(daemon.get(), kStartPatience);
   return answer && answer->fds.size() == 1;
 }
 
-// tallyd may not have heard yet that the session which only started an executor has left.
-View WithoutOurselves(const View& view) {
-  auto others = std::make_shared<shm::TenantViewReply>(*view);
-  const auto listed = std::span(others->process).first(others->num_processes);
-  const auto left = std::ranges::remove(listed, ::getpid(), &shm::ViewProcess::pid);
-  others->num_processes -= static_cast<uint32_t>(left.size());
-  return others;
-}
-
 }  // namespace
 
 View AskForView() {
   View view = AskOnce();
-  if (view != nullptr && view->num_gpus == 0 && StartExecutor()) {
-    view = AskOnce();
-    if (view != nullptr) view = WithoutOurselves(view);
-  }
+  if (view != nullptr && view->num_gpus == 0 && StartExecutor()) view = AskOnce();
   if (view == nullptr) return nullptr;
   const std::lock_guard lock(g_mutex);
   g_last = view;

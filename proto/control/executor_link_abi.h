@@ -128,7 +128,7 @@ struct SessionIdentity {
   uint64_t grant_id;                 // by which socket it came; 0: the common one
   uint64_t device_memory_bytes;      // what its tenant may hold on each GPU, all programs together; 0: no quota
   uint32_t share_permille;           // of each GPU's time, likewise; 1000: no cap
-  uint32_t reserved;
+  uint32_t only_starts;              // 1: it is there to start an executor (HelloRequest)
 };
 static_assert(sizeof(SessionIdentity) == 152);
 

@@ -49,7 +49,7 @@ struct HelloRequest {
   // What its tenant may hold on each GPU and have of its time, if that is less than tallyd says; 0: as tallyd says.
   uint64_t device_memory_bytes;
   uint32_t share_permille;  // up to 1,000
-  uint32_t reserved;
+  uint32_t only_starts;     // 1: it is there to start an executor, and is no process of its tenant (tenant_view_abi.h)
 };
 static_assert(sizeof(HelloRequest) == 168);
 static_assert(offsetof(HelloRequest, window) == 18 && offsetof(HelloRequest, tenant_name) == 24 &&

@@ -304,6 +304,7 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
   identity.weight = placement->weight;
   identity.level = static_cast<uint16_t>(placement->level);
   identity.keeps_kernels = hello.keeps_kernels != 0 ? 1 : 0;
+  identity.only_starts = hello.only_starts != 0 ? 1 : 0;
   std::string tenant = TenantName(hello.tenant_name);
   if (grant != nullptr) {
     tenant = grant->spec.tenant;

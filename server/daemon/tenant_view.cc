@@ -63,7 +63,7 @@ shm::TenantViewReply ViewOf(const ExecutorPool& pool, const std::string& tenants
       if (owner.grant_id == 0 && (identity.uid != owner.uid || owner.tenant_name != identity.tenant_name)) continue;
       const uint64_t session_bytes = session.figures["device_memory_bytes"];
       held_bytes += session_bytes;
-      if (view.num_processes < shm::kViewProcesses) {
+      if (identity.only_starts == 0 && view.num_processes < shm::kViewProcesses) {
         view.process[view.num_processes++] = {identity.pid, 0, session_bytes};
       }
       const auto busy = session.figures.entries("busy_ns");  // by place

@@ -2,11 +2,14 @@
 """tallyd with a scripted executor: who connects, says hello or nothing, and is refused."""
 import json
 import os
+import struct
 import unittest
 
 from support.daemon_fixture import (BEST_EFFORT, HELLO, HIGH, MAGIC, REPLY, VERSION, DaemonTest, Refused, Session,
                                     as_user, hello, wait_until)
 
+# proto/shm/tenant_view_abi.h
+VIEW_MAGIC, VIEW_REQUEST, VIEW_REPLY = 0x57454956, struct.Struct("<II64sQ"), struct.Struct("<IIIIIIQ")
 INVALID_ARGUMENT, PERMISSION_DENIED, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 3, 7, 8, 9
 
 
@@ -25,6 +28,15 @@ class Hello(DaemonTest):
         self.assertEqual(row["device_memory_bytes"], 4096)
         self.assertFalse(row["is_stale"])
         self.assertIn("resnet", self.ctl("ps").stdout)
+
+    def test_who_only_starts_an_executor_is_no_process_of_its_tenant(self):
+        self.start_daemon()
+        sessions = [self.session(tenant="resnet"), self.session(tenant="resnet", only_starts=1)]
+        self.assertEqual(len(self.ctl_json("ps")), len(sessions), "an administrator sees both")
+        connection = self.connect()
+        connection.send(VIEW_REQUEST.pack(VIEW_MAGIC, VERSION, b"resnet", 0))
+        answer = connection.recv(1 << 16)
+        self.assertEqual(VIEW_REPLY.unpack_from(answer)[5], 1)
 
     def test_wrong_protocol_version_gets_a_sentence_with_both(self):
         self.start_daemon()

@@ -29,7 +29,7 @@ struct TwinReport {
   double slo_percentile;
   char tenant_name[64];
   uint64_t grant_id, device_memory_bytes;
-  uint32_t share_permille, reserved_of_identity;
+  uint32_t share_permille, only_starts;
   uint64_t figures[kNumFigureValues];  // what each is, kSessionFiguresHash says
   uint32_t has_ended, reserved;
 };

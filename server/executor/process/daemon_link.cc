@@ -172,6 +172,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.grant_id = snapshot.identity.grant_id;
   report.identity.device_memory_bytes = snapshot.identity.device_memory_bytes;
   report.identity.share_permille = snapshot.identity.share_permille;
+  report.identity.only_starts = snapshot.identity.only_starts ? 1 : 0;
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures = snapshot.figures;
   report.has_ended = has_ended ? 1 : 0;

@@ -181,6 +181,7 @@ class DomainProcess {
     session.grant_id = identity.grant_id;
     session.device_memory_bytes = identity.device_memory_bytes;
     session.share_permille = identity.share_permille;
+    session.only_starts = identity.only_starts != 0;
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     if (++num_sessions_ == 1) LookAtDeparted(++num_departed_looks_);
     loop_.PostDelayed(kSettleTime, [this] { context_turns_.Check(); });
