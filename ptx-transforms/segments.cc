@@ -18,7 +18,6 @@ struct FeatureRule {
 // What a kernel may not have if others run beside it, or if its accesses are to be known.
 constexpr FeatureRule kFeatureRules[] = {
     {Feature::kDeviceLaunch, "device-launch"},
-    {Feature::kDependentLaunch, "dependent-launch"},
     {Feature::kEnvironment, "grid-sync"},
     {Feature::kIndirectCall, "indirect-call"},
     {Feature::kRecursion, "recursion"},

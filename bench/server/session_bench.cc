@@ -269,7 +269,7 @@ void BM_QueuedBarriers(benchmark::State& state) {
   for (uint32_t& extent : launch.block) extent = 1;
   launch.parameter_bytes = 24;
   CUlaunchAttribute attribute{};
-  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
   const std::array<uint64_t, 3> parameters = {bed.memory, 0, bed.memory};
   const Payload payload = Payload().Put(launch).Put(attribute).PutBytes(
       reinterpret_cast<const char*>(parameters.data()), sizeof(parameters));

@@ -18,7 +18,6 @@ inline constexpr const char* kWindowBarriers[] = {
     // What the kernel is: the codes of docs/segments.md.
     "call",
     "cooperative",
-    "dependent-launch",
     "device-heap",
     "device-launch",
     "flow",

@@ -208,7 +208,6 @@ bool KernelWalk::WalkMemory(Frame& frame) {
   const bool is_own = space == StateSpace::kShared || space == StateSpace::kLocal || space == StateSpace::kParam;
   if (has("sys") || has("mmio")) Barrier("system-scope", Seen(frame));
   if (has("volatile") && !is_own) Barrier("volatile", Seen(frame));
-  if (opcode == "griddepcontrol") Barrier("dependent-launch", Seen(frame));
   if (opcode == "brkpt") Barrier("trap", Seen(frame));
   if (opcode == "multimem" || opcode == "tensormap") Barrier("unknown-access", Seen(frame));
 

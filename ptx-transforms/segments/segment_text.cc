@@ -220,7 +220,6 @@ struct Meaning {
 constexpr Meaning kMeanings[] = {
     {"call", "calls what its module does not define"},
     {"cooperative", "is launched so that all its blocks run at the same time"},
-    {"dependent-launch", "may start before the kernel in front of it has ended"},
     {"device-heap", "takes memory from the device's heap"},
     {"device-launch", "launches grids itself"},
     {"flow", "has a loop that can be entered at two places"},

@@ -5,6 +5,7 @@
 
 #include "server/executor/issue/declared_accesses.h"
 #include "server/executor/issue/kernel_code.h"
+#include "server/executor/issue/launch_hints.h"
 #include "server/executor/issue/launch_stream.h"
 
 namespace tally::server {
@@ -21,7 +22,7 @@ bool HaveSameLayout(const Kernel& kernel, const ptx_transforms::KernelSegments& 
 // What about the launch itself makes it one that nothing may run beside; null: nothing.
 const char* WhyAlone(const PendingLaunch& launch) {
   if ((launch.flags & shm::kLaunchCooperative) != 0) return "cooperative";
-  if (!launch.attributes.empty()) return "attributes";
+  if (!AreHints(launch.attributes)) return "attributes";
   const bool is_complete = launch.parameter_bytes >= launch.kernel->parameter_bytes &&
                            launch.parameters.size() >= launch.kernel->parameter_bytes;
   return launch.has_own_buffer() || !is_complete ? "parameters" : nullptr;

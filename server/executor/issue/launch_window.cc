@@ -4,6 +4,7 @@
 #include <new>
 
 #include "server/executor/issue/launch_forms.h"
+#include "server/executor/issue/launch_hints.h"
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/launch_stream.h"
 #include "server/executor/issue/variant_registry.h"
@@ -54,7 +55,7 @@ const char* LaunchWindow::BarrierOf(const PendingLaunch& launch) {
   if (may_be_stopped) return "preemptible";
   if (launch.is_transfer()) return nullptr;
   if ((launch.flags & shm::kLaunchCooperative) != 0) return "cooperative";
-  if (!launch.attributes.empty() || (launch.flags & shm::kLaunchExtra) != 0) return "attributes";
+  if (!AreHints(launch.attributes) || (launch.flags & shm::kLaunchExtra) != 0) return "attributes";
   return nullptr;
 }
 

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "server/executor/issue/driver_arguments.h"
 #include "server/executor/issue/kernel_code.h"
+#include "server/executor/issue/launch_hints.h"
 
 namespace tally::server {
 
@@ -35,7 +36,7 @@ std::span<const std::byte> ParametersOf(const PendingLaunch& launch) {
 bool WindowGraph::CanHold(const PendingLaunch& launch) {
   if (launch.is_transfer()) return !launch.is_captured;
   const auto is_zero = [](uint32_t count) { return count == 0; };
-  return (launch.flags & (shm::kLaunchCooperative | shm::kLaunchExtra)) == 0 && launch.attributes.empty() &&
+  return (launch.flags & (shm::kLaunchCooperative | shm::kLaunchExtra)) == 0 && AreHints(launch.attributes) &&
          !launch.is_captured && launch.parameters.size() >= launch.kernel->parameter_bytes &&
          std::ranges::none_of(launch.shape.grid, is_zero) && std::ranges::none_of(launch.shape.block, is_zero);
 }

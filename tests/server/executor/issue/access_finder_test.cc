@@ -8,6 +8,7 @@
 
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/issue/launch_stream.h"
+#include "tests/server/executor/issue/launch_attributes.h"
 #include "tests/server/executor/issue/listed_memory.h"
 #include "tests/server/executor/issue/sim_device.h"
 
@@ -243,8 +244,10 @@ TEST_F(AccessFinderTest, LaunchesThatAreNotPlain) {
   launch_.flags = shm::kLaunchExtra;
   EXPECT_EQ(BarrierOf(finder_->Of(launch_)), "parameters");
   launch_.flags = 0;
-  launch_.attributes.resize(1);
+  launch_.attributes = {Clusters()};
   EXPECT_EQ(BarrierOf(finder_->Of(launch_)), "attributes");
+  launch_.attributes = {Programmatic()};
+  EXPECT_EQ(BarrierOf(finder_->Of(launch_)), "");
   launch_.attributes.clear();
   launch_.parameter_bytes = 20;
   EXPECT_EQ(BarrierOf(finder_->Of(launch_)), "parameters");

@@ -12,6 +12,7 @@
 #include "server/executor/issue/launch_owner.h"
 #include "server/executor/issue/launch_stream.h"
 #include "server/executor/issue/preemptibility_meter.h"
+#include "tests/server/executor/issue/launch_attributes.h"
 
 namespace tally::server {
 namespace {
@@ -180,11 +181,21 @@ TEST_F(LaunchWindowTest, WhatAGraphCannotSayIsNeverHeld) {
   });
   refuses("cooperative", [](PendingLaunch& launch) { launch.flags = shm::kLaunchCooperative; });
   refuses("attributes", [](PendingLaunch& launch) { launch.flags = shm::kLaunchExtra; });
-  refuses("attributes", [](PendingLaunch& launch) { launch.attributes.resize(1); });
+  refuses("attributes", [](PendingLaunch& launch) { launch.attributes = {Programmatic(), Clusters()}; });
   // The driver refuses these, in program order.
   refuses("attributes", [](PendingLaunch& launch) { launch.shape.grid[1] = 0; });
   refuses("attributes", [](PendingLaunch& launch) { launch.shape.block[0] = 1 << 11; });
   refuses("attributes", [](PendingLaunch& launch) { launch.shape.shared_bytes = 1 << 24; });
+}
+
+// As XLA launches everything on a Hopper.
+TEST_F(LaunchWindowTest, AProgrammaticLaunchIsHeld) {
+  Open();
+  Touches(0, {Writes(0)});
+  PendingLaunch launch = Launch(0);
+  launch.attributes = {Programmatic()};
+  EXPECT_TRUE(Take(std::move(launch)));
+  EXPECT_EQ(Barriers("attributes"), 0u);
 }
 
 TEST_F(LaunchWindowTest, AFullWindowIsIssued) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 
+#include "tests/server/executor/issue/launch_attributes.h"
 #include "tests/server/executor/issue/remembered_graphs_fixture.h"
 
 namespace tally::server {
@@ -210,7 +211,7 @@ TEST_F(RememberedGraphsTest, WhatAGraphCannotHoldIsIssuedInOrder) {
   };
   EXPECT_TRUE(spoilt_by([](PendingLaunch& launch) { launch.flags = shm::kLaunchCooperative; }));
   EXPECT_TRUE(spoilt_by([](PendingLaunch& launch) { launch.flags = shm::kLaunchExtra; }));
-  EXPECT_TRUE(spoilt_by([](PendingLaunch& launch) { launch.attributes.emplace_back(); }));
+  EXPECT_TRUE(spoilt_by([](PendingLaunch& launch) { launch.attributes = {Clusters()}; }));
   EXPECT_TRUE(spoilt_by([](PendingLaunch& launch) { launch.is_captured = true; }));
   EXPECT_TRUE(spoilt_by([](PendingLaunch& launch) { launch.parameters.Resize(23); }));
   EXPECT_TRUE(spoilt_by([](PendingLaunch& launch) { launch.shape.grid[2] = 0; }));
@@ -219,6 +220,7 @@ TEST_F(RememberedGraphsTest, WhatAGraphCannotHoldIsIssuedInOrder) {
   EXPECT_TRUE(spoilt_by([&](PendingLaunch& launch) { launch.stream = &other; }));
   EXPECT_FALSE(spoilt_by([](PendingLaunch&) {}));
   EXPECT_FALSE(spoilt_by([](PendingLaunch& launch) { launch.flags = shm::kLaunchEx; }));
+  EXPECT_FALSE(spoilt_by([](PendingLaunch& launch) { launch.attributes = {Programmatic()}; }));
 }
 
 // ---- Failures.
