@@ -213,7 +213,7 @@ TEST(Refusals, OfLanesThatCannotBeCounted) {
   expect(leave + "@%p2 bar.sync 0; @!%p2 bar.sync 0; @%p2 ret; " + shuffle + "ret;", refused);
   expect(lane + "@%p1 bra E; " + shuffle + "E: st.shared.u32 [s], %r1; ret;", refused);
   expect(lane + "@%p1 bra E; " + shuffle + "ret; E: st.shared.u32 [s], %r1; ret;", refused);  // only those that leave
-  expect(lane + "@%p1 bra E; " + shuffle + "st.shared.u32 [s], %r1; E: ret;", "done");         // only those that stay
+  expect(lane + "@%p1 bra E; " + shuffle + "st.shared.u32 [s], %r1; E: ret;", "done");        // only those that stay
   expect("mov.u32 %r5, s; W: ld.volatile.shared.u32 %r4, [s]; setp.eq.u32 %p3, %r4, 0; @%p3 bra W; " + leave + shuffle +
              "ret;",
          refused);
