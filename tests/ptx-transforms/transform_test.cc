@@ -73,8 +73,8 @@ TEST(TransformText, LeavesOriginalsOut) {
 
 // The first variant names the variable itself, the second finds it in a table of addresses.
 TEST(TransformText, KeepsVariablesThatAnyVariantNames) {
-  const std::string text = WithHeader(
-      ".global .u32 g;\n.visible .entry a(){\n.reg .b32 %r<2>;\nld.global.u32 %r1, [g];\nret;\n}\n");
+  const std::string text =
+      WithHeader(".global .u32 g;\n.visible .entry a(){\n.reg .b32 %r<2>;\nld.global.u32 %r1, [g];\nret;\n}\n");
   const TransformOptions options = {.pipelines = {{"slice_grid"}, {"import_globals", "yield_check"}},
                                     .placement = Placement::kOnly};
   const Transformed result = MustTransform(text, options);
