@@ -34,7 +34,7 @@ install(DIRECTORY deploy/prometheus deploy/grafana DESTINATION ${CMAKE_INSTALL_D
 install(PROGRAMS deploy/slurm/prolog deploy/slurm/epilog deploy/slurm/task-prolog DESTINATION ${CMAKE_INSTALL_DATADIR}/tally/slurm)
 install(FILES deploy/slurm/job.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/tally/slurm)
 # Plain Python: where Debian's looks, whatever its version. It finds tallyctl from there.
-install(FILES python/tally/__init__.py DESTINATION lib/python3/dist-packages/tally)
+install(DIRECTORY python/tally DESTINATION lib/python3/dist-packages FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 # In /etc for an installation in /usr, as the file hierarchy wants it; decided when installing, as the prefix is.
 install(CODE "set(tally_sample \"${PROJECT_SOURCE_DIR}/deploy/tallyd.json\")" COMPONENT tally)
 install(CODE [[
