@@ -61,7 +61,7 @@ def candidates():
         (*[os.pardir] * 4, "tally"),  # PREFIX/lib/python3/dist-packages/tally/pipelines
         (*[os.pardir] * 3, "lib", "tally"),  # a bundle
         (*[os.pardir] * 3, "build", "release", "lib", "tally"),  # the sources
-    )] + [NAME]
+    )] + [os.path.join(prefix, "lib/tally", NAME) for prefix in ("/usr/local", "/usr")] + [NAME]
 
 
 @functools.lru_cache(maxsize=None)

@@ -49,7 +49,8 @@ def traced(chain):
     """A torch.fx.GraphModule of the input and chain.operands(); gives a tuple."""
     module, names = Module(chain, chain.operands()), chain.operands()
     graph = torch.fx.Graph()
-    proxies = [torch.fx.Proxy(graph.placeholder(f"a{i}")) for i in range(1 + len(names))]
+    tracer = torch.fx.proxy.GraphAppendingTracer(graph)
+    proxies = [torch.fx.Proxy(graph.placeholder(f"a{i}"), tracer) for i in range(1 + len(names))]
     (result,) = module(*proxies)
     graph.output((result.node,))
     return torch.fx.GraphModule({}, graph)

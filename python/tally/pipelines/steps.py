@@ -120,9 +120,11 @@ def norm(graph, hidden, users, out):
     nodes = [node]
     if node.op in ("native_layer_norm", "_fused_rms_norm"):  # give further values, for a backward pass
         parts = graph.users[node.name]
-        if len(parts) != 1 or parts[0].op != "getitem" or parts[0].attributes.get("index") != 0:
+        unused = [part for part in parts if part.op == "getitem" and not graph.users[part.name]]
+        used = [part for part in parts if part not in unused]
+        if len(used) != 1 or used[0].op != "getitem" or used[0].attributes.get("index") != 0:
             return "values of its norm are taken that a backward pass needs"
-        nodes.append(parts[0])
+        nodes += unused + used
     names = [value if isinstance(value, str) else None for value in node.inputs[1:3]] + [None, None]
     found = Norm(kind, names[0], names[1] if kind == "layer" else None, float(epsilon), nodes)
     return found if _fits(graph, found, out) else "its norm's scale is not one value a column"
