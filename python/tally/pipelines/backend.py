@@ -20,19 +20,24 @@ def _patches(mode, options):
     return {**(torch._inductor.list_mode_options(mode) if mode else {}), **(options or {})}
 
 
-def _device_of(module, chain):
-    for node in module.graph.nodes:
-        if node.name == chain.input:
-            return node.meta["example_value"].device
-    return None
+def _verdict(module, chain, patches):
+    """Why a chain is left to inductor; "" if it is not."""
+    from tally.pipelines import measure
+    if chain.refused:
+        return chain.refused
+    device = next(fx.value_of(node).device for node in module.graph.nodes if node.name == chain.input)
+    try:
+        return measure.verdict(measure.measure(chain, device, patches))
+    except Exception as error:  # of the compiler that it is compared with, or no memory: not this model's concern
+        _log.warning("a chain of %d layers could not be measured: %s: %s", len(chain.layers), type(error).__name__, error)
+        return "it could not be measured"
 
 
 def choose(module, patches):
     """The chains of a graph that are worth replacing here. Changes nothing."""
-    from tally.pipelines import measure
     chosen = []
     for chain in chains.find(fx.graph_of(module)):
-        why = chain.refused or measure.verdict(measure.measure(chain, _device_of(module, chain), patches))
+        why = _verdict(module, chain, patches)
         _log.info("%s: %s", "-".join(map(str, chain.widths())), f"left to inductor: {why}" if why else "a pipeline")
         if not why:
             chosen.append(chain)

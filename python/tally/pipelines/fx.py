@@ -26,7 +26,7 @@ def _described(value):
     return None, "other", False, ""
 
 
-def _value_of(node):
+def value_of(node):
     for key in ("example_value", "val", "tensor_meta"):
         if key in node.meta:
             return node.meta[key]
@@ -68,7 +68,7 @@ class _Reader:
         return self.nodes
 
     def _add(self, node, op, inputs=(), attributes=None, in_place=False, value=None):
-        self._append(node.name, op, _value_of(node) if value is None else value, inputs, attributes or {}, in_place)
+        self._append(node.name, op, value_of(node) if value is None else value, inputs, attributes or {}, in_place)
 
     def _append(self, name, op, value, inputs=(), attributes=None, in_place=False):
         shape, dtype, grad, device = _described(value)
@@ -151,4 +151,4 @@ def graph_of(module, name="graph", grad=None, devices=True):
 
 def shape_of(node):
     """Of an fx node; None if it is unknown, or not one tensor."""
-    return _described(_value_of(node))[0]
+    return _described(value_of(node))[0]
