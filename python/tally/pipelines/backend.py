@@ -9,7 +9,7 @@ import logging
 import torch
 import torch.fx
 
-from tally.pipelines import chains, fx, spec
+from tally.pipelines import chains, fx, rules, spec
 
 _log = logging.getLogger("tally.pipelines")
 
@@ -27,7 +27,7 @@ def _verdict(module, chain, patches):
         return chain.refused
     device = next(fx.value_of(node).device for node in module.graph.nodes if node.name == chain.input)
     try:
-        return measure.verdict(measure.measure(chain, device, patches))
+        return rules.of_times(measure.measure(chain, device, patches))
     except Exception as error:  # of the compiler that it is compared with, or no memory: not this model's concern
         _log.warning("a chain of %d layers could not be measured: %s: %s", len(chain.layers), type(error).__name__, error)
         return "it could not be measured"

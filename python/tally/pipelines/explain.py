@@ -3,7 +3,7 @@ import importlib.util
 import os
 import sys
 
-from tally.pipelines import chains, gpu, graph as graphs, library
+from tally.pipelines import chains, gpu, graph as graphs, library, rules
 
 
 class Unexplained(Exception):
@@ -80,7 +80,7 @@ def _outcome(chain, device):
         if device is not None:
             from tally.pipelines import measure
             measured = measure.measure(chain, device, {} if hasattr(_torch(), "compile") else None)
-            return {name: value for name, value in measured.items() if name != "refused"}, measure.verdict(measured), ""
+            return {name: value for name, value in measured.items() if name != "refused"}, rules.of_times(measured), ""
         return _predict(chain), "", "not measured: needs PyTorch and the model on a GPU"
     except library.Refused as refused:
         return {}, str(refused), ""

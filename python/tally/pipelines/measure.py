@@ -92,14 +92,3 @@ def _measure(chain, runner, device, patches):
     finally:
         torch.cuda.synchronize()
         pipeline.close()
-
-
-def verdict(measured):
-    """Why a chain that was measured is not taken; "" if it is."""
-    if "refused" in measured:
-        return measured["refused"]
-    others = {name: us for name, us in measured["us"].items() if name != "tally"}
-    best = min(others, key=others.get)
-    if measured["us"]["tally"] < others[best]:
-        return ""
-    return f"measured: {measured['us']['tally']:.1f} us, and {best} takes {others[best]:.1f} us"

@@ -64,3 +64,14 @@ def of_whole(limits, graph, chain, read, computed):
     if rows < limits.least_rows:
         return f"{rows} row{'s fill' if rows != 1 else ' fills'} less than a quarter of the GPU; from {limits.least_rows} on"
     return None
+
+
+def of_times(measured):
+    """Why a chain that was measured (measure.measure) is not taken; "" if it is: never slower than what would run instead."""
+    if "refused" in measured:
+        return measured["refused"]
+    others = {name: us for name, us in measured["us"].items() if name != "tally"}
+    best = min(others, key=others.get)
+    if measured["us"]["tally"] < others[best]:
+        return ""
+    return f"measured: {measured['us']['tally']:.1f} us, and {best} takes {others[best]:.1f} us"

@@ -179,12 +179,6 @@ class Backend(unittest.TestCase):
         with torch.no_grad():
             self.assertEqual(backend.choose(module, {}), [])  # fp32, and on the CPU
 
-    def test_the_faster_is_kept(self):
-        from tally.pipelines import measure
-        self.assertEqual(measure.verdict({"us": {"tally": 9.9, "eager": 20.0, "inductor": 10.0}}), "")
-        self.assertEqual(measure.verdict({"us": {"tally": 10.1, "eager": 20.0, "inductor": 10.0}}), "measured: 10.1 us, and inductor takes 10.0 us")
-        self.assertEqual(measure.verdict({"refused": "too wide"}), "too wide")
-
 
 if __name__ == "__main__":
     unittest.main()

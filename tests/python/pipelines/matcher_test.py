@@ -94,10 +94,10 @@ class Corpus(unittest.TestCase):
 class Small(unittest.TestCase):
     """Graphs of two layers with one thing about them."""
 
-    def chains(self, *between, second="layer1", last=(), x="x", users=()):
+    def chains(self, *between, second="layer1", first=(), last=(), x="x", users=()):
         nodes = [graph.Node("x", "input", (), (4, 16), "bf16"), graph.Node("other", "input", (), (4, 16), "bf16"),
                  *[graph.Node(f"w{i}", "parameter", (), (16, 16), "bf16") for i in range(2)],
-                 graph.Node("layer0", "linear", (x, "w0"), (4, 16), "bf16"), *between,
+                 *first, graph.Node("layer0", "linear", (x, "w0"), (4, 16), "bf16"), *between,
                  graph.Node(second, "linear", (between[-1].name if between else "layer0", "w1"), (4, 16), "bf16"), *last,
                  graph.Node("output", "output", ((last[-1].name if last else second), *users))]
         return chains.find(graph.Graph(nodes), dataclasses.replace(ANYTHING))
@@ -123,6 +123,19 @@ class Small(unittest.TestCase):
     def test_a_value_between_layers_that_is_changed_ends_it(self):
         found = self.chains(self.node("seen", "view", "layer0"), self.node("changed", "mul", "seen", 2, in_place=True))
         self.assertEqual([len(chain.layers) for chain in found], [1, 1])
+
+    def test_memory_of_its_own_that_others_see_is_changed(self):
+        found = self.chains(first=(self.node("h", "tanh", "other"),), x="h", last=(self.node("changing", "add", "h", 1, in_place=True), self.node("y", "add", "layer1", 1)))
+        self.assertEqual(found[0].refused, "'h', which it reads, is changed in place by add")
+
+    def test_a_conversion_behind_it_stays_behind_it(self):
+        (chain,) = self.chains(last=(graph.Node("exact", "to", ("layer1",), (4, 16), "fp32"), graph.Node("y", "relu", ("exact",), (4, 16), "fp32")))
+        self.assertEqual((chain.output, chain.ends, chain.refused), ("layer1", "to follows, which the kernel does not do", ""))
+
+    def test_the_faster_is_kept(self):
+        self.assertEqual(rules.of_times({"us": {"tally": 9.9, "eager": 20.0, "inductor": 10.0}}), "")
+        self.assertEqual(rules.of_times({"us": {"tally": 10.1, "eager": 20.0, "inductor": 10.0}}), "measured: 10.1 us, and inductor takes 10.0 us")
+        self.assertEqual(rules.of_times({"refused": "too wide"}), "too wide")
 
     def test_the_models_output_is_never_inside(self):
         found = self.chains(self.node("act", "relu", "layer0"), users=("act",))
