@@ -34,7 +34,8 @@ def _parse(arguments):
                                   formatter_class=argparse.RawDescriptionHelpFormatter)
     command.add_argument("target", metavar="FILE.py:FUNCTION | GRAPH.json")
     command.add_argument("--json", action="store_true", help="for programs")
-    command.add_argument("--export", metavar="FILE", help="only write the model's graph there; FILE.1.json, ... if it has several")
+    command.add_argument("--export", metavar="FILE",
+                         help="only write the model's graph there; FILE.1.json, ... if it has several")
     return parser.parse_args(arguments)
 
 

@@ -2,7 +2,8 @@
 
     model = torch.compile(model, backend="tally")
 
-For inference: under torch.no_grad() or torch.inference_mode(). Whatever goes wrong here, inductor gets the graph as it was.
+For inference: under torch.no_grad() or torch.inference_mode(). Whatever goes wrong here, inductor gets the graph as it
+was.
 """
 import logging
 
@@ -29,7 +30,8 @@ def _verdict(module, chain, patches):
     try:
         return rules.of_times(measure.measure(chain, device, patches))
     except Exception as error:  # of the compiler that it is compared with, or no memory: not this model's concern
-        _log.warning("a chain of %d layers could not be measured: %s: %s", len(chain.layers), type(error).__name__, error)
+        _log.warning("a chain of %d layers could not be measured: %s: %s", len(chain.layers), type(error).__name__,
+                     error)
         return "it could not be measured"
 
 
@@ -58,7 +60,8 @@ def _replace(module, chain, by_name):
     last = by_name[chain.output]
 
     def node_of(name):
-        return by_name[name] if name in by_name else module.graph.get_attr(name)  # a parameter of a module that is called
+        # Else a parameter of a module that is called.
+        return by_name[name] if name in by_name else module.graph.get_attr(name)
 
     with module.graph.inserting_after(last):
         anchor = module.graph.call_function(torch.ops.tally.chain.default, ())

@@ -1,8 +1,8 @@
 """Finds what may run as one kernel in a graph. Pure: a graph in, chains out. Needs no PyTorch.
 
-A chain is linear layers, each fed by the one before, and between them what the kernel can do: bias, activation, norm, the
-chain's input added or joined to the hidden columns. Each linear layer of the graph is in one chain. A chain goes on as far
-as it can, and has a sentence for why it ends; one that is not to be taken has a sentence for that, too.
+A chain is linear layers, each fed by the one before, and between them what the kernel can do: bias, activation, norm,
+the chain's input added or joined to the hidden columns. Each linear layer of the graph is in one chain. A chain goes on
+as far as it can, and has a sentence for why it ends; one that is not to be taken has a sentence for that, too.
 """
 import dataclasses
 
@@ -161,7 +161,8 @@ class _Walk:
         if not kind:
             return None
         if layer.activation or layer.norm or layer.residual:
-            return f"{kind} comes behind {'the residual' if layer.residual else 'a norm' if layer.norm else layer.activation}"
+            before = "the residual" if layer.residual else "a norm" if layer.norm else layer.activation
+            return f"{kind} comes behind {before}"
         layer.activation = kind
         return users[:1]
 

@@ -33,13 +33,14 @@ def _make(target):
         raise Unexplained(f"'{path}' has no function '{function}'")
     made = make()
     if not isinstance(made, tuple) or len(made) != 2 or not callable(made[0]):
-        raise Unexplained(f"'{function}' is to return (model, inputs): a torch.nn.Module, and a tuple of what it is called with")
+        raise Unexplained(f"'{function}' is to return (model, inputs): a torch.nn.Module, and a tuple of what it is "
+                          "called with")
     model, inputs = made
     return model, inputs if isinstance(inputs, tuple) else (inputs,)
 
 
 def graphs_of_model(target):
-    """(the graphs that a backend would get, the GPU as PyTorch names it or None). For inference, as the backend wants it."""
+    """(the graphs that a backend would get, the GPU as PyTorch names it or None). For inference."""
     torch = _torch()
     from tally.pipelines import fx
     model, inputs = _make(target)
@@ -80,7 +81,8 @@ def _outcome(chain, device):
         if device is not None:
             from tally.pipelines import measure
             measured = measure.measure(chain, device, {} if hasattr(_torch(), "compile") else None)
-            return {name: value for name, value in measured.items() if name != "refused"}, rules.of_times(measured), ""
+            known = {name: value for name, value in measured.items() if name != "refused"}
+            return known, rules.of_times(measured), ""
         return _predict(chain), "", "not measured: needs PyTorch and the model on a GPU"
     except library.Refused as refused:
         return {}, str(refused), ""
@@ -89,8 +91,8 @@ def _outcome(chain, device):
 
 
 def _layer(layer):
-    fields = {"columns": layer.columns, "out": layer.out, "bias": layer.bias is not None, "activation": layer.activation,
-              "norm": layer.norm, "concat": layer.concat, "residual": layer.residual}
+    fields = {"columns": layer.columns, "out": layer.out, "bias": layer.bias is not None,
+              "activation": layer.activation, "norm": layer.norm, "concat": layer.concat, "residual": layer.residual}
     return {name: value for name, value in fields.items() if value not in ("", False)}
 
 
@@ -105,23 +107,28 @@ def explain(graph, device=None):
     return rows
 
 
+def _extras(layer):
+    return ", ".join(filter(None, (
+        layer.get("activation"), layer.get("norm") and f"{layer['norm']} norm",
+        layer.get("concat") and "the input joined", layer.get("residual") and "the input added")))
+
+
 def text(graph, rows):
     """For people."""
     lines = [f"{graph.name}: {len(graph.nodes)} operations, {len(rows)} chain{'s' if len(rows) != 1 else ''}"]
     for number, row in enumerate(rows, 1):
         widths = [row["layers"][0]["columns"]] + [layer["out"] for layer in row["layers"]]
-        lines += ["", f"chain {number}: {' - '.join(map(str, widths))}, {row['rows']} rows, {row['dtype']}, from {row['first']} to {row['output']}"]
-        extras = [f"layer {i}: " + ", ".join(filter(None, (
-            layer.get("activation"), layer.get("norm") and f"{layer['norm']} norm", layer.get("concat") and "the input joined",
-            layer.get("residual") and "the input added"))) for i, layer in enumerate(row["layers"])
-            if set(layer) & {"activation", "norm", "concat", "residual"}]
-        lines += [f"  {extra}" for extra in extras]
+        lines += ["", f"chain {number}: {' - '.join(map(str, widths))}, {row['rows']} rows, {row['dtype']}, "
+                      f"from {row['first']} to {row['output']}"]
+        extras = [_extras(layer) for layer in row["layers"]]
+        lines += [f"  layer {i}: {extra}" for i, extra in enumerate(extras) if extra]
         lines.append(f"  ends because {row['ends']}" if row["ends"] != "it is not taken" else "  no chain")
         if "plan" in row:
             lines.append(f"  plan: {row['plan']}; predicted {row['predicted_us']:.1f} us")
         if "us" in row:
             lines.append("  measured: " + ", ".join(f"{name} {us:.1f} us" for name, us in row["us"].items()))
-        lines.append(f"  refused: {row['refused']}" if row["refused"] else "  taken" if row["taken"] else f"  may be taken; {row['unknown']}")
+        lines.append(f"  refused: {row['refused']}" if row["refused"] else
+                     "  taken" if row["taken"] else f"  may be taken; {row['unknown']}")
     return "\n".join(lines)
 
 

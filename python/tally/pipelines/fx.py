@@ -39,6 +39,16 @@ def _attribute(module, target):
     return module
 
 
+def _spelling(target):
+    """A method's name, an operation of ATen, or a function with its module."""
+    if isinstance(target, str):
+        return target
+    if type(target).__name__ == "OpOverload":
+        return str(target)
+    module, name = getattr(target, "__module__", None), getattr(target, "__name__", str(target))
+    return f"{module}.{name}" if module else name
+
+
 def _plain(value):
     """An attribute's value for the neutral form; a name for what has none there."""
     if isinstance(value, (bool, int, float, str)) or value is None:
@@ -92,10 +102,7 @@ class _Reader:
         return found
 
     def _call(self, node, args, kwargs):
-        spelling = node.target if isinstance(node.target, str) else \
-            str(node.target) if type(node.target).__name__ == "OpOverload" else \
-            f"{getattr(node.target, '__module__', '') or ''}.{getattr(node.target, '__name__', str(node.target))}".lstrip(".")
-        op, in_place = operations.canonical(spelling)
+        op, in_place = operations.canonical(_spelling(node.target))
         schema = getattr(node.target, "_schema", None)
         in_place = in_place or bool(schema is not None and getattr(schema, "is_mutable", False))
         kwargs = dict(kwargs)
@@ -107,7 +114,7 @@ class _Reader:
         in_place = in_place or attributes.get("inplace") is True
         if out is not None:  # it is what changes
             inputs, in_place = self._flat([out]) + inputs, True
-        plain = {name: _plain(value) for name, value in attributes.items() if not isinstance(value, torch.fx.Node)}
+        plain = {key: _plain(value) for key, value in attributes.items() if not isinstance(value, torch.fx.Node)}
         self._add(node, op, inputs, plain, in_place)
 
     def _parameter(self, target, name):
@@ -145,7 +152,8 @@ def graph_of(module, name="graph", grad=None, devices=True):
     """
     nodes = _Reader(module, devices).read()
     if grad is None:  # a graph that switches it may need it anywhere
-        grad = torch.is_grad_enabled() or any("grad_enabled" in node.op or "inference_mode" in node.op for node in nodes)
+        switches = any("grad_enabled" in node.op or "inference_mode" in node.op for node in nodes)
+        grad = torch.is_grad_enabled() or switches
     return Graph(nodes, name, grad)
 
 

@@ -1,7 +1,7 @@
 """A model's graph in a neutral form: what the matcher reads. Needs no PyTorch.
 
-A node is an operation and the one value that it gives. Nodes are in the order of execution. `input` and `parameter` give
-values from outside; the one node `output` takes what the model gives. docs/pipelines.md has the form of a graph's file.
+A node is an operation and the one value that it gives. Nodes are in the order of execution. `input` and `parameter`
+give values from outside; the one node `output` takes what the model gives. docs/pipelines.md has the form of a file.
 """
 import dataclasses
 import json
@@ -57,7 +57,8 @@ class Graph:
                 if taken not in names:
                     raise GraphError(f"'{node.name}' takes '{taken}', which is no node")
                 if taken not in self.nodes:
-                    raise GraphError(f"'{node.name}' takes '{taken}', which is not before it: a cycle, or nodes out of order")
+                    raise GraphError(f"'{node.name}' takes '{taken}', which is not before it: a cycle, or nodes out of "
+                                     "order")
                 self.users[taken].append(node)
             self.nodes[node.name] = node
             self.users[node.name] = []
@@ -75,14 +76,15 @@ def _node(entry, index):
 
     if not isinstance(entry, dict):
         fail("not an object")
-    unknown = set(entry) - {"name", "op", "inputs", "shape", "dtype", "attributes", "in_place", "requires_grad", "device"}
+    unknown = set(entry) - {field.name for field in dataclasses.fields(Node)}
     if unknown:
         fail(f"no such field as '{sorted(unknown)[0]}'")
     for field in ("name", "op"):
         if not isinstance(entry.get(field), str) or not 0 < len(entry[field]) <= _MOST_NAME:
             fail(f"'{field}' is not a string of 1 to {_MOST_NAME} characters")
     inputs = entry.get("inputs", [])
-    if not isinstance(inputs, list) or not all(value is None or isinstance(value, (str, int, float)) for value in inputs):
+    if not isinstance(inputs, list) or not all(value is None or isinstance(value, (str, int, float))
+                                               for value in inputs):
         fail("'inputs' is not a list of names, numbers and null")
     shape = entry.get("shape")
     if shape is not None:
@@ -149,9 +151,10 @@ def to_json(graph):
             entry["inputs"] = list(node.inputs)
         if node.shape is not None:
             entry["shape"] = list(node.shape)
-        for field, default in (("dtype", "other"), ("attributes", {}), ("in_place", False), ("requires_grad", False), ("device", "")):
+        for field, default in (("dtype", "other"), ("attributes", {}), ("in_place", False), ("requires_grad", False),
+                               ("device", "")):
             if getattr(node, field) != default:
                 entry[field] = getattr(node, field)
         lines.append("  " + json.dumps(entry))
-    head = f'{{"tally-graph": {FORMAT}, "name": {json.dumps(graph.name)}, "grad": {json.dumps(graph.grad)}, "nodes": [\n'
+    head = json.dumps({"tally-graph": FORMAT, "name": graph.name, "grad": graph.grad})[:-1] + ', "nodes": [\n'
     return head + ",\n".join(lines) + "\n]}\n"

@@ -92,8 +92,8 @@ def load():
 class Pipeline:
     """One chain with its operands' addresses, instantiated for up to max_rows rows.
 
-    `address` and `pitch` give those of an operand by its name, in the GPU's memory; who has that keeps it. Building is one
-    thread's, launching any's. Raises Refused, or PipelineError. The pipeline lives until close().
+    `address` and `pitch` give those of an operand by its name, in the GPU's memory; who has that keeps it. Building is
+    one thread's, launching any's. Raises Refused, or PipelineError. The pipeline lives until close().
     """
 
     def __init__(self, chain, address, pitch, max_rows):

@@ -1,4 +1,4 @@
-"""Times a chain on this GPU, as a pipeline and as PyTorch would run it: all captured into CUDA graphs, on random values."""
+"""Times a chain on this GPU, as a pipeline and as PyTorch would run it: all in CUDA graphs, on random values."""
 import contextlib
 import statistics
 
@@ -64,8 +64,9 @@ def _compiled(chain, x, operands, patches):
 
 
 def measure(chain, device, patches=None):
-    """{"plan", "predicted_us", "us": {"tally", "eager", "inductor"}} or {"refused": a sentence}, once for each kind of chain.
+    """{"plan", "predicted_us", "us": {"tally", "eager", "inductor"}} or {"refused": a sentence}.
 
+    Once for each kind of chain: further ones get what was measured.
     `patches`: inductor's configuration for what it is compared with; None: only with eager.
     """
     text = spec.of(chain)

@@ -2,8 +2,8 @@
 
     tally::chain(Tensor x, Tensor[] operands, str chain) -> Tensor
 
-It reads operands where they are, so new values of weights count at once. Where the pipeline cannot run (a first call during
-capture, weights that are somewhere else in each call) PyTorch's own operations do the same.
+It reads operands where they are, so new values of weights count at once. Where the pipeline cannot run (a first call
+during capture, weights that are somewhere else in each call) PyTorch's own operations do the same.
 """
 import functools
 import logging
@@ -67,8 +67,8 @@ class Runner:
         y = torch.empty((*x.shape[:-1], self.out), dtype=x.dtype, device=x.device)
         rows = _rows_of(x)
         with torch.cuda.device(x.device):
-            pipeline.launch(torch.cuda.current_stream().cuda_stream, rows.data_ptr(), rows.stride(0), y.data_ptr(), self.out,
-                            rows.shape[0])
+            stream = torch.cuda.current_stream().cuda_stream
+            pipeline.launch(stream, rows.data_ptr(), rows.stride(0), y.data_ptr(), self.out, rows.shape[0])
         return y
 
     def __call__(self, x, operands):

@@ -44,13 +44,16 @@ SIGNATURES = {
 _TENSORS = frozenset(("input", "weight", "bias", "tensors", "other"))
 _ARGUMENT_NAMES = {"axis": "dim", "train": "training", "mat1": "input", "mat2": "weight", "self": "input"}
 
-_PREFIX = re.compile(r"^(torch\.ops\.aten\.|torch\.nn\.functional\.|torch\.nn\.modules\.[a-z]+\.|torch\.nn\.|torch\._C\._nn\.|torch\.|"
-                     r"aten\.|aten::|_operator\.|operator\.)")
-_OVERLOAD = re.compile(r"\.(default|Tensor|Scalar|Tensor_Scalar|dim|dim_IntList|int|dtype|out|input|device|other|self)$")
-_SYNONYMS = {"concat": "cat", "concatenate": "cat", "truediv": "div", "layernorm": "layer_norm", "rmsnorm": "rms_norm",
-             "swish": "silu", "Linear": "linear", "ReLU": "relu", "GELU": "gelu", "SiLU": "silu", "LayerNorm": "layer_norm",
-             "RMSNorm": "rms_norm", "Dropout": "dropout", "Identity": "identity", "T": "t", "numpy_T": "t", "swapaxes": "transpose",
-             "half": "to", "bfloat16": "to", "float": "to", "type": "to", "__getitem__": "getitem"}
+_PREFIX = re.compile(r"^(torch\.ops\.aten\.|torch\.nn\.functional\.|torch\.nn\.modules\.[a-z]+\.|torch\.nn\.|"
+                     r"torch\._C\._nn\.|torch\.|aten\.|aten::|_operator\.|operator\.)")
+_OVERLOAD = re.compile(r"\.(default|Tensor|Scalar|Tensor_Scalar|dim|dim_IntList|int|dtype|out|input|device|other|"
+                       r"self)$")
+_SYNONYMS = {
+    "concat": "cat", "concatenate": "cat", "truediv": "div", "swish": "silu", "Linear": "linear", "ReLU": "relu",
+    "GELU": "gelu", "SiLU": "silu", "LayerNorm": "layer_norm", "RMSNorm": "rms_norm", "Dropout": "dropout",
+    "Identity": "identity", "T": "t", "numpy_T": "t", "swapaxes": "transpose", "half": "to", "bfloat16": "to",
+    "float": "to", "type": "to", "__getitem__": "getitem",
+}
 _IN_PLACE = {"iadd": "add", "isub": "sub", "imul": "mul", "itruediv": "div", "setitem": "setitem", "imatmul": "matmul"}
 
 

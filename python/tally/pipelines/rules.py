@@ -1,4 +1,4 @@
-"""What a chain may be for libtally-pipelines.so to take it: pipelines/plan/plan.cc says the same, and has the last word.
+"""What a chain may be for libtally-pipelines.so to take it: as pipelines/plan/plan.cc says, which has the last word.
 
 Each rule answers with a sentence without a full stop, or None.
 """
@@ -27,8 +27,8 @@ def of_layer(limits, columns, out, chain_input):
     if columns > limits.roof and out > limits.roof:
         return f"{columns} and {out} columns: from {limits.roof} on both sides the library is at its roof"
     if chain_input < limits.least_in or chain_input > limits.most_in or chain_input % limits.in_step:
-        return (f"{chain_input} columns of input; the kernel takes multiples of {limits.in_step} from {limits.least_in} "
-                f"to {limits.most_in}")
+        return (f"{chain_input} columns of input; the kernel takes multiples of {limits.in_step} from "
+                f"{limits.least_in} to {limits.most_in}")
     if out < limits.least_out or out > limits.most_out or out % limits.out_step:
         return (f"it gives {out} columns; the kernel gives multiples of {limits.out_step} from {limits.least_out} "
                 f"to {limits.most_out}")
@@ -62,12 +62,13 @@ def of_whole(limits, graph, chain, read, computed):
     if rows is None:
         return "its rows are not known before it runs, so nothing can be measured: compile with dynamic=False"
     if rows < limits.least_rows:
-        return f"{rows} row{'s fill' if rows != 1 else ' fills'} less than a quarter of the GPU; from {limits.least_rows} on"
+        return (f"{rows} row{'s fill' if rows != 1 else ' fills'} less than a quarter of the GPU; from "
+                f"{limits.least_rows} on")
     return None
 
 
 def of_times(measured):
-    """Why a chain that was measured (measure.measure) is not taken; "" if it is: never slower than what would run instead."""
+    """Why a chain that was measured (measure.measure) is not taken; "" if it is: never slower than what it replaces."""
     if "refused" in measured:
         return measured["refused"]
     others = {name: us for name, us in measured["us"].items() if name != "tally"}

@@ -16,7 +16,8 @@ def of(chain):
         del fields["node"]
         for name in _OPERANDS:
             fields[name] = None if fields[name] is None else index[fields[name]]
-        layers.append({name: value for name, value in fields.items() if value not in (None, "", False) or name == "weights"})
+        layers.append({name: value for name, value in fields.items()
+                       if value is not None and value is not False and value != ""})
     return json.dumps({"dtype": chain.dtype, "rows": chain.rows, "layers": layers}, sort_keys=True)
 
 

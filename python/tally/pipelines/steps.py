@@ -28,9 +28,9 @@ def weights_of(graph, node):
     if node.op == "linear":
         return name
     turned = graph[name]
-    swaps = (turned.op == "t" or
-             turned.op == "transpose" and {turned.attributes.get(d, None) for d in ("dim0", "dim1")} in ({0, 1}, {-1, -2}) or
-             turned.op == "permute" and list(turned.attributes.get("dims", ())) in ([1, 0], [-1, -2], [-1, 0], [1, -2]))
+    dims = [turned.attributes.get(name) for name in ("dim0", "dim1")]
+    swaps = (turned.op == "t" or turned.op == "transpose" and dims in ([0, 1], [1, 0], [-1, -2], [-2, -1]) or
+             turned.op == "permute" and turned.attributes.get("dims") in ([1, 0], [-1, -2]))
     return turned.names()[0] if swaps and turned.names() else None
 
 
@@ -81,7 +81,7 @@ def other(node, hidden):
 
 
 def joins(graph, node, hidden, input_root):
-    """"first", "last": where the chain's input stands in a concatenation of it and the hidden columns; "" if in none."""
+    """"first", "last": where the chain's input stands in a concatenation with the hidden columns; "" if in none."""
     names = node.names()
     if len(names) != 2 or node.shape is None or node.attributes.get("dim", 0) not in (-1, len(node.shape) - 1):
         return ""
@@ -171,9 +171,9 @@ def _rms(graph, hidden, users):
     epsilons = [value for value in plus.inputs if type(value) in _SCALARS]
     root = _only(graph, plus)
     times = root and root.op == "rsqrt" and _only(graph, root)
-    if not times or len(epsilons) != 1 or times is not rest[0] or times.op != "mul" or set(times.names()) != {start, root.name}:
+    if not times or times is not rest[0] or times.op != "mul" or set(times.names()) != {start, root.name}:
         return None
-    if plus.attributes.get("alpha", 1) != 1 or not 0 <= epsilons[0] < 1:
+    if len(epsilons) != 1 or plus.attributes.get("alpha", 1) != 1 or not 0 <= epsilons[0] < 1:
         return None
     nodes += [square, mean, plus, root, times]
     last, casts = _cast(graph, _only(graph, times))
