@@ -71,6 +71,17 @@ TEST(TransformText, LeavesOriginalsOut) {
   EXPECT_THAT(result.text, Not(HasSubstr(".entry b(")));
 }
 
+// The first variant names the variable itself, the second finds it in a table of addresses.
+TEST(TransformText, KeepsVariablesThatAnyVariantNames) {
+  const std::string text = WithHeader(
+      ".global .u32 g;\n.visible .entry a(){\n.reg .b32 %r<2>;\nld.global.u32 %r1, [g];\nret;\n}\n");
+  const TransformOptions options = {.pipelines = {{"slice_grid"}, {"import_globals", "yield_check"}},
+                                    .placement = Placement::kOnly};
+  const Transformed result = MustTransform(text, options);
+  ASSERT_TRUE(result.is_all_done());
+  EXPECT_THAT(result.text, HasSubstr(".global .u32 g;"));
+}
+
 // PTX lets registers be called anything, with or without %.
 TEST(TransformText, KeepsRegistersOfAnyName) {
   const std::string text = WithHeader(

@@ -39,6 +39,17 @@ TEST(LinearBody, ResolvesNamesInTheirScopes) {
   EXPECT_THAT(kernel.body.unresolved(), IsEmpty());
 }
 
+TEST(LinearBody, ARangeEndsBeforeItsNumber) {
+  EXPECT_THAT(Kernel("mov.u32 %r18, 1;").body.unresolved(), IsEmpty());
+  EXPECT_THAT(Kernel("mov.u32 %r19, 1;").body.unresolved(), ElementsAre("%r19"));
+}
+
+TEST(LinearBody, OneComponentIsWrittenAndTheOthersStay) {
+  const Kernel kernel(".reg .v4 .b32 %v; mov.b32 %v.x, 1; mov.b32 %v.w, 1;");
+  EXPECT_THAT(kernel.body[0].uses, ElementsAre(kernel.body[0].defines[0]));
+  EXPECT_THAT(kernel.body[1].uses, ElementsAre(kernel.body[1].defines[0]));
+}
+
 TEST(LinearBody, KnowsWhatIsWrittenAndRead) {
   const Kernel kernel(
       "ld.global.v2.u32 {%r1, %r2}, [%rd1]; st.global.u32 [%rd1], %r1; @%p1 mov.u32 %r3, 1; add.cc.u32 %r4, %r1, %r2;"

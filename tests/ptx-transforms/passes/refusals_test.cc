@@ -76,6 +76,7 @@ TEST(Refusals, OfGridsThatBelongTogether) {
   EXPECT_EQ(Slice("mov.u64 %rd1, %gridid; ret;"), "grid-id");
   EXPECT_EQ(Slice("mov.u32 %r1, %envreg2; ret;"), "environment-register");
   EXPECT_EQ(Slice("mov.u16 %h1, %ctaid.x; ret;"), "narrow-block-index");
+  EXPECT_EQ(Slice("mov.v4.u32 {%r1, %r2, %r3, %r4}, %nctaid; ret;"), "narrow-block-index");
   EXPECT_EQ(Slice("mov.u32 %r1, %smid; ret;"), "done");
   EXPECT_EQ(Slice("fence.acq_rel.cluster; ret;"), "done") << "a scope is no cluster";
 }
@@ -211,6 +212,8 @@ TEST(Refusals, OfLanesThatCannotBeCounted) {
   expect(lane + "@%p2 bra S; @%p1 ret; S: " + shuffle + "ret;", refused);  // some do not come where others leave
   expect(leave + "@%p2 bar.sync 0; @!%p2 bar.sync 0; @%p2 ret; " + shuffle + "ret;", refused);
   expect(lane + "@%p1 bra E; " + shuffle + "E: st.shared.u32 [s], %r1; ret;", refused);
+  expect(lane + "@%p1 bra E; " + shuffle + "ret; E: st.shared.u32 [s], %r1; ret;", refused);  // only those that leave
+  expect(lane + "@%p1 bra E; " + shuffle + "st.shared.u32 [s], %r1; E: ret;", "done");        // only those that stay
   expect("mov.u32 %r5, s; W: ld.volatile.shared.u32 %r4, [s]; setp.eq.u32 %p3, %r4, 0; @%p3 bra W; " + leave + shuffle +
              "ret;",
          refused);
@@ -226,6 +229,7 @@ TEST(Refusals, OfVariablesThatCannotBeShared) {
   EXPECT_EQ(Import("tex.1d.v4.s32.s32 {%r1,%r2,%r3,%r4}, [t, {%r5}]; ret;", ".global .texref t;\n"),
             "texture-reference");
   EXPECT_EQ(Import("mov.u64 %rd1, f; ret;", ".func f(){\nret;\n}\n"), "function-address");
+  EXPECT_EQ(Import("mov.u64 %rd1, g; ret;", ".func f(){\nret;\n}\n.alias g, f;\n"), "function-address");
   EXPECT_EQ(Import("isspacep.const %p1, %rd1; ret;"), "constant-address");
   EXPECT_EQ(Import(".global .u32 mine; ld.global.u32 %r1, [mine]; ret;"), "variable-in-function");
 }

@@ -12,6 +12,7 @@ using testing::StartsWith;
 TEST(Diagnostics, NameThePlaceAndWhatWasExpected) {
   EXPECT_EQ(ErrorOf(InKernel("  add.s32 %r1, %r2")), "ptx:6:1: expected ',' or ';' after an operand, found '}'");
   EXPECT_EQ(ErrorOf(InKernel("ld.global.u32 %r1, [%rd1;")), "ptx:5:25: expected ']' after the address, found ';'");
+  EXPECT_EQ(ErrorOf(InKernel("mov.u32 %r1, %tid .x;")), "ptx:5:19: expected ',' or ';' after an operand, found '.x'");
   EXPECT_EQ(ErrorOf(InKernel("@ add;")), "ptx:5:6: expected an instruction, found ';'");
   EXPECT_EQ(ErrorOf(InKernel(".reg .b32 %r<x>;")), "ptx:5:14: expected a number of registers, found 'x'");
   EXPECT_EQ(ErrorOf(WithHeader(".global .align 3 .u32 x;")),
