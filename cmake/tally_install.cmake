@@ -34,7 +34,12 @@ install(DIRECTORY deploy/prometheus deploy/grafana DESTINATION ${CMAKE_INSTALL_D
 install(PROGRAMS deploy/slurm/prolog deploy/slurm/epilog deploy/slurm/task-prolog DESTINATION ${CMAKE_INSTALL_DATADIR}/tally/slurm)
 install(FILES deploy/slurm/job.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/tally/slurm)
 # Plain Python: where Debian's looks, whatever its version. It finds tallyctl from there.
-install(FILES python/tally/__init__.py DESTINATION lib/python3/dist-packages/tally)
+install(DIRECTORY python/tally DESTINATION lib/python3/dist-packages FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
+# What PyTorch looks for the name of a backend in; as python/pyproject.toml has it for pip.
+set(tally_distribution "${PROJECT_BINARY_DIR}/tally_gpu-${PROJECT_VERSION}.dist-info")
+file(CONFIGURE OUTPUT "${tally_distribution}/METADATA" CONTENT "Metadata-Version: 2.1\nName: tally-gpu\nVersion: ${PROJECT_VERSION}\n")
+file(CONFIGURE OUTPUT "${tally_distribution}/entry_points.txt" CONTENT "[torch_dynamo_backends]\ntally = tally.pipelines.backend:tally\n")
+install(DIRECTORY "${tally_distribution}" DESTINATION lib/python3/dist-packages)
 # In /etc for an installation in /usr, as the file hierarchy wants it; decided when installing, as the prefix is.
 install(CODE "set(tally_sample \"${PROJECT_SOURCE_DIR}/deploy/tallyd.json\")" COMPONENT tally)
 install(CODE [[

@@ -1,29 +1,12 @@
-"""libtally-pipelines.so by ctypes, and the weights of a chain."""
-import ctypes
+"""A chain of bench/pipelines with random weights: in PyTorch, and in libtally-pipelines.so by the package `tally`."""
 import os
+import sys
 
 import torch
 
-ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
-NORMS = {"layer": 1, "rms": 2}
-
-
-class Plan(ctypes.Structure):
-    _fields_ = [("warpgroups", ctypes.c_int), ("cluster", ctypes.c_int), ("weights_resident", ctypes.c_int),
-                ("stages", ctypes.c_int), ("shared_bytes", ctypes.c_int), ("predicted_us", ctypes.c_double)]
-
-
-class Refused(Exception):
-    pass
-
-
-def load(path):
-    library = ctypes.CDLL(os.path.abspath(path))
-    library.tallyPipelineCreate.restype = ctypes.c_void_p
-    library.tallyPipelineError.restype = ctypes.c_char_p
-    for name in ("AddLinear", "AddActivation", "AddNorm", "AddConcat", "AddResidual", "Instantiate", "Launch", "Query"):
-        getattr(library, "tallyPipeline" + name).restype = ctypes.c_int
-    return library
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "python"))
+from tally.pipelines import chains, library
+from tally.pipelines.library import Refused  # noqa: F401  for those who measure
 
 
 class Operands:
@@ -56,45 +39,35 @@ class Operands:
                 hidden = hidden + x
         return hidden
 
+    def named(self):
+        """The tensors by name: w0, b0, s0, t0 of the first layer."""
+        columns = {"w": self.weights, "b": self.biases, "s": self.scales, "t": self.shifts}
+        return {f"{kind}{i}": tensor for kind, tensors in columns.items() for i, tensor in enumerate(tensors) if tensor is not None}
+
+    def described(self, rows):
+        """As the package describes a chain."""
+        layers = []
+        for i, ((columns, out), layer) in enumerate(zip(self.chain.widths(), self.chain.layers)):
+            norm = {"scale": f"s{i}", "shift": f"t{i}", "epsilon": 1e-5, "norm": layer.norm} if layer.norm else {}
+            layers.append(chains.Layer(str(i), columns, out, f"w{i}", f"b{i}", layer.activation, concat="first" if layer.concat else "",
+                                       residual=layer.residual, **norm))
+        return chains.Chain("x", layers=layers, rows=rows, dtype="bf16" if self.dtype == torch.bfloat16 else "fp16")
+
 
 class Pipeline:
     """Raises Refused with the library's sentence."""
 
-    def __init__(self, library, operands, max_rows):
-        self.library = library
-        chain = operands.chain
-        self.handle = ctypes.c_void_p(library.tallyPipelineCreate(0 if operands.dtype == torch.bfloat16 else 1))
-        self.operands = operands  # its tensors must live as long
-        for i, ((columns, out), layer) in enumerate(zip(chain.widths(), chain.layers)):
-            if layer.concat:
-                self.call("AddConcat", 0)
-            self.call("AddLinear", self.address(operands.weights[i]), ctypes.c_size_t(operands.weights[i].stride(0)),
-                      self.address(operands.biases[i]), columns, out)
-            if layer.activation:
-                self.call("AddActivation", ACTIVATIONS[layer.activation])
-            if layer.norm:
-                self.call("AddNorm", NORMS[layer.norm], self.address(operands.scales[i]), self.address(operands.shifts[i]),
-                          ctypes.c_float(1e-5))
-            if layer.residual:
-                self.call("AddResidual")
-        self.call("Instantiate", ctypes.c_int64(max_rows))
-
-    @staticmethod
-    def address(tensor):
-        return ctypes.c_void_p(tensor.data_ptr() if tensor is not None else None)
-
-    def call(self, name, *arguments):
-        if getattr(self.library, "tallyPipeline" + name)(self.handle, *arguments) != 0:
-            raise Refused(self.library.tallyPipelineError(self.handle).decode())
+    def __init__(self, operands, max_rows):
+        tensors = operands.named()  # must live as long
+        self.tensors = tensors
+        self.pipeline = library.Pipeline(operands.described(max_rows), lambda name: tensors[name].data_ptr(),
+                                         lambda name: tensors[name].stride(0), max_rows)
 
     def launch(self, x, y):
-        self.call("Launch", ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), self.address(x),
-                  ctypes.c_size_t(x.stride(0)), self.address(y), ctypes.c_size_t(y.stride(0)), ctypes.c_int64(x.shape[0]))
+        self.pipeline.launch(torch.cuda.current_stream().cuda_stream, x.data_ptr(), x.stride(0), y.data_ptr(), y.stride(0), x.shape[0])
 
     def plan(self, rows):
-        plan = Plan()
-        self.call("Query", ctypes.c_int64(rows), ctypes.byref(plan))
-        return plan
+        return self.pipeline.plan(rows).as_dict()
 
     def destroy(self):
-        self.library.tallyPipelineDestroy(self.handle)
+        self.pipeline.close()

@@ -27,9 +27,7 @@ def parse(arguments):
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--compiled", default="", help="modes of torch.compile, measured as well: default, max-autotune")
     parser.add_argument("--seconds", type=float, default=0.1, help="of each measurement")
-    parser.add_argument("--library", default=next((path for path in (
-        os.path.join(HERE, "../../lib/tally/libtally-pipelines.so"),
-        os.path.join(HERE, "../../build/release/lib/tally/libtally-pipelines.so")) if os.path.exists(path)), ""))
+    parser.add_argument("--library", help="libtally-pipelines.so, if not the one that the package finds")
     return parser.parse_args(arguments)
 
 
@@ -64,7 +62,7 @@ def distance(got, want):
     return ((got.float() - want).norm() / want.norm()).item()
 
 
-def measure(torch, library, chain, rows, options, dtype):
+def measure(torch, chain, rows, options, dtype):
     import library as pipelines
     operands = pipelines.Operands(chain, dtype)
     row_bytes = 2 * (chain.input + chain.layers[-1].out)
@@ -84,12 +82,11 @@ def measure(torch, library, chain, rows, options, dtype):
         add("compile " + mode, compiled(xs[0]), [lambda x=x: compiled(x) for x in xs])
     try:
         begin = time.monotonic()
-        pipeline = pipelines.Pipeline(library, operands, rows)
+        pipeline = pipelines.Pipeline(operands, rows)
         row["instantiate_s"] = time.monotonic() - begin
         pipeline.launch(xs[0], ys[0])
         torch.cuda.synchronize()
-        plan = pipeline.plan(rows)
-        row["plan"] = {name: getattr(plan, name) for name, _ in plan._fields_}
+        row["plan"] = pipeline.plan(rows)
         add("pipeline", ys[0], [lambda x=x, y=y: pipeline.launch(x, y) for x, y in zip(xs, ys)])
         pipeline.destroy()
     except pipelines.Refused as refused:
@@ -116,23 +113,21 @@ def page(rows, about):
 
 def main():
     options = parse(sys.argv[1:])
-    if not options.library:
-        sys.exit("pipelines.py: libtally-pipelines.so was not found; build it, or name it with --library")
+    if options.library:
+        os.environ["TALLY_PIPELINES_LIBRARY"] = options.library
     sys.path.insert(0, HERE)
     import torch
 
     import chains
-    import library as pipelines
     torch.manual_seed(1)
     torch.zeros(1, device="cuda")
-    library = pipelines.load(options.library)
     dtype = getattr(torch, options.dtype)
     rows = []
     for chain in chains.CHAINS:
         if not re.search(options.only, chain.name):
             continue
         for count in map(int, options.rows.split(",")):
-            row = measure(torch, library, chain, count, options, dtype)
+            row = measure(torch, chain, count, options, dtype)
             rows.append(row)
             print(chain.name, count, " | ".join(f"{way} {values['us'][1]:.1f} us, off by {values['distance']:.1e}"
                                                 for way, values in row["ways"].items()), row.get("refused", ""), flush=True)
