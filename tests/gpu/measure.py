@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Measurements that wait for a machine with a GPU, each with a time limit of its own, several in one call.
+
+    measure.py --list
+    measure.py --output FOLDER PART[:SECONDS] ...
+
+From a bundle (tools/bundle). A part writes its pages and raw data into FOLDER/PART/ and what it printed into
+FOLDER/PART.log; a part that outlives its limit is ended, its processes too, and what it has written stays. At the end
+FOLDER.tar.gz holds everything, for machines from which few files come back. Exit status 1 if a part failed.
+"""
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+BUNDLE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+RIGIDSIM = "python3 bench/window/rigidsim.py --output {out}/rigidsim.md --json {out}/rigidsim.json"
+COLOCATION = "python3 bench/colocation/colocation.py --output {out}/colocation.md --json {out}/colocation.json"
+FRAMEWORKS = "python3 tests/frameworks/run.py --output {out}/frameworks.md"
+
+# Name: (GPUs, seconds that it usually needs, command in the bundle's folder).
+PARTS = {
+    "programs": (1, 240, "tests/gpu/run_all.sh --output {out}/programs.md --logs {out}/logs --skip sim"),
+    "frameworks": (1, 560, FRAMEWORKS + " --jobs 4"),
+    "frameworks-window": (1, 560, FRAMEWORKS + " --jobs 4 --tally-run '--window'"),
+    "forwarding": (1, 560, "python3 bench/forwarding/forwarding.py --output {out}/forwarding.md --json {out}/forwarding.json"),
+    "rigidsim": (1, 150, RIGIDSIM + " --seconds 1"),
+    "rigidsim-sizes": (1, 120, RIGIDSIM + " --seconds 1 --environments 4096 --modes serial --window-sizes 8,16,32,64"
+                       " --shadow-modes serial"),
+    "window-nets": (1, 400, "python3 bench/window/nets.py --ahead --output {out}/nets.md --json {out}/nets.json"
+                    " --csv {out}/nets.csv"),
+    "colocation": (1, 560, COLOCATION + " --minutes 9"),
+    "colocation-all": (1, 580, COLOCATION + " --csv {out}/all.csv --pairs all --modes alone,time-slicing,tally"
+                       " --repetitions 1 --seconds 3 --minutes 9.5"),
+    "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
+    "pipelines": (1, 240, "python3 bench/pipelines/pipelines.py --output {out}/pipelines.md"),
+    "pipelines-nets": (1, 240, "python3 bench/pipelines/nets.py --output {out}/nets.md"),
+}
+
+
+def end(process):
+    """It and all that it started."""
+    for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(patience)
+            return
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+def measure(name, seconds, folder):
+    """Exit status of the part; None: it was ended."""
+    out = os.path.join(folder, name)
+    os.makedirs(out, exist_ok=True)
+    command = PARTS[name][2].replace("{out}", out)
+    with open(f"{out}.log", "wb") as log:
+        process = subprocess.Popen(command, shell=True, cwd=BUNDLE, stdin=subprocess.DEVNULL, stdout=log,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            end(process)
+
+
+def read_part(word):
+    name, _, seconds = word.partition(":")
+    if name not in PARTS:
+        raise argparse.ArgumentTypeError(f"no part '{name}'; there are {', '.join(PARTS)}")
+    if seconds and not seconds.isdigit():
+        raise argparse.ArgumentTypeError(f"'{seconds}' of '{word}' is no number of seconds")
+    return name, int(seconds) if seconds else PARTS[name][1]
+
+
+def list_parts():
+    for name, (gpus, seconds, command) in PARTS.items():
+        print(f"{name:18} {gpus} GPU{'s' if gpus > 1 else ' '} {seconds:4} s   {command.replace('{out}/', '')}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART[:SECONDS]", type=read_part)
+    parser.add_argument("--list", action="store_true", help="the parts, what they need, their commands")
+    parser.add_argument("--output", metavar="FOLDER", help="where results go")
+    arguments = parser.parse_args()
+    if arguments.list:
+        return list_parts()
+    if not arguments.parts or not arguments.output:
+        parser.error("which parts, and --output FOLDER? --list shows the parts")
+    folder = os.path.abspath(arguments.output)
+    os.makedirs(folder, exist_ok=True)
+    failed = False
+    for name, seconds in arguments.parts:
+        print(f"{name}: at most {seconds} s ... ", end="", flush=True)
+        began = time.monotonic()
+        status = measure(name, seconds, folder)
+        result = "ended at its limit" if status is None else "ok" if status == 0 else f"FAILED ({status})"
+        print(f"{result}, {time.monotonic() - began:.0f} s", flush=True)
+        failed = failed or status not in (0, None)
+    with tarfile.open(f"{folder}.tar.gz", "w:gz") as packed:
+        packed.add(folder, os.path.basename(folder))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
