@@ -10,7 +10,7 @@
 namespace tally::scheduler {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoPartition = UINT32_MAX;
 
 // An order in which a branch is followed to its end before the next one begins, the longest first.
 std::vector<TaskId> BranchByBranch(const TaskGraph& graph) {
@@ -42,7 +42,7 @@ std::vector<TaskId> BranchByBranch(const TaskGraph& graph) {
 class Coarsener {
  public:
   Coarsener(const TaskGraph& graph, const CoarseningLimits& limits) : graph_(graph), limits_(limits) {
-    made_.partition_of.assign(graph.size(), kNone);
+    made_.partition_of.assign(graph.size(), kNoPartition);
   }
 
   Coarsening Take() {
@@ -57,7 +57,7 @@ class Coarsener {
 
  private:
   bool HasRoom(uint32_t partition, TaskId id) const {
-    if (partition == kNone) return false;
+    if (partition == kNoPartition) return false;
     const Partition& into = made_.partitions[partition];
     return into.tasks.size() < limits_.most_tasks &&
            SaturatedSum(into.cost_ns, graph_.task(id).cost_ns) <= limits_.target_ns && limits_.target_ns != 0;
@@ -65,17 +65,17 @@ class Coarsener {
 
   // Its number is below none: it is the last.
   uint32_t LastIfRoom(TaskId id) const {
-    if (made_.partitions.empty()) return kNone;
+    if (made_.partitions.empty()) return kNoPartition;
     const auto last = static_cast<uint32_t>(made_.partitions.size() - 1);
-    return HasRoom(last, id) ? last : kNone;
+    return HasRoom(last, id) ? last : kNoPartition;
   }
 
   // Where the last that it waits for is; else the newest partition that was begun behind the same one.
   uint32_t OfItsBranch(TaskId id) {
-    uint32_t last = kNone;
+    uint32_t last = kNoPartition;
     for (const TaskId before : graph_.before(id)) {
       const uint32_t partition = made_.partition_of[before];
-      last = last == kNone ? partition : std::max(last, partition);
+      last = last == kNoPartition ? partition : std::max(last, partition);
     }
     const bool is_pinned = graph_.task(id).is_pinned;
     const auto suits = [&](uint32_t partition) {
@@ -85,17 +85,17 @@ class Coarsener {
     uint32_t& newest = NewestBehind(last, is_pinned);
     if (suits(newest)) return newest;
     newest = static_cast<uint32_t>(made_.partitions.size());
-    return kNone;
+    return kNoPartition;
   }
   uint32_t& NewestBehind(uint32_t partition, bool is_pinned) {
-    const size_t row = partition == kNone ? 0 : partition + 1;
-    if (row >= newest_behind_.size()) newest_behind_.resize(row + 1, {kNone, kNone});
+    const size_t row = partition == kNoPartition ? 0 : partition + 1;
+    if (row >= newest_behind_.size()) newest_behind_.resize(row + 1, {kNoPartition, kNoPartition});
     return newest_behind_[row][is_pinned ? 1 : 0];
   }
 
-  // kNone: a new one.
+  // kNoPartition: a new one.
   void Put(TaskId id, uint32_t partition) {
-    if (partition == kNone) {
+    if (partition == kNoPartition) {
       partition = static_cast<uint32_t>(made_.partitions.size());
       made_.partitions.emplace_back();
     }
