@@ -59,7 +59,7 @@ FOLDERS = {
     "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
     "scheduler": [".", ("policies", "window"), "policy_list.cc", "taskgraph"],
     "pipelines": [("plan", "vertical.inc"), "stages", "runtime"],
-    "sim-driver": ["engine", "api", "api/entry"],
+    "sim-driver": ["declared_boxes.h", "engine", "api", "api/entry"],
     "client-shim": [("portable", "arrivals", "nvml"), "transport", "origins", "state", "entry", "launcher"],
     "server/executor": [("channel", "driver"), "dispatch", "issue", "session", ".", "process"],
     "server/daemon": [".", ("metrics", "rpc"), "daemon.cc"],
