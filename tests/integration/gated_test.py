@@ -165,7 +165,8 @@ class Gated(FullStackTest):
         before = lambda: (self.gated_ns(), time.sleep(1))[0]
         wait_until(lambda: before() == self.gated_ns(), "gates rest again", 60)
         is_running = self.covered(low())[nobody]
-        wait_until(lambda: self.covered(low())[nobody] > is_running, "it runs without gates again", 60)
+        state = lambda: f"it runs without gates again; {self.ctl_json('ps')}; {self.ctl_json('kernels')}"
+        wait_until(lambda: self.covered(low())[nobody] > is_running, state, 60)
 
 
 if __name__ == "__main__":

@@ -67,8 +67,10 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
     completions.Put(stream, &*known);
     return;
   }
+  // After a failure it is the mark of nothing, which has ended: the watcher is to look all the same, or the device
+  // would be busy for ever.
   Mark mark;
-  if (completions.Put(stream, &mark) != CUDA_SUCCESS) return;
+  completions.Put(stream, &mark);
   device.last_work.push_back(std::move(mark));
   device.changed.notify_one();
 }

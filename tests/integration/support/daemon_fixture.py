@@ -48,13 +48,14 @@ def is_alive(pid):
 
 
 def wait_until(condition, what, seconds=30):
+    """`what` may be a function, which is called at the end of a wait in vain and tells the state of things, too."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s: {what}")
+    raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
 
 
 class Refused(Exception):

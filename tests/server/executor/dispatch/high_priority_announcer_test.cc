@@ -93,5 +93,11 @@ TEST_F(HighPriorityAnnouncerTest, NothingRunsInALostContext) {
   EXPECT_EQ(devices_->completions(0).TakeError(), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+TEST_F(HighPriorityAnnouncerTest, WhatCannotBeMarkedDoesNotKeepTheDeviceBusy) {
+  ScriptedGpu::Fail(CUDA_ERROR_ILLEGAL_ADDRESS);
+  Launch(Stream(1));
+  AwaitIdle();
+}
+
 }  // namespace
 }  // namespace tally::server
