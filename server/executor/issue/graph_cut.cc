@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
+#include <utility>
 #include <vector>
+
+#include "scheduler/taskgraph/coarsening.h"
+#include "scheduler/taskgraph/task_graph.h"
 
 namespace tally::server {
 
@@ -19,44 +22,42 @@ size_t MostNodes(std::span<const nanoseconds> costs, size_t most) {
   return is_measured ? most : std::min(most, kMostUnmeasuredNodes);
 }
 
-// Level by level, so that what a partition has runs side by side; any stretch of that order is a partition.
-std::vector<uint32_t> ByLevel(const GraphTasks& graph) {
-  std::vector<uint32_t> level(graph.tasks.size());
-  for (const scheduler::GraphEdge& edge : graph.edges) level[edge.to] = std::max(level[edge.to], level[edge.from] + 1);
-  std::vector<uint32_t> order(graph.tasks.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](uint32_t task) { return level[task]; });
-  return order;
+scheduler::TaskKind KindFor(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::kKernel:
+      return scheduler::TaskKind::kKernel;
+    case NodeKind::kFill:
+      return scheduler::TaskKind::kFill;
+    case NodeKind::kCopy:
+      return scheduler::TaskKind::kCopy;
+    case NodeKind::kEmpty:
+      break;
+  }
+  return scheduler::TaskKind::kOther;
 }
 
 }  // namespace
 
 PartitionedGraph::Cut CutOf(const GraphTasks& graph, std::span<const nanoseconds> costs, nanoseconds longest,
                             size_t most_nodes) {
-  const size_t most = MostNodes(costs, most_nodes);
-  PartitionedGraph::Cut cut;
-  cut.partition_of.resize(graph.tasks.size());
-  size_t num_nodes = 0;
-  nanoseconds sum{0};
-  bool is_all_kernels = true;
-  const auto close = [&] {
-    if (num_nodes == 0) return;
-    cut.is_alone.push_back(num_nodes == 1 && is_all_kernels);
-    ++cut.num_partitions;
-    num_nodes = 0;
-    sum = nanoseconds(0);
-    is_all_kernels = true;
-  };
-  for (const uint32_t task : ByLevel(graph)) {
-    const nanoseconds cost = task < costs.size() ? costs[task] : nanoseconds(0);
-    const bool fits = longest.count() == 0 || cost <= longest - std::min(sum, longest);
-    if (num_nodes == most || (num_nodes != 0 && !fits)) close();
-    cut.partition_of[task] = cut.num_partitions;
-    ++num_nodes;
-    sum += std::min(cost, nanoseconds(std::chrono::hours(1)));
-    is_all_kernels = is_all_kernels && graph.tasks[task].kind == NodeKind::kKernel;
+  std::vector<scheduler::Task> tasks(graph.tasks.size());
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    tasks[i].kind = KindFor(graph.tasks[i].kind);
+    if (i < costs.size()) tasks[i].cost_ns = static_cast<uint64_t>(std::max(costs[i], nanoseconds(0)).count());
   }
-  close();
+  PartitionedGraph::Cut cut;
+  const auto made = scheduler::TaskGraph::Make(std::move(tasks), graph.edges);
+  if (!made) return cut;  // not from ReadTasks
+  // Level by level: what a partition has runs side by side.
+  scheduler::CoarseningLimits limits{.most_tasks = MostNodes(costs, most_nodes)};
+  if (longest.count() > 0) limits.target_ns = static_cast<uint64_t>(longest.count());
+  scheduler::Coarsening coarsening = scheduler::Coarsen(*made, limits);
+  cut.num_partitions = static_cast<uint32_t>(coarsening.partitions.size());
+  for (const scheduler::Partition& partition : coarsening.partitions) {
+    cut.is_alone.push_back(partition.tasks.size() == 1 &&
+                           graph.tasks[partition.tasks.front()].kind == NodeKind::kKernel);
+  }
+  cut.partition_of = std::move(coarsening.partition_of);
   return cut;
 }
 
