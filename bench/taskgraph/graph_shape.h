@@ -12,7 +12,7 @@ namespace taskgraph {
 using Shape = std::vector<std::vector<uint32_t>>;
 
 inline const std::vector<std::string>& ShapeNames() {
-  static const std::vector<std::string> names = {"chain",     "independent", "fork-join", "wavefront",
+  static const std::vector<std::string> names = {"chain",    "independent", "fork-join", "wavefront",
                                                  "tree-sum", "butterfly",   "random"};
   return names;
 }

@@ -62,7 +62,8 @@ __global__ void PlainPotrf(double* a, uint32_t size, uint32_t ld) {
     for (uint32_t i = k + 1 + threadIdx.x; i < size; i += blockDim.x) a[i + uint64_t{k} * ld] /= diagonal;
     __syncthreads();
     for (uint32_t i = k + 1 + threadIdx.x; i < size; i += blockDim.x) {
-      for (uint32_t j = k + 1; j <= i; ++j) a[i + uint64_t{j} * ld] -= a[i + uint64_t{k} * ld] * a[j + uint64_t{k} * ld];
+      for (uint32_t j = k + 1; j <= i; ++j)
+        a[i + uint64_t{j} * ld] -= a[i + uint64_t{k} * ld] * a[j + uint64_t{k} * ld];
     }
     __syncthreads();
   }
@@ -111,7 +112,8 @@ __global__ void PlainUpdate(const double* a, const double* b, double* c, uint32_
     const uint32_t row = i % size, column = i / size;
     double value = c[row + uint64_t{column} * ld];
     for (uint32_t k = 0; k < size; ++k) {
-      value -= a[row + uint64_t{k} * ld] * (is_transposed ? b[column + uint64_t{k} * ld] : b[k + uint64_t{column} * ld]);
+      value -=
+          a[row + uint64_t{k} * ld] * (is_transposed ? b[column + uint64_t{k} * ld] : b[k + uint64_t{column} * ld]);
     }
     c[row + uint64_t{column} * ld] = value;
   }

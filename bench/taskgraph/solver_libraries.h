@@ -30,17 +30,16 @@ struct SolverLibraries {
     void* const solver = Open("libcusolver.so");
     if (blas == nullptr || solver == nullptr) return nullptr;
     auto loaded = std::make_unique<SolverLibraries>();
-    const bool is_whole = Find(blas, "cublasCreate_v2", loaded->create) &&
-                          Find(blas, "cublasSetStream_v2", loaded->set_stream) &&
-                          Find(blas, "cublasSetWorkspace_v2", loaded->set_workspace) &&
-                          Find(blas, "cublasDgemm_v2", loaded->gemm) && Find(blas, "cublasDtrsm_v2", loaded->trsm) &&
-                          Find(blas, "cublasDsyrk_v2", loaded->syrk) &&
-                          Find(solver, "cusolverDnCreate", loaded->create_solver) &&
-                          Find(solver, "cusolverDnSetStream", loaded->set_solver_stream) &&
-                          Find(solver, "cusolverDnDpotrf_bufferSize", loaded->potrf_size) &&
-                          Find(solver, "cusolverDnDpotrf", loaded->potrf) &&
-                          Find(solver, "cusolverDnDgetrf_bufferSize", loaded->getrf_size) &&
-                          Find(solver, "cusolverDnDgetrf", loaded->getrf);
+    const bool is_whole =
+        Find(blas, "cublasCreate_v2", loaded->create) && Find(blas, "cublasSetStream_v2", loaded->set_stream) &&
+        Find(blas, "cublasSetWorkspace_v2", loaded->set_workspace) && Find(blas, "cublasDgemm_v2", loaded->gemm) &&
+        Find(blas, "cublasDtrsm_v2", loaded->trsm) && Find(blas, "cublasDsyrk_v2", loaded->syrk) &&
+        Find(solver, "cusolverDnCreate", loaded->create_solver) &&
+        Find(solver, "cusolverDnSetStream", loaded->set_solver_stream) &&
+        Find(solver, "cusolverDnDpotrf_bufferSize", loaded->potrf_size) &&
+        Find(solver, "cusolverDnDpotrf", loaded->potrf) &&
+        Find(solver, "cusolverDnDgetrf_bufferSize", loaded->getrf_size) &&
+        Find(solver, "cusolverDnDgetrf", loaded->getrf);
     return is_whole ? std::move(loaded) : nullptr;
   }
 

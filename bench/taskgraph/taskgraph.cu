@@ -54,16 +54,26 @@ Options Parse(int argc, char** argv) {
     if (i + 1 == argc) Fail(argv[i], "it has a value");
     const char* const value = argv[++i];
     const auto number = static_cast<uint32_t>(std::strtoul(value, nullptr, 10));
-    if (name == "--problem") options.problem = value;
-    else if (name == "--mode") options.mode = value;
-    else if (name == "--n") options.n = number;
-    else if (name == "--tiles") options.tiles = number;
-    else if (name == "--tasks") options.tasks = number;
-    else if (name == "--rounds") options.rounds = number;
-    else if (name == "--blocks") options.blocks = number;
-    else if (name == "--repetitions") options.repetitions = number;
-    else if (name == "--seconds") options.seconds = std::strtod(value, nullptr);
-    else Fail(name.c_str(), "there is no such option; --help says which there are");
+    if (name == "--problem")
+      options.problem = value;
+    else if (name == "--mode")
+      options.mode = value;
+    else if (name == "--n")
+      options.n = number;
+    else if (name == "--tiles")
+      options.tiles = number;
+    else if (name == "--tasks")
+      options.tasks = number;
+    else if (name == "--rounds")
+      options.rounds = number;
+    else if (name == "--blocks")
+      options.blocks = number;
+    else if (name == "--repetitions")
+      options.repetitions = number;
+    else if (name == "--seconds")
+      options.seconds = std::strtod(value, nullptr);
+    else
+      Fail(name.c_str(), "there is no such option; --help says which there are");
   }
   if (options.n == 0 || options.tiles == 0 || options.n % options.tiles != 0) Fail("--n", "no multiple of --tiles");
   if (options.tasks == 0 || options.tasks > 1'000'000) Fail("--tasks", "1 to 1000000");

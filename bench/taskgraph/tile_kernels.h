@@ -73,9 +73,9 @@ class TileKernels {
     Require(libraries_->create_solver(&place.solver), "cusolverDnCreate");
     Require(libraries_->set_solver_stream(place.solver, stream), "cusolverDnSetStream");
     const int n = static_cast<int>(size), ld = static_cast<int>(n_);
-    Require(is_cholesky_ ? libraries_->potrf_size(place.solver, CUBLAS_FILL_MODE_LOWER, n, matrix_, ld,
-                                                  &place.workspace_size)
-                         : libraries_->getrf_size(place.solver, n, n, matrix_, ld, &place.workspace_size),
+    Require(is_cholesky_
+                ? libraries_->potrf_size(place.solver, CUBLAS_FILL_MODE_LOWER, n, matrix_, ld, &place.workspace_size)
+                : libraries_->getrf_size(place.solver, n, n, matrix_, ld, &place.workspace_size),
             "a workspace's size");
     Check(cudaMalloc(&place.workspace, sizeof(double) * static_cast<size_t>(place.workspace_size)), "a workspace");
     Check(cudaMalloc(&place.failed, sizeof(int)), "a word");
@@ -96,12 +96,12 @@ class TileKernels {
       case TileOp::kFactor:
         return Factor(place, target, size_);
       case TileOp::kSolveRight:
-        return Require(
-            is_cholesky_ ? libraries_->trsm(place.blas, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_T,
-                                            CUBLAS_DIAG_NON_UNIT, n, n, &one, diagonal, ld, target, ld)
-                         : libraries_->trsm(place.blas, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
-                                            CUBLAS_DIAG_NON_UNIT, n, n, &one, diagonal, ld, target, ld),
-            "trsm");
+        return Require(is_cholesky_
+                           ? libraries_->trsm(place.blas, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_T,
+                                              CUBLAS_DIAG_NON_UNIT, n, n, &one, diagonal, ld, target, ld)
+                           : libraries_->trsm(place.blas, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_UPPER, CUBLAS_OP_N,
+                                              CUBLAS_DIAG_NON_UNIT, n, n, &one, diagonal, ld, target, ld),
+                       "trsm");
       case TileOp::kSolveLeft:
         return Require(libraries_->trsm(place.blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, CUBLAS_OP_N,
                                         CUBLAS_DIAG_UNIT, n, n, &one, diagonal, ld, target, ld),

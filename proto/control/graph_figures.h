@@ -33,27 +33,28 @@ constexpr std::optional<GraphMode> ParseGraphMode(std::string_view name) {
 
 // Why a graph was last launched as a whole.
 enum class WholeReason : uint32_t {
-  kNone = 0,       // it was not
-  kOff,            // its program says so
-  kKernelsKept,    // ... or that its kernels run as they are; or it has a cap on its GPU time
-  kHighPriority,   // nobody comes before it
-  kNobodyThere,    // no high-priority program is there, or none has worked lately
-  kShort,          // it gives the GPU back soon enough as it is
-  kNodes,          // it has nodes that are not cut: of the host, events, memory, conditions, other graphs
-  kEdges,          // it has edges that say more than "behind": programmatic ones
-  kTooLarge,       // it has too many nodes or edges
-  kUserObjects,    // its program wants to be told when its graphs are gone
-  kSeveralGpus,    // the executor has several
-  kChanged,        // a node of the executable was changed in a way that is not followed
-  kUpdated,        // it is updated about as often as it is launched
-  kCodeUnloaded,   // code was unloaded since: what it was to be cut from may not be read again
-  kNoRoom,         // too many nodes are kept for the session already
-  kRefused,        // the driver refuses a partition
-  kOnePartition,   // there is nothing to cut
+  kNone = 0,      // it was not
+  kOff,           // its program says so
+  kKernelsKept,   // ... or that its kernels run as they are; or it has a cap on its GPU time
+  kHighPriority,  // nobody comes before it
+  kNobodyThere,   // no high-priority program is there, or none has worked lately
+  kShort,         // it gives the GPU back soon enough as it is
+  kNodes,         // it has nodes that are not cut: of the host, events, memory, conditions, other graphs
+  kEdges,         // it has edges that say more than "behind": programmatic ones
+  kTooLarge,      // it has too many nodes or edges
+  kUserObjects,   // its program wants to be told when its graphs are gone
+  kSeveralGpus,   // the executor has several
+  kChanged,       // a node of the executable was changed in a way that is not followed
+  kUpdated,       // it is updated about as often as it is launched
+  kCodeUnloaded,  // code was unloaded since: what it was to be cut from may not be read again
+  kNoRoom,        // too many nodes are kept for the session already
+  kRefused,       // the driver refuses a partition
+  kOnePartition,  // there is nothing to cut
 };
 inline constexpr const char* kWholeReasonNames[] = {
-    "",        "off",       "kernels-kept", "high-priority", "nobody-there",  "short",   "nodes",   "edges",        "too-large",
-    "user-objects", "several-gpus", "changed",      "updated",       "code-unloaded", "no-room", "refused", "one-partition"};
+    "",        "off",           "kernels-kept", "high-priority", "nobody-there", "short",
+    "nodes",   "edges",         "too-large",    "user-objects",  "several-gpus", "changed",
+    "updated", "code-unloaded", "no-room",      "refused",       "one-partition"};
 
 // Of a number that came from elsewhere, too.
 constexpr const char* NameOf(WholeReason reason) {

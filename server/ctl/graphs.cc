@@ -52,9 +52,8 @@ int DrawGraph(const Invocation& invocation, const GraphName& name) {
   request.set_session_id(name.session_id);
   request.set_number(name.number);
   v1::DrawGraphResponse response;
-  const bool is_drawn = Call(invocation.socket, [&](auto& stub, auto& context) {
-    return stub.DrawGraph(&context, request, &response);
-  });
+  const bool is_drawn =
+      Call(invocation.socket, [&](auto& stub, auto& context) { return stub.DrawGraph(&context, request, &response); });
   if (!is_drawn) return 1;
   fmt::print("{}", response.dot());
   return 0;

@@ -104,6 +104,12 @@ class Graphs(FullStackTest):
                          {("off", 0, 0)})
         self.assertIsNone(run.poll())
 
+    def test_off_is_off_after_an_update_too(self):
+        self.start_forced()
+        self.assert_ok(self.start_under_tally(sys.executable, CASES, "updates", "4", "5", "12", env={"TALLY_GRAPHS": "off"}))
+        wait_until(lambda: self.metric("graph_launches_total") == 12, "its figures are there", 30)
+        self.assertEqual(self.metric("graphs_in_partitions_total"), 0)
+
     def test_one_that_is_too_large_is_left_whole(self):
         self.start_forced()
         run = self.start_case("forever", 201, 100, 1)

@@ -111,7 +111,9 @@ bool Sort(GraphTasks* read) {
 
 WholeReason ReadTasks(const DriverTable& driver, CUgraph graph, GraphTasks* tasks) {
   *tasks = {};
-  if (driver.cuGraphGetEdges == nullptr || driver.cuGraphKernelNodeGetAttribute == nullptr) {
+  if (driver.cuGraphGetEdges == nullptr || driver.cuGraphKernelNodeGetAttribute == nullptr ||
+      driver.cuGraphKernelNodeCopyAttributes == nullptr || driver.cuGraphKernelNodeGetParams_v2 == nullptr ||
+      driver.cuGraphAddKernelNode_v2 == nullptr || driver.cuGraphInstantiateWithFlags == nullptr) {
     return WholeReason::kRefused;
   }
   WholeReason reason = ReadNodes(driver, graph, &tasks->tasks);

@@ -25,9 +25,8 @@ bool PartitionedGraph::IsInOrder(const GraphTasks& graph, const Cut& cut) {
     }
   }
   if (std::ranges::count(num_tasks, 0u) != 0) return false;
-  return std::ranges::all_of(graph.edges, [&](const GraphEdge& edge) {
-    return cut.partition_of[edge.from] <= cut.partition_of[edge.to];
-  });
+  return std::ranges::all_of(
+      graph.edges, [&](const GraphEdge& edge) { return cut.partition_of[edge.from] <= cut.partition_of[edge.to]; });
 }
 
 std::unique_ptr<PartitionedGraph> PartitionedGraph::Make(const DriverTable& driver, CUcontext context,
@@ -47,8 +46,7 @@ PartitionedGraph::~PartitionedGraph() {
   }
 }
 
-CUresult PartitionedGraph::Build(CUcontext context, const GraphTasks& graph, const Cut& cut,
-                                 unsigned long long flags) {
+CUresult PartitionedGraph::Build(CUcontext context, const GraphTasks& graph, const Cut& cut, unsigned long long flags) {
   partitions_.resize(cut.num_partitions);
   places_.resize(graph.tasks.size());
   // Edges come sorted by their origin; what a node waits for is wanted by its target.
@@ -168,11 +166,11 @@ CUresult PartitionedGraph::LaunchOne(const Place& place, LaunchStream& stream, P
   if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
   std::optional<PreemptibilityMeter::Timed> timed;
   if (IsOfInterest(owner, /*is_captured=*/false)) {
-    const bool is_short = partition.duration.count() != 0 &&
-                          partition.duration <= owner.variants->ThresholdOf(place.turnaround);
-    timed.emplace(owner.preemptibility, stream.device, stream.real, asked.kind,
-                  is_short ? Preemptibility::kShort
-                           : owner.variants->PreemptibilityLeft(stream.device, Preemptibility::kGraph));
+    const bool is_short =
+        partition.duration.count() != 0 && partition.duration <= owner.variants->ThresholdOf(place.turnaround);
+    timed.emplace(
+        owner.preemptibility, stream.device, stream.real, asked.kind,
+        is_short ? Preemptibility::kShort : owner.variants->PreemptibilityLeft(stream.device, Preemptibility::kGraph));
     partition.duration = timed->known_duration();
   }
   return driver_.cuGraphLaunch(partition.exec, stream.real);

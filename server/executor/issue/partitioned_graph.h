@@ -60,9 +60,9 @@ class PartitionedGraph {
   PartitionedGraph& operator=(const PartitionedGraph&) = delete;
 
   struct Place {
-    LaunchStream& stream;                   // the program's: ordered, neither sealed nor captured
-    std::span<LaunchStream> others;         // at least num_streams() - 1; nobody else puts anything there
-    CompletionSource& completions;          // of the device
+    LaunchStream& stream;            // the program's: ordered, neither sealed nor captured
+    std::span<LaunchStream> others;  // at least num_streams() - 1; nobody else puts anything there
+    CompletionSource& completions;   // of the device
     const LaunchOwner& owner;
     std::chrono::nanoseconds turnaround{0};  // as LaunchAsked has it
     // Puts the task, which is alone, on the program's stream.
@@ -118,8 +118,8 @@ class PartitionedGraph {
   std::vector<PlaceOfTask> places_;  // by task
   size_t num_streams_ = 1;
   bool has_alone_ = false;
-  Mark begin_;                // what other streams wait for
-  std::vector<Mark> ends_;    // of other streams
+  Mark begin_;              // what other streams wait for
+  std::vector<Mark> ends_;  // of other streams
 };
 
 }  // namespace tally::server

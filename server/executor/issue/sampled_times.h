@@ -25,9 +25,7 @@ class SampledTimes {
   static constexpr uint64_t kSampledEach = 64;
 
   // Median of the last few; zero: not known yet.
-  std::chrono::nanoseconds duration() const {
-    return times_->empty() ? std::chrono::nanoseconds(0) : times_->Median();
-  }
+  std::chrono::nanoseconds duration() const { return times_->empty() ? std::chrono::nanoseconds(0) : times_->Median(); }
   uint64_t num_times() const { return times_->size(); }
   // It is another thing from now on.
   void Forget() { *this = SampledTimes(); }

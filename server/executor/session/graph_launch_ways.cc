@@ -53,6 +53,12 @@ std::vector<std::byte> ReadRecord(ServedRequest& served, CUgraphNode node) {
   return record;
 }
 
+// What the program does with it or has asked for, not what is in it.
+bool IsWhateverItsNodes(WholeReason reason) {
+  using enum WholeReason;
+  return reason == kOff || reason == kKernelsKept || reason == kChanged || reason == kUpdated || reason == kUserObjects;
+}
+
 std::string NameOfKernel(const DriverTable& driver, CUgraphNode node) {
   CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
   const char* name = nullptr;
@@ -112,7 +118,7 @@ void GraphLaunchWays::Adopt(ServedRequest& served, CUgraph graph, unsigned long 
 }
 
 void GraphLaunchWays::OnUpdated(ServedRequest& served, CUgraph graph) {
-  if (for_good_ == WholeReason::kChanged || for_good_ == WholeReason::kUpdated) return;
+  if (IsWhateverItsNodes(for_good_)) return;
   ++num_updates_;
   Drop(WholeReason::kNone);
   whole.Forget();
@@ -129,7 +135,6 @@ CUgraphNode GraphLaunchWays::NodeOfClone(CUgraphNode node) const {
 }
 
 void GraphLaunchWays::Follow(CUgraphNode node, const std::function<CUresult(CUgraphExec, CUgraphNode)>& change) {
-  whole.Forget();
   if (partitions_ == nullptr) return;
   const auto task = std::ranges::find(tasks_.tasks, node, &GraphTask::node);
   if (task == tasks_.tasks.end()) return DropPartitions();
@@ -231,7 +236,8 @@ const std::vector<std::byte>* GraphLaunchWays::RecordOf(ServedRequest& served, u
 // What a launch would be refused for natively, the graph is not: its kernel's module may be gone, or it may want more
 // shared memory than its function was allowed since.
 bool GraphLaunchWays::MayGoAlone(ServedRequest& served) {
-  for (uint32_t task = 0; partitions_ != nullptr && task < partitions_->num_tasks(); ++task) {
+  if (!partitions_->has_alone()) return true;
+  for (uint32_t task = 0; task < partitions_->num_tasks(); ++task) {
     if (!partitions_->is_alone(partitions_->partition_of(task))) continue;
     const auto* record = RecordOf(served, task);
     if (record == nullptr) return false;

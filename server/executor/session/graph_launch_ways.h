@@ -85,8 +85,8 @@ class GraphLaunchWays {
   control::WholeReason reason = control::WholeReason::kNone;  // of the last launch
   // Where it was launched last.
   const Stream* last_stream = nullptr;
-  uint64_t last_handle = 0;      // of that stream: another one may have its address by now
-  uint32_t last_context = 0;     // likewise
+  uint64_t last_handle = 0;   // of that stream: another one may have its address by now
+  uint32_t last_context = 0;  // likewise
   bool was_cut = false;
 
  private:

@@ -140,8 +140,8 @@ CUresult GraphLaunches::Launch(ServedRequest& served, ClientNames& names, Stream
   exec.reason = ChooseWay(served, stream, exec);
   const bool is_cut = exec.reason == WholeReason::kNone;
   if (const CUresult r = OrderBehindLast(served, stream, exec, is_cut); r != CUDA_SUCCESS) return r;
-  const CUresult result = is_cut ? LaunchInPartitions(served, names, stream, exec)
-                                 : LaunchWhole(served, stream, graph_exec, &exec);
+  const CUresult result =
+      is_cut ? LaunchInPartitions(served, names, stream, exec) : LaunchWhole(served, stream, graph_exec, &exec);
   if (session.clock.Now() - published_at_ > kPublishEvery) Publish(session.clock);
   return result;
 }
@@ -209,13 +209,12 @@ CUresult GraphLaunches::LaunchInPartitions(ServedRequest& served, ClientNames& n
   std::span<LaunchStream> others;
   if (const CUresult r = OthersFor(served, stream, partitions.num_streams() - 1, &others); r != CUDA_SUCCESS) return r;
   session.NoteWork(stream, /*is_launch=*/true);
-  const PartitionedGraph::Place place{
-      stream,
-      others,
-      session.core.devices->completions(stream.device),
-      session.launches,
-      session.turnaround(),
-      [&](uint32_t task) { return LaunchAlone(served, names, stream, exec, task); }};
+  const PartitionedGraph::Place place{stream,
+                                      others,
+                                      session.core.devices->completions(stream.device),
+                                      session.launches,
+                                      session.turnaround(),
+                                      [&](uint32_t task) { return LaunchAlone(served, names, stream, exec, task); }};
   // A mark behind gated work would have to wait for it.
   std::optional<SampledTimes::Sample> sample;
   const bool is_timed = !partitions.has_alone();

@@ -9,8 +9,8 @@
 //     launched       as a whole, and timed now and then; in partitions if somebody is there to give the GPU to, and if
 //                    it takes longer as a whole than it may
 //     cut again      if a partition was measured to take too long, with what was measured as the costs of its tasks
-//     node set       followed in the clone and in its partition; what cannot be followed leaves the graph whole for good
-//     updated        cut anew, unless that happens about as often as it is launched
+//     node set       followed in the clone and in its partition; what cannot be followed leaves the graph whole for
+//     good updated        cut anew, unless that happens about as often as it is launched
 //
 // Everything else is launched as a whole, always: `tallyctl graphs` says why. The program's own executable stays as it
 // is, and what the driver says of a partition that is being made nobody learns.
@@ -91,7 +91,7 @@ class GraphLaunches {
   control::GraphMode mode_ = control::GraphMode::kPartitions;
   uint32_t num_graphs_ = 0;  // ever
   std::unordered_map<CUgraphExec, std::unique_ptr<Exec>> execs_;
-  std::map<int, std::vector<LaunchStream>> others_;  // of partitions, by priority
+  std::map<int, std::vector<LaunchStream>> others_;     // of partitions, by priority
   std::map<int, std::unique_ptr<LaunchTimer>> timers_;  // by device
   TimePoint published_at_{};
 };

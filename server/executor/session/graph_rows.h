@@ -15,7 +15,7 @@
 namespace tally::server {
 
 struct GraphRow {
-  control::GraphFigures figures{};                // without the session
+  control::GraphFigures figures{};                 // without the session
   std::shared_ptr<const GraphOutline> partitions;  // null: it has not been cut
 };
 

@@ -16,8 +16,8 @@
 
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/graph_twins.h"
-#include "server/executor/session/graph_memory.h"
 #include "server/executor/session/graph_launches.h"
+#include "server/executor/session/graph_memory.h"
 #include "server/executor/session/handle_tables.h"
 #include "server/executor/session/memory_map.h"
 #include "server/executor/session/nested_graphs.h"

@@ -283,7 +283,7 @@ TEST_F(PartitionedGraphTest, RandomGraphsCutAtRandom) {
     std::map<size_t, uint32_t> writer;
     std::map<size_t, std::set<uint32_t>> readers;
     for (uint32_t i = 0; i < count; ++i) {
-      const Step step{below(kBuffers), below(kBuffers), random(), 20 + below(200)};
+      const Step step{below(kBuffers), below(kBuffers), static_cast<uint32_t>(random()), 20 + below(200)};
       std::set<uint32_t> behind = readers[step.out];
       for (const size_t buffer : {step.out, step.in}) {
         if (const auto found = writer.find(buffer); found != writer.end()) behind.insert(found->second);
