@@ -60,9 +60,11 @@ class PartitionedGraph {
   PartitionedGraph& operator=(const PartitionedGraph&) = delete;
 
   struct Place {
-    LaunchStream& stream;            // the program's: ordered, neither sealed nor captured
-    std::span<LaunchStream> others;  // at least num_streams() - 1; nobody else puts anything there
-    CompletionSource& completions;   // of the device
+    LaunchStream& stream;  // the program's: ordered, neither sealed nor captured
+    // At least num_streams() - 1, where nobody puts anything whom this one's work may have to wait for; none: all goes
+    // to the program's stream.
+    std::span<LaunchStream> others;
+    CompletionSource& completions;  // of the device
     const LaunchOwner& owner;
     std::chrono::nanoseconds turnaround{0};  // as LaunchAsked has it
     // Puts the task, which is alone, on the program's stream.
@@ -110,7 +112,7 @@ class PartitionedGraph {
   CUresult Fork(const Place& place);
   CUresult Join(const Place& place);
   static LaunchStream& StreamOf(const Place& place, size_t index) {
-    return index == 0 ? place.stream : place.others[index - 1];
+    return index == 0 || place.others.empty() ? place.stream : place.others[index - 1];
   }
 
   const DriverTable& driver_;

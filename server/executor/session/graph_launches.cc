@@ -68,7 +68,7 @@ void GraphLaunches::OnUnload() {
 
 void GraphLaunches::Clear() {
   execs_.clear();
-  for (auto& [priority, streams] : others_) {
+  for (auto& [stream, streams] : others_) {
     for (LaunchStream& stream : streams) driver_.cuStreamDestroy_v2(stream.real);
   }
   others_.clear();
@@ -172,10 +172,14 @@ CUresult GraphLaunches::LaunchWhole(ServedRequest& served, Stream& stream, CUgra
 
 CUresult GraphLaunches::OthersFor(ServedRequest& served, const Stream& stream, size_t count,
                                   std::span<LaunchStream>* others) {
+  if (count == 0) return CUDA_SUCCESS;
   const int priority = served.session().stream_priorities().Of(stream.priority);
-  std::vector<LaunchStream>& known = others_[priority];
+  // Those of another stream of the program's may wait for something that the program does only later.
+  const std::pair<const Stream*, int> key(&stream, priority);
+  if (others_.size() == kMostStreamsWithOthers && !others_.contains(key)) return CUDA_SUCCESS;
+  std::vector<LaunchStream>& known = others_[key];
   // Streams stay where they are: one call makes all that any graph may want.
-  if (count != 0 && known.empty()) {
+  if (known.empty()) {
     const VariantRegistry::ContextCall making(served.session().core.variants.get());
     known.reserve(PartitionedGraph::kMostStreams - 1);
     for (size_t i = 1; i < PartitionedGraph::kMostStreams; ++i) {
@@ -188,7 +192,7 @@ CUresult GraphLaunches::OthersFor(ServedRequest& served, const Stream& stream, s
       known.push_back(std::move(made));
     }
   }
-  if (known.size() < count) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (known.size() < count) return CUDA_ERROR_OUT_OF_MEMORY;  // of an earlier launch
   *others = std::span(known).first(count);
   return CUDA_SUCCESS;
 }

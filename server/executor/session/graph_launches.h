@@ -28,6 +28,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -91,7 +92,9 @@ class GraphLaunches {
   control::GraphMode mode_ = control::GraphMode::kPartitions;
   uint32_t num_graphs_ = 0;  // ever
   std::unordered_map<CUgraphExec, std::unique_ptr<Exec>> execs_;
-  std::map<int, std::vector<LaunchStream>> others_;     // of partitions, by priority
+  // Of partitions, for a stream of the program's and its priority: more of the program's streams do with one.
+  static constexpr size_t kMostStreamsWithOthers = 8;
+  std::map<std::pair<const Stream*, int>, std::vector<LaunchStream>> others_;
   std::map<int, std::unique_ptr<LaunchTimer>> timers_;  // by device
   TimePoint published_at_{};
 };
