@@ -67,6 +67,7 @@ Status PrepareEnvironment(const Options& options, const std::string& client_dire
   SetUnlessEmpty("TALLY_TURNAROUND_US", options.turnaround);
   SetUnlessEmpty("TALLY_SLO", options.slo);
   SetUnlessEmpty("TALLY_WINDOW", options.window);
+  SetUnlessEmpty("TALLY_GRAPHS", options.graphs);
   SetUnlessEmpty("TALLY_HINTS", options.hints);
   SetUnlessEmpty("TALLY_MEMORY", options.memory);
   SetUnlessEmpty("TALLY_SHARE", options.share);

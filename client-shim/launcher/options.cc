@@ -11,6 +11,7 @@
 
 #include "base/command_line.h"
 #include "proto/control/amounts.h"
+#include "proto/control/graph_figures.h"
 #include "proto/control/window_mode.h"
 #include "proto/shm/handshake_abi.h"
 
@@ -29,8 +30,8 @@ constexpr const char* kFooter =
     "  tally-run python train.py               ... gets what is left (best-effort)\n"
     "\nEnvironment (options win):\n"
     "  TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_SLO, TALLY_TRANSFORMS,\n"
-    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME, TALLY_WINDOW, TALLY_HINTS, TALLY_MEMORY, TALLY_SHARE   stand in\n"
-    "                    for the options of these names\n"
+    "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME, TALLY_WINDOW, TALLY_GRAPHS, TALLY_HINTS, TALLY_MEMORY,\n"
+    "  TALLY_SHARE       stand in for the options of these names\n"
     "  TALLY_POLICY      with --embedded: the daemon's policy\n"
     "  TALLY_CLIENT_DIR  the directory of Tally's libcuda.so.1 (default: ../lib/tally/client beside tally-run)\n"
     "  TALLY_KEEP_PTX    0: code compiled at run time goes to tallyd without its PTX\n"
@@ -111,6 +112,11 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
                "on (or no value): launches of a stream that touch different memory run side by side, with the same "
                "results; shadow: in order, and 'tallyctl window' shows what could; default: off (docs/window.md)")
       ->type_name("off|shadow|on");
+  app.add_option("--graphs", options.graphs,
+                 "partitions (default): a best-effort program's CUDA graphs are launched part by part while a "
+                 "high-priority program may want the GPU, where tallyd stops kernels; off: always as a whole "
+                 "(docs/task-graphs.md)")
+      ->type_name("off|partitions");
   app.add_flag(
          "--hints{on}", options.hints,
          "on (or no value): for --priority high: learns which requests that come by a socket are followed by work "
@@ -162,6 +168,7 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   FillFromEnvironment("TALLY_TURNAROUND_US", options.turnaround);
   FillFromEnvironment("TALLY_SLO", options.slo);
   FillFromEnvironment("TALLY_WINDOW", options.window);
+  FillFromEnvironment("TALLY_GRAPHS", options.graphs);
   FillFromEnvironment("TALLY_HINTS", options.hints);
   FillFromEnvironment("TALLY_MEMORY", options.memory);
   FillFromEnvironment("TALLY_SHARE", options.share);
@@ -185,6 +192,9 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   }
   if (!options.window.empty() && !control::ParseWindowMode(options.window)) {
     return Refuse(fmt::format("'{}' is no window: say off, shadow or on", options.window));
+  }
+  if (!options.graphs.empty() && !control::ParseGraphMode(options.graphs)) {
+    return Refuse(fmt::format("'{}' is no way to launch graphs: say off or partitions", options.graphs));
   }
   if (!options.hints.empty() && options.hints != "on" && options.hints != "off") {
     return Refuse(fmt::format("'{}' is no choice of hints: say off or on", options.hints));

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "proto/control/amounts.h"
+#include "proto/control/graph_figures.h"
 #include "proto/control/window_mode.h"
 #include "proto/driver/generated/wire_ops.h"
 
@@ -72,6 +73,9 @@ bool MakeHello(shm::HelloRequest* out, std::string* sentence) {
   const char* window = std::getenv("TALLY_WINDOW");
   const auto window_mode = control::ParseWindowMode(window != nullptr ? window : "");
   hello.window = static_cast<uint16_t>(window_mode.value_or(control::WindowMode::kOff));
+  const char* graphs = std::getenv("TALLY_GRAPHS");
+  const auto graph_mode = control::ParseGraphMode(graphs != nullptr ? graphs : "");
+  hello.graphs = static_cast<uint16_t>(graph_mode.value_or(control::GraphMode::kPartitions));
   hello.turnaround_ns = NanosecondsOf("TALLY_TURNAROUND_US");
   if (const char* slo = std::getenv("TALLY_SLO"); slo != nullptr) CopyText(hello.slo, slo);
   const char* name = std::getenv("TALLY_NAME");

@@ -15,6 +15,10 @@
 //     | -- KernelReport x N, ReportEnd(n) ---> |
 //     | <- QueryWindowShapes(n) -------------- |  tallyctl window --shapes
 //     | -- WindowShape x N, ReportEnd(n) ----> |
+//     | <- QueryGraphs(n) -------------------- |  tallyctl graphs
+//     | -- Graph x N, ReportEnd(n) ----------> |
+//     | <- DrawGraph(n) + file --------------- |  tallyctl graph: one of them, into that file
+//     | -- ReportEnd(n) ---------------------> |
 //     | <- Trace(n) + file ------------------- |  tallyctl trace: record for a while, into that file (trace_abi.h)
 //     | -- ReportEnd(n) ---------------------> |
 //     | <- SetTuning ------------------------- |  from the next launch on
@@ -43,13 +47,14 @@
 #include <cstdint>
 #include <iterator>
 
+#include "proto/control/graph_figures.h"
 #include "proto/control/session_figures.h"
 #include "proto/control/window_figures.h"
 
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 20;
+inline constexpr uint32_t kLinkVersion = 21;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -57,6 +62,11 @@ inline constexpr size_t kLinkDomainBytes = 128;  // a domain's name, with that o
 inline constexpr size_t kLinkTextBytes = 512;
 inline constexpr size_t kMaxKernelReports = 256;  // of one executor: those that take most of the time
 inline constexpr size_t kMaxWindowShapes = 256;   // likewise: those that come most often
+inline constexpr size_t kMaxGraphs = 256;         // likewise: those that are launched most often
+// Of the file of a DrawGraph: how many bytes of text there are, 0 if there is no such graph, or it has not been cut, or
+// its picture is too large; then the text.
+inline constexpr size_t kGraphPictureBytes = size_t{2} << 20;
+inline constexpr size_t kMostPictureText = kGraphPictureBytes - sizeof(uint64_t);
 
 enum class LinkKind : uint32_t {
   kHello = 1,
@@ -81,6 +91,9 @@ enum class LinkKind : uint32_t {
   kEndSession = 20,
   kTrace = 21,
   kGpu = 22,
+  kQueryGraphs = 23,
+  kGraph = 24,
+  kDrawGraph = 25,
 };
 
 struct LinkHeader {
@@ -128,7 +141,8 @@ struct SessionIdentity {
   uint64_t grant_id;                 // by which socket it came; 0: the common one
   uint64_t device_memory_bytes;      // what its tenant may hold on each GPU, all programs together; 0: no quota
   uint32_t share_permille;           // of each GPU's time, likewise; 1000: no cap
-  uint32_t only_starts;              // 1: it is there to start an executor (HelloRequest)
+  uint16_t only_starts;              // 1: it is there to start an executor (HelloRequest)
+  uint16_t graphs;                   // GraphMode
 };
 static_assert(sizeof(SessionIdentity) == 152);
 
@@ -165,7 +179,7 @@ struct LinkAddSession {
 };
 static_assert(sizeof(LinkAddSession) == 168);
 
-// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes and kShutdown. Executor to tallyd: kIdle.
+// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes, kQueryGraphs and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
   LinkHeader header;
 };
@@ -235,6 +249,22 @@ struct LinkWindowShape {
   WindowShapeFigures shape;
 };
 static_assert(sizeof(LinkWindowShape) == 16 + 48);
+
+// Executor to tallyd: one graph of one session.
+struct LinkGraph {
+  LinkHeader header;
+  GraphFigures graph;
+};
+static_assert(sizeof(LinkGraph) == 16 + 64);
+
+// tallyd to executor, with one descriptor: a file of kGraphPictureBytes that cannot grow. Answered by a ReportEnd.
+struct LinkDrawGraph {
+  LinkHeader header;
+  uint64_t session_id;
+  uint32_t number;  // GraphFigures::number
+  uint32_t reserved;
+};
+static_assert(sizeof(LinkDrawGraph) == 32);
 
 // tallyd to executor. Sent once more unchanged to executors of programs with an objective when tenants have come,
 // changed or gone, here or elsewhere.

@@ -262,6 +262,16 @@ inline constexpr auto kSessionFigures = [] {
       {"window_chain_read_after_write", kCounter, kWindowChain, "read_after_write"},
       {"window_in_order_ns", kCounter, kWindowSeconds, "in_order"},
       {"window_in_graphs_ns", kCounter, kWindowSeconds, "graph"},
+      // Of sessions whose graphs are launched in partitions (docs/task-graphs.md).
+      {"graph_cuts",
+       kCounter,
+       {"tally_tenant_graph_cuts_total", "graphs", "Graphs that were cut into partitions, each time counted."}},
+      {"graphs_in_partitions",
+       kCounter,
+       {"tally_tenant_graphs_in_partitions_total", "graphs", "Launches of graphs in partitions."}},
+      {"graph_partitions",
+       kCounter,
+       {"tally_tenant_graph_partitions_total", "partitions", "Partitions that these were."}},
       // Of high-priority sessions.
       {"hints_announced",
        kCounter,

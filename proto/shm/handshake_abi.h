@@ -49,13 +49,14 @@ struct HelloRequest {
   // What its tenant may hold on each GPU and have of its time, if that is less than tallyd says; 0: as tallyd says.
   uint64_t device_memory_bytes;
   uint32_t share_permille;  // up to 1,000
-  uint32_t only_starts;     // 1: it is there to start an executor, and is no process of its tenant (tenant_view_abi.h)
+  uint16_t only_starts;     // 1: it is there to start an executor, and is no process of its tenant (tenant_view_abi.h)
+  uint16_t graphs;          // control::GraphMode. Was part of the field before it: older clients say kPartitions
 };
 static_assert(sizeof(HelloRequest) == 168);
 static_assert(offsetof(HelloRequest, window) == 18 && offsetof(HelloRequest, tenant_name) == 24 &&
               offsetof(HelloRequest, domain_name) == 88 && offsetof(HelloRequest, slo) == 120 &&
               offsetof(HelloRequest, turnaround_ns) == 144 && offsetof(HelloRequest, device_memory_bytes) == 152 &&
-              offsetof(HelloRequest, share_permille) == 160);
+              offsetof(HelloRequest, share_permille) == 160 && offsetof(HelloRequest, graphs) == 166);
 
 // tallyd to client. With status 0 it carries one descriptor: the session socket.
 struct HelloReply {

@@ -29,6 +29,8 @@ Action DeclareKernels(CLI::App& app);
 Action DeclareSetTurnaround(CLI::App& app);
 Action DeclareTrace(CLI::App& app);
 Action DeclareWindow(CLI::App& app);
+Action DeclareGraphs(CLI::App& app);
+Action DeclareGraph(CLI::App& app);
 Action DeclareGrant(CLI::App& app);
 Action DeclareDoctor(CLI::App& app);
 Action DeclareCdi(CLI::App& app);

@@ -33,6 +33,9 @@ constexpr Command kCommands[] = {
      DeclarePreemptibility},
     {"set-turnaround", "change within what time best-effort kernels should give the GPU back", DeclareSetTurnaround},
     {"window", "what the windows of programs find: launches that could run, or do run, side by side", DeclareWindow},
+    {"graphs", "list the CUDA graphs of programs, and how they are launched: as a whole, in partitions, and why",
+     DeclareGraphs},
+    {"graph", "one of those graphs; its nodes by partition, as a picture for Graphviz", DeclareGraph},
     {"trace", "record for a few seconds what runs on the GPUs, and who waits: a file for ui.perfetto.dev",
      DeclareTrace},
     {"grant", "tenants with a socket of their own: create, list, revoke", DeclareGrant},
@@ -50,6 +53,8 @@ constexpr const char* kFooter =
     "  tallyctl kernels                   what best-effort programs run, and how soon it gives the GPU back\n"
     "  tallyctl coverage                  by what the GPU can be taken from each of them\n"
     "  tallyctl window                    what programs with tally-run --window have side by side, and why not more\n"
+    "  tallyctl graphs                    how CUDA graphs of programs are launched, and what that costs\n"
+    "  tallyctl graph 7.1 --dot | dot -Tsvg > graph.svg    the first graph of session 7, by partition\n"
     "  tallyctl trace --seconds 5 --output trace.json    to be opened at ui.perfetto.dev or chrome://tracing\n"
     "  tallyctl set-turnaround 100        best-effort kernels should give it back within 100 us\n"
     "  tallyctl set-turnaround --session 7 20   ... those of session 7 within 20 us\n"
@@ -68,7 +73,8 @@ constexpr const char* kFooter =
     "  2  wrong usage\n"
     "\nFiles:\n"
     "  control.sock  beside tallyd's client socket; only for the user who runs tallyd\n"
-    "  view.sock     likewise; everybody sees his own sessions there: ps, top, window, trace, version";
+    "  view.sock     likewise; everybody sees his own sessions there: ps, top, window, graphs, graph,\n"
+    "                trace, version";
 
 int Run(int argc, char** argv) {
   Invocation invocation;

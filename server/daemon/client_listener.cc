@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "proto/control/graph_figures.h"
 #include "proto/control/window_mode.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/launch.h"
@@ -288,6 +289,11 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
     return Refuse(pending_id, Status(StatusCode::kInvalidArgument, fmt::format("there is no window {}", hello.window)));
   }
   identity.window = static_cast<uint8_t>(hello.window);
+  if (hello.graphs > static_cast<uint16_t>(control::GraphMode::kOff)) {
+    return Refuse(pending_id,
+                  Status(StatusCode::kInvalidArgument, fmt::format("there is no mode of graphs {}", hello.graphs)));
+  }
+  identity.graphs = hello.graphs;
   identity.turnaround_ns = hello.turnaround_ns;
   if (hello.slo[0] != '\0') {
     const auto slo = scheduler::ParseSlo(PrintableName(hello.slo));

@@ -88,6 +88,10 @@ class ControlDesk {
   virtual Result<std::vector<KernelRow>> GetKernels() = 0;
   // Shapes of windows, the most used first.
   virtual Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() = 0;
+  // Sessions' graphs, those launched most often first.
+  virtual Result<std::vector<control::GraphFigures>> GetGraphs() = 0;
+  // One of them for Graphviz; empty: there is none, or it has not been cut.
+  virtual Result<std::string> DrawGraph(uint64_t session_id, uint32_t number) = 0;
   // Has executors record what all sessions do, or those of one user, for so long, and waits for that. kAlreadyExists:
   // somebody does so already.
   virtual Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) = 0;

@@ -107,6 +107,12 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
       events_.on_window_shape(shape.shape);
       return true;
     }
+    case LinkKind::kGraph: {
+      control::LinkGraph graph{};
+      if (!Read(bytes, graph)) return false;
+      events_.on_graph(graph.graph);
+      return true;
+    }
     case LinkKind::kTimeSlices: {
       control::LinkTimeSlices slices{};
       if (!Read(bytes, slices)) return false;
@@ -151,6 +157,8 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kQuery:
     case LinkKind::kQueryKernels:
     case LinkKind::kQueryWindowShapes:
+    case LinkKind::kQueryGraphs:
+    case LinkKind::kDrawGraph:
     case LinkKind::kSetTuning:
     case LinkKind::kSetTimeSlice:
     case LinkKind::kSetPriority:
@@ -210,6 +218,14 @@ Status ExecutorLink::SendTrace(uint64_t request_id, std::chrono::nanoseconds dur
   message.uid = uid.value_or(control::kEverybody);
   const int fds[] = {file};
   return Send(socket_.get(), LinkKind::kTrace, request_id, message, fds);
+}
+
+Status ExecutorLink::SendDrawGraph(uint64_t request_id, uint64_t session_id, uint32_t number, int file) {
+  control::LinkDrawGraph message{};
+  message.session_id = session_id;
+  message.number = number;
+  const int fds[] = {file};
+  return Send(socket_.get(), LinkKind::kDrawGraph, request_id, message, fds);
 }
 
 Status ExecutorLink::SendSignal(control::LinkKind kind, uint64_t request_id) {

@@ -29,6 +29,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
     std::function<void(uint32_t symbol_index, uint64_t num_calls)> on_refused_function;  // a row of the table
     std::function<void(const control::LinkKernelReport&)> on_kernel;
     std::function<void(const control::WindowShapeFigures&)> on_window_shape;
+    std::function<void(const control::GraphFigures&)> on_graph;
     std::function<void(const control::LinkTimeSlices&)> on_time_slices;
     std::function<void(const control::LinkGpus&)> on_gpus;
     std::function<void(const control::LinkGpu&)> on_gpu;
@@ -49,6 +50,8 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   Status SendEndSession(uint64_t session_id, const std::string& reason);
   // `file`: of kTraceFileBytes.
   Status SendTrace(uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid, int file);
+  // `file`: of kGraphPictureBytes.
+  Status SendDrawGraph(uint64_t request_id, uint64_t session_id, uint32_t number, int file);
   Status SendSignal(control::LinkKind kind, uint64_t request_id);
 
   // Reads what has arrived, as the loop does.

@@ -15,6 +15,7 @@
 #include "proto/control/trace_abi.h"
 #include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
+#include "server/daemon/graph_picture_file.h"
 #include "server/daemon/ledger_file.h"
 #include "server/daemon/peer_facts.h"
 #include "server/daemon/policy_rules.h"
@@ -118,6 +119,11 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
   events.on_window_shape = [with_executor](const control::WindowShapeFigures& shape) {
     with_executor([&](Executor& executor) {
       if (executor.window_shapes.size() < control::kMaxWindowShapes) executor.window_shapes.push_back(shape);
+    });
+  };
+  events.on_graph = [with_executor](const control::GraphFigures& graph) {
+    with_executor([&](Executor& executor) {
+      if (executor.graphs.size() < control::kMaxGraphs) executor.graphs.push_back(graph);
     });
   };
   events.on_time_slices = [this, with_executor](const control::LinkTimeSlices& slices) {
@@ -410,6 +416,23 @@ void ExecutorPool::QueryKernels(milliseconds limit, std::function<void()> done) 
 void ExecutorPool::QueryWindowShapes(milliseconds limit, std::function<void()> done) {
   for (const ExecutorPtr& executor : executors_) executor->window_shapes.clear();
   Ask(control::LinkKind::kQueryWindowShapes, limit, std::move(done));
+}
+
+void ExecutorPool::QueryGraphs(milliseconds limit, std::function<void()> done) {
+  for (const ExecutorPtr& executor : executors_) executor->graphs.clear();
+  Ask(control::LinkKind::kQueryGraphs, limit, std::move(done));
+}
+
+void ExecutorPool::DrawGraph(uint64_t session_id, uint32_t number, milliseconds limit,
+                             std::function<void(std::string)> done) {
+  auto file = CreateSealedMemfd("tally-graph", control::kGraphPictureBytes, 4096);
+  if (!file) return done({});
+  const auto shared = std::make_shared<UniqueFd>(std::move(*file));
+  const auto send = [&](Executor& executor, uint64_t id) {
+    return executor.sessions.contains(session_id) &&
+           executor.link->SendDrawGraph(id, session_id, number, shared->get()).ok();
+  };
+  Ask(send, limit, [shared, done = std::move(done)] { done(ReadGraphPicture(shared->get())); });
 }
 
 void ExecutorPool::Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid, std::function<void()> done) {

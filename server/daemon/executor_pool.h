@@ -92,6 +92,7 @@ class ExecutorPool {
     std::map<uint64_t, SessionRecord> sessions;
     std::vector<control::LinkKernelReport> kernels;          // of the last QueryKernels
     std::vector<control::WindowShapeFigures> window_shapes;  // of the last QueryWindowShapes
+    std::vector<control::GraphFigures> graphs;               // of the last QueryGraphs
     UniqueFd trace_file;                                     // of the last Trace; not valid: it was not asked
     std::map<uint32_t, uint64_t> refused_functions;          // calls by row of driver_api.tsv, since it started
 
@@ -134,6 +135,12 @@ class ExecutorPool {
   void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
   // Likewise of the shapes of windows (Executor::window_shapes).
   void QueryWindowShapes(std::chrono::milliseconds limit, std::function<void()> done);
+  // Likewise of sessions' graphs (Executor::graphs).
+  void QueryGraphs(std::chrono::milliseconds limit, std::function<void()> done);
+  // Has a session's executor draw one of its graphs; what `done` gets is empty if that has not been cut, or is not
+  // there.
+  void DrawGraph(uint64_t session_id, uint32_t number, std::chrono::milliseconds limit,
+                 std::function<void(std::string)> done);
   // Has every executor record what its sessions, or those of one user, do for so long (Executor::trace_file).
   void Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid, std::function<void()> done);
   void SetPriority(uint64_t session_id, const control::ShareChange& change, Done done);

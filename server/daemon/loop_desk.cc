@@ -78,6 +78,27 @@ Result<std::vector<control::WindowShapeFigures>> LoopDesk::GetWindowShapes() {
   return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
+Result<std::vector<control::GraphFigures>> LoopDesk::GetGraphs() {
+  using Answer = Result<std::vector<control::GraphFigures>>;
+  auto promise = std::make_shared<std::promise<Answer>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise] {
+    pool_.QueryGraphs(kExecutorAnswerLimit, [this, promise] { promise->set_value(CollectGraphs()); });
+  });
+  return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
+Result<std::string> LoopDesk::DrawGraph(uint64_t session_id, uint32_t number) {
+  using Answer = Result<std::string>;
+  auto promise = std::make_shared<std::promise<Answer>>();
+  auto answer = promise->get_future();
+  loop_.Post([this, promise, session_id, number] {
+    pool_.DrawGraph(session_id, number, kExecutorAnswerLimit,
+                    [promise](std::string text) { promise->set_value(std::move(text)); });
+  });
+  return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+}
+
 Result<std::vector<ExecutorTrace>> LoopDesk::Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) {
   using Answer = Result<std::vector<ExecutorTrace>>;
   if (is_tracing_.exchange(true)) {
@@ -152,6 +173,15 @@ std::vector<control::WindowShapeFigures> LoopDesk::CollectWindowShapes() const {
   }
   std::ranges::stable_sort(shapes, std::greater(), &control::WindowShapeFigures::num_uses);
   return shapes;
+}
+
+std::vector<control::GraphFigures> LoopDesk::CollectGraphs() const {
+  std::vector<control::GraphFigures> graphs;
+  for (const auto& executor : pool_.executors()) {
+    graphs.insert(graphs.end(), executor->graphs.begin(), executor->graphs.end());
+  }
+  std::ranges::stable_sort(graphs, std::greater(), &control::GraphFigures::num_launches);
+  return graphs;
 }
 
 std::vector<ExecutorTrace> LoopDesk::CollectTraces() const {

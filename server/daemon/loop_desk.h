@@ -20,6 +20,8 @@ class LoopDesk final : public ControlDesk {
   Status SetPriority(uint64_t session_id, const control::ShareChange& change) override;
   Result<std::vector<KernelRow>> GetKernels() override;
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override;
+  Result<std::vector<control::GraphFigures>> GetGraphs() override;
+  Result<std::string> DrawGraph(uint64_t session_id, uint32_t number) override;
   Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
   Result<GrantRow> CreateGrant(const GrantSpec& spec) override;
@@ -33,6 +35,7 @@ class LoopDesk final : public ControlDesk {
   Overview Collect() const;                                              // on the loop
   std::vector<KernelRow> CollectKernels() const;                         // on the loop
   std::vector<control::WindowShapeFigures> CollectWindowShapes() const;  // likewise
+  std::vector<control::GraphFigures> CollectGraphs() const;              // likewise
   std::vector<ExecutorTrace> CollectTraces() const;                      // likewise
 
   EventLoop& loop_;

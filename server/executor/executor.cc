@@ -54,6 +54,8 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     return variants != nullptr ? variants->Report() : std::vector<KernelReport>();
   }
   std::vector<control::WindowShapeFigures> WindowShapes() const override;
+  std::vector<control::GraphFigures> Graphs() const override;
+  std::string DrawGraph(uint64_t session_id, uint32_t number) const override;
   void Tune(const scheduler::Tuning& tuning) override {
     if (variants != nullptr) variants->SetThreshold(tuning.turnaround_threshold);
     admission->Tune(tuning);
@@ -130,6 +132,31 @@ Status ExecutorProcess::AddSession(UniqueFd session_socket, SessionIdentity iden
   }
   place->second = std::move(*session);
   return OkStatus();
+}
+
+std::vector<control::GraphFigures> ExecutorProcess::Graphs() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<control::GraphFigures> graphs;
+  for (const auto& [id, session] : sessions_) {
+    for (const GraphRow& row : session->Graphs()) {
+      graphs.push_back(row.figures);
+      graphs.back().session_id = id;
+    }
+  }
+  return graphs;
+}
+
+std::string ExecutorProcess::DrawGraph(uint64_t session_id, uint32_t number) const {
+  std::shared_ptr<const GraphOutline> outline;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto session = sessions_.find(session_id);
+    if (session == sessions_.end()) return {};
+    for (const GraphRow& row : session->second->Graphs()) {
+      if (row.figures.number == number) outline = row.partitions;
+    }
+  }
+  return outline != nullptr ? GraphPicture(*outline) : "";
 }
 
 std::vector<control::WindowShapeFigures> ExecutorProcess::WindowShapes() const {

@@ -54,6 +54,10 @@ class Executor {
   virtual std::vector<KernelReport> Kernels() const = 0;
   // Shapes that the windows of its sessions have come upon.
   virtual std::vector<control::WindowShapeFigures> WindowShapes() const = 0;
+  // Graphs of sessions, as last published.
+  virtual std::vector<control::GraphFigures> Graphs() const = 0;
+  // Of one of them, for Graphviz; empty: there is no such graph, or it has not been cut.
+  virtual std::string DrawGraph(uint64_t session_id, uint32_t number) const = 0;
   // Turnaround threshold, hold-off and drain budget, from the next launch on. Told once more unchanged: the machine's
   // tenants have changed.
   virtual void Tune(const scheduler::Tuning& tuning) = 0;

@@ -56,6 +56,7 @@ class Hello(DaemonTest):
             MAGIC, VERSION, 0, 0, 0, b"", b"", b"", 0, 0, 0)[:167])
         self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
         self.assert_refused(INVALID_ARGUMENT, "there is no window 3", window=3)
+        self.assert_refused(INVALID_ARGUMENT, "there is no mode of graphs 2", graphs=2)
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="../../etc")
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="x" * 32)
         self.assertTrue(self.session(tenant="\x1b[31m\xff").is_open())

@@ -177,6 +177,14 @@ class Shared(LauncherTest):
                 expected = (said[0].partition("=")[2] or "on") if said else asked or "none"
                 self.assertEqual((result.returncode, result.stdout), (0, f"{expected} --window=off\n"), result.stderr)
 
+    def test_graphs_are_said_by_option_or_environment(self):
+        for said, asked, expected in ((["--graphs", "off"], "partitions", "off"), (["--graphs=partitions"], None, "partitions"),
+                                      ([], "off", "off"), ([], None, "none")):
+            with self.subTest(said=said, asked=asked):
+                result = self.run_it(*said, "sh", "-c", "echo ${TALLY_GRAPHS:-none}",
+                                     env={} if asked is None else {"TALLY_GRAPHS": asked})
+                self.assertEqual((result.returncode, result.stdout), (0, f"{expected}\n"), result.stderr)
+
     def test_library_is_loaded_and_tally_run_under_tally_run_changes_nothing(self):
         result = self.run_it(*self.command("sh", "-c", "echo $LD_PRELOAD; grep -c libcuda.so.1 /proc/$$/maps"))
         preload, mappings = result.stdout.splitlines()
@@ -204,6 +212,8 @@ class Mistakes(LauncherTest):
         self.assert_sentence(2, "'urgent' is no priority", "true", env={"TALLY_PRIORITY": "urgent"})
         self.assert_sentence(2, "'wide' is no window: say off, shadow or on", "--window=wide", "true")
         self.assert_sentence(2, "'1' is no window: say off, shadow or on", "true", env={"TALLY_WINDOW": "1"})
+        self.assert_sentence(2, "'segments' is no way to launch graphs: say off or partitions", "--graphs", "segments", "true")
+        self.assert_sentence(2, "'1' is no way to launch graphs", "true", env={"TALLY_GRAPHS": "1"})
         self.assert_sentence(2, "no domain's name", "--domain", "a/b", "true")
         self.assert_sentence(2, "--driver goes with --embedded", "--driver", "sim", "true")
         self.assert_sentence(2, "'magic' is no driver", "--embedded", "--driver", "magic", "true")

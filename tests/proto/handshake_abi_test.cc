@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "proto/control/graph_figures.h"
 #include "proto/control/window_mode.h"
 #include "tests/proto/twin.h"
 
@@ -23,7 +24,8 @@ EXPECT_FIELD(HelloRequest, slo, 120, 24);
 EXPECT_FIELD(HelloRequest, turnaround_ns, 144, 8);
 EXPECT_FIELD(HelloRequest, device_memory_bytes, 152, 8);
 EXPECT_FIELD(HelloRequest, share_permille, 160, 4);
-EXPECT_FIELD(HelloRequest, only_starts, 164, 4);
+EXPECT_FIELD(HelloRequest, only_starts, 164, 2);
+EXPECT_FIELD(HelloRequest, graphs, 166, 2);
 
 EXPECT_PLAIN(HelloReply, 544);
 EXPECT_FIELD(HelloReply, magic, 0, 4);
@@ -57,6 +59,15 @@ TEST(HandshakeAbi, AHelloWithoutAWindowSaysOff) {
   std::memcpy(reinterpret_cast<std::byte*>(&hello) + 16, &priority_class, sizeof(priority_class));
   EXPECT_EQ(static_cast<PriorityClass>(hello.priority_class), PriorityClass::kBestEffort);
   EXPECT_EQ(static_cast<control::WindowMode>(hello.window), control::WindowMode::kOff);
+}
+
+// Likewise for graphs: only_starts was four bytes.
+TEST(HandshakeAbi, AHelloWithoutAModeOfGraphsSaysPartitions) {
+  const uint32_t only_starts = 1;
+  HelloRequest hello{};
+  std::memcpy(reinterpret_cast<std::byte*>(&hello) + 164, &only_starts, sizeof(only_starts));
+  EXPECT_EQ(hello.only_starts, 1u);
+  EXPECT_EQ(static_cast<control::GraphMode>(hello.graphs), control::GraphMode::kPartitions);
 }
 
 }  // namespace

@@ -189,6 +189,19 @@ grpc::Status ControlService::ListWindowShapes(grpc::ServerContext*, const v1::Li
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::ListGraphs(grpc::ServerContext*, const v1::ListGraphsRequest*,
+                                        v1::ListGraphsResponse* response) {
+  const auto graphs = desk_.GetGraphs();
+  if (!graphs) return ToGrpc(graphs.error());
+  for (const control::GraphFigures& figures : *graphs) Fill(figures, response->add_graphs());
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::DrawGraph(grpc::ServerContext*, const v1::DrawGraphRequest* request,
+                                       v1::DrawGraphResponse* response) {
+  return server::DrawGraph(desk_, *request, response);
+}
+
 grpc::Status ControlService::Trace(grpc::ServerContext*, const v1::TraceRequest* request,
                                    grpc::ServerWriter<v1::TraceChunk>* writer) {
   return StreamTrace(desk_, *request, std::nullopt, *writer);

@@ -20,6 +20,10 @@ class ControlService final : public control::v1::Control::Service {
                            control::v1::ListKernelsResponse* response) override;
   grpc::Status ListWindowShapes(grpc::ServerContext*, const control::v1::ListWindowShapesRequest*,
                                 control::v1::ListWindowShapesResponse* response) override;
+  grpc::Status ListGraphs(grpc::ServerContext*, const control::v1::ListGraphsRequest*,
+                          control::v1::ListGraphsResponse* response) override;
+  grpc::Status DrawGraph(grpc::ServerContext*, const control::v1::DrawGraphRequest* request,
+                         control::v1::DrawGraphResponse* response) override;
   grpc::Status Trace(grpc::ServerContext*, const control::v1::TraceRequest* request,
                      grpc::ServerWriter<control::v1::TraceChunk>* writer) override;
   grpc::Status SetTurnaround(grpc::ServerContext*, const control::v1::SetTurnaroundRequest* request,

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "proto/control/preemptibility.h"
 #include "proto/control/session_fields.h"
@@ -131,6 +132,32 @@ void Fill(const control::WindowShapeFigures& figures, v1::WindowShape* shape) {
   shape->set_in_order_ns(figures.in_order_ns);
   shape->set_graph_ns(figures.graph_ns);
   shape->set_way(control::NameOf(figures.way));
+}
+
+void Fill(const control::GraphFigures& figures, v1::Graph* graph) {
+  graph->set_session_id(figures.session_id);
+  graph->set_number(figures.number);
+  graph->set_nodes(figures.num_nodes);
+  graph->set_partitions(figures.num_partitions);
+  graph->set_streams(figures.num_streams);
+  graph->set_gpus(figures.num_gpus);
+  graph->set_launches(figures.num_launches);
+  graph->set_launches_in_partitions(figures.num_partitioned);
+  graph->set_whole_ns(figures.whole_ns);
+  graph->set_in_partitions_ns(figures.partitioned_ns);
+  graph->set_why_whole(control::NameOf(figures.reason));
+}
+
+grpc::Status NoSuchGraph() {
+  return grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no such graph, or it has not been cut into partitions");
+}
+
+grpc::Status DrawGraph(ControlDesk& desk, const v1::DrawGraphRequest& request, v1::DrawGraphResponse* response) {
+  auto text = desk.DrawGraph(request.session_id(), request.number());
+  if (!text) return ToGrpc(text.error());
+  if (text->empty()) return NoSuchGraph();
+  response->set_dot(std::move(*text));
+  return grpc::Status::OK;
 }
 
 void Fill(const DaemonFacts& facts, v1::VersionResponse* response) {

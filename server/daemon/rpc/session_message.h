@@ -21,6 +21,11 @@ control::v1::PriorityClass ToProto(shm::PriorityClass priority_class);
 void Fill(const SessionRow& row, const std::vector<std::string>& gpus, control::v1::Session* session);
 void Fill(const ExecutorRow& row, control::v1::Executor* executor);
 void Fill(const control::WindowShapeFigures& figures, control::v1::WindowShape* shape);
+void Fill(const control::GraphFigures& figures, control::v1::Graph* graph);
+// Of DrawGraph, also where the graph is another user's.
+grpc::Status NoSuchGraph();
+grpc::Status DrawGraph(ControlDesk& desk, const control::v1::DrawGraphRequest& request,
+                       control::v1::DrawGraphResponse* response);
 // What everybody may know.
 void Fill(const DaemonFacts& facts, control::v1::VersionResponse* response);
 

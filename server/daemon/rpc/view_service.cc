@@ -44,20 +44,56 @@ grpc::Status ViewService::ListExecutors(grpc::ServerContext* context, const v1::
 
 grpc::Status ViewService::ListWindowShapes(grpc::ServerContext* context, const v1::ListWindowShapesRequest*,
                                            v1::ListWindowShapesResponse* response) {
-  const auto viewer = find_viewer_(*context);
-  if (!viewer) return Nobody();
+  grpc::Status refusal;
+  const auto own = OwnSessions(*context, &refusal);
+  if (!own) return refusal;
+  const auto shapes = desk_.GetWindowShapes();
+  if (!shapes) return ToGrpc(shapes.error());
+  for (const control::WindowShapeFigures& figures : *shapes) {
+    if (own->contains(figures.session_id)) Fill(figures, response->add_shapes());
+  }
+  return grpc::Status::OK;
+}
+
+std::optional<std::set<uint64_t>> ViewService::OwnSessions(grpc::ServerContext& context, grpc::Status* refusal) {
+  const auto viewer = find_viewer_(context);
+  if (!viewer) {
+    *refusal = Nobody();
+    return std::nullopt;
+  }
   const auto overview = desk_.GetOverview();
-  if (!overview) return ToGrpc(overview.error());
+  if (!overview) {
+    *refusal = ToGrpc(overview.error());
+    return std::nullopt;
+  }
   std::set<uint64_t> own;
   for (const SessionRow& row : overview->sessions) {
     if (MaySee(*viewer, row)) own.insert(row.record.identity.session_id);
   }
-  const auto shapes = desk_.GetWindowShapes();
-  if (!shapes) return ToGrpc(shapes.error());
-  for (const control::WindowShapeFigures& figures : *shapes) {
-    if (own.contains(figures.session_id)) Fill(figures, response->add_shapes());
+  return own;
+}
+
+grpc::Status ViewService::ListGraphs(grpc::ServerContext* context, const v1::ListGraphsRequest*,
+                                     v1::ListGraphsResponse* response) {
+  grpc::Status refusal;
+  const auto own = OwnSessions(*context, &refusal);
+  if (!own) return refusal;
+  const auto graphs = desk_.GetGraphs();
+  if (!graphs) return ToGrpc(graphs.error());
+  for (const control::GraphFigures& figures : *graphs) {
+    if (own->contains(figures.session_id)) Fill(figures, response->add_graphs());
   }
   return grpc::Status::OK;
+}
+
+grpc::Status ViewService::DrawGraph(grpc::ServerContext* context, const v1::DrawGraphRequest* request,
+                                    v1::DrawGraphResponse* response) {
+  grpc::Status refusal;
+  const auto own = OwnSessions(*context, &refusal);
+  if (!own) return refusal;
+  // Of others' nobody learns whether they are there.
+  if (!own->contains(request->session_id())) return NoSuchGraph();
+  return server::DrawGraph(desk_, *request, response);
 }
 
 // Of a user; ends with it.

@@ -30,6 +30,10 @@ class ViewService final : public control::v1::Control::Service {
                              control::v1::ListExecutorsResponse* response) override;
   grpc::Status ListWindowShapes(grpc::ServerContext* context, const control::v1::ListWindowShapesRequest*,
                                 control::v1::ListWindowShapesResponse* response) override;
+  grpc::Status ListGraphs(grpc::ServerContext* context, const control::v1::ListGraphsRequest*,
+                          control::v1::ListGraphsResponse* response) override;
+  grpc::Status DrawGraph(grpc::ServerContext* context, const control::v1::DrawGraphRequest* request,
+                         control::v1::DrawGraphResponse* response) override;
   // One of a user at a time, until he has read it: what was recorded is in memory until then.
   grpc::Status Trace(grpc::ServerContext* context, const control::v1::TraceRequest* request,
                      grpc::ServerWriter<control::v1::TraceChunk>* writer) override;
@@ -38,6 +42,9 @@ class ViewService final : public control::v1::Control::Service {
 
  private:
   class TraceTurn;
+
+  // Of whoever asks; none: `refusal` says why.
+  std::optional<std::set<uint64_t>> OwnSessions(grpc::ServerContext& context, grpc::Status* refusal);
 
   ControlDesk& desk_;
   const FindViewer find_viewer_;

@@ -42,6 +42,10 @@ class PreemptibilityMeter {
     ~Timed();
     Timed(const Timed&) = delete;
     Timed& operator=(const Timed&) = delete;
+    // Of launches of the kind before this one; zero: nothing is known.
+    std::chrono::nanoseconds known_duration() const {
+      return cost_ != nullptr ? cost_->duration() : std::chrono::nanoseconds(0);
+    }
 
    private:
     PreemptibilityMeter& meter_;

@@ -91,6 +91,15 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kQueryWindowShapes:
       events_.on_query_window_shapes(header.request_id);
       return true;
+    case LinkKind::kQueryGraphs:
+      events_.on_query_graphs(header.request_id);
+      return true;
+    case LinkKind::kDrawGraph: {
+      control::LinkDrawGraph draw{};
+      if (!Read(bytes, draw) || fds.size() != 1) return false;
+      events_.on_draw_graph(header.request_id, draw.session_id, draw.number, std::move(fds[0]));
+      return true;
+    }
     case LinkKind::kTrace: {
       control::LinkTrace trace{};
       if (!Read(bytes, trace) || fds.size() != 1 || trace.duration_ns > control::kLongestTraceNs) return false;
@@ -173,6 +182,7 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.device_memory_bytes = snapshot.identity.device_memory_bytes;
   report.identity.share_permille = snapshot.identity.share_permille;
   report.identity.only_starts = snapshot.identity.only_starts ? 1 : 0;
+  report.identity.graphs = static_cast<uint16_t>(snapshot.identity.graphs);
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures = snapshot.figures;
   report.has_ended = has_ended ? 1 : 0;
@@ -212,6 +222,12 @@ void DaemonLink::SendKernels(uint64_t request_id, const std::vector<KernelReport
 void DaemonLink::SendWindowShapes(uint64_t request_id, std::span<const control::WindowShapeFigures> shapes) {
   for (const control::WindowShapeFigures& shape : shapes) {
     Send(LinkKind::kWindowShape, request_id, control::LinkWindowShape{{}, shape});
+  }
+}
+
+void DaemonLink::SendGraphs(uint64_t request_id, std::span<const control::GraphFigures> graphs) {
+  for (const control::GraphFigures& graph : graphs) {
+    Send(LinkKind::kGraph, request_id, control::LinkGraph{{}, graph});
   }
 }
 

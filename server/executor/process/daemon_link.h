@@ -30,6 +30,8 @@ class DaemonLink {
     std::function<void(uint64_t request_id, uint64_t session_id, const control::ShareChange&)> on_set_priority;
     std::function<void(uint64_t request_id)> on_query_kernels;
     std::function<void(uint64_t request_id)> on_query_window_shapes;
+    std::function<void(uint64_t request_id)> on_query_graphs;
+    std::function<void(uint64_t request_id, uint64_t session_id, uint32_t number, UniqueFd)> on_draw_graph;
     std::function<void(const scheduler::Tuning&)> on_set_tuning;
     std::function<void(std::chrono::microseconds, bool is_left_to_slices)> on_set_time_slice;
     std::function<void(uint64_t session_id, const std::string& reason)> on_end_session;
@@ -52,6 +54,7 @@ class DaemonLink {
   void SendRefusedFunctions(const std::vector<RefusedFunction>& functions);
   void SendKernels(uint64_t request_id, const std::vector<KernelReport>& kernels);
   void SendWindowShapes(uint64_t request_id, std::span<const control::WindowShapeFigures> shapes);
+  void SendGraphs(uint64_t request_id, std::span<const control::GraphFigures> graphs);
   void SendReportEnd(uint64_t request_id, size_t num_sessions);
   void SendPriorityReply(uint64_t request_id, const Status& status);
   // What was done with the executor's contexts as a whole.

@@ -123,6 +123,24 @@ class DomainProcess {
       link_.SendWindowShapes(request_id, shapes);
       link_.SendReportEnd(request_id, shapes.size());
     };
+    events.on_query_graphs = [this](uint64_t request_id) {
+      if (executor_ == nullptr) return;
+      auto graphs = executor_->Graphs();
+      std::ranges::sort(graphs, std::greater(), &control::GraphFigures::num_launches);
+      if (graphs.size() > control::kMaxGraphs) graphs.resize(control::kMaxGraphs);
+      link_.SendGraphs(request_id, graphs);
+      link_.SendReportEnd(request_id, graphs.size());
+    };
+    events.on_draw_graph = [this](uint64_t request_id, uint64_t session_id, uint32_t number, UniqueFd file) {
+      if (executor_ == nullptr) return;
+      const std::string text = executor_->DrawGraph(session_id, number);
+      const uint64_t size = text.size() <= control::kMostPictureText ? text.size() : 0;
+      // What cannot be written reads as no picture: the size comes last.
+      if (::pwrite(file.get(), text.data(), size, sizeof(size)) == static_cast<ssize_t>(size)) {
+        static_cast<void>(::pwrite(file.get(), &size, sizeof(size), 0));
+      }
+      link_.SendReportEnd(request_id, 0);
+    };
     events.on_set_tuning = [this](const scheduler::Tuning& tuning) {
       if (executor_ != nullptr) executor_->Tune(tuning);
     };
@@ -182,6 +200,7 @@ class DomainProcess {
     session.device_memory_bytes = identity.device_memory_bytes;
     session.share_permille = identity.share_permille;
     session.only_starts = identity.only_starts != 0;
+    session.graphs = static_cast<control::GraphMode>(identity.graphs);
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
     if (++num_sessions_ == 1) LookAtDeparted(++num_departed_looks_);
     loop_.PostDelayed(kSettleTime, [this] { context_turns_.Check(); });

@@ -133,6 +133,16 @@ CUresult ServeAddKernelNode(ServedRequest& served, ClientNames& names, WireReade
   return PutNode(names, result, node, out);
 }
 
+// In the program's executable and, as far as that can be followed, in what is launched in its place.
+static CUresult SetInExec(ServedRequest& served, const GraphTarget& target, const GraphLaunches::SetInExec& in_exec,
+                          const GraphLaunches::SetInGraph& in_graph) {
+  const CUresult result = in_exec(target.exec, target.node);
+  if (result == CUDA_SUCCESS) {
+    served.session().graphs.launches.OnNodeSet(target.exec, target.node, in_graph, in_exec);
+  }
+  return result;
+}
+
 CUresult ServeSetKernelNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
   GraphTarget target;
   if (const CUresult r = ReadSetTarget(served, names, in, &target); r != CUDA_SUCCESS) return r;
@@ -144,7 +154,12 @@ CUresult ServeSetKernelNode(ServedRequest& served, ClientNames& names, WireReade
   const DriverTable& driver = served.driver();
   if (target.exec != nullptr) {
     if (driver.cuGraphExecKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &parameters);
+    return SetInExec(
+        served, target,
+        [&](CUgraphExec exec, CUgraphNode node) {
+          return driver.cuGraphExecKernelNodeSetParams_v2(exec, node, &parameters);
+        },
+        [&](CUgraphNode node) { return driver.cuGraphKernelNodeSetParams_v2(node, &parameters); });
   }
   if (driver.cuGraphKernelNodeSetParams_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return driver.cuGraphKernelNodeSetParams_v2(target.node, &parameters);
@@ -229,7 +244,12 @@ CUresult ServeSetCopyNode(ServedRequest& served, ClientNames& names, ArenaChunks
   CUcontext context = nullptr;
   if (const CUresult r = NodeContext(served, &context); r != CUDA_SUCCESS) return r;
   if (target.exec != nullptr) {
-    return served.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy.parameters, context);
+    return SetInExec(
+        served, target,
+        [&](CUgraphExec exec, CUgraphNode node) {
+          return served.driver().cuGraphExecMemcpyNodeSetParams(exec, node, &copy.parameters, context);
+        },
+        [&](CUgraphNode node) { return served.driver().cuGraphMemcpyNodeSetParams(node, &copy.parameters); });
   }
   return served.driver().cuGraphMemcpyNodeSetParams(target.node, &copy.parameters);
 }
@@ -255,7 +275,12 @@ CUresult ServeSetFillNode(ServedRequest& served, ClientNames& names, WireReader&
   CUcontext context = nullptr;
   if (const CUresult r = NodeContext(served, &context); r != CUDA_SUCCESS) return r;
   if (target.exec != nullptr) {
-    return served.driver().cuGraphExecMemsetNodeSetParams(target.exec, target.node, &parameters, context);
+    return SetInExec(
+        served, target,
+        [&](CUgraphExec exec, CUgraphNode node) {
+          return served.driver().cuGraphExecMemsetNodeSetParams(exec, node, &parameters, context);
+        },
+        [&](CUgraphNode node) { return served.driver().cuGraphMemsetNodeSetParams(node, &parameters); });
   }
   return served.driver().cuGraphMemsetNodeSetParams(target.node, &parameters);
 }
@@ -315,7 +340,7 @@ CUresult ServeUpdateExec(ServedRequest& served, ClientNames& names, WireReader& 
   if (const auto& twins = served.session().graphs.twins) twins->OnChanged(exec);
   CUgraphExecUpdateResultInfo details{};
   const CUresult result = served.driver().cuGraphExecUpdate_v2(exec, graph, &details);
-  if (result == CUDA_SUCCESS) served.session().graphs.replays.OnInstantiated(served, graph, exec);
+  if (result == CUDA_SUCCESS) served.session().graphs.launches.OnUpdated(served, graph, exec);
   // The details matter most when it failed: they go along either way.
   const std::array<uint32_t, 2> head = {static_cast<uint32_t>(details.result), 0};
   out.PutStruct(head);
@@ -354,7 +379,7 @@ CUresult ServeInstantiate(ServedRequest& served, ClientNames& names, WireReader&
   reply.result = static_cast<uint32_t>(parameters.result_out);
   if (result == CUDA_SUCCESS) {
     served.session().graphs.memory.OnInstantiated(graph, exec);
-    served.session().graphs.replays.OnInstantiated(served, graph, exec);
+    served.session().graphs.launches.OnInstantiated(served, graph, exec, request.flags);
     // Whoever owns something together with a graph is told when the last of its clones is gone.
     if (const auto& twins = served.session().graphs.twins; twins && served.session().graphs.user_objects.empty()) {
       twins->OnInstantiated(graph, exec, request.flags);

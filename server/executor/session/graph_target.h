@@ -39,7 +39,7 @@ inline CUresult ReadSetTarget(ServedRequest& served, ClientNames& names, WireRea
       r != CUDA_SUCCESS) {
     return r;
   }
-  if (target->exec != nullptr) served.session().graphs.OnExecChanged(target->exec);
+  if (target->exec != nullptr) served.session().graphs.OnExecNodeSet(target->exec);
   return names.Find(shm::HandleKind::kGraphNode, target->head.node, &target->node);
 }
 

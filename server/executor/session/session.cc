@@ -69,6 +69,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
   state_.keeps_kernels = identity_.keeps_kernels;
   if (identity_.share_permille < scheduler::kWholeShare) state_.CapShare(identity_.share_permille, tenant_page);
   state_.OpenWindow(identity_.window);
+  state_.OpenGraphs(identity_.graphs);
   state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });
   state_.trace.Enter(core_.trace, identity_.session_id, identity_.uid);

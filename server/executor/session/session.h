@@ -58,6 +58,7 @@ class Session {
   SessionSnapshot Snapshot() const;  // thread-safe
   // As last published; thread-safe.
   std::vector<control::WindowShapeFigures> WindowShapes() const { return state_.window_shapes.Last(); }
+  std::vector<GraphRow> Graphs() const { return state_.graphs.launches.rows.Last(); }
   // Waits for the session's thread.
   void Join();
 

@@ -17,14 +17,18 @@ void SessionGraphs::Forget(const NestedGraphs::Contents& gone) {
   nested.Forget(gone);
 }
 
-void SessionGraphs::OnExecChanged(CUgraphExec exec) {
-  replays.OnChanged(exec);
+void SessionGraphs::OnExecNodeSet(CUgraphExec exec) {
   if (twins != nullptr) twins->OnChanged(exec);
+}
+
+void SessionGraphs::OnExecChanged(CUgraphExec exec) {
+  launches.OnChanged(exec);
+  OnExecNodeSet(exec);
 }
 
 void SessionGraphs::OnExecDestroyed(CUgraphExec exec) {
   memory.OnDestroyed(exec);
-  replays.OnDestroyed(exec);
+  launches.OnDestroyed(exec);
   if (twins != nullptr) twins->OnDestroyed(exec);
 }
 
@@ -74,6 +78,7 @@ void SessionGraphs::Destroy(uint32_t context, const std::function<bool(const Nes
     Forget(contents);
     driver_.cuGraphDestroy(graph);
   }
+  if (context == shm::kNoContext) launches.Clear();
   if (context == shm::kNoContext) ReleaseUserObjects();
   handles_.RemoveEach(shm::HandleKind::kGraphNode, context, [](const HandleTable::Entry&) {});
 }

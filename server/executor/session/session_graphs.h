@@ -16,8 +16,8 @@
 
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/graph_twins.h"
+#include "server/executor/session/graph_launches.h"
 #include "server/executor/session/graph_memory.h"
-#include "server/executor/session/graph_replays.h"
 #include "server/executor/session/handle_tables.h"
 #include "server/executor/session/memory_map.h"
 #include "server/executor/session/nested_graphs.h"
@@ -39,10 +39,10 @@ struct UserObject {
 class SessionGraphs {
  public:
   SessionGraphs(const DriverTable& driver, HandleTables& handles, MemoryMap& map)
-      : memory(map), nested(driver), driver_(driver), handles_(handles), map_(map) {}
+      : memory(map), launches(driver), nested(driver), driver_(driver), handles_(handles), map_(map) {}
 
   GraphMemory memory;
-  GraphReplays replays;
+  GraphLaunches launches;
   std::unique_ptr<GraphTwins> twins;  // null: the session has no window
   NestedGraphs nested;
   std::vector<std::unique_ptr<UserObject>> user_objects;
@@ -55,7 +55,9 @@ class SessionGraphs {
     if (handles_[shm::HandleKind::kGraphNode].size() == 0 && nested.empty()) return {{graph}, {}};
     return nested.ContentsOf(graph);
   }
-  // Some node of an executable is about to change; it is about to be destroyed.
+  // Some node of an executable is about to be set (GraphLaunches::OnNodeSet follows that); to change otherwise; it is
+  // about to be destroyed.
+  void OnExecNodeSet(CUgraphExec exec);
   void OnExecChanged(CUgraphExec exec);
   void OnExecDestroyed(CUgraphExec exec);
   // Forgets graphs and nodes that the driver has destroyed, or is about to.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "proto/control/graph_figures.h"
 #include "proto/control/session_figures.h"
 #include "proto/control/window_mode.h"
 #include "proto/shm/handshake_abi.h"
@@ -29,6 +30,7 @@ struct SessionIdentity {
   uint32_t level = 0;
   bool keeps_kernels = false;  // its kernels run as they are, whatever ExecutorConfig::transforms says
   control::WindowMode window = control::WindowMode::kOff;
+  control::GraphMode graphs = control::GraphMode::kPartitions;
   std::optional<scheduler::Slo> slo;  // of a high-priority session: how soon its requests should be done
   // How soon its kernels should give the GPU back; zero: ExecutorConfig::turnaround_threshold.
   std::chrono::nanoseconds turnaround{0};

@@ -26,6 +26,15 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
 
 SessionState::~SessionState() { Destroy(); }
 
+void SessionState::OpenGraphs(control::GraphMode mode) {
+  graphs.launches.SetMode(mode);
+  code.before_unload = [this] {
+    if (window != nullptr) window->Forget();
+    if (graphs.twins != nullptr) graphs.twins->OnUnload();
+    graphs.launches.OnUnload();
+  };
+}
+
 void SessionState::OpenWindow(control::WindowMode mode) {
   if (mode == control::WindowMode::kOff || keeps_kernels) return;
   window = std::make_unique<SessionWindow>(*this, mode == control::WindowMode::kOn);
@@ -33,10 +42,6 @@ void SessionState::OpenWindow(control::WindowMode mode) {
     graphs.twins = std::make_unique<GraphTwins>(
         driver, GraphTwins::Limits{.nodes = &graph_nodes, .are_measured = !window->are_graphs_forced()});
   }
-  code.before_unload = [this] {
-    if (window != nullptr) window->Forget();
-    if (graphs.twins != nullptr) graphs.twins->OnUnload();
-  };
 }
 
 Status SessionState::ExpectWork(shm::ArrivalPage& page) {

@@ -64,7 +64,8 @@ class SessionState {
   bool keeps_kernels = false;                                    // they run as they are; constant once channels exist
   // As the program asked for it; before channels exist.
   void OpenWindow(control::WindowMode mode);
-  NodeBudget graph_nodes;                 // for its window and twins, which have shares of it
+  void OpenGraphs(control::GraphMode mode);
+  NodeBudget graph_nodes;                 // for its window, twins and partitions, which have shares of it
   std::unique_ptr<SessionWindow> window;  // null: off
   PublishedShapes window_shapes;          // thread-safe
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }

@@ -1,7 +1,5 @@
 // What has to happen around some generated calls.
 #include "proto/driver/generated/wire_ops.h"
-#include "server/executor/issue/admitted_dispatch.h"
-#include "server/executor/issue/launch_forms.h"
 #include "server/executor/session/graph_target.h"
 #include "server/executor/session/kernel_ops.h"
 #include "server/executor/session/launch_record.h"
@@ -66,26 +64,7 @@ CUresult LaunchGraph(ServedRequest& served, ClientNames& names, WireReader& in) 
   if (const CUresult r = names.Find(shm::HandleKind::kGraphExec, exec_handle, &exec); r != CUDA_SUCCESS) return r;
   Stream* stream = nullptr;
   if (const CUresult r = names.ResolveStream(stream_handle, StreamUse::kLaunch, &stream); r != CUDA_SUCCESS) return r;
-  if (const auto replayed = served.session().graphs.replays.TryLaunch(served, names, *stream, exec)) {
-    served.session().counters.Add("graph_launches");
-    return *replayed;
-  }
-  if (const CUresult r = stream->Seal(); r != CUDA_SUCCESS) return r;
-  SessionState& session = served.session();
-  const bool is_captured = stream->context->IsCapturing(*stream);
-  if (!is_captured) session.NoteWork(*stream, /*is_launch=*/true);
-  scheduler::LaunchAsked asked;
-  asked.kind = reinterpret_cast<uintptr_t>(exec);
-  asked.turnaround = session.turnaround();
-  const AdmittedDispatch dispatch(session.launches, *stream, asked, /*passes=*/is_captured, {nullptr, "graph"});
-  if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
-  std::optional<PreemptibilityMeter::Timed> timed;
-  if (IsOfInterest(session.launches, is_captured)) {
-    timed.emplace(session.preemptibility, stream->device, stream->real, asked.kind,
-                  session.core.variants->PreemptibilityLeft(stream->device, Preemptibility::kGraph));
-  }
-  const CUresult result =
-      is_captured ? served.driver().cuGraphLaunch(exec, stream->real) : LaunchExec(served, *stream, exec);
+  const CUresult result = served.session().graphs.launches.Launch(served, names, *stream, exec);
   served.session().counters.Add("graph_launches");
   return result;
 }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/control/graph_figures.h"
 #include "proto/control/window_mode.h"
 #include "tests/client-shim/shim_child.h"
 
@@ -158,6 +159,23 @@ TEST(ShimCalls, TheHelloHasTheWindowOfTheEnvironment) {
               0);
     EXPECT_EQ(executor.last_hello().window, static_cast<uint16_t>(mode)) << text;
     EXPECT_EQ(executor.last_hello().priority_class, 0u);
+  }
+}
+
+TEST(ShimCalls, TheHelloHasTheModeOfGraphsOfTheEnvironment) {
+  using control::GraphMode;
+  for (const auto& [text, mode] :
+       {std::pair("", GraphMode::kPartitions), std::pair("off", GraphMode::kOff),
+        std::pair("partitions", GraphMode::kPartitions), std::pair("Off", GraphMode::kPartitions)}) {
+    FakeExecutor executor;
+    EXPECT_EQ(RunInChild(executor.socket_path(),
+                         [text] {
+                           ::setenv("TALLY_GRAPHS", text, 1);
+                           return SHIM(cuInit)(0) == CUDA_SUCCESS ? 0 : 1;
+                         }),
+              0);
+    EXPECT_EQ(executor.last_hello().graphs, static_cast<uint16_t>(mode)) << text;
+    EXPECT_EQ(executor.last_hello().only_starts, 0u);
   }
 }
 

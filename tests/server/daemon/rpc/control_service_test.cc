@@ -32,6 +32,8 @@ class OneSessionDesk final : public ControlDesk {
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
     return std::vector<control::WindowShapeFigures>{};
   }
+  Result<std::vector<control::GraphFigures>> GetGraphs() override { return std::vector<control::GraphFigures>{}; }
+  Result<std::string> DrawGraph(uint64_t, uint32_t) override { return std::string(); }
   Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
     return std::vector<ExecutorTrace>{};
   }

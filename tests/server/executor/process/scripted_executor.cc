@@ -95,6 +95,20 @@ class ScriptedExecutor final : public Executor {
     }
     return shapes;
   }
+  // One for each session whose graphs are launched in partitions.
+  std::vector<control::GraphFigures> Graphs() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<control::GraphFigures> graphs;
+    for (const auto& [id, session] : sessions_) {
+      if (session.identity.graphs == control::GraphMode::kOff) continue;
+      graphs.push_back({id, 1, 500, 4, 2, 1, control::WholeReason::kNone, 100 + id, 90, 2'000'000, 2'010'000});
+    }
+    return graphs;
+  }
+  std::string DrawGraph(uint64_t session_id, uint32_t number) const override {
+    const std::lock_guard lock(mutex_);
+    return sessions_.contains(session_id) && number == 1 ? "digraph g {\n}\n" : "";
+  }
   void Tune(const scheduler::Tuning& tuning) override { threshold_ = tuning.turnaround_threshold; }
   void ExpectDescheduling(int, bool) override {}
   void LeaveToTimeSlices(bool is_left) override { is_left_to_time_slices_ = is_left; }
