@@ -26,6 +26,7 @@
 //     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
 //     | -- Idle -----------------------------> |  no session for the configured time; answered by Shutdown or nothing
 //     | <- Shutdown -------------------------- |  end now, sessions or not
+//     | -- Leaving --------------------------> |  it ends now: nobody is left in it, whatever is still on the GPU
 //
 // The executor connects, not tallyd: when tallyd dies, each executor keeps serving and tries again every
 // kReconnectMs until the next tallyd listens. tallyd accepts only peers of its own uid (SO_PEERCRED).
@@ -49,7 +50,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 20;
+inline constexpr uint32_t kLinkVersion = 21;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -81,6 +82,7 @@ enum class LinkKind : uint32_t {
   kEndSession = 20,
   kTrace = 21,
   kGpu = 22,
+  kLeaving = 23,
 };
 
 struct LinkHeader {
@@ -165,7 +167,7 @@ struct LinkAddSession {
 };
 static_assert(sizeof(LinkAddSession) == 168);
 
-// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes and kShutdown. Executor to tallyd: kIdle.
+// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes and kShutdown. Executor to tallyd: kIdle, kLeaving.
 struct LinkSignal {
   LinkHeader header;
 };

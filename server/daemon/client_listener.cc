@@ -265,15 +265,15 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
   if (grant == nullptr && pending_.at(pending_id).grant_id != kCommonDoor) {
     return Refuse(pending_id, Status(StatusCode::kPermissionDenied, "the grant of this socket was revoked"));
   }
-  const Asker asker{peer.uid, pending_.at(pending_id).is_root_of_the_machine,
-                    grant != nullptr ? &grant->spec : nullptr};
+  const Asker asker{peer.uid, pending_.at(pending_id).is_root_of_the_machine, grant != nullptr ? &grant->spec : nullptr,
+                    runtime_dir_.TakeSessionId()};
   const auto placement = Place(hello, asker, config_, [this](const Domain& domain) { return pool_.ClassOf(domain); });
   if (!placement) return Refuse(pending_id, placement.error());
   auto pair = CreateSocketPair();
   if (!pair) return Refuse(pending_id, Status(StatusCode::kResourceExhausted, pair.error().message()));
 
   control::SessionIdentity identity{};
-  identity.session_id = runtime_dir_.TakeSessionId();
+  identity.session_id = asker.session_id;
   identity.opened_ns = MonotonicNs();
   identity.pid = peer.pid;
   identity.uid = peer.uid;

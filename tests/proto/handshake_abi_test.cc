@@ -23,7 +23,9 @@ EXPECT_FIELD(HelloRequest, slo, 120, 24);
 EXPECT_FIELD(HelloRequest, turnaround_ns, 144, 8);
 EXPECT_FIELD(HelloRequest, device_memory_bytes, 152, 8);
 EXPECT_FIELD(HelloRequest, share_permille, 160, 4);
-EXPECT_FIELD(HelloRequest, only_starts, 164, 4);
+EXPECT_FIELD(HelloRequest, only_starts, 164, 1);
+EXPECT_FIELD(HelloRequest, own_domain, 165, 1);
+EXPECT_FIELD(HelloRequest, rank, 166, 2);
 
 EXPECT_PLAIN(HelloReply, 544);
 EXPECT_FIELD(HelloReply, magic, 0, 4);
