@@ -87,7 +87,8 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   if (const auto other = call.process->addresses.FindOverlap(pages.begin, pages.size_bytes()))
     return other->is_host() ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
   uint64_t server_address = 0;
-  if (const CUresult result = Share(call, pages, &server_address); result != CUDA_SUCCESS) return result;
+  if (const CUresult result = Share(call, pages, &server_address); result != CUDA_SUCCESS)
+    return result == CUDA_ERROR_NOT_PERMITTED ? RefuseSecondRank() : result;
 
   Allocation allocation;
   allocation.address = address;

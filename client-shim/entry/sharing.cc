@@ -46,7 +46,8 @@ CUresult OpenObject(const Call& call, shm::SharedKind kind, const void* name, ui
   request.enables_peers = enables_peers ? 1 : 0;
   const Reply reply = call.channel->CallStruct(shm::Op::kOpenShared, request);
   if (reply.result == CUDA_ERROR_NOT_SUPPORTED)
-    return RefuseUse("cuIpcOpenMemHandle_v2: what a program in another domain or of another class shares");
+    return RefuseUse("cuIpcOpenMemHandle_v2: what the driver cannot share between executors, or a pool of another one");
+  if (reply.result == CUDA_ERROR_NOT_PERMITTED) return RefuseSecondRank();
   if (reply.result == CUDA_SUCCESS) *opened = reply.Read<shm::OpenedShared>();
   return reply.result;
 }

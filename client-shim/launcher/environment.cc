@@ -73,6 +73,7 @@ Status PrepareEnvironment(const Options& options, const std::string& client_dire
   SetUnlessEmpty("TALLY_SHARE", options.share);
   SetUnlessEmpty("TALLY_DOMAIN", options.domain);
   SetUnlessEmpty("TALLY_NAME", options.tenant);
+  if (options.is_apart) ::setenv("TALLY_APART", "1", 1);
   return OkStatus();
 }
 

@@ -31,7 +31,7 @@ constexpr const char* kFooter =
     "\nEnvironment (options win):\n"
     "  TALLY_SOCKET, TALLY_PRIORITY, TALLY_WEIGHT, TALLY_LEVEL, TALLY_SLO, TALLY_TRANSFORMS,\n"
     "  TALLY_TURNAROUND_US, TALLY_DOMAIN, TALLY_NAME, TALLY_WINDOW, TALLY_GRAPHS, TALLY_HINTS, TALLY_MEMORY,\n"
-    "  TALLY_SHARE       stand in for the options of these names\n"
+    "  TALLY_SHARE, TALLY_APART=1   stand in for the options of these names\n"
     "  TALLY_POLICY      with --embedded: the daemon's policy\n"
     "  TALLY_CLIENT_DIR  the directory of Tally's libcuda.so.1 (default: ../lib/tally/client beside tally-run)\n"
     "  TALLY_KEEP_PTX    0: code compiled at run time goes to tallyd without its PTX\n"
@@ -133,6 +133,10 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
   app.add_option("--domain", options.domain,
                  "run in a domain of this name: an executor of its own, about 0.5 GB of GPU memory")
       ->type_name("NAME");
+  app.add_flag(
+      "--apart", options.is_apart,
+      "each process of the program in an executor of its own: for processes that compute together and were not "
+      "started by torchrun, mpirun or srun, whose ranks are kept apart anyway (docs/sharing.md)");
   app.add_option("--name", options.tenant, "name shown by tallyctl and in metrics (default: the program's)")
       ->type_name("NAME");
   app.add_option("--socket", options.socket,

@@ -26,6 +26,7 @@ struct Options {
   bool is_embedded = false;
   bool is_quiet = false;
   bool makes_kernelspec = false;      // instead of starting something (jupyter.h)
+  bool is_apart = false;              // each process in an executor of its own
   std::vector<std::string> as_given;  // the options on the command line, for that
   std::vector<std::string> command;   // the program and its arguments; at least one, but for a kernelspec
 };

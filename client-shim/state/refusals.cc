@@ -53,4 +53,10 @@ CUresult RefuseUse(const char* what) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+CUresult RefuseSecondRank() {
+  return RefuseUse(
+      "cuIpcOpenMemHandle_v2: two processes with NCCL in one executor would hang; start them by torchrun, mpirun or "
+      "srun, or by 'tally-run --apart', so that each has its own");
+}
+
 }  // namespace tally::client_shim

@@ -14,5 +14,7 @@ CUresult Refuse(uint32_t symbol_index);
 // The same for a use of a call that is offered otherwise: `what` is a literal, "cuX: why" with a row's name. Logged
 // once per literal.
 CUresult RefuseUse(const char* what);
+// The executor says that this program and another one in it are ranks of one NCCL communicator, which would hang.
+CUresult RefuseSecondRank();
 
 }  // namespace tally::client_shim

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "client-shim/transport/rank.h"
 #include "proto/control/amounts.h"
 #include "proto/control/graph_figures.h"
 #include "proto/control/window_mode.h"
@@ -52,6 +53,21 @@ bool ReadLimits(shm::HelloRequest* hello, std::string* sentence) {
   return sentence->empty();
 }
 
+// Ranks of a job compute together: each needs an executor of its own (docs/sharing.md). So may anybody else.
+void StandApart(shm::HelloRequest* hello) {
+  const char* apart = std::getenv("TALLY_APART");
+  const bool is_asked = apart != nullptr && std::strcmp(apart, "1") == 0;
+  const auto rank = FindRank();
+  if (!is_asked && !rank) return;
+  if (is_asked || rank->job.empty()) {
+    hello->own_domain = static_cast<uint8_t>(shm::OwnDomain::kApart);
+    return;
+  }
+  hello->own_domain = static_cast<uint8_t>(shm::OwnDomain::kRank);
+  hello->rank = rank->number;
+  CopyText(hello->domain_name, rank->job.c_str());
+}
+
 }  // namespace
 
 bool MakeHello(shm::HelloRequest* out, std::string* sentence) {
@@ -72,15 +88,16 @@ bool MakeHello(shm::HelloRequest* out, std::string* sentence) {
   hello.keeps_kernels = transforms != nullptr && std::strcmp(transforms, "none") == 0 ? 1 : 0;
   const char* window = std::getenv("TALLY_WINDOW");
   const auto window_mode = control::ParseWindowMode(window != nullptr ? window : "");
-  hello.window = static_cast<uint16_t>(window_mode.value_or(control::WindowMode::kOff));
+  hello.window = static_cast<uint8_t>(window_mode.value_or(control::WindowMode::kOff));
   const char* graphs = std::getenv("TALLY_GRAPHS");
   const auto graph_mode = control::ParseGraphMode(graphs != nullptr ? graphs : "");
-  hello.graphs = static_cast<uint16_t>(graph_mode.value_or(control::GraphMode::kPartitions));
+  hello.graphs = static_cast<uint8_t>(graph_mode.value_or(control::GraphMode::kPartitions));
   hello.turnaround_ns = NanosecondsOf("TALLY_TURNAROUND_US");
   if (const char* slo = std::getenv("TALLY_SLO"); slo != nullptr) CopyText(hello.slo, slo);
   const char* name = std::getenv("TALLY_NAME");
   CopyText(hello.tenant_name, name != nullptr ? name : program_invocation_short_name);
   if (const char* domain = std::getenv("TALLY_DOMAIN"); domain != nullptr) CopyText(hello.domain_name, domain);
+  StandApart(&hello);
   return ReadLimits(&hello, sentence);
 }
 

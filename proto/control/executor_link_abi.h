@@ -30,6 +30,7 @@
 //     | -- Faulted --------------------------> |  its CUDA context is lost: no new session goes there
 //     | -- Idle -----------------------------> |  no session for the configured time; answered by Shutdown or nothing
 //     | <- Shutdown -------------------------- |  end now, sessions or not
+//     | -- Leaving --------------------------> |  it ends now: nobody is left in it, whatever is still on the GPU
 //
 // The executor connects, not tallyd: when tallyd dies, each executor keeps serving and tries again every
 // kReconnectMs until the next tallyd listens. tallyd accepts only peers of its own uid (SO_PEERCRED).
@@ -94,6 +95,7 @@ enum class LinkKind : uint32_t {
   kQueryGraphs = 23,
   kGraph = 24,
   kDrawGraph = 25,
+  kLeaving = 26,
 };
 
 struct LinkHeader {
@@ -179,7 +181,8 @@ struct LinkAddSession {
 };
 static_assert(sizeof(LinkAddSession) == 168);
 
-// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes, kQueryGraphs and kShutdown. Executor to tallyd: kIdle.
+// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes, kQueryGraphs and kShutdown. Executor to tallyd: kIdle
+// and kLeaving.
 struct LinkSignal {
   LinkHeader header;
 };

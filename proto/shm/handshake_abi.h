@@ -32,31 +32,41 @@ inline constexpr size_t kHelloErrorBytes = 512;  // NUL-terminated sentence for 
 // The two classes of tenant. kDefault lets the configuration decide (best-effort unless it says otherwise).
 enum class PriorityClass : uint32_t { kDefault = 0, kHighPriority = 1, kBestEffort = 2 };
 
+// Whether a client wants an executor that its user's other programs are not in (docs/sharing.md). What it says only
+// ever separates it from others of its owner.
+enum class OwnDomain : uint8_t {
+  kNo = 0,
+  kRank = 1,   // one for its rank of a job: with others that say the same rank and job (domain_name)
+  kApart = 2,  // one for this process
+};
+
 // Client to tallyd, first and only message.
 struct HelloRequest {
   uint32_t magic;             // kHelloMagic
   uint32_t protocol_version;  // kProtocolVersion
   uint64_t api_table_hash;    // of proto/driver/driver_api.tsv at build time
   uint16_t priority_class;    // PriorityClass
-  uint16_t window;            // control::WindowMode. Was part of the field before it: older clients say kOff
+  uint8_t window;             // control::WindowMode. This and the next were part of the field before: kOff and
+  uint8_t graphs;             // ... kPartitions (control::GraphMode) is what older clients say
   uint16_t weight;            // among best-effort tenants, 1 to 10000; 0: the default
   uint8_t level;              // among high-priority tenants, 0 to 7
   uint8_t keeps_kernels;      // 1: its kernels run as they are, whatever tallyd allows; 0: as tallyd says
   char tenant_name[kTenantNameBytes];
-  char domain_name[kDomainNameBytes];
-  char slo[kSloBytes];     // of a high-priority program: tallyd says what is wrong with it
+  char domain_name[kDomainNameBytes];  // of kRank: the job's name
+  char slo[kSloBytes];                 // of a high-priority program: tallyd says what is wrong with it
   uint64_t turnaround_ns;  // how soon its kernels should give the GPU back, 1,000 to 1,000,000,000; 0: as tallyd says
   // What its tenant may hold on each GPU and have of its time, if that is less than tallyd says; 0: as tallyd says.
   uint64_t device_memory_bytes;
   uint32_t share_permille;  // up to 1,000
-  uint16_t only_starts;     // 1: it is there to start an executor, and is no process of its tenant (tenant_view_abi.h)
-  uint16_t graphs;          // control::GraphMode. Was part of the field before it: older clients say kPartitions
+  uint8_t only_starts;      // 1: it is there to start an executor, and is no process of its tenant (tenant_view_abi.h)
+  uint8_t own_domain;       // OwnDomain. This and the next were part of the field before: older clients say kNo
+  uint16_t rank;            // of kRank
 };
 static_assert(sizeof(HelloRequest) == 168);
 static_assert(offsetof(HelloRequest, window) == 18 && offsetof(HelloRequest, tenant_name) == 24 &&
               offsetof(HelloRequest, domain_name) == 88 && offsetof(HelloRequest, slo) == 120 &&
               offsetof(HelloRequest, turnaround_ns) == 144 && offsetof(HelloRequest, device_memory_bytes) == 152 &&
-              offsetof(HelloRequest, share_permille) == 160 && offsetof(HelloRequest, graphs) == 166);
+              offsetof(HelloRequest, share_permille) == 160 && offsetof(HelloRequest, rank) == 166);
 
 // tallyd to client. With status 0 it carries one descriptor: the session socket.
 struct HelloReply {

@@ -7,7 +7,7 @@ namespace tally::shm {
 
 // What one program gives to another so that both use the same object: the 64 bytes of a CUipcMemHandle or
 // CUipcEventHandle, or the contents of the memfd that stands for an exported handle. Whoever holds the token may open
-// it, in the executor that gave it out and nowhere else.
+// it, in the executor that gave it out, and in others of the same owner by the driver's own handles.
 enum class SharedKind : uint32_t {
   kAllocation = 1,  // cuMemAlloc, or from a pool
   kEvent = 2,       // cuEventCreate with CU_EVENT_INTERPROCESS
@@ -20,7 +20,8 @@ struct SharedName {
   uint64_t executor;  // who can resolve it
   uint64_t token[2];  // cannot be guessed
   uint32_t kind;      // SharedKind
-  uint32_t reserved[7];
+  uint32_t process;   // the executor's pid, as others of its tallyd know it (proto/control/sharing_door_abi.h)
+  uint32_t reserved[6];
 };
 static_assert(sizeof(SharedName) == 64);
 

@@ -266,15 +266,15 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
   if (grant == nullptr && pending_.at(pending_id).grant_id != kCommonDoor) {
     return Refuse(pending_id, Status(StatusCode::kPermissionDenied, "the grant of this socket was revoked"));
   }
-  const Asker asker{peer.uid, pending_.at(pending_id).is_root_of_the_machine,
-                    grant != nullptr ? &grant->spec : nullptr};
+  const Asker asker{peer.uid, pending_.at(pending_id).is_root_of_the_machine, grant != nullptr ? &grant->spec : nullptr,
+                    runtime_dir_.TakeSessionId()};
   const auto placement = Place(hello, asker, config_, [this](const Domain& domain) { return pool_.ClassOf(domain); });
   if (!placement) return Refuse(pending_id, placement.error());
   auto pair = CreateSocketPair();
   if (!pair) return Refuse(pending_id, Status(StatusCode::kResourceExhausted, pair.error().message()));
 
   control::SessionIdentity identity{};
-  identity.session_id = runtime_dir_.TakeSessionId();
+  identity.session_id = asker.session_id;
   identity.opened_ns = MonotonicNs();
   identity.pid = peer.pid;
   identity.uid = peer.uid;
@@ -285,11 +285,11 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
                   Status(StatusCode::kInvalidArgument,
                          fmt::format("a turnaround of {} ns: it is from 1 us to 1 s", hello.turnaround_ns)));
   }
-  if (hello.window > static_cast<uint16_t>(control::WindowMode::kOn)) {
+  if (hello.window > static_cast<uint8_t>(control::WindowMode::kOn)) {
     return Refuse(pending_id, Status(StatusCode::kInvalidArgument, fmt::format("there is no window {}", hello.window)));
   }
-  identity.window = static_cast<uint8_t>(hello.window);
-  if (hello.graphs > static_cast<uint16_t>(control::GraphMode::kOff)) {
+  identity.window = hello.window;
+  if (hello.graphs > static_cast<uint8_t>(control::GraphMode::kOff)) {
     return Refuse(pending_id,
                   Status(StatusCode::kInvalidArgument, fmt::format("there is no mode of graphs {}", hello.graphs)));
   }

@@ -68,7 +68,7 @@ struct DaemonConfig {
   uint32_t max_sessions = 1024;
   uint32_t max_sessions_per_user = 512;
   // Domains (executor processes) at a time of one user: each costs a context, about 0.5 GB of GPU memory.
-  uint32_t max_domains_per_user = 8;
+  uint32_t max_domains_per_user = 16;
   // What one session may hold; 0: whatever the device has, half of the machine's memory.
   uint64_t session_device_memory_bytes = 0;
   uint64_t session_pinned_memory_bytes = 0;

@@ -21,6 +21,7 @@ struct Domain {
   uint32_t owner_uid = control::kSharedDomain;  // kSharedDomain: the users of this daemon trust one another
   shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort;  // kHighPriority if both are
   bool are_classes_mixed = false;  // for programs of both classes (DaemonConfig::share_contexts)
+  bool is_own = false;             // of one rank or one process (shm::OwnDomain): it ends soon after that
   std::string grant_owner{};       // of domains of grants: a tenant, "namespace/NAME" or "shared/all"
 
   bool SameAs(const Domain& other) const {

@@ -153,6 +153,9 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kIdle:
       events_.on_idle();
       return true;
+    case LinkKind::kLeaving:
+      events_.on_leaving();
+      return true;
     case LinkKind::kAddSession:
     case LinkKind::kQuery:
     case LinkKind::kQueryKernels:

@@ -37,6 +37,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
     std::function<void(uint64_t request_id, Status)> on_set_priority_reply;
     std::function<void(const std::string& reason)> on_faulted;
     std::function<void()> on_idle;
+    std::function<void()> on_leaving;
     std::function<void()> on_closed;  // the peer is gone or broke the protocol; not called by Close()
   };
 

@@ -154,6 +154,7 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
     with_executor([&](Executor& executor) { OnFaulted(executor, reason); });
   };
   events.on_idle = [this, with_executor] { with_executor([&](Executor& executor) { OnIdle(executor); }); };
+  events.on_leaving = [this, with_executor] { with_executor([&](Executor& executor) { OnLeaving(executor); }); };
   events.on_closed = [this, weak, with_executor] {
     if (const auto alive = weak.lock()) {
       strangers_.remove(alive);
@@ -284,6 +285,13 @@ void ExecutorPool::OnIdle(Executor& executor) {
   executor.is_end_expected = true;
   // If this does not arrive the executor is gone already, which is what was wanted.
   [[maybe_unused]] const Status sent = executor.link->SendSignal(control::LinkKind::kShutdown, 0);
+}
+
+void ExecutorPool::OnLeaving(Executor& executor) {
+  executor.state = ExecutorState::kRetiring;
+  executor.is_end_expected = true;  // it has done nothing wrong: others of its owner start at once
+  PlaceWaitingAnew(executor);
+  PlanTimeSlices();
 }
 
 void ExecutorPool::OnDisconnected(Executor& executor) {

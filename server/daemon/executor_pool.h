@@ -190,6 +190,7 @@ class ExecutorPool {
   void OnReport(Executor& executor, const control::LinkSessionReport& report);
   void OnFaulted(Executor& executor, const std::string& reason);
   void OnIdle(Executor& executor);
+  void OnLeaving(Executor& executor);
   // After every change of who is serving.
   void PlanTimeSlices();
   // Which policy is in force: after a Hello, and when the driver's answer or the classes of its sessions have changed.

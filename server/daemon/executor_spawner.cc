@@ -68,6 +68,7 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
     words.push_back("--starvation-bound-ns");
     words.push_back(std::to_string(bound.count()));
   }
+  if (domain.is_own) words.push_back("--own-domain");
   if (domain.are_classes_mixed) words.push_back("--mixed-classes");
   if (config_.suspend_best_effort) words.push_back("--suspend");
   if (config_.refresh_contexts) words.push_back("--refresh");

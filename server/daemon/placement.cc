@@ -80,6 +80,25 @@ Status PlaceQuotas(const shm::HelloRequest& hello, const GrantSpec* grant, Place
   return OkStatus();
 }
 
+// One that others of its owner are in only if they say that they are the same rank of the same job.
+Status NameOwnDomain(const shm::HelloRequest& hello, const Asker& asker, Domain& domain) {
+  switch (static_cast<shm::OwnDomain>(hello.own_domain)) {
+    case shm::OwnDomain::kNo:
+      return OkStatus();
+    case shm::OwnDomain::kRank:
+      if (domain.name.empty()) return Status(StatusCode::kInvalidArgument, "a rank of a job without a name");
+      domain.name = fmt::format("rank-{}-{}", hello.rank, domain.name);
+      break;
+    case shm::OwnDomain::kApart:
+      domain.name = fmt::format("apart-{}", asker.session_id);
+      break;
+    default:
+      return Status(StatusCode::kInvalidArgument, fmt::format("there is no own domain {}", hello.own_domain));
+  }
+  domain.is_own = true;
+  return OkStatus();
+}
+
 void MixClasses(const Asker& asker, Domain& domain) {
   // A tenant that is alone and never high has nothing to mix.
   if (asker.grant != nullptr && asker.grant->domain_policy == DomainPolicy::kTenant &&
@@ -116,6 +135,7 @@ Result<Placement> Place(const shm::HelloRequest& hello, const Asker& asker, cons
                  fmt::format("a domain's name is made of at most {} letters, digits, '-', '_' and '.'",
                              sizeof(hello.domain_name) - 1));
   }
+  if (const Status named = NameOwnDomain(hello, asker, domain); !named.ok()) return std::unexpected(named);
   if (hello.priority_class > static_cast<uint32_t>(shm::PriorityClass::kBestEffort)) {
     return Error(StatusCode::kInvalidArgument, fmt::format("there is no priority class {}", hello.priority_class));
   }

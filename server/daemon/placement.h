@@ -19,6 +19,7 @@ struct Asker {
   uid_t uid = 0;
   bool is_root_of_the_machine = false;  // peer_facts.h
   const GrantSpec* grant = nullptr;     // null: it came by the common socket
+  uint64_t session_id = 0;              // that it gets
 };
 
 struct Placement {

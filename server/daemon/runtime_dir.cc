@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/private_path.h"
+#include "proto/control/sharing_door_abi.h"
 #include "proto/control/socket_paths.h"
 #include "proto/control/tenant_page_name.h"
 
@@ -155,7 +156,10 @@ void RuntimeDir::NoteExecutor(pid_t pid) {
   if (!file.valid()) LOG_WARNING("cannot note executor {}: {}", pid, std::strerror(errno));
 }
 
-void RuntimeDir::ForgetExecutor(pid_t pid) { ::unlink(PathOf(fmt::format("{}{}", kExecutorPrefix, pid)).c_str()); }
+void RuntimeDir::ForgetExecutor(pid_t pid) {
+  for (const char* prefix : {kExecutorPrefix, control::kDoorPrefix})
+    ::unlink(PathOf(fmt::format("{}{}", prefix, pid)).c_str());
+}
 
 std::vector<pid_t> RuntimeDir::LivingExecutors() {
   std::vector<pid_t> living;

@@ -11,6 +11,7 @@
 //   ledger           what tenants have done (ledger_file.h)
 //   next-session     the next session id, so that ids are not used twice while the machine is up
 //   executor-PID     one per living executor, empty: how a new tallyd knows whom to wait for
+//   door-PID         where other executors ask that one for shared objects (proto/control/sharing_door_abi.h)
 //
 // Owned by the daemon's thread.
 #pragma once

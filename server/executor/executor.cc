@@ -17,6 +17,7 @@
 #include "server/executor/issue/kernel_report.h"
 #include "server/executor/session/executor_core.h"
 #include "server/executor/session/session.h"
+#include "server/executor/session/sharing_door.h"
 
 namespace tally::server {
 
@@ -32,7 +33,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
   ExecutorProcess(ExecutorConfig config, ExecutorParts parts)
       : ExecutorCore(std::move(parts), config.limits, config.user_limits, config.are_classes_mixed,
-                     config.tenants_directory),
+                     config.tenants_directory, config.doors),
         config_(std::move(config)) {
     context_fault->Tell([this](CUresult result, const std::string& what) { OnLost(result, what); });
   }
@@ -42,6 +43,9 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
     auto reaper = StartThread("reaper", [this] { Reap(); });
     if (!reaper) return reaper.error();
     reaper_ = std::move(*reaper);
+    if (config_.doors.directory.empty()) return OkStatus();
+    const Status opened = door_.Open();
+    if (!opened.ok()) LOG_WARNING("other executors cannot open what is shared here: {}", opened.message());
     return OkStatus();
   }
 
@@ -104,6 +108,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   bool shutting_down_ = false;
   bool stop_reaper_ = false;
   std::thread reaper_;
+  SharingDoor door_{shared, config_.doors};
 };
 
 void ExecutorProcess::ExpectDescheduling(int device, bool is_expected) {
@@ -259,6 +264,7 @@ void ExecutorProcess::Shutdown() {
     std::unique_lock lock(mutex_);
     if (stop_reaper_) return;
     shutting_down_ = true;
+    door_.Close();
     admission->Open();
     for (const auto& [id, session] : sessions_) session->Evict(kShutdownReason);
     changed_.wait(lock, [&] { return sessions_.empty(); });

@@ -10,6 +10,7 @@
 #include "proto/shm/handshake_abi.h"
 #include "scheduler/policy_choice.h"
 #include "server/executor/driver/driver_libraries.h"
+#include "server/executor/session/doors.h"
 #include "server/executor/session/session_limits.h"
 
 namespace tally::server {
@@ -31,6 +32,9 @@ struct ExecutorConfig {
   // Where pages of tenants with a quota or a cap are (dispatch/tenant_page.h), likewise. Empty: such a tenant has
   // nothing outside of this executor.
   std::string tenants_directory;
+  // Where the executors of a tallyd ask one another for shared objects, and whose sessions these are
+  // (session/sharing_door.h). Empty: only sessions of this executor share.
+  Doors doors;
   // How best-effort launches are held back and shared: a name of scheduler/policy_list.h, scheduler::kLookAheadPolicy,
   // or scheduler::kAutoPolicy (that one, until LeaveToTimeSlices says otherwise).
   std::string policy = scheduler::kLookAheadPolicy;

@@ -111,6 +111,11 @@ void InitializeDevices() {
   is_initialized.store(true, std::memory_order_release);
 }
 
+uint64_t WaitMode() {
+  static const uint64_t mode = NumberFromEnvironment("TALLY_SIM_WAITS", 0, 2, 0);
+  return mode;
+}
+
 uint64_t ShuffleSeed() { return NumberFromEnvironment("TALLY_SIM_SHUFFLE", 0, ~uint64_t{0}, 0); }
 
 bool IsInitialized() { return is_initialized.load(std::memory_order_acquire); }

@@ -72,6 +72,8 @@ int NumDevices();
 // Fails with INVALID_DEVICE, or NOT_INITIALIZED before cuInit (and in a forked child, for ever).
 Device& DeviceAt(int ordinal);
 void RequireInitialized();
+// TALLY_SIM_WAITS; 0: not given (driver_waits.h).
+uint64_t WaitMode();
 // TALLY_SIM_SHUFFLE; 0: not given (shuffle.h).
 uint64_t ShuffleSeed();
 

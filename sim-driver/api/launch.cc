@@ -9,6 +9,7 @@
 
 #include "sim-driver/api/box_observer.h"
 #include "sim-driver/api/capture.h"
+#include "sim-driver/api/driver_waits.h"
 #include "sim-driver/api/error.h"
 #include "sim-driver/api/occupancy.h"
 
@@ -189,6 +190,7 @@ KernelOperation CheckedLaunch(const LaunchArguments& arguments, const ContextPtr
 }
 
 void IssueLaunch(const StreamUse& use, const LaunchArguments& arguments) {
+  const LaunchTurn turn(*use.context);
   // Events first looked up, so that a bad one leaves nothing behind.
   struct Recorded {
     EventPtr event;

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "sim-driver/api/device.h"
+#include "sim-driver/api/driver_waits.h"
 #include "sim-driver/api/error.h"
 #include "sim-driver/api/ipc_memory.h"
 #include "sim-driver/api/pool.h"
@@ -114,7 +115,7 @@ void FreeHost(Context& context, void* pointer) {
   const auto region = MemoryMap::Get().Find(reinterpret_cast<uint64_t>(pointer));
   Require(region && region->kind == MemoryKind::kPinned && region->base == reinterpret_cast<uint64_t>(pointer),
           CUDA_ERROR_INVALID_VALUE);
-  context.Synchronize();
+  AwaitContext(context);
   Require(MemoryMap::Get().Remove(region->base).has_value(), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -157,7 +158,7 @@ void FreeDevice(Context& context, uint64_t base) {
   Require(region && region->base == base && !region->is_module_owned &&
               (region->kind == MemoryKind::kDevice || region->kind == MemoryKind::kManaged),
           CUDA_ERROR_INVALID_VALUE);
-  context.Synchronize();
+  AwaitContext(context);
   RequireSuccess(context.error());
   if (region->is_graph_owned) return;  // the graph gives it back: its next launch uses the same address
   Require(ReleaseMemory(base), CUDA_ERROR_INVALID_VALUE);

@@ -47,6 +47,7 @@ class Program:
         self.gpus = int(needs.get("gpus", 1))
         self.tolerance = float(headers.get("tolerance", DEFAULT_TOLERANCE))
         self.own_domain = headers.get("domain") == "own"
+        self.is_apart = headers.get("domain") == "apart"
         self.about = re.search(r'"""(.*?)"""', text, re.DOTALL).group(1).split("\n")[0]
 
     def missing(self, num_gpus):
@@ -304,6 +305,8 @@ def main():
             where = ["--embedded", "--driver", options.driver] if options.embedded else ["--socket", daemon.socket]
             if program.own_domain and not options.embedded:
                 where += ["--domain", program.name.replace("_", "-")]
+            if program.is_apart:
+                where.append("--apart")
             tally = run_program(program, "tally", [str(tally_run), *where, "--"], options, log_dir, scratch)
         verdict, why = judge(program, natives, tally)
         return {"program": program.name, "native": natives, "tally": tally, "verdict": verdict, "why": why}

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -10,6 +11,15 @@
 #include "proto/control/version.h"
 
 namespace tally::server {
+
+namespace {
+
+// A process of a rank that starts again finds the executor still there.
+constexpr std::chrono::seconds kOwnDomainIdle{1};
+// For copies that a program has left behind. Kernels of a rank whose siblings are gone as well never end.
+constexpr std::chrono::seconds kOwnDomainDepartedWork{2};
+
+}  // namespace
 
 std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** argv) {
   ExecutorOptions options;
@@ -76,6 +86,8 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   app.add_option("--starvation-bound-ns", starvation_bound_ns,
                  "after what time behind high-priority work one best-effort launch goes all the same (0: never)")
       ->type_name("NANOSECONDS");
+  app.add_flag("--own-domain", options.is_own_domain,
+               "the domain is one rank's or one process's: end as soon as that has ended");
   app.add_flag("--mixed-classes", options.config.are_classes_mixed,
                "programs of both classes are to come: on the GPU, streams of high-priority ones go first");
   app.add_flag("--suspend", options.deschedules,
@@ -88,6 +100,10 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   options.config.starvation_bound = std::chrono::nanoseconds(starvation_bound_ns);
   options.idle = std::chrono::seconds(idle_seconds);
   options.departed_work_limit = std::chrono::seconds(departed_work_seconds);
+  if (options.is_own_domain) {
+    options.idle = std::min(options.idle, kOwnDomainIdle);
+    options.departed_work_limit = kOwnDomainDepartedWork;
+  }
   return options;
 }
 

@@ -14,8 +14,10 @@ struct ExecutorOptions {
   uint32_t owner_uid = 0;  // whose domain; control::kSharedDomain: everybody's
   std::string control_socket;
   std::chrono::seconds idle{60};  // without sessions for this time: end
-  bool deschedules = false;       // descheduler.h
-  bool refreshes = false;         // refresher.h
+  // Of one rank or one process (shm::OwnDomain): it ends as soon as that has, as the program's context would.
+  bool is_own_domain = false;
+  bool deschedules = false;  // descheduler.h
+  bool refreshes = false;    // refresher.h
   // Work of a session whose client is gone ends the executor after this time; zero: never (departed_work.h).
   std::chrono::seconds departed_work_limit{10};
   pid_t exit_with_parent = 0;  // not 0: end with that parent (private daemon)

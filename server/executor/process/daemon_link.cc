@@ -276,4 +276,6 @@ void DaemonLink::SendFaulted(const std::string& reason) {
 
 void DaemonLink::SendIdle() { Send(LinkKind::kIdle, 0, control::LinkSignal{}); }
 
+void DaemonLink::SendLeaving() { Send(LinkKind::kLeaving, 0, control::LinkSignal{}); }
+
 }  // namespace tally::server

@@ -69,6 +69,7 @@ class DaemonLink {
   void SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, const ContextStates& contexts);
   void SendFaulted(const std::string& reason);
   void SendIdle();
+  void SendLeaving();
 
  private:
   template <typename Message>

@@ -68,6 +68,10 @@ class DomainProcess {
     config.activity_path = std::filesystem::path(options_.control_socket).replace_filename("activity");
     config.tenants_directory =
         std::filesystem::path(options_.control_socket).replace_filename(control::kTenantsDirectory);
+    // The name of a domain holds an '@' only before its owner.
+    const size_t at = std::min(config.domain_name.find('@'), config.domain_name.size());
+    config.doors = {std::filesystem::path(options_.control_socket).parent_path(),
+                    fmt::format("{}{}", options_.owner_uid, config.domain_name.substr(at))};
     config.on_session_end = [this](const SessionEnd& end) { loop_.Post([this, end] { OnSessionEnd(end); }); };
     // Where there is one device all groups are its, whenever they are made.
     config.on_making_context = [this](int device) {
@@ -261,6 +265,7 @@ class DomainProcess {
       if (session.is_draining) draining.push_back(session.identity.session_id);
     }
     const auto endless = departed_work_.Look(draining, IsKeptFromTheGpu(), SteadyClock().Now());
+    if (endless && options_.is_own_domain && draining.size() == num_sessions_) Leave();
     if (endless) OnEndlessWork(*endless);
     loop_.PostDelayed(kLookAtDeparted, [this, looks] { LookAtDeparted(looks); });
   }
@@ -272,6 +277,14 @@ class DomainProcess {
       if (watch->IsClosed(device)) return true;
     }
     return false;
+  }
+
+  // As natively, where a process that ends takes its work with it. Closing the driver would wait for that.
+  [[noreturn]] void Leave() {
+    LOG_INFO("domain {}: its programs are gone, and so is what they left on the GPU", options_.config.domain_name);
+    Report(0);  // last figures
+    link_.SendLeaving();
+    ::_exit(0);
   }
 
   // Closing the driver would wait for that work, too.

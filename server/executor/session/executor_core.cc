@@ -24,7 +24,7 @@ HeldLimits HeldLimitsOf(const Limits& limits) {
 }  // namespace
 
 ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
-                           bool has_both_classes, const std::string& tenants_directory)
+                           bool has_both_classes, const std::string& tenants_directory, const Doors& doors)
     : loaded_driver(std::move(parts.driver)),
       driver(loaded_driver->table),
       devices(std::move(parts.devices)),
@@ -39,6 +39,7 @@ ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_lim
       segments(loaded_driver->is_software),
       are_classes_mixed(has_both_classes),
       wants_ptx(variants != nullptr || loaded_driver->is_software),
-      device_output(std::move(parts.device_output)) {}
+      device_output(std::move(parts.device_output)),
+      foreign(driver, doors, devices->count()) {}
 
 }  // namespace tally::server

@@ -15,9 +15,11 @@
 #include "server/executor/driver/peer_access.h"
 #include "server/executor/issue/segment_compiler.h"
 #include "server/executor/issue/variant_registry.h"
+#include "server/executor/session/collectives.h"
 #include "server/executor/session/context_calls.h"
 #include "server/executor/session/context_fault.h"
 #include "server/executor/session/device_output.h"
+#include "server/executor/session/foreign_objects.h"
 #include "server/executor/session/held_account.h"
 #include "server/executor/session/held_addresses.h"
 #include "server/executor/session/host_memory.h"
@@ -42,7 +44,7 @@ struct ExecutorParts {
 class ExecutorCore {
  public:
   ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
-               bool has_both_classes, const std::string& tenants_directory);
+               bool has_both_classes, const std::string& tenants_directory, const Doors& doors);
   virtual ~ExecutorCore() = default;
 
   const std::unique_ptr<LoadedDriver> loaded_driver;
@@ -69,6 +71,8 @@ class ExecutorCore {
   Notices notices;                                    // thread-safe
   PeerAccess peers{driver, *devices};
   Trace trace{driver, *devices, clock};  // thread-safe
+  ForeignObjects foreign;                // thread-safe
+  Collectives collectives;               // thread-safe
 
   // The sticky error, CUDA_SUCCESS while all is well.
   CUresult fault() const { return context_fault->error(); }

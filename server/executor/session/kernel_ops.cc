@@ -104,6 +104,7 @@ CUresult FindFunction(ServedRequest& served, ClientNames& names, LoadedImage* im
     *kernel = known->second;
     return CUDA_SUCCESS;
   }
+  served.session().core.collectives.NoteKernel(&served.session(), name);
   CUfunction function = nullptr;
   CUkernel library_kernel = nullptr;
   const CUresult result = image->is_library

@@ -18,13 +18,14 @@
 namespace tally::server {
 
 enum class MemoryKind : uint8_t {
-  kDevice,  // cuMemAlloc, pitched ones too
-  kAsync,   // from a pool
-  kPinned,  // shared with the client, host or managed
-  kGlobal,  // a variable of a loaded image
-  kGraph,   // of a memory node: graph_memory.h
-  kOpened,  // another session's, opened by its name (shared_objects.h)
-  kMapped,  // cuMemMap: inside a reserved range (virtual_memory.h); adjoining ones are one piece to Find
+  kDevice,   // cuMemAlloc, pitched ones too
+  kAsync,    // from a pool
+  kPinned,   // shared with the client, host or managed
+  kGlobal,   // a variable of a loaded image
+  kGraph,    // of a memory node: graph_memory.h
+  kOpened,   // another session's, opened by its name (shared_objects.h)
+  kMapped,   // cuMemMap: inside a reserved range (virtual_memory.h); adjoining ones are one piece to Find
+  kForeign,  // of another executor, opened by the driver (foreign_objects.h)
 };
 
 struct MemoryRange {

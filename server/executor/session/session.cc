@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -304,6 +305,11 @@ Status Session::RegisterHost(const shm::SessionRequest& request, int fd) {
   const uint64_t size_bytes = request.value[1];
   if (request.device >= static_cast<uint32_t>(core_.devices->count())) {
     return Status(StatusCode::kInvalidArgument, "unknown device");
+  }
+  struct stat file {};
+  if (::fstat(fd, &file) == 0 && !core_.collectives.MayUse(&state_, {file.st_dev, file.st_ino})) {
+    LOG_ERROR("{}", kSecondRank);
+    return Reply(request, CUDA_ERROR_NOT_PERMITTED);
   }
   CUresult result = PrepareHostMemory(size_bytes, request.device);
   if (result != CUDA_SUCCESS) return Reply(request, result);

@@ -150,6 +150,10 @@ void SessionState::FreeMemory(uint32_t context) {
       case MemoryKind::kOpened:
         if (opened.LetGoOfMemory(range.address, range.kind != MemoryKind::kOpened)) driver.cuMemFree_v2(range.address);
         break;
+      case MemoryKind::kForeign:
+        opened.num_opens.erase(range.address);
+        core.foreign.CloseMemory(range.address);
+        break;
       case MemoryKind::kPinned:
         host_memory.Free(range.address);
         break;
@@ -203,6 +207,7 @@ void SessionState::Destroy() {
   window.reset();
   share.reset();
   core.device_output->Leave(output);
+  core.collectives.Forget(this);
   host_calls.words.FreeAll();
   host_memory.FreeAll();
   preemptibility.Close();

@@ -1,6 +1,7 @@
 #include "server/executor/session/shared_objects.h"
 
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "server/executor/session/virtual_memory.h"
 
@@ -18,6 +19,7 @@ shm::SharedName NameOf(uint64_t executor, const std::pair<uint64_t, uint64_t>& t
   name.token[0] = token.first;
   name.token[1] = token.second;
   name.kind = static_cast<uint32_t>(kind);
+  name.process = static_cast<uint32_t>(::getpid());
   return name;
 }
 
@@ -85,29 +87,67 @@ bool SharedObjects::Drop(shm::SharedKind kind, uint64_t key, bool is_owner) {
 }
 
 void SharedObjects::ForgetGonePhysical() {
-  std::erase_if(physical_, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(physical_, [](const auto& entry) { return entry.second.memory.expired(); });
 }
 
-bool SharedObjects::OfferPhysical(const std::shared_ptr<PhysicalMemory>& memory, shm::SharedName* name) {
-  const std::lock_guard lock(mutex_);
+bool SharedObjects::OfferPhysical(const std::shared_ptr<PhysicalMemory>& memory,
+                                  const std::function<SharedDriverHandle()>& make_handle, shm::SharedName* name) {
+  std::unique_lock lock(mutex_);
   ForgetGonePhysical();
   for (const auto& [token, known] : physical_) {
-    if (known.lock() != memory) continue;
-    *name = NameOf(executor_, token, shm::SharedKind::kPhysical);
+    if (known.memory.lock() != memory) continue;
+    *name = known.name;
     return true;
   }
   if (!NewName(shm::SharedKind::kPhysical, name)) return false;
-  physical_.emplace(Token(name->token[0], name->token[1]), memory);
+  lock.unlock();
+  SharedDriverHandle handle = make_handle();
+  lock.lock();
+  // Offered by two sessions at once it has two names, which are equally good.
+  if (memory->handle == nullptr) memory->handle = std::move(handle);
+  physical_.emplace(Token(name->token[0], name->token[1]), OfferedPhysical{memory, *name});
   return true;
 }
 
 Result<std::shared_ptr<PhysicalMemory>> SharedObjects::OpenPhysical(const shm::SharedName& name) {
-  if (const Status status = CheckName(name); !status.ok()) return std::unexpected(status);
   const std::lock_guard lock(mutex_);
   const auto found = physical_.find(Token(name.token[0], name.token[1]));
-  std::shared_ptr<PhysicalMemory> memory = found != physical_.end() ? found->second.lock() : nullptr;
-  if (memory == nullptr) return Error(StatusCode::kNotFound, "no such physical memory, or nobody holds it any more");
+  if (found != physical_.end() && found->second.name.executor == name.executor) {
+    if (auto memory = found->second.memory.lock()) return memory;
+  }
+  if (const Status status = CheckName(name); !status.ok()) return std::unexpected(status);
+  return Error(StatusCode::kNotFound, "no such physical memory, or nobody holds it any more");
+}
+
+std::shared_ptr<PhysicalMemory> SharedObjects::AddImported(const shm::SharedName& name,
+                                                           std::shared_ptr<PhysicalMemory> memory) {
+  const std::lock_guard lock(mutex_);
+  ForgetGonePhysical();
+  OfferedPhysical& place = physical_[Token(name.token[0], name.token[1])];
+  if (auto known = place.memory.lock()) return known;
+  place = {memory, name};
   return memory;
+}
+
+Result<SharedObjects::Outline> SharedObjects::PhysicalForOthers(const Token& token) const {
+  const auto found = physical_.find(token);
+  const auto memory = found != physical_.end() ? found->second.memory.lock() : nullptr;
+  if (memory == nullptr) return Error(StatusCode::kNotFound, "no such physical memory");
+  return Outline{memory->size_bytes, static_cast<int>(memory->properties.device), memory->properties, memory->handle};
+}
+
+Result<SharedObjects::Outline> SharedObjects::ForOthers(const shm::SharedName& name) const {
+  if (const Status status = CheckName(name); !status.ok()) return std::unexpected(status);
+  const Token token(name.token[0], name.token[1]);
+  const std::lock_guard lock(mutex_);
+  if (static_cast<shm::SharedKind>(name.kind) == shm::SharedKind::kPhysical) return PhysicalForOthers(token);
+  const auto found = by_token_.find(token);
+  if (found == by_token_.end() || found->second.first != static_cast<shm::SharedKind>(name.kind)) {
+    return Error(StatusCode::kNotFound, "no such shared object");
+  }
+  const Held& held = held_.at(found->second);
+  if (!held.is_offered) return Error(StatusCode::kNotFound, "its owner has freed it");
+  return Outline{held.object.size_bytes, held.object.device, {}, held.object.handle};
 }
 
 }  // namespace tally::server

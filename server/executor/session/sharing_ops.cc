@@ -6,9 +6,51 @@
 namespace tally::server {
 namespace {
 
+Collectives::Key KeyOf(const shm::SharedName& name) { return {name.token[0], name.token[1]}; }
+bool IsMemory(const shm::SharedName& name) {
+  const auto kind = static_cast<shm::SharedKind>(name.kind);
+  return kind == shm::SharedKind::kAllocation || kind == shm::SharedKind::kPhysical;
+}
+
 CUresult ResultOf(const Status& status) {
   LOG_INFO("a shared object is not opened: {}", status.message());
   return status.code() == StatusCode::kFailedPrecondition ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+
+// What another executor's session has offered is opened by the driver, and counts for who opens it, too.
+bool IsForeign(const Status& status) { return status.code() == StatusCode::kFailedPrecondition; }
+
+CUresult OpenForeignMemory(ServedRequest& served, const shm::SharedName& name, WireWriter& out) {
+  SessionState& session = served.session();
+  ForeignObjects& foreign = session.core.foreign;
+  ForeignObjects::Allocation opened;
+  if (const CUresult r = foreign.OpenMemory(name, served.context()->device(), &opened); r != CUDA_SUCCESS) return r;
+  uint32_t& num_opens = session.opened.num_opens[opened.address];
+  if (num_opens != 0) {
+    foreign.CloseMemory(opened.address);  // once for a session, however often it opens
+  } else {
+    const auto charge = session.TakeCharge(opened.device, opened.size_bytes);
+    if (!charge || !session.memory.Add({opened.address, opened.size_bytes, MemoryKind::kForeign, served.context_index(),
+                                        nullptr, 0, *charge})) {
+      session.opened.num_opens.erase(opened.address);
+      foreign.CloseMemory(opened.address);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  ++num_opens;
+  out.PutStruct(shm::OpenedShared{opened.address, opened.size_bytes, static_cast<uint32_t>(opened.device), num_opens});
+  return CUDA_SUCCESS;
+}
+
+CUresult ImportPhysical(SessionState& session, const shm::SharedName& name, std::shared_ptr<PhysicalMemory>* memory) {
+  ForeignObjects::Answer answer;
+  if (const CUresult r = session.core.foreign.Ask(name, &answer); r != CUDA_SUCCESS) return r;
+  auto charge = session.TakeCharge(static_cast<int>(answer.reply.device), answer.reply.size_bytes);
+  if (!charge) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult r = session.core.foreign.Import(answer, memory); r != CUDA_SUCCESS) return r;
+  (*memory)->charge = std::move(*charge);
+  *memory = session.core.shared.AddImported(name, std::move(*memory));
+  return CUDA_SUCCESS;
 }
 
 CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::OpenShared& request, WireWriter& out) {
@@ -20,6 +62,7 @@ CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::Op
     if (!session.pools.opened.contains(pool)) return CUDA_ERROR_INVALID_VALUE;
   }
   const auto object = session.core.shared.Open(request.name);
+  if (!object && IsForeign(object.error()) && request.handle == 0) return OpenForeignMemory(served, request.name, out);
   if (!object) return ResultOf(object.error());
   const auto let_go = [&](CUresult result) {
     session.core.shared.Drop(shm::SharedKind::kAllocation, object->key, false);
@@ -51,14 +94,23 @@ CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::Op
 CUresult OpenEvent(ServedRequest& served, const shm::OpenShared& request, WireWriter& out) {
   SessionState& session = served.session();
   const auto object = session.core.shared.Open(request.name);
-  if (!object) return ResultOf(object.error());
-  if (!session.handles(shm::HandleKind::kEvent)
-           .AddNamed(request.handle, reinterpret_cast<void*>(object->key), served.context_index())) {
-    session.core.shared.Drop(shm::SharedKind::kEvent, object->key, false);
+  CUevent event = nullptr;
+  int device = 0;
+  if (object) {
+    event = reinterpret_cast<CUevent>(object->key);
+    device = object->device;
+  } else if (!IsForeign(object.error())) {
+    return ResultOf(object.error());
+  } else if (const CUresult r = session.core.foreign.OpenEvent(request.name, &event, &device); r != CUDA_SUCCESS) {
+    return r;
+  }
+  if (!session.handles(shm::HandleKind::kEvent).AddNamed(request.handle, event, served.context_index())) {
+    const bool is_last = session.core.shared.Drop(shm::SharedKind::kEvent, reinterpret_cast<uint64_t>(event), false);
+    if (is_last) served.driver().cuEventDestroy_v2(event);
     return served.Malformed("event with a name that is taken or impossible");
   }
   session.opened.events.insert(request.handle);
-  out.PutStruct(shm::OpenedShared{request.handle, 0, static_cast<uint32_t>(object->device), 1});
+  out.PutStruct(shm::OpenedShared{request.handle, 0, static_cast<uint32_t>(device), 1});
   return CUDA_SUCCESS;
 }
 
@@ -79,7 +131,11 @@ CUresult OpenPool(ServedRequest& served, ClientNames& names, const shm::OpenShar
 CUresult OpenPhysical(ServedRequest& served, ClientNames& names, const shm::OpenShared& request, WireWriter& out) {
   SessionState& session = served.session();
   auto memory = session.core.shared.OpenPhysical(request.name);
-  if (!memory) return ResultOf(memory.error());
+  if (!memory && !IsForeign(memory.error())) return ResultOf(memory.error());
+  if (!memory) {
+    memory = nullptr;
+    if (const CUresult r = ImportPhysical(session, request.name, &*memory); r != CUDA_SUCCESS) return r;
+  }
   const PhysicalMemory* key = memory->get();
   const uint64_t handle = NameHeld(names, session.virtual_memory.Hold(*memory));
   session.virtual_memory.Settle(key);  // if it could not be named
@@ -104,8 +160,10 @@ CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, W
           range->address != request.what) {
         return CUDA_ERROR_INVALID_VALUE;
       }
-      is_named = session.core.shared.Offer(
-          {shm::SharedKind::kAllocation, range->address, range->size_bytes, context->device(), range->charge}, &name);
+      is_named =
+          session.core.shared.Offer({shm::SharedKind::kAllocation, range->address, range->size_bytes, context->device(),
+                                     range->charge, HandleOfMemory(served.driver(), range->address)},
+                                    &name);
       break;
     }
     case shm::SharedKind::kEvent: {
@@ -113,7 +171,8 @@ CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, W
       if (event == nullptr || session.opened.events.contains(request.what)) return CUDA_ERROR_INVALID_HANDLE;
       const ClientContext* context = session.FindContext(event->context);
       is_named = session.core.shared.Offer({shm::SharedKind::kEvent, reinterpret_cast<uint64_t>(event->value), 0,
-                                            context != nullptr ? context->device() : 0},
+                                            context != nullptr ? context->device() : 0, SharedCharge{},
+                                            HandleOfEvent(served.driver(), static_cast<CUevent>(event->value))},
                                            &name);
       break;
     }
@@ -126,7 +185,8 @@ CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, W
       if (held == nullptr || (memory->properties.requested_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
         return CUDA_ERROR_INVALID_VALUE;
       }
-      is_named = session.core.shared.OfferPhysical(held->memory, &name);
+      is_named = session.core.shared.OfferPhysical(
+          held->memory, [&] { return HandleOfPhysical(served.driver(), memory->real); }, &name);
       break;
     }
     case shm::SharedKind::kPool: {
@@ -142,6 +202,7 @@ CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, W
       return served.Malformed("unknown kind of shared object");
   }
   if (!is_named) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (IsMemory(name)) session.core.collectives.MayUse(&session, KeyOf(name));
   out.PutStruct(name);
   return CUDA_SUCCESS;
 }
@@ -150,6 +211,10 @@ CUresult ServeOpenShared(ServedRequest& served, ClientNames& names, WireReader& 
   shm::OpenShared request{};
   in.TakeStruct(&request);
   if (!in.AtEnd()) return served.Malformed();
+  if (IsMemory(request.name) && !served.session().core.collectives.MayUse(&served.session(), KeyOf(request.name))) {
+    LOG_ERROR("{}", kSecondRank);
+    return CUDA_ERROR_NOT_PERMITTED;
+  }
   switch (static_cast<shm::SharedKind>(request.name.kind)) {
     case shm::SharedKind::kAllocation:
       return OpenAllocation(served, names, request, out);
@@ -174,11 +239,15 @@ CUresult ServeCloseShared(ServedRequest& served, StreamWaits& waits, WireReader&
   out.PutWord(left);
   if (left != 0) return CUDA_SUCCESS;
   session.opened.num_opens.erase(opened);
-  const auto range = session.memory.Take(address, MemoryKind::kOpened, MemoryKind::kOpened);  // until it is freed
+  const auto range = session.memory.Take(address, MemoryKind::kOpened, MemoryKind::kForeign);  // until it is freed
   std::vector<WaitPoint> points;
   const CUresult marked = waits.MarkContext(shm::kNoContext, &points);
   const CUresult waited = waits.AwaitPoints(&points);
-  if (session.core.shared.Drop(shm::SharedKind::kAllocation, address, false)) served.driver().cuMemFree_v2(address);
+  if (range && range->kind == MemoryKind::kForeign) {
+    session.core.foreign.CloseMemory(address);
+  } else if (session.core.shared.Drop(shm::SharedKind::kAllocation, address, false)) {
+    served.driver().cuMemFree_v2(address);
+  }
   return marked != CUDA_SUCCESS ? marked : waited;
 }
 

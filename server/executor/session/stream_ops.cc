@@ -50,10 +50,14 @@ CUresult ServeCreateEvent(ServedRequest& served, WireReader& in, WireWriter&) {
   in.TakeStruct(&request);
   if (!in.AtEnd()) return served.Malformed();
   if (served.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  // Another program uses the very same event (shared_objects.h): the driver need not be able to share it.
-  const uint32_t flags = request.flags & ~static_cast<uint32_t>(CU_EVENT_INTERPROCESS);
   CUevent event = nullptr;
-  if (const CUresult r = served.driver().cuEventCreate(&event, flags); r != CUDA_SUCCESS) return r;
+  CUresult made = served.driver().cuEventCreate(&event, request.flags);
+  constexpr auto kInterprocess = static_cast<uint32_t>(CU_EVENT_INTERPROCESS);
+  if (made == CUDA_ERROR_NOT_SUPPORTED && (request.flags & kInterprocess) != 0) {
+    // Sessions of this executor use the very same event (shared_objects.h): the driver need not be able to share it.
+    made = served.driver().cuEventCreate(&event, request.flags & ~kInterprocess);
+  }
+  if (made != CUDA_SUCCESS) return made;
   if (!served.session().handles(shm::HandleKind::kEvent).AddNamed(request.handle, event, served.context_index())) {
     served.driver().cuEventDestroy_v2(event);
     return served.Malformed("event with a name that is taken or impossible");

@@ -16,11 +16,12 @@
 
 #include "proto/shm/records_memory_abi.h"
 #include "server/executor/driver/driver_table.h"
+#include "server/executor/session/driver_handle.h"
 #include "server/executor/session/memory_map.h"
 
 namespace tally::server {
 
-// What one cuMemCreate made. Immutable; destroying it gives the memory back.
+// What one cuMemCreate made, or was imported from another executor. Immutable; destroying it gives the memory back.
 struct PhysicalMemory {
   PhysicalMemory(const DriverTable& table, CUmemGenericAllocationHandle made) : driver(table), real(made) {}
   ~PhysicalMemory() { driver.cuMemRelease(real); }
@@ -31,7 +32,8 @@ struct PhysicalMemory {
   const CUmemGenericAllocationHandle real;
   uint64_t size_bytes = 0;
   shm::PhysicalProperties properties{};  // as the client asked: what is exported is ours, not the driver's
-  SharedCharge charge;                   // its maker's
+  SharedCharge charge;                   // its maker's, or of who imported it
+  SharedDriverHandle handle;             // once it was offered; guarded by SharedObjects
 };
 
 class VirtualMemory {

@@ -22,8 +22,8 @@ CUresult ReadProperties(ServedRequest& served, const shm::PhysicalProperties& as
   if (asked.device >= static_cast<uint32_t>(devices.count())) return CUDA_ERROR_INVALID_DEVICE;
   *properties = {};
   properties->type = static_cast<CUmemAllocationType>(asked.type);
-  // What leaves the program is a name of ours (sharing.h): the driver need not be able to export it.
-  properties->requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+  // What leaves the program is a name of ours; other executors need the driver's own handle (driver_handle.h).
+  properties->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(asked.requested_types);
   properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, devices.device(static_cast<int>(asked.device))};
   properties->allocFlags.compressionType = asked.compression_type;
   properties->allocFlags.gpuDirectRDMACapable = asked.gpu_direct_rdma;
@@ -85,10 +85,13 @@ CUresult ServeCreatePhysical(ServedRequest& served, ClientNames& names, WireRead
   auto charge = served.session().TakeCharge(static_cast<int>(request.properties.device), request.size_bytes);
   if (!charge) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemGenericAllocationHandle real = 0;
-  if (const CUresult r = served.driver().cuMemCreate(&real, request.size_bytes, &properties, request.flags);
-      r != CUDA_SUCCESS) {
-    return r;
+  CUresult made = served.driver().cuMemCreate(&real, request.size_bytes, &properties, request.flags);
+  if (made == CUDA_ERROR_NOT_SUPPORTED && properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) {
+    // A driver that cannot export it: sessions of this executor share it all the same.
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    made = served.driver().cuMemCreate(&real, request.size_bytes, &properties, request.flags);
   }
+  if (made != CUDA_SUCCESS) return made;
   auto memory = std::make_shared<PhysicalMemory>(served.driver(), real);
   memory->size_bytes = request.size_bytes;
   memory->properties = request.properties;

@@ -18,6 +18,7 @@ LaunchMemory::Sort SortOf(MemoryKind kind) {
     // The same physical memory may lie at a second address: mapped twice, opened, or of two graphs.
     case MemoryKind::kGraph:
     case MemoryKind::kOpened:
+    case MemoryKind::kForeign:
     case MemoryKind::kMapped:
       return LaunchMemory::Sort::kShared;
   }

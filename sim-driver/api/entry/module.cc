@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "sim-driver/api/driver_waits.h"
 #include "sim-driver/api/entry/entry.h"
 #include "sim-driver/api/image.h"
 #include "sim-driver/api/occupancy.h"
@@ -17,6 +18,7 @@ constexpr int kPtxVersion = 90;
 void Load(CUmodule* out, const void* image, JitOptions& options) {
   const ContextPtr context = EnterContext();
   RequireOut(out);
+  AwaitContextIfAsked(*context);
   *out = LoadModule(context, LoadImage(image, options), nullptr)->handle;
 }
 
@@ -170,8 +172,9 @@ TALLY_EXPORT CUresult CUDAAPI cuModuleLoad(CUmodule* module, const char* fname) 
 
 TALLY_EXPORT CUresult CUDAAPI cuModuleUnload(CUmodule hmod) {
   TALLY_ENTRY({
-    EnterContext();
+    const ContextPtr context = EnterContext();
     const auto module = FindModule(hmod);
+    AwaitContextIfAsked(*context);
     UnloadModule(module);
   });
 }

@@ -1,4 +1,5 @@
 # needs: packages=torch gpus=2
+# domain: apart
 # tolerance: 1e-3
 """Fully sharded data parallel training over two processes with a GPU each."""
 import os

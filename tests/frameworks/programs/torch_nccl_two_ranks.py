@@ -1,4 +1,5 @@
 # needs: packages=torch gpus=2
+# domain: apart
 """NCCL between two processes with a GPU each: collectives, point to point, DistributedDataParallel."""
 import os
 import tempfile

@@ -66,10 +66,11 @@ class Refused(Exception):
 
 
 def hello(tenant="tester", priority=0, domain="", version=VERSION, table=None, magic=MAGIC, weight=0, level=0, slo="",
-          turnaround_us=0, window=0, memory=0, share=0, only_starts=0, graphs=0):
+          turnaround_us=0, window=0, memory=0, share=0, only_starts=0, graphs=0, own_domain=0, rank=0):
     table = driver_table_hash() if table is None else table
-    return HELLO.pack(magic, version, table, priority | window << 16, weight | level << 16, tenant.encode(), domain.encode(),
-                      slo.encode(), int(turnaround_us * 1000), memory, share | only_starts << 32 | graphs << 48)
+    return HELLO.pack(magic, version, table, priority | window << 16 | graphs << 24, weight | level << 16, tenant.encode(), domain.encode(),
+                      slo.encode(), int(turnaround_us * 1000), memory,
+                      share | only_starts << 32 | own_domain << 40 | rank << 48)
 
 
 def connected(path):

@@ -70,6 +70,7 @@ class Peer {
     Send(control::LinkKind::kSessionReport, report);
   }
   void Fault() { Send(control::LinkKind::kFaulted, control::LinkFaulted{}); }
+  void Leave() { Send(control::LinkKind::kLeaving, control::LinkSignal{}); }
   void EndReports() { Send(control::LinkKind::kReportEnd, control::LinkReportEnd{}); }
   // The id of the next session that it is given; 0: none came.
   uint64_t TakeSession() {
@@ -305,6 +306,22 @@ TEST_F(ExecutorPoolTest, SoDoThoseOfAllUsersTogether) {
   EXPECT_EQ(peer.TakeSession(), 11u);
   ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
   for (const uint64_t id : {12, 21}) EXPECT_THAT(answers_.at(id).message(), HasSubstr("(max_sessions)"));
+}
+
+// Of one rank, whose program was killed with work on the GPU: it ends with that, as a process would natively.
+TEST_F(ExecutorPoolTest, WhoLeavesGetsNoMoreSessionsAndHasNotFailed) {
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.EndReports();
+  ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kServing; }));
+  for (int i = 0; i < 6; ++i) peer.Leave();
+  ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kRetiring; }));
+  OnLoop([&] { Open(1); });
+  EXPECT_EQ(OnLoop([&] { return pool_->executors().size(); }), 2u) << "the next one starts at once";
+  EXPECT_TRUE(OnLoop([&] { return pool_->executors().front()->is_end_expected; }));
+  EXPECT_TRUE(OnLoop([&] { return pool_->counters().at(BestEffortOf(kUser).Label()).faults == 0; }));
 }
 
 // Something else than what it waits for may have it looked at.

@@ -144,11 +144,55 @@ TEST_F(PlacementTest, AShareIsOfBestEffortProgramsAndNotMoreThanAll) {
 TEST(Domain, ComesBackFromTheWire) {
   for (const Domain& domain :
        {Domain{"high", 1000, shm::PriorityClass::kHighPriority},
-        Domain{"mine", control::kSharedDomain, shm::PriorityClass::kBestEffort, false, "team-a"},
-        Domain{"best-effort", control::kSharedDomain, shm::PriorityClass::kBestEffort, false, "namespace/blue"}}) {
+        Domain{"mine", control::kSharedDomain, shm::PriorityClass::kBestEffort, false, false, "team-a"},
+        Domain{"best-effort", control::kSharedDomain, shm::PriorityClass::kBestEffort, false, false,
+               "namespace/blue"}}) {
     const Domain back = Domain::FromWire(domain.WireName(), domain.owner_uid, domain.priority_class);
     EXPECT_TRUE(back.SameAs(domain)) << domain.Label();
     EXPECT_EQ(back.Label(), domain.Label());
+  }
+}
+
+shm::HelloRequest OfRank(shm::OwnDomain own_domain, uint16_t rank, const char* job) {
+  shm::HelloRequest hello{};
+  hello.own_domain = static_cast<uint8_t>(own_domain);
+  hello.rank = rank;
+  std::strncpy(hello.domain_name, job, sizeof(hello.domain_name) - 1);
+  return hello;
+}
+
+TEST_F(PlacementTest, ARankHasADomainOfItsOwn) {
+  const auto domain_of = [&](const shm::HelloRequest& hello, uid_t uid) {
+    return Place(hello, {uid, false, nullptr, 5}, config_, NoDomains)->domain;
+  };
+  const auto rank = [](uint16_t number, const char* job) { return OfRank(shm::OwnDomain::kRank, number, job); };
+  const Domain domain = domain_of(rank(3, "job"), kUser);
+  EXPECT_EQ(domain.name, "rank-3-job");
+  EXPECT_EQ(domain.priority_class, shm::PriorityClass::kBestEffort);
+  EXPECT_TRUE(domain.is_own);
+  EXPECT_FALSE(domain.are_classes_mixed);
+  EXPECT_TRUE(domain.SameAs(domain_of(rank(3, "job"), kUser)));
+  EXPECT_FALSE(domain.SameAs(domain_of(rank(2, "job"), kUser)));
+  EXPECT_FALSE(domain.SameAs(domain_of(rank(3, "job2"), kUser)));
+  EXPECT_FALSE(domain.SameAs(domain_of(rank(3, "job"), kUser + 1))) << "what it says joins nobody else's";
+  EXPECT_FALSE(domain.SameAs(PlaceWithGrant(rank(3, "job"), kUser)->domain));
+  EXPECT_FALSE(domain_of(Asking(shm::PriorityClass::kDefault), kUser).is_own);
+  config_.share_contexts = true;
+  EXPECT_EQ(domain_of(rank(3, "job"), kUser).name, "rank-3-job");
+}
+
+TEST_F(PlacementTest, WhoStandsApartIsAloneInItsDomain) {
+  const auto hello = OfRank(shm::OwnDomain::kApart, 0, "");
+  EXPECT_EQ(Place(hello, {kUser, false, nullptr, 5}, config_, NoDomains)->domain.name, "apart-5");
+  EXPECT_EQ(Place(hello, {kUser, false, nullptr, 6}, config_, NoDomains)->domain.name, "apart-6");
+}
+
+TEST_F(PlacementTest, NonsenseAboutRanksIsRefused) {
+  for (const auto& hello : {OfRank(shm::OwnDomain::kRank, 0, ""), OfRank(shm::OwnDomain::kRank, 0, "a/b"),
+                            OfRank(shm::OwnDomain::kRank, 0, "a@b"), OfRank(static_cast<shm::OwnDomain>(3), 0, "a")}) {
+    const auto placed = Place(hello, {kUser, false, nullptr, 5}, config_, NoDomains);
+    ASSERT_FALSE(placed);
+    EXPECT_EQ(placed.error().code(), StatusCode::kInvalidArgument);
   }
 }
 

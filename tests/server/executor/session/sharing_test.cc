@@ -27,7 +27,8 @@ class VirtualDriver {
     table.cuMemAddressFree = [](CUdeviceptr, size_t) -> CUresult { return --num_reserved, CUDA_SUCCESS; };
     table.cuMemCreate = [](CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* properties,
                            unsigned long long) -> CUresult {
-      if (size % kPiece != 0 || properties->requestedHandleTypes != 0) return CUDA_ERROR_INVALID_VALUE;
+      if (properties->requestedHandleTypes != 0) return CUDA_ERROR_NOT_SUPPORTED;  // it cannot export
+      if (size % kPiece != 0) return CUDA_ERROR_INVALID_VALUE;
       *handle = static_cast<CUmemGenericAllocationHandle>(++last_handle);
       return ++num_physical, CUDA_SUCCESS;
     };
