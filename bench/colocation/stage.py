@@ -27,9 +27,10 @@ COPY_TURNS = 2  # more of the same training, which are all in one mode, may be b
 class Worker:
     """A service or a training in a place. It is started again once if it ends by itself."""
 
-    def __init__(self, place, role, name, index, turn):
+    def __init__(self, place, role, name, index, turn, environment=None):
         self.place, self.role, self.program, self.turn = place, role, name, turn
         self.name = f"{place.name}: {role} {name}" + (f" {index + 1}" if index else "")
+        self.environment = environment or {}
         self.child = None
         self.starts = 0
         self.facts = None
@@ -42,7 +43,7 @@ class Worker:
         words = [sys.executable, os.path.join(HERE, self.role + ".py"), self.program]
         # A process that uses all processors to build its model would slow those that start beside it.
         environment = {"TALLY_BENCH_TURN": self.turn, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1",
-                       "TOKENIZERS_PARALLELISM": "false", **self.place.environment(self.role)}
+                       "TOKENIZERS_PARALLELISM": "false", **self.place.environment(self.role), **self.environment}
         self.child = Child(self.place.command(words, self.role), self.name, environment)
 
     def make_ready(self, timeout_s):

@@ -35,16 +35,16 @@ AGAIN:
 class Program:
     """`cells` numbers on the device, on which a launch makes `rounds` rounds each."""
 
-    def __init__(self, blocks, rounds):
+    def __init__(self, blocks, rounds, device=0):
         self.cuda = ctypes.CDLL("libcuda.so.1")
         self.blocks, self.threads = blocks, 32
         self.first = (ctypes.c_uint32 * (blocks * self.threads))(*range(blocks * self.threads))
         self.cells = (ctypes.c_uint32 * len(self.first))()
-        context, module = ctypes.c_void_p(), ctypes.c_void_p()
+        self.context, module = ctypes.c_void_p(), ctypes.c_void_p()
         self.function, self.memory, self.rounds = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint32(rounds)
         self.call("cuInit", 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self.call("cuCtxSetCurrent", context)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
+        self.make_current()
         self.call("cuModuleLoadData", ctypes.byref(module), PTX)
         self.call("cuModuleGetFunction", ctypes.byref(self.function), module, b"churn")
         self.call("cuMemAlloc_v2", ctypes.byref(self.memory), ctypes.c_size_t(ctypes.sizeof(self.first)))
@@ -54,6 +54,9 @@ class Program:
         error = getattr(self.cuda, name)(*arguments)
         if error:
             raise SystemExit(f"{name}: error {error}")
+
+    def make_current(self):
+        self.call("cuCtxSetCurrent", self.context)
 
     def reset(self):
         self.call("cuMemcpyHtoD_v2", self.memory, self.first, ctypes.c_size_t(ctypes.sizeof(self.first)))
@@ -99,3 +102,30 @@ class Training:
     def step(self):
         self.program.launch()
         return self.program.wait
+
+
+class TrainingOnGpus:
+    """The same on several GPUs, each of which has the numbers of the one before it from the step before."""
+
+    def __init__(self, num_gpus):
+        self.programs = [Program(8, 100, device) for device in range(num_gpus)]
+        for _ in range(2):
+            self.step()()
+        self.programs[0].make_current()
+        self.facts = self.programs[0].facts()
+
+    def step(self):
+        size = ctypes.c_size_t(ctypes.sizeof(self.programs[0].first))
+        for program, before in zip(self.programs, self.programs[-1:] + self.programs[:-1]):
+            program.make_current()
+            program.launch()
+            before.make_current()
+            before.wait()
+            program.call("cuMemcpyPeerAsync", program.memory, program.context, before.memory, before.context, size,
+                         None)
+        return self.wait
+
+    def wait(self):
+        for program in self.programs:
+            program.make_current()
+            program.wait()

@@ -5,9 +5,11 @@
 
 Builds the model, warms up, prints {"ready": true, "digest": ...} (of the first steps' loss). {"train": true} on stdin: it trains until
 any other line, then answers {"completions": [...]}: when its steps were complete, on CLOCK_MONOTONIC. At most two steps
-are queued at a time, as in a loop that reads its loss one step late. Ends with stdin.
+are queued at a time, as in a loop that reads its loss one step late. Ends with stdin. TALLY_BENCH_GPUS: it is on so many
+GPUs (data_parallel.py).
 """
 import gc
+import os
 import sys
 import time
 
@@ -30,9 +32,13 @@ def train(training, lines):
 
 
 def build(name):
+    num_gpus = int(os.environ.get("TALLY_BENCH_GPUS", "1"))
     if name == "stand-in":
         import stand_ins
-        return stand_ins.Training()
+        return stand_ins.Training() if num_gpus == 1 else stand_ins.TrainingOnGpus(num_gpus)
+    if num_gpus > 1:
+        import data_parallel
+        return data_parallel.build(name, num_gpus)
     import training_models
     return training_models.build(name)
 

@@ -13,11 +13,12 @@ EXPECT_FIELD(DeviceActivity, num_waiting, 8, 4);
 EXPECT_FIELD(DeviceActivity, num_awaiting_busy, 12, 4);
 EXPECT_FIELD(DeviceActivity, opens_at_ns, 16, 8);
 EXPECT_FIELD(DeviceActivity, busy_bell, 24, 4);
+EXPECT_FIELD(DeviceActivity, num_present, 28, 4);
 EXPECT_FIELD(DeviceActivity, busy_since_ns, 32, 8);
 EXPECT_FIELD(ActivitySlot, owner_pid, 0, 4);
 EXPECT_FIELD(ActivitySlot, busy, 8, 8);
+EXPECT_FIELD(ActivitySlot, present, 16, 8);
 EXPECT_FIELD(ActivityPage, magic, 0, 4);
-EXPECT_FIELD(ActivityPage, num_slots_used, 8, 4);
 EXPECT_FIELD(ActivityPage, device, 64, 4096);
 EXPECT_FIELD(ActivityPage, slot, 4160, 2048);
 

@@ -56,7 +56,6 @@ Status ActivityPage::ClaimSlot() {
     uint32_t free = 0;
     if (!slot.owner_pid.compare_exchange_strong(free, static_cast<uint32_t>(::getpid()))) continue;
     slot_ = &slot;
-    page().num_slots_used.fetch_add(1);
     return OkStatus();
   }
   return Status(StatusCode::kResourceExhausted,
@@ -66,6 +65,7 @@ Status ActivityPage::ClaimSlot() {
 void ActivityPage::SetBusy(uint32_t device) {
   const uint64_t bit = uint64_t{1} << device;
   if ((slot_.load()->busy.load(std::memory_order_relaxed) & bit) != 0) return;
+  if ((slot_.load()->present.fetch_or(bit) & bit) == 0) page().device[device].num_present.fetch_add(1);
   if ((slot_.load()->busy.fetch_or(bit) & bit) != 0) return;
   auto& activity = page().device[device];
   if (activity.num_busy.load() == 0) activity.busy_since_ns.store(MonotonicNs(), std::memory_order_relaxed);
@@ -87,7 +87,14 @@ void ActivityPage::LeaveBusy(uint32_t device) {
   if (activity.num_waiting.load() != 0) FutexWake(activity.bell, INT_MAX);
 }
 
-bool ActivityPage::HighPriorityPresent() const { return page().num_slots_used.load(std::memory_order_relaxed) != 0; }
+bool ActivityPage::HasWorkedOn(uint32_t device) const {
+  const shm::ActivitySlot* const slot = slot_.load();
+  return slot != nullptr && (slot->present.load(std::memory_order_relaxed) >> device & 1) != 0;
+}
+
+bool ActivityPage::HighPriorityPresent(uint32_t device) const {
+  return page().device[device].num_present.load(std::memory_order_relaxed) != 0;
+}
 
 bool ActivityPage::IsBusy(uint32_t device) const { return page().device[device].num_busy.load() != 0; }
 
@@ -134,10 +141,12 @@ void ActivityPage::ForgetDeadOwners() {
 
 void ActivityPage::ReleaseSlot(shm::ActivitySlot& slot) {
   const uint64_t busy = slot.busy.exchange(0);
+  const uint64_t present = slot.present.exchange(0);
   for (uint32_t device = 0; device < shm::kActivityDevices; ++device) {
     if ((busy >> device & 1) != 0) LeaveBusy(device);
+    if ((present >> device & 1) != 0) page().device[device].num_present.fetch_sub(1);
   }
-  if (slot.owner_pid.exchange(0) != 0) page().num_slots_used.fetch_sub(1);
+  slot.owner_pid.store(0);
 }
 
 }  // namespace tally::server

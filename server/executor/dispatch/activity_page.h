@@ -24,14 +24,16 @@ class ActivityPage {
 
   // High-priority side. Claim once, before the others; kResourceExhausted when all slots are taken by living processes.
   Status ClaimSlot();
-  bool has_slot() const { return slot_.load() != nullptr; }
+  // This executor has ever had work on `device`.
+  bool HasWorkedOn(uint32_t device) const;
   // This executor has work on `device`. Cheap when it is marked already.
   void SetBusy(uint32_t device);
   // Its work on `device` is done; best-effort work may start at `opens_at`.
   void SetIdle(uint32_t device, TimePoint opens_at);
 
   // Best-effort side.
-  bool HighPriorityPresent() const;  // some living executor has claimed a slot
+  // Some living high-priority executor has ever had work on `device`.
+  bool HighPriorityPresent(uint32_t device) const;
   bool IsBusy(uint32_t device) const;
   // When `device` last became busy.
   TimePoint BusySince(uint32_t device) const;

@@ -72,9 +72,9 @@ class Admission {
   virtual void ExpectDescheduling(int /*device*/, bool) {}
   // Best-effort launches are not to be held back any more, or are again: the GPU takes turns between the classes.
   virtual void LeaveToTimeSlices(bool) {}
-  // Whether copies and fills of best-effort sessions are to pass it at present, as launches do, large ones in pieces.
-  // One load.
-  virtual bool holds_copies() const { return false; }
+  // Whether copies and fills of best-effort sessions on a device are to pass it at present, as launches do, large ones
+  // in pieces. One load.
+  virtual bool HoldsCopies(int /*device*/) const { return false; }
   // Within what time launches that can yield give the GPU back, and short ones and all others drain; for how long they
   // stay back after high-priority work. From the next launch on.
   virtual void Tune(const scheduler::Tuning&) {}

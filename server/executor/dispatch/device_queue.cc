@@ -111,7 +111,7 @@ bool DeviceQueue::MayPassAlone(Member& member, TimePoint now) {
     last_number_ = member.number_;
     alone_ = 0;
   }
-  if (watch_.IsHighPriorityPresent() || !waiting_.empty() || now - last_change_of_it_ < kCompany) return false;
+  if (watch_.IsHighPriorityPresent(device_) || !waiting_.empty() || now - last_change_of_it_ < kCompany) return false;
   if (in_flight_.size() != member.num_in_flight_) Collect(now);
   if (in_flight_.size() != member.num_in_flight_) return false;
   alone_ = member.number_;
@@ -130,7 +130,7 @@ scheduler::LaunchAsked DeviceQueue::Complete(scheduler::LaunchAsked asked, CUstr
     asked.duration = asked.duration == nanoseconds(0) ? turnaround : std::min(asked.duration, turnaround);
   }
   // Only where somebody may come for whom it matters: it costs what the GPU waits between two launches.
-  asked.is_short = !asked.can_yield && watch_.IsHighPriorityPresent() &&
+  asked.is_short = !asked.can_yield && watch_.IsHighPriorityPresent(device_) &&
                    (asked.is_short || scheduler::IsShort(asked.duration, turnaround));
   const uint64_t multiprocessors = multiprocessors_.load(std::memory_order_relaxed);
   if (asked.num_blocks != 0 && asked.num_blocks < multiprocessors) {
@@ -144,7 +144,8 @@ DispatchPass DeviceQueue::Enter(Member& member, const DispatchPlace& place, cons
   if (MayPass(member, asked.can_yield)) return {};
   LaunchCosts::Cost* const cost = member.costs_ ? &member.costs_->Of(asked.kind) : nullptr;
   DispatchPass pass;
-  const bool is_alone = alone_.load(std::memory_order_relaxed) == member.number_ && !watch_.IsHighPriorityPresent();
+  const bool is_alone =
+      alone_.load(std::memory_order_relaxed) == member.number_ && !watch_.IsHighPriorityPresent(device_);
   if (!is_alone) pass = Ask(member, place, asked, cost);
   if (!pass.may_go || cost == nullptr) return pass;
   pass.sample = member.costs_->Begin(*cost, place.stream);

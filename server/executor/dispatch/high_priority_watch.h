@@ -14,10 +14,10 @@ class HighPriorityWatch {
   virtual ~HighPriorityWatch() = default;
   // High-priority work runs, or ended so recently that more of it is expected (the hold-off).
   virtual bool IsClosed(int device) = 0;
-  // There is somebody from whom high-priority work may come.
-  virtual bool IsHighPriorityPresent() = 0;
-  // This executor runs such work itself, or once did.
-  virtual bool IsOneOfThem() { return false; }
+  // There is somebody from whom high-priority work may come there.
+  virtual bool IsHighPriorityPresent(int device) = 0;
+  // This executor runs such work there itself, or once did.
+  virtual bool IsOneOfThem(int /*device*/) { return false; }
   // When the high-priority work that runs, or ran last, was announced.
   virtual TimePoint ClosedSince(int device) = 0;
   // While it is not closed: since when, the hold-off included. High-priority work that came and went meanwhile counts,

@@ -6,7 +6,7 @@
 namespace tally::server {
 
 bool PageWatch::IsClosed(int device) {
-  if (!page_.HighPriorityPresent() || is_open()) return false;
+  if (!IsHighPriorityPresent(device) || is_open()) return false;
   if (page_.IsBusy(static_cast<uint32_t>(device))) return true;
   return minds_hold_off_ && page_.OpensAt(static_cast<uint32_t>(device)) > clock_.Now();
 }

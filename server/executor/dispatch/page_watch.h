@@ -24,10 +24,10 @@ class PageWatch final : public HighPriorityWatch {
   // Nothing is closed from now on: the executor is shutting down.
   void Open() { is_open_.store(true, std::memory_order_relaxed); }
   bool is_open() const { return is_open_.load(std::memory_order_relaxed); }
-  // Some high-priority executor exists, working or not.
-  bool IsHighPriorityPresent() override { return page_.HighPriorityPresent(); }
+  // Some high-priority executor exists that has worked there, whether it does so now or not.
+  bool IsHighPriorityPresent(int device) override { return page_.HighPriorityPresent(static_cast<uint32_t>(device)); }
 
-  bool IsOneOfThem() override { return page_.has_slot(); }
+  bool IsOneOfThem(int device) override { return page_.HasWorkedOn(static_cast<uint32_t>(device)); }
 
   bool IsClosed(int device) override;
   TimePoint ClosedSince(int device) override { return page_.BusySince(static_cast<uint32_t>(device)); }

@@ -178,7 +178,7 @@ class PolicyDispatch final : public Admission {
     if (IsAnnounced(place)) {
       announcer_.BeforeDispatch(place.device);
       if (!policy_.minds_levels || !levels_.are_several()) return {};
-    } else if (PassesAll()) {
+    } else if (PassesAll(place.device)) {
       return {};
     }
     const DispatchPass pass = MemberOf(place).Enter(place, asked);
@@ -189,7 +189,7 @@ class PolicyDispatch final : public Admission {
     if (pass.is_noted()) MemberOf(place).Leave(place, pass);
     if (IsAnnounced(place)) announcer_.AfterDispatch(place.device, place.stream);
   }
-  bool holds_copies() const override { return !PassesAll(); }
+  bool HoldsCopies(int device) const override { return !PassesAll(device); }
   void Tune(const scheduler::Tuning& tuning) override {
     announcer_.SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
     queues_.Tune(tuning);
@@ -205,8 +205,9 @@ class PolicyDispatch final : public Admission {
  private:
   bool IsAnnounced(const DispatchPlace& place) const { return place.is_high_priority && policy_.minds_class; }
   // Best-effort launches need not ask. Two loads.
-  bool PassesAll() const {
-    return queues_.passes_all() || (policy_.decides_beside_high_priority_only && !page_->HighPriorityPresent());
+  bool PassesAll(int device) const {
+    return queues_.passes_all() ||
+           (policy_.decides_beside_high_priority_only && !page_->HighPriorityPresent(static_cast<uint32_t>(device)));
   }
   static DeviceQueue::Member& MemberOf(const DispatchPlace& place) {
     return static_cast<PolicyTenant*>(place.tenant)->On(place.device);

@@ -14,7 +14,7 @@ constexpr auto kShortLook = std::chrono::milliseconds(1);
 }  // namespace
 
 bool PollingWatch::MayPoll() const {
-  return may_spin_ && watch_ != nullptr && watch_->IsHighPriorityPresent() &&
+  return may_spin_ && watch_ != nullptr && watch_->IsHighPriorityPresent(device_) &&
          clock_.Now() - last_launch_.load(std::memory_order_relaxed) < kLongestPolling;
 }
 

@@ -26,8 +26,8 @@ class PollingWatch {
   // Work that can be stopped was launched, or goes on.
   void OnLaunch() { last_launch_.store(clock_.Now(), std::memory_order_relaxed); }
 
-  // Who has priority runs in this executor.
-  bool IsOneOfThem() const { return watch_ != nullptr && watch_->IsOneOfThem(); }
+  // Who has priority runs in this executor, on this device.
+  bool IsOneOfThem() const { return watch_ != nullptr && watch_->IsOneOfThem(device_); }
   bool IsClosed() const { return watch_ != nullptr && watch_->IsClosed(device_); }
   // Until there is high-priority work, or the caller should look at its own, which is at most after `look`.
   void WaitWhileOpen(std::chrono::nanoseconds look);

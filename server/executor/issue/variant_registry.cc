@@ -37,7 +37,7 @@ VariantRegistry::~VariantRegistry() { Shutdown(); }
 
 bool VariantRegistry::MightStop(int device) const {
   if (forced_form_) return true;
-  if (watch_ == nullptr || !watch_->IsHighPriorityPresent()) return false;
+  if (watch_ == nullptr || !watch_->IsHighPriorityPresent(device)) return false;
   if (gates_rest_after_.count() == 0) return true;
   if (IsDeschedulingExpected(device)) return false;
   if (watch_->IsClosed(device)) return true;

@@ -34,7 +34,7 @@ Descheduler::~Descheduler() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool Descheduler::MayDeschedule() { return is_enabled_.load() && !is_stopping_.load() && !watch_.IsOneOfThem(); }
+bool Descheduler::MayDeschedule() { return is_enabled_.load() && !is_stopping_.load() && !watch_.IsOneOfThem(device_); }
 
 Descheduler::BusyPeriod Descheduler::Follow(TimePoint since) {
   const TimePoint worth_at = since + rule_.Delay();

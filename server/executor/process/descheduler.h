@@ -16,7 +16,7 @@
 // Should somebody wait for long for what was descheduled, although nothing keeps it back, it is descheduled and let go
 // on once more.
 //
-// An executor that runs high-priority work itself does not deschedule itself. One for each device.
+// An executor that runs high-priority work on the device itself does not deschedule itself there. One for each device.
 #pragma once
 
 #include <atomic>

@@ -272,9 +272,9 @@ class DomainProcess {
 
   bool IsKeptFromTheGpu() const {
     HighPriorityWatch* const watch = executor_->high_priority_watch();
-    if (watch == nullptr || watch->IsOneOfThem()) return false;
+    if (watch == nullptr) return false;
     for (int device = 0; device < executor_->num_devices(); ++device) {
-      if (watch->IsClosed(device)) return true;
+      if (watch->IsClosed(device) && !watch->IsOneOfThem(device)) return true;
     }
     return false;
   }

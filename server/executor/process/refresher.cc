@@ -49,7 +49,7 @@ bool Refresher::WaitForPause() {
 void Refresher::Run() {
   std::optional<uint32_t> phase_then;  // there was no high-priority work since, if it is that still
   while (Sleep()) {
-    if (!watch_.IsOneOfThem()) continue;
+    if (!watch_.IsOneOfThem(device_)) continue;
     const std::optional<uint32_t> phase = watch_.QuietPhase(device_);
     if ((phase && phase == phase_then) || !WaitForPause() || preempt_() == 0) continue;
     num_refreshes_.fetch_add(1, std::memory_order_relaxed);

@@ -43,8 +43,8 @@ constexpr uint64_t kDevicePiece = uint64_t{256} << 20;  // the same at 1.7 TB/s
 
 // Those of high-priority tenants are not announced either: what matters comes behind them.
 bool AreHeld(const SessionState& session, const Stream& stream) {
-  return session.core.admission->holds_copies() && !session.is_high_priority.load(std::memory_order_relaxed) &&
-         !stream.context->IsCapturing(stream);
+  return session.core.admission->HoldsCopies(stream.context->device()) &&
+         !session.is_high_priority.load(std::memory_order_relaxed) && !stream.context->IsCapturing(stream);
 }
 
 // Into pieces of what size a copy is cut, so that each takes a fraction of a millisecond.

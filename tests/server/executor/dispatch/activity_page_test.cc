@@ -30,9 +30,7 @@ class ActivityPageTest : public testing::Test {
 TEST_F(ActivityPageTest, BusyIsSeenByOthersPerDevice) {
   auto high = Open();
   auto best_effort = Open();
-  EXPECT_FALSE(best_effort->HighPriorityPresent());
   ASSERT_TRUE(high->ClaimSlot().ok());
-  EXPECT_TRUE(best_effort->HighPriorityPresent());
   high->SetBusy(3);
   high->SetBusy(3);
   EXPECT_TRUE(best_effort->IsBusy(3));
@@ -41,6 +39,34 @@ TEST_F(ActivityPageTest, BusyIsSeenByOthersPerDevice) {
   high->SetIdle(3, opens_at);
   EXPECT_FALSE(best_effort->IsBusy(3));
   EXPECT_EQ(best_effort->OpensAt(3), opens_at);
+}
+
+TEST_F(ActivityPageTest, HighPriorityWorkIsPresentOnTheDevicesThatItHasEverUsed) {
+  auto first = Open();
+  auto second = Open();
+  auto best_effort = Open();
+  ASSERT_TRUE(first->ClaimSlot().ok());
+  ASSERT_TRUE(second->ClaimSlot().ok());
+  EXPECT_FALSE(best_effort->HighPriorityPresent(1));
+  EXPECT_FALSE(first->HasWorkedOn(1));
+  first->SetBusy(1);
+  second->SetBusy(1);
+  second->SetBusy(63);
+  EXPECT_TRUE(best_effort->HighPriorityPresent(1));
+  EXPECT_TRUE(best_effort->HighPriorityPresent(63));
+  EXPECT_FALSE(best_effort->HighPriorityPresent(0));
+  EXPECT_TRUE(first->HasWorkedOn(1));
+  EXPECT_FALSE(first->HasWorkedOn(63)) << "somebody else has";
+  EXPECT_FALSE(best_effort->HasWorkedOn(1));
+  first->SetIdle(1, TimePoint{});
+  first->SetBusy(1);
+  first->SetIdle(1, TimePoint{});
+  EXPECT_TRUE(best_effort->HighPriorityPresent(1)) << "it may come back at any time";
+  first.reset();
+  EXPECT_TRUE(best_effort->HighPriorityPresent(1)) << "there are two";
+  second.reset();
+  EXPECT_FALSE(best_effort->HighPriorityPresent(1));
+  EXPECT_FALSE(best_effort->HighPriorityPresent(63));
 }
 
 TEST_F(ActivityPageTest, TwoHighPriorityExecutorsCountTwice) {
@@ -106,7 +132,7 @@ TEST_F(ActivityPageTest, AnExecutorThatDiesBusyIsForgotten) {
   ASSERT_TRUE(best_effort->IsBusy(0));
   best_effort->WaitWhileBusy(0, hours(1));
   EXPECT_FALSE(best_effort->IsBusy(0));
-  EXPECT_FALSE(best_effort->HighPriorityPresent());
+  EXPECT_FALSE(best_effort->HighPriorityPresent(0));
 }
 
 TEST_F(ActivityPageTest, AForeignFileIsRefused) {

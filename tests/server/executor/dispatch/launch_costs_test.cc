@@ -12,7 +12,7 @@ using std::chrono::microseconds;
 class QuietWatch final : public HighPriorityWatch {
  public:
   bool IsClosed(int) override { return false; }
-  bool IsHighPriorityPresent() override { return false; }
+  bool IsHighPriorityPresent(int) override { return false; }
   TimePoint OpenSince(int) override { return {}; }
   TimePoint ClosedSince(int) override { return {}; }
   void WaitWhileOpen(int, std::chrono::nanoseconds) override {}

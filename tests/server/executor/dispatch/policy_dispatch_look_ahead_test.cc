@@ -164,7 +164,7 @@ TEST_F(LookAheadDispatchTest, LeftToTimeSlicesNobodyWaits) {
   high.Launch(high.High());
   const uint64_t num_recorded = ScriptedGpu::NumRecorded();
   EXPECT_TRUE(best_effort.admission->watch()->IsClosed(0)) << "high-priority work is announced all the same";
-  EXPECT_FALSE(best_effort.admission->holds_copies());
+  EXPECT_FALSE(best_effort.admission->HoldsCopies(0));
   for (int launch = 0; launch < 1000; ++launch) EXPECT_TRUE(best_effort.Launch(best_effort.BestEffort()).may_go);
   EXPECT_EQ(ScriptedGpu::NumRecorded(), num_recorded) << "best-effort launches are not noted";
   ScriptedGpu::Go();
@@ -191,7 +191,7 @@ TEST_F(LookAheadDispatchTest, WhoWaitsIsLetGoWhenItIsLeftToTimeSlicesAndTheNextO
   while (num_dispatched == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(num_dispatched, 1) << "high-priority work is still on the GPU";
-  EXPECT_TRUE(best_effort.admission->holds_copies());
+  EXPECT_TRUE(best_effort.admission->HoldsCopies(0));
   ScriptedGpu::Go();
   JoinWhileTimePasses(launcher);
 }
@@ -378,14 +378,54 @@ TEST_F(LookAheadDispatchTest, WhoIsFarAheadIsNotWaitedForForever) {
   ScriptedGpu::Go();
 }
 
+TEST_F(LookAheadDispatchTest, BesideHighPriorityWorkOnAnotherDeviceNothingIsHeldOrCounted) {
+  AdmissionOfOne executor = NewExecutorBesideHighPriority();
+  const DispatchPass of_high = high_->Enter(high_->High());  // it works on
+  EXPECT_TRUE(executor.admission->watch()->IsClosed(0));
+  AdmissionOfOne::Asking one = executor.BestEffort();
+  one.place.device = 1;
+  constexpr int kFarAhead = 300;
+  EXPECT_EQ(NumAdmitted(executor, one, kFarAhead), kFarAhead);
+  EXPECT_FALSE(executor.Launch(one).is_noted());
+  EXPECT_FALSE(executor.admission->HoldsCopies(1));
+  EXPECT_TRUE(executor.admission->HoldsCopies(0));
+  high_->Leave(high_->High(), of_high);
+}
+
+TEST_F(LookAheadDispatchTest, WorkOnOneDeviceClosesThatOne) {
+  AdmissionOfOne high = NewExecutor();
+  AdmissionOfOne executor = NewExecutor();
+  HighPriorityWatch& watch = *executor.admission->watch();
+  AdmissionOfOne::Asking there = high.High();
+  there.place.device = 1;
+  high.Launch(there);
+  WhileTimePasses(std::chrono::milliseconds(1), [&] {
+    while (watch.IsClosed(1)) std::this_thread::yield();
+  });
+  EXPECT_TRUE(watch.IsHighPriorityPresent(1));
+  const DispatchPass here = high.Enter(high.High());
+  EXPECT_TRUE(watch.IsClosed(0));
+  EXPECT_FALSE(watch.IsClosed(1));
+  high.Leave(high.High(), here);
+}
+
+TEST_F(LookAheadDispatchTest, WhoseOwnProgramHasPriorityOnOneDeviceIsNotOneOfThemOnTheOther) {
+  AdmissionOfOne executor = NewExecutor();
+  executor.Launch(executor.High());
+  EXPECT_TRUE(executor.admission->watch()->IsOneOfThem(0));
+  EXPECT_FALSE(executor.admission->watch()->IsOneOfThem(1));
+  EXPECT_TRUE(executor.admission->watch()->IsHighPriorityPresent(0));
+  EXPECT_FALSE(executor.admission->watch()->IsHighPriorityPresent(1));
+}
+
 TEST_F(LookAheadDispatchTest, CopiesAreHeldOnlyBesideAHighPriorityExecutor) {
   AdmissionOfOne alone = NewExecutor();
-  EXPECT_FALSE(alone.admission->holds_copies());
+  EXPECT_FALSE(alone.admission->HoldsCopies(0));
   AdmissionOfOne executor = NewExecutorBesideHighPriority();
-  EXPECT_TRUE(executor.admission->holds_copies());
-  EXPECT_TRUE(alone.admission->holds_copies()) << "one has come since";
+  EXPECT_TRUE(executor.admission->HoldsCopies(0));
+  EXPECT_TRUE(alone.admission->HoldsCopies(0)) << "one has come since";
   high_.reset();
-  EXPECT_FALSE(executor.admission->holds_copies());
+  EXPECT_FALSE(executor.admission->HoldsCopies(0));
 }
 
 TEST_F(LookAheadDispatchTest, SmallCopiesAreShortAndLargeOnesAreAsFewAsDrainQuickly) {

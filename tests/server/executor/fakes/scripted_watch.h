@@ -1,4 +1,4 @@
-// High-priority work that comes and goes as a test says.
+// High-priority work that comes and goes on one device as a test says. On others there is none.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,8 @@ namespace tally::server {
 
 class ScriptedWatch : public HighPriorityWatch {
  public:
+  explicit ScriptedWatch(int device = 0) : device_(device) {}
+
   void SetClosed(bool is_closed) {
     {
       const std::lock_guard lock(mutex_);
@@ -24,12 +26,12 @@ class ScriptedWatch : public HighPriorityWatch {
     changed_.notify_all();
   }
 
-  bool IsClosed(int) override {
+  bool IsClosed(int device) override {
     const std::lock_guard lock(mutex_);
-    return is_closed_;
+    return is_closed_ && device == device_;
   }
-  bool IsHighPriorityPresent() override { return true; }
-  bool IsOneOfThem() override { return ++num_looks, is_one_of_them.load(); }
+  bool IsHighPriorityPresent(int device) override { return device == device_; }
+  bool IsOneOfThem(int device) override { return ++num_looks, device == device_ && is_one_of_them.load(); }
   TimePoint OpenSince(int) override {
     const std::lock_guard lock(mutex_);
     return open_since_;
@@ -38,25 +40,32 @@ class ScriptedWatch : public HighPriorityWatch {
     const std::lock_guard lock(mutex_);
     return closed_since_;
   }
-  void WaitWhileOpen(int, std::chrono::nanoseconds timeout) override { Wait(true, timeout); }
-  void WaitWhileClosed(int, std::chrono::nanoseconds timeout) override { Wait(false, timeout); }
-  std::optional<uint32_t> QuietPhase(int) override {
+  void WaitWhileOpen(int device, std::chrono::nanoseconds timeout) override {
+    Wait([&] { return is_closed_ && device == device_; }, timeout);
+  }
+  void WaitWhileClosed(int device, std::chrono::nanoseconds timeout) override {
+    Wait([&] { return !is_closed_ || device != device_; }, timeout);
+  }
+  std::optional<uint32_t> QuietPhase(int device) override {
     const std::lock_guard lock(mutex_);
+    if (device != device_) return 0;
     return is_closed_ ? std::nullopt : std::optional(phase_);
   }
-  void OnStandstill(int) override { ++num_standstills; }
-  uint64_t NumStandstills(int) override { return num_standstills; }
+  void OnStandstill(int device) override { num_standstills += device == device_ ? 1 : 0; }
+  uint64_t NumStandstills(int device) override { return device == device_ ? num_standstills.load() : 0; }
 
   std::atomic<bool> is_one_of_them{false};
   std::atomic<uint64_t> num_looks{0};  // whether it is one of them
   std::atomic<uint64_t> num_standstills{0};
 
  private:
-  void Wait(bool is_closed, std::chrono::nanoseconds timeout) {
+  template <typename Condition>
+  void Wait(const Condition& condition, std::chrono::nanoseconds timeout) {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, timeout, [&] { return is_closed_ == is_closed; });
+    changed_.wait_for(lock, timeout, condition);
   }
 
+  const int device_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool is_closed_ = false;

@@ -61,6 +61,40 @@ TEST_F(DeschedulerTest, ABusyPeriodThatLastsDeschedulesAndItsEndLetsGoOn) {
   EXPECT_EQ(descheduler.num_deschedulings(), 1u);
 }
 
+TEST_F(DeschedulerTest, HighPriorityWorkOnAnotherDeviceDeschedulesNothing) {
+  std::atomic<int> num_asked{0};
+  Descheduler other(watch_, 1, [&](bool) { return ++num_asked, size_t{1}; });
+  Descheduler descheduler = Make();
+  other.Enable(true);
+  descheduler.Enable(true);
+  watch_.SetClosed(true);
+  EXPECT_EQ(DoneOnceThereAre(1), "s");
+  std::this_thread::sleep_for(milliseconds(50));
+  watch_.OnStandstill(0);
+  watch_.SetClosed(false);
+  EXPECT_EQ(DoneOnceThereAre(2), "sg");
+  watch_.OnStandstill(0);
+  EXPECT_EQ(DoneOnceThereAre(4), "sgsg");
+  EXPECT_EQ(num_asked, 0);
+}
+
+TEST_F(DeschedulerTest, WhoRunsHighPriorityWorkOnAnotherDeviceIsDescheduledHere) {
+  class OneOnTheOther final : public ScriptedWatch {
+   public:
+    bool IsOneOfThem(int device) override { return device == 1; }
+  } watch;
+  std::atomic<int> num_descheduled{0};
+  Descheduler descheduler(watch, 0, [&](bool is_descheduled) {
+    if (is_descheduled) ++num_descheduled;
+    return is_descheduled ? size_t{1} : size_t{0};
+  });
+  descheduler.Enable(true);
+  watch.SetClosed(true);
+  for (int i = 0; i < 5000 && num_descheduled == 0; ++i) std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(num_descheduled, 1);
+  watch.SetClosed(false);
+}
+
 TEST_F(DeschedulerTest, WhatDoesNotGoOnIsAskedAgain) {
   Descheduler descheduler = Make();
   descheduler.Enable(true);

@@ -82,6 +82,13 @@ TEST_F(RefresherTest, NotWhereNoHighPriorityWorkRan) {
   EXPECT_EQ(num_asked_, 0);
 }
 
+TEST_F(RefresherTest, NotOnADeviceWhereOnlyOthersWorked) {
+  const Refresher refresher(
+      watch_, 1, [this] { return Preempt(); }, kTimes);
+  AwaitRounds();
+  EXPECT_EQ(num_asked_, 0);
+}
+
 TEST_F(RefresherTest, EndsAtOnce) {
   const auto began = SteadyClock().Now();
   {
