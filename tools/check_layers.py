@@ -49,7 +49,7 @@ UNITS = {
 ONLY_THESE = {unit: {"cstdint", "cstddef", "atomic", "type_traits"} for unit in ("proto/shm", "proto/device")}
 # Whole folders that others may use although they are no front desk.
 PUBLIC_FOLDERS = {"include/tally", "proto/shm", "proto/device", "proto/driver", "proto/driver/generated", "proto/control",
-                  "proto/kubelet", "scheduler/window"}
+                  "proto/kubelet", "scheduler/taskgraph", "scheduler/window"}
 # (who, private folder): the software driver executes the syntax tree itself, so it needs all of it.
 EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}
 # unit: its folders from the ground to the roof; each includes itself and what stands before it. A row of several: they
@@ -57,9 +57,9 @@ EXCEPTIONS = {("sim-driver", "ptx-transforms/syntax")}
 FOLDERS = {
     "ptx-transforms": ["syntax", "analysis", "transform.h", "passes", "segments", ".", "opt"],
     "cubin-transforms": ["add_gates.h", "gate_templates.inc", "gate", "cubin", ".", "tool"],
-    "scheduler": [".", ("policies", "window"), "policy_list.cc"],
+    "scheduler": [".", ("policies", "window"), "policy_list.cc", "taskgraph"],
     "pipelines": [("plan", "vertical.inc"), "stages", "runtime"],
-    "sim-driver": ["engine", "api", "api/entry"],
+    "sim-driver": ["declared_boxes.h", "engine", "api", "api/entry"],
     "client-shim": [("portable", "arrivals", "nvml"), "transport", "origins", "state", "entry", "launcher"],
     "server/executor": [("channel", "driver"), "dispatch", "issue", "session", ".", "process"],
     "server/daemon": [".", ("metrics", "rpc"), "daemon.cc"],

@@ -3,27 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "scheduler/window/ancestors.h"
+
 namespace tally::scheduler {
 namespace {
-
-// Which nodes come before which, by position.
-class Ancestors {
- public:
-  explicit Ancestors(size_t count) : num_words_((count + 63) / 64), words_(count * num_words_) {}
-  uint64_t* of(size_t position) { return words_.data() + position * num_words_; }
-  void Add(size_t position, size_t before) {
-    uint64_t* const row = of(position);
-    const uint64_t* const implied = of(before);
-    // It has none behind its own position.
-    for (size_t word = 0; word <= before / 64; ++word) row[word] |= implied[word];
-    row[before / 64] |= uint64_t{1} << before % 64;
-  }
-  bool operator==(const Ancestors&) const = default;
-
- private:
-  size_t num_words_;
-  std::vector<uint64_t> words_;
-};
 
 bool AnyWrites(const GraphNodeAccesses& node) {
   return std::ranges::any_of(node.accesses, [](const Access& access) { return Writes(access.kind); });

@@ -8,6 +8,7 @@
 #include "sim-driver/api/array.h"
 #include "sim-driver/api/device.h"
 #include "sim-driver/api/error.h"
+#include "sim-driver/api/ipc_memory.h"
 #include "sim-driver/api/memory.h"
 #include "sim-driver/api/module.h"
 #include "sim-driver/api/texture_object.h"
@@ -85,6 +86,7 @@ void Context::Destroy() {
   UnloadModulesOf(*this);
   ForgetImagesOf(*this);
   ForgetArraysOf(*this);
+  CloseMemoryOf(*this);
   FreeMemoryOf(*this);
 }
 

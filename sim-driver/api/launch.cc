@@ -7,6 +7,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "sim-driver/api/box_observer.h"
 #include "sim-driver/api/capture.h"
 #include "sim-driver/api/driver_waits.h"
 #include "sim-driver/api/error.h"
@@ -161,6 +162,7 @@ KernelOperation CheckedLaunch(const LaunchArguments& arguments, const ContextPtr
   operation.block = arguments.block;
   operation.cluster = {0, 0, 0};
   operation.dynamic_shared_bytes = arguments.dynamic_shared_bytes;
+  operation.observer = DeclaredBoxes();
   operation.is_cooperative = arguments.is_cooperative;
   CheckShape(operation.grid, operation.block);
   Require(arguments.attributes.size() <= kMaxAttributes, CUDA_ERROR_INVALID_VALUE);

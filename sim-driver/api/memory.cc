@@ -9,7 +9,9 @@
 #include "sim-driver/api/device.h"
 #include "sim-driver/api/driver_waits.h"
 #include "sim-driver/api/error.h"
+#include "sim-driver/api/ipc_memory.h"
 #include "sim-driver/api/pool.h"
+#include "sim-driver/api/virtual_memory.h"
 
 namespace tally::sim_driver {
 namespace {
@@ -47,6 +49,7 @@ uint64_t AcquireMemory(Context& context, MemoryRegion shape, uint64_t alignment)
 bool ReleaseMemory(uint64_t base) {
   const auto region = MemoryMap::Get().Remove(base);
   if (!region) return false;
+  if (region->is_exported) ForgetExport(base);
   if (IsBudgeted(*region)) DeviceAt(region->device).Return(AccountedBytes(region->num_bytes));
   if (region->pool != 0) NotePoolRelease(region->pool, AccountedBytes(region->num_bytes));
   return true;
@@ -54,6 +57,7 @@ bool ReleaseMemory(uint64_t base) {
 
 void FreeMemoryOf(const Context& context) {
   for (const MemoryRegion& region : MemoryMap::Get().RemoveContext(context.id())) {
+    if (region.is_exported) ForgetExport(region.base);
     if (IsBudgeted(region)) DeviceAt(region.device).Return(AccountedBytes(region.num_bytes));
     if (region.pool != 0) NotePoolRelease(region.pool, AccountedBytes(region.num_bytes));
   }
@@ -131,7 +135,7 @@ void RegisterHost(Context& context, void* pointer, uint64_t num_bytes, unsigned 
   region.base = base;
   region.num_bytes = num_bytes;
   region.kind = MemoryKind::kRegistered;
-  region.is_writable = (flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0;
+  if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0) region.writable_by = 0;
   region.device = context.device().ordinal();
   region.context = context.id();
   region.buffer_id = MemoryMap::NextBufferId();
@@ -194,6 +198,7 @@ CUresult PointerAttribute(void* out, CUpointer_attribute attribute, uint64_t poi
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return put(region->device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put(static_cast<unsigned>(IsExportable(*region)));
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return put(0);
@@ -206,11 +211,14 @@ CUresult PointerAttribute(void* out, CUpointer_attribute attribute, uint64_t poi
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put(static_cast<int>(region->kind != MemoryKind::kReserved));
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return put(static_cast<unsigned long long>(CU_MEM_HANDLE_TYPE_NONE));
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return put(static_cast<unsigned>(!region->is_readable  ? 0
-                                       : region->is_writable ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
-                                                             : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ));
+      return put(region->kind == MemoryKind::kMapped ? HandleTypesAt(region->base) : uint64_t{CU_MEM_HANDLE_TYPE_NONE});
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
+      const ContextPtr current = CurrentContextOrNull();
+      const int device = current ? current->device().ordinal() : region->device;
+      return put(static_cast<unsigned>(!region->IsReadableBy(device)  ? 0
+                                       : region->IsWritableBy(device) ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE
+                                                                      : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ));
+    }
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       return put(reinterpret_cast<CUmemoryPool>(region->pool));
     default:

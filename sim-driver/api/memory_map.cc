@@ -1,9 +1,6 @@
 #include "sim-driver/api/memory_map.h"
 
-#include <linux/mman.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,44 +12,10 @@
 namespace tally::sim_driver {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-constexpr uint64_t kLastWindowStart = 0x7d00'0000'0000;
-// What the thread sanitizer leaves to programs for mappings at addresses of their choice.
-constexpr uint64_t kLowWindowStart = 0x10'0000'0000, kLastLowWindowStart = 0x60'0000'0000;
-constexpr uint64_t kWindowStep = 0x8'0000'0000;  // 32 GiB
-// Tried in turn: a process with a limit of addresses or data, or a system that promises no more memory than it has,
-// gets a smaller window.
-constexpr uint64_t kWindowSizes[] = {uint64_t{256} << 30, uint64_t{64} << 30, uint64_t{8} << 30, uint64_t{2} << 30};
+constexpr uint64_t kPage = DeviceWindow::kPage;
 
 uint64_t AlignUp(uint64_t value, uint64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
 uint64_t AlignDown(uint64_t value, uint64_t alignment) { return value & ~(alignment - 1); }
-
-// By the system call itself: the sanitizers' mmap would set up shadow for the whole window.
-uint64_t MapRaw(uint64_t address, uint64_t num_bytes, int protection, int flags, int fd, uint64_t offset) {
-  const long result = syscall(SYS_mmap, address, num_bytes, protection, flags, fd, offset);
-  return result == -1 ? 0 : static_cast<uint64_t>(result);
-}
-
-// Fresh pages of zeros of the window.
-uint64_t MapZeros(uint64_t address, uint64_t num_bytes, int flags) {
-  const uint64_t got =
-      MapRaw(address, num_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
-  // The same everywhere in the window: mappings that differ do not become one.
-  if (got != 0) madvise(reinterpret_cast<void*>(got), num_bytes, MADV_DONTDUMP);
-  return got;
-}
-
-uint64_t MapWindow(uint64_t num_bytes) {
-  constexpr std::pair<uint64_t, uint64_t> kPlaces[] = {{MemoryMap::kWindowStart, kLastWindowStart},
-                                                       {kLowWindowStart, kLastLowWindowStart}};
-  for (const auto& [first, last] : kPlaces)
-    for (uint64_t start = first; start < last; start += kWindowStep) {
-      const uint64_t got = MapZeros(start, num_bytes, MAP_FIXED_NOREPLACE);
-      if (got == start) return got;
-      if (got != 0) munmap(reinterpret_cast<void*>(got), num_bytes);  // a kernel that ignores the flag
-    }
-  return 0;
-}
 
 }  // namespace
 
@@ -61,18 +24,7 @@ MemoryMap& MemoryMap::Get() {
   return map;
 }
 
-MemoryMap::MemoryMap() {
-  for (const uint64_t num_bytes : kWindowSizes) {
-    window_start_ = MapWindow(num_bytes);
-    if (window_start_ == 0) continue;
-    window_end_ = window_start_ + num_bytes;
-    // Linux joins neighbours only if their pages are kept in one book (anon_vma), which a mapping gets with its first
-    // page and hands on when it is cut: what UnmapPhysical puts in place joins both sides.
-    *reinterpret_cast<volatile char*>(window_start_) = 0;
-    madvise(reinterpret_cast<void*>(window_start_), kPage, MADV_DONTNEED);
-    break;
-  }
-  cursor_ = window_start_;
+MemoryMap::MemoryMap() : cursor_(window_.start()) {
   RegisterLive("memory-ranges", [this] {
     const std::shared_lock lock(mutex_);
     return ranges_.size();
@@ -99,12 +51,13 @@ void MemoryMap::RemoveLookup(MemoryLookup* lookup) {
 
 MemoryRange ContextMemory::Find(uint64_t address) const {
   const auto region = MemoryMap::Get().Find(address);
-  if (!region || region->kind == MemoryKind::kReserved || !region->is_readable) return {};
-  if (region->kind == MemoryKind::kDevice && region->device != device_ &&
+  if (!region || region->kind == MemoryKind::kReserved || !region->IsReadableBy(device_)) return {};
+  const bool is_of_device = region->kind == MemoryKind::kDevice || region->kind == MemoryKind::kImported;
+  if (is_of_device && region->device != device_ &&
       (peers_.load(std::memory_order_acquire) >> region->device & 1) == 0) {
     return {};
   }
-  return {.base = region->base, .size_bytes = region->num_bytes, .is_writable = region->is_writable};
+  return {.base = region->base, .size_bytes = region->num_bytes, .is_writable = region->IsWritableBy(device_)};
 }
 
 std::shared_ptr<const Image> ContextMemory::FindImage(uint64_t object) const { return FindImageObject(object); }
@@ -130,15 +83,15 @@ bool MemoryMap::OverlapsLocked(const std::map<uint64_t, MemoryRegion>& ranges, u
 std::optional<uint64_t> MemoryMap::FindGapLocked(uint64_t num_bytes, uint64_t alignment) {
   const auto end_of_last_before = [this](const std::map<uint64_t, MemoryRegion>& ranges, uint64_t end) {
     const auto next = ranges.lower_bound(end);
-    return next == ranges.begin() ? window_start_ : std::prev(next)->second.end();
+    return next == ranges.begin() ? window_.start() : std::prev(next)->second.end();
   };
-  for (uint64_t from : {cursor_, window_start_}) {
+  for (uint64_t from : {cursor_, window_.start()}) {
     uint64_t candidate = AlignUp(from, alignment);
-    while (candidate + num_bytes < window_end_) {
+    while (candidate + num_bytes < window_.end()) {
       // One byte more than asked, so that two ranges never touch.
       const uint64_t end = candidate + num_bytes + 1;
       const uint64_t busy_until = std::max(end_of_last_before(ranges_, end), end_of_last_before(reserved_, end));
-      if (busy_until < candidate || (busy_until == candidate && candidate == window_start_)) return candidate;
+      if (busy_until < candidate || (busy_until == candidate && candidate == window_.start())) return candidate;
       candidate = AlignUp(busy_until + 1, alignment);
     }
   }
@@ -146,13 +99,13 @@ std::optional<uint64_t> MemoryMap::FindGapLocked(uint64_t num_bytes, uint64_t al
 }
 
 std::optional<uint64_t> MemoryMap::Allocate(MemoryRegion shape, uint64_t alignment) {
-  if (shape.num_bytes == 0 || shape.num_bytes > window_end_ - window_start_) return std::nullopt;
+  if (shape.num_bytes == 0 || shape.num_bytes > window_.end() - window_.start()) return std::nullopt;
   const bool is_reserved = shape.kind == MemoryKind::kReserved;
   if (alignment == 0) alignment = shape.num_bytes >= (1 << 20) ? kPageGranularity : kGranularity;
   // Reservations own whole 2 MiB chunks: their memory comes and goes by mmap.
   if (is_reserved) alignment = std::max(alignment, kPageGranularity);
   const std::unique_lock lock(mutex_);
-  if (reuses_addresses_) cursor_ = window_start_;
+  if (reuses_addresses_) cursor_ = window_.start();
   if (is_reserved) cursor_ = AlignUp(cursor_, kPageGranularity);
   const auto base = FindGapLocked(shape.num_bytes, alignment);
   if (!base) return std::nullopt;
@@ -162,6 +115,19 @@ std::optional<uint64_t> MemoryMap::Allocate(MemoryRegion shape, uint64_t alignme
   if (shape.buffer_id == 0) shape.buffer_id = NextBufferId();
   (is_reserved ? reserved_ : ranges_).emplace(*base, shape);
   return base;
+}
+
+bool MemoryMap::AllocateAt(MemoryRegion shape) {
+  const std::unique_lock lock(mutex_);
+  const uint64_t end = shape.base + shape.num_bytes;
+  if (shape.num_bytes == 0 || end < shape.base || shape.base < window_.start() || end > window_.end()) return false;
+  // One byte on either side, so that two ranges never touch.
+  for (const auto* ranges : {&ranges_, &reserved_}) {
+    if (OverlapsLocked(*ranges, shape.base == window_.start() ? shape.base : shape.base - 1, end + 1)) return false;
+  }
+  if (shape.buffer_id == 0) shape.buffer_id = NextBufferId();
+  (shape.kind == MemoryKind::kReserved ? reserved_ : ranges_).emplace(shape.base, shape);
+  return true;
 }
 
 void MemoryMap::ReuseAddresses() {
@@ -186,7 +152,7 @@ void MemoryMap::ReturnPagesLocked(uint64_t begin, uint64_t end) {
   const auto next = ranges_.lower_bound(begin);
   if (next != ranges_.begin() && std::prev(next)->second.end() > first) first = AlignUp(begin, kPage);
   if (next != ranges_.end() && next->first < last) last = AlignDown(end, kPage);
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  if (first < last) window_.ReturnPages(first, last);
 }
 
 std::optional<MemoryRegion> MemoryMap::Remove(uint64_t base) {
@@ -240,7 +206,7 @@ bool MemoryMap::IsAccessible(uint64_t address, uint64_t num_bytes, bool is_write
   auto it = std::prev(next);
   while (it != ranges_.end() && it->first <= address && address < it->second.end()) {
     const MemoryRegion& range = it->second;
-    if (!range.is_readable || (is_write && !range.is_writable)) return false;
+    if (range.readable_by == 0 || (is_write && range.writable_by == 0)) return false;
     if (end <= range.end()) return true;
     // Only mappings join up; two allocations never touch.
     address = range.end();
@@ -273,21 +239,21 @@ bool MemoryMap::MapPhysical(const MemoryRegion& range, int memory_fd, uint64_t f
   if (!IsReservedLocked(range.base, range.num_bytes)) return false;
   if (OverlapsLocked(ranges_, range.base, range.end())) return false;
   // Readable at once: access rights are kept in `range`, set by cuMemSetAccess.
-  if (MapRaw(range.base, range.num_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory_fd, fd_offset) == 0) {
+  if (!DeviceWindow::Cover(AlignDown(range.base, kPage), AlignUp(range.end(), kPage), memory_fd, fd_offset)) {
     return false;
   }
   ranges_.emplace(range.base, range);
   return true;
 }
 
-bool MemoryMap::UnmapPhysical(uint64_t base) {
+bool MemoryMap::UnmapPhysical(uint64_t base, MemoryKind kind) {
   const std::unique_lock lock(mutex_);
   const auto found = ranges_.find(base);
-  if (found == ranges_.end() || found->second.kind != MemoryKind::kMapped) return false;
+  if (found == ranges_.end() || found->second.kind != kind) return false;
   const MemoryRegion range = found->second;
   ranges_.erase(found);
   BumpLocked();
-  return MapZeros(range.base, range.num_bytes, MAP_FIXED) != 0;
+  return window_.Uncover(AlignDown(range.base, kPage), AlignUp(range.end(), kPage));
 }
 
 }  // namespace tally::sim_driver

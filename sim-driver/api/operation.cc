@@ -31,6 +31,7 @@ void StartKernel(const KernelOperation& kernel, const ContextPtr& context, int p
   request.parameters = kernel.parameters;
   request.variable_addresses = kernel.module->variable_addresses;
   request.memory = context->memory();
+  request.observer = kernel.observer;
   request.is_cooperative = kernel.is_cooperative;
   request.priority = kernel.has_priority ? kernel.priority : priority;
   request.stack_bytes = static_cast<uint32_t>(context->Limit(CU_LIMIT_STACK_SIZE));

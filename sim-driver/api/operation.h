@@ -33,6 +33,7 @@ struct KernelOperation {
   int priority = 0;
   std::vector<std::byte> parameters;  // packed
   std::vector<CUlaunchAttribute> attributes;
+  std::shared_ptr<const AccessObserver> observer;  // what the launching thread had declared
   // Where each parameter lies in `parameters`, for cuGraphKernelNodeGetParams; made on demand.
   std::vector<void*> parameter_pointers;
 };

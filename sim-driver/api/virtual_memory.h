@@ -17,7 +17,8 @@ struct PhysicalMemory {
   uint64_t num_bytes = 0;
   int device = 0;
   CUmemAllocationProp properties{};
-  UniqueFd fd;
+  UniqueFd fd;               // sealed; behind the memory's bytes one page that says what it is, for whoever imports it
+  bool is_imported = false;  // its maker accounts for it
   uint32_t num_references = 1;  // cuMemCreate and each cuMemRetainAllocationHandle
 };
 
@@ -25,14 +26,23 @@ struct PhysicalMemory {
 void CheckAllocationProperties(const CUmemAllocationProp& properties);
 CUmemGenericAllocationHandle CreatePhysical(uint64_t num_bytes, const CUmemAllocationProp& properties);
 void ReleasePhysical(CUmemGenericAllocationHandle handle);
+// A new descriptor for other processes. INVALID_VALUE unless the memory was made for that.
+int ExportPhysical(CUmemGenericAllocationHandle handle);
+// The memory behind a descriptor of ExportPhysical(), of whichever process; the descriptor stays the caller's.
+// INVALID_VALUE for any other file, INVALID_DEVICE when this process has no such device.
+CUmemGenericAllocationHandle ImportPhysical(int fd);
 CUmemAllocationProp PropertiesOf(CUmemGenericAllocationHandle handle);
 CUmemGenericAllocationHandle RetainPhysicalAt(uint64_t address);
 
-uint64_t ReserveAddresses(uint64_t num_bytes, uint64_t alignment);
+// At `hint` if it is free, lies in the window and is as aligned as is wanted; else, or when it is 0, elsewhere.
+uint64_t ReserveAddresses(uint64_t num_bytes, uint64_t alignment, uint64_t hint);
 void FreeAddresses(uint64_t base, uint64_t num_bytes);
 void MapAt(uint64_t address, uint64_t num_bytes, uint64_t offset, CUmemGenericAllocationHandle handle);
 void UnmapAt(uint64_t address, uint64_t num_bytes);
-void SetAccess(uint64_t address, uint64_t num_bytes, CUmemAccess_flags access);
-CUmemAccess_flags AccessAt(uint64_t address);
+// For kernels of `device`; other devices keep what they have.
+void SetAccess(uint64_t address, uint64_t num_bytes, int device, CUmemAccess_flags access);
+CUmemAccess_flags AccessAt(uint64_t address, int device);
+// CUmemAllocationHandleType bits of the memory that is mapped there.
+uint64_t HandleTypesAt(uint64_t base);
 
 }  // namespace tally::sim_driver

@@ -1,5 +1,6 @@
 
 
+#include "sim-driver/engine/access_observer.h"
 #include "sim-driver/engine/grid.h"
 #include "sim-driver/engine/location.h"
 #include "sim-driver/engine/operations.h"
@@ -20,6 +21,12 @@ std::string DescribeInstruction(const Grid& grid, const FunctionCode& function, 
 std::string DescribeThread(const Block& block, uint32_t thread) {
   const Dim3& dims = block.cluster->grid->request.block;
   return Format("thread ({},{},{})", thread % dims.x, thread / dims.x % dims.y, thread / dims.x / dims.y);
+}
+
+std::string DescribePlace(const ObservedAccess& access) {
+  const Grid& grid = *access.warp.block->cluster->grid;
+  return Format("kernel {}, {}", grid.kernel.name,
+                DescribeInstruction(grid, *access.warp.frame->function, &access.instruction));
 }
 
 void RaiseFault(Warp& w, const Instruction& i, uint32_t lane, int cu_result, std::string_view what) {

@@ -25,7 +25,8 @@
 
 namespace tally::sim_driver {
 
-struct Image;  // texture.h
+struct Image;          // texture.h
+class AccessObserver;  // access_observer.h
 
 // One allocation that device code may use. size_bytes 0: none.
 struct MemoryRange {
@@ -96,8 +97,9 @@ struct LaunchRequest {
   std::vector<std::byte> parameters;         // packed as Kernel::parameters say; shorter is padded with zeros
   std::vector<uint64_t> variable_addresses;  // one per Program::variables()
   std::shared_ptr<const MemoryLookup> memory;
-  bool is_cooperative = false;  // all blocks make progress together; grid synchronisation works
-  int priority = 0;             // as in CUDA: a lower number is more urgent
+  std::shared_ptr<const AccessObserver> observer;  // null: nobody wants to know
+  bool is_cooperative = false;                     // all blocks make progress together; grid synchronisation works
+  int priority = 0;                                // as in CUDA: a lower number is more urgent
   // Per-thread stack of recursive and indirect calls, cuCtxGetLimit(CU_LIMIT_STACK_SIZE). A floor: the engine gives at
   // least kMinStackBytes on top of what the kernel declares.
   uint32_t stack_bytes = 1024;

@@ -16,6 +16,8 @@ void MemoryView::Attach(const Grid* grid) {
     heap_ = heap;
     ranges_.fill(Range());
   }
+  // Every access of an observed grid is to come by, also one to what an earlier grid used.
+  if (grid != nullptr && grid->request.observer != nullptr) ranges_.fill(Range());
   // The workspace of a cooperative grid is no allocation of the lookup: it must not be remembered beyond its grid.
   if (has_workspace_) ranges_.fill(Range());
   has_workspace_ = grid != nullptr && grid->workspace != nullptr;
@@ -153,9 +155,8 @@ std::byte* ResolveAddress(Warp& w, const Instruction& i, uint32_t lane, Space sp
                        Format("partly outside the allocation of {} bytes at {:#x}", local.size_bytes, local.base));
   if (is_write && (!local.is_writable || space == Space::kConst))
     return OutOfBounds(w, i, lane, space, address, bytes, "read-only");
-  const MemoryLookup* lookup = w.block->cluster->grid->request.memory.get();
-  if (const auto* observer = dynamic_cast<const AccessObserver*>(lookup)) {
-    observer->OnAccess(address, bytes, is_write);
+  if (const AccessObserver* observer = w.block->cluster->grid->request.observer.get()) {
+    observer->OnAccess({.address = address, .bytes = bytes, .is_write = is_write, .warp = w, .instruction = i});
   } else if (range != nullptr) {
     *range = local;
   }

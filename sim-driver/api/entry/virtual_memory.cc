@@ -1,6 +1,8 @@
 // Virtual memory management.
 #include "sim-driver/api/virtual_memory.h"
 
+#include <cstring>
+
 #include "sim-driver/api/entry/entry.h"
 #include "sim-driver/api/memory_map.h"
 
@@ -19,13 +21,13 @@ TALLY_EXPORT CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* granularity,
   });
 }
 
-TALLY_EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr,
+TALLY_EXPORT CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                                   unsigned long long flags) {
   TALLY_ENTRY({
     RequireInitialized();
     RequireOut(ptr);
     Require(flags == 0, CUDA_ERROR_INVALID_VALUE);
-    *ptr = ReserveAddresses(size, alignment);
+    *ptr = ReserveAddresses(size, alignment, addr);
   });
 }
 
@@ -78,8 +80,7 @@ TALLY_EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const
     Require(desc != nullptr && count != 0, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; ++i) {
       Require(desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
-      DeviceAt(desc[i].location.id);
-      SetAccess(ptr, size, desc[i].flags);
+      SetAccess(ptr, size, DeviceAt(desc[i].location.id).ordinal(), desc[i].flags);
     }
   });
 }
@@ -91,8 +92,7 @@ TALLY_EXPORT CUresult CUDAAPI cuMemGetAccess(unsigned long long* flags, const CU
     RequireOut(flags);
     RequireOut(location);
     Require(location->type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_INVALID_VALUE);
-    DeviceAt(location->id);
-    *flags = AccessAt(ptr);
+    *flags = AccessAt(ptr, DeviceAt(location->id).ordinal());
   });
 }
 
@@ -110,5 +110,28 @@ TALLY_EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocation
     RequireInitialized();
     RequireOut(handle);
     *handle = RetainPhysicalAt(reinterpret_cast<uint64_t>(addr));
+  });
+}
+
+TALLY_EXPORT CUresult CUDAAPI cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                                           CUmemAllocationHandleType handleType,
+                                                           unsigned long long flags) {
+  TALLY_ENTRY({
+    RequireInitialized();
+    RequireOut(shareableHandle);
+    Require(flags == 0, CUDA_ERROR_INVALID_VALUE);
+    Require(handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+    const int fd = ExportPhysical(handle);
+    std::memcpy(shareableHandle, &fd, sizeof fd);
+  });
+}
+
+TALLY_EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                                             CUmemAllocationHandleType shHandleType) {
+  TALLY_ENTRY({
+    RequireInitialized();
+    RequireOut(handle);
+    Require(shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CUDA_ERROR_NOT_SUPPORTED);
+    *handle = ImportPhysical(static_cast<int>(reinterpret_cast<intptr_t>(osHandle)));
   });
 }

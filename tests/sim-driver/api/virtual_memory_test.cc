@@ -85,6 +85,45 @@ TEST_F(VirtualMemoryTest, OneMemoryAtTwoAddresses) {
   EXPECT_OK(cuMemAddressFree(b, kPage));
 }
 
+TEST_F(VirtualMemoryTest, AHintIsFollowedWhereItIsFree) {
+  CUdeviceptr base = 0, same = 0, other = 0;
+  ASSERT_OK(cuMemAddressReserve(&base, 2 * kPage, 0, 0, 0));
+  // Taken, cut or touched: elsewhere, as natively.
+  for (const CUdeviceptr hint : {base, base + kPage, base - kPage, base + 3 * kPage / 2}) {
+    ASSERT_OK(cuMemAddressReserve(&other, 2 * kPage, 0, hint, 0));
+    EXPECT_NE(other, hint);
+    EXPECT_TRUE(other >= base + 2 * kPage || other + 2 * kPage <= base);
+    EXPECT_OK(cuMemAddressFree(other, 2 * kPage));
+  }
+  EXPECT_OK(cuMemAddressFree(base, 2 * kPage));
+  ASSERT_OK(cuMemAddressReserve(&same, 4 * kPage, 0, base, 0));
+  EXPECT_EQ(same, base);
+  EXPECT_OK(cuMemAddressFree(same, 4 * kPage));
+  // Far behind everything, with ordinary memory right before and behind it.
+  const CUdeviceptr far = base + (CUdeviceptr{1} << 32);
+  ASSERT_OK(cuMemAddressReserve(&same, kPage, 0, far, 0));
+  EXPECT_EQ(same, far);
+  EXPECT_OK(cuMemAddressFree(same, kPage));
+  // No place of device memory.
+  ASSERT_OK(cuMemAddressReserve(&other, kPage, 0, CUdeviceptr{1} << 62, 0));
+  EXPECT_LT(other, CUdeviceptr{1} << 48);
+  EXPECT_OK(cuMemAddressFree(other, kPage));
+}
+
+TEST_F(VirtualMemoryTest, AReservationByHintIsNobodyElses) {
+  const CUdeviceptr next = Allocate(512);
+  const CUdeviceptr ahead = (next / kPage + 2) * kPage;
+  CUdeviceptr base = 0;
+  ASSERT_OK(cuMemAddressReserve(&base, kPage, 0, ahead, 0));
+  ASSERT_EQ(base, ahead);
+  // Ordinary memory goes round it.
+  for (int i = 0; i < 24; ++i) {
+    const CUdeviceptr memory = Allocate(kPage / 4);
+    EXPECT_TRUE(memory + kPage / 4 <= base || memory >= base + kPage) << std::hex << memory;
+  }
+  EXPECT_OK(cuMemAddressFree(base, kPage));
+}
+
 TEST_F(VirtualMemoryTest, BadArguments) {
   CUdeviceptr base = 0;
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&base, 100, 0, 0, 0));
@@ -95,7 +134,7 @@ TEST_F(VirtualMemoryTest, BadArguments) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&memory, 5, &properties_, 0));
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&memory, size_t{1} << 50, &properties_, 0));
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemMap(0, kPage, 0, 77, 0));
-  properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
   EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&memory, kPage, &properties_, 0));
 }
 

@@ -17,18 +17,14 @@ struct HashAccess {
   }
 };
 
-class RecordingMemory final : public sim_driver::AccessObserver {
+class AccessRecorder final : public sim_driver::AccessObserver {
  public:
-  explicit RecordingMemory(std::shared_ptr<const MemoryLookup> of) : of_(std::move(of)) {}
-  sim_driver::MemoryRange Find(uint64_t address) const override { return of_->Find(address); }
-  std::shared_ptr<const sim_driver::Image> FindImage(uint64_t handle) const override { return of_->FindImage(handle); }
-  void OnAccess(uint64_t address, uint32_t bytes, bool is_write) const override {
-    seen_.insert({address, bytes, is_write});
+  void OnAccess(const sim_driver::ObservedAccess& access) const override {
+    seen_.insert({access.address, access.bytes, access.is_write});
   }
   std::vector<RecordedAccess> seen() const { return {seen_.begin(), seen_.end()}; }
 
  private:
-  const std::shared_ptr<const MemoryLookup> of_;
   mutable std::unordered_set<RecordedAccess, HashAccess> seen_;  // of the one worker that the machine has
 };
 
@@ -121,12 +117,12 @@ std::optional<std::string> RecordedLaunches::Check(sim_driver::LaunchRequest req
   ++totals_.launches;
   totals_.barriers += !predicted.barrier.empty();
   for (size_t k = 0; k < kNumSegmentClasses; ++k) totals_.by_class[k] += predicted.num_accesses[k];
-  const auto memory = std::make_shared<RecordingMemory>(request.memory);
-  request.memory = memory;
+  const auto recorder = std::make_shared<AccessRecorder>();
+  request.observer = recorder;
   const std::string grid = fmt::format("grid ({},{},{}), block ({},{},{})", request.grid.x, request.grid.y,
                                        request.grid.z, request.block.x, request.block.y, request.block.z);
   totals_.faults += runner_.Run(std::move(request), budget).has_value();
-  const std::vector<RecordedAccess> seen = memory->seen();
+  const std::vector<RecordedAccess> seen = recorder->seen();
   totals_.accesses += seen.size();
   auto outside = FirstOutside(seen, predicted, kernel);
   if (outside) *outside = grid + ": " + *outside;

@@ -1,0 +1,215 @@
+#include "scheduler/taskgraph/task_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "scheduler/taskgraph/coarsening.h"
+#include "scheduler/taskgraph/needed_edges.h"
+#include "tests/scheduler/taskgraph/factorisation.h"
+#include "tests/scheduler/taskgraph/graph_shapes.h"
+#include "tests/scheduler/taskgraph/plan_execution.h"
+#include "tests/scheduler/taskgraph/random_tasks.h"
+
+namespace tally::scheduler {
+namespace {
+
+constexpr PlanMachine kMachine = {.num_devices = 4, .link_bytes_per_us = 1, .link_latency_ns = 500, .start_ns = 100};
+
+TaskGraph WithNeededEdges(const std::vector<Task>& tasks) {
+  const auto graph = TaskGraph::Make(tasks, InProgramOrder(static_cast<uint32_t>(tasks.size())));
+  const auto needed = NeededEdges(*graph, *RegionMap::Make(tasks));
+  return needed ? graph->With(*needed) : *graph;
+}
+
+std::vector<Memory> Memories(std::mt19937& random, size_t num_devices, size_t bytes) {
+  std::vector<Memory> memories(num_devices, Memory(bytes));
+  for (Memory& memory : memories) {
+    for (uint8_t& byte : memory) byte = static_cast<uint8_t>(random());
+  }
+  return memories;
+}
+
+// The plan, run in any order that it allows, leaves at home what the tasks leave one after another, and moves as many
+// bytes as it says.
+void ExpectRunsAlike(std::mt19937& random, const std::vector<Task>& tasks, const TaskGraph& graph,
+                     const PlanMachine& machine, std::vector<Memory>& memories) {
+  const auto regions = RegionMap::Make(graph.tasks());
+  const auto plan = TaskPlan::Make(graph, *regions, machine);
+  ASSERT_TRUE(plan);
+  const Memory serial = SerialRun(tasks, memories[kHome]);
+  PlanExecution execution(tasks, *regions, *plan, machine.most_bytes, memories);
+  ASSERT_NO_FATAL_FAILURE(execution.Run(random));
+  ASSERT_EQ(memories[kHome], serial);
+  ASSERT_EQ(execution.moved_bytes(), plan->moved_bytes());
+  for (TaskId id = 0; id < tasks.size(); ++id) {
+    if (tasks[id].is_pinned || tasks[id].touches.extent != Extent::kSaid) {
+      ASSERT_EQ(plan->device_of(id), kHome);
+    }
+  }
+}
+void ExpectRunsAlike(std::mt19937& random, const std::vector<Task>& tasks, const PlanMachine& machine, size_t bytes) {
+  std::vector<Memory> memories = Memories(random, machine.num_devices, bytes);
+  ExpectRunsAlike(random, tasks, WithNeededEdges(tasks), machine, memories);
+}
+
+PlanMachine RandomMachine(std::mt19937& random) {
+  return {.num_devices = size_t{1} << random() % 4,
+          .link_bytes_per_us = 1 + random() % 1000,
+          .link_latency_ns = random() % 5'000,
+          .start_ns = random() % 5'000,
+          .most_bytes = random() % 2 == 0 ? UINT64_MAX : random() % 128};
+}
+
+TEST(TaskPlanTest, RandomTasks) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 3000; ++round) {
+    const std::vector<Task> tasks =
+        RandomTasks(random, static_cast<uint32_t>(1 + random() % 40),
+                    {.has_one_pitch = random() % 2 == 0, .percent_opaque = round % 4 == 0 ? 10u : 0u});
+    ASSERT_NO_FATAL_FAILURE(ExpectRunsAlike(random, tasks, RandomMachine(random), kMemoryBytes)) << round;
+  }
+}
+
+TEST(TaskPlanTest, GraphShapes) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 20; ++round) {
+    for (int shape = 0; shape < kNumGraphShapes; ++shape) {
+      const std::vector<Task> tasks = ShapeMaker(random).Make(static_cast<GraphShape>(shape));
+      for (const size_t num_devices : {1, 2, 4, 8}) {
+        PlanMachine machine = RandomMachine(random);
+        machine.num_devices = num_devices;
+        ASSERT_NO_FATAL_FAILURE(ExpectRunsAlike(random, tasks, machine, 256)) << shape;
+      }
+    }
+  }
+}
+
+TEST(TaskPlanTest, FactorisationsWithRaggedTiles) {
+  std::mt19937 random(10);
+  for (const Factorisation kind : {Factorisation::kLu, Factorisation::kCholesky}) {
+    for (const uint64_t size : {8, 11, 13}) {
+      for (const uint64_t tile : {2, 3, 5}) {
+        const std::vector<Task> tasks =
+            FactorisationTasks(kind, {.size = size, .tile = tile, .element_bytes = 1}, [](auto...) { return 50'000; });
+        ASSERT_NO_FATAL_FAILURE(ExpectRunsAlike(random, tasks, RandomMachine(random), 256));
+      }
+    }
+  }
+}
+
+// Two graphs, one behind the other: the copies of the first are no longer what the second one needs.
+TEST(TaskPlanTest, TwoGraphsOnOneBuffer) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    const PlanMachine machine = RandomMachine(random);
+    std::vector<Memory> memories = Memories(random, machine.num_devices, kMemoryBytes);
+    for (int graph = 0; graph < 2; ++graph) {
+      const std::vector<Task> tasks = RandomTasks(random, 20, {.percent_opaque = 0});
+      ASSERT_NO_FATAL_FAILURE(ExpectRunsAlike(random, tasks, WithNeededEdges(tasks), machine, memories));
+    }
+  }
+}
+
+TEST(TaskPlanTest, BranchesAreSpread) {
+  std::mt19937 random(12);
+  std::vector<Task> tasks = ShapeMaker(random).Make(GraphShape::kBranches);
+  for (Task& task : tasks) task.cost_ns = 100'000;
+  const TaskGraph graph = WithNeededEdges(tasks);
+  const auto plan = TaskPlan::Make(graph, *RegionMap::Make(tasks), kMachine);
+  ASSERT_TRUE(plan);
+  EXPECT_LT(plan->end_ns(), graph.total_ns() * 100 / 370) << "four GPUs";
+  EXPECT_LE(plan->moved_bytes(), 6 * 2 * kCellBytes) << "each branch goes there once, and back once";
+  for (TaskId id = 8; id < tasks.size(); ++id) EXPECT_EQ(plan->device_of(id), plan->device_of(id % 8));
+}
+
+TEST(TaskPlanTest, AChainStaysHome) {
+  std::mt19937 random(13);
+  const std::vector<Task> tasks = ShapeMaker(random).Make(GraphShape::kChain);
+  const auto plan = TaskPlan::Make(WithNeededEdges(tasks), *RegionMap::Make(tasks), kMachine);
+  EXPECT_EQ(plan->moved_bytes(), 0);
+  EXPECT_EQ(plan->steps().size(), kNumShapeTasks);
+}
+
+// Long tasks of little memory are worth it, short ones of much are not.
+TEST(TaskPlanTest, NothingIsStolenThatWouldEndLater) {
+  std::mt19937 random(14);
+  std::vector<Task> tasks = ShapeMaker(random).Make(GraphShape::kBranches);
+  for (Task& task : tasks) task.cost_ns = 10;
+  const auto plan = TaskPlan::Make(WithNeededEdges(tasks), *RegionMap::Make(tasks), kMachine);
+  EXPECT_EQ(plan->moved_bytes(), 0);
+}
+
+TEST(TaskPlanTest, CriticalTasksGoFirst) {
+  // 0 .. 3 are a chain, 4 and 5 are beside it.
+  std::vector<Task> tasks(6);
+  for (TaskId id = 0; id < tasks.size(); ++id) {
+    const uint64_t cell = id < 4 ? 0 : id;
+    tasks[id] = {.touches = {Extent::kSaid, {{*Box::Range(cell * 8, 8), AccessKind::kReadWrite}}}, .cost_ns = 100};
+  }
+  const auto plan = TaskPlan::Make(WithNeededEdges(tasks), *RegionMap::Make(tasks), {.num_devices = 1});
+  EXPECT_EQ(plan->steps()[0].what, 0);
+  EXPECT_EQ(plan->steps()[1].what, 4) << "as nothing else may run yet";
+  tasks[5].priority = -1;
+  EXPECT_EQ(TaskPlan::Make(WithNeededEdges(tasks), *RegionMap::Make(tasks), {.num_devices = 1})->steps()[0].what, 5);
+}
+
+TEST(TaskPlanTest, PartitionsAreTasksToo) {
+  std::mt19937 random(15);
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<Task> tasks = RandomTasks(random, 40, {.percent_opaque = round % 3 == 0 ? 4u : 0u});
+    const TaskGraph graph = WithNeededEdges(tasks);
+    const Coarsening coarsening =
+        Coarsen(graph, {.shape = PartitionShape::kBranches, .most_tasks = 1 + random() % 8, .target_ns = 100'000});
+    const TaskGraph coarse = GraphOfPartitions(graph, coarsening);
+    const auto regions = RegionMap::Make(coarse.tasks());
+    const PlanMachine machine = RandomMachine(random);
+    const auto plan = TaskPlan::Make(coarse, *regions, machine);
+    std::vector<Memory> memories = Memories(random, machine.num_devices, kMemoryBytes);
+    const Memory serial = SerialRun(tasks, memories[kHome]);
+    // Steps in their own order, all tasks of a partition for each.
+    for (const PlanStep& step : plan->steps()) {
+      if (step.kind == StepKind::kMove) {
+        ForBytes(regions->region(step.what).box,
+                 [&](uint64_t at) { memories[step.device][at] = memories[step.from][at]; });
+      }
+      if (step.kind != StepKind::kTask) continue;
+      for (const TaskId id : coarsening.partitions[step.what].tasks) RunTask(id, tasks[id], memories[step.device]);
+    }
+    ASSERT_EQ(memories[kHome], serial);
+  }
+}
+
+TEST(TaskPlanTest, CostIsBounded) {
+  std::vector<Task> tasks(1);
+  tasks[0].touches.extent = Extent::kSaid;
+  for (uint64_t i = 0; i < RegionDirectory::kMostCopies / 8; ++i) {
+    tasks[0].touches.accesses.push_back({*Box::Range(i * 8, 4), AccessKind::kRead});
+  }
+  const auto graph = TaskGraph::Make(tasks, {});
+  const auto regions = RegionMap::Make(tasks);
+  EXPECT_TRUE(TaskPlan::Make(*graph, *regions, {.num_devices = 8}));
+  EXPECT_EQ(TaskPlan::Make(*graph, *regions, {.num_devices = 9}).error().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(TaskPlanTest, TheLargestGraphs) {
+  std::mt19937 random(16);
+  std::vector<Task> tasks(kMostTasks);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    tasks[i].touches = {Extent::kSaid, {{*Box::Range(random() % 4096 * 8, 8), AccessKind::kReadWrite}}};
+    tasks[i].cost_ns = UINT64_MAX / 3;
+  }
+  const auto graph = TaskGraph::Make(tasks, RandomEdges(random, kMostTasks, 4));
+  EXPECT_TRUE(TaskPlan::Make(*graph, *RegionMap::Make(tasks), {.num_devices = 8}));
+  for (Task& task : tasks) task = Task{};
+  const auto opaque = TaskGraph::Make(tasks, {});
+  const auto plan = TaskPlan::Make(*opaque, *RegionMap::Make(tasks), {.num_devices = 8});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->moved_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace tally::scheduler
