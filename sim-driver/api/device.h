@@ -74,5 +74,7 @@ Device& DeviceAt(int ordinal);
 void RequireInitialized();
 // TALLY_SIM_SHUFFLE; 0: not given (shuffle.h).
 uint64_t ShuffleSeed();
+// Of the next launch, from TALLY_SIM_SCHEDULE (LaunchRequest::schedule_seed); 0: not given.
+uint64_t NextScheduleSeed();
 
 }  // namespace tally::sim_driver
