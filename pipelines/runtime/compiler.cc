@@ -15,7 +15,7 @@
 namespace tally::pipelines {
 namespace {
 
-constexpr const char* kOptions[] = {"--gpu-architecture=sm_90a", "--std=c++17", "--device-as-default-execution-space"};
+constexpr const char* kArchitecture[] = {"sm_90a", "compute_90a"};  // of each Code
 constexpr uint64_t kMostCacheBytes = 256 << 20;
 
 struct Nvrtc {
@@ -24,6 +24,8 @@ struct Nvrtc {
   decltype(&::nvrtcDestroyProgram) destroy;
   decltype(&::nvrtcGetCUBINSize) cubin_size;
   decltype(&::nvrtcGetCUBIN) cubin;
+  decltype(&::nvrtcGetPTXSize) ptx_size;
+  decltype(&::nvrtcGetPTX) ptx;
   decltype(&::nvrtcGetProgramLogSize) log_size;
   decltype(&::nvrtcGetProgramLog) log;
   decltype(&::nvrtcVersion) version;
@@ -50,6 +52,8 @@ std::expected<Nvrtc, std::string> FindNvrtc() {
   find(nvrtc.destroy, "nvrtcDestroyProgram");
   find(nvrtc.cubin_size, "nvrtcGetCUBINSize");
   find(nvrtc.cubin, "nvrtcGetCUBIN");
+  find(nvrtc.ptx_size, "nvrtcGetPTXSize");
+  find(nvrtc.ptx, "nvrtcGetPTX");
   find(nvrtc.log_size, "nvrtcGetProgramLogSize");
   find(nvrtc.log, "nvrtcGetProgramLog");
   find(nvrtc.version, "nvrtcVersion");
@@ -67,48 +71,52 @@ std::string CacheFolder() {
   return {};
 }
 
-std::expected<std::vector<char>, std::string> CompileAnew(const Nvrtc& nvrtc, const std::string& source) {
+std::expected<std::vector<char>, std::string> CompileAnew(const Nvrtc& nvrtc, const std::string& source, Code code) {
   nvrtcProgram program = nullptr;
   if (nvrtc.create(&program, source.c_str(), "tally_vertical.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS) {
     return std::unexpected("NVRTC made no program of the kernel's source");
   }
-  std::vector<char> cubin;
+  const auto size_of = code == Code::kPtx ? nvrtc.ptx_size : nvrtc.cubin_size;
+  const auto take = code == Code::kPtx ? nvrtc.ptx : nvrtc.cubin;
+  const std::string architecture = fmt::format("--gpu-architecture={}", kArchitecture[static_cast<size_t>(code)]);
+  const char* const options[] = {architecture.c_str(), "--std=c++17", "--device-as-default-execution-space"};
+  std::vector<char> compiled;
   size_t size = 0;
-  const nvrtcResult result = nvrtc.compile(program, std::size(kOptions), kOptions);
-  if (result == NVRTC_SUCCESS && nvrtc.cubin_size(program, &size) == NVRTC_SUCCESS && size > 0) {
-    cubin.resize(size);
-    if (nvrtc.cubin(program, cubin.data()) != NVRTC_SUCCESS) cubin.clear();
+  const nvrtcResult result = nvrtc.compile(program, std::size(options), options);
+  if (result == NVRTC_SUCCESS && size_of(program, &size) == NVRTC_SUCCESS && size > 0) {
+    compiled.resize(size);
+    if (take(program, compiled.data()) != NVRTC_SUCCESS) compiled.clear();
   }
   std::string log;
-  if (cubin.empty() && nvrtc.log_size(program, &size) == NVRTC_SUCCESS && size > 1) {
+  if (compiled.empty() && nvrtc.log_size(program, &size) == NVRTC_SUCCESS && size > 1) {
     log.resize(size);
     nvrtc.log(program, log.data());
   }
   nvrtc.destroy(&program);
-  if (cubin.empty())
+  if (compiled.empty())
     return std::unexpected(
         fmt::format("NVRTC did not compile the kernel (result {}): {}", static_cast<int>(result), log));
-  return cubin;
+  return compiled;
 }
 
 }  // namespace
 
-std::expected<std::vector<char>, std::string> Compile(const std::string& source) {
+std::expected<std::vector<char>, std::string> Compile(const std::string& source, Code code) {
   static const std::expected<Nvrtc, std::string> nvrtc = FindNvrtc();
   if (!nvrtc) return std::unexpected(nvrtc.error());
   int major = 0, minor = 0;
   nvrtc->version(&major, &minor);
   const FileCache cache(CacheFolder(), kMostCacheBytes);
-  const std::string compiler = fmt::format("sm_90a, NVRTC {}.{}", major, minor);
+  const std::string compiler = fmt::format("{}, NVRTC {}.{}", kArchitecture[static_cast<size_t>(code)], major, minor);
   const FileCache::Key key = FileCache::KeyOf({FileCache::BytesOf(compiler), FileCache::BytesOf(source)});
   if (const std::optional<FileCache::Content> kept = cache.Find(key)) {
     const auto bytes = kept->span();
     return std::vector<char>(reinterpret_cast<const char*>(bytes.data()),
                              reinterpret_cast<const char*>(bytes.data()) + bytes.size());
   }
-  auto cubin = CompileAnew(*nvrtc, source);
-  if (cubin) cache.Keep(key, std::as_bytes(std::span(*cubin)));
-  return cubin;
+  auto compiled = CompileAnew(*nvrtc, source, code);
+  if (compiled) cache.Keep(key, std::as_bytes(std::span(*compiled)));
+  return compiled;
 }
 
 }  // namespace tally::pipelines

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "pipelines/runtime/compiler.h"
@@ -33,6 +34,22 @@ CUresult Encode(const Driver& driver, CUtensorMap* map, Element element, const v
       map, element == Element::kBf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
       const_cast<void*>(matrix), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+std::expected<CUmodule, Failure> LoadModule(const Driver& driver, const std::string& source) {
+  // What the driver takes, once one has said: the software GPU has no machine code.
+  static std::atomic<Code> code{Code::kMachineCode};
+  for (;;) {
+    const Code tried = code.load(std::memory_order_relaxed);
+    const auto compiled = Compile(source, tried);
+    if (!compiled) return Fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, compiled.error());
+    CUmodule module = nullptr;
+    const CUresult result = driver.module_load_data(&module, compiled->data());
+    if (result == CUDA_SUCCESS) return module;
+    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || tried == Code::kPtx)
+      return Fail(result, fmt::format("the kernel was not loaded: {}", driver.Describe(result)));
+    code.store(Code::kPtx, std::memory_order_relaxed);
+  }
 }
 
 // The kernel's one parameter, laid out as tally_pipeline::Parameters of stages/vertical.cuh.
@@ -136,13 +153,10 @@ Outcome Pipeline::AddResidual() {
 }
 
 Outcome Pipeline::Load(const Driver& driver, const Variant& variant) {
-  const auto cubin = Compile(KernelSource(chain_, variant));
-  if (!cubin) return Fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, cubin.error());
+  const auto module = LoadModule(driver, KernelSource(chain_, variant));
+  if (!module) return std::unexpected(module.error());
   Kernel& kernel = kernels_.emplace_back(variant);
-  if (const CUresult result = driver.module_load_data(&kernel.module, cubin->data()); result != CUDA_SUCCESS) {
-    kernels_.pop_back();
-    return Fail(result, fmt::format("the kernel was not loaded: {}", driver.Describe(result)));
-  }
+  kernel.module = *module;
   CUresult result = driver.module_get_function(&kernel.function, kernel.module, kKernelName);
   if (result == CUDA_SUCCESS) {
     result = driver.func_set_attribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,

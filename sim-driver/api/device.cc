@@ -118,6 +118,14 @@ uint64_t WaitMode() {
 
 uint64_t ShuffleSeed() { return NumberFromEnvironment("TALLY_SIM_SHUFFLE", 0, ~uint64_t{0}, 0); }
 
+uint64_t NextScheduleSeed() {
+  static const uint64_t seed = NumberFromEnvironment("TALLY_SIM_SCHEDULE", 0, ~uint64_t{0}, 0);
+  static std::atomic<uint64_t> num_launches{0};
+  if (seed == 0) return 0;
+  const uint64_t of_launch = seed + (num_launches.fetch_add(1, std::memory_order_relaxed) << 32);
+  return of_launch == 0 ? 1 : of_launch;
+}
+
 bool IsInitialized() { return is_initialized.load(std::memory_order_acquire); }
 void RequireInitialized() { Require(IsInitialized(), CUDA_ERROR_NOT_INITIALIZED); }
 

@@ -76,5 +76,7 @@ void RequireInitialized();
 uint64_t WaitMode();
 // TALLY_SIM_SHUFFLE; 0: not given (shuffle.h).
 uint64_t ShuffleSeed();
+// Of the next launch, from TALLY_SIM_SCHEDULE (LaunchRequest::schedule_seed); 0: not given.
+uint64_t NextScheduleSeed();
 
 }  // namespace tally::sim_driver

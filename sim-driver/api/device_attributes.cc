@@ -13,7 +13,7 @@ struct Entry {
 };
 
 // Attributes that are not listed are 0: features that this device does not have (cube maps, RDMA,
-// peer links, graphics, multicast, tensor maps, IPC events, fabric handles, ...).
+// peer links, graphics, multicast, IPC events, fabric handles, ...).
 constexpr Entry kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, MachineLimits::kMaxThreadsPerBlock},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
@@ -100,6 +100,7 @@ constexpr Entry kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 1},
+    {CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
     {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, 1},

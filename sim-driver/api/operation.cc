@@ -36,6 +36,7 @@ void StartKernel(const KernelOperation& kernel, const ContextPtr& context, int p
   request.priority = kernel.has_priority ? kernel.priority : priority;
   request.stack_bytes = static_cast<uint32_t>(context->Limit(CU_LIMIT_STACK_SIZE));
   request.heap_bytes = context->Limit(CU_LIMIT_MALLOC_HEAP_SIZE);
+  request.schedule_seed = NextScheduleSeed();
   if (kernel.function->code.kernel().uses_printf) {
     request.on_printf = [buffer = context->shared_printf_buffer()](std::string_view text) { buffer->Append(text); };
   }

@@ -19,17 +19,15 @@ template <typename Visit>
 void ForUses(const LoweredInstruction& instruction, Visit visit) {
   for (VirtualOperand operand : {instruction.i.a, instruction.i.b, instruction.i.c, instruction.i.f})
     if (IsRegister(operand)) visit(RegisterOf(operand));
-  if (!instruction.list_is_defined)
-    for (VirtualOperand operand : instruction.list)
-      if (IsRegister(operand)) visit(RegisterOf(operand));
+  for (size_t k = instruction.num_defined; k < instruction.list.size(); ++k)
+    if (IsRegister(instruction.list[k])) visit(RegisterOf(instruction.list[k]));
 }
 template <typename Visit>
 void ForDefinitions(const LoweredInstruction& instruction, Visit visit) {
   for (VirtualOperand operand : {instruction.i.d, instruction.i.e})
     if (IsRegister(operand)) visit(RegisterOf(operand));
-  if (instruction.list_is_defined)
-    for (VirtualOperand operand : instruction.list)
-      if (IsRegister(operand)) visit(RegisterOf(operand));
+  for (size_t k = 0; k < instruction.num_defined; ++k)
+    if (IsRegister(instruction.list[k])) visit(RegisterOf(instruction.list[k]));
 }
 
 // Of one of four sets of registers for each block: 64 MiB. The product of two numbers that a text chooses.

@@ -1,6 +1,7 @@
 // Barriers of blocks (bar, barrier), warps (bar.warp.sync) and clusters (barrier.cluster).
 #include "sim-driver/engine/barrier.h"
 
+#include "sim-driver/engine/delay.h"
 #include "sim-driver/engine/grid.h"
 #include "sim-driver/engine/lanes.h"
 #include "sim-driver/engine/location.h"
@@ -94,6 +95,7 @@ void TryComplete(Block& block, uint32_t id, Warp* running, const Instruction* ru
 
 // a = which, b = count (if y), c = predicate, d = result; x = BarrierKind | kAlignedFlag.
 void OpBarrier(Warp& w, const Instruction& i) {
+  if (DelaysBefore(w, i)) return;
   auto kind = static_cast<BarrierKind>(i.x & 15);
   auto first = static_cast<uint32_t>(std::countr_zero(w.mask));
   const uint32_t* ids = Source<uint32_t>(w, i.a);
@@ -204,7 +206,8 @@ void OpClusterArrive(Warp& w, const Instruction&) {
   TryCompleteCluster(cluster);
 }
 
-void OpClusterWait(Warp& w, const Instruction&) {
+void OpClusterWait(Warp& w, const Instruction& i) {
+  if (DelaysBefore(w, i)) return;
   bool waits = false;
   for (uint32_t rest = w.mask; rest != 0; rest &= rest - 1)
     waits |= w.cluster_arrival_phase[static_cast<size_t>(std::countr_zero(rest))] == w.block->cluster->cluster_phase;

@@ -4,6 +4,8 @@
 #include <ctime>
 
 #include "sim-driver/engine/barrier.h"
+#include "sim-driver/engine/deadlock.h"
+#include "sim-driver/engine/delivery.h"
 #include "sim-driver/engine/frames.h"
 #include "sim-driver/engine/grid.h"
 #include "sim-driver/engine/memory_view.h"
@@ -32,12 +34,6 @@ bool ReleaseWaitingLanes(Warp& w) {
     released = true;
   }
   return released;
-}
-
-bool HasWaitingLanes(const Warp& w) {
-  for (const Record& record : w.records)
-    if (record.arrived != 0 && record.expected != 0) return true;
-  return false;
 }
 
 // Runs the splits of a warp for up to `budget` instructions; returns how many it used.
@@ -109,9 +105,27 @@ int32_t RunWarp(Warp& w, int32_t budget, uint64_t now_ns) {
   return used;
 }
 
+// So many rounds of turns between two looks whether anybody can still go on.
+constexpr uint32_t kRoundsBetweenLooks = 1024;
+
+void WaitForEver(Cluster& cluster) {
+  cluster.fault =
+      Fault{kFaultLaunchTimeout, Format("kernel {}: threads wait for ever, because no other thread of the block can "
+                                        "still arrive: {}",
+                                        cluster.grid->kernel.name, DescribeWaiting(cluster))};
+}
+
 size_t AlignUp(size_t value, size_t align) { return (value + align - 1) / align * align; }
 
 }  // namespace
+
+bool HasWaitingLanes(const Warp& w) {
+  for (const Record& record : w.records)
+    if (record.arrived != 0 && record.expected != 0) return true;
+  return false;
+}
+
+void StepWarp(Warp& w) { RunWarp(w, 1, 0); }
 
 uint64_t NowNs() {
   timespec now{};
@@ -127,6 +141,8 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
   cluster.cluster_arrived = 0;
   cluster.cluster_phase = 0;
   cluster.fault.reset();
+  cluster.deliveries.clear();
+  cluster.rounds_unchecked = 0;
   cluster.schedule = Schedule(grid.request.schedule_seed, index);
   index = Schedule::Permute(index, grid.num_clusters, grid.request.schedule_seed);
   size_t local_bytes = AlignUp(size_t{grid.local_stride_bytes} * kLanes, 64);
@@ -176,6 +192,8 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
       w.current = 0;
       w.unmerged_instructions = 0;
       w.thread_instructions = 0;
+      w.polled_at = w.delayed_at = nullptr;
+      w.delayed_turns = 0;
       w.local = memory;
       memory += local_bytes;
       uint32_t threads = std::min(kLanes, grid.threads_per_block - k * kLanes);
@@ -210,6 +228,12 @@ ClusterOutcome RunCluster(Cluster& cluster, MemoryView& memory, int64_t slice, u
       for (size_t turn = 0; turn < block.warps.size(); ++turn) {
         Warp& w = block.warps[(first + turn) % block.warps.size()];
         if (w.live == 0) continue;
+        if (w.delayed_turns != 0) {
+          --w.delayed_turns;
+          progressed = true;
+          yields_only = false;
+          continue;
+        }
         if (grid.is_stopping.load(std::memory_order_relaxed)) return ClusterOutcome::kStopped;
         bool sleeps = false;
         for (const Split& split : w.splits) sleeps |= split.state == SplitState::kSleeping;
@@ -229,7 +253,22 @@ ClusterOutcome RunCluster(Cluster& cluster, MemoryView& memory, int64_t slice, u
         }
       }
     }
-    if (!cluster.schedule.IsNatural() && cluster.schedule.Pick(4) == 0) slice = 0;  // another block's turn
+    if (!cluster.schedule.IsNatural()) {
+      if (cluster.schedule.Pick(4) == 0) slice = 0;  // another block's turn
+      if (!cluster.deliveries.empty()) {
+        if (cluster.schedule.Pick(2) == 0) DeliverOne(cluster);
+        progressed = true;
+        yields_only = false;
+      }
+    }
+    if (is_live && ++cluster.rounds_unchecked >= kRoundsBetweenLooks) {
+      cluster.rounds_unchecked = 0;
+      if (WaitsForEver(cluster)) WaitForEver(cluster);
+      if (cluster.fault) {
+        outcome = ClusterOutcome::kFaulted;
+        break;
+      }
+    }
     if (!is_live) {
       outcome = ClusterOutcome::kFinished;
     } else if (!progressed && wake_ns != ~uint64_t{0}) {
@@ -244,10 +283,7 @@ ClusterOutcome RunCluster(Cluster& cluster, MemoryView& memory, int64_t slice, u
       bool still_live = false;
       for (Block& block : cluster.blocks) still_live |= block.live_threads != 0;
       if (!still_live) continue;
-      cluster.fault = Fault{kFaultLaunchTimeout,
-                            Format("kernel {}: threads wait for ever, because no other thread of the block can "
-                                   "still arrive: {}",
-                                   grid.kernel.name, DescribeWaiting(cluster))};
+      WaitForEver(cluster);
       outcome = ClusterOutcome::kFaulted;
     } else if (yields_only) {
       outcome = ClusterOutcome::kPolling;  // for another block or the host

@@ -21,6 +21,11 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
 // Runs it for about `slice` warp instructions. Adds to the counters.
 ClusterOutcome RunCluster(Cluster& cluster, MemoryView& memory, int64_t slice, uint64_t* thread_instructions);
 
+// One instruction of the split that is `w.current`, which may run.
+void StepWarp(Warp& w);
+// Do lanes of the warp wait for others to join them? They go on alone after a while.
+bool HasWaitingLanes(const Warp& w);
+
 uint64_t NowNs();
 
 }  // namespace tally::sim_driver

@@ -36,7 +36,7 @@ struct LoweredInstruction {
   Instruction i;  // operands are VirtualOperands; target and list are set at the end
   std::vector<VirtualOperand> list;
   std::vector<uint32_t> numbers;  // becomes Instruction::list where there are no operands in it
-  bool list_is_defined = false;   // `list` is written rather than read
+  uint32_t num_defined = 0;       // so many of `list`, from its start, are written; the others are read
   bool is_guard = false;          // runs the next instruction for fewer lanes
   bool is_guarded = false;
   bool ends_block = false;      // never continues with the next instruction

@@ -451,7 +451,7 @@ bool Decode128(Lowering& l, Access access, bool is_load) {
   lowered.i.x = static_cast<uint32_t>(access.space);
   lowered.i.y = 2;
   lowered.list = {parts[0], parts[1]};
-  lowered.list_is_defined = is_load;
+  lowered.num_defined = is_load ? static_cast<uint32_t>(lowered.list.size()) : 0;
   if (is_load) EmitJoin128(l, l.Define(0, ScalarType::kB128), parts);
   return true;
 }
@@ -513,7 +513,7 @@ bool DecodeAccess(Lowering& l, bool is_load) {
   lowered.i.x = static_cast<uint32_t>(access.space);
   lowered.i.y = access.count;
   lowered.list = std::move(list);
-  lowered.list_is_defined = is_load;
+  lowered.num_defined = is_load ? static_cast<uint32_t>(lowered.list.size()) : 0;
   for (const Element& element : elements) FinishLoad(l, element, access.type);
   return true;
 }

@@ -18,6 +18,10 @@ OpcodeTable MakeTable() {
   AddWarpOpcodes(table);
   AddBarrierOpcodes(table);
   AddAsyncOpcodes(table);
+  AddMBarrierOpcodes(table);
+  AddMmaOpcodes(table);
+  AddMatrixMoveOpcodes(table);
+  AddWarpgroupOpcodes(table);
   AddSpecialOpcodes(table);
   AddTextureOpcodes(table);
   return table;

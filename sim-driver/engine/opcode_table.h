@@ -30,13 +30,19 @@ void AddCallOpcodes(OpcodeTable& table);
 void AddWarpOpcodes(OpcodeTable& table);
 void AddBarrierOpcodes(OpcodeTable& table);
 void AddAsyncOpcodes(OpcodeTable& table);
+void AddMBarrierOpcodes(OpcodeTable& table);
+void AddMmaOpcodes(OpcodeTable& table);
+void AddMatrixMoveOpcodes(OpcodeTable& table);
+void AddWarpgroupOpcodes(OpcodeTable& table);
 void AddSpecialOpcodes(OpcodeTable& table);
 void AddTextureOpcodes(OpcodeTable& table);
 
 // Null for an opcode that nobody decodes.
 const Opcode* FindOpcode(std::string_view name);
 
-bool DecodeWarpBarrier(Lowering& lowering);  // bar.warp.sync: warp_ops.cc
+bool DecodeWarpBarrier(Lowering& lowering);        // bar.warp.sync: warp_ops.cc
+bool DecodeArriveAfterCopies(Lowering& lowering);  // cp.async.mbarrier.arrive: mbarrier.cc
+bool DecodeTensorCopy(Lowering& lowering);         // cp.async.bulk.tensor: tensor_copy.cc
 
 // The half of a float family: add, fma, ... of f16, f16x2, bf16 and bf16x2 (half.cc); null if there is none.
 bool DecodeHalf(Lowering& lowering);

@@ -30,6 +30,13 @@ class Schedule {
     return 1 + static_cast<int32_t>(Pick(kShort));
   }
 
+  // How many turns a warp stays away from a wait: none, a few, or so many that all others get as far as they can.
+  uint32_t Delay() {
+    static constexpr uint32_t kFew = 8, kMany = 64;
+    const uint32_t kind = Pick(4);
+    return kind == 0 ? kMany : kind == 1 ? 1 + Pick(kFew) : 0;
+  }
+
   // The place of `index` in an order of `count` that is drawn from `seed`.
   static uint64_t Permute(uint64_t index, uint64_t count, uint64_t seed) {
     if (seed == 0 || count < 2 || count >> 32 != 0) return index;

@@ -385,7 +385,7 @@ bool DecodeFetch(Lowering& l, bool is_gather) {
     lowered.i.y |= kIsGather | component << kGatherShift;
   }
   lowered.list = std::move(list);
-  lowered.list_is_defined = true;
+  lowered.num_defined = static_cast<uint32_t>(lowered.list.size());
   return true;
 }
 
@@ -436,7 +436,7 @@ bool DecodeSurface(Lowering& l) {
   lowered.i.x = shape;
   lowered.i.y = static_cast<uint32_t>(list.size()) | static_cast<uint32_t>(outside) << kOutsideShift;
   lowered.list = std::move(list);
-  lowered.list_is_defined = kIsLoad;
+  lowered.num_defined = kIsLoad ? static_cast<uint32_t>(lowered.list.size()) : 0;
   return true;
 }
 

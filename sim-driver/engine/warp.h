@@ -92,7 +92,10 @@ struct Warp {
   int32_t saved_remaining = 0;
   int32_t counted_from = 0;  // `remaining` when thread instructions were last counted
   uint64_t thread_instructions = 0;
-  uint32_t fruitless_polls = 0;  // strong loads and atomics in a row that found what they had found before
+  const Instruction* polled_at = nullptr;   // the wait that failed last
+  const Instruction* delayed_at = nullptr;  // the wait that was put off (delay.h)
+  uint32_t delayed_turns = 0;               // so many it still stays away
+  uint32_t fruitless_polls = 0;             // strong loads and atomics in a row that found what they had found before
 
   uint32_t live = 0;                   // lanes that have not exited
   uint32_t index = 0;                  // in the block
@@ -152,6 +155,13 @@ struct Block {
   std::vector<Warp> warps;
 };
 
+// A copy into shared memory that is under way (delivery.h).
+struct Delivery {
+  std::byte* to = nullptr;
+  std::vector<std::byte> bytes;
+  std::byte* barrier = nullptr;
+};
+
 // What is scheduled: the blocks of one cluster (one block where there are no clusters). Pooled and reused.
 struct Cluster {
   Grid* grid = nullptr;
@@ -166,6 +176,8 @@ struct Cluster {
   std::optional<Fault> fault;
   uint64_t wake_ns = 0;  // when everything in it sleeps
   Schedule schedule;     // LaunchRequest::schedule_seed
+  std::vector<Delivery> deliveries;
+  uint32_t rounds_unchecked = 0;  // of turns, since WaitsForEver was asked
 };
 
 }  // namespace tally::sim_driver

@@ -4,6 +4,7 @@
 #include "sim-driver/engine/lanes.h"
 #include "sim-driver/engine/opcode_table.h"
 #include "sim-driver/engine/operations.h"
+#include "sim-driver/engine/warp_sync.h"
 
 namespace tally::sim_driver {
 
@@ -15,12 +16,6 @@ void WakeWarpSync(Warp& w) {
 
 namespace {
 
-bool IsSamePlace(const Split& split, const Warp& w, const Instruction& i, bool any_place) {
-  if (split.state != SplitState::kWarpSync) return false;
-  if (any_place) return split.pc->op == i.op;
-  return split.pc == &i && split.frame == w.frame;
-}
-
 // Lanes named in the masks (operand `masks`) of the active lanes that have not exited must be here too. Runs `body`
 // with w.mask widened to all that came, or blocks the split until they come.
 template <typename Body>
@@ -28,42 +23,7 @@ void WithNamedLanes(Warp& w, const Instruction& i, uint32_t masks, bool any_plac
   const uint32_t* mask = Source<uint32_t>(w, masks);
   uint32_t needed = 0;
   for (uint32_t rest = w.mask; rest != 0; rest &= rest - 1) needed |= mask[std::countr_zero(rest)];
-  needed &= w.live;
-  if ((needed & ~w.mask) == 0) {
-    body();
-    return;
-  }
-  uint32_t here = w.mask;
-  for (const Split& split : w.splits) {
-    if (!IsSamePlace(split, w, i, any_place)) continue;
-    here |= split.mask;
-    needed |= split.wait_mask & w.live;
-  }
-  w.CountInstructions();
-  if ((needed & ~here) != 0) {
-    w.splits[w.current] = {.mask = w.mask,
-                           .state = SplitState::kWarpSync,
-                           .wait_mask = needed,
-                           .pc = &i,
-                           .frame = w.frame,
-                           .record = w.record};
-    w.Stop(StopReason::kBlocked);
-    return;
-  }
-  uint32_t own = w.mask;
-  w.mask = here;
-  body();
-  w.mask = own;
-  for (Split& split : w.splits) {
-    if (!IsSamePlace(split, w, i, any_place)) continue;
-    split.state = SplitState::kRunnable;
-    ++split.pc;
-  }
-  // The running split joins those it can be merged with.
-  Split& self = w.splits[w.current];
-  self = {.mask = w.mask, .pc = w.pc, .frame = w.frame, .record = w.record};
-  w.Stop(StopReason::kBlocked);
-  MergeSplits(w);
+  WithLanes(w, i, needed, any_place, body);
 }
 
 // ---------------------------------------------------------------- shfl

@@ -270,7 +270,8 @@ void TensorMaps() {
     EXPECT(memcmp(&map, &moved, sizeof(map)) != 0);
     OK(DRIVER(cuTensorMapReplaceAddress)(&moved, address));
     EXPECT(memcmp(&map, &moved, sizeof(map)) == 0);
-    OK(columns(&map));
+    const CUresult other = columns(&map);  // which the software GPU does not have
+    EXPECT(other == CUDA_SUCCESS || other == CUDA_ERROR_NOT_SUPPORTED);
   } else {
     FAILS(tiled(&map, address));
     FAILS(columns(&map));

@@ -17,6 +17,16 @@ TALLY_EXPORT CUresult CUDAAPI cuInit(unsigned int Flags) {
   });
 }
 
+// NVRTC looks for tables of functions that CUDA does not document, and does without them; it crashes where nobody
+// answers.
+TALLY_EXPORT CUresult CUDAAPI cuGetExportTable(const void** ppExportTable, const CUuuid*) {
+  TALLY_ENTRY({
+    RequireOut(ppExportTable);
+    *ppExportTable = nullptr;
+    return CUDA_ERROR_INVALID_VALUE;
+  });
+}
+
 TALLY_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* driverVersion) {
   TALLY_ENTRY({
     RequireOut(driverVersion);

@@ -128,14 +128,14 @@ TEST(FaultTest, EndlessRecursion) {
 
 TEST(FaultTest, UnsupportedInstructionIsNamed) {
   Launcher launcher;
-  std::string text = Kernel1(".reg .f32 %f<9>;\nwgmma.fence.sync.aligned;") + ".visible .entry fine(){ret;}";
+  std::string text = Kernel1(".reg .f32 %f<9>;\ntcgen05.wait::ld.sync.aligned;") + ".visible .entry fine(){ret;}";
   auto program = launcher.Load({text});
   ASSERT_TRUE(program);
   EXPECT_EQ(program->kernels()[*program->FindKernel("fine")].unsupported, "");
   auto fault = launcher.Run(launcher.Request(program, "k", {1}, {32}, uint64_t{0}));
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->cu_result, kFaultNotSupported);
-  EXPECT_NE(fault->message.find("wgmma.fence.sync.aligned"), std::string::npos) << fault->message;
+  EXPECT_NE(fault->message.find("tcgen05.wait::ld.sync.aligned"), std::string::npos) << fault->message;
 }
 
 TEST(FaultTest, UninitialisedSharedMemoryWhenAsked) {
