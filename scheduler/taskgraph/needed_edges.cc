@@ -37,7 +37,7 @@ class Search {
         had_(graph.size()),
         has_(graph.size()),
         users_(regions.size()),
-        do_anything_(had_.num_words()),
+        opaque_(had_.num_words()),
         read_anything_(had_.num_words()),
         write_(had_.num_words()) {}
 
@@ -59,10 +59,10 @@ class Search {
     const Extent extent = graph_.task(id).touches.extent;
     if (extent == Extent::kAnything) {
       conflicts_.assign(had_.num_words(), UINT64_MAX);
-      Set(do_anything_, position);
+      Set(opaque_, position);
       return true;
     }
-    conflicts_ = do_anything_;
+    conflicts_ = opaque_;
     bool writes = false;
     for (const RegionUse& use : regions_.uses(id)) {
       writes |= use.writes;
@@ -123,7 +123,7 @@ class Search {
   Ancestors had_, has_;
   std::vector<Users> users_;
   // By position: tasks that may do anything, may read anything, write something.
-  Bits do_anything_, read_anything_, write_;
+  Bits opaque_, read_anything_, write_;
   Bits conflicts_;  // of the task that is looked at
   size_t num_steps_ = 0;
   std::vector<GraphEdge> edges_;

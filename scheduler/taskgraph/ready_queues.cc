@@ -1,7 +1,6 @@
 #include "scheduler/taskgraph/ready_queues.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace tally::scheduler {
 
@@ -22,16 +21,16 @@ std::optional<TaskId> ReadyQueues::Take(DeviceId device) {
   return Remove(queue, from, from.begin());
 }
 
-std::optional<TaskId> ReadyQueues::Last(DeviceId device) const {
+std::optional<TaskId> ReadyQueues::NextToSteal(DeviceId device) const {
   const Queue& queue = queues_[device];
   if (queue.free.empty()) return std::nullopt;
-  return queue.free.rbegin()->task;
+  return queue.free.begin()->task;
 }
 
 std::optional<TaskId> ReadyQueues::Steal(DeviceId device) {
   Queue& queue = queues_[device];
   if (queue.free.empty()) return std::nullopt;
-  return Remove(queue, queue.free, std::prev(queue.free.end()));
+  return Remove(queue, queue.free, queue.free.begin());
 }
 
 TaskId ReadyQueues::Remove(Queue& queue, std::set<Entry>& from, std::set<Entry>::iterator at) {

@@ -19,7 +19,7 @@ struct TaskUse {
   RegionUse use;
 };
 
-// Rows and columns from and up to, by number of a cut once there are cuts.
+// Rows and columns from and up to, by number of a border once there are borders.
 struct Rectangle {
   uint64_t row_begin, row_end;
   uint64_t column_begin, column_end;
@@ -60,7 +60,7 @@ class Plane {
 };
 
 // Sorted, each once.
-class Cuts {
+class Borders {
  public:
   void Add(uint64_t at) { at_.push_back(at); }
   void Finish() {
@@ -83,13 +83,14 @@ class Cluster {
   Cluster(std::span<const TaskAccess> accesses, uint64_t end) : accesses_(accesses), end_(end) {}
 
   // False: not possible, or more cells or uses than that; nothing was added then.
-  bool Cut(const RegionMap::Limits& limits, size_t num_used, std::vector<Region>& regions, std::vector<TaskUse>& uses) {
+  bool Divide(const RegionMap::Limits& limits, size_t num_used, std::vector<Region>& regions,
+              std::vector<TaskUse>& uses) {
     const std::optional<uint64_t> pitch = CommonPitch();
     if (!pitch) return false;
     const Plane plane(accesses_.front().box.begin(), *pitch);
     std::vector<size_t> begin;  // of the rectangles of each access
     std::vector<Rectangle> rectangles;
-    Cuts rows, columns;
+    Borders rows, columns;
     for (const TaskAccess& access : accesses_) {
       begin.push_back(rectangles.size());
       plane.Add(access.box, rectangles);
@@ -178,15 +179,15 @@ Result<RegionMap> RegionMap::Make(std::span<const Task> tasks, const Limits& lim
   if (!all) return std::unexpected(all.error());
   RegionMap map;
   std::vector<TaskUse> uses;
-  size_t num_cut = 0;  // uses of clusters that were cut
+  size_t num_divided = 0;  // uses of clusters that were divided
   for (size_t first = 0; first < all->size();) {
     uint64_t end = (*all)[first].box.end();
     size_t last = first + 1;
     for (; last < all->size() && (*all)[last].box.begin() < end; ++last) end = std::max(end, (*all)[last].box.end());
     Cluster cluster(std::span<const TaskAccess>(*all).subspan(first, last - first), end);
     const size_t num_before = uses.size();
-    if (cluster.Cut(limits, num_cut, map.regions_, uses)) {
-      num_cut += uses.size() - num_before;
+    if (cluster.Divide(limits, num_divided, map.regions_, uses)) {
+      num_divided += uses.size() - num_before;
     } else {
       cluster.KeepHome(map.regions_, uses);
     }

@@ -1,4 +1,4 @@
-// RegionMap: the memory that the tasks of a graph touch, cut into regions. A task touches regions as a whole.
+// RegionMap: the memory that the tasks of a graph touch, divided into regions. A task touches regions as a whole.
 //
 // What tasks touch are boxes, which overlap at will: a tile, its column, the matrix, a ragged tile at the edge. Regions
 // do not overlap, so each can be in one place or another:
@@ -8,8 +8,8 @@
 //              ragged tiles at the edges                         one per tile, and the matrix is all of them
 //
 // Boxes that share addresses, directly or by others between them, form a cluster. In a cluster whose boxes have one
-// pitch, addresses are rows and columns, and the edges of all boxes cut the plane into cells; a cell that is in a box
-// is a region. Plain ranges are cut so, too: into rows, if there is a pitch, else into pieces of one row.
+// pitch, addresses are rows and columns, and the borders of all boxes divide the plane into cells; a cell that is in a
+// box is a region. Plain ranges are divided so, too: into rows, if there is a pitch, else into pieces of one row.
 //
 // Where that is not possible (several pitches in one cluster) or would be too much, the cluster is one region that
 // never leaves home. Nothing else would be safe: what lies between its boxes may be somebody else's. So cost and memory
@@ -49,7 +49,7 @@ class RegionMap {
   static constexpr size_t kMostAccesses = 1 << 18;
   struct Limits {
     size_t most_cells = 1 << 14;  // of a cluster
-    size_t most_uses = 1 << 20;   // of all clusters that are cut
+    size_t most_uses = 1 << 20;   // of all clusters that are divided
   };
 
   // kResourceExhausted if the tasks have more accesses than kMostAccesses: such a graph is the driver's.

@@ -76,6 +76,7 @@ class TaskPlanner {
     const TaskId id = ends_.top().task;
     ends_.pop();
     --devices_[plan_.device_of_[id]].num_given;
+    SendFinishedHome(id);
     for (const TaskId next : graph_.behind(id)) {
       if (--num_waiting_for_[next] == 0) Await(next);
     }
@@ -126,17 +127,18 @@ class TaskPlanner {
     if (bytes == 0) return now_ns_;
     return SaturatedSum(std::max(now_ns_, devices_[device].receives_until_ns), MoveNs(bytes));
   }
+  // From the one that has the most to do, if the task begins here before all the rest there has ended.
   std::optional<TaskId> StealFor(DeviceId device) {
     std::optional<DeviceId> most;
-    uint64_t most_ns = 0;  // when its last one would begin
+    uint64_t most_ns = 0;  // when the rest ends
     for (DeviceId other = 0; other < devices_.size(); ++other) {
-      const std::optional<TaskId> last = queues_.Last(other);
-      if (other == device || !last || !directory_.Fits(regions_.uses(*last), device)) continue;
-      const uint64_t begin_ns =
-          SaturatedSum(std::max(now_ns_, devices_[other].free_at_ns),
-                       queues_.waiting_ns(other) - std::min(queues_.waiting_ns(other), graph_.task(*last).cost_ns));
-      if (begin_ns <= std::max(devices_[device].free_at_ns, ArrivalNs(*last, device))) continue;
-      if (!most || begin_ns > most_ns) most = other, most_ns = begin_ns;
+      const std::optional<TaskId> task = queues_.NextToSteal(other);
+      if (other == device || !task || !directory_.Fits(regions_.uses(*task), device)) continue;
+      const uint64_t waiting_ns = queues_.waiting_ns(other);
+      const uint64_t rest_ns = waiting_ns - std::min(waiting_ns, graph_.task(*task).cost_ns);
+      const uint64_t end_ns = SaturatedSum(std::max(now_ns_, devices_[other].free_at_ns), rest_ns);
+      if (end_ns <= std::max(devices_[device].free_at_ns, ArrivalNs(*task, device))) continue;
+      if (!most || end_ns > most_ns) most = other, most_ns = end_ns;
     }
     return most ? queues_.Steal(*most) : std::nullopt;
   }
@@ -167,7 +169,6 @@ class TaskPlanner {
     ++on.num_given;
     ++num_placed_;
     ends_.push({on.free_at_ns, id});
-    SendFinishedHome(id);
   }
   // Nobody writes it again: it goes home while others still run.
   void SendFinishedHome(TaskId id) {
@@ -258,7 +259,13 @@ Result<TaskPlan> TaskPlan::Make(const TaskGraph& graph, const RegionMap& regions
   const std::vector<uint64_t> most_bytes(machine.num_devices, machine.most_bytes);
   Result<RegionDirectory> directory = RegionDirectory::Make(region_bytes, most_bytes);
   if (!directory) return std::unexpected(directory.error());
-  return TaskPlanner(graph, regions, machine, *std::move(directory)).Take();
+  TaskPlan plan = TaskPlanner(graph, regions, machine, *std::move(directory)).Take();
+  uint64_t at_home_ns = graph.total_ns();
+  for (TaskId id = 0; id < graph.size(); ++id) at_home_ns = SaturatedSum(at_home_ns, machine.start_ns);
+  if (machine.num_devices == 1 || plan.end_ns() < at_home_ns) return plan;
+  PlanMachine home = machine;
+  home.num_devices = 1;
+  return Make(graph, regions, home);
 }
 
 }  // namespace tally::scheduler

@@ -11,8 +11,9 @@
 //
 // How it is made: the graph is run in a model. A task that may run waits where the memory is that it writes (the
 // owner), ordered by priority and the way to the end. A GPU is given the next task while one runs, so that what that
-// one needs is moved meanwhile. A GPU that would be idle steals from the one with the most to do, if the task ends up
-// sooner. A GPU of the model runs one task at a time.
+// one needs is moved meanwhile. A GPU that has nothing to do steals from the one with the most, if the task begins
+// sooner so. What nobody writes again goes home at once. A GPU of the model runs one task at a time. If all at home,
+// one after another, is as quick, that is the plan.
 //
 // Pinned to home: tasks that are said to be, that may do or read anything, that touch regions that do not leave home,
 // or more memory than there is room for elsewhere.

@@ -69,7 +69,7 @@ void GraphLaunches::OnUnload() {
 void GraphLaunches::Clear() {
   execs_.clear();
   for (auto& [stream, streams] : others_) {
-    for (LaunchStream& stream : streams) driver_.cuStreamDestroy_v2(stream.real);
+    for (LaunchStream& one : streams) driver_.cuStreamDestroy_v2(one.real);
   }
   others_.clear();
   timers_.clear();

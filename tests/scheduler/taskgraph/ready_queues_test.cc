@@ -29,16 +29,16 @@ TEST(ReadyQueuesTest, PriorityThenTheLongestWayThenTheNumber) {
   EXPECT_FALSE(queues.Take(0));
 }
 
-TEST(ReadyQueuesTest, TheLastIsStolenUnlessPinned) {
+TEST(ReadyQueuesTest, TheNextIsStolenUnlessPinned) {
   const TaskGraph graph = Graph();
   ReadyQueues queues(1);
   for (TaskId id = 0; id < 5; ++id) queues.Push(0, graph, id, id == 0);
   std::vector<TaskId> stolen;
-  while (const auto last = queues.Last(0)) {
+  while (const auto next = queues.NextToSteal(0)) {
     stolen.push_back(*queues.Steal(0));
-    EXPECT_EQ(stolen.back(), *last);
+    EXPECT_EQ(stolen.back(), *next);
   }
-  EXPECT_EQ(stolen, (std::vector<TaskId>{3, 2, 1, 4}));
+  EXPECT_EQ(stolen, (std::vector<TaskId>{4, 1, 2, 3}));
   EXPECT_FALSE(queues.Steal(0));
   EXPECT_FALSE(queues.is_empty(0));
   EXPECT_EQ(queues.waiting_ns(0), 10);
