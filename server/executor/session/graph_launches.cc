@@ -68,7 +68,7 @@ void GraphLaunches::OnUnload() {
 
 void GraphLaunches::Clear() {
   execs_.clear();
-  for (auto& [stream, streams] : others_) {
+  for (auto& [key, streams] : others_) {
     for (LaunchStream& stream : streams) driver_.cuStreamDestroy_v2(stream.real);
   }
   others_.clear();
