@@ -179,6 +179,22 @@ class Hello(DaemonTest):
                          [(id_, 64, 16, 5, 100 + id_, 200_000, 80_000, "graph") for id_ in (other.id, session.id)])
         self.assertIn("2.50", self.ctl("window", "--shapes").stdout)
 
+    def test_graphs_are_shown_and_drawn(self):
+        self.start_daemon()
+        self.session(tenant="whole", graphs=1)
+        self.assertEqual(self.ctl_json("graphs"), [])
+        self.assertIn("no graphs", self.ctl("graphs").stdout)
+        session = self.session(tenant="cut")
+        (row,) = self.ctl_json("graphs")
+        self.assertEqual(row, {"id": f"{session.id}.1", "session_id": session.id, "nodes": 500, "partitions": 4, "streams": 2,
+                               "gpus": 1, "launches": 100 + session.id, "launches_in_partitions": 90, "whole_ns": 2_000_000,
+                               "in_partitions_ns": 2_010_000, "why_whole": ""})
+        self.assertIn("2.010", self.ctl("graphs").stdout)
+        self.assertEqual(self.ctl("graph", row["id"], "--dot").stdout, "digraph g {\n}\n")
+        missing = self.ctl("graph", f"{session.id}.2", "--dot")
+        self.assertEqual((missing.returncode, missing.stdout), (1, ""))
+        self.assertIn("no such graph", missing.stderr)
+
     def test_kernels_and_the_turnaround_threshold(self):
         self.start_daemon()
         self.assertEqual(self.ctl_json("kernels"), [])

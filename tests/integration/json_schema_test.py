@@ -18,6 +18,7 @@ jsonschema = module("jsonschema")
 SCHEMA = os.path.join(os.environ["TALLY_TEST_SOURCE"], "docs", "json-schema", "tallyctl.json")
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
 WINDOW_CASE = os.path.join(os.path.dirname(CASES), "window_case.py")
+GRAPH_CASE = os.path.join(os.path.dirname(CASES), "graph_case.py")
 MISSING = not_built()
 # They print nothing, or what another's specification says.
 WITHOUT_SCHEMA = {"set-priority", "set-weight", "set-level", "set-turnaround", "grant revoke", "cdi generate", "trace"}
@@ -112,6 +113,15 @@ class Printed(FullStackTest):
             self.assertTrue(printed, command)
             self.assertEqual(complaints(definition, printed), [])
 
+    def test_graphs_fit(self):
+        self.start_daemon(env={"TALLY_FORCE_GRAPHS": "partitions", "TALLY_GRAPH_PARTITION_NODES": "3"})
+        self.start_under_tally(sys.executable, GRAPH_CASE, "forever", "3", "4")
+        wait_until(lambda: any(row["partitions"] for row in self.ctl_json("graphs")), "a graph is cut", 60)
+        printed = self.ctl_json("graphs")
+        self.assertEqual(complaints("graphs", printed), [])
+        self.assertEqual(complaints("graph", self.ctl_json("graph", printed[0]["id"])), [])
+        self.assertEqual(complaints("ps", self.ctl_json("ps")), [])
+
     def test_grants(self):
         self.start_daemon()
         self.assertEqual(complaints("grant create", self.ctl_json("grant", "create", "team-a", "--memory", "8G")), [])
@@ -126,7 +136,7 @@ class Printed(FullStackTest):
 
     def test_nobody_there_is_an_empty_list(self):
         self.start_daemon()
-        for command in (("ps",), ("coverage",), ("executors",), ("kernels",), ("window",), ("window", "--shapes")):
+        for command in (("ps",), ("coverage",), ("executors",), ("kernels",), ("window",), ("window", "--shapes"), ("graphs",)):
             self.assertEqual(self.ctl_json(*command), [])
 
 

@@ -68,8 +68,8 @@ void GraphLaunches::OnUnload() {
 
 void GraphLaunches::Clear() {
   execs_.clear();
-  for (auto& [stream, streams] : others_) {
-    for (LaunchStream& one : streams) driver_.cuStreamDestroy_v2(one.real);
+  for (auto& [key, streams] : others_) {
+    for (LaunchStream& stream : streams) driver_.cuStreamDestroy_v2(stream.real);
   }
   others_.clear();
   timers_.clear();

@@ -63,8 +63,8 @@ TEST(GraphTable, AGraphIsNamedByItsSessionAndNumber) {
   ASSERT_TRUE(name);
   EXPECT_EQ(name->session_id, 7u);
   EXPECT_EQ(name->number, 12u);
-  for (const char* text : {"", "7", "7.", ".1", "7.x", "x.1", "7.1 ", "7.1.2", "-7.1", "7.-1", "7.4294967296",
-                           "18446744073709551616.1"}) {
+  for (const char* text :
+       {"", "7", "7.", ".1", "7.x", "x.1", "7.1 ", "7.1.2", "-7.1", "7.-1", "7.4294967296", "18446744073709551616.1"}) {
     EXPECT_FALSE(ParseGraphName(text)) << text;
   }
 }

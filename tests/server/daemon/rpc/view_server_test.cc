@@ -43,8 +43,16 @@ class BusyDesk final : public ControlDesk {
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
     return std::vector<control::WindowShapeFigures>{};
   }
-  Result<std::vector<control::GraphFigures>> GetGraphs() override { return std::vector<control::GraphFigures>{}; }
-  Result<std::string> DrawGraph(uint64_t, uint32_t) override { return std::string(); }
+  // One of this user's session, one of another's.
+  Result<std::vector<control::GraphFigures>> GetGraphs() override {
+    std::vector<control::GraphFigures> graphs(2);
+    graphs[0].session_id = 1;
+    graphs[1].session_id = 2;
+    graphs[0].number = graphs[1].number = 3;
+    graphs[0].reason = control::WholeReason::kShort;
+    return graphs;
+  }
+  Result<std::string> DrawGraph(uint64_t, uint32_t number) override { return number == 3 ? "digraph" : ""; }
   Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
     ++num_traces;
     auto file = CreateSealedMemfd("trace", control::kTraceFileBytes, 4096);
@@ -124,6 +132,41 @@ TEST_F(ViewServerTest, NamesThatAreNoTextDoNotSpoilTheListOfKernels) {
   const grpc::Status status = stub->ListKernels(&context, {}, &response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response.kernels(0).name(), "kern???[2Jel");
+}
+
+// Neither what graphs others have, nor whether they have some.
+TEST_F(ViewServerTest, AUserSeesHisOwnGraphs) {
+  const std::string path = directory_.path() + "/view.sock", all_path = directory_.path() + "/control.sock";
+  const auto server = ViewServer::Start(path, desk_);
+  const auto all_server = RpcServer::Start(all_path, desk_);
+  ASSERT_TRUE(server && all_server);
+  const auto stub = StubOf(path), all_stub = StubOf(all_path);
+  const auto list = [](v1::Control::Stub& from) {
+    grpc::ClientContext context;
+    v1::ListGraphsResponse response;
+    EXPECT_TRUE(from.ListGraphs(&context, {}, &response).ok());
+    return response;
+  };
+  const auto draw = [](v1::Control::Stub& from, uint64_t session, uint32_t number) {
+    grpc::ClientContext context;
+    v1::DrawGraphRequest request;
+    request.set_session_id(session);
+    request.set_number(number);
+    v1::DrawGraphResponse response;
+    const grpc::Status status = from.DrawGraph(&context, request, &response);
+    return status.ok() ? response.dot() : status.error_message();
+  };
+  const auto own = list(*stub);
+  ASSERT_EQ(own.graphs_size(), 1);
+  EXPECT_EQ(own.graphs(0).session_id(), 1u);
+  EXPECT_EQ(own.graphs(0).why_whole(), "short");
+  EXPECT_EQ(list(*all_stub).graphs_size(), 2);
+  EXPECT_EQ(draw(*stub, 1, 3), "digraph");
+  EXPECT_EQ(draw(*all_stub, 2, 3), "digraph");
+  const std::string none = draw(*stub, 1, 4);
+  EXPECT_NE(none.find("no such graph"), std::string::npos) << none;
+  EXPECT_EQ(draw(*stub, 2, 3), none);
+  EXPECT_EQ(draw(*all_stub, 2, 4), none);
 }
 
 // What was recorded is in tallyd's memory until it is read.
