@@ -2,7 +2,6 @@
 """Several processes whose kernels wait for one another, as NCCL's do: an executor for each, on the software GPU, whose
 calls wait as NVIDIA's driver's do (TALLY_SIM_WAITS)."""
 import glob
-import json
 import os
 import shutil
 import signal
@@ -64,8 +63,9 @@ class Ranks(FullStackTest):
 
     def assert_nothing_left(self, executors):
         wait_until(lambda: not any(is_alive(pid) for pid in executors), "executors of ranks end with them")
+        wait_until(lambda: not self.ctl_json("executors"), "tallyd knows")
         self.assertEqual(glob.glob(os.path.join(self.directory, "door-*")), [])
-        self.assertEqual(self.ctl_json("executors"), [])
+        self.assertNotIn("lost its context", self.log_of(self.daemons[-1]))
 
     def executors(self):
         return {row["domain"].split(":")[0]: row["pid"] for row in self.ctl_json("executors")}
@@ -171,16 +171,11 @@ class InOneExecutor(Ranks):
     def test_ranks_of_nccl_are_told_so(self):
         self.start_daemon(env={"TALLY_SIM_WAITS": "2"})
         job = self.start_job(2, 3, "--kernel", "ncclDevKernel_Generic", environment=None)
-        ends = [run.wait(60) if run.poll() is None and index == self.told(job) else None
-                for index, run in enumerate(job)]
-        self.assertIn(3, ends)
-        told = job[ends.index(3)].stdout.read().decode()
-        self.assertIn("tally-run --apart", told)
+        told = wait_until(lambda: [run for run in job if run.poll() is not None], "one of them is told")
+        self.assertEqual(len(told), 1)
+        self.assertEqual(told[0].returncode, 3)
+        self.assertIn("tally-run --apart", told[0].stdout.read().decode())
         self.assert_all_right(self.start_job(2, 3, "--kernel", "ncclDevKernel_Generic"))
-
-    def told(self, job):
-        return wait_until(lambda: [index + 1 for index, run in enumerate(job) if run.poll() is not None],
-                          "one of them is told")[0] - 1
 
     def test_one_rank_alone_is_left_alone(self):
         self.start_daemon()
