@@ -2,7 +2,6 @@
 """Several processes whose kernels wait for one another, as NCCL's do: an executor for each, on the software GPU, whose
 calls wait as NVIDIA's driver's do (TALLY_SIM_WAITS)."""
 import glob
-import json
 import os
 import shutil
 import signal
@@ -64,8 +63,9 @@ class Ranks(FullStackTest):
 
     def assert_nothing_left(self, executors):
         wait_until(lambda: not any(is_alive(pid) for pid in executors), "executors of ranks end with them")
+        wait_until(lambda: not self.ctl_json("executors"), "tallyd knows")
         self.assertEqual(glob.glob(os.path.join(self.directory, "door-*")), [])
-        self.assertEqual(self.ctl_json("executors"), [])
+        self.assertNotIn("lost its context", self.log_of(self.daemons[-1]))
 
     def executors(self):
         return {row["domain"].split(":")[0]: row["pid"] for row in self.ctl_json("executors")}
@@ -73,15 +73,15 @@ class Ranks(FullStackTest):
 
 class Apart(Ranks):
     def test_every_call_while_kernels_wait_for_another_rank(self):
-        """In the bench of all: sizes, ways to share memory, both ways to wait."""
-        cases = [(2, "host", 1), (2, "host", 2)]
+        """TALLY_RANKS_LONG=1: more ranks, every way to share memory, both ways to wait, one GPU and two."""
+        cases = [(2, "host", 1, 1), (2, "ipc", 2, 1), (2, "physical", 2, 2)]
         if IS_LONG:
-            cases = [(size, memory, waits) for size in (2, 3, 4, 8) for memory in ("host", "ipc", "physical")
-                     for waits in (1, 2)]
-        for size, memory, waits in cases:
-            with self.subTest(size=size, memory=memory, waits=waits):
-                daemon = self.start_daemon(env={"TALLY_SIM_WAITS": str(waits), "TALLY_SIM_DEVICES": "2"})
-                self.assert_all_right(self.start_job(size, ALL_CALLS, "--memory", memory))
+            cases = [(size, memory, waits, devices) for size in (2, 3, 4, 8) for memory in ("host", "ipc", "physical")
+                     for waits in (1, 2) for devices in (1, 2)]
+        for size, memory, waits, devices in cases:
+            with self.subTest(size=size, memory=memory, waits=waits, devices=devices):
+                daemon = self.start_daemon(env={"TALLY_SIM_WAITS": str(waits), "TALLY_SIM_DEVICES": str(devices)})
+                self.assert_all_right(self.start_job(size, ALL_CALLS, "--memory", memory, "--devices", str(devices)))
                 daemon.terminate()
                 daemon.wait(60)
 
@@ -129,13 +129,17 @@ class Apart(Ranks):
 
     def test_beside_a_service_that_keeps_coming(self):
         """Each is held by its own device's high-priority work alone, so that each goes on whatever the other does."""
-        self.start_daemon()
-        service = self.start_under_tally(sys.executable, "-c", SERVICE, priority="high")
-        self.assertEqual(service.stdout.readline().strip(), b"ready")
-        job = self.start_job(2, 20)
-        self.assert_all_right(job)
-        self.assertIsNone(service.poll())
-        service.kill()
+        for devices in (1, 2):  # the service is on the first
+            with self.subTest(devices=devices):
+                daemon = self.start_daemon(env={"TALLY_SIM_DEVICES": str(devices)})
+                service = self.start_under_tally(sys.executable, "-c", SERVICE, priority="high")
+                self.assertEqual(service.stdout.readline().strip(), b"ready")
+                self.assert_all_right(self.start_job(2, 20, "--memory", "ipc", "--devices", str(devices)))
+                self.assertIsNone(service.poll())
+                service.kill()
+                service.wait()
+                daemon.terminate()
+                daemon.wait(60)
 
 
 SERVICE = f"""
@@ -171,16 +175,11 @@ class InOneExecutor(Ranks):
     def test_ranks_of_nccl_are_told_so(self):
         self.start_daemon(env={"TALLY_SIM_WAITS": "2"})
         job = self.start_job(2, 3, "--kernel", "ncclDevKernel_Generic", environment=None)
-        ends = [run.wait(60) if run.poll() is None and index == self.told(job) else None
-                for index, run in enumerate(job)]
-        self.assertIn(3, ends)
-        told = job[ends.index(3)].stdout.read().decode()
-        self.assertIn("tally-run --apart", told)
+        told = wait_until(lambda: [run for run in job if run.poll() is not None], "one of them is told")
+        self.assertEqual(len(told), 1)
+        self.assertEqual(told[0].returncode, 3)
+        self.assertIn("tally-run --apart", told[0].stdout.read().decode())
         self.assert_all_right(self.start_job(2, 3, "--kernel", "ncclDevKernel_Generic"))
-
-    def told(self, job):
-        return wait_until(lambda: [index + 1 for index, run in enumerate(job) if run.poll() is not None],
-                          "one of them is told")[0] - 1
 
     def test_one_rank_alone_is_left_alone(self):
         self.start_daemon()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """One rank of a job whose kernels wait for one another, as NCCL's do. Run by ranks_test.py and, on GPUs, by hand.
 
-usage: rank_program.py DIRECTORY RANK SIZE STEPS [--memory host|ipc|physical] [--kernel NAME] [--device N] [--seed N]
-                       [--only CALL] [--wait] [--device-of-rank]
+usage: rank_program.py DIRECTORY RANK SIZE STEPS [--memory host|ipc|physical] [--kernel NAME] [--devices N] [--seed N]
+                       [--only CALL]
 
 Every step launches a kernel that writes to each rank's memory, waits for what each rank writes and adds it up. While
 it waits, calls of the driver are made (all of CALLS in turn), some of which wait for the kernel. The last line is the
@@ -204,12 +204,12 @@ class PhysicalMemory:
         properties = Properties(1, FILE_DESCRIPTOR, 1, driver.device)
         size = driver.made(ctypes.c_size_t, "cuMemGetAllocationGranularity", ctypes.byref(properties), 0)
         handle = driver.made(address, "cuMemCreate", size, ctypes.byref(properties), ctypes.c_ulonglong(0))
+        fd = driver.made(ctypes.c_int, "cuMemExportToShareableHandle", handle, FILE_DESCRIPTOR, ctypes.c_ulonglong(0))
         self.own = self.map(driver, handle, size)
         driver("cuMemsetD8_v2", ctypes.c_uint64(self.own), 0, ctypes.c_size_t(BYTES))
         driver("cuCtxSynchronize")
-        fd = driver.made(ctypes.c_int, "cuMemExportToShareableHandle", handle, FILE_DESCRIPTOR, ctypes.c_ulonglong(0))
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-            door.bind(os.path.join(job.directory, f"door-{job.rank}"))
+            door.bind(os.path.join(job.directory, f"socket-{job.rank}"))
             door.listen(MOST)
             job.say("door", b"")
             self.peers = [0] * MOST
@@ -219,7 +219,7 @@ class PhysicalMemory:
             for rank in others:
                 job.hear("door", rank)
                 connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                connection.connect(os.path.join(job.directory, f"door-{rank}"))
+                connection.connect(os.path.join(job.directory, f"socket-{rank}"))
                 connections.append((rank, connection))
             for _ in others:
                 connection, _ = door.accept()
@@ -265,7 +265,7 @@ def make_calls(driver, code):
     def capture():
         d("cuStreamBeginCapture_v2", other, 2)
         launch()
-        graph = d.made(pointer, "cuStreamEndCapture", other) if False else pointer()
+        graph = pointer()
         d("cuStreamEndCapture", other, ctypes.byref(graph))
         executable = d.made(pointer, "cuGraphInstantiateWithFlags", graph, ctypes.c_ulonglong(0))
         d("cuGraphLaunch", executable, other)
@@ -409,13 +409,12 @@ def main():
     parser.add_argument("steps", type=int)
     parser.add_argument("--memory", choices=("host", "ipc", "physical"), default="host")
     parser.add_argument("--kernel", default="meet")
-    parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--devices", type=int, default=1, help="ranks take turns on so many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="this call in every step")
-    parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
 
-    driver = Driver(arguments.device)
+    driver = Driver(arguments.rank % arguments.devices)
     job = Job(arguments.directory, arguments.rank, arguments.size)
     code = ptx(arguments.kernel)
     module = driver.made(pointer, "cuModuleLoadData", code)

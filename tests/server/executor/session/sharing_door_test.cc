@@ -31,6 +31,10 @@ struct OpeningDriver {
       return ++num_open, CUDA_SUCCESS;
     };
     table.cuIpcCloseMemHandle = [](CUdeviceptr) -> CUresult { return --num_open, CUDA_SUCCESS; };
+    table.cuIpcOpenEventHandle = [](CUevent* event, CUipcEventHandle handle) -> CUresult {
+      *event = reinterpret_cast<CUevent>(static_cast<uintptr_t>(handle.reserved[0]));
+      return CUDA_SUCCESS;
+    };
     table.cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* handle, void* descriptor,
                                               CUmemAllocationHandleType) -> CUresult {
       char byte = 0;
@@ -133,6 +137,16 @@ TEST_F(SharingDoorTest, WhatTheDriverCannotShareIsRefused) {
   EXPECT_EQ(Open(OfferMemory(nullptr)), CUDA_ERROR_NOT_SUPPORTED);
   ForeignObjects doorless(driver_, {}, 2);
   EXPECT_EQ(doorless.OpenMemory(OfferMemory(HandleOf('m')), 0, &opened_), CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(SharingDoorTest, AnEventIsOpenedByTheDriver) {
+  shm::SharedName name{};
+  ASSERT_TRUE(shared_.Offer({shm::SharedKind::kEvent, 5, 0, 1, {}, HandleOf('e')}, &name));
+  CUevent event = nullptr;
+  int device = 0;
+  ASSERT_EQ(foreign_->OpenEvent(name, &event, &device), CUDA_SUCCESS);
+  EXPECT_EQ(event, reinterpret_cast<CUevent>(uintptr_t{'e'}));
+  EXPECT_EQ(device, 1);
 }
 
 TEST_F(SharingDoorTest, ADeviceThatIsNotHereIsRefused) {
