@@ -61,7 +61,7 @@ FOLDERS = {
     "pipelines": [("plan", "vertical.inc"), "stages", "runtime"],
     "sim-driver": ["declared_boxes.h", "engine", "api", "api/entry"],
     "client-shim": [("portable", "arrivals", "nvml"), "transport", "origins", "state", "entry", "launcher"],
-    "server/executor": [("channel", "driver"), "dispatch", "issue", "session", ".", "process"],
+    "server/executor": [("channel", "driver"), "mirror", "dispatch", "issue", "session", ".", "process"],
     "server/daemon": [".", ("metrics", "rpc"), "daemon.cc"],
     "server/ctl": [".", ("doctor", "top"), ("doctor.cc", "top.cc")],
 }

@@ -1,0 +1,75 @@
+// A mirror's own side: takes commands from its page, one after the other, and carries them out on its GPU.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/mapped_region.h"
+#include "base/status.h"
+#include "base/unique_fd.h"
+#include "server/executor/driver/driver_table.h"
+#include "server/executor/mirror/mirror_command.h"
+#include "server/executor/mirror/mirror_memory.h"
+
+namespace tally::server {
+
+// One thread, which owns the context. Home is not trusted (mirror_abi.h): whatever stands in the page, this process
+// answers with `result` or `error` and stays as it is.
+class MirrorService {
+ public:
+  // Checks page and socket, makes the context of device `ordinal`, says kReady.
+  static Result<std::unique_ptr<MirrorService>> Open(const DriverTable& driver, int ordinal, UniqueFd page,
+                                                     UniqueFd socket);
+  ~MirrorService();
+
+  // Until home closes the socket.
+  void Run();
+
+ private:
+  MirrorService(const DriverTable& driver, int ordinal, MappedRegion region, UniqueFd socket)
+      : driver_(driver), memory_(driver, ordinal), region_(std::move(region)), socket_(std::move(socket)) {}
+  Status OpenDevice(int ordinal);
+  shm::MirrorPage& page() { return *reinterpret_cast<shm::MirrorPage*>(region_.data()); }
+
+  void Serve(uint64_t position);
+  CUresult CarryOut(const MirrorOrder& order, uint64_t position);
+  CUresult CarryOutMapping(const MirrorOrder& order, uint64_t position);
+  CUresult CarryOutCode(const MirrorOrder& order, uint64_t position);
+  CUresult CarryOutWork(const MirrorOrder& order);
+  CUresult LoadImage(const shm::MirrorCommand& command, uint64_t position);
+  CUresult UnloadImage(uint32_t image);
+  CUresult FindFunction(const MirrorOrder& order);
+  CUresult Launch(const MirrorOrder& order);
+  CUresult Copy(const shm::MirrorCommand& command);
+  CUresult Fill(const shm::MirrorCommand& command);
+  // The descriptor that home sent for that command. Invalid after BreakWith().
+  UniqueFd TakeParcel(uint64_t position);
+  bool SendParcel(uint64_t position, int fd);
+  // Whether work is still running; notices faults.
+  bool LookAtStreams();
+  void BreakWith(CUresult error, const std::string& why);
+
+  struct Function {
+    CUfunction function = nullptr;
+    uint32_t image = 0;
+  };
+
+  const DriverTable& driver_;
+  CUcontext context_ = nullptr;
+  CUdevice device_ = 0;
+  MirrorMemory memory_;
+  MappedRegion region_;
+  UniqueFd socket_;
+  CUdeviceptr page_on_device_ = 0;
+  std::array<CUstream, shm::kMirrorStreams> streams_{};
+  std::map<uint32_t, CUmodule> images_;
+  std::map<uint32_t, Function> functions_;
+  bool is_broken_ = false;  // not read from the page: what stands there may be taken back by others
+};
+
+}  // namespace tally::server
