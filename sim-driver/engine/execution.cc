@@ -193,6 +193,7 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
       w.unmerged_instructions = 0;
       w.thread_instructions = 0;
       w.polled_at = w.delayed_at = nullptr;
+      w.product_groups = 0;
       w.delayed_turns = 0;
       w.local = memory;
       memory += local_bytes;

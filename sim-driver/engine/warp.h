@@ -54,14 +54,14 @@ struct Record {
   Record* parent = nullptr;
 };
 
-enum class SplitState : uint8_t { kRunnable, kBarrier, kWarpSync, kClusterBarrier, kSleeping };
+enum class SplitState : uint8_t { kRunnable, kBarrier, kWarpSync, kWarpgroup, kClusterBarrier, kSleeping };
 
 struct Split {
   uint32_t mask = 0;
   SplitState state = SplitState::kRunnable;
   uint8_t barrier = 0;              // kBarrier: which
   uint32_t wait_mask = 0;           // kWarpSync: lanes to wait for
-  const Instruction* pc = nullptr;  // next instruction; of a kWarpSync: the one that waits
+  const Instruction* pc = nullptr;  // next instruction; of a kWarpSync or kWarpgroup: the one that waits
   Frame* frame = nullptr;
   Record* record = nullptr;
   uint64_t wake_ns = 0;  // kSleeping
@@ -92,6 +92,7 @@ struct Warp {
   int32_t saved_remaining = 0;
   int32_t counted_from = 0;  // `remaining` when thread instructions were last counted
   uint64_t thread_instructions = 0;
+  uint32_t product_groups = 0;              // wgmma.commit_group so far
   const Instruction* polled_at = nullptr;   // the wait that failed last
   const Instruction* delayed_at = nullptr;  // the wait that was put off (delay.h)
   uint32_t delayed_turns = 0;               // so many it still stays away

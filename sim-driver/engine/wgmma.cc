@@ -1,6 +1,10 @@
 // Products of a warpgroup: wgmma of f16 and bf16. Each warp computes its 16 of the 64 rows when it comes to the
-// instruction, which is one of the orders that PTX allows; the groups then have nothing to wait for.
+// instruction, which is one of the orders that PTX allows. But a product is one operation of four warps: who waits for
+// its group waits until all four have begun it, and after that nobody reads its operands.
 
+#include <algorithm>
+
+#include "sim-driver/engine/delay.h"
 #include "sim-driver/engine/matrix.h"
 #include "sim-driver/engine/memory_access.h"
 #include "sim-driver/engine/opcode_table.h"
@@ -10,6 +14,8 @@
 namespace tally::sim_driver {
 namespace {
 
+constexpr size_t kWarpsOfWarpgroup = 4;
+constexpr uint64_t kMostGroups = 7;
 constexpr uint32_t kDepth = 16;
 constexpr uint32_t kChunkBytes = 16;  // 8 elements: what swizzling moves
 
@@ -113,7 +119,7 @@ void OpWarpgroupProduct(Warp& w, const Instruction& i) {
       product.SetLeft(w, i.list + 2 * num_sums, element, left_scale);
     } else {
       if (!IsUniform(w, i, i.a, &descriptor)) return;
-      const uint32_t first_row = w.index % 4 * kFragmentRows;
+      const auto first_row = static_cast<uint32_t>(w.index % kWarpsOfWarpgroup * kFragmentRows);
       if (!ReadMatrix(w, i, SharedMatrix::Of(descriptor, i.y & kLeftTransposed), first_row, kFragmentRows,
                       [&](uint32_t row, uint32_t k, uint16_t bits) {
                         product.left[row][k] = left_scale * ElementValue(element, bits);
@@ -192,10 +198,50 @@ bool DecodeProduct(Lowering& l) {
   return true;
 }
 
+template <typename Body>
+void ForOthersOfWarpgroup(Warp& w, Body body) {
+  std::vector<Warp>& warps = w.block->warps;
+  const size_t first = w.index / kWarpsOfWarpgroup * kWarpsOfWarpgroup;
+  for (size_t k = first; k < std::min(first + kWarpsOfWarpgroup, warps.size()); ++k)
+    if (k != w.index) body(warps[k]);
+}
+
+void OpCommitGroup(Warp& w, const Instruction& i) {
+  WithWholeWarp(w, i, [&] {
+    ++w.product_groups;
+    // They look again.
+    ForOthersOfWarpgroup(w, [](Warp& other) {
+      for (Split& split : other.splits)
+        if (split.state == SplitState::kWarpgroup) split.state = SplitState::kRunnable;
+    });
+  });
+}
+
+void OpWaitGroup(Warp& w, const Instruction& i) {  // x = how many of the last groups need not be done
+  if (DelaysBefore(w, i)) return;
+  bool all_came = true;
+  ForOthersOfWarpgroup(w, [&](const Warp& other) { all_came &= other.product_groups + i.x >= w.product_groups; });
+  if (all_came) return;
+  w.CountInstructions();
+  w.splits[w.current] = {
+      .mask = w.mask, .state = SplitState::kWarpgroup, .pc = &i, .frame = w.frame, .record = w.record};
+  w.Stop(StopReason::kBlocked);
+}
+
 bool DecodeWarpgroup(Lowering& l) {
   const std::string_view what = l.Modifier(0);
   if (what == "mma_async") return DecodeProduct(l);
-  return what == "fence" || what == "commit_group" || what == "wait_group";
+  if (what == "commit_group") {
+    l.Emit(&OpCommitGroup);
+    return true;
+  }
+  if (what == "wait_group") {
+    const ptx::Operand& groups = l.operand(0);
+    if (groups.kind != OperandKind::kInteger || groups.bits > kMostGroups) return l.Invalid("how many groups: 0 to 7");
+    l.Emit(&OpWaitGroup).i.x = static_cast<uint32_t>(groups.bits);
+    return true;
+  }
+  return what == "fence";
 }
 
 }  // namespace

@@ -421,5 +421,42 @@ TEST(MatrixTest, WgmmaOfEachWidthTypeAndSign) {
   }
 }
 
+// A product is one operation of four warps. Warp 0 comes first; when it is through its wait the others have begun, too,
+// and what they read may be written. One that never comes is a deadlock.
+TEST(MatrixTest, WhoWaitsForAProductWaitsForAllWarpsOfIt) {
+  const std::string product =
+      "mov.b64 %db,4611686293305360384; wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 "
+      "{%d0,%d1,%d2,%d3},{%a0,%a1,%a2,%a3},%db,1,1,1,0; wgmma.commit_group.sync.aligned; "
+      "wgmma.wait_group.sync.aligned ";
+  const std::string fill =
+      "mov.b32 %a0,0; mov.b32 %a1,0; mov.b32 %a2,0; mov.b32 %a3,0; mov.f32 %d0,0f00000000; mov.f32 %d1,%d0; mov.f32 "
+      "%d2,%d0; mov.f32 %d3,%d0;\n";
+  const auto run = [&](const std::string& late, const std::string& groups) {
+    Launcher launcher;
+    const auto program = launcher.Load({Kernel(
+        1, 1,
+        fill +
+            "setp.lt.u32 %p1,%r1,32; @%p1 bra P; mov.u32 %r2,0;\nL: add.u32 %r2,%r2,1; setp.lt.u32 %p2,%r2,30000; "
+            "@%p2 bra L; " +
+            late + "\nst.volatile.global.u32 [%rd2+4],1;\nP: " + product + groups +
+            ";\nsetp.ne.u32 %p1,%r1,0; @%p1 bra E; ld.volatile.global.u32 %r3,[%rd2+4]; st.global.u32 "
+            "[%rd2],%r3;\nE:\n")});
+    const uint64_t out = launcher.Upload(std::vector<uint32_t>(512, 7));
+    launcher.Download<uint32_t>(out, 2);
+    const auto fault = launcher.Run(launcher.Request(program, "k", {1}, {128}, out, out));
+    return std::pair(fault, launcher.Download<uint32_t>(out, 1)[0]);
+  };
+  const auto [fault, seen] = run("", "0");
+  EXPECT_FALSE(fault) << fault->message;
+  EXPECT_EQ(seen, 1u);
+  const auto [no_fault, nothing] = run("", "1");  // it waits for the group before that one
+  EXPECT_FALSE(no_fault) << no_fault->message;
+  EXPECT_EQ(nothing, 7u);
+  const auto [hang, unused] = run("setp.gt.u32 %p2,%r1,95; @%p2 exit;", "0");
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->cu_result, kFaultLaunchTimeout) << hang->message;
+  EXPECT_NE(hang->message.find("wgmma.wait_group.sync.aligned 0"), std::string::npos) << hang->message;
+}
+
 }  // namespace
 }  // namespace tally::sim_driver
