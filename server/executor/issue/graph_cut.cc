@@ -55,7 +55,7 @@ PartitionedGraph::Cut CutOf(const GraphTasks& graph, std::span<const nanoseconds
   cut.num_partitions = static_cast<uint32_t>(coarsening.partitions.size());
   for (const scheduler::Partition& partition : coarsening.partitions) {
     cut.is_alone.push_back(partition.tasks.size() == 1 &&
-                           graph.tasks[partition.tasks.front()].kind == NodeKind::kKernel);
+                           graph.tasks[partition.tasks.front()].kind != NodeKind::kEmpty);
   }
   cut.partition_of = std::move(coarsening.partition_of);
   return cut;

@@ -14,9 +14,9 @@ constexpr size_t kMostPartitionNodes = 256;
 // The same while nobody knows how long they take.
 constexpr size_t kMostUnmeasuredNodes = 64;
 
-// `costs`: how long each task takes; zeros: nobody knows. `longest`: of a partition of several tasks. A kernel by
-// itself is said to be alone. In order (PartitionedGraph::IsInOrder). TALLY_GRAPH_PARTITION_NODES in the environment,
-// for tests and measurements, says how many nodes a partition has at most.
+// `costs`: how long each task takes; zeros: nobody knows. `longest`: of a partition of several tasks. What is by itself
+// is said to be alone, but for an empty node. In order (PartitionedGraph::IsInOrder). TALLY_GRAPH_PARTITION_NODES in
+// the environment, for tests and measurements, says how many nodes a partition has at most.
 PartitionedGraph::Cut CutOf(const GraphTasks& graph, std::span<const std::chrono::nanoseconds> costs,
                             std::chrono::nanoseconds longest, size_t most_nodes = kMostPartitionNodes);
 

@@ -20,7 +20,7 @@ bool PartitionedGraph::IsInOrder(const GraphTasks& graph, const Cut& cut) {
     const uint32_t partition = cut.partition_of[task];
     if (partition >= cut.num_partitions) return false;
     ++num_tasks[partition];
-    if (cut.is_alone[partition] && (num_tasks[partition] != 1 || graph.tasks[task].kind != NodeKind::kKernel)) {
+    if (cut.is_alone[partition] && (num_tasks[partition] != 1 || graph.tasks[task].kind == NodeKind::kEmpty)) {
       return false;
     }
   }

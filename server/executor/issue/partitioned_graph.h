@@ -11,8 +11,8 @@
 // order in which each comes behind those that it depends on: none waits for one that has yet to be launched.
 //
 // A partition of one kernel may be launched *alone*: not as a graph, but in whatever form the kernel has
-// (launch_forms.h): gated, in slices. If there is one, all go to the program's stream, as what comes behind gated work
-// on another stream has to wait for it in the executor.
+// (launch_forms.h): gated, in slices; one of a copy or fill likewise, in pieces. If there is one, all go to the
+// program's stream, as what comes behind gated work on another stream has to wait for it in the executor.
 //
 // Launches must not overlap: the caller puts each behind the one before. Guarded by the session's sequencer; a context
 // must be current, for the destructor as well, which may come while it runs.
@@ -46,9 +46,10 @@ class PartitionedGraph {
   struct Cut {
     std::vector<uint32_t> partition_of;  // by task
     uint32_t num_partitions = 0;
-    std::vector<bool> is_alone;  // by partition; of one kernel then
+    std::vector<bool> is_alone;  // by partition; of one task then, and no empty one
   };
-  // False: an edge leads from a later partition to an earlier one, one is empty, or one that is alone is no kernel.
+  // False: an edge leads from a later partition to an earlier one, one is empty, or one that is alone is not one task
+  // that does something.
   static bool IsInOrder(const GraphTasks& graph, const Cut& cut);
 
   // `cut` is in order. `flags`: that the program instantiated its graph with. Null: the driver refuses some partition.

@@ -53,6 +53,20 @@ std::vector<std::byte> ReadRecord(ServedRequest& served, CUgraphNode node) {
   return record;
 }
 
+// Of a copy.
+bool IsWithinDevice(const DriverTable& driver, CUgraphNode node) {
+  CUDA_MEMCPY3D copy{};
+  if (driver.cuGraphMemcpyNodeGetParams(node, &copy) != CUDA_SUCCESS) return false;
+  const auto is_there = [&](CUmemorytype type, CUdeviceptr address) {
+    if (type == CU_MEMORYTYPE_DEVICE) return true;
+    unsigned int found = 0;
+    return type == CU_MEMORYTYPE_UNIFIED &&
+           driver.cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
+           found == CU_MEMORYTYPE_DEVICE;
+  };
+  return is_there(copy.srcMemoryType, copy.srcDevice) && is_there(copy.dstMemoryType, copy.dstDevice);
+}
+
 // What the program does with it or has asked for, not what is in it.
 bool IsWhateverItsNodes(WholeReason reason) {
   using enum WholeReason;
@@ -205,7 +219,10 @@ WholeReason GraphLaunchWays::CutNow(ServedRequest& served, CUcontext context, co
   if (limits.has_forms) {
     for (uint32_t task = 0; task < tasks_.tasks.size(); ++task) {
       if (!cut.is_alone[cut.partition_of[task]]) continue;
-      std::vector<std::byte> record = ReadRecord(served, tasks_.tasks[task].node);
+      const GraphTask& alone = tasks_.tasks[task];
+      if (alone.kind == NodeKind::kCopy) cut.is_alone[cut.partition_of[task]] = IsWithinDevice(driver_, alone.node);
+      if (alone.kind != NodeKind::kKernel) continue;
+      std::vector<std::byte> record = ReadRecord(served, alone.node);
       if (record.empty()) {
         cut.is_alone[cut.partition_of[task]] = false;
       } else {
@@ -238,6 +255,7 @@ const std::vector<std::byte>* GraphLaunchWays::RecordOf(ServedRequest& served, u
 bool GraphLaunchWays::MayGoAlone(ServedRequest& served) {
   if (!partitions_->has_alone()) return true;
   for (uint32_t task = 0; task < partitions_->num_tasks(); ++task) {
+    if (tasks_.tasks[task].kind != NodeKind::kKernel) continue;
     if (!partitions_->is_alone(partitions_->partition_of(task))) continue;
     const auto* record = RecordOf(served, task);
     if (record == nullptr) return false;

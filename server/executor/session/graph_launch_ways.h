@@ -64,6 +64,7 @@ class GraphLaunchWays {
   // Cuts it if it has not been, or has to be again. kNone: there are partitions.
   control::WholeReason Prepare(ServedRequest& served, CUcontext context, const Limits& limits);
 
+  const GraphTask& task(uint32_t index) const { return tasks_.tasks[index]; }
   // The record of a kernel that is launched alone; null: it cannot be read.
   const std::vector<std::byte>* RecordOf(ServedRequest& served, uint32_t task);
   // Whether all that are launched alone would be by themselves as they are in the graph.

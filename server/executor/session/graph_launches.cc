@@ -7,6 +7,7 @@
 
 #include "server/executor/issue/admitted_dispatch.h"
 #include "server/executor/issue/launch_forms.h"
+#include "server/executor/session/admitted_copies.h"
 #include "server/executor/session/graph_target.h"
 #include "server/executor/session/launch_record.h"
 
@@ -199,6 +200,20 @@ CUresult GraphLaunches::OthersFor(ServedRequest& served, const Stream& stream, s
 
 CUresult GraphLaunches::LaunchAlone(ServedRequest& served, ClientNames& names, Stream& stream, Exec& exec,
                                     uint32_t task) {
+  const GraphTask& alone = exec.task(task);
+  if (alone.kind != NodeKind::kKernel) {
+    if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  }
+  if (alone.kind == NodeKind::kFill) {
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    const CUresult read = driver_.cuGraphMemsetNodeGetParams(alone.node, &fill);
+    return read == CUDA_SUCCESS ? PutFill(served.session(), stream, fill) : read;
+  }
+  if (alone.kind == NodeKind::kCopy) {
+    CUDA_MEMCPY3D copy{};
+    const CUresult read = driver_.cuGraphMemcpyNodeGetParams(alone.node, &copy);
+    return read == CUDA_SUCCESS ? PutBox(served.session(), stream, copy, CopyDirection::kDevice) : read;
+  }
   const std::vector<std::byte>* const record = exec.RecordOf(served, task);
   if (record == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   shm::Launch head{};

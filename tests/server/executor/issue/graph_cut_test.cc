@@ -44,9 +44,9 @@ TEST(GraphCut, WhatIsTooLongIsAlone) {
   const auto cut = CutOf(chain, costs, nanoseconds(1000));
   EXPECT_EQ(Sizes(cut), (std::vector<size_t>{2, 1, 2}));
   EXPECT_EQ(cut.is_alone, (std::vector<bool>{false, true, false}));
-  chain.tasks[2].kind = NodeKind::kCopy;
+  chain.tasks[2].kind = NodeKind::kEmpty;
   EXPECT_EQ(CutOf(chain, costs, nanoseconds(1000)).is_alone, (std::vector<bool>{false, false, false}))
-      << "it is no kernel";
+      << "there is nothing to launch";
 }
 
 TEST(GraphCut, ACostIsNoReasonToWrap) {

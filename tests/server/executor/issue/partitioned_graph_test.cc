@@ -256,13 +256,15 @@ TEST_F(PartitionedGraphTest, ANodeThatIsSetIsSetInItsPartition) {
 TEST_F(PartitionedGraphTest, WhatIsNoCutOfTheGraph) {
   const uint32_t a = AddBehind({0, 1, 1}, {});
   AddBehind({0, 2, 2}, {a});
-  AddFill(3);
+  CUgraphNode node = nullptr;
+  ASSERT_EQ(driver_.cuGraphAddEmptyNode(&node, graph_, last(), 1), CUDA_SUCCESS);
+  Note(node);
   Read();
   EXPECT_TRUE(PartitionedGraph::IsInOrder(tasks_, CutAs({0, 0, 1})));
   EXPECT_FALSE(PartitionedGraph::IsInOrder(tasks_, CutAs({1, 0, 1}))) << "an edge leads back";
   EXPECT_FALSE(PartitionedGraph::IsInOrder(tasks_, CutAs({0, 0, 2}))) << "one is empty";
   EXPECT_FALSE(PartitionedGraph::IsInOrder(tasks_, CutAs({0, 0, 1}, {0}))) << "two are not alone";
-  EXPECT_FALSE(PartitionedGraph::IsInOrder(tasks_, CutAs({0, 0, 1}, {1}))) << "a fill is no kernel";
+  EXPECT_FALSE(PartitionedGraph::IsInOrder(tasks_, CutAs({0, 0, 1}, {1}))) << "nothing to launch";
   PartitionedGraph::Cut cut = CutAs({0, 0, 1});
   cut.partition_of.pop_back();
   EXPECT_FALSE(PartitionedGraph::IsInOrder(tasks_, cut));
