@@ -22,7 +22,7 @@
 //     | <- Trace(n) + file ------------------- |  tallyctl trace: record for a while, into that file (trace_abi.h)
 //     | -- ReportEnd(n) ---------------------> |
 //     | <- SetTuning ------------------------- |  from the next launch on
-//     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later, and whether that is all
+//     | <- SetTimeSlice ---------------------- |  of its contexts on each GPU, now and later, and whether that is all
 //     |                                        |  that keeps the classes apart
 //     | -- TimeSlices -----------------------> |  what they are, when that has changed and after a Hello
 //     | <- SetPriority(n) -------------------- |
@@ -283,11 +283,11 @@ static_assert(sizeof(LinkSetTuning) == 48);
 // tallyd to executor.
 struct LinkSetTimeSlice {
   LinkHeader header;
-  uint64_t slice_us;           // 0: the driver's own
-  uint32_t is_left_to_slices;  // 1: launches are not held back; only for an executor whose policy is "auto"
-  uint32_t reserved;
+  uint32_t is_left_to_slices;    // 1: launches are not held back; only for an executor whose policy is "auto"
+  uint32_t num_gpus;             // at most kMostGpus; contexts on others keep the driver's own
+  uint64_t slice_us[kMostGpus];  // by the executor's ordinals; 0: the driver's own
 };
-static_assert(sizeof(LinkSetTimeSlice) == 32);
+static_assert(sizeof(LinkSetTimeSlice) == 24 + 8 * kMostGpus);
 
 // Whether an executor deschedules its contexts while high-priority work keeps coming. Of several devices the highest.
 enum class LinkDescheduling : uint32_t {
@@ -301,9 +301,9 @@ constexpr const char* NameOf(LinkDescheduling descheduling) {
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
-// Executor to tallyd: the time slices of its contexts' GPU channel groups, as read back from the driver, how often it
-// has descheduled them, how often they were let go on once more because somebody waited in vain, and how often it
-// preempted them in a pause (server/executor/process/refresher.h).
+// Executor to tallyd: on which GPUs it works, the time slices of its contexts' groups, as read back from the driver,
+// how often it has descheduled them, how often they were let go on once more because somebody waited in vain, and how
+// often it preempted them in a pause (server/executor/process/refresher.h).
 struct LinkTimeSlices {
   LinkHeader header;
   uint64_t shortest_us;
@@ -315,8 +315,9 @@ struct LinkTimeSlices {
   uint64_t num_refreshes;
   LinkDescheduling descheduling;
   uint32_t has_contexts;  // 1: it has made one; no group by then means that the driver does not say
+  uint64_t used_gpus;     // bit n: its programs, those that have ended too, have put work on its ordinal n
 };
-static_assert(sizeof(LinkTimeSlices) == 72);
+static_assert(sizeof(LinkTimeSlices) == 80);
 
 // Executor to tallyd, after a Hello: its GPUs, which SessionReports name by their places here.
 struct LinkGpus {

@@ -34,7 +34,9 @@ std::string PolicyOf(const v1::Executor& executor) {
 
 std::string SliceOf(const v1::Executor& executor) {
   if (executor.time_slice_us() == 0) return "-";
-  return fmt::format("{}{}", executor.time_slice_us(), executor.is_time_slice_refused() ? " (refused)" : "");
+  const bool is_one = executor.shortest_time_slice_us() == executor.time_slice_us();
+  const std::string least = is_one ? "" : fmt::format("{} to ", executor.shortest_time_slice_us());
+  return fmt::format("{}{}{}", least, executor.time_slice_us(), executor.is_time_slice_refused() ? " (refused)" : "");
 }
 
 std::string DeschedulingOf(const v1::Executor& executor) {
@@ -63,6 +65,7 @@ int ListExecutors(const Invocation& invocation) {
                       {"policy", executor.policy()},
                       {"policy_reason", executor.policy_reason()},
                       {"time_slice_us", executor.time_slice_us()},
+                      {"shortest_time_slice_us", executor.shortest_time_slice_us()},
                       {"is_time_slice_refused", executor.is_time_slice_refused()},
                       {"suspension", executor.suspension()},
                       {"num_suspensions", executor.num_suspensions()},

@@ -47,7 +47,8 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   Status SendAddSession(const control::SessionIdentity& identity, int session_socket);
   Status SendSetPriority(uint64_t request_id, uint64_t session_id, const control::ShareChange& change);
   Status SendSetTuning(const scheduler::Tuning& tuning);
-  Status SendSetTimeSlice(uint64_t slice_us, bool is_left_to_slices);
+  // By the executor's ordinals.
+  Status SendSetTimeSlice(std::span<const std::chrono::microseconds> slices, bool is_left_to_slices);
   Status SendEndSession(uint64_t session_id, const std::string& reason);
   // `file`: of kTraceFileBytes.
   Status SendTrace(uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid, int file);

@@ -19,7 +19,6 @@
 #include "server/daemon/ledger_file.h"
 #include "server/daemon/peer_facts.h"
 #include "server/daemon/policy_rules.h"
-#include "server/daemon/time_slice_plan.h"
 #include "server/daemon/tuning_plan.h"
 
 namespace tally::server {
@@ -135,6 +134,7 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
   events.on_gpus = [this, with_executor](const control::LinkGpus& gpus) {
     with_executor([&](Executor& executor) {
       executor.gpu_places = gpu_places_.PlacesOf(gpus);
+      PlanTimeSlices();
       known_gpus_.clear();
       driver_version_ = gpus.driver_version;
     });
@@ -520,23 +520,19 @@ void ExecutorPool::OnTenantsChanged() {
 }
 
 void ExecutorPool::PlanTimeSlices() {
-  DomainCount domains;
+  TimeSlicePlan plan(config_.best_effort_time_slice, config_.starvation_bound.value_or(std::chrono::nanoseconds(0)));
   for (const ExecutorPtr& executor : executors_) {
     if (executor->state != ExecutorState::kServing && executor->state != ExecutorState::kDisconnected) continue;
-    const bool is_high = executor->domain.priority_class == shm::PriorityClass::kHighPriority;
-    ++(is_high ? domains.high_priority : domains.best_effort);
+    plan.Add(executor->domain.priority_class, executor->used_gpus());
   }
   for (const ExecutorPtr& executor : executors_) {
     if (executor->link == nullptr) continue;
     ChoosePolicy(*executor);
-    const Executor::WantedTimeSlice wanted{
-        TimeSliceFor(executor->domain.priority_class, domains, config_.best_effort_time_slice,
-                     config_.starvation_bound.value_or(std::chrono::nanoseconds(0))),
-        executor->policy.policy == scheduler::kTimeSlicesPolicy};
+    Executor::WantedTimeSlice wanted{plan.SlicesFor(executor->domain.priority_class, executor->used_gpus()),
+                                     executor->policy.policy == scheduler::kTimeSlicesPolicy};
     if (executor->wanted_time_slice == wanted) continue;
-    const Status sent =
-        executor->link->SendSetTimeSlice(static_cast<uint64_t>(wanted.slice.count()), wanted.is_left_to_slices);
-    if (sent.ok()) executor->wanted_time_slice = wanted;
+    const Status sent = executor->link->SendSetTimeSlice(wanted.slices, wanted.is_left_to_slices);
+    if (sent.ok()) executor->wanted_time_slice = std::move(wanted);
   }
 }
 

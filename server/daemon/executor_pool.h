@@ -35,6 +35,7 @@
 #include "server/daemon/gpu_places.h"
 #include "server/daemon/runtime_dir.h"
 #include "server/daemon/tenant_ledger.h"
+#include "server/daemon/time_slice_plan.h"
 
 namespace tally::server {
 
@@ -81,8 +82,10 @@ class ExecutorPool {
     std::string error;               // why it could not start
     uint32_t num_devices = 0;
     std::vector<size_t> gpu_places;  // of its ordinals (gpu_places.h)
+    // By its ordinals: whether its programs work there.
+    std::vector<UsedGpu> used_gpus() const { return UsedGpus(num_devices, gpu_places, time_slices.used_gpus); }
     struct WantedTimeSlice {
-      std::chrono::microseconds slice;
+      std::vector<std::chrono::microseconds> slices;  // by its ordinals
       bool is_left_to_slices;
       bool operator==(const WantedTimeSlice&) const = default;
     };

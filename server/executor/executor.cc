@@ -33,7 +33,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
  public:
   ExecutorProcess(ExecutorConfig config, ExecutorParts parts)
       : ExecutorCore(std::move(parts), config.limits, config.user_limits, config.are_classes_mixed,
-                     config.tenants_directory, config.doors),
+                     config.tenants_directory, config.doors, config.on_device_used),
         config_(std::move(config)) {
     context_fault->Tell([this](CUresult result, const std::string& what) { OnLost(result, what); });
   }
@@ -68,7 +68,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   }
   void ExpectDescheduling(int device, bool is_expected) override;
   void LeaveToTimeSlices(bool is_left) override { admission->LeaveToTimeSlices(is_left); }
-  void TakePrecedence(bool has_precedence) override { notices.are_of_use = has_precedence; }
+  void TakePrecedence(uint64_t on_devices) override { notices.devices = on_devices; }
   HighPriorityWatch* high_priority_watch() override { return admission->watch(); }
   Status StartTrace(std::optional<uint32_t> uid) override { return trace.Start(uid); }
   Status EndTrace(int file) override { return WriteTrace(trace.Stop(), file); }
@@ -79,6 +79,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   const std::string& driver_description() const override { return loaded_driver->description; }
   bool is_software() const override { return loaded_driver->is_software; }
   int num_devices() const override { return devices->count(); }
+  uint64_t used_devices() const override { return ExecutorCore::used_devices.mask(); }
   uint32_t driver_version() const override { return DriverVersion(driver); }
   std::vector<control::LinkGpu> gpus() const override {
     std::vector<control::LinkGpu> gpus;

@@ -67,9 +67,9 @@ class Executor {
   // Whether the GPU's time slices alone keep the classes apart, with kAutoPolicy: then no launch is held back. From the
   // next one on.
   virtual void LeaveToTimeSlices(bool is_left) = 0;
-  // Whether the GPU's time slices put this executor's contexts before best-effort ones that there are: then it is of
-  // use to know when work is expected.
-  virtual void TakePrecedence(bool has_precedence) = 0;
+  // On which devices (bit n: ordinal n) the GPU's time slices put this executor's contexts before best-effort ones that
+  // there are: then it is of use to know when work is expected there.
+  virtual void TakePrecedence(uint64_t devices) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
   // Records what sessions do, or those of one user, until EndTrace, which writes it into a file (trace_abi.h). An
@@ -89,6 +89,8 @@ class Executor {
   virtual const std::string& driver_description() const = 0;
   virtual bool is_software() const = 0;
   virtual int num_devices() const = 0;
+  // On which of them its programs have ever put work: bit n, ordinal n.
+  virtual uint64_t used_devices() const = 0;
   virtual uint32_t driver_version() const = 0;  // 13000 for 13.0
   // By ordinal.
   virtual std::vector<control::LinkGpu> gpus() const = 0;

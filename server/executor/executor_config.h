@@ -57,6 +57,8 @@ struct ExecutorConfig {
   // Called before the context of a device is made, with its ordinal, and after that with -1; never for two at a
   // time.
   std::function<void(int device)> on_making_context;
+  // Called when programs put their first work on a device (Executor::used_devices), with locks held: quickly.
+  std::function<void()> on_device_used;
   // Called once: the context is lost, no new sessions are accepted; the process should be replaced.
   std::function<void(const std::string& reason)> on_fault;
 

@@ -50,6 +50,27 @@ class Automatic(DefaultPolicyTest):
             with open(f"/proc/{row['pid']}/cmdline", "rb") as words:
                 self.assertNotIn(b"--suspend", words.read().split(b"\0"))
 
+    def test_each_gpu_has_time_slices_of_its_own(self):
+        """A tenant called gpu-1 works on that one (scripted_executor.cc); the driver's own slice is 2000."""
+        self.start_daemon(driver="cuda", env={"TALLY_SCRIPT_SLICES": "accept", "TALLY_SCRIPT_DEVICES": "2"})
+        own, longest = 2000, 1_000_000
+
+        def assert_slices(**by_domain):
+            found = lambda: {row["domain"].split(":")[0].replace("-", "_"): (row["shortest_time_slice_us"], row["time_slice_us"])
+                             for row in self.ctl_json("executors")}
+            wait_until(lambda: found() == by_domain, f"{by_domain}, not {found()}", 10)
+
+        self.session(priority=HIGH, tenant="gpu-0")
+        self.session(priority=BEST_EFFORT, tenant="gpu-1")
+        assert_slices(high=(own, own), best_effort=(own, own))
+        self.session(priority=HIGH, domain="other", tenant="gpu-1")
+        assert_slices(high=(own, own), other=(longest, longest), best_effort=(1, 1))
+        self.session(priority=BEST_EFFORT, tenant="gpu-0")  # it now works on both
+        assert_slices(high=(longest, longest), other=(longest, longest), best_effort=(1, 1))
+        self.session(priority=HIGH, domain="other", tenant="gpu-0")  # on the first GPU there are two now
+        assert_slices(high=(own, own), other=(own, longest), best_effort=(1, 1))
+        self.assertIn(f" {own} to {longest} ", self.ctl("executors").stdout)
+
     def test_where_the_driver_refuses_them_look_ahead_stays(self):
         daemon = self.start("refuse")
         self.session(priority=HIGH)

@@ -81,6 +81,9 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, num_refreshes), 56u);
   EXPECT_EQ(offsetof(LinkTimeSlices, descheduling), 64u);
   EXPECT_EQ(offsetof(LinkTimeSlices, has_contexts), 68u);
+  EXPECT_EQ(offsetof(LinkTimeSlices, used_gpus), 72u);
+  EXPECT_EQ(offsetof(LinkSetTimeSlice, is_left_to_slices), 16u);
+  EXPECT_EQ(offsetof(LinkSetTimeSlice, slice_us), 24u);
 }
 
 TEST(ExecutorLinkAbi, GpusAreLaidOutAsTheirTwin) {

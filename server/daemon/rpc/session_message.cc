@@ -116,6 +116,7 @@ void Fill(const ExecutorRow& row, v1::Executor* executor) {
   executor->set_policy(row.policy_name);
   executor->set_policy_reason(row.policy_reason);
   executor->set_time_slice_us(row.time_slices.longest_us);
+  executor->set_shortest_time_slice_us(row.time_slices.shortest_us);
   executor->set_is_time_slice_refused(row.time_slices.num_refused != 0);
   executor->set_suspension(NameOf(row.time_slices.descheduling));
   executor->set_num_suspensions(row.time_slices.num_deschedulings);

@@ -32,6 +32,7 @@ TimePoint BusyClock::EndLocked(TimePoint now) const {
 }
 
 void BusyClock::Begin(const std::shared_ptr<StreamWork>& work) {
+  if (used_ != nullptr) used_->Note(device_);
   const std::lock_guard lock(mutex_);
   if (!IsBusyLocked()) {
     const TimePoint now = clock_.Now();
@@ -46,9 +47,8 @@ void BusyClock::Begin(const std::shared_ptr<StreamWork>& work) {
   in_use_.push_back(work);
 }
 
-void BusyClock::Tell(BusyListener& listener, int device) {
+void BusyClock::Tell(BusyListener& listener) {
   const std::lock_guard lock(mutex_);
-  device_ = device;
   listener_.store(&listener, std::memory_order_release);
 }
 

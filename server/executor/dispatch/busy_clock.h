@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "server/executor/dispatch/used_devices.h"
 
 namespace tally::server {
 
@@ -64,10 +65,10 @@ class StreamWork {
 // By the class that the session had: best-effort, high-priority.
 using BusyTimes = std::array<std::chrono::nanoseconds, 2>;
 
-// Of one session and one device. `clock` outlives it.
+// Of one session and one device. `clock` and `used`, which may be null, outlive it.
 class BusyClock {
  public:
-  explicit BusyClock(const Clock& clock) : clock_(clock) {}
+  BusyClock(const Clock& clock, int device, UsedDevices* used) : clock_(clock), device_(device), used_(used) {}
   BusyClock(const BusyClock&) = delete;
   BusyClock& operator=(const BusyClock&) = delete;
 
@@ -82,7 +83,7 @@ class BusyClock {
 
   TimePoint Now() const { return clock_.Now(); }
   // From now on; it lives as long as this. Any thread.
-  void Tell(BusyListener& listener, int device);
+  void Tell(BusyListener& listener);
   // Thread-safe. Work is on the GPU, as far as is known.
   bool IsBusy() const;
   // Thread-safe. So far, the stretch that runs included; never less than before. What has come since the last call is
@@ -97,6 +98,8 @@ class BusyClock {
   TimePoint EndLocked(TimePoint now) const;
 
   const Clock& clock_;
+  const int device_;
+  UsedDevices* const used_;
   std::atomic<uint64_t> num_put_{0};
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<StreamWork>> in_use_;  // guarded by mutex_, as all below; the stretch's streams
@@ -104,15 +107,17 @@ class BusyClock {
   std::chrono::nanoseconds before_{0};               // stretches before that one
   std::chrono::nanoseconds measured_{0};
   BusyTimes by_class_{};
-  int device_ = 0;                                // for the listener
   std::atomic<BusyListener*> listener_{nullptr};  // not guarded
 };
 
 // Of one session: a clock for each device.
 class BusyTime {
  public:
-  BusyTime(int num_devices, const Clock& clock) {
-    for (int device = 0; device < num_devices; ++device) clocks_.push_back(std::make_unique<BusyClock>(clock));
+  // `clock` and `used` outlive it. Null: nobody asks which devices are used.
+  BusyTime(int num_devices, const Clock& clock, UsedDevices* used = nullptr) {
+    for (int device = 0; device < num_devices; ++device) {
+      clocks_.push_back(std::make_unique<BusyClock>(clock, device, used));
+    }
   }
 
   BusyClock& On(int device) { return *clocks_[static_cast<size_t>(device)]; }

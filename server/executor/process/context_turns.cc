@@ -40,12 +40,16 @@ void ContextTurns::Stop() {
   refreshers_.clear();
 }
 
-void ContextTurns::OnWanted(std::chrono::microseconds slice, bool is_left_to_slices) {
-  GpuChannelGroups::OfThisProcess().WantTimeSlice(slice);
-  wants_time_slice_ = slice.count() != 0;
+void ContextTurns::OnWanted(const std::vector<std::chrono::microseconds>& slices, bool is_left_to_slices) {
+  GpuChannelGroups::OfThisProcess().WantTimeSlices(slices);
   if (executor_ != nullptr) {
     executor_->LeaveToTimeSlices(is_left_to_slices);
-    executor_->TakePrecedence(wants_time_slice_ && options_.config.priority_class == shm::PriorityClass::kHighPriority);
+    uint64_t devices = 0;
+    for (size_t device = 0; device < slices.size(); ++device) {
+      if (slices[device].count() != 0) devices |= uint64_t{1} << device;
+    }
+    const bool is_high = options_.config.priority_class == shm::PriorityClass::kHighPriority;
+    executor_->TakePrecedence(is_high ? devices : 0);
   }
   Check();
 }
@@ -62,9 +66,9 @@ void ContextTurns::OnContextMade() {
 
 void ContextTurns::Check() {
   const GpuChannelGroups::TimeSlices slices = GpuChannelGroups::OfThisProcess().CheckTimeSlices();
-  const bool are_set = wants_time_slice_ && slices.num_groups > 0 && slices.num_refused == 0;
-  DaemonLink::ContextStates contexts = AllowDescheduling(are_set);
+  DaemonLink::ContextStates contexts = AllowDescheduling();
   contexts.has_any = has_contexts_;
+  if (executor_ != nullptr) contexts.used_devices = executor_->used_devices();
   for (const auto& refresher : refreshers_) contexts.num_refreshes += refresher->num_refreshes();
   const bool are_new = slices != reported_time_slices_;
   if (!are_new && contexts == reported_contexts_) return;
@@ -75,9 +79,9 @@ void ContextTurns::Check() {
   if (slices.num_refused > 0) {
     LOG_WARNING("domain {}: the driver refuses {} of {} time slices: best-effort work keeps the GPU for up to {} us",
                 options_.config.domain_name, slices.num_refused, slices.num_groups, slices.longest.count());
-  } else if (are_set) {
-    LOG_INFO("domain {}: time slices of {} us for {} GPU channel groups", options_.config.domain_name,
-             slices.longest.count(), slices.num_groups);
+  } else if (slices.num_wanted > 0) {
+    LOG_INFO("domain {}: time slices of {} to {} us for {} GPU channel groups", options_.config.domain_name,
+             slices.shortest.count(), slices.longest.count(), slices.num_groups);
   }
 }
 
@@ -88,14 +92,14 @@ bool ContextTurns::WantsDescheduling() const {
          options_.config.starvation_bound.count() == 0 && executor_->high_priority_watch() != nullptr;
 }
 
-// `is_of_use`: the GPU is taken from this executor's contexts at once.
-DaemonLink::ContextStates ContextTurns::AllowDescheduling(bool is_of_use) {
+// Of use where the GPU is taken from this executor's contexts at once.
+DaemonLink::ContextStates ContextTurns::AllowDescheduling() {
   DaemonLink::ContextStates contexts;
   if (!WantsDescheduling()) return contexts;
   using State = control::LinkDescheduling;
   deschedulers_.resize(static_cast<size_t>(executor_->num_devices()));
   for (int device = 0; device < executor_->num_devices(); ++device) {
-    State state = is_of_use ? DeschedulingOn(device) : State::kOff;
+    State state = GpuChannelGroups::OfThisProcess().IsTimeSliceSet(device) ? DeschedulingOn(device) : State::kOff;
     auto& descheduler = deschedulers_[static_cast<size_t>(device)];
     if (descheduler == nullptr && state == State::kOn) descheduler = MakeDescheduler(device);
     if (descheduler != nullptr && !descheduler->is_running()) descheduler.reset();  // the next look tries again

@@ -29,8 +29,8 @@ class ContextTurns {
   void Start(Executor& executor);
   // Everything goes on.
   void Stop();
-  // What tallyd asks for; zero: the driver's own slices.
-  void OnWanted(std::chrono::microseconds slice, bool is_left_to_slices);
+  // What tallyd asks for, by device; zero: the driver's own slices.
+  void OnWanted(const std::vector<std::chrono::microseconds>& slices, bool is_left_to_slices);
   // Another tallyd has been told nothing yet.
   void OnConnected();
   // What the driver says of its time slices decides what tallyd wants next.
@@ -40,7 +40,7 @@ class ContextTurns {
 
  private:
   bool WantsDescheduling() const;
-  DaemonLink::ContextStates AllowDescheduling(bool is_of_use);
+  DaemonLink::ContextStates AllowDescheduling();
   std::unique_ptr<Descheduler> MakeDescheduler(int device);
   bool WantsRefreshing() const;
   void MakeRefreshers();
@@ -51,7 +51,6 @@ class ContextTurns {
   Executor* executor_ = nullptr;
   std::vector<std::unique_ptr<Descheduler>> deschedulers_;  // by device
   std::vector<std::unique_ptr<Refresher>> refreshers_;
-  bool wants_time_slice_ = false;
   bool has_contexts_ = false;
   bool has_said_no_descheduling_ = false;
   GpuChannelGroups::TimeSlices reported_time_slices_;

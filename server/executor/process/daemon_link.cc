@@ -118,8 +118,10 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     }
     case LinkKind::kSetTimeSlice: {
       control::LinkSetTimeSlice set{};
-      if (!Read(bytes, set)) return false;
-      events_.on_set_time_slice(std::chrono::microseconds(set.slice_us), set.is_left_to_slices != 0);
+      if (!Read(bytes, set) || set.num_gpus > control::kMostGpus) return false;
+      std::vector<std::chrono::microseconds> slices;
+      for (const uint64_t slice_us : std::span(set.slice_us).first(set.num_gpus)) slices.emplace_back(slice_us);
+      events_.on_set_time_slice(slices, set.is_left_to_slices != 0);
       return true;
     }
     case LinkKind::kSetPriority: {
@@ -255,6 +257,7 @@ void DaemonLink::SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, cons
   message.num_refreshes = contexts.num_refreshes;
   message.descheduling = contexts.descheduling;
   message.has_contexts = contexts.has_any ? 1 : 0;
+  message.used_gpus = contexts.used_devices;
   Send(LinkKind::kTimeSlices, 0, message);
 }
 

@@ -33,7 +33,8 @@ class DaemonLink {
     std::function<void(uint64_t request_id)> on_query_graphs;
     std::function<void(uint64_t request_id, uint64_t session_id, uint32_t number, UniqueFd)> on_draw_graph;
     std::function<void(const scheduler::Tuning&)> on_set_tuning;
-    std::function<void(std::chrono::microseconds, bool is_left_to_slices)> on_set_time_slice;
+    // By device.
+    std::function<void(const std::vector<std::chrono::microseconds>&, bool is_left_to_slices)> on_set_time_slice;
     std::function<void(uint64_t session_id, const std::string& reason)> on_end_session;
     std::function<void(uint64_t request_id, std::chrono::nanoseconds, std::optional<uint32_t> uid, UniqueFd)> on_trace;
     std::function<void()> on_shutdown;
@@ -64,6 +65,7 @@ class DaemonLink {
     uint64_t num_standstills = 0;
     uint64_t num_refreshes = 0;
     bool has_any = false;
+    uint64_t used_devices = 0;  // bit n: ordinal n
     bool operator==(const ContextStates&) const = default;
   };
   void SendTimeSlices(const GpuChannelGroups::TimeSlices& slices, const ContextStates& contexts);

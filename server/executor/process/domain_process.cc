@@ -78,6 +78,8 @@ class DomainProcess {
       if (executor_ != nullptr && executor_->num_devices() > 1) GpuChannelGroups::OfThisProcess().SetDevice(device);
       if (device < 0) loop_.Post([this] { context_turns_.OnContextMade(); });
     };
+    // Others may now have to give way there.
+    config.on_device_used = [this] { loop_.Post([this] { context_turns_.Check(); }); };
     config.on_throttle_level = [this] { loop_.Post([this] { Report(0); }); };
     config.on_fault = [this](const std::string& reason) { loop_.Post([this, reason] { OnFault(reason); }); };
     return config;
@@ -148,8 +150,8 @@ class DomainProcess {
     events.on_set_tuning = [this](const scheduler::Tuning& tuning) {
       if (executor_ != nullptr) executor_->Tune(tuning);
     };
-    events.on_set_time_slice = [this](std::chrono::microseconds slice, bool is_left_to_slices) {
-      context_turns_.OnWanted(slice, is_left_to_slices);
+    events.on_set_time_slice = [this](const auto& slices, bool is_left_to_slices) {
+      context_turns_.OnWanted(slices, is_left_to_slices);
     };
     events.on_end_session = [this](uint64_t session_id, const std::string& reason) {
       // One that is gone already has ended as it was to.
@@ -260,23 +262,35 @@ class DomainProcess {
   // While there are sessions.
   void LookAtDeparted(uint64_t looks) {
     if (looks != num_departed_looks_ || num_sessions_ == 0) return;
-    std::vector<uint64_t> draining;
+    std::vector<DepartedWork::Draining> draining;
     for (const SessionSnapshot& session : executor_->Snapshot()) {
-      if (session.is_draining) draining.push_back(session.identity.session_id);
+      if (session.is_draining) draining.push_back({session.identity.session_id, BusyOf(session)});
     }
-    const auto endless = departed_work_.Look(draining, IsKeptFromTheGpu(), SteadyClock().Now());
+    const auto endless = departed_work_.Look(draining, TakenDevices(), SteadyClock().Now());
     if (endless && options_.is_own_domain && draining.size() == num_sessions_) Leave();
     if (endless) OnEndlessWork(*endless);
     loop_.PostDelayed(kLookAtDeparted, [this, looks] { LookAtDeparted(looks); });
   }
 
-  bool IsKeptFromTheGpu() const {
-    HighPriorityWatch* const watch = executor_->high_priority_watch();
-    if (watch == nullptr) return false;
-    for (int device = 0; device < executor_->num_devices(); ++device) {
-      if (watch->IsClosed(device) && !watch->IsOneOfThem(device)) return true;
+  // By device.
+  std::vector<std::chrono::nanoseconds> BusyOf(const SessionSnapshot& session) const {
+    const auto entries = session.figures.entries("busy_ns");
+    std::vector<std::chrono::nanoseconds> busy;
+    const auto num_devices = std::min(static_cast<size_t>(executor_->num_devices()), control::kMostGpus);
+    for (size_t device = 0; device < num_devices; ++device) {
+      busy.emplace_back(entries[control::GpuEntry(device, false)] + entries[control::GpuEntry(device, true)]);
     }
-    return false;
+    return busy;
+  }
+
+  // By high-priority work of others, by device.
+  std::vector<bool> TakenDevices() const {
+    HighPriorityWatch* const watch = executor_->high_priority_watch();
+    std::vector<bool> are_taken;
+    for (int device = 0; watch != nullptr && device < executor_->num_devices(); ++device) {
+      are_taken.push_back(watch->IsClosed(device) && !watch->IsOneOfThem(device));
+    }
+    return are_taken;
   }
 
   // As natively, where a process that ends takes its work with it. Closing the driver would wait for that.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace tally::server {
 namespace {
@@ -123,7 +124,8 @@ void GpuChannelGroups::NoteAllocation(int fd, const void* argument) {
     if (Group* old = Find(made.client, made.object)) *old = {};  // handles are used again
     Group& group = Remember(fd, made.client, made.object);
     group.was_seen_made = true;
-    group.device = device_;
+    group.device = device_ >= 0 ? device_ : DeviceOf(made.client, made.parent);
+    group.parent = made.parent;
     group.is_compute = engine >= kFirstComputeEngine && engine <= kLastComputeEngine;
     for (const Subdevice& subdevice : subdevices_) {
       if (subdevice.client == made.client && subdevice.device == made.parent) group.subdevice = subdevice.object;
@@ -152,19 +154,44 @@ int GpuChannelGroups::ForwardSet(int fd, unsigned long request, void* argument, 
   const std::lock_guard lock(mutex_);
   Group& group = Remember(fd, control->client, control->object);
   group.own_us = own_us;
-  if (wanted_us_ != 0 && Set(group, wanted_us_)) {
+  if (const uint64_t wanted = WantedOn(group.device); wanted != 0 && Set(group, wanted)) {
     control->status = 0;
     return 0;
   }
   return kernel_(fd, request, argument);
 }
 
-void GpuChannelGroups::WantTimeSlice(std::chrono::microseconds slice) {
-  const std::lock_guard lock(mutex_);
-  wanted_us_ = static_cast<uint64_t>(slice.count());
-  for (const Group& group : groups_) {
-    if (const uint64_t wanted = WantedFor(group); wanted != 0) Set(group, wanted);
+void GpuChannelGroups::WantTimeSlices(std::vector<std::chrono::microseconds> slices) {
+  std::chrono::microseconds shortest{0};
+  for (const std::chrono::microseconds slice : slices) {
+    if (slice.count() != 0 && (shortest.count() == 0 || slice < shortest)) shortest = slice;
   }
+  Want(shortest, std::move(slices));
+}
+
+void GpuChannelGroups::Want(std::chrono::microseconds slice, std::vector<std::chrono::microseconds> by_device) {
+  const std::lock_guard lock(mutex_);
+  std::vector<uint64_t> before;
+  for (const Group& group : groups_) before.push_back(WantedFor(group));
+  wanted_us_ = static_cast<uint64_t>(slice.count());
+  wanted_ = std::move(by_device);
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const uint64_t wanted = WantedFor(groups_[i]);
+    if (wanted != 0 && wanted != before[i]) Set(groups_[i], wanted);
+  }
+}
+
+uint64_t GpuChannelGroups::WantedOn(int device) const {
+  if (device < 0 || static_cast<size_t>(device) >= wanted_.size()) return wanted_us_;
+  return static_cast<uint64_t>(wanted_[static_cast<size_t>(device)].count());
+}
+
+bool GpuChannelGroups::IsTimeSliceSet(int device) {
+  const std::lock_guard lock(mutex_);
+  if (WantedOn(device) == 0) return false;
+  const auto is_there = [&](const Group& group) { return group.device == device; };
+  return std::ranges::any_of(groups_, is_there) &&
+         std::ranges::all_of(groups_, [&](const Group& group) { return !is_there(group) || group.has_wanted_slice; });
 }
 
 GpuChannelGroups::TimeSlices GpuChannelGroups::CheckTimeSlices() {
@@ -180,7 +207,9 @@ GpuChannelGroups::TimeSlices GpuChannelGroups::CheckTimeSlices() {
     report.shortest = report.num_groups == 0 ? slice : std::min(report.shortest, slice);
     report.longest = std::max(report.longest, slice);
     ++report.num_groups;
+    group.has_wanted_slice = slice_us == wanted;
     if (slice_us != wanted) ++report.num_refused;
+    if (WantedOn(group.device) != 0) ++report.num_wanted;
     return false;
   });
   return report;
@@ -235,6 +264,13 @@ GpuChannelGroups::Descheduling GpuChannelGroups::DeschedulingOn(int device) {
     found = Descheduling::kPossible;
   }
   return found;
+}
+
+int GpuChannelGroups::DeviceOf(uint32_t client, uint32_t parent) const {
+  const auto sibling = std::ranges::find_if(groups_, [&](const Group& group) {
+    return group.client == client && group.parent == parent && group.was_seen_made && group.device >= 0;
+  });
+  return sibling == groups_.end() ? -1 : sibling->device;
 }
 
 GpuChannelGroups::Group* GpuChannelGroups::Find(uint32_t client, uint32_t object) {

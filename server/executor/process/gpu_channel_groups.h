@@ -38,12 +38,16 @@ class GpuChannelGroups {
   // In place of every ioctl of the process. Anything but what makes a group, or sets its slice, goes through untouched.
   int Forward(int fd, unsigned long request, void* argument);
 
-  // Of all GPU channel groups there are and will be. Zero: what the driver gave them. Takes about 0.3 ms per group.
-  void WantTimeSlice(std::chrono::microseconds slice);
+  // Of all GPU channel groups there are and will be. Zero: what the driver gave them. Takes about 0.3 ms for each group
+  // that had another.
+  void WantTimeSlice(std::chrono::microseconds slice) { Want(slice, {}); }
+  // By device. Groups of which is not known on which device they are get the shortest of those that are not zero.
+  void WantTimeSlices(std::vector<std::chrono::microseconds> slices);
 
   struct TimeSlices {
     size_t num_groups = 0;
     size_t num_refused = 0;  // which have another slice than the wanted one
+    size_t num_wanted = 0;   // which are to have another than the driver's own
     std::chrono::microseconds shortest{0};
     std::chrono::microseconds longest{0};
     bool operator==(const TimeSlices&) const = default;
@@ -51,7 +55,11 @@ class GpuChannelGroups {
   // As read back from the driver. Sets what has not the wanted slice yet, forgets groups that are gone.
   TimeSlices CheckTimeSlices();
 
+  // Whether groups of a device are to have other slices than the driver's own, and all had, as of the last check.
+  bool IsTimeSliceSet(int device);
+
   // Whose groups are made from now on: an ordinal, or none (-1). Who never says has one device, with the ordinal 0.
+  // Those made while it is none are of the device on which others of the same driver's object are.
   void SetDevice(int device);
 
   // Deschedules the groups of a device that run kernels, as many as there are now, or lets them go on. Those that copy
@@ -74,6 +82,8 @@ class GpuChannelGroups {
     bool was_seen_made = false;
     bool is_compute = false;         // of the engine that runs kernels
     int device = 0;                  // ordinal, or none
+    uint32_t parent = 0;             // the object of its device
+    bool has_wanted_slice = false;   // as of the last check
     uint32_t subdevice = 0;          // the object that controls its GPU channels
     std::vector<uint32_t> channels;  // objects
     bool is_descheduled = false;
@@ -99,12 +109,20 @@ class GpuChannelGroups {
   bool DisableChannels(const Group& group, bool is_disabled);
   bool TakeOff(const Group& group);
   void HaveListReadAgain(const Group& group);
+  void Want(std::chrono::microseconds slice, std::vector<std::chrono::microseconds> by_device);
+  int DeviceOf(uint32_t client, uint32_t parent) const;
+  // Zero: the driver's own.
+  uint64_t WantedOn(int device) const;
   // Zero: nothing to be set.
-  uint64_t WantedFor(const Group& group) const { return wanted_us_ != 0 ? wanted_us_ : group.own_us; }
+  uint64_t WantedFor(const Group& group) const {
+    const uint64_t wanted = WantedOn(group.device);
+    return wanted != 0 ? wanted : group.own_us;
+  }
 
   const Ioctl kernel_;
   std::mutex mutex_;
-  uint64_t wanted_us_ = 0;  // guarded by mutex_, as below
+  uint64_t wanted_us_ = 0;                         // guarded by mutex_, as below; on devices that are not in the list
+  std::vector<std::chrono::microseconds> wanted_;  // by device
   std::vector<Group> groups_;
   std::vector<Subdevice> subdevices_;
   int device_ = 0;

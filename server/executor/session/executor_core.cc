@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 namespace tally::server {
 namespace {
 
@@ -24,7 +26,8 @@ HeldLimits HeldLimitsOf(const Limits& limits) {
 }  // namespace
 
 ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
-                           bool has_both_classes, const std::string& tenants_directory, const Doors& doors)
+                           bool has_both_classes, const std::string& tenants_directory, const Doors& doors,
+                           std::function<void()> on_device_used)
     : loaded_driver(std::move(parts.driver)),
       driver(loaded_driver->table),
       devices(std::move(parts.devices)),
@@ -40,6 +43,7 @@ ExecutorCore::ExecutorCore(ExecutorParts parts, const SessionLimits& session_lim
       are_classes_mixed(has_both_classes),
       wants_ptx(variants != nullptr || loaded_driver->is_software),
       device_output(std::move(parts.device_output)),
+      used_devices(std::move(on_device_used)),
       foreign(driver, doors, devices->count()) {}
 
 }  // namespace tally::server

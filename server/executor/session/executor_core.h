@@ -2,6 +2,7 @@
 // outlives them all.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "server/executor/dispatch/admission.h"
 #include "server/executor/dispatch/tenant_page.h"
 #include "server/executor/dispatch/trace.h"
+#include "server/executor/dispatch/used_devices.h"
 #include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/peer_access.h"
@@ -44,7 +46,8 @@ struct ExecutorParts {
 class ExecutorCore {
  public:
   ExecutorCore(ExecutorParts parts, const SessionLimits& session_limits, const UserLimits& user_limits,
-               bool has_both_classes, const std::string& tenants_directory, const Doors& doors);
+               bool has_both_classes, const std::string& tenants_directory, const Doors& doors,
+               std::function<void()> on_device_used);
   virtual ~ExecutorCore() = default;
 
   const std::unique_ptr<LoadedDriver> loaded_driver;
@@ -69,6 +72,7 @@ class ExecutorCore {
   const bool wants_ptx;                               // of machine code: clients send it along
   const std::unique_ptr<DeviceOutput> device_output;  // thread-safe
   Notices notices;                                    // thread-safe
+  UsedDevices used_devices;                           // thread-safe
   PeerAccess peers{driver, *devices};
   Trace trace{driver, *devices, clock};  // thread-safe
   ForeignObjects foreign;                // thread-safe

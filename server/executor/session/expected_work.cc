@@ -46,6 +46,7 @@ void ExpectedWork::Stop() {
 }
 
 void ExpectedWork::OnBusy(int device, TimePoint at) {
+  if (is_busy_.exchange(true) && device != device_.load(std::memory_order_relaxed)) return;
   const uint64_t index = num_begun_.load(std::memory_order_relaxed);
   begun_at_ns_.store(at.time_since_epoch().count(), std::memory_order_relaxed);
   device_.store(device, std::memory_order_relaxed);
@@ -58,6 +59,7 @@ void ExpectedWork::OnBusy(int device, TimePoint at) {
 
 void ExpectedWork::OnSeen() {
   const bool is_busy = session_.busy.IsBusy();
+  is_busy_.store(is_busy);
   page_.is_busy.store(is_busy ? 1 : 0, std::memory_order_relaxed);
   HoldingKernels* const holding = is_busy ? nullptr : holding_.load(std::memory_order_acquire);
   if (holding != nullptr) holding->Release();
@@ -75,7 +77,7 @@ void ExpectedWork::Read(TimePoint now) {
   const uint32_t num_declared = page_.num_declared.load(std::memory_order_relaxed);
   const uint64_t num_new = num_declared - std::exchange(num_declared_, num_declared);
   session_.counters.Add("hints_declared", std::min(num_new, kMostDeclared));
-  if (!session_.core.notices.are_of_use.load(std::memory_order_relaxed) ||
+  if (!session_.core.notices.AreOfUseOn(device_.load(std::memory_order_relaxed)) ||
       !session_.is_high_priority.load(std::memory_order_relaxed)) {
     return;
   }
@@ -137,7 +139,7 @@ std::optional<TimePoint> ExpectedWork::Advance(TimePoint now) {
 }
 
 void ExpectedWork::Sleep(std::optional<TimePoint> next, TimePoint looked_at) {
-  const bool are_of_use = session_.core.notices.are_of_use.load(std::memory_order_relaxed);
+  const bool are_of_use = session_.core.notices.AreOfUseOn(device_.load(std::memory_order_relaxed));
   page_.is_awaited.store(are_of_use ? 1 : 0, std::memory_order_seq_cst);
   const TimePoint until = next ? *next - kWatched : looked_at + kLongestSleep;
   if (until > looked_at && !is_stopping_.load()) FutexWait(page_.bell, bell_, until - looked_at);

@@ -55,10 +55,11 @@ class ExpectedWork final : public BusyListener {
   SessionState& session_;
   shm::ArrivalPage& page_;
   std::atomic<bool> is_stopping_{false};
-  // Of the last work that came while there was none.
+  // Of the last work that came while there was none: a request that goes on to another device begins once.
   std::atomic<uint64_t> num_begun_{0};
   std::atomic<int64_t> begun_at_ns_{0};
   std::atomic<int> device_{0};
+  std::atomic<bool> is_busy_{false};               // on any device, as far as is known
   std::atomic<HoldingKernels*> holding_{nullptr};  // those that hold the GPU
   // Of the thread, as all below.
   scheduler::ArrivalNotice notice_;

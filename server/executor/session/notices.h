@@ -10,8 +10,9 @@ namespace tally::server {
 
 // Thread-safe.
 struct Notices {
-  // Whether the GPU's time slices put this executor before best-effort ones at present.
-  std::atomic<bool> are_of_use{false};
+  // On which devices (bit n: ordinal n) the GPU's time slices put this executor before best-effort ones at present.
+  std::atomic<uint64_t> devices{0};
+  bool AreOfUseOn(int device) const { return (devices.load(std::memory_order_relaxed) >> device & 1) != 0; }
   std::mutex mutex;
   scheduler::NoticeBudget budget;  // guarded by mutex
 };

@@ -15,7 +15,7 @@ SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<Callback
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses, held),
       admission_tenant(executor_core.admission->AddTenant({})),
       preemptibility(executor_core.devices.get(), executor_core.admission->watch()),
-      busy(executor_core.devices->count(), clock),
+      busy(executor_core.devices->count(), clock, &executor_core.used_devices),
       host_calls(driver, std::move(callback_queue)),
       tables(executor_core.limits.handles_per_kind),
       code(driver, tables, memory, held, executor_core.variants.get()),
@@ -52,9 +52,7 @@ Status SessionState::ExpectWork(shm::ArrivalPage& page) {
   auto made = std::make_unique<ExpectedWork>(*this, page);
   if (const Status started = made->Start(); !started.ok()) return started;
   expected = std::move(made);
-  for (size_t device = 0; device < busy.clocks().size(); ++device) {
-    busy.clocks()[device]->Tell(*expected, static_cast<int>(device));
-  }
+  for (const auto& of_device : busy.clocks()) of_device->Tell(*expected);
   return OkStatus();
 }
 

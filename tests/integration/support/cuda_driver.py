@@ -14,7 +14,7 @@ PTX = b"""
   ret;
 }
 \0"""
-NOT_INITIALIZED, EXECUTOR_GONE = 3, 46
+OUT_OF_MEMORY, NOT_INITIALIZED, EXECUTOR_GONE = 2, 3, 46
 
 
 class CudaError(Exception):
@@ -24,13 +24,13 @@ class CudaError(Exception):
 
 
 class Cuda:
-    """Device 0's primary context, current in the thread that makes this; one word of device memory and a kernel for it."""
+    """A device's primary context, current in the thread that makes this; one word of its memory and a kernel for it."""
 
-    def __init__(self):
+    def __init__(self, device=0):
         self.library = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
         self.context = ctypes.c_void_p()
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
         self.make_current()
         module, self.kernel = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), PTX)

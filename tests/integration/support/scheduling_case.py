@@ -31,8 +31,8 @@ AGAIN:
 
 
 class Spinner(Cuda):
-    def __init__(self, loops):
-        super().__init__()
+    def __init__(self, loops, device=0):
+        super().__init__(int(device))
         module, self.spin_kernel = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), SPIN)
         self.call("cuModuleGetFunction", ctypes.byref(self.spin_kernel), module, b"spin")
@@ -43,18 +43,18 @@ class Spinner(Cuda):
         self.call("cuLaunchKernel", self.spin_kernel, BLOCKS, 1, 1, 1, 1, 1, 0, None, self.spin_parameters, None)
 
 
-def forever(loops):
+def forever(loops, device=0):
     """Always something queued, never more than a few hundred launches."""
-    spinner = Spinner(int(loops))
+    spinner = Spinner(int(loops), device)
     while True:
         for _ in range(100):
             spinner.spin()
         spinner.sum()
 
 
-def busy(loops):
+def busy(loops, device=0):
     """Never without something on the GPU: while half of what is queued is waited for the other half is there."""
-    spinner = Spinner(int(loops))
+    spinner = Spinner(int(loops), device)
     events = [ctypes.c_void_p(), ctypes.c_void_p()]
     for event in events:
         spinner.call("cuEventCreate", ctypes.byref(event), 0)
@@ -66,9 +66,9 @@ def busy(loops):
             spinner.call("cuEventRecord", event, None)
 
 
-def requests(loops, pause_ms="0"):
+def requests(loops, pause_ms="0", device=0):
     """Each launch is waited for, and followed by a pause."""
-    spinner = Spinner(int(loops))
+    spinner = Spinner(int(loops), device)
     while True:
         spinner.spin()
         spinner.call("cuStreamSynchronize", None)

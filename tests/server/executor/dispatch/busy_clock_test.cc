@@ -164,13 +164,14 @@ struct Told final : BusyListener {
 
 TEST_F(BusyClockTest, WhoListensHearsOfEachStretchAndOfNothingWithin) {
   Told told;
-  busy_.On(0).Tell(told, 7);
+  busy_.On(0).Tell(told);
+  busy_.On(1).Tell(told);
   Put(stream_);
   Pass(microseconds(10));
   Put(stream_);
   Put(other_);
   EXPECT_EQ(told.begun, (std::vector{clock_.Now() - microseconds(10)}));
-  EXPECT_EQ(told.device, 7);
+  EXPECT_EQ(told.device, 0);
   Wait(stream_);
   Wait(other_);
   Wait(other_);  // ends nothing
@@ -178,6 +179,26 @@ TEST_F(BusyClockTest, WhoListensHearsOfEachStretchAndOfNothingWithin) {
   Pass(microseconds(10));
   Put(other_);
   EXPECT_EQ(told.begun.size(), 2u);
+  Put(std::make_shared<StreamWork>(busy_.On(1)));
+  EXPECT_EQ(told.device, 1);
+  EXPECT_EQ(told.begun.size(), 3u);
+}
+
+TEST(UsedDevicesTest, WorkIsWhatCountsAndEachDeviceIsToldOfOnce) {
+  int num_told = 0;
+  UsedDevices used([&] { ++num_told; });
+  ManualClock clock;
+  BusyTime busy(2, clock, &used), of_another_session(2, clock, &used);
+  EXPECT_EQ(used.mask(), 0u);
+  for (BusyTime* const time : {&busy, &of_another_session}) {
+    const auto stream = std::make_shared<StreamWork>(time->On(1));
+    for (int i = 0; i < 3; ++i) {
+      time->On(1).OnWork(stream);
+      stream->OnSeen(stream->num_put(), clock.Now());
+    }
+  }
+  EXPECT_EQ(used.mask(), 0b10u);
+  EXPECT_EQ(num_told, 1);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ CUresult ParameterLayout(size_t index, size_t* offset, size_t* size) {
 void FillDevice(server::DriverTable& t) {
   t.cuInit = [](unsigned int) -> CUresult { return CUDA_SUCCESS; };
   t.cuDriverGetVersion = [](int* version) -> CUresult { return *version = 13000, CUDA_SUCCESS; };
-  t.cuDeviceGetCount = [](int* count) -> CUresult { return *count = 1, CUDA_SUCCESS; };
+  t.cuDeviceGetCount = [](int* count) -> CUresult { return *count = fake->num_devices.load(), CUDA_SUCCESS; };
   t.cuDeviceGet = [](CUdevice* device, int ordinal) -> CUresult { return *device = ordinal, CUDA_SUCCESS; };
   t.cuDeviceGetName = [](char* name, int size, CUdevice) -> CUresult {
     std::strncpy(name, "Fake GPU", static_cast<size_t>(size));

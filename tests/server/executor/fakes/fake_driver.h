@@ -7,6 +7,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -43,6 +44,9 @@ class FakeDriver {
   uint64_t num_launches() const;
   // Every call that waits fails with it from now on; 0: none.
   void BreakContext(CUresult error);
+
+  // All with one context. Before the executor is made.
+  std::atomic<int> num_devices{1};
 
   // For the table's functions.
   struct Object {

@@ -59,6 +59,7 @@ struct Kernel {
   std::vector<std::pair<uint32_t, size_t>> preempted;  // groups, and how many GPU channels were disabled then
   bool refuses_to_disable = false, refuses_to_preempt = false;
   uint32_t stuck = 0;  // a GPU channel that does not go on
+  uint32_t fixed = 0;  // one that is not disabled
   int num_calls = 0;
   unsigned long last_request = 0;
 };
@@ -80,6 +81,9 @@ int Call(int fd, unsigned long request, void* argument) {
     const auto& list = *reinterpret_cast<const DisabledChannels*>(control->parameters);
     if (control->object != kSubdevice || control->parameter_bytes != sizeof(list)) control->status = 0x57;
     if (kernel->refuses_to_disable && list.is_disabled) control->status = 0x1B;
+    for (uint32_t i = 0; i < list.num_channels && list.is_disabled; ++i) {
+      if (list.channels[i] == kernel->fixed) control->status = 0x1B;
+    }
     for (uint32_t i = 0; i < list.num_channels && control->status == 0; ++i) {
       EXPECT_EQ(list.clients[i], 1u);
       if (!list.is_disabled && list.channels[i] == kernel->stuck) {
@@ -166,7 +170,7 @@ TEST_F(GpuChannelGroupsTest, WhatIsNoSliceGoesThroughUntouched) {
 TEST_F(GpuChannelGroupsTest, WithoutAWishTheDriverKeepsItsOwn) {
   Make(10, 2000);
   EXPECT_EQ(kernel_.slices[10], 2000u);
-  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{1, 0, microseconds(2000), microseconds(2000)}));
+  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{1, 0, 0, microseconds(2000), microseconds(2000)}));
 }
 
 TEST_F(GpuChannelGroupsTest, TheDriversOwnCallSetsTheWantedSlice) {
@@ -175,7 +179,7 @@ TEST_F(GpuChannelGroupsTest, TheDriversOwnCallSetsTheWantedSlice) {
   Make(11, 1024);
   EXPECT_EQ(kernel_.slices[10], 1u);
   EXPECT_EQ(kernel_.slices[11], 1u);
-  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{2, 0, microseconds(1), microseconds(1)}));
+  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{2, 0, 2, microseconds(1), microseconds(1)}));
 }
 
 TEST_F(GpuChannelGroupsTest, AChangedWishReachesGroupsThatExistAndIsTakenBack) {
@@ -193,7 +197,7 @@ TEST_F(GpuChannelGroupsTest, AGroupWhoseSliceTheDriverNeverSetGetsItWhenChecked)
   groups_.WantTimeSlice(microseconds(5));
   Schedule(10);
   EXPECT_EQ(kernel_.slices[10], 1024u);
-  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{1, 0, microseconds(5), microseconds(5)}));
+  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{1, 0, 1, microseconds(5), microseconds(5)}));
   groups_.WantTimeSlice(microseconds(0));
   EXPECT_EQ(kernel_.slices[10], 1024u);
 }
@@ -203,7 +207,7 @@ TEST_F(GpuChannelGroupsTest, WhereItIsRefusedTheDriversOwnCallIsMade) {
   groups_.WantTimeSlice(microseconds(1));
   Make(10, 2000);
   EXPECT_EQ(kernel_.slices[10], 2000u);
-  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{1, 1, microseconds(2000), microseconds(2000)}));
+  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{1, 1, 1, microseconds(2000), microseconds(2000)}));
 }
 
 TEST_F(GpuChannelGroupsTest, GroupsThatAreGoneAreForgotten) {
@@ -353,7 +357,8 @@ TEST_F(GpuChannelGroupsTest, GroupsBelongToTheDeviceWhoseContextWasBeingMade) {
   groups_.SetDevice(5);
   MakeGroup(20, 1, 1);
   groups_.SetDevice(-1);
-  MakeGroup(30, 1, 1);
+  GroupParameters parameters{0, 0, 0, 1};
+  Allocate(4, 30, 0xA06C, &parameters);  // on a device that none of those is on
   EXPECT_EQ(groups_.DeschedulingOn(0), Descheduling::kNoGroups);
   EXPECT_EQ(groups_.Deschedule(0, true), 0u);
   EXPECT_EQ(groups_.Deschedule(5, true), 1u);
@@ -361,6 +366,99 @@ TEST_F(GpuChannelGroupsTest, GroupsBelongToTheDeviceWhoseContextWasBeingMade) {
   EXPECT_EQ(groups_.Deschedule(3, true), 1u);
   EXPECT_EQ(groups_.Deschedule(5, false), 0u);
   EXPECT_EQ(kernel_.disabled, (Channels{100}));
+}
+
+TEST_F(GpuChannelGroupsTest, WhatCannotBeDescheduledOnOneDeviceCanOnTheOther) {
+  Allocate(kDevice, kSubdevice, 0x2080);
+  groups_.SetDevice(0);
+  MakeGroup(10, 1, 2);
+  groups_.SetDevice(1);
+  MakeGroup(20, 1, 2);
+  kernel_.fixed = 201;
+  EXPECT_EQ(groups_.Deschedule(0, true), 1u);
+  EXPECT_EQ(groups_.Deschedule(1, true), 0u);
+  EXPECT_EQ(kernel_.disabled, (Channels{100, 101})) << "nothing of the other is left half off";
+  EXPECT_EQ(groups_.DeschedulingOn(0), Descheduling::kPossible);
+  EXPECT_EQ(groups_.DeschedulingOn(1), Descheduling::kRefused);
+  EXPECT_EQ(groups_.Deschedule(1, false), 0u);
+  EXPECT_EQ(kernel_.disabled, (Channels{100, 101})) << "letting the other go on is not letting this one";
+  EXPECT_EQ(groups_.Deschedule(0, false), 0u);
+  EXPECT_EQ(kernel_.disabled, Channels{});
+}
+
+TEST_F(GpuChannelGroupsTest, EachDeviceHasItsOwnTimeSlice) {
+  groups_.SetDevice(0);
+  MakeGroup(10, 1, 1);
+  groups_.SetDevice(1);
+  MakeGroup(20, 1, 1);
+  MakeGroup(30, 11, 1);  // copies
+  EXPECT_FALSE(groups_.IsTimeSliceSet(0));
+  groups_.WantTimeSlices({microseconds(0), microseconds(7)});
+  EXPECT_EQ(kernel_.slices, (std::map<uint32_t, uint64_t>{{10, 2000}, {20, 7}, {30, 7}}));
+  EXPECT_EQ(groups_.CheckTimeSlices(), (GpuChannelGroups::TimeSlices{3, 0, 2, microseconds(7), microseconds(2000)}));
+  EXPECT_FALSE(groups_.IsTimeSliceSet(0)) << "there is none to be set";
+  EXPECT_TRUE(groups_.IsTimeSliceSet(1));
+  EXPECT_FALSE(groups_.IsTimeSliceSet(2));
+  MakeGroup(40, 1, 1);
+  EXPECT_EQ(kernel_.slices[40], 7u);
+  groups_.WantTimeSlices({microseconds(5), microseconds(0)});
+  EXPECT_EQ(kernel_.slices, (std::map<uint32_t, uint64_t>{{10, 5}, {20, 2000}, {30, 2000}, {40, 2000}}));
+}
+
+TEST_F(GpuChannelGroupsTest, ARefusalOnOneDeviceIsNoneOnTheOther) {
+  groups_.SetDevice(0);
+  MakeGroup(10, 1, 1);
+  groups_.SetDevice(1);
+  MakeGroup(20, 1, 1);
+  groups_.WantTimeSlices({microseconds(5), microseconds(7)});
+  kernel_.only = 5;  // nobody may set another
+  kernel_.slices[20] = 9;
+  EXPECT_EQ(groups_.CheckTimeSlices().num_refused, 1u);
+  EXPECT_TRUE(groups_.IsTimeSliceSet(0));
+  EXPECT_FALSE(groups_.IsTimeSliceSet(1));
+}
+
+TEST_F(GpuChannelGroupsTest, AnUnchangedTimeSliceIsNotSetAgain) {
+  groups_.SetDevice(0);
+  MakeGroup(10, 1, 1);
+  groups_.SetDevice(1);
+  MakeGroup(20, 1, 1);
+  groups_.WantTimeSlices({microseconds(5), microseconds(7)});
+  const int before = kernel_.num_calls;
+  groups_.WantTimeSlices({microseconds(5), microseconds(8)});
+  EXPECT_EQ(kernel_.num_calls, before + 1) << "to set one has the GPU begin anew with all that are there";
+}
+
+TEST_F(GpuChannelGroupsTest, WhoseDeviceIsNotKnownHasTheShortestTimeSlice) {
+  groups_.SetDevice(-1);
+  MakeGroup(10, 1, 1);
+  groups_.WantTimeSlices({microseconds(0), microseconds(9), microseconds(7)});
+  EXPECT_EQ(kernel_.slices[10], 7u);
+  groups_.WantTimeSlices({microseconds(0), microseconds(0)});
+  EXPECT_EQ(kernel_.slices[10], 2000u);
+}
+
+TEST_F(GpuChannelGroupsTest, AGroupThatIsMadeLaterIsOfTheDeviceOfItsSiblings) {
+  constexpr uint32_t kOther = 4, kOthersSubdevice = 5;
+  Allocate(kDevice, kSubdevice, 0x2080);
+  Allocate(kOther, kOthersSubdevice, 0x2080);
+  const auto make_on = [&](uint32_t device, uint32_t object) {
+    GroupParameters parameters{0, 0, 0, 1};
+    Allocate(device, object, 0xA06C, &parameters);
+    Make(object, 2000);
+  };
+  groups_.SetDevice(3);
+  make_on(kDevice, 10);
+  groups_.SetDevice(5);
+  make_on(kOther, 20);
+  groups_.SetDevice(-1);
+  make_on(kOther, 30);
+  make_on(6, 40);  // nobody knows
+  std::vector<microseconds> slices(6, microseconds(50));
+  slices[3] = microseconds(13);
+  slices[5] = microseconds(15);
+  groups_.WantTimeSlices(slices);
+  EXPECT_EQ(kernel_.slices, (std::map<uint32_t, uint64_t>{{10, 13}, {20, 15}, {30, 15}, {40, 13}}));
 }
 
 TEST_F(GpuChannelGroupsTest, GroupsThatWereMadeInAWayThatIsNotKnownCannotBeDescheduled) {

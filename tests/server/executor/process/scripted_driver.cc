@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "server/executor/process/gpu_channel_groups.h"
@@ -19,11 +21,22 @@ struct Control {
   uint32_t parameter_bytes, status;
 };
 constexpr unsigned long kControl = _IOWR('F', 0x2A, Control);
+// NVOS64_PARAMETERS of a GPU channel group, likewise.
+struct Allocation {
+  uint32_t client, parent, object, object_class;
+  uint64_t parameters, rights;
+  uint32_t parameter_bytes, flags, status, unused;
+};
+struct GroupParameters {
+  uint32_t error_object, ecc_error_object, address_space, engine;
+};
+constexpr unsigned long kAllocation = _IOWR('F', 0x2B, Allocation);
 constexpr uint32_t kSet = 0xA06C0103, kGet = 0xA06C0104;
 constexpr uint64_t kOwnSliceUs = 2000;
 constexpr uint32_t kNotSupported = 0x56;
 
-std::atomic<uint64_t> slice_us{0};
+std::mutex mutex;
+std::map<uint32_t, uint64_t> slices;  // guarded by mutex; by group, which there is one of for each device
 std::atomic<bool> does_refuse{false};
 
 std::string Script() {
@@ -31,16 +44,18 @@ std::string Script() {
   return script != nullptr ? script : "";
 }
 
-int ScriptedIoctl(int, unsigned long, void* argument) {
+int ScriptedIoctl(int, unsigned long request, void* argument) {
+  if (request == kAllocation) return 0;
+  const std::lock_guard lock(mutex);
   auto* control = static_cast<Control*>(argument);
   auto* value = reinterpret_cast<uint64_t*>(control->parameters);
   control->status = 0;
-  if (control->command == kGet) *value = slice_us;
+  if (control->command == kGet) *value = slices[control->object];
   if (control->command != kSet) return 0;
   if (does_refuse && *value != kOwnSliceUs) {
     control->status = kNotSupported;
   } else {
-    slice_us = *value;
+    slices[control->object] = *value;
   }
   return 0;
 }
@@ -54,17 +69,28 @@ GpuChannelGroups& GpuChannelGroups::OfThisProcess() {
 
 bool ScriptedDriver::IsScripted() { return !Script().empty(); }
 
-void ScriptedDriver::MakeContext() {
-  if (slice_us != 0 || Script() == "hide") return;
+void ScriptedDriver::MakeContext(int device) {
+  const auto group = static_cast<uint32_t>(2 + device);
+  {
+    const std::lock_guard lock(mutex);
+    if (slices.contains(group) || Script() == "hide") return;
+  }
   if (Script() == "refuse") does_refuse = true;
   uint64_t own_us = kOwnSliceUs;
-  Control control{1, 2, kSet, 0, reinterpret_cast<uint64_t>(&own_us), sizeof(own_us), 0};
+  GroupParameters parameters{0, 0, 0, /*engine=*/1};
+  Allocation made{
+      1, static_cast<uint32_t>(100 + device), group, 0xA06C, reinterpret_cast<uint64_t>(&parameters), 0, 0, 0, 0, 0};
+  if (std::getenv("TALLY_SCRIPT_DEVICES") != nullptr) {
+    GpuChannelGroups::OfThisProcess().Forward(/*fd=*/7, kAllocation, &made);
+  }
+  Control control{1, group, kSet, 0, reinterpret_cast<uint64_t>(&own_us), sizeof(own_us), 0};
   GpuChannelGroups::OfThisProcess().Forward(/*fd=*/7, kControl, &control);
 }
 
 void ScriptedDriver::TakeBack() {
   does_refuse = true;
-  slice_us = kOwnSliceUs;
+  const std::lock_guard lock(mutex);
+  for (auto& [group, slice_us] : slices) slice_us = kOwnSliceUs;
 }
 
 }  // namespace tally::server

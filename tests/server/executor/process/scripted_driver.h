@@ -10,8 +10,8 @@ namespace tally::server {
 class ScriptedDriver {
  public:
   static bool IsScripted();
-  // Again and again; there is one context.
-  static void MakeContext();
+  // Again and again; there is one context on each device. The process has said whose context is made.
+  static void MakeContext(int device);
   // From now on it refuses, and what it had accepted is no longer so.
   static void TakeBack();
 };

@@ -3,9 +3,9 @@
 // Same front desk (server/executor/executor.h) and same process around it as the real one, so what is tested is tallyd
 // and tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches,
 // "all-figures" has done 1000 and more of everything, 1 more from row to row of proto/control/session_figures.h, and
-// with "take-back" the driver (scripted_driver.h) does not accept time slices any more.
+// with "take-back" the driver (scripted_driver.h) does not accept time slices any more, and "gpu-1" works on that GPU.
 // Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready), or a path (ready once that file is there); the
-// launch counter of a session is its id.
+// launch counter of a session is its id; TALLY_SCRIPT_DEVICES: how many GPUs there are, 1 by default.
 #include <poll.h>
 #include <unistd.h>
 
@@ -33,9 +33,11 @@ class ScriptedExecutor final : public Executor {
 
   Status AddSession(UniqueFd session_socket, SessionIdentity identity) override {
     if (ScriptedDriver::IsScripted()) {
-      config_.on_making_context(0);
-      ScriptedDriver::MakeContext();
+      const int device = DeviceOf(identity.tenant_name);
+      config_.on_making_context(device);
+      ScriptedDriver::MakeContext(device);
       config_.on_making_context(-1);
+      if ((used_devices_.fetch_or(uint64_t{1} << device) >> device & 1) == 0) config_.on_device_used();
       if (identity.tenant_name == "take-back") ScriptedDriver::TakeBack();
     }
     std::lock_guard lock(mutex_);
@@ -112,7 +114,7 @@ class ScriptedExecutor final : public Executor {
   void Tune(const scheduler::Tuning& tuning) override { threshold_ = tuning.turnaround_threshold; }
   void ExpectDescheduling(int, bool) override {}
   void LeaveToTimeSlices(bool is_left) override { is_left_to_time_slices_ = is_left; }
-  void TakePrecedence(bool) override {}
+  void TakePrecedence(uint64_t) override {}
   HighPriorityWatch* high_priority_watch() override { return nullptr; }
   Status Evict(uint64_t session_id, const std::string&) override {
     std::lock_guard lock(mutex_);
@@ -122,7 +124,11 @@ class ScriptedExecutor final : public Executor {
   bool faulted() const override { return is_faulted_; }
   const std::string& driver_description() const override { return description_; }
   bool is_software() const override { return !ScriptedDriver::IsScripted(); }
-  int num_devices() const override { return 1; }
+  int num_devices() const override {
+    const char* const count = std::getenv("TALLY_SCRIPT_DEVICES");
+    return count == nullptr ? 1 : std::atoi(count);
+  }
+  uint64_t used_devices() const override { return used_devices_; }
   uint32_t driver_version() const override { return 13000; }
   std::vector<control::LinkGpu> gpus() const override {
     control::LinkGpu gpu{};
@@ -132,7 +138,12 @@ class ScriptedExecutor final : public Executor {
     gpu.total_memory_bytes = uint64_t{80} << 30;
     gpu.capability = 90;
     std::snprintf(gpu.name, sizeof(gpu.name), "Scripted GPU");
-    return {gpu};
+    std::vector<control::LinkGpu> gpus(static_cast<size_t>(num_devices()), gpu);
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      gpus[i].ordinal = static_cast<uint32_t>(i);
+      gpus[i].uuid[15] = static_cast<uint8_t>(1 + i);
+    }
+    return gpus;
   }
 
   void Shutdown() override {
@@ -145,7 +156,14 @@ class ScriptedExecutor final : public Executor {
     for (std::thread& thread : threads) thread.join();
   }
 
+  // Of a tenant that is called "gpu-1..." or the like that one, else the first.
+  int DeviceOf(const std::string& tenant) const {
+    const int device = tenant.starts_with("gpu-") ? tenant[4] - '0' : 0;
+    return device >= 0 && device < num_devices() ? device : 0;
+  }
+
  private:
+  std::atomic<uint64_t> used_devices_{0};
   std::chrono::nanoseconds threshold_{31'600};  // on the executor's loop only, as below
   bool is_left_to_time_slices_ = false;
   struct Session {

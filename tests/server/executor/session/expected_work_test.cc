@@ -81,6 +81,68 @@ TEST_F(ExpectedWorkTest, TheClientIsToldWhenWorkBeginsAndEnds) {
   EXPECT_LE(page.begun_at_ns[9 % shm::kArrivalTimes].load(), NowNs());
 }
 
+class ExpectedWorkOnTwoDevicesTest : public ExpectedWorkTest {
+ protected:
+  void Configure(server::ExecutorConfig& config) override {
+    driver_.num_devices = 2;
+    config.on_device_used = [this] { ++num_told_; };
+  }
+  std::atomic<int> num_told_{0};
+};
+
+TEST_F(ExpectedWorkOnTwoDevicesTest, ARequestThatGoesOnToAnotherDeviceBeginsOnce) {
+  const auto client = Connect();
+  ASSERT_EQ(Open(*client), 0u);
+  const auto channel = client->OpenChannel();
+  const uint64_t first = LoadKernel(*channel, "kernel");
+  const uint64_t second = LoadKernel(*channel, "kernel", nullptr, 2, ".version 8.0\n.target sm_80\n", 1);
+  ASSERT_NE(second, 0u);
+  for (uint64_t i = 1; i <= 10; ++i) {
+    channel->Post(Op::kLaunch, LaunchOf(first, shm::kLegacyStream), 0);
+    channel->Post(Op::kLaunch, LaunchOf(second, shm::kLegacyStream), 1);
+    ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 0).result, 0u);
+    EXPECT_EQ(client->arrivals().is_busy.load(), 1u);
+    ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 1).result, 0u);
+    EXPECT_EQ(client->arrivals().num_begun.load(), i);
+    EXPECT_EQ(client->arrivals().is_busy.load(), 0u);
+  }
+}
+
+TEST_F(ExpectedWorkOnTwoDevicesTest, WhereItHasNoPrecedenceNobodyListens) {
+  executor_->TakePrecedence(0b10);
+  const auto client = Connect();
+  ASSERT_EQ(Open(*client), 0u);
+  const auto channel = client->OpenChannel();
+  const uint64_t first = LoadKernel(*channel, "kernel");
+  const uint64_t second = LoadKernel(*channel, "kernel", nullptr, 2, ".version 8.0\n.target sm_80\n", 1);
+  const auto is_awaited = [&] { return client->arrivals().is_awaited.load() == 1; };
+  channel->Post(Op::kLaunch, LaunchOf(first, shm::kLegacyStream), 0);
+  ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 0).result, 0u);
+  std::this_thread::sleep_for(milliseconds(30));
+  EXPECT_FALSE(is_awaited());
+  channel->Post(Op::kLaunch, LaunchOf(second, shm::kLegacyStream), 1);
+  ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 1).result, 0u);
+  EXPECT_TRUE(Becomes(is_awaited));
+}
+
+TEST_F(ExpectedWorkOnTwoDevicesTest, TheExecutorKnowsOnWhichDevicesItsProgramsHaveWorked) {
+  const auto client = Connect();
+  const auto channel = client->OpenChannel();
+  Allocate(*channel, 4096, 0);
+  const uint64_t kernel = LoadKernel(*channel, "kernel", nullptr, 1, ".version 8.0\n.target sm_80\n", 1);
+  EXPECT_EQ(executor_->used_devices(), 0u) << "a context is no work";
+  EXPECT_EQ(num_told_, 0);
+  for (int i = 0; i < 3; ++i) {
+    channel->Post(Op::kLaunch, LaunchOf(kernel, shm::kLegacyStream), 1);
+    ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 1).result, 0u);
+  }
+  EXPECT_EQ(executor_->used_devices(), 0b10u);
+  EXPECT_EQ(num_told_, 1);
+  client->Hangup();
+  WaitForEnds(1);
+  EXPECT_EQ(executor_->used_devices(), 0b10u) << "its programs come and go";
+}
+
 TEST_F(ExpectedWorkTest, WithoutPrecedenceNobodyListens) {
   const auto client = Connect();
   ASSERT_EQ(Open(*client), 0u);
@@ -91,7 +153,7 @@ TEST_F(ExpectedWorkTest, WithoutPrecedenceNobodyListens) {
 }
 
 TEST_F(ExpectedWorkTest, WhatDoesNotComeIsCounted) {
-  executor_->TakePrecedence(true);
+  executor_->TakePrecedence(1);
   const auto client = Connect();
   ASSERT_EQ(Open(*client), 0u);
   ASSERT_TRUE(Becomes([&] { return client->arrivals().is_awaited.load() == 1; }));
@@ -106,7 +168,7 @@ TEST_F(ExpectedWorkTest, WhatDoesNotComeIsCounted) {
 
 // Each word at any time, as often as there is time.
 TEST_F(ExpectedWorkTest, AnythingMayBeInThePage) {
-  executor_->TakePrecedence(true);
+  executor_->TakePrecedence(1);
   const auto client = Connect();
   ASSERT_EQ(Open(*client), 0u);
   std::atomic<bool> is_over = false;
@@ -146,7 +208,7 @@ TEST_F(ExpectedWorkTest, AnythingMayBeInThePage) {
 }
 
 TEST_F(ExpectedWorkTest, ASessionEndsInTheMiddleOfANotice) {
-  executor_->TakePrecedence(true);
+  executor_->TakePrecedence(1);
   for (size_t i = 1; i <= 20; ++i) {
     const auto client = Connect();
     ASSERT_EQ(Open(*client), 0u);
