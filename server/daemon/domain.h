@@ -42,6 +42,12 @@ struct Domain {
     if (!grant_owner.empty()) return WireName();
     return owner_uid == control::kSharedDomain ? name : name + ":" + std::to_string(owner_uid);
   }
+  // Under which its counters are kept: there is no end of names of own domains, so an owner has one for all of them.
+  std::string CounterLabel() const {
+    Domain counted = *this;
+    if (is_own) counted.name = "own";
+    return counted.Label();
+  }
   // Whose domains are counted together, and whose faults.
   std::string OwnerLabel() const {
     if (!grant_owner.empty()) return "tenant " + grant_owner;

@@ -212,7 +212,7 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   PlanTimeSlices();  // before it has a session, and with that a context
   executor->wanted_tuning.reset();
   PlanTuning();
-  failed_starts_.erase(executor->domain.Label());
+  failed_starts_.erase(executor->domain.CounterLabel());
   LOG_INFO("executor {} serves domain {} with {}", pid, executor->domain.Label(), executor->driver_name);
   if (executor->state == ExecutorState::kServing) DeliverWaiting(executor);
 }
@@ -262,7 +262,7 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
 
 void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
   LOG_WARNING("executor {} of domain {} lost its context: {}", executor.pid, executor.domain.Label(), reason);
-  ++counters_[executor.domain.Label()].faults;
+  ++counters_[executor.domain.CounterLabel()].faults;
   executor.state = ExecutorState::kRetiring;
   executor.is_end_expected = true;
   NoteFault(executor);
@@ -320,7 +320,7 @@ void ExecutorPool::OnExit(pid_t pid) {
 
   const std::string label = executor->domain.Label();
   if (!executor->is_end_expected) {
-    ++counters_[label].failures;
+    ++counters_[executor->domain.CounterLabel()].failures;
     LOG_WARNING("executor {} of domain {} {}", pid, label, how);
     if (executor->has_served) NoteFault(*executor);
   }
@@ -330,7 +330,7 @@ void ExecutorPool::OnExit(pid_t pid) {
     const std::string why =
         executor->error.empty() ? fmt::format("its executor {} before it was ready", how) : executor->error;
     const Status status(StatusCode::kUnavailable, fmt::format("domain {}: {}", label, why));
-    failed_starts_[label] = {steady_clock::now(), status};
+    failed_starts_[executor->domain.CounterLabel()] = {steady_clock::now(), status};
     RefuseWaiting(*executor, status);
   }
   AnswersFailed(pid);
@@ -346,7 +346,7 @@ void ExecutorPool::OnExit(pid_t pid) {
 
 Result<ExecutorPool::ExecutorPtr> ExecutorPool::Start(const Domain& domain) {
   const std::string label = domain.Label();
-  const auto failed = failed_starts_.find(label);
+  const auto failed = failed_starts_.find(domain.CounterLabel());
   if (failed != failed_starts_.end()) {
     if (steady_clock::now() - failed->second.at < kFailedStartPause) return std::unexpected(failed->second.status);
     failed_starts_.erase(failed);
@@ -371,7 +371,7 @@ Result<ExecutorPool::ExecutorPtr> ExecutorPool::Start(const Domain& domain) {
   }
   executors_.push_back(executor);
   runtime_dir_.NoteExecutor(*pid);
-  ++counters_[label].starts;
+  ++counters_[domain.CounterLabel()].starts;
   LOG_INFO("started executor {} for domain {}", *pid, label);
   const std::weak_ptr<Executor> weak = executor;
   loop_.PostDelayed(config_.executor_start_limit, [this, weak] {

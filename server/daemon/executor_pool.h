@@ -265,7 +265,7 @@ class ExecutorPool {
   GpuPlaces gpu_places_;
   std::vector<control::LinkGpu> known_gpus_;
   uint32_t driver_version_ = 0;
-  std::map<std::string, DomainCounters> counters_;        // by Domain::Label
+  std::map<std::string, DomainCounters> counters_;        // by Domain::CounterLabel
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 
   std::set<pid_t> awaited_;  // executors of an earlier tallyd that have not come back yet

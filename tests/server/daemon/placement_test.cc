@@ -176,6 +176,8 @@ TEST_F(PlacementTest, ARankHasADomainOfItsOwn) {
   EXPECT_FALSE(domain.SameAs(domain_of(rank(3, "job2"), kUser)));
   EXPECT_FALSE(domain.SameAs(domain_of(rank(3, "job"), kUser + 1))) << "what it says joins nobody else's";
   EXPECT_FALSE(domain.SameAs(PlaceWithGrant(rank(3, "job"), kUser)->domain));
+  EXPECT_EQ(domain.Label(), "rank-3-job:1000");
+  EXPECT_EQ(domain.CounterLabel(), "own:1000") << "jobs come and go without end, counters stay";
   EXPECT_FALSE(domain_of(Asking(shm::PriorityClass::kDefault), kUser).is_own);
   config_.share_contexts = true;
   EXPECT_EQ(domain_of(rank(3, "job"), kUser).name, "rank-3-job");
