@@ -16,6 +16,7 @@
 //     | <- QueryWindowShapes(n) -------------- |  tallyctl window --shapes
 //     | -- WindowShape x N, ReportEnd(n) ----> |
 //     | <- Trace(n) + file ------------------- |  tallyctl trace: record for a while, into that file (trace_abi.h)
+//     | <- EndTrace -------------------------- |  end that now, not when its time is over
 //     | -- ReportEnd(n) ---------------------> |
 //     | <- SetTuning ------------------------- |  from the next launch on
 //     | <- SetTimeSlice ---------------------- |  of its contexts on the GPU, now and later, and whether that is all
@@ -43,13 +44,14 @@
 #include <cstdint>
 #include <iterator>
 
+#include "proto/control/granted_gpus.h"
 #include "proto/control/session_figures.h"
 #include "proto/control/window_figures.h"
 
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 20;
+inline constexpr uint32_t kLinkVersion = 21;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -81,6 +83,7 @@ enum class LinkKind : uint32_t {
   kEndSession = 20,
   kTrace = 21,
   kGpu = 22,
+  kEndTrace = 23,
 };
 
 struct LinkHeader {
@@ -129,8 +132,12 @@ struct SessionIdentity {
   uint64_t device_memory_bytes;      // what its tenant may hold on each GPU, all programs together; 0: no quota
   uint32_t share_permille;           // of each GPU's time, likewise; 1000: no cap
   uint32_t only_starts;              // 1: it is there to start an executor (HelloRequest)
+  uint32_t owner_uid;                // whose its grant is, who may see it; kNobody: nobody's
+  uint32_t reserved;
+  char gpus[kGrantedGpusBytes];  // that it may use, as JoinedGpus says; empty: all
 };
-static_assert(sizeof(SessionIdentity) == 152);
+inline constexpr uint32_t kNobody = UINT32_MAX;
+static_assert(sizeof(SessionIdentity) == 160 + 656);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -140,7 +147,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 152 + 8 * kNumFigureValues + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 816 + 8 * kNumFigureValues + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -163,9 +170,9 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 168);
+static_assert(sizeof(LinkAddSession) == 16 + 816);
 
-// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes and kShutdown. Executor to tallyd: kIdle.
+// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes, kEndTrace and kShutdown. Executor to tallyd: kIdle.
 struct LinkSignal {
   LinkHeader header;
 };

@@ -69,6 +69,11 @@ struct ExecutorTrace {
   UniqueFd file;                  // for ReadTraceFile
 };
 
+struct Recording {
+  std::vector<ExecutorTrace> executors;
+  bool is_cut_short = false;  // the administrator's went first, and this one ended then
+};
+
 struct DaemonFacts {
   std::string socket;
   std::string driver;  // of new executors
@@ -88,9 +93,9 @@ class ControlDesk {
   virtual Result<std::vector<KernelRow>> GetKernels() = 0;
   // Shapes of windows, the most used first.
   virtual Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() = 0;
-  // Has executors record what all sessions do, or those of one user, for so long, and waits for that. kAlreadyExists:
-  // somebody does so already.
-  virtual Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) = 0;
+  // Has executors record what all sessions do, for the administrator, or those of one user and his grants, for so long,
+  // and waits for that. kAlreadyExists: somebody does so already. For the administrator no user does: his ends.
+  virtual Result<Recording> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) = 0;
   virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
   virtual Result<GrantRow> CreateGrant(const GrantSpec& spec) = 0;
   virtual Status LabelGrant(const std::string& tenant, const GrantLabels& labels) = 0;

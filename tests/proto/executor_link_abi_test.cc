@@ -29,12 +29,13 @@ struct TwinReport {
   double slo_percentile;
   char tenant_name[64];
   uint64_t grant_id, device_memory_bytes;
-  uint32_t share_permille, only_starts;
+  uint32_t share_permille, only_starts, owner_uid, identity_reserved;
+  char gpus[656];
   uint64_t figures[kNumFigureValues];  // what each is, kSessionFiguresHash says
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 20u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 21u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkDescheduling::kRefused), "refused");
@@ -67,6 +68,9 @@ TEST(ExecutorLinkAbi, ReportIsLaidOutAsItsTwin) {
             offsetof(TwinReport, tenant_name));
   EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, grant_id),
             offsetof(TwinReport, grant_id));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, owner_uid),
+            offsetof(TwinReport, owner_uid));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, gpus), offsetof(TwinReport, gpus));
   EXPECT_EQ(offsetof(LinkSessionReport, figures), offsetof(TwinReport, figures));
   EXPECT_EQ(offsetof(LinkSessionReport, has_ended), offsetof(TwinReport, has_ended));
 }

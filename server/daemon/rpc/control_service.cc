@@ -48,6 +48,7 @@ Result<GrantSpec> FromProto(const v1::Grant& grant) {
   spec.label_namespace = grant.namespace_();
   spec.pod = grant.pod();
   spec.container = grant.container();
+  if (grant.has_owner_uid()) spec.owner_uid = grant.owner_uid();
   // A later tallyctl's: what it means is not known here.
   if (!v1::PriorityClass_IsValid(grant.priority_class()) || !v1::DomainPolicy_IsValid(grant.domain_policy())) {
     return Error(StatusCode::kInvalidArgument, "a class or domain policy that this tallyd does not know");
@@ -72,6 +73,7 @@ void Fill(const GrantRow& row, v1::Grant* grant) {
   grant->set_socket(row.socket);
   grant->set_num_sessions(row.num_sessions);
   grant->set_is_of_file(row.grant.is_of_file);
+  if (spec.owner_uid) grant->set_owner_uid(*spec.owner_uid);
 }
 
 v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
@@ -192,6 +194,14 @@ grpc::Status ControlService::ListWindowShapes(grpc::ServerContext*, const v1::Li
 grpc::Status ControlService::Trace(grpc::ServerContext*, const v1::TraceRequest* request,
                                    grpc::ServerWriter<v1::TraceChunk>* writer) {
   return StreamTrace(desk_, *request, std::nullopt, *writer);
+}
+
+grpc::Status ControlService::GetTotals(grpc::ServerContext*, const v1::GetTotalsRequest*,
+                                       v1::GetTotalsResponse* response) {
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  Fill(*overview, response);
+  return grpc::Status::OK;
 }
 
 grpc::Status ControlService::SetTurnaround(grpc::ServerContext*, const v1::SetTurnaroundRequest* request,

@@ -21,6 +21,8 @@ control::v1::PriorityClass ToProto(shm::PriorityClass priority_class);
 void Fill(const SessionRow& row, const std::vector<std::string>& gpus, control::v1::Session* session);
 void Fill(const ExecutorRow& row, control::v1::Executor* executor);
 void Fill(const control::WindowShapeFigures& figures, control::v1::WindowShape* shape);
+// Of all tenants together.
+void Fill(const Overview& overview, control::v1::GetTotalsResponse* totals);
 // What everybody may know.
 void Fill(const DaemonFacts& facts, control::v1::VersionResponse* response);
 

@@ -25,6 +25,7 @@ CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::Op
     session.core.shared.Drop(shm::SharedKind::kAllocation, object->key, false);
     return result;
   };
+  if (!session.gpus.Has(static_cast<uint64_t>(object->device))) return let_go(CUDA_ERROR_INVALID_DEVICE);
   const int device = served.context()->device();
   if (request.enables_peers != 0 && device != object->device) {
     if (const CUresult r = served.EnablePeer(device, object->device); r != CUDA_SUCCESS) return let_go(r);
@@ -52,6 +53,10 @@ CUresult OpenEvent(ServedRequest& served, const shm::OpenShared& request, WireWr
   SessionState& session = served.session();
   const auto object = session.core.shared.Open(request.name);
   if (!object) return ResultOf(object.error());
+  if (!session.gpus.Has(static_cast<uint64_t>(object->device))) {
+    session.core.shared.Drop(shm::SharedKind::kEvent, object->key, false);
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
   if (!session.handles(shm::HandleKind::kEvent)
            .AddNamed(request.handle, reinterpret_cast<void*>(object->key), served.context_index())) {
     session.core.shared.Drop(shm::SharedKind::kEvent, object->key, false);
@@ -68,6 +73,7 @@ CUresult OpenPool(ServedRequest& served, ClientNames& names, const shm::OpenShar
   const auto object = session.core.shared.Open(request.name);
   if (!object) return ResultOf(object.error());
   session.core.shared.Drop(shm::SharedKind::kPool, object->key, false);
+  if (!session.gpus.Has(static_cast<uint64_t>(object->device))) return CUDA_ERROR_INVALID_DEVICE;
   CUmemoryPool pool = nullptr;
   if (const CUresult r = session.pools.NewOnDevice(object->device, &pool); r != CUDA_SUCCESS) return r;
   session.pools.opened.insert(pool);
@@ -80,6 +86,7 @@ CUresult OpenPhysical(ServedRequest& served, ClientNames& names, const shm::Open
   SessionState& session = served.session();
   auto memory = session.core.shared.OpenPhysical(request.name);
   if (!memory) return ResultOf(memory.error());
+  if (!session.gpus.Has((*memory)->properties.device)) return CUDA_ERROR_INVALID_DEVICE;
   const PhysicalMemory* key = memory->get();
   const uint64_t handle = NameHeld(names, session.virtual_memory.Hold(*memory));
   session.virtual_memory.Settle(key);  // if it could not be named
@@ -185,8 +192,8 @@ CUresult ServeCloseShared(ServedRequest& served, StreamWaits& waits, WireReader&
 CUresult ServeEnablePeer(ServedRequest& served, WireReader& in, WireWriter&) {
   shm::EnablePeer request{};
   in.TakeStruct(&request);
-  const auto count = static_cast<uint32_t>(served.session().core.devices->count());
-  if (!in.AtEnd() || request.from >= count || request.to >= count) return served.Malformed();
+  const SessionGpus& gpus = served.session().gpus;
+  if (!in.AtEnd() || !gpus.Has(request.from) || !gpus.Has(request.to)) return served.Malformed();
   return served.EnablePeer(static_cast<int>(request.from), static_cast<int>(request.to));
 }
 

@@ -47,9 +47,7 @@ class StrictDesk final : public ControlDesk {
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
     return std::vector<control::WindowShapeFigures>{};
   }
-  Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
-    return std::vector<ExecutorTrace>{};
-  }
+  Result<Recording> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override { return Recording{}; }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
     ++num_changes;
     EXPECT_TRUE(scheduler::IsTurnaround(threshold)) << threshold.count();

@@ -32,9 +32,7 @@ class OneSessionDesk final : public ControlDesk {
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
     return std::vector<control::WindowShapeFigures>{};
   }
-  Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
-    return std::vector<ExecutorTrace>{};
-  }
+  Result<Recording> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override { return Recording{}; }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
   Result<GrantRow> CreateGrant(const GrantSpec& spec) override { return GrantRow{{7, spec, false}, "/s/grants/x", 0}; }
   Status LabelGrant(const std::string& tenant, const GrantLabels& labels) override {
