@@ -41,6 +41,28 @@ def memory(size):
     print(total.value, allocate(int(size))[0], allocate(4096)[0])
 
 
+def fill(size):
+    """All of it at once."""
+    print(allocate(int(size))[0])
+
+
+def storm(size):
+    """Pieces until there is none, and then all back, five times. Says once that it holds something; at last what CUDA said."""
+    said = False
+    for _ in range(5):
+        pieces, result = [], 0
+        while result == 0:
+            result, address = allocate(int(size))
+            pieces += [address] if result == 0 else []
+            if pieces and not said:
+                print("holds", flush=True)
+                said = True
+        time.sleep(0.1)
+        for address in pieces:
+            checked(cuda.cuMemFree_v2(address))
+    print(result)
+
+
 def fault():
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     checked(cuda.cuModuleLoadData(ctypes.byref(module), FAULT))
@@ -64,4 +86,4 @@ checked(cuda.cuInit(0))
 context = ctypes.c_void_p()
 checked(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
 checked(cuda.cuCtxSetCurrent(context))
-{"memory": memory, "fault": fault, "serve": serve}[sys.argv[1]](*sys.argv[2:])
+{"memory": memory, "fill": fill, "storm": storm, "fault": fault, "serve": serve}[sys.argv[1]](*sys.argv[2:])
