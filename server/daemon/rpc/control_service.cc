@@ -1,5 +1,6 @@
 #include "server/daemon/rpc/control_service.h"
 
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
@@ -109,6 +110,9 @@ void Fill(const KernelRow& row, v1::Kernel* kernel) {
   kernel->set_remark(report.remark);
 }
 
+// As many calls at a time, and all threads from the start: an operator wants to look when the machine has none left.
+constexpr int kThreads = 16;
+
 class RunningServer final : public RpcServer {
  public:
   explicit RunningServer(ControlDesk& desk) : service_(desk) {}
@@ -121,8 +125,11 @@ class RunningServer final : public RpcServer {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("unix:" + socket_path, grpc::InsecureServerCredentials());
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, kThreads);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, kThreads);
+    grpc::ResourceQuota quota;
+    quota.SetMaxThreads(kThreads);
+    builder.SetResourceQuota(quota);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ != nullptr) return OkStatus();

@@ -191,7 +191,8 @@ void SessionState::Destroy() {
   destroyed_ = true;
   // Calls that name no context need one that is current; any will do for destroying.
   CUcontext current = nullptr;
-  const int device = contexts.empty() ? 0 : contexts.begin()->second->device();
+  const std::vector<int>& allowed = gpus.ordinals();
+  const int device = !contexts.empty() ? contexts.begin()->second->device() : !allowed.empty() ? allowed.front() : 0;
   const bool used = !contexts.empty() || !code.loaded.empty() || !virtual_memory.empty() ||
                     memory.device_bytes() != 0 || memory.pinned_bytes() != 0 || !host_calls.words.empty();
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);

@@ -29,6 +29,21 @@ class SessionGpusTest : public ExecutorFixture {
       ++num_contexts[device];
       return *context = reinterpret_cast<CUcontext>(uintptr_t{0x100} + static_cast<uintptr_t>(device)), CUDA_SUCCESS;
     };
+    // Enough for memory to be asked for: none comes.
+    table_.cuMemAddressReserve = [](CUdeviceptr*, size_t, size_t, CUdeviceptr, unsigned long long) -> CUresult {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    };
+    table_.cuMemAddressFree = [](CUdeviceptr, size_t) -> CUresult { return CUDA_SUCCESS; };
+    table_.cuMemCreate = [](CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
+                            unsigned long long) -> CUresult { return CUDA_ERROR_OUT_OF_MEMORY; };
+    table_.cuMemRelease = [](CUmemGenericAllocationHandle) -> CUresult { return CUDA_SUCCESS; };
+    table_.cuMemMap = [](CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) -> CUresult {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    };
+    table_.cuMemUnmap = [](CUdeviceptr, size_t) -> CUresult { return CUDA_SUCCESS; };
+    table_.cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) -> CUresult {
+      return CUDA_SUCCESS;
+    };
     num_contexts.clear();
     config.driver_table_for_testing = &table_;
   }
@@ -147,6 +162,7 @@ TEST_F(SessionGpusTest, NorDoesMemoryOfTheHost) {
   const auto own = client->Request(shm::SessionRequestKind::kAllocateHost, 4096, kOwn, 0);
   ASSERT_TRUE(own.has_value());
   EXPECT_FALSE(client->Request(shm::SessionRequestKind::kAllocateHost, 4096, kForeign, 0).has_value());
+  WaitForEnds(1);
   EXPECT_FALSE(num_contexts.contains(static_cast<int>(kForeign)));
 }
 
