@@ -125,7 +125,7 @@ def quota_storm(demo):
 
 
 def several_gpus(demo):
-    """Two tenants of two GPUs each of three: each sees its own, in its order."""
+    """Two tenants of GPUs of their own, on a machine of three: each sees its own, in its order."""
     demo.start(**({"TALLY_SIM_DEVICES": "3"} if DRIVER == "sim" else {}))
     everything = subprocess.run([f"{BUILD}/bin/tally-run", "--socket", demo.socket, "python3", "-c", GPU_NAMES], text=True,
                                 stdout=subprocess.PIPE, check=True).stdout
