@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <string>
 #include <string_view>
 
@@ -24,14 +23,25 @@ std::string_view Trimmed(std::string_view text) {
   return text;
 }
 
-// -1 when `entry` names no device, or more than one.
-int FindDevice(std::string_view entry, std::span<const shm::DeviceDescription> devices) {
+// All that are not hidden, by their order.
+std::vector<int> AllowedDevices(std::span<const shm::DeviceDescription> devices) {
+  std::vector<int> allowed;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices[i].order != shm::kHiddenDevice) allowed.push_back(static_cast<int>(i));
+  }
+  std::ranges::stable_sort(allowed, {}, [&](int device) { return devices[static_cast<size_t>(device)].order; });
+  return allowed;
+}
+
+// Of the `allowed` ones. -1 when `entry` names no device, or more than one.
+int FindDevice(std::string_view entry, std::span<const shm::DeviceDescription> devices,
+               const std::vector<int>& allowed) {
   if (entry.starts_with("GPU-")) {
     int found = -1;
-    for (size_t i = 0; i < devices.size(); ++i) {
-      if (!UuidText(devices[i]).starts_with(entry)) continue;
+    for (const int device : allowed) {
+      if (!UuidText(devices[static_cast<size_t>(device)]).starts_with(entry)) continue;
       if (found >= 0) return -1;
-      found = static_cast<int>(i);
+      found = device;
     }
     return found;
   }
@@ -39,23 +49,21 @@ int FindDevice(std::string_view entry, std::span<const shm::DeviceDescription> d
   // Digits first, the rest ignored, as the native driver's strtol does.
   const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), ordinal);
   if (error != std::errc() || end == entry.data()) return -1;
-  return ordinal >= 0 && static_cast<size_t>(ordinal) < devices.size() ? ordinal : -1;
+  const auto number = static_cast<size_t>(ordinal);
+  return ordinal >= 0 && number < allowed.size() ? allowed[number] : -1;
 }
 
 }  // namespace
 
 std::expected<std::vector<int>, CUresult> VisibleDevices(const char* filter,
                                                          std::span<const shm::DeviceDescription> devices) {
+  const std::vector<int> allowed = AllowedDevices(devices);
+  if (filter == nullptr) return allowed;
   std::vector<int> visible;
-  if (filter == nullptr) {
-    visible.resize(devices.size());
-    std::iota(visible.begin(), visible.end(), 0);
-    return visible;
-  }
   std::string_view rest = filter;
   while (!rest.empty()) {
     const size_t comma = rest.find(',');
-    const int device = FindDevice(Trimmed(rest.substr(0, comma)), devices);
+    const int device = FindDevice(Trimmed(rest.substr(0, comma)), devices, allowed);
     if (device < 0) break;
     if (std::ranges::find(visible, device) != visible.end()) return std::unexpected(CUDA_ERROR_INVALID_DEVICE);
     visible.push_back(device);

@@ -1,4 +1,5 @@
-// CUDA_VISIBLE_DEVICES: which of the executor's devices the program sees, and in which order.
+// Which of the executor's devices the program sees, and in which order: those that its grant allows, and of them what
+// CUDA_VISIBLE_DEVICES says.
 #pragma once
 
 #include <cuda.h>
@@ -11,9 +12,9 @@
 
 namespace tally::client_shim {
 
-// `filter` is the variable's value, null if not set. Entries are ordinals or (prefixes of) UUIDs as "GPU-...". As with
-// the native driver the list ends at the first entry that names no device; a device named twice is an error,
-// CUDA_ERROR_INVALID_DEVICE (as driver 580 answers).
+// The executor's ordinals. `filter` is the variable's value, null if not set. Entries are numbers of what would be seen
+// without it, or (prefixes of) UUIDs as "GPU-...". As with the native driver the list ends at the first entry that
+// names no device; a device named twice is an error, CUDA_ERROR_INVALID_DEVICE (as driver 580 answers).
 std::expected<std::vector<int>, CUresult> VisibleDevices(const char* filter,
                                                          std::span<const shm::DeviceDescription> devices);
 

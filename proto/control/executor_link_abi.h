@@ -20,6 +20,7 @@
 //     | <- DrawGraph(n) + file --------------- |  tallyctl graph: one of them, into that file
 //     | -- ReportEnd(n) ---------------------> |
 //     | <- Trace(n) + file ------------------- |  tallyctl trace: record for a while, into that file (trace_abi.h)
+//     | <- EndTrace -------------------------- |  end that now, not when its time is over
 //     | -- ReportEnd(n) ---------------------> |
 //     | <- SetTuning ------------------------- |  from the next launch on
 //     | <- SetTimeSlice ---------------------- |  of its contexts on each GPU, now and later, and whether that is all
@@ -48,6 +49,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "proto/control/granted_gpus.h"
 #include "proto/control/graph_figures.h"
 #include "proto/control/session_figures.h"
 #include "proto/control/window_figures.h"
@@ -96,6 +98,7 @@ enum class LinkKind : uint32_t {
   kGraph = 24,
   kDrawGraph = 25,
   kLeaving = 26,
+  kEndTrace = 27,
 };
 
 struct LinkHeader {
@@ -145,8 +148,12 @@ struct SessionIdentity {
   uint32_t share_permille;           // of each GPU's time, likewise; 1000: no cap
   uint16_t only_starts;              // 1: it is there to start an executor (HelloRequest)
   uint16_t graphs;                   // GraphMode
+  uint32_t owner_uid;                // whose its grant is, who may see it; kNobody: nobody's
+  uint32_t reserved;
+  char gpus[kGrantedGpusBytes];  // that it may use, as JoinedGpus says; empty: all
 };
-static_assert(sizeof(SessionIdentity) == 152);
+inline constexpr uint32_t kNobody = UINT32_MAX;
+static_assert(sizeof(SessionIdentity) == 160 + 656);
 
 // Executor to tallyd.
 struct LinkSessionReport {
@@ -156,7 +163,7 @@ struct LinkSessionReport {
   uint32_t has_ended;  // 1: the last report of this session
   uint32_t reserved;
 };
-static_assert(sizeof(LinkSessionReport) == 16 + 152 + 8 * kNumFigureValues + 8);
+static_assert(sizeof(LinkSessionReport) == 16 + 816 + 8 * kNumFigureValues + 8);
 
 // Executor to tallyd: one per function that was ever refused, with its count since the executor started.
 struct LinkRefusedFunction {
@@ -179,10 +186,10 @@ struct LinkAddSession {
   LinkHeader header;
   SessionIdentity identity;
 };
-static_assert(sizeof(LinkAddSession) == 168);
+static_assert(sizeof(LinkAddSession) == 16 + 816);
 
-// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes, kQueryGraphs and kShutdown. Executor to tallyd: kIdle
-// and kLeaving.
+// tallyd to executor: kQuery, kQueryKernels, kQueryWindowShapes, kQueryGraphs, kEndTrace and kShutdown. Executor to
+// tallyd: kIdle and kLeaving.
 struct LinkSignal {
   LinkHeader header;
 };

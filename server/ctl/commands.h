@@ -24,6 +24,7 @@ Action DeclareSetPriority(CLI::App& app);
 Action DeclareSetWeight(CLI::App& app);
 Action DeclareSetLevel(CLI::App& app);
 Action DeclareExecutors(CLI::App& app);
+Action DeclareTotals(CLI::App& app);
 Action DeclareVersion(CLI::App& app);
 Action DeclareKernels(CLI::App& app);
 Action DeclareSetTurnaround(CLI::App& app);

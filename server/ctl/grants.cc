@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "proto/control/amounts.h"
 #include "server/ctl/commands.h"
@@ -36,7 +37,8 @@ Json GrantJson(const v1::Grant& grant) {
           {"container", grant.container()},
           {"socket", grant.socket()},
           {"sessions", grant.num_sessions()},
-          {"is_of_file", grant.is_of_file()}};
+          {"is_of_file", grant.is_of_file()},
+          {"owner_uid", grant.has_owner_uid() ? Json(grant.owner_uid()) : Json()}};
 }
 
 std::string LabelsOf(const v1::Grant& grant) {
@@ -101,6 +103,7 @@ int RevokeGrant(const std::string& tenant, const Invocation& invocation) {
 struct GrantWish {
   std::string tenant, priority = "best-effort", memory, share, domain = "tenant", label_namespace, pod, container;
   uint32_t weight = 0, level = 0;
+  std::optional<uint32_t> owner_uid;
   std::vector<std::string> gpus;
 };
 
@@ -129,6 +132,7 @@ v1::Grant GrantOf(const GrantWish& wish) {
   grant.set_namespace_(wish.label_namespace);
   grant.set_pod(wish.pod);
   grant.set_container(wish.container);
+  if (wish.owner_uid) grant.set_owner_uid(*wish.owner_uid);
   return grant;
 }
 
@@ -153,12 +157,15 @@ void DeclareGrantCreate(CLI::App& app, GrantWish& wish) {
   app.add_option("--share", wish.share, "cap on its time on each GPU, e.g. 30%; best-effort only")
       ->type_name("PERCENT")
       ->check(CheckShare);
-  app.add_option("--gpu", wish.gpus, "a GPU that it may use (may be repeated; not enforced yet: refused)")
-      ->type_name("UUID");
+  app.add_option("--gpu", wish.gpus,
+                 "a GPU that it may use, in the order in which programs see them (may be repeated; default: all)")
+      ->type_name("UUID|NUMBER");
   app.add_option("--domain", wish.domain,
                  "who shares its CUDA contexts and their faults: tenant (default: nobody), namespace, shared")
       ->type_name("tenant|namespace|shared")
       ->check(CLI::IsMember({"tenant", "namespace", "shared"}));
+  app.add_option("--owner", wish.owner_uid, "a user who may see its sessions without being the administrator")
+      ->type_name("UID");
   app.add_option("--namespace", wish.label_namespace, "label, for metrics and lists")->type_name("NAME");
   app.add_option("--pod", wish.pod, "label")->type_name("NAME");
   app.add_option("--container", wish.container, "label")->type_name("NAME");

@@ -23,6 +23,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"ps", "list the sessions: one program each", DeclarePs},
     {"top", "sessions, tenants and GPUs on a full screen, or as snapshots for logs", DeclareTop},
+    {"totals", "what all tenants have together", DeclareTotals},
     {"executors", "list the executor processes: one domain each", DeclareExecutors},
     {"version", "versions of tallyctl and of the running tallyd", DeclareVersion},
     {"set-priority", "change the class of a running session", DeclareSetPriority},

@@ -20,15 +20,26 @@ Json PreemptibilityOf(const v1::Session& session) {
   return rows;
 }
 
-Json BusyOf(const v1::Session& session) {
+Json BusyOf(const google::protobuf::RepeatedPtrField<v1::BusyTime>& list) {
   Json rows = Json::array();
-  for (const v1::BusyTime& busy : session.busy()) {
+  for (const v1::BusyTime& busy : list) {
     rows.push_back({{"gpu", busy.gpu()}, {"class", NameOf(busy.priority_class())}, {"busy_ns", busy.busy_ns()}});
   }
   return rows;
 }
 
 }  // namespace
+
+Json ToJson(const v1::GetTotalsResponse& totals) {
+  return {{"sessions", totals.sessions()},
+          {"high_priority_sessions", totals.high_priority_sessions()},
+          {"executors", totals.executors()},
+          {"device_memory_bytes", totals.device_memory_bytes()},
+          {"kernel_launches", totals.kernel_launches()},
+          {"graph_launches", totals.graph_launches()},
+          {"held_launches", totals.held_launches()},
+          {"busy", BusyOf(totals.busy())}};
+}
 
 Json ToJson(const v1::Session& session) {
   Json row = {{"id", session.id()},
@@ -45,7 +56,7 @@ Json ToJson(const v1::Session& session) {
               {"turnaround_ns", session.turnaround_ns()},
               {"window", session.window()},
               {"coverage", PreemptibilityOf(session)},
-              {"busy", BusyOf(session)},
+              {"busy", BusyOf(session.busy())},
               {"slo", session.slo()},
               {"cgroup", session.cgroup()},
               {"grant_id", session.grant_id()},

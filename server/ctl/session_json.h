@@ -8,5 +8,7 @@
 namespace tally::cli {
 
 nlohmann::json ToJson(const control::v1::Session& session);
+// As `tallyctl totals --json` does.
+nlohmann::json ToJson(const control::v1::GetTotalsResponse& totals);
 
 }  // namespace tally::cli

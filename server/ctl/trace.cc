@@ -42,7 +42,7 @@ int Record(const Invocation& invocation, const TraceOptions& options) {
     fmt::print(stderr, "tallyctl: cannot write '{}': {}\n", options.output, std::strerror(errno));
     return 1;
   }
-  bool is_written = true;
+  bool is_written = true, is_cut_short = false;
   TraceEvents events([&](std::string_view text) {
     is_written = is_written && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   });
@@ -51,7 +51,10 @@ int Record(const Invocation& invocation, const TraceOptions& options) {
   const auto limit = kCallLimit + std::chrono::milliseconds(std::llround(options.seconds * 1000)) + kTransferLimit;
   const std::string problem = CallControl(invocation.socket, limit, [&](auto& stub, auto& context) {
     const auto reader = stub.Trace(&context, request);
-    for (v1::TraceChunk chunk; is_written && reader->Read(&chunk);) events.Add(chunk);
+    for (v1::TraceChunk chunk; is_written && reader->Read(&chunk);) {
+      is_cut_short = is_cut_short || chunk.is_cut_short();
+      events.Add(chunk);
+    }
     return reader->Finish();
   });
   events.Finish();
@@ -64,6 +67,7 @@ int Record(const Invocation& invocation, const TraceOptions& options) {
     fmt::print(stderr, "tallyctl: cannot write '{}': {}\n", options.output, std::strerror(errno));
     return 1;
   }
+  if (is_cut_short) fmt::print(stderr, "tallyctl: the trace is shorter: that of tallyd's administrator went first\n");
   if (is_stdout) return 0;
   fmt::print("{} events in '{}': open it at ui.perfetto.dev or chrome://tracing\n", events.num_events(),
              options.output);

@@ -312,9 +312,14 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
   identity.keeps_kernels = hello.keeps_kernels != 0 ? 1 : 0;
   identity.only_starts = hello.only_starts != 0 ? 1 : 0;
   std::string tenant = TenantName(hello.tenant_name);
+  identity.owner_uid = control::kNobody;
   if (grant != nullptr) {
+    if (const Status gpus = pool_.CheckGpus(grant->spec); !gpus.ok()) return Refuse(pending_id, gpus);
     tenant = grant->spec.tenant;
     identity.grant_id = grant->id;
+    identity.owner_uid = grant->spec.owner_uid.value_or(control::kNobody);
+    const std::string gpus = control::JoinedGpus(grant->spec.gpus);
+    std::memcpy(identity.gpus, gpus.c_str(), std::min(gpus.size() + 1, sizeof(identity.gpus)));
   }
   std::memcpy(identity.tenant_name, tenant.c_str(), std::min(tenant.size() + 1, sizeof(identity.tenant_name) - 1));
 

@@ -32,7 +32,8 @@ void ClientListener::ShowView(uint64_t pending_id, const shm::TenantViewRequest&
     const GrantSpec* const granted = grant != nullptr ? &grant->spec : nullptr;
     const ViewOwner owner{pending.grant_id, pending.peer.uid,
                           granted != nullptr ? granted->tenant : TenantName(request.tenant_name),
-                          MemoryLimit(request.device_memory_bytes, granted)};
+                          MemoryLimit(request.device_memory_bytes, granted),
+                          granted != nullptr ? control::JoinedGpus(granted->gpus) : ""};
     view = ViewOf(pool_, runtime_dir_.PathOf(control::kTenantsDirectory), owner);
   }
   view.magic = shm::kViewMagic;

@@ -147,6 +147,7 @@ const std::map<std::string, Reader>& Readers() {
        [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.share_domains_between_users); }},
       {"show_own_sessions",
        [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.shows_own_sessions); }},
+      {"show_totals", [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.shows_totals); }},
       {"share_contexts",
        [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.share_contexts); }},
       {"suspend_best_effort",

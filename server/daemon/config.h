@@ -64,6 +64,8 @@ struct DaemonConfig {
   bool refresh_contexts = true;
   // Users see their own sessions (rpc/view_server.h), where others than the daemon's may have some.
   bool shows_own_sessions = true;
+  // Users see there, too, what all have together.
+  bool shows_totals = false;
   // Sessions at a time, of all users together and of one user.
   uint32_t max_sessions = 1024;
   uint32_t max_sessions_per_user = 512;

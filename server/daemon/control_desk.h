@@ -69,6 +69,11 @@ struct ExecutorTrace {
   UniqueFd file;                  // for ReadTraceFile
 };
 
+struct Recording {
+  std::vector<ExecutorTrace> executors;
+  bool is_cut_short = false;  // the administrator's went first, and this one ended then
+};
+
 struct DaemonFacts {
   std::string socket;
   std::string driver;  // of new executors
@@ -92,9 +97,9 @@ class ControlDesk {
   virtual Result<std::vector<control::GraphFigures>> GetGraphs() = 0;
   // One of them for Graphviz; empty: there is none, or it has not been cut.
   virtual Result<std::string> DrawGraph(uint64_t session_id, uint32_t number) = 0;
-  // Has executors record what all sessions do, or those of one user, for so long, and waits for that. kAlreadyExists:
-  // somebody does so already.
-  virtual Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) = 0;
+  // Has executors record what all sessions do, for the administrator, or those of one user and his grants, for so long,
+  // and waits for that. kAlreadyExists: somebody does so already. For the administrator no user does: his ends.
+  virtual Result<Recording> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) = 0;
   virtual Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) = 0;
   virtual Result<GrantRow> CreateGrant(const GrantSpec& spec) = 0;
   virtual Status LabelGrant(const std::string& tenant, const GrantLabels& labels) = 0;

@@ -154,7 +154,7 @@ int RunDaemon(const DaemonStart& start) {
   if (!rpc) return Fail(rpc.error());
   std::unique_ptr<ViewServer> view;
   if (OthersMayConnect(config) && config.shows_own_sessions) {
-    auto started = ViewServer::Start((*runtime_dir)->PathOf(control::kViewSocketName), desk);
+    auto started = ViewServer::Start((*runtime_dir)->PathOf(control::kViewSocketName), desk, config.shows_totals);
     if (!started) return Fail(started.error());
     view = std::move(*started);
   }

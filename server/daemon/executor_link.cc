@@ -168,6 +168,7 @@ bool ExecutorLink::Dispatch(std::span<const std::byte> bytes) {
     case LinkKind::kEndSession:
     case LinkKind::kShutdown:
     case LinkKind::kTrace:
+    case LinkKind::kEndTrace:
       return false;  // ours to send
   }
   return false;

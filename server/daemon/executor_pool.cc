@@ -131,16 +131,20 @@ ExecutorLink::Events ExecutorPool::EventsOf(pid_t pid, const std::shared_ptr<std
       PlanTimeSlices();
     });
   };
-  events.on_gpus = [this, with_executor](const control::LinkGpus& gpus) {
+  const auto told = std::make_shared<std::vector<control::LinkGpu>>();
+  events.on_gpus = [this, with_executor, told](const control::LinkGpus& gpus) {
     with_executor([&](Executor& executor) {
       executor.gpu_places = gpu_places_.PlacesOf(gpus);
       PlanTimeSlices();
-      known_gpus_.clear();
       driver_version_ = gpus.driver_version;
     });
+    told->clear();
+    told->reserve(gpus.num_gpus);
   };
-  events.on_gpu = [this](const control::LinkGpu& gpu) {
-    if (gpu.ordinal == known_gpus_.size()) known_gpus_.push_back(gpu);
+  events.on_gpu = [this, told](const control::LinkGpu& gpu) {
+    if (gpu.ordinal != told->size() || told->size() == told->capacity()) return;
+    told->push_back(gpu);
+    if (told->size() == told->capacity()) known_gpus_ = *told;  // never half of them
   };
   events.on_report_end = [this, pid, with_executor](uint64_t request_id) {
     if (request_id == 0) with_executor([&](Executor& executor) { OnListed(executor); });
@@ -226,19 +230,6 @@ void ExecutorPool::KeepLedger() {
   });
 }
 
-void ExecutorPool::OnListed(Executor& executor) {
-  // What it does not mention has ended while it was disconnected: its last figures are those that are known.
-  std::erase_if(executor.sessions, [&](const auto& each) {
-    if (each.second.is_in_doubt) ledger_.AddEnded(each.second.identity, each.second.figures);
-    return each.second.is_in_doubt;
-  });
-  KeepLedger();
-  EndSessionsIf(executor, "its grant was revoked", [this](const control::SessionIdentity& identity) {
-    return identity.grant_id != 0 && !is_grant_there_(identity.grant_id);
-  });
-  StopAwaiting(executor.pid);
-}
-
 void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport& report) {
   const bool is_new = !executor.sessions.contains(report.identity.session_id);
   const control::SessionFigures figures = ByPlaces(report.figures, executor.gpu_places);
@@ -262,7 +253,7 @@ void ExecutorPool::OnReport(Executor& executor, const control::LinkSessionReport
 
 void ExecutorPool::OnFaulted(Executor& executor, const std::string& reason) {
   LOG_WARNING("executor {} of domain {} lost its context: {}", executor.pid, executor.domain.Label(), reason);
-  ++counters_[executor.domain.CounterLabel()].faults;
+  ++domains_.Of(executor.domain).faults;
   executor.state = ExecutorState::kRetiring;
   executor.is_end_expected = true;
   NoteFault(executor);
@@ -320,7 +311,7 @@ void ExecutorPool::OnExit(pid_t pid) {
 
   const std::string label = executor->domain.Label();
   if (!executor->is_end_expected) {
-    ++counters_[executor->domain.CounterLabel()].failures;
+    ++domains_.Of(executor->domain).failures;
     LOG_WARNING("executor {} of domain {} {}", pid, label, how);
     if (executor->has_served) NoteFault(*executor);
   }
@@ -330,6 +321,8 @@ void ExecutorPool::OnExit(pid_t pid) {
     const std::string why =
         executor->error.empty() ? fmt::format("its executor {} before it was ready", how) : executor->error;
     const Status status(StatusCode::kUnavailable, fmt::format("domain {}: {}", label, why));
+    std::erase_if(failed_starts_,
+                  [](const auto& each) { return steady_clock::now() - each.second.at >= kFailedStartPause; });
     failed_starts_[executor->domain.CounterLabel()] = {steady_clock::now(), status};
     RefuseWaiting(*executor, status);
   }
@@ -371,7 +364,7 @@ Result<ExecutorPool::ExecutorPtr> ExecutorPool::Start(const Domain& domain) {
   }
   executors_.push_back(executor);
   runtime_dir_.NoteExecutor(*pid);
-  ++counters_[domain.CounterLabel()].starts;
+  ++domains_.Of(domain).starts;
   LOG_INFO("started executor {} for domain {}", *pid, label);
   const std::weak_ptr<Executor> weak = executor;
   loop_.PostDelayed(config_.executor_start_limit, [this, weak] {
@@ -454,6 +447,26 @@ void ExecutorPool::Trace(std::chrono::nanoseconds duration, std::optional<uint32
   };
   for (const ExecutorPtr& executor : executors_) executor->trace_file.Reset();
   Ask(send, std::chrono::ceil<milliseconds>(duration) + kTraceAnswerLimit, std::move(done));
+}
+
+void ExecutorPool::EndTraces() {
+  for (const ExecutorPtr& executor : executors_) {
+    if (executor->trace_file.valid() && executor->link != nullptr)
+      (void)executor->link->SendSignal(control::LinkKind::kEndTrace, 0);
+  }
+}
+
+std::vector<int> ExecutorPool::KnownGpus(std::string_view named) const {
+  std::vector<control::GpuUuid> uuids(known_gpus_.size());
+  for (size_t i = 0; i < uuids.size(); ++i) std::ranges::copy(known_gpus_[i].uuid, uuids[i].begin());
+  return control::OrdinalsOf(named, uuids);
+}
+
+Status ExecutorPool::CheckGpus(const GrantSpec& grant) const {
+  if (known_gpus_.empty() || !KnownGpus(control::JoinedGpus(grant.gpus)).empty()) return OkStatus();
+  return Status(StatusCode::kFailedPrecondition,
+                fmt::format("tenant '{}' may use {} only, which this machine does not have: it has {} GPUs",
+                            grant.tenant, fmt::join(grant.gpus, ", "), known_gpus_.size()));
 }
 
 void ExecutorPool::Reconfigure(DaemonConfig config) {

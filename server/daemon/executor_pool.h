@@ -23,12 +23,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/event_loop.h"
 #include "scheduler/tuning.h"
 #include "server/daemon/config.h"
 #include "server/daemon/domain.h"
+#include "server/daemon/domain_counters.h"
 #include "server/daemon/executor_link.h"
 #include "server/daemon/executor_spawner.h"
 #include "server/daemon/fault_back_off.h"
@@ -53,13 +55,6 @@ enum class ExecutorState {
   kServing,       // takes sessions
   kDisconnected,  // its connection is gone: it is dying, or connects again in a moment
   kRetiring,      // takes no session any more; its process still runs
-};
-
-// Counters of one domain since tallyd started; they survive its executors.
-struct DomainCounters {
-  uint64_t starts = 0;
-  uint64_t faults = 0;    // an executor lost its context
-  uint64_t failures = 0;  // an executor ended without having been asked
 };
 
 class ExecutorPool {
@@ -144,8 +139,11 @@ class ExecutorPool {
   // there.
   void DrawGraph(uint64_t session_id, uint32_t number, std::chrono::milliseconds limit,
                  std::function<void(std::string)> done);
-  // Has every executor record what its sessions, or those of one user, do for so long (Executor::trace_file).
+  // Has every executor record what its sessions, or those of one user and his grants, do for so long
+  // (Executor::trace_file).
   void Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid, std::function<void()> done);
+  // Executors that record stop now, and answer as if the time were over.
+  void EndTraces();
   void SetPriority(uint64_t session_id, const control::ShareChange& change, Done done);
   // Which grants there are, for sessions of executors that come back.
   void SetGrantCheck(std::function<bool(uint64_t grant_id)> is_there) { is_grant_there_ = std::move(is_there); }
@@ -159,6 +157,10 @@ class ExecutorPool {
   // Whether the policy of executors to come honours it (policy_rules.h).
   Status CheckHonoured(scheduler::Setting setting) const;
   Status CheckHonoured(const GrantSpec& grant) const;
+  // Whether the machine has any of its GPUs, as far as executors have told; kFailedPrecondition: one sentence.
+  Status CheckGpus(const GrantSpec& grant) const;
+  // `named`, as a grant names GPUs: places in known_gpus().
+  std::vector<int> KnownGpus(std::string_view named) const;
   // Of all executors, and of those to come.
   void SetTurnaroundThreshold(std::chrono::nanoseconds threshold);
 
@@ -175,7 +177,7 @@ class ExecutorPool {
   // Of the machine, by ordinal, as the executor said that told last; empty: none has yet. CUDA's version likewise.
   const std::vector<control::LinkGpu>& known_gpus() const { return known_gpus_; }
   uint32_t driver_version() const { return driver_version_; }
-  const std::map<std::string, DomainCounters>& counters() const { return counters_; }
+  const std::map<std::string, DomainCounters>& counters() const { return domains_.counters(); }
   // Calls that were refused, by the function's name, of all executors that there were.
   std::map<std::string, uint64_t> RefusedFunctions() const;
 
@@ -265,7 +267,7 @@ class ExecutorPool {
   GpuPlaces gpu_places_;
   std::vector<control::LinkGpu> known_gpus_;
   uint32_t driver_version_ = 0;
-  std::map<std::string, DomainCounters> counters_;        // by Domain::CounterLabel
+  DomainBook domains_;
   std::map<uint32_t, uint64_t> ended_refused_functions_;  // of executors that are gone
 
   std::set<pid_t> awaited_;  // executors of an earlier tallyd that have not come back yet

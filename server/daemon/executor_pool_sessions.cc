@@ -11,6 +11,7 @@
 #include "proto/control/tenant_page_name.h"
 #include "proto/driver/generated/driver_symbols.h"
 #include "scheduler/launch.h"
+#include "scheduler/slo_feedback.h"
 #include "server/daemon/executor_pool.h"
 #include "server/daemon/peer_facts.h"
 #include "server/daemon/policy_rules.h"
@@ -187,6 +188,19 @@ void ExecutorPool::EndSessionsIf(Executor& executor, const std::string& reason, 
   }
   // Nobody else is there; and a later grant of the same name is to find nothing of this one.
   if (is_any && executor.domain.IsOneTenants()) End(executor);
+}
+
+void ExecutorPool::OnListed(Executor& executor) {
+  // What it does not mention has ended while it was disconnected: its last figures are those that are known.
+  std::erase_if(executor.sessions, [&](const auto& each) {
+    if (each.second.is_in_doubt) ledger_.AddEnded(each.second.identity, each.second.figures);
+    return each.second.is_in_doubt;
+  });
+  KeepLedger();
+  EndSessionsIf(executor, "its grant was revoked", [this](const control::SessionIdentity& identity) {
+    return identity.grant_id != 0 && !is_grant_there_(identity.grant_id);
+  });
+  StopAwaiting(executor.pid);
 }
 
 void ExecutorPool::EndGrant(uint64_t grant_id, const std::string& tenant, const Status& why) {

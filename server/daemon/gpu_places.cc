@@ -10,12 +10,7 @@ namespace {
 
 std::string NameOf(std::span<const uint8_t> uuid, size_t ordinal) {
   if (std::ranges::all_of(uuid, [](uint8_t byte) { return byte == 0; })) return fmt::format("GPU {}", ordinal);
-  std::string name = "GPU-";
-  for (size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) name += '-';
-    name += fmt::format("{:02x}", uuid[i]);
-  }
-  return name;
+  return control::NameOfGpu(uuid);
 }
 
 }  // namespace

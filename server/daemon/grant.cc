@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "proto/control/executor_link_abi.h"
 #include "proto/control/socket_paths.h"
 #include "server/daemon/config.h"
 
@@ -53,6 +54,22 @@ Status CheckLabel(const GrantSpec& spec, const char* name, const std::string& va
   return OkStatus();
 }
 
+Status CheckGpus(const GrantSpec& spec) {
+  if (spec.gpus.size() > control::kMaxGrantedGpus) {
+    return Invalid(
+        fmt::format("grant '{}': {} GPUs: {} may be", spec.tenant, spec.gpus.size(), control::kMaxGrantedGpus));
+  }
+  std::set<std::string_view> names;
+  for (const std::string& gpu : spec.gpus) {
+    if (!control::IsNameOfGpu(gpu)) {
+      return Invalid(fmt::format("grant '{}': '{}' names no GPU: say a UUID as 'nvidia-smi -L' does, or a number",
+                                 spec.tenant, Shown(gpu)));
+    }
+    if (!names.insert(gpu).second) return Invalid(fmt::format("grant '{}': GPU '{}' is there twice", spec.tenant, gpu));
+  }
+  return OkStatus();
+}
+
 std::string Dump(const Json& value) { return Shown(value.dump(-1, ' ', true, Json::error_handler_t::replace)); }
 
 // Reads a member if it is there; says what it must be if it is something else.
@@ -71,6 +88,11 @@ class Members {
       const bool fits = value->is_number_unsigned() && value->get<uint64_t>() <= std::numeric_limits<Number>::max();
       fits ? void(into = value->get<Number>()) : Wrong(key, "a whole number that is not negative", *value);
     }
+  }
+  template <typename Number>
+  void Read(const char* key, std::optional<Number>& into) {
+    if (!object_.contains(key)) return known_.emplace_back(key), void();
+    Read(key, into.emplace());
   }
   void Read(const char* key, double& into) {
     if (const Json* value = Take(key)) {
@@ -163,11 +185,10 @@ Status CheckGrant(const GrantSpec& spec) {
     return Invalid(
         fmt::format("grant '{}': a share caps best-effort programs: leave it away, or the class high", spec.tenant));
   }
-  if (!spec.gpus.empty()) {
-    return Invalid(
-        fmt::format("grant '{}': this tallyd cannot keep a tenant to some of its GPUs: leave them away", spec.tenant));
+  if (spec.owner_uid == control::kNobody) {
+    return Invalid(fmt::format("grant '{}': {} is no user's number", spec.tenant, control::kNobody));
   }
-  return OkStatus();
+  return CheckGpus(spec);
 }
 
 Status CheckGrants(const std::vector<GrantSpec>& specs, const std::string& runtime_dir) {
@@ -220,22 +241,25 @@ Result<GrantSpec> GrantFromJson(const Json& object) {
   members.Read("namespace", spec.label_namespace);
   members.Read("pod", spec.pod);
   members.Read("container", spec.container);
+  members.Read("owner", spec.owner_uid);
   if (const Status read = members.Finish(); !read.ok()) return std::unexpected(read);
   return spec;
 }
 
 Json ToJson(const GrantSpec& spec) {
-  return {{"tenant", spec.tenant},
-          {"class", PriorityClassName(spec.ceiling)},
-          {"weight", spec.weight},
-          {"level", spec.level},
-          {"device_memory_bytes", spec.device_memory_bytes},
-          {"share", spec.share},
-          {"gpus", spec.gpus},
-          {"domain", DomainPolicyName(spec.domain_policy)},
-          {"namespace", spec.label_namespace},
-          {"pod", spec.pod},
-          {"container", spec.container}};
+  Json json = {{"tenant", spec.tenant},
+               {"class", PriorityClassName(spec.ceiling)},
+               {"weight", spec.weight},
+               {"level", spec.level},
+               {"device_memory_bytes", spec.device_memory_bytes},
+               {"share", spec.share},
+               {"gpus", spec.gpus},
+               {"domain", DomainPolicyName(spec.domain_policy)},
+               {"namespace", spec.label_namespace},
+               {"pod", spec.pod},
+               {"container", spec.container}};
+  if (spec.owner_uid) json["owner"] = *spec.owner_uid;
+  return json;
 }
 
 }  // namespace tally::server

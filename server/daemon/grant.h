@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,12 +35,15 @@ struct GrantSpec {
   uint32_t level = 0;
   uint64_t device_memory_bytes = 0;  // of each GPU, all its programs together; 0: no quota
   double share = 1;                  // of each GPU's time, likewise; of a best-effort tenant
-  std::vector<std::string> gpus{};   // empty: all
+  // UUIDs or numbers (proto/control/granted_gpus.h), in the order in which its programs see them. Empty: all.
+  std::vector<std::string> gpus{};
   DomainPolicy domain_policy = DomainPolicy::kTenant;
   // For people and metrics; the first one also for kNamespace. Empty: none.
   std::string label_namespace{};
   std::string pod{};
   std::string container{};
+  // A user who may see its sessions without being the administrator (rpc/view_service.h).
+  std::optional<uint32_t> owner_uid{};
 
   // The owner of its domains (Domain::grant_owner).
   std::string DomainOwner() const;

@@ -78,6 +78,7 @@ void GrantDesk::Close(const Grant& grant) {
 Result<GrantRow> GrantDesk::Create(const GrantSpec& spec) {
   if (const Status checked = CheckGrants({spec}, runtime_dir_.path()); !checked.ok()) return std::unexpected(checked);
   if (const Status honoured = pool_.CheckHonoured(spec); !honoured.ok()) return std::unexpected(honoured);
+  if (const Status gpus = pool_.CheckGpus(spec); !gpus.ok()) return std::unexpected(gpus);
   const auto added = book_.Add(spec, false);
   if (!added) return std::unexpected(added.error());
   const Grant grant = **added;

@@ -99,18 +99,19 @@ Result<std::string> LoopDesk::DrawGraph(uint64_t session_id, uint32_t number) {
   return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
-Result<std::vector<ExecutorTrace>> LoopDesk::Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) {
-  using Answer = Result<std::vector<ExecutorTrace>>;
-  if (is_tracing_.exchange(true)) {
-    return Error(StatusCode::kAlreadyExists, "a trace is being recorded already: try again when it has ended");
-  }
+Result<Recording> LoopDesk::Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) {
+  using Answer = Result<Recording>;
+  const Status turn =
+      trace_turns_.Enter(!uid.has_value(), kLoopAnswerLimit, [this] { loop_.Post([this] { pool_.EndTraces(); }); });
+  if (!turn.ok()) return std::unexpected(turn);
   auto promise = std::make_shared<std::promise<Answer>>();
   auto answer = promise->get_future();
   loop_.Post([this, promise, duration, uid] {
     pool_.Trace(duration, uid, [this, promise] { promise->set_value(CollectTraces()); });
   });
   Answer traces = Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"), duration);
-  is_tracing_ = false;
+  const bool is_cut_short = trace_turns_.Leave();
+  if (traces) traces->is_cut_short = is_cut_short;
   return traces;
 }
 
@@ -184,17 +185,17 @@ std::vector<control::GraphFigures> LoopDesk::CollectGraphs() const {
   return graphs;
 }
 
-std::vector<ExecutorTrace> LoopDesk::CollectTraces() const {
-  std::vector<ExecutorTrace> traces;
+Recording LoopDesk::CollectTraces() const {
+  Recording recording;
   for (const auto& executor : pool_.executors()) {
     if (!executor->trace_file.valid()) continue;
-    ExecutorTrace& trace = traces.emplace_back();
+    ExecutorTrace& trace = recording.executors.emplace_back();
     trace.executor_pid = executor->pid;
     trace.domain = executor->domain;
     for (const size_t place : executor->gpu_places) trace.gpus.push_back(pool_.gpus()[place]);
     trace.file = std::move(executor->trace_file);
   }
-  return traces;
+  return recording;
 }
 
 Overview LoopDesk::Collect() const {

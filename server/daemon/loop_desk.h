@@ -1,13 +1,13 @@
 // The control desk of a daemon: carries each question to the daemon's loop and its answer back.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <mutex>
 
 #include "base/event_loop.h"
 #include "server/daemon/client_listener.h"
 #include "server/daemon/control_desk.h"
+#include "server/daemon/trace_turns.h"
 
 namespace tally::server {
 
@@ -22,7 +22,7 @@ class LoopDesk final : public ControlDesk {
   Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override;
   Result<std::vector<control::GraphFigures>> GetGraphs() override;
   Result<std::string> DrawGraph(uint64_t session_id, uint32_t number) override;
-  Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) override;
+  Result<Recording> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
   Result<GrantRow> CreateGrant(const GrantSpec& spec) override;
   Status LabelGrant(const std::string& tenant, const GrantLabels& labels) override;
@@ -36,13 +36,13 @@ class LoopDesk final : public ControlDesk {
   std::vector<KernelRow> CollectKernels() const;                         // on the loop
   std::vector<control::WindowShapeFigures> CollectWindowShapes() const;  // likewise
   std::vector<control::GraphFigures> CollectGraphs() const;              // likewise
-  std::vector<ExecutorTrace> CollectTraces() const;                      // likewise
+  Recording CollectTraces() const;                                       // likewise
 
   EventLoop& loop_;
   ExecutorPool& pool_;
   const ClientListener& listener_;
   GrantDesk& grants_;
-  std::atomic<bool> is_tracing_{false};
+  TraceTurns trace_turns_;
   mutable std::mutex facts_mutex_;
   DaemonFacts facts_;  // guarded by facts_mutex_
   std::chrono::steady_clock::time_point started_;

@@ -32,6 +32,7 @@ constexpr Row kRows[] = {
     RowOf<&DaemonConfig::share_domains_between_users>("share_domains_between_users", Applies::kRestart),
     RowOf<&DaemonConfig::share_contexts>("share_contexts", Applies::kRestart),
     RowOf<&DaemonConfig::shows_own_sessions>("show_own_sessions", Applies::kRestart),
+    RowOf<&DaemonConfig::shows_totals>("show_totals", Applies::kRestart),
     RowOf<&DaemonConfig::suspend_best_effort>("suspend_best_effort", Applies::kNewExecutors),
     RowOf<&DaemonConfig::refresh_contexts>("refresh_contexts", Applies::kNewExecutors),
     RowOf<&DaemonConfig::max_sessions>("max_sessions", Applies::kNow),

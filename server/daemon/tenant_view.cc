@@ -51,9 +51,10 @@ shm::TenantViewReply ViewOf(const ExecutorPool& pool, const std::string& tenants
   view.protocol_version = shm::kProtocolVersion;
   view.driver_version = pool.driver_version();
   view.now_ns = MonotonicNs();
-  const std::vector<control::LinkGpu>& gpus = pool.known_gpus();
-  view.num_gpus = static_cast<uint32_t>(std::min(gpus.size(), shm::kViewGpus));
-  for (size_t i = 0; i < view.num_gpus; ++i) Describe(gpus[i], view.gpu[i]);
+  const std::vector<int> seen = pool.KnownGpus(owner.gpus);  // by ordinal
+  view.num_gpus = static_cast<uint32_t>(std::min(seen.size(), shm::kViewGpus));
+  const auto ordinal = [&](size_t i) { return static_cast<size_t>(seen[i]); };
+  for (size_t i = 0; i < view.num_gpus; ++i) Describe(pool.known_gpus()[ordinal(i)], view.gpu[i]);
 
   uint64_t held_bytes = 0;
   for (const auto& executor : pool.executors()) {
@@ -67,8 +68,9 @@ shm::TenantViewReply ViewOf(const ExecutorPool& pool, const std::string& tenants
         view.process[view.num_processes++] = {identity.pid, 0, session_bytes};
       }
       const auto busy = session.figures.entries("busy_ns");  // by place
-      for (size_t i = 0; i < view.num_gpus && i < executor->gpu_places.size(); ++i) {
-        const size_t place = executor->gpu_places[i];
+      for (size_t i = 0; i < view.num_gpus; ++i) {
+        if (ordinal(i) >= executor->gpu_places.size()) continue;
+        const size_t place = executor->gpu_places[ordinal(i)];
         view.gpu[i].busy_ns += busy[control::GpuEntry(place, false)] + busy[control::GpuEntry(place, true)];
       }
     }
@@ -78,11 +80,11 @@ shm::TenantViewReply ViewOf(const ExecutorPool& pool, const std::string& tenants
   if (owner.limit_bytes != 0) {
     held = HeldByPage(tenants_directory + "/" + control::TenantPageName(owner.grant_id, owner.uid, owner.tenant_name));
   } else if (view.num_gpus == 1) {
-    held = {held_bytes};
+    held.assign(ordinal(0) + 1, held_bytes);
   }
   for (size_t i = 0; i < view.num_gpus; ++i) {
     view.gpu[i].limit_bytes = owner.limit_bytes;
-    view.gpu[i].held_bytes = i < held.size() ? held[i] : 0;
+    view.gpu[i].held_bytes = ordinal(i) < held.size() ? held[ordinal(i)] : 0;
   }
   return view;
 }

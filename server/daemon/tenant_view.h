@@ -17,6 +17,7 @@ struct ViewOwner {
   uint32_t uid = 0;
   std::string tenant_name;
   uint64_t limit_bytes = 0;  // of each GPU; 0: none
+  std::string gpus{};        // that it sees, as control::JoinedGpus says; empty: all
 };
 
 // `tenants_directory`: where the pages are.

@@ -12,7 +12,7 @@ Result<std::string> DeviceGrants::GiveOut(const Resource& resource, const std::s
   } else if (revoked.code() != StatusCode::kNotFound) {
     return std::unexpected(revoked);
   }
-  auto socket = tallyd_.CreateGrant(tenant, resource);
+  auto socket = tallyd_.CreateGrant(tenant, resource, GpuOf(device));
   if (socket) seen_.insert(tenant);
   return socket;
 }
@@ -45,7 +45,7 @@ Status DeviceGrants::Learn(const Resource& resource, const std::map<std::string,
 
 Status DeviceGrants::MakeAgain(const Resource& resource, const std::string& device) {
   const std::string tenant = TenantOf(resource, device);
-  const auto made = tallyd_.CreateGrant(tenant, resource);
+  const auto made = tallyd_.CreateGrant(tenant, resource, GpuOf(device));
   if (!made) return made.error();
   seen_.insert(tenant);
   LOG_INFO("device {} of {} has a grant again: a container has had it since before tallyd started", device,

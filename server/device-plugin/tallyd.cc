@@ -49,12 +49,14 @@ Result<std::map<std::string, Holder>> TallydBySocket::Grants() {
   return grants;
 }
 
-Result<std::string> TallydBySocket::CreateGrant(const std::string& tenant, const Resource& resource) {
+Result<std::string> TallydBySocket::CreateGrant(const std::string& tenant, const Resource& resource,
+                                                const std::string& gpu) {
   v1::CreateGrantRequest request;
   v1::Grant& grant = *request.mutable_grant();
   grant.set_tenant(tenant);
   grant.set_priority_class(resource.is_high ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
   grant.set_device_memory_bytes(resource.memory_bytes);
+  if (!gpu.empty()) grant.add_gpus(gpu);
   v1::CreateGrantResponse response;
   const Status asked =
       Ask(socket_, [&](auto& stub, auto& context) { return stub.CreateGrant(&context, request, &response); });

@@ -28,8 +28,9 @@ class Tallyd {
   virtual Result<std::vector<pid_t>> Executors() = 0;
   // The grants that there are, and whom they are labelled for.
   virtual Result<std::map<std::string, Holder>> Grants() = 0;
-  // Where the tenant connects, on the host.
-  virtual Result<std::string> CreateGrant(const std::string& tenant, const Resource& resource) = 0;
+  // Where the tenant connects, on the host. `gpu`: the UUID of the only GPU that it may use; empty: all.
+  virtual Result<std::string> CreateGrant(const std::string& tenant, const Resource& resource,
+                                          const std::string& gpu) = 0;
   virtual Status LabelGrant(const std::string& tenant, const Holder& holder) = 0;
   // kNotFound: there is none.
   virtual Status RevokeGrant(const std::string& tenant) = 0;
@@ -42,7 +43,7 @@ class TallydBySocket final : public Tallyd {
   Result<std::string> Driver() override;
   Result<std::vector<pid_t>> Executors() override;
   Result<std::map<std::string, Holder>> Grants() override;
-  Result<std::string> CreateGrant(const std::string& tenant, const Resource& resource) override;
+  Result<std::string> CreateGrant(const std::string& tenant, const Resource& resource, const std::string& gpu) override;
   Status LabelGrant(const std::string& tenant, const Holder& holder) override;
   Status RevokeGrant(const std::string& tenant) override;
 

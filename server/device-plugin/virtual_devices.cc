@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "proto/control/granted_gpus.h"
+
 namespace tally::device_plugin {
 namespace {
 
@@ -33,6 +35,11 @@ std::map<std::string, bool> DevicesOf(const Resource& resource, const std::map<s
     for (int i = 0; i < resource.devices_per_gpu; ++i) devices[fmt::format("{}-{}", uuid, i)] = is_well;
   }
   return devices;
+}
+
+std::string GpuOf(const std::string& device) {
+  const std::string gpu = device.substr(0, device.rfind('-'));
+  return control::IsNameOfGpu(gpu) ? gpu : "";
 }
 
 std::string TenantOf(const Resource& resource, const std::string& device) { return resource.prefix + device; }

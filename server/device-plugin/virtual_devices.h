@@ -38,6 +38,9 @@ class GpuRoster {
 // Its devices by name, and whether each is well.
 std::map<std::string, bool> DevicesOf(const Resource& resource, const std::map<std::string, bool>& gpus);
 
+// The UUID of the GPU that a device is a share of; empty: it is of one that has none, the software GPU.
+std::string GpuOf(const std::string& device);
+
 // The tenant whose grant a device is.
 std::string TenantOf(const Resource& resource, const std::string& device);
 

@@ -82,7 +82,7 @@ class Printed(FullStackTest):
         wait_until(lambda: sessions().get("service", {}).get("slo_observed_ns"), "its latency is known", 60)
         wait_until(lambda: sessions().get("training", {}).get("coverage"), "its GPU time is counted", 60)
         wait_until(lambda: self.ctl_json("kernels"), "kernels are known", 60)
-        for command in ("ps", "coverage", "executors", "kernels", "version"):
+        for command in ("ps", "coverage", "executors", "totals", "kernels", "version"):
             printed = self.ctl_json(command)
             self.assertTrue(printed, command)
             self.assertEqual(complaints(command, printed), [])

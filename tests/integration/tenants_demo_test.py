@@ -11,7 +11,7 @@ MISSING = not_built()
 SAYS = {"pod-like-client": "16777216 2 0", "forged-class": "may not run high-priority programs", "foreign-socket": "['tally.sock'] False",
         "stolen-descriptor": "refused: tenant 'robbed' may not", "revoked-grant": "was revoked",
         "faulting-neighbour": "none of its requests has failed", "quota-storm": "none of its requests has failed",
-        "many-grants": "12 grants", "counting": "counting costs"}
+        "many-grants": "12 grants", "several-gpus": "which this machine does not have", "counting": "counting costs"}
 # Smaller than what the page shows.
 QUICK = {"TALLY_DEMO_GRANTS": "12", "TALLY_DEMO_STORM": "16"}
 

@@ -6,6 +6,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import time
 import unittest
 
 from support.daemon_fixture import DaemonTest, Session, as_user, program, wait_until
@@ -75,6 +76,69 @@ class View(DaemonTest):
             self.assertIn(ONLY_FOR, result.stderr)
             self.assert_nothing_leaks(result)
         self.assertEqual([row["weight"] for row in self.ctl_json("ps")], [100] * 4)
+
+    def test_an_owner_sees_the_sessions_of_his_grants(self):
+        mine = self.populate()
+        made = self.ctl("grant", "create", "my-service", "--owner", str(MINE), "--pod", "my-pod")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        by_grant = Session(made.stdout.strip())  # of user 0, as in a container
+        self.addCleanup(by_grant.close)
+        for command in (("--json", "ps"), ("--json", "coverage")):
+            rows = json.loads(self.ctl_as(MINE, *command).stdout)
+            self.assertEqual([row["id"] for row in rows], [mine.id, by_grant.id])
+        self.assertEqual(json.loads(self.ctl_as(THEIRS, "--json", "ps").stdout)[0]["tenant"], "their-secret")
+        self.assertEqual(len(json.loads(self.ctl_as(THEIRS, "--json", "ps").stdout)), 1)
+        executors = {row["domain"] for row in json.loads(self.ctl_as(MINE, "--json", "executors").stdout)}
+        self.assertEqual(executors, {f"best-effort:{MINE}", "best-effort@my-service"})
+        (grant,) = [row for row in self.ctl_json("grant", "list") if row["tenant"] == "my-service"]
+        self.assertEqual(grant["owner_uid"], MINE)
+        # Seeing is all.
+        result = self.ctl_as(MINE, "set-weight", str(by_grant.id), "7")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(ONLY_FOR, result.stderr)
+        for wrong in ("-1", "4294967295", "4294967296", "root", "1.5"):
+            result = self.ctl("grant", "create", "wrong", f"--owner={wrong}")
+            self.assertNotEqual(result.returncode, 0, wrong)
+            self.assertNotIn("wrong", [row["tenant"] for row in self.ctl_json("grant", "list")])
+
+    def test_totals_are_the_administrators_unless_tallyd_tells_everybody(self):
+        self.populate()
+        totals = self.ctl_json("totals")
+        self.assertEqual((totals["sessions"], totals["high_priority_sessions"]), (4, 0))
+        result = self.ctl_as(MINE, "totals")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("show_totals", result.stderr)
+        self.daemons[0].kill()
+        self.daemons[0].wait()
+        config = os.path.join(self.directory, "tallyd.json")
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump({"show_totals": True}, file)
+        self.start_daemon("--config", config)
+        wait_until(lambda: self.ctl_json("totals")["sessions"] == 4, "executors have come back")
+        result = self.ctl_as(MINE, "--json", "totals")
+        self.assertEqual(json.loads(result.stdout)["sessions"], 4, result.stderr)
+        self.assert_nothing_leaks(result)
+        self.assert_nothing_leaks(self.ctl_as(MINE, "totals"))
+
+    def test_the_administrators_trace_goes_before_a_users(self):
+        self.populate()
+        user = subprocess.Popen([self.tallyctl, "--socket", self.socket_path, "trace", "--seconds", "50", "-o", "-"],
+                                user=MINE, group=MINE, extra_groups=[], text=True, cwd="/", stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
+        self.addCleanup(user.kill)
+        def refused():
+            result = self.ctl_as(MINE, "trace", "--seconds", "0.001", "-o", "/dev/null")
+            return result.returncode == 1
+        wait_until(refused, "the first is being recorded")
+        began = time.monotonic()
+        path = os.path.join(self.directory, "trace.json")
+        result = self.ctl("trace", "--seconds", "0.01", "-o", path)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertLess(time.monotonic() - began, 20)
+        output, errors = user.communicate(timeout=60)
+        self.assertEqual(user.returncode, 0, errors)
+        self.assertIn("that of tallyd's administrator went first", errors)
+        json.loads(output)  # what was recorded until then
 
     def test_root_sees_no_grants_there_but_on_its_own_socket(self):
         self.populate()

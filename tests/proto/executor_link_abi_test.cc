@@ -31,6 +31,8 @@ struct TwinReport {
   uint64_t grant_id, device_memory_bytes;
   uint32_t share_permille;
   uint16_t only_starts, graphs;
+  uint32_t owner_uid, identity_reserved;
+  char gpus[656];
   uint64_t figures[kNumFigureValues];  // what each is, kSessionFiguresHash says
   uint32_t has_ended, reserved;
 };
@@ -69,6 +71,9 @@ TEST(ExecutorLinkAbi, ReportIsLaidOutAsItsTwin) {
   EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, grant_id),
             offsetof(TwinReport, grant_id));
   EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, graphs), offsetof(TwinReport, graphs));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, owner_uid),
+            offsetof(TwinReport, owner_uid));
+  EXPECT_EQ(offsetof(LinkSessionReport, identity) + offsetof(SessionIdentity, gpus), offsetof(TwinReport, gpus));
   EXPECT_EQ(offsetof(LinkSessionReport, figures), offsetof(TwinReport, figures));
   EXPECT_EQ(offsetof(LinkSessionReport, has_ended), offsetof(TwinReport, has_ended));
 }

@@ -1,5 +1,6 @@
 #include "server/daemon/rpc/control_service.h"
 
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
@@ -48,6 +49,7 @@ Result<GrantSpec> FromProto(const v1::Grant& grant) {
   spec.label_namespace = grant.namespace_();
   spec.pod = grant.pod();
   spec.container = grant.container();
+  if (grant.has_owner_uid()) spec.owner_uid = grant.owner_uid();
   // A later tallyctl's: what it means is not known here.
   if (!v1::PriorityClass_IsValid(grant.priority_class()) || !v1::DomainPolicy_IsValid(grant.domain_policy())) {
     return Error(StatusCode::kInvalidArgument, "a class or domain policy that this tallyd does not know");
@@ -72,6 +74,7 @@ void Fill(const GrantRow& row, v1::Grant* grant) {
   grant->set_socket(row.socket);
   grant->set_num_sessions(row.num_sessions);
   grant->set_is_of_file(row.grant.is_of_file);
+  if (spec.owner_uid) grant->set_owner_uid(*spec.owner_uid);
 }
 
 v1::Kernel::Form ToProto(scheduler::LaunchForm form) {
@@ -107,6 +110,9 @@ void Fill(const KernelRow& row, v1::Kernel* kernel) {
   kernel->set_remark(report.remark);
 }
 
+// As many calls at a time, and all threads from the start: an operator wants to look when the machine has none left.
+constexpr int kThreads = 16;
+
 class RunningServer final : public RpcServer {
  public:
   explicit RunningServer(ControlDesk& desk) : service_(desk) {}
@@ -119,8 +125,11 @@ class RunningServer final : public RpcServer {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("unix:" + socket_path, grpc::InsecureServerCredentials());
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, kThreads);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, kThreads);
+    grpc::ResourceQuota quota;
+    quota.SetMaxThreads(kThreads);
+    builder.SetResourceQuota(quota);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
     if (server_ != nullptr) return OkStatus();
@@ -205,6 +214,14 @@ grpc::Status ControlService::DrawGraph(grpc::ServerContext*, const v1::DrawGraph
 grpc::Status ControlService::Trace(grpc::ServerContext*, const v1::TraceRequest* request,
                                    grpc::ServerWriter<v1::TraceChunk>* writer) {
   return StreamTrace(desk_, *request, std::nullopt, *writer);
+}
+
+grpc::Status ControlService::GetTotals(grpc::ServerContext*, const v1::GetTotalsRequest*,
+                                       v1::GetTotalsResponse* response) {
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  Fill(*overview, response);
+  return grpc::Status::OK;
 }
 
 grpc::Status ControlService::SetTurnaround(grpc::ServerContext*, const v1::SetTurnaroundRequest* request,

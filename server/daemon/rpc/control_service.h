@@ -26,6 +26,8 @@ class ControlService final : public control::v1::Control::Service {
                          control::v1::DrawGraphResponse* response) override;
   grpc::Status Trace(grpc::ServerContext*, const control::v1::TraceRequest* request,
                      grpc::ServerWriter<control::v1::TraceChunk>* writer) override;
+  grpc::Status GetTotals(grpc::ServerContext*, const control::v1::GetTotalsRequest*,
+                         control::v1::GetTotalsResponse* response) override;
   grpc::Status SetTurnaround(grpc::ServerContext*, const control::v1::SetTurnaroundRequest* request,
                              control::v1::SetTurnaroundResponse*) override;
   grpc::Status CreateGrant(grpc::ServerContext* context, const control::v1::CreateGrantRequest* request,

@@ -40,6 +40,23 @@ v1::PriorityClass ToProto(shm::PriorityClass priority_class) {
   return v1::PRIORITY_CLASS_UNSPECIFIED;
 }
 
+// Those that are not 0.
+static void AddBusy(const control::SessionFigures& figures, const std::vector<std::string>& gpus,
+                    google::protobuf::RepeatedPtrField<v1::BusyTime>& list) {
+  const auto busy_ns = figures.entries("busy_ns");
+  for (size_t place = 0; place < std::min(gpus.size(), control::kMostGpus); ++place) {
+    for (const bool is_high : {false, true}) {
+      const uint64_t time_ns = busy_ns[control::GpuEntry(place, is_high)];
+      if (time_ns == 0) continue;
+      v1::BusyTime* busy = list.Add();
+      busy->set_gpu(gpus[place]);
+      busy->set_place(static_cast<uint32_t>(place));
+      busy->set_priority_class(is_high ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
+      busy->set_busy_ns(time_ns);
+    }
+  }
+}
+
 void Fill(const SessionRow& row, const std::vector<std::string>& gpus, v1::Session* session) {
   const control::SessionIdentity& identity = row.record.identity;
   const control::SessionFigures& figures = row.record.figures;
@@ -65,18 +82,7 @@ void Fill(const SessionRow& row, const std::vector<std::string>& gpus, v1::Sessi
     covered->set_reason(control::NameOf(static_cast<control::Preemptibility>(i)).reason);
     covered->set_gpu_time_ns(preemptibility_ns[i]);
   }
-  const auto busy_ns = figures.entries("busy_ns");
-  for (size_t place = 0; place < std::min(gpus.size(), control::kMostGpus); ++place) {
-    for (const bool is_high : {false, true}) {
-      const uint64_t time_ns = busy_ns[control::GpuEntry(place, is_high)];
-      if (time_ns == 0) continue;
-      v1::BusyTime* busy = session->add_busy();
-      busy->set_gpu(gpus[place]);
-      busy->set_place(static_cast<uint32_t>(place));
-      busy->set_priority_class(is_high ? v1::PRIORITY_CLASS_HIGH : v1::PRIORITY_CLASS_BEST_EFFORT);
-      busy->set_busy_ns(time_ns);
-    }
-  }
+  AddBusy(figures, gpus, *session->mutable_busy());
   if (identity.slo_latency_ns != 0) {
     const scheduler::Slo slo{identity.slo_percentile, std::chrono::nanoseconds(identity.slo_latency_ns)};
     session->set_slo(scheduler::ToText(slo));
@@ -159,6 +165,24 @@ grpc::Status DrawGraph(ControlDesk& desk, const v1::DrawGraphRequest& request, v
   if (text->empty()) return NoSuchGraph();
   response->set_dot(std::move(*text));
   return grpc::Status::OK;
+}
+
+void Fill(const Overview& overview, v1::GetTotalsResponse* totals) {
+  control::SessionFigures figures{};
+  for (const auto& [tenant, of_tenant] : overview.tenants) Accumulate(figures, of_tenant);
+  totals->set_sessions(static_cast<uint32_t>(overview.sessions.size()));
+  totals->set_high_priority_sessions(
+      static_cast<uint32_t>(std::ranges::count_if(overview.sessions, [](const SessionRow& row) {
+        return row.record.identity.priority_class == static_cast<uint32_t>(shm::PriorityClass::kHighPriority);
+      })));
+  totals->set_executors(static_cast<uint32_t>(overview.executors.size()));
+  for (const SessionRow& row : overview.sessions) {
+    totals->set_device_memory_bytes(totals->device_memory_bytes() + row.record.figures["device_memory_bytes"]);
+  }
+  totals->set_kernel_launches(figures["kernel_launches"]);
+  totals->set_graph_launches(figures["graph_launches"]);
+  totals->set_held_launches(figures["held_launches"]);
+  AddBusy(figures, overview.gpus, *totals->mutable_busy());
 }
 
 void Fill(const DaemonFacts& facts, v1::VersionResponse* response) {

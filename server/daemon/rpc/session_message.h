@@ -26,6 +26,8 @@ void Fill(const control::GraphFigures& figures, control::v1::Graph* graph);
 grpc::Status NoSuchGraph();
 grpc::Status DrawGraph(ControlDesk& desk, const control::v1::DrawGraphRequest& request,
                        control::v1::DrawGraphResponse* response);
+// Of all tenants together.
+void Fill(const Overview& overview, control::v1::GetTotalsResponse* totals);
 // What everybody may know.
 void Fill(const DaemonFacts& facts, control::v1::VersionResponse* response);
 

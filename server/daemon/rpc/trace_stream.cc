@@ -55,7 +55,8 @@ class Visible {
   bool HasSession(uint64_t session_id) const {
     if (session_id == 0) return false;
     if (!viewer_ || pids_.contains(session_id)) return true;
-    // It has come and gone meanwhile: executors recorded only this user's. Of user 0's, some may have been by a grant.
+    // It has come and gone meanwhile: executors recorded only this user's and those of his grants. Of user 0's, some
+    // may have been by another grant.
     return *viewer_ != 0 && !others_.contains(session_id);
   }
   bool HasExecutor(pid_t pid, const std::vector<control::TraceEvent>& events) const {
@@ -84,15 +85,16 @@ grpc::Status StreamTrace(ControlDesk& desk, const v1::TraceRequest& request, std
   const auto before = desk.GetOverview();
   if (!before) return ToGrpc(before.error());
   visible.Add(*before);
-  const auto traces = desk.Trace(duration, viewer);
-  if (!traces) return ToGrpc(traces.error());
+  const auto recording = desk.Trace(duration, viewer);
+  if (!recording) return ToGrpc(recording.error());
   const auto after = desk.GetOverview();
   if (!after) return ToGrpc(after.error());
   visible.Add(*after);
 
   std::vector<std::pair<const ExecutorTrace*, TraceContents>> contents;
   v1::TraceChunk chunk;
-  for (const ExecutorTrace& trace : *traces) {
+  chunk.set_is_cut_short(recording->is_cut_short);
+  for (const ExecutorTrace& trace : recording->executors) {
     auto read = ReadTraceFile(trace.file.get());
     if (!visible.HasExecutor(trace.executor_pid, read ? read->events : std::vector<control::TraceEvent>())) continue;
     v1::TracedExecutor* executor = chunk.add_executors();

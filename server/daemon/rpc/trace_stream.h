@@ -15,10 +15,12 @@ namespace tally::server {
 grpc::Status StreamTrace(ControlDesk& desk, const control::v1::TraceRequest& request, std::optional<uid_t> viewer,
                          grpc::ServerWriter<control::v1::TraceChunk>& writer);
 
-// Whether a session is this user's own. What came by a grant is its tenant's: root of some container, as a rule, and
-// not the machine's.
+// Whether a session is this user's own, or of a grant that is his. What came by another grant is its tenant's: root of
+// some container, as a rule, and not the machine's.
 inline bool MaySee(uid_t viewer, const SessionRow& row) {
-  return row.record.identity.uid == viewer && (viewer != 0 || row.record.identity.grant_id == 0);
+  const control::SessionIdentity& identity = row.record.identity;
+  if (identity.grant_id != 0 && identity.owner_uid == viewer) return true;
+  return identity.uid == viewer && (viewer != 0 || identity.grant_id == 0);
 }
 
 }  // namespace tally::server

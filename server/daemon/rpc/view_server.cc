@@ -84,8 +84,9 @@ class Viewers {
 
 class RunningViewServer final : public ViewServer {
  public:
-  explicit RunningViewServer(ControlDesk& desk)
-      : service_(desk, [this](const grpc::ServerContext& context) { return viewers_.Find(context.peer()); }),
+  RunningViewServer(ControlDesk& desk, bool shows_totals)
+      : service_(desk, shows_totals,
+                 [this](const grpc::ServerContext& context) { return viewers_.Find(context.peer()); }),
         stop_(::eventfd(0, EFD_CLOEXEC)) {}
   ~RunningViewServer() override {
     const uint64_t one = 1;
@@ -153,8 +154,9 @@ class RunningViewServer final : public ViewServer {
 
 }  // namespace
 
-Result<std::unique_ptr<ViewServer>> ViewServer::Start(const std::string& socket_path, ControlDesk& desk) {
-  auto server = std::make_unique<RunningViewServer>(desk);
+Result<std::unique_ptr<ViewServer>> ViewServer::Start(const std::string& socket_path, ControlDesk& desk,
+                                                      bool shows_totals) {
+  auto server = std::make_unique<RunningViewServer>(desk, shows_totals);
   if (const Status listening = server->Listen(socket_path); !listening.ok()) return std::unexpected(listening);
   return server;
 }

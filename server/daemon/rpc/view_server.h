@@ -19,8 +19,9 @@ class ViewServer {
   static constexpr size_t kMostConnections = 256;
   static constexpr size_t kMostConnectionsPerUser = 16;
 
-  // Everybody who gets to `socket_path` may open it. `desk` outlives the server.
-  static Result<std::unique_ptr<ViewServer>> Start(const std::string& socket_path, ControlDesk& desk);
+  // Everybody who gets to `socket_path` may open it. `desk` outlives the server. `shows_totals`: of all, to everybody.
+  static Result<std::unique_ptr<ViewServer>> Start(const std::string& socket_path, ControlDesk& desk,
+                                                   bool shows_totals);
   virtual ~ViewServer() = default;
 };
 

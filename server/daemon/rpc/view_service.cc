@@ -129,6 +129,19 @@ grpc::Status ViewService::Trace(grpc::ServerContext* context, const v1::TraceReq
   return StreamTrace(desk_, *request, viewer, *writer);
 }
 
+grpc::Status ViewService::GetTotals(grpc::ServerContext* context, const v1::GetTotalsRequest*,
+                                    v1::GetTotalsResponse* response) {
+  if (!find_viewer_(*context)) return Nobody();
+  if (!shows_totals_) {
+    return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
+                        "tallyd tells its administrator alone what all have together (show_totals)");
+  }
+  const auto overview = desk_.GetOverview();
+  if (!overview) return ToGrpc(overview.error());
+  Fill(*overview, response);
+  return grpc::Status::OK;
+}
+
 grpc::Status ViewService::Version(grpc::ServerContext*, const v1::VersionRequest*, v1::VersionResponse* response) {
   Fill(desk_.facts(), response);
   response->set_sees_own_only(true);

@@ -1,4 +1,5 @@
-// What a user may ask of tallyd without being its administrator: his own sessions, and nothing that changes anything.
+// What a user may ask of tallyd without being its administrator: his own sessions and those of grants that are his,
+// sums of all where tallyd tells them, and nothing that changes anything.
 //
 // Only what is overridden here is answered; everything else of control.proto is UNIMPLEMENTED.
 #pragma once
@@ -21,7 +22,8 @@ class ViewService final : public control::v1::Control::Service {
   using FindViewer = std::function<std::optional<uid_t>(const grpc::ServerContext&)>;
 
   // `desk` outlives this.
-  ViewService(ControlDesk& desk, FindViewer find_viewer) : desk_(desk), find_viewer_(std::move(find_viewer)) {}
+  ViewService(ControlDesk& desk, bool shows_totals, FindViewer find_viewer)
+      : desk_(desk), shows_totals_(shows_totals), find_viewer_(std::move(find_viewer)) {}
 
   grpc::Status ListSessions(grpc::ServerContext* context, const control::v1::ListSessionsRequest*,
                             control::v1::ListSessionsResponse* response) override;
@@ -37,6 +39,8 @@ class ViewService final : public control::v1::Control::Service {
   // One of a user at a time, until he has read it: what was recorded is in memory until then.
   grpc::Status Trace(grpc::ServerContext* context, const control::v1::TraceRequest* request,
                      grpc::ServerWriter<control::v1::TraceChunk>* writer) override;
+  grpc::Status GetTotals(grpc::ServerContext* context, const control::v1::GetTotalsRequest*,
+                         control::v1::GetTotalsResponse* response) override;
   grpc::Status Version(grpc::ServerContext* context, const control::v1::VersionRequest*,
                        control::v1::VersionResponse* response) override;
 
@@ -47,6 +51,7 @@ class ViewService final : public control::v1::Control::Service {
   std::optional<std::set<uint64_t>> OwnSessions(grpc::ServerContext& context, grpc::Status* refusal);
 
   ControlDesk& desk_;
+  const bool shows_totals_;
   const FindViewer find_viewer_;
   std::mutex mutex_;
   std::set<uid_t> tracing_;  // guarded by mutex_

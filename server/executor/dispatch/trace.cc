@@ -28,10 +28,11 @@ int64_t Ns(TimePoint time) { return time.time_since_epoch().count(); }
 
 }  // namespace
 
-void TraceSwitch::Enter(Trace& trace, uint64_t session_id, uint32_t uid) {
+void TraceSwitch::Enter(Trace& trace, uint64_t session_id, uint32_t uid, std::optional<uint32_t> owner_uid) {
   trace_ = &trace;
   session_id_ = session_id;
   uid_ = uid;
+  owner_uid_ = owner_uid;
   trace.Enter(*this);
 }
 

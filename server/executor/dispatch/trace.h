@@ -41,7 +41,7 @@ class TraceSwitch {
   // No thread of the session puts anything any more; the devices are still there.
   ~TraceSwitch();
   // Once, before the session puts anything. `trace` outlives this.
-  void Enter(Trace& trace, uint64_t session_id, uint32_t uid);
+  void Enter(Trace& trace, uint64_t session_id, uint32_t uid, std::optional<uint32_t> owner_uid);
   TraceSwitch(const TraceSwitch&) = delete;
   TraceSwitch& operator=(const TraceSwitch&) = delete;
 
@@ -59,6 +59,7 @@ class TraceSwitch {
   Trace* trace_ = nullptr;
   uint64_t session_id_ = 0;
   uint32_t uid_ = 0;
+  std::optional<uint32_t> owner_uid_;  // of its grant
   std::atomic<bool> is_on_{false};
   std::array<std::atomic<TraceRing*>, shm::kActivityDevices> rings_{};  // owned; made by the trace
 };
@@ -79,8 +80,8 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Of all sessions, or those of one user, until Stop. kAlreadyExists: somebody records already; kResourceExhausted: no
-  // thread can be started.
+  // Of all sessions, or those of one user and of the grants that are his, until Stop. kAlreadyExists: somebody records
+  // already; kResourceExhausted: no thread can be started.
   Status Start(std::optional<uint32_t> uid);
   // Waits at most a moment for what is on the GPU: what has not ended then has no end.
   TraceResult Stop();
@@ -101,7 +102,9 @@ class Trace {
   void AddEvent(const control::TraceEvent& event);
   void Run();
   // Below: with mutex_.
-  bool IsWanted(const TraceSwitch& session) const { return !only_uid_ || *only_uid_ == session.uid_; }
+  bool IsWanted(const TraceSwitch& session) const {
+    return !only_uid_ || *only_uid_ == session.uid_ || only_uid_ == session.owner_uid_;
+  }
   void Prepare(TraceSwitch& session);
   // Rings, marks and clocks of devices that have a context by now.
   void PrepareAll();

@@ -141,7 +141,7 @@ control::LinkGpu Devices::Outline(int ordinal) const {
   return gpu;
 }
 
-CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
+CUresult Devices::Describe(int ordinal, int like, shm::DeviceDescription* description) {
   *description = {};
   const CUdevice device = devices_[static_cast<size_t>(ordinal)].handle;
   if (const CUresult r = driver_.cuDeviceGetName(description->name, sizeof(description->name) - 1, device);
@@ -172,7 +172,7 @@ CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
   description->pci_bus = static_cast<uint32_t>(description->attribute[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID]);
   description->pci_device = static_cast<uint32_t>(description->attribute[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]);
   CUcontext context = nullptr;
-  if (const CUresult r = Context(IsLikeFirst(ordinal) ? 0 : ordinal, &context); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = Context(AreAlike(like, ordinal) ? like : ordinal, &context); r != CUDA_SUCCESS) return r;
   driver_.cuCtxSetCurrent(context);
   if (driver_.cuCtxGetStreamPriorityRange != nullptr) {
     driver_.cuCtxGetStreamPriorityRange(&description->lowest_stream_priority, &description->highest_stream_priority);
@@ -187,13 +187,13 @@ CUresult Devices::Describe(int ordinal, shm::DeviceDescription* description) {
   return CUDA_SUCCESS;
 }
 
-bool Devices::IsLikeFirst(int ordinal) const {
+bool Devices::AreAlike(int some, int other) const {
   for (const auto attribute :
        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR}) {
-    int first = 0;
-    int own = 0;
-    if (driver_.cuDeviceGetAttribute(&first, attribute, device(0)) != CUDA_SUCCESS ||
-        driver_.cuDeviceGetAttribute(&own, attribute, device(ordinal)) != CUDA_SUCCESS || first != own) {
+    int of_some = 0;
+    int of_other = 0;
+    if (driver_.cuDeviceGetAttribute(&of_some, attribute, device(some)) != CUDA_SUCCESS ||
+        driver_.cuDeviceGetAttribute(&of_other, attribute, device(other)) != CUDA_SUCCESS || of_some != of_other) {
       return false;
     }
   }

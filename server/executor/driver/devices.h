@@ -38,9 +38,9 @@ class Devices {
   control::LinkGpu Outline(int ordinal) const;
   // Zeros: the driver does not say.
   CUuuid Uuid(int ordinal) const;
-  // Makes a context current, for what needs one (the stream priorities): the first device's if it is of the same
+  // Makes a context current, for what needs one (the stream priorities): that of `like` if it is of the same
   // architecture, so that devices which nobody uses get none. At most 58 devices fit into a reply.
-  CUresult Describe(int ordinal, shm::DeviceDescription* description);
+  CUresult Describe(int ordinal, int like, shm::DeviceDescription* description);
   // Whether somebody has asked for it.
   bool HasContext(int ordinal) const {
     const std::lock_guard lock(mutex_);
@@ -52,7 +52,7 @@ class Devices {
   void Release();
 
  private:
-  bool IsLikeFirst(int ordinal) const;
+  bool AreAlike(int some, int other) const;
 
   struct Device {
     CUdevice handle = 0;

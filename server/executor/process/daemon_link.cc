@@ -107,6 +107,9 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
                        trace.uid == control::kEverybody ? std::nullopt : std::optional(trace.uid), std::move(fds[0]));
       return true;
     }
+    case LinkKind::kEndTrace:
+      events_.on_end_trace();
+      return true;
     case LinkKind::kSetTuning: {
       control::LinkSetTuning set{};
       if (!Read(bytes, set)) return false;
@@ -185,6 +188,8 @@ void DaemonLink::SendReport(uint64_t request_id, const SessionSnapshot& snapshot
   report.identity.share_permille = snapshot.identity.share_permille;
   report.identity.only_starts = snapshot.identity.only_starts ? 1 : 0;
   report.identity.graphs = static_cast<uint16_t>(snapshot.identity.graphs);
+  report.identity.owner_uid = snapshot.identity.owner_uid.value_or(control::kNobody);
+  CopyText(snapshot.identity.gpus, report.identity.gpus);
   CopyText(snapshot.identity.tenant_name, report.identity.tenant_name);
   report.figures = snapshot.figures;
   report.has_ended = has_ended ? 1 : 0;

@@ -37,6 +37,7 @@ class DaemonLink {
     std::function<void(const std::vector<std::chrono::microseconds>&, bool is_left_to_slices)> on_set_time_slice;
     std::function<void(uint64_t session_id, const std::string& reason)> on_end_session;
     std::function<void(uint64_t request_id, std::chrono::nanoseconds, std::optional<uint32_t> uid, UniqueFd)> on_trace;
+    std::function<void()> on_end_trace;
     std::function<void()> on_shutdown;
   };
 

@@ -159,6 +159,7 @@ class DomainProcess {
     };
     events.on_trace = [this](uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid,
                              UniqueFd file) { OnTrace(request_id, duration, uid, std::move(file)); };
+    events.on_end_trace = [this] { EndTrace(); };
     events.on_shutdown = [this] { End(); };
     return events;
   }
@@ -205,6 +206,8 @@ class DomainProcess {
     session.grant_id = identity.grant_id;
     session.device_memory_bytes = identity.device_memory_bytes;
     session.share_permille = identity.share_permille;
+    session.gpus = identity.gpus;
+    if (identity.owner_uid != control::kNobody) session.owner_uid = identity.owner_uid;
     session.only_starts = identity.only_starts != 0;
     session.graphs = static_cast<control::GraphMode>(identity.graphs);
     session.priority_class = static_cast<shm::PriorityClass>(identity.priority_class);
@@ -241,12 +244,18 @@ class DomainProcess {
   // The file stays as it is where nothing can be recorded.
   void OnTrace(uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid, UniqueFd file) {
     if (executor_ == nullptr || !executor_->StartTrace(uid).ok()) return link_.SendReportEnd(request_id, 0);
-    const auto shared = std::make_shared<UniqueFd>(std::move(file));
-    loop_.PostDelayed(std::chrono::ceil<std::chrono::milliseconds>(duration), [this, request_id, shared] {
-      const Status written = executor_->EndTrace(shared->get());
-      if (!written.ok()) LOG_WARNING("a trace is lost: {}", written.message());
-      link_.SendReportEnd(request_id, 0);
+    trace_ = {request_id, std::move(file)};
+    loop_.PostDelayed(std::chrono::ceil<std::chrono::milliseconds>(duration), [this, request_id] {
+      if (trace_.request_id == request_id) EndTrace();
     });
+  }
+
+  void EndTrace() {
+    const RunningTrace trace = std::exchange(trace_, {});
+    if (!trace.file.valid()) return;  // it has ended
+    const Status written = executor_->EndTrace(trace.file.get());
+    if (!written.ok()) LOG_WARNING("a trace is lost: {}", written.message());
+    link_.SendReportEnd(trace.request_id, 0);
   }
 
   void WaitForIdle() {
@@ -329,6 +338,11 @@ class DomainProcess {
   uint64_t num_departed_looks_ = 0;  // only the last series counts
   size_t num_sessions_ = 0;
   uint64_t num_idle_waits_ = 0;  // only the last wait counts
+  struct RunningTrace {
+    uint64_t request_id = 0;
+    UniqueFd file;  // not valid: there is none
+  };
+  RunningTrace trace_;
   bool is_faulted_ = false;
 };
 

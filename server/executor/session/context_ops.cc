@@ -6,15 +6,21 @@ namespace tally::server {
 CUresult ServeDescribeDevices(ServedRequest& served, WireReader& in, WireWriter& out) {
   if (!in.AtEnd()) return served.Malformed();
   Devices& devices = *served.session().core.devices;
+  const SessionGpus& gpus = served.session().gpus;
   int version = 0;
   if (const CUresult r = served.driver().cuDriverGetVersion(&version); r != CUDA_SUCCESS) return r;
   const std::array<uint32_t, 2> head = {static_cast<uint32_t>(devices.count()), static_cast<uint32_t>(version)};
   out.PutStruct(head);
   for (int ordinal = 0; ordinal < devices.count(); ++ordinal) {
-    shm::DeviceDescription description;
-    if (const CUresult r = devices.Describe(ordinal, &description); r != CUDA_SUCCESS) return r;
-    // A client's device is as large as what it may have of it.
-    description.total_memory_bytes = served.session().quota->TotalOf(description.total_memory_bytes);
+    shm::DeviceDescription description{};
+    if (gpus.Has(static_cast<uint64_t>(ordinal))) {
+      const CUresult r = devices.Describe(ordinal, gpus.ordinals().front(), &description);
+      if (r != CUDA_SUCCESS) return r;
+      description.can_access_peer &= gpus.mask();
+      // A client's device is as large as what it may have of it.
+      description.total_memory_bytes = served.session().quota->TotalOf(description.total_memory_bytes);
+    }
+    description.order = gpus.OrderOf(ordinal);
     out.PutStruct(description);
   }
   served.ForgetCurrentDevice();
@@ -25,8 +31,7 @@ CUresult ServeOpenContext(ServedRequest& served, WireReader& in, WireWriter&) {
   shm::OpenContext request{};
   in.TakeStruct(&request);
   SessionState& session = served.session();
-  if (!in.AtEnd() || request.context >= shm::kMaxContexts ||
-      request.device >= static_cast<uint32_t>(session.core.devices->count()) ||
+  if (!in.AtEnd() || request.context >= shm::kMaxContexts || !session.gpus.Has(request.device) ||
       (request.context < shm::kMaxDevices && request.context != request.device)) {
     return served.Malformed("context that cannot be opened");
   }

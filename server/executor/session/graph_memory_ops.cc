@@ -12,7 +12,7 @@ CUresult ServeAddAllocationNode(ServedRequest& served, ClientNames& names, WireR
   if (!in.AtEnd()) return served.Malformed();
   SessionState& session = served.session();
   Devices& devices = *session.core.devices;
-  if (request.device >= static_cast<uint32_t>(devices.count())) return served.Malformed();
+  if (!session.gpus.Has(request.device)) return served.Malformed();
   const DriverTable& driver = served.driver();
   if (driver.cuGraphAddMemAllocNode == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   auto charge = session.TakeCharge(static_cast<int>(request.device), request.size_bytes);
@@ -25,7 +25,7 @@ CUresult ServeAddAllocationNode(ServedRequest& served, ClientNames& names, WireR
   // Other devices that may use it, one bit each.
   std::vector<CUmemAccessDesc> access;
   for (int ordinal = 0; ordinal < devices.count(); ++ordinal) {
-    if ((request.readers >> ordinal & 1) == 0) continue;
+    if ((request.readers >> ordinal & 1) == 0 || !session.gpus.Has(static_cast<uint64_t>(ordinal))) continue;
     const bool may_write = (request.writers >> ordinal & 1) != 0;
     access.push_back({{CU_MEM_LOCATION_TYPE_DEVICE, devices.device(ordinal)},
                       may_write ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ});

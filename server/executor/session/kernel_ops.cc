@@ -72,7 +72,8 @@ CUresult HideGate(const DriverTable& driver, const LoadedImage& image, Kernel* k
 // Attributes of a library's kernel are those of its function in a device's primary context, which must be alive.
 void KeepContextAlive(ServedRequest& served) {
   CUcontext real = nullptr;
-  if (served.context() == nullptr) served.session().core.devices->Context(0, &real);
+  const std::vector<int>& allowed = served.session().gpus.ordinals();
+  if (served.context() == nullptr && !allowed.empty()) served.session().core.devices->Context(allowed.front(), &real);
 }
 
 void PutDescription(ServedRequest& served, const Kernel& kernel, WireWriter& out) {
@@ -125,7 +126,9 @@ CUresult Get(ServedRequest& served, ClientNames& names, WireReader& in, WireWrit
   // A client's thread may look for kernels of a library before it has a context; the driver describes them in one.
   if (served.context() == nullptr) {
     CUcontext any = nullptr;
-    if (const CUresult r = served.session().core.devices->Context(0, &any); r != CUDA_SUCCESS) return r;
+    const std::vector<int>& allowed = served.session().gpus.ordinals();
+    if (allowed.empty()) return CUDA_ERROR_NO_DEVICE;
+    if (const CUresult r = served.session().core.devices->Context(allowed.front(), &any); r != CUDA_SUCCESS) return r;
     served.driver().cuCtxSetCurrent(any);
     served.ForgetCurrentDevice();
   }

@@ -63,7 +63,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
       region_fd_(std::move(region_fd)),
       region_(std::move(region)),
       callbacks_(std::make_shared<CallbackQueue>(kClock)),
-      state_(core, callbacks_, identity.uid, QuotaOf(core, identity, tenant_page)),
+      state_(core, callbacks_, identity.uid, identity.gpus, QuotaOf(core, identity, tenant_page)),
       surroundings_{state_, sequencer_, HeaderOf(region_), stopping_,
                     [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
@@ -73,7 +73,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
   state_.OpenGraphs(identity_.graphs);
   state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });
-  state_.trace.Enter(core_.trace, identity_.session_id, identity_.uid);
+  state_.trace.Enter(core_.trace, identity_.session_id, identity_.uid, identity_.owner_uid);
   SetPriority({});
 }
 
@@ -287,7 +287,7 @@ CUresult Session::PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal) {
 Status Session::AllocateHost(const shm::SessionRequest& request) {
   const uint64_t size_bytes = request.value[0];
   const uint64_t ordinal = request.value[1];
-  if (ordinal >= static_cast<uint64_t>(core_.devices->count())) {
+  if (!state_.gpus.Has(ordinal)) {
     return Status(StatusCode::kInvalidArgument, "unknown device");
   }
   CUresult result = PrepareHostMemory(size_bytes, ordinal);
@@ -303,7 +303,7 @@ Status Session::AllocateHost(const shm::SessionRequest& request) {
 
 Status Session::RegisterHost(const shm::SessionRequest& request, int fd) {
   const uint64_t size_bytes = request.value[1];
-  if (request.device >= static_cast<uint32_t>(core_.devices->count())) {
+  if (!state_.gpus.Has(request.device)) {
     return Status(StatusCode::kInvalidArgument, "unknown device");
   }
   struct stat file {};

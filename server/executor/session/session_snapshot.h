@@ -34,10 +34,12 @@ struct SessionIdentity {
   std::optional<scheduler::Slo> slo;  // of a high-priority session: how soon its requests should be done
   // How soon its kernels should give the GPU back; zero: ExecutorConfig::turnaround_threshold.
   std::chrono::nanoseconds turnaround{0};
-  uint64_t grant_id = 0;             // by whose socket it came; 0: the common one
-  uint64_t device_memory_bytes = 0;  // what its tenant may hold of each GPU, all its sessions together; 0: no quota
-  uint32_t share_permille = 1000;    // what it may have of each GPU's time, likewise; 1000: no cap
-  bool only_starts = false;          // it is there to start an executor, and is no process of its tenant's
+  uint64_t grant_id = 0;              // by whose socket it came; 0: the common one
+  uint64_t device_memory_bytes = 0;   // what its tenant may hold of each GPU, all its sessions together; 0: no quota
+  uint32_t share_permille = 1000;     // what it may have of each GPU's time, likewise; 1000: no cap
+  std::string gpus{};                 // that it may use (proto/control/granted_gpus.h); empty: all
+  std::optional<uint32_t> owner_uid;  // whose its grant is, who may see it
+  bool only_starts = false;           // it is there to start an executor, and is no process of its tenant's
 
   bool HasTenantPage() const { return device_memory_bytes != 0 || share_permille < 1000; }
 };

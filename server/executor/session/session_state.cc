@@ -7,9 +7,10 @@
 namespace tally::server {
 
 SessionState::SessionState(ExecutorCore& executor_core, std::shared_ptr<CallbackQueue> callback_queue, uid_t uid,
-                           std::shared_ptr<MemoryQuota> memory_quota)
+                           std::string_view granted_gpus, std::shared_ptr<MemoryQuota> memory_quota)
     : core(executor_core),
       driver(executor_core.driver),
+      gpus(*executor_core.devices, granted_gpus),
       held(executor_core.session_held_limits, executor_core.user_held_limits, executor_core.held_by_users.Of(uid)),
       quota(std::move(memory_quota)),
       host_memory(executor_core.driver, executor_core.host_window, *executor_core.held_addresses, held),
@@ -79,7 +80,7 @@ void SessionState::LookAtStreams(int device) {
 
 ClientContext* SessionState::FindContext(uint32_t index) {
   if (const auto found = contexts.find(index); found != contexts.end()) return found->second.get();
-  if (index >= shm::kMaxDevices || static_cast<int>(index) >= core.devices->count()) return nullptr;
+  if (!gpus.Has(index)) return nullptr;
   const auto device = static_cast<int>(index);
   auto context = std::make_unique<ClientContext>(driver, core.devices->completions(device), index, device, 0,
                                                  &num_captures, &awaited, busy.On(device), stream_priorities());
@@ -197,7 +198,8 @@ void SessionState::Destroy() {
   destroyed_ = true;
   // Calls that name no context need one that is current; any will do for destroying.
   CUcontext current = nullptr;
-  const int device = contexts.empty() ? 0 : contexts.begin()->second->device();
+  const std::vector<int>& allowed = gpus.ordinals();
+  const int device = !contexts.empty() ? contexts.begin()->second->device() : !allowed.empty() ? allowed.front() : 0;
   const bool used = !contexts.empty() || !code.loaded.empty() || !virtual_memory.empty() ||
                     memory.device_bytes() != 0 || memory.pinned_bytes() != 0 || !host_calls.words.empty();
   if (used && core.devices->Context(device, &current) == CUDA_SUCCESS) driver.cuCtxSetCurrent(current);

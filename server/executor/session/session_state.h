@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "proto/control/window_mode.h"
 #include "server/executor/dispatch/busy_clock.h"
@@ -36,6 +37,7 @@
 #include "server/executor/session/pending_output.h"
 #include "server/executor/session/pools.h"
 #include "server/executor/session/published_shapes.h"
+#include "server/executor/session/session_gpus.h"
 #include "server/executor/session/session_graphs.h"
 #include "server/executor/session/session_window.h"
 #include "server/executor/session/slo_watch.h"
@@ -45,7 +47,8 @@ namespace tally::server {
 
 class SessionState {
  public:
-  SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks, uid_t uid,
+  // `granted_gpus`: see SessionGpus.
+  SessionState(ExecutorCore& core, std::shared_ptr<CallbackQueue> callbacks, uid_t uid, std::string_view granted_gpus,
                std::shared_ptr<MemoryQuota> quota);
   ~SessionState();
   SessionState(const SessionState&) = delete;
@@ -53,6 +56,7 @@ class SessionState {
 
   ExecutorCore& core;
   const DriverTable& driver;
+  const SessionGpus gpus;
   FigureCounters counters;                   // thread-safe; of what channels do
   HeldAccount held;                          // thread-safe; outlives what is counted in it
   const std::shared_ptr<MemoryQuota> quota;  // thread-safe

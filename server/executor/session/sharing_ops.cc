@@ -25,6 +25,10 @@ CUresult OpenForeignMemory(ServedRequest& served, const shm::SharedName& name, W
   ForeignObjects& foreign = session.core.foreign;
   ForeignObjects::Allocation opened;
   if (const CUresult r = foreign.OpenMemory(name, served.context()->device(), &opened); r != CUDA_SUCCESS) return r;
+  if (!session.gpus.Has(static_cast<uint64_t>(opened.device))) {
+    foreign.CloseMemory(opened.address);
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
   uint32_t& num_opens = session.opened.num_opens[opened.address];
   if (num_opens != 0) {
     foreign.CloseMemory(opened.address);  // once for a session, however often it opens
@@ -68,6 +72,7 @@ CUresult OpenAllocation(ServedRequest& served, ClientNames& names, const shm::Op
     session.core.shared.Drop(shm::SharedKind::kAllocation, object->key, false);
     return result;
   };
+  if (!session.gpus.Has(static_cast<uint64_t>(object->device))) return let_go(CUDA_ERROR_INVALID_DEVICE);
   const int device = served.context()->device();
   if (request.enables_peers != 0 && device != object->device) {
     if (const CUresult r = served.EnablePeer(device, object->device); r != CUDA_SUCCESS) return let_go(r);
@@ -104,9 +109,16 @@ CUresult OpenEvent(ServedRequest& served, const shm::OpenShared& request, WireWr
   } else if (const CUresult r = session.core.foreign.OpenEvent(request.name, &event, &device); r != CUDA_SUCCESS) {
     return r;
   }
-  if (!session.handles(shm::HandleKind::kEvent).AddNamed(request.handle, event, served.context_index())) {
+  const auto drop = [&] {
     const bool is_last = session.core.shared.Drop(shm::SharedKind::kEvent, reinterpret_cast<uint64_t>(event), false);
     if (is_last) served.driver().cuEventDestroy_v2(event);
+  };
+  if (!session.gpus.Has(static_cast<uint64_t>(device))) {
+    drop();
+    return CUDA_ERROR_INVALID_DEVICE;
+  }
+  if (!session.handles(shm::HandleKind::kEvent).AddNamed(request.handle, event, served.context_index())) {
+    drop();
     return served.Malformed("event with a name that is taken or impossible");
   }
   session.opened.events.insert(request.handle);
@@ -120,6 +132,7 @@ CUresult OpenPool(ServedRequest& served, ClientNames& names, const shm::OpenShar
   const auto object = session.core.shared.Open(request.name);
   if (!object) return ResultOf(object.error());
   session.core.shared.Drop(shm::SharedKind::kPool, object->key, false);
+  if (!session.gpus.Has(static_cast<uint64_t>(object->device))) return CUDA_ERROR_INVALID_DEVICE;
   CUmemoryPool pool = nullptr;
   if (const CUresult r = session.pools.NewOnDevice(object->device, &pool); r != CUDA_SUCCESS) return r;
   session.pools.opened.insert(pool);
@@ -136,6 +149,7 @@ CUresult OpenPhysical(ServedRequest& served, ClientNames& names, const shm::Open
     memory = nullptr;
     if (const CUresult r = ImportPhysical(session, request.name, &*memory); r != CUDA_SUCCESS) return r;
   }
+  if (!session.gpus.Has((*memory)->properties.device)) return CUDA_ERROR_INVALID_DEVICE;
   const PhysicalMemory* key = memory->get();
   const uint64_t handle = NameHeld(names, session.virtual_memory.Hold(*memory));
   session.virtual_memory.Settle(key);  // if it could not be named
@@ -254,8 +268,8 @@ CUresult ServeCloseShared(ServedRequest& served, StreamWaits& waits, WireReader&
 CUresult ServeEnablePeer(ServedRequest& served, WireReader& in, WireWriter&) {
   shm::EnablePeer request{};
   in.TakeStruct(&request);
-  const auto count = static_cast<uint32_t>(served.session().core.devices->count());
-  if (!in.AtEnd() || request.from >= count || request.to >= count) return served.Malformed();
+  const SessionGpus& gpus = served.session().gpus;
+  if (!in.AtEnd() || !gpus.Has(request.from) || !gpus.Has(request.to)) return served.Malformed();
   return served.EnablePeer(static_cast<int>(request.from), static_cast<int>(request.to));
 }
 

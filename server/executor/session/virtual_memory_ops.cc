@@ -19,7 +19,7 @@ CUresult ReadProperties(ServedRequest& served, const shm::PhysicalProperties& as
   constexpr auto kOffered = static_cast<uint32_t>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if ((asked.requested_types & ~kOffered) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   const Devices& devices = *served.session().core.devices;
-  if (asked.device >= static_cast<uint32_t>(devices.count())) return CUDA_ERROR_INVALID_DEVICE;
+  if (!served.session().gpus.Has(asked.device)) return CUDA_ERROR_INVALID_DEVICE;
   *properties = {};
   properties->type = static_cast<CUmemAllocationType>(asked.type);
   // What leaves the program is a name of ours; other executors need the driver's own handle (driver_handle.h).
@@ -173,7 +173,7 @@ CUresult ServeSetAccess(ServedRequest& served, WireReader& in, WireWriter&) {
   if (session.memory.Mappings(span.address, span.size_bytes).empty()) return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUmemAccessDesc> descriptions;
   for (const shm::AccessGrant& grant : grants) {
-    if (grant.device >= static_cast<uint32_t>(session.core.devices->count())) return CUDA_ERROR_INVALID_DEVICE;
+    if (!session.gpus.Has(grant.device)) return CUDA_ERROR_INVALID_DEVICE;
     CUmemAccessDesc description{};
     description.location = {CU_MEM_LOCATION_TYPE_DEVICE, session.core.devices->device(static_cast<int>(grant.device))};
     description.flags = static_cast<CUmemAccess_flags>(grant.flags);
@@ -194,7 +194,7 @@ CUresult ServeGetAccess(ServedRequest& served, WireReader& in, WireWriter& out) 
   in.TakeStruct(&request);
   if (!in.AtEnd()) return served.Malformed();
   SessionState& session = served.session();
-  if (request.device >= static_cast<uint32_t>(session.core.devices->count())) return CUDA_ERROR_INVALID_DEVICE;
+  if (!session.gpus.Has(request.device)) return CUDA_ERROR_INVALID_DEVICE;
   if (served.driver().cuMemGetAccess == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (!session.virtual_memory.IsReserved(request.address, 1)) return CUDA_ERROR_INVALID_VALUE;
   const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE,

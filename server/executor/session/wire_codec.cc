@@ -6,12 +6,11 @@ namespace tally::server {
 
 CUdevice WireReader::TakeDevice(ServedRequest& served) {
   const uint64_t ordinal = TakeWord();
-  const Devices& devices = *served.session().core.devices;
-  if (ordinal >= static_cast<uint64_t>(devices.count())) {
+  if (!served.session().gpus.Has(ordinal)) {
     Fail();
     return 0;
   }
-  return devices.device(static_cast<int>(ordinal));
+  return served.session().core.devices->device(static_cast<int>(ordinal));
 }
 
 void WireWriter::PutHandleOf(ClientNames& names, shm::HandleKind kind, void* value) {

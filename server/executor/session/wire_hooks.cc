@@ -81,7 +81,7 @@ CUresult CreatePool(ServedRequest& served, ClientNames& names, WireReader& in, W
   properties.win32SecurityAttributes = nullptr;  // a pointer of the client's
   const Devices& devices = *served.session().core.devices;
   if (properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (properties.location.id < 0 || properties.location.id >= devices.count()) return CUDA_ERROR_INVALID_VALUE;
+  if (ordinal < 0 || !served.session().gpus.Has(static_cast<uint64_t>(ordinal))) return CUDA_ERROR_INVALID_VALUE;
   properties.location.id = devices.device(properties.location.id);
   CUmemoryPool pool = nullptr;
   if (served.driver().cuMemPoolCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -105,8 +105,7 @@ bool IsDefaultPool(ServedRequest& served, ClientNames& names, uint64_t handle) {
 
 CUresult GetDefaultPool(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t ordinal = in.TakeWord();
-  if (!in.AtEnd() || ordinal >= static_cast<uint64_t>(served.session().core.devices->count()))
-    return served.Malformed();
+  if (!in.AtEnd() || !served.session().gpus.Has(ordinal)) return served.Malformed();
   CUmemoryPool pool = nullptr;
   if (const CUresult r = served.session().pools.Default(static_cast<int>(ordinal), &pool); r != CUDA_SUCCESS) return r;
   out.PutHandle(names, shm::HandleKind::kMemPool, pool);

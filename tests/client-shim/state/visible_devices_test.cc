@@ -19,6 +19,22 @@ std::vector<shm::DeviceDescription> ThreeDevices() {
   return devices;
 }
 
+TEST(VisibleDevices, AGrantsGpusInItsOrderAreAllThatThereAre) {
+  auto devices = ThreeDevices();
+  devices[0].order = 1;
+  devices[1].order = shm::kHiddenDevice;
+  devices[2].order = 0;
+  const auto visible = [&](const char* filter) { return VisibleDevices(filter, devices); };
+  EXPECT_EQ(visible(nullptr), (std::vector<int>{2, 0}));
+  EXPECT_EQ(visible("0"), std::vector<int>{2});
+  EXPECT_EQ(visible("1,0"), (std::vector<int>{0, 2}));
+  EXPECT_EQ(visible("2"), std::vector<int>{});
+  EXPECT_EQ(visible("GPU-2020"), std::vector<int>{});  // the hidden one
+  EXPECT_EQ(visible("GPU-3030"), std::vector<int>{2});
+  for (auto& device : devices) device.order = shm::kHiddenDevice;
+  EXPECT_EQ(visible(nullptr), std::vector<int>{});
+}
+
 TEST(VisibleDevices, ReadsTheVariableAsTheDriverDoes) {
   const auto devices = ThreeDevices();
   const auto visible = [&](const char* filter) { return VisibleDevices(filter, devices); };

@@ -1,4 +1,4 @@
-"""Many tenants, many programs, and what counting costs."""
+"""Many tenants, many programs, several GPUs, and what counting costs."""
 import json
 import os
 import signal
@@ -7,12 +7,23 @@ import subprocess
 import threading
 import time
 
-from support.tenants_demo_rig import BUILD, scrapes
+from support.tenants_demo_rig import BUILD, DRIVER, scrapes
 
 MIB = 1 << 20
 NUM_GRANTS = int(os.environ.get("TALLY_DEMO_GRANTS", "1000"))
 NUM_STORM = int(os.environ.get("TALLY_DEMO_STORM", "200"))
 STORM_TENANTS = 4
+GPU_NAMES = """
+import ctypes
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+print("cuInit:", cuda.cuInit(0))
+cuda.cuDeviceGetCount(ctypes.byref(count))
+for ordinal in range(count.value):
+    uuid = ctypes.create_string_buffer(16)
+    cuda.cuDeviceGetUuid_v2(uuid, ordinal)
+    text = uuid.raw.hex()
+    print(f"{ordinal}: GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+"""
 
 
 def free_port():
@@ -113,6 +124,25 @@ def quota_storm(demo):
         raise SystemExit("a quota did not hold")
 
 
+def several_gpus(demo):
+    """Two tenants of GPUs of their own, on a machine of three: each sees its own, in its order."""
+    demo.start(**({"TALLY_SIM_DEVICES": "3"} if DRIVER == "sim" else {}))
+    everything = subprocess.run([f"{BUILD}/bin/tally-run", "--socket", demo.socket, "python3", "-c", GPU_NAMES], text=True,
+                                stdout=subprocess.PIPE, check=True).stdout
+    demo.shown("$ tally-run python3 gpus.py\n" + everything)
+    gpus = [line.split()[1] for line in everything.splitlines()[1:]]
+    if len(gpus) < 3:
+        demo.shown(f"(this machine has {len(gpus)}: not shown)")
+        return
+    demo.ctl("grant", "create", "first", "--gpu", gpus[2], "--gpu", gpus[0])
+    demo.ctl("grant", "create", "second", "--gpu", "1")
+    for tenant in ("first", "second"):
+        demo.answer(demo.pod(tenant, python=("-c", GPU_NAMES), said=f"pod --grant {tenant} -- python3 gpus.py"))
+    demo.answer(demo.pod("first", python=("-c", GPU_NAMES), CUDA_VISIBLE_DEVICES="1",
+                         said="pod --grant first -- CUDA_VISIBLE_DEVICES=1 python3 gpus.py"))
+    demo.ctl("grant", "create", "nowhere", "--gpu", "GPU-00000000-0000-0000-0000-000000000001")
+
+
 def counting(demo):
     """What counting GPU time by tenant and GPU costs a launch, in ns of a processor."""
     program = next((path for path in (f"{BUILD}/bench/server/server_busy_clock_bench", f"{BUILD}/bench/server_busy_clock_bench",
@@ -135,4 +165,4 @@ def counting(demo):
         raise SystemExit("counting costs more than 25 ns a launch")
 
 
-CASES = (quota_storm, many_grants, counting)
+CASES = (several_gpus, quota_storm, many_grants, counting)

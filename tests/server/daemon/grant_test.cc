@@ -56,12 +56,43 @@ TEST(Grant, WhatCannotBeKeptIsRefused) {
     EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("is not from 0.001 to 1"));
   }
   spec = Named("a");
-  spec.gpus = {"GPU-1"};
-  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("some of its GPUs"));
-  spec = Named("a");
   spec.device_memory_bytes = 1;
   spec.domain_policy = DomainPolicy::kShared;
   EXPECT_TRUE(CheckGrant(spec).ok());
+}
+
+TEST(Grant, GpusAreUuidsOrNumbers) {
+  const std::string uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
+  GrantSpec spec = Named("a");
+  spec.gpus = {uuid, "0", "63"};
+  EXPECT_TRUE(CheckGrant(spec).ok());
+  for (const std::string& wrong : {std::string(), std::string("64"), std::string("-1"), std::string("0,1"),
+                                   std::string("GPU-1"), uuid + "0", uuid.substr(4), "gpu" + uuid.substr(3),
+                                   std::string("GPU-0011223344556677-8899-aabbccddeeff-"), std::string(1 << 20, '1')}) {
+    spec.gpus = {wrong};
+    const Status checked = CheckGrant(spec);
+    EXPECT_THAT(checked.message(), HasSubstr("names no GPU")) << wrong.size();
+    EXPECT_LT(checked.message().size(), 300u);
+  }
+  spec.gpus = {"1", "0", "1"};
+  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("there twice"));
+  spec.gpus.clear();
+  for (size_t i = 0; i < control::kMaxGrantedGpus; ++i)
+    spec.gpus.push_back(uuid.substr(0, 38) + std::to_string(10 + i));
+  EXPECT_TRUE(CheckGrant(spec).ok());
+  EXPECT_LT(control::JoinedGpus(spec.gpus).size(), sizeof(control::SessionIdentity::gpus));
+  spec.gpus.emplace_back("0");
+  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("17 GPUs: 16 may be"));
+}
+
+TEST(Grant, NobodyIsNoOwner) {
+  GrantSpec spec = Named("a");
+  spec.owner_uid = 0;
+  EXPECT_TRUE(CheckGrant(spec).ok());
+  spec.owner_uid = UINT32_MAX;
+  EXPECT_THAT(CheckGrant(spec).message(), HasSubstr("no user's number"));
+  const auto none = GrantFromJson(Json::parse(R"({"tenant": "a"})"));
+  EXPECT_FALSE(none->owner_uid.has_value());
 }
 
 TEST(Grant, ANamespaceIsTheOwnersNameSoItIsLikeATenants) {
@@ -78,7 +109,7 @@ TEST(Grant, ANamespaceIsTheOwnersNameSoItIsLikeATenants) {
 
 TEST(Grant, ComesBackFromItsJson) {
   GrantSpec spec{"a",       shm::PriorityClass::kHighPriority, 200, 3,       1 << 20, 0.5,
-                 {"GPU-1"}, DomainPolicy::kNamespace,          "n", "p\"\\", "c"};
+                 {"GPU-1"}, DomainPolicy::kNamespace,          "n", "p\"\\", "c",     1000};
   const auto back = GrantFromJson(Json::parse(ToJson(spec).dump()));
   ASSERT_TRUE(back) << back.error().message();
   EXPECT_EQ(*back, spec);
@@ -94,6 +125,8 @@ TEST(Grant, WrongTypesAndUnknownKeysAreNamed) {
   EXPECT_THAT(problem(R"({"weight": 4294967297})"), HasSubstr("'weight' must be"));
   EXPECT_THAT(problem(R"({"level": 1.5})"), HasSubstr("'level' must be"));
   EXPECT_THAT(problem(R"({"gpus": [1]})"), HasSubstr("a list of strings"));
+  EXPECT_THAT(problem(R"({"owner": -1})"), HasSubstr("'owner' must be"));
+  EXPECT_THAT(problem(R"({"owner": "root"})"), HasSubstr("'owner' must be"));
   EXPECT_THAT(problem(R"({"domain": "mine"})"), HasSubstr("no domain policy"));
   EXPECT_THAT(problem(R"({"pid": 1})"), HasSubstr("a grant has no 'pid'"));
   EXPECT_EQ(problem(R"({"tenant": "a"})"), "none");

@@ -31,6 +31,7 @@ const std::map<std::string, std::string>& OtherValues() {
       {"share_domains_between_users", "true"},
       {"share_contexts", "true"},
       {"show_own_sessions", "false"},
+      {"show_totals", "true"},
       {"suspend_best_effort", "true"},
       {"refresh_contexts", "false"},
       {"max_sessions", "3"},

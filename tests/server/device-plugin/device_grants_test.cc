@@ -19,8 +19,8 @@ class FakeTallyd final : public Tallyd {
     if (is_silent) return Error(StatusCode::kUnavailable, "silent");
     return grants;
   }
-  Result<std::string> CreateGrant(const std::string& tenant, const Resource&) override {
-    calls.push_back("create " + tenant);
+  Result<std::string> CreateGrant(const std::string& tenant, const Resource&, const std::string& gpu) override {
+    calls.push_back("create " + tenant + (gpu.empty() ? "" : " on " + gpu));
     if (is_silent) return Error(StatusCode::kUnavailable, "silent");
     grants[tenant] = {};
     return "/run/tally/grants/" + tenant + "/tally.sock";
@@ -56,6 +56,12 @@ TEST_F(DeviceGrantsTest, GivenOutAgainItIsAFreshGrantWithoutTheOldLabels) {
   ASSERT_TRUE(grants_.GiveOut(kGpus, "a").has_value());
   EXPECT_THAT(tallyd_.calls, ElementsAre("revoke gpu-a", "create gpu-a"));
   EXPECT_EQ(tallyd_.grants["gpu-a"], Holder{});
+}
+
+TEST_F(DeviceGrantsTest, AGrantIsOfTheDevicesOwnGpu) {
+  const std::string gpu = "GPU-00112233-4455-6677-8899-aabbccddeeff";
+  ASSERT_TRUE(grants_.GiveOut(kGpus, gpu + "-3").has_value());
+  EXPECT_THAT(tallyd_.calls, ElementsAre("revoke gpu-" + gpu + "-3", "create gpu-" + gpu + "-3 on " + gpu));
 }
 
 TEST_F(DeviceGrantsTest, OneThatCannotBeRevokedIsNotGivenOut) {

@@ -49,9 +49,7 @@ class StrictDesk final : public ControlDesk {
   }
   Result<std::vector<control::GraphFigures>> GetGraphs() override { return std::vector<control::GraphFigures>{}; }
   Result<std::string> DrawGraph(uint64_t, uint32_t) override { return std::string(); }
-  Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
-    return std::vector<ExecutorTrace>{};
-  }
+  Result<Recording> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override { return Recording{}; }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override {
     ++num_changes;
     EXPECT_TRUE(scheduler::IsTurnaround(threshold)) << threshold.count();

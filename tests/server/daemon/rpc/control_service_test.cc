@@ -34,9 +34,7 @@ class OneSessionDesk final : public ControlDesk {
   }
   Result<std::vector<control::GraphFigures>> GetGraphs() override { return std::vector<control::GraphFigures>{}; }
   Result<std::string> DrawGraph(uint64_t, uint32_t) override { return std::string(); }
-  Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
-    return std::vector<ExecutorTrace>{};
-  }
+  Result<Recording> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override { return Recording{}; }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
   Result<GrantRow> CreateGrant(const GrantSpec& spec) override { return GrantRow{{7, spec, false}, "/s/grants/x", 0}; }
   Status LabelGrant(const std::string& tenant, const GrantLabels& labels) override {

@@ -53,7 +53,7 @@ class BusyDesk final : public ControlDesk {
     return graphs;
   }
   Result<std::string> DrawGraph(uint64_t, uint32_t number) override { return number == 3 ? "digraph" : ""; }
-  Result<std::vector<ExecutorTrace>> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
+  Result<Recording> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
     ++num_traces;
     auto file = CreateSealedMemfd("trace", control::kTraceFileBytes, 4096);
     control::TraceFileHeader header{control::kTraceMagic, 1, 2, 0, 0, num_events, 1};
@@ -69,10 +69,11 @@ class BusyDesk final : public ControlDesk {
     EXPECT_GT(::pwrite(file->get(), &header, sizeof(header), 0), 0);
     EXPECT_GT(::pwrite(file->get(), events.data(), events_bytes, sizeof(header)), 0);
     EXPECT_GT(::pwrite(file->get(), name, sizeof(name), static_cast<off_t>(sizeof(header) + events_bytes)), 0);
-    std::vector<ExecutorTrace> traces(1);
-    traces.front().executor_pid = 7;
-    traces.front().file = std::move(*file);
-    return traces;
+    Recording recording;
+    recording.executors.resize(1);
+    recording.executors.front().executor_pid = 7;
+    recording.executors.front().file = std::move(*file);
+    return recording;
   }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }
   Result<GrantRow> CreateGrant(const GrantSpec& spec) override { return GrantRow{{7, spec, false}, "/s", 0}; }
@@ -108,7 +109,7 @@ class ViewServerTest : public ::testing::Test {
 
 TEST_F(ViewServerTest, NamesThatAreNoTextDoNotSpoilATrace) {
   const std::string path = directory_.path() + "/view.sock";
-  const auto server = ViewServer::Start(path, desk_);
+  const auto server = ViewServer::Start(path, desk_, /*shows_totals=*/false);
   ASSERT_TRUE(server);
   const auto stub = StubOf(path);
   const auto reading = Begin(*stub);
@@ -173,7 +174,7 @@ TEST_F(ViewServerTest, AUserSeesHisOwnGraphs) {
 TEST_F(ViewServerTest, WhoDoesNotReadHisTraceGetsNoOther) {
   desk_.num_events = control::kMostTraceEvents;
   const std::string path = directory_.path() + "/view.sock";
-  auto server = ViewServer::Start(path, desk_);
+  auto server = ViewServer::Start(path, desk_, /*shows_totals=*/false);
   ASSERT_TRUE(server);
   const auto stub = StubOf(path);
   const auto unread = Begin(*stub);
