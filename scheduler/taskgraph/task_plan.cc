@@ -16,6 +16,7 @@ namespace {
 constexpr uint32_t kNoStep = UINT32_MAX;
 // One that runs, and one whose contents are moved meanwhile.
 constexpr uint32_t kMostGiven = 2;
+constexpr size_t kMostUsesStolen = 256;
 
 }  // namespace
 
@@ -130,17 +131,22 @@ class TaskPlanner {
   // From the one that has the most to do, if the task begins here before all the rest there has ended.
   std::optional<TaskId> StealFor(DeviceId device) {
     std::optional<DeviceId> most;
-    uint64_t most_ns = 0;  // when the rest ends
+    uint64_t most_ns = devices_[device].free_at_ns;  // when the rest ends
     for (DeviceId other = 0; other < devices_.size(); ++other) {
       const std::optional<TaskId> task = queues_.NextToSteal(other);
-      if (other == device || !task || !directory_.Fits(regions_.uses(*task), device)) continue;
+      if (other == device || !task) continue;
       const uint64_t waiting_ns = queues_.waiting_ns(other);
       const uint64_t rest_ns = waiting_ns - std::min(waiting_ns, graph_.task(*task).cost_ns);
       const uint64_t end_ns = SaturatedSum(std::max(now_ns_, devices_[other].free_at_ns), rest_ns);
-      if (end_ns <= std::max(devices_[device].free_at_ns, ArrivalNs(*task, device))) continue;
-      if (!most || end_ns > most_ns) most = other, most_ns = end_ns;
+      if (end_ns > most_ns) most = other, most_ns = end_ns;
     }
-    return most ? queues_.Steal(*most) : std::nullopt;
+    if (!most) return std::nullopt;
+    const TaskId task = *queues_.NextToSteal(*most);
+    // Asked again whenever a task ends, so not of one that touches very much.
+    if (regions_.uses(task).size() > kMostUsesStolen || !directory_.Fits(regions_.uses(task), device)) {
+      return std::nullopt;
+    }
+    return ArrivalNs(task, device) < most_ns ? queues_.Steal(*most) : std::nullopt;
   }
 
   void Place(TaskId id, DeviceId device) {

@@ -109,6 +109,15 @@ TEST(RegionMapTest, CostIsBounded) {
   EXPECT_EQ(RegionMap::Make(Staircase(10), {.most_cells = 19})->size(), 19);
   EXPECT_EQ(RegionMap::Make(Staircase(10), {.most_uses = 100})->size(), 19);
   EXPECT_EQ(RegionMap::Make(Staircase(10), {.most_uses = 99})->size(), 1) << "10 pieces each";
+  std::vector<Task> three;
+  for (uint64_t at = 0; at < 3000; at += 1000) {
+    for (const Task& task : Staircase(10)) {
+      const Box& box = task.touches.accesses[0].box;
+      three.push_back(Touching({Of(AccessKind::kRead, *Box::Range(at + box.begin(), box.length()))}));
+    }
+  }
+  EXPECT_EQ(RegionMap::Make(three, {.most_uses = 300})->size(), 3 * 19);
+  EXPECT_EQ(RegionMap::Make(three, {.most_uses = 299})->size(), 2 * 19 + 1) << "of all clusters together";
   std::vector<Task> million(1);
   million[0].touches.extent = Extent::kSaid;
   million[0].touches.accesses.assign(1'000'000, Of(AccessKind::kWrite, *Box::Range(7, 1)));

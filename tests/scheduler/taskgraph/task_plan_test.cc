@@ -196,6 +196,32 @@ TEST(TaskPlanTest, CostIsBounded) {
   EXPECT_EQ(TaskPlan::Make(*graph, *regions, {.num_devices = 9}).error().code(), StatusCode::kResourceExhausted);
 }
 
+// Two GPUs have nothing to do and ask again after each task of a chain whether they should take one that touches very
+// much.
+TEST(TaskPlanTest, LookingForWorkIsCheapWhateverATaskTouches) {
+  std::vector<Task> tasks;
+  const auto add = [&](uint64_t cost_ns, bool is_pinned) -> Task& {
+    tasks.push_back({.is_pinned = is_pinned, .touches = {Extent::kSaid, {}}, .cost_ns = cost_ns});
+    return tasks.back();
+  };
+  for (int i = 0; i < 2; ++i) add(1'000'000'000, true);
+  Task& large = add(1, false);
+  for (uint64_t i = 0; i < 200'000; ++i) {
+    large.touches.accesses.push_back({*Box::Range(i * 8, 4), AccessKind::kReadWrite});
+  }
+  std::vector<GraphEdge> edges;
+  for (TaskId id = 3; id < 60'000; ++id) {
+    add(1'000, false).touches.accesses.push_back({*Box::Range(uint64_t{1} << 40, 8), AccessKind::kReadWrite});
+    if (id > 3) edges.push_back({id - 1, id});
+  }
+  const auto graph = TaskGraph::Make(tasks, edges);
+  const auto plan = TaskPlan::Make(*graph, *RegionMap::Make(tasks),
+                                   {.num_devices = 4, .link_bytes_per_us = 1, .link_latency_ns = 1'000'000});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->device_of(2), kHome);
+  EXPECT_NE(plan->device_of(3), kHome);
+}
+
 TEST(TaskPlanTest, TheLargestGraphs) {
   std::mt19937 random(16);
   std::vector<Task> tasks(kMostTasks);
