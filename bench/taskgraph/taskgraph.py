@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs bench/taskgraph in rows: natively, under tally-run, and under tally-run with graphs in partitions. One line per row:
+"""Runs bench/task_graphs in rows: natively, under tally-run, and under tally-run with graphs in partitions. One line per row:
 the median of the program's own times, and how it compares with the row's native graph. Every run checks its result."""
 import argparse
 import os
@@ -59,7 +59,7 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="small, on the software GPU, without native runs: results only")
     parser.add_argument("--embedded", action="store_true", help="a tallyd for each run; else one has to run already")
     options = parser.parse_args()
-    program = os.path.join(BUNDLE, "bench", "taskgraph")
+    program = os.path.join(BUNDLE, "bench", "task_graphs")
     ways = ["tally", "partitions"] if options.smoke else ["native", "tally", "partitions"]
     try:
         for words in rows(options):

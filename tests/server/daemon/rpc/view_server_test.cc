@@ -138,7 +138,7 @@ TEST_F(ViewServerTest, NamesThatAreNoTextDoNotSpoilTheListOfKernels) {
 // Neither what graphs others have, nor whether they have some.
 TEST_F(ViewServerTest, AUserSeesHisOwnGraphs) {
   const std::string path = directory_.path() + "/view.sock", all_path = directory_.path() + "/control.sock";
-  const auto server = ViewServer::Start(path, desk_);
+  const auto server = ViewServer::Start(path, desk_, /*shows_totals=*/false);
   const auto all_server = RpcServer::Start(all_path, desk_);
   ASSERT_TRUE(server && all_server);
   const auto stub = StubOf(path), all_stub = StubOf(all_path);

@@ -77,7 +77,7 @@ TEST_F(RememberedGraphsTest, AShapeIsAGraphFromTheSecondTimeOn) {
 TEST_F(RememberedGraphsTest, AGraphIsWorkOfItsStreamAsLaunchesAre) {
   ManualClock clock;
   clock.Advance(std::chrono::seconds(1));
-  BusyClock busy(clock);
+  BusyClock busy(clock, 0, nullptr);
   stream_.work = std::make_shared<StreamWork>(busy);
   const std::vector<Step> steps = {{0, 1}, {2, 3}, {4, 0}};
   Run(steps);
