@@ -15,7 +15,7 @@
 #include "bench/taskgraph/kernels.cuh"
 #include "bench/taskgraph/on_streams.h"
 #include "bench/taskgraph/solver_libraries.h"
-#include "bench/taskgraph/tile_kernels.h"
+#include "bench/taskgraph/tile_kernels.cuh"
 #include "bench/taskgraph/tiles.h"
 
 namespace taskgraph {
