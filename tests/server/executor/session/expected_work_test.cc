@@ -101,7 +101,6 @@ TEST_F(ExpectedWorkOnTwoDevicesTest, ARequestThatGoesOnToAnotherDeviceBeginsOnce
     channel->Post(Op::kLaunch, LaunchOf(first, shm::kLegacyStream), 0);
     channel->Post(Op::kLaunch, LaunchOf(second, shm::kLegacyStream), 1);
     ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 0).result, 0u);
-    EXPECT_EQ(client->arrivals().is_busy.load(), 1u);
     ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 1).result, 0u);
     EXPECT_EQ(client->arrivals().num_begun.load(), i);
     EXPECT_EQ(client->arrivals().is_busy.load(), 0u);
