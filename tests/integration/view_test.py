@@ -16,8 +16,7 @@ SECRETS = ("their-secret", "root-secret", "granted-secret", "their-pod", "54321"
 ONLY_FOR = "is only for the user who runs tallyd"
 
 
-@unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
-class View(DaemonTest):
+class TwoUsers(DaemonTest):
     def setUp(self):
         super().setUp()
         self.start_daemon()
@@ -48,6 +47,9 @@ class View(DaemonTest):
         for secret in SECRETS:
             self.assertNotIn(secret, result.stdout + result.stderr)
 
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
+class View(TwoUsers):
     def test_a_user_sees_his_own_sessions(self):
         mine = self.populate()
         self.assertEqual(len(self.ctl_json("ps")), 4)
@@ -120,34 +122,6 @@ class View(DaemonTest):
         self.assert_nothing_leaks(result)
         self.assert_nothing_leaks(self.ctl_as(MINE, "totals"))
 
-    def test_the_administrators_trace_goes_before_a_users(self):
-        self.populate()
-        def record():
-            run = subprocess.Popen([self.tallyctl, "--socket", self.socket_path, "trace", "--seconds", "50", "-o", "-"],
-                                   user=MINE, group=MINE, extra_groups=[], text=True, cwd="/", stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
-            self.addCleanup(self.end, run)
-            return run
-        user = record()
-        def refused():
-            nonlocal user
-            if self.ctl_as(MINE, "trace", "--seconds", "0.001", "-o", "/dev/null").returncode != 1:
-                return False
-            if user.poll() is not None:  # this one came first, and the long one was refused
-                user = record()
-                return False
-            return True
-        wait_until(refused, "the first is being recorded")
-        began = time.monotonic()
-        path = os.path.join(self.directory, "trace.json")
-        result = self.ctl("trace", "--seconds", "0.01", "-o", path)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertLess(time.monotonic() - began, 20)
-        output, errors = user.communicate(timeout=60)
-        self.assertEqual(user.returncode, 0, errors)
-        self.assertIn("that of tallyd's administrator went first", errors)
-        json.loads(output)  # what was recorded until then
-
     def test_root_sees_no_grants_there_but_on_its_own_socket(self):
         self.populate()
         os.rename(os.path.join(self.directory, "control.sock"), os.path.join(self.directory, "moved"))
@@ -193,6 +167,39 @@ class View(DaemonTest):
                     connection.connect(os.path.join(self.directory, "view.sock"))
                     connection.sendall(bytes_sent)
         self.assertEqual(self.ctl_as(MINE, "ps").returncode, 0)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root, to be two users")
+class Traces(TwoUsers):
+    executor = ""  # the real one: the scripted one records nothing
+
+    def test_the_administrators_trace_goes_before_a_users(self):
+        self.populate()
+        def record():
+            run = subprocess.Popen([self.tallyctl, "--socket", self.socket_path, "trace", "--seconds", "50", "-o", "-"],
+                                   user=MINE, group=MINE, extra_groups=[], text=True, cwd="/", stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+            self.addCleanup(self.end, run)
+            return run
+        user = record()
+        def refused():
+            nonlocal user
+            if self.ctl_as(MINE, "trace", "--seconds", "0.001", "-o", "/dev/null").returncode != 1:
+                return False
+            if user.poll() is not None:  # this one came first, and the long one was refused
+                user = record()
+                return False
+            return True
+        wait_until(refused, "the first is being recorded")
+        began = time.monotonic()
+        path = os.path.join(self.directory, "trace.json")
+        result = self.ctl("trace", "--seconds", "0.01", "-o", path)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertLess(time.monotonic() - began, 20)
+        output, errors = user.communicate(timeout=60)
+        self.assertEqual(user.returncode, 0, errors)
+        self.assertIn("that of tallyd's administrator went first", errors)
+        json.loads(output)  # what was recorded until then
 
 
 class WithoutOthers(DaemonTest):
