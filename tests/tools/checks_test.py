@@ -229,6 +229,17 @@ class HeadersAlone(unittest.TestCase):
             self.assertEqual(check_headers_alone.flags_by_folder(commands),
                              {folder: ["c++", "-I/x", "-std=c++23"] for folder in ("base", "images")})
 
+    def test_with_a_header_the_one_that_it_includes_first_is_proved(self):
+        following = {"a": "b", "b": "c", "c": None, "d": "c", "e": None, "x": "y", "y": "x"}
+        self.assertEqual(check_headers_alone.with_lines({"a"}, following), {"a", "b", "c"})
+        self.assertEqual(check_headers_alone.to_compile({"a", "b", "c", "d", "e"}, following), {"a", "d", "e"})
+        self.assertEqual(check_headers_alone.to_compile({"b", "c"}, following), {"b"})
+        self.assertEqual(check_headers_alone.to_compile({"x", "y"}, following), {"x", "y"})
+
+    def test_system_headers_are_not_the_next_in_line(self):
+        headers = {"base/status.h", "base/event_loop.h"}
+        self.assertEqual(check_headers_alone.next_in_line("base/event_loop.h", headers), "base/status.h")
+
 
 if __name__ == "__main__":
     unittest.main()
