@@ -36,6 +36,14 @@ PARTS = {
     "colocation-all": (1, 580, COLOCATION + " --csv {out}/all.csv --pairs all --modes alone,time-slicing,tally"
                        " --repetitions 1 --seconds 3 --minutes 9.5"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
+    "tenants": (1, 200, "TALLY_DEMO_DRIVER=cuda tools/tenants-demo"),
+    "taskgraph-empty": (1, 60, "python3 bench/taskgraph/taskgraph.py --embedded --rows empty"),
+    "taskgraph-shapes": (1, 120, "python3 bench/taskgraph/taskgraph.py --embedded --rows shapes"),
+    "taskgraph-cholesky": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows cholesky"),
+    "taskgraph-lu": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows lu"),
+    "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 1 --timeout 120"),
+    "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --output {out}/several_gpus.md"
+                     " --json {out}/several_gpus.json"),
     "pipelines": (1, 240, "python3 bench/pipelines/pipelines.py --output {out}/pipelines.md"),
     "pipelines-nets": (1, 240, "python3 bench/pipelines/nets.py --output {out}/nets.md"),
 }

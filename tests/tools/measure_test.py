@@ -37,7 +37,7 @@ class Measure(unittest.TestCase):
 
     def test_scripts_know_the_options_they_are_given(self):
         for name, (_, _, command) in measure.PARTS.items():
-            script = next(word for word in shlex.split(command) if word.startswith(("bench/", "tests/")))
+            script = next(word for word in shlex.split(command) if word.startswith(("bench/", "tests/", "tools/")))
             with open(os.path.join(ROOT, script), encoding="utf-8") as text:
                 source = text.read()
             # What is quoted goes on to another program.
