@@ -162,7 +162,7 @@ std::expected<uint64_t, CUresult> Mirror::Post(const shm::MirrorCommand& command
   shm::MirrorSlot& slot = page().slot[position % shm::kMirrorSlots];
   slot.result.store(CUDA_SUCCESS, std::memory_order_relaxed);
   slot.command = command;
-  std::memcpy(slot.bytes, bytes.data(), bytes.size());
+  std::ranges::copy(bytes, std::as_writable_bytes(std::span(slot.bytes)).begin());
   ++next_;
   page().header.num_posted.store(static_cast<uint32_t>(next_), std::memory_order_release);
   FutexWake(page().header.num_posted, 1);
