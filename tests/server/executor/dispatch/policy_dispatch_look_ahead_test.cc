@@ -117,12 +117,12 @@ class LookAheadDispatchTest : public testing::Test {
     return num;
   }
 
-  std::unique_ptr<AdmissionOfOne> high_;
   const DriverTable table_ = ScriptedGpu::Table();
   const std::unique_ptr<Devices> devices_ = *Devices::Create(table_);
   const TemporaryDirectory temporary_;
   const std::string directory_ = temporary_.path();
   TestClock clock_;
+  std::unique_ptr<AdmissionOfOne> high_;  // last: its threads use the others
 };
 
 TEST_F(LookAheadDispatchTest, BestEffortAloneIsNeverHeldBackNorNoted) {
