@@ -117,6 +117,12 @@ class Issuer {
   cudaGraphExec_t exec_ = nullptr;
 };
 
+// cudaMemcpy may return before pageable memory is there, and streams that do not block would not wait for it.
+void CopyUp(void* to, const void* from, size_t num_bytes, cudaStream_t stream) {
+  Check(cudaMemcpyAsync(to, from, num_bytes, cudaMemcpyHostToDevice, stream), "copy");
+  Check(cudaStreamSynchronize(stream), "copy");
+}
+
 class Generated final : public Problem {
  public:
   Generated(const Options& options, OnStreams& streams) : shape_(ShapeOf(options.problem, options.tasks)) {
@@ -131,7 +137,7 @@ class Generated final : public Problem {
     Check(cudaMalloc(&values_, shape_.size() * sizeof(uint32_t)), "values");
     Check(cudaMalloc(&before_, before.size() * sizeof(uint32_t)), "a list");
     Check(cudaMalloc(&sink_, sizeof(float)), "a word");
-    Check(cudaMemcpy(before_, before.data(), before.size() * sizeof(uint32_t), cudaMemcpyHostToDevice), "copy");
+    CopyUp(before_, before.data(), before.size() * sizeof(uint32_t), streams.first());
     const auto launch = [this, begin, options, &streams](uint32_t task, size_t stream) {
       GeneratedTask<<<options.blocks, 128, 0, streams.stream(stream)>>>(
           values_, task, before_ + begin[task], static_cast<uint32_t>(shape_[task].size()), options.rounds, sink_);
@@ -218,7 +224,7 @@ class Factorization final : public Problem {
     const auto multiply = [&](const double* a, Part part, int from, int to) {
       Multiply<<<(n_ + 127) / 128, 128, 0, streams_.first()>>>(a, n_, part, vectors_[from], vectors_[to]);
     };
-    Check(cudaMemcpy(vectors_[0], x.data(), n_ * sizeof(double), cudaMemcpyHostToDevice), "copy");
+    CopyUp(vectors_[0], x.data(), n_ * sizeof(double), streams_.first());
     multiply(original_, Part::kAll, 0, 1);
     Check(cudaStreamSynchronize(streams_.first()), "multiply");
     Check(cudaMemcpy(left.data(), vectors_[1], n_ * sizeof(double), cudaMemcpyDeviceToHost), "copy");
