@@ -21,6 +21,7 @@ import catalogue
 import machine
 import measures
 import modes
+import output
 import stage
 import trace
 import ways
@@ -215,13 +216,8 @@ def main():
             results["failures"].append(f"{place}: {failure}")
             if place == "native":
                 break  # without a baseline the rest says nothing
-        with open(options.json_path, "w", encoding="utf-8") as file:
-            json.dump(results, file)
-    text = markdown(results)
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as file:
-            file.write(text)
-    print(text)
+        output.write(markdown(results), results, options)
+    print(markdown(results))
     wrong = problems(results)
     if wrong:
         sys.exit("several_gpus.py: " + "; ".join(wrong))

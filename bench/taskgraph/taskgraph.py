@@ -7,21 +7,19 @@ import re
 import subprocess
 import sys
 
-BUNDLE = os.environ.get("TALLY_BUNDLE") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from ways import Failed, find_root  # noqa: E402  pylint: disable=wrong-import-position
+
 SHAPES = ["chain", "independent", "fork-join", "wavefront", "tree-sum", "butterfly", "random"]
 LINE = re.compile(r"^(\S+) (\S+) tasks (\d+) median_ms ([\d.]+) best_ms ([\d.]+) runs (\d+) (.+)$", re.MULTILINE)
 
 
-class Failed(Exception):
-    pass
-
-
-def run(program, words, way, embedded):
+def run(root, words, way, embedded):
     """(tasks, median in ms, what was checked). `way`: native, tally, partitions."""
-    command = [program, *words]
+    command = [os.path.join(root, "bench", "task_graphs"), *words]
     environment = dict(os.environ)
     if way != "native":
-        command = [os.path.join(BUNDLE, "bin", "tally-run"), *(["--embedded"] if embedded else []), *command]
+        command = [os.path.join(root, "bin", "tally-run"), *(["--embedded"] if embedded else []), *command]
     if way == "partitions":
         # Also where nobody with priority is there: what being stoppable costs.
         environment["TALLY_FORCE_GRAPHS"] = "partitions"
@@ -59,9 +57,9 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="small, on the software GPU, without native runs: results only")
     parser.add_argument("--embedded", action="store_true", help="a tallyd for each run; else one has to run already")
     options = parser.parse_args()
-    program = os.path.join(BUNDLE, "bench", "task_graphs")
     ways = ["tally", "partitions"] if options.smoke else ["native", "tally", "partitions"]
     try:
+        root = find_root()
         for words in rows(options):
             is_matrix = words[1] in ("lu", "cholesky")
             modes = ["streams", "graph"] + (["cusolver"] if is_matrix and not options.smoke else [])
@@ -70,7 +68,7 @@ def main():
                 for way in ways:
                     if way == "partitions" and mode != "graph":
                         continue
-                    tasks, median_ms, checked = run(program, [*words, "--mode", mode], way, options.embedded or options.smoke)
+                    tasks, median_ms, checked = run(root, [*words, "--mode", mode], way, options.embedded or options.smoke)
                     if mode == "graph" and base is None:
                         base = median_ms
                     ratio = f"{base / median_ms:.3f}" if base and median_ms else "-"
