@@ -121,8 +121,11 @@ class TrainingOnGpus:
             program.launch()
             before.make_current()
             before.wait()
+            # Behind its own launch, and done before anybody writes there again: the results are to be the same each time.
+            program.make_current()
             program.call("cuMemcpyPeerAsync", program.memory, program.context, before.memory, before.context, size,
                          None)
+            program.wait()
         return self.wait
 
     def wait(self):
