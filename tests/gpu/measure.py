@@ -36,6 +36,7 @@ PARTS = {
     "colocation-all": (1, 580, COLOCATION + " --csv {out}/all.csv --pairs all --loads 20 --trace poisson"
                        " --modes alone,time-slicing,tally --repetitions 1 --seconds 5 --minutes 9.5"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
+    "request-parts": (1, 60, "python3 bench/preemption/request_parts.py --output {out}/parts.md --json {out}/parts.json"),
     "tenants": (1, 200, "TALLY_DEMO_DRIVER=cuda tools/tenants-demo"),
     "taskgraph-empty": (1, 60, "python3 bench/taskgraph/taskgraph.py --embedded --rows empty"),
     "taskgraph-shapes": (1, 120, "python3 bench/taskgraph/taskgraph.py --embedded --rows shapes"),
