@@ -9,6 +9,7 @@
 #include "sim-driver/engine/code.h"
 #include "sim-driver/engine/initializer.h"
 #include "sim-driver/engine/lowering.h"
+#include "sim-driver/engine/machine.h"
 #include "sim-driver/engine/shared_layout.h"
 #include "sim-driver/engine/text.h"
 
@@ -389,6 +390,15 @@ class Linker {
     return values;
   }
 
+  // Of a thread, so that a block of so many runs, as compilers promise: each of four partitions has a quarter of the
+  // registers, and holds whole warps; a thread has a multiple of 8.
+  static uint32_t MostRegisters(uint32_t threads_per_block) {
+    constexpr uint32_t kPartitions = 4;
+    const uint32_t warps = (threads_per_block + MachineLimits::kWarpSize - 1) / MachineLimits::kWarpSize;
+    const uint32_t in_partition = std::max((warps + kPartitions - 1) / kPartitions, 1U);
+    return MachineLimits::kRegistersPerSm / kPartitions / in_partition / MachineLimits::kWarpSize / 8 * 8;
+  }
+
   void DescribeKernels() {
     for (const KernelEntry& entry : kernels_) {
       const ptx::Function& node = *functions_[entry.function].node;
@@ -407,9 +417,11 @@ class Linker {
       kernel.is_explicit_cluster = node.FindDirective("explicitcluster") != nullptr;
       auto most = Triple(node.FindDirective("maxntid"));
       if (kernel.required_block[0] != 0) most = kernel.required_block;
-      if (most[0] != 0)
+      if (most[0] != 0) {
         kernel.max_threads_per_block =
             static_cast<uint32_t>(std::min<uint64_t>(1024, uint64_t{most[0]} * most[1] * most[2]));
+        kernel.num_registers = std::min(kernel.num_registers, MostRegisters(kernel.max_threads_per_block));
+      }
       if (const auto* blocks = node.FindDirective("minnctapersm"); blocks && !blocks->values.empty())
         kernel.min_blocks_per_sm = static_cast<uint32_t>(blocks->values[0]);
       uint32_t local = 16;

@@ -1,5 +1,6 @@
 // The library on a GPU, through its C API: chains against a reference, each launch shape, and bad input. Runs on the
 // software GPU natively and under tally-run (CMakeLists.txt), and on a real one: each chain is one that it takes, too.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <memory>
@@ -61,9 +62,11 @@ TEST(PipelineChains, EachPlanIsRight) {
     Gpu gpu;
     const Network network(gpu, TALLY_PIPELINE_BF16, one.layers, 5);
     SCOPED_TRACE(network.Describe());
-    const PipelinePtr pipeline = Instantiate(network);
+    // A little more than one tile for each multiprocessor: a second warpgroup has some, too.
+    const int64_t many = 64 * (gpu.Multiprocessors() + 2) + 20;
+    const PipelinePtr pipeline = Instantiate(network, std::max(many, kMostRows));
     std::set<int> warpgroups;
-    for (const int64_t rows : {100, 2200}) {
+    for (const int64_t rows : {int64_t{100}, many}) {
       SCOPED_TRACE(testing::Message() << rows << " rows");
       tally_pipeline_plan plan{};
       ASSERT_EQ(tallyPipelineQuery(pipeline.get(), rows, &plan), 0);
@@ -238,9 +241,10 @@ TEST(PipelineChains, WhatIsNoChainIsASentence) {
 }
 
 // Weights that were freed, and addresses that are nobody's, are a fault of the context as with any kernel: the stream
-// says so, and the process lives.
+// says so, and the process lives. On a GPU what was freed may still be mapped, and after a fault nothing else runs.
 TEST(PipelineChains, ForeignAndFreedMemoryIsAnErrorOfTheStream) {
-  for (const bool freed : {false, true}) {
+  const bool is_software = Gpu().IsSoftware();
+  for (const bool freed : {!is_software, is_software}) {
     Gpu gpu;
     const PipelinePtr pipeline(tallyPipelineCreate(TALLY_PIPELINE_BF16));
     void* weights = reinterpret_cast<void*>(0x7f0000001000);
@@ -259,7 +263,9 @@ TEST(PipelineChains, ForeignAndFreedMemoryIsAnErrorOfTheStream) {
       continue;
     }
     ASSERT_EQ(tallyPipelineLaunch(pipeline.get(), nullptr, x, 32, x, 32, 64), 0);
-    EXPECT_NE(gpu.Synchronize(), CUDA_SUCCESS);
+    const CUresult result = gpu.Synchronize();
+    EXPECT_TRUE(result != CUDA_SUCCESS || (freed && !is_software));
+    if (result != CUDA_SUCCESS && !is_software) return;
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace tally::pipelines {
@@ -57,6 +58,19 @@ class Gpu {
     void* const to = Allocate(values.size() * sizeof(T));
     Write(to, values.data(), values.size() * sizeof(T));
     return to;
+  }
+  int Multiprocessors() const {
+    int value = 0;
+    EXPECT_EQ(Find<decltype(::cuDeviceGetAttribute)>("cuDeviceGetAttribute")(
+                  &value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0),
+              CUDA_SUCCESS);
+    return value;
+  }
+  // Our simulator, also when it stands behind Tally.
+  bool IsSoftware() const {
+    char name[64] = {};
+    EXPECT_EQ(Find<decltype(::cuDeviceGetName)>("cuDeviceGetName")(name, sizeof name, 0), CUDA_SUCCESS);
+    return std::string(name).find("NVIDIA") == std::string::npos;
   }
   CUresult Synchronize() const { return Find<decltype(::cuCtxSynchronize)>("cuCtxSynchronize")(); }
   CUcontext context() const { return context_; }

@@ -41,6 +41,25 @@ TEST(ProgramTest, DescribesKernelsAndVariables) {
   EXPECT_FALSE(program->FindKernel("f"));
 }
 
+// A compiler gives a thread no more registers than so many threads may have, and spills instead.
+TEST(ProgramTest, RegistersLeaveRoomForTheThreadsThatAKernelDeclares) {
+  Launcher launcher;
+  const std::string body = "{ .reg .b32 %r<1000>; .reg .u64 %rd<2>; ld.param.u64 %rd1,[p]; " + [] {
+    std::string text;
+    for (int i = 1; i < 1000; ++i) text += "ld.global.u32 %r" + std::to_string(i) + ",[%rd1]; ";
+    for (int i = 2; i < 1000; ++i) text += "add.u32 %r1,%r1,%r" + std::to_string(i) + "; ";
+    return text + "st.global.u32 [%rd1],%r1; ";
+  }() + "ret; }\n";
+  auto program = launcher.Load({PtxHeader() + ".visible .entry any(.param .u64 p) " + body +
+                                ".visible .entry bounded(.param .u64 p) .maxntid 384 " + body +
+                                ".visible .entry whole(.param .u64 p) .maxntid 1024 " + body});
+  ASSERT_TRUE(program);
+  const auto registers = [&](const char* name) { return program->kernels()[*program->FindKernel(name)].num_registers; };
+  EXPECT_EQ(registers("any"), 255u);
+  EXPECT_EQ(registers("bounded"), 168u);
+  EXPECT_EQ(registers("whole"), 64u);
+}
+
 TEST(ProgramTest, LinksTexts) {
   Launcher launcher;
   std::string first =
