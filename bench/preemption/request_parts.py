@@ -160,6 +160,7 @@ def page(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=100, help="of each shape (default: %(default)s)")
+    parser.add_argument("--ways", default="native,tally-run", help="default: %(default)s")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a service's run (default: %(default)s)")
     parser.add_argument("--json", dest="json_path", help="all times")
     parser.add_argument("--output", help="Markdown file; it also goes to stdout")
@@ -173,13 +174,15 @@ def main():
     options.requests = 3 if options.smoke else options.requests
     root = ways.find_root()
     results = {"machine": machine.describe(root), "us": {}}
-    if not options.smoke:
+    chosen = options.ways.split(",")
+    if "native" in chosen and not options.smoke:
         preload = os.path.join(root, "bench", "tally_time_slices.so")
         slices = {"high": "1000000", "best-effort": "1"}
         results["us"]["native"] = measure(lambda _, words: words,
                                           lambda role: {"LD_PRELOAD": preload, "TALLY_TIME_SLICE_US": slices[role]}, options)
-    with ways.daemon(root, "sim" if options.smoke else "cuda") as tally:
-        results["us"]["tally-run"] = measure(lambda role, words: tally.command(words, role), lambda _: {}, options)
+    if "tally-run" in chosen:
+        with ways.daemon(root, "sim" if options.smoke else "cuda") as tally:
+            results["us"]["tally-run"] = measure(lambda role, words: tally.command(words, role), lambda _: {}, options)
     output.write(page(results), results, options)
     print(page(results))
     return 0
