@@ -46,6 +46,7 @@ CHAINS = [
           (*equal(4, 256, "relu"), Layer(256, "relu", concat=True), *equal(3, 256, "relu"))),
     Chain("8x128", "eight layers", 128, equal(8, 128)),
     Chain("8x256", "eight layers", 256, equal(8, 256)),
+    Chain("dlrm", "bottom tower of a recommender", 16, (Layer(512, "relu"), Layer(256, "relu"), Layer(64, "relu"))),
     Chain("policy", "policy of a robot, SiLU, residual", 128,
           (Layer(256, "silu"), Layer(256, "silu"), Layer(128, residual=True))),
 ]

@@ -39,6 +39,26 @@ class Operands:
                 hidden = hidden + x
         return hidden
 
+    def has_fused(self):
+        """Whether each activation is one that the library of matrix products does in its epilogue."""
+        return all(layer.activation in ("", "relu") for layer in self.chain.layers)
+
+    def fused(self, x):
+        """As eager, but bias and ReLU are an epilogue of the matrix product (cuBLASLt)."""
+        hidden = x
+        for i, layer in enumerate(self.chain.layers):
+            if layer.concat:
+                hidden = torch.cat([x, hidden], 1)
+            if layer.activation:
+                hidden = torch._addmm_activation(self.biases[i], hidden, self.weights[i].t())
+            else:
+                hidden = torch.nn.functional.linear(hidden, self.weights[i], self.biases[i])
+            if layer.norm:
+                hidden = torch.nn.functional.layer_norm(hidden, (layer.out,), self.scales[i], self.shifts[i])
+            if layer.residual:
+                hidden = hidden + x
+        return hidden
+
     def named(self):
         """The tensors by name: w0, b0, s0, t0 of the first layer."""
         columns = {"w": self.weights, "b": self.biases, "s": self.scales, "t": self.shifts}

@@ -3,8 +3,10 @@
 
     bench/pipelines/pipelines.py --output pipelines.md [--only REGEX] [--rows 4096,16384,65536] [--compiled default,max-autotune]
 
-Every way is captured into a CUDA graph of many passes over buffers that are larger together than the L2 cache. The
-results of each are compared with a computation in fp32. Needs a GPU and PyTorch.
+Every way is captured into a CUDA graph of many passes over buffers that are larger together than the L2 cache. Besides
+eager PyTorch: the same with bias and ReLU as epilogues of cuBLASLt (where a chain has no other activation), and modes of
+torch.compile, which take a minute each. "best" is the best of all that were measured. The results of each are compared
+with a computation in fp32. Needs a GPU and PyTorch.
 """
 import argparse
 import json
@@ -76,6 +78,8 @@ def measure(torch, chain, rows, options, dtype):
         row["ways"][name] = {"us": pass_us(torch, passes, options.seconds), "distance": distance(result, want)}
 
     add("eager graph", operands.forward(xs[0]), [lambda x=x: operands.forward(x) for x in xs])
+    if operands.has_fused():
+        add("fused epilogues", operands.fused(xs[0]), [lambda x=x: operands.fused(x) for x in xs])
     for mode in filter(None, options.compiled.split(",")):
         torch._dynamo.reset()
         compiled = torch.compile(operands.forward, mode=None if mode == "default" else mode + "-no-cudagraphs")
@@ -96,18 +100,26 @@ def measure(torch, chain, rows, options, dtype):
 
 def page(rows, about):
     ways = list(dict.fromkeys(way for row in rows for way in row["ways"]))
-    lines = [about, "", "| chain | rows | " + " | ".join(f"{way}, us" for way in ways) + " | best other / pipeline | predicted, us | form |",
-             "|---|---:|" + "---:|" * (len(ways) + 2) + "---|"]
+    lines = [about, "", "| chain | rows | " + " | ".join(f"{way}, us" for way in ways) + " | eager graph / pipeline | best other / pipeline | predicted, us | form |",
+             "|---|---:|" + "---:|" * (len(ways) + 3) + "---|"]
     for row in rows:
         cells = [f"{row['ways'][way]['us'][1]:.1f}" if way in row["ways"] else "" for way in ways]
         if "plan" in row:
             plan = row["plan"]
+            ours = row["ways"]["pipeline"]["us"][1]
             best = min(values["us"][1] for way, values in row["ways"].items() if way != "pipeline")
             form = "resident" if plan["weights_resident"] else f"streamed, {plan['stages']} places"
-            cells += [f"{best / row['ways']['pipeline']['us'][1]:.2f}", f"{plan['predicted_us']:.1f}", f"{form}, {plan['warpgroups']} warpgroups"]
+            cells += [f"{row['ways']['eager graph']['us'][1] / ours:.2f}", f"{best / ours:.2f}", f"{plan['predicted_us']:.1f}", f"{form}, {plan['warpgroups']} warpgroups"]
         else:
-            cells += ["", "", "refused: " + row["refused"]]
+            cells += ["", "", "", "refused: " + row["refused"]]
         lines.append(f"| {row['chain']} | {row['rows']} | " + " | ".join(cells) + " |")
+    lines += ["", "Geometric means over numbers of rows:", ""]
+    for chain in dict.fromkeys(row["chain"] for row in rows):
+        ours = [row["ways"] for row in rows if row["chain"] == chain and "plan" in row]
+        if ours:
+            over = lambda other: statistics.geometric_mean(other(ways) / ways["pipeline"]["us"][1] for ways in ours)
+            best = over(lambda ways: min(values["us"][1] for way, values in ways.items() if way != "pipeline"))
+            lines.append(f"* {chain}: {over(lambda ways: ways['eager graph']['us'][1]):.2f} over the graph of eager, {best:.2f} over the best")
     return "\n".join(lines) + "\n"
 
 
