@@ -103,7 +103,7 @@ def page(rows, about):
         if "plan" in row:
             plan = row["plan"]
             best = min(values["us"][1] for way, values in row["ways"].items() if way != "pipeline")
-            form = "resident" if plan["weights_resident"] else f"streamed, {plan['stages']} places, clusters of {plan['cluster']}"
+            form = "resident" if plan["weights_resident"] else f"streamed, {plan['stages']} places"
             cells += [f"{best / row['ways']['pipeline']['us'][1]:.2f}", f"{plan['predicted_us']:.1f}", f"{form}, {plan['warpgroups']} warpgroups"]
         else:
             cells += ["", "", "refused: " + row["refused"]]

@@ -48,19 +48,15 @@ again:
 \0"""
 TICKS_PER_US = 1980
 REQUEST_US, BESIDE_US = 50, 2000
-SIZES = (512, 4 << 10, 64 << 10, 1 << 20)
+SIZES = (8, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20)
 
 # Name: copies (bytes each), an event behind each copy, a copy back.
 SHAPES = {"kernel": ((), False, False), "kernel, copy back": ((), False, True)}
-for _size in SIZES:
-    SHAPES[f"copy of {_size}"] = ((_size,), False, False)
-for _count in (2, 3, 4):
-    SHAPES[f"{_count} copies of 4096"] = ((4096,) * _count, False, False)
-SHAPES["2 copies of 65536"] = ((65536, 65536), False, False)
-SHAPES["copy of 4096, event"] = ((4096,), True, False)
-for _count in (2, 3):
-    SHAPES[f"{_count} copies of 4096, events"] = ((4096,) * _count, True, False)
-SHAPES["2 copies of 4096, events, copy back"] = ((4096, 4096), True, True)
+for _sizes in (*((size,) for size in SIZES), (4096, 4096), (65536, 65536), *((8, size) for size in SIZES[1:]), (65536, 8),
+               (65536, 8, 65536), (8, 65536, 8, 65536)):
+    SHAPES["copies of " + ", ".join(map(str, _sizes))] = (_sizes, False, False)
+SHAPES["copies of 8, 65536, events"] = ((8, 65536), True, False)
+SHAPES["copies of 8, 65536, copy back"] = ((8, 65536), False, True)
 
 
 class Program:
@@ -163,7 +159,8 @@ def page(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--requests", type=int, default=150, help="of each shape (default: %(default)s)")
+    parser.add_argument("--requests", type=int, default=100, help="of each shape (default: %(default)s)")
+    parser.add_argument("--ways", default="native,tally-run", help="default: %(default)s")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a service's run (default: %(default)s)")
     parser.add_argument("--json", dest="json_path", help="all times")
     parser.add_argument("--output", help="Markdown file; it also goes to stdout")
@@ -177,13 +174,15 @@ def main():
     options.requests = 3 if options.smoke else options.requests
     root = ways.find_root()
     results = {"machine": machine.describe(root), "us": {}}
-    if not options.smoke:
+    chosen = options.ways.split(",")
+    if "native" in chosen and not options.smoke:
         preload = os.path.join(root, "bench", "tally_time_slices.so")
         slices = {"high": "1000000", "best-effort": "1"}
         results["us"]["native"] = measure(lambda _, words: words,
                                           lambda role: {"LD_PRELOAD": preload, "TALLY_TIME_SLICE_US": slices[role]}, options)
-    with ways.daemon(root, "sim" if options.smoke else "cuda") as tally:
-        results["us"]["tally-run"] = measure(lambda role, words: tally.command(words, role), lambda _: {}, options)
+    if "tally-run" in chosen:
+        with ways.daemon(root, "sim" if options.smoke else "cuda") as tally:
+            results["us"]["tally-run"] = measure(lambda role, words: tally.command(words, role), lambda _: {}, options)
     output.write(page(results), results, options)
     print(page(results))
     return 0

@@ -64,9 +64,8 @@ int tallyPipelineLaunch(const tally_pipeline* pipeline, tally_pipeline_stream st
 
 typedef struct tally_pipeline_plan {
   int warpgroups;       /* of a block; each has a tile of 64 rows */
-  int cluster;          /* blocks that share what they fetch of the weights */
   int weights_resident; /* 1: all weights stay in shared memory */
-  int stages;           /* places for 64 columns of weights each, if not resident */
+  int stages;           /* places of the ring that weights pass through, if not resident */
   int shared_bytes;     /* of a block */
   double predicted_us;  /* for `rows` */
 } tally_pipeline_plan;

@@ -3,22 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace tally::pipelines {
 namespace {
 
 constexpr int kElementBytes = 2;
 constexpr int kSlotPanelBytes = kTileRows * kPanelColumns * kElementBytes;
-constexpr int kMostStages = 12;
+constexpr int kMostStages = 16;
 // Multiply-adds of one multiprocessor per clock, of half-size elements.
 constexpr double kProductsPerClock = 2048;
 constexpr double kLaunchUs = 2.2;
-// What a tile waits for besides its products, fitted to runs on an H100: bias, activation and packing of a layer; the
-// way of a panel through the ring.
+// What a tile waits for besides its products, fitted to runs on an H100: bias, activation and packing of a layer.
 constexpr double kLayerUs = 0.35;
-constexpr double kPanelUs = 0.65;
+// Weights that reach one multiprocessor, from the L2 cache.
+constexpr double kStreamBytesPerUs = 57e3;
 
 constexpr int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+}  // namespace
+
+int FirstHalf(const Layer& layer) {
+  return layer.out <= kPanelColumns ? layer.out : CeilDiv(layer.out, 2 * kPanelColumns) * kPanelColumns;
+}
+
+namespace {
 
 int PanelsOf(const Chain& chain, const Layer& layer) {
   return CeilDiv(layer.hidden, kPanelColumns) +
@@ -26,6 +35,7 @@ int PanelsOf(const Chain& chain, const Layer& layer) {
 }
 
 int MostOut(const Chain& chain) { return std::ranges::max(chain.layers, {}, &Layer::out).out; }
+int MostFirstHalf(const Chain& chain) { return std::ranges::max(chain.layers | std::views::transform(FirstHalf)); }
 
 int64_t WeightBytes(const Chain& chain) {
   int64_t bytes = 0;
@@ -34,7 +44,7 @@ int64_t WeightBytes(const Chain& chain) {
   return bytes;
 }
 
-int StageBytes(const Chain& chain) { return MostOut(chain) * kPanelColumns * kElementBytes; }
+int StageBytes(const Chain& chain) { return MostFirstHalf(chain) * kPanelColumns * kElementBytes; }
 
 // A thread may have 65536 registers over the block's threads. ptxas takes up to 254 where a layer gives 256 columns,
 // 205 for 128, and 82 for 64; with fewer it spills, or does one product after another.
@@ -46,33 +56,26 @@ double PredictedUs(const Chain& chain, const Machine& machine, const Variant& va
   double products = 0;  // multiply-adds of a tile
   for (const Layer& layer : chain.layers) products += double{kTileRows} * ColumnsOf(chain, layer) * layer.out;
   const double product_us = products / kProductsPerClock / (machine.clock_ghz * 1e3);
-  const double other_us =
-      variant.resident ? kLayerUs * static_cast<double>(chain.layers.size()) : kPanelUs * PanelsOfTile(chain);
-  // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through.
-  const double round_us = std::max(product_us * variant.warpgroups, product_us + other_us);
+  const double other_us = kLayerUs * static_cast<double>(chain.layers.size());
   const double weight_bytes = static_cast<double>(WeightBytes(chain));
+  // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through, or the weights.
+  const double round_us = std::max({product_us * variant.warpgroups, product_us + other_us,
+                                    variant.resident ? 0 : weight_bytes / kStreamBytesPerUs});
   const double memory_us =
       static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes / machine.memory_bytes_per_us;
-  const double fetched = weight_bytes * grid / variant.cluster * (variant.resident ? 1.0 : static_cast<double>(rounds));
+  const double fetched = weight_bytes * grid * (variant.resident ? 1.0 : static_cast<double>(rounds));
   const double l2_us = fetched / machine.l2_bytes_per_us;
   return kLaunchUs +
          std::max({static_cast<double>(rounds) * round_us + (variant.resident ? l2_us : 0), memory_us, l2_us});
 }
 
 int GridFor(const Machine& machine, const Variant& variant, int64_t rows) {
-  const int wanted = CeilDiv(CeilDiv(rows, kTileRows), variant.warpgroups);
-  // Two multiprocessors share what leads to the rest of the chip, so pairs always fit; larger clusters leave some idle.
-  const int most = machine.multiprocessors / variant.cluster * variant.cluster;
-  return CeilDiv(std::min(wanted, most), variant.cluster) * variant.cluster;
+  return std::min(CeilDiv(CeilDiv(rows, kTileRows), variant.warpgroups), machine.multiprocessors);
 }
 
 }  // namespace
 
-int PanelsOfTile(const Chain& chain) {
-  int panels = 0;
-  for (const Layer& layer : chain.layers) panels += PanelsOf(chain, layer);
-  return panels;
-}
+int Threads(const Variant& variant) { return kWarpgroupThreads * (variant.warpgroups + (variant.resident ? 0 : 1)); }
 
 int SharedBytes(const Chain& chain, const Variant& variant) {
   int vectors = 0;
@@ -137,14 +140,9 @@ std::vector<Variant> VariantsFor(const Chain& chain, const Machine& machine, int
       variants.push_back(resident);
       continue;
     }
-    // Half a panel is whole groups of 8 rows, as swizzling wants them. Larger clusters were slower: some
-    // multiprocessors are left over.
-    Variant streamed{.warpgroups = warpgroups,
-                     .cluster = machine.multiprocessors > 1 ? 2 : 1,
-                     .resident = false,
-                     .stages = std::min(kMostStages, PanelsOfTile(chain))};
+    Variant streamed{.warpgroups = warpgroups, .resident = false, .stages = kMostStages};
     while (streamed.stages > 2 && SharedBytes(chain, streamed) > machine.shared_bytes) --streamed.stages;
-    // Thread 0 fills a place one panel late, so with fewer there is nothing ahead.
+    // Two panels are multiplied at a time, so with fewer there is nothing ahead.
     if (streamed.stages >= 3 && SharedBytes(chain, streamed) <= machine.shared_bytes) variants.push_back(streamed);
   }
   return variants;

@@ -2,7 +2,7 @@
 // large, and how long that should take. Or a sentence that says why the library should do it.
 //
 //     resident   all weights stay in shared memory: each block reads them once
-//     streamed   they pass through a ring, once per tile; the blocks of a cluster share what they fetch
+//     streamed   they pass through a ring, once for the tiles of a block
 //
 // Pure: shapes and a machine in, a plan out. Any thread.
 #pragma once
@@ -28,7 +28,6 @@ struct Machine {
 // A compiled kernel.
 struct Variant {
   int warpgroups = 1;
-  int cluster = 1;
   bool resident = true;
   int stages = 1;  // of the ring; 1 if resident
 
@@ -42,14 +41,17 @@ struct Plan {
 };
 
 inline constexpr int kTileRows = 64;
+inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kPanelColumns = 64;  // of weights, in one place of the ring
 inline constexpr int kMostWidth = 256;    // of what a layer gives: one product of the matrix unit
 inline constexpr int kMostInput = 512;
 
-// Bytes of shared memory of a block; what stages/vertical.cuh computes as kSharedBytes.
+// Bytes of shared memory of a block; what stages/common.cuh computes as kSharedBytes.
 int SharedBytes(const Chain& chain, const Variant& variant);
-// Places of the ring that one tile goes through.
-int PanelsOfTile(const Chain& chain);
+// Threads of a block.
+int Threads(const Variant& variant);
+// Columns of a layer that a streamed kernel computes first: its products wait for nothing of the second half.
+int FirstHalf(const Layer& layer);
 
 // Why no plan is made, as a sentence without a full stop; nothing if one is.
 std::expected<void, std::string> Check(const Chain& chain, const Machine& machine, int64_t max_rows);

@@ -98,12 +98,8 @@ TALLY_EXPORT int tallyPipelineQuery(const tally_pipeline* pipeline, int64_t rows
     const auto found = pipeline->pipeline.Query(rows);
     if (!found) return std::unexpected(found.error());
     const auto& [variant, grid, us] = *found;
-    *plan = {variant.warpgroups,
-             variant.cluster,
-             variant.resident ? 1 : 0,
-             variant.resident ? 0 : variant.stages,
-             tally::pipelines::SharedBytes(pipeline->pipeline.chain(), variant),
-             us};
+    *plan = {variant.warpgroups, variant.resident ? 1 : 0, variant.resident ? 0 : variant.stages,
+             tally::pipelines::SharedBytes(pipeline->pipeline.chain(), variant), us};
     return {};
   });
 }

@@ -12,7 +12,6 @@
 namespace tally::pipelines {
 namespace {
 
-constexpr int kWarpgroupThreads = 128;
 constexpr uintptr_t kAlignment = 16;  // of what bulk copies read and wide stores write
 constexpr size_t kMostPitch = size_t{1} << 30;
 
@@ -52,7 +51,7 @@ std::expected<CUmodule, Failure> LoadModule(const Driver& driver, const std::str
   }
 }
 
-// The kernel's one parameter, laid out as tally_pipeline::Parameters of stages/vertical.cuh.
+// The kernel's one parameter, laid out as tally_pipeline::Parameters of stages/common.cuh.
 class Parameters {
  public:
   // 32 layers: maps, three pointers each, and what is at the end.
@@ -172,7 +171,7 @@ Outcome Pipeline::EncodeWeights(const Driver& driver, Kernel& kernel) const {
     const CUresult result =
         Encode(driver, &kernel.weights.emplace_back(), chain_.element, operands_[i].weights, operands_[i].weights_pitch,
                static_cast<uint64_t>(layer.out), static_cast<uint64_t>(ColumnsOf(chain_, layer)),
-               static_cast<uint32_t>(layer.out / kernel.variant.cluster));
+               static_cast<uint32_t>(kernel.variant.resident ? layer.out : FirstHalf(layer)));
     if (result != CUDA_SUCCESS)
       return Fail(result, fmt::format("the weights of layer {}: {}", i, driver.Describe(result)));
   }
@@ -259,7 +258,7 @@ Outcome Pipeline::Launch(CUstream stream, const void* x, size_t x_pitch, void* y
   CUlaunchConfig config{};
   config.gridDimX = static_cast<unsigned>(plan->grid);
   config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
-  config.blockDimX = static_cast<unsigned>(plan->variant.warpgroups * kWarpgroupThreads);
+  config.blockDimX = static_cast<unsigned>(Threads(plan->variant));
   config.sharedMemBytes = static_cast<unsigned>(SharedBytes(chain_, plan->variant));
   config.hStream = stream;
   void* pointers[] = {parameters.Bytes()};

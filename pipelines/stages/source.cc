@@ -8,8 +8,14 @@
 namespace tally::pipelines {
 namespace {
 
-constexpr std::string_view kVertical =
-#include "pipelines/vertical.inc"
+constexpr std::string_view kCommon =
+#include "pipelines/common.inc"
+    ;
+constexpr std::string_view kResident =
+#include "pipelines/resident.inc"
+    ;
+constexpr std::string_view kStreamed =
+#include "pipelines/streamed.inc"
     ;
 
 constexpr std::string_view kTypes = R"(
@@ -69,22 +75,24 @@ std::string Product(int out, std::string_view element, bool from_registers) {
 
 std::string KernelSource(const Chain& chain, const Variant& variant) {
   const bool bf16 = chain.element == Element::kBf16;
-  std::string source =
-      fmt::format("#define TALLY_BF16 {}\n#define TALLY_CLUSTER {}\n", bf16 ? 1 : 0,
-                  variant.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1)", variant.cluster) : "");
+  std::string source = fmt::format("#define TALLY_BF16 {}\n", bf16 ? 1 : 0);
   source += kTypes;
   source += "constexpr Layer kLayers[] = {\n";
   for (const Layer& layer : chain.layers) source += LayerRow(chain, layer);
-  source +=
-      fmt::format("}};\nconstexpr int kWarpgroups = {}, kCluster = {}, kStages = {};\nconstexpr bool kStreamed = {};\n",
-                  variant.warpgroups, variant.cluster, variant.stages, !variant.resident);
+  source += fmt::format("}};\nconstexpr int kWarpgroups = {}, kStages = {};\nconstexpr bool kStreamed = {};\n",
+                        variant.warpgroups, variant.stages, !variant.resident);
   std::set<int> widths;
-  for (const Layer& layer : chain.layers) widths.insert(layer.out);
+  for (const Layer& layer : chain.layers) {
+    const int first = variant.resident ? layer.out : FirstHalf(layer);
+    widths.insert(first);
+    if (first < layer.out) widths.insert(layer.out - first);
+  }
   for (const int width : widths) {
     source += Product(width, bf16 ? "bf16" : "f16", false);
     source += Product(width, bf16 ? "bf16" : "f16", true);
   }
-  source += kVertical;
+  source += kCommon;
+  source += variant.resident ? kResident : kStreamed;
   return source;
 }
 

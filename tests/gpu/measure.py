@@ -42,6 +42,10 @@ PARTS = {
     "taskgraph-shapes": (1, 120, "python3 bench/taskgraph/taskgraph.py --embedded --rows shapes"),
     "taskgraph-cholesky": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows cholesky"),
     "taskgraph-lu": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows lu"),
+    "taskgraph-spread-2": (2, 560, "python3 bench/taskgraph/taskgraph.py --gpus 2 --rows lu --sizes 24000,48000 --tiles 8,12 &&"
+                           " python3 bench/taskgraph/taskgraph.py --gpus 2 --rows cholesky --sizes 24000,48000 --tiles 8,12"),
+    "taskgraph-spread-4": (4, 560, "python3 bench/taskgraph/taskgraph.py --gpus 4 --rows lu --sizes 24000,48000 --tiles 12 &&"
+                           " python3 bench/taskgraph/taskgraph.py --gpus 4 --rows cholesky --sizes 24000,48000 --tiles 12"),
     "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 3 --timeout 100"),
     "ranks-steps": (2, 300, "python3 bench/ranks/ranks.py --output {out}/ranks.md --json {out}/ranks.json"),
     "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --repetitions 2 --seconds 4 --output {out}/several_gpus.md"

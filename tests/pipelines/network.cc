@@ -119,6 +119,29 @@ std::vector<NetworkLayer> Network::RandomLayers(std::mt19937& random) {
   return layers;
 }
 
+std::vector<NetworkLayer> Network::RandomLargeLayers(std::mt19937& random) {
+  const auto below = [&](uint32_t n) { return static_cast<int>(random() % n); };
+  constexpr int kSharedElements = 232'448 / 2;
+  std::vector<NetworkLayer> layers;
+  const int input = 8 * (1 + below(20));
+  int hidden = input;
+  for (int elements = 0; elements < kSharedElements || below(3) != 0;) {
+    NetworkLayer layer{.in = hidden, .out = 16 * (1 + below(16)), .activation = below(5), .has_bias = below(4) != 0};
+    if (below(2) == 0) layer.out = 128 * (1 + below(2));
+    if (input % 16 == 0 && below(4) == 0) layer.out = input;
+    if (below(4) == 0) layer.norm = 1 + below(2);
+    layer.residual = layer.out == input && below(2) == 0;
+    if (!layers.empty() && below(4) == 0) layer.concat = below(2);
+    for (int alike = layer.concat < 0 && below(2) == 0 && layers.size() < 6 ? 2 + below(3) : 1; alike > 0; --alike) {
+      elements += (layer.in + (layer.concat < 0 ? 0 : input)) * layer.out;
+      layers.push_back(layer);
+      layer.in = layer.out;
+    }
+    hidden = layer.out;
+  }
+  return layers;
+}
+
 std::string Network::Describe() const {
   std::string text = dtype_ == TALLY_PIPELINE_BF16 ? "bf16" : "fp16";
   for (const NetworkLayer& layer : layers_) {

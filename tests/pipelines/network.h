@@ -27,6 +27,8 @@ class Network {
   Network(Gpu& gpu, tally_pipeline_dtype dtype, std::vector<NetworkLayer> layers, uint32_t seed, int padding = 0);
   // A chain that the library takes.
   static std::vector<NetworkLayer> RandomLayers(std::mt19937& random);
+  // One whose weights do not fit into shared memory; some layers are alike.
+  static std::vector<NetworkLayer> RandomLargeLayers(std::mt19937& random);
 
   // Not instantiated; the caller destroys it.
   tally_pipeline* Build() const;

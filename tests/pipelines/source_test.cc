@@ -47,10 +47,8 @@ TEST_F(PipelineSource, EachKernelCompilesAndTakesTheSharedMemoryOfThePlan) {
     // The smallest and the largest: the others differ in a number.
     for (const Variant& variant : {variants.front(), variants.back()}) {
       const std::string source =
-          KernelSource(chain, variant) + fmt::format(
-                                             "static_assert(tally_pipeline::kSharedBytes == {});\n"
-                                             "static_assert(tally_pipeline::kPanelsOfTile == {});\n",
-                                             SharedBytes(chain, variant), PanelsOfTile(chain));
+          KernelSource(chain, variant) +
+          fmt::format("static_assert(tally_pipeline::kSharedBytes == {});\n", SharedBytes(chain, variant));
       const auto cubin = Compile(source);
       ASSERT_TRUE(cubin) << cubin.error();
     }

@@ -39,7 +39,7 @@ class NoLibrary(RuntimeError):
 
 
 class Plan(ctypes.Structure):
-    _fields_ = [("warpgroups", ctypes.c_int), ("cluster", ctypes.c_int), ("weights_resident", ctypes.c_int),
+    _fields_ = [("warpgroups", ctypes.c_int), ("weights_resident", ctypes.c_int),
                 ("stages", ctypes.c_int), ("shared_bytes", ctypes.c_int), ("predicted_us", ctypes.c_double)]
 
     def as_dict(self):
@@ -47,7 +47,7 @@ class Plan(ctypes.Structure):
 
     def __str__(self):
         weights = "weights resident" if self.weights_resident else \
-            f"weights streamed through {self.stages} places, clusters of {self.cluster}"
+            f"weights streamed through {self.stages} places"
         return f"{weights}, {self.warpgroups} warpgroups a block, {self.shared_bytes >> 10} KiB shared"
 
 

@@ -118,7 +118,8 @@ CUresult MirrorMemory::MapOther(const shm::MirrorCommand& command, int fd) {
   if (const CUresult r = Import(fd, &memory); r != CUDA_SUCCESS) return r;
   Range& range = allocation->others[command.gpu];
   if (range.base == 0) {
-    const CUresult reserved = driver_.cuMemAddressReserve(&range.base, allocation->num_bytes, 0, 0, 0);
+    const CUresult reserved = driver_.cuMemAddressReserve(&range.base, allocation->num_bytes, 0, next_wish_, 0);
+    next_wish_ += allocation->num_bytes;
     if (reserved != CUDA_SUCCESS) {
       allocation->others.erase(command.gpu);
       driver_.cuMemRelease(memory);

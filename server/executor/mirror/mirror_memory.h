@@ -68,6 +68,9 @@ class MirrorMemory {
   const DriverTable& driver_;
   const int ordinal_;
   std::map<uint32_t, Allocation> allocations_;  // by number
+  // Where memory of others is asked to lie: not where home's next allocation may have its addresses.
+  static constexpr CUdeviceptr kFirstWish = 0x400000000000;
+  CUdeviceptr next_wish_ = kFirstWish;
 };
 
 }  // namespace tally::server

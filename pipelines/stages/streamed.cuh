@@ -1,0 +1,266 @@
+// The vertical kernel, streamed: a warpgroup takes 64 rows through all layers; weights pass through a ring of panels.
+//
+// A layer is computed in two halves of its columns, so that the matrix unit always has products to do:
+//
+//     products     first half, from what the last layer's first half gave | the rest of it | second half ...
+//     meanwhile    bias and activation of the last layer's second half    |                | ... of this first half
+//
+// One warpgroup more than compute: a thread of it fills the ring, and gives its registers to the others. All warpgroups
+// go through the same number of tiles, some perhaps empty.
+//
+// Layers that are alike share their instructions: a pass over a long chain must not wait for the instruction cache.
+
+namespace tally_pipeline {
+
+constexpr int kThreads = kComputeThreads + kWarpgroupThreads;
+constexpr int kInFlight = 1;  // panels that are multiplied while the next one is awaited
+
+__device__ constexpr int Least(int a, int b) { return a < b ? a : b; }
+__device__ constexpr int Most(int a, int b) { return a > b ? a : b; }
+// Panels that meet the chain's input: a layer's last ones.
+__device__ constexpr int InputPanels(int i) { return i == 0 || kLayers[i].takes_input ? kXPanels : 0; }
+__device__ constexpr int PanelsOfHalf(int i) { return InputPanels(i) + (i == 0 ? 0 : HiddenPanels(i)); }
+__device__ constexpr int Halves(int i) { return First(i) < kLayers[i].out ? 2 : 1; }
+// Bias and activation of its second half happen during the next layer's first products.
+__device__ constexpr bool IsPending(int i) {
+  return i >= 0 && i + 1 < kNumLayers && Halves(i) == 2 && OnlyActivates(kLayers[i]) && First(i + 1) <= First(i);
+}
+__device__ constexpr bool AreAlike(const Layer& a, const Layer& b) {
+  return a.hidden == b.hidden && a.out == b.out && a.activation == b.activation && a.norm == b.norm && a.epsilon == b.epsilon &&
+         !a.takes_input && !b.takes_input && !a.residual && !b.residual;
+}
+// Panels of its first half that are multiplied while the second half of the layer before is finished.
+__device__ constexpr int Early(int i) { return IsPending(i - 1) ? First(i - 1) / kPanelColumns : 0; }
+// Layers i to EndOfRun(i) - 1 are computed by the same instructions, which begin the next layer, too.
+__device__ constexpr int EndOfRun(int i) {
+  int end = i + 1;
+  if (i == 0 || IsPending(i - 1) != IsPending(i)) return end;
+  while (end + 1 < kNumLayers && AreAlike(kLayers[i], kLayers[end]) && IsPending(end) == IsPending(i) &&
+         First(end + 1) == First(i + 1) && Early(end + 1) == Early(i + 1)) {
+    ++end;
+  }
+  return end;
+}
+
+struct Ring {
+  uint32_t stage = 0, parity = 0;
+  __device__ __forceinline__ void Next() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// --- filling the ring ------------------------------------------------------------------------------------------------
+
+// The panels of layer I, in the order in which they are multiplied.
+template <int I>
+__device__ __forceinline__ void FetchFrom(const Parameters& parameters, const Place& at, Ring& ring) {
+  constexpr Layer kLayer = kLayers[I];
+  constexpr int kEnd = EndOfRun(I);
+#pragma unroll 1
+  for (int layer = I; layer < kEnd; ++layer) {
+#pragma unroll 1
+    for (int half = 0; half < Halves(I); ++half) {
+#pragma unroll 1
+      for (int panel = 0; panel < PanelsOfHalf(I); ++panel) {
+        const int column = I == 0 || panel < HiddenPanels(I) ? kLayer.hidden_at + panel * kPanelColumns
+                                                             : kLayer.input_at + (panel - HiddenPanels(I)) * kPanelColumns;
+        const uint32_t barrier = Full(at, ring.stage);
+        Wait(Empty(at, ring.stage), ring.parity ^ 1);
+        ExpectBytes(barrier, PanelBytes(I));
+        // Rows behind the layer's last are read as zero.
+        CopyBox(at.shared + ring.stage * kStageBytes, parameters.weights[layer], column, half * First(I), barrier);
+        ring.Next();
+      }
+    }
+  }
+  if constexpr (kEnd < kNumLayers) FetchFrom<kEnd>(parameters, at, ring);
+}
+
+// --- a layer ---------------------------------------------------------------------------------------------------------
+
+// Of a warpgroup.
+struct Progress {
+  Ring next;           // the panel to be multiplied next
+  uint32_t oldest = 0;  // the place of the oldest panel in flight
+  int in_flight = 0;
+  int warpgroup, tile, next_tile, tiles;
+};
+
+// Waits until kLeave panels are in flight at most; the places of the others may be filled again.
+template <int kLeave>
+__device__ __forceinline__ void Retire(const Place& at, Progress& progress) {
+  AwaitProducts<kLeave>();
+#pragma unroll 1
+  while (progress.in_flight > kLeave) {
+    if (at.thread == 0) Arrive(Empty(at, progress.oldest));
+    if (++progress.oldest == kStages) progress.oldest = 0;
+    --progress.in_flight;
+  }
+}
+
+// Multiplies panels kPanel to kEnd - 1 of a half: sums[4*j ..] are columns 8*j.. of this thread's two rows.
+template <int I, int kHalf, int kPanel, int kEnd>
+__device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Place& at, Progress& progress) {
+  if constexpr (kPanel < kEnd) {
+    constexpr bool kOfInput = I == 0 || kPanel >= HiddenPanels(I);
+    constexpr int p = kOfInput && I != 0 ? kPanel - HiddenPanels(I) : kPanel;
+    constexpr int kSteps = Least(CeilDiv(kOfInput ? kInput : kLayers[I].hidden, 16) - 4 * p, 4);
+    constexpr int kOut = kHalf == 0 ? First(I) : kLayers[I].out - First(I);
+    float* const to = sums.of + kHalf * First(I) / 2;
+    const uint64_t right = Descriptor(Anew(at.shared) + progress.next.stage * kStageBytes);
+    const uint64_t rows = Descriptor(Anew(at.slot) + p * kXPanelBytes);
+    Wait(Full(at, progress.next.stage), progress.next.parity);
+    BeginProducts();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      if constexpr (kOfInput) {
+        Product<kOut>(to, rows + 2 * k, right + 2 * k, kPanel != 0 || k != 0);
+      } else {
+        const uint32_t* const l = left.of + 4 * (4 * p + k);
+        Product<kOut>(to, l[0], l[1], l[2], l[3], right + 2 * k, kPanel != 0 || k != 0);
+      }
+    }
+    CommitProducts();
+    progress.next.Next();
+    ++progress.in_flight;
+    Retire<kInFlight>(at, progress);
+    Multiply<I, kHalf, kPanel + 1, kEnd>(sums, left, at, progress);
+  }
+}
+
+// All products of layer I are done.
+template <int I>
+__device__ __forceinline__ void AfterProducts(const Parameters& parameters, const Place& at, const Progress& progress, int layer) {
+  if constexpr (I <= LastUseOfInput()) {
+    // Whoever reads the slot by plain loads must be done.
+    if constexpr (kLayers[I].residual) AwaitWarpgroup(progress.warpgroup);
+    if (at.thread == 0 && layer == LastUseOfInput() && progress.next_tile < progress.tiles) {
+      FetchRows(parameters, at, RowsHere(at, progress.warpgroup), progress.next_tile);
+    }
+  }
+}
+
+// What layer I does to columns kFrom to kTo of its products, which are done.
+template <int I, int kFrom, int kTo>
+__device__ __forceinline__ void Leave(Sums& sums, Left& left, const Parameters& parameters, const Place& at,
+                                      const Progress& progress, int before) {
+  Pin<kFrom, kTo>(sums);
+  AddBias<kFrom, kTo>(sums, at, before);
+  if constexpr (I + 1 < kNumLayers) {
+    ToLeft<I, kFrom, kTo>(sums, left);
+    PinLeft<kFrom, kTo>(left);
+  } else {
+    if (progress.tile < progress.tiles) Store<kFrom, kTo>(sums, parameters, at, progress.tile);
+  }
+}
+
+// `layer` is alike to I; its vectors are behind `before` floats. Its early products are begun.
+template <int I>
+__device__ __forceinline__ void Run(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress,
+                                    int layer, int before) {
+  constexpr Layer kLayer = kLayers[I];
+  constexpr int kAll = PanelsOfHalf(I);
+  Multiply<I, 0, Early(I), kAll>(sums, left, at, progress);
+  if constexpr (Halves(I) == 2) Multiply<I, 1, 0, kAll>(sums, left, at, progress);
+
+  if constexpr (OnlyActivates(kLayer) && Halves(I) == 2) {
+    // Products may go on, but not those that read what the first half overwrites.
+    constexpr int kOthers = I + 1 == kNumLayers ? kAll : kAll - Least(kAll, I == 0 ? 0 : First(I) / kPanelColumns);
+    Retire<Least(kOthers, kInFlight)>(at, progress);
+    Leave<I, 0, First(I)>(sums, left, parameters, at, progress, before);
+    if constexpr (IsPending(I)) {
+      Multiply<I + 1, 0, 0, Early(I + 1)>(sums, left, at, progress);
+      Retire<Least(Early(I + 1), kInFlight)>(at, progress);
+    } else {
+      Retire<0>(at, progress);
+    }
+    AfterProducts<I>(parameters, at, progress, layer);
+    Leave<I, First(I), kLayer.out>(sums, left, parameters, at, progress, before);
+  } else {
+    Retire<0>(at, progress);
+    Pin<0, kLayer.out>(sums);
+    AddBias<0, kLayer.out>(sums, at, before);
+    Finish<I>(sums, at, before);
+    AfterProducts<I>(parameters, at, progress, layer);
+    if constexpr (I + 1 < kNumLayers) {
+      ToLeft<I, 0, kLayer.out>(sums, left);
+      PinLeft<0, kLayer.out>(left);
+    } else {
+      if (progress.tile < progress.tiles) Store<0, kLayer.out>(sums, parameters, at, progress.tile);
+    }
+  }
+}
+
+template <int I>
+__device__ __forceinline__ void RunFrom(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress) {
+  constexpr int kEnd = EndOfRun(I);
+#pragma unroll 1
+  for (int layer = I; layer < kEnd; ++layer) {
+    Run<I>(sums, left, parameters, at, progress, layer, VectorsBefore(I) + (layer - I) * VectorsOf(I));
+  }
+  if constexpr (kEnd < kNumLayers) RunFrom<kEnd>(sums, left, parameters, at, progress);
+}
+
+// Registers: the warpgroup that fills the ring needs few.
+__device__ __forceinline__ void TakeRegisters() {
+  if constexpr (kWarpgroups == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+  if constexpr (kWarpgroups == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+}
+__device__ __forceinline__ void GiveRegisters() {
+  if constexpr (kWarpgroups > 1) asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+}
+
+}  // namespace tally_pipeline
+
+extern "C" __global__ void __launch_bounds__(tally_pipeline::kThreads, 1)
+    tally_vertical(const __grid_constant__ tally_pipeline::Parameters parameters) {
+  using namespace tally_pipeline;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const int warpgroup = threadIdx.x / kWarpgroupThreads;
+  float* const vectors = reinterpret_cast<float*>(shared + kVectorsAt);
+  const Place at{Shared(shared), Shared(shared) + kSlotsAt + warpgroup * kSlotBytes, threadIdx.x % kWarpgroupThreads, vectors};
+  const int tiles = (parameters.rows + kRows - 1) / kRows;
+  const int stride = gridDim.x * kWarpgroups;
+  const int rounds = (tiles + stride - 1) / stride;
+
+  PrefetchMaps(parameters);
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      InitBarrier(Full(at, stage), 1);
+      InitBarrier(Empty(at, stage), kWarpgroups);
+    }
+    for (int w = 0; w < kWarpgroups; ++w) InitBarrier(RowsHere(at, w), 1);
+    PublishBarriers();
+  }
+  __syncthreads();
+
+  if (warpgroup == kWarpgroups) {
+    GiveRegisters();
+    if (at.thread == 0) {
+      Ring ring;
+#pragma unroll 1
+      for (int round = 0; round < rounds; ++round) FetchFrom<0>(parameters, at, ring);
+    }
+  } else {
+    TakeRegisters();
+    Sums sums;
+    Left left;
+    Progress progress;
+    progress.warpgroup = warpgroup;
+    progress.tiles = tiles;
+    progress.tile = blockIdx.x * kWarpgroups + warpgroup;
+    if (at.thread == 0 && progress.tile < tiles) FetchRows(parameters, at, RowsHere(at, warpgroup), progress.tile);
+    LoadVectors<0>(parameters, vectors);
+    asm volatile("bar.sync 15, %0;" ::"n"(kComputeThreads) : "memory");
+    uint32_t parity = 0;
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round, progress.tile += stride, parity ^= 1) {
+      progress.next_tile = progress.tile + stride;
+      if (progress.tile < tiles) Wait(RowsHere(at, warpgroup), parity);
+      RunFrom<0>(sums, left, parameters, at, progress);
+    }
+  }
+}
