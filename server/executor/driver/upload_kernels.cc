@@ -68,7 +68,7 @@ CUfunction UploadKernels::FunctionOf(int device) {
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = code_.try_emplace(device);
   Code& code = place->second;
-  if (is_new && driver_.cuModuleLoadData(&code.module, kUploadPtx) == CUDA_SUCCESS) {
+  if (is_new && driver_.cuModuleLoadDataEx(&code.module, kUploadPtx, 0, nullptr, nullptr) == CUDA_SUCCESS) {
     driver_.cuModuleGetFunction(&code.function, code.module, "tally_upload");
   }
   return code.function;

@@ -58,11 +58,11 @@ TEST_F(UploadKernelsTest, CopiesExactlyWhatItIsToldWhateverIsAligned) {
   }
 }
 
-CUresult LoadsNothing(CUmodule*, const void*) { return CUDA_ERROR_NO_BINARY_FOR_GPU; }
+CUresult LoadsNothing(CUmodule*, const void*, unsigned int, CUjit_option*, void**) { return CUDA_ERROR_NO_BINARY_FOR_GPU; }
 
 TEST_F(UploadKernelsTest, WhereCodeDoesNotLoadNothingIsPutOnTheStream) {
   DriverTable without = driver_;
-  without.cuModuleLoadData = &LoadsNothing;
+  without.cuModuleLoadDataEx = &LoadsNothing;
   UploadKernels uploads(without);
   CUresult result = CUDA_SUCCESS;
   EXPECT_FALSE(uploads.Copy(0, to_, reinterpret_cast<CUdeviceptr>(from_), 16, nullptr, &result));
