@@ -142,7 +142,8 @@ CUresult ServeCopy(ServedRequest& served, ClientNames& names, StreamWaits& waits
   CopyDirection direction = CopyDirection::kDevice;
   if (from.is_host != to.is_host) direction = from.is_host ? CopyDirection::kUp : CopyDirection::kDown;
   if (from.is_host && to.is_host) direction = CopyDirection::kDown;
-  to.is_seen_by_device = to.is_seen_by_device && IsOnDevice(served, to.address, stream->device);
+  to.is_seen_by_device = to.is_seen_by_device && served.current_device() == stream->device &&
+                         IsOnDevice(served, to.address, stream->device);
   const CUresult result = PutCopy(served.session(), *stream, to, from, copy.size_bytes, direction);
   if (result != CUDA_SUCCESS) return result;
   Count(served.session(), direction, copy.size_bytes);

@@ -12,8 +12,8 @@ namespace {
 using server::UploadKernels;
 using shm::Op;
 
-constexpr uint32_t kAddress = static_cast<uint32_t>(shm::Place::kAddress);
-constexpr uint32_t kInline = static_cast<uint32_t>(shm::Place::kInline);
+constexpr uint32_t kByAddress = static_cast<uint32_t>(shm::Place::kAddress);
+constexpr uint32_t kInRecord = static_cast<uint32_t>(shm::Place::kInline);
 
 int num_launches, num_copies;
 
@@ -38,7 +38,7 @@ class UploadsTest : public ExecutorFixture {
     config.driver_table_for_testing = &table_;
   }
   void Identify(server::SessionIdentity& identity) override {
-    identity.priority_class = is_high_ ? shm::PriorityClass::kHigh : shm::PriorityClass::kBestEffort;
+    identity.priority_class = is_high_ ? shm::PriorityClass::kHighPriority : shm::PriorityClass::kBestEffort;
   }
   void Begin() {
     client_ = Connect();
@@ -59,10 +59,10 @@ class UploadsTest : public ExecutorFixture {
     return num_launches == 1;
   }
   Payload Up(uint64_t size_bytes) const {
-    return Payload().Put(shm::Copy{device_, host_, size_bytes, 1, kAddress, kAddress});
+    return Payload().Put(shm::Copy{device_, host_, size_bytes, 1, kByAddress, kByAddress});
   }
   Payload Down(uint64_t size_bytes) const {
-    return Payload().Put(shm::Copy{host_, device_, size_bytes, 1, kAddress, kAddress});
+    return Payload().Put(shm::Copy{host_, device_, size_bytes, 1, kByAddress, kByAddress});
   }
 
   server::DriverTable table_;
@@ -84,8 +84,8 @@ TEST_F(UploadsTest, SmallOnesOfPageLockedMemoryWhileOthersCanBeInterrupted) {
   EXPECT_FALSE(IsLaunched(Down(64)));
   const std::string bytes(16, 'b');
   EXPECT_FALSE(IsLaunched(
-      Payload().Put(shm::Copy{device_, 0, bytes.size(), 1, kAddress, kInline}).PutBytes(bytes.data(), bytes.size())));
-  const shm::Copy on_device{device_, device_ + 4096, 64, 1, kAddress, kAddress};
+      Payload().Put(shm::Copy{device_, 0, bytes.size(), 1, kByAddress, kInRecord}).PutBytes(bytes.data(), bytes.size())));
+  const shm::Copy on_device{device_, device_ + 4096, 64, 1, kByAddress, kByAddress};
   EXPECT_FALSE(IsLaunched(Payload().Put(on_device)));
   executor_->TakePrecedence(2);  // another GPU's
   EXPECT_FALSE(IsLaunched(Up(64)));
