@@ -121,8 +121,8 @@ CUresult PutCopy(SessionState& session, const Stream& stream, const CopySide& to
   const bool is_made_by_kernel = IsMadeByKernel(session, stream, to, from, size_bytes);
   return InPieces(session, stream, direction, size_bytes, 1, [&](uint64_t first, uint64_t num) {
     CUresult result = CUDA_SUCCESS;
-    if (is_made_by_kernel && session.core.uploads.Copy(stream.device, to.address + first, from.address + first, num,
-                                                       stream.real, &result)) {
+    if (is_made_by_kernel &&
+        session.core.uploads.Copy(stream.device, to.address + first, from.address + first, num, stream.real, &result)) {
       return result;
     }
     return CopyPiece(session.driver, to, from, first, num, stream.real);

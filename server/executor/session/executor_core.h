@@ -75,7 +75,7 @@ class ExecutorCore {
   Notices notices;                                    // thread-safe
   UsedDevices used_devices;                           // thread-safe
   PeerAccess peers{driver, *devices};
-  UploadKernels uploads{driver};  // thread-safe
+  UploadKernels uploads{driver};         // thread-safe
   Trace trace{driver, *devices, clock};  // thread-safe
   ForeignObjects foreign;                // thread-safe
   Collectives collectives;               // thread-safe

@@ -44,8 +44,8 @@ TEST_F(UploadKernelsTest, CopiesExactlyWhatItIsToldWhateverIsAligned) {
       SCOPED_TRACE(testing::Message() << size << " bytes from " << from_offset << " to " << to_offset);
       ASSERT_EQ(driver_.cuMemsetD8Async(to_, 0xee, kRoom, nullptr), CUDA_SUCCESS);
       CUresult result = CUDA_ERROR_UNKNOWN;
-      ASSERT_TRUE(uploads.Copy(0, to_ + to_offset, reinterpret_cast<CUdeviceptr>(from_ + from_offset), size, nullptr,
-                               &result));
+      ASSERT_TRUE(
+          uploads.Copy(0, to_ + to_offset, reinterpret_cast<CUdeviceptr>(from_ + from_offset), size, nullptr, &result));
       ASSERT_EQ(result, CUDA_SUCCESS);
       ASSERT_EQ(driver_.cuMemcpyDtoHAsync_v2(found.data(), to_, kRoom, nullptr), CUDA_SUCCESS);
       ASSERT_EQ(driver_.cuStreamSynchronize(nullptr), CUDA_SUCCESS);
@@ -58,7 +58,9 @@ TEST_F(UploadKernelsTest, CopiesExactlyWhatItIsToldWhateverIsAligned) {
   }
 }
 
-CUresult LoadsNothing(CUmodule*, const void*, unsigned int, CUjit_option*, void**) { return CUDA_ERROR_NO_BINARY_FOR_GPU; }
+CUresult LoadsNothing(CUmodule*, const void*, unsigned int, CUjit_option*, void**) {
+  return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
 
 TEST_F(UploadKernelsTest, WhereCodeDoesNotLoadNothingIsPutOnTheStream) {
   DriverTable without = driver_;

@@ -24,8 +24,8 @@ class UploadsTest : public ExecutorFixture {
     table_.cuModuleGetFunction = [](CUfunction* function, CUmodule module, const char*) -> CUresult {
       return *function = reinterpret_cast<CUfunction>(module), CUDA_SUCCESS;
     };
-    table_.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                               void**, void**) -> CUresult { return ++num_launches, CUDA_SUCCESS; };
+    table_.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                               CUstream, void**, void**) -> CUresult { return ++num_launches, CUDA_SUCCESS; };
     table_.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void*, size_t, CUstream) -> CUresult {
       return ++num_copies, CUDA_SUCCESS;
     };
@@ -83,8 +83,9 @@ TEST_F(UploadsTest, SmallOnesOfPageLockedMemoryWhileOthersCanBeInterrupted) {
   EXPECT_FALSE(IsLaunched(Up(UploadKernels::kMostBytes + 1)));
   EXPECT_FALSE(IsLaunched(Down(64)));
   const std::string bytes(16, 'b');
-  EXPECT_FALSE(IsLaunched(
-      Payload().Put(shm::Copy{device_, 0, bytes.size(), 1, kByAddress, kInRecord}).PutBytes(bytes.data(), bytes.size())));
+  EXPECT_FALSE(IsLaunched(Payload()
+                              .Put(shm::Copy{device_, 0, bytes.size(), 1, kByAddress, kInRecord})
+                              .PutBytes(bytes.data(), bytes.size())));
   const shm::Copy on_device{device_, device_ + 4096, 64, 1, kByAddress, kByAddress};
   EXPECT_FALSE(IsLaunched(Payload().Put(on_device)));
   executor_->TakePrecedence(2);  // another GPU's
