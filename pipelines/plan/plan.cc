@@ -24,6 +24,7 @@ constexpr int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1
 }  // namespace
 
 int FirstHalf(const Layer& layer) {
+  if (layer.out > kMostWidth) return kPanelColumns;
   return layer.out <= kPanelColumns ? layer.out : CeilDiv(layer.out, 2 * kPanelColumns) * kPanelColumns;
 }
 
@@ -34,7 +35,11 @@ int PanelsOf(const Chain& chain, const Layer& layer) {
          (layer.takes_input == TakesInput::kNo ? 0 : CeilDiv(chain.input(), kPanelColumns));
 }
 
-int MostOut(const Chain& chain) { return std::ranges::max(chain.layers, {}, &Layer::out).out; }
+bool IsWide(const Chain& chain) { return chain.layers.front().out > kMostWidth; }
+// Of the layers that a warpgroup has in its registers at once.
+int MostOut(const Chain& chain) {
+  return std::ranges::max(chain.layers | std::views::drop(IsWide(chain) ? 1 : 0), {}, &Layer::out).out;
+}
 int MostFirstHalf(const Chain& chain) { return std::ranges::max(chain.layers | std::views::transform(FirstHalf)); }
 
 int64_t WeightBytes(const Chain& chain) {
@@ -101,7 +106,10 @@ std::expected<void, std::string> Check(const Chain& chain, const Machine& machin
     if (layer.out < 16 || layer.out % 16 != 0) {
       return std::unexpected(fmt::format("layer {} gives {} columns; a multiple of 16 is needed", i, layer.out));
     }
-    if (layer.out > kMostWidth) {
+    const bool may_be_wide = i == 0 && chain.layers.size() > 1 && layer.norm == Norm::kNone && !layer.residual &&
+                             layer.out <= kMostWideFirst && layer.out % (2 * kPanelColumns) == 0 &&
+                             chain.layers[1].takes_input == TakesInput::kNo;
+    if (layer.out > kMostWidth && !may_be_wide) {
       return std::unexpected(fmt::format("layer {} gives {} columns; from {} on the library is at its roof", i,
                                          layer.out, kMostWidth + 16));
     }
@@ -136,7 +144,7 @@ std::vector<Variant> VariantsFor(const Chain& chain, const Machine& machine, int
   for (int warpgroups = 1; warpgroups <= MostWarpgroups(chain); ++warpgroups) {
     if (warpgroups > 1 && tiles <= machine.multiprocessors) break;  // one tile for each: no second warpgroup has any
     const Variant resident{.warpgroups = warpgroups};
-    if (SharedBytes(chain, resident) <= machine.shared_bytes) {
+    if (!IsWide(chain) && SharedBytes(chain, resident) <= machine.shared_bytes) {
       variants.push_back(resident);
       continue;
     }
