@@ -43,7 +43,7 @@ TEST(GraphTable, SaysHowEachIsLaunchedAndWhy) {
   const std::string text = GraphTable(Graphs());
   EXPECT_THAT(text, HasSubstr("7.1   1284  61          4           1       912  640            4.120     4.301 "));
   EXPECT_THAT(text, HasSubstr("partitions  -"));
-  EXPECT_THAT(text, HasSubstr("95           1.500    64.500  spread      -"));
+  EXPECT_THAT(text, HasSubstr("95      1.500      64.500    spread      -"));
   EXPECT_THAT(text, HasSubstr("7.12     12  -           -        "));
   EXPECT_THAT(text, HasSubstr("whole       short"));
   EXPECT_EQ(GraphTable({}), "");
