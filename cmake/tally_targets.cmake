@@ -5,6 +5,7 @@
 #   tally_test(NAME SOURCES... [DEPS ...] [LABELS ...]) a GoogleTest binary, registered with CTest as a whole
 #   tally_bench(NAME SOURCES... [DEPS ...])             a Google Benchmark binary, run once per CI as <NAME>_smoke
 #   tally_compile_apart(SOURCES...)                     not together with others where a preset says CMAKE_UNITY_BUILD
+#   tally_compile_together(TARGETS...)                  more at once than others there
 set(CMAKE_CXX_STANDARD 23)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -50,6 +51,12 @@ function(tally_compile_apart)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
+# Up to 24 sources of these targets become one: each has heavy headers (session_state.h alone takes
+# 5 s). Elsewhere more than eight at a time gain nothing.
+function(tally_compile_together)
+  set_target_properties(${ARGN} PROPERTIES UNITY_BUILD_BATCH_SIZE 24)
+endfunction()
+
 # tally_precompile(TARGET KIND): cmake/precompiled/KIND.h is read before each source of it. One compilation serves all targets
 # of a kind; those with options of their own (an instruction set, no sanitizer) cannot share it and go without.
 function(tally_precompile target kind)
@@ -57,19 +64,24 @@ function(tally_precompile target kind)
     return()
   endif()
   if(NOT TARGET tally_precompiled_${kind})
-    # gcc refuses it where code is position-independent in another way, so tests are compiled with -fPIC, too.
+    # gcc refuses it where code is position-independent in another way, so programs are compiled with -fPIC, too.
     add_library(tally_precompiled_${kind} OBJECT "${PROJECT_SOURCE_DIR}/cmake/precompiled/empty.cc")
     target_link_libraries(tally_precompiled_${kind} PRIVATE tally_options tally_sanitizer)
     if(kind STREQUAL "test")
       target_link_libraries(tally_precompiled_test PRIVATE GTest::gmock)
+    elseif(kind STREQUAL "program")
+      target_link_libraries(tally_precompiled_program PRIVATE CLI11::CLI11 nlohmann_json::nlohmann_json)
     endif()
     target_precompile_headers(tally_precompiled_${kind} PRIVATE "${PROJECT_SOURCE_DIR}/cmake/precompiled/${kind}.h")
   endif()
-  if(kind STREQUAL "test")
+  if(NOT kind STREQUAL "room")
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+  if(kind STREQUAL "test")
     # Little of a test's time is spent in the test itself. With the header precompiled gcc 12 no longer sees that moving a
     # std::string, inlined into a test, is the library's doing, and warns of bytes past its end: false, and known.
-    target_compile_options(${target} PRIVATE -fPIC $<$<CONFIG:Release>:-O1>
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
                            -Wno-array-bounds -Wno-stringop-overread -Wno-stringop-overflow)
   endif()
   target_precompile_headers(${target} REUSE_FROM tally_precompiled_${kind})
@@ -91,6 +103,9 @@ function(tally_executable name)
   cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE tally_options tally_sanitizer ${arg_DEPS})
+  if(NOT TALLY_SANITIZER)  # too few of them there
+    tally_precompile(${name} program)
+  endif()
 endfunction()
 
 function(tally_test name)
