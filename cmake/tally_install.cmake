@@ -24,7 +24,7 @@ install(TARGETS ${tally_programs} tally_sim_driver
 install(TARGETS tally_shim tally_arrivals_preload tally_nvml LIBRARY DESTINATION ${tally_private_directory}/client)
 install(TARGETS tally_pipelines LIBRARY DESTINATION ${tally_private_directory})
 
-install(FILES include/tally/expect_work.h include/tally/segments.h include/tally/pipelines.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tally)
+install(FILES include/tally/expect_work.h include/tally/segments.h include/tally/taskgraph.h include/tally/pipelines.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tally)
 install(FILES deploy/systemd/tallyd.service deploy/systemd/tally.socket DESTINATION lib/systemd/system)
 install(FILES deploy/systemd/tally.sysusers.conf DESTINATION lib/sysusers.d RENAME tally.conf)
 install(FILES deploy/systemd/tally.tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME tally.conf)

@@ -4,10 +4,11 @@
 usage: check_headers_alone.py BUILD_DIRECTORY [--budget-seconds N] [--jobs N]
 
 A header that is the first include of its own source (x.cc begins with x.h) is proved by the build itself and costs
-nothing here, if the build compiles that source alone or as the first of several (unity builds). With a header the one
-is proved that it includes first. The others are compiled
+nothing here, if the build compiles that source alone or as the first of several (unity builds). With it the one is
+proved that it includes first. The others are compiled one behind the other, each behind such only as it includes itself,
 with the flags of a neighbour from compile_commands.json, its precompiled header included (what that hides is what
-check_includes.py looks for); what passed is remembered in BUILD_DIRECTORY/headers_alone by a hash of flags and contents. Out of time is said and is no failure: the next run goes on.
+check_includes.py looks for). What passed is remembered in BUILD_DIRECTORY/headers_alone by a hash of flags and contents.
+Out of time is said and is no failure: the next run goes on.
 """
 import argparse
 import concurrent.futures
@@ -72,11 +73,44 @@ def with_lines(headers, following):
     return found
 
 
-def to_compile(headers, following):
-    """As few as prove all of `headers`."""
-    heads = headers - {following[header] for header in headers}
-    # What is left includes itself, round about.
-    return heads | (headers - with_lines(heads, following))
+def everything_below(headers):
+    """Header -> all of the project's headers that it includes, by whatever way, itself not among them."""
+    included = {header: set(INCLUDE.findall(source_tree.read(ROOT, header))) & headers for header in headers}
+    below = {}
+    for header in headers:
+        found, waiting = set(), [header]
+        while waiting:
+            new = included[waiting.pop()] - found
+            found |= new
+            waiting += new
+        below[header] = found - {header}
+    return below
+
+
+def chains(headers, below):
+    """`headers` in as few lists as can be, each header behind such only as it includes itself. Compiled one after the
+    other, all of a list are proved: nothing stands in front of one that would not stand there alone. (A matching of each
+    header with one above it; whoever has none begins a list.)"""
+    above = {}
+
+    def place(header, tried):
+        """Finds `header` one below it; who stands above that one moves, if it can."""
+        for lower in sorted(below[header] & headers):
+            if lower in tried or header in below[lower]:
+                continue
+            tried.add(lower)
+            if lower not in above or place(above[lower], tried):
+                above[lower] = header
+                return True
+        return False
+
+    lowest = sorted(headers - {header for header in sorted(headers) if place(header, set())})
+    lists = []
+    for header in lowest:
+        lists.append([header])
+        while lists[-1][-1] in above:
+            lists[-1].append(above[lists[-1][-1]])
+    return lists
 
 
 def rank(options):
@@ -128,11 +162,12 @@ def fingerprint(header, command):
     return digest.hexdigest()
 
 
-def compile_alone(header, command, cache):
-    mark = os.path.join(cache, fingerprint(header, command))
+def compile_chain(chain, command, cache):
+    text = "".join(f'#include "{header}"\n' for header in chain)
+    mark = os.path.join(cache, fingerprint(chain[-1], [command, text]))
     if os.path.exists(mark):
         return None
-    run = subprocess.run(command + ["-fsyntax-only", "-x", "c++", "-"], input=f'#include "{header}"\n', text=True, cwd=ROOT,
+    run = subprocess.run(command + ["-fsyntax-only", "-x", "c++", "-"], input=text, text=True, cwd=ROOT,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if run.returncode == 0:
         with open(mark, "w", encoding="ascii"):
@@ -160,20 +195,20 @@ def main():
     proved = with_lines(proved_by_build(headers, commands), following)
     failed, skipped = [], []
 
-    def check(header):
+    def check(chain):
         if time.monotonic() > deadline:
-            skipped.append(header)
+            skipped.extend(chain)
             return
-        complaint = compile_alone(header, flags_for(header, flags), cache)
+        complaint = compile_chain(chain, flags_for(chain[-1], flags), cache)
         if complaint is None:
             return
         if NOT_BUILT.search(complaint):
-            skipped.append(header)
+            skipped.extend(chain)
         else:
-            failed.append((header, complaint))
+            failed.append((", then ".join(chain), complaint))
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        list(pool.map(check, sorted(to_compile(headers - proved, following))))
+        list(pool.map(check, chains(headers - proved, everything_below(headers))))
     for header, complaint in failed:
         print(f"{header} does not compile alone:\n{complaint}")
     print(f"{len(headers)} headers: {len(proved)} proved by the build, {len(headers) - len(proved) - len(skipped)} "

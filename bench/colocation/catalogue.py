@@ -7,6 +7,7 @@ SERVICES = {
     "resnet50": (ALL_FORMS, 1),
     "bert": (ALL_FORMS, 1),
     "bert-small": (ALL_FORMS, 1),
+    "recommender": (ALL_FORMS, 1),
     "detector": (ALL_FORMS, 1.5),
     "diffusion": (ALL_FORMS, 4),
     # Each token's attention has another shape, so a graph or a compiled form would be another program.
@@ -45,12 +46,14 @@ def gpu_gib(role, name):
     return SERVICES[name.rpartition("-")[0]][1] if role == "service" else TRAININGS[name]
 
 
+# The Tally paper's services and trainings, and two small services.
+MATRIX_SERVICES = ("bert-graph", "resnet50-graph", "detector-graph", "llama-eager", "diffusion-graph", "gpt-neo-eager", "bert-small-graph",
+                   "recommender-graph")
+MATRIX_TRAININGS = ("gpt2-large", "pegasus", "resnet50", "whisper", "bert", "pointnet")
+
+
 def all_pairs():
-    """Every service with every training but those as graphs; graphs and compiled forms of a few services, as their kernels are the same."""
-    services = ["bert-graph", "resnet50-eager", "detector-eager", "llama-eager", "diffusion-eager", "gpt-neo-eager", "bert-small-graph",
-                "bert-eager", "resnet50-graph", "bert-compiled", "resnet50-compiled"]
-    trainings = ["gpt2-medium", "bert", "resnet50", "whisper", "pointnet", "pegasus", "gpt2-large"]
-    # Pairs of a diagonal first: a short run meets every model once.
-    pairs = [(service, trainings[(row + column) % len(trainings)]) for column in range(len(trainings))
-             for row, service in enumerate(services)]
-    return pairs
+    """Every service in one form (as a graph where it can be one) with every training. Pairs of a diagonal first: a short run meets every
+    model once."""
+    return [(service, MATRIX_TRAININGS[(row + column) % len(MATRIX_TRAININGS)]) for column in range(len(MATRIX_TRAININGS))
+            for row, service in enumerate(MATRIX_SERVICES)]

@@ -42,6 +42,13 @@ def bert_small():
     return bert(hidden_size=512, num_hidden_layers=4, num_attention_heads=8, intermediate_size=2048)
 
 
+def recommender():
+    """A ranking model of a recommender: one user's 128 candidates a request. As a graph a tenth of a millisecond."""
+    from networks import Recommender
+    return (Recommender().cuda().half().eval(),
+            lambda: (torch.randn(128, 13).half(), torch.randint(0, Recommender.ROWS, (128, Recommender.TABLES))))
+
+
 def detector():
     from networks import Detector
     return Detector().cuda().half().eval().to(memory_format=torch.channels_last), half((1, 3, 640, 640))
@@ -81,7 +88,8 @@ def gpt_neo():
     return generation(GPTNeoForCausalLM(config).half().cuda().eval(), 50000, 64, 16)
 
 
-NETWORKS = {"resnet50": resnet50, "bert": bert, "bert-small": bert_small, "detector": detector, "diffusion": diffusion, "llama": llama, "gpt-neo": gpt_neo}
+NETWORKS = {"resnet50": resnet50, "bert": bert, "bert-small": bert_small, "recommender": recommender,
+            "detector": detector, "diffusion": diffusion, "llama": llama, "gpt-neo": gpt_neo}
 
 
 def captured(run, static, around=lambda run: run()):

@@ -152,3 +152,28 @@ class PointNet(nn.Module):
         turn = self.align(self.align_features(points).amax(dim=2)).view(-1, 3, 3)
         points = torch.bmm(turn.float() + torch.eye(3, device=points.device), points)
         return self.classifier(self.late(self.early(points)).amax(dim=2))
+
+
+class Recommender(nn.Module):
+    """After DLRM: numbers through layers, categories through tables, products of all of them with one another, layers."""
+
+    TABLES, ROWS, WIDTH = 26, 50000, 64
+
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.Embedding(self.TABLES * self.ROWS, self.WIDTH)
+        self.numbers = self._layers(13, 512, 256, self.WIDTH)
+        parts = self.TABLES + 1
+        self.register_buffer("first", torch.arange(self.TABLES) * self.ROWS)
+        self.register_buffer("pairs", torch.tril_indices(parts, parts, -1))
+        self.score = nn.Sequential(*self._layers(self.WIDTH + parts * (parts - 1) // 2, 1024, 512, 256), nn.Linear(256, 1))
+
+    @staticmethod
+    def _layers(*widths):
+        return nn.Sequential(*(layer for pair in zip(widths, widths[1:]) for layer in (nn.Linear(*pair), nn.ReLU())))
+
+    def forward(self, numbers, categories):
+        numbers = self.numbers(numbers)
+        parts = torch.cat([numbers[:, None], self.tables(categories + self.first)], dim=1)
+        products = torch.bmm(parts, parts.transpose(1, 2))[:, self.pairs[0], self.pairs[1]]
+        return self.score(torch.cat([numbers, products], dim=1))

@@ -21,6 +21,6 @@ def draw(path, groups, heights, label, is_sideways=False):
     else:
         axes.set_xticks(range(len(groups)), groups)
         axes.set_ylabel(label)
-        axes.legend(fontsize=8, ncols=4, loc="upper left")
+        axes.legend(fontsize=8, ncols=len(heights), loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})

@@ -29,17 +29,19 @@ constexpr const char* kUsage = R"(taskgraph [OPTIONS]
   --tasks K          of a shape (default 120)
   --rounds R         multiply-adds of each thread of a task; 0 (default): empty tasks
   --blocks B         of 128 threads, of a task of a shape (default 1)
-  --repetitions R    timed (default 5), after one that is not
+  --repetitions R    timed (default 5)
+  --warm-ups W       before these (default 1), not timed
   --seconds S        instead: repeats for so long, for a program beside another one
+  --annotated        says what each tile's task touches (tally/taskgraph.h)
   --plain            no cuBLAS and cuSOLVER, even if they are there
 Prints one line: the median and the best time of a repetition. A wrong result ends it with status 1.
 )";
 
 struct Options {
   std::string problem = "cholesky", mode = "graph";
-  uint32_t n = 96, tiles = 6, tasks = 120, rounds = 0, blocks = 1, repetitions = 5;
+  uint32_t n = 96, tiles = 6, tasks = 120, rounds = 0, blocks = 1, repetitions = 5, warm_ups = 1;
   double seconds = 0;
-  bool is_plain = false;
+  bool is_plain = false, is_annotated = false;
 };
 
 Options Parse(int argc, char** argv) {
@@ -47,8 +49,8 @@ Options Parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help") std::exit(std::fputs(kUsage, stdout) < 0 ? 1 : 0);
-    if (name == "--plain") {
-      options.is_plain = true;
+    if (name == "--plain" || name == "--annotated") {
+      (name == "--plain" ? options.is_plain : options.is_annotated) = true;
       continue;
     }
     if (i + 1 == argc) Fail(argv[i], "it has a value");
@@ -70,6 +72,8 @@ Options Parse(int argc, char** argv) {
       options.blocks = number;
     else if (name == "--repetitions")
       options.repetitions = number;
+    else if (name == "--warm-ups")
+      options.warm_ups = number;
     else if (name == "--seconds")
       options.seconds = std::strtod(value, nullptr);
     else
@@ -187,7 +191,8 @@ class Factorization final : public Problem {
     for (double*& vector : vectors_) Check(cudaMalloc(&vector, n_ * sizeof(double)), "a vector");
     Fill<<<256, 256, 0, streams.first()>>>(original_, n_);
     Check(cudaStreamSynchronize(streams.first()), "fill the matrix");
-    kernels_ = std::make_unique<TileKernels>(libraries_.get(), streams, is_cholesky_, matrix_, n_, options.tiles);
+    kernels_ = std::make_unique<TileKernels>(libraries_.get(), streams, is_cholesky_, matrix_, n_, options.tiles,
+                                             options.is_annotated);
     is_whole_ = options.mode == "cusolver";
     if (is_whole_) {
       if (libraries_ == nullptr) Fail("--mode cusolver", "cuBLAS and cuSOLVER are not there");
@@ -280,9 +285,11 @@ int Run(int argc, char** argv) {
     Check(cudaStreamSynchronize(streams.first()), "wait");
     const std::chrono::duration<double, std::milli> took = Clock::now() - start;
     checked = problem->CheckResult();
-    if (i != 0) times_ms.push_back(took.count());  // the first one warms up
+    if (i >= options.warm_ups) times_ms.push_back(took.count());
     const std::chrono::duration<double> so_far = Clock::now() - began;
-    if (options.seconds > 0 ? so_far.count() >= options.seconds && i != 0 : i == options.repetitions) break;
+    const bool is_over =
+        options.seconds > 0 ? so_far.count() >= options.seconds : times_ms.size() >= options.repetitions;
+    if (is_over && !times_ms.empty()) break;
   }
   std::sort(times_ms.begin(), times_ms.end());
   std::printf("%s %s tasks %zu median_ms %.4f best_ms %.4f runs %zu %s\n", options.problem.c_str(),

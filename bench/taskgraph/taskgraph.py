@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Runs bench/task_graphs in rows: natively, under tally-run, and under tally-run with graphs in partitions. One line per row:
-the median of the program's own times, and how it compares with the row's native graph. Every run checks its result."""
+"""Runs bench/task_graphs in rows: natively, under tally-run, and under tally-run with graphs in partitions; with --gpus: natively
+on one GPU, and spread over several. One line per row: the median of the program's own times, and how it compares with the row's
+native graph. Every run checks its result."""
 import argparse
 import os
 import re
 import subprocess
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from ways import Failed, find_root  # noqa: E402  pylint: disable=wrong-import-position
+from ways import Failed, daemon, find_root, has_gpu  # noqa: E402  pylint: disable=wrong-import-position
 
 SHAPES = ["chain", "independent", "fork-join", "wavefront", "tree-sum", "butterfly", "random"]
 LINE = re.compile(r"^(\S+) (\S+) tasks (\d+) median_ms ([\d.]+) best_ms ([\d.]+) runs (\d+) (.+)$", re.MULTILINE)
@@ -30,6 +32,90 @@ def run(root, words, way, embedded):
     return int(found[3]), float(found[4]), found[7]
 
 
+# Launches until it is settled how a graph is launched: as a whole, one that times its tasks, those that are judged.
+SETTLED_AFTER = 16
+
+
+class Watch(threading.Thread):
+    """What tallyctl says of a program's graph while it runs: the last that was heard."""
+
+    def __init__(self, tallyd):
+        super().__init__()
+        self.tallyd, self.row, self.ended = tallyd, None, threading.Event()
+
+    def run(self):
+        while not self.ended.wait(0.3):
+            try:
+                found = self.tallyd.ctl("graphs")
+            except (Failed, subprocess.SubprocessError):
+                continue
+            self.row = max(found, key=lambda row: row["launches"], default=self.row)
+
+    def text(self):
+        self.ended.set()
+        self.join()
+        if self.row is None:
+            return "too short to be looked at"
+        moved = self.row["moved_bytes"] / max(1, self.row["launches_spread"]) / 1e6
+        return (f"{self.row['launches_spread']} of {self.row['launches']} launches on {self.row['gpus']} GPUs, {moved:.1f} MB moved a "
+                f"launch, whole {self.row['whole_ns'] / 1e6:.3f} ms, spread {self.row['spread_ns'] / 1e6:.3f} ms"
+                + (f", whole now: {self.row['why_whole']}" if self.row["why_whole"] else ""))
+
+
+def run_spread(root, tallyd, words):
+    """As run(), and what tallyctl said."""
+    watch = Watch(tallyd)
+    watch.start()
+    command = [os.path.join(root, "bin", "tally-run"), "--quiet", "--socket", tallyd.socket, "--graphs", "spread",
+               os.path.join(root, "bench", "task_graphs"), *words, "--warm-ups", str(SETTLED_AFTER)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    heard = watch.text()
+    found = LINE.search(done.stdout)
+    if done.returncode != 0 or found is None:
+        raise Failed(f"spread: {' '.join(words)}: status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    return int(found[3]), float(found[4]), f"{found[7]}; {heard}"
+
+
+def on_several(root, options):
+    """Rows with one GPU natively, and with several under tally-run."""
+    env = {"TALLY_SIM_DEVICES": str(options.gpus)}
+    if has_gpu():
+        env = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.gpus))))}
+    if options.smoke:
+        env.update({"TALLY_FORCE_GRAPHS": "spread", "TALLY_SPREAD_LEAST_BYTES": "1024"})
+    failures = 0
+    with daemon(root, "auto", env=env) as tallyd:
+        for words in rows(options):
+            is_matrix = words[1] in ("lu", "cholesky")
+            native = [] if options.smoke else ["graph"] + (["cusolver"] if is_matrix else [])
+            base = None
+            for mode in native:
+                tasks, median_ms, checked = run(root, [*words, "--mode", mode], "native", False)
+                base = base or median_ms
+                show(words, f"native {mode}", tasks, median_ms, base, checked)
+            for more in [[], ["--annotated"]] if is_matrix else [[]]:
+                way = " ".join([f"spread over {options.gpus}", *more])
+                try:
+                    tasks, median_ms, checked = run_spread(root, tallyd, [*words, "--mode", "graph", *more])
+                except Failed as failed:
+                    failures += 1
+                    show_failure(words, way, failed)
+                    continue
+                show(words, way, tasks, median_ms, base, checked)
+    return failures
+
+
+def show(words, way, tasks, median_ms, base, checked):
+    ratio = f"{base / median_ms:.3f}" if base and median_ms else "-"
+    print(f"{' '.join(words)}: {way}: {tasks} tasks, {median_ms:.4f} ms, {ratio} of the graph, {checked}", flush=True)
+
+
+def show_failure(words, way, failed):
+    """What comes behind it is measured all the same."""
+    print(f"{' '.join(words)}: {way}: FAILED", flush=True)
+    print(f"taskgraph.py: {failed}", file=sys.stderr, flush=True)
+
+
 def rows(options):
     """Each: its words but the mode."""
     if options.smoke:
@@ -46,9 +132,33 @@ def rows(options):
             for rounds in (0, 1000, 10000, 100000):
                 yield ["--problem", shape, "--tasks", "120", "--rounds", str(rounds), "--blocks", "16", "--repetitions", "50"]
     else:
-        for size in (12000, 24000, 48000):
-            for tiles in (6, 8, 12, 16):
-                yield ["--problem", options.rows, "--n", str(size), "--tiles", str(tiles), "--repetitions", "7"]
+        for tiles in options.tiles.split(","):  # the first is what others are compared with: a run may be cut short
+            for size in options.sizes.split(","):
+                yield ["--problem", options.rows, "--n", size, "--tiles", tiles, "--repetitions", "7"]
+
+
+def on_one(root, options):
+    """Rows natively, under tally-run, and in partitions."""
+    ways = ["tally", "partitions"] if options.smoke else ["native", "tally", "partitions"]
+    failures = 0
+    for words in rows(options):
+        is_matrix = words[1] in ("lu", "cholesky")
+        modes = ["streams", "graph"] + (["cusolver"] if is_matrix and not options.smoke else [])
+        base = None
+        for mode in modes[::-1]:
+            for way in ways:
+                if way == "partitions" and mode != "graph":
+                    continue
+                try:
+                    tasks, median_ms, checked = run(root, [*words, "--mode", mode], way, options.embedded or options.smoke)
+                except Failed as failed:
+                    failures += 1
+                    show_failure(words, f"{way} {mode}", failed)
+                    continue
+                if mode == "graph" and base is None:
+                    base = median_ms
+                show(words, f"{way} {mode}", tasks, median_ms, base, checked)
+    return failures
 
 
 def main():
@@ -56,27 +166,17 @@ def main():
     parser.add_argument("--rows", choices=("empty", "shapes", "lu", "cholesky"), default="empty", help="default: %(default)s")
     parser.add_argument("--smoke", action="store_true", help="small, on the software GPU, without native runs: results only")
     parser.add_argument("--embedded", action="store_true", help="a tallyd for each run; else one has to run already")
+    parser.add_argument("--gpus", type=int, default=1, help="spread over so many, by a tallyd of its own (default: %(default)s)")
+    parser.add_argument("--sizes", default="12000,24000,48000", help="of matrices (default: %(default)s)")
+    parser.add_argument("--tiles", default="12,6,8,16", help="of a row of these (default: %(default)s)")
     options = parser.parse_args()
-    ways = ["tally", "partitions"] if options.smoke else ["native", "tally", "partitions"]
-    try:
-        root = find_root()
-        for words in rows(options):
-            is_matrix = words[1] in ("lu", "cholesky")
-            modes = ["streams", "graph"] + (["cusolver"] if is_matrix and not options.smoke else [])
-            base = None
-            for mode in modes[::-1]:
-                for way in ways:
-                    if way == "partitions" and mode != "graph":
-                        continue
-                    tasks, median_ms, checked = run(root, [*words, "--mode", mode], way, options.embedded or options.smoke)
-                    if mode == "graph" and base is None:
-                        base = median_ms
-                    ratio = f"{base / median_ms:.3f}" if base and median_ms else "-"
-                    print(f"{' '.join(words)}: {way} {mode}: {tasks} tasks, {median_ms:.4f} ms, {ratio} of the graph, {checked}",
-                          flush=True)
-    except Failed as failed:
-        sys.exit(f"taskgraph.py: {failed}")
+    root = find_root()
+    failures = on_several(root, options) if options.gpus > 1 else on_one(root, options)
+    return f"taskgraph.py: {failures} runs failed" if failures else 0
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        sys.exit(main())
+    except Failed as failed_at_all:
+        sys.exit(f"taskgraph.py: {failed_at_all}")

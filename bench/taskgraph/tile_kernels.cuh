@@ -12,15 +12,17 @@
 #include "bench/taskgraph/on_streams.h"
 #include "bench/taskgraph/solver_libraries.h"
 #include "bench/taskgraph/tiles.h"
+#include "include/tally/taskgraph.h"
 
 namespace taskgraph {
 
 class TileKernels {
  public:
   // `libraries` may be null. A handle and a workspace for each stream: calls of one stream follow one another.
+  // `is_annotated`: says what each task touches.
   TileKernels(const SolverLibraries* libraries, const OnStreams& streams, bool is_cholesky, double* matrix, uint32_t n,
-              uint32_t tiles)
-      : libraries_(libraries), is_cholesky_(is_cholesky), matrix_(matrix), n_(n), size_(n / tiles) {
+              uint32_t tiles, bool is_annotated)
+      : libraries_(libraries), is_annotated_(is_annotated), is_cholesky_(is_cholesky), matrix_(matrix), n_(n), size_(n / tiles) {
     if (libraries == nullptr) return;
     for (size_t i = 0; i < OnStreams::kStreams; ++i) places_.push_back(MakePlace(streams.stream(i)));
   }
@@ -30,12 +32,14 @@ class TileKernels {
     const double* const diagonal = Tile(task.step, task.step);
     const double* const left = Tile(task.row, task.step);
     const double* const other = is_cholesky_ ? Tile(task.column, task.step) : Tile(task.step, task.column);
+    if (is_annotated_) Declare(task, target, diagonal, left, other, stream, index);
     if (libraries_ == nullptr) {
       LaunchPlain(task, target, diagonal, left, other, stream);
     } else {
       LaunchLibrary(task, target, diagonal, left, other, places_[index]);
     }
     Check(cudaGetLastError(), "launch a tile");
+    if (is_annotated_) Require(tallyTaskEnd(stream), "tallyTaskEnd");
   }
 
   // The whole matrix by one call; false: there is no library.
@@ -47,13 +51,14 @@ class TileKernels {
   }
 
  private:
-  static constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20;
+  static constexpr size_t kBlasWorkspaceBytes = size_t{32} << 20, kLeastWorkspaceBytes = size_t{1} << 20;
   struct Place {
     cublasHandle_t blas = nullptr;
     cusolverDnHandle_t solver = nullptr;
     double* workspace = nullptr;
     int workspace_size = 0;
     int* failed = nullptr;
+    void* blas_workspace = nullptr;
   };
 
   static void Require(int status, const char* what) {
@@ -67,9 +72,8 @@ class TileKernels {
     Place place;
     Require(libraries_->create(&place.blas), "cublasCreate");
     Require(libraries_->set_stream(place.blas, stream), "cublasSetStream");
-    void* blas_workspace = nullptr;
-    Check(cudaMalloc(&blas_workspace, kBlasWorkspaceBytes), "a workspace");
-    Require(libraries_->set_workspace(place.blas, blas_workspace, kBlasWorkspaceBytes), "cublasSetWorkspace");
+    Check(cudaMalloc(&place.blas_workspace, kBlasWorkspaceBytes), "a workspace");
+    Require(libraries_->set_workspace(place.blas, place.blas_workspace, kBlasWorkspaceBytes), "cublasSetWorkspace");
     Require(libraries_->create_solver(&place.solver), "cusolverDnCreate");
     Require(libraries_->set_solver_stream(place.solver, stream), "cusolverDnSetStream");
     const int n = static_cast<int>(size), ld = static_cast<int>(n_);
@@ -77,8 +81,10 @@ class TileKernels {
                 ? libraries_->potrf_size(place.solver, CUBLAS_FILL_MODE_LOWER, n, matrix_, ld, &place.workspace_size)
                 : libraries_->getrf_size(place.solver, n, n, matrix_, ld, &place.workspace_size),
             "a workspace's size");
-    Check(cudaMalloc(&place.workspace, sizeof(double) * static_cast<size_t>(place.workspace_size)), "a workspace");
-    Check(cudaMalloc(&place.failed, sizeof(int)), "a word");
+    // The word lies behind the workspace: small allocations stay on their GPU.
+    const size_t bytes = sizeof(double) * static_cast<size_t>(place.workspace_size);
+    Check(cudaMalloc(&place.workspace, bytes + kLeastWorkspaceBytes), "a workspace");
+    place.failed = reinterpret_cast<int*>(reinterpret_cast<char*>(place.workspace) + bytes);
     return place;
   }
   void Factor(const Place& place, double* target, uint32_t size) const {
@@ -117,6 +123,27 @@ class TileKernels {
                        "gemm");
     }
   }
+  // Columns of a tile.
+  tallyTaskRegion Region(const double* tile, int access) const {
+    return {tile, size_ * sizeof(double), size_, n_ * sizeof(double), access};
+  }
+  void Declare(const TileTask& task, const double* target, const double* diagonal, const double* left,
+               const double* other, cudaStream_t stream, size_t index) const {
+    std::vector<tallyTaskRegion> regions = {Region(target, TALLY_READS | TALLY_WRITES)};
+    if (task.op == TileOp::kSolveRight || task.op == TileOp::kSolveLeft) {
+      regions.push_back(Region(diagonal, TALLY_READS));
+    } else if (task.op == TileOp::kUpdate) {
+      regions.push_back(Region(left, TALLY_READS));
+      regions.push_back(Region(other, TALLY_READS));
+    }
+    if (libraries_ != nullptr) {
+      const Place& place = places_[index];
+      const size_t bytes = sizeof(double) * static_cast<size_t>(place.workspace_size) + sizeof(int);
+      regions.push_back({place.blas_workspace, kBlasWorkspaceBytes, 1, 0, TALLY_SCRATCH});
+      regions.push_back({place.workspace, bytes, 1, 0, TALLY_SCRATCH});
+    }
+    Require(tallyTaskBegin(stream, regions.data(), regions.size()), "tallyTaskBegin");
+  }
   void LaunchPlain(const TileTask& task, double* target, const double* diagonal, const double* left,
                    const double* other, cudaStream_t stream) const {
     constexpr int kThreads = 64;
@@ -141,6 +168,7 @@ class TileKernels {
   }
 
   const SolverLibraries* const libraries_;
+  const bool is_annotated_;
   const bool is_cholesky_;
   double* const matrix_;
   const uint32_t n_, size_;

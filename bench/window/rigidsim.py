@@ -213,7 +213,7 @@ def plot(groups, path):
         cells = [next((cell for cell in group.cells if (cell.way, cell.mode) == column), None) for group in groups]
         heights[" ".join(column)] = [group.baseline().median / cell.median if cell and cell.median else 0
                                      for group, cell in zip(groups, cells)]
-    bars.draw(path, [f"{group.plan}, {group.environments}" for group in groups], heights, "times as fast as native serial")
+    bars.draw(path, [f"{group.plan}\n{group.environments}" for group in groups], heights, "times as fast as native serial")
 
 
 def read_groups(path):

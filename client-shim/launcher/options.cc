@@ -114,9 +114,9 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
       ->type_name("off|shadow|on");
   app.add_option("--graphs", options.graphs,
                  "partitions (default): a best-effort program's CUDA graphs are launched part by part while a "
-                 "high-priority program may want the GPU, where tallyd stops kernels; off: always as a whole "
-                 "(docs/task-graphs.md)")
-      ->type_name("off|partitions");
+                 "high-priority program may want the GPU, where tallyd stops kernels; off: always as a whole; "
+                 "spread: over all GPUs that the program may use, where that is quicker (docs/task-graphs.md)")
+      ->type_name("off|partitions|spread");
   app.add_flag(
          "--hints{on}", options.hints,
          "on (or no value): for --priority high: learns which requests that come by a socket are followed by work "
@@ -198,7 +198,7 @@ std::variant<Options, int> ParseCommandLine(int argc, char** argv) {
     return Refuse(fmt::format("'{}' is no window: say off, shadow or on", options.window));
   }
   if (!options.graphs.empty() && !control::ParseGraphMode(options.graphs)) {
-    return Refuse(fmt::format("'{}' is no way to launch graphs: say off or partitions", options.graphs));
+    return Refuse(fmt::format("'{}' is no way to launch graphs: say off, partitions or spread", options.graphs));
   }
   if (!options.hints.empty() && options.hints != "on" && options.hints != "off") {
     return Refuse(fmt::format("'{}' is no choice of hints: say off or on", options.hints));

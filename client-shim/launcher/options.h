@@ -16,7 +16,7 @@ struct Options {
   std::string transforms;  // "none", or empty: as tallyd says
   std::string turnaround;  // in microseconds, as a number; empty: as tallyd says
   std::string window;      // "off", "shadow", "on"; empty: off
-  std::string graphs;      // "off", "partitions"; empty: partitions
+  std::string graphs;      // "off", "partitions", "spread"; empty: partitions
   std::string hints;       // "off", "on"; empty: off
   std::string memory;      // a size like "8G"; empty: as tallyd says
   std::string share;       // of GPU time, like "30%"; empty: as tallyd says

@@ -161,6 +161,7 @@ CUresult Session::Attach(std::string* sentence) {
   region_ = std::move(*region);
   wants_ptx_ = (reply.value[1] & shm::kWantsPtx) != 0;
   wants_declarations_ = (reply.value[1] & shm::kWantsDeclarations) != 0;
+  wants_tasks_ = (reply.value[1] & shm::kWantsTasks) != 0;
   takes_arrivals_ = (reply.value[1] & shm::kTakesArrivals) != 0 && region_.size_bytes() >= shm::kSessionRegionBytes;
   header_ = reinterpret_cast<shm::SessionHeader*>(region_.data());
   if (header_->magic != shm::kSessionMagic || header_->protocol_version != shm::kProtocolVersion) {

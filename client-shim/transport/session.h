@@ -67,6 +67,7 @@ class Session {
   bool wants_ptx() const { return wants_ptx_; }
   // Whether it can do something with what launches are said to touch.
   bool wants_declarations() const { return wants_declarations_; }
+  bool wants_tasks() const { return wants_tasks_; }
   // Where it is told when work is expected; null: the executor does not want to know. `*reason` is for a person then.
   shm::ArrivalPage* OpenArrivals(const char** reason);
   // For large copies to and from the arenas.
@@ -90,6 +91,7 @@ class Session {
   uint64_t id_ = 0;
   bool wants_ptx_ = false;
   bool wants_declarations_ = false;
+  bool wants_tasks_ = false;
   bool takes_arrivals_ = false;
   const unsigned num_cpus_;
   CopyThreads copy_threads_;

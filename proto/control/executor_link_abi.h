@@ -57,7 +57,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 22;
+inline constexpr uint32_t kLinkVersion = 23;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -265,7 +265,7 @@ struct LinkGraph {
   LinkHeader header;
   GraphFigures graph;
 };
-static_assert(sizeof(LinkGraph) == 16 + 64);
+static_assert(sizeof(LinkGraph) == 16 + 88);
 
 // tallyd to executor, with one descriptor: a file of kGraphPictureBytes that cannot grow. Answered by a ReportEnd.
 struct LinkDrawGraph {

@@ -1,5 +1,5 @@
-// How graphs that programs submit are launched (docs/task-graphs.md): as a whole, or in partitions of which each passes
-// admission by itself. Said by the program, constant for its session.
+// How graphs that programs submit are launched (docs/task-graphs.md): as a whole, in partitions of which each passes
+// admission by itself, or spread over several GPUs. Said by the program, constant for its session.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,9 @@ namespace tally::control {
 enum class GraphMode : uint16_t {
   kPartitions = 0,  // where somebody may have to be given the GPU; the default
   kOff = 1,         // always as a whole
+  kSpread = 2,      // on several GPUs where that is quicker; on one GPU as kPartitions
 };
-inline constexpr const char* kGraphModeNames[] = {"partitions", "off"};
+inline constexpr const char* kGraphModeNames[] = {"partitions", "off", "spread"};
 
 // Of a number that came from elsewhere, too.
 constexpr const char* NameOf(GraphMode mode) {
@@ -50,11 +51,19 @@ enum class WholeReason : uint32_t {
   kNoRoom,        // too many nodes are kept for the session already
   kRefused,       // the driver refuses a partition
   kOnePartition,  // there is nothing to cut
+  // Of those that are to be spread.
+  kLooking,    // it is not known yet what its tasks touch, or how long they take
+  kStaysHome,  // none of its tasks may leave the program's GPU
+  kNoGain,     // other GPUs would not make it quicker, as planned
+  kSlower,     // ... as measured
+  kNoMirrors,  // other GPUs cannot have its memory or its code
+  kBusy,       // what the program had queued did not end, or something was being captured
 };
 inline constexpr const char* kWholeReasonNames[] = {
-    "",        "off",           "kernels-kept", "high-priority", "nobody-there", "short",
-    "nodes",   "edges",         "too-large",    "user-objects",  "several-gpus", "changed",
-    "updated", "code-unloaded", "no-room",      "refused",       "one-partition"};
+    "",           "off",           "kernels-kept", "high-priority", "nobody-there",  "short",
+    "nodes",      "edges",         "too-large",    "user-objects",  "several-gpus",  "changed",
+    "updated",    "code-unloaded", "no-room",      "refused",       "one-partition", "looking",
+    "stays-home", "no-gain",       "slower",       "no-mirrors",    "busy"};
 
 // Of a number that came from elsewhere, too.
 constexpr const char* NameOf(WholeReason reason) {
@@ -76,6 +85,9 @@ struct GraphFigures {
   uint64_t num_partitioned;  // of those, in partitions
   uint64_t whole_ns;
   uint64_t partitioned_ns;
+  uint64_t num_spread;  // of those launches, on several GPUs
+  uint64_t spread_ns;
+  uint64_t moved_bytes;  // between GPUs, by all launches
 };
 
 }  // namespace tally::control

@@ -272,6 +272,13 @@ inline constexpr auto kSessionFigures = [] {
       {"graph_partitions",
        kCounter,
        {"tally_tenant_graph_partitions_total", "partitions", "Partitions that these were."}},
+      // Of sessions whose graphs run on several GPUs (docs/task-graphs.md).
+      {"graphs_spread",
+       kCounter,
+       {"tally_tenant_graphs_spread_total", "graphs", "Launches of graphs that were spread over several GPUs."}},
+      {"graph_moved_bytes",
+       kCounter,
+       {"tally_tenant_graph_moved_bytes_total", "bytes", "Bytes that these moved between GPUs."}},
       // Of high-priority sessions.
       {"hints_announced",
        kCounter,

@@ -102,6 +102,9 @@ enum class SessionRequestKind : uint32_t {
 inline constexpr uint64_t kWantsPtx = 1;
 // It has a window for this session, so it can make use of what launches are said to touch (kLaunchDeclared).
 inline constexpr uint64_t kWantsDeclarations = 2;
+// It spreads graphs of this session over several GPUs, so it can make use of what their tasks are said to touch
+// (Op::kBeginTask).
+inline constexpr uint64_t kWantsTasks = 8;
 // It knows kOpenArrivals.
 inline constexpr uint64_t kTakesArrivals = 4;
 

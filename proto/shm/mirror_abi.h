@@ -38,7 +38,7 @@
 namespace tally::shm {
 
 inline constexpr uint32_t kMirrorMagic = 0x5252494d;  // "MIRR"
-inline constexpr uint32_t kMirrorVersion = 1;
+inline constexpr uint32_t kMirrorVersion = 2;
 inline constexpr uint32_t kMirrorSlots = 128;
 inline constexpr uint32_t kMirrorStreams = 8;
 // A kernel's parameters: what CUDA allows without its large-parameter mode; and the longest name of a kernel.
@@ -95,16 +95,19 @@ struct MirrorCommand {
   uint64_t rows;
   uint32_t grid[3];
   uint32_t block[3];
+  uint32_t cluster[3];  // of a launch, blocks; zeros: as the kernel has it
+  uint32_t reserved;
 };
-static_assert(sizeof(MirrorCommand) == 104 && offsetof(MirrorCommand, address) == 32 &&
-              offsetof(MirrorCommand, rows) == 72 && offsetof(MirrorCommand, grid) == 80);
+static_assert(sizeof(MirrorCommand) == 120 && offsetof(MirrorCommand, address) == 32 &&
+              offsetof(MirrorCommand, rows) == 72 && offsetof(MirrorCommand, grid) == 80 &&
+              offsetof(MirrorCommand, cluster) == 104);
 
 struct alignas(64) MirrorSlot {
   std::atomic<uint32_t> done;    // by the mirror or its GPU: low 32 bits of position + 1
   std::atomic<uint32_t> result;  // by the mirror, before `done`: CUresult of a command that failed and broke nothing
   uint32_t reserved[14];
   MirrorCommand command;
-  uint8_t pad[24];
+  uint8_t pad[8];
   uint8_t bytes[kMirrorBytes];
 };
 static_assert(sizeof(MirrorSlot) == 64 + 128 + kMirrorBytes && offsetof(MirrorSlot, result) == 4 &&

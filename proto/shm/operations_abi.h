@@ -108,6 +108,8 @@ enum class Op : uint16_t {
   kRecordContextEvent = 144,  // uint64 event (header's context): after all work of the context so far (no reply)
   kWaitContextEvent = 145,    // uint64 event (header's context): before all work of the context from now on (no reply)
   kAddMovedGraphNode = 146,   // GraphNodeTarget + uint64 dependency[] + MovedGraphNode + edge data -> uint64 node
+  kBeginTask = 147,           // BeginTask + DeclaredBox[] -> {}: what is captured from here on is one task
+  kEndTask = 148,             // uint64 stream -> {}
 };
 inline constexpr uint16_t kFirstWireOp = 256;
 

@@ -40,6 +40,17 @@ struct Launch {
 };
 static_assert(sizeof(Launch) == 56);
 
+// A task of a graph that is being captured (include/tally/taskgraph.h). DeclaredBoxes follow: `num_reads`, then
+// `num_writes`, then `num_scratch`; kMaxDeclaredBoxes at most.
+struct BeginTask {
+  uint64_t stream;
+  uint32_t num_reads;
+  uint32_t num_writes;
+  uint32_t num_scratch;
+  uint32_t reserved;
+};
+static_assert(sizeof(BeginTask) == 24);
+
 struct LaunchHostFunction {
   uint64_t stream;
   uint64_t token;        // the client's name for {function, argument}; comes back in kAwaitCallback

@@ -45,6 +45,9 @@ struct Task {
   int32_t priority = 0;  // CUDA's, of a kernel node: the lower number goes first
   GraphNodeAccesses touches;
   uint64_t cost_ns = 0;
+  // Scratch memory, which each GPU has for itself, by numbers: nobody wants what is there before or after. Two tasks
+  // that have the same do not run on one GPU at a time, and nothing else of it matters.
+  std::vector<uint32_t> scratch = {};
 };
 
 class TaskGraph {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <map>
 #include <queue>
 #include <utility>
 
@@ -163,6 +164,10 @@ class TaskPlanner {
       const size_t copy = CopyOf(use.region, device);
       use.writes ? order_.Write(copy, number, before_) : order_.Read(copy, number, before_);
     }
+    for (const uint32_t scratch : task.scratch) {
+      const auto [last, is_first] = last_with_scratch_.try_emplace({scratch, device}, number);
+      if (!is_first) before_.push_back(std::exchange(last->second, number));
+    }
     if (is_barrier) {
       for (uint32_t step = last_barrier_ == kNoStep ? 0 : last_barrier_; step < number; ++step) before_.push_back(step);
     }
@@ -251,6 +256,7 @@ class TaskPlanner {
   std::priority_queue<TaskEnd, std::vector<TaskEnd>, std::greater<>> ends_;
   uint64_t now_ns_ = 0;
   size_t num_placed_ = 0;
+  std::map<std::pair<uint32_t, DeviceId>, uint32_t> last_with_scratch_;  // a step
   uint32_t last_barrier_ = kNoStep;       // a task that may touch anything: all steps are before or behind it
   std::vector<DirectoryAction> actions_;  // of what is placed
   std::vector<uint32_t> before_;          // of the next step

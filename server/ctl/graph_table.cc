@@ -14,6 +14,17 @@ std::string MillisecondsText(uint64_t time_ns) {
   return time_ns == 0 ? "-" : fmt::format("{:.3f}", static_cast<double>(time_ns) / 1e6);
 }
 
+std::string MegabytesText(uint64_t num_bytes) {
+  return num_bytes == 0 ? "-" : fmt::format("{:.3f}", static_cast<double>(num_bytes) / 1e6);
+}
+
+// Of its last launch. A session has graphs in partitions or spread ones.
+const char* WayOf(const control::v1::Graph& graph) {
+  if (!graph.why_whole().empty()) return "whole";
+  if (graph.launches_spread() != 0) return "spread";
+  return graph.launches_in_partitions() != 0 ? "partitions" : "whole";
+}
+
 std::string CountText(uint64_t count) { return count == 0 ? "-" : fmt::format("{}", count); }
 
 std::string IdOf(const control::v1::Graph& graph) { return fmt::format("{}.{}", graph.session_id(), graph.number()); }
@@ -32,13 +43,13 @@ std::optional<GraphName> ParseGraphName(const std::string& text) {
 
 std::string GraphTable(const control::v1::ListGraphsResponse& response) {
   Table table({"GRAPH", "NODES", "PARTITIONS", "STREAMS", "GPUS", "LAUNCHES", "IN PARTITIONS", "WHOLE MS",
-               "IN PARTITIONS MS", "WAY", "WHY WHOLE"});
+               "IN PARTITIONS MS", "SPREAD", "SPREAD MS", "MOVED MB", "WAY", "WHY WHOLE"});
   for (const control::v1::Graph& graph : response.graphs()) {
-    const bool is_cut = graph.why_whole().empty() && graph.launches_in_partitions() != 0;
     table.AddRow({IdOf(graph), fmt::format("{}", graph.nodes()), CountText(graph.partitions()),
                   CountText(graph.streams()), fmt::format("{}", graph.gpus()), fmt::format("{}", graph.launches()),
                   CountText(graph.launches_in_partitions()), MillisecondsText(graph.whole_ns()),
-                  MillisecondsText(graph.in_partitions_ns()), is_cut ? "partitions" : "whole",
+                  MillisecondsText(graph.in_partitions_ns()), CountText(graph.launches_spread()),
+                  MillisecondsText(graph.spread_ns()), MegabytesText(graph.moved_bytes()), WayOf(graph),
                   graph.why_whole().empty() ? "-" : graph.why_whole()});
   }
   return response.graphs().empty() ? "" : table.ToString();
@@ -57,6 +68,9 @@ nlohmann::json GraphJson(const control::v1::ListGraphsResponse& response) {
                     {"launches_in_partitions", graph.launches_in_partitions()},
                     {"whole_ns", graph.whole_ns()},
                     {"in_partitions_ns", graph.in_partitions_ns()},
+                    {"launches_spread", graph.launches_spread()},
+                    {"spread_ns", graph.spread_ns()},
+                    {"moved_bytes", graph.moved_bytes()},
                     {"why_whole", graph.why_whole()}});
   }
   return rows;

@@ -289,7 +289,7 @@ void ClientListener::OnHello(uint64_t pending_id, const shm::HelloRequest& hello
     return Refuse(pending_id, Status(StatusCode::kInvalidArgument, fmt::format("there is no window {}", hello.window)));
   }
   identity.window = hello.window;
-  if (hello.graphs > static_cast<uint8_t>(control::GraphMode::kOff)) {
+  if (hello.graphs > static_cast<uint8_t>(control::GraphMode::kSpread)) {
     return Refuse(pending_id,
                   Status(StatusCode::kInvalidArgument, fmt::format("there is no mode of graphs {}", hello.graphs)));
   }

@@ -25,7 +25,7 @@ FRAMEWORKS = "python3 tests/frameworks/run.py --output {out}/frameworks.md"
 PARTS = {
     "programs": (1, 240, "tests/gpu/run_all.sh --output {out}/programs.md --logs {out}/logs --skip sim"),
     "frameworks": (1, 560, FRAMEWORKS + " --jobs 4"),
-    "frameworks-window": (1, 560, FRAMEWORKS + " --jobs 4 --tally-run '--window'"),
+    "frameworks-window": (1, 560, "TALLY_WINDOW=on " + FRAMEWORKS + " --jobs 4"),
     "forwarding": (1, 560, "python3 bench/forwarding/forwarding.py --output {out}/forwarding.md --json {out}/forwarding.json"),
     "rigidsim": (1, 150, RIGIDSIM + " --seconds 1"),
     "rigidsim-sizes": (1, 120, RIGIDSIM + " --seconds 1 --environments 4096 --modes serial --window-sizes 8,16,32,64"
@@ -33,16 +33,22 @@ PARTS = {
     "window-nets": (1, 400, "python3 bench/window/nets.py --ahead --output {out}/nets.md --json {out}/nets.json"
                     " --csv {out}/nets.csv"),
     "colocation": (1, 560, COLOCATION + " --minutes 9"),
-    "colocation-all": (1, 580, COLOCATION + " --csv {out}/all.csv --pairs all --modes alone,time-slicing,tally"
-                       " --repetitions 1 --seconds 3 --minutes 9.5"),
+    "colocation-all": (1, 580, COLOCATION + " --csv {out}/all.csv --pairs all --loads 20 --trace poisson"
+                       " --modes alone,time-slicing,tally --repetitions 1 --seconds 5 --minutes 9.5"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
+    "request-parts": (1, 60, "python3 bench/preemption/request_parts.py --output {out}/parts.md --json {out}/parts.json"),
     "tenants": (1, 200, "TALLY_DEMO_DRIVER=cuda tools/tenants-demo"),
     "taskgraph-empty": (1, 60, "python3 bench/taskgraph/taskgraph.py --embedded --rows empty"),
     "taskgraph-shapes": (1, 120, "python3 bench/taskgraph/taskgraph.py --embedded --rows shapes"),
     "taskgraph-cholesky": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows cholesky"),
     "taskgraph-lu": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows lu"),
-    "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 1 --timeout 120"),
-    "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --output {out}/several_gpus.md"
+    "taskgraph-spread-2": (2, 560, "python3 bench/taskgraph/taskgraph.py --gpus 2 --rows lu --sizes 24000,48000 --tiles 8,12 &&"
+                           " python3 bench/taskgraph/taskgraph.py --gpus 2 --rows cholesky --sizes 24000,48000 --tiles 8,12"),
+    "taskgraph-spread-4": (4, 560, "python3 bench/taskgraph/taskgraph.py --gpus 4 --rows lu --sizes 24000,48000 --tiles 12 &&"
+                           " python3 bench/taskgraph/taskgraph.py --gpus 4 --rows cholesky --sizes 24000,48000 --tiles 12"),
+    "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 3 --timeout 100"),
+    "ranks-steps": (2, 300, "python3 bench/ranks/ranks.py --output {out}/ranks.md --json {out}/ranks.json"),
+    "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --repetitions 2 --seconds 4 --output {out}/several_gpus.md"
                      " --json {out}/several_gpus.json"),
     "pipelines": (1, 240, "python3 bench/pipelines/pipelines.py --output {out}/pipelines.md"),
     "pipelines-nets": (1, 240, "python3 bench/pipelines/nets.py --output {out}/nets.md"),

@@ -56,7 +56,7 @@ class Hello(DaemonTest):
             MAGIC, VERSION, 0, 0, 0, b"", b"", b"", 0, 0, 0)[:167])
         self.assert_refused(INVALID_ARGUMENT, "priority class 7", priority=7)
         self.assert_refused(INVALID_ARGUMENT, "there is no window 3", window=3)
-        self.assert_refused(INVALID_ARGUMENT, "there is no mode of graphs 2", graphs=2)
+        self.assert_refused(INVALID_ARGUMENT, "there is no mode of graphs 3", graphs=3)
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="../../etc")
         self.assert_refused(INVALID_ARGUMENT, "a domain's name", domain="x" * 32)
         self.assertTrue(self.session(tenant="\x1b[31m\xff").is_open())
@@ -188,7 +188,8 @@ class Hello(DaemonTest):
         (row,) = self.ctl_json("graphs")
         self.assertEqual(row, {"id": f"{session.id}.1", "session_id": session.id, "nodes": 500, "partitions": 4, "streams": 2,
                                "gpus": 1, "launches": 100 + session.id, "launches_in_partitions": 90, "whole_ns": 2_000_000,
-                               "in_partitions_ns": 2_010_000, "why_whole": ""})
+                               "in_partitions_ns": 2_010_000, "launches_spread": 5, "spread_ns": 1_500_000,
+                               "moved_bytes": 4096, "why_whole": ""})
         self.assertIn("2.010", self.ctl("graphs").stdout)
         self.assertEqual(self.ctl("graph", row["id"], "--dot").stdout, "digraph g {\n}\n")
         missing = self.ctl("graph", f"{session.id}.2", "--dot")

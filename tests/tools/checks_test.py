@@ -230,11 +230,30 @@ class HeadersAlone(unittest.TestCase):
                              {folder: ["c++", "-I/x", "-std=c++23"] for folder in ("base", "images")})
 
     def test_with_a_header_the_one_that_it_includes_first_is_proved(self):
-        following = {"a": "b", "b": "c", "c": None, "d": "c", "e": None, "x": "y", "y": "x"}
+        following = {"a": "b", "b": "c", "c": None, "d": "c", "e": None}
         self.assertEqual(check_headers_alone.with_lines({"a"}, following), {"a", "b", "c"})
-        self.assertEqual(check_headers_alone.to_compile({"a", "b", "c", "d", "e"}, following), {"a", "d", "e"})
-        self.assertEqual(check_headers_alone.to_compile({"b", "c"}, following), {"b"})
-        self.assertEqual(check_headers_alone.to_compile({"x", "y"}, following), {"x", "y"})
+
+    def test_a_header_stands_behind_such_only_as_it_includes(self):
+        def chains(below, *headers):
+            return sorted(check_headers_alone.chains(set(headers or below), below))
+
+        # `top` includes both sides, which include `low`.
+        below = {"top": {"left", "right", "low"}, "left": {"low"}, "right": {"low"}, "low": set(), "apart": set()}
+        self.assertEqual(len(chains(below)), 3)
+        for chain in chains(below):
+            for index, header in enumerate(chain):
+                self.assertLessEqual(set(chain[:index]), below[header])
+        self.assertEqual(sorted(sum(chains(below), [])), sorted(below))
+        # What is proved already is left out, and does not part those around it.
+        self.assertEqual(chains(below, "top", "low"), [["low", "top"]])
+        # Two may want the same one below them: who can take another does.
+        self.assertEqual(chains({"a": {"x", "y"}, "b": {"x"}, "x": set(), "y": set()}), [["x", "b"], ["y", "a"]])
+        # Round about: each is compiled first once.
+        self.assertEqual(chains({"x": {"y"}, "y": {"x"}}), [["x"], ["y"]])
+
+    def test_below_is_all_that_is_included(self):
+        headers = {"base/status.h", "base/event_loop.h", "base/unique_fd.h"}
+        self.assertIn("base/status.h", check_headers_alone.everything_below(headers)["base/event_loop.h"])
 
     def test_system_headers_are_not_the_next_in_line(self):
         headers = {"base/status.h", "base/event_loop.h"}

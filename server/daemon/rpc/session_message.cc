@@ -152,6 +152,9 @@ void Fill(const control::GraphFigures& figures, v1::Graph* graph) {
   graph->set_launches_in_partitions(figures.num_partitioned);
   graph->set_whole_ns(figures.whole_ns);
   graph->set_in_partitions_ns(figures.partitioned_ns);
+  graph->set_launches_spread(figures.num_spread);
+  graph->set_spread_ns(figures.spread_ns);
+  graph->set_moved_bytes(figures.moved_bytes);
   graph->set_why_whole(control::NameOf(figures.reason));
 }
 

@@ -170,7 +170,11 @@ Result<LoadedDriver> LoadDriver(const DriverLibraries& libraries) {
   std::string failure;
   if (libraries.choice != control::DriverChoice::kSim) {
     Attempt attempt = OpenFirst(CudaCandidates(libraries), false);
-    if (attempt.driver) return std::move(*attempt.driver);
+    if (attempt.driver) {
+      attempt.driver->libraries = libraries;
+      attempt.driver->libraries.choice = control::DriverChoice::kCuda;
+      return std::move(*attempt.driver);
+    }
     failure = attempt.failure;
     if (libraries.choice == control::DriverChoice::kCuda)
       return Error(StatusCode::kUnavailable, "no CUDA driver: " + failure);
@@ -180,6 +184,8 @@ Result<LoadedDriver> LoadDriver(const DriverLibraries& libraries) {
     if (libraries.choice == control::DriverChoice::kAuto) {
       LOG_WARNING("no usable GPU ({}): using the {}", failure, attempt.driver->description);
     }
+    attempt.driver->libraries = libraries;
+    attempt.driver->libraries.choice = control::DriverChoice::kSim;
     return std::move(*attempt.driver);
   }
   if (!failure.empty()) failure = "no CUDA driver: " + failure + "; ";

@@ -11,10 +11,9 @@
 #include <string>
 
 #include "base/status.h"
+#include "server/executor/driver/driver_libraries.h"
 
 namespace tally::server {
-
-struct DriverLibraries;  // driver_libraries.h
 
 struct DriverTable {
 #define TALLY_DRIVER_FUNCTION(symbol) decltype(&::symbol) symbol = nullptr;
@@ -24,7 +23,8 @@ struct DriverTable {
 
 struct LoadedDriver {
   DriverTable table;
-  std::string description;  // for logs and `tallyctl version`
+  DriverLibraries libraries;  // that another process finds the same one by
+  std::string description;    // for logs and `tallyctl version`
   bool is_software = false;
   int num_devices = 0;
 };

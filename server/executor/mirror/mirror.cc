@@ -92,11 +92,15 @@ Result<std::unique_ptr<Mirror>> Mirror::Start(const MirrorOptions& options) {
   return mirror;
 }
 
-Mirror::~Mirror() {
+Mirror::~Mirror() { End(); }
+
+void Mirror::End() {
+  if (error_ == CUDA_SUCCESS) error_ = CUDA_ERROR_DEVICE_UNAVAILABLE;
   if (pid_ == 0) return;
-  // At once, whatever its GPU is at: the driver ends the work of a process that is gone.
+  // At once: the driver ends the work of a process that is gone.
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
+  pid_ = 0;
 }
 
 Status Mirror::AwaitReady(milliseconds limit) {

@@ -64,6 +64,8 @@ class Mirror {
   uint64_t fetched_bytes() const { return page().header.fetched_bytes.load(std::memory_order_relaxed); }
   uint64_t written_back_bytes() const { return page().header.written_back_bytes.load(std::memory_order_relaxed); }
   pid_t pid() const { return pid_; }
+  // Ends the process now, whatever its GPU is at; broken from then on.
+  void End();
   // As if this process had ended: the process is left to itself, and to be waited for.
   void CloseForTesting() {
     socket_.Reset();

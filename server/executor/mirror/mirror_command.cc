@@ -36,7 +36,7 @@ constexpr std::array<Shape, shm::kNumMirrorCommands> kShapes = {{
 }};
 
 // As CUDA limits them for every device so far; the driver checks the rest.
-constexpr uint32_t kMaxGridX = 2147483647, kMaxGridYz = 65535, kMaxBlockThreads = 1024;
+constexpr uint32_t kMaxGridX = 2147483647, kMaxGridYz = 65535, kMaxBlockThreads = 1024, kMaxClusterBlocks = 16;
 
 Status Bad(const char* what) { return Status(StatusCode::kInvalidArgument, what); }
 
@@ -50,6 +50,12 @@ bool IsShapeOfLaunch(const MirrorCommand& command) {
   for (const uint32_t size : block) {
     if (size == 0 || size > kMaxBlockThreads) return false;
   }
+  const auto& cluster = command.cluster;
+  const bool has_cluster = cluster[0] != 0 || cluster[1] != 0 || cluster[2] != 0;
+  for (const uint32_t size : cluster) {
+    if (has_cluster && (size == 0 || size > kMaxClusterBlocks)) return false;
+  }
+  if (uint64_t{cluster[0]} * cluster[1] * cluster[2] > kMaxClusterBlocks) return false;
   return uint64_t{block[0]} * block[1] * block[2] <= kMaxBlockThreads;
 }
 

@@ -109,6 +109,21 @@ CUresult MirrorMemory::MapOwn(const shm::MirrorCommand& command, UniqueFd* expor
   return MapPiece(allocation->own, command.offset, command.num_bytes, memory);
 }
 
+CUresult MirrorMemory::ReserveApart(const Allocation& allocation, CUdeviceptr* base) {
+  for (const CUdeviceptr wish : {next_wish_, kFarWish, allocation.own.base + kNearWish}) {
+    if (wish == 0) continue;
+    if (const CUresult r = driver_.cuMemAddressReserve(base, allocation.num_bytes, 0, wish, 0); r != CUDA_SUCCESS) {
+      return r;
+    }
+    if (*base == wish) {
+      next_wish_ = wish + allocation.num_bytes;
+      return CUDA_SUCCESS;
+    }
+    driver_.cuMemAddressFree(*base, allocation.num_bytes);
+  }
+  return driver_.cuMemAddressReserve(base, allocation.num_bytes, 0, 0, 0);
+}
+
 CUresult MirrorMemory::MapOther(const shm::MirrorCommand& command, int fd) {
   Allocation* const allocation = Find(command.allocation);
   if (allocation == nullptr || !IsInside(command.offset, command.num_bytes, allocation->num_bytes)) {
@@ -118,7 +133,7 @@ CUresult MirrorMemory::MapOther(const shm::MirrorCommand& command, int fd) {
   if (const CUresult r = Import(fd, &memory); r != CUDA_SUCCESS) return r;
   Range& range = allocation->others[command.gpu];
   if (range.base == 0) {
-    const CUresult reserved = driver_.cuMemAddressReserve(&range.base, allocation->num_bytes, 0, 0, 0);
+    const CUresult reserved = ReserveApart(*allocation, &range.base);
     if (reserved != CUDA_SUCCESS) {
       allocation->others.erase(command.gpu);
       driver_.cuMemRelease(memory);

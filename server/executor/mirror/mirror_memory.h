@@ -64,10 +64,16 @@ class MirrorMemory {
   CUresult MapPiece(Range& range, uint64_t offset, uint64_t num_bytes, CUmemGenericAllocationHandle memory);
   CUresult Import(int fd, CUmemGenericAllocationHandle* memory) const;
   void Clear(Range& range, uint64_t num_bytes);
+  // Addresses for memory of others.
+  CUresult ReserveApart(const Allocation& allocation, CUdeviceptr* base);
 
   const DriverTable& driver_;
   const int ordinal_;
   std::map<uint32_t, Allocation> allocations_;  // by number
+  // Memory of others must not lie where home's next allocation has its addresses. So it is asked to lie far away, each
+  // piece behind the last; drivers with few addresses (the software GPU) have it so far from home's.
+  static constexpr CUdeviceptr kFarWish = 0x400000000000, kNearWish = CUdeviceptr{128} << 30;
+  CUdeviceptr next_wish_ = 0;  // 0: nobody knows yet
 };
 
 }  // namespace tally::server

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <span>
@@ -10,6 +11,7 @@
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/unix_socket.h"
+#include "server/executor/mirror/step_queue.h"
 
 namespace tally::server {
 namespace {
@@ -20,6 +22,8 @@ using std::chrono::milliseconds;
 // Home has sent it before the command: only a home that lies is waited for.
 constexpr milliseconds kLongestWaitForParcel{10'000};
 constexpr milliseconds kLookWhileBusy{1}, kLookWhileIdle{100};
+// Dynamic shared memory beyond that has to be asked for.
+constexpr uint32_t kSharedBytesAsked = 48 << 10;
 constexpr uint64_t kMaxImageBytes = uint64_t{1} << 30;
 
 Status FromCuda(const DriverTable& driver, CUresult result, const char* what) {
@@ -194,7 +198,7 @@ CUresult MirrorService::FindFunction(const MirrorOrder& order) {
   const std::string name(reinterpret_cast<const char*>(order.bytes.data()), order.bytes.size());
   CUfunction function = nullptr;
   const CUresult result = driver_.cuModuleGetFunction(&function, image->second, name.c_str());
-  if (result == CUDA_SUCCESS) functions_[order.command.function] = {function, order.command.image};
+  if (result == CUDA_SUCCESS) functions_[order.command.function] = {.function = function, .image = order.command.image};
   return result;
 }
 
@@ -213,12 +217,16 @@ CUresult MirrorService::Launch(const MirrorOrder& order) {
   const shm::MirrorCommand& command = order.command;
   const auto found = functions_.find(command.function);
   if (found == functions_.end()) return CUDA_ERROR_INVALID_VALUE;
-  size_t num_bytes = order.bytes.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(order.bytes.data()),
-                   CU_LAUNCH_PARAM_BUFFER_SIZE, &num_bytes, CU_LAUNCH_PARAM_END};
-  return driver_.cuLaunchKernel(found->second.function, command.grid[0], command.grid[1], command.grid[2],
-                                command.block[0], command.block[1], command.block[2], command.shared_bytes,
-                                streams_[command.stream], nullptr, extra);
+  Function& known = found->second;
+  if (command.shared_bytes > kSharedBytesAsked && command.shared_bytes > known.shared_bytes) {
+    // Home has asked for it before it launched this.
+    const CUresult allowed =
+        driver_.cuFuncSetAttribute(known.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                   static_cast<int>(std::min<uint32_t>(command.shared_bytes, INT32_MAX)));
+    if (allowed != CUDA_SUCCESS) return allowed;
+    known.shared_bytes = command.shared_bytes;
+  }
+  return LaunchCommand(driver_, known.function, command, order.bytes, streams_[command.stream]);
 }
 
 CUresult MirrorService::Copy(const shm::MirrorCommand& command) {

@@ -57,6 +57,7 @@ class MirrorService {
   struct Function {
     CUfunction function = nullptr;
     uint32_t image = 0;
+    uint32_t shared_bytes = 0;  // dynamic ones that were asked for
   };
 
   const DriverTable& driver_;

@@ -11,18 +11,30 @@ namespace {
 
 using shm::MirrorCommandKind;
 
-// Between looks at which nothing had ended.
-constexpr std::chrono::microseconds kBetweenLooksAtSteps{20};
+using std::chrono::microseconds;
+using std::chrono::steady_clock;
+
+// Looks at which nothing had ended: one after the other at first, as a step is waited for by others; then these apart.
+constexpr microseconds kLooksAtOnce{200}, kBetweenLooksAtSteps{20};
+// For whether to go on at all.
+constexpr microseconds kBetweenQuestions{1000};
 
 bool IsCopy(MirrorCommandKind kind) {
   return kind == MirrorCommandKind::kFetch || kind == MirrorCommandKind::kWriteBack;
 }
 
+bool IsTask(MirrorCommandKind kind) { return kind == MirrorCommandKind::kLaunch || kind == MirrorCommandKind::kFill; }
+
 // The state of one run: which steps wait for what, which are running.
 class Run {
  public:
-  Run(std::span<const PlacedStep> steps, std::span<StepQueue* const> queues)
-      : steps_(steps), queues_(queues), lanes_(queues.size()), missing_(steps.size()), followers_(steps.size()) {
+  Run(std::span<const PlacedStep> steps, std::span<StepQueue* const> queues, const std::function<CUresult()>& look)
+      : steps_(steps),
+        queues_(queues),
+        look_(look),
+        lanes_(queues.size()),
+        missing_(steps.size()),
+        followers_(steps.size()) {
     for (uint32_t i = 0; i < steps.size(); ++i) {
       missing_[i] = steps[i].after.size();
       for (const uint32_t before : steps[i].after) followers_[before].push_back(i);
@@ -31,10 +43,20 @@ class Run {
   }
 
   CUresult ToTheEnd() {
+    auto changed_at = steady_clock::now(), asked_at = changed_at;
     while (true) {
       const bool has_changed = Start() | Look();
       if (num_running_ == 0 && (error_ != CUDA_SUCCESS || num_ended_ == steps_.size())) return error_;
-      if (!has_changed) std::this_thread::sleep_for(kBetweenLooksAtSteps);
+      const auto now = steady_clock::now();
+      if (now - asked_at > kBetweenQuestions) {
+        Note(look_());
+        asked_at = now;
+      }
+      if (has_changed) {
+        changed_at = now;
+      } else if (now - changed_at > kLooksAtOnce) {
+        std::this_thread::sleep_for(kBetweenLooksAtSteps);
+      }
     }
   }
 
@@ -46,21 +68,25 @@ class Run {
   struct Lane {
     std::deque<uint32_t> ready;
     std::deque<Running> running;
+    size_t num_commands = 0;  // that run
   };
 
   void Note(CUresult result) {
     if (error_ == CUDA_SUCCESS) error_ = result;
   }
 
+  bool HasRoom(const Lane& lane, const StepQueue& queue) const {
+    return lane.running.empty() || lane.num_commands + steps_[lane.ready.front()].num_commands() <= queue.capacity();
+  }
   bool Start() {
     bool has_started = false;
     for (size_t gpu = 0; gpu < lanes_.size(); ++gpu) {
       Lane& lane = lanes_[gpu];
-      while (error_ == CUDA_SUCCESS && !lane.ready.empty() && lane.running.size() < queues_[gpu]->capacity()) {
+      while (error_ == CUDA_SUCCESS && !lane.ready.empty() && HasRoom(lane, *queues_[gpu])) {
         const uint32_t step = lane.ready.front();
         lane.ready.pop_front();
         has_started = true;
-        if (steps_[step].command.kind == MirrorCommandKind::kNone) {
+        if (steps_[step].is_empty()) {
           ++num_running_;
           End(step, CUDA_SUCCESS);
           continue;
@@ -71,6 +97,7 @@ class Run {
           break;
         }
         lane.running.push_back({step, *ticket});
+        lane.num_commands += steps_[step].num_commands();
         ++num_running_;
       }
     }
@@ -83,6 +110,7 @@ class Run {
       std::erase_if(lanes_[gpu].running, [&](const Running& running) {
         const CUresult state = queues_[gpu]->StateOf(running.ticket);
         if (state == CUDA_ERROR_NOT_READY) return false;
+        lanes_[gpu].num_commands -= steps_[running.step].num_commands();
         End(running.step, state);
         has_ended = true;
         return true;
@@ -102,6 +130,7 @@ class Run {
 
   const std::span<const PlacedStep> steps_;
   const std::span<StepQueue* const> queues_;
+  const std::function<CUresult()>& look_;
   std::vector<Lane> lanes_;      // by GPU
   std::vector<size_t> missing_;  // of each step: how many it still waits for
   std::vector<std::vector<uint32_t>> followers_;
@@ -123,6 +152,14 @@ Status CheckSteps(std::span<const PlacedStep> steps, size_t num_queues) {
     for (const uint32_t before : step.after) {
       if (before >= i) return BadStep("an edge that does not lead backwards");
     }
+    if (step.graph != nullptr && step.gpu != 0) return BadStep("a graph that is not home's");
+    if (!step.more.empty() && !IsTask(command.kind)) return BadStep("commands behind none");
+    if (step.more.size() > PlacedStep::kMostMore) return BadStep("too many commands");
+    for (const StepCommand& next : step.more) {
+      if (!IsTask(next.command.kind)) return BadStep("a command behind others that is no task's");
+      if (next.bytes.size() > shm::kMirrorBytes) return BadStep("parameters that are too long");
+      if (Status status = CheckCommand(next.command); !status.ok()) return status;
+    }
     if (command.kind == MirrorCommandKind::kNone) continue;
     if (command.kind < MirrorCommandKind::kLaunch) return BadStep("a step that is no work");
     if (Status status = CheckCommand(command); !status.ok()) return status;
@@ -133,8 +170,9 @@ Status CheckSteps(std::span<const PlacedStep> steps, size_t num_queues) {
   return OkStatus();
 }
 
-CUresult RunSteps(std::span<const PlacedStep> steps, std::span<StepQueue* const> queues) {
-  return Run(steps, queues).ToTheEnd();
+CUresult RunSteps(std::span<const PlacedStep> steps, std::span<StepQueue* const> queues,
+                  const std::function<CUresult()>& look) {
+  return Run(steps, queues, look).ToTheEnd();
 }
 
 uint64_t CopiedBytes(std::span<const PlacedStep> steps) {

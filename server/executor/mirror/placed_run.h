@@ -8,6 +8,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -21,8 +22,11 @@ namespace tally::server {
 Status CheckSteps(std::span<const PlacedStep> steps, size_t num_queues);
 
 // The queue of GPU n is queues[n]. The steps have been checked. Returns when all have ended; or with the first error,
-// when those that had been started on queues that are well have ended: then nothing more was started.
-CUresult RunSteps(std::span<const PlacedStep> steps, std::span<StepQueue* const> queues);
+// when those that had been started on queues that are well have ended: then nothing more was started. `look`, now and
+// then: an error stops the run likewise.
+CUresult RunSteps(
+    std::span<const PlacedStep> steps, std::span<StepQueue* const> queues,
+    const std::function<CUresult()>& look = [] { return CUDA_SUCCESS; });
 
 // Bytes that the copies among the steps move.
 uint64_t CopiedBytes(std::span<const PlacedStep> steps);

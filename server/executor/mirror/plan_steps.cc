@@ -38,8 +38,12 @@ Result<std::vector<PlacedStep>> StepsOfPlan(const scheduler::TaskPlan& plan, con
     const scheduler::PlanStep& planned = plan.steps()[i];
     PlacedStep step;
     if (planned.kind == StepKind::kTask) {
-      step = {
-          .gpu = planned.device, .command = work[planned.what].command, .bytes = work[planned.what].bytes, .after = {}};
+      const TaskWork& of_task = work[planned.what];
+      step.gpu = planned.device;
+      step.command = of_task.command;
+      step.bytes = of_task.bytes;
+      step.more = of_task.more;
+      if (planned.device == scheduler::kHome) step.graph = of_task.graph;
     } else if (planned.kind == StepKind::kMove) {
       const scheduler::Box& box = regions.region(planned.what).box;
       const MirroredAllocation* const allocation = Around(box, allocations);

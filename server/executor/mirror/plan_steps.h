@@ -18,6 +18,8 @@ namespace tally::server {
 struct TaskWork {
   shm::MirrorCommand command{};
   std::vector<std::byte> bytes;
+  std::vector<StepCommand> more{};
+  CUgraphExec graph = nullptr;  // at home, in place of these
 };
 
 // An allocation of home that its mirrors have memory for, by the number that they know it by.

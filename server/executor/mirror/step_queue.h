@@ -9,6 +9,7 @@
 #include <deque>
 #include <expected>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "proto/shm/mirror_abi.h"
@@ -18,6 +19,12 @@
 
 namespace tally::server {
 
+// A launch or fill behind another one of the same step, as PlacedStep has the first.
+struct StepCommand {
+  shm::MirrorCommand command{};
+  std::vector<std::byte> bytes;
+};
+
 // One step of a graph whose tasks have been given their GPUs: a launch or fill on GPU `gpu` (0: home), or a copy that
 // the mirror `gpu` makes between its own memory and that of GPU `command.gpu`.
 struct PlacedStep {
@@ -25,7 +32,19 @@ struct PlacedStep {
   shm::MirrorCommand command{};  // kNone, kLaunch, kFill; of mirrors also kFetch, kWriteBack. Its stream is chosen here
   std::vector<std::byte> bytes;  // a launch's parameters
   std::vector<uint32_t> after;   // steps that must have ended before: indices below its own
+  // Of a launch or fill: others, one behind the other, kMostMore at most. They end as one.
+  static constexpr size_t kMostMore = 31;
+  std::vector<StepCommand> more{};
+  // Of home: launched in place of the command, which may be kNone. Somebody else's.
+  CUgraphExec graph = nullptr;
+
+  size_t num_commands() const { return 1 + more.size(); }
+  bool is_empty() const { return command.kind == shm::MirrorCommandKind::kNone && graph == nullptr; }
 };
+
+// A kLaunch with these parameters, on either side.
+CUresult LaunchCommand(const DriverTable& driver, CUfunction function, const shm::MirrorCommand& command,
+                       std::span<const std::byte> bytes, CUstream stream);
 
 // One thread. Steps that were started on one queue run in any order.
 class StepQueue {
@@ -35,7 +54,7 @@ class StepQueue {
   virtual std::expected<Ticket, CUresult> Start(const PlacedStep& step) = 0;
   // CUDA_ERROR_NOT_READY while it runs; else what became of it. Once answered the ticket is used up.
   virtual CUresult StateOf(Ticket ticket) = 0;
-  // How many steps may run at once.
+  // How many commands may run at once.
   virtual size_t capacity() const = 0;
 };
 
@@ -49,6 +68,7 @@ class MirrorQueue final : public StepQueue {
  private:
   Mirror& mirror_;
   uint32_t next_stream_ = 0;
+  std::map<Ticket, uint64_t> first_of_;  // of several commands: the first one's position, by the last one's
 };
 
 // On streams of its own of the context that is current while it is used.
@@ -65,9 +85,11 @@ class HomeQueue final : public StepQueue {
   std::expected<Ticket, CUresult> Start(const PlacedStep& step) override;
   CUresult StateOf(Ticket ticket) override;
   size_t capacity() const override { return shm::kMirrorSlots / 2; }
+  // Puts a step on any stream.
+  CUresult Issue(const PlacedStep& step, CUstream stream);
 
  private:
-  CUresult Issue(const PlacedStep& step, CUstream stream);
+  CUresult IssueCommand(const shm::MirrorCommand& command, std::span<const std::byte> bytes, CUstream stream);
 
   const DriverTable& driver_;
   CompletionSource& completions_;

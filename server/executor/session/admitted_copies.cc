@@ -53,6 +53,14 @@ uint64_t PieceBytes(const SessionState& session, const Stream& stream, CopyDirec
   return direction == CopyDirection::kDevice ? kDevicePiece : kHostPiece;
 }
 
+// Whether a kernel makes the copy (upload_kernels.h): of programs that take the GPU from others whenever they come.
+bool IsMadeByKernel(const SessionState& session, const Stream& stream, const CopySide& to, const CopySide& from,
+                    uint64_t size_bytes) {
+  return from.is_host && from.is_seen_by_device && to.is_seen_by_device && size_bytes <= UploadKernels::kMostBytes &&
+         session.is_high_priority.load(std::memory_order_relaxed) && session.core.notices.AreOfUseOn(stream.device) &&
+         !stream.context->IsCapturing(stream);
+}
+
 constexpr const char* NameOf(CopyDirection direction) {
   switch (direction) {
     case CopyDirection::kUp:
@@ -110,7 +118,13 @@ CUresult InPieces(SessionState& session, const Stream& stream, CopyDirection dir
 
 CUresult PutCopy(SessionState& session, const Stream& stream, const CopySide& to, const CopySide& from,
                  uint64_t size_bytes, CopyDirection direction) {
+  const bool is_made_by_kernel = IsMadeByKernel(session, stream, to, from, size_bytes);
   return InPieces(session, stream, direction, size_bytes, 1, [&](uint64_t first, uint64_t num) {
+    CUresult result = CUDA_SUCCESS;
+    if (is_made_by_kernel &&
+        session.core.uploads.Copy(stream.device, to.address + first, from.address + first, num, stream.real, &result)) {
+      return result;
+    }
     return CopyPiece(session.driver, to, from, first, num, stream.real);
   });
 }

@@ -19,6 +19,8 @@ namespace tally::server {
 struct CopySide {
   uint64_t address = 0;
   bool is_host = false;
+  bool is_seen_by_device =
+      false;  // of the host: kernels may read it; of a device: kernels of the stream's may write it
 };
 
 // `size_bytes` is not 0.

@@ -78,6 +78,35 @@ CUresult ServeEndCapture(ServedRequest& served, ClientNames& names, WireReader& 
   return CUDA_SUCCESS;
 }
 
+// What is launched as it comes is nobody's task: outside of a capture nothing happens.
+CUresult ServeBeginTask(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
+  shm::BeginTask request{};
+  in.TakeStruct(&request);
+  const uint64_t num_boxes = uint64_t{request.num_reads} + request.num_writes + request.num_scratch;
+  if (num_boxes > shm::kMaxDeclaredBoxes) return served.Malformed();
+  DeclaredTask task;
+  task.num_reads = request.num_reads;
+  task.num_writes = request.num_writes;
+  task.boxes.resize(num_boxes);
+  for (shm::DeclaredBox& box : task.boxes) in.TakeStruct(&box);
+  if (!in.AtEnd()) return served.Malformed();
+  Stream* stream = nullptr;
+  if (const CUresult r = names.ResolveStream(request.stream, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
+  const CUgraph graph = stream->context->CapturedGraph(*stream);
+  if (graph == nullptr || served.session().spread_memory == nullptr) return CUDA_SUCCESS;
+  return served.session().graphs.declared.Begin(served.driver(), stream->real, graph, std::move(task));
+}
+
+CUresult ServeEndTask(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter&) {
+  const uint64_t handle = in.TakeWord();
+  if (!in.AtEnd()) return served.Malformed();
+  Stream* stream = nullptr;
+  if (const CUresult r = names.ResolveStream(handle, StreamUse::kNamed, &stream); r != CUDA_SUCCESS) return r;
+  const CUgraph graph = stream->context->CapturedGraph(*stream);
+  if (graph == nullptr || served.session().spread_memory == nullptr) return CUDA_SUCCESS;
+  return served.session().graphs.declared.End(served.driver(), stream->real, graph);
+}
+
 CUresult ServeCaptureState(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   const uint64_t handle = in.TakeWord();
   if (!in.AtEnd()) return served.Malformed();

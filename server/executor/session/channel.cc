@@ -157,7 +157,7 @@ CUresult Channel::CarryOut(const Request& request, WireWriter& out) {
   served_.request.HoldSequencer(header.sequence_number, wants_reply);
   ExecutorCore& core = surroundings_.state.core;
   // A lost context answers everything alike, without bothering the driver.
-  if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
+  if (const CUresult fault = surroundings_.state.fault(); fault != CUDA_SUCCESS) return fault;
   if (!IssuesWhatIsHeld(header.op)) served_.request.IssueHeld(WindowEnd::kRequest);
   CUresult result = served_.request.EnterContext(header.context);
   if (MayWaitForContext(header.op)) served_.request.BeginContextCall();
@@ -179,7 +179,7 @@ CUresult Channel::CarryOut(const Request& request, WireWriter& out) {
     result = CUDA_ERROR_NOT_SUPPORTED;
   }
   if (out.overflowed()) out.Clear();
-  if (IsSticky(result)) {
+  if (IsSticky(result) && surroundings_.state.fault() == CUDA_SUCCESS) {
     core.ReportFault(result, fmt::format("{}: {}", NameOfOp(header.op), CudaErrorName(core.driver, result)));
   }
   return result;

@@ -32,7 +32,9 @@ CUresult ReadSide(ServedRequest& served, ArenaChunks& chunks, uint32_t place, ui
     case shm::Place::kAddress: {
       const std::optional<MemoryRange> range = served.session().memory.Find(base, size_bytes);
       if (!range) return CUDA_ERROR_INVALID_VALUE;
-      *side = {base, range->kind == MemoryKind::kPinned};
+      *side = {base, range->kind == MemoryKind::kPinned,
+               range->kind == MemoryKind::kPinned || range->kind == MemoryKind::kDevice ||
+                   range->kind == MemoryKind::kAsync};
       return CUDA_SUCCESS;
     }
     case shm::Place::kArena: {
@@ -140,6 +142,8 @@ CUresult ServeCopy(ServedRequest& served, ClientNames& names, StreamWaits& waits
   CopyDirection direction = CopyDirection::kDevice;
   if (from.is_host != to.is_host) direction = from.is_host ? CopyDirection::kUp : CopyDirection::kDown;
   if (from.is_host && to.is_host) direction = CopyDirection::kDown;
+  to.is_seen_by_device = to.is_seen_by_device && served.current_device() == stream->device &&
+                         IsOnDevice(served, to.address, stream->device);
   const CUresult result = PutCopy(served.session(), *stream, to, from, copy.size_bytes, direction);
   if (result != CUDA_SUCCESS) return result;
   Count(served.session(), direction, copy.size_bytes);

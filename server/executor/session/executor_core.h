@@ -15,6 +15,7 @@
 #include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/peer_access.h"
+#include "server/executor/driver/upload_kernels.h"
 #include "server/executor/issue/segment_compiler.h"
 #include "server/executor/issue/variant_registry.h"
 #include "server/executor/session/collectives.h"
@@ -74,6 +75,7 @@ class ExecutorCore {
   Notices notices;                                    // thread-safe
   UsedDevices used_devices;                           // thread-safe
   PeerAccess peers{driver, *devices};
+  UploadKernels uploads{driver};         // thread-safe
   Trace trace{driver, *devices, clock};  // thread-safe
   ForeignObjects foreign;                // thread-safe
   Collectives collectives;               // thread-safe

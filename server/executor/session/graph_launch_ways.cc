@@ -18,31 +18,13 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-// Kernels are launched alone with these of their attributes; others mean nothing for how it runs, but for hints. False:
-// it cannot be launched alone.
-bool ReadAttributes(const DriverTable& driver, CUgraphNode node, std::vector<CUlaunchAttribute>* attributes) {
-  CUlaunchAttributeValue value{};
-  const auto get = [&](CUlaunchAttributeID id) {
-    value = {};
-    return driver.cuGraphKernelNodeGetAttribute(node, id, &value) == CUDA_SUCCESS;
-  };
-  if (!get(CU_LAUNCH_ATTRIBUTE_COOPERATIVE) || value.cooperative != 0) return false;
-  if (get(CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION) && value.preferredClusterDim.x != 0) return false;
-  if (get(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) && value.clusterDim.x != 0) {
-    CUlaunchAttribute& attribute = attributes->emplace_back();
-    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value = value;
-  }
-  return true;
-}
-
 // As ReadLaunch reads it; empty: it cannot be launched alone.
 std::vector<std::byte> ReadRecord(ServedRequest& served, CUgraphNode node) {
   shm::Launch launch{};
   std::vector<std::byte> parameters;
   std::vector<CUlaunchAttribute> attributes;
   if (ReadKernelNode(served, node, &launch, &parameters) != CUDA_SUCCESS) return {};
-  if (!ReadAttributes(served.driver(), node, &attributes)) return {};
+  if (!ReadLaunchAttributes(served.driver(), node, &attributes)) return {};
   launch.num_attributes = static_cast<uint16_t>(attributes.size());
   if (!attributes.empty()) launch.flags |= shm::kLaunchEx;
   const auto head = std::as_bytes(std::span(&launch, 1)), tail = std::as_bytes(std::span(attributes));
@@ -93,12 +75,15 @@ void GraphLaunchWays::DropPartitions() {
   records_.clear();
   tasks_ = {};
   outline_.reset();
+  if (spread_ != nullptr) spread_->Forget();
   partitioned.Forget();
   was_one_partition_ = knew_duration_ = false;
 }
 
 void GraphLaunchWays::Drop(WholeReason reason_for_good) {
   DropPartitions();
+  spread_.reset();
+  declared_.clear();
   for_good_ = reason_for_good;
   if (clone_ != nullptr) driver_.cuGraphDestroy(clone_);
   clone_ = nullptr;
@@ -117,7 +102,8 @@ void GraphLaunchWays::Adopt(ServedRequest& served, CUgraph graph, unsigned long 
   SessionState& session = served.session();
   // Whoever owns something together with a graph is told when the last of its clones is gone.
   if (!session.graphs.user_objects.empty()) return Drop(WholeReason::kUserObjects);
-  if (session.core.devices->count() != 1) return Drop(WholeReason::kSeveralGpus);
+  const bool may_spread = session.spread_memory != nullptr;
+  if (session.core.devices->count() != 1 && !may_spread) return Drop(WholeReason::kSeveralGpus);
   GraphTasks tasks;
   if (const WholeReason refusal = ReadTasks(driver_, graph, &tasks); refusal != WholeReason::kNone) {
     return Drop(refusal);
@@ -127,7 +113,13 @@ void GraphLaunchWays::Adopt(ServedRequest& served, CUgraph graph, unsigned long 
   if (!clone_share_) return Drop(WholeReason::kNoRoom);
   if (driver_.cuGraphClone == nullptr || driver_.cuGraphClone(&clone_, graph) != CUDA_SUCCESS) {
     clone_ = nullptr;
-    Drop(WholeReason::kRefused);
+    return Drop(WholeReason::kRefused);
+  }
+  if (!may_spread) return;
+  spread_ = std::make_unique<GraphSpread>(driver_);
+  for (const DeclaredTask& declared : session.graphs.declared.Of(graph)) {
+    DeclaredTask& ours = declared_.emplace_back(declared);
+    std::ranges::transform(ours.nodes, ours.nodes.begin(), [this](CUgraphNode node) { return NodeOfClone(node); });
   }
 }
 
@@ -149,6 +141,7 @@ CUgraphNode GraphLaunchWays::NodeOfClone(CUgraphNode node) const {
 }
 
 void GraphLaunchWays::Follow(CUgraphNode node, const std::function<CUresult(CUgraphExec, CUgraphNode)>& change) {
+  if (spread_ != nullptr) return spread_->Forget();
   if (partitions_ == nullptr) return;
   const auto task = std::ranges::find(tasks_.tasks, node, &GraphTask::node);
   if (task == tasks_.tasks.end()) return DropPartitions();
@@ -282,12 +275,16 @@ control::GraphFigures GraphLaunchWays::Figures() const {
     figures.num_partitions = static_cast<uint32_t>(partitions_->num_partitions());
     figures.num_streams = static_cast<uint32_t>(partitions_->num_streams());
   }
-  figures.num_gpus = 1;
+  figures.num_gpus = spread_ != nullptr ? spread_->num_gpus() : 1;
   figures.reason = reason;
   figures.num_launches = num_launches;
   figures.num_partitioned = num_partitioned;
   figures.whole_ns = static_cast<uint64_t>(whole_duration().count());
   figures.partitioned_ns = static_cast<uint64_t>(partitioned.duration().count());
+  if (spread_ == nullptr) return figures;
+  figures.num_spread = spread_->num_launches();
+  figures.spread_ns = static_cast<uint64_t>(spread_->duration().count());
+  figures.moved_bytes = spread_->moved_bytes();
   return figures;
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "proto/control/graph_figures.h"
@@ -21,6 +22,8 @@
 #include "server/executor/issue/partitioned_graph.h"
 #include "server/executor/issue/sampled_times.h"
 #include "server/executor/session/client_context.h"
+#include "server/executor/session/declared_task.h"
+#include "server/executor/session/graph_spread.h"
 
 namespace tally::server {
 
@@ -70,6 +73,11 @@ class GraphLaunchWays {
   // Whether all that are launched alone would be by themselves as they are in the graph.
   bool MayGoAlone(ServedRequest& served);
 
+  // Null: it stays on its GPU. What is below goes with it.
+  GraphSpread* spread() { return spread_.get(); }
+  CUgraph clone() const { return clone_; }
+  std::span<const DeclaredTask> declared() const { return declared_; }  // of nodes of the clone
+
   PartitionedGraph* partitions() { return partitions_.get(); }
   // Of one launch as a whole, as far as anything is known.
   std::chrono::nanoseconds whole_duration() const {
@@ -105,6 +113,8 @@ class GraphLaunchWays {
   unsigned long long flags_ = 0;
   CUgraph clone_ = nullptr;
   NodeShare clone_share_, partitions_share_;
+  std::unique_ptr<GraphSpread> spread_;
+  std::vector<DeclaredTask> declared_;
   GraphTasks tasks_;  // of the clone, once it was cut
   std::unique_ptr<PartitionedGraph> partitions_;
   std::map<uint32_t, std::vector<std::byte>> records_;  // of kernels that are launched alone, by task

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "server/executor/issue/admitted_dispatch.h"
@@ -20,25 +21,31 @@ namespace {
 constexpr std::chrono::milliseconds kPublishEvery{200};
 
 // For tests: TALLY_FORCE_GRAPHS=partitions in the environment of the executor. Every best-effort graph that can be cut
-// is launched in partitions, whoever is there and whatever it costs.
-bool AreForced() {
+// is launched in partitions, whoever is there and whatever it costs. `spread`: those of programs that ask for it are
+// spread, if they can be.
+bool AreForced(std::string_view way) {
   const char* const forced = std::getenv("TALLY_FORCE_GRAPHS");
-  return forced != nullptr && std::string_view(forced) == "partitions";
+  return forced != nullptr && forced == way;
 }
+
+// What the program has queued may wait for what it has yet to do.
+constexpr std::chrono::milliseconds kLongestWaitForIdle{1000};
+constexpr std::chrono::microseconds kBetweenLooks{20};
 
 }  // namespace
 
-GraphLaunches::GraphLaunches(const DriverTable& driver) : driver_(driver), is_forced_(AreForced()) {}
+GraphLaunches::GraphLaunches(const DriverTable& driver)
+    : driver_(driver), is_forced_(AreForced("partitions")), is_spread_forced_(AreForced("spread")) {}
 
 void GraphLaunches::OnInstantiated(ServedRequest& served, CUgraph graph, CUgraphExec exec, unsigned long long flags) {
   SessionState& session = served.session();
   execs_.erase(exec);
   // Where nothing is ever stopped graphs are of no interest, and cost nothing.
-  if (session.core.variants == nullptr && !is_forced_) return;
+  if (session.core.variants == nullptr && !is_forced_ && session.spread_memory == nullptr) return;
   auto known = std::make_unique<Exec>(driver_, ++num_graphs_);
   if (mode_ == control::GraphMode::kOff) {
     known->Drop(WholeReason::kOff);
-  } else if (session.keeps_kernels && !is_forced_) {
+  } else if (session.keeps_kernels && !is_forced_ && session.spread_memory == nullptr) {
     known->Drop(WholeReason::kKernelsKept);
   } else {
     known->Adopt(served, graph, flags);
@@ -65,6 +72,7 @@ void GraphLaunches::OnNodeSet(CUgraphExec exec, CUgraphNode node, const SetInGra
 
 void GraphLaunches::OnUnload() {
   for (auto& [exec, known] : execs_) known->KeepWhatThereIs();
+  if (spread_ != nullptr) spread_->mirrors.ForgetCode();
 }
 
 void GraphLaunches::Clear() {
@@ -74,6 +82,7 @@ void GraphLaunches::Clear() {
   }
   others_.clear();
   timers_.clear();
+  spread_.reset();
 }
 
 LaunchTimer& GraphLaunches::TimerOf(ServedRequest& served, int device) {
@@ -138,6 +147,14 @@ CUresult GraphLaunches::Launch(ServedRequest& served, ClientNames& names, Stream
   }
   Exec& exec = *found->second;
   ++exec.num_launches;
+  if (exec.spread() != nullptr) {
+    exec.reason = ChooseSpread(served, stream, exec);
+    if (exec.reason == WholeReason::kNone && !AwaitIdle(served, stream)) exec.reason = WholeReason::kBusy;
+    const CUresult result = exec.reason == WholeReason::kNone ? LaunchSpread(served, stream, exec)
+                                                              : LaunchWhole(served, stream, graph_exec, &exec);
+    if (session.clock.Now() - published_at_ > kPublishEvery) Publish(session.clock);
+    return result;
+  }
   exec.reason = ChooseWay(served, stream, exec);
   const bool is_cut = exec.reason == WholeReason::kNone;
   if (const CUresult r = OrderBehindLast(served, stream, exec, is_cut); r != CUDA_SUCCESS) return r;
@@ -145,6 +162,89 @@ CUresult GraphLaunches::Launch(ServedRequest& served, ClientNames& names, Stream
       is_cut ? LaunchInPartitions(served, names, stream, exec) : LaunchWhole(served, stream, graph_exec, &exec);
   if (session.clock.Now() - published_at_ > kPublishEvery) Publish(session.clock);
   return result;
+}
+
+GraphLaunches::SpreadParts::SpreadParts(SessionState& session, const SpreadMemory& spread)
+    : memory(session.memory),
+      finder(session.driver, *session.core.devices, session.core.segments, memory),
+      mirrors(session.driver, *session.core.devices, spread,
+              [&session](int device, uint64_t num_bytes) { return session.TakeCharge(device, num_bytes); }) {}
+
+GraphSpread::Place GraphLaunches::PlaceOf(const SpreadReading& reading, CUcontext context) {
+  SessionState& session = reading.served.session();
+  return {reading,
+          spread_->mirrors,
+          session.core.loaded_driver->libraries,
+          session.gpus.ordinals(),
+          session.core.devices->completions(reading.stream.device),
+          context,
+          is_spread_forced_};
+}
+
+WholeReason GraphLaunches::ChooseSpread(ServedRequest& served, Stream& stream, Exec& exec) {
+  SessionState& session = served.session();
+  if (session.num_captures != 0) return WholeReason::kBusy;
+  // Its kernels may be of a device that is not the stream's.
+  for (const auto& [index, context] : session.contexts) {
+    if (context->device() != stream.device) return WholeReason::kSeveralGpus;
+  }
+  CUcontext context = nullptr;
+  if (session.core.devices->Context(stream.device, &context) != CUDA_SUCCESS) return WholeReason::kRefused;
+  if (spread_ == nullptr) spread_ = std::make_unique<SpreadParts>(session, *session.spread_memory);
+  const SpreadReading reading{served, stream, spread_->finder, spread_->memory, *session.spread_memory};
+  return exec.spread()->Prepare(PlaceOf(reading, context), exec.clone(), exec.declared(), exec.whole.duration());
+}
+
+bool GraphLaunches::AwaitIdle(ServedRequest& served, const Stream& stream) {
+  SessionState& session = served.session();
+  std::vector<Mark> marks;
+  for (const auto& [index, context] : session.contexts) {
+    if (served.EnterDevice(context->device()) != CUDA_SUCCESS) return false;
+    if (context->MarkAll(&marks.emplace_back()) != CUDA_SUCCESS) return false;
+  }
+  if (served.EnterDevice(stream.device) != CUDA_SUCCESS) return false;
+  const TimePoint end = session.clock.Now() + kLongestWaitForIdle;
+  for (const Mark& mark : marks) {
+    while (!mark.HasEnded()) {
+      if (session.clock.Now() > end || session.admission_tenant->has_left()) return false;
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+  }
+  return true;
+}
+
+CUresult GraphLaunches::LaunchSpread(ServedRequest& served, Stream& stream, Exec& exec) {
+  SessionState& session = served.session();
+  session.NoteWork(stream, /*is_launch=*/true);
+  {
+    scheduler::LaunchAsked asked;
+    asked.kind = reinterpret_cast<uintptr_t>(exec.spread());
+    asked.turnaround = session.turnaround();
+    const AdmittedDispatch dispatch(session.launches, stream, asked, /*passes=*/false, {nullptr, "graph"});
+    if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
+  }
+  if (const CUresult r = stream.Seal(); r != CUDA_SUCCESS) return r;
+  CUcontext context = nullptr;
+  if (const CUresult r = session.core.devices->Context(stream.device, &context); r != CUDA_SUCCESS) return r;
+  const SpreadReading reading{served, stream, spread_->finder, spread_->memory, *session.spread_memory};
+  const uint64_t launches_before = exec.spread()->num_launches(), bytes_before = exec.spread()->moved_bytes();
+  const CUresult result = exec.spread()->Launch(PlaceOf(reading, context), [&] {
+    if (!session.admission_tenant->has_left() && !session.has_client_left()) return CUDA_SUCCESS;
+    spread_->mirrors.End();
+    return AdmittedDispatch::kCancelled;
+  });
+  session.counters.Add("graphs_spread", exec.spread()->num_launches() - launches_before);
+  session.counters.Add("graph_moved_bytes", exec.spread()->moved_bytes() - bytes_before);
+  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
+  // What other GPUs had of the program's memory is gone. A fault at home is everybody's, as ever.
+  const CUresult lost = spread_->mirrors.error();
+  spread_->mirrors.End();
+  if (lost != CUDA_SUCCESS || !IsSticky(result)) session.Lose(lost != CUDA_SUCCESS ? lost : result);
+  return lost != CUDA_SUCCESS ? lost : result;
+}
+
+void GraphLaunches::OnFreed(uint64_t address) {
+  if (spread_ != nullptr) spread_->mirrors.OnFreed(address);
 }
 
 CUresult GraphLaunches::LaunchWhole(ServedRequest& served, Stream& stream, CUgraphExec graph_exec, Exec* exec) {

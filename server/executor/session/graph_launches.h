@@ -12,6 +12,10 @@
 //     node set       followed in the clone and in its partition; what cannot be followed leaves the graph whole for
 //     good updated        cut anew, unless that happens about as often as it is launched
 //
+// A program that asks for it has its graphs spread over all GPUs that it may use, where that is quicker, in place of
+// partitions (graph_spread.h). Such a launch waits here until it has ended, and nothing else of the session is carried
+// out meanwhile: so its order is kept, whatever streams there are.
+//
 // Everything else is launched as a whole, always: `tallyctl graphs` says why. The program's own executable stays as it
 // is, and what the driver says of a partition that is being made nobody learns.
 //
@@ -37,7 +41,9 @@
 #include "server/executor/issue/launch_stream.h"
 #include "server/executor/session/client_context.h"
 #include "server/executor/session/graph_launch_ways.h"
+#include "server/executor/session/graph_mirrors.h"
 #include "server/executor/session/graph_rows.h"
+#include "server/executor/session/window_memory.h"
 
 namespace tally::server {
 
@@ -63,6 +69,8 @@ class GraphLaunches {
   using SetInExec = std::function<CUresult(CUgraphExec exec, CUgraphNode node)>;
   void OnNodeSet(CUgraphExec exec, CUgraphNode node, const SetInGraph& in_graph, const SetInExec& in_exec);
   void OnDestroyed(CUgraphExec exec) { execs_.erase(exec); }
+  // Device memory that begins there is about to be freed.
+  void OnFreed(uint64_t address);
   // Kernels are about to be unloaded, perhaps some of a graph: no clone is read any more.
   void OnUnload();
   // Nothing is in flight any more.
@@ -78,6 +86,11 @@ class GraphLaunches {
 
   // kNone: in partitions, which it has then.
   control::WholeReason ChooseWay(ServedRequest& served, const Stream& stream, Exec& exec);
+  // Likewise: spread.
+  control::WholeReason ChooseSpread(ServedRequest& served, Stream& stream, Exec& exec);
+  CUresult LaunchSpread(ServedRequest& served, Stream& stream, Exec& exec);
+  // All that the session has queued on any stream has ended. False: it does not, within some time.
+  bool AwaitIdle(ServedRequest& served, const Stream& stream);
   CUresult LaunchWhole(ServedRequest& served, Stream& stream, CUgraphExec graph_exec, Exec* exec);
   CUresult LaunchInPartitions(ServedRequest& served, ClientNames& names, Stream& stream, Exec& exec);
   CUresult LaunchAlone(ServedRequest& served, ClientNames& names, Stream& stream, Exec& exec, uint32_t task);
@@ -89,6 +102,7 @@ class GraphLaunches {
 
   const DriverTable& driver_;
   const bool is_forced_;
+  const bool is_spread_forced_;
   control::GraphMode mode_ = control::GraphMode::kPartitions;
   uint32_t num_graphs_ = 0;  // ever
   std::unordered_map<CUgraphExec, std::unique_ptr<Exec>> execs_;
@@ -96,6 +110,15 @@ class GraphLaunches {
   static constexpr size_t kMostStreamsWithOthers = 8;
   std::map<std::pair<const Stream*, int>, std::vector<LaunchStream>> others_;
   std::map<int, std::unique_ptr<LaunchTimer>> timers_;  // by device
+  // Of a session whose graphs are spread.
+  struct SpreadParts {
+    SpreadParts(SessionState& session, const SpreadMemory& spread);
+    const WindowMemory memory;
+    AccessFinder finder;
+    GraphMirrors mirrors;
+  };
+  GraphSpread::Place PlaceOf(const SpreadReading& reading, CUcontext context);
+  std::unique_ptr<SpreadParts> spread_;  // null before the first graph that may be
   TimePoint published_at_{};
 };
 

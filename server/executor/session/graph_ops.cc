@@ -52,21 +52,6 @@ CUresult ReadFill(ServedRequest& served, WireReader& in, CUDA_MEMSET_NODE_PARAMS
   return CUDA_SUCCESS;
 }
 
-// Nothing: it is a node of another kind, or not one that a window would hold.
-std::optional<Transfer> TransferIn(const DriverTable& driver, CUgraphNode node) {
-  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-  if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return std::nullopt;
-  CUDA_MEMCPY3D copy{};
-  if (type == CU_GRAPH_NODE_TYPE_MEMCPY && driver.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS) {
-    return TransferOf(copy);
-  }
-  CUDA_MEMSET_NODE_PARAMS fill{};
-  if (type == CU_GRAPH_NODE_TYPE_MEMSET && driver.cuGraphMemsetNodeGetParams(node, &fill) == CUDA_SUCCESS) {
-    return TransferOf(fill);
-  }
-  return std::nullopt;
-}
-
 // Of a kernel node that reads and writes what its parameters say, once that is known; of a copy or fill.
 scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, CUgraphNode node,
                                         MemoryAnswers& answers) {
@@ -76,19 +61,8 @@ scheduler::GraphNodeAccesses AccessesIn(ServedRequest& served, Stream& stream, C
     if (FindAccesses(*transfer, session.window->memory(), &of_transfer, &answers) != nullptr) return {};
     return {.extent = of_transfer.extent, .accesses = std::move(of_transfer.accesses)};
   }
-  shm::Launch head{};
-  std::vector<std::byte> parameters;
-  if (ReadKernelNode(served, node, &head, &parameters) != CUDA_SUCCESS || head.flags != 0) return {};
   PendingLaunch launch;
-  launch.kernel = FindKernel(session, head.function);
-  if (launch.kernel == nullptr || parameters.size() < launch.kernel->parameter_bytes) return {};
-  std::ranges::copy(head.grid, launch.shape.grid.begin());
-  std::ranges::copy(head.block, launch.shape.block.begin());
-  launch.shape.shared_bytes = head.shared_bytes;
-  launch.parameters.Assign(parameters);
-  launch.parameter_bytes = head.parameter_bytes;
-  launch.owner = &session.launches;
-  launch.stream = &stream;
+  if (!ReadAsLaunch(served, stream, node, &launch)) return {};
   const LaunchAccesses& accesses = session.window->AccessesOf(launch);
   if (accesses.barrier != nullptr) return {};
   answers.Join(session.window->answers());
@@ -112,6 +86,52 @@ CUresult ReadHostCall(ServedRequest& served, WireReader& in, CUDA_HOST_NODE_PARA
 }
 
 }  // namespace
+
+std::optional<Transfer> TransferIn(const DriverTable& driver, CUgraphNode node) {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return std::nullopt;
+  CUDA_MEMCPY3D copy{};
+  if (type == CU_GRAPH_NODE_TYPE_MEMCPY && driver.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS) {
+    return TransferOf(copy);
+  }
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  if (type == CU_GRAPH_NODE_TYPE_MEMSET && driver.cuGraphMemsetNodeGetParams(node, &fill) == CUDA_SUCCESS) {
+    return TransferOf(fill);
+  }
+  return std::nullopt;
+}
+
+bool ReadAsLaunch(ServedRequest& served, Stream& stream, CUgraphNode node, PendingLaunch* launch) {
+  shm::Launch head{};
+  std::vector<std::byte> parameters;
+  if (ReadKernelNode(served, node, &head, &parameters) != CUDA_SUCCESS || head.flags != 0) return false;
+  launch->kernel = FindKernel(served.session(), head.function);
+  if (launch->kernel == nullptr || parameters.size() < launch->kernel->parameter_bytes) return false;
+  std::ranges::copy(head.grid, launch->shape.grid.begin());
+  std::ranges::copy(head.block, launch->shape.block.begin());
+  launch->shape.shared_bytes = head.shared_bytes;
+  launch->parameters.Assign(parameters);
+  launch->parameter_bytes = head.parameter_bytes;
+  launch->owner = &served.session().launches;
+  launch->stream = &stream;
+  return true;
+}
+
+bool ReadLaunchAttributes(const DriverTable& driver, CUgraphNode node, std::vector<CUlaunchAttribute>* attributes) {
+  CUlaunchAttributeValue value{};
+  const auto get = [&](CUlaunchAttributeID id) {
+    value = {};
+    return driver.cuGraphKernelNodeGetAttribute(node, id, &value) == CUDA_SUCCESS;
+  };
+  if (!get(CU_LAUNCH_ATTRIBUTE_COOPERATIVE) || value.cooperative != 0) return false;
+  if (get(CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION) && value.preferredClusterDim.x != 0) return false;
+  if (get(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) && value.clusterDim.x != 0) {
+    CUlaunchAttribute& attribute = attributes->emplace_back();
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value = value;
+  }
+  return true;
+}
 
 CUresult ServeAddKernelNode(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out) {
   GraphTarget target;

@@ -3,10 +3,12 @@
 
 #include <cuda.h>
 
+#include <optional>
 #include <vector>
 
 #include "proto/shm/records_graph_abi.h"
 #include "proto/shm/records_launch_abi.h"
+#include "server/executor/issue/transfer.h"
 #include "server/executor/session/operations.h"
 
 namespace tally::server {
@@ -45,6 +47,14 @@ inline CUresult ReadSetTarget(ServedRequest& served, ClientNames& names, WireRea
 
 // A kernel node as the record of a launch, without its attributes, and its parameters.
 CUresult ReadKernelNode(ServedRequest& served, CUgraphNode node, shm::Launch* launch, std::vector<std::byte>* packed);
+
+// What a copy or fill node does. Nothing: it is a node of another kind, or not one that a window would hold.
+std::optional<Transfer> TransferIn(const DriverTable& driver, CUgraphNode node);
+// A kernel node as a launch that nobody makes, so that it can be asked what it touches. False: it cannot be read.
+bool ReadAsLaunch(ServedRequest& served, Stream& stream, CUgraphNode node, PendingLaunch* launch);
+// Attributes of a kernel node that a launch by itself needs; others mean nothing for how it runs, but for hints. False:
+// it cannot be launched by itself.
+bool ReadLaunchAttributes(const DriverTable& driver, CUgraphNode node, std::vector<CUlaunchAttribute>* attributes);
 
 // Launches an executable on a stream that is sealed and not being captured: itself, or its twin.
 CUresult LaunchExec(ServedRequest& served, Stream& stream, CUgraphExec exec);

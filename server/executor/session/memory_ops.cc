@@ -10,6 +10,14 @@ std::optional<MemoryRange> FindGraphMemory(const SessionState& session, uint64_t
   return range && range->address == address && range->kind == MemoryKind::kGraph ? range : std::nullopt;
 }
 
+// `wanted`: the size of what is not pitched.
+CUresult AllocateByDriver(const DriverTable& driver, const shm::Allocate& request, uint64_t wanted,
+                          CUdeviceptr* address, size_t* pitch) {
+  return request.height != 0
+             ? driver.cuMemAllocPitch_v2(address, pitch, request.size_bytes, request.height, request.element_bytes)
+             : driver.cuMemAlloc_v2(address, wanted);
+}
+
 }  // namespace
 
 CUresult ServeAllocate(ServedRequest& served, WireReader& in, WireWriter& out) {
@@ -27,15 +35,19 @@ CUresult ServeAllocate(ServedRequest& served, WireReader& in, WireWriter& out) {
   served.ReleaseSequencer();
   CUdeviceptr address = 0;
   size_t pitch = 0;
-  CUresult result = request.height != 0 ? served.driver().cuMemAllocPitch_v2(&address, &pitch, request.size_bytes,
-                                                                             request.height, request.element_bytes)
-                                        : served.driver().cuMemAlloc_v2(&address, wanted);
+  const bool is_spread =
+      request.height == 0 && session.spread_memory != nullptr && session.spread_memory->Wants(wanted);
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (is_spread) result = session.spread_memory->Allocate(device, wanted, &address);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
+    result = AllocateByDriver(served.driver(), request, wanted, &address, &pitch);
+  }
   const uint64_t size = request.height != 0 ? pitch * request.height : wanted;
   // The driver's pitch makes it larger.
   const bool fits = *charge == nullptr || (*charge)->TryResize(size);
   const MemoryRange range{address, size, MemoryKind::kDevice, served.context_index(), nullptr, 0, *charge};
   if (result == CUDA_SUCCESS && (!fits || !session.memory.Add(range))) {
-    served.driver().cuMemFree_v2(address);
+    session.FreeDeviceMemory(address);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != CUDA_SUCCESS) return result;
@@ -53,13 +65,14 @@ CUresult ServeFree(ServedRequest& served, StreamWaits& waits, WireReader& in, Wi
   auto range = served.session().memory.Take(address, MemoryKind::kDevice, MemoryKind::kAsync);
   if (!range) range = FindGraphMemory(served.session(), address);
   if (!range) return CUDA_ERROR_INVALID_VALUE;
+  served.session().graphs.launches.OnFreed(address);
   const ClientContext* home = served.session().FindContext(range->context);
   std::vector<WaitPoint> points;
   const CUresult marked = waits.MarkDevice(home != nullptr ? home->device() : served.context()->device(), &points);
   const CUresult waited = waits.AwaitPoints(&points);
   // Memory that another program has open stays until that program is done with it.
   const bool is_last = served.session().core.shared.Drop(shm::SharedKind::kAllocation, address, true);
-  const CUresult freed = is_last ? served.driver().cuMemFree_v2(address) : CUDA_SUCCESS;
+  const CUresult freed = is_last ? served.session().FreeDeviceMemory(address) : CUDA_SUCCESS;
   // What a graph left behind is gone for good.
   if (range->kind == MemoryKind::kGraph && range->owner == nullptr) {
     served.session().memory.Take(address, MemoryKind::kGraph, MemoryKind::kGraph);
@@ -124,6 +137,15 @@ CUresult ServeFreeAsync(ServedRequest& served, ClientNames& names, WireReader& i
     const CUresult recorded = served.driver().cuMemFreeAsync(request.address, stream->real);
     if (recorded == CUDA_SUCCESS) session.graphs.memory.OnFreed(graph, request.address);
     return recorded;
+  }
+  if (session.spread_memory != nullptr && session.spread_memory->Has(request.address)) {
+    session.graphs.launches.OnFreed(request.address);
+    Mark end;
+    const CUresult marked = session.core.devices->completions(stream->device).Put(stream->real, &end);
+    if (marked != CUDA_SUCCESS) return marked;
+    session.spread_memory->FreeBehind(request.address, std::move(end));
+    session.memory.Take(request.address, range->kind, range->kind);
+    return CUDA_SUCCESS;
   }
   session.pools.NoteFreed();
   const bool is_last = session.core.shared.Drop(shm::SharedKind::kAllocation, request.address, true);

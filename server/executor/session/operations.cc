@@ -57,6 +57,8 @@ constexpr std::array<Operation, kNumOps> kOperations = [] {
   set(shm::Op::kLinkComplete, &Taking<&ServeLinkComplete>::Serve);
   set(shm::Op::kReadLinked, &Taking<&ServeReadLinked>::Serve);
   set(shm::Op::kLinkDestroy, &Taking<&ServeLinkDestroy>::Serve);
+  set(shm::Op::kBeginTask, &Taking<&ServeBeginTask>::Serve);
+  set(shm::Op::kEndTask, &Taking<&ServeEndTask>::Serve);
   set(shm::Op::kLaunch, &Taking<&ServeLaunch>::Serve);
   set(shm::Op::kLaunchHostFunction, &Taking<&ServeLaunchHostFunction>::Serve);
   set(shm::Op::kMaxActiveClusters, &Taking<&ServeMaxActiveClusters>::Serve);

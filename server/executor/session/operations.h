@@ -112,6 +112,8 @@ CUresult ServeSynchronizeEvent(ServedRequest& served, ClientNames& names, Stream
 // capture_ops.cc
 CUresult ServeBeginCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 CUresult ServeEndCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeBeginTask(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
+CUresult ServeEndTask(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 CUresult ServeCaptureState(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 CUresult ServeUpdateCapture(ServedRequest& served, ClientNames& names, WireReader& in, WireWriter& out);
 // graph_ops.cc

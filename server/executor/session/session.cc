@@ -72,6 +72,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
   state_.OpenWindow(identity_.window);
   state_.OpenGraphs(identity_.graphs);
   state_.has_client_left = [this] { return PeerHungUp(socket_.get()); };
+  state_.on_lost = [this](CUresult error) { SetStickyError(error); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });
   state_.trace.Enter(core_.trace, identity_.session_id, identity_.uid, identity_.owner_uid);
   SetPriority({});
@@ -214,8 +215,10 @@ Status Session::Reply(const shm::SessionRequest& request, CUresult result, uint6
 }
 
 uint64_t Session::WhatIsWanted() const {
-  if (state_.window != nullptr) return shm::kTakesArrivals | shm::kWantsPtx | shm::kWantsDeclarations;
-  return shm::kTakesArrivals | (core_.wants_ptx ? shm::kWantsPtx : 0);
+  uint64_t wanted = shm::kTakesArrivals | (core_.wants_ptx ? shm::kWantsPtx : 0);
+  if (state_.window != nullptr) wanted |= shm::kWantsPtx | shm::kWantsDeclarations;
+  if (state_.spread_memory != nullptr) wanted |= shm::kWantsPtx | shm::kWantsTasks;
+  return wanted;
 }
 
 Status Session::OpenArrivals(const shm::SessionRequest& request) {
@@ -277,7 +280,7 @@ Status Session::OpenChannel(const shm::SessionRequest& request) {
 }
 
 CUresult Session::PrepareHostMemory(uint64_t size_bytes, uint64_t ordinal) {
-  if (const CUresult fault = core_.fault(); fault != CUDA_SUCCESS) return fault;
+  if (const CUresult fault = state_.fault(); fault != CUDA_SUCCESS) return fault;
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   CUcontext context = nullptr;
   const CUresult result = core_.devices->Context(static_cast<int>(ordinal), &context);

@@ -7,6 +7,7 @@ void SessionGraphs::Forget(const NestedGraphs::Contents& gone) {
   HandleTable& nodes = handles_[shm::HandleKind::kGraphNode];
   for (const CUgraphNode node : gone.nodes) nodes.Remove(nodes.FindHandle(node));
   for (const CUgraph graph : gone.graphs) {
+    declared.Forget(graph);
     const uint64_t handle = graphs.FindHandle(graph);
     memory.OnDestroyed(graph);
     if (handle == 0) continue;  // the client never saw it

@@ -16,6 +16,7 @@
 
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/graph_twins.h"
+#include "server/executor/session/declared_tasks.h"
 #include "server/executor/session/graph_launches.h"
 #include "server/executor/session/graph_memory.h"
 #include "server/executor/session/handle_tables.h"
@@ -42,6 +43,7 @@ class SessionGraphs {
       : memory(map), launches(driver), nested(driver), driver_(driver), handles_(handles), map_(map) {}
 
   GraphMemory memory;
+  DeclaredTasks declared;
   GraphLaunches launches;
   std::unique_ptr<GraphTwins> twins;  // null: the session has no window
   NestedGraphs nested;

@@ -29,6 +29,9 @@ SessionState::~SessionState() { Destroy(); }
 
 void SessionState::OpenGraphs(control::GraphMode mode) {
   graphs.launches.SetMode(mode);
+  if (mode == control::GraphMode::kSpread && share == nullptr && gpus.ordinals().size() > 1) {
+    spread_memory = std::make_unique<SpreadMemory>(driver, gpus.ordinals());
+  }
   code.before_unload = [this] {
     if (window != nullptr) window->Forget();
     if (graphs.twins != nullptr) graphs.twins->OnUnload();
@@ -112,6 +115,7 @@ void SessionState::AbandonCapture(Stream& stream) {
   // A graph that was handed to BeginCaptureToGraph is the client's own and goes with its handles.
   if (handles(shm::HandleKind::kGraph).FindHandle(graph) != 0) return;
   graphs.memory.OnDestroyed(graph);
+  graphs.declared.Forget(graph);
   driver.cuGraphDestroy(graph);
 }
 
@@ -147,7 +151,8 @@ void SessionState::FreeMemory(uint32_t context) {
       case MemoryKind::kDevice:
       case MemoryKind::kAsync:
       case MemoryKind::kOpened:
-        if (opened.LetGoOfMemory(range.address, range.kind != MemoryKind::kOpened)) driver.cuMemFree_v2(range.address);
+        graphs.launches.OnFreed(range.address);
+        if (opened.LetGoOfMemory(range.address, range.kind != MemoryKind::kOpened)) FreeDeviceMemory(range.address);
         break;
       case MemoryKind::kForeign:
         opened.num_opens.erase(range.address);

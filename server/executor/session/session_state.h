@@ -41,6 +41,7 @@
 #include "server/executor/session/session_graphs.h"
 #include "server/executor/session/session_window.h"
 #include "server/executor/session/slo_watch.h"
+#include "server/executor/session/spread_memory.h"
 #include "server/executor/session/virtual_memory.h"
 
 namespace tally::server {
@@ -69,9 +70,15 @@ class SessionState {
   // As the program asked for it; before channels exist.
   void OpenWindow(control::WindowMode mode);
   void OpenGraphs(control::GraphMode mode);
-  NodeBudget graph_nodes;                 // for its window, twins and partitions, which have shares of it
-  std::unique_ptr<SessionWindow> window;  // null: off
-  PublishedShapes window_shapes;          // thread-safe
+  // Device memory goes back to where it came from. It is used by nobody.
+  CUresult FreeDeviceMemory(CUdeviceptr address) {
+    if (spread_memory != nullptr && spread_memory->Free(address)) return CUDA_SUCCESS;
+    return driver.cuMemFree_v2(address);
+  }
+  std::unique_ptr<SpreadMemory> spread_memory;  // thread-safe; null: its graphs stay on one GPU
+  NodeBudget graph_nodes;                       // for its window, twins and partitions, which have shares of it
+  std::unique_ptr<SessionWindow> window;        // null: off
+  PublishedShapes window_shapes;                // thread-safe
   StreamPriorities stream_priorities() const { return {core.are_classes_mixed, &is_high_priority}; }
   std::atomic<bool> is_high_priority{false};  // how its launches pass admission; changes at run time
   std::atomic<int64_t> turnaround_ns{0};      // of its kernels; 0: the executor's threshold; changes at run time
@@ -126,6 +133,18 @@ class SessionState {
   // kFailedPrecondition: it has not the priority, or shares its context with who has not; kResourceExhausted: there is
   // no thread.
   Status ExpectWork(shm::ArrivalPage& page);
+  // What its program gets from every call from now on: another GPU's part of its work is lost, and nobody else's is.
+  void Lose(CUresult error) {
+    int none = CUDA_SUCCESS;
+    on_lost(error);
+    lost_error_.compare_exchange_strong(none, static_cast<int>(error));
+  }
+  std::function<void(CUresult)> on_lost = [](CUresult) {};  // constant once channels exist
+  // Its executor's or its own; CUDA_SUCCESS while all is well. Thread-safe.
+  CUresult fault() const {
+    if (const CUresult fault = core.fault(); fault != CUDA_SUCCESS) return fault;
+    return static_cast<CUresult>(lost_error_.load(std::memory_order_acquire));
+  }
   const SteadyClock clock;
   BusyTime busy;                           // its measuring and BusyTime::OnEvent are thread-safe
   std::unique_ptr<ExpectedWork> expected;  // null: nobody asked; of the socket's thread
@@ -161,6 +180,7 @@ class SessionState {
   void FreeMemory(uint32_t context);
   void DestroyContexts(uint32_t context);
 
+  std::atomic<int> lost_error_{CUDA_SUCCESS};
   bool destroyed_ = false;
 };
 

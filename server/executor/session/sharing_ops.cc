@@ -174,6 +174,8 @@ CUresult ServeOffer(ServedRequest& served, ClientNames& names, WireReader& in, W
           range->address != request.what) {
         return CUDA_ERROR_INVALID_VALUE;
       }
+      if (session.spread_memory != nullptr && session.spread_memory->Has(range->address))
+        return CUDA_ERROR_NOT_SUPPORTED;
       is_named =
           session.core.shared.Offer({shm::SharedKind::kAllocation, range->address, range->size_bytes, context->device(),
                                      range->charge, HandleOfMemory(served.driver(), range->address)},

@@ -164,9 +164,9 @@ TEST(ShimCalls, TheHelloHasTheWindowOfTheEnvironment) {
 
 TEST(ShimCalls, TheHelloHasTheModeOfGraphsOfTheEnvironment) {
   using control::GraphMode;
-  for (const auto& [text, mode] :
-       {std::pair("", GraphMode::kPartitions), std::pair("off", GraphMode::kOff),
-        std::pair("partitions", GraphMode::kPartitions), std::pair("Off", GraphMode::kPartitions)}) {
+  for (const auto& [text, mode] : {std::pair("", GraphMode::kPartitions), std::pair("off", GraphMode::kOff),
+                                   std::pair("partitions", GraphMode::kPartitions),
+                                   std::pair("spread", GraphMode::kSpread), std::pair("Off", GraphMode::kPartitions)}) {
     FakeExecutor executor;
     EXPECT_EQ(RunInChild(executor.socket_path(),
                          [text] {

@@ -65,6 +65,32 @@ PlanMachine RandomMachine(std::mt19937& random) {
           .most_bytes = random() % 2 == 0 ? UINT64_MAX : random() % 128};
 }
 
+// Tasks that share nothing but scratch memory run on several GPUs, and on one of them never at a time.
+TEST(TaskPlanTest, ScratchMemoryIsEachGpusOwn) {
+  std::vector<Task> tasks(24);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    tasks[i].cost_ns = 100'000;
+    tasks[i].touches = {.extent = Extent::kSaid, .accesses = {{*Box::Range(64 * i, 64), AccessKind::kReadWrite}}};
+    tasks[i].scratch = {i % 2 == 0 ? 7u : 8u, 9};
+  }
+  const auto graph = TaskGraph::Make(tasks, {});
+  const auto regions = RegionMap::Make(tasks);
+  const auto plan = TaskPlan::Make(*graph, *regions, kMachine);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->moved_bytes() % 64, 0u) << "nothing of it is moved";
+  std::vector<std::vector<uint32_t>> on_device(kMachine.num_devices);  // steps
+  for (uint32_t step = 0; step < plan->steps().size(); ++step) {
+    if (plan->steps()[step].kind == StepKind::kTask) on_device[plan->steps()[step].device].push_back(step);
+  }
+  for (const std::vector<uint32_t>& steps : on_device) {
+    EXPECT_FALSE(steps.empty());
+    for (size_t i = 1; i < steps.size(); ++i) {
+      EXPECT_NE(std::ranges::find(plan->before(steps[i]), steps[i - 1]), plan->before(steps[i]).end());
+      EXPECT_GE(plan->steps()[steps[i]].begin_ns, plan->steps()[steps[i - 1]].end_ns);
+    }
+  }
+}
+
 TEST(TaskPlanTest, RandomTasks) {
   std::mt19937 random(8);
   for (int round = 0; round < 3000; ++round) {

@@ -23,6 +23,13 @@ control::v1::ListGraphsResponse Graphs() {
   cut->set_launches_in_partitions(640);
   cut->set_whole_ns(4'120'000);
   cut->set_in_partitions_ns(4'300'500);
+  auto* spread = response.add_graphs();
+  spread->set_session_id(7);
+  spread->set_number(2);
+  spread->set_launches(100);
+  spread->set_launches_spread(95);
+  spread->set_spread_ns(1'500'000);
+  spread->set_moved_bytes(64'500'000);
   auto* whole = response.add_graphs();
   whole->set_session_id(7);
   whole->set_number(12);
@@ -36,6 +43,7 @@ TEST(GraphTable, SaysHowEachIsLaunchedAndWhy) {
   const std::string text = GraphTable(Graphs());
   EXPECT_THAT(text, HasSubstr("7.1   1284  61          4           1       912  640            4.120     4.301 "));
   EXPECT_THAT(text, HasSubstr("partitions  -"));
+  EXPECT_THAT(text, HasSubstr("95      1.500      64.500    spread      -"));
   EXPECT_THAT(text, HasSubstr("7.12     12  -           -        "));
   EXPECT_THAT(text, HasSubstr("whole       short"));
   EXPECT_EQ(GraphTable({}), "");
@@ -50,10 +58,12 @@ TEST(GraphTable, OneThatWasNeverCutIsNotSaidToBe) {
 
 TEST(GraphTable, JsonHasNumbersAsTheyAre) {
   const nlohmann::json rows = GraphJson(Graphs());
-  ASSERT_EQ(rows.size(), 2u);
+  ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0]["id"], "7.1");
   EXPECT_EQ(rows[0]["in_partitions_ns"], 4'300'500);
-  EXPECT_EQ(rows[1]["why_whole"], "short");
+  EXPECT_EQ(rows[1]["launches_spread"], 95);
+  EXPECT_EQ(rows[1]["moved_bytes"], 64'500'000);
+  EXPECT_EQ(rows[2]["why_whole"], "short");
   EXPECT_EQ(GraphJson({}), nlohmann::json::array());
 }
 

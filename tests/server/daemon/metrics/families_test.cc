@@ -198,6 +198,8 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
       {"tally_tenant_graph_cuts_total", "graph_cuts"},
       {"tally_tenant_graphs_in_partitions_total", "graphs_in_partitions"},
       {"tally_tenant_graph_partitions_total", "graph_partitions"},
+      {"tally_tenant_graphs_spread_total", "graphs_spread"},
+      {"tally_tenant_graph_moved_bytes_total", "graph_moved_bytes"},
       {"tally_tenant_expected_work_total", "hints_announced"},
       {"tally_tenant_declared_work_total", "hints_declared"},
       {"tally_tenant_arrival_hints_total outcome=hit", "hints_hit"},

@@ -193,6 +193,50 @@ TEST_F(PlacedRunTest, MoreStepsThanAPageHolds) {
   EXPECT_TRUE(std::all_of(words.begin(), words.begin() + 16'000, [](uint32_t word) { return word == 0xabababab; }));
 }
 
+// A step of several commands ends as one: whatever comes behind it finds what the last one left.
+TEST_F(PlacedRunTest, CommandsOfOneStepFollowOneAnother) {
+  world_.ShareHome();
+  std::vector<PlacedStep> steps;
+  for (uint32_t i = 0; i < 60; ++i) {
+    PlacedStep step = Fill(i % 3, 0, i == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{i - 1});
+    for (uint32_t k = 0; k < PlacedStep::kMostMore; ++k) {
+      StepCommand next{step.command, {}};
+      next.command.value = k + 1 == PlacedStep::kMostMore ? i + 1 : 0xee;
+      step.more.push_back(next);
+    }
+    steps.push_back(std::move(step));
+  }
+  ASSERT_TRUE(CheckSteps(steps, world_.queues().size()).ok());
+  EXPECT_EQ(RunSteps(steps, world_.queues()), CUDA_SUCCESS);
+  EXPECT_EQ(WordOfSecond(0), 60 * 0x01010101u);
+}
+
+// A command in the middle that cannot be carried out is the step's error.
+TEST_F(PlacedRunTest, ACommandInTheMiddleThatFailsIsSeen) {
+  world_.ShareHome();
+  for (const uint32_t gpu : {0u, 1u}) {
+    PlacedStep step = Fill(gpu, 0, {});
+    StepCommand unknown{Launch(gpu, 99, {0}).command, {}};
+    step.more = {unknown, {step.command, {}}};
+    EXPECT_EQ(RunSteps(std::vector{step}, world_.queues()), CUDA_ERROR_INVALID_VALUE) << gpu;
+  }
+}
+
+TEST_F(PlacedRunTest, WhoLooksMayEndIt) {
+  world_.ShareHome();
+  world_.allocation(0).Write({0});
+  // Would wait for ever.
+  int looks = 0;
+  const auto result = RunSteps(std::vector{Waits(1), Fill(2, 0, {0})}, world_.queues(), [&] {
+    if (++looks < 3) return CUDA_SUCCESS;
+    for (const int gpu : {1, 2}) world_.mirror(gpu).End();
+    return CUDA_ERROR_DEINITIALIZED;
+  });
+  EXPECT_EQ(result, CUDA_ERROR_DEINITIALIZED);
+  EXPECT_EQ(WordOfSecond(0), 0u);
+  EXPECT_EQ(world_.mirror(2).error(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
 TEST_F(PlacedRunTest, StepsThatMakeNoSenseAreRefused) {
   const auto refused = [&](PlacedStep step) { return !CheckSteps(std::vector{std::move(step)}, 3).ok(); };
   EXPECT_FALSE(refused(Fill(2, 0, {})));
@@ -211,6 +255,18 @@ TEST_F(PlacedRunTest, StepsThatMakeNoSenseAreRefused) {
   PlacedStep mapping = Fill(1, 0, {});
   mapping.command.kind = MirrorCommandKind::kRelease;
   EXPECT_TRUE(refused(mapping));
+  PlacedStep several = Fill(1, 0, {});
+  several.more.assign(PlacedStep::kMostMore + 1, {several.command, {}});
+  EXPECT_TRUE(refused(several));
+  several.more.pop_back();
+  EXPECT_FALSE(refused(several));
+  several.more.back().command.kind = MirrorCommandKind::kFetch;
+  EXPECT_TRUE(refused(several));
+  several.more.back().command = {};
+  EXPECT_TRUE(refused(several));
+  PlacedStep graph = Fill(1, 0, {});
+  graph.graph = reinterpret_cast<CUgraphExec>(this);
+  EXPECT_TRUE(refused(graph));  // is home's
   PlacedStep wraps = Fill(1, ~uint64_t{0}, {});
   EXPECT_TRUE(refused(wraps));
 }

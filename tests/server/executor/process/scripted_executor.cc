@@ -103,7 +103,8 @@ class ScriptedExecutor final : public Executor {
     std::vector<control::GraphFigures> graphs;
     for (const auto& [id, session] : sessions_) {
       if (session.identity.graphs == control::GraphMode::kOff) continue;
-      graphs.push_back({id, 1, 500, 4, 2, 1, control::WholeReason::kNone, 100 + id, 90, 2'000'000, 2'010'000});
+      graphs.push_back(
+          {id, 1, 500, 4, 2, 1, control::WholeReason::kNone, 100 + id, 90, 2'000'000, 2'010'000, 5, 1'500'000, 4096});
     }
     return graphs;
   }

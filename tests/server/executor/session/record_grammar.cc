@@ -65,6 +65,8 @@ const HandRow kHandRows[] = {
     {Op::kSynchronizeEvent, "event"},
     {Op::kBeginCapture, "stream graph? flags4 zero zero zero"},
     {Op::kEndCapture, "stream", "graph"},
+    {Op::kBeginTask, "stream one one zero zero address size few size address size few word"},
+    {Op::kEndTask, "stream"},
     {Op::kCaptureState, "stream"},
     {Op::kUpdateCapture, "stream zero8 zero flags4 count2 zero nodes"},
     {Op::kAddKernelNode,

@@ -1,0 +1,94 @@
+// The mirrors of one session (mirror/mirror.h): processes on its other GPUs, the code and memory that they have been
+// given so far, and the queues that steps of its graphs go to.
+//
+//      Start      a process for each GPU but home, once; about half a second each on a real GPU
+//      NumberOf   a kernel: its image is loaded everywhere, once
+//      Have       an allocation: memory for all of it on each GPU, at home's addresses, once
+//
+// What is refused by one GPU is refused: then it stays home. Guarded by the session's sequencer; home's context is
+// current.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "server/executor/driver/devices.h"
+#include "server/executor/driver/driver_libraries.h"
+#include "server/executor/driver/driver_table.h"
+#include "server/executor/issue/kernel_code.h"
+#include "server/executor/mirror/mirror.h"
+#include "server/executor/mirror/plan_steps.h"
+#include "server/executor/mirror/step_queue.h"
+#include "server/executor/session/memory_quota.h"
+#include "server/executor/session/spread_memory.h"
+
+namespace tally::server {
+
+class GraphMirrors {
+ public:
+  // Memory of other GPUs counts as the session's; nothing: there is no room for it.
+  using TakeChargeOf = std::function<std::optional<SharedCharge>(int device, uint64_t num_bytes)>;
+
+  GraphMirrors(const DriverTable& driver, Devices& devices, const SpreadMemory& memory, TakeChargeOf take_charge)
+      : driver_(driver), devices_(devices), memory_(memory), take_charge_(std::move(take_charge)) {}
+
+  // `home` and the ordinals of all GPUs. Again: whether they are there, for that home.
+  bool Start(const DriverLibraries& libraries, int home, const std::vector<int>& ordinals);
+  bool has_started() const { return !mirrors_.empty(); }
+
+  // Nothing: some GPU cannot have it.
+  std::optional<uint32_t> NumberOf(Kernel& kernel);
+  const MirroredAllocation* Have(const SpreadMemory::Allocation& allocation);
+  // As Have made it, and still there.
+  bool Has(const MirroredAllocation& allocation) const;
+
+  // GPU n's is the n-th; home's is the first, and takes graphs only.
+  const std::vector<StepQueue*>& queues() const { return queues_; }
+
+  // It is about to be freed / code is about to be unloaded.
+  void OnFreed(uint64_t address);
+  void ForgetCode();
+  // What one of the mirrors was lost of; CUDA_SUCCESS: all are well.
+  CUresult error();
+  // All processes end now.
+  void End();
+
+ private:
+  struct OfAllocation {
+    MirroredAllocation place;
+    std::vector<SharedCharge> charges;
+  };
+  static shm::MirrorCommand Command(shm::MirrorCommandKind kind, uint32_t allocation, uint64_t num_bytes);
+  std::optional<uint32_t> NumberOf(const std::shared_ptr<ImageBytes>& image);
+  bool Load(uint32_t number, const ImageBytes& image);
+  bool Map(const MirroredAllocation& place, int fd);
+  bool ShareOut(const MirroredAllocation& place, uint32_t gpu, int fd);
+
+  const DriverTable& driver_;
+  Devices& devices_;
+  const SpreadMemory& memory_;
+  const TakeChargeOf take_charge_;
+  int home_device_ = 0;
+  std::vector<int> ordinals_;  // of the mirrors
+  std::vector<std::unique_ptr<Mirror>> mirrors_;
+  const HomeQueue::Names names_;
+  std::unique_ptr<HomeQueue> home_;
+  std::vector<std::unique_ptr<MirrorQueue>> mirror_queues_;
+  std::vector<StepQueue*> queues_;
+  std::map<const ImageBytes*, std::pair<std::shared_ptr<ImageBytes>, std::optional<uint32_t>>> images_;
+  std::map<const Kernel*, std::optional<uint32_t>> kernels_;
+  std::map<uint64_t, OfAllocation> allocations_;  // by address
+  std::set<uint64_t> refused_;                    // ids of allocations
+  uint32_t num_numbers_ = 0;
+  std::vector<uint32_t> free_numbers_;  // of allocations that were there
+};
+
+}  // namespace tally::server
