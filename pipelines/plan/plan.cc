@@ -14,17 +14,24 @@ constexpr int kMostStages = 16;
 // Multiply-adds of one multiprocessor per clock, of half-size elements.
 constexpr double kProductsPerClock = 2048;
 constexpr double kLaunchUs = 2.2;
-// What a tile waits for besides its products, fitted to runs on an H100: bias, activation and packing of a layer.
+// What a tile waits for besides its products: bias, activation and packing of a layer. This and what follows is fitted
+// to runs on an H100 and an H200.
 constexpr double kLayerUs = 0.35;
-// Weights that reach one multiprocessor, from the L2 cache.
-constexpr double kStreamBytesPerUs = 57e3;
+
+// Streamed: until the first panel is there; besides the layers, a round's rows and results.
+constexpr double kFirstPanelUs = 2.0;
+constexpr double kRoundUs = 1.0;
+constexpr double kStreamedLayerUs = 0.4;
+constexpr double kOverProducts = 1.2;  // times what the matrix unit takes
+// Of 64 rows and 256 columns: exponentials; a norm.
+constexpr double kExponentialUs = 0.8;
+constexpr double kNormUs = 2.0;
 
 constexpr int CeilDiv(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 }  // namespace
 
 int FirstHalf(const Layer& layer) {
-  if (layer.out > kMostWidth) return kPanelColumns;
   return layer.out <= kPanelColumns ? layer.out : CeilDiv(layer.out, 2 * kPanelColumns) * kPanelColumns;
 }
 
@@ -35,11 +42,7 @@ int PanelsOf(const Chain& chain, const Layer& layer) {
          (layer.takes_input == TakesInput::kNo ? 0 : CeilDiv(chain.input(), kPanelColumns));
 }
 
-bool IsWide(const Chain& chain) { return chain.layers.front().out > kMostWidth; }
-// Of the layers that a warpgroup has in its registers at once.
-int MostOut(const Chain& chain) {
-  return std::ranges::max(chain.layers | std::views::drop(IsWide(chain) ? 1 : 0), {}, &Layer::out).out;
-}
+int MostOut(const Chain& chain) { return std::ranges::max(chain.layers, {}, &Layer::out).out; }
 int MostFirstHalf(const Chain& chain) { return std::ranges::max(chain.layers | std::views::transform(FirstHalf)); }
 
 int64_t WeightBytes(const Chain& chain) {
@@ -55,23 +58,39 @@ int StageBytes(const Chain& chain) { return MostFirstHalf(chain) * kPanelColumns
 // 205 for 128, and 82 for 64; with fewer it spills, or does one product after another.
 int MostWarpgroups(const Chain& chain) { return MostOut(chain) <= 64 ? 3 : 2; }
 
-double PredictedUs(const Chain& chain, const Machine& machine, const Variant& variant, int grid, int64_t rows) {
-  const int64_t tiles = CeilDiv(rows, kTileRows);
-  const int64_t rounds = CeilDiv(tiles, int64_t{grid} * variant.warpgroups);
-  double products = 0;  // multiply-adds of a tile
+// What one tile's layers take, without what is between them.
+double ProductUs(const Chain& chain, const Machine& machine) {
+  double products = 0;  // multiply-adds
   for (const Layer& layer : chain.layers) products += double{kTileRows} * ColumnsOf(chain, layer) * layer.out;
-  const double product_us = products / kProductsPerClock / (machine.clock_ghz * 1e3);
-  const double other_us = kLayerUs * static_cast<double>(chain.layers.size());
-  const double weight_bytes = static_cast<double>(WeightBytes(chain));
-  // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through, or the weights.
-  const double round_us = std::max({product_us * variant.warpgroups, product_us + other_us,
-                                    variant.resident ? 0 : weight_bytes / kStreamBytesPerUs});
+  return products / kProductsPerClock / (machine.clock_ghz * 1e3);
+}
+
+// Beyond bias and ReLU.
+double EpilogueUs(const Chain& chain) {
+  double us = 0;
+  for (const Layer& layer : chain.layers) {
+    if (layer.activation > Activation::kRelu) us += kExponentialUs * layer.out / kMostWidth;
+    if (layer.norm != Norm::kNone) us += kNormUs * layer.out / kMostWidth;
+  }
+  return us;
+}
+
+double PredictedUs(const Chain& chain, const Machine& machine, const Variant& variant, int grid, int64_t rows) {
+  const auto layers = static_cast<double>(chain.layers.size());
+  const auto rounds = static_cast<double>(CeilDiv(CeilDiv(rows, kTileRows), int64_t{grid} * variant.warpgroups));
+  const double product_us = ProductUs(chain, machine);
   const double memory_us =
       static_cast<double>(rows) * (chain.input() + chain.output()) * kElementBytes / machine.memory_bytes_per_us;
-  const double fetched = weight_bytes * grid * (variant.resident ? 1.0 : static_cast<double>(rounds));
-  const double l2_us = fetched / machine.l2_bytes_per_us;
-  return kLaunchUs +
-         std::max({static_cast<double>(rounds) * round_us + (variant.resident ? l2_us : 0), memory_us, l2_us});
+  const double weights_us = static_cast<double>(WeightBytes(chain)) * grid / machine.l2_bytes_per_us;
+  if (variant.resident) {
+    // Warpgroups fill each other's gaps: the matrix unit is the bound, or the longest single way through. No tile
+    // begins before the weights are there.
+    const double round_us = std::max(product_us * variant.warpgroups, product_us + kLayerUs * layers);
+    return kLaunchUs + weights_us + std::max(rounds * round_us, memory_us);
+  }
+  const double round_us =
+      kRoundUs + kStreamedLayerUs * layers + (kOverProducts * product_us + EpilogueUs(chain)) * variant.warpgroups;
+  return kLaunchUs + kFirstPanelUs + std::max({rounds * round_us, memory_us, rounds * weights_us});
 }
 
 int GridFor(const Machine& machine, const Variant& variant, int64_t rows) {
@@ -106,10 +125,7 @@ std::expected<void, std::string> Check(const Chain& chain, const Machine& machin
     if (layer.out < 16 || layer.out % 16 != 0) {
       return std::unexpected(fmt::format("layer {} gives {} columns; a multiple of 16 is needed", i, layer.out));
     }
-    const bool may_be_wide = i == 0 && chain.layers.size() > 1 && layer.norm == Norm::kNone && !layer.residual &&
-                             layer.out <= kMostWideFirst && layer.out % (2 * kPanelColumns) == 0 &&
-                             chain.layers[1].takes_input == TakesInput::kNo;
-    if (layer.out > kMostWidth && !may_be_wide) {
+    if (layer.out > kMostWidth) {
       return std::unexpected(fmt::format("layer {} gives {} columns; from {} on the library is at its roof", i,
                                          layer.out, kMostWidth + 16));
     }
@@ -144,7 +160,7 @@ std::vector<Variant> VariantsFor(const Chain& chain, const Machine& machine, int
   for (int warpgroups = 1; warpgroups <= MostWarpgroups(chain); ++warpgroups) {
     if (warpgroups > 1 && tiles <= machine.multiprocessors) break;  // one tile for each: no second warpgroup has any
     const Variant resident{.warpgroups = warpgroups};
-    if (!IsWide(chain) && SharedBytes(chain, resident) <= machine.shared_bytes) {
+    if (SharedBytes(chain, resident) <= machine.shared_bytes) {
       variants.push_back(resident);
       continue;
     }

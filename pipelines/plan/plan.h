@@ -45,7 +45,6 @@ inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kPanelColumns = 64;  // of weights, in one place of the ring
 inline constexpr int kMostWidth = 256;    // of what a layer gives: one product of the matrix unit
 inline constexpr int kMostInput = 512;
-inline constexpr int kMostWideFirst = 1024;  // of the first layer, if the second is no wider than kMostWidth
 
 // Bytes of shared memory of a block; what stages/common.cuh computes as kSharedBytes.
 int SharedBytes(const Chain& chain, const Variant& variant);
