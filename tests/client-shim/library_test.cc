@@ -51,7 +51,8 @@ Library ReadLibrary(const std::string& path) {
 TEST(ShimLibrary, ExportsTheDriversNamesItsMarkerAndDeclarationsOnly) {
   std::set<std::string> expected = ReadLibrary(TALLY_CUDA_ROOT "/lib64/stubs/libcuda.so").exports;
   ASSERT_GT(expected.size(), 600u);
-  expected.insert({"tally_shim_marker", "tally_declare_segments", "tally_declare_opaque", "tally_expect_work"});
+  expected.insert({"tally_shim_marker", "tally_declare_segments", "tally_declare_opaque", "tally_expect_work",
+                   "tally_task_begin", "tally_task_end"});
   EXPECT_EQ(ReadLibrary(TALLY_SHIM_PATH).exports, expected);
 }
 

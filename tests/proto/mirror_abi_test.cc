@@ -27,7 +27,7 @@ EXPECT_FIELD(MirrorCommand, cluster, 104, 12);
 EXPECT_PLAIN(MirrorCommand, 120);
 EXPECT_FIELD(MirrorSlot, done, 0, 4);
 EXPECT_FIELD(MirrorSlot, result, 4, 4);
-EXPECT_FIELD(MirrorSlot, command, 64, 104);
+EXPECT_FIELD(MirrorSlot, command, 64, 120);
 EXPECT_FIELD(MirrorSlot, bytes, 192, 4096);
 EXPECT_FIELD(MirrorHeader, magic, 0, 4);
 EXPECT_FIELD(MirrorHeader, num_posted, 8, 4);
