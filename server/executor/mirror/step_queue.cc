@@ -34,6 +34,11 @@ std::expected<StepQueue::Ticket, CUresult> MirrorQueue::Start(const PlacedStep& 
     shm::MirrorCommand next = other.command;
     next.stream = command.stream;
     next.num_bytes = other.bytes.size();
+    // The place of one of this step, which nobody will ask any more.
+    if (*last + 1 >= *first + shm::kMirrorSlots) {
+      const CUresult r = mirror_.Wait(*last + 1 - shm::kMirrorSlots);
+      if (r != CUDA_SUCCESS) return std::unexpected(r);
+    }
     last = mirror_.Post(next, other.bytes);
     if (!last) return last;
   }

@@ -33,7 +33,7 @@ struct PlacedStep {
   std::vector<std::byte> bytes;  // a launch's parameters
   std::vector<uint32_t> after;   // steps that must have ended before: indices below its own
   // Of a launch or fill: others, one behind the other, kMostMore at most. They end as one.
-  static constexpr size_t kMostMore = 31;
+  static constexpr size_t kMostMore = 511;
   std::vector<StepCommand> more{};
   // Of home: launched in place of the command, which may be kNone. Somebody else's.
   CUgraphExec graph = nullptr;
@@ -63,7 +63,8 @@ class MirrorQueue final : public StepQueue {
   explicit MirrorQueue(Mirror& mirror) : mirror_(mirror) {}
   std::expected<Ticket, CUresult> Start(const PlacedStep& step) override;
   CUresult StateOf(Ticket ticket) override;
-  size_t capacity() const override { return shm::kMirrorSlots / 2; }
+  // A step of more than that runs by itself; of one that has more than the page holds, Start waits for some to end.
+  size_t capacity() const override { return shm::kMirrorSlots - 8; }
 
  private:
   Mirror& mirror_;

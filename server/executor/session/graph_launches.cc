@@ -30,7 +30,7 @@ bool AreForced(std::string_view way) {
 
 // What the program has queued may wait for what it has yet to do.
 constexpr std::chrono::milliseconds kLongestWaitForIdle{1000};
-constexpr std::chrono::microseconds kBetweenLooks{20};
+constexpr std::chrono::microseconds kBetweenIdleLooks{20};
 
 }  // namespace
 
@@ -207,7 +207,7 @@ bool GraphLaunches::AwaitIdle(ServedRequest& served, const Stream& stream) {
   for (const Mark& mark : marks) {
     while (!mark.HasEnded()) {
       if (session.clock.Now() > end || session.admission_tenant->has_left()) return false;
-      std::this_thread::sleep_for(kBetweenLooks);
+      std::this_thread::sleep_for(kBetweenIdleLooks);
     }
   }
   return true;

@@ -143,6 +143,13 @@ WholeReason GraphSpread::Plan(const Place& place, nanoseconds whole) {
     const double gain =
         static_cast<double>(made->total_ns()) / static_cast<double>(std::max<uint64_t>(1, plan->end_ns()));
     if (stays_home || (!place.is_forced && gain < kLeastGain)) {
+      const auto count = [&](auto is_one) { return std::ranges::count_if(tasks_.tasks, is_one); };
+      LOG_WARNING(
+          "a graph of {} tasks stays on one GPU: {} may leave it, {} may touch anything; planned {:.3f} ms, {:.3f} "
+          "ms one after another at home",
+          tasks_.tasks.size(), count([](const auto& task) { return !task.is_pinned; }),
+          count([](const auto& task) { return task.touches.extent != scheduler::Extent::kSaid; }),
+          static_cast<double>(plan->end_ns()) / 1e6, static_cast<double>(made->total_ns()) / 1e6);
       Forget();
       return for_good_ = WholeReason::kNoGain;
     }

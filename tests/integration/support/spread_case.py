@@ -226,9 +226,9 @@ READS, WRITES, SCRATCH = 1, 2, 4
 class Captured(Tiles):
     """Tasks as `hidden` does them: it finds its tile in memory, so that nobody but the program knows which it is."""
 
-    def __init__(self, tasks, place_bytes=MATRIX_BYTES):
+    def __init__(self, tasks, place_bytes=MATRIX_BYTES, kernels=2):
         super().__init__()
-        self.tasks = tasks
+        self.tasks, self.num_kernels = tasks, kernels
         self.places = self.allocate(place_bytes)
         where = (ctypes.c_uint64 * (2 * TILES))(*(self.address(tile).value for tile in range(2 * TILES)))
         self.call("cuMemcpyHtoD_v2", self.places, where, ctypes.c_size_t(ctypes.sizeof(where)))
@@ -245,12 +245,12 @@ class Captured(Tiles):
         self.launch_kernel(self.parameters_of("hidden", ctypes.c_uint64(self.places.value + 8 * tile), ctypes.c_uint32(salt)))
 
     def capture(self):
-        """Two kernels a task: together, or the words are wrong."""
+        """Several kernels a task: together and in order, or the words are wrong."""
         self.call("cuStreamBeginCapture_v2", self.streams[0], 2)
         for tile in self.tasks:
             if self.begin(self.regions(tile)) != 0:
                 sys.exit("a task is refused")
-            for salt in (tile, tile + 1):
+            for salt in range(tile, tile + self.num_kernels):
                 self.launch_hidden(tile, salt)
             if self.library.tally_task_end(self.streams[0]) != 0:
                 sys.exit("a task's end is refused")
@@ -262,13 +262,13 @@ class Captured(Tiles):
     def launch(self):
         self.call("cuGraphLaunch", self.exec, self.streams[0])
         for tile in self.tasks:
-            for salt in (tile, tile + 1):
+            for salt in range(tile, tile + self.num_kernels):
                 self.expected[tile][:] = [(word * 9 + salt) & MASK for word in self.expected[tile]]
 
 
-def declared(count):
+def declared(count, kernels="2"):
     """Kernels of which only the program knows what they touch."""
-    graph = Captured(list(range(int(count))) * 2)
+    graph = Captured(list(range(int(count))) * 2, kernels=int(kernels))
     graph.capture()
     for _ in range(3):
         graph.launch()

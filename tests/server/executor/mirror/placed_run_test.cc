@@ -199,9 +199,11 @@ TEST_F(PlacedRunTest, CommandsOfOneStepFollowOneAnother) {
   std::vector<PlacedStep> steps;
   for (uint32_t i = 0; i < 60; ++i) {
     PlacedStep step = Fill(i % 3, 0, i == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{i - 1});
-    for (uint32_t k = 0; k < PlacedStep::kMostMore; ++k) {
+    // Now and then more than a page holds.
+    const uint32_t num_more = i % 20 == 7 ? 300 : i % 7 == 3 ? 100 : 31;
+    for (uint32_t k = 0; k < num_more; ++k) {
       StepCommand next{step.command, {}};
-      next.command.value = k + 1 == PlacedStep::kMostMore ? i + 1 : 0xee;
+      next.command.value = k + 1 == num_more ? i + 1 : 0xee;
       step.more.push_back(next);
     }
     steps.push_back(std::move(step));
@@ -217,8 +219,11 @@ TEST_F(PlacedRunTest, ACommandInTheMiddleThatFailsIsSeen) {
   for (const uint32_t gpu : {0u, 1u}) {
     PlacedStep step = Fill(gpu, 0, {});
     StepCommand unknown{Launch(gpu, 99, {0}).command, {}};
-    step.more = {unknown, {step.command, {}}};
-    EXPECT_EQ(RunSteps(std::vector{step}, world_.queues()), CUDA_ERROR_INVALID_VALUE) << gpu;
+    for (const size_t num_behind : {1, 400}) {
+      step.more.assign(1, unknown);
+      step.more.insert(step.more.end(), num_behind, {step.command, {}});
+      EXPECT_EQ(RunSteps(std::vector{step}, world_.queues()), CUDA_ERROR_INVALID_VALUE) << gpu << num_behind;
+    }
   }
 }
 
