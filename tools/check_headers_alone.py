@@ -143,8 +143,8 @@ def flags_by_folder(commands):
 def flags_for(header, flags):
     folder = os.path.dirname(header)
     room = header.split("/", 1)[0]
-    candidates = [folder, room] + sorted((f for f in flags if f.startswith(room)), key=lambda f: -len(flags[f]))
-    candidates += ["tests/" + room] + sorted(flags, key=lambda f: -len(flags[f]))
+    by_rank = sorted(flags, key=lambda f: rank(flags[f]), reverse=True)
+    candidates = [folder, room, *(f for f in by_rank if f.startswith(room)), "tests/" + room, *by_rank]
     return next(flags[f] for f in candidates if f in flags)
 
 

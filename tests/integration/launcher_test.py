@@ -212,7 +212,7 @@ class Mistakes(LauncherTest):
         self.assert_sentence(2, "'urgent' is no priority", "true", env={"TALLY_PRIORITY": "urgent"})
         self.assert_sentence(2, "'wide' is no window: say off, shadow or on", "--window=wide", "true")
         self.assert_sentence(2, "'1' is no window: say off, shadow or on", "true", env={"TALLY_WINDOW": "1"})
-        self.assert_sentence(2, "'segments' is no way to launch graphs: say off or partitions", "--graphs", "segments", "true")
+        self.assert_sentence(2, "'segments' is no way to launch graphs: say off, partitions or spread", "--graphs", "segments", "true")
         self.assert_sentence(2, "'1' is no way to launch graphs", "true", env={"TALLY_GRAPHS": "1"})
         self.assert_sentence(2, "no domain's name", "--domain", "a/b", "true")
         self.assert_sentence(2, "--driver goes with --embedded", "--driver", "sim", "true")
