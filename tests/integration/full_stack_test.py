@@ -113,7 +113,7 @@ class FullStack(FullStackTest):
         self.assertEqual((output, waiting.returncode), (b"OK\n", 0))
         self.assertFalse(is_alive(executor))
         self.assertIn("is gone and its work has not ended in 1 s", self.log_of(daemon))
-        self.assertEqual(self.ctl_json("ps"), [])
+        wait_until(lambda: not self.ctl_json("ps"), "the waiting program's session has ended")
 
     def test_full_dev_shm_does_not_matter(self):
         """Channels are memfds: they do not live in /dev/shm."""

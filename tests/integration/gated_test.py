@@ -56,7 +56,7 @@ class Gated(FullStackTest):
             self.assert_right(run)
         kernels = [row for row in self.ctl_json("kernels") if row["launches"] > 20]
         self.assertTrue(all(row["form"].startswith("gated") for row in kernels))
-        page = self.scrape(self.port)
+        page = self.scrape_at_rest(self.port)
         self.assertRegex(page, r'tally_tenant_stop_seconds_count\{[^}]*\} [1-9]')
         self.assertRegex(page, r'tally_tenant_covered_seconds_total\{[^}]*by="gated",reason=""\} [\d.e-]*[1-9]')
 
@@ -76,7 +76,7 @@ class Gated(FullStackTest):
             self.assert_right(high)
             for run in low:
                 self.assert_right(run)
-        page = self.scrape(self.port)
+        page = self.scrape_at_rest(self.port)
         label = r'\{tenant="graph_repeated",uid="\d+",'
         self.assertRegex(page, f'tally_tenant_covered_seconds_total{label}by="gated",reason=""\\}} [\\d.e-]*[1-9]')
         self.assertRegex(page, f'tally_tenant_covered_seconds_total{label}by="time_slice",reason="graph"\\}} 0\n')

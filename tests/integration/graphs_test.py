@@ -88,6 +88,7 @@ class Graphs(FullStackTest):
                           env={"TALLY_SIM_SHUFFLE": "1", "TALLY_GRAPH_PARTITION_NODES": "4"},
                           metrics=f"127.0.0.1:{self.port}")
         self.assert_ok(self.start_case("launches", 4, 4, 10))
+        wait_until(lambda: self.metric("graph_launches_total") == 10, "its figures are there", 30)
         self.assertEqual(self.metric("graphs_in_partitions_total"), 0)
         service = self.start_case("forever", 2, 2, 2000, priority="high")
         self.assertEqual(service.stdout.readline(), b"launched\n")

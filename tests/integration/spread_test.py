@@ -183,6 +183,7 @@ class Spread(FullStackTest):
     def test_who_does_not_ask_is_left_alone(self):
         self.start(2)
         self.assert_ok(self.start_case("shapes", "butterfly", options=()))
+        wait_until(lambda: self.metric("graph_launches_total") > 0, "its figures are there", 30)
         self.assertEqual(self.metric("graphs_spread_total"), 0)
         self.assertEqual(self.children(), [])
 

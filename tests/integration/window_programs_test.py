@@ -64,14 +64,14 @@ class WindowPrograms(FullStackTest):
             failures = list(pool.map(self.failure_of, together))
         failures += [self.failure_of(name) for name in [*sorted(ALONE & set(self.names)), LAST]]
         self.assertEqual([failure for failure in failures if failure], [])
-        assert_launches_were_in_graphs(self, self.scrape(self.port), 1000)
+        assert_launches_were_in_graphs(self, self.scrape_at_rest(self.port), 1000)
 
     def test_random_orders(self):
         for seed in range(1, 5):
             daemon = self.start_hostile_gpu(seed)
             for name in ABOUT_ORDER:
                 self.assertIsNone(self.failure_of(name, priority=("high", "best-effort")[seed % 2]), f"order {seed}")
-            assert_launches_were_in_graphs(self, self.scrape(self.port), 100)
+            assert_launches_were_in_graphs(self, self.scrape_at_rest(self.port), 100)
             daemon.terminate()
             daemon.wait()
 

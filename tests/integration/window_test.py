@@ -37,12 +37,12 @@ class Window(FullStackTest):
         for window in ({"TALLY_WINDOW": "off"}, SHADOW, ON):
             for priority in ("best-effort", "high"):
                 self.assert_right_words(self.start("checked", "60", window=window, priority=priority))
-        assert_launches_were_in_graphs(self, self.scrape(self.port), 100)
+        assert_launches_were_in_graphs(self, self.scrape_at_rest(self.port), 100)
 
     def test_declared_launches_are_held(self):
         """Of 17 launches a step 12 are of a kernel that would be a barrier, but for what they declare."""
         self.assert_right_words(self.start("declared", "60"))
-        page = self.scrape(self.port)
+        page = self.scrape_at_rest(self.port)
         held, transfers = (sum(map(float, re.findall(rf"^{name}_total\{{[^}}]*\}} (\S+)$", page, re.MULTILINE)))
                            for name in ("tally_tenant_window_held", "tally_tenant_window_transfers"))
         self.assertEqual(held - transfers, 60 * 17)

@@ -272,11 +272,13 @@ class DomainProcess {
   void LookAtDeparted(uint64_t looks) {
     if (looks != num_departed_looks_ || num_sessions_ == 0) return;
     std::vector<DepartedWork::Draining> draining;
+    size_t num_departed = 0;
     for (const SessionSnapshot& session : executor_->Snapshot()) {
+      num_departed += session.has_departed ? 1 : 0;
       if (session.is_draining) draining.push_back({session.identity.session_id, BusyOf(session)});
     }
     const auto endless = departed_work_.Look(draining, TakenDevices(), SteadyClock().Now());
-    if (endless && options_.is_own_domain && draining.size() == num_sessions_) Leave();
+    if (endless && options_.is_own_domain && num_departed == num_sessions_) Leave();
     if (endless) OnEndlessWork(*endless);
     loop_.PostDelayed(kLookAtDeparted, [this, looks] { LookAtDeparted(looks); });
   }

@@ -179,7 +179,9 @@ SessionSnapshot Session::Snapshot() const {
     figures["slo_caution"] = static_cast<uint64_t>(requests.throttle_level);
   }
   snapshot.num_channels = num_channels_.load(std::memory_order_relaxed);
-  snapshot.is_draining = phase_.load(std::memory_order_acquire) >= State::kDraining;
+  const State phase = phase_.load(std::memory_order_acquire);
+  snapshot.has_departed = phase >= State::kDraining;
+  snapshot.is_draining = phase == State::kDraining;
   return snapshot;
 }
 
@@ -340,6 +342,8 @@ void Session::End() {
   SessionEnd end;
   end.last = Snapshot();
   if (state_.expected != nullptr) state_.expected->Stop();
+  state_.WaitForStreams(shm::kNoContext);
+  phase_.store(State::kReleasing, std::memory_order_release);
   state_.Destroy();
   CountBusyTime(end.last.figures);  // until what it had on the GPU was over
   channels_.clear();

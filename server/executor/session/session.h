@@ -1,6 +1,7 @@
 // One client's connection: the socket it asks for memory and channels on, its channels, its state.
 //
-//   Connecting --kAttach--> Active --hang-up, nonsense or Evict--> Draining --all work ended, all destroyed--> Closed
+//   Connecting --kAttach--> Active --hang-up, nonsense or Evict--> Draining --all work ended--> Releasing
+//   Releasing --all destroyed--> Closed
 //
 // A session's socket thread drives these; it ends with the session. Thread-safe methods say so.
 #pragma once
@@ -29,7 +30,7 @@ namespace tally::server {
 
 class Session {
  public:
-  enum class State { kConnecting, kActive, kDraining, kClosed };
+  enum class State { kConnecting, kActive, kDraining, kReleasing, kClosed };
   using OnEnd = std::function<void(const SessionEnd& end)>;
 
   // Creates the session region. `on_end` is called on the session's thread, last of all.

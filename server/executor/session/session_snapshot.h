@@ -50,7 +50,10 @@ struct SessionSnapshot {
   std::chrono::nanoseconds age{0};
   control::SessionFigures figures{};
   uint32_t num_channels = 0;
-  bool is_draining = false;  // the client is gone, its work is being ended
+  bool has_departed = false;  // the client is gone
+  // It is gone, and its work has not ended. What it had may take longer to destroy: drivers free memory once nobody's
+  // work of that context could touch it.
+  bool is_draining = false;
 };
 
 struct SessionEnd {

@@ -170,12 +170,13 @@ class SessionState {
   void AbandonCapture(Stream& stream);
   // Destroys what was made in one client context, or in all (kNoContext). Everything queued there is waited for first.
   void DestroyContents(uint32_t context);
+  // Waits for everything queued in one client context, or in all (kNoContext). Captures are given up.
+  void WaitForStreams(uint32_t context);
   // The whole session; idempotent.
   void Destroy();
 
  private:
   void LookAtStreams(int device);
-  void WaitForStreams(uint32_t context);
   void DestroyEvents(uint32_t context);
   void FreeMemory(uint32_t context);
   void DestroyContexts(uint32_t context);

@@ -237,6 +237,11 @@ class DaemonTest(unittest.TestCase):
         self.assertEqual(caught.exception.code, code, caught.exception.sentence)
         self.assertIn(words, caught.exception.sentence)
 
+    def scrape_at_rest(self, port):
+        """Once no session is left: the last figures of a program come when its executor has ended its session."""
+        wait_until(lambda: not self.ctl_json("ps"), "no session is left", 60)
+        return self.scrape(port)
+
     def scrape(self, port):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
             return page.read().decode()

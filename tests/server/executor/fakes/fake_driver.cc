@@ -67,7 +67,7 @@ void FillStreams(server::DriverTable& t) {
   };
   t.cuStreamDestroy_v2 = [](CUstream stream) -> CUresult { return fake->Drop(stream, "stream"); };
   t.cuStreamSynchronize = [](CUstream) -> CUresult { return fake->Wait(); };
-  t.cuStreamQuery = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
+  t.cuStreamQuery = [](CUstream) -> CUresult { return fake->is_work_unfinished ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
   t.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned int) -> CUresult {
     return fake->Trace("wait", stream, event), CUDA_SUCCESS;
   };
@@ -80,7 +80,7 @@ void FillStreams(server::DriverTable& t) {
     return fake->Trace("record", stream, event), CUDA_SUCCESS;
   };
   t.cuEventSynchronize = [](CUevent) -> CUresult { return fake->Wait(); };
-  t.cuEventQuery = [](CUevent) -> CUresult { return CUDA_SUCCESS; };
+  t.cuEventQuery = [](CUevent) -> CUresult { return fake->is_work_unfinished ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
   t.cuLaunchHostFunc = [](CUstream, CUhostFn function, void* argument) -> CUresult {
     fake->Post([=] { function(argument); });
     return CUDA_SUCCESS;

@@ -45,6 +45,9 @@ class FakeDriver {
   // Every call that waits fails with it from now on; 0: none.
   void BreakContext(CUresult error);
 
+  // Who asks whether work is done hears that it is not. Not who waits for it.
+  std::atomic<bool> is_work_unfinished{false};
+
   // All with one context. Before the executor is made.
   std::atomic<int> num_devices{1};
 

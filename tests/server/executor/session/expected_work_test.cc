@@ -98,8 +98,11 @@ TEST_F(ExpectedWorkOnTwoDevicesTest, ARequestThatGoesOnToAnotherDeviceBeginsOnce
   const uint64_t second = LoadKernel(*channel, "kernel", nullptr, 2, ".version 8.0\n.target sm_80\n", 1);
   ASSERT_NE(second, 0u);
   for (uint64_t i = 1; i <= 10; ++i) {
+    driver_.is_work_unfinished = true;  // or the first might be over before the second is there
     channel->Post(Op::kLaunch, LaunchOf(first, shm::kLegacyStream), 0);
     channel->Post(Op::kLaunch, LaunchOf(second, shm::kLegacyStream), 1);
+    ASSERT_TRUE(Becomes([&] { return driver_.num_launches() == 2 * i; }));
+    driver_.is_work_unfinished = false;
     ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 0).result, 0u);
     ASSERT_EQ(channel->Call(Op::kSynchronizeContext, {}, 1).result, 0u);
     EXPECT_EQ(client->arrivals().num_begun.load(), i);

@@ -73,10 +73,11 @@ class NeighboursTest : public ExecutorFixture {
     config.driver.sim_path = TALLY_SIM_DRIVER_PATH;
     config.capture_stdout = captures_stdout_;
     config.limits.host_function_timeout = timeout_;
-    config.limits.host_function_patience = std::chrono::milliseconds(50);
+    config.limits.host_function_patience = patience_;
   }
   bool captures_stdout_ = false;
   std::chrono::milliseconds timeout_{3'600'000};
+  std::chrono::milliseconds patience_{50};
   // Where the executor has the memory of `file`, which the client has registered.
   static uint64_t Register(ScriptedClient& client, int file) {
     const shm::SessionRequest request{static_cast<uint32_t>(shm::SessionRequestKind::kRegisterHost), 0, {0, kBytes, 0}};
@@ -153,6 +154,55 @@ TEST_F(ImpatientTest, WhoLeavesAHostFunctionUnrunIsEvictedAfterATime) {
     EXPECT_TRUE(end.evicted);
     EXPECT_NE(end.reason.find("did not run a host function"), std::string::npos) << end.reason;
   }
+}
+
+class PatientTest : public NeighboursTest {
+ protected:
+  PatientTest() { patience_ = timeout_; }
+  // Of the session that came last, once its client is known to be gone and `is_so` says yes, or after a minute.
+  template <typename IsSo>
+  server::SessionSnapshot OfTheDeparted(IsSo is_so) {
+    for (int looks = 0;; ++looks) {
+      const auto snapshots = executor_->Snapshot();
+      if (snapshots.empty()) return {};
+      if ((snapshots.back().has_departed && is_so(snapshots.back())) || looks == 60'000) return snapshots.back();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+};
+
+// Work that does not end costs all programs of a context their executor, so it must be the departed one's own.
+TEST_F(PatientTest, WhoHasOnlyMemoryLeftToGiveBackHasNoWork) {
+  auto neighbour = Connect();
+  auto neighbour_channel = neighbour->OpenChannel();
+  auto callbacks = neighbour->OpenChannel();
+  auto client = Connect();
+  auto channel = client->OpenChannel();
+  ASSERT_NE(Allocate(*channel, kBytes), 0u);
+  neighbour_channel->Post(Op::kLaunchHostFunction, Payload().Put(HostFunction(1)));
+  ASSERT_EQ(neighbour_channel->Call(Op::kMemoryAmount).result, 0u);
+  client->Hangup();
+  const auto departed = OfTheDeparted([](const auto& snapshot) { return !snapshot.is_draining; });
+  EXPECT_TRUE(departed.has_departed);
+  EXPECT_FALSE(departed.is_draining);
+  EXPECT_EQ(executor_->Snapshot().size(), 2u);
+  EXPECT_TRUE(ends().empty()) << "its memory is given back when the neighbour rests, as the driver wants it";
+  neighbour->Hangup();
+  WaitForEnds(2);
+}
+
+TEST_F(PatientTest, WhoseKernelRunsHasWork) {
+  auto client = Connect();
+  auto channel = client->OpenChannel();
+  const uint64_t kernel = LoadKernel(*channel, "linger", nullptr, 1, kPrints);
+  ASSERT_NE(kernel, 0u);
+  const uint32_t rounds = 50'000'000;
+  channel->Post(Op::kLaunch,
+                LaunchOf(kernel, kLegacy, std::string(reinterpret_cast<const char*>(&rounds), sizeof(rounds))));
+  ASSERT_EQ(channel->Call(Op::kMemoryAmount).result, 0u);
+  client->Hangup();
+  EXPECT_TRUE(OfTheDeparted([](const auto&) { return true; }).is_draining);
+  WaitForEnds(1);
 }
 
 class PrintingNeighboursTest : public NeighboursTest {
