@@ -50,7 +50,7 @@ class Hints(FullStackTest):
 
     def ask_until(self, connection, service, figure):
         """A loaded machine may take some time to be regular enough."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 150
         while self.figures(service)[figure] == 0:
             self.assertLess(time.monotonic(), deadline, self.figures(service))
             self.ask(connection, 40)

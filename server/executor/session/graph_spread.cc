@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "scheduler/taskgraph/needed_edges.h"
 #include "scheduler/taskgraph/region_map.h"
+#include "server/executor/mirror/mirror_command.h"
 #include "server/executor/mirror/placed_run.h"
 #include "server/executor/session/served_request.h"
 
@@ -219,8 +220,7 @@ bool GraphSpread::MakeWorkAbroad(const Place& place, uint32_t task, TaskWork* wo
       if (!number) return false;
       command.function = *number;
     } else {
-      const uint64_t length = (command.rows - 1) * command.pitch + command.row_bytes;
-      const MirroredAllocation* const in = have(command.address, command.address + length);
+      const MirroredAllocation* const in = have(command.address, command.address + BoxExtent(command));
       if (in == nullptr) return false;
       command.allocation = in->number;
       command.offset = command.address - in->address;

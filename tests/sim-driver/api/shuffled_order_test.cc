@@ -97,7 +97,10 @@ TEST_F(ShuffledOrderTest, WriterIsLateForTheEndOfALongChain) {
   CUgraphNode last = Fill(graph, Word(2), 1);
   for (uint32_t i = 2; i < 12; ++i) last = CopyWord(graph, Word(i + 1), Word(i), {last});
   CopyWord(graph, Word(1), Word(0), {last});
-  EXPECT_GT(CountWrongOf(graph, Word(1), 5), 0);
+  // On a busy machine a chain may take longer than anything is late for.
+  int num_wrong = 0;
+  for (int tries = 0; tries < 10 && num_wrong == 0; ++tries) num_wrong = CountWrongOf(graph, Word(1), 5);
+  EXPECT_GT(num_wrong, 0);
 }
 
 TEST_F(ShuffledOrderTest, CopiesAndFillsAreDrawnToo) {
