@@ -19,7 +19,9 @@ namespace tally::pipelines {
 struct Machine {
   int compute_capability = 90;  // 10 * major + minor
   int multiprocessors = 132;
-  int shared_bytes = 232'448;          // that a block may have
+  int shared_bytes = 232'448;  // that a block may have
+  // First layers wider than kMostWidth may be taken, in chunks. That form has not been measured on a GPU.
+  bool takes_wide_first = false;
   double clock_ghz = 1.755;            // of the multiprocessors, under load
   double memory_bytes_per_us = 2.6e6;  // a large copy, bytes read and written
   double l2_bytes_per_us = 5.5e6;
@@ -45,6 +47,7 @@ inline constexpr int kWarpgroupThreads = 128;
 inline constexpr int kPanelColumns = 64;  // of weights, in one place of the ring
 inline constexpr int kMostWidth = 256;    // of what a layer gives: one product of the matrix unit
 inline constexpr int kMostInput = 512;
+inline constexpr int kMostWideFirst = 1024;  // of the first layer, if the second is no wider than kMostWidth
 
 // Bytes of shared memory of a block; what stages/common.cuh computes as kSharedBytes.
 int SharedBytes(const Chain& chain, const Variant& variant);

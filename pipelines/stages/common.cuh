@@ -20,20 +20,24 @@ constexpr int kComputeThreads = kWarpgroups * kWarpgroupThreads;
 constexpr uint32_t kXPanelBytes = kRows * kPanelRowBytes;
 
 __device__ constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
+constexpr int kNumLayers = sizeof(kLayers) / sizeof(kLayers[0]);
+// A first layer too wide for a thread's registers is computed in chunks, each of which the second layer takes at once.
+constexpr bool kIsWide = kLayers[0].out > 256;
 __device__ constexpr int MostOut() {
   int most = 0;
-  for (const Layer& layer : kLayers) most = layer.out > most ? layer.out : most;
+  for (int i = kIsWide ? 1 : 0; i < kNumLayers; ++i) most = kLayers[i].out > most ? kLayers[i].out : most;
   return most;
 }
-constexpr int kNumLayers = sizeof(kLayers) / sizeof(kLayers[0]);
 constexpr int kInput = kLayers[0].hidden;  // columns of the chain's input
 constexpr int kXPanels = CeilDiv(kInput, kPanelColumns);
 constexpr uint32_t kSlotBytes = kXPanels * kXPanelBytes;
 // Panels of a layer: those that meet the hidden values, then those that meet the chain's input once more.
 __device__ constexpr int HiddenPanels(int i) { return CeilDiv(kLayers[i].hidden, kPanelColumns); }
 __device__ constexpr int Panels(int i) { return HiddenPanels(i) + (kLayers[i].takes_input ? kXPanels : 0); }
-// A streamed layer is computed in two halves of its columns, the first of them whole panels of the next layer's.
+// A streamed layer is computed in two halves of its columns, the first of them whole panels of the next layer's; a wide
+// one in chunks.
 __device__ constexpr int First(int i) {
+  if (i == 0 && kIsWide) return kPanelColumns;
   return kLayers[i].out <= kPanelColumns ? kLayers[i].out : CeilDiv(kLayers[i].out, 2 * kPanelColumns) * kPanelColumns;
 }
 __device__ constexpr int MostFirst() {
@@ -140,15 +144,15 @@ __device__ __forceinline__ void AwaitProducts() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 }
 // The compiler must not move what the products write or read across this.
-template <int kFrom, int kTo>
-__device__ __forceinline__ void Pin(Sums& sums) {
+template <int kCount>
+__device__ __forceinline__ void Pin(float* sums) {
 #pragma unroll
-  for (int i = kFrom / 2; i < kTo / 2; ++i) asm volatile("" : "+f"(sums.of[i])::"memory");
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
-template <int kFrom, int kTo>
-__device__ __forceinline__ void PinLeft(Left& left) {
+template <int kCount>
+__device__ __forceinline__ void Pin(uint32_t* left) {
 #pragma unroll
-  for (int i = kFrom / 4; i < kTo / 4; ++i) asm volatile("" : "+r"(left.of[i])::"memory");
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(left[i])::"memory");
 }
 // The same address, computed again: else the compiler keeps what follows from it, for each product of all layers, in
 // registers from tile to tile, and there are none to spare.
@@ -243,14 +247,14 @@ __device__ __forceinline__ float SumOfQuad(float value) {
   return value + __shfl_xor_sync(0xffffffffu, value, 2);
 }
 
-// To columns kFrom to kTo of a layer whose vectors are behind `before` floats. In place, one pair of columns after
+// To kColumns columns, those of a layer's bias that are behind `before` floats. In place, one pair of columns after
 // another, so that it needs no registers.
-template <int kFrom, int kTo>
-__device__ __forceinline__ void AddBias(Sums& sums, const Place& at, int before) {
+template <int kColumns>
+__device__ __forceinline__ void AddBias(float* sums, const Place& at, int before) {
   const uint32_t bias = Anew(at.shared) + kVectorsAt + 4 * before + 8 * (at.thread % 4);
 #pragma unroll
-  for (int j = kFrom / 8; j < kTo / 8; ++j) {
-    float* const s = sums.of + 4 * j;
+  for (int j = 0; j < kColumns / 8; ++j) {
+    float* const s = sums + 4 * j;
     float low, high;
     asm volatile("ld.volatile.shared.v2.f32 {%0, %1}, [%2];" : "=f"(low), "=f"(high) : "r"(bias + 32 * j) : "memory");
     s[0] += low, s[1] += high, s[2] += low, s[3] += high;
@@ -340,13 +344,10 @@ __device__ __forceinline__ void Finish(Sums& sums, const Place& at, int before) 
   }
 }
 
-template <int I, int kFrom, int kTo>
-__device__ __forceinline__ void ToLeft(const Sums& sums, Left& left) {
+template <int I, int kColumns>
+__device__ __forceinline__ void ToLeft(const float* sums, uint32_t* left) {
 #pragma unroll
-  for (int step = kFrom / 16; step < kTo / 16; ++step) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) left.of[4 * step + i] = Leaving<I>(sums.of[8 * step + 2 * i], sums.of[8 * step + 2 * i + 1]);
-  }
+  for (int i = 0; i < kColumns / 4; ++i) left[i] = Leaving<I>(sums[2 * i], sums[2 * i + 1]);
 }
 
 // The four threads that share a row give each other 16 bytes of it, so that each writes such a piece.

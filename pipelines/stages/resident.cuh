@@ -2,7 +2,7 @@
 
 namespace tally_pipeline {
 
-static_assert(kStages == 1);
+static_assert(kStages == 1 && !kIsWide);
 
 // Where in the weights of its layer panel number `panel` of layer i begins.
 __device__ constexpr int ColumnOf(int i, int panel) {
@@ -19,7 +19,7 @@ __device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Pla
   constexpr int kSteps = CeilDiv(kColumns, 16) - 4 * p < 4 ? CeilDiv(kColumns, 16) - 4 * p : 4;
   const uint64_t right = Descriptor(Anew(at.shared) + WeightsBefore(I) + kPanel * PanelBytes(I));
   const uint64_t rows = Descriptor(Anew(at.slot) + p * kXPanelBytes);
-  Pin<0, kLayers[I].out>(sums);
+  Pin<kLayers[I].out / 2>(sums.of);
   BeginProducts();
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) {
@@ -35,7 +35,7 @@ __device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Pla
     Multiply<I, kPanel + 1>(sums, left, at);
   } else {
     AwaitProducts<0>();
-    Pin<0, kLayers[I].out>(sums);
+    Pin<kLayers[I].out / 2>(sums.of);
   }
 }
 
@@ -44,7 +44,7 @@ __device__ __forceinline__ void RunFrom(Sums& sums, Left& left, const Parameters
                                         int tile, int next_tile, int tiles) {
   constexpr int kOut = kLayers[I].out;
   Multiply<I, 0>(sums, left, at);
-  AddBias<0, kOut>(sums, at, VectorsBefore(I));
+  AddBias<kOut>(sums.of, at, VectorsBefore(I));
   Finish<I>(sums, at, VectorsBefore(I));
   if constexpr (I == LastUseOfInput()) {
     // Whoever reads the slot by plain loads must be done; products are.
@@ -52,8 +52,8 @@ __device__ __forceinline__ void RunFrom(Sums& sums, Left& left, const Parameters
     if (at.thread == 0 && next_tile < tiles) FetchRows(parameters, at, RowsHere(at, warpgroup), next_tile);
   }
   if constexpr (I + 1 < kNumLayers) {
-    ToLeft<I, 0, kOut>(sums, left);
-    PinLeft<0, kOut>(left);
+    ToLeft<I, kOut>(sums.of, left.of);
+    Pin<kOut / 4>(left.of);
     RunFrom<I + 1>(sums, left, parameters, at, warpgroup, tile, next_tile, tiles);
   } else {
     Store<0, kOut>(sums, parameters, at, tile);

@@ -13,6 +13,7 @@
 namespace tally_pipeline {
 
 constexpr int kThreads = kComputeThreads + kWarpgroupThreads;
+constexpr int kFirstNarrow = kIsWide ? 2 : 0;  // the first layer that is computed by itself
 constexpr int kInFlight = 1;  // panels that are multiplied while the next one is awaited
 
 __device__ constexpr int Least(int a, int b) { return a < b ? a : b; }
@@ -23,7 +24,7 @@ __device__ constexpr int PanelsOfHalf(int i) { return InputPanels(i) + (i == 0 ?
 __device__ constexpr int Halves(int i) { return First(i) < kLayers[i].out ? 2 : 1; }
 // Bias and activation of its second half happen during the next layer's first products.
 __device__ constexpr bool IsPending(int i) {
-  return i >= 0 && i + 1 < kNumLayers && Halves(i) == 2 && OnlyActivates(kLayers[i]) && First(i + 1) <= First(i);
+  return i >= (kIsWide ? 1 : 0) && i + 1 < kNumLayers && Halves(i) == 2 && OnlyActivates(kLayers[i]) && First(i + 1) <= First(i);
 }
 __device__ constexpr bool AreAlike(const Layer& a, const Layer& b) {
   return a.hidden == b.hidden && a.out == b.out && a.activation == b.activation && a.norm == b.norm && a.epsilon == b.epsilon &&
@@ -54,6 +55,15 @@ struct Ring {
 
 // --- filling the ring ------------------------------------------------------------------------------------------------
 
+// Rows `row` on of the weights, and columns `column` on, into the next place. What is outside of them is read as zero.
+__device__ __forceinline__ void FetchPanel(const TensorMap& weights, const Place& at, Ring& ring, int column, int row, uint32_t bytes) {
+  const uint32_t barrier = Full(at, ring.stage);
+  Wait(Empty(at, ring.stage), ring.parity ^ 1);
+  ExpectBytes(barrier, bytes);
+  CopyBox(at.shared + ring.stage * kStageBytes, weights, column, row, barrier);
+  ring.Next();
+}
+
 // The panels of layer I, in the order in which they are multiplied.
 template <int I>
 __device__ __forceinline__ void FetchFrom(const Parameters& parameters, const Place& at, Ring& ring) {
@@ -67,12 +77,7 @@ __device__ __forceinline__ void FetchFrom(const Parameters& parameters, const Pl
       for (int panel = 0; panel < PanelsOfHalf(I); ++panel) {
         const int column = I == 0 || panel < HiddenPanels(I) ? kLayer.hidden_at + panel * kPanelColumns
                                                              : kLayer.input_at + (panel - HiddenPanels(I)) * kPanelColumns;
-        const uint32_t barrier = Full(at, ring.stage);
-        Wait(Empty(at, ring.stage), ring.parity ^ 1);
-        ExpectBytes(barrier, PanelBytes(I));
-        // Rows behind the layer's last are read as zero.
-        CopyBox(at.shared + ring.stage * kStageBytes, parameters.weights[layer], column, half * First(I), barrier);
-        ring.Next();
+        FetchPanel(parameters.weights[layer], at, ring, column, half * First(I), PanelBytes(I));
       }
     }
   }
@@ -101,6 +106,29 @@ __device__ __forceinline__ void Retire(const Place& at, Progress& progress) {
   }
 }
 
+// The next panel, of kOut rows, times kSteps times 16 columns of `left`, or of panel number `of_input` of the slot.
+template <int kOut, int kSteps, bool kOfInput>
+__device__ __forceinline__ void MultiplyPanel(float* sums, const uint32_t* left, int of_input, bool is_first, const Place& at,
+                                              Progress& progress) {
+  const uint64_t right = Descriptor(Anew(at.shared) + progress.next.stage * kStageBytes);
+  const uint64_t rows = Descriptor(Anew(at.slot) + of_input * kXPanelBytes);
+  Wait(Full(at, progress.next.stage), progress.next.parity);
+  BeginProducts();
+#pragma unroll
+  for (int k = 0; k < kSteps; ++k) {
+    if constexpr (kOfInput) {
+      Product<kOut>(sums, rows + 2 * k, right + 2 * k, !is_first || k != 0);
+    } else {
+      const uint32_t* const l = left + 4 * k;
+      Product<kOut>(sums, l[0], l[1], l[2], l[3], right + 2 * k, !is_first || k != 0);
+    }
+  }
+  CommitProducts();
+  progress.next.Next();
+  ++progress.in_flight;
+  Retire<kInFlight>(at, progress);
+}
+
 // Multiplies panels kPanel to kEnd - 1 of a half: sums[4*j ..] are columns 8*j.. of this thread's two rows.
 template <int I, int kHalf, int kPanel, int kEnd>
 __device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Place& at, Progress& progress) {
@@ -109,24 +137,8 @@ __device__ __forceinline__ void Multiply(Sums& sums, const Left& left, const Pla
     constexpr int p = kOfInput && I != 0 ? kPanel - HiddenPanels(I) : kPanel;
     constexpr int kSteps = Least(CeilDiv(kOfInput ? kInput : kLayers[I].hidden, 16) - 4 * p, 4);
     constexpr int kOut = kHalf == 0 ? First(I) : kLayers[I].out - First(I);
-    float* const to = sums.of + kHalf * First(I) / 2;
-    const uint64_t right = Descriptor(Anew(at.shared) + progress.next.stage * kStageBytes);
-    const uint64_t rows = Descriptor(Anew(at.slot) + p * kXPanelBytes);
-    Wait(Full(at, progress.next.stage), progress.next.parity);
-    BeginProducts();
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      if constexpr (kOfInput) {
-        Product<kOut>(to, rows + 2 * k, right + 2 * k, kPanel != 0 || k != 0);
-      } else {
-        const uint32_t* const l = left.of + 4 * (4 * p + k);
-        Product<kOut>(to, l[0], l[1], l[2], l[3], right + 2 * k, kPanel != 0 || k != 0);
-      }
-    }
-    CommitProducts();
-    progress.next.Next();
-    ++progress.in_flight;
-    Retire<kInFlight>(at, progress);
+    MultiplyPanel<kOut, kSteps, kOfInput>(sums.of + kHalf * First(I) / 2, left.of + (kOfInput ? 0 : 16 * p), p, kPanel == 0, at,
+                                          progress);
     Multiply<I, kHalf, kPanel + 1, kEnd>(sums, left, at, progress);
   }
 }
@@ -147,28 +159,22 @@ __device__ __forceinline__ void AfterProducts(const Parameters& parameters, cons
 template <int I, int kFrom, int kTo>
 __device__ __forceinline__ void Leave(Sums& sums, Left& left, const Parameters& parameters, const Place& at,
                                       const Progress& progress, int before) {
-  Pin<kFrom, kTo>(sums);
-  AddBias<kFrom, kTo>(sums, at, before);
+  Pin<(kTo - kFrom) / 2>(sums.of + kFrom / 2);
+  AddBias<kTo - kFrom>(sums.of + kFrom / 2, at, before + kFrom);
   if constexpr (I + 1 < kNumLayers) {
-    ToLeft<I, kFrom, kTo>(sums, left);
-    PinLeft<kFrom, kTo>(left);
+    ToLeft<I, kTo - kFrom>(sums.of + kFrom / 2, left.of + kFrom / 4);
+    Pin<(kTo - kFrom) / 4>(left.of + kFrom / 4);
   } else {
     if (progress.tile < progress.tiles) Store<kFrom, kTo>(sums, parameters, at, progress.tile);
   }
 }
 
-// `layer` is alike to I; its vectors are behind `before` floats. Its early products are begun.
-template <int I>
-__device__ __forceinline__ void Run(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress,
+// Behind layer I's products, of which kOthers panels may go on while the first half becomes the next left operand.
+template <int I, int kOthers>
+__device__ __forceinline__ void End(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress,
                                     int layer, int before) {
   constexpr Layer kLayer = kLayers[I];
-  constexpr int kAll = PanelsOfHalf(I);
-  Multiply<I, 0, Early(I), kAll>(sums, left, at, progress);
-  if constexpr (Halves(I) == 2) Multiply<I, 1, 0, kAll>(sums, left, at, progress);
-
   if constexpr (OnlyActivates(kLayer) && Halves(I) == 2) {
-    // Products may go on, but not those that read what the first half overwrites.
-    constexpr int kOthers = I + 1 == kNumLayers ? kAll : kAll - Least(kAll, I == 0 ? 0 : First(I) / kPanelColumns);
     Retire<Least(kOthers, kInFlight)>(at, progress);
     Leave<I, 0, First(I)>(sums, left, parameters, at, progress, before);
     if constexpr (IsPending(I)) {
@@ -181,17 +187,106 @@ __device__ __forceinline__ void Run(Sums& sums, Left& left, const Parameters& pa
     Leave<I, First(I), kLayer.out>(sums, left, parameters, at, progress, before);
   } else {
     Retire<0>(at, progress);
-    Pin<0, kLayer.out>(sums);
-    AddBias<0, kLayer.out>(sums, at, before);
+    Pin<kLayer.out / 2>(sums.of);
+    AddBias<kLayer.out>(sums.of, at, before);
     Finish<I>(sums, at, before);
     AfterProducts<I>(parameters, at, progress, layer);
     if constexpr (I + 1 < kNumLayers) {
-      ToLeft<I, 0, kLayer.out>(sums, left);
-      PinLeft<0, kLayer.out>(left);
+      ToLeft<I, kLayer.out>(sums.of, left.of);
+      Pin<kLayer.out / 4>(left.of);
     } else {
       if (progress.tile < progress.tiles) Store<0, kLayer.out>(sums, parameters, at, progress.tile);
     }
   }
+}
+
+// `layer` is alike to I; its vectors are behind `before` floats. Its early products are begun.
+template <int I>
+__device__ __forceinline__ void Run(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress,
+                                    int layer, int before) {
+  constexpr int kAll = PanelsOfHalf(I);
+  Multiply<I, 0, Early(I), kAll>(sums, left, at, progress);
+  if constexpr (Halves(I) == 2) Multiply<I, 1, 0, kAll>(sums, left, at, progress);
+  // Not those that read what the first half overwrites.
+  constexpr int kOthers = I + 1 == kNumLayers ? kAll : kAll - Least(kAll, I == 0 ? 0 : First(I) / kPanelColumns);
+  End<I, kOthers>(sums, left, parameters, at, progress, layer, before);
+}
+
+// --- a wide first layer ----------------------------------------------------------------------------------------------
+
+// Its chunks of 64 columns, and of the second layer's weights what meets them:
+//
+//     chunk 0 | chunk 1, second layer with 0 | chunk 2, second layer with 1 | ... | second layer with the last
+//
+// Bias and activation of a chunk happen while the second layer's first half is multiplied with the chunk before.
+constexpr int kChunks = kLayers[0].out / kPanelColumns;
+
+struct Chunk {
+  float sums[kPanelColumns / 2];
+  uint32_t left[2][kPanelColumns / 4];  // of an even one, of an odd one
+};
+
+__device__ __forceinline__ void FetchWide(const Parameters& parameters, const Place& at, Ring& ring) {
+#pragma unroll 1
+  for (int chunk = 0; chunk <= kChunks; ++chunk) {
+    if (chunk < kChunks) {
+#pragma unroll 1
+      for (int panel = 0; panel < kXPanels; ++panel) {
+        FetchPanel(parameters.weights[0], at, ring, panel * kPanelColumns, chunk * kPanelColumns, PanelBytes(0));
+      }
+    }
+    if (chunk > 0) {
+#pragma unroll 1
+      for (int half = 0; half < Halves(1); ++half) {
+        FetchPanel(parameters.weights[1], at, ring, (chunk - 1) * kPanelColumns, half * First(1), PanelBytes(1));
+      }
+    }
+  }
+}
+
+template <int kPanel>
+__device__ __forceinline__ void MultiplyChunk(Chunk& chunk, const Place& at, Progress& progress) {
+  MultiplyPanel<kPanelColumns, Least(CeilDiv(kInput, 16) - 4 * kPanel, 4), true>(chunk.sums, nullptr, kPanel, kPanel == 0, at, progress);
+  if constexpr (kPanel + 1 < kXPanels) MultiplyChunk<kPanel + 1>(chunk, at, progress);
+}
+
+template <int kOdd>
+__device__ __forceinline__ void FinishChunk(Chunk& chunk, const Place& at, int number) {
+  Pin<kPanelColumns / 2>(chunk.sums);
+  AddBias<kPanelColumns>(chunk.sums, at, number * kPanelColumns);
+  ToLeft<0, kPanelColumns>(chunk.sums, chunk.left[kOdd]);
+  Pin<kPanelColumns / 4>(chunk.left[kOdd]);
+}
+
+// The second layer with chunk `number`, while the one behind it is computed.
+template <int kOdd, bool kIsLast>
+__device__ __forceinline__ void TakeChunk(Sums& sums, Chunk& chunk, const Place& at, Progress& progress, int number) {
+  if constexpr (!kIsLast) MultiplyChunk<0>(chunk, at, progress);
+  MultiplyPanel<First(1), 4, false>(sums.of, chunk.left[kOdd], 0, false, at, progress);
+  if constexpr (!kIsLast) FinishChunk<1 - kOdd>(chunk, at, number + 1);
+  if constexpr (Halves(1) == 2) {
+    MultiplyPanel<kLayers[1].out - First(1), 4, false>(sums.of + First(1) / 2, chunk.left[kOdd], 0, false, at, progress);
+  }
+}
+
+__device__ __forceinline__ void RunWide(Sums& sums, Left& left, const Parameters& parameters, const Place& at, Progress& progress) {
+  static_assert(!kIsWide || kChunks % 2 == 0);
+  Chunk chunk;
+  MultiplyChunk<0>(chunk, at, progress);
+  Retire<0>(at, progress);
+  FinishChunk<0>(chunk, at, 0);
+#pragma unroll
+  for (int i = 0; i < kLayers[1].out / 2; ++i) sums.of[i] = 0.f;
+  Pin<kLayers[1].out / 2>(sums.of);
+#pragma unroll 1
+  for (int number = 0; number + 2 < kChunks; number += 2) {
+    TakeChunk<0, false>(sums, chunk, at, progress, number);
+    TakeChunk<1, false>(sums, chunk, at, progress, number + 1);
+  }
+  TakeChunk<0, false>(sums, chunk, at, progress, kChunks - 2);
+  AfterProducts<0>(parameters, at, progress, 0);
+  TakeChunk<1, true>(sums, chunk, at, progress, kChunks - 1);
+  End<1, Halves(1) == 2 ? 1 : 0>(sums, left, parameters, at, progress, 1, VectorsBefore(1));
 }
 
 template <int I>
@@ -242,7 +337,10 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kThreads, 1)
     if (at.thread == 0) {
       Ring ring;
 #pragma unroll 1
-      for (int round = 0; round < rounds; ++round) FetchFrom<0>(parameters, at, ring);
+      for (int round = 0; round < rounds; ++round) {
+        if constexpr (kIsWide) FetchWide(parameters, at, ring);
+        if constexpr (kFirstNarrow < kNumLayers) FetchFrom<kFirstNarrow>(parameters, at, ring);
+      }
     }
   } else {
     TakeRegisters();
@@ -260,7 +358,8 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kThreads, 1)
     for (int round = 0; round < rounds; ++round, progress.tile += stride, parity ^= 1) {
       progress.next_tile = progress.tile + stride;
       if (progress.tile < tiles) Wait(RowsHere(at, warpgroup), parity);
-      RunFrom<0>(sums, left, parameters, at, progress);
+      if constexpr (kIsWide) RunWide(sums, left, parameters, at, progress);
+      if constexpr (kFirstNarrow < kNumLayers) RunFrom<kFirstNarrow>(sums, left, parameters, at, progress);
     }
   }
 }

@@ -251,12 +251,14 @@ std::string DescribeWaiting(const Cluster& cluster) {
         }
         uint32_t thread = w.index * kLanes + static_cast<uint32_t>(std::countr_zero(split.mask));
         int others = std::popcount(split.mask) - 1;
-        const bool is_at = split.state == SplitState::kWarpSync || split.state == SplitState::kWarpgroup;
+        const bool is_at = split.state == SplitState::kWarpSync || split.state == SplitState::kWarpgroup ||
+                           split.state == SplitState::kRegisters;
         const Instruction* at = is_at ? split.pc : split.pc - 1;
         text += Format("{}block ({},{},{}) {}{} at {}", text.empty() ? "" : "; ", block.index.x, block.index.y,
                        block.index.z, DescribeThread(block, thread),
                        others > 0 ? Format(" and {} more of its warp", others) : "",
                        DescribeInstruction(*cluster.grid, *split.frame->function, at));
+        if (split.state == SplitState::kRegisters) text += DescribeRegisters(w);
       }
     }
   }

@@ -1,4 +1,4 @@
-// What changes for waiting threads when others arrive, exit or wake.
+// What changes for waiting threads when others arrive, exit or wake, and what they wait for.
 #pragma once
 
 #include "sim-driver/engine/warp.h"
@@ -13,5 +13,7 @@ void WakeWarpSync(Warp& w);
 void MergeSplits(Warp& w);
 // "thread (3,0,0) at PTX line 12 'bar.sync 0'; ...": where the threads of a cluster are that cannot go on.
 std::string DescribeWaiting(const Cluster& cluster);
+// Of a warp that waits for registers: " (a thread of it has ...)".
+std::string DescribeRegisters(const Warp& w);
 
 }  // namespace tally::sim_driver

@@ -218,7 +218,7 @@ void AddControlOpcodes(OpcodeTable& table) {
   table["brkpt"] = {&DecodeEnding<&OpBreakpoint>, true};
   // Hints, and what orders memory more weakly than this machine does by itself.
   for (const char* name :
-       {"griddepcontrol", "prefetch", "prefetchu", "applypriority", "discard", "pmevent", "setmaxnreg", "createpolicy"})
+       {"griddepcontrol", "prefetch", "prefetchu", "applypriority", "discard", "pmevent", "createpolicy"})
     table[name] = {&DecodeNothing, false};
 }
 

@@ -174,6 +174,7 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
     block.index = {at.x * shape.x + rank % shape.x, at.y * shape.y + rank / shape.x % shape.y,
                    at.z * shape.z + rank / shape.x / shape.y};
     block.live_threads = grid.threads_per_block;
+    block.free_registers = 0;
     block.shared = memory;
     block.shared_bytes = grid.shared_bytes;
     std::memset(block.shared + ReservedSharedStart(grid.shared_bytes), 0, kReservedSharedBytes);
@@ -194,6 +195,7 @@ void StartCluster(Cluster& cluster, Grid& grid, uint64_t index, uint32_t virtual
       w.thread_instructions = 0;
       w.polled_at = w.delayed_at = nullptr;
       w.product_groups = 0;
+      w.registers = grid.kernel.entry_registers;
       w.delayed_turns = 0;
       w.local = memory;
       memory += local_bytes;

@@ -399,6 +399,17 @@ class Linker {
     return MachineLimits::kRegistersPerSm / kPartitions / in_partition / MachineLimits::kWarpSize / 8 * 8;
   }
 
+  // What ptxas gives a kernel that contains setmaxnreg: as many as its bounds allow. Without bounds it ignores them
+  // (C7508). If nobody asks for more than this it may give less, but then nobody waits either.
+  static uint32_t EntryRegisters(const ptx::Function& node, const Kernel& kernel) {
+    if (const auto* most = node.FindDirective("maxnreg"); most && !most->values.empty())
+      return static_cast<uint32_t>(most->values[0]);
+    if (kernel.max_threads_per_block == 0 || kernel.min_blocks_per_sm == 0) return 0;
+    const uint32_t warps = (kernel.max_threads_per_block + MachineLimits::kWarpSize - 1) / MachineLimits::kWarpSize;
+    const uint32_t blocks = std::min(kernel.min_blocks_per_sm, MachineLimits::kMaxBlocksPerSm);
+    return MostRegisters(warps * blocks * MachineLimits::kWarpSize);
+  }
+
   void DescribeKernels() {
     for (const KernelEntry& entry : kernels_) {
       const ptx::Function& node = *functions_[entry.function].node;
@@ -424,6 +435,7 @@ class Linker {
       }
       if (const auto* blocks = node.FindDirective("minnctapersm"); blocks && !blocks->values.empty())
         kernel.min_blocks_per_sm = static_cast<uint32_t>(blocks->values[0]);
+      kernel.entry_registers = EntryRegisters(node, kernel);
       uint32_t local = 16;
       bool needs_stack = false;
       for (uint32_t reached : entry.reached) {

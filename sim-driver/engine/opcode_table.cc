@@ -19,6 +19,7 @@ OpcodeTable MakeTable() {
   AddBarrierOpcodes(table);
   AddAsyncOpcodes(table);
   AddMBarrierOpcodes(table);
+  AddRegisterPoolOpcodes(table);
   AddMmaOpcodes(table);
   AddMatrixMoveOpcodes(table);
   AddWarpgroupOpcodes(table);

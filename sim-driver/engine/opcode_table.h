@@ -31,6 +31,7 @@ void AddWarpOpcodes(OpcodeTable& table);
 void AddBarrierOpcodes(OpcodeTable& table);
 void AddAsyncOpcodes(OpcodeTable& table);
 void AddMBarrierOpcodes(OpcodeTable& table);
+void AddRegisterPoolOpcodes(OpcodeTable& table);
 void AddMmaOpcodes(OpcodeTable& table);
 void AddMatrixMoveOpcodes(OpcodeTable& table);
 void AddWarpgroupOpcodes(OpcodeTable& table);

@@ -34,6 +34,7 @@ struct Kernel {
   std::vector<KernelParameter> parameters;
   uint32_t parameter_bytes = 0;                // of the packed buffer
   uint32_t num_registers = 0;                  // estimate per thread, at least 16, at most 255
+  uint32_t entry_registers = 0;                // of a thread at the start, if setmaxnreg has an effect; else 0
   uint32_t static_shared_bytes = 0;            // what the kernel and all that it can call declare
   uint32_t dynamic_shared_offset_bytes = 0;    // where extern .shared arrays start; >= static_shared_bytes
   uint32_t local_bytes_per_thread = 0;         // estimate of one call chain

@@ -54,14 +54,14 @@ struct Record {
   Record* parent = nullptr;
 };
 
-enum class SplitState : uint8_t { kRunnable, kBarrier, kWarpSync, kWarpgroup, kClusterBarrier, kSleeping };
+enum class SplitState : uint8_t { kRunnable, kBarrier, kWarpSync, kWarpgroup, kRegisters, kClusterBarrier, kSleeping };
 
 struct Split {
   uint32_t mask = 0;
   SplitState state = SplitState::kRunnable;
   uint8_t barrier = 0;              // kBarrier: which
   uint32_t wait_mask = 0;           // kWarpSync: lanes to wait for
-  const Instruction* pc = nullptr;  // next instruction; of a kWarpSync or kWarpgroup: the one that waits
+  const Instruction* pc = nullptr;  // next instruction; of a kWarpSync, kWarpgroup or kRegisters: the one that waits
   Frame* frame = nullptr;
   Record* record = nullptr;
   uint64_t wake_ns = 0;  // kSleeping
@@ -93,6 +93,7 @@ struct Warp {
   int32_t counted_from = 0;  // `remaining` when thread instructions were last counted
   uint64_t thread_instructions = 0;
   uint32_t product_groups = 0;              // wgmma.commit_group so far
+  uint32_t registers = 0;                   // that a thread has, as setmaxnreg counts; 0: it has no effect
   const Instruction* polled_at = nullptr;   // the wait that failed last
   const Instruction* delayed_at = nullptr;  // the wait that was put off (delay.h)
   uint32_t delayed_turns = 0;               // so many it still stays away
@@ -149,6 +150,7 @@ struct Block {
   Dim3 index;         // %ctaid
   uint32_t rank = 0;  // in the cluster
   uint32_t live_threads = 0;
+  uint32_t free_registers = 0;  // per lane of a warp: given back, and taken by nobody (register_pool.cc)
   std::byte* shared = nullptr;
   uint32_t shared_bytes = 0;
   std::vector<uint8_t> shared_written;  // per byte, when checking for uninitialised loads

@@ -83,6 +83,54 @@ TEST(PipelineChains, LayersThatAreAlikeAreRight) {
   LaunchAndCompare(gpu, network, pipeline.get(), {.rows = 70}, 9);
 }
 
+// A first layer that is too wide for registers: in chunks. Taken only while this lives.
+struct WideFirst {
+  WideFirst() { ::setenv("TALLY_PIPELINES_WIDE_FIRST", "1", 1); }
+  ~WideFirst() { ::unsetenv("TALLY_PIPELINES_WIDE_FIRST"); }
+};
+
+std::vector<NetworkLayer> Tower() {
+  return {{.in = 16, .out = 512, .activation = TALLY_PIPELINE_RELU},
+          {.in = 512, .out = 256, .activation = TALLY_PIPELINE_RELU},
+          {.in = 256, .out = 64, .activation = TALLY_PIPELINE_RELU}};
+}
+
+TEST(PipelineChains, AWideFirstLayerIsRight) {
+  const WideFirst wide_first;
+  std::vector<NetworkLayer> longer = Tower();
+  longer.push_back({.in = 64, .out = 16});
+  const std::vector<NetworkLayer> two = {{.in = 72, .out = 384, .activation = TALLY_PIPELINE_SILU},
+                                         {.in = 384, .out = 48, .norm = TALLY_PIPELINE_LAYER_NORM}};
+  const std::vector<NetworkLayer> back = {{.in = 128, .out = 384, .activation = TALLY_PIPELINE_GELU_TANH},
+                                          {.in = 384, .out = 128, .residual = true},
+                                          {.in = 128, .out = 128, .concat = TALLY_PIPELINE_INPUT_FIRST}};
+  const std::pair<std::vector<NetworkLayer>, tally_pipeline_dtype> networks[] = {{Tower(), TALLY_PIPELINE_BF16},
+                                                                                 {longer, TALLY_PIPELINE_FP16},
+                                                                                 {two, TALLY_PIPELINE_BF16},
+                                                                                 {back, TALLY_PIPELINE_FP16}};
+  for (const auto& [layers, dtype] : networks) {
+    Gpu gpu;
+    const Network network(gpu, dtype, layers, 5);
+    SCOPED_TRACE(network.Describe());
+    // Several tiles for each warpgroup, one more for some, and the last is not full.
+    const int64_t many = std::min<int64_t>(64 * (2 * gpu.Multiprocessors() + 1) - 5, 2200);
+    const PipelinePtr pipeline = Instantiate(network, std::max(many, kMostRows));
+    for (const int64_t rows : {int64_t{0}, int64_t{1}, int64_t{64}, layers.size() == 3 ? many : 130}) {
+      SCOPED_TRACE(testing::Message() << rows << " rows");
+      LaunchAndCompare(gpu, network, pipeline.get(), {.rows = rows}, 9);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(PipelineChains, AWideFirstLayerNeedsToBeAskedFor) {
+  Gpu gpu;
+  const Network network(gpu, TALLY_PIPELINE_BF16, Tower(), 5);
+  const PipelinePtr pipeline(network.Build());
+  EXPECT_EQ(tallyPipelineInstantiate(pipeline.get(), kMostRows), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_THAT(tallyPipelineError(pipeline.get()), testing::HasSubstr("not measured"));
+}
+
 // Each form of the kernel that a plan may name: one to three warpgroups of a block, several tiles for each; and weights
 // that pass through a ring.
 TEST(PipelineChains, EachPlanIsRight) {
@@ -122,19 +170,26 @@ TEST(PipelineChains, NewWeightsCountFromTheNextLaunchOn) {
   EXPECT_NE(LaunchAndCompare(gpu, network, pipeline.get(), {.rows = 70}, 3), first);
 }
 
-TEST(PipelineChains, NanPassesAsInEager) {
+void ExpectNanInItsRowAlone(const std::vector<NetworkLayer>& layers) {
   Gpu gpu;
-  const Network network(gpu, TALLY_PIPELINE_BF16, TwoLayers(32), 1);
+  const Network network(gpu, TALLY_PIPELINE_BF16, layers, 1);
   const PipelinePtr pipeline = Instantiate(network);
+  const auto in = static_cast<size_t>(network.input()), out = static_cast<size_t>(network.output());
   auto x = network.RandomRows(70, 1);
-  x[5 * 32 + 7] = 0x7fc0;
+  x[5 * in + 7] = 0x7fc0;
   void* const x_on_gpu = gpu.Upload(x);
-  std::vector<uint16_t> y(70 * 32);
+  std::vector<uint16_t> y(70 * out);
   void* const y_on_gpu = gpu.Upload(y);
-  ASSERT_EQ(tallyPipelineLaunch(pipeline.get(), nullptr, x_on_gpu, 32, y_on_gpu, 32, 70), 0);
+  ASSERT_EQ(tallyPipelineLaunch(pipeline.get(), nullptr, x_on_gpu, in, y_on_gpu, out, 70), 0);
   ASSERT_EQ(gpu.Synchronize(), CUDA_SUCCESS);
   gpu.Read(y.data(), y_on_gpu, 2 * y.size());
-  for (size_t k = 0; k < y.size(); ++k) EXPECT_EQ(std::isnan(network.Decode(y[k])), k / 32 == 5) << k;
+  for (size_t k = 0; k < y.size(); ++k) EXPECT_EQ(std::isnan(network.Decode(y[k])), k / out == 5) << k;
+}
+
+TEST(PipelineChains, NanPassesAsInEager) {
+  ExpectNanInItsRowAlone(TwoLayers(32));
+  const WideFirst wide_first;
+  ExpectNanInItsRowAlone(Tower());
 }
 
 // The output of one layer's pipeline is the input of the next; and a graph repeats both, with what is there then.

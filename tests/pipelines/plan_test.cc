@@ -46,6 +46,38 @@ TEST(PipelinePlan, SaysWhyAChainIsRefused) {
   EXPECT_EQ(WhyNot(Equal(8, 256)), "");
 }
 
+// DLRM's bottom tower, if it is asked for.
+TEST(PipelinePlan, AWideFirstLayerIsTakenOnDemandAlone) {
+  const auto tower = [](int wide) {
+    Chain chain = Equal(3, 256, 16);
+    chain.layers[0].out = chain.layers[1].hidden = wide;
+    return chain;
+  };
+  const Machine machine{.takes_wide_first = true};
+  EXPECT_THAT(WhyNot(tower(512)), HasSubstr("not measured"));
+  for (const int wide : {384, 512, 1024}) EXPECT_EQ(WhyNot(tower(wide), 65536, machine), "");
+  for (const int wide : {272, 320, 1152}) EXPECT_THAT(WhyNot(tower(wide), 65536, machine), HasSubstr("at its roof"));
+  // No other layer, and nothing that needs all of its columns at once.
+  Chain second = Equal(3, 256);
+  second.layers[1].out = second.layers[2].hidden = 512;
+  EXPECT_THAT(WhyNot(second, 65536, machine), HasSubstr("layer 1 gives 512 columns"));
+  Chain alone = Equal(1, 512, 64);
+  EXPECT_THAT(WhyNot(alone, 65536, machine), HasSubstr("at its roof"));
+  Chain norm = tower(512);
+  norm.layers[0].norm = Norm::kLayer;
+  EXPECT_THAT(WhyNot(norm, 65536, machine), HasSubstr("at its roof"));
+  Chain joined = tower(512);
+  joined.layers[1].takes_input = TakesInput::kFirst;
+  EXPECT_THAT(WhyNot(joined, 65536, machine), HasSubstr("at its roof"));
+  // Panels of 64 columns and 128 rows at most pass through the ring; weights never stay, though these would fit.
+  EXPECT_EQ(FirstHalf(tower(512).layers[0]), 64);
+  Chain small = tower(384);
+  small.layers[1].out = small.layers[2].hidden = small.layers[2].out = 16;
+  const auto variants = VariantsFor(small, machine, 65536);
+  ASSERT_FALSE(variants.empty());
+  for (const Variant& variant : variants) EXPECT_FALSE(variant.resident);
+}
+
 TEST(PipelinePlan, WeightsThatFitStayAndOthersAreStreamed) {
   const Machine machine;
   for (const Variant& variant : VariantsFor(Equal(2, 128), machine, 65536)) EXPECT_TRUE(variant.resident);
@@ -119,7 +151,11 @@ TEST(PipelinePlan, WhatIsChosenFits) {
       hidden = out;
     }
     const int64_t rows = number(1, 200000);
-    const Machine machine{.multiprocessors = number(1, 150)};
+    if (i % 4 == 0 && chain.layers.size() > 1) {
+      chain.layers[0] = {.hidden = chain.input(), .out = 128 * number(1, 9)};
+      chain.layers[1].hidden = chain.layers[0].out;
+    }
+    const Machine machine{.multiprocessors = number(1, 150), .takes_wide_first = i % 4 == 0};
     if (!Check(chain, machine, rows)) continue;
     ++accepted;
     const auto variants = VariantsFor(chain, machine, rows);

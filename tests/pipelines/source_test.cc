@@ -18,7 +18,7 @@ Layer Linear(int in, int out, Activation activation = Activation::kRelu) {
 
 // What each part of a kernel needs at least once.
 std::vector<Chain> Corpus() {
-  std::vector<Chain> chains(4);
+  std::vector<Chain> chains(5);
   chains[0].layers = {Linear(8, 16), Linear(16, 48, Activation::kGelu), Linear(48, 64, Activation::kNone)};
   chains[1].layers = {Linear(384, 128, Activation::kSilu), Linear(128, 128, Activation::kNone)};
   chains[1].layers[1].norm = Norm::kLayer;
@@ -30,6 +30,7 @@ std::vector<Chain> Corpus() {
   chains[3].layers[1].norm = Norm::kRms;
   chains[3].layers[1].residual = true;
   chains[3].layers[1].takes_input = TakesInput::kLast;
+  chains[4].layers = {Linear(16, 512), Linear(512, 256), Linear(256, 64)};
   return chains;
 }
 
@@ -39,7 +40,7 @@ class PipelineSource : public ::testing::Test {
 };
 
 TEST_F(PipelineSource, EachKernelCompilesAndTakesTheSharedMemoryOfThePlan) {
-  const Machine machine;
+  const Machine machine{.takes_wide_first = true};
   for (const Chain& chain : Corpus()) {
     const auto checked = Check(chain, machine, 65536);
     ASSERT_TRUE(checked) << checked.error();
