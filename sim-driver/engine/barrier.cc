@@ -5,6 +5,7 @@
 #include "sim-driver/engine/grid.h"
 #include "sim-driver/engine/lanes.h"
 #include "sim-driver/engine/location.h"
+#include "sim-driver/engine/mbarrier.h"
 #include "sim-driver/engine/opcode_table.h"
 #include "sim-driver/engine/operations.h"
 #include "sim-driver/engine/text.h"
@@ -259,6 +260,7 @@ std::string DescribeWaiting(const Cluster& cluster) {
                        others > 0 ? Format(" and {} more of its warp", others) : "",
                        DescribeInstruction(*cluster.grid, *split.frame->function, at));
         if (split.state == SplitState::kRegisters) text += DescribeRegisters(w);
+        text += DescribeMBarrier(w, split);
       }
     }
   }

@@ -145,6 +145,25 @@ bool DecodeMBarrier(Lowering& l) {
 
 bool IsMBarrierWait(const Instruction& i) { return i.op == &OpMBarrierWait; }
 
+std::string DescribeMBarrier(const Warp& w, const Split& split) {
+  if (split.state != SplitState::kRunnable || split.pc == split.frame->function->instructions.data()) return "";
+  const Instruction& i = split.pc[-1];
+  if (!IsMBarrierWait(i) || static_cast<Space>(i.x) != Space::kShared) return "";
+  const std::byte* addresses = (i.a & 1 ? w.bases[1] : split.frame->registers) + i.a;
+  uint64_t at = 0;
+  std::memcpy(&at, addresses + 8 * std::countr_zero(split.mask), sizeof at);
+  at += static_cast<uint64_t>(i.imm);
+  if (at >= w.block->shared_bytes || w.block->shared_bytes - at < 8) return "";
+  uint64_t bits = 0;
+  std::memcpy(&bits, w.block->shared + at, sizeof bits);
+  const MBarrier barrier = MBarrier::Unpack(bits);
+  std::string text;
+  if (barrier.pending != 0) text += Format(" ({} arrivals are missing)", barrier.pending);
+  if (barrier.transactions > 0) text += Format(" ({} bytes are missing)", barrier.transactions);
+  if (barrier.transactions < 0) text += Format(" ({} bytes more than it expects were brought)", -barrier.transactions);
+  return text;
+}
+
 // cp.async.mbarrier.arrive.noinc: the copies are done, so it arrives now. (Without .noinc the count is raised first:
 // nothing changes.)
 bool DecodeArriveAfterCopies(Lowering& l) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "sim-driver/engine/warp.h"
 
@@ -39,5 +40,8 @@ void CompleteTransactions(std::byte* at, uint32_t bytes);
 
 // Is it a test_wait or try_wait?
 bool IsMBarrierWait(const Instruction& i);
+// Of a split right behind its wait for an mbarrier of its block: " (8 bytes more than it expects were brought)", and
+// what else is not as it should be. Empty for other splits.
+std::string DescribeMBarrier(const Warp& w, const Split& split);
 
 }  // namespace tally::sim_driver

@@ -42,6 +42,16 @@ TEST(DeadlockTest, AWaitThatNobodyEndsIsAFaultThatNamesIt) {
   }
 }
 
+// A box that is larger than what the barrier was told: the phase never ends, on a GPU neither.
+TEST(DeadlockTest, TheReportSaysWhatAnMBarrierLacks) {
+  const std::string wait = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2,[%r2],0; @!%p2 bra W;";
+  const std::string expect = "@%p1 bra W; mbarrier.arrive.expect_tx.shared::cta.b64 _,[%r2],8192;\n";
+  ExpectDeadlock(RunBody(kInit + wait), "(1 arrivals are missing)");
+  ExpectDeadlock(RunBody(kInit + expect + wait), "(8192 bytes are missing)");
+  const std::string brought = "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r2],32768;\n";
+  ExpectDeadlock(RunBody(kInit + expect + brought + wait), "(24576 bytes more than it expects were brought)");
+}
+
 TEST(DeadlockTest, TwoThatWaitForOneAnother) {
   // Warp 0 waits for a, and would then arrive at b; warp 1 the other way round.
   const std::string body = std::string(kInit) + R"(setp.lt.u32 %p3,%r1,32; @%p3 bra X;

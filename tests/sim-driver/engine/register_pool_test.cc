@@ -87,6 +87,9 @@ TEST(RegisterPoolTest, BlocksThatShallFitTogetherHaveLess) {
 }
 
 TEST(RegisterPoolTest, ABoundOfRegistersCounts) {
+  // One warp each, so that what lacks is one step.
+  ExpectEnd(RegisterKernel(".maxnreg 128", 32, "setmaxnreg.inc.sync.aligned.u32 232;", kDec24), 64);
+  ExpectHang(RegisterKernel(".maxnreg 128", 32, kInc240, kDec24), 64, kInc240);
   ExpectEnd(RegisterKernel(".maxnreg 128", 128, "setmaxnreg.inc.sync.aligned.u32 232;", kDec24), 256);
   ExpectHang(RegisterKernel(".maxnreg 128", 128, kInc240, kDec24), 256, kInc240);
 }
