@@ -52,6 +52,7 @@ PARTS = {
                      " --json {out}/several_gpus.json"),
     "pipelines": (1, 240, "python3 bench/pipelines/pipelines.py --output {out}/pipelines.md"),
     "pipelines-nets": (1, 240, "python3 bench/pipelines/nets.py --output {out}/nets.md"),
+    "pipelines-queues": (1, 120, "bench/queues > {out}/queues.md && cat {out}/queues.md"),
 }
 
 

@@ -97,7 +97,7 @@ class Queues : public testing::Test {
   }
 
   Outcome Pass(const Form& form, Passing run, uint32_t queues = 2,
-               std::chrono::milliseconds patience = std::chrono::seconds(20)) {
+               std::chrono::milliseconds patience = std::chrono::seconds(8)) {
     const uint32_t threads = 96, consumers = queues * run.consumers;
     const size_t ring_bytes = size_t{run.depth} * run.slot_bytes;
     const std::vector<uint32_t> words(queues * (1 + run.consumers) * kWordsPerLine), zeroes(1 + consumers);
@@ -169,9 +169,9 @@ TEST_F(Queues, MessagesPassAcrossWraps) {
 TEST_F(Queues, SlowEndsHoldTheOthersUp) {
   for (const Form& form : kForms) {
     for (uint32_t seed = 1; seed <= 6; ++seed) {
-      Passing run{.depth = 1 + seed % 3, .seed = seed};
-      (seed % 2 == 0 ? run.slow_producer : run.slow_consumer) = 30000;
-      if (seed % 3 == 0) run.slow_producer = run.slow_consumer = 10000;
+      Passing run{.depth = 1 + seed / 2 % 3, .seed = seed};
+      (seed % 2 == 0 ? run.slow_producer : run.slow_consumer) = 400000;
+      if (seed % 3 == 0) run.slow_producer = run.slow_consumer = 100000;
       ExpectAllPasses(form, run, 1);
       if (HasFailure()) return;
     }
