@@ -24,7 +24,8 @@ struct Passing {
   uint32_t* wrong = nullptr;
   uint32_t* taken = nullptr;
   void* output = nullptr;
-  uint32_t depth = 1, slot_bytes = 512, consumers = 1, count = 20;
+  // Each warp has a part of each piece of a slot.
+  uint32_t depth = 1, slot_bytes = 6144, consumers = 1, count = 20;
   uint32_t slow_producer = 0, slow_consumer = 0;
   uint32_t seed = 1;
   uint32_t producer_ends_at = kNever, consumer_ends_at = kNever, producer_aborts_at = kNever;
