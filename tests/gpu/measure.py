@@ -56,6 +56,7 @@ PARTS = {
     "pipelines-wide-trial": (1, 60, WIDE_FIRST + " --rows 4096 --output {out}/pipelines-wide-trial.md"),
     "pipelines-wide": (1, 120, WIDE_FIRST + " --output {out}/pipelines-wide.md"),
     "pipelines-nets": (1, 240, "python3 bench/pipelines/nets.py --output {out}/nets.md"),
+    "pipelines-queues": (1, 120, "bench/queues > {out}/queues.md && cat {out}/queues.md"),
 }
 
 

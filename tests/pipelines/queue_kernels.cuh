@@ -33,7 +33,7 @@ __device__ inline u32 Mix(u32 value) {
 __device__ inline void BeLate(const Run& run, u32 most, u32 slot) {
   if (most == 0) return;
   const u32 draw = Mix(run.seed ^ Mix(slot * 4096 + blockIdx.x * 32 + threadIdx.x / 32));
-  if (draw % 3 == 0) asm volatile("nanosleep.u32 %0;" ::"r"((draw >> 8) % most));
+  if (draw % 3 == 0) asm volatile("nanosleep.u32 %0;" ::"r"((draw >> 8) % most) : "memory");
 }
 __device__ inline uint4 Contents(u32 queue, u32 slot, u32 vector) {
   const u32 first = slot * 0x9e3779b1u + queue * 0x85ebca6bu + vector * 4;

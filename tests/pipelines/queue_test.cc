@@ -24,7 +24,8 @@ struct Passing {
   uint32_t* wrong = nullptr;
   uint32_t* taken = nullptr;
   void* output = nullptr;
-  uint32_t depth = 1, slot_bytes = 512, consumers = 1, count = 20;
+  // Each warp has a part of each piece of a slot.
+  uint32_t depth = 1, slot_bytes = 6144, consumers = 1, count = 20;
   uint32_t slow_producer = 0, slow_consumer = 0;
   uint32_t seed = 1;
   uint32_t producer_ends_at = kNever, consumer_ends_at = kNever, producer_aborts_at = kNever;
@@ -97,7 +98,7 @@ class Queues : public testing::Test {
   }
 
   Outcome Pass(const Form& form, Passing run, uint32_t queues = 2,
-               std::chrono::milliseconds patience = std::chrono::seconds(20)) {
+               std::chrono::milliseconds patience = std::chrono::seconds(8)) {
     const uint32_t threads = 96, consumers = queues * run.consumers;
     const size_t ring_bytes = size_t{run.depth} * run.slot_bytes;
     const std::vector<uint32_t> words(queues * (1 + run.consumers) * kWordsPerLine), zeroes(1 + consumers);
@@ -169,9 +170,9 @@ TEST_F(Queues, MessagesPassAcrossWraps) {
 TEST_F(Queues, SlowEndsHoldTheOthersUp) {
   for (const Form& form : kForms) {
     for (uint32_t seed = 1; seed <= 6; ++seed) {
-      Passing run{.depth = 1 + seed % 3, .seed = seed};
-      (seed % 2 == 0 ? run.slow_producer : run.slow_consumer) = 30000;
-      if (seed % 3 == 0) run.slow_producer = run.slow_consumer = 10000;
+      Passing run{.depth = 1 + seed / 2 % 3, .seed = seed};
+      (seed % 2 == 0 ? run.slow_producer : run.slow_consumer) = 400000;
+      if (seed % 3 == 0) run.slow_producer = run.slow_consumer = 100000;
       ExpectAllPasses(form, run, 1);
       if (HasFailure()) return;
     }

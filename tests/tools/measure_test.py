@@ -38,8 +38,11 @@ class Measure(unittest.TestCase):
     def test_scripts_know_the_options_they_are_given(self):
         for name, (_, _, command) in measure.PARTS.items():
             script = next(word for word in shlex.split(command) if word.startswith(("bench/", "tests/", "tools/")))
-            with open(os.path.join(ROOT, script), encoding="utf-8") as text:
-                source = text.read()
+            # A program of the build has its source somewhere else; it is measured without options.
+            source = ""
+            if script != "bench/queues":
+                with open(os.path.join(ROOT, script), encoding="utf-8") as text:
+                    source = text.read()
             # What is quoted goes on to another program.
             for option in re.findall(r"(?<=\s)--[a-z-]+", re.sub(r"'[^']*'", "", command)):
                 self.assertRegex(source, re.escape(option) + r"\b(?!-)", f"{name}: {script} has no {option}")
