@@ -47,8 +47,10 @@ class Spread(FullStackTest):
         found = []
         for executor in self.noted_executors():
             for task in os.listdir(f"/proc/{executor}/task") if is_alive(executor) else []:
-                with open(f"/proc/{executor}/task/{task}/children", encoding="ascii") as file:
-                    found += map(int, file.read().split())
+                # Threads come and go; what one has started another one has then.
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    with open(f"/proc/{executor}/task/{task}/children", encoding="ascii") as file:
+                        found += map(int, file.read().split())
         return found
 
     def end_daemon(self, daemon):

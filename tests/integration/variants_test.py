@@ -76,17 +76,20 @@ class Variants(FullStackTest):
     def test_more_launches_at_once_than_persistent_blocks_can_be_counted_for(self):
         self.start_daemon("--transforms", "workers", "--cache-directory", self.cache,
                           env={"TALLY_FORCE_FORM": "workers:3"})
-        run = self.start_under_tally(sys.executable, CASES, "many", "10000", "100")
-        num_launches = num_by_persistent_blocks = 0
-        while run.poll() is None:
-            for row in self.ctl_json("ps"):
-                num_launches, num_by_persistent_blocks = row["kernel_launches"], row["worker_launches"]
-            time.sleep(0.02)
-        output = run.stdout.read().decode()
-        self.assertEqual((run.returncode, output.splitlines()[-1:]), (0, ["OK"]), output)
-        self.assertEqual(num_launches, 10000)
-        self.assertGreater(num_by_persistent_blocks, 1000)
-        self.assertLess(num_by_persistent_blocks, 10000, "the rest ran as it is")
+        # On a busy machine a program may launch so slowly that there are never too many at once, or end unseen.
+        for _ in range(6):
+            run = self.start_under_tally(sys.executable, CASES, "many", "10000", "100")
+            num_launches = num_by_persistent_blocks = 0
+            while run.poll() is None:
+                for row in self.ctl_json("ps"):
+                    if row["pid"] == run.pid:
+                        num_launches, num_by_persistent_blocks = row["kernel_launches"], row["worker_launches"]
+                time.sleep(0.02)
+            output = run.stdout.read().decode()
+            self.assertEqual((run.returncode, output.splitlines()[-1:]), (0, ["OK"]), output)
+            if 1000 < num_by_persistent_blocks < num_launches == 10000:
+                return
+        self.fail(f"as seen last {num_by_persistent_blocks} of {num_launches} ran by persistent blocks")
 
     def test_what_was_learned_outlives_the_executor(self):
         self.start_here("--executor-idle-seconds", "2")
