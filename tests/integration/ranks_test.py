@@ -84,6 +84,8 @@ class Apart(Ranks):
             with self.subTest(size=size, memory=memory, waits=waits, devices=devices):
                 daemon = self.start_daemon(env={"TALLY_SIM_WAITS": str(waits), "TALLY_SIM_DEVICES": str(devices)})
                 self.assert_all_right(self.start_job(size, ALL_CALLS, "--memory", memory, "--devices", str(devices)))
+                # The next tallyd would adopt them, with this one's software GPUs.
+                wait_until(lambda: not self.ctl_json("executors"), "executors of ranks end with them")
                 daemon.terminate()
                 daemon.wait(60)
 
