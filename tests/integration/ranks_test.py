@@ -142,6 +142,7 @@ class Apart(Ranks):
                 self.assertIsNone(service.poll())
                 service.kill()
                 service.wait()
+                wait_until(lambda: not any(name.startswith("rank-") for name in self.domains()), "executors of ranks end")
                 daemon.terminate()
                 daemon.wait(60)
 
