@@ -82,7 +82,7 @@ CUresult Create(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   context.flags = flags;
   context.num_attached = 1;
   context.generation = static_cast<uint8_t>(context.generation + 1);
-  context.is_active = true;
+  contexts.Activate(index);
   *pctx = contexts.Handle(index);
   return Push(index);
 }

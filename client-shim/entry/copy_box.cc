@@ -227,7 +227,10 @@ CUresult CopyBox3D(const CUDA_MEMCPY3D& copy, CUstream stream, bool waits) {
       return CUDA_SUCCESS;
     });
   }
-  if (from_pageable) return FromPageable(call, copy, destination, source, word);
+  if (from_pageable) {
+    const CUresult result = FromPageable(call, copy, destination, source, word);
+    return result == CUDA_SUCCESS && waits ? entry::cuStreamSynchronize(stream) : result;
+  }
   if (to_pageable) return ToPageable(call, copy, destination, source, word);
 
   shm::CopyBox box{};

@@ -30,16 +30,42 @@ CUresult Classify(const AddressMap& addresses, LinearSide* side, size_t size_byt
   return CUDA_SUCCESS;
 }
 
+// A blocking copy from pageable memory natively waits for the work before it, and returns when its bytes have been
+// read. Here it returns as early only where nobody could tell: what came before is known to be over, and what comes
+// next, on whatever stream of the context, the executor has wait for the copy (kReturnsEarly). Others who could look:
+// another program, another context, the program itself at managed variables.
+bool MayReturnEarly(const Call& call, uint64_t stream) {
+  const Process& process = *call.process;
+  return stream == shm::kLegacyStream && call.channel->WasFoundQuiet(ContextOfStream(stream)) &&
+         !process.managed.any() && !process.contexts.were_several() &&
+         !process.shares_memory.load(std::memory_order_relaxed);
+}
+
+// Sends the copy that was begun, and waits for it and for what came before.
+CUresult SendAndWait(const Call& call, uint64_t stream) {
+  const uint32_t context = ContextOfStream(stream);
+  const Reply reply = call.channel->Call(WaitForDevice(*call.process, context));
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  if (stream == shm::kLegacyStream) call.channel->NoteQuiet(context);
+  return FinishWait(call.channel);
+}
+
 CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* source, size_t size_bytes,
-                      uint64_t stream) {
+                      uint64_t stream, bool waits) {
+  const bool returns_early = waits && MayReturnEarly(call, stream);
+  const auto send = [&](bool is_last) {
+    if (is_last && waits && !returns_early) return SendAndWait(call, stream);
+    call.channel->Post(is_last && returns_early ? shm::kReturnsEarly : 0);
+    if (returns_early) call.channel->KeepQuiet();
+    return CUDA_SUCCESS;
+  };
   if (size_bytes <= shm::kMaxInlineBytes) {
     std::byte* room = call.channel->Begin(shm::Op::kCopy, static_cast<uint32_t>(sizeof(shm::Copy) + size_bytes));
     if (room == nullptr) return call.channel->failure();
     const shm::Copy copy{destination, 0, size_bytes, stream, kAddress, kInline};
     std::memcpy(room, &copy, sizeof(copy));
     std::memcpy(room + sizeof(copy), source, size_bytes);
-    call.channel->Post();
-    return CUDA_SUCCESS;
+    return send(true);
   }
   CopyThreads::Turn threads(call.channel->session()->copy_threads(), size_bytes);
   for (size_t offset = 0; offset < size_bytes;) {
@@ -47,9 +73,12 @@ CUresult FromPageable(const Call& call, uint64_t destination, const std::byte* s
     uint32_t chunk = 0;
     if (const CUresult result = call.channel->NextChunk(&chunk); result != CUDA_SUCCESS) return result;
     threads.Copy(call.channel->chunk(chunk), source + offset, piece);
+    std::byte* room = call.channel->Begin(shm::Op::kCopy, sizeof(shm::Copy));
+    if (room == nullptr) return call.channel->failure();
     const shm::Copy copy{destination + offset, Channel::chunk_offset(chunk), piece, stream, kAddress, kArena};
-    if (const CUresult result = call.channel->PostStruct(shm::Op::kCopy, copy); result != CUDA_SUCCESS) return result;
+    std::memcpy(room, &copy, sizeof(copy));
     offset += piece;
+    if (const CUresult result = send(offset == size_bytes); result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
 }
@@ -64,6 +93,7 @@ CUresult ToPageable(const Call& call, std::byte* destination, uint64_t source, s
     const Reply reply = call.channel->CallStruct(shm::Op::kCopy, copy, wait);
     if (reply.result != CUDA_SUCCESS) return reply.result;
     call.channel->NoteChunkDone(chunk);
+    if (stream == shm::kLegacyStream) call.channel->NoteQuiet(ContextOfStream(stream));
     std::memcpy(destination, call.channel->chunk(chunk), size_bytes);
     return FinishWait(call.channel);
   }
@@ -148,8 +178,8 @@ CUresult CopyLinear(LinearSide destination, LinearSide source, size_t size_bytes
     return CUDA_SUCCESS;
   }
   if (from_pageable)
-    return FromPageable(call, destination.address, reinterpret_cast<const std::byte*>(source.address), size_bytes,
-                        word);
+    return FromPageable(call, destination.address, reinterpret_cast<const std::byte*>(source.address), size_bytes, word,
+                        waits);
   if (to_pageable)
     return ToPageable(call, reinterpret_cast<std::byte*>(destination.address), source.address, size_bytes, word);
 

@@ -4,6 +4,8 @@
 //   pageable source           in the record itself up to 64 KiB, else through the channel's arena, chunk by chunk
 //   pageable destination      through the arena, chunk by chunk, and the call waits, as it does natively
 //
+// The blocking forms wait, those from pageable memory too unless nobody could tell (MayReturnEarly).
+//
 // While the stream captures, pageable bytes go through a pinned buffer of their own and a host function that fills or
 // empties it whenever the graph runs: a graph reads and writes the program's memory at each launch, not at capture.
 #pragma once

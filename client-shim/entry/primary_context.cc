@@ -42,7 +42,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
     if (const Reply reply = channel->CallStruct(shm::Op::kOpenContext, open); reply.result != CUDA_SUCCESS)
       return reply.result;
     context.num_retained = 0;
-    context.is_active = true;
+    process->contexts.Activate(index);
   }
   ++context.num_retained;
   *pctx = Contexts::Primary(static_cast<int>(index));

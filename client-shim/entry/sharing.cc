@@ -30,6 +30,7 @@ static_assert(sizeof(CUipcEventHandle) == sizeof(shm::SharedName));
 CUresult OfferObject(const Call& call, shm::SharedKind kind, uint64_t what, void* name) {
   const Reply reply = call.channel->CallStruct(shm::Op::kOffer, shm::Offer{static_cast<uint32_t>(kind), 0, what});
   if (reply.result != CUDA_SUCCESS) return reply.result;
+  call.process->shares_memory = true;
   const auto given = reply.Read<shm::SharedName>();
   std::memcpy(name, &given, sizeof(given));
   return CUDA_SUCCESS;
@@ -48,8 +49,10 @@ CUresult OpenObject(const Call& call, shm::SharedKind kind, const void* name, ui
   if (reply.result == CUDA_ERROR_NOT_SUPPORTED)
     return RefuseUse("cuIpcOpenMemHandle_v2: what the driver cannot share between executors, or a pool of another one");
   if (reply.result == CUDA_ERROR_NOT_PERMITTED) return RefuseSecondRank();
-  if (reply.result == CUDA_SUCCESS) *opened = reply.Read<shm::OpenedShared>();
-  return reply.result;
+  if (reply.result != CUDA_SUCCESS) return reply.result;
+  call.process->shares_memory = true;
+  *opened = reply.Read<shm::OpenedShared>();
+  return CUDA_SUCCESS;
 }
 
 // An exported handle as the program holds it: a descriptor of a memfd with the name in it. It may go to other programs

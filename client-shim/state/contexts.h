@@ -6,6 +6,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -65,6 +66,15 @@ class Contexts {
   Context& operator[](uint32_t index) { return contexts_[index]; }
   const Context& operator[](uint32_t index) const { return contexts_[index]; }
 
+  // Call with mutex() held.
+  void Activate(uint32_t index) {
+    if (std::ranges::any_of(contexts_, [](const Context& context) { return context.is_active.load(); }))
+      were_several_ = true;
+    contexts_[index].is_active = true;
+  }
+  // At one time.
+  bool were_several() const { return were_several_.load(std::memory_order_relaxed); }
+
   // Serialises opening and closing.
   std::mutex& mutex() { return mutex_; }
   // (from, to): contexts that may use memory of another one's device. Call with mutex() held.
@@ -82,6 +92,7 @@ class Contexts {
 
  private:
   std::mutex mutex_;
+  std::atomic<bool> were_several_{false};
   std::set<std::pair<uint32_t, uint32_t>> peers_;
   Context contexts_[shm::kMaxContexts];
 };

@@ -73,7 +73,8 @@ class Process {
   NodeParameters node_parameters;
   std::atomic<uint64_t> next_stream_id{16};  // below: legacy and per-thread streams
   std::atomic<uint32_t> next_image{1};
-  std::mutex opening_mutex;  // cuIpcOpenMemHandle and cuIpcCloseMemHandle, one at a time
+  std::atomic<bool> shares_memory{false};  // with another program; never false again
+  std::mutex opening_mutex;                // cuIpcOpenMemHandle and cuIpcCloseMemHandle, one at a time
 
  private:
   friend void ForgetProcessInChild();

@@ -72,8 +72,8 @@ class Channel {
   }
   std::byte* Begin(shm::Op op, uint32_t payload_bytes) { return Begin(static_cast<uint16_t>(op), payload_bytes); }
 
-  // Sends what Begin reserved; nobody waits. Failures come with the next synchronising call.
-  void Post() { Publish(0); }
+  // Sends what Begin reserved; nobody waits. Failures come with the next synchronising call. `flags`: RequestFlags.
+  void Post(uint16_t flags = 0) { Publish(flags); }
   // Sends what Begin reserved and waits for the answer.
   Reply Call(WaitFor wait = WaitFor::kAnswer) {
     Publish(shm::kWantReply);
@@ -131,6 +131,18 @@ class Channel {
            idle_.next_sequence_number == session_header_->next_sequence_number.load(std::memory_order_seq_cst);
   }
 
+  // The same for the legacy stream of a context with all that comes before its next work, but for uploads that returned
+  // early (KeepQuiet: the request sent last was one): nothing is under way there that the host could see the end of.
+  void NoteQuiet(uint32_t context) { quiet_ = {context, answered_sequence_number_ + 1}; }
+  bool WasFoundQuiet(uint32_t context) {
+    if (WasFoundIdle(kAllStreams, context)) quiet_ = {context, idle_.next_sequence_number};
+    return quiet_.context == context &&
+           quiet_.next_sequence_number == session_header_->next_sequence_number.load(std::memory_order_seq_cst);
+  }
+  void KeepQuiet() {
+    if (posted_sequence_number_ == quiet_.next_sequence_number) ++quiet_.next_sequence_number;
+  }
+
   Session* session() const { return session_; }
   uint32_t index() const { return index_; }
 
@@ -177,6 +189,10 @@ class Channel {
     uint32_t context = 0;
     uint64_t next_sequence_number = UINT64_MAX;
   } idle_;
+  struct {
+    uint32_t context = 0;
+    uint64_t next_sequence_number = UINT64_MAX;
+  } quiet_;
   SpinBudget spin_;
   const bool may_spin_long_;
   bool is_fetching_output_ = false;

@@ -137,6 +137,9 @@ static_assert(sizeof(RequestHeader) == 32);
 
 enum RequestFlags : uint16_t {
   kWantReply = 1,  // the client waits; without it failures go to SessionHeader::async_error
+  // The program's call is a blocking one, which returns before the work is complete. What the program does next, on
+  // whatever stream of the context, comes after it. Of copies (kCopy); elsewhere it says nothing.
+  kReturnsEarly = 2,
 };
 
 // Frames a reply: exactly one per request that wants one, in the channel's order.

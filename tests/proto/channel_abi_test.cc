@@ -49,6 +49,7 @@ TEST(ChannelAbi, RegionsDoNotOverlapAndStayAligned) {
 
 TEST(ChannelAbi, FlagsAreWhatPeersOfTheSameVersionMean) {
   EXPECT_EQ(kWantReply, 1);
+  EXPECT_EQ(kReturnsEarly, 2);
   EXPECT_EQ(kOutputPending, 1);
 }
 

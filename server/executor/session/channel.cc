@@ -153,8 +153,7 @@ bool Channel::Serve(const Request& request) {
 
 CUresult Channel::CarryOut(const Request& request, WireWriter& out) {
   const shm::RequestHeader& header = request.header;
-  const bool wants_reply = (header.flags & shm::kWantReply) != 0;
-  served_.request.HoldSequencer(header.sequence_number, wants_reply);
+  served_.request.HoldSequencer(header);
   ExecutorCore& core = surroundings_.state.core;
   // A lost context answers everything alike, without bothering the driver.
   if (const CUresult fault = surroundings_.state.fault(); fault != CUDA_SUCCESS) return fault;

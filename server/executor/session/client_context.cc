@@ -175,6 +175,9 @@ CUresult ClientContext::WaitAll(CUevent event) {
 }
 
 CUresult ClientContext::Order(Stream& stream) {
+  if (stream.arrivals_seen != num_arrivals_) [[unlikely]] {
+    if (const CUresult r = AwaitArrivals(stream); r != CUDA_SUCCESS) return r;
+  }
   if (stream.is_legacy) return OrderLegacy(stream);
   if (stream.is_blocking) return OrderBlocking(stream);
   ++stream.num_issued;
@@ -221,6 +224,24 @@ CUresult ClientContext::OrderBlocking(Stream& stream) {
     ++num_unjoined_;
   }
   ++stream.num_issued;
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::NoteArrival(Stream& stream) {
+  if (const CUresult r = completions_.Put(stream.real, &stream.arrived); r != CUDA_SUCCESS) return r;
+  stream.arrival = ++num_arrivals_;
+  return CUDA_SUCCESS;
+}
+
+CUresult ClientContext::AwaitArrivals(Stream& stream) {
+  if (IsCapturing(stream)) return CUDA_SUCCESS;
+  for (const auto& other : streams_) {
+    const bool are_in_order =
+        other.get() == &stream || (other->is_legacy && stream.is_blocking) || (other->is_blocking && stream.is_legacy);
+    if (are_in_order || other->arrival <= stream.arrivals_seen) continue;
+    if (const CUresult r = WaitFor(stream, other->arrived); r != CUDA_SUCCESS) return r;
+  }
+  stream.arrivals_seen = num_arrivals_;
   return CUDA_SUCCESS;
 }
 

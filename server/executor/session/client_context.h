@@ -11,6 +11,10 @@
 // part: joining them would put our marks into the program's graph. Legacy work while a blocking stream is captured is
 // an error, as it is natively.
 //
+// A blocking copy from pageable memory returns to the program when its bytes have been read (shm::kReturnsEarly). The
+// program may count on them from then on, on streams too that are in no order with that of the copy: their next work
+// waits for it, and for nothing that came behind it.
+//
 // Guarded by the session's sequencer.
 #pragma once
 
@@ -44,6 +48,8 @@ struct Stream : LaunchStream {
   bool capture_spoiled = false;    // EndCapture must fail with 901
   bool has_unjoined_work = false;  // blocking: work that the legacy stream has not waited for
   uint64_t legacy_seen = 0;        // blocking: version of the legacy stream's work this one has waited for
+  uint64_t arrival = 0;            // number of its last blocking copy in its context; 0: none
+  uint64_t arrivals_seen = 0;      // the last one of the context that it waits for, whatever stream it was on
   uint64_t num_issued = 0;         // operations ever
   // Of them known to be complete, by a wait for the whole stream. Shared with channels that wait without the sequencer
   // and may outlive the stream.
@@ -51,6 +57,7 @@ struct Stream : LaunchStream {
   // Of the requests that the program waits for on this stream; shared like num_waited, used if there is an objective.
   std::shared_ptr<RequestClock> requests = std::make_shared<RequestClock>();
   Mark joined;              // what other streams of the context wait for
+  Mark arrived;             // behind its last blocking copy
   HostCallWord host_calls;  // none before the first host function
 
   bool HasUnfinishedWork() const { return num_issued > num_waited->load(std::memory_order_acquire); }
@@ -98,6 +105,8 @@ class ClientContext {
   // Puts the implicit waits in front of an operation that the caller is about to put on `stream`. Seals nothing but
   // what they need.
   CUresult Order(Stream& stream);
+  // The program counts on the copy that was just put on `stream`. Not one that is being captured.
+  CUresult NoteArrival(Stream& stream);
   // cuCtxRecordEvent, cuCtxWaitEvent: `event` comes after all work of this context so far / before all from now on,
   // that of streams yet to be made too.
   CUresult RecordAll(CUevent event);
@@ -123,6 +132,7 @@ class ClientContext {
   void HandOnWork(Stream& stream);
   CUresult OrderLegacy(Stream& legacy);
   CUresult OrderBlocking(Stream& stream);
+  CUresult AwaitArrivals(Stream& stream);
 
   const DriverTable& driver_;
   CompletionSource& completions_;
@@ -141,6 +151,7 @@ class ClientContext {
   uint32_t num_unjoined_ = 0;               // blocking streams with has_unjoined_work
   uint64_t legacy_version_ = 0;             // raised by every operation on the legacy stream
   uint64_t legacy_recorded_ = 0;            // version that legacy_->joined covers
+  uint64_t num_arrivals_ = 0;               // blocking copies that returned early
 };
 
 }  // namespace tally::server

@@ -16,14 +16,19 @@ void Count(SessionState& session, CopyDirection direction, uint64_t size_bytes) 
   session.counters.Add(figure, size_bytes);
 }
 
-// After the copy was put on its stream: waits if the client does, and otherwise remembers the arena chunks.
+// After the copy was put on its stream: waits if the client does, and otherwise remembers the arena chunks and what the
+// program counts on.
 CUresult Finish(ServedRequest& served, StreamWaits& waits, ArenaChunks& chunks, Stream& stream, const ArenaUse& arena) {
-  if (!served.wants_reply() || stream.context->IsCapturing(stream)) {
-    return arena.used ? chunks.MarkChunks(arena.offset_bytes, arena.size_bytes, stream) : CUDA_SUCCESS;
+  const bool is_capturing = stream.context->IsCapturing(stream);
+  if (served.wants_reply() && !is_capturing) {
+    std::vector<WaitPoint> points;
+    waits.MarkStream(stream, &points);
+    return waits.AwaitPoints(&points);
   }
-  std::vector<WaitPoint> points;
-  waits.MarkStream(stream, &points);
-  return waits.AwaitPoints(&points);
+  if (served.returns_early() && !is_capturing) {
+    if (const CUresult r = stream.context->NoteArrival(stream); r != CUDA_SUCCESS) return r;
+  }
+  return arena.used ? chunks.MarkChunks(arena.offset_bytes, arena.size_bytes, stream) : CUDA_SUCCESS;
 }
 
 CUresult ReadSide(ServedRequest& served, ArenaChunks& chunks, uint32_t place, uint64_t base, uint64_t size_bytes,

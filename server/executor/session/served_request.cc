@@ -4,10 +4,10 @@ namespace tally::server {
 
 ServedRequest::ServedRequest(SessionState& session, Sequencer& sequencer) : session_(session), sequencer_(sequencer) {}
 
-void ServedRequest::HoldSequencer(uint64_t sequence_number, bool wants_reply) {
-  sequence_number_ = sequence_number;
+void ServedRequest::HoldSequencer(const shm::RequestHeader& request) {
+  sequence_number_ = request.sequence_number;
   holds_sequencer_ = true;
-  wants_reply_ = wants_reply;
+  flags_ = request.flags;
 }
 
 CUresult ServedRequest::EnterContext(uint32_t context_index) {
@@ -61,7 +61,7 @@ void ServedRequest::EnterWindow(const HeldPlace& place) {
 
 bool ServedRequest::TryHold(PendingLaunch& launch) {
   if (session_.window == nullptr) return false;
-  if (wants_reply_) {  // which is the launch's own
+  if (wants_reply()) {  // which is the launch's own
     IssueHeld(WindowEnd::kRequest);
     return false;
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "proto/shm/channel_abi.h"
 #include "server/executor/issue/launch_window.h"
 #include "server/executor/issue/pending_launch.h"
 #include "server/executor/issue/variant_registry.h"
@@ -28,8 +29,8 @@ class ServedRequest {
   ServedRequest(const ServedRequest&) = delete;
   ServedRequest& operator=(const ServedRequest&) = delete;
 
-  // The channel holds the sequencer for `sequence_number`: a new request begins.
-  void HoldSequencer(uint64_t sequence_number, bool wants_reply);
+  // The channel holds the sequencer for the request's sequence number: a new one begins.
+  void HoldSequencer(const shm::RequestHeader& request);
   // Makes the request's context current. CUDA_ERROR_INVALID_CONTEXT: it names one that does not exist.
   CUresult EnterContext(uint32_t context_index);
 
@@ -47,7 +48,9 @@ class ServedRequest {
   // Of the request; null if the calling thread has none.
   ClientContext* context() const { return context_; }
   uint32_t context_index() const { return context_index_; }
-  bool wants_reply() const { return wants_reply_; }
+  bool wants_reply() const { return (flags_ & shm::kWantReply) != 0; }
+  // shm::kReturnsEarly.
+  bool returns_early() const { return (flags_ & shm::kReturnsEarly) != 0; }
   bool OwnsAddresses(CUdeviceptr address, uint64_t size_bytes) const {
     return session_.memory.Find(address, size_bytes).has_value();
   }
@@ -93,7 +96,7 @@ class ServedRequest {
   uint64_t sequence_number_ = 0;
   ClientContext* context_ = nullptr;
   uint32_t context_index_ = shm::kNoContext;
-  bool wants_reply_ = false;
+  uint16_t flags_ = 0;  // shm::RequestFlags
   std::optional<VariantRegistry::ContextCall> context_call_;
   std::optional<ContextCalls::Call> waiting_;
   bool holds_sequencer_ = false;

@@ -217,6 +217,73 @@ TEST_F(SessionTest, LegacyStreamJoinsBlockingStreamsOnlyWhenBothAreUsed) {
                                       "launch s1", "wait s4 e2", "launch s4"}));
 }
 
+// The call has returned: a non-blocking stream, in no order with the legacy one, finds the bytes all the same.
+TEST_F(SessionTest, EveryStreamComesBehindABlockingCopyThatReturnedEarly) {
+  const uint64_t kernel = LoadKernel(*channel_, "kernel"), device = Allocate(*channel_, 4096);
+  const uint64_t blocking = CreateStream(CU_STREAM_DEFAULT);          // s1
+  const uint64_t independent = CreateStream(CU_STREAM_NON_BLOCKING);  // s2
+  const std::string bytes(16, 'b');
+  const auto copy = [&](uint64_t stream, uint16_t flags) {
+    const shm::Copy up{device, 0, bytes.size(), stream, Place(shm::Place::kAddress), Place(shm::Place::kInline)};
+    channel_->Publish(static_cast<uint16_t>(Op::kCopy), Payload().Put(up).PutBytes(bytes.data(), bytes.size()), flags,
+                      0);
+  };
+  const auto launch = [&](uint64_t stream) { channel_->Post(Op::kLaunch, LaunchOf(kernel, stream)); };
+  const auto take_trace = [&] {
+    EXPECT_EQ(channel_->Call(Op::kFence).result, 0u);
+    return driver_.TakeTrace();
+  };
+  using Trace = std::vector<std::string>;
+  take_trace();
+  copy(shm::kLegacyStream, 0);  // s3: not a blocking one
+  launch(independent);
+  EXPECT_EQ(take_trace(), (Trace{"copy s3", "launch s2"}));
+  // The place is that of the copy: what is put behind it may wait for the stream that does not wait for it.
+  copy(shm::kLegacyStream, shm::kReturnsEarly);
+  launch(shm::kLegacyStream);
+  launch(independent);
+  launch(independent);
+  EXPECT_EQ(take_trace(), (Trace{"copy s3", "record s3 e1", "launch s3", "wait s2 e1", "launch s2", "launch s2"}));
+  // A blocking stream has an order with the legacy stream, and needs no second one.
+  launch(blocking);
+  EXPECT_EQ(take_trace(), (Trace{"record s3 e2", "wait s1 e2", "launch s1"}));
+  // A stream that is made later, and a copy on a thread's own stream (s5).
+  launch(CreateStream(CU_STREAM_NON_BLOCKING));
+  EXPECT_EQ(take_trace(), (Trace{"wait s4 e1", "launch s4"}));
+  copy(shm::kPerThreadStream, shm::kReturnsEarly);
+  launch(independent);
+  const Trace trace = take_trace();
+  ASSERT_GE(trace.size(), 3u);
+  EXPECT_EQ(trace[trace.size() - 3], "record s5 e3");
+  EXPECT_EQ(trace[trace.size() - 2], "wait s2 e3");
+}
+
+// Its graph is a thing of its own: it may run at any time.
+TEST_F(SessionTest, AStreamThatIsBeingCapturedWaitsForABlockingCopyOnlyAfterwards) {
+  const uint64_t kernel = LoadKernel(*channel_, "kernel"), device = Allocate(*channel_, 4096);
+  const uint64_t captured = CreateStream(CU_STREAM_NON_BLOCKING);  // s1
+  const std::string bytes(16, 'b');
+  EXPECT_EQ(channel_
+                ->Call(Op::kBeginCapture,
+                       Payload().Put(shm::BeginCapture{captured, 0, CU_STREAM_CAPTURE_MODE_RELAXED, 0, 0, 0}))
+                .result,
+            0u);
+  const shm::Copy up{
+      device, 0, bytes.size(), shm::kLegacyStream, Place(shm::Place::kAddress), Place(shm::Place::kInline)};
+  channel_->Publish(static_cast<uint16_t>(Op::kCopy), Payload().Put(up).PutBytes(bytes.data(), bytes.size()),
+                    shm::kReturnsEarly, 0);
+  driver_.TakeTrace();
+  channel_->Post(Op::kLaunch, LaunchOf(kernel, captured));
+  EXPECT_EQ(channel_->Call(Op::kFence).result, 0u);
+  EXPECT_EQ(std::ranges::count_if(driver_.TakeTrace(), [](const auto& line) { return line.starts_with("wait"); }), 0);
+  EXPECT_EQ(channel_->Call(Op::kEndCapture, Payload().PutWord(captured)).result, 0u);
+  driver_.TakeTrace();
+  channel_->Post(Op::kLaunch, LaunchOf(kernel, captured));
+  EXPECT_EQ(channel_->Call(Op::kFence).result, 0u);
+  EXPECT_EQ(std::ranges::count_if(driver_.TakeTrace(), [](const auto& line) { return line.starts_with("wait s1 "); }),
+            1);
+}
+
 // Natively it is work of the context like any other: that nobody can name its stream any more changes nothing.
 TEST_F(SessionTest, LegacyStreamWaitsForABusyBlockingStreamThatWasDestroyed) {
   const uint64_t kernel = LoadKernel(*channel_, "kernel");
