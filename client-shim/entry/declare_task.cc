@@ -6,6 +6,7 @@
 
 #include "client-shim/entry/guard.h"
 #include "client-shim/state/process.h"
+#include "client-shim/transport/session.h"
 #include "include/tally/taskgraph.h"
 #include "proto/shm/records_launch_abi.h"
 

@@ -49,6 +49,7 @@ namespace tally::server {
 
 class ClientNames;
 class ServedRequest;
+class SessionState;
 
 class GraphLaunches {
  public:
