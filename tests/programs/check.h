@@ -69,6 +69,10 @@ class Results {
   }
   void AddText(const char* name, const std::string& text) { sections_.push_back({name, 1, text, true}); }
 
+  void AddAll(const Results& others) {
+    sections_.insert(sections_.end(), others.sections_.begin(), others.sections_.end());
+  }
+
   uint64_t ChecksumOfAll() const {
     Checksum checksum;
     for (const Section& section : sections_) checksum.Add(section.bytes.data(), section.bytes.size());

@@ -7,6 +7,8 @@
 // PROGRAM_SEEDS=FIRST-LAST plays other seeds than the committed ones: more of them, or the one that failed.
 #include <algorithm>
 #include <array>
+#include <mutex>
+#include <thread>
 
 #include "tests/programs/either_side.h"
 
@@ -162,6 +164,16 @@ void CUDART_CB OnHost(void* argument) {
 
 __global__ void Nothing() {}
 
+// While anything of the context is captured, nobody may wait for all of it.
+std::mutex& CaptureMutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+void SynchronizeDevice() {
+  const std::lock_guard<std::mutex> lock(CaptureMutex());
+  CHECK_CUDA(cudaDeviceSynchronize());
+}
+
 class Player {
  public:
   Player(Side& side, uint64_t seed, Results& results) : side_(side), results_(results), choice_(seed * 77 + 5) {
@@ -182,7 +194,7 @@ class Player {
     for (int s = 0; s < 5; ++s) NewStream();
     for (cudaEvent_t& event : events_) CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     Nothing<<<1, 1>>>();  // lazy loading of a kernel may wait for those that run
-    CHECK_CUDA(cudaDeviceSynchronize());
+    SynchronizeDevice();
   }
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
@@ -208,7 +220,7 @@ class Player {
   }
 
   void End() {
-    if (side_.is_device()) CHECK_CUDA(cudaDeviceSynchronize());
+    if (side_.is_device()) SynchronizeDevice();
     for (uint32_t* array : arrays_) side_.Show(results_, "array", nullptr, array + kWords - kTail, kTail);
     for (uint32_t* words : pinned_) {
       results_.Add("pinned", words + kWords - kTail, kTail);
@@ -328,7 +340,7 @@ class Player {
   }
 
   void AwaitDevice() {
-    CHECK_CUDA(cudaDeviceSynchronize());
+    SynchronizeDevice();
     for (int s = 0; s < static_cast<int>(streams_.size()); ++s) host_[s] = streams_[s].num_put;
   }
   void AwaitOnHost(int s) {
@@ -422,19 +434,8 @@ class Player {
     std::fill(source.begin(), source.end(), 0xdeadbeef);  // it has been read
   }
 
-  // Captured on two streams, with an event wherever one needs the other, and launched once or twice.
-  void CarryGraph(const Operation& one, cudaStream_t stream) {
-    const int times = 1 + static_cast<int>(one.number % 2);
-    if (!side_.is_device()) {
-      for (int n = 0; n < times; ++n) {
-        for (const Operation& node : one.nodes) Carry(node, nullptr);
-      }
-      return;
-    }
-    cudaStream_t sides[2];
-    for (cudaStream_t& side : sides) CHECK_CUDA(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
-    cudaEvent_t event;
-    CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  // On two streams, with an event wherever one needs the other.
+  void Capture(const Operation& one, cudaStream_t (&sides)[2], cudaEvent_t event, cudaGraph_t* graph) {
     const auto join = [&](int from, int to) {
       CHECK_CUDA(cudaEventRecord(event, sides[from]));
       CHECK_CUDA(cudaStreamWaitEvent(sides[to], event, 0));
@@ -459,8 +460,27 @@ class Player {
       Carry(node, sides[mine]);
     }
     join(1, 0);
+    CHECK_CUDA(cudaStreamEndCapture(sides[0], graph));
+  }
+
+  // Launched once or twice.
+  void CarryGraph(const Operation& one, cudaStream_t stream) {
+    const int times = 1 + static_cast<int>(one.number % 2);
+    if (!side_.is_device()) {
+      for (int n = 0; n < times; ++n) {
+        for (const Operation& node : one.nodes) Carry(node, nullptr);
+      }
+      return;
+    }
+    cudaStream_t sides[2];
+    for (cudaStream_t& side : sides) CHECK_CUDA(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
+    cudaEvent_t event;
+    CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     cudaGraph_t graph;
-    CHECK_CUDA(cudaStreamEndCapture(sides[0], &graph));
+    {
+      const std::lock_guard<std::mutex> lock(CaptureMutex());
+      Capture(one, sides, event, &graph);
+    }
     cudaGraphExec_t executable;
     CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
     CHECK_CUDA(cudaGraphDestroy(graph));
@@ -484,18 +504,29 @@ class Player {
   Clock host_{};  // what the host knows to be over
 };
 
+void PlayOne(Where where, unsigned seed, Results& results) {
+  check::Random random(seed);
+  Side side(where);
+  Player player(side, seed, results);
+  for (int n = 0; n < kOperations; ++n) player.Play(RandomOperation(random, false));
+  player.End();
+}
+
 void Play(Where where, Results& results) {
   unsigned first = 1, last = 8;
   if (const char* const seeds = getenv("PROGRAM_SEEDS")) {
     if (sscanf(seeds, "%u-%u", &first, &last) != 2) check::Fail("PROGRAM_SEEDS is FIRST-LAST");
   }
-  for (unsigned seed = first; seed <= last; ++seed) {
-    check::Random random(seed);
-    Side side(where);
-    Player player(side, seed, results);
-    for (int n = 0; n < kOperations; ++n) player.Play(RandomOperation(random, false));
-    player.End();
+  for (unsigned seed = first; seed <= last; ++seed) PlayOne(where, seed, results);
+  // At one time, in threads that have the legacy stream in common.
+  constexpr unsigned kThreads = 4;
+  std::array<Results, kThreads> of_threads;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] { PlayOne(where, last + 1 + t, of_threads[t]); });
   }
+  for (std::thread& thread : threads) thread.join();
+  for (const Results& one : of_threads) results.AddAll(one);
 }
 
 void Reference(Results& results) { Play(Where::kHost, results); }
