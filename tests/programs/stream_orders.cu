@@ -36,23 +36,30 @@ struct Mix {
 
 enum class Action : uint8_t {
   kMix,
+  kMixPinned,  // a kernel that works on pinned memory itself
   kFill,
   kCopy,
   kUpload,          // from pinned memory
   kDownload,        // into pinned memory
   kUploadPageable,  // asynchronous; the source changes right behind the call
-  kBlockingUpload,  // cudaMemcpy from pageable memory
-  kBlockingBox,     // cudaMemcpy2D from pageable memory
-  kBlockingRead,    // cudaMemcpy into pageable memory: a result
   kOnHost,          // a host function, on pinned memory
   kOfHost,          // the program itself, on pinned memory
-  kTemporary,       // memory from a pool, for a moment
+  kPooled,          // memory from a pool, for a moment
+  kAllocated,       // the same with cudaMalloc and cudaFree
   kGraph,
+  // Blocking ones, on the legacy stream.
+  kUploadNow,       // from pinned memory
+  kDownloadNow,     // into pinned memory
+  kFillPinned,      // cudaMemset
+  kBlockingUpload,  // from pageable memory
+  kBlockingBox,     // the same with cudaMemcpy2D
+  kBlockingRead,    // into pageable memory: a result
   kNumber
 };
 // How often of 64.
-constexpr int kShares[] = {22, 4, 4, 5, 4, 3, 5, 2, 2, 3, 3, 3, 4};
+constexpr int kShares[] = {18, 3, 4, 4, 4, 4, 3, 3, 3, 3, 2, 4, 1, 1, 1, 4, 1, 1};
 static_assert(sizeof(kShares) / sizeof(int) == static_cast<size_t>(Action::kNumber), "one for each");
+bool IsBlocking(Action action) { return action >= Action::kUploadNow; }
 
 struct Operation {
   Action action = Action::kMix;
@@ -64,10 +71,6 @@ struct Operation {
 };
 // In words: inline in a request, longer, longer than what the program's copies go through at once.
 constexpr int kLengths[] = {kTail, 20 << 10, 90 << 10, kWords};
-
-bool IsOnLegacy(Action action) {
-  return action == Action::kBlockingUpload || action == Action::kBlockingBox || action == Action::kBlockingRead;
-}
 
 Operation RandomOperation(check::Random& random, bool in_graph) {
   const auto below = [&random](int bound) { return static_cast<int>(random.Next() % static_cast<uint64_t>(bound)); };
@@ -96,18 +99,24 @@ Pieces PiecesOf(const Operation& one) {
   const int pinned = PieceOfPinned(one.pinned);
   switch (one.action) {
     case Action::kMix:
-    case Action::kTemporary:
+    case Action::kPooled:
+    case Action::kAllocated:
       return {{one.from, one.other}, {one.to}};
+    case Action::kMixPinned:
+      return {{one.from, one.other}, {pinned}};
     case Action::kCopy:
       return {{one.from}, {one.to}};
     case Action::kUpload:
+    case Action::kUploadNow:
       return {{pinned}, {one.to}};
     case Action::kDownload:
+    case Action::kDownloadNow:
       return {{one.from}, {pinned}};
     case Action::kBlockingRead:
       return {{one.from}, {}};
     case Action::kOnHost:
     case Action::kOfHost:
+    case Action::kFillPinned:
       return {{}, {pinned}};
     case Action::kGraph: {
       Pieces all;
@@ -209,14 +218,14 @@ class Player {
       return;
     }
     MaybeChangeStreams();
-    const int s = IsOnLegacy(one.action) ? 0 : AnyStream();
+    const int s = IsBlocking(one.action) ? 0 : AnyStream();
     OrderStream(s, pieces);
     const Use use = Put(s);
     for (const int piece : pieces.read) history_[piece].readers.push_back(use);
     for (const int piece : pieces.written) history_[piece] = {use, {}};
     Carry(one, streams_[s].handle);
     // It has returned, so it has happened, and what it came behind.
-    if (IsOnLegacy(one.action)) Join(&host_, streams_[s].done);
+    if (IsBlocking(one.action)) Join(&host_, streams_[s].done);
   }
 
   void End() {
@@ -377,6 +386,9 @@ class Player {
     switch (one.action) {
       case Action::kMix:
         return side_.Run<Mix>(stream, kTail, Tail(one.to), Tail(one.from), Tail(one.other), one.number, one.pause);
+      case Action::kMixPinned:
+        return side_.Run<Mix>(stream, kTail, pinned_[one.pinned] + kWords - kTail, Tail(one.from), Tail(one.other),
+                              one.number, one.pause);
       case Action::kFill:
         return side_.Fill(stream, to, static_cast<uint8_t>(one.number), length);
       case Action::kCopy:
@@ -385,14 +397,23 @@ class Player {
         return side_.Copy(stream, to, EndOf(pinned_[one.pinned], one), length);
       case Action::kDownload:
         return side_.Copy(stream, EndOf(pinned_[one.pinned], one), from, length);
+      case Action::kUploadNow:
+        return CopyNow(to, EndOf(pinned_[one.pinned], one), length);
+      case Action::kDownloadNow:
+        return CopyNow(EndOf(pinned_[one.pinned], one), from, length);
+      case Action::kFillPinned: {
+        uint32_t* const pinned = EndOf(pinned_[one.pinned], one);
+        if (side_.is_device()) CHECK_CUDA(cudaMemset(pinned, static_cast<int>(one.number % 256), length * 4));
+        if (!side_.is_device()) memset(pinned, static_cast<int>(one.number % 256), length * 4);
+        return;
+      }
       case Action::kUploadPageable:
       case Action::kBlockingUpload:
       case Action::kBlockingBox:
         return UploadPageable(one, stream, to, length);
       case Action::kBlockingRead: {
         std::vector<uint32_t> values(length);
-        if (side_.is_device()) CHECK_CUDA(cudaMemcpy(values.data(), from, length * 4, cudaMemcpyDeviceToHost));
-        if (!side_.is_device()) memcpy(values.data(), from, length * 4);
+        CopyNow(values.data(), from, length);
         return results_.Add("read", values.data() + length - kTail, kTail);
       }
       case Action::kOnHost:
@@ -404,16 +425,29 @@ class Player {
         HostCall call{pinned_[one.pinned] + kWords - kTail, one.number * 5};
         return OnHost(&call);
       }
-      case Action::kTemporary: {
+      case Action::kPooled: {
         uint32_t* const own = side_.NewInStream(stream, kTail);
-        side_.Fill(stream, own, static_cast<uint8_t>(one.number + 1), kTail);
-        side_.Run<Mix>(stream, kTail, own, Tail(one.from), Tail(one.other), one.number, one.pause);
-        side_.Run<Mix>(stream, kTail, Tail(one.to), own, Tail(one.from), one.number + 1, 0);
+        MixBy(own, one, stream);
         return side_.FreeInStream(stream, own);
+      }
+      case Action::kAllocated: {
+        uint32_t* const own = side_.New(size_t{kTail});
+        MixBy(own, one, stream);
+        return side_.Free(own);  // while it is used: whoever gets it next may count on its being free
       }
       default:
         return CarryGraph(one, stream);
     }
+  }
+
+  void CopyNow(uint32_t* to, const uint32_t* from, size_t length) {
+    if (side_.is_device()) CHECK_CUDA(cudaMemcpy(to, from, length * 4, cudaMemcpyDefault));
+    if (!side_.is_device()) memcpy(to, from, length * 4);
+  }
+  void MixBy(uint32_t* own, const Operation& one, cudaStream_t stream) {
+    side_.Fill(stream, own, static_cast<uint8_t>(one.number + 1), kTail);
+    side_.Run<Mix>(stream, kTail, own, Tail(one.from), Tail(one.other), one.number, one.pause);
+    side_.Run<Mix>(stream, kTail, Tail(one.to), own, Tail(one.from), one.number + 1, 0);
   }
 
   void UploadPageable(const Operation& one, cudaStream_t stream, uint32_t* to, size_t length) {
