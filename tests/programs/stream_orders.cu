@@ -187,6 +187,7 @@ class Player {
  public:
   Player(Side& side, uint64_t seed, Results& results) : side_(side), results_(results), choice_(seed * 77 + 5) {
     for (int a = 0; a < kArrays; ++a) {
+      const std::lock_guard<std::mutex> lock(CaptureMutex());  // it waits for the device
       arrays_[a] = side.New(check::RandomIntegers<uint32_t>(kWords, seed * 10 + a));
     }
     for (int p = 0; p < kPinned; ++p) {
