@@ -48,7 +48,8 @@ ALSO = {"hash": {"string", "string_view", "thread", "memory", "optional"}, "stri
         "unique_lock": {"shared_mutex"}}
 HEADER_OF = {name: header for header, names in NAMES.items() for name in names.split()}
 USE = re.compile(r"\bstd::(\w+)")
-OUTSIDE = [(re.compile(r"\bfmt::format\w*\("), "fmt/format.h")]
+OUTSIDE = [(re.compile(r"\bfmt::format\w*\("), "fmt/format.h"),
+           (re.compile(r"\b(?:EXPECT|ASSERT)_THAT\("), "gmock/gmock.h")]
 
 
 def main():

@@ -1,5 +1,7 @@
 // The library on a GPU, through its C API: chains against a reference, each launch shape, and bad input. Runs on the
 // software GPU natively and under tally-run (CMakeLists.txt), and on a real one: each chain is one that it takes, too.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>

@@ -196,10 +196,12 @@ class Includes(unittest.TestCase):
 
     def test_what_one_standard_header_includes_of_another_is_not(self):
         status, output = self.run_on({"base/b.cc": "#include <map>\nstd::optional<int> b;\n",
-                                      "base/c.h": 'inline auto C() { return fmt::format("c"); }\n'})
+                                      "base/c.h": 'inline auto C() { return fmt::format("c"); }\n',
+                                      "tests/d_test.cc": "#include <gtest/gtest.h>\nvoid D() { EXPECT_THAT(1, 1); }\n"})
         self.assertEqual(status, 1)
         self.assertIn("base/b.cc:2: std::optional needs #include <optional>", output)
         self.assertIn("base/c.h:1: fmt::format needs #include <fmt/format.h>", output)
+        self.assertIn("tests/d_test.cc:2: EXPECT_THAT needs #include <gmock/gmock.h>", output)
 
 
 class HeadersAlone(unittest.TestCase):

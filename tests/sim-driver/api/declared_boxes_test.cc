@@ -1,6 +1,8 @@
 // Accesses outside declared boxes are reported by PTX line (sim-driver/declared_boxes.h).
 #include "sim-driver/declared_boxes.h"
 
+#include <gmock/gmock.h>
+
 #include <string>
 #include <thread>
 #include <vector>
