@@ -128,7 +128,7 @@ class Channel {
   }
   bool WasFoundIdle(uint64_t stream_word, uint32_t context) const {
     return (idle_.stream_word == stream_word || idle_.stream_word == kAllStreams) && idle_.context == context &&
-           idle_.next_sequence_number == session_header_->next_sequence_number.load(std::memory_order_seq_cst);
+           IsNext(idle_.next_sequence_number);
   }
 
   // The same for the legacy stream of a context with all that comes before its next work, but for uploads that returned
@@ -136,8 +136,7 @@ class Channel {
   void NoteQuiet(uint32_t context) { quiet_ = {context, answered_sequence_number_ + 1}; }
   bool WasFoundQuiet(uint32_t context) {
     if (WasFoundIdle(kAllStreams, context)) quiet_ = {context, idle_.next_sequence_number};
-    return quiet_.context == context &&
-           quiet_.next_sequence_number == session_header_->next_sequence_number.load(std::memory_order_seq_cst);
+    return quiet_.context == context && IsNext(quiet_.next_sequence_number);
   }
   void KeepQuiet() {
     if (posted_sequence_number_ == quiet_.next_sequence_number) ++quiet_.next_sequence_number;
@@ -166,6 +165,10 @@ class Channel {
     posted_sequence_number_ = session_header_->next_sequence_number.fetch_add(1, std::memory_order_seq_cst);
     current_->sequence_number = posted_sequence_number_;
     writer_.Publish();
+  }
+  // No thread of this process has asked for anything since that number was the next.
+  bool IsNext(uint64_t sequence_number) const {
+    return sequence_number == session_header_->next_sequence_number.load(std::memory_order_seq_cst);
   }
   std::byte* ReserveSlowly(uint32_t size_bytes);
   Reply AwaitReply(WaitFor wait);

@@ -213,6 +213,17 @@ class Random {
   uint64_t state_;
 };
 
+// Which random programs are to be played: PROGRAM_SEEDS=FIRST-LAST of the environment, else those.
+struct Seeds {
+  unsigned first, last;
+};
+inline Seeds SeedsToPlay(Seeds committed) {
+  const char* const seeds = getenv("PROGRAM_SEEDS");
+  if (seeds != nullptr && sscanf(seeds, "%u-%u", &committed.first, &committed.last) != 2)
+    Fail("PROGRAM_SEEDS is FIRST-LAST");
+  return committed;
+}
+
 template <class T>
 std::vector<T> RandomIntegers(size_t count, uint64_t seed) {
   Random random(seed);

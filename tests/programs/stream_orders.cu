@@ -548,17 +548,14 @@ void PlayOne(Where where, unsigned seed, Results& results) {
 }
 
 void Play(Where where, Results& results) {
-  unsigned first = 1, last = 8;
-  if (const char* const seeds = getenv("PROGRAM_SEEDS")) {
-    if (sscanf(seeds, "%u-%u", &first, &last) != 2) check::Fail("PROGRAM_SEEDS is FIRST-LAST");
-  }
-  for (unsigned seed = first; seed <= last; ++seed) PlayOne(where, seed, results);
+  const check::Seeds seeds = check::SeedsToPlay({1, 8});
+  for (unsigned seed = seeds.first; seed <= seeds.last; ++seed) PlayOne(where, seed, results);
   // At one time, in threads that have the legacy stream in common.
   constexpr unsigned kThreads = 4;
   std::array<Results, kThreads> of_threads;
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] { PlayOne(where, last + 1 + t, of_threads[t]); });
+    threads.emplace_back([&, t] { PlayOne(where, seeds.last + 1 + t, of_threads[t]); });
   }
   for (std::thread& thread : threads) thread.join();
   for (const Results& one : of_threads) results.AddAll(one);

@@ -366,11 +366,8 @@ class Player {
 };
 
 void Play(Where where, Results& results) {
-  unsigned first = 1, last = 6;
-  if (const char* const seeds = getenv("PROGRAM_SEEDS")) {
-    if (sscanf(seeds, "%u-%u", &first, &last) != 2) check::Fail("PROGRAM_SEEDS is FIRST-LAST");
-  }
-  for (unsigned seed = first; seed <= last; ++seed) {
+  const check::Seeds seeds = check::SeedsToPlay({1, 6});
+  for (unsigned seed = seeds.first; seed <= seeds.last; ++seed) {
     check::Random random(seed);
     const Style style = seed % 2 == 0 ? Style::kCalm : Style::kWild;
     Program program = RandomProgram(random, kOperations, style);

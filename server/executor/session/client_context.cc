@@ -229,15 +229,14 @@ CUresult ClientContext::OrderBlocking(Stream& stream) {
 
 CUresult ClientContext::NoteArrival(Stream& stream) {
   if (const CUresult r = completions_.Put(stream.real, &stream.arrived); r != CUDA_SUCCESS) return r;
-  stream.arrival = ++num_arrivals_;
+  stream.arrival = stream.arrivals_seen = ++num_arrivals_;  // Order has seen to those before
   return CUDA_SUCCESS;
 }
 
 CUresult ClientContext::AwaitArrivals(Stream& stream) {
   if (IsCapturing(stream)) return CUDA_SUCCESS;
   for (const auto& other : streams_) {
-    const bool are_in_order =
-        other.get() == &stream || (other->is_legacy && stream.is_blocking) || (other->is_blocking && stream.is_legacy);
+    const bool are_in_order = (other->is_legacy && stream.is_blocking) || (other->is_blocking && stream.is_legacy);
     if (are_in_order || other->arrival <= stream.arrivals_seen) continue;
     if (const CUresult r = WaitFor(stream, other->arrived); r != CUDA_SUCCESS) return r;
   }

@@ -11,9 +11,9 @@
 // part: joining them would put our marks into the program's graph. Legacy work while a blocking stream is captured is
 // an error, as it is natively.
 //
-// A blocking copy from pageable memory returns to the program when its bytes have been read (shm::kReturnsEarly). The
-// program may count on them from then on, on streams too that are in no order with that of the copy: their next work
-// waits for it, and for nothing that came behind it.
+// A blocking copy may have returned to the program before it is complete (shm::kReturnsEarly). The program counts on it
+// from then on, on streams too that are in no order with that of the copy: their next work waits for it, and for
+// nothing that came behind it.
 //
 // Guarded by the session's sequencer.
 #pragma once
@@ -105,7 +105,7 @@ class ClientContext {
   // Puts the implicit waits in front of an operation that the caller is about to put on `stream`. Seals nothing but
   // what they need.
   CUresult Order(Stream& stream);
-  // The program counts on the copy that was just put on `stream`. Not one that is being captured.
+  // The program counts on the copy that was just put on `stream`, behind Order. Not one that is being captured.
   CUresult NoteArrival(Stream& stream);
   // cuCtxRecordEvent, cuCtxWaitEvent: `event` comes after all work of this context so far / before all from now on,
   // that of streams yet to be made too.

@@ -30,6 +30,13 @@ class SessionTest : public ExecutorFixture {
     return channel_->Call(Op::kCreateStream, Payload().Put(shm::CreateStream{flags, 0})).Get<uint64_t>();
   }
   uint32_t Synchronize() { return channel_->Call(Op::kSynchronizeContext).result; }
+  // From the record itself; `flags`: shm::RequestFlags.
+  void PostUpload(uint64_t device, uint64_t stream, uint16_t flags) {
+    const std::string bytes(16, 'b');
+    const shm::Copy up{device, 0, bytes.size(), stream, Place(shm::Place::kAddress), Place(shm::Place::kInline)};
+    channel_->Publish(static_cast<uint16_t>(Op::kCopy), Payload().Put(up).PutBytes(bytes.data(), bytes.size()), flags,
+                      0);
+  }
 
   std::unique_ptr<ScriptedClient> client_;
   std::unique_ptr<ScriptedChannel> channel_;
@@ -222,12 +229,7 @@ TEST_F(SessionTest, EveryStreamComesBehindABlockingCopyThatReturnedEarly) {
   const uint64_t kernel = LoadKernel(*channel_, "kernel"), device = Allocate(*channel_, 4096);
   const uint64_t blocking = CreateStream(CU_STREAM_DEFAULT);          // s1
   const uint64_t independent = CreateStream(CU_STREAM_NON_BLOCKING);  // s2
-  const std::string bytes(16, 'b');
-  const auto copy = [&](uint64_t stream, uint16_t flags) {
-    const shm::Copy up{device, 0, bytes.size(), stream, Place(shm::Place::kAddress), Place(shm::Place::kInline)};
-    channel_->Publish(static_cast<uint16_t>(Op::kCopy), Payload().Put(up).PutBytes(bytes.data(), bytes.size()), flags,
-                      0);
-  };
+  const auto copy = [&](uint64_t stream, uint16_t flags) { PostUpload(device, stream, flags); };
   const auto launch = [&](uint64_t stream) { channel_->Post(Op::kLaunch, LaunchOf(kernel, stream)); };
   const auto take_trace = [&] {
     EXPECT_EQ(channel_->Call(Op::kFence).result, 0u);
@@ -262,16 +264,12 @@ TEST_F(SessionTest, EveryStreamComesBehindABlockingCopyThatReturnedEarly) {
 TEST_F(SessionTest, AStreamThatIsBeingCapturedWaitsForABlockingCopyOnlyAfterwards) {
   const uint64_t kernel = LoadKernel(*channel_, "kernel"), device = Allocate(*channel_, 4096);
   const uint64_t captured = CreateStream(CU_STREAM_NON_BLOCKING);  // s1
-  const std::string bytes(16, 'b');
   EXPECT_EQ(channel_
                 ->Call(Op::kBeginCapture,
                        Payload().Put(shm::BeginCapture{captured, 0, CU_STREAM_CAPTURE_MODE_RELAXED, 0, 0, 0}))
                 .result,
             0u);
-  const shm::Copy up{
-      device, 0, bytes.size(), shm::kLegacyStream, Place(shm::Place::kAddress), Place(shm::Place::kInline)};
-  channel_->Publish(static_cast<uint16_t>(Op::kCopy), Payload().Put(up).PutBytes(bytes.data(), bytes.size()),
-                    shm::kReturnsEarly, 0);
+  PostUpload(device, shm::kLegacyStream, shm::kReturnsEarly);
   driver_.TakeTrace();
   channel_->Post(Op::kLaunch, LaunchOf(kernel, captured));
   EXPECT_EQ(channel_->Call(Op::kFence).result, 0u);
