@@ -28,10 +28,18 @@ def parse(arguments):
     parser.add_argument("--smoke", action="store_true", help="only whether it works")
     parser.add_argument("--only", default="", help="regular expression of networks' names")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
+    parser.add_argument("--ways", default="compile,tally,max-autotune", help="besides eager and its graph (default: %(default)s)")
     options = parser.parse_args(arguments)
+    unknown = set(options.ways.split(",")) - set(MODES) - {"tally"}
+    if unknown:
+        parser.error(f"no way '{unknown.pop()}'; there are tally, {', '.join(MODES)}")
     if not options.smoke and not options.output:
         parser.error("--output is missing, or --smoke")
     return options
+
+
+# Of torch.compile; graphs are made here, for all ways.
+MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
 
 def distance(got, want):
@@ -42,8 +50,7 @@ def compiled(torch, model, way):
     if way == "tally":
         from tally.pipelines import backend
         return torch.compile(model, backend=backend.tally, dynamic=False)
-    mode = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}[way]
-    return torch.compile(model, mode=mode, dynamic=False)
+    return torch.compile(model, mode=MODES[way], dynamic=False)
 
 
 def chains_of(torch, model, inputs):
@@ -84,10 +91,12 @@ def measure(torch, net, options):
     def add(way, run):
         begin = time.monotonic()
         result = run()
-        row["ways"][way] = {"first_s": time.monotonic() - begin, "distance": distance(result, want), "us": timing.graph_us([run] * 4)}
+        said = {"first_s": time.monotonic() - begin, "distance": distance(result, want), "us": timing.graph_us([run] * 4)}
+        row["ways"][way] = said
+        print(f"{net.name}, {way}: {said['us']:.1f} us, off by {said['distance']:.1e}; first run {said['first_s']:.0f} s", file=sys.stderr, flush=True)
 
     add("graph", lambda: model(*inputs))
-    for way in ("compile", "max-autotune", "tally"):
+    for way in options.ways.split(","):
         torch._dynamo.reset()
         run = compiled(torch, model, way)
         add(way, lambda: run(*inputs))
@@ -111,14 +120,15 @@ def measure(torch, net, options):
 
 
 def page(rows, about):
-    ways = ("graph", "compile", "max-autotune", "tally")
     lines = [about, "", "| network | chains taken | eager, us | its graph | torch.compile | max-autotune | tally | graph / tally | best other / tally |",
              "|---|---:|" + "---:|" * 7]
     for row in rows:
-        us = {way: row["ways"][way]["us"] for way in ways}
+        us = {way: row["ways"][way]["us"] for way in row["ways"]}
         taken = sum(chain["taken"] for chain in row["chains"])
-        lines.append(f"| {row['about']} | {taken} of {len(row['chains'])} | {row['eager_us']:.0f} | " + " | ".join(f"{us[way]:.0f}" for way in ways) +
-                     f" | {us['graph'] / us['tally']:.2f} | {min(us[way] for way in ways[:-1]) / us['tally']:.2f} |")
+        lines.append(f"| {row['about']} | {taken} of {len(row['chains'])} | {row['eager_us']:.0f} | " +
+                     " | ".join(f"{us[way]:.1f}" if way in us else "-" for way in ("graph", *MODES, "tally")) +
+                     (f" | {us['graph'] / us['tally']:.2f} | {min(us[way] for way in us if way != 'tally') / us['tally']:.2f} |"
+                      if "tally" in us else " | - | - |"))
     return "\n".join(lines) + "\n"
 
 

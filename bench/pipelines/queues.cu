@@ -18,7 +18,7 @@ using tally_queue::kStages;
 using tally_queue::kWordsPerLine;
 using tally_queue::Run;
 
-constexpr int kThreads = 256;
+constexpr uint32_t kThreadCounts[] = {256, 512};  // of a block
 constexpr uint32_t kDepth = 4;
 constexpr uint32_t kSharedBytes = 227 * 1024;  // of a block
 constexpr int kRepetitions = 5;
@@ -48,7 +48,8 @@ void Must(cudaError_t result, const char* what) {
 // One way of passing slots, prepared.
 class Passing {
  public:
-  Passing(const Form& form, uint32_t pairs, uint32_t slot_bytes, uint32_t count) : form_(form), pairs_(pairs) {
+  Passing(const Form& form, uint32_t pairs, uint32_t threads, uint32_t slot_bytes, uint32_t count)
+      : form_(form), pairs_(pairs), threads_(threads) {
     const uint32_t pieces = !form.is_bulk || slot_bytes <= 32 * 1024 ? 1 : slot_bytes / (32 * 1024);
     kernel_ = form.kernels[pieces / 2];
     run_.depth = form.is_cluster ? std::min(kDepth, (kSharedBytes - 128) / slot_bytes) : kDepth;
@@ -89,8 +90,8 @@ class Passing {
     const void* const kernel = reinterpret_cast<const void*>(kernel_);
     // Both blocks of a pair run at once: the whole grid does, or their cluster.
     Must(form_.is_cluster
-             ? cudaLaunchKernel(kernel, 2 * pairs_, kThreads, parameters, shared_bytes_, nullptr)
-             : cudaLaunchCooperativeKernel(kernel, 2 * pairs_, kThreads, parameters, shared_bytes_, nullptr),
+             ? cudaLaunchKernel(kernel, 2 * pairs_, threads_, parameters, shared_bytes_, nullptr)
+             : cudaLaunchCooperativeKernel(kernel, 2 * pairs_, threads_, parameters, shared_bytes_, nullptr),
          form_.name);
     Must(cudaEventRecord(events_[1]), "cudaEventRecord");
     const bool was_stuck = !AwaitEnd();
@@ -128,7 +129,7 @@ class Passing {
   }
 
   const Form& form_;
-  uint32_t pairs_;
+  uint32_t pairs_, threads_;
   void (*kernel_)(Run) = nullptr;
   Run run_{};
   uint32_t shared_bytes_ = 0;
@@ -137,9 +138,9 @@ class Passing {
 };
 
 // False: something went wrong.
-bool Measure(const Form& form, uint32_t pairs, uint32_t kb, bool is_smoke) {
+bool Measure(const Form& form, uint32_t pairs, uint32_t threads, uint32_t kb, bool is_smoke) {
   const uint32_t count = is_smoke ? 6 : kBytesPerPair / (kb * 1024);
-  Passing passing(form, pairs, kb * 1024, count);
+  Passing passing(form, pairs, threads, kb * 1024, count);
   std::vector<float> times;
   for (int k = -1; k < (is_smoke ? 1 : kRepetitions); ++k) {  // the first one warms up
     const float ms = passing.Once();
@@ -147,13 +148,14 @@ bool Measure(const Form& form, uint32_t pairs, uint32_t kb, bool is_smoke) {
     if (k >= 0) times.push_back(ms);
   }
   if (is_smoke) {
-    std::printf("| %-16s | %4u | %5u | right |\n", form.name, kb, passing.depth());
+    std::printf("| %-16s | %7u | %4u | %5u | right |\n", form.name, threads, kb, passing.depth());
     return true;
   }
   std::sort(times.begin(), times.end());
   const auto gbs = [&](float ms) { return 2e-6 * pairs * count * kb * 1024 / ms; };
   const double median = gbs(times[times.size() / 2]);
-  std::printf("| %-16s | %4u | %5u | %7.0f | %7.0f |", form.name, kb, passing.depth(), median, gbs(times[0]));
+  std::printf("| %-16s | %7u | %4u | %5u | %7.0f | %7.0f |", form.name, threads, kb, passing.depth(), median,
+              gbs(times[0]));
   if (form.target_kb == kb) {
     std::printf(" >= %.0f: %s |\n", form.target_gbs, median >= form.target_gbs ? "reached" : "not reached");
   } else {
@@ -174,15 +176,17 @@ int main(int argc, char** argv) {
   cudaDeviceProp device{};
   Must(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   const uint32_t pairs = is_smoke ? 2 : static_cast<uint32_t>(device.multiProcessorCount) / 2;
-  std::printf("%s, %u pairs of blocks, %d threads\n\n", device.name, pairs, kThreads);
-  std::printf(is_smoke ? "| form | KB | depth | contents |\n|---|---|---|---|\n"
-                       : "tx+rx GB/s:\n\n| form | KB | depth | median | best | reach |\n|---|---|---|---|---|---|\n");
+  std::printf("%s, %u pairs of blocks\n\n", device.name, pairs);
+  std::printf(
+      is_smoke
+          ? "| form | threads | KB | depth | contents |\n|---|---|---|---|---|\n"
+          : "tx+rx GB/s:\n\n| form | threads | KB | depth | median | best | reach |\n|---|---|---|---|---|---|---|\n");
   bool is_right = true;
   for (const Form& form : kForms) {
     for (const uint32_t kb : {4u, 8u, 16u, 32u, 64u, 128u}) {
       if (form.is_cluster && kb > 64) continue;  // two slots do not fit
       if (is_smoke && kb != 4 && kb != 64 && kb != 128) continue;
-      is_right &= Measure(form, pairs, kb, is_smoke);
+      for (const uint32_t threads : kThreadCounts) is_right &= Measure(form, pairs, threads, kb, is_smoke);
     }
   }
   return is_right ? 0 : 1;

@@ -102,6 +102,8 @@ def on_several(root, options):
                     show_failure(words, way, failed)
                     continue
                 show(words, way, tasks, median_ms, base, checked)
+        # Why a graph stayed on one GPU, and what was planned.
+        print("\n".join(line for line in tallyd.log_text().splitlines() if "graph" in line), flush=True)
     return failures
 
 

@@ -140,12 +140,6 @@ std::expected<void, std::string> Check(const Chain& chain, const Machine& machin
       return std::unexpected(fmt::format("layer {} gives {} columns; from {} on the library is at its roof", i,
                                          layer.out, kMostWidth + 16));
     }
-    if (layer.out > kMostWidth && !machine.takes_wide_first) {
-      return std::unexpected(fmt::format(
-          "layer {} gives {} columns; the form for wide first layers is not measured yet, and is taken with "
-          "TALLY_PIPELINES_WIDE_FIRST=1 only",
-          i, layer.out));
-    }
     if (i > 0 && layer.hidden != chain.layers[i - 1].out) {
       return std::unexpected(fmt::format("layer {} takes {} hidden columns, and layer {} gives {}", i, layer.hidden,
                                          i - 1, chain.layers[i - 1].out));

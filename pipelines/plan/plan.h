@@ -19,9 +19,7 @@ namespace tally::pipelines {
 struct Machine {
   int compute_capability = 90;  // 10 * major + minor
   int multiprocessors = 132;
-  int shared_bytes = 232'448;  // that a block may have
-  // First layers wider than kMostWidth may be taken, in chunks. That form has not been measured on a GPU.
-  bool takes_wide_first = false;
+  int shared_bytes = 232'448;          // that a block may have
   double clock_ghz = 1.755;            // of the multiprocessors, under load
   double memory_bytes_per_us = 2.6e6;  // a large copy, bytes read and written
   double l2_bytes_per_us = 5.5e6;

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "pipelines/runtime/compiler.h"
 #include "pipelines/stages/source.h"
@@ -200,9 +198,6 @@ Outcome Pipeline::Instantiate(int64_t max_rows) {
                                 attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   machine_.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   machine_.shared_bytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  // Not measured, so only who asks for it gets it.
-  const char* const wide = std::getenv("TALLY_PIPELINES_WIDE_FIRST");
-  machine_.takes_wide_first = wide != nullptr && std::string_view(wide) == "1";
   if (const auto checked = Check(chain_, machine_, max_rows); !checked)
     return Fail(CUDA_ERROR_NOT_SUPPORTED, checked.error());
 

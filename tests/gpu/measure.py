@@ -19,7 +19,6 @@ import time
 BUNDLE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 RIGIDSIM = "python3 bench/window/rigidsim.py --output {out}/rigidsim.md --json {out}/rigidsim.json"
 COLOCATION = "python3 bench/colocation/colocation.py --output {out}/colocation.md --json {out}/colocation.json"
-WIDE_FIRST = "TALLY_PIPELINES_WIDE_FIRST=1 timeout -k 5 50 python3 bench/pipelines/pipelines.py --only dlrm"
 FRAMEWORKS = "python3 tests/frameworks/run.py --output {out}/frameworks.md"
 
 # Name: (GPUs, seconds that it usually needs, command in the bundle's folder).
@@ -52,9 +51,6 @@ PARTS = {
     "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --repetitions 2 --seconds 4 --output {out}/several_gpus.md"
                      " --json {out}/several_gpus.json"),
     "pipelines": (1, 240, "python3 bench/pipelines/pipelines.py --output {out}/pipelines.md"),
-    # Not measured yet, and may hang: a small trial first, which ends itself.
-    "pipelines-wide-trial": (1, 60, WIDE_FIRST + " --rows 4096 --output {out}/pipelines-wide-trial.md"),
-    "pipelines-wide": (1, 120, WIDE_FIRST + " --output {out}/pipelines-wide.md"),
     "pipelines-nets": (1, 240, "python3 bench/pipelines/nets.py --output {out}/nets.md"),
     "pipelines-queues": (1, 120, "bench/queues > {out}/queues.md && cat {out}/queues.md"),
 }

@@ -85,12 +85,7 @@ TEST(PipelineChains, LayersThatAreAlikeAreRight) {
   LaunchAndCompare(gpu, network, pipeline.get(), {.rows = 70}, 9);
 }
 
-// A first layer that is too wide for registers: in chunks. Taken only while this lives.
-struct WideFirst {
-  WideFirst() { ::setenv("TALLY_PIPELINES_WIDE_FIRST", "1", 1); }
-  ~WideFirst() { ::unsetenv("TALLY_PIPELINES_WIDE_FIRST"); }
-};
-
+// Its first layer is too wide for registers: computed in chunks.
 std::vector<NetworkLayer> Tower() {
   return {{.in = 16, .out = 512, .activation = TALLY_PIPELINE_RELU},
           {.in = 512, .out = 256, .activation = TALLY_PIPELINE_RELU},
@@ -98,7 +93,6 @@ std::vector<NetworkLayer> Tower() {
 }
 
 TEST(PipelineChains, AWideFirstLayerIsRight) {
-  const WideFirst wide_first;
   std::vector<NetworkLayer> longer = Tower();
   longer.push_back({.in = 64, .out = 16});
   const std::vector<NetworkLayer> two = {{.in = 72, .out = 384, .activation = TALLY_PIPELINE_SILU},
@@ -123,14 +117,6 @@ TEST(PipelineChains, AWideFirstLayerIsRight) {
       if (HasFailure()) return;
     }
   }
-}
-
-TEST(PipelineChains, AWideFirstLayerNeedsToBeAskedFor) {
-  Gpu gpu;
-  const Network network(gpu, TALLY_PIPELINE_BF16, Tower(), 5);
-  const PipelinePtr pipeline(network.Build());
-  EXPECT_EQ(tallyPipelineInstantiate(pipeline.get(), kMostRows), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_THAT(tallyPipelineError(pipeline.get()), testing::HasSubstr("not measured"));
 }
 
 // Each form of the kernel that a plan may name: one to three warpgroups of a block, several tiles for each; and weights
@@ -190,7 +176,6 @@ void ExpectNanInItsRowAlone(const std::vector<NetworkLayer>& layers) {
 
 TEST(PipelineChains, NanPassesAsInEager) {
   ExpectNanInItsRowAlone(TwoLayers(32));
-  const WideFirst wide_first;
   ExpectNanInItsRowAlone(Tower());
 }
 

@@ -46,15 +46,14 @@ TEST(PipelinePlan, SaysWhyAChainIsRefused) {
   EXPECT_EQ(WhyNot(Equal(8, 256)), "");
 }
 
-// DLRM's bottom tower, if it is asked for.
-TEST(PipelinePlan, AWideFirstLayerIsTakenOnDemandAlone) {
+// DLRM's bottom tower.
+TEST(PipelinePlan, AFirstLayerMayBeWide) {
   const auto tower = [](int wide) {
     Chain chain = Equal(3, 256, 16);
     chain.layers[0].out = chain.layers[1].hidden = wide;
     return chain;
   };
-  const Machine machine{.takes_wide_first = true};
-  EXPECT_THAT(WhyNot(tower(512)), HasSubstr("not measured"));
+  const Machine machine;
   for (const int wide : {384, 512, 1024}) EXPECT_EQ(WhyNot(tower(wide), 65536, machine), "");
   for (const int wide : {272, 320, 1152}) EXPECT_THAT(WhyNot(tower(wide), 65536, machine), HasSubstr("at its roof"));
   // No other layer, and nothing that needs all of its columns at once.
@@ -155,7 +154,7 @@ TEST(PipelinePlan, WhatIsChosenFits) {
       chain.layers[0] = {.hidden = chain.input(), .out = 128 * number(1, 9)};
       chain.layers[1].hidden = chain.layers[0].out;
     }
-    const Machine machine{.multiprocessors = number(1, 150), .takes_wide_first = i % 4 == 0};
+    const Machine machine{.multiprocessors = number(1, 150)};
     if (!Check(chain, machine, rows)) continue;
     ++accepted;
     const auto variants = VariantsFor(chain, machine, rows);

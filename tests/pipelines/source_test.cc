@@ -40,7 +40,7 @@ class PipelineSource : public ::testing::Test {
 };
 
 TEST_F(PipelineSource, EachKernelCompilesAndTakesTheSharedMemoryOfThePlan) {
-  const Machine machine{.takes_wide_first = true};
+  const Machine machine;
   for (const Chain& chain : Corpus()) {
     const auto checked = Check(chain, machine, 65536);
     ASSERT_TRUE(checked) << checked.error();

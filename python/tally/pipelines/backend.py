@@ -10,7 +10,7 @@ import logging
 import torch
 import torch.fx
 
-from tally.pipelines import chains, fx, rules, spec
+from tally.pipelines import chains, fx, operation, rules, spec
 
 _log = logging.getLogger("tally.pipelines")
 
@@ -48,7 +48,6 @@ def choose(module, patches):
 
 def replace(module, chosen):
     """Puts one call of tally::chain where each chain's last operation was."""
-    from tally.pipelines import operation  # noqa: F401  defines it
     by_name = {node.name: node for node in module.graph.nodes}
     for chain in chosen:
         by_name[chain.output] = _replace(module, chain, by_name)  # the next chain may take it
@@ -69,6 +68,7 @@ def _replace(module, chain, by_name):
         operands = [node_of(name) for name in chain.operands()]
     x = by_name[chain.input]
     anchor.args = (x, operands, spec.of(chain))
+    operation.runner(spec.of(chain)).uses += 1
     result, shape = anchor, fx.shape_of(last)
     if shape is not None and fx.shape_of(x) is not None and shape[:-1] != fx.shape_of(x)[:-1]:
         with module.graph.inserting_after(anchor):

@@ -102,10 +102,12 @@ class _Walk:
                 return None
         return steps.why_not(end[0])
 
-    def _next_layer(self, hidden, users, _):
+    def _next_layer(self, hidden, users, layer):
         node, joined, concat = users[0], [], ""
         if node.op == "cat":
             concat = steps.joins(self.graph, node, hidden, self.input_root)
+            if concat and rules.is_wide(self.limits, layer.out):
+                return "the chain's input is joined to a first layer that is computed in chunks"
             if not concat:
                 return "it is joined to something that is not the chain's input"
             joined, end = steps.follow(self.graph, node.name)
@@ -141,7 +143,7 @@ class _Walk:
         chain_input = self.chain.layers[0].columns if self.chain.layers else columns
         if self.chain.layers and columns != self.chain.layers[-1].out + (chain_input if concat else 0):
             return "its weights are not for what is joined"
-        wrong = rules.of_layer(self.limits, columns, out, chain_input or 0)
+        wrong = rules.of_layer(self.limits, columns, out, chain_input or 0, is_first=not self.chain.layers)
         if wrong is None:
             self.chain.layers.append(Layer(node.name, columns, out, weights, bias, concat=concat))
         return wrong
@@ -170,6 +172,8 @@ class _Walk:
         norm = steps.norm(self.graph, hidden, users, layer.out)
         if norm is None or isinstance(norm, str):
             return norm
+        if rules.is_wide(self.limits, layer.out):
+            return "a norm comes behind a first layer that is computed in chunks"
         if layer.norm or layer.residual:
             return f"a norm comes behind {'the residual' if layer.residual else 'a norm'}"
         layer.norm, layer.scale, layer.shift, layer.epsilon = norm.kind, norm.scale, norm.shift, norm.epsilon
@@ -182,6 +186,8 @@ class _Walk:
         other = steps.other(node, hidden)
         if other is None or values.root(self.graph, other) != self.input_root:
             return "something is added that is not the chain's input"
+        if rules.is_wide(self.limits, layer.out):
+            return "the input is added to a first layer that is computed in chunks"
         if layer.residual or node.attributes.get("alpha", 1) != 1:
             return "the input is added twice, or times a factor"
         if layer.out != self.chain.layers[0].columns or self.graph[other].shape != self.graph[hidden].shape:

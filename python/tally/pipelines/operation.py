@@ -15,7 +15,7 @@ from tally.pipelines import plain, spec
 from tally.pipelines.library import NoLibrary, Pipeline, PipelineError
 
 _log = logging.getLogger("tally.pipelines")
-_MOST_PLACES = 8  # sets of addresses of one chain's operands
+_MOST_PLACES = 8  # sets of addresses of the operands of one chain in a model; alike chains have as many each
 _ALIGNMENT, _PITCH = 16, 8  # bytes, elements: what the kernel wants of rows
 
 
@@ -33,6 +33,7 @@ class Runner:
     def __init__(self, text):
         self.chain = spec.parse(text)
         self.out = self.chain.layers[-1].out
+        self.uses = 0  # chains like this one in models; none where the operation is called by hand
         self._lock = threading.Lock()
         self._pipelines = {}  # by device and addresses; None: it was refused
 
@@ -54,7 +55,7 @@ class Runner:
         with self._lock:
             if key in self._pipelines:
                 return self._pipelines[key]
-            if len(self._pipelines) == _MOST_PLACES or torch.cuda.is_current_stream_capturing():
+            if len(self._pipelines) >= _MOST_PLACES * max(1, self.uses) or torch.cuda.is_current_stream_capturing():
                 return None
             try:
                 self._pipelines[key] = self.pipeline(operands, device)

@@ -15,12 +15,19 @@ class Limits:
     least_out: int = 16
     most_out: int = 256
     out_step: int = 16
+    most_first: int = 1024  # columns that a first layer gives, wider than most_out: computed in chunks
+    first_step: int = 128
     most_layers: int = 32
     roof: int = 512  # columns on both sides from which the library is at its roof
     least_rows: int = 2049  # a quarter of the multiprocessors of an H100 or H200, 64 rows each
 
 
-def of_layer(limits, columns, out, chain_input):
+def is_wide(limits, out):
+    """Gives more columns than any but a first layer may."""
+    return limits.most_out < out <= limits.most_first and out % limits.first_step == 0
+
+
+def of_layer(limits, columns, out, chain_input, is_first):
     """Of a linear layer of `columns` to `out`; `chain_input`: columns of the chain's input, which it may start."""
     if columns is None or out is None:
         return "its widths are not known before it runs"
@@ -29,9 +36,10 @@ def of_layer(limits, columns, out, chain_input):
     if chain_input < limits.least_in or chain_input > limits.most_in or chain_input % limits.in_step:
         return (f"{chain_input} columns of input; the kernel takes multiples of {limits.in_step} from "
                 f"{limits.least_in} to {limits.most_in}")
-    if out < limits.least_out or out > limits.most_out or out % limits.out_step:
+    if (out < limits.least_out or out > limits.most_out or out % limits.out_step) and not (is_first and is_wide(limits, out)):
         return (f"it gives {out} columns; the kernel gives multiples of {limits.out_step} from {limits.least_out} "
-                f"to {limits.most_out}")
+                f"to {limits.most_out}" +
+                (f", its first layer of {limits.first_step} to {limits.most_first}" if out > limits.most_out else ""))
     return None
 
 

@@ -5,6 +5,7 @@ What a GPU and torch.compile itself have to do with it is tried by bench/pipelin
 import sys
 import types
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -121,6 +122,22 @@ class Operation(unittest.TestCase):
         x = torch.randn(6, 32)
         (got,) = plain.traced(chain)(x, *operands)
         torch.testing.assert_close(got, module(x))
+
+    def test_each_of_chains_that_are_alike_has_places_for_its_weights(self):
+        chain, module = self.chain()
+        operands = [module.get_parameter(name).detach() for name in chain.operands()]
+        made = []
+
+        def places(uses):
+            runner = operation.Runner(spec.of(chain))
+            runner.uses = uses
+            runner.pipeline = lambda operands, device: made.append(operands) or object()
+            with unittest.mock.patch("torch.cuda.is_current_stream_capturing", lambda: False):
+                kept = [[tensor.clone() for tensor in operands] for _ in range(200)]  # each somewhere else
+                return [runner._of(mine, torch.device("cpu")) is not None for mine in kept].count(True)
+
+        self.assertEqual([places(uses) for uses in (0, 1, 15)], [8, 8, 120])
+        self.assertEqual(len(made), 8 + 8 + 120)
 
     def test_rows_that_the_kernel_cannot_read_are_copied(self):
         x = torch.arange(4 * 48, dtype=torch.float32).reshape(4, 48)

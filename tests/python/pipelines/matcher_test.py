@@ -91,6 +91,44 @@ class Corpus(unittest.TestCase):
             self.assertEqual((list(again.nodes.values()), again.grad, again.name), (list(first.nodes.values()), first.grad, first.name))
 
 
+class WideFirst(unittest.TestCase):
+    """A first layer of more columns than any other may give."""
+
+    def chains(self, *widths, norm=False, joined=False, added=False):
+        shape = (4096, widths[0])
+        nodes, hidden = [graph.Node("x", "input", (), shape, "bf16")], "x"
+        for i, out in enumerate(widths[1:]):
+            columns = nodes[-1].shape[1]
+            nodes += [graph.Node(f"w{i}", "parameter", (), (out, columns), "bf16"),
+                      graph.Node(f"layer{i}", "linear", (hidden, f"w{i}"), (4096, out), "bf16")]
+            if i == 0 and norm:
+                nodes.append(graph.Node("normed", "layer_norm", ("layer0",), (4096, out), "bf16", {"normalized_shape": [out], "eps": 1e-5}))
+            if i == 0 and added:
+                nodes.append(graph.Node("sum", "add", ("layer0", "x"), (4096, out), "bf16"))
+            if i == 0 and joined:
+                nodes.append(graph.Node("both", "cat", ("x", "layer0"), (4096, out + widths[0]), "bf16", {"dim": -1}))
+            hidden = nodes[-1].name
+        nodes.append(graph.Node("output", "output", (hidden,)))
+        return [("-".join(map(str, chain.widths())), chain.ends, chain.refused) for chain in chains.find(graph.Graph(nodes))]
+
+    def test_is_taken_with_what_follows(self):
+        for wide in (384, 512, 1024):
+            self.assertEqual(self.chains(16, wide, 256, 64), [(f"16-{wide}-256-64", GIVEN, "")])
+
+    def test_only_whole_chunks_and_only_in_front(self):
+        kernel = "the kernel gives multiples of 16 from 16 to 256, its first layer of 128 to 1024"
+        for wide in (272, 448, 1152):
+            self.assertEqual(self.chains(16, wide, 256, 64)[0][2], f"it gives {wide} columns; {kernel}")
+        self.assertEqual(self.chains(16, 256, 512, 64)[0], ("16-256", f"the next layer is none for the kernel: it gives 512 columns; {kernel}", ONE))
+
+    def test_nothing_that_needs_all_of_its_columns_at_once(self):
+        chunks = "a first layer that is computed in chunks"
+        for found, ends in ((self.chains(16, 512, 256, norm=True), f"a norm comes behind {chunks}"),
+                            (self.chains(16, 512, 256, joined=True), f"the chain's input is joined to {chunks}"),
+                            (self.chains(512, 512, 256, added=True), f"the input is added to {chunks}")):
+            self.assertEqual(found[0][1:], (ends, ONE))
+
+
 class Small(unittest.TestCase):
     """Graphs of two layers with one thing about them."""
 
