@@ -153,6 +153,14 @@ class Spread(FullStackTest):
                             wait_until(lambda before=before: self.metric("graphs_spread_total") == before + 3, "it was spread", 30)
             self.end_daemon(daemon)
 
+    def test_the_log_says_what_cannot_leave(self):
+        daemon = self.start(2)
+        self.assert_ok(self.start_case("shapes", "butterfly", env={"SPREAD_CASE_OPTIONS": "1"}))
+        self.assertEqual(self.metric("graphs_spread_total"), 0)
+        said = [line for line in self.log_of(daemon).splitlines() if "stays on" in line]
+        self.assertRegex(said[0], "graphs: combine stays on its GPU: its code was loaded with options")
+        self.assertRegex(said[-1], "a graph of 120 tasks stays on one GPU: 0 may leave it")
+
     def test_programs_of_graphs(self):
         for num_gpus, seed in ((2, 1), (4, 2)):
             daemon = self.start(num_gpus, TALLY_SPREAD_LEAST_BYTES="1", TALLY_SIM_SHUFFLE=str(seed))

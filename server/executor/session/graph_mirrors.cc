@@ -1,9 +1,9 @@
 #include "server/executor/session/graph_mirrors.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "base/log.h"
@@ -48,27 +48,39 @@ bool GraphMirrors::Start(const DriverLibraries& libraries, int home, const std::
   return true;
 }
 
-bool GraphMirrors::Load(uint32_t number, const ImageBytes& image) {
+void GraphMirrors::Say(std::string_view what, std::string_view why) {
+  constexpr int kMostSaid = 8;
+  if (num_said_++ < kMostSaid) LOG_WARNING("graphs: {} stays on its GPU: {}", what, why);
+}
+
+CUresult GraphMirrors::Everywhere(const shm::MirrorCommand& command, std::span<const std::byte> bytes, int fd) {
+  for (const auto& mirror : mirrors_) {
+    if (const CUresult r = mirror->Do(command, bytes, fd); r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult GraphMirrors::Load(uint32_t number, const ImageBytes& image) {
   const auto file = CreateSealedMemfd("tally-image", image.bytes.size());
-  if (!file) return false;
+  if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
   for (size_t written = 0; written < image.bytes.size();) {
     const auto now =
         ::pwrite(file->get(), image.bytes.data() + written, image.bytes.size() - written, static_cast<off_t>(written));
-    if (now <= 0) return false;
+    if (now <= 0) return CUDA_ERROR_OPERATING_SYSTEM;
     written += static_cast<size_t>(now);
   }
   shm::MirrorCommand command = Command(MirrorCommandKind::kLoadImage, 0, image.bytes.size());
   command.image = number;
-  return std::ranges::all_of(mirrors_,
-                             [&](const auto& mirror) { return mirror->Do(command, {}, file->get()) == CUDA_SUCCESS; });
+  return Everywhere(command, {}, file->get());
 }
 
 std::optional<uint32_t> GraphMirrors::NumberOf(const std::shared_ptr<ImageBytes>& image) {
   if (const auto known = images_.find(image.get()); known != images_.end()) return known->second.second;
   // Numbers of what was refused are not used again.
   const auto number = static_cast<uint32_t>(images_.size());
-  const bool is_loaded = number < shm::kMirrorMaxImages && Load(number, *image);
-  return images_.emplace(image.get(), std::pair(image, is_loaded ? std::optional(number) : std::nullopt))
+  const CUresult loaded = number < shm::kMirrorMaxImages ? Load(number, *image) : CUDA_ERROR_OUT_OF_MEMORY;
+  if (loaded != CUDA_SUCCESS) Say(fmt::format("code of {} bytes", image->bytes.size()), loaded);
+  return images_.emplace(image.get(), std::pair(image, loaded == CUDA_SUCCESS ? std::optional(number) : std::nullopt))
       .first->second.second;
 }
 
@@ -78,8 +90,14 @@ std::optional<uint32_t> GraphMirrors::NumberOf(Kernel& kernel) {
   const LoadedImage& owner = OwnerOf(kernel);
   const std::string name = NameOf(driver_, kernel);
   // Code of several parts, or made with options, would not be the same code.
-  if (owner.bytes == nullptr || !owner.bytes->prelinked.empty() || !owner.jit_options.empty()) return std::nullopt;
-  if (name.empty() || name.size() > shm::kMirrorBytes || kernels_.size() > shm::kMirrorMaxFunctions) {
+  const char* const why = owner.bytes == nullptr                            ? "its code was not kept"
+                          : !owner.bytes->prelinked.empty()                 ? "its code has several parts"
+                          : !owner.jit_options.empty()                      ? "its code was loaded with options"
+                          : name.empty() || name.size() > shm::kMirrorBytes ? "its name is too long"
+                          : kernels_.size() > shm::kMirrorMaxFunctions      ? "there are too many"
+                                                                            : nullptr;
+  if (why != nullptr) {
+    Say(name, why);
     return std::nullopt;
   }
   const auto image = NumberOf(owner.bytes);
@@ -87,33 +105,36 @@ std::optional<uint32_t> GraphMirrors::NumberOf(Kernel& kernel) {
   shm::MirrorCommand command = Command(MirrorCommandKind::kFunction, 0, name.size());
   command.image = *image;
   command.function = static_cast<uint32_t>(kernels_.size() - 1);
-  const auto bytes = std::as_bytes(std::span(name));
-  for (const auto& mirror : mirrors_) {
-    if (mirror->Do(command, bytes) != CUDA_SUCCESS) return std::nullopt;
+  if (const CUresult r = Everywhere(command, std::as_bytes(std::span(name))); r != CUDA_SUCCESS) {
+    Say(name, r);
+    return std::nullopt;
   }
   return number = command.function;
 }
 
 // `fd`: the memory of GPU `gpu`, to all others.
-bool GraphMirrors::ShareOut(const MirroredAllocation& place, uint32_t gpu, int fd) {
+CUresult GraphMirrors::ShareOut(const MirroredAllocation& place, uint32_t gpu, int fd) {
   shm::MirrorCommand command = Command(MirrorCommandKind::kMapOther, place.number, place.num_bytes);
   command.gpu = gpu;
   for (uint32_t other = 1; other <= mirrors_.size(); ++other) {
-    if (other != gpu && mirrors_[other - 1]->Do(command, {}, fd) != CUDA_SUCCESS) return false;
+    const CUresult r = other != gpu ? mirrors_[other - 1]->Do(command, {}, fd) : CUDA_SUCCESS;
+    if (r != CUDA_SUCCESS) return r;
   }
-  return true;
+  return CUDA_SUCCESS;
 }
 
-bool GraphMirrors::Map(const MirroredAllocation& place, int fd) {
-  if (!ShareOut(place, 0, fd)) return false;
+CUresult GraphMirrors::Map(const MirroredAllocation& place, int fd) {
+  if (const CUresult r = ShareOut(place, 0, fd); r != CUDA_SUCCESS) return r;
   for (uint32_t gpu = 1; gpu <= mirrors_.size(); ++gpu) {
     Mirror& mirror = *mirrors_[gpu - 1];
     const auto position = mirror.Post(Command(MirrorCommandKind::kMapOwn, place.number, place.num_bytes));
-    if (!position || mirror.Wait(*position) != CUDA_SUCCESS) return false;
+    if (!position) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (const CUresult r = mirror.Wait(*position); r != CUDA_SUCCESS) return r;
     const auto made = mirror.TakeParcel(*position);
-    if (!made || !ShareOut(place, gpu, made->get())) return false;
+    if (!made) return CUDA_ERROR_OPERATING_SYSTEM;
+    if (const CUresult r = ShareOut(place, gpu, made->get()); r != CUDA_SUCCESS) return r;
   }
-  return true;
+  return CUDA_SUCCESS;
 }
 
 const MirroredAllocation* GraphMirrors::Have(const SpreadMemory::Allocation& allocation) {
@@ -123,25 +144,33 @@ const MirroredAllocation* GraphMirrors::Have(const SpreadMemory::Allocation& all
   if (refused_.contains(allocation.id)) return nullptr;
   if (free_numbers_.empty() && num_numbers_ == shm::kMirrorMaxAllocations) return nullptr;
   if (free_numbers_.empty()) free_numbers_.push_back(num_numbers_++);
-  const UniqueFd fd = memory_.Export(allocation.id);
   OfAllocation made{.place = {free_numbers_.back(), allocation.address, allocation.num_bytes}, .charges = {}};
   free_numbers_.pop_back();
-  bool is_there = fd.valid() && allocation.device == home_device_;
-  for (const int ordinal : ordinals_) {
-    auto charge = is_there ? take_charge_(ordinal, allocation.num_bytes) : std::nullopt;
-    is_there = charge.has_value();
-    if (charge) made.charges.push_back(std::move(*charge));
-  }
-  shm::MirrorCommand reserve = Command(MirrorCommandKind::kReserve, made.place.number, allocation.num_bytes);
-  reserve.address = allocation.address;
-  for (const auto& mirror : mirrors_) is_there = is_there && mirror->Do(reserve) == CUDA_SUCCESS;
-  if (is_there && Map(made.place, fd.get())) {
-    return &allocations_.emplace(allocation.address, std::move(made)).first->second.place;
-  }
+  const std::string why = WhyNot(allocation, &made);
+  if (why.empty()) return &allocations_.emplace(allocation.address, std::move(made)).first->second.place;
+  Say(fmt::format("memory of {} bytes at {:#x}", allocation.num_bytes, allocation.address), why);
   for (const auto& mirror : mirrors_) mirror->Do(Command(MirrorCommandKind::kRelease, made.place.number, 0));
   free_numbers_.push_back(made.place.number);
   refused_.insert(allocation.id);
   return nullptr;
+}
+
+std::string GraphMirrors::WhyNot(const SpreadMemory::Allocation& allocation, OfAllocation* made) {
+  if (allocation.device != home_device_) return "it is another GPU's";
+  const UniqueFd fd = memory_.Export(allocation.id);
+  if (!fd.valid()) return "the driver does not export it";
+  for (const int ordinal : ordinals_) {
+    auto charge = take_charge_(ordinal, allocation.num_bytes);
+    if (!charge) return fmt::format("GPU {} has no room for it", ordinal);
+    made->charges.push_back(std::move(*charge));
+  }
+  shm::MirrorCommand reserve = Command(MirrorCommandKind::kReserve, made->place.number, allocation.num_bytes);
+  reserve.address = allocation.address;
+  if (const CUresult r = Everywhere(reserve); r != CUDA_SUCCESS) {
+    return fmt::format("its address is not to be had there ({})", CudaErrorName(driver_, r));
+  }
+  const CUresult mapped = Map(made->place, fd.get());
+  return mapped == CUDA_SUCCESS ? "" : fmt::format("it could not be mapped ({})", CudaErrorName(driver_, mapped));
 }
 
 bool GraphMirrors::Has(const MirroredAllocation& allocation) const {

@@ -17,6 +17,9 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -68,9 +71,16 @@ class GraphMirrors {
   };
   static shm::MirrorCommand Command(shm::MirrorCommandKind kind, uint32_t allocation, uint64_t num_bytes);
   std::optional<uint32_t> NumberOf(const std::shared_ptr<ImageBytes>& image);
-  bool Load(uint32_t number, const ImageBytes& image);
-  bool Map(const MirroredAllocation& place, int fd);
-  bool ShareOut(const MirroredAllocation& place, uint32_t gpu, int fd);
+  // All mirrors do it; the first error. `fd`: goes with it.
+  CUresult Everywhere(const shm::MirrorCommand& command, std::span<const std::byte> bytes = {}, int fd = -1);
+  // Has it made everywhere; else why not, as words.
+  std::string WhyNot(const SpreadMemory::Allocation& allocation, OfAllocation* made);
+  CUresult Load(uint32_t number, const ImageBytes& image);
+  CUresult Map(const MirroredAllocation& place, int fd);
+  CUresult ShareOut(const MirroredAllocation& place, uint32_t gpu, int fd);
+  // Why something stays home, into the log: the first few of a session.
+  void Say(std::string_view what, std::string_view why);
+  void Say(std::string_view what, CUresult error) { Say(what, CudaErrorName(driver_, error)); }
 
   const DriverTable& driver_;
   Devices& devices_;
@@ -89,6 +99,7 @@ class GraphMirrors {
   std::set<uint64_t> refused_;                    // ids of allocations
   uint32_t num_numbers_ = 0;
   std::vector<uint32_t> free_numbers_;  // of allocations that were there
+  int num_said_ = 0;
 };
 
 }  // namespace tally::server

@@ -95,7 +95,9 @@ class Tiles(Cuda):
         super().__init__()
         module = ctypes.c_void_p()
         self.rounds = rounds
-        self.call("cuModuleLoadData", ctypes.byref(module), PTX)
+        # Of code that was loaded with options (here CU_JIT_OPTIMIZATION_LEVEL) nobody knows how to make it again.
+        options, values = (ctypes.c_int * 1)(7), (ctypes.c_void_p * 1)(3)
+        self.call("cuModuleLoadDataEx", ctypes.byref(module), PTX, int("SPREAD_CASE_OPTIONS" in os.environ), options, values)
         self.kernels = {}
         for name in (b"combine", b"hidden"):
             self.kernels[name.decode()] = ctypes.c_void_p()
