@@ -185,8 +185,7 @@ void SynchronizeDevice() {
   CHECK_CUDA(cudaDeviceSynchronize());
 }
 
-// Tally promises more than CUDA: what a blocking copy wrote is there for whatever comes next. Natively programs fail
-// that count on it (one of 300, on an H200).
+// Tally promises more than CUDA: what a blocking copy wrote is there for whatever comes next.
 bool PromisesArrival() {
   static const bool promises = getenv("PROGRAM_COPIES_ARRIVE") != nullptr;
   return promises;
