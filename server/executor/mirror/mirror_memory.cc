@@ -112,9 +112,7 @@ CUresult MirrorMemory::MapOwn(const shm::MirrorCommand& command, UniqueFd* expor
 CUresult MirrorMemory::ReserveApart(const Allocation& allocation, CUdeviceptr* base) {
   for (const CUdeviceptr wish : {next_wish_, kFarWish, allocation.own.base + kNearWish}) {
     if (wish == 0) continue;
-    if (const CUresult r = driver_.cuMemAddressReserve(base, allocation.num_bytes, 0, wish, 0); r != CUDA_SUCCESS) {
-      return r;
-    }
+    if (driver_.cuMemAddressReserve(base, allocation.num_bytes, 0, wish, 0) != CUDA_SUCCESS) continue;
     if (*base == wish) {
       next_wish_ = wish + allocation.num_bytes;
       return CUDA_SUCCESS;

@@ -72,7 +72,7 @@ class MirrorMemory {
   std::map<uint32_t, Allocation> allocations_;  // by number
   // Memory of others must not lie where home's next allocation has its addresses. So it is asked to lie far away, each
   // piece behind the last; drivers with few addresses (the software GPU) have it so far from home's.
-  static constexpr CUdeviceptr kFarWish = 0x400000000000, kNearWish = CUdeviceptr{128} << 30;
+  static constexpr CUdeviceptr kFarWish = 0x680000000000, kNearWish = CUdeviceptr{128} << 30;
   CUdeviceptr next_wish_ = 0;  // 0: nobody knows yet
 };
 

@@ -8,8 +8,9 @@ namespace tally::server {
 namespace {
 
 // A mirror can have memory only where nothing of its own is. So it does not lie where drivers put what has no place:
-// each piece of it, in whatever session, behind the last, from here on. A driver that knows better may.
-constexpr uint64_t kFirstWish = 0x200000000000;
+// each piece of it, in whatever session, behind the last, from here on. A driver that knows better may. H200s were seen
+// to grant that address in two processes.
+constexpr uint64_t kFirstWish = 0x600000000000;
 std::atomic<uint64_t> next_wish = kFirstWish;
 
 uint64_t LeastBytes() {
