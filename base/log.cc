@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -51,8 +52,12 @@ bool LogEnabled(LogLevel level) {
 }
 
 void LogLine(LogLevel level, std::string_view text) {
-  const std::string line =
+  std::string line =
       fmt::format("{}{}[{}] {} {}\n", LogPrefix(level), g_name, ::getpid(), "EWID"[static_cast<int>(level)], text);
+  // One message is one line, and moves no cursor: names in it may be a client's.
+  std::replace_if(
+      line.begin(), line.end() - 1,
+      [](char letter) { return static_cast<unsigned char>(letter) < ' ' || letter == '\x7f'; }, '?');
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
