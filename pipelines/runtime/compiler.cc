@@ -7,10 +7,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
+#include <new>
 #include <optional>
 #include <span>
+#include <thread>
+#include <utility>
 
 #include "base/file_cache.h"
+#include "base/thread.h"
 
 namespace tally::pipelines {
 namespace {
@@ -71,7 +75,7 @@ std::string CacheFolder() {
   return {};
 }
 
-std::expected<std::vector<char>, std::string> CompileAnew(const Nvrtc& nvrtc, const std::string& source, Code code) {
+Compiled CompileAnew(const Nvrtc& nvrtc, const std::string& source, Code code) {
   nvrtcProgram program = nullptr;
   if (nvrtc.create(&program, source.c_str(), "tally_vertical.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS) {
     return std::unexpected("NVRTC made no program of the kernel's source");
@@ -99,9 +103,26 @@ std::expected<std::vector<char>, std::string> CompileAnew(const Nvrtc& nvrtc, co
   return compiled;
 }
 
+// Threads that end before this does.
+struct Joined {
+  std::vector<std::thread> threads;
+  ~Joined() {
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+// In a thread of ours nobody would catch anything.
+Compiled CompileWithoutThrowing(const std::string& source, Code code) {
+  try {
+    return Compile(source, code);
+  } catch (const std::bad_alloc&) {
+    return std::unexpected("out of memory");
+  }
+}
+
 }  // namespace
 
-std::expected<std::vector<char>, std::string> Compile(const std::string& source, Code code) {
+Compiled Compile(const std::string& source, Code code) {
   static const std::expected<Nvrtc, std::string> nvrtc = FindNvrtc();
   if (!nvrtc) return std::unexpected(nvrtc.error());
   int major = 0, minor = 0;
@@ -116,6 +137,24 @@ std::expected<std::vector<char>, std::string> Compile(const std::string& source,
   }
   auto compiled = CompileAnew(*nvrtc, source, code);
   if (compiled) cache.Keep(key, std::as_bytes(std::span(*compiled)));
+  return compiled;
+}
+
+std::vector<Compiled> CompileAll(std::span<const std::string> sources, Code code) {
+  std::vector<Compiled> compiled(sources.size());
+  const auto compile = [&](size_t i) { compiled[i] = CompileWithoutThrowing(sources[i], code); };
+  {
+    Joined others;
+    others.threads.reserve(sources.size());
+    for (size_t i = 1; i < sources.size(); ++i) {
+      if (auto thread = StartThread("compile", [&compile, i] { compile(i); })) {
+        others.threads.push_back(std::move(*thread));
+      } else {
+        compile(i);
+      }
+    }
+    if (!sources.empty()) compile(0);
+  }
   return compiled;
 }
 

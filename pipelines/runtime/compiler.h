@@ -3,6 +3,7 @@
 #pragma once
 
 #include <expected>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,12 @@ namespace tally::pipelines {
 
 enum class Code { kMachineCode, kPtx };
 
-// For sm_90a. Seconds, unless it was compiled before. Any thread. PTX ends with a zero. The error is a sentence, with
-// NVRTC's log if it failed.
-std::expected<std::vector<char>, std::string> Compile(const std::string& source, Code code = Code::kMachineCode);
+// What the driver takes; PTX ends with a zero. Or a sentence, with NVRTC's log if it failed.
+using Compiled = std::expected<std::vector<char>, std::string>;
+
+// For sm_90a. Seconds, unless it was compiled before. Any thread.
+Compiled Compile(const std::string& source, Code code = Code::kMachineCode);
+// Of each source, in order. All at once, in threads of their own; one after another where none can be had.
+std::vector<Compiled> CompileAll(std::span<const std::string> sources, Code code);
 
 }  // namespace tally::pipelines

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <span>
 
 #include "pipelines/runtime/compiler.h"
 #include "pipelines/stages/source.h"
@@ -35,18 +36,25 @@ CUresult Encode(const Driver& driver, CUtensorMap* map, Element element, const v
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
-std::expected<CUmodule, Failure> LoadModule(const Driver& driver, const std::string& source) {
+// One of each source, in order; or none at all.
+std::expected<std::vector<CUmodule>, Failure> LoadModules(const Driver& driver, std::span<const std::string> sources) {
   // What the driver takes, once one has said: the software GPU has no machine code.
   static std::atomic<Code> code{Code::kMachineCode};
   for (;;) {
     const Code tried = code.load(std::memory_order_relaxed);
-    const auto compiled = Compile(source, tried);
-    if (!compiled) return Fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, compiled.error());
-    CUmodule module = nullptr;
-    const CUresult result = driver.module_load_data(&module, compiled->data());
-    if (result == CUDA_SUCCESS) return module;
-    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || tried == Code::kPtx)
-      return Fail(result, fmt::format("the kernel was not loaded: {}", driver.Describe(result)));
+    std::vector<CUmodule> modules;
+    CUresult result = CUDA_SUCCESS;
+    std::string why;
+    for (const Compiled& compiled : CompileAll(sources, tried)) {
+      CUmodule module = nullptr;
+      result = compiled ? driver.module_load_data(&module, compiled->data()) : CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+      why = compiled ? fmt::format("the kernel was not loaded: {}", driver.Describe(result)) : compiled.error();
+      if (result != CUDA_SUCCESS) break;
+      modules.push_back(module);
+    }
+    if (result == CUDA_SUCCESS) return modules;
+    for (CUmodule module : modules) driver.module_unload(module);
+    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || tried == Code::kPtx) return Fail(result, why);
     code.store(Code::kPtx, std::memory_order_relaxed);
   }
 }
@@ -151,15 +159,11 @@ Outcome Pipeline::AddResidual() {
   return {};
 }
 
-Outcome Pipeline::Load(const Driver& driver, const Variant& variant) {
-  const auto module = LoadModule(driver, KernelSource(chain_, variant));
-  if (!module) return std::unexpected(module.error());
-  Kernel& kernel = kernels_.emplace_back(variant);
-  kernel.module = *module;
+Outcome Pipeline::Prepare(const Driver& driver, Kernel& kernel) const {
   CUresult result = driver.module_get_function(&kernel.function, kernel.module, kKernelName);
   if (result == CUDA_SUCCESS) {
     result = driver.func_set_attribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                       SharedBytes(chain_, variant));
+                                       SharedBytes(chain_, kernel.variant));
   }
   if (result != CUDA_SUCCESS) return Fail(result, fmt::format("the kernel is not usable: {}", driver.Describe(result)));
   return EncodeWeights(driver, kernel);
@@ -202,9 +206,17 @@ Outcome Pipeline::Instantiate(int64_t max_rows) {
     return Fail(CUDA_ERROR_NOT_SUPPORTED, checked.error());
 
   variants_ = VariantsFor(chain_, machine_, max_rows);
+  std::vector<std::string> sources;
+  for (const Variant& variant : variants_) sources.push_back(KernelSource(chain_, variant));
+  const auto modules = LoadModules(*driver, sources);
+  if (!modules) {
+    variants_.clear();
+    return std::unexpected(modules.error());
+  }
+  for (size_t i = 0; i < variants_.size(); ++i) kernels_.emplace_back(variants_[i], (*modules)[i]);
   Outcome outcome;
-  for (const Variant& variant : variants_) {
-    if (outcome) outcome = Load(*driver, variant);
+  for (Kernel& kernel : kernels_) {
+    if (outcome) outcome = Prepare(*driver, kernel);
   }
   if (!outcome) {
     for (const Kernel& kernel : kernels_) driver->module_unload(kernel.module);

@@ -57,7 +57,8 @@ class Pipeline {
 
   // The last layer, if one more property may be said of it.
   std::expected<Layer*, Failure> Last(const char* what);
-  Outcome Load(const Driver& driver, const Variant& variant);
+  // What its launches need besides its module.
+  Outcome Prepare(const Driver& driver, Kernel& kernel) const;
   Outcome EncodeWeights(const Driver& driver, Kernel& kernel) const;
 
   Chain chain_;

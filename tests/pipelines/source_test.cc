@@ -56,6 +56,26 @@ TEST_F(PipelineSource, EachKernelCompilesAndTakesTheSharedMemoryOfThePlan) {
   }
 }
 
+TEST_F(PipelineSource, SourcesThatCompileAtOnceStayApart) {
+  std::vector<std::string> sources;
+  for (int i = 0; i < 6; ++i) {
+    sources.push_back(fmt::format("extern \"C\" __global__ void kernel_{}() {{ {} }}", i, i == 3 ? "nothing();" : ""));
+  }
+  const auto compiled = CompileAll(sources, Code::kPtx);
+  ASSERT_EQ(compiled.size(), sources.size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const std::string name = fmt::format("kernel_{}", i);
+    if (i == 3) {
+      ASSERT_FALSE(compiled[i].has_value());
+      EXPECT_THAT(compiled[i].error(), testing::HasSubstr("tally_vertical.cu(1)"));
+      continue;
+    }
+    ASSERT_TRUE(compiled[i].has_value()) << compiled[i].error();
+    EXPECT_THAT(std::string(compiled[i]->data()), testing::HasSubstr(name));
+  }
+  EXPECT_TRUE(CompileAll({}, Code::kPtx).empty());
+}
+
 TEST_F(PipelineSource, WhatDoesNotCompileIsReportedWithItsLine) {
   const auto cubin = Compile("__global__ void broken() { nothing(); }");
   ASSERT_FALSE(cubin);
