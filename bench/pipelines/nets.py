@@ -21,6 +21,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, os.pardir, os.pardir, "python")]
 
 
+# Of torch.compile; graphs are made here, for all ways.
+MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], epilog=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -36,10 +40,6 @@ def parse(arguments):
     if not options.smoke and not options.output:
         parser.error("--output is missing, or --smoke")
     return options
-
-
-# Of torch.compile; graphs are made here, for all ways.
-MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
 
 def distance(got, want):
@@ -123,12 +123,14 @@ def page(rows, about):
     lines = [about, "", "| network | chains taken | eager, us | its graph | torch.compile | max-autotune | tally | graph / tally | best other / tally |",
              "|---|---:|" + "---:|" * 7]
     for row in rows:
-        us = {way: row["ways"][way]["us"] for way in row["ways"]}
+        us = {way: said["us"] for way, said in row["ways"].items()}
+        gains = "- | -"
+        if "tally" in us:
+            gains = f"{us['graph'] / us['tally']:.2f} | {min(us[way] for way in us if way != 'tally') / us['tally']:.2f}"
         taken = sum(chain["taken"] for chain in row["chains"])
         lines.append(f"| {row['about']} | {taken} of {len(row['chains'])} | {row['eager_us']:.0f} | " +
                      " | ".join(f"{us[way]:.1f}" if way in us else "-" for way in ("graph", *MODES, "tally")) +
-                     (f" | {us['graph'] / us['tally']:.2f} | {min(us[way] for way in us if way != 'tally') / us['tally']:.2f} |"
-                      if "tally" in us else " | - | - |"))
+                     f" | {gains} |")
     return "\n".join(lines) + "\n"
 
 

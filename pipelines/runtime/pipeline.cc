@@ -42,19 +42,22 @@ std::expected<std::vector<CUmodule>, Failure> LoadModules(const Driver& driver, 
   static std::atomic<Code> code{Code::kMachineCode};
   for (;;) {
     const Code tried = code.load(std::memory_order_relaxed);
+    const std::vector<Compiled> compiled = CompileAll(sources, tried);
+    for (const Compiled& one : compiled) {
+      if (!one) return Fail(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, one.error());
+    }
     std::vector<CUmodule> modules;
     CUresult result = CUDA_SUCCESS;
-    std::string why;
-    for (const Compiled& compiled : CompileAll(sources, tried)) {
+    for (const Compiled& one : compiled) {
       CUmodule module = nullptr;
-      result = compiled ? driver.module_load_data(&module, compiled->data()) : CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
-      why = compiled ? fmt::format("the kernel was not loaded: {}", driver.Describe(result)) : compiled.error();
+      result = driver.module_load_data(&module, one->data());
       if (result != CUDA_SUCCESS) break;
       modules.push_back(module);
     }
     if (result == CUDA_SUCCESS) return modules;
     for (CUmodule module : modules) driver.module_unload(module);
-    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || tried == Code::kPtx) return Fail(result, why);
+    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || tried == Code::kPtx)
+      return Fail(result, fmt::format("the kernel was not loaded: {}", driver.Describe(result)));
     code.store(Code::kPtx, std::memory_order_relaxed);
   }
 }

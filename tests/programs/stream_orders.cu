@@ -80,8 +80,6 @@ Operation RandomOperation(check::Random& random, bool in_graph) {
     while (at >= kShares[action]) at -= kShares[action++];
     one.action = static_cast<Action>(action);
   } while (in_graph && one.action > Action::kDownload);
-  static const char* const without = getenv("SO_WITHOUT");
-  if (without != nullptr && strchr(without, 'a' + static_cast<int>(one.action)) != nullptr) one.action = Action::kMix;
   one.to = below(kArrays), one.other = below(kArrays), one.pinned = below(kPinned);
   one.from = (one.to + 1 + below(kArrays - 1)) % kArrays;  // copies do not overlap
   one.number = static_cast<uint32_t>(below(1000)) + 1;
@@ -572,7 +570,6 @@ void PlayOne(Where where, unsigned seed, Results& results) {
 void Play(Where where, Results& results) {
   const check::Seeds seeds = check::SeedsToPlay({1, 8});
   for (unsigned seed = seeds.first; seed <= seeds.last; ++seed) PlayOne(where, seed, results);
-  if (getenv("SO_ALONE") != nullptr) return;
   // At one time, in threads that have the legacy stream in common.
   constexpr unsigned kThreads = 4;
   std::array<Results, kThreads> of_threads;

@@ -67,8 +67,9 @@ def _replace(module, chain, by_name):
     with module.graph.inserting_before(anchor):
         operands = [node_of(name) for name in chain.operands()]
     x = by_name[chain.input]
-    anchor.args = (x, operands, spec.of(chain))
-    operation.runner(spec.of(chain)).uses += 1
+    text = spec.of(chain)
+    anchor.args = (x, operands, text)
+    operation.runner(text).uses += 1
     result, shape = anchor, fx.shape_of(last)
     if shape is not None and fx.shape_of(x) is not None and shape[:-1] != fx.shape_of(x)[:-1]:
         with module.graph.inserting_after(anchor):

@@ -163,18 +163,17 @@ class Backend(unittest.TestCase):
         inductor.list_mode_options = lambda mode: {"max_autotune": mode == "max-autotune"}
         before = {name: sys.modules.get(name) for name in ("torch._inductor", "torch._inductor.compile_fx")}
         sys.modules.update({"torch._inductor": inductor, "torch._inductor.compile_fx": compiler})
-        self.addCleanup(self.restore, before, getattr(torch, "_inductor", None))
-        torch._inductor = inductor
+        self.addCleanup(self.restore, before)
+        attribute = unittest.mock.patch.object(torch, "_inductor", inductor, create=True)
+        attribute.start()
+        self.addCleanup(attribute.stop)
 
     @staticmethod
-    def restore(modules, attribute):
+    def restore(modules):
         for name, module in modules.items():
             sys.modules.pop(name)
             if module is not None:
                 sys.modules[name] = module
-        del torch._inductor
-        if attribute is not None:
-            torch._inductor = attribute
 
     def compiled(self, choose, **how):
         module = traced(modules()[0][1], torch.randn(6, 32))
