@@ -5,11 +5,11 @@
     driver-slices  natively, with the driver's time slices set from outside: 1 s for services, 1 us for trainings
     mps            under NVIDIA's Multi-Process Service
     mps-priority   the same, the trainings with a lower client priority
-    tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][/SLICE_US][@THRESHOLD_US]
+    tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][+unheld][/SLICE_US][@THRESHOLD_US]
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
                    policy or the one named, with `--transforms all` or `gate` (gates rest where contexts are descheduled),
                    or gates that never rest, in one context (`--share-contexts`), with `--suspend-best-effort`, with
-                   `--no-refresh-contexts`, with that time slice for best-effort work (0: the driver's own), with that
+                   `--no-refresh-contexts`, with `--no-hold-gpu`, with that time slice for best-effort work (0: the driver's own), with that
                    turnaround threshold
 
 Transforms, descheduling and thresholds need a policy that minds them, or one context: `tally:look-ahead+suspended`.
@@ -25,7 +25,7 @@ import tempfile
 import ways
 from ways import Failed
 
-TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates-always|gates))?(?P<shared>\+shared)?(?P<suspended>\+suspended)?(?P<unrefreshed>\+unrefreshed)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates-always|gates))?(?P<shared>\+shared)?(?P<suspended>\+suspended)?(?P<unrefreshed>\+unrefreshed)?(?P<unheld>\+unheld)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
 NATIVE = ("alone", "time-slicing")
 DRIVER_SLICES = "driver-slices"
 MPS = ("mps", "mps-priority")
@@ -36,7 +36,7 @@ def check(names):
     for name in names:
         if name not in NATIVE + MPS + (DRIVER_SLICES,) and not TALLY.match(name):
             raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS + (DRIVER_SLICES,))}, "
-                         "tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][/SLICE_US][@THRESHOLD_US]")
+                         "tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][+unheld][/SLICE_US][@THRESHOLD_US]")
 
 
 def rewrites(mode):
@@ -79,6 +79,8 @@ def daemon_arguments(root, mode):
         arguments += ["--suspend-best-effort"]
     if parts["unrefreshed"]:
         arguments += ["--no-refresh-contexts"]
+    if parts["unheld"]:
+        arguments += ["--no-hold-gpu"]
     if parts["slice"]:
         arguments += ["--time-slice-us", parts["slice"]]
     if parts["threshold"]:

@@ -49,6 +49,7 @@ struct Flags {
   bool share_contexts = false;
   bool deschedules = false, does_not_deschedule = false;
   bool does_not_refresh = false;
+  bool does_not_hold = false;
   bool allow_any = false, is_embedded = false;
   int64_t time_slice_us = -1, gates_rest_ms = -1;
   int idle_seconds = -1, max_sessions = -1, ready_fd = -1, embedded_parent = 0;
@@ -100,6 +101,7 @@ Status MergeFlags(const Flags& flags, DaemonConfig& config) {
   if (flags.deschedules) config.suspend_best_effort = true;
   if (flags.does_not_deschedule) config.suspend_best_effort = false;
   if (flags.does_not_refresh) config.refresh_contexts = false;
+  if (flags.does_not_hold) config.hold_gpu = false;
   if (flags.time_slice_us >= 0) config.best_effort_time_slice = std::chrono::microseconds(flags.time_slice_us);
   if (!flags.cache_directory.empty()) config.cache_directory = flags.cache_directory;
   config.ready_fd = flags.ready_fd;
@@ -180,6 +182,8 @@ std::variant<DaemonStart, int> ParseDaemonCommandLine(int argc, char** argv) {
   app.add_flag("--no-refresh-contexts", flags.does_not_refresh,
                "do not preempt high-priority contexts in pauses, once a second at most, which has short kernels start "
                "sooner (docs/scheduling.md)");
+  app.add_flag("--no-hold-gpu", flags.does_not_hold,
+               "do not hold the GPU in short gaps of high-priority work where its requests are shorter with it");
   app.add_option("--time-slice-us", flags.time_slice_us,
                  "how long the GPU runs best-effort work at a time while there is a high-priority program, in "
                  "microseconds (default 1); 0: time slices are left as the driver sets them")

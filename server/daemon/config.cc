@@ -154,6 +154,7 @@ const std::map<std::string, Reader>& Readers() {
        [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.suspend_best_effort); }},
       {"refresh_contexts",
        [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.refresh_contexts); }},
+      {"hold_gpu", [](auto& key, auto& value, auto& config) { return ReadBool(key, value, config.hold_gpu); }},
       {"max_sessions", [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions); }},
       {"max_sessions_per_user",
        [](auto& key, auto& value, auto& config) { return ReadCount(key, value, config.max_sessions_per_user); }},

@@ -66,6 +66,9 @@ struct DaemonConfig {
   bool shows_own_sessions = true;
   // Users see there, too, what all have together.
   bool shows_totals = false;
+  // The GPU is held in gaps of high-priority work where its requests are shorter with it
+  // (server/executor/dispatch/gap_hold.h).
+  bool hold_gpu = true;
   // Sessions at a time, of all users together and of one user.
   uint32_t max_sessions = 1024;
   uint32_t max_sessions_per_user = 512;

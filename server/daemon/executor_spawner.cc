@@ -72,6 +72,7 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
   if (domain.are_classes_mixed) words.push_back("--mixed-classes");
   if (config_.suspend_best_effort) words.push_back("--suspend");
   if (config_.refresh_contexts) words.push_back("--refresh");
+  if (config_.hold_gpu) words.push_back("--hold-gpu");
   if (config_.embedded_parent != 0) {
     words.push_back("--exit-with-parent");
     words.push_back(std::to_string(::getpid()));

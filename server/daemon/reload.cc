@@ -35,6 +35,7 @@ constexpr Row kRows[] = {
     RowOf<&DaemonConfig::shows_totals>("show_totals", Applies::kRestart),
     RowOf<&DaemonConfig::suspend_best_effort>("suspend_best_effort", Applies::kNewExecutors),
     RowOf<&DaemonConfig::refresh_contexts>("refresh_contexts", Applies::kNewExecutors),
+    RowOf<&DaemonConfig::hold_gpu>("hold_gpu", Applies::kNewExecutors),
     RowOf<&DaemonConfig::max_sessions>("max_sessions", Applies::kNow),
     RowOf<&DaemonConfig::max_sessions_per_user>("max_sessions_per_user", Applies::kNow),
     RowOf<&DaemonConfig::max_domains_per_user>("max_domains_per_user", Applies::kNow),

@@ -70,6 +70,8 @@ class Executor {
   // On which devices (bit n: ordinal n) the GPU's time slices put this executor's contexts before best-effort ones that
   // there are: then it is of use to know when work is expected there.
   virtual void TakePrecedence(uint64_t devices) = 0;
+  // As Admission::AllowHolding.
+  virtual void AllowHolding(bool is_allowed) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
   // Records what sessions do, or those of one user, until EndTrace, which writes it into a file (trace_abi.h). An

@@ -47,6 +47,8 @@ struct ExecutorConfig {
   std::chrono::milliseconds gates_rest_after{1000};
   // Best-effort work that has waited so long behind high-priority work gets one launch through; zero: it waits.
   std::chrono::nanoseconds starvation_bound{0};
+  // The GPU may be held in gaps of high-priority work (dispatch/gap_hold.h), once AllowHolding says so.
+  bool may_hold = false;
   // Device printf: makes descriptor 1 of this process a pipe and hands what arrives there to the sessions.
   bool capture_stdout = false;
 

@@ -52,8 +52,8 @@ Result<std::unique_ptr<Admission>> CreateAdmission(const ExecutorConfig& config,
   const bool is_auto = config.policy == scheduler::kAutoPolicy;  // until LeaveToTimeSlices
   const auto policy = scheduler::FindPolicy(is_auto ? scheduler::kLookAheadPolicy : config.policy);
   if (!policy) return std::unexpected(policy.error());
-  auto admission =
-      CreatePolicyDispatch(driver, devices, std::move(*page), **policy, config.starvation_bound, steady_clock);
+  auto admission = CreatePolicyDispatch(driver, devices, std::move(*page), **policy, config.starvation_bound,
+                                        steady_clock, config.may_hold);
   admission->Tune({.turnaround_threshold = config.turnaround_threshold});
   return admission;
 }

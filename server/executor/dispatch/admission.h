@@ -29,6 +29,8 @@ class AdmissionTenant {
   virtual void SetShare(const scheduler::TenantShare&) {}
   // The client is gone: what of its launches waits is not made any more, and no later one.
   virtual void Leave() { has_left_.store(true, std::memory_order_release); }
+  // A request of a high-priority session took so long.
+  virtual void OnRequest(std::chrono::nanoseconds) {}
   // Nothing of the session is on the GPU any more and no channel of it is left; a context is current.
   virtual void End() {}
   bool has_left() const { return has_left_.load(std::memory_order_acquire); }
@@ -75,6 +77,10 @@ class Admission {
   // Whether copies and fills of best-effort sessions on a device are to pass it at present, as launches do, large ones
   // in pieces. One load.
   virtual bool HoldsCopies(int /*device*/) const { return false; }
+  // There are best-effort contexts against which the GPU may be held (gap_hold.h), or no longer are.
+  virtual void AllowHolding(bool) {}
+  // Whether tenants are to be told of requests. Constant.
+  virtual bool wants_requests() const { return false; }
   // Within what time launches that can yield give the GPU back, and short ones and all others drain; for how long they
   // stay back after high-priority work. From the next launch on.
   virtual void Tune(const scheduler::Tuning&) {}

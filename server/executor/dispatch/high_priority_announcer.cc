@@ -1,5 +1,7 @@
 #include "server/executor/dispatch/high_priority_announcer.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -20,8 +22,8 @@ constexpr int kLooksUntilLong = 200;
 }  // namespace
 
 HighPriorityAnnouncer::HighPriorityAnnouncer(const DriverTable& driver, Devices& devices, ActivityPage& page,
-                                             const Clock& clock)
-    : driver_(driver), all_devices_(devices), page_(page), clock_(clock) {}
+                                             const Clock& clock, bool may_hold)
+    : driver_(driver), all_devices_(devices), page_(page), clock_(clock), may_hold_(may_hold) {}
 
 HighPriorityAnnouncer::~HighPriorityAnnouncer() {
   for (auto& device : devices_) {
@@ -34,7 +36,7 @@ HighPriorityAnnouncer::~HighPriorityAnnouncer() {
   }
 }
 
-void HighPriorityAnnouncer::BeforeDispatch(int index) {
+void HighPriorityAnnouncer::BeforeDispatch(int index, bool wants_hold) {
   std::call_once(claimed_, [this] {
     const Status claimed = page_.ClaimSlot();
     if (!claimed.ok()) LOG_WARNING("high-priority work is not announced: {}", claimed.message());
@@ -44,11 +46,14 @@ void HighPriorityAnnouncer::BeforeDispatch(int index) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   ++device.num_dispatching;
+  device.wants_hold.store(wants_hold, std::memory_order_relaxed);
   if (device.is_busy) return;
   // Nobody would see the end of what is announced.
   if (!device.watcher.joinable() && !StartWatcher(index)) return;
   device.is_busy = true;
-  device.hold_off_rule.OnHighPriorityBusy(clock_.Now());
+  const TimePoint now = clock_.Now();
+  device.hold_off_rule.OnHighPriorityBusy(now);
+  if (device.gap_hold != nullptr) device.gap_hold->OnBusy(now);
   page_.SetBusy(static_cast<uint32_t>(index));
 }
 
@@ -57,6 +62,7 @@ void HighPriorityAnnouncer::AfterDispatch(int index, CUstream stream) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   --device.num_dispatching;
+  device.num_dispatched.store(device.num_dispatched.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (!device.is_busy) return;
   CompletionSource& completions = all_devices_.completions(index);
   // Without a mark completion cannot be seen: the next one that works stands for the stream's whole past. Putting one
@@ -85,6 +91,11 @@ void HighPriorityAnnouncer::SetHoldOffBounds(std::chrono::nanoseconds least, std
 bool HighPriorityAnnouncer::StartWatcher(int index) {
   CUcontext context = nullptr;
   driver_.cuCtxGetCurrent(&context);
+  Device& device = devices_[static_cast<size_t>(index)];
+  if (may_hold_ && device.gap_hold == nullptr) {
+    device.gap_hold = std::make_unique<GapHold>(driver_);
+    device.gap_hold->Open();
+  }
   auto thread = StartThread("busy-watch", [this, index, context] {
     driver_.cuCtxSetCurrent(context);
     Watch(index);
@@ -93,24 +104,46 @@ bool HighPriorityAnnouncer::StartWatcher(int index) {
     LOG_WARNING("high-priority work is not announced for now: {}", thread.error().message());
     return false;
   }
-  devices_[static_cast<size_t>(index)].watcher = std::move(*thread);
+  device.watcher = std::move(*thread);
   return true;
+}
+
+void HighPriorityAnnouncer::AwaitMark(const Mark& mark, Device& device) {
+  uint32_t num_seen = device.num_dispatched.load(std::memory_order_relaxed) - 1;
+  for (int looks = 0; !mark.HasEnded(); ++looks) {
+    const bool is_held = device.gap_hold != nullptr && MayHold(device);
+    if (device.gap_hold != nullptr) {
+      const uint32_t num = device.num_dispatched.load(std::memory_order_relaxed);
+      device.gap_hold->WhileBusy(clock_.Now(), num != num_seen, is_held);
+      num_seen = num;
+    }
+    std::this_thread::sleep_for(looks < kLooksUntilLong || is_held ? kLookPeriod : kLongLookPeriod);
+  }
+}
+
+void HighPriorityAnnouncer::HoldUntil(TimePoint until, Device& device, std::unique_lock<std::mutex>& lock) {
+  const auto is_over = [&] { return device.stopping || !device.last_work.empty(); };
+  while (!is_over() && clock_.Now() < until) {
+    lock.unlock();
+    device.gap_hold->WhileIdle();
+    lock.lock();
+    device.changed.wait_for(lock, std::min<std::chrono::nanoseconds>(kLookPeriod, until - clock_.Now()), is_over);
+  }
+  if (!is_over()) device.gap_hold->End();
 }
 
 void HighPriorityAnnouncer::Watch(int index) {
   Device& device = devices_[static_cast<size_t>(index)];
   std::vector<Mark> pending;
+  // What is held is renewed in time, and not for longer than it should be.
+  if (device.gap_hold != nullptr) ::prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
   std::unique_lock lock(device.mutex);
   for (;;) {
     device.changed.wait(lock, [&] { return device.stopping || !device.last_work.empty(); });
     if (device.stopping) return;
     pending.swap(device.last_work);
     lock.unlock();
-    for (const Mark& mark : pending) {
-      for (int looks = 0; !mark.HasEnded(); ++looks) {
-        std::this_thread::sleep_for(looks < kLooksUntilLong ? kLookPeriod : kLongLookPeriod);
-      }
-    }
+    for (const Mark& mark : pending) AwaitMark(mark, device);
     pending.clear();
     lock.lock();
     if (!device.last_work.empty() || device.num_dispatching != 0) {
@@ -123,6 +156,7 @@ void HighPriorityAnnouncer::Watch(int index) {
     device.hold_off_rule.OnHighPriorityIdle(now);
     device.is_busy = false;
     page_.SetIdle(static_cast<uint32_t>(index), now + device.hold_off_rule.hold_off());
+    if (device.gap_hold != nullptr) HoldUntil(device.gap_hold->OnIdle(now, MayHold(device)), device, lock);
   }
 }
 

@@ -10,7 +10,9 @@
 #include <cuda.h>
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "base/clock.h"
 #include "scheduler/hold_off_rule.h"
 #include "server/executor/dispatch/activity_page.h"
+#include "server/executor/dispatch/gap_hold.h"
 #include "server/executor/driver/devices.h"
 
 namespace tally::server {
@@ -25,37 +28,55 @@ namespace tally::server {
 class HighPriorityAnnouncer {
  public:
   // All outlive this.
-  HighPriorityAnnouncer(const DriverTable& driver, Devices& devices, ActivityPage& page, const Clock& clock);
+  // `may_hold`: the GPU may be held in gaps (gap_hold.h), once that is allowed.
+  HighPriorityAnnouncer(const DriverTable& driver, Devices& devices, ActivityPage& page, const Clock& clock,
+                        bool may_hold = false);
   ~HighPriorityAnnouncer();
   HighPriorityAnnouncer(const HighPriorityAnnouncer&) = delete;
   HighPriorityAnnouncer& operator=(const HighPriorityAnnouncer&) = delete;
 
-  // `device` is an ordinal. Never waits for the GPU.
-  void BeforeDispatch(int device);
+  // `device` is an ordinal; `wants_hold`: in the gap behind it the GPU is better held. Never waits for the GPU.
+  void BeforeDispatch(int device, bool wants_hold);
   void AfterDispatch(int device, CUstream stream);
   // Of the hold-off, from now on.
   void SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most);
+  // There are best-effort contexts that the GPU would turn to in gaps, or no longer are. None until then.
+  void AllowHolding(bool is_allowed) { is_holding_allowed_.store(is_allowed, std::memory_order_relaxed); }
+  bool is_holding_allowed() const { return is_holding_allowed_.load(std::memory_order_relaxed); }
+  bool may_hold() const { return may_hold_; }
 
  private:
   struct Device {
     std::mutex mutex;
     std::condition_variable changed;
-    bool stopping = false;        // guarded by mutex, as all below
-    bool is_busy = false;         // what the page says
-    int num_dispatching = 0;      // between Before and After
-    std::vector<Mark> last_work;  // one for each stream with work since the watcher last took them
+    bool stopping = false;                    // guarded by mutex, as all below
+    bool is_busy = false;                     // what the page says
+    int num_dispatching = 0;                  // between Before and After
+    std::atomic<uint32_t> num_dispatched{0};  // written with the mutex held
+    std::vector<Mark> last_work;              // one for each stream with work since the watcher last took them
     scheduler::HoldOffRule hold_off_rule{{}};
+    std::atomic<bool> wants_hold{false};  // as the last launch said
+    std::unique_ptr<GapHold> gap_hold;    // null: never held; there since before the watcher
     std::thread watcher;
   };
 
   // False: no thread can be started.
   bool StartWatcher(int index);
   void Watch(int index);
+  bool MayHold(const Device& device) const {
+    return is_holding_allowed() && device.wants_hold.load(std::memory_order_relaxed);
+  }
+  // Until the mark has ended.
+  void AwaitMark(const Mark& mark, Device& device);
+  // Until more work comes, or the GPU was held for long enough.
+  void HoldUntil(TimePoint until, Device& device, std::unique_lock<std::mutex>& lock);
 
   const DriverTable& driver_;
   Devices& all_devices_;
   ActivityPage& page_;
   const Clock& clock_;
+  const bool may_hold_;
+  std::atomic<bool> is_holding_allowed_{false};
   std::once_flag claimed_;
   bool can_announce_ = false;  // set once, before any Device is used
   std::array<Device, shm::kActivityDevices> devices_;

@@ -110,8 +110,9 @@ class Levels {
 // A session, with its members of the queues of the devices that it has used.
 class PolicyTenant final : public AdmissionTenant {
  public:
-  PolicyTenant(Queues& queues, Levels& levels, const scheduler::TenantShare& share)
-      : queues_(queues), levels_(levels), share_(share) {
+  PolicyTenant(Queues& queues, Levels& levels, const HighPriorityAnnouncer& announcer,
+               const scheduler::TenantShare& share)
+      : queues_(queues), levels_(levels), announcer_(announcer), share_(share) {
     levels_.Add(share_);
   }
   ~PolicyTenant() override {
@@ -134,6 +135,11 @@ class PolicyTenant final : public AdmissionTenant {
     queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
   }
 
+  void OnRequest(std::chrono::nanoseconds took) override {
+    if (announcer_.is_holding_allowed()) hold_choice_.OnRequest(took);
+  }
+  bool wants_hold() const { return hold_choice_.holds(); }
+
   void End() override { Remove(); }
 
   DeviceQueue::Member& On(int device) {
@@ -155,6 +161,8 @@ class PolicyTenant final : public AdmissionTenant {
 
   Queues& queues_;
   Levels& levels_;
+  const HighPriorityAnnouncer& announcer_;
+  HoldChoice hold_choice_;
   std::mutex mutex_;
   scheduler::TenantShare share_;                                                    // guarded by mutex_
   std::array<std::atomic<DeviceQueue::Member*>, shm::kActivityDevices> members_{};  // made under mutex_, owned
@@ -163,20 +171,21 @@ class PolicyTenant final : public AdmissionTenant {
 class PolicyDispatch final : public Admission {
  public:
   PolicyDispatch(const DriverTable& driver, Devices& devices, std::unique_ptr<ActivityPage> page,
-                 const scheduler::PolicyRow& policy, std::chrono::nanoseconds starvation_bound, const Clock& clock)
+                 const scheduler::PolicyRow& policy, std::chrono::nanoseconds starvation_bound, const Clock& clock,
+                 bool may_hold)
       : policy_(policy),
         page_(std::move(page)),
         watch_(*page_, policy.minds_hold_off, clock),
-        announcer_(driver, devices, *page_, clock),
+        announcer_(driver, devices, *page_, clock, may_hold),
         queues_(driver, devices, *page_, watch_, clock, policy, starvation_bound) {}
 
   std::unique_ptr<AdmissionTenant> AddTenant(const scheduler::TenantShare& share) override {
-    return std::make_unique<PolicyTenant>(queues_, levels_, share);
+    return std::make_unique<PolicyTenant>(queues_, levels_, announcer_, share);
   }
 
   DispatchPass BeforeDispatch(const DispatchPlace& place, const scheduler::LaunchAsked& asked) override {
     if (IsAnnounced(place)) {
-      announcer_.BeforeDispatch(place.device);
+      announcer_.BeforeDispatch(place.device, static_cast<PolicyTenant*>(place.tenant)->wants_hold());
       if (!policy_.minds_levels || !levels_.are_several()) return {};
     } else if (PassesAll(place.device)) {
       return {};
@@ -196,6 +205,8 @@ class PolicyDispatch final : public Admission {
   }
   void ExpectDescheduling(int device, bool is_expected) override { queues_.ExpectDescheduling(device, is_expected); }
   void LeaveToTimeSlices(bool is_left) override { queues_.PassAll(is_left); }
+  void AllowHolding(bool is_allowed) override { announcer_.AllowHolding(is_allowed); }
+  bool wants_requests() const override { return announcer_.may_hold(); }
   void Open() override {
     watch_.Open();
     queues_.ForEach([](DeviceQueue& queue) { queue.WakeAll(); });
@@ -225,8 +236,9 @@ class PolicyDispatch final : public Admission {
 
 std::unique_ptr<Admission> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
                                                 std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
-                                                std::chrono::nanoseconds starvation_bound, const Clock& clock) {
-  return std::make_unique<PolicyDispatch>(driver, devices, std::move(page), policy, starvation_bound, clock);
+                                                std::chrono::nanoseconds starvation_bound, const Clock& clock,
+                                                bool may_hold) {
+  return std::make_unique<PolicyDispatch>(driver, devices, std::move(page), policy, starvation_bound, clock, may_hold);
 }
 
 }  // namespace tally::server

@@ -25,8 +25,10 @@ struct DriverTable;
 
 // `driver`, `devices`, `policy` and `clock` must outlive it; the device's primary context must be current on the
 // threads that call it, as it is on channel threads. `starvation_bound`: for policies that have one; zero: none.
+// `may_hold`: see HighPriorityAnnouncer.
 std::unique_ptr<Admission> CreatePolicyDispatch(const DriverTable& driver, Devices& devices,
                                                 std::unique_ptr<ActivityPage> page, const scheduler::PolicyRow& policy,
-                                                std::chrono::nanoseconds starvation_bound, const Clock& clock);
+                                                std::chrono::nanoseconds starvation_bound, const Clock& clock,
+                                                bool may_hold = false);
 
 }  // namespace tally::server

@@ -1,8 +1,17 @@
-// Kernels of one thread by which a context gets the GPU before its work comes, and keeps it until then: a queue of
-// them, on a stream of its own. While the queue is not empty the GPU turns to no other context, and whatever else comes
-// runs at once beside it (docs/driver-waits.md).
+// Kernels of one thread by which a context gets the GPU before its work comes, or keeps it while nothing of it runs.
 //
-// Not thread-safe, but for Release. The device's primary context must be current.
+// The GPU turns to another context once nothing of this one *waits* on the GPU; what runs does not count
+// (docs/driver-waits.md#late). So a stream of its own gets a queue of them, of which one runs and the others wait, and
+// whatever else comes runs at once beside it:
+//
+//      service    | K1 |      | K2 |            | K3 |
+//      holding    |h|h|h|h|h|h|h|h|h|h|h|h|h|h|h|h|h|   Release: the rest ends at once
+//
+// One takes room on a multiprocessor, so a kernel of the service that wants all of them waits for the end of one of
+// these. Nothing is held for longer than the queue is filled up, so a thread that is kept from running, or dies, gives
+// the GPU back.
+//
+// For one thread at a time, but for Release. The device's primary context must be current.
 #pragma once
 
 #include <cuda.h>
@@ -17,6 +26,11 @@ namespace tally::server {
 
 class HoldingKernels {
  public:
+  struct Queue {
+    uint32_t num_kernels;
+    std::chrono::nanoseconds each;  // as the GPU's clock goes
+  };
+
   explicit HoldingKernels(const DriverTable& driver) : driver_(driver) {}
   // Waits for what is left of them.
   ~HoldingKernels();
@@ -25,21 +39,36 @@ class HoldingKernels {
 
   // Once, before the others. Loads code, for which the driver may wait for the whole context.
   CUresult Load();
-  // From now on for `duration`, as the GPU's clock goes, or until Release.
+  // Fills the queue up; after a Release, anew. Nothing after an error: the context is lost.
+  CUresult Keep(const Queue& queue);
+  // From now on for `duration`, whatever was held before.
   CUresult Hold(std::chrono::nanoseconds duration);
-  // Those that are there end within microseconds. Any thread; one store.
+  // What is queued ends within microseconds. Any thread; one store.
   void Release() {
-    if (word_ != nullptr) word_->store(ticket_.load(std::memory_order_relaxed), std::memory_order_release);
+    if (words_ != nullptr) words_->released.store(ticket_.load(std::memory_order_relaxed), std::memory_order_release);
+  }
+  // Whether Keep was called since the last Release.
+  bool is_holding() const {
+    return words_ != nullptr &&
+           words_->released.load(std::memory_order_relaxed) != ticket_.load(std::memory_order_relaxed);
   }
 
  private:
+  // Page-locked: written by the host, and by the GPU.
+  struct Words {
+    std::atomic<uint32_t> released{0};  // kernels up to this ticket may go
+    alignas(128) std::atomic<uint32_t> num_ended{0};
+  };
+
   const DriverTable& driver_;
   CUmodule module_ = nullptr;
   CUfunction function_ = nullptr;
   CUstream stream_ = nullptr;
-  std::atomic<uint32_t>* word_ = nullptr;  // in page-locked memory: kernels up to this ticket may go
-  CUdeviceptr word_address_ = 0;
-  std::atomic<uint32_t> ticket_{0};  // of the last Hold
+  Words* words_ = nullptr;
+  CUdeviceptr words_address_ = 0;
+  std::atomic<uint32_t> ticket_{0};  // of what is queued
+  uint32_t num_launched_ = 0;
+  CUresult failed_ = CUDA_SUCCESS;
 };
 
 }  // namespace tally::server

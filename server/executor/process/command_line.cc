@@ -93,8 +93,12 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   app.add_flag("--suspend", options.deschedules,
                "deschedule best-effort contexts while high-priority work keeps coming");
   app.add_flag("--refresh", options.refreshes, "preempt high-priority contexts in a pause, once a second at most");
+  app.add_flag("--hold-gpu", options.config.may_hold,
+               "hold the GPU in gaps of high-priority work, where its requests are shorter with it");
   app.add_option("--exit-with-parent", options.exit_with_parent, "end when this parent process ends")->group("");
   if (const auto exit_status = ParseCommandLine(app, argc, argv)) return *exit_status;
+  options.config.may_hold = options.config.may_hold && !options.config.are_classes_mixed &&
+                            options.config.priority_class == shm::PriorityClass::kHighPriority;
   options.config.turnaround_threshold = std::chrono::nanoseconds(turnaround_ns);
   options.config.gates_rest_after = std::chrono::milliseconds(gates_rest_ms);
   options.config.starvation_bound = std::chrono::nanoseconds(starvation_bound_ns);

@@ -75,6 +75,7 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
   state_.on_lost = [this](CUresult error) { SetStickyError(error); };
   if (identity_.slo) state_.slo = std::make_unique<SloWatch>(*identity_.slo, [this] { core_.ReportThrottleLevel(); });
   state_.trace.Enter(core_.trace, identity_.session_id, identity_.uid, identity_.owner_uid);
+  state_.times_requests = state_.slo != nullptr || core_.admission->wants_requests();
   SetPriority({});
 }
 

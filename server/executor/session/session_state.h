@@ -107,6 +107,7 @@ class SessionState {
                              share};
   AwaitedObjects awaited;         // thread-safe; events and real streams
   std::unique_ptr<SloWatch> slo;  // null: no objective; constant once channels exist
+  bool times_requests = false;    // for the objective, or for admission; likewise
   // Code is about to be loaded that may print.
   void NoteMayPrint() {
     if (!may_print.exchange(true)) core.device_output->Join(output, has_client_left);
@@ -120,13 +121,14 @@ class SessionState {
   }
   // Something is about to be put on a stream / a wait for all of one is over; thread-safe.
   void NoteWork(const Stream& stream, bool is_launch) {
-    if (slo != nullptr) stream.requests->OnWork(is_launch, clock);
+    if (times_requests) stream.requests->OnWork(is_launch, clock);
   }
   void NoteWaited(RequestClock& requests) {
-    if (slo == nullptr) return;
+    if (!times_requests) return;
     const auto took = requests.OnWaited(clock.Now());
     if (!took || !is_high_priority.load(std::memory_order_relaxed)) return;
-    slo->OnRequest(*took);
+    if (slo != nullptr) slo->OnRequest(*took);
+    admission_tenant->OnRequest(*took);
     trace.OnRequest(clock.Now(), *took);
   }
   // As the program asks for it: from now on it may say when its work is expected. Once more is no error.

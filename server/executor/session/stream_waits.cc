@@ -152,7 +152,7 @@ CUresult StreamWaits::AwaitPoints(std::vector<WaitPoint>* points) {
 }
 
 void StreamWaits::MarkRequests(std::vector<WaitPoint>* points) {
-  if (session_.slo == nullptr) return;
+  if (!session_.times_requests) return;
   for (const auto& [index, context] : session_.contexts) {
     for (const auto& stream : context->streams()) {
       if (stream->requests->has_begun() && !context->IsCapturing(*stream)) MarkStream(*stream, points);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tests/server/executor/dispatch/scripted_gpu.h"
+#include "tests/server/executor/driver/held_gpu.h"
 #include "tests/support/temporary_directory.h"
 
 namespace tally::server {
@@ -24,8 +25,8 @@ class HighPriorityAnnouncerTest : public testing::Test {
     announcer_.reset();
   }
   static CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
-  void Launch(CUstream stream) {
-    announcer_->BeforeDispatch(0);
+  void Launch(CUstream stream, bool wants_hold = false) {
+    announcer_->BeforeDispatch(0, wants_hold);
     announcer_->AfterDispatch(0, stream);
   }
   // Somebody has looked since.
@@ -97,6 +98,48 @@ TEST_F(HighPriorityAnnouncerTest, WhatCannotBeMarkedDoesNotKeepTheDeviceBusy) {
   ScriptedGpu::Fail(CUDA_ERROR_ILLEGAL_ADDRESS);
   Launch(Stream(1));
   AwaitIdle();
+}
+
+class HoldingAnnouncerTest : public HighPriorityAnnouncerTest {
+ protected:
+  void SetUp() override {
+    HighPriorityAnnouncerTest::SetUp();
+    HeldGpu::Fill(held_table_);
+    announcer_ = std::make_unique<HighPriorityAnnouncer>(held_table_, *devices_, *page_, clock_, true);
+    ScriptedGpu::Stop();
+  }
+  // Whether the GPU is held while something runs that was launched so.
+  bool IsHeldFor(bool wants_hold) {
+    HeldGpu::num_launched = 0;
+    Launch(Stream(1), wants_hold);
+    AwaitLooks();
+    const bool is_held = HeldGpu::num_launched != 0 && !HeldGpu::IsReleased();
+    ScriptedGpu::EndOne(Stream(1));
+    AwaitIdle();
+    return is_held;
+  }
+  DriverTable held_table_ = ScriptedGpu::Table();
+};
+
+TEST_F(HoldingAnnouncerTest, OnlyWhereThereIsWorkToHoldItAgainst) {
+  EXPECT_FALSE(IsHeldFor(true));
+  announcer_->AllowHolding(true);
+  EXPECT_TRUE(IsHeldFor(true));
+  announcer_->AllowHolding(false);
+  EXPECT_FALSE(IsHeldFor(true));
+}
+
+TEST_F(HoldingAnnouncerTest, AsTheLastLaunchWantsIt) {
+  announcer_->AllowHolding(true);
+  EXPECT_FALSE(IsHeldFor(false));
+  EXPECT_TRUE(IsHeldFor(true));
+  EXPECT_FALSE(IsHeldFor(false));
+}
+
+TEST_F(HoldingAnnouncerTest, IsReleasedWhenNothingComes) {
+  announcer_->AllowHolding(true);
+  EXPECT_TRUE(IsHeldFor(true));
+  while (!HeldGpu::IsReleased()) Pause();
 }
 
 }  // namespace

@@ -113,12 +113,12 @@ TEST_F(TaskLimitTest, WorkThatNobodyCanWatchIsNotAnnounced) {
   const CUstream stream = Stream();
   {
     const TaskLimit limit;
-    announcer.BeforeDispatch(0);
+    announcer.BeforeDispatch(0, false);
     EXPECT_FALSE((*page)->IsBusy(0));
     announcer.AfterDispatch(0, stream);
     EXPECT_FALSE((*page)->IsBusy(0));
   }
-  announcer.BeforeDispatch(0);
+  announcer.BeforeDispatch(0, false);
   EXPECT_TRUE((*page)->IsBusy(0));
   announcer.AfterDispatch(0, stream);
   Await([&] { return !(*page)->IsBusy(0); });

@@ -1,0 +1,70 @@
+#include "scheduler/hold_rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tally::scheduler {
+namespace {
+
+// Of a gap when the next one comes: what a service did 200 gaps ago counts a third.
+constexpr double kMemory = 1 - 1.0 / 200;
+// A hold must have been cheaper than none by this part, so that chance does not choose.
+constexpr double kWorthwhile = 0.05;
+constexpr double kShortestHoldNs = 20'000;
+
+}  // namespace
+
+HoldRule::Nanoseconds HoldRule::HoldAt(size_t index) {
+  if (index == 0) return Nanoseconds(0);
+  return Nanoseconds(static_cast<int64_t>(kShortestHoldNs * std::exp2(static_cast<double>(index - 1) / 2)));
+}
+
+double HoldRule::Cost(const Config& config, double weight, Nanoseconds hold, Nanoseconds gap) {
+  const double usable = std::max(0.0, Count(gap - config.loss));
+  if (gap <= hold) return usable;
+  return weight * Count(config.switch_time) + usable - std::max(0.0, Count(gap - hold - config.loss));
+}
+
+size_t HoldRule::Cheapest() const {
+  const auto best = static_cast<size_t>(std::min_element(costs_.begin(), costs_.end()) - costs_.begin());
+  return costs_[best] < costs_[0] * (1 - kWorthwhile) ? best : 0;
+}
+
+double HoldRule::weight() const {
+  const double load = all_ns_ > 0 ? std::min(busy_ns_ / all_ns_, kHighestLoad) : 0;
+  return config_.weight / (1 - load);
+}
+
+HoldRule::Nanoseconds HoldRule::OnIdle(TimePoint now, bool may_hold) {
+  chosen_ = may_hold && purse_ns_ > 0 ? Cheapest() : 0;
+  is_idle_ = true;
+  idle_since_ = now;
+  return HoldAt(chosen_);
+}
+
+void HoldRule::OnBusy(TimePoint now) {
+  if (!is_idle_) return;
+  is_idle_ = false;
+  const auto busy = busy_since_ == TimePoint{} ? Nanoseconds(0) : idle_since_ - busy_since_, gap = now - idle_since_;
+  busy_since_ = now;
+  if (gap < gap.zero() || busy < busy.zero()) return;  // a clock that went back
+  // What came while the GPU was held has not paid yet.
+  const double with_switch = Count(busy) + (gap <= HoldAt(chosen_) ? Count(config_.switch_time) : 0);
+  busy_ns_ = busy_ns_ * kMemory + with_switch;
+  all_ns_ = all_ns_ * kMemory + Count(busy) + Count(std::min<Nanoseconds>(gap, kLongestGap));
+  const double weight = this->weight();
+  double paid = 0;
+  for (size_t i = 0; i < kNumHolds; ++i) {
+    const double cost = Cost(config_, weight, HoldAt(i), gap);
+    costs_[i] = costs_[i] * kMemory + cost;
+    if (i == 0) paid += cost;
+    if (i == chosen_) paid -= cost;
+  }
+  if (now > paid_until_) {
+    if (paid_until_ != TimePoint{}) paid += config_.tithe * Count(now - paid_until_);
+    paid_until_ = now;
+  }
+  purse_ns_ = std::min(purse_ns_ + paid, Count(config_.purse));
+}
+
+}  // namespace tally::scheduler

@@ -1,0 +1,67 @@
+// Holding the GPU in the gaps of high-priority work, so that what comes after one need not wait for a switch.
+//
+//   whether    HoldChoice: if a service's own requests are shorter with it (scheduler/hold_guard.h); that of the
+//   session
+//              whose launch came last counts
+//   how long   scheduler/hold_rule.h, by what the gaps of the device were like
+//   how        driver/holding_kernels.h
+//
+// It begins with a busy period, as kernels that come after its end come too late: the GPU has turned away.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "base/clock.h"
+#include "scheduler/hold_guard.h"
+#include "scheduler/hold_rule.h"
+#include "server/executor/driver/holding_kernels.h"
+
+namespace tally::server {
+
+// Of one session: requests of another one are of another length. Thread-safe.
+class HoldChoice {
+ public:
+  bool holds() const { return holds_.load(std::memory_order_relaxed); }
+  // One of its requests, while the GPU may be held.
+  void OnRequest(std::chrono::nanoseconds took);
+
+ private:
+  std::atomic<bool> holds_{false};
+  std::mutex mutex_;
+  scheduler::HoldGuard guard_;  // guarded by mutex_
+  bool did_prefer_ = false;     // likewise: what the log said last
+};
+
+// Of one device. OnBusy and OnIdle are serialised by the caller; all but OnBusy is for one thread, on which the
+// device's context is current.
+class GapHold {
+ public:
+  // What is held for longer than this without new work may be held for ever: a stream that waits for what never comes
+  // counts as busy.
+  static constexpr std::chrono::milliseconds kLongestWithoutWork{3};
+
+  // For 320 us, which a thread that looks every 50 us renews in time; short ones, as a service's kernel may want the
+  // room of one.
+  static constexpr HoldingKernels::Queue kQueue{32, std::chrono::microseconds(10)};
+
+  explicit GapHold(const DriverTable& driver) : driver_(driver), kernels_(driver) {}
+  // Loads code, which waits for the whole context: before a program's work is on it.
+  void Open();
+
+  void OnBusy(TimePoint now) { rule_.OnBusy(now); }
+  // High-priority work runs; `has_come`: more of it since the last look.
+  void WhileBusy(TimePoint now, bool has_come, bool may_hold);
+  // It has ended. Until when to hold, with WhileIdle again and again; `now`: not at all.
+  TimePoint OnIdle(TimePoint now, bool may_hold);
+  void WhileIdle() { kernels_.Keep(kQueue); }
+  void End() { kernels_.Release(); }
+
+ private:
+  scheduler::HoldRule rule_{{}};
+  const DriverTable& driver_;
+  HoldingKernels kernels_;
+  TimePoint last_work_{};
+};
+
+}  // namespace tally::server

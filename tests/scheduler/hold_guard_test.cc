@@ -1,0 +1,81 @@
+#include "scheduler/hold_guard.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace tally::scheduler {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// A service whose requests take `held` times as long where the GPU is held. The share of them that it was held for.
+double ShareHeld(HoldGuard& guard, double held, double spread, int num_requests, std::mt19937& random) {
+  std::lognormal_distribution<double> took_us(std::log(5000), spread);
+  int num_held = 0;
+  for (int i = 0; i < num_requests; ++i) {
+    num_held += guard.holds();
+    guard.OnRequest(nanoseconds(static_cast<int64_t>(1000 * took_us(random) * (guard.holds() ? held : 1))));
+  }
+  return static_cast<double>(num_held) / num_requests;
+}
+
+constexpr int kTrial = HoldGuard::kRound * HoldGuard::kRoundsOfTrial;
+
+TEST(HoldGuardTest, WhatMakesRequestsShorterIsUsed) {
+  std::mt19937 random(1);
+  double sum = 0;
+  for (int i = 0; i < 50; ++i) {
+    HoldGuard guard;
+    ShareHeld(guard, 0.95, 0.1, 4 * kTrial, random);
+    sum += ShareHeld(guard, 0.95, 0.1, 20'000, random);
+  }
+  EXPECT_GT(sum / 50, 0.9);
+}
+
+TEST(HoldGuardTest, WhatMakesThemLongerIsTriedInOneOf128AtMost) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 50; ++i) {
+    HoldGuard guard;
+    ShareHeld(guard, 1.05, 0.1, 4 * kTrial, random);
+    EXPECT_LT(ShareHeld(guard, 1.05, 0.1, 20'000, random), 0.03);
+  }
+}
+
+// However uneven requests are: chance alone seldom has the GPU held, and never for long.
+TEST(HoldGuardTest, ChanceAloneSeldomHolds) {
+  std::mt19937 random(3);
+  for (const double spread : {0.0, 0.1, 1.0}) {
+    double sum = 0;
+    for (int i = 0; i < 50; ++i) {
+      HoldGuard guard;
+      sum += ShareHeld(guard, 1, spread, 40'000, random);
+    }
+    EXPECT_LT(sum / 50, 0.12) << spread;
+  }
+}
+
+TEST(HoldGuardTest, FollowsAServiceThatChanges) {
+  std::mt19937 random(4);
+  HoldGuard guard;
+  ShareHeld(guard, 0.8, 0.1, 2000, random);
+  EXPECT_TRUE(guard.prefers_holding());
+  ShareHeld(guard, 1.2, 0.1, 10'000, random);
+  EXPECT_LT(ShareHeld(guard, 1.2, 0.1, 10'000, random), 0.03);
+  ShareHeld(guard, 0.8, 0.1, 40'000, random);
+  EXPECT_GT(ShareHeld(guard, 0.8, 0.1, 10'000, random), 0.9);
+}
+
+TEST(HoldGuardTest, TimesThatCannotBeAreTimesAllTheSame) {
+  HoldGuard guard;
+  for (int i = 0; i < 10'000; ++i) {
+    guard.OnRequest(i % 3 == 0 ? nanoseconds::min() : i % 3 == 1 ? nanoseconds::max() : nanoseconds(0));
+  }
+  std::mt19937 random(5);
+  ShareHeld(guard, 1.2, 0.1, 20'000, random);
+  EXPECT_FALSE(guard.prefers_holding());
+}
+
+}  // namespace
+}  // namespace tally::scheduler

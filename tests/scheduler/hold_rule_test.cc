@@ -1,0 +1,279 @@
+#include "scheduler/hold_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <vector>
+
+namespace tally::scheduler {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using Gaps = std::vector<nanoseconds>;
+
+constexpr microseconds kRequest{100};
+
+struct Played {
+  double cost = 0;
+  nanoseconds time{0};
+  std::vector<nanoseconds> holds;
+  std::vector<double> weights;  // of each gap
+};
+
+Played Play(HoldRule& rule, const HoldRule::Config& config, const Gaps& gaps,
+            TimePoint now = TimePoint{milliseconds(1)}, nanoseconds request = kRequest) {
+  Played played;
+  const TimePoint begin = now;
+  for (const auto gap : gaps) {
+    now += request;
+    const auto hold = rule.OnIdle(now, true);
+    now += gap;
+    rule.OnBusy(now);
+    played.cost += HoldRule::Cost(config, rule.weight(), hold, gap);
+    played.holds.push_back(hold);
+    played.weights.push_back(rule.weight());
+  }
+  played.time = now - begin;
+  return played;
+}
+
+// What a fixed hold would have cost.
+double CostOfAlways(const HoldRule::Config& config, nanoseconds hold, const Gaps& gaps, const Played& played) {
+  double sum = 0;
+  for (size_t i = 0; i < gaps.size(); ++i) sum += HoldRule::Cost(config, played.weights[i], hold, gaps[i]);
+  return sum;
+}
+
+// The cheapest one, by trying every multiple of 20 us.
+double BruteForce(const HoldRule::Config& config, const Gaps& gaps, const Played& played) {
+  double best = CostOfAlways(config, nanoseconds(0), gaps, played);
+  for (auto hold = microseconds(20); hold <= milliseconds(3); hold += microseconds(20)) {
+    best = std::min(best, CostOfAlways(config, hold, gaps, played));
+  }
+  return best;
+}
+
+// Short gaps with a spread, and between them long ones: a program with requests of several kernels.
+struct Service {
+  double short_us, spread, long_us, share_of_long;
+  static Service Any(std::mt19937& random) {
+    const auto between = [&](double least, double most) {
+      return least * std::pow(most / least, std::uniform_real_distribution<double>(0, 1)(random));
+    };
+    return {between(5, 500), between(0.05, 1), between(500, 20'000), between(0.005, 1)};
+  }
+  void Add(size_t count, std::mt19937& random, Gaps& gaps) const {
+    std::lognormal_distribution<double> jitter(0, spread);
+    std::exponential_distribution<double> pause(1 / long_us);
+    std::bernoulli_distribution is_long(share_of_long);
+    for (size_t i = 0; i < count; ++i) {
+      const double us = is_long(random) ? pause(random) : short_us * jitter(random);
+      gaps.push_back(nanoseconds(static_cast<int64_t>(1000 * us)));
+    }
+  }
+};
+
+HoldRule::Config AnyConfig(std::mt19937& random) {
+  HoldRule::Config config;
+  config.weight = std::exp2(std::uniform_real_distribution<double>(-2, 1)(random));  // and ten times that under load
+  config.switch_time = microseconds(std::uniform_int_distribution<int>(50, 400)(random));
+  config.loss = microseconds(std::uniform_int_distribution<int>(0, 400)(random));
+  return config;
+}
+
+double LongestHold() { return static_cast<double>(HoldRule::HoldAt(HoldRule::kNumHolds - 1).count()); }
+double MostAllowed(const HoldRule::Config& config, double cost_without, nanoseconds time) {
+  return cost_without + static_cast<double>(config.purse.count()) + LongestHold() +
+         config.tithe * static_cast<double>(time.count());
+}
+
+TEST(HoldRuleTest, EvenShortGapsAreHeldAndLongOnesAreNot) {
+  const HoldRule::Config config;
+  HoldRule rule(config);
+  EXPECT_EQ(Play(rule, config, Gaps(500, microseconds(60))).holds.back(), HoldRule::HoldAt(5));  // 80 us
+  EXPECT_EQ(Play(rule, config, Gaps(2000, milliseconds(2))).holds.back(), nanoseconds(0));
+}
+
+// Requests at random, 2 ms apart on average: whatever was waited for, the next one is as far away as before.
+TEST(HoldRuleTest, WhatComesAtRandomIsWaitedForOnlyIfItIsWorthIt) {
+  std::mt19937 random(1);
+  std::exponential_distribution<double> gap_us(1 / 2000.0);
+  Gaps gaps;
+  for (int i = 0; i < 3000; ++i) gaps.push_back(nanoseconds(static_cast<int64_t>(1000 * gap_us(random))));
+  HoldRule::Config config;
+  config.loss = nanoseconds(0);
+  HoldRule rule(config);
+  const Played played = Play(rule, config, gaps);
+  EXPECT_LT(played.cost, 1.05 * CostOfAlways(config, nanoseconds(0), gaps, played));
+  config.weight = 100;  // a switch is worth 20 ms
+  HoldRule dear(config);
+  EXPECT_GT(Play(dear, config, gaps).holds.back(), milliseconds(1));
+}
+
+TEST(HoldRuleTest, NearTheBestFixedHoldOfAnyDistribution) {
+  std::mt19937 random(2);
+  double sum = 0;
+  constexpr int kServices = 150;
+  for (int i = 0; i < kServices; ++i) {
+    const HoldRule::Config config = AnyConfig(random);
+    Gaps gaps;
+    Service::Any(random).Add(5000, random, gaps);
+    HoldRule rule(config);
+    const Played played = Play(rule, config, gaps);
+    const double best = BruteForce(config, gaps, played), cost = played.cost;
+    EXPECT_LT(cost, 1.5 * best + static_cast<double>(config.purse.count())) << "service " << i;
+    sum += cost / best;
+  }
+  EXPECT_LT(sum / kServices, 1.10);
+}
+
+TEST(HoldRuleTest, FollowsAServiceThatChanges) {
+  std::mt19937 random(3);
+  double sum = 0;
+  constexpr int kServices = 60;
+  for (int i = 0; i < kServices; ++i) {
+    const HoldRule::Config config = AnyConfig(random);
+    HoldRule rule(config);
+    double best = 0, cost = 0;
+    TimePoint now{milliseconds(1)};
+    for (int phase = 0; phase < 5; ++phase) {
+      Gaps gaps;
+      Service::Any(random).Add(3000, random, gaps);
+      const Played played = Play(rule, config, gaps, now);
+      now += played.time;
+      best += BruteForce(config, gaps, played);
+      cost += played.cost;
+    }
+    sum += cost / best;
+  }
+  EXPECT_LT(sum / kServices, 1.15);
+}
+
+// Somebody who knows the rule and sends what comes next just after the hold, for ever.
+TEST(HoldRuleTest, NobodyMakesItLoseMoreThanThePurseAndTheTithe) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 200; ++i) {
+    const HoldRule::Config config = AnyConfig(random);
+    HoldRule rule(config);
+    double cost = 0, without = 0;
+    TimePoint now{milliseconds(1)};
+    const TimePoint begin = now;
+    std::bernoulli_distribution is_bait(0.7);
+    for (int k = 0; k < 5000; ++k) {
+      now += kRequest;
+      const auto hold = rule.OnIdle(now, true);
+      const nanoseconds gap =
+          hold.count() != 0 && !is_bait(random) ? hold + microseconds(1) + config.loss : nanoseconds(microseconds(50));
+      now += gap;
+      rule.OnBusy(now);
+      cost += HoldRule::Cost(config, rule.weight(), hold, gap);
+      without += HoldRule::Cost(config, rule.weight(), nanoseconds(0), gap);
+      ASSERT_LE(cost, MostAllowed(config, without, now - begin));
+    }
+  }
+}
+
+// The purse fills up to its size only: what paid for an hour is no licence to lose for a minute.
+TEST(HoldRuleTest, WhatPaidForLongIsNotSpentLater) {
+  HoldRule::Config config;
+  config.loss = nanoseconds(0);
+  HoldRule rule(config);
+  Play(rule, config, Gaps(100'000, microseconds(60)));
+  EXPECT_LE(rule.purse_ns(), static_cast<double>(config.purse.count()));
+  const Gaps gaps(2000, microseconds(500));
+  const Played later = Play(rule, config, gaps);
+  EXPECT_LE(later.cost, MostAllowed(config, CostOfAlways(config, nanoseconds(0), gaps, later), later.time));
+}
+
+TEST(HoldRuleTest, ClocksThatJumpTeachNothingAndCostNothing) {
+  HoldRule rule({});
+  std::mt19937 random(5);
+  TimePoint now{std::chrono::hours(1)};
+  for (int i = 0; i < 1000; ++i) {
+    rule.OnIdle(now, true);
+    now += microseconds(60);
+    rule.OnBusy(now);
+    now += milliseconds(std::uniform_int_distribution<int>(-60'000, 60'000)(random));
+  }
+  EXPECT_GE(rule.OnIdle(now, true), microseconds(60));
+  rule.OnBusy(now - std::chrono::hours(24));
+  EXPECT_GE(rule.OnIdle(now, true), microseconds(60));
+  rule.OnBusy(TimePoint::max());
+  EXPECT_LE(rule.OnIdle(now, true), nanoseconds(static_cast<int64_t>(LongestHold())));
+  EXPECT_FALSE(std::isnan(rule.purse_ns()));
+}
+
+TEST(HoldRuleTest, BusyTwiceIsOneGap) {
+  HoldRule rule({});
+  const double full = rule.purse_ns();
+  rule.OnBusy(TimePoint{milliseconds(5)});
+  rule.OnBusy(TimePoint{milliseconds(6)});
+  EXPECT_EQ(rule.purse_ns(), full);
+  EXPECT_EQ(rule.OnIdle(TimePoint{milliseconds(8)}, true), nanoseconds(0));
+}
+
+TEST(HoldRuleTest, NothingIsHeldThatMayNotBeAndGapsTeachAllTheSame) {
+  HoldRule rule({});
+  TimePoint now{milliseconds(1)};
+  for (int i = 0; i < 500; ++i) {
+    now += kRequest;
+    ASSERT_EQ(rule.OnIdle(now, false), nanoseconds(0));
+    now += microseconds(60);
+    rule.OnBusy(now);
+  }
+  EXPECT_GE(rule.OnIdle(now + kRequest, true), microseconds(60));
+}
+
+Gaps AtRandom(double mean_us, int num_gaps) {
+  std::mt19937 random(6);
+  std::exponential_distribution<double> gap_us(1 / mean_us);
+  Gaps gaps;
+  for (int i = 0; i < num_gaps; ++i) gaps.push_back(nanoseconds(static_cast<int64_t>(1000 * gap_us(random))));
+  return gaps;
+}
+
+// A service of 0.1 ms, 2,000 times a second: with a switch of 0.2 ms for each it would be busy for 60 % of the time,
+// and each that is late would make others late. The same, 100 times a second, is late alone.
+TEST(HoldRuleTest, AServiceThatSwitchesWouldKeepBusyIsHeldThroughItsGaps) {
+  const HoldRule::Config config;
+  HoldRule often(config);
+  EXPECT_GE(Play(often, config, AtRandom(400, 3000)).holds.back(), milliseconds(1));
+  EXPECT_NEAR(often.weight(), 2.5, 0.4);
+  HoldRule seldom(config);
+  EXPECT_EQ(Play(seldom, config, AtRandom(9'900, 3000)).holds.back(), nanoseconds(0));
+  EXPECT_LT(seldom.weight(), 1.1);
+}
+
+// While it is held no switch is paid for: that is no reason to stop holding.
+TEST(HoldRuleTest, HoldingDoesNotTakeAwayItsOwnReason) {
+  const HoldRule::Config config;
+  HoldRule rule(config);
+  const Played played = Play(rule, config, AtRandom(400, 20'000));
+  EXPECT_GT(std::count_if(played.holds.begin() + 1000, played.holds.end(), [](auto h) { return h >= milliseconds(1); }),
+            18'000);
+}
+
+// Twice the work of what the GPU can do would be an endless weight.
+TEST(HoldRuleTest, AServiceThatNeverPausesHasAWeight) {
+  const HoldRule::Config config;
+  HoldRule rule(config);
+  Play(rule, config, Gaps(3000, microseconds(1)), TimePoint{milliseconds(1)}, milliseconds(1));
+  EXPECT_DOUBLE_EQ(rule.weight(), config.weight / (1 - HoldRule::kHighestLoad));
+}
+
+// A pause of an hour counts as a short one: the requests behind it come as those before it.
+TEST(HoldRuleTest, APauseIsForgottenAtOnce) {
+  const HoldRule::Config config;
+  HoldRule rule(config);
+  const Played before = Play(rule, config, AtRandom(400, 3000));
+  const TimePoint later = TimePoint{milliseconds(1)} + before.time + std::chrono::hours(1);
+  EXPECT_GE(Play(rule, config, AtRandom(400, 100), later).holds.back(), milliseconds(1));
+}
+
+}  // namespace
+}  // namespace tally::scheduler

@@ -1,0 +1,110 @@
+#include "server/executor/driver/holding_kernels.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/server/executor/driver/held_gpu.h"
+
+namespace tally::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+constexpr HoldingKernels::Queue kQueue{32, microseconds(10)};
+
+class HoldingKernelsTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(kernels_.Load(), CUDA_SUCCESS); }
+  const DriverTable table_ = HeldGpu::Table();
+  HoldingKernels kernels_{table_};
+};
+
+TEST_F(HoldingKernelsTest, TheQueueIsFilledUpAsItEnds) {
+  kernels_.Keep(kQueue);
+  kernels_.Keep(kQueue);
+  EXPECT_EQ(HeldGpu::num_launched, 32u);
+  EXPECT_EQ(HeldGpu::each_ns, 10'000u);
+  HeldGpu::End(5);
+  kernels_.Keep(kQueue);
+  EXPECT_EQ(HeldGpu::num_launched, 37u);
+  EXPECT_FALSE(HeldGpu::IsReleased());
+}
+
+// What is queued anew must not end by the last release; and all of it is needed, whatever is left of before.
+TEST_F(HoldingKernelsTest, AReleaseEndsWhatIsQueuedAndNothingLater) {
+  kernels_.Release();
+  EXPECT_FALSE(kernels_.is_holding());
+  kernels_.Keep(kQueue);
+  EXPECT_FALSE(HeldGpu::IsReleased());
+  EXPECT_TRUE(kernels_.is_holding());
+  kernels_.Release();
+  EXPECT_TRUE(HeldGpu::IsReleased());
+  EXPECT_FALSE(kernels_.is_holding());
+  kernels_.Keep(kQueue);
+  EXPECT_FALSE(HeldGpu::IsReleased());
+  EXPECT_EQ(HeldGpu::num_launched, 64u);
+}
+
+// Behind one that runs another must wait, or the GPU turns away; and a long time is not thousands of kernels.
+TEST_F(HoldingKernelsTest, ATimeIsSharedByTwoAtLeastAndByFew) {
+  for (const nanoseconds duration : {nanoseconds(1), nanoseconds(microseconds(30)), nanoseconds(microseconds(500)),
+                                     nanoseconds(std::chrono::milliseconds(20))}) {
+    const uint32_t before = HeldGpu::num_launched;
+    kernels_.Hold(duration);
+    const uint32_t num = HeldGpu::num_launched - before;
+    EXPECT_GE(num, 2u);
+    EXPECT_LE(num, 48u);
+    EXPECT_GE(num * HeldGpu::each_ns, static_cast<uint64_t>(duration.count()));
+    EXPECT_LE(num * HeldGpu::each_ns, static_cast<uint64_t>(duration.count()) + 2 * num);
+    EXPECT_FALSE(HeldGpu::IsReleased());
+  }
+}
+
+// Otherwise what was held for longer would go on after the time that was said last.
+TEST_F(HoldingKernelsTest, AnotherTimeEndsTheOneBefore) {
+  kernels_.Hold(microseconds(900));
+  const uint32_t first = HeldGpu::ticket;
+  kernels_.Hold(microseconds(100));
+  EXPECT_EQ(HeldGpu::Released(), first);
+  EXPECT_NE(HeldGpu::ticket, first);
+}
+
+TEST_F(HoldingKernelsTest, AContextThatIsLostIsNotAskedAgain) {
+  HeldGpu::result = CUDA_ERROR_ILLEGAL_ADDRESS;
+  EXPECT_EQ(kernels_.Keep(kQueue), CUDA_ERROR_ILLEGAL_ADDRESS);
+  HeldGpu::result = CUDA_SUCCESS;
+  EXPECT_EQ(kernels_.Keep(kQueue), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(HeldGpu::num_launched, 0u);
+}
+
+TEST(HoldingKernelsEndTest, ReleasesBeforeItWaits) {
+  const DriverTable table = HeldGpu::Table();
+  {
+    HoldingKernels kernels(table);
+    ASSERT_EQ(kernels.Load(), CUDA_SUCCESS);
+    kernels.Keep(kQueue);
+  }
+  EXPECT_TRUE(HeldGpu::was_released_at_end);
+}
+
+TEST(HoldingKernelsEndTest, WhatCannotBeLoadedHoldsNothing) {
+  const DriverTable table = HeldGpu::Table();
+  HoldingKernels kernels(table);
+  HeldGpu::result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  EXPECT_EQ(kernels.Load(), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  HeldGpu::result = CUDA_SUCCESS;
+  kernels.Keep(kQueue);
+  EXPECT_FALSE(kernels.is_holding());
+  EXPECT_EQ(HeldGpu::num_launched, 0u);
+
+  DriverTable poor = table;
+  poor.cuMemHostGetDevicePointer_v2 = nullptr;
+  HoldingKernels none(poor);
+  EXPECT_EQ(none.Load(), CUDA_ERROR_NOT_SUPPORTED);
+  none.Keep(kQueue);
+  none.Release();
+  EXPECT_FALSE(none.is_holding());
+}
+
+}  // namespace
+}  // namespace tally::server
