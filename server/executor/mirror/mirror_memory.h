@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "base/unique_fd.h"
+#include "server/executor/driver/address_arena.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/mirror/mirror_command.h"
 
@@ -24,7 +25,7 @@ namespace tally::server {
 class MirrorMemory {
  public:
   // `driver` outlives this. `ordinal` is the device's; its context is current in every call.
-  MirrorMemory(const DriverTable& driver, int ordinal) : driver_(driver), ordinal_(ordinal) {}
+  MirrorMemory(const DriverTable& driver, int ordinal) : driver_(driver), ordinal_(ordinal), arena_(driver) {}
   ~MirrorMemory();
   MirrorMemory(const MirrorMemory&) = delete;
   MirrorMemory& operator=(const MirrorMemory&) = delete;
@@ -51,6 +52,7 @@ class MirrorMemory {
   struct Range {
     CUdeviceptr base = 0;
     std::map<uint64_t, Piece> pieces;  // by offset
+    bool is_reserved = true;           // by itself, and not with the arena
   };
   struct Allocation {
     uint64_t num_bytes = 0;
@@ -69,9 +71,11 @@ class MirrorMemory {
 
   const DriverTable& driver_;
   const int ordinal_;
+  AddressArena arena_;                          // home's addresses
   std::map<uint32_t, Allocation> allocations_;  // by number
-  // Memory of others must not lie where home's next allocation has its addresses. So it is asked to lie far away, each
-  // piece behind the last; drivers with few addresses (the software GPU) have it so far from home's.
+  // Where there is no arena, memory of others must not lie where home's next allocation has its addresses. So it is
+  // asked to lie far away, each piece behind the last; drivers with few addresses (the software GPU) have it so far
+  // from home's.
   static constexpr CUdeviceptr kFarWish = 0x680000000000, kNearWish = CUdeviceptr{128} << 30;
   CUdeviceptr next_wish_ = 0;  // 0: nobody knows yet
 };

@@ -12,6 +12,7 @@
 #include "server/executor/dispatch/tenant_page.h"
 #include "server/executor/dispatch/trace.h"
 #include "server/executor/dispatch/used_devices.h"
+#include "server/executor/driver/address_arena.h"
 #include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/driver/peer_access.h"
@@ -75,10 +76,11 @@ class ExecutorCore {
   Notices notices;                                    // thread-safe
   UsedDevices used_devices;                           // thread-safe
   PeerAccess peers{driver, *devices};
-  UploadKernels uploads{driver};         // thread-safe
-  Trace trace{driver, *devices, clock};  // thread-safe
-  ForeignObjects foreign;                // thread-safe
-  Collectives collectives;               // thread-safe
+  UploadKernels uploads{driver};          // thread-safe
+  AddressArena spread_addresses{driver};  // thread-safe
+  Trace trace{driver, *devices, clock};   // thread-safe
+  ForeignObjects foreign;                 // thread-safe
+  Collectives collectives;                // thread-safe
 
   // The sticky error, CUDA_SUCCESS while all is well.
   CUresult fault() const { return context_fault->error(); }

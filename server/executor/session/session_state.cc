@@ -30,7 +30,7 @@ SessionState::~SessionState() { Destroy(); }
 void SessionState::OpenGraphs(control::GraphMode mode) {
   graphs.launches.SetMode(mode);
   if (mode == control::GraphMode::kSpread && share == nullptr && gpus.ordinals().size() > 1) {
-    spread_memory = std::make_unique<SpreadMemory>(driver, gpus.ordinals());
+    spread_memory = std::make_unique<SpreadMemory>(driver, core.spread_addresses, gpus.ordinals());
   }
   code.before_unload = [this] {
     if (window != nullptr) window->Forget();

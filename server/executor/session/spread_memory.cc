@@ -1,17 +1,10 @@
 #include "server/executor/session/spread_memory.h"
 
-#include <atomic>
 #include <cstdlib>
 #include <utility>
 
 namespace tally::server {
 namespace {
-
-// A mirror can have memory only where nothing of its own is. So it does not lie where drivers put what has no place:
-// each piece of it, in whatever session, behind the last, from here on. A driver that knows better may. H200s were seen
-// to grant that address in two processes.
-constexpr uint64_t kFirstWish = 0x600000000000;
-std::atomic<uint64_t> next_wish = kFirstWish;
 
 uint64_t LeastBytes() {
   const char* const asked = std::getenv("TALLY_SPREAD_LEAST_BYTES");
@@ -28,8 +21,8 @@ CUmemAllocationProp PropertiesFor(int device) {
 
 }  // namespace
 
-SpreadMemory::SpreadMemory(const DriverTable& driver, std::vector<int> ordinals)
-    : driver_(driver), ordinals_(std::move(ordinals)), least_bytes_(LeastBytes()) {}
+SpreadMemory::SpreadMemory(const DriverTable& driver, AddressArena& arena, std::vector<int> ordinals)
+    : driver_(driver), arena_(arena), ordinals_(std::move(ordinals)), least_bytes_(LeastBytes()) {}
 
 SpreadMemory::~SpreadMemory() {
   for (const auto& [address, held] : held_) Destroy(held);
@@ -79,8 +72,12 @@ CUresult SpreadMemory::Allocate(int device, uint64_t num_bytes, CUdeviceptr* add
     return r;
   }
   CUdeviceptr reserved = 0;
-  const CUdeviceptr wish = next_wish.fetch_add(held.place.num_bytes, std::memory_order_relaxed);
-  CUresult result = driver_.cuMemAddressReserve(&reserved, held.place.num_bytes, 0, wish, 0);
+  CUresult result = CUDA_SUCCESS;
+  if (const auto taken = arena_.Take(held.place.num_bytes)) {
+    reserved = *taken;
+  } else {
+    result = driver_.cuMemAddressReserve(&reserved, held.place.num_bytes, 0, 0, 0);
+  }
   held.place.address = reserved;
   if (result == CUDA_SUCCESS) result = Map(held);
   if (result != CUDA_SUCCESS) {
@@ -98,7 +95,9 @@ CUresult SpreadMemory::Allocate(int device, uint64_t num_bytes, CUdeviceptr* add
 void SpreadMemory::Destroy(const Held& held) {
   if (held.place.address != 0) {
     driver_.cuMemUnmap(held.place.address, held.place.num_bytes);
-    driver_.cuMemAddressFree(held.place.address, held.place.num_bytes);
+    if (!arena_.Give(held.place.address, held.place.num_bytes)) {
+      driver_.cuMemAddressFree(held.place.address, held.place.num_bytes);
+    }
   }
   driver_.cuMemRelease(held.memory);
 }

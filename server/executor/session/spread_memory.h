@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "server/executor/driver/address_arena.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/driver/driver_table.h"
 
@@ -37,8 +38,9 @@ class SpreadMemory {
     int device = 0;
   };
 
-  // `ordinals`: the session's GPUs. The driver outlives this.
-  SpreadMemory(const DriverTable& driver, std::vector<int> ordinals);
+  // `ordinals`: the session's GPUs. The driver and the arena outlive this. What is not from the arena lies where the
+  // driver puts it, and mirrors may not have those addresses.
+  SpreadMemory(const DriverTable& driver, AddressArena& arena, std::vector<int> ordinals);
   ~SpreadMemory();
   SpreadMemory(const SpreadMemory&) = delete;
   SpreadMemory& operator=(const SpreadMemory&) = delete;
@@ -72,6 +74,7 @@ class SpreadMemory {
   void DestroyWhatHasEnded();
 
   const DriverTable& driver_;
+  AddressArena& arena_;
   const std::vector<int> ordinals_;
   const uint64_t least_bytes_;
   mutable std::mutex mutex_;
