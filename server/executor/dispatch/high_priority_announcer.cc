@@ -140,7 +140,10 @@ void HighPriorityAnnouncer::Watch(int index) {
   std::unique_lock lock(device.mutex);
   for (;;) {
     device.changed.wait(lock, [&] { return device.stopping || !device.last_work.empty(); });
-    if (device.stopping) return;
+    if (device.stopping) {
+      device.gap_hold.reset();  // here its context is current
+      return;
+    }
     pending.swap(device.last_work);
     lock.unlock();
     for (const Mark& mark : pending) AwaitMark(mark, device);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <thread>
 
 #include "tests/server/executor/dispatch/scripted_gpu.h"
 #include "tests/server/executor/driver/held_gpu.h"
@@ -134,6 +135,16 @@ TEST_F(HoldingAnnouncerTest, AsTheLastLaunchWantsIt) {
   EXPECT_FALSE(IsHeldFor(false));
   EXPECT_TRUE(IsHeldFor(true));
   EXPECT_FALSE(IsHeldFor(false));
+}
+
+TEST_F(HoldingAnnouncerTest, WhatIsHeldEndsWithItOnTheThreadThatHolds) {
+  announcer_->AllowHolding(true);
+  Launch(Stream(1), true);
+  AwaitLooks();
+  ScriptedGpu::EndOne(Stream(1));
+  announcer_.reset();
+  EXPECT_TRUE(HeldGpu::was_released_at_end);
+  EXPECT_NE(HeldGpu::ended_by, std::this_thread::get_id());
 }
 
 TEST_F(HoldingAnnouncerTest, IsReleasedWhenNothingComes) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <thread>
 
 #include "server/executor/driver/driver_table.h"
 
@@ -34,6 +35,7 @@ struct HeldGpu {
     table.cuStreamDestroy_v2 = [](CUstream) { return CUDA_SUCCESS; };
     table.cuStreamSynchronize = [](CUstream) {
       was_released_at_end = IsReleased();
+      ended_by = std::this_thread::get_id();
       return CUDA_SUCCESS;
     };
     table.cuGetErrorName = [](CUresult, const char** name) { return *name = "an error", CUDA_SUCCESS; };
@@ -69,6 +71,7 @@ struct HeldGpu {
   static inline std::atomic<uint64_t> each_ns;
   static inline std::atomic<uint32_t*> released, ended;
   static inline bool was_released_at_end;
+  static inline std::thread::id ended_by;
 };
 
 }  // namespace tally::server

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/server/executor/driver/held_gpu.h"
+#include "tests/server/executor/issue/sim_device.h"
 
 namespace tally::server {
 namespace {
@@ -104,6 +105,43 @@ TEST(HoldingKernelsEndTest, WhatCannotBeLoadedHoldsNothing) {
   none.Keep(kQueue);
   none.Release();
   EXPECT_FALSE(none.is_holding());
+}
+
+// On the software GPU; what does not end hangs.
+class HoldingKernelsOnGpuTest : public SimDeviceTest {
+ protected:
+  void SetUp() override {
+    SimDeviceTest::SetUp();
+    table_ = driver_;
+    launch = driver_.cuLaunchKernel;
+    table_.cuLaunchKernel = [](CUfunction function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by,
+                               unsigned bz, unsigned shared, CUstream stream, void** parameters, void** extra) {
+      ++num_launched;
+      return launch(function, x, y, z, bx, by, bz, shared, stream, parameters, extra);
+    };
+    num_launched = 0;
+  }
+  DriverTable table_{};
+  static inline decltype(DriverTable::cuLaunchKernel) launch;
+  static inline int num_launched;
+};
+
+TEST_F(HoldingKernelsOnGpuTest, LastsUntilItIsReleased) {
+  HoldingKernels kernels(table_);
+  ASSERT_EQ(kernels.Load(), CUDA_SUCCESS);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(kernels.Keep({4, std::chrono::hours(1)}), CUDA_SUCCESS);
+    ASSERT_EQ(kernels.Keep({4, std::chrono::hours(1)}), CUDA_SUCCESS);
+    kernels.Release();
+  }
+  EXPECT_EQ(num_launched, 12);
+}
+
+TEST_F(HoldingKernelsOnGpuTest, EndsByItselfAndIsFilledUp) {
+  HoldingKernels kernels(table_);
+  ASSERT_EQ(kernels.Load(), CUDA_SUCCESS);
+  while (num_launched < 20) ASSERT_EQ(kernels.Keep({3, microseconds(10)}), CUDA_SUCCESS);
+  EXPECT_TRUE(kernels.is_holding());
 }
 
 }  // namespace
