@@ -54,6 +54,15 @@ TEST(DaemonCommandLine, RefreshingIsSwitchedOff) {
   EXPECT_FALSE(std::get<DaemonConfig>(off).refresh_contexts);
 }
 
+TEST(DaemonCommandLine, HoldingIsSwitchedOff) {
+  const auto on = Parse({});
+  ASSERT_TRUE(std::holds_alternative<DaemonConfig>(on));
+  EXPECT_TRUE(std::get<DaemonConfig>(on).hold_gpu);
+  const auto off = Parse({"--no-hold-gpu"});
+  ASSERT_TRUE(std::holds_alternative<DaemonConfig>(off));
+  EXPECT_FALSE(std::get<DaemonConfig>(off).hold_gpu);
+}
+
 TEST(DaemonCommandLine, ReadingAgainFindsTheFileAsItIsThenAndTheSameFlags) {
   const TemporaryDirectory temporary;
   const std::string path = temporary.path() + "/tallyd.json";

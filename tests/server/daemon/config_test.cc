@@ -16,7 +16,8 @@ TEST(Config, FileFillsEveryKindOfKey) {
   const Status merged = MergeConfigJson(R"({
     // comments are allowed
     "socket": "/x/tally.sock", "allowed_uids": [1, 2], "high_priority_uids": "any", "default_priority": "high",
-    "share_domains_between_users": true, "suspend_best_effort": true, "refresh_contexts": false, "max_sessions": 7, "driver": "sim", "executor_idle_seconds": 3,
+    "share_domains_between_users": true, "suspend_best_effort": true, "refresh_contexts": false,
+    "hold_gpu": false, "max_sessions": 7, "driver": "sim", "executor_idle_seconds": 3,
     "session_device_memory_bytes": 8589934592, "metrics_address": "0",
     "policy": "tally", "transforms": "slices", "turnaround_threshold_us": 12.5, "gates_rest_after_ms": 0, "starvation_bound": "100ms", "cache_directory": "/y"})",
                                         config);
@@ -29,6 +30,7 @@ TEST(Config, FileFillsEveryKindOfKey) {
   EXPECT_TRUE(config.share_domains_between_users);
   EXPECT_TRUE(config.suspend_best_effort);
   EXPECT_FALSE(config.refresh_contexts);
+  EXPECT_FALSE(config.hold_gpu);
   EXPECT_EQ(config.max_sessions, 7u);
   EXPECT_EQ(config.driver, DriverChoice::kSim);
   EXPECT_EQ(config.executor_idle, std::chrono::seconds(3));

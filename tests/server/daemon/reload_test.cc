@@ -34,6 +34,7 @@ const std::map<std::string, std::string>& OtherValues() {
       {"show_totals", "true"},
       {"suspend_best_effort", "true"},
       {"refresh_contexts", "false"},
+      {"hold_gpu", "false"},
       {"max_sessions", "3"},
       {"max_sessions_per_user", "3"},
       {"max_domains_per_user", "3"},
