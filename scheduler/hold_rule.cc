@@ -48,10 +48,11 @@ void HoldRule::OnBusy(TimePoint now) {
   const auto busy = busy_since_ == TimePoint{} ? Nanoseconds(0) : idle_since_ - busy_since_, gap = now - idle_since_;
   busy_since_ = now;
   if (gap < gap.zero() || busy < busy.zero()) return;  // a clock that went back
+  const double busy_ns = Count(std::min<Nanoseconds>(busy, kLongestCounted));
   // What came while the GPU was held has not paid yet.
-  const double with_switch = Count(busy) + (gap <= HoldAt(chosen_) ? Count(config_.switch_time) : 0);
-  busy_ns_ = busy_ns_ * kMemory + with_switch;
-  all_ns_ = all_ns_ * kMemory + Count(busy) + Count(std::min<Nanoseconds>(gap, kLongestGap));
+  const double saved_ns = gap <= HoldAt(chosen_) ? Count(config_.switch_time) : 0;
+  busy_ns_ = busy_ns_ * kMemory + busy_ns + saved_ns;
+  all_ns_ = all_ns_ * kMemory + busy_ns + Count(std::min<Nanoseconds>(gap, kLongestCounted));
   const double weight = this->weight();
   double paid = 0;
   for (size_t i = 0; i < kNumHolds; ++i) {

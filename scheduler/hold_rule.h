@@ -49,8 +49,9 @@ class HoldRule {
   explicit HoldRule(Config config) : config_(config), purse_ns_(Count(config.purse)) {}
 
   static constexpr double kHighestLoad = 0.9;
-  // What a gap counts for in the load at most: one of a minute says nothing about the requests before and after it.
-  static constexpr Nanoseconds kLongestGap{10'000'000};
+  // What a gap or a busy time counts for in the load at most: one of a minute says nothing about the requests before
+  // and after it.
+  static constexpr Nanoseconds kLongestCounted{10'000'000};
 
   // High-priority work has ended: for how long to hold from now. Zero: not at all, as always unless `may_hold`.
   Nanoseconds OnIdle(TimePoint now, bool may_hold);

@@ -266,13 +266,22 @@ TEST(HoldRuleTest, AServiceThatNeverPausesHasAWeight) {
   EXPECT_DOUBLE_EQ(rule.weight(), config.weight / (1 - HoldRule::kHighestLoad));
 }
 
-// A pause of an hour counts as a short one: the requests behind it come as those before it.
-TEST(HoldRuleTest, APauseIsForgottenAtOnce) {
+// An hour without requests counts as a short gap, and an hour's work as a short one: what comes behind it comes as
+// before.
+TEST(HoldRuleTest, AnHourIsForgottenAtOnce) {
   const HoldRule::Config config;
-  HoldRule rule(config);
-  const Played before = Play(rule, config, AtRandom(400, 3000));
-  const TimePoint later = TimePoint{milliseconds(1)} + before.time + std::chrono::hours(1);
-  EXPECT_GE(Play(rule, config, AtRandom(400, 100), later).holds.back(), milliseconds(1));
+  for (const bool is_pause : {true, false}) {
+    HoldRule rule(config);
+    const Played before = Play(rule, config, AtRandom(400, 3000));
+    const double weight = rule.weight();
+    TimePoint now = TimePoint{milliseconds(1)} + before.time;
+    now += is_pause ? kRequest : std::chrono::hours(1);
+    rule.OnIdle(now, true);
+    now += is_pause ? std::chrono::hours(1) : nanoseconds(kRequest);
+    rule.OnBusy(now);
+    EXPECT_GE(Play(rule, config, AtRandom(400, 100), now).holds.back(), milliseconds(1));
+    EXPECT_NEAR(rule.weight(), weight, 0.6) << is_pause;
+  }
 }
 
 }  // namespace
