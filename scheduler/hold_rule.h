@@ -33,7 +33,7 @@ class HoldRule {
  public:
   using Nanoseconds = std::chrono::nanoseconds;
   struct Config {
-    // What the work that comes pays for a switch; measured on this GPU when tallyd starts.
+    // What the work that comes pays for a switch. Both are those of H100s and H200s (docs/driver-waits.md).
     Nanoseconds switch_time = std::chrono::microseconds(200);
     // What best-effort work loses of a gap in which it gets the GPU.
     Nanoseconds loss = std::chrono::microseconds(180);

@@ -9,7 +9,8 @@ void HoldChoice::OnRequest(std::chrono::nanoseconds took) {
   const std::lock_guard lock(mutex_);
   guard_.OnRequest(took);
   holds_.store(guard_.holds(), std::memory_order_relaxed);
-  if (guard_.prefers_holding() == did_prefer_) return;
+  if (guard_.prefers_holding() == did_prefer_ || num_said_ == kMostSaid) return;
+  ++num_said_;
   did_prefer_ = guard_.prefers_holding();
   LOG_INFO("high-priority requests are {} with the GPU held in their gaps: it is {}",
            did_prefer_ ? "shorter" : "no shorter", did_prefer_ ? "held" : "not held");

@@ -1,8 +1,7 @@
 // Holding the GPU in the gaps of high-priority work, so that what comes after one need not wait for a switch.
 //
-//   whether    HoldChoice: if a service's own requests are shorter with it (scheduler/hold_guard.h); that of the
-//   session
-//              whose launch came last counts
+//   whether    HoldChoice: if a service's own requests are shorter with it (scheduler/hold_guard.h).
+//              That of the session whose launch came last counts
 //   how long   scheduler/hold_rule.h, by what the gaps of the device were like
 //   how        driver/holding_kernels.h
 //
@@ -22,6 +21,9 @@ namespace tally::server {
 // Of one session: requests of another one are of another length. Thread-safe.
 class HoldChoice {
  public:
+  // Lines in the log: a program can make its requests such that the better way changes without end.
+  static constexpr int kMostSaid = 16;
+
   bool holds() const { return holds_.load(std::memory_order_relaxed); }
   // One of its requests, while the GPU may be held.
   void OnRequest(std::chrono::nanoseconds took);
@@ -31,6 +33,7 @@ class HoldChoice {
   std::mutex mutex_;
   scheduler::HoldGuard guard_;  // guarded by mutex_
   bool did_prefer_ = false;     // likewise: what the log said last
+  int num_said_ = 0;            // likewise
 };
 
 // Of one device. OnBusy and OnIdle are serialised by the caller; all but OnBusy is for one thread, on which the

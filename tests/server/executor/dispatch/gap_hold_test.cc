@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
+#include "base/log.h"
 #include "tests/server/executor/driver/held_gpu.h"
 
 namespace tally::server {
@@ -64,6 +68,19 @@ TEST(HoldChoiceTest, TriesBothWaysAndKeepsTheShorter) {
   }
   EXPECT_GT(num_held, 19'000);
   EXPECT_LT(num_held, 20'000);
+}
+
+// A program that sees to it that the better way changes without end.
+TEST(HoldChoiceTest, NobodyFillsTheLogByIt) {
+  HoldChoice choice;
+  SetLogLevel(LogLevel::kInfo);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 500'000; ++i) {
+    const bool is_held_better = i / 5000 % 2 == 0;
+    choice.OnRequest(choice.holds() == is_held_better ? microseconds(100) : microseconds(400));
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), HoldChoice::kMostSaid) << said;
 }
 
 }  // namespace
