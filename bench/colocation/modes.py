@@ -9,8 +9,8 @@
                    under a tallyd of its own, services high-priority, trainings best-effort: with tallyd's default
                    policy or the one named, with `--transforms all` or `gate` (gates rest where contexts are descheduled),
                    or gates that never rest, in one context (`--share-contexts`), with `--suspend-best-effort`, with
-                   `--no-refresh-contexts`, with `--no-hold-gpu`, with that time slice for best-effort work (0: the driver's own), with that
-                   turnaround threshold
+                   `--no-refresh-contexts`, with `--no-hold-gpu`, with that time slice for best-effort work (0: the
+                   driver's own), with that turnaround threshold
 
 Transforms, descheduling and thresholds need a policy that minds them, or one context: `tally:look-ahead+suspended`.
 `tally:none` schedules nothing: it is the driver's time slices, set long for services and short for trainings, alone.

@@ -56,8 +56,9 @@ std::expected<std::vector<CUmodule>, Failure> LoadModules(const Driver& driver, 
     }
     if (result == CUDA_SUCCESS) return modules;
     for (CUmodule module : modules) driver.module_unload(module);
-    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || tried == Code::kPtx)
+    if (result != CUDA_ERROR_NO_BINARY_FOR_GPU || tried == Code::kPtx) {
       return Fail(result, fmt::format("the kernel was not loaded: {}", driver.Describe(result)));
+    }
     code.store(Code::kPtx, std::memory_order_relaxed);
   }
 }

@@ -78,6 +78,14 @@ struct Service {
   }
 };
 
+Gaps AtRandom(double mean_us, int num_gaps) {
+  std::mt19937 random(6);
+  std::exponential_distribution<double> gap_us(1 / mean_us);
+  Gaps gaps;
+  for (int i = 0; i < num_gaps; ++i) gaps.push_back(nanoseconds(static_cast<int64_t>(1000 * gap_us(random))));
+  return gaps;
+}
+
 HoldRule::Config AnyConfig(std::mt19937& random) {
   HoldRule::Config config;
   config.weight = std::exp2(std::uniform_real_distribution<double>(-2, 1)(random));  // and ten times that under load
@@ -101,10 +109,7 @@ TEST(HoldRuleTest, EvenShortGapsAreHeldAndLongOnesAreNot) {
 
 // Requests at random, 2 ms apart on average: whatever was waited for, the next one is as far away as before.
 TEST(HoldRuleTest, WhatComesAtRandomIsWaitedForOnlyIfItIsWorthIt) {
-  std::mt19937 random(1);
-  std::exponential_distribution<double> gap_us(1 / 2000.0);
-  Gaps gaps;
-  for (int i = 0; i < 3000; ++i) gaps.push_back(nanoseconds(static_cast<int64_t>(1000 * gap_us(random))));
+  const Gaps gaps = AtRandom(2000, 3000);
   HoldRule::Config config;
   config.loss = nanoseconds(0);
   HoldRule rule(config);
@@ -227,14 +232,6 @@ TEST(HoldRuleTest, NothingIsHeldThatMayNotBeAndGapsTeachAllTheSame) {
     rule.OnBusy(now);
   }
   EXPECT_GE(rule.OnIdle(now + kRequest, true), microseconds(60));
-}
-
-Gaps AtRandom(double mean_us, int num_gaps) {
-  std::mt19937 random(6);
-  std::exponential_distribution<double> gap_us(1 / mean_us);
-  Gaps gaps;
-  for (int i = 0; i < num_gaps; ++i) gaps.push_back(nanoseconds(static_cast<int64_t>(1000 * gap_us(random))));
-  return gaps;
 }
 
 // A service of 0.1 ms, 2,000 times a second: with a switch of 0.2 ms for each it would be busy for 60 % of the time,

@@ -7,13 +7,13 @@ namespace tally::server {
 
 void HoldChoice::OnRequest(std::chrono::nanoseconds took) {
   const std::lock_guard lock(mutex_);
+  const bool did_prefer = guard_.prefers_holding();
   guard_.OnRequest(took);
   holds_.store(guard_.holds(), std::memory_order_relaxed);
-  if (guard_.prefers_holding() == did_prefer_ || num_said_ == kMostSaid) return;
+  if (guard_.prefers_holding() == did_prefer || num_said_ == kMostSaid) return;
   ++num_said_;
-  did_prefer_ = guard_.prefers_holding();
   LOG_INFO("high-priority requests are {} with the GPU held in their gaps: it is {}",
-           did_prefer_ ? "shorter" : "no shorter", did_prefer_ ? "held" : "not held");
+           did_prefer ? "no shorter" : "shorter", did_prefer ? "not held" : "held");
 }
 
 void GapHold::Open() {

@@ -32,7 +32,6 @@ class HoldChoice {
   std::atomic<bool> holds_{false};
   std::mutex mutex_;
   scheduler::HoldGuard guard_;  // guarded by mutex_
-  bool did_prefer_ = false;     // likewise: what the log said last
   int num_said_ = 0;            // likewise
 };
 

@@ -30,20 +30,17 @@ MirrorMemory::Allocation* MirrorMemory::Find(uint32_t number) {
 
 CUresult MirrorMemory::Reserve(const shm::MirrorCommand& command) {
   if (Find(command.allocation) != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Allocation made{.num_bytes = command.num_bytes, .own = {.base = command.address, .pieces = {}}, .others = {}};
-  if (arena_.Holds(command.address, command.num_bytes)) {
-    made.own.is_reserved = false;
-    allocations_[command.allocation] = std::move(made);
-    return CUDA_SUCCESS;
+  if (!arena_.Holds(command.address, command.num_bytes)) {
+    CUdeviceptr got = 0;
+    const CUresult result = driver_.cuMemAddressReserve(&got, command.num_bytes, 0, command.address, 0);
+    if (result != CUDA_SUCCESS) return result;
+    if (got != command.address) {
+      driver_.cuMemAddressFree(got, command.num_bytes);
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
   }
-  CUdeviceptr got = 0;
-  const CUresult result = driver_.cuMemAddressReserve(&got, command.num_bytes, 0, command.address, 0);
-  if (result != CUDA_SUCCESS) return result;
-  if (got != command.address) {
-    driver_.cuMemAddressFree(got, command.num_bytes);
-    return CUDA_ERROR_NOT_SUPPORTED;
-  }
-  allocations_[command.allocation] = std::move(made);
+  allocations_[command.allocation] = {
+      .num_bytes = command.num_bytes, .own = {.base = command.address, .pieces = {}}, .others = {}};
   return CUDA_SUCCESS;
 }
 
@@ -52,7 +49,7 @@ void MirrorMemory::Clear(Range& range, uint64_t num_bytes) {
     driver_.cuMemUnmap(range.base + offset, piece.num_bytes);
     driver_.cuMemRelease(piece.memory);
   }
-  if (range.is_reserved) driver_.cuMemAddressFree(range.base, num_bytes);
+  if (!arena_.Holds(range.base, num_bytes)) driver_.cuMemAddressFree(range.base, num_bytes);
 }
 
 CUresult MirrorMemory::Release(uint32_t number) {

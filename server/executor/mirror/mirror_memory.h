@@ -52,7 +52,6 @@ class MirrorMemory {
   struct Range {
     CUdeviceptr base = 0;
     std::map<uint64_t, Piece> pieces;  // by offset
-    bool is_reserved = true;           // by itself, and not with the arena
   };
   struct Allocation {
     uint64_t num_bytes = 0;

@@ -127,8 +127,9 @@ class SessionState {
     if (!times_requests) return;
     const auto took = requests.OnWaited(clock.Now());
     if (!took || !is_high_priority.load(std::memory_order_relaxed)) return;
-    if (slo != nullptr) slo->OnRequest(*took);
     admission_tenant->OnRequest(*took);
+    if (slo == nullptr) return;
+    slo->OnRequest(*took);
     trace.OnRequest(clock.Now(), *took);
   }
   // As the program asks for it: from now on it may say when its work is expected. Once more is no error.
