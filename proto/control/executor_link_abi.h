@@ -66,8 +66,8 @@ inline constexpr size_t kLinkTextBytes = 512;
 inline constexpr size_t kMaxKernelReports = 256;  // of one executor: those that take most of the time
 inline constexpr size_t kMaxWindowShapes = 256;   // likewise: those that come most often
 inline constexpr size_t kMaxGraphs = 256;         // likewise: those that are launched most often
-// Of the file of a DrawGraph: how many bytes of text there are, 0 if there is no such graph, or it has not been cut, or
-// its picture is too large; then the text.
+// Of the file of a DrawGraph: how many bytes of text there are, 0 if there is no such graph, or it is launched as a
+// whole, or its picture is too large; then the text.
 inline constexpr size_t kGraphPictureBytes = size_t{2} << 20;
 inline constexpr size_t kMostPictureText = kGraphPictureBytes - sizeof(uint64_t);
 

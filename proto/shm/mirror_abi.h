@@ -38,9 +38,9 @@
 namespace tally::shm {
 
 inline constexpr uint32_t kMirrorMagic = 0x5252494d;  // "MIRR"
-inline constexpr uint32_t kMirrorVersion = 2;
+inline constexpr uint32_t kMirrorVersion = 3;
 inline constexpr uint32_t kMirrorSlots = 128;
-inline constexpr uint32_t kMirrorStreams = 8;
+inline constexpr uint32_t kMirrorStreams = 12;
 // A kernel's parameters: what CUDA allows without its large-parameter mode; and the longest name of a kernel.
 inline constexpr uint32_t kMirrorBytes = 4096;
 inline constexpr uint32_t kMirrorMaxDevices = 16;
@@ -48,6 +48,7 @@ inline constexpr uint32_t kMirrorMaxDevices = 16;
 inline constexpr uint32_t kMirrorMaxAllocations = 4096;
 inline constexpr uint32_t kMirrorMaxImages = 1024;
 inline constexpr uint32_t kMirrorMaxFunctions = 16384;
+inline constexpr uint32_t kMirrorMaxTasks = 65536;
 
 enum class MirrorState : uint32_t {
   kStarting = 0,
@@ -67,13 +68,18 @@ enum class MirrorCommandKind : uint32_t {
   kLoadImage = 7,    // `image`; a parcel brings a sealed memfd of `num_bytes`
   kUnloadImage = 8,  // its functions with it
   kFunction = 9,     // `function` is the kernel of `image` that is named by `num_bytes` bytes
+  // Tasks of several launches and fills, which one kRun each starts later.
+  kBeginTask = 10,  // `task`: the launches and fills from here to kEndTask become it, and are not carried out
+  kEndTask = 11,    // in order, one behind the other
+  kDropTask = 12,   // `task`; nothing of it runs any more
   // Work, on `stream`.
-  kLaunch = 10,     // `function`, grid, block, shared_bytes; `num_bytes` of parameters
-  kFetch = 11,      // from GPU `gpu` into own memory: `rows` of `row_bytes`, each `pitch` behind the last, at `offset`
-  kWriteBack = 12,  // the other way
-  kFill = 13,       // own memory: `rows` of `row_bytes` at `offset` become the byte `value`
+  kLaunch = 13,     // `function`, grid, block, shared_bytes; `num_bytes` of parameters
+  kFill = 14,       // own memory: `rows` of `row_bytes` at `offset` become the byte `value`
+  kRun = 15,        // `task`
+  kFetch = 16,      // from GPU `gpu` into own memory: `rows` of `row_bytes`, each `pitch` behind the last, at `offset`
+  kWriteBack = 17,  // the other way
 };
-inline constexpr uint32_t kNumMirrorCommands = 14;
+inline constexpr uint32_t kNumMirrorCommands = 18;
 
 // Of kUnmap: what kMapShared or kMapOwn mapped.
 inline constexpr uint32_t kMirrorSelf = 0xffffffff;
@@ -96,7 +102,7 @@ struct MirrorCommand {
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t cluster[3];  // of a launch, blocks; zeros: as the kernel has it
-  uint32_t reserved;
+  uint32_t task;        // below kMirrorMaxTasks
 };
 static_assert(sizeof(MirrorCommand) == 120 && offsetof(MirrorCommand, address) == 32 &&
               offsetof(MirrorCommand, rows) == 72 && offsetof(MirrorCommand, grid) == 80 &&

@@ -67,7 +67,7 @@ Action DeclareGraph(CLI::App& app) {
   const auto id = std::make_shared<std::string>();
   const auto is_drawn = std::make_shared<bool>(false);
   app.add_option("ID", *id, "as 'tallyctl graphs' has it, like 7.1")->required();
-  app.add_flag("--dot", *is_drawn, "the graph by partition, in Graphviz's language");
+  app.add_flag("--dot", *is_drawn, "the graph by partition, or its plan by GPU, in Graphviz's language");
   return [id, is_drawn](const Invocation& invocation) {
     const auto name = ParseGraphName(*id);
     if (!name) {

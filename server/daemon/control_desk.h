@@ -95,7 +95,7 @@ class ControlDesk {
   virtual Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() = 0;
   // Sessions' graphs, those launched most often first.
   virtual Result<std::vector<control::GraphFigures>> GetGraphs() = 0;
-  // One of them for Graphviz; empty: there is none, or it has not been cut.
+  // One of them for Graphviz; empty: there is none, or it is launched as a whole.
   virtual Result<std::string> DrawGraph(uint64_t session_id, uint32_t number) = 0;
   // Has executors record what all sessions do, for the administrator, or those of one user and his grants, for so long,
   // and waits for that. kAlreadyExists: somebody does so already. For the administrator no user does: his ends.

@@ -135,8 +135,8 @@ class ExecutorPool {
   void QueryWindowShapes(std::chrono::milliseconds limit, std::function<void()> done);
   // Likewise of sessions' graphs (Executor::graphs).
   void QueryGraphs(std::chrono::milliseconds limit, std::function<void()> done);
-  // Has a session's executor draw one of its graphs; what `done` gets is empty if that has not been cut, or is not
-  // there.
+  // Has a session's executor draw one of its graphs; what `done` gets is empty if that is launched as a whole, or is
+  // not there.
   void DrawGraph(uint64_t session_id, uint32_t number, std::chrono::milliseconds limit,
                  std::function<void(std::string)> done);
   // Has every executor record what its sessions, or those of one user and his grants, do for so long

@@ -154,16 +154,20 @@ std::vector<control::GraphFigures> ExecutorProcess::Graphs() const {
 }
 
 std::string ExecutorProcess::DrawGraph(uint64_t session_id, uint32_t number) const {
-  std::shared_ptr<const GraphOutline> outline;
+  GraphRow found;
   {
     const std::lock_guard lock(mutex_);
     const auto session = sessions_.find(session_id);
     if (session == sessions_.end()) return {};
-    for (const GraphRow& row : session->second->Graphs()) {
-      if (row.figures.number == number) outline = row.partitions;
+    for (GraphRow& row : session->second->Graphs()) {
+      if (row.figures.number == number) found = std::move(row);
     }
   }
-  return outline != nullptr ? GraphPicture(*outline) : "";
+  if (found.spread.plan != nullptr) {
+    return PlanPicture(*found.spread.plan,
+                       found.spread.times != nullptr ? *found.spread.times : std::span<const StepTimes>());
+  }
+  return found.partitions != nullptr ? GraphPicture(*found.partitions) : "";
 }
 
 std::vector<control::WindowShapeFigures> ExecutorProcess::WindowShapes() const {

@@ -56,7 +56,7 @@ class Executor {
   virtual std::vector<control::WindowShapeFigures> WindowShapes() const = 0;
   // Graphs of sessions, as last published.
   virtual std::vector<control::GraphFigures> Graphs() const = 0;
-  // Of one of them, for Graphviz; empty: there is no such graph, or it has not been cut.
+  // Of one of them, for Graphviz; empty: there is no such graph, or it is launched as a whole.
   virtual std::string DrawGraph(uint64_t session_id, uint32_t number) const = 0;
   // Turnaround threshold, hold-off and drain budget, from the next launch on. Told once more unchanged: the machine's
   // tenants have changed.

@@ -81,6 +81,15 @@ class Spread(FullStackTest):
         self.assertGreater(row["moved_bytes"], 0)
         self.assertEqual(row["moved_bytes"] % (row["launches_spread"] * 16 * 16 * 4), 0, "whole tiles, as planned")
         self.assertIn("spread", self.ctl("graphs").stdout)
+        # All its tasks, on both GPUs, each with what was planned and what came of it.
+        picture = self.ctl("graph", row["id"], "--dot").stdout
+        steps = re.findall(r'^    s\d+ \[label="(.*)"\];$', picture, re.MULTILINE)
+        tasks = [label for label in steps if label.startswith("task ")]
+        self.assertEqual(len(tasks), 120, picture)
+        self.assertTrue(all("combine, 1 node\\nplanned " in label and "\\nran " in label for label in tasks), picture)
+        self.assertEqual(picture.count("subgraph cluster_"), 2)
+        moved = sum(int(label.split()[0]) for label in steps if "bytes from GPU" in label)
+        self.assertEqual(moved, row["moved_bytes"] // row["launches_spread"])
         self.assertIsNone(run.poll())
 
     def start_forever(self, *more):

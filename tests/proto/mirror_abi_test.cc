@@ -24,6 +24,7 @@ EXPECT_FIELD(MirrorCommand, rows, 72, 8);
 EXPECT_FIELD(MirrorCommand, grid, 80, 12);
 EXPECT_FIELD(MirrorCommand, block, 92, 12);
 EXPECT_FIELD(MirrorCommand, cluster, 104, 12);
+EXPECT_FIELD(MirrorCommand, task, 116, 4);
 EXPECT_PLAIN(MirrorCommand, 120);
 EXPECT_FIELD(MirrorSlot, done, 0, 4);
 EXPECT_FIELD(MirrorSlot, result, 4, 4);

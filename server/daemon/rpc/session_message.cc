@@ -159,7 +159,8 @@ void Fill(const control::GraphFigures& figures, v1::Graph* graph) {
 }
 
 grpc::Status NoSuchGraph() {
-  return grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no such graph, or it has not been cut into partitions");
+  return grpc::Status(grpc::StatusCode::NOT_FOUND,
+                      "there is no such graph, or it is neither cut into partitions nor spread");
 }
 
 grpc::Status DrawGraph(ControlDesk& desk, const v1::DrawGraphRequest& request, v1::DrawGraphResponse* response) {

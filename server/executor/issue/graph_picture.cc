@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "base/graphviz.h"
+
 namespace tally::server {
 namespace {
 
@@ -21,17 +23,6 @@ const char* WordFor(NodeKind kind) {
       return "empty";
   }
   return "?";
-}
-
-// Names are the program's: what would end the string, or begin a new line of the file, does not get in.
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char letter : text) {
-    const auto code = static_cast<unsigned char>(letter);
-    if (letter == '"' || letter == '\\') escaped += '\\';
-    escaped += code < 0x20 || code >= 0x7F ? '?' : letter;
-  }
-  return escaped;
 }
 
 std::string LabelOf(const GraphOutline::Partition& partition, size_t number, size_t num_nodes) {
@@ -51,7 +42,7 @@ void DrawNodes(const GraphOutline& outline, const std::vector<std::vector<size_t
       const GraphOutline::Node& node = outline.nodes[index];
       const bool is_named = node.kind == NodeKind::kKernel && node.name < outline.names.size();
       fmt::format_to(std::back_inserter(*text), "    n{} [label=\"{}\"];\n", index,
-                     is_named ? Escaped(outline.names[node.name]) : WordFor(node.kind));
+                     is_named ? GraphvizLabel(outline.names[node.name]) : WordFor(node.kind));
     }
     *text += "  }\n";
   }

@@ -50,6 +50,7 @@ class Mirror {
   // caller's. The command's position, or the error of a broken mirror.
   std::expected<uint64_t, CUresult> Post(const shm::MirrorCommand& command, std::span<const std::byte> bytes = {},
                                          int fd = -1);
+  uint64_t next_position() const { return next_; }
   // Also true, for all positions, once the mirror is broken.
   bool IsDone(uint64_t position);
   // Until it is done or the mirror is broken: what became of it.

@@ -29,10 +29,14 @@ constexpr std::array<Shape, shm::kNumMirrorCommands> kShapes = {{
     {},                                                      // kLoadImage
     {},                                                      // kUnloadImage
     {.has_bytes = true},                                     // kFunction
+    {},                                                      // kBeginTask
+    {},                                                      // kEndTask
+    {},                                                      // kDropTask
     {.has_stream = true, .has_bytes = true},                 // kLaunch
+    {.has_box = true, .has_stream = true},                   // kFill
+    {.has_stream = true},                                    // kRun
     {.has_gpu = true, .has_box = true, .has_stream = true},  // kFetch
     {.has_gpu = true, .has_box = true, .has_stream = true},  // kWriteBack
-    {.has_box = true, .has_stream = true},                   // kFill
 }};
 
 // As CUDA limits them for every device so far; the driver checks the rest.
@@ -82,6 +86,7 @@ Status CheckCommand(const MirrorCommand& command) {
   if (command.allocation >= shm::kMirrorMaxAllocations) return Bad("the number of an allocation is too large");
   if (command.image >= shm::kMirrorMaxImages) return Bad("the number of an image is too large");
   if (command.function >= shm::kMirrorMaxFunctions) return Bad("the number of a function is too large");
+  if (command.task >= shm::kMirrorMaxTasks) return Bad("the number of a task is too large");
   if (shape.has_stream && command.stream >= shm::kMirrorStreams) return Bad("no such stream");
   const bool names_self = command.kind == MirrorCommandKind::kUnmap && command.gpu == shm::kMirrorSelf;
   if (shape.has_gpu && !names_self && command.gpu >= shm::kMirrorMaxDevices) return Bad("no such GPU");

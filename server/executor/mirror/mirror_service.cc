@@ -69,6 +69,10 @@ Status MirrorService::OpenDevice(int ordinal) {
     const CUresult r = driver_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
     if (r != CUDA_SUCCESS) return FromCuda(driver_, r, "cuStreamCreateWithPriority");
   }
+  if (const CUresult r = driver_.cuStreamCreateWithPriority(&recording_stream_, CU_STREAM_NON_BLOCKING, 0);
+      r != CUDA_SUCCESS) {
+    return FromCuda(driver_, r, "cuStreamCreateWithPriority");
+  }
   const auto flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
   if (const CUresult r = driver_.cuMemHostRegister_v2(region_.data(), region_.size_bytes(), flags); r != CUDA_SUCCESS) {
     return FromCuda(driver_, r, "cuMemHostRegister");
@@ -108,8 +112,8 @@ void MirrorService::Serve(uint64_t position) {
   const CUresult result = CarryOut(*order, position);
   if (is_broken_) return;
   if (IsSticky(result)) return BreakWith(result, "a command met it");
+  const bool is_work = order->command.kind >= MirrorCommandKind::kLaunch && !IsRecorded(order->command.kind);
   slot.result.store(result, std::memory_order_relaxed);
-  const bool is_work = order->command.kind >= MirrorCommandKind::kLaunch;
   if (is_work && result == CUDA_SUCCESS) {
     // The GPU says so, behind the work.
     const CUdeviceptr done =
@@ -124,7 +128,8 @@ void MirrorService::Serve(uint64_t position) {
 
 CUresult MirrorService::CarryOut(const MirrorOrder& order, uint64_t position) {
   if (order.command.kind < MirrorCommandKind::kLoadImage) return CarryOutMapping(order, position);
-  if (order.command.kind < MirrorCommandKind::kLaunch) return CarryOutCode(order, position);
+  if (order.command.kind < MirrorCommandKind::kBeginTask) return CarryOutCode(order, position);
+  if (order.command.kind < MirrorCommandKind::kLaunch) return CarryOutTask(order.command);
   return CarryOutWork(order);
 }
 
@@ -202,18 +207,59 @@ CUresult MirrorService::FindFunction(const MirrorOrder& order) {
   return result;
 }
 
-CUresult MirrorService::CarryOutWork(const MirrorOrder& order) {
-  switch (order.command.kind) {
-    case MirrorCommandKind::kLaunch:
-      return Launch(order);
-    case MirrorCommandKind::kFill:
-      return Fill(order.command);
-    default:
-      return Copy(order.command);
-  }
+CUresult MirrorService::CarryOutTask(const shm::MirrorCommand& command) {
+  if (command.kind == MirrorCommandKind::kBeginTask) return BeginTask(command.task);
+  if (command.kind == MirrorCommandKind::kEndTask) return EndTask();
+  const auto task = tasks_.find(command.task);
+  if (task == tasks_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = driver_.cuGraphExecDestroy(task->second);
+  tasks_.erase(task);
+  return result;
 }
 
-CUresult MirrorService::Launch(const MirrorOrder& order) {
+CUresult MirrorService::BeginTask(uint32_t task) {
+  if (recording_ || tasks_.contains(task)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = driver_.cuStreamBeginCapture_v2(recording_stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (result == CUDA_SUCCESS) recording_ = {.task = task};
+  return result;
+}
+
+CUresult MirrorService::EndTask() {
+  if (!recording_) return CUDA_ERROR_INVALID_VALUE;
+  const Recording recorded = *std::exchange(recording_, std::nullopt);
+  CUgraph graph = nullptr;
+  const CUresult ended = driver_.cuStreamEndCapture(recording_stream_, &graph);
+  CUresult result = recorded.result != CUDA_SUCCESS ? recorded.result : ended;
+  CUgraphExec task = nullptr;
+  if (result == CUDA_SUCCESS) result = driver_.cuGraphInstantiateWithFlags(&task, graph, 0);
+  if (result == CUDA_SUCCESS) tasks_[recorded.task] = task;
+  if (graph != nullptr) driver_.cuGraphDestroy(graph);
+  return result;
+}
+
+CUresult MirrorService::CarryOutWork(const MirrorOrder& order) {
+  const shm::MirrorCommand& command = order.command;
+  const CUstream stream = IsRecorded(command.kind) ? recording_stream_ : streams_[command.stream];
+  CUresult result = CUDA_SUCCESS;
+  switch (command.kind) {
+    case MirrorCommandKind::kLaunch:
+      result = Launch(order, stream);
+      break;
+    case MirrorCommandKind::kFill:
+      result = Fill(command, stream);
+      break;
+    case MirrorCommandKind::kRun: {
+      const auto task = tasks_.find(command.task);
+      return task != tasks_.end() ? driver_.cuGraphLaunch(task->second, stream) : CUDA_ERROR_INVALID_VALUE;
+    }
+    default:
+      return Copy(command);
+  }
+  if (recording_ && recording_->result == CUDA_SUCCESS) recording_->result = result;
+  return result;
+}
+
+CUresult MirrorService::Launch(const MirrorOrder& order, CUstream stream) {
   const shm::MirrorCommand& command = order.command;
   const auto found = functions_.find(command.function);
   if (found == functions_.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -226,7 +272,7 @@ CUresult MirrorService::Launch(const MirrorOrder& order) {
     if (allowed != CUDA_SUCCESS) return allowed;
     known.shared_bytes = command.shared_bytes;
   }
-  return LaunchCommand(driver_, known.function, command, order.bytes, streams_[command.stream]);
+  return LaunchCommand(driver_, known.function, command, order.bytes, stream);
 }
 
 CUresult MirrorService::Copy(const shm::MirrorCommand& command) {
@@ -248,12 +294,12 @@ CUresult MirrorService::Copy(const shm::MirrorCommand& command) {
   return result;
 }
 
-CUresult MirrorService::Fill(const shm::MirrorCommand& command) {
+CUresult MirrorService::Fill(const shm::MirrorCommand& command, CUstream stream) {
   const auto own = memory_.InOwn(command);
   if (!own) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t pitch = command.rows == 1 ? command.row_bytes : command.pitch;
   return driver_.cuMemsetD2D8Async(*own, pitch, static_cast<unsigned char>(command.value), command.row_bytes,
-                                   command.rows, streams_[command.stream]);
+                                   command.rows, stream);
 }
 
 UniqueFd MirrorService::TakeParcel(uint64_t position) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/mapped_region.h"
@@ -40,13 +41,20 @@ class MirrorService {
   CUresult CarryOut(const MirrorOrder& order, uint64_t position);
   CUresult CarryOutMapping(const MirrorOrder& order, uint64_t position);
   CUresult CarryOutCode(const MirrorOrder& order, uint64_t position);
+  CUresult CarryOutTask(const shm::MirrorCommand& command);
   CUresult CarryOutWork(const MirrorOrder& order);
   CUresult LoadImage(const shm::MirrorCommand& command, uint64_t position);
   CUresult UnloadImage(uint32_t image);
   CUresult FindFunction(const MirrorOrder& order);
-  CUresult Launch(const MirrorOrder& order);
+  CUresult BeginTask(uint32_t task);
+  CUresult EndTask();
+  // Part of the task that is being described, so not to be carried out.
+  bool IsRecorded(shm::MirrorCommandKind kind) const {
+    return recording_ && (kind == shm::MirrorCommandKind::kLaunch || kind == shm::MirrorCommandKind::kFill);
+  }
+  CUresult Launch(const MirrorOrder& order, CUstream stream);
   CUresult Copy(const shm::MirrorCommand& command);
-  CUresult Fill(const shm::MirrorCommand& command);
+  CUresult Fill(const shm::MirrorCommand& command, CUstream stream);
   // The descriptor that home sent for that command. Invalid after BreakWith().
   UniqueFd TakeParcel(uint64_t position);
   bool SendParcel(uint64_t position, int fd);
@@ -70,6 +78,13 @@ class MirrorService {
   std::array<CUstream, shm::kMirrorStreams> streams_{};
   std::map<uint32_t, CUmodule> images_;
   std::map<uint32_t, Function> functions_;
+  std::map<uint32_t, CUgraphExec> tasks_;
+  struct Recording {
+    uint32_t task = 0;
+    CUresult result = CUDA_SUCCESS;  // of what failed first
+  };
+  std::optional<Recording> recording_;  // from kBeginTask to kEndTask
+  CUstream recording_stream_ = nullptr;
   bool is_broken_ = false;  // not read from the page: what stands there may be taken back by others
 };
 

@@ -1,8 +1,9 @@
 #include "server/executor/mirror/placed_run.h"
 
 #include <chrono>
-#include <deque>
+#include <queue>
 #include <thread>
+#include <utility>
 
 #include "server/executor/mirror/mirror_command.h"
 
@@ -19,27 +20,24 @@ constexpr microseconds kLooksAtOnce{200}, kBetweenLooksAtSteps{20};
 // For whether to go on at all.
 constexpr microseconds kBetweenQuestions{1000};
 
-bool IsCopy(MirrorCommandKind kind) {
-  return kind == MirrorCommandKind::kFetch || kind == MirrorCommandKind::kWriteBack;
-}
-
-bool IsTask(MirrorCommandKind kind) { return kind == MirrorCommandKind::kLaunch || kind == MirrorCommandKind::kFill; }
-
 // The state of one run: which steps wait for what, which are running.
 class Run {
  public:
-  Run(std::span<const PlacedStep> steps, std::span<StepQueue* const> queues, const std::function<CUresult()>& look)
+  Run(std::span<const PlacedStep> steps, std::span<StepQueue* const> queues, const std::function<CUresult()>& look,
+      std::vector<StepTimes>* times)
       : steps_(steps),
         queues_(queues),
         look_(look),
+        times_(times),
         lanes_(queues.size()),
         missing_(steps.size()),
         followers_(steps.size()) {
     for (uint32_t i = 0; i < steps.size(); ++i) {
       missing_[i] = steps[i].after.size();
       for (const uint32_t before : steps[i].after) followers_[before].push_back(i);
-      if (missing_[i] == 0) lanes_[steps[i].gpu].ready.push_back(i);
+      if (missing_[i] == 0) MakeReady(i);
     }
+    if (times_ != nullptr) times_->assign(steps.size(), {});
   }
 
   CUresult ToTheEnd() {
@@ -65,52 +63,58 @@ class Run {
     uint32_t step;
     StepQueue::Ticket ticket;
   };
+  // In the plan's order: the first is waited for most.
+  using Ready = std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>>;
   struct Lane {
-    std::deque<uint32_t> ready;
-    std::deque<Running> running;
-    size_t num_commands = 0;  // that run
+    Ready tasks, copies;
+    std::vector<Running> running;
   };
 
   void Note(CUresult result) {
     if (error_ == CUDA_SUCCESS) error_ = result;
   }
-
-  bool HasRoom(const Lane& lane, const StepQueue& queue) const {
-    return lane.running.empty() || lane.num_commands + steps_[lane.ready.front()].num_commands() <= queue.capacity();
+  void MakeReady(uint32_t step) {
+    Lane& lane = lanes_[steps_[step].gpu];
+    (steps_[step].is_copy() ? lane.copies : lane.tasks).push(step);
   }
+
   bool Start() {
     bool has_started = false;
     for (size_t gpu = 0; gpu < lanes_.size(); ++gpu) {
-      Lane& lane = lanes_[gpu];
-      while (error_ == CUDA_SUCCESS && !lane.ready.empty() && HasRoom(lane, *queues_[gpu])) {
-        const uint32_t step = lane.ready.front();
-        lane.ready.pop_front();
-        has_started = true;
-        if (steps_[step].is_empty()) {
-          ++num_running_;
-          End(step, CUDA_SUCCESS);
-          continue;
+      for (Ready* ready : {&lanes_[gpu].copies, &lanes_[gpu].tasks}) {
+        while (error_ == CUDA_SUCCESS && !ready->empty() && StartOne(gpu, ready->top())) {
+          ready->pop();
+          has_started = true;
         }
-        const auto ticket = queues_[gpu]->Start(steps_[step]);
-        if (!ticket) {
-          Note(ticket.error());
-          break;
-        }
-        lane.running.push_back({step, *ticket});
-        lane.num_commands += steps_[step].num_commands();
-        ++num_running_;
       }
     }
     return has_started;
   }
+  // False: it has to wait, or there was an error.
+  bool StartOne(size_t gpu, uint32_t step) {
+    if (times_ != nullptr) (*times_)[step].begin = steady_clock::now() - began_;
+    if (steps_[step].is_empty()) {
+      empty_.push_back(step);
+      ++num_running_;
+      return true;
+    }
+    const auto ticket = queues_[gpu]->Start(steps_[step]);
+    if (!ticket) {
+      if (ticket.error() != CUDA_ERROR_NOT_READY) Note(ticket.error());
+      return false;
+    }
+    lanes_[gpu].running.push_back({step, *ticket});
+    ++num_running_;
+    return true;
+  }
 
   bool Look() {
-    bool has_ended = false;
+    bool has_ended = !empty_.empty();
+    for (const uint32_t step : std::exchange(empty_, {})) End(step, CUDA_SUCCESS);
     for (size_t gpu = 0; gpu < lanes_.size(); ++gpu) {
       std::erase_if(lanes_[gpu].running, [&](const Running& running) {
         const CUresult state = queues_[gpu]->StateOf(running.ticket);
         if (state == CUDA_ERROR_NOT_READY) return false;
-        lanes_[gpu].num_commands -= steps_[running.step].num_commands();
         End(running.step, state);
         has_ended = true;
         return true;
@@ -123,15 +127,19 @@ class Run {
     --num_running_;
     ++num_ended_;
     if (result != CUDA_SUCCESS) return Note(result);
+    if (times_ != nullptr) (*times_)[step].end = steady_clock::now() - began_;
     for (const uint32_t follower : followers_[step]) {
-      if (--missing_[follower] == 0) lanes_[steps_[follower].gpu].ready.push_back(follower);
+      if (--missing_[follower] == 0) MakeReady(follower);
     }
   }
 
   const std::span<const PlacedStep> steps_;
   const std::span<StepQueue* const> queues_;
   const std::function<CUresult()>& look_;
+  std::vector<StepTimes>* const times_;
+  const steady_clock::time_point began_ = steady_clock::now();
   std::vector<Lane> lanes_;      // by GPU
+  std::vector<uint32_t> empty_;  // that have been started
   std::vector<size_t> missing_;  // of each step: how many it still waits for
   std::vector<std::vector<uint32_t>> followers_;
   size_t num_running_ = 0;
@@ -153,17 +161,11 @@ Status CheckSteps(std::span<const PlacedStep> steps, size_t num_queues) {
       if (before >= i) return BadStep("an edge that does not lead backwards");
     }
     if (step.graph != nullptr && step.gpu != 0) return BadStep("a graph that is not home's");
-    if (!step.more.empty() && !IsTask(command.kind)) return BadStep("commands behind none");
-    if (step.more.size() > PlacedStep::kMostMore) return BadStep("too many commands");
-    for (const StepCommand& next : step.more) {
-      if (!IsTask(next.command.kind)) return BadStep("a command behind others that is no task's");
-      if (next.bytes.size() > shm::kMirrorBytes) return BadStep("parameters that are too long");
-      if (Status status = CheckCommand(next.command); !status.ok()) return status;
-    }
     if (command.kind == MirrorCommandKind::kNone) continue;
     if (command.kind < MirrorCommandKind::kLaunch) return BadStep("a step that is no work");
     if (Status status = CheckCommand(command); !status.ok()) return status;
-    if (!IsCopy(command.kind)) continue;
+    if (step.gpu == 0 && command.kind == MirrorCommandKind::kRun) return BadStep("a task that home has no graph of");
+    if (!step.is_copy()) continue;
     if (step.gpu == 0) return BadStep("a copy that home is to make");
     if (command.gpu == step.gpu || command.gpu >= num_queues) return BadStep("a copy that leads nowhere");
   }
@@ -171,14 +173,14 @@ Status CheckSteps(std::span<const PlacedStep> steps, size_t num_queues) {
 }
 
 CUresult RunSteps(std::span<const PlacedStep> steps, std::span<StepQueue* const> queues,
-                  const std::function<CUresult()>& look) {
-  return Run(steps, queues, look).ToTheEnd();
+                  const std::function<CUresult()>& look, std::vector<StepTimes>* times) {
+  return Run(steps, queues, look, times).ToTheEnd();
 }
 
 uint64_t CopiedBytes(std::span<const PlacedStep> steps) {
   uint64_t num_bytes = 0;
   for (const PlacedStep& step : steps) {
-    if (IsCopy(step.command.kind)) num_bytes += step.command.row_bytes * step.command.rows;
+    if (step.is_copy()) num_bytes += step.command.row_bytes * step.command.rows;
   }
   return num_bytes;
 }

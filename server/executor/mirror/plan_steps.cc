@@ -1,5 +1,7 @@
 #include "server/executor/mirror/plan_steps.h"
 
+#include <algorithm>
+
 namespace tally::server {
 namespace {
 
@@ -27,6 +29,27 @@ PlacedStep MoveOf(const scheduler::PlanStep& planned, const scheduler::Box& box,
   return step;
 }
 
+uint64_t BlocksOf(const shm::MirrorCommand& command) {
+  if (command.kind != MirrorCommandKind::kLaunch) return 1;
+  uint64_t num_blocks = uint64_t{command.grid[0]} * command.grid[1];  // both are below 2^32
+  return __builtin_mul_overflow(num_blocks, command.grid[2], &num_blocks) ? UINT64_MAX : num_blocks;
+}
+
+PlacedStep TaskOf(const TaskWork& work, scheduler::DeviceId device) {
+  PlacedStep step;
+  step.gpu = device;
+  for (const StepCommand& part : work.commands) step.num_blocks = std::max(step.num_blocks, BlocksOf(part.command));
+  if (device == scheduler::kHome) step.graph = work.graph;
+  if (work.commands.size() == 1) {
+    step.command = work.commands[0].command;
+    step.bytes = work.commands[0].bytes;
+  } else if (!work.commands.empty() && step.graph == nullptr) {
+    step.command.kind = MirrorCommandKind::kRun;
+    step.command.task = work.number;
+  }
+  return step;
+}
+
 }  // namespace
 
 Result<std::vector<PlacedStep>> StepsOfPlan(const scheduler::TaskPlan& plan, const scheduler::RegionMap& regions,
@@ -38,12 +61,7 @@ Result<std::vector<PlacedStep>> StepsOfPlan(const scheduler::TaskPlan& plan, con
     const scheduler::PlanStep& planned = plan.steps()[i];
     PlacedStep step;
     if (planned.kind == StepKind::kTask) {
-      const TaskWork& of_task = work[planned.what];
-      step.gpu = planned.device;
-      step.command = of_task.command;
-      step.bytes = of_task.bytes;
-      step.more = of_task.more;
-      if (planned.device == scheduler::kHome) step.graph = of_task.graph;
+      step = TaskOf(work[planned.what], planned.device);
     } else if (planned.kind == StepKind::kMove) {
       const scheduler::Box& box = regions.region(planned.what).box;
       const MirroredAllocation* const allocation = Around(box, allocations);

@@ -14,12 +14,11 @@
 
 namespace tally::server {
 
-// A launch or fill as PlacedStep says; it is the same on whichever GPU.
+// What a task is on whichever GPU.
 struct TaskWork {
-  shm::MirrorCommand command{};
-  std::vector<std::byte> bytes;
-  std::vector<StepCommand> more{};
-  CUgraphExec graph = nullptr;  // at home, in place of these
+  std::vector<StepCommand> commands{};  // launches and fills, one behind the other
+  uint32_t number = 0;                  // of several: the task that they are on the mirror where it is placed
+  CUgraphExec graph = nullptr;          // at home, in place of these
 };
 
 // An allocation of home that its mirrors have memory for, by the number that they know it by.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "scheduler/taskgraph/task_graph.h"
+
 namespace tally::server {
 
 CUresult LaunchCommand(const DriverTable& driver, CUfunction function, const shm::MirrorCommand& command,
@@ -23,40 +25,60 @@ CUresult LaunchCommand(const DriverTable& driver, CUfunction function, const shm
   return driver.cuLaunchKernelEx(&config, function, nullptr, extra);
 }
 
-std::expected<StepQueue::Ticket, CUresult> MirrorQueue::Start(const PlacedStep& step) {
-  shm::MirrorCommand command = step.command;
-  command.stream = next_stream_++ % shm::kMirrorStreams;
-  command.num_bytes = step.bytes.size();
-  const auto first = mirror_.Post(command, step.bytes);
-  if (!first || step.more.empty()) return first;
-  std::expected<uint64_t, CUresult> last = first;
-  for (const StepCommand& other : step.more) {
-    shm::MirrorCommand next = other.command;
-    next.stream = command.stream;
-    next.num_bytes = other.bytes.size();
-    // The place of one of this step, which nobody will ask any more.
-    if (*last + 1 >= *first + shm::kMirrorSlots) {
-      const CUresult r = mirror_.Wait(*last + 1 - shm::kMirrorSlots);
-      if (r != CUDA_SUCCESS) return std::unexpected(r);
+std::optional<uint32_t> RunningSteps::StreamFor(const PlacedStep& step) const {
+  const uint32_t begin = step.is_copy() ? kMostTasks : 0;
+  const uint32_t end = step.is_copy() ? shm::kMirrorStreams : kMostTasks;
+  uint64_t num_blocks = 0;
+  uint32_t num_running = 0;
+  std::optional<uint32_t> free;
+  for (uint32_t stream = begin; stream < end; ++stream) {
+    if (on_stream_[stream]) {
+      ++num_running;
+      num_blocks = scheduler::SaturatedSum(num_blocks, on_stream_[stream]->num_blocks);
+    } else if (!free) {
+      free = stream;
     }
-    last = mirror_.Post(next, other.bytes);
-    if (!last) return last;
   }
-  first_of_[*last] = *first;
-  return last;
+  return step.is_copy() || num_running < 2 || num_blocks < kEnoughBlocks ? free : std::nullopt;
+}
+
+void RunningSteps::Add(uint32_t stream, const PlacedStep& step, Ticket ticket) {
+  on_stream_[stream] = {.ticket = ticket, .num_blocks = step.num_blocks};
+}
+
+void RunningSteps::Remove(Ticket ticket) {
+  for (auto& running : on_stream_) {
+    if (running && running->ticket == ticket) running.reset();
+  }
+}
+
+std::optional<RunningSteps::Ticket> RunningSteps::first() const {
+  std::optional<Ticket> first;
+  for (const auto& running : on_stream_) {
+    if (running && (!first || running->ticket < *first)) first = running->ticket;
+  }
+  return first;
+}
+
+std::expected<StepQueue::Ticket, CUresult> MirrorQueue::Start(const PlacedStep& step) {
+  const auto stream = running_.StreamFor(step);
+  if (!stream) return std::unexpected(CUDA_ERROR_NOT_READY);
+  // The page has one place for each of so many: Post would wait for that one, and all other GPUs with it.
+  if (const auto first = running_.first(); first && mirror_.next_position() >= *first + shm::kMirrorSlots) {
+    return std::unexpected(CUDA_ERROR_NOT_READY);
+  }
+  shm::MirrorCommand command = step.command;
+  command.stream = *stream;
+  command.num_bytes = step.bytes.size();
+  const auto position = mirror_.Post(command, step.bytes);
+  if (position) running_.Add(*stream, step, *position);
+  return position;
 }
 
 CUresult MirrorQueue::StateOf(Ticket ticket) {
   if (!mirror_.IsDone(ticket)) return CUDA_ERROR_NOT_READY;
-  CUresult result = mirror_.Wait(ticket);
-  if (const auto several = first_of_.find(ticket); several != first_of_.end()) {
-    // On one stream: where the last has ended, all have. One that could not be launched says so itself.
-    for (uint64_t position = several->second; position < ticket && result == CUDA_SUCCESS; ++position) {
-      result = mirror_.Wait(position);
-    }
-    first_of_.erase(several);
-  }
-  return result;
+  running_.Remove(ticket);
+  return mirror_.Wait(ticket);
 }
 
 HomeQueue::~HomeQueue() {
@@ -67,14 +89,7 @@ HomeQueue::~HomeQueue() {
 
 CUresult HomeQueue::Issue(const PlacedStep& step, CUstream stream) {
   if (step.graph != nullptr) return driver_.cuGraphLaunch(step.graph, stream);
-  CUresult result = IssueCommand(step.command, step.bytes, stream);
-  for (const StepCommand& next : step.more) {
-    if (result == CUDA_SUCCESS) result = IssueCommand(next.command, next.bytes, stream);
-  }
-  return result;
-}
-
-CUresult HomeQueue::IssueCommand(const shm::MirrorCommand& command, std::span<const std::byte> bytes, CUstream stream) {
+  const shm::MirrorCommand& command = step.command;
   if (command.kind == shm::MirrorCommandKind::kFill) {
     const auto memory = names_.allocations.find(command.allocation);
     if (memory == names_.allocations.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -86,11 +101,13 @@ CUresult HomeQueue::IssueCommand(const shm::MirrorCommand& command, std::span<co
   if (command.kind != shm::MirrorCommandKind::kLaunch || function == names_.functions.end()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return LaunchCommand(driver_, function->second, command, bytes, stream);
+  return LaunchCommand(driver_, function->second, command, step.bytes, stream);
 }
 
 std::expected<StepQueue::Ticket, CUresult> HomeQueue::Start(const PlacedStep& step) {
-  CUstream& stream = streams_[next_stream_++ % streams_.size()];
+  const auto free = running_.StreamFor(step);
+  if (!free) return std::unexpected(CUDA_ERROR_NOT_READY);
+  CUstream& stream = streams_[*free];
   if (stream == nullptr) {
     const CUresult made = driver_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
     if (made != CUDA_SUCCESS) return std::unexpected(made);
@@ -99,15 +116,18 @@ std::expected<StepQueue::Ticket, CUresult> HomeQueue::Start(const PlacedStep& st
   if (const CUresult r = completions_.Prepare(&mark); r != CUDA_SUCCESS) return std::unexpected(r);
   if (const CUresult r = Issue(step, stream); r != CUDA_SUCCESS) return std::unexpected(r);
   if (const CUresult r = completions_.Put(stream, &mark); r != CUDA_SUCCESS) return std::unexpected(r);
-  running_.emplace(next_ticket_, std::move(mark));
+  running_.Add(*free, step, next_ticket_);
+  marks_.emplace(next_ticket_, std::move(mark));
   return next_ticket_++;
 }
 
 CUresult HomeQueue::StateOf(Ticket ticket) {
-  const auto found = running_.find(ticket);
-  if (found == running_.end()) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = marks_.find(ticket);
+  if (found == marks_.end()) return CUDA_ERROR_INVALID_VALUE;
   const CUresult state = found->second.State();
-  if (state != CUDA_ERROR_NOT_READY) running_.erase(found);
+  if (state == CUDA_ERROR_NOT_READY) return state;
+  marks_.erase(found);
+  running_.Remove(ticket);
   return state;
 }
 

@@ -6,9 +6,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <expected>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,43 +19,65 @@
 
 namespace tally::server {
 
-// A launch or fill behind another one of the same step, as PlacedStep has the first.
 struct StepCommand {
   shm::MirrorCommand command{};
-  std::vector<std::byte> bytes;
+  std::vector<std::byte> bytes{};  // a launch's parameters
 };
 
-// One step of a graph whose tasks have been given their GPUs: a launch or fill on GPU `gpu` (0: home), or a copy that
-// the mirror `gpu` makes between its own memory and that of GPU `command.gpu`.
+// One step of a graph whose tasks have been given their GPUs: a launch, a fill or a task on GPU `gpu` (0: home), or a
+// copy that the mirror `gpu` makes between its own memory and that of GPU `command.gpu`.
 struct PlacedStep {
   uint32_t gpu = 0;
-  shm::MirrorCommand command{};  // kNone, kLaunch, kFill; of mirrors also kFetch, kWriteBack. Its stream is chosen here
+  shm::MirrorCommand command{};  // kNone, kLaunch, kFill; of mirrors also kRun, kFetch, kWriteBack
   std::vector<std::byte> bytes;  // a launch's parameters
   std::vector<uint32_t> after;   // steps that must have ended before: indices below its own
-  // Of a launch or fill: others, one behind the other, kMostMore at most. They end as one.
-  static constexpr size_t kMostMore = 511;
-  std::vector<StepCommand> more{};
   // Of home: launched in place of the command, which may be kNone. Somebody else's.
   CUgraphExec graph = nullptr;
+  uint64_t num_blocks = 1;  // that may run side by side
 
-  size_t num_commands() const { return 1 + more.size(); }
   bool is_empty() const { return command.kind == shm::MirrorCommandKind::kNone && graph == nullptr; }
+  bool is_copy() const { return command.kind >= shm::MirrorCommandKind::kFetch; }
 };
 
 // A kLaunch with these parameters, on either side.
 CUresult LaunchCommand(const DriverTable& driver, CUfunction function, const shm::MirrorCommand& command,
                        std::span<const std::byte> bytes, CUstream stream);
 
-// One thread. Steps that were started on one queue run in any order.
-class StepQueue {
+// The steps that run on one GPU, each on a stream of its own: nothing waits for what it does not come behind. Who comes
+// first is for RunSteps to say, so no more is started than keeps the GPU busy; a copy never waits for a task.
+class RunningSteps {
  public:
   using Ticket = uint64_t;
+  static constexpr uint32_t kMostTasks = 8, kMostCopies = 4;
+  static_assert(kMostTasks + kMostCopies == shm::kMirrorStreams);
+  // Of all that run: two for each multiprocessor of an H100 or H200. While one task runs another may always begin, so
+  // that the GPU need not wait for the next.
+  static constexpr uint64_t kEnoughBlocks = 264;
+
+  // The stream for it; nothing: it has to wait.
+  std::optional<uint32_t> StreamFor(const PlacedStep& step) const;
+  void Add(uint32_t stream, const PlacedStep& step, Ticket ticket);
+  void Remove(Ticket ticket);
+  // The lowest.
+  std::optional<Ticket> first() const;
+
+ private:
+  struct Running {
+    Ticket ticket = 0;
+    uint64_t num_blocks = 0;
+  };
+  std::array<std::optional<Running>, shm::kMirrorStreams> on_stream_;
+};
+
+// One thread.
+class StepQueue {
+ public:
+  using Ticket = RunningSteps::Ticket;
   virtual ~StepQueue() = default;
+  // CUDA_ERROR_NOT_READY: not before one that runs has ended.
   virtual std::expected<Ticket, CUresult> Start(const PlacedStep& step) = 0;
   // CUDA_ERROR_NOT_READY while it runs; else what became of it. Once answered the ticket is used up.
   virtual CUresult StateOf(Ticket ticket) = 0;
-  // How many commands may run at once.
-  virtual size_t capacity() const = 0;
 };
 
 class MirrorQueue final : public StepQueue {
@@ -63,13 +85,10 @@ class MirrorQueue final : public StepQueue {
   explicit MirrorQueue(Mirror& mirror) : mirror_(mirror) {}
   std::expected<Ticket, CUresult> Start(const PlacedStep& step) override;
   CUresult StateOf(Ticket ticket) override;
-  // A step of more than that runs by itself; of one that has more than the page holds, Start waits for some to end.
-  size_t capacity() const override { return shm::kMirrorSlots - 8; }
 
  private:
   Mirror& mirror_;
-  uint32_t next_stream_ = 0;
-  std::map<Ticket, uint64_t> first_of_;  // of several commands: the first one's position, by the last one's
+  RunningSteps running_;
 };
 
 // On streams of its own of the context that is current while it is used.
@@ -85,20 +104,17 @@ class HomeQueue final : public StepQueue {
   ~HomeQueue() override;
   std::expected<Ticket, CUresult> Start(const PlacedStep& step) override;
   CUresult StateOf(Ticket ticket) override;
-  size_t capacity() const override { return shm::kMirrorSlots / 2; }
-  // Puts a step on any stream.
-  CUresult Issue(const PlacedStep& step, CUstream stream);
 
  private:
-  CUresult IssueCommand(const shm::MirrorCommand& command, std::span<const std::byte> bytes, CUstream stream);
+  CUresult Issue(const PlacedStep& step, CUstream stream);
 
   const DriverTable& driver_;
   CompletionSource& completions_;
   const Names& names_;
   std::array<CUstream, shm::kMirrorStreams> streams_{};
-  uint32_t next_stream_ = 0;
+  RunningSteps running_;
   Ticket next_ticket_ = 0;
-  std::map<Ticket, Mark> running_;
+  std::map<Ticket, Mark> marks_;
 };
 
 }  // namespace tally::server

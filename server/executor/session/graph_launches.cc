@@ -354,7 +354,8 @@ void GraphLaunches::Publish(const Clock& clock) {
   std::vector<GraphRow> published;
   for (auto& [graph_exec, exec] : execs_) {
     exec->RefreshOutline();
-    published.push_back({exec->Figures(), exec->outline()});
+    published.push_back(
+        {exec->Figures(), exec->outline(), exec->spread() != nullptr ? exec->spread()->record() : SpreadRecord{}});
   }
   rows.Publish(std::move(published));
 }

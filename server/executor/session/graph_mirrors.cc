@@ -178,6 +178,38 @@ bool GraphMirrors::Has(const MirroredAllocation& allocation) const {
   return known != allocations_.end() && known->second.place.number == allocation.number;
 }
 
+void GraphMirrors::DropTasks() {
+  for (const auto& [gpu, task] : std::exchange(*dropped_, {})) {
+    shm::MirrorCommand command = Command(MirrorCommandKind::kDropTask, 0, 0);
+    command.task = task;
+    mirrors_[gpu - 1]->Do(command);
+    free_tasks_.push_back(task);
+  }
+}
+
+std::unique_ptr<const DefinedTask> GraphMirrors::Define(uint32_t gpu, std::span<const StepCommand> commands) {
+  DropTasks();
+  if (commands.size() > kMostCommands || (free_tasks_.empty() && num_tasks_ == shm::kMirrorMaxTasks)) return nullptr;
+  if (free_tasks_.empty()) free_tasks_.push_back(num_tasks_++);
+  auto task = std::make_unique<const DefinedTask>(dropped_, gpu, free_tasks_.back());
+  free_tasks_.pop_back();
+  Mirror& mirror = *mirrors_[gpu - 1];
+  shm::MirrorCommand command = Command(MirrorCommandKind::kBeginTask, 0, 0);
+  command.task = task->number();
+  mirror.Post(command);
+  for (const StepCommand& part : commands) {
+    shm::MirrorCommand described = part.command;
+    described.num_bytes = part.bytes.size();
+    mirror.Post(described, part.bytes);
+  }
+  // It says what failed before, too.
+  if (const CUresult r = mirror.Do(Command(MirrorCommandKind::kEndTask, 0, 0)); r != CUDA_SUCCESS) {
+    Say(fmt::format("a task of {} commands", commands.size()), r);
+    return nullptr;
+  }
+  return task;
+}
+
 void GraphMirrors::OnFreed(uint64_t address) {
   const auto known = allocations_.find(address);
   if (known == allocations_.end()) return;
@@ -189,6 +221,7 @@ void GraphMirrors::OnFreed(uint64_t address) {
 }
 
 void GraphMirrors::ForgetCode() {
+  DropTasks();
   for (const auto& [bytes, image] : images_) {
     if (!image.second) continue;
     shm::MirrorCommand command = Command(MirrorCommandKind::kUnloadImage, 0, 0);

@@ -4,6 +4,7 @@
 //      Start      a process for each GPU but home, once; about half a second each on a real GPU
 //      NumberOf   a kernel: its image is loaded everywhere, once
 //      Have       an allocation: memory for all of it on each GPU, at home's addresses, once
+//      Define     a task of several launches, on the GPU where a plan has it
 //
 // What is refused by one GPU is refused: then it stays home. Guarded by the session's sequencer; home's context is
 // current.
@@ -35,6 +36,23 @@
 
 namespace tally::server {
 
+// A task that a mirror has; it is dropped there when the next one is defined after this is gone. May outlive the
+// mirrors.
+class DefinedTask {
+ public:
+  using Dropped = std::vector<std::pair<uint32_t, uint32_t>>;  // GPU, number
+  DefinedTask(std::shared_ptr<Dropped> dropped, uint32_t gpu, uint32_t number)
+      : dropped_(std::move(dropped)), gpu_(gpu), number_(number) {}
+  ~DefinedTask() { dropped_->emplace_back(gpu_, number_); }
+  DefinedTask(const DefinedTask&) = delete;
+  DefinedTask& operator=(const DefinedTask&) = delete;
+  uint32_t number() const { return number_; }
+
+ private:
+  const std::shared_ptr<Dropped> dropped_;
+  const uint32_t gpu_, number_;
+};
+
 class GraphMirrors {
  public:
   // Memory of other GPUs counts as the session's; nothing: there is no room for it.
@@ -53,6 +71,10 @@ class GraphMirrors {
   // As Have made it, and still there.
   bool Has(const MirroredAllocation& allocation) const;
 
+  // Launches and fills as one task of GPU `gpu`'s mirror. Null: it cannot be made.
+  static constexpr size_t kMostCommands = 4096;
+  std::unique_ptr<const DefinedTask> Define(uint32_t gpu, std::span<const StepCommand> commands);
+
   // GPU n's is the n-th; home's is the first, and takes graphs only.
   const std::vector<StepQueue*>& queues() const { return queues_; }
 
@@ -69,6 +91,7 @@ class GraphMirrors {
     MirroredAllocation place;
     std::vector<SharedCharge> charges;
   };
+  void DropTasks();
   static shm::MirrorCommand Command(shm::MirrorCommandKind kind, uint32_t allocation, uint64_t num_bytes);
   std::optional<uint32_t> NumberOf(const std::shared_ptr<ImageBytes>& image);
   // All mirrors do it; the first error. `fd`: goes with it.
@@ -99,6 +122,9 @@ class GraphMirrors {
   std::set<uint64_t> refused_;                    // ids of allocations
   uint32_t num_numbers_ = 0;
   std::vector<uint32_t> free_numbers_;  // of allocations that were there
+  std::shared_ptr<DefinedTask::Dropped> dropped_ = std::make_shared<DefinedTask::Dropped>();
+  std::vector<uint32_t> free_tasks_;
+  uint32_t num_tasks_ = 0;
   int num_said_ = 0;
 };
 

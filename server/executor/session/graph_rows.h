@@ -11,12 +11,20 @@
 
 #include "proto/control/graph_figures.h"
 #include "server/executor/issue/graph_picture.h"
+#include "server/executor/mirror/plan_picture.h"
 
 namespace tally::server {
+
+// A plan and its last launch; nulls: there is none.
+struct SpreadRecord {
+  std::shared_ptr<const PlanOutline> plan;
+  std::shared_ptr<const std::vector<StepTimes>> times;
+};
 
 struct GraphRow {
   control::GraphFigures figures{};                 // without the session
   std::shared_ptr<const GraphOutline> partitions;  // null: it has not been cut
+  SpreadRecord spread{};
 };
 
 class PublishedGraphs {

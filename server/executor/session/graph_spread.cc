@@ -1,6 +1,7 @@
 #include "server/executor/session/graph_spread.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -55,8 +56,10 @@ void GraphSpread::DropGraphs() {
 void GraphSpread::DropPlan() {
   is_planned_ = false;
   steps_.clear();
+  tasks_there_.clear();
   allocations_.clear();
   times_ = {};
+  record_ = {};
   num_gpus_ = 1;
 }
 
@@ -159,13 +162,14 @@ WholeReason GraphSpread::Plan(const Place& place, nanoseconds whole) {
       return for_good_ = WholeReason::kNoMirrors;
     }
     std::vector<TaskWork> work;
-    if (!MakeWork(place, &*plan, &work, &allocations_)) {
+    if (!MakeWork(place, *plan, &work, &allocations_)) {
       if (for_good_ != WholeReason::kNone) return for_good_;
       continue;
     }
     auto steps = StepsOfPlan(*plan, *regions, work, allocations_);
     if (!steps || !CheckSteps(*steps, place.mirrors.queues().size()).ok()) return for_good_ = WholeReason::kRefused;
     steps_ = std::move(*steps);
+    record_ = {.plan = OutlineOf(*plan, *regions), .times = nullptr};
     std::vector<bool> is_used(num_gpus);
     for (const PlacedStep& step : steps_) is_used[step.gpu] = true;
     num_gpus_ = static_cast<uint32_t>(std::ranges::count(is_used, true));
@@ -177,21 +181,63 @@ WholeReason GraphSpread::Plan(const Place& place, nanoseconds whole) {
   }
 }
 
-bool GraphSpread::MakeWork(const Place& place, const TaskPlan* plan, std::vector<TaskWork>* work,
+std::shared_ptr<const PlanOutline> GraphSpread::OutlineOf(const TaskPlan& plan, const scheduler::RegionMap& regions) {
+  using scheduler::StepKind;
+  auto outline = std::make_shared<PlanOutline>();
+  std::map<const Kernel*, uint32_t> names;
+  outline->names.emplace_back();  // of a task whose first node is no kernel that is known
+  for (uint32_t i = 0; i < plan.steps().size(); ++i) {
+    const scheduler::PlanStep& planned = plan.steps()[i];
+    PlanOutline::Step& step = outline->steps.emplace_back();
+    step.gpu = planned.device;
+    step.from = planned.from;
+    step.planned_begin = nanoseconds(planned.begin_ns);
+    step.planned_end = nanoseconds(planned.end_ns);
+    step.after.assign(plan.before(i).begin(), plan.before(i).end());
+    if (planned.kind != StepKind::kTask) {
+      step.kind = planned.kind == StepKind::kMove ? PlanOutline::Kind::kMove : PlanOutline::Kind::kDrop;
+      step.num_bytes = regions.region(planned.what).bytes();
+      continue;
+    }
+    const SpreadTasks::OfTask& work = tasks_.work[planned.what];
+    step.task = planned.what;
+    step.num_nodes = static_cast<uint32_t>(work.nodes.size());
+    const Kernel* const kernel = work.commands.empty() ? nullptr : work.commands[0].kernel;
+    if (kernel == nullptr) continue;
+    const auto [name, is_new] = names.try_emplace(kernel, static_cast<uint32_t>(outline->names.size()));
+    if (is_new) outline->names.push_back(NameOf(driver_, *kernel));
+    step.name = name->second;
+  }
+  return outline;
+}
+
+bool GraphSpread::MakeWork(const Place& place, const TaskPlan& plan, std::vector<TaskWork>* work,
                            std::vector<MirroredAllocation>* allocations) {
   work->assign(tasks_.tasks.size(), {});
   allocations->clear();
+  tasks_there_.clear();
   bool is_complete = true;
   for (uint32_t task = 0; task < tasks_.tasks.size(); ++task) {
     // Whatever it touches may have to be moved.
     if (tasks_.tasks[task].is_pinned) continue;
-    if (MakeWorkAbroad(place, task, &(*work)[task], allocations)) continue;
+    if (MakeWorkAbroad(place, task, &(*work)[task], allocations) && DefineAbroad(place, plan, task, &(*work)[task])) {
+      continue;
+    }
     tasks_.tasks[task].is_pinned = true;
     is_complete = false;
   }
   if (!is_complete) return false;
-  if (MakeGraphs(place, plan) != CUDA_SUCCESS) return false;
+  if (MakeGraphs(place, &plan) != CUDA_SUCCESS) return false;
   for (uint32_t task = 0; task < graphs_.size(); ++task) (*work)[task].graph = graphs_[task];
+  return true;
+}
+
+bool GraphSpread::DefineAbroad(const Place& place, const TaskPlan& plan, uint32_t task, TaskWork* work) {
+  if (plan.device_of(task) == scheduler::kHome || work->commands.size() < 2) return true;
+  auto there = place.mirrors.Define(plan.device_of(task), work->commands);
+  if (there == nullptr) return false;
+  work->number = there->number();
+  tasks_there_.push_back(std::move(there));
   return true;
 }
 
@@ -212,7 +258,6 @@ bool GraphSpread::MakeWorkAbroad(const Place& place, uint32_t task, TaskWork* wo
   for (const scheduler::Box& box : tasks_.work[task].scratch) {
     if (have(box.begin(), box.end()) == nullptr) return false;
   }
-  bool is_first = true;
   for (const SpreadTasks::Command& wanted : tasks_.work[task].commands) {
     shm::MirrorCommand command = wanted.command;
     if (wanted.kernel != nullptr) {
@@ -225,12 +270,7 @@ bool GraphSpread::MakeWorkAbroad(const Place& place, uint32_t task, TaskWork* wo
       command.allocation = in->number;
       command.offset = command.address - in->address;
     }
-    if (std::exchange(is_first, false)) {
-      work->command = command;
-      work->bytes = wanted.parameters;
-    } else {
-      work->more.push_back({command, wanted.parameters});
-    }
+    work->commands.push_back({command, wanted.parameters});
   }
   return true;
 }
@@ -298,7 +338,9 @@ CUresult GraphSpread::TimeTasks(const Place& place) {
 CUresult GraphSpread::Launch(const Place& place, const std::function<CUresult()>& look) {
   if (!is_planned_) return TimeTasks(place);
   const auto begin = steady_clock::now();
-  const CUresult result = RunSteps(steps_, place.mirrors.queues(), look);
+  auto times = std::make_shared<std::vector<StepTimes>>();
+  const CUresult result = RunSteps(steps_, place.mirrors.queues(), look, times.get());
+  record_.times = std::move(times);
   if (result != CUDA_SUCCESS) return result;
   times_.Add(steady_clock::now() - begin);
   ++num_launches_;

@@ -16,14 +16,17 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "proto/control/graph_figures.h"
 #include "scheduler/recent_times.h"
+#include "scheduler/taskgraph/region_map.h"
 #include "scheduler/taskgraph/task_plan.h"
 #include "server/executor/driver/completion_source.h"
 #include "server/executor/session/graph_mirrors.h"
+#include "server/executor/session/graph_rows.h"
 #include "server/executor/session/spread_tasks.h"
 
 namespace tally::server {
@@ -66,19 +69,22 @@ class GraphSpread {
   uint64_t num_launches() const { return num_launches_; }
   uint64_t moved_bytes() const { return moved_bytes_; }
   uint32_t num_gpus() const { return num_gpus_; }  // of the plan
+  const SpreadRecord& record() const { return record_; }
 
  private:
   control::WholeReason Judge(std::chrono::nanoseconds whole, bool is_forced);
   control::WholeReason Look(const Place& place, CUgraph graph, std::span<const DeclaredTask> declared);
   control::WholeReason Plan(const Place& place, std::chrono::nanoseconds whole);
   bool StillHolds(const Place& place);
-  // What tasks are on mirrors. A task that these cannot have is pinned from now on: false.
-  bool MakeWork(const Place& place, const scheduler::TaskPlan* plan, std::vector<TaskWork>* work,
+  // What tasks are where the plan has them. A task that mirrors cannot have is pinned from now on: false.
+  bool MakeWork(const Place& place, const scheduler::TaskPlan& plan, std::vector<TaskWork>* work,
                 std::vector<MirroredAllocation>* allocations);
   bool MakeWorkAbroad(const Place& place, uint32_t task, TaskWork* work, std::vector<MirroredAllocation>* allocations);
+  bool DefineAbroad(const Place& place, const scheduler::TaskPlan& plan, uint32_t task, TaskWork* work);
   CUresult MakeGraph(const Place& place, uint32_t task);
   CUresult MakeGraphs(const Place& place, const scheduler::TaskPlan* plan);
   CUresult TimeTasks(const Place& place);
+  std::shared_ptr<const PlanOutline> OutlineOf(const scheduler::TaskPlan& plan, const scheduler::RegionMap& regions);
   void DropPlan();
   void DropGraphs();
 
@@ -90,13 +96,15 @@ class GraphSpread {
   bool are_timed_ = false;           // the tasks: their costs are known
   bool is_planned_ = false;
   std::vector<PlacedStep> steps_;
-  std::vector<MirroredAllocation> allocations_;  // that the steps use
-  uint64_t memory_generation_ = 0;               // in which the tasks' answers were so last
+  std::vector<std::unique_ptr<const DefinedTask>> tasks_there_;  // that the steps use
+  std::vector<MirroredAllocation> allocations_;                  // that the steps use
+  uint64_t memory_generation_ = 0;                               // in which the tasks' answers were so last
   int num_plans_ = 0;
   int num_looks_ = 0;
   uint64_t num_asked_ = 0;  // since it was forgotten
   uint64_t next_look_ = 0;
   control::WholeReason last_look_ = control::WholeReason::kNone;
+  SpreadRecord record_;
   scheduler::RecentTimes times_;
   uint64_t num_launches_ = 0;
   uint64_t moved_bytes_ = 0;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "server/executor/issue/kernel_code.h"
-#include "server/executor/mirror/step_queue.h"
+#include "server/executor/session/graph_mirrors.h"
 #include "server/executor/session/graph_target.h"
 #include "server/executor/session/kernel_ops.h"
 #include "server/executor/session/served_request.h"
@@ -143,7 +143,7 @@ class Reader {
   }
   bool MayLeave(const scheduler::Task& task) {
     SpreadTasks::OfTask& work = out_.work.back();
-    if (!IsAllExportable(task.touches) || work.nodes.size() > PlacedStep::kMostMore + 1) return false;
+    if (!IsAllExportable(task.touches) || work.nodes.size() > GraphMirrors::kMostCommands) return false;
     for (const uint32_t node : work.nodes) {
       const GraphTask& known = out_.nodes.tasks[node];
       if (known.kind == NodeKind::kEmpty) continue;

@@ -52,12 +52,14 @@ void ExpectLimit(MirrorCommandKind kind, Field MirrorCommand::*field, Value last
 
 TEST(MirrorCommandTest, NumbersHaveLimits) {
   using enum MirrorCommandKind;
-  for (const auto kind : {kReserve, kMapOwn, kLoadImage, kFunction, kLaunch, kFetch, kFill}) {
+  for (const auto kind :
+       {kReserve, kMapOwn, kLoadImage, kFunction, kBeginTask, kDropTask, kRun, kLaunch, kFetch, kFill}) {
     ExpectLimit(kind, &MirrorCommand::allocation, shm::kMirrorMaxAllocations - 1);
     ExpectLimit(kind, &MirrorCommand::image, shm::kMirrorMaxImages - 1);
     ExpectLimit(kind, &MirrorCommand::function, shm::kMirrorMaxFunctions - 1);
+    ExpectLimit(kind, &MirrorCommand::task, shm::kMirrorMaxTasks - 1);
   }
-  for (const auto kind : {kLaunch, kFetch, kWriteBack, kFill})
+  for (const auto kind : {kLaunch, kFetch, kWriteBack, kFill, kRun})
     ExpectLimit(kind, &MirrorCommand::stream, shm::kMirrorStreams - 1);
   for (const auto kind : {kMapOther, kUnmap, kFetch, kWriteBack})
     ExpectLimit(kind, &MirrorCommand::gpu, shm::kMirrorMaxDevices - 1);
@@ -181,7 +183,7 @@ TEST(MirrorCommandTest, RandomCommandsThatPassAreWithinLimits) {
   };
   int num_passed = 0;
   for (int i = 0; i < 200'000; ++i) {
-    MirrorCommand command = Good(static_cast<MirrorCommandKind>(random() % 16));
+    MirrorCommand command = Good(static_cast<MirrorCommandKind>(random() % 20));
     for (uint64_t MirrorCommand::*field : {&MirrorCommand::offset, &MirrorCommand::num_bytes, &MirrorCommand::row_bytes,
                                            &MirrorCommand::pitch, &MirrorCommand::rows, &MirrorCommand::address})
       if (random() % 2 == 0) command.*field = number();
@@ -190,7 +192,7 @@ TEST(MirrorCommandTest, RandomCommandsThatPassAreWithinLimits) {
     using Wide = unsigned __int128;
     const Wide limit = ~uint64_t{0};
     const auto kind = command.kind;
-    if (kind >= MirrorCommandKind::kFetch) {
+    if (kind == MirrorCommandKind::kFill || kind >= MirrorCommandKind::kFetch) {
       const Wide pitch = command.rows == 1 ? 0 : command.pitch;
       EXPECT_LE(Wide{command.offset} + pitch * (command.rows - 1) + command.row_bytes, limit);
       EXPECT_EQ(Wide{BoxExtent(command)}, pitch * (command.rows - 1) + command.row_bytes);

@@ -96,6 +96,7 @@ shm::MirrorCommand RandomCommand(std::mt19937_64& random, uint64_t near) {
   command.gpu = may_be_self && random() % 2 == 0 ? shm::kMirrorSelf : SmallOrWild(random, 3);
   command.image = SmallOrWild(random, 2);
   command.function = SmallOrWild(random, 3);
+  command.task = SmallOrWild(random, 2);
   command.value = static_cast<uint32_t>(random());
   command.shared_bytes = SmallOrWild(random, 4096);
   command.address = near + granules();

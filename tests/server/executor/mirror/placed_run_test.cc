@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <random>
 #include <thread>
 #include <vector>
@@ -97,8 +98,8 @@ TEST_P(PlacedGraphs, InHomesMemoryMoveNothing) {
     std::vector<PlacedStep> steps;
     for (const TaskWork& work : tasks.work) {
       steps.push_back({.gpu = static_cast<uint32_t>(random() % world_->queues().size()),
-                       .command = work.command,
-                       .bytes = work.bytes,
+                       .command = work.commands[0].command,
+                       .bytes = work.commands[0].bytes,
                        .after = {}});
     }
     for (const auto& [from, to] : TrueEdges(tasks.tasks)) steps[to].after.push_back(from);
@@ -136,6 +137,13 @@ class PlacedRunTest : public testing::Test {
     step.command.row_bytes = 64;
     step.command.rows = 1;
     step.after = std::move(after);
+    return step;
+  }
+  static PlacedStep Run(uint32_t gpu, uint32_t task) {
+    PlacedStep step;
+    step.gpu = gpu;
+    step.command.kind = MirrorCommandKind::kRun;
+    step.command.task = task;
     return step;
   }
   uint32_t WordOfSecond(size_t index) { return world_.allocation(1).Read()[index]; }
@@ -193,37 +201,153 @@ TEST_F(PlacedRunTest, MoreStepsThanAPageHolds) {
   EXPECT_TRUE(std::all_of(words.begin(), words.begin() + 16'000, [](uint32_t word) { return word == 0xabababab; }));
 }
 
-// A step of several commands ends as one: whatever comes behind it finds what the last one left.
-TEST_F(PlacedRunTest, CommandsOfOneStepFollowOneAnother) {
+// A page has one place for each of so many commands: while one of them runs, others wait, but not for other GPUs.
+TEST_F(PlacedRunTest, AFullPageKeepsNoOtherGpuWaiting) {
   world_.ShareHome();
-  std::vector<PlacedStep> steps;
-  for (uint32_t i = 0; i < 60; ++i) {
-    PlacedStep step = Fill(i % 3, 0, i == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{i - 1});
-    // Now and then more than a page holds.
-    const uint32_t num_more = i % 20 == 7 ? 300 : i % 7 == 3 ? 100 : 31;
-    for (uint32_t k = 0; k < num_more; ++k) {
-      StepCommand next{step.command, {}};
-      next.command.value = k + 1 == num_more ? i + 1 : 0xee;
-      step.more.push_back(next);
-    }
-    steps.push_back(std::move(step));
-  }
-  ASSERT_TRUE(CheckSteps(steps, world_.queues().size()).ok());
+  world_.allocation(0).Write({0});
+  std::vector<PlacedStep> steps = {Waits(1)};
+  for (uint32_t i = 0; i < 300; ++i) steps.push_back(Fill(1, 64, {}));
+  steps.push_back(Fill(2, 0, {}));
+  steps.back().command.allocation = 0;  // what the first waits for
   EXPECT_EQ(RunSteps(steps, world_.queues()), CUDA_SUCCESS);
-  EXPECT_EQ(WordOfSecond(0), 60 * 0x01010101u);
+  EXPECT_EQ(WordOfSecond(16), 0xababababu);
 }
 
-// A command in the middle that cannot be carried out is the step's error.
-TEST_F(PlacedRunTest, ACommandInTheMiddleThatFailsIsSeen) {
+// A task of several commands ends as one: whatever comes behind it finds what the last one left.
+TEST_F(PlacedRunTest, CommandsOfOneTaskFollowOneAnother) {
   world_.ShareHome();
-  for (const uint32_t gpu : {0u, 1u}) {
-    PlacedStep step = Fill(gpu, 0, {});
-    StepCommand unknown{Launch(gpu, 99, {0}).command, {}};
-    for (const size_t num_behind : {1, 400}) {
-      step.more.assign(1, unknown);
-      step.more.insert(step.more.end(), num_behind, {step.command, {}});
-      EXPECT_EQ(RunSteps(std::vector{step}, world_.queues()), CUDA_ERROR_INVALID_VALUE) << gpu << num_behind;
+  std::vector<PlacedStep> steps;
+  for (uint32_t i = 0; i < 40; ++i) {
+    const uint32_t gpu = 1 + i % 2;
+    std::vector<StepCommand> commands;
+    // Now and then more than a page holds.
+    const uint32_t count = i % 20 == 7 ? 300 : 31;
+    for (uint32_t k = 1; k <= count; ++k) {
+      commands.push_back({Fill(gpu, 0, {}).command});
+      commands.back().command.value = k == count ? i + 1 : 0xee;
     }
+    ASSERT_EQ(world_.Define(static_cast<int>(gpu), i, commands), CUDA_SUCCESS);
+    steps.push_back(Run(gpu, i));
+    if (i != 0) steps.back().after = {i - 1};
+  }
+  EXPECT_EQ(WordOfSecond(0), 0u) << "describing a task does nothing";
+  ASSERT_TRUE(CheckSteps(steps, world_.queues().size()).ok());
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(RunSteps(steps, world_.queues()), CUDA_SUCCESS);
+    EXPECT_EQ(WordOfSecond(0), 40 * 0x01010101u);
+    EXPECT_EQ(RunSteps(std::vector{Fill(0, 0, {})}, world_.queues()), CUDA_SUCCESS);
+  }
+}
+
+TEST_F(PlacedRunTest, ATaskThatCannotBeDescribedIsNone) {
+  world_.ShareHome();
+  const StepCommand fill{Fill(1, 0, {}).command}, unknown{Launch(1, 99, {0}).command};
+  const auto refused = [&](uint32_t task) {
+    return RunSteps(std::vector{Run(1, task)}, world_.queues()) == CUDA_ERROR_INVALID_VALUE;
+  };
+  EXPECT_EQ(world_.Define(1, 0, std::vector{fill, unknown, fill}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(refused(0));
+  EXPECT_EQ(WordOfSecond(0), 0u);
+  EXPECT_EQ(world_.Define(1, 0, std::vector{fill, fill}), CUDA_SUCCESS) << "the number is free";
+  EXPECT_NE(world_.Define(1, 0, std::vector{fill}), CUDA_SUCCESS) << "now it is not";
+  EXPECT_TRUE(refused(1));
+  EXPECT_EQ(RunSteps(std::vector{Run(1, 0)}, world_.queues()), CUDA_SUCCESS);
+  EXPECT_EQ(WordOfSecond(0), 0xababababu);
+  shm::MirrorCommand drop = MirrorWorld::Command(MirrorCommandKind::kDropTask);
+  EXPECT_EQ(world_.mirror(1).Do(drop), CUDA_SUCCESS);
+  EXPECT_EQ(world_.mirror(1).Do(drop), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(refused(0));
+  EXPECT_EQ(world_.mirror(1).Do(MirrorWorld::Command(MirrorCommandKind::kEndTask)), CUDA_ERROR_INVALID_VALUE);
+}
+
+// A GPU that runs `most` steps at a time, each until it has been looked at so often as `value` of its command says.
+class ScriptedQueue final : public StepQueue {
+ public:
+  ScriptedQueue(size_t most, std::vector<uint32_t>* started) : most_(most), started_(*started) {}
+  std::expected<Ticket, CUresult> Start(const PlacedStep& step) override {
+    if (left_.size() == most_) return std::unexpected(CUDA_ERROR_NOT_READY);
+    started_.push_back(static_cast<uint32_t>(step.command.address));
+    left_[next_] = step.command.value;
+    return next_++;
+  }
+  CUresult StateOf(Ticket ticket) override {
+    if (left_.at(ticket)-- > 0) return CUDA_ERROR_NOT_READY;
+    left_.erase(ticket);
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  const size_t most_;
+  std::vector<uint32_t>& started_;
+  std::map<Ticket, uint32_t> left_;
+  Ticket next_ = 0;
+};
+
+// `address`: its place, for who looks at the order.
+std::vector<PlacedStep> Scripted(std::vector<std::pair<std::vector<uint32_t>, uint32_t>> steps) {
+  std::vector<PlacedStep> made;
+  for (const auto& [after, looks] : steps) {
+    PlacedStep& step = made.emplace_back();
+    step.command.kind = MirrorCommandKind::kFill;
+    step.command.address = made.size() - 1;
+    step.command.value = looks;
+    step.after = after;
+  }
+  return made;
+}
+
+TEST(RunStepsTest, WhoComesFirstInThePlanGoesFirst) {
+  // 3 may start last, but goes before 4 and 5, which could have for a long time.
+  const auto steps = Scripted({{{}, 5}, {{0}, 0}, {{}, 9}, {{1, 2}, 0}, {{}, 0}, {{}, 0}});
+  std::vector<uint32_t> started;
+  ScriptedQueue queue(1, &started);
+  std::vector<StepQueue*> queues = {&queue};
+  EXPECT_EQ(RunSteps(steps, queues), CUDA_SUCCESS);
+  EXPECT_EQ(started, (std::vector<uint32_t>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(RunStepsTest, CopiesDoNotWaitBehindTasksThatMayNotStart) {
+  auto steps = Scripted({{{}, 100}, {{}, 100}, {{}, 0}});
+  steps[2].command.kind = MirrorCommandKind::kFetch;
+  // As RunningSteps has it: one task at a time, any copy.
+  class OneTask final : public StepQueue {
+   public:
+    explicit OneTask(std::vector<uint32_t>* started) : tasks_(1, started), copies_(9, started) {}
+    std::expected<Ticket, CUresult> Start(const PlacedStep& step) override {
+      auto ticket = step.is_copy() ? copies_.Start(step) : tasks_.Start(step);
+      return ticket ? std::expected<Ticket, CUresult>(2 * *ticket + (step.is_copy() ? 1 : 0)) : ticket;
+    }
+    CUresult StateOf(Ticket ticket) override {
+      return ticket % 2 == 1 ? copies_.StateOf(ticket / 2) : tasks_.StateOf(ticket / 2);
+    }
+
+   private:
+    ScriptedQueue tasks_, copies_;
+  };
+  std::vector<uint32_t> started;
+  OneTask queue(&started);
+  std::vector<StepQueue*> queues = {&queue};
+  EXPECT_EQ(RunSteps(steps, queues), CUDA_SUCCESS);
+  ASSERT_EQ(started.size(), 3u);
+  EXPECT_EQ(started.back(), 1u);
+}
+
+TEST(RunStepsTest, TimesSayWhenEachBeganAndEnded) {
+  auto steps = Scripted({{{}, 3}, {{0}, 2}, {{1}, 0}, {{2}, 1}});
+  steps[2].command.kind = MirrorCommandKind::kNone;
+  std::vector<uint32_t> started;
+  ScriptedQueue queue(4, &started);
+  std::vector<StepQueue*> queues = {&queue};
+  std::vector<StepTimes> times;
+  EXPECT_EQ(RunSteps(
+                steps, queues, [] { return CUDA_SUCCESS; }, &times),
+            CUDA_SUCCESS);
+  ASSERT_EQ(times.size(), 4u);
+  std::chrono::nanoseconds last{0};
+  for (const StepTimes& step : times) {
+    EXPECT_GE(step.begin, last);
+    EXPECT_GT(step.end, step.begin);
+    last = step.end;
   }
 }
 
@@ -260,15 +384,8 @@ TEST_F(PlacedRunTest, StepsThatMakeNoSenseAreRefused) {
   PlacedStep mapping = Fill(1, 0, {});
   mapping.command.kind = MirrorCommandKind::kRelease;
   EXPECT_TRUE(refused(mapping));
-  PlacedStep several = Fill(1, 0, {});
-  several.more.assign(PlacedStep::kMostMore + 1, {several.command, {}});
-  EXPECT_TRUE(refused(several));
-  several.more.pop_back();
-  EXPECT_FALSE(refused(several));
-  several.more.back().command.kind = MirrorCommandKind::kFetch;
-  EXPECT_TRUE(refused(several));
-  several.more.back().command = {};
-  EXPECT_TRUE(refused(several));
+  EXPECT_FALSE(refused(Run(1, 7)));
+  EXPECT_TRUE(refused(Run(0, 7)));  // home has graphs
   PlacedStep graph = Fill(1, 0, {});
   graph.graph = reinterpret_cast<CUgraphExec>(this);
   EXPECT_TRUE(refused(graph));  // is home's

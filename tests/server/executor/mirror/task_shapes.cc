@@ -114,7 +114,7 @@ TileTasks MakeTileTasks(scheduler::GraphShape shape, std::mt19937& random,
       if (Reads(access.kind)) parameters.input[parameters.num_inputs++] = access.box.begin();
       if (Writes(access.kind)) parameters.out = access.box.begin();
     }
-    TaskWork work;
+    StepCommand work;
     work.command.kind = shm::MirrorCommandKind::kLaunch;
     work.command.function = 0;
     work.command.grid[0] = kTileWords / 256;
@@ -122,7 +122,7 @@ TileTasks MakeTileTasks(scheduler::GraphShape shape, std::mt19937& random,
     work.command.grid[1] = work.command.grid[2] = work.command.block[1] = work.command.block[2] = 1;
     work.bytes.resize(sizeof parameters);
     std::memcpy(work.bytes.data(), &parameters, sizeof parameters);
-    made.work.push_back(std::move(work));
+    made.work.push_back({.commands = {std::move(work)}});
   }
   return made;
 }
@@ -131,7 +131,7 @@ void RunInOrder(const TileTasks& tasks, std::span<const MirroredAllocation> matr
                 std::vector<std::vector<uint32_t>>& words) {
   for (const TaskWork& work : tasks.work) {
     CombineParameters parameters;
-    std::memcpy(&parameters, work.bytes.data(), sizeof parameters);
+    std::memcpy(&parameters, work.commands[0].bytes.data(), sizeof parameters);
     for (uint32_t w = 0; w < kTileWords; ++w) {
       const uint64_t offset = w / 32 * kTilePitch + w % 32 * sizeof(uint32_t);
       uint32_t sum = parameters.seed + w;
