@@ -86,13 +86,17 @@ class Daemon:
         priority = priority or self.priority
         return run + (["--priority", priority] if priority else []) + list(words)
 
-    def ctl(self, *words):
-        """What tallyctl says, read from its JSON."""
-        said = subprocess.run([os.path.join(self.root, "bin", "tallyctl"), "--socket", self.socket, "--json", *words],
+    def ctl_text(self, *words):
+        """What tallyctl prints."""
+        said = subprocess.run([os.path.join(self.root, "bin", "tallyctl"), "--socket", self.socket, *words],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
         if said.returncode != 0:
-            raise Failed(f"tallyctl {words[0]}: " + said.stderr.strip())
-        return json.loads(said.stdout)
+            raise Failed(f"tallyctl {' '.join(words)}: " + said.stderr.strip())
+        return said.stdout
+
+    def ctl(self, *words):
+        """What tallyctl says, read from its JSON."""
+        return json.loads(self.ctl_text("--json", *words))
 
     def state(self):
         """For people who ask why something stands still: executors, programs, what the threads of executors wait for in the kernel,

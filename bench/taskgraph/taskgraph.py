@@ -10,6 +10,7 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import plan_times  # noqa: E402  pylint: disable=wrong-import-position
 from ways import Failed, daemon, find_root, has_gpu  # noqa: E402  pylint: disable=wrong-import-position
 
 SHAPES = ["chain", "independent", "fork-join", "wavefront", "tree-sum", "butterfly", "random"]
@@ -37,19 +38,22 @@ SETTLED_AFTER = 16
 
 
 class Watch(threading.Thread):
-    """What tallyctl says of a program's graph while it runs: the last that was heard."""
+    """What tallyctl says of a program's graph while it runs: the last that was heard. `has_plan`: with its plan."""
 
-    def __init__(self, tallyd):
+    def __init__(self, tallyd, has_plan):
         super().__init__()
-        self.tallyd, self.row, self.ended = tallyd, None, threading.Event()
+        self.tallyd, self.has_plan = tallyd, has_plan
+        self.row, self.plan, self.ended = None, "", threading.Event()
 
     def run(self):
         while not self.ended.wait(0.3):
             try:
                 found = self.tallyd.ctl("graphs")
+                self.row = max(found, key=lambda row: row["launches"], default=self.row)
+                if self.has_plan and self.row and self.row["launches_spread"]:
+                    self.plan = self.tallyd.ctl_text("graph", self.row["id"], "--dot")
             except (Failed, subprocess.SubprocessError):
                 continue
-            self.row = max(found, key=lambda row: row["launches"], default=self.row)
 
     def text(self):
         self.ended.set()
@@ -62,9 +66,18 @@ class Watch(threading.Thread):
                 + (f", whole now: {self.row['why_whole']}" if self.row["why_whole"] else ""))
 
 
-def run_spread(root, tallyd, words):
+def keep_plan(directory, words, plan):
+    """Into a file, and what became of it onto the screen."""
+    os.makedirs(directory, exist_ok=True)
+    path = os.path.join(directory, "-".join(word.lstrip("-") for word in words) + ".dot")
+    with open(path, "w", encoding="ascii") as file:
+        file.write(plan)
+    print("\n".join(["", path, *plan_times.report(plan_times.read(plan.splitlines())), ""]), flush=True)
+
+
+def run_spread(root, tallyd, words, plans):
     """As run(), and what tallyctl said."""
-    watch = Watch(tallyd)
+    watch = Watch(tallyd, plans is not None)
     watch.start()
     command = [os.path.join(root, "bin", "tally-run"), "--quiet", "--socket", tallyd.socket, "--graphs", "spread",
                os.path.join(root, "bench", "task_graphs"), *words, "--warm-ups", str(SETTLED_AFTER)]
@@ -73,6 +86,8 @@ def run_spread(root, tallyd, words):
     found = LINE.search(done.stdout)
     if done.returncode != 0 or found is None:
         raise Failed(f"spread: {' '.join(words)}: status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+    if watch.plan:
+        keep_plan(plans, words, watch.plan)
     return int(found[3]), float(found[4]), f"{found[7]}; {heard}"
 
 
@@ -96,7 +111,7 @@ def on_several(root, options):
             for more in [[], ["--annotated"]] if is_matrix else [[]]:
                 way = " ".join([f"spread over {options.gpus}", *more])
                 try:
-                    tasks, median_ms, checked = run_spread(root, tallyd, [*words, "--mode", "graph", *more])
+                    tasks, median_ms, checked = run_spread(root, tallyd, [*words, "--mode", "graph", *more], options.plans)
                 except Failed as failed:
                     failures += 1
                     show_failure(words, way, failed)
@@ -169,6 +184,7 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="small, on the software GPU, without native runs: results only")
     parser.add_argument("--embedded", action="store_true", help="a tallyd for each run; else one has to run already")
     parser.add_argument("--gpus", type=int, default=1, help="spread over so many, by a tallyd of its own (default: %(default)s)")
+    parser.add_argument("--plans", metavar="DIRECTORY", help="with --gpus: keep the plans there, and say where their time went")
     parser.add_argument("--sizes", default="12000,24000,48000", help="of matrices (default: %(default)s)")
     parser.add_argument("--tiles", default="12,6,8,16", help="of a row of these (default: %(default)s)")
     options = parser.parse_args()

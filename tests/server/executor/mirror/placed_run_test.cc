@@ -207,8 +207,9 @@ TEST_F(PlacedRunTest, AFullPageKeepsNoOtherGpuWaiting) {
   world_.allocation(0).Write({0});
   std::vector<PlacedStep> steps = {Waits(1)};
   for (uint32_t i = 0; i < 300; ++i) steps.push_back(Fill(1, 64, {}));
-  steps.push_back(Fill(2, 0, {}));
-  steps.back().command.allocation = 0;  // what the first waits for
+  // What the first waits for; it may start when there is no place left.
+  steps.push_back(Fill(2, 0, {shm::kMirrorSlots - 1}));
+  steps.back().command.allocation = 0;
   EXPECT_EQ(RunSteps(steps, world_.queues()), CUDA_SUCCESS);
   EXPECT_EQ(WordOfSecond(16), 0xababababu);
 }
@@ -257,13 +258,16 @@ TEST_F(PlacedRunTest, ATaskThatCannotBeDescribedIsNone) {
   EXPECT_EQ(world_.mirror(1).Do(drop), CUDA_SUCCESS);
   EXPECT_EQ(world_.mirror(1).Do(drop), CUDA_ERROR_INVALID_VALUE);
   EXPECT_TRUE(refused(0));
+  EXPECT_EQ(world_.Define(1, 0, std::vector{fill, fill}), CUDA_SUCCESS) << "the number is free again";
   EXPECT_EQ(world_.mirror(1).Do(MirrorWorld::Command(MirrorCommandKind::kEndTask)), CUDA_ERROR_INVALID_VALUE);
 }
 
 // A GPU that runs `most` steps at a time, each until it has been looked at so often as `value` of its command says.
 class ScriptedQueue final : public StepQueue {
  public:
-  ScriptedQueue(size_t most, std::vector<uint32_t>* started) : most_(most), started_(*started) {}
+  static constexpr Ticket kNone = ~Ticket{0};
+  ScriptedQueue(size_t most, std::vector<uint32_t>* started, Ticket fails = kNone)
+      : most_(most), started_(*started), fails_(fails) {}
   std::expected<Ticket, CUresult> Start(const PlacedStep& step) override {
     if (left_.size() == most_) return std::unexpected(CUDA_ERROR_NOT_READY);
     started_.push_back(static_cast<uint32_t>(step.command.address));
@@ -273,12 +277,13 @@ class ScriptedQueue final : public StepQueue {
   CUresult StateOf(Ticket ticket) override {
     if (left_.at(ticket)-- > 0) return CUDA_ERROR_NOT_READY;
     left_.erase(ticket);
-    return CUDA_SUCCESS;
+    return ticket == fails_ ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
   }
 
  private:
   const size_t most_;
   std::vector<uint32_t>& started_;
+  const Ticket fails_;
   std::map<Ticket, uint32_t> left_;
   Ticket next_ = 0;
 };
@@ -330,6 +335,17 @@ TEST(RunStepsTest, CopiesDoNotWaitBehindTasksThatMayNotStart) {
   EXPECT_EQ(RunSteps(steps, queues), CUDA_SUCCESS);
   ASSERT_EQ(started.size(), 3u);
   EXPECT_EQ(started.back(), 1u);
+}
+
+TEST(RunStepsTest, AfterAnErrorNothingIsStarted) {
+  // When 2 ends there is room for 3 on a GPU that is well, where 1 still runs.
+  auto steps = Scripted({{{}, 2}, {{}, 9}, {{}, 4}, {{}, 0}});
+  std::vector<uint32_t> started;
+  ScriptedQueue fails(1, &started, 0), well(2, &started);
+  for (size_t i = 1; i < steps.size(); ++i) steps[i].gpu = 1;
+  std::vector<StepQueue*> queues = {&fails, &well};
+  EXPECT_EQ(RunSteps(steps, queues), CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(started, (std::vector<uint32_t>{0, 1, 2}));
 }
 
 TEST(RunStepsTest, TimesSayWhenEachBeganAndEnded) {
