@@ -116,6 +116,19 @@ inline constexpr FigureFamily kHints = {
     "(no "
     "work came), late (the work was there first), refused (the budget for false ones was spent).",
     "tenant, uid, outcome"};
+inline constexpr FigureFamily kGaps = {
+    "tally_tenant_gaps_total", "gaps",
+    "Gaps of high-priority work in which best-effort programs were there, counted of the session that ended them; "
+    "outcome "
+    "is hit (the GPU was held until then), late (not for so long), rule or guard (not at all, by whom; "
+    "docs/scheduling.md#holding).",
+    "tenant, uid, outcome"};
+inline constexpr FigureFamily kGuardedRequests = {
+    "tally_tenant_guarded_requests_total", "requests",
+    "Requests of high-priority sessions that the guard of holding has timed; gaps is held or open, as it let them be.",
+    "tenant, uid, gaps"};
+inline constexpr FigureFamily kGuardedSeconds = {"tally_tenant_guarded_request_seconds_total", "seconds",
+                                                 "How long those took, all together.", "tenant, uid, gaps"};
 inline constexpr FigureFamily kWindowIssued = {
     "tally_tenant_window_issued_total", "launches",
     "Launches that a window has held and issued; how is graph, with others at once, or in_order.", "tenant, uid, how"};
@@ -289,6 +302,23 @@ inline constexpr auto kSessionFigures = [] {
       {"hints_false", kCounter, kHints, "false"},
       {"hints_late", kCounter, kHints, "late"},
       {"hints_refused", kCounter, kHints, "refused"},
+      {"gaps_hit", kCounter, kGaps, "hit"},
+      {"gaps_late", kCounter, kGaps, "late"},
+      {"gaps_by_rule", kCounter, kGaps, "rule"},
+      {"gaps_by_guard", kCounter, kGaps, "guard"},
+      {"gap_hold_ns",
+       kCounter,
+       {"tally_tenant_gap_hold_seconds_total", "seconds", "For how long the GPU was held in those gaps."}},
+      {"requests_gaps_held", kCounter, kGuardedRequests, "held"},
+      {"requests_gaps_open", kCounter, kGuardedRequests, "open"},
+      {"requests_gaps_held_ns", kCounter, kGuardedSeconds, "held"},
+      {"requests_gaps_open_ns", kCounter, kGuardedSeconds, "open"},
+      {"prefers_holding",
+       kHeldNow,
+       {"tally_tenant_prefer_holding_sessions", "sessions",
+        "Running sessions whose requests the guard found shorter with the GPU held in gaps; of the others it is held "
+        "for "
+        "trial only."}},
       {"slo_requests",
        kCounter,
        {"tally_tenant_slo_requests_total", "requests",

@@ -26,24 +26,41 @@ std::string ObjectiveOf(const v1::Session& session) {
   return fmt::format("{}: {}, caution {:.2f}", session.slo(), observed, session.slo_caution());
 }
 
+uint64_t FigureOf(const v1::Session& session, const char* name) {
+  const auto found = session.figures().find(name);
+  return found != session.figures().end() ? found->second : 0;
+}
+
 // How much of what was expected found the GPU ready.
 std::string HintsOf(const v1::Session& session) {
-  const auto figure = [&](const char* name) {
-    const auto found = session.figures().find(name);
-    return found != session.figures().end() ? found->second : 0;
-  };
-  const uint64_t announced = figure("hints_announced");
+  const uint64_t announced = FigureOf(session, "hints_announced");
   if (announced == 0) return "-";
-  return fmt::format("{}/{}, {} false, {} late", figure("hints_hit"), announced, figure("hints_false"),
-                     figure("hints_late"));
+  return fmt::format("{}/{}, {} false, {} late", FigureOf(session, "hints_hit"), announced,
+                     FigureOf(session, "hints_false"), FigureOf(session, "hints_late"));
+}
+
+std::string MeanTime(uint64_t sum_ns, uint64_t num) {
+  return num == 0 ? "?" : fmt::format("{:.3g} ms", static_cast<double>(sum_ns) / static_cast<double>(num) / 1e6);
+}
+
+// Whether the GPU is held in gaps, in how many it was, and what requests took with that and without.
+std::string HoldingOf(const v1::Session& session) {
+  const auto figure = [&](const char* name) { return FigureOf(session, name); };
+  const uint64_t num_held = figure("gaps_hit") + figure("gaps_late");
+  const uint64_t num_gaps = num_held + figure("gaps_by_rule") + figure("gaps_by_guard");
+  if (num_gaps == 0) return "-";
+  return fmt::format("{}: {} of {} gaps, {} held, {} not", figure("prefers_holding") != 0 ? "yes" : "no", num_held,
+                     num_gaps, MeanTime(figure("requests_gaps_held_ns"), figure("requests_gaps_held")),
+                     MeanTime(figure("requests_gaps_open_ns"), figure("requests_gaps_open")));
 }
 
 }  // namespace
 
 std::string SessionTable(const v1::ListSessionsResponse& sessions, const std::vector<GpuReading>& gpus, size_t width) {
-  Table table({"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "GPU", "OBJECTIVE", "DOMAIN", "EXECUTOR", "AGE",
-               "LAUNCHES", "HELD", "COPIED", "MEMORY", "PINNED", "REFUSED", "HINTS"},
-              {{0}, {0, 8}, {5}, {9}, {1}, {2}, {1}, {4, 12}, {10}, {8}, {6}, {3}, {4}, {11}, {2}, {13}, {7}, {14}});
+  Table table(
+      {"SESSION", "TENANT", "PID", "UID", "CLASS", "SHARE", "GPU", "OBJECTIVE", "DOMAIN", "EXECUTOR", "AGE", "LAUNCHES",
+       "HELD", "COPIED", "MEMORY", "PINNED", "REFUSED", "HINTS", "HOLDING"},
+      {{0}, {0, 8}, {5}, {9}, {1}, {2}, {1}, {4, 12}, {10}, {8}, {6}, {3}, {4}, {11}, {2}, {13}, {7}, {14}, {15}});
   bool is_any_stale = false;
   for (const v1::Session& session : sessions.sessions()) {
     is_any_stale |= session.is_stale();
@@ -56,7 +73,7 @@ std::string SessionTable(const v1::ListSessionsResponse& sessions, const std::ve
                   fmt::format("{}", session.kernel_launches() + session.graph_launches()),
                   fmt::format("{}", session.held_launches()), FormatBytes(copied),
                   FormatBytes(session.device_memory_bytes()), FormatBytes(session.pinned_memory_bytes()),
-                  fmt::format("{}", session.refused_calls()), HintsOf(session)});
+                  fmt::format("{}", session.refused_calls()), HintsOf(session), HoldingOf(session)});
   }
   std::string text = table.ToString(width);
   if (sessions.sessions().empty()) text += "no sessions: 'tally-run PROGRAM' makes one\n";

@@ -21,6 +21,8 @@ class FigureCounters {
     return values_[figure.place() + entry].fetch_add(amount, std::memory_order_relaxed);
   }
   void Add(control::Figure figure, std::chrono::nanoseconds time) { Add(figure, static_cast<uint64_t>(time.count())); }
+  // What one part alone knows, of rows that are no counters.
+  void Set(control::Figure figure, uint64_t value) { values_[figure.place()].store(value, std::memory_order_relaxed); }
 
   uint64_t operator[](control::Figure figure) const { return values_[figure.place()].load(std::memory_order_relaxed); }
   void AddTo(control::SessionFigures& sum) const {

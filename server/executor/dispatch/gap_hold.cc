@@ -1,14 +1,22 @@
 #include "server/executor/dispatch/gap_hold.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/log.h"
 #include "server/executor/driver/driver_libraries.h"
 
 namespace tally::server {
 
-void HoldChoice::OnRequest(std::chrono::nanoseconds took) {
+using control::Figure;
+
+void HoldChoice::OnRequest(std::chrono::nanoseconds took, FigureCounters& figures) {
   const std::lock_guard lock(mutex_);
+  figures.Add(guard_.holds() ? Figure("requests_gaps_held") : Figure("requests_gaps_open"));
+  figures.Add(guard_.holds() ? Figure("requests_gaps_held_ns") : Figure("requests_gaps_open_ns"), took);
   const bool did_prefer = guard_.prefers_holding();
   guard_.OnRequest(took);
+  figures.Set("prefers_holding", guard_.prefers_holding() ? 1 : 0);
   holds_.store(guard_.holds(), std::memory_order_relaxed);
   if (guard_.prefers_holding() == did_prefer || num_said_ == kMostSaid) return;
   ++num_said_;
@@ -30,9 +38,25 @@ void GapHold::WhileBusy(TimePoint now, bool has_come, bool may_hold) {
   }
 }
 
-TimePoint GapHold::OnIdle(TimePoint now, bool may_hold) {
+TimePoint GapHold::OnIdle(TimePoint now, bool is_allowed, bool is_wanted) {
   // What is not held by now has been turned away from.
-  return now + rule_.OnIdle(now, may_hold && kernels_.is_holding());
+  const TimePoint until = now + rule_.OnIdle(now, is_allowed && is_wanted && kernels_.is_holding());
+  if (is_allowed) gap_ = {now, until, is_wanted};
+  return until;
+}
+
+void GapHold::OnBusy(TimePoint now, FigureCounters& figures) {
+  rule_.OnBusy(now);
+  if (const std::optional<Gap> gap = std::exchange(gap_, std::nullopt)) Count(*gap, now, figures);
+}
+
+void GapHold::Count(const Gap& gap, TimePoint end, FigureCounters& figures) {
+  if (gap.held_until == gap.since) {
+    figures.Add(gap.is_wanted ? Figure("gaps_by_rule") : Figure("gaps_by_guard"));
+    return;
+  }
+  figures.Add(end <= gap.held_until ? Figure("gaps_hit") : Figure("gaps_late"));
+  figures.Add("gap_hold_ns", std::clamp(end, gap.since, gap.held_until) - gap.since);
 }
 
 }  // namespace tally::server

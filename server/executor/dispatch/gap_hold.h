@@ -10,10 +10,12 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 
 #include "base/clock.h"
 #include "scheduler/hold_guard.h"
 #include "scheduler/hold_rule.h"
+#include "server/executor/dispatch/figure_counters.h"
 #include "server/executor/driver/holding_kernels.h"
 
 namespace tally::server {
@@ -25,8 +27,8 @@ class HoldChoice {
   static constexpr int kMostSaid = 16;
 
   bool holds() const { return holds_.load(std::memory_order_relaxed); }
-  // One of its requests, while the GPU may be held.
-  void OnRequest(std::chrono::nanoseconds took);
+  // One of its requests, while the GPU may be held. Counted in the session's figures.
+  void OnRequest(std::chrono::nanoseconds took, FigureCounters& figures);
 
  private:
   std::atomic<bool> holds_{false};
@@ -51,16 +53,27 @@ class GapHold {
   // Loads code, which waits for the whole context: before a program's work is on it.
   void Open();
 
-  void OnBusy(TimePoint now) { rule_.OnBusy(now); }
+  // Counted in the figures of the session whose work it is.
+  void OnBusy(TimePoint now, FigureCounters& figures);
   // High-priority work runs; `has_come`: more of it since the last look.
   void WhileBusy(TimePoint now, bool has_come, bool may_hold);
-  // It has ended. Until when to hold, with WhileIdle again and again; `now`: not at all.
-  TimePoint OnIdle(TimePoint now, bool may_hold);
+  // It has ended. Until when to hold, with WhileIdle again and again; `now`: not at all. `is_allowed`: somebody else
+  // would get the gap; `is_wanted`: by the HoldChoice.
+  TimePoint OnIdle(TimePoint now, bool is_allowed, bool is_wanted);
   void WhileIdle() { kernels_.Keep(kQueue); }
   void End() { kernels_.Release(); }
 
  private:
+  // One that is not over, with best-effort programs there.
+  struct Gap {
+    TimePoint since;
+    TimePoint held_until;
+    bool is_wanted;
+  };
+  static void Count(const Gap& gap, TimePoint end, FigureCounters& figures);
+
   scheduler::HoldRule rule_{{}};
+  std::optional<Gap> gap_;
   const DriverTable& driver_;
   HoldingKernels kernels_;
   TimePoint last_work_{};

@@ -36,7 +36,7 @@ HighPriorityAnnouncer::~HighPriorityAnnouncer() {
   }
 }
 
-void HighPriorityAnnouncer::BeforeDispatch(int index, bool wants_hold) {
+void HighPriorityAnnouncer::BeforeDispatch(int index, bool wants_hold, FigureCounters& figures) {
   std::call_once(claimed_, [this] {
     const Status claimed = page_.ClaimSlot();
     if (!claimed.ok()) LOG_WARNING("high-priority work is not announced: {}", claimed.message());
@@ -53,7 +53,7 @@ void HighPriorityAnnouncer::BeforeDispatch(int index, bool wants_hold) {
   device.is_busy = true;
   const TimePoint now = clock_.Now();
   device.hold_off_rule.OnHighPriorityBusy(now);
-  if (device.gap_hold != nullptr) device.gap_hold->OnBusy(now);
+  if (device.gap_hold != nullptr) device.gap_hold->OnBusy(now, figures);
   page_.SetBusy(static_cast<uint32_t>(index));
 }
 
@@ -159,7 +159,9 @@ void HighPriorityAnnouncer::Watch(int index) {
     device.hold_off_rule.OnHighPriorityIdle(now);
     device.is_busy = false;
     page_.SetIdle(static_cast<uint32_t>(index), now + device.hold_off_rule.hold_off());
-    if (device.gap_hold != nullptr) HoldUntil(device.gap_hold->OnIdle(now, MayHold(device)), device, lock);
+    if (device.gap_hold == nullptr) continue;
+    const bool is_wanted = device.wants_hold.load(std::memory_order_relaxed);
+    HoldUntil(device.gap_hold->OnIdle(now, is_holding_allowed(), is_wanted), device, lock);
   }
 }
 

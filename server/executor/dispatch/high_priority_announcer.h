@@ -35,8 +35,9 @@ class HighPriorityAnnouncer {
   HighPriorityAnnouncer(const HighPriorityAnnouncer&) = delete;
   HighPriorityAnnouncer& operator=(const HighPriorityAnnouncer&) = delete;
 
-  // `device` is an ordinal; `wants_hold`: in the gap behind it the GPU is better held. Never waits for the GPU.
-  void BeforeDispatch(int device, bool wants_hold);
+  // `device` is an ordinal; `wants_hold`: in the gap behind it the GPU is better held; `figures`: of the session. Never
+  // waits for the GPU.
+  void BeforeDispatch(int device, bool wants_hold, FigureCounters& figures);
   void AfterDispatch(int device, CUstream stream);
   // Of the hold-off, from now on.
   void SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most);

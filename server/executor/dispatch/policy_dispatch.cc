@@ -136,7 +136,7 @@ class PolicyTenant final : public AdmissionTenant {
   }
 
   void OnRequest(std::chrono::nanoseconds took) override {
-    if (announcer_.is_holding_allowed()) hold_choice_.OnRequest(took);
+    if (announcer_.is_holding_allowed()) hold_choice_.OnRequest(took, figures);
   }
   bool wants_hold() const { return hold_choice_.holds(); }
 
@@ -185,7 +185,8 @@ class PolicyDispatch final : public Admission {
 
   DispatchPass BeforeDispatch(const DispatchPlace& place, const scheduler::LaunchAsked& asked) override {
     if (IsAnnounced(place)) {
-      announcer_.BeforeDispatch(place.device, static_cast<PolicyTenant*>(place.tenant)->wants_hold());
+      announcer_.BeforeDispatch(place.device, static_cast<PolicyTenant*>(place.tenant)->wants_hold(),
+                                place.tenant->figures);
       if (!policy_.minds_levels || !levels_.are_several()) return {};
     } else if (PassesAll(place.device)) {
       return {};

@@ -65,6 +65,22 @@ TEST_F(SessionTableTest, HasEverythingWhereAnyWidthWillDo) {
     EXPECT_THAT(text, HasSubstr(words));
 }
 
+TEST_F(SessionTableTest, HasWhatHoldingDoesOfSessionsThatHadGaps) {
+  EXPECT_THAT(At(kAnyWidth), Not(HasSubstr("gaps")));
+  auto& figures = *sessions_.mutable_sessions(0)->mutable_figures();
+  figures["gaps_by_guard"] = 5;
+  EXPECT_THAT(At(kAnyWidth), HasSubstr("no: 0 of 5 gaps, ? held, ? not"));
+  figures["gaps_hit"] = 80;
+  figures["gaps_late"] = 10;
+  figures["gaps_by_rule"] = 7;
+  figures["requests_gaps_held"] = 50;
+  figures["requests_gaps_held_ns"] = 50 * 1'230'000;
+  figures["requests_gaps_open"] = 20;
+  figures["requests_gaps_open_ns"] = 20 * 4'000'000;
+  figures["prefers_holding"] = 1;
+  EXPECT_THAT(At(kAnyWidth), HasSubstr("yes: 90 of 102 gaps, 1.23 ms held, 4 ms not"));
+}
+
 TEST_F(SessionTableTest, HasTheGpusThatASessionHadWorkOn) {
   EXPECT_THAT(At(80), HasSubstr("10000  -  "));
   for (const uint32_t place : {0, 3}) sessions_.mutable_sessions(0)->add_busy()->set_place(place);

@@ -206,6 +206,13 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
       {"tally_tenant_arrival_hints_total outcome=false", "hints_false"},
       {"tally_tenant_arrival_hints_total outcome=late", "hints_late"},
       {"tally_tenant_arrival_hints_total outcome=refused", "hints_refused"},
+      {"tally_tenant_gaps_total outcome=hit", "gaps_hit"},
+      {"tally_tenant_gaps_total outcome=late", "gaps_late"},
+      {"tally_tenant_gaps_total outcome=rule", "gaps_by_rule"},
+      {"tally_tenant_gaps_total outcome=guard", "gaps_by_guard"},
+      {"tally_tenant_guarded_requests_total gaps=held", "requests_gaps_held"},
+      {"tally_tenant_guarded_requests_total gaps=open", "requests_gaps_open"},
+      {"tally_tenant_prefer_holding_sessions", "prefers_holding"},
       {"tally_tenant_slo_requests_total", "slo_requests"}};
   for (const auto& [sample, figure] : kPieces) {
     ASSERT_TRUE(samples.contains(sample)) << sample;
@@ -217,6 +224,9 @@ TEST(Families, EachFigureIsTheSampleOfItsName) {
                              {"tally_tenant_yield_seconds_total phase=written", "yield_written_ns"},
                              {"tally_tenant_yield_seconds_total phase=left", "yield_left_ns"},
                              {"tally_tenant_stop_seconds", "stop_ns"},
+                             {"tally_tenant_gap_hold_seconds_total", "gap_hold_ns"},
+                             {"tally_tenant_guarded_request_seconds_total gaps=held", "requests_gaps_held_ns"},
+                             {"tally_tenant_guarded_request_seconds_total gaps=open", "requests_gaps_open_ns"},
                              {"tally_tenant_window_seconds_total how=in_order", "window_in_order_ns"},
                              {"tally_tenant_window_seconds_total how=graph", "window_in_graphs_ns"},
                              {"tally_tenant_covered_seconds_total by=slices reason=", "preemptibility_ns"}};

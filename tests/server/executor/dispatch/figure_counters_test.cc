@@ -33,5 +33,13 @@ TEST(FigureCounters, CountsPiecesAndTimes) {
   EXPECT_EQ(counters["held_launches"], 0u);
 }
 
+TEST(FigureCounters, WhatIsSetIsNotAddedUp) {
+  FigureCounters counters;
+  for (const uint64_t value : {1, 1, 0, 1}) counters.Set("prefers_holding", value);
+  EXPECT_EQ(counters["prefers_holding"], 1u);
+  counters.Set("prefers_holding", 0);
+  EXPECT_EQ(counters["prefers_holding"], 0u);
+}
+
 }  // namespace
 }  // namespace tally::server

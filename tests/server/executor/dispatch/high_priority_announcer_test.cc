@@ -27,7 +27,7 @@ class HighPriorityAnnouncerTest : public testing::Test {
   }
   static CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
   void Launch(CUstream stream, bool wants_hold = false) {
-    announcer_->BeforeDispatch(0, wants_hold);
+    announcer_->BeforeDispatch(0, wants_hold, figures_);
     announcer_->AfterDispatch(0, stream);
   }
   // Somebody has looked since.
@@ -46,6 +46,7 @@ class HighPriorityAnnouncerTest : public testing::Test {
   const std::unique_ptr<Devices> devices_ = *Devices::Create(table_);
   std::unique_ptr<ActivityPage> page_;
   std::unique_ptr<HighPriorityAnnouncer> announcer_;
+  FigureCounters figures_;
 };
 
 TEST_F(HighPriorityAnnouncerTest, IsIdleOnlyOnceEveryStreamIs) {
@@ -134,6 +135,18 @@ TEST_F(HoldingAnnouncerTest, AsTheLastLaunchWantsIt) {
   EXPECT_FALSE(IsHeldFor(false));
   EXPECT_TRUE(IsHeldFor(true));
   EXPECT_FALSE(IsHeldFor(false));
+}
+
+TEST_F(HoldingAnnouncerTest, AGapIsCountedOfTheSessionThatEndsIt) {
+  IsHeldFor(false);
+  announcer_->AllowHolding(true);
+  IsHeldFor(false);
+  EXPECT_EQ(figures_["gaps_by_guard"], 0u) << "nobody else would have got the first one, and the second lasts";
+  FigureCounters next;
+  announcer_->BeforeDispatch(0, true, next);
+  announcer_->AfterDispatch(0, Stream(1));
+  EXPECT_EQ(next["gaps_by_guard"], 1u);
+  EXPECT_EQ(figures_["gaps_by_guard"], 0u);
 }
 
 TEST_F(HoldingAnnouncerTest, WhatIsHeldEndsWithItOnTheThreadThatHolds) {

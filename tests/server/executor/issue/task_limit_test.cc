@@ -111,14 +111,15 @@ TEST_F(TaskLimitTest, WorkThatNobodyCanWatchIsNotAnnounced) {
   ASSERT_TRUE(devices) << devices.error().ToString();
   HighPriorityAnnouncer announcer(driver_, **devices, **page, clock_);
   const CUstream stream = Stream();
+  FigureCounters figures;
   {
     const TaskLimit limit;
-    announcer.BeforeDispatch(0, false);
+    announcer.BeforeDispatch(0, false, figures);
     EXPECT_FALSE((*page)->IsBusy(0));
     announcer.AfterDispatch(0, stream);
     EXPECT_FALSE((*page)->IsBusy(0));
   }
-  announcer.BeforeDispatch(0, false);
+  announcer.BeforeDispatch(0, false, figures);
   EXPECT_TRUE((*page)->IsBusy(0));
   announcer.AfterDispatch(0, stream);
   Await([&] { return !(*page)->IsBusy(0); });

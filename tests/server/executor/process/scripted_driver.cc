@@ -36,7 +36,11 @@ constexpr uint64_t kOwnSliceUs = 2000;
 constexpr uint32_t kNotSupported = 0x56;
 
 std::mutex mutex;
-std::map<uint32_t, uint64_t> slices;  // guarded by mutex; by group, which there is one of for each device
+// Guarded by mutex; by group, which there is one of for each device. Other files' initialisers may come first.
+std::map<uint32_t, uint64_t>& Slices() {
+  static std::map<uint32_t, uint64_t> slices;
+  return slices;
+}
 std::atomic<bool> does_refuse{false};
 
 std::string Script() {
@@ -50,12 +54,12 @@ int ScriptedIoctl(int, unsigned long request, void* argument) {
   auto* control = static_cast<Control*>(argument);
   auto* value = reinterpret_cast<uint64_t*>(control->parameters);
   control->status = 0;
-  if (control->command == kGet) *value = slices[control->object];
+  if (control->command == kGet) *value = Slices()[control->object];
   if (control->command != kSet) return 0;
   if (does_refuse && *value != kOwnSliceUs) {
     control->status = kNotSupported;
   } else {
-    slices[control->object] = *value;
+    Slices()[control->object] = *value;
   }
   return 0;
 }
@@ -73,7 +77,7 @@ void ScriptedDriver::MakeContext(int device) {
   const auto group = static_cast<uint32_t>(2 + device);
   {
     const std::lock_guard lock(mutex);
-    if (slices.contains(group) || Script() == "hide") return;
+    if (Slices().contains(group) || Script() == "hide") return;
   }
   if (Script() == "refuse") does_refuse = true;
   uint64_t own_us = kOwnSliceUs;
@@ -90,7 +94,7 @@ void ScriptedDriver::MakeContext(int device) {
 void ScriptedDriver::TakeBack() {
   does_refuse = true;
   const std::lock_guard lock(mutex);
-  for (auto& [group, slice_us] : slices) slice_us = kOwnSliceUs;
+  for (auto& [group, slice_us] : Slices()) slice_us = kOwnSliceUs;
 }
 
 }  // namespace tally::server
