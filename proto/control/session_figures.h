@@ -118,9 +118,8 @@ inline constexpr FigureFamily kHints = {
     "tenant, uid, outcome"};
 inline constexpr FigureFamily kGaps = {
     "tally_tenant_gaps_total", "gaps",
-    "Gaps of high-priority work in which best-effort programs were there, counted of the session that ended them; "
-    "outcome "
-    "is hit (the GPU was held until then), late (not for so long), rule or guard (not at all, by whom; "
+    "Gaps of high-priority work in which best-effort programs were there, counted of the session that ended them; the "
+    "outcome is hit (the GPU was held until then), late (not for so long), rule or guard (not at all, by whom; "
     "docs/scheduling.md#holding).",
     "tenant, uid, outcome"};
 inline constexpr FigureFamily kGuardedRequests = {
@@ -317,8 +316,8 @@ inline constexpr auto kSessionFigures = [] {
        kHeldNow,
        {"tally_tenant_prefer_holding_sessions", "sessions",
         "Running sessions whose requests the guard found shorter with the GPU held in gaps; of the others it is held "
-        "for "
-        "trial only."}},
+        "as "
+        "a trial only."}},
       {"slo_requests",
        kCounter,
        {"tally_tenant_slo_requests_total", "requests",
