@@ -187,7 +187,7 @@ CUresult GatedQueue::Launch(const GatedForm& form, PendingLaunch&& launch) {
 
 CUresult GatedQueue::Seal() {
   Sweep();
-  if (log_.empty() || log_.back().is_marker) return CUDA_SUCCESS;
+  if (is_sealed()) return CUDA_SUCCESS;
   GatedForm form;
   form.function = controls_.marker;
   form.hidden_offset = controls_.marker_hidden_offset;

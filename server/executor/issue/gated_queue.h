@@ -117,6 +117,8 @@ class GatedQueue {
   CUresult Launch(const GatedForm& form, PendingLaunch&& launch);
   // Before anything without a gate is put on the stream.
   CUresult Seal();
+  // Nothing would be done: the last on the stream is a marker, or nothing is left.
+  bool is_sealed() const { return log_.empty() || log_.back().is_marker; }
   // Whether that many numbers are left.
   bool HasNumbersFor(uint64_t num_numbers) const { return promised_ + num_numbers <= kMostNumbers; }
   // Whether all that is on the stream has run or left. Needs no mutex.

@@ -99,6 +99,7 @@ CUresult GatedQueues::Stream::Launch(const GatedForm& form, PendingLaunch&& laun
 CUresult GatedQueues::Stream::Seal() {
   std::unique_lock lock(all_.mutex_);
   const GatedQueue& queue = member_.queue;
+  if (queue.is_sealed()) return CUDA_SUCCESS;  // and to ask whether its stream has ended would spoil a capture there
   if (all_.watch_.IsOneOfThem()) all_.AwaitEnd(member_, lock);
   WaitUntil(lock, [&] { return !queue.is_stopped() || queue.empty() || queue.has_marker() || all_.MayWaitLocked(); });
   return member_.queue.Seal();

@@ -312,6 +312,33 @@ TEST_F(GatedQueuesTest, WhatDoesNotEndIsNotWaitedForForEver) {
   EXPECT_EQ(Read(out), Words(kWords, 1));
 }
 
+TEST_F(GatedQueuesTest, ACaptureBehindWhatDoesNotEndIsNotSpoiled) {
+  CreateBesideHighPriorityWork();
+  const CUdeviceptr out = ZeroedMemory(kWords * 4), in = ZeroedMemory(kWords * 4);
+  CUstream stream = Stream();
+  auto queue = queues_->Open(stream, nullptr);
+  const CUdeviceptr word = Block(stream);
+  ASSERT_EQ(Put(*queue, Step({out, in, 1}, 16)), CUDA_SUCCESS);
+  std::atomic<bool> is_sealed{false};
+  std::thread channel([&] {
+    driver_.cuCtxSetCurrent(context_);
+    EXPECT_EQ(queue->Seal(), CUDA_SUCCESS);
+    is_sealed = true;
+  });
+  Await([&] {
+    still_clock_.Advance(std::chrono::milliseconds(1));
+    return is_sealed.load();
+  });
+  channel.join();
+  ASSERT_EQ(driver_.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(queue->Seal(), CUDA_SUCCESS);  // as before each operation that it captures
+  CUgraph graph = nullptr;
+  EXPECT_EQ(driver_.cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  Release(word);
+  ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Read(out), Words(kWords, 1));
+}
+
 // A long block runs on though it was told to stop. The program asks meanwhile whether its kernel has ended, and must
 // hear no.
 TEST_F(GatedQueuesTest, WhatDoesNotStopIsNotWaitedForForEver) {
