@@ -72,7 +72,7 @@ __device__ __forceinline__ void FetchWeights(const Parameters& parameters, const
 }  // namespace tally_pipeline
 
 extern "C" __global__ void __launch_bounds__(tally_pipeline::kComputeThreads, 1)
-    tally_vertical(const __grid_constant__ tally_pipeline::Parameters parameters) {
+    tally_any_grid_vertical(const __grid_constant__ tally_pipeline::Parameters parameters) {
   using namespace tally_pipeline;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int warpgroup = threadIdx.x / kWarpgroupThreads;
@@ -81,6 +81,7 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kComputeThreads, 1)
   const int tiles = (parameters.rows + kRows - 1) / kRows;
   const int stride = gridDim.x * kWarpgroups;
   int tile = blockIdx.x * kWarpgroups + warpgroup;
+  if (blockIdx.x * kWarpgroups >= tiles) return;
 
   PrefetchMaps(parameters);
   if (threadIdx.x == 0) {

@@ -8,7 +8,8 @@
 
 namespace tally::pipelines {
 
-inline constexpr const char* kKernelName = "tally_vertical";
+// Says to Tally that blocks go round in a loop, so that a larger grid does the same (proto/device/any_grid.h).
+inline constexpr const char* kKernelName = "tally_any_grid_vertical";
 
 // `chain` has passed Check, `variant` is one of its variants.
 std::string KernelSource(const Chain& chain, const Variant& variant);

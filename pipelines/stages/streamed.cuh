@@ -311,7 +311,7 @@ __device__ __forceinline__ void GiveRegisters() {
 }  // namespace tally_pipeline
 
 extern "C" __global__ void __launch_bounds__(tally_pipeline::kThreads, 1)
-    tally_vertical(const __grid_constant__ tally_pipeline::Parameters parameters) {
+    tally_any_grid_vertical(const __grid_constant__ tally_pipeline::Parameters parameters) {
   using namespace tally_pipeline;
   extern __shared__ __align__(1024) unsigned char shared[];
   const int warpgroup = threadIdx.x / kWarpgroupThreads;
@@ -320,6 +320,7 @@ extern "C" __global__ void __launch_bounds__(tally_pipeline::kThreads, 1)
   const int tiles = (parameters.rows + kRows - 1) / kRows;
   const int stride = gridDim.x * kWarpgroups;
   const int rounds = (tiles + stride - 1) / stride;
+  if (blockIdx.x * kWarpgroups >= tiles) return;
 
   PrefetchMaps(parameters);
   if (threadIdx.x == 0) {

@@ -31,6 +31,7 @@ struct KernelOnDevice {
   bool is_loaded = false;                   // its code is on the device
   const VariantDevice* device = nullptr;    // null before the first launch that may take another form
   std::shared_ptr<KernelProfile> profile;   // likewise
+  bool takes_any_grid = false;              // of a kernel with a profile (device::kAnyGrid)
   std::shared_ptr<VariantModule> variants;  // null until there are some
   // Blocks of its gated form that the device holds at one time, by threads of a block and its dynamic shared memory.
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> num_resident;

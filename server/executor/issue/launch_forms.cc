@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "proto/control/preemptibility.h"
+#include "proto/device/any_grid.h"
 #include "scheduler/tuning.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/kernel_code.h"
@@ -79,7 +80,8 @@ class FormChoice {
     const bool is_in_place = launch_.kernel->gate.has_value();
     const KernelProfile::GatePlan plan = profile_->PlanGated(launch_.shape);
     if (plan.wants_variants && !is_in_place) Compile();
-    const std::optional<GatedFunction> code = FindGate(launch_, is_in_place ? nullptr : Variants());
+    const std::optional<GatedFunction> code =
+        FindGate(launch_, is_in_place ? nullptr : Variants(), plan.original_duration);
     if (!code || !FitsGate(launch_, *code)) return std::nullopt;
     const bool is_timed = plan.original_duration > plan.original_duration.zero();
     if (!is_timed && plan.num_launches < kLaunchesUntilTimed && launch_.attributes.empty()) return std::nullopt;
@@ -163,7 +165,7 @@ class FormChoice {
   // What the profile wants, or the original where this session has no code for it (yet).
   LaunchCandidate Usable(const LaunchCandidate& wanted, VariantModule* variants) const {
     if (wanted.form == LaunchForm::kGated) {
-      const std::optional<GatedFunction> code = FindGate(launch_, variants);
+      const std::optional<GatedFunction> code = FindGate(launch_, variants, std::chrono::nanoseconds(0));
       return code && FitsGate(launch_, *code) ? wanted : LaunchCandidate{};
     }
     if (variants == nullptr) return {};
@@ -233,9 +235,10 @@ bool FindProfile(PendingLaunch& launch) {
   if (here.device == nullptr) here.device = registry.FindDevice(launch.stream->device);
   if (here.device == nullptr) return false;
   if (here.profile != nullptr) return true;
-  here.profile = registry.Profile(KeyOf(OwnerOf(kernel), here.device->arch), NameOf(launch.owner->driver, kernel),
-                                  here.device->arch);
+  const std::string name = NameOf(launch.owner->driver, kernel);
+  here.profile = registry.Profile(KeyOf(OwnerOf(kernel), here.device->arch), name, here.device->arch);
   if (here.profile == nullptr) return false;
+  here.takes_any_grid = name.contains(device::kAnyGrid);
   if (!kernel.gate_refusal.empty()) here.profile->SetGateRefusal(kernel.gate_refusal);
   // What an earlier program had compiled; null if nothing.
   here.variants = registry.Load(*here.profile, here.device->context, kernel.layout.size());

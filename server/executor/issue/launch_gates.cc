@@ -55,6 +55,8 @@ GateNeeds NeedsOf(std::span<const CUlaunchAttribute> attributes) {
 // after a stop than would have anyway.
 constexpr std::chrono::nanoseconds kPromisedAhead = std::chrono::microseconds(20);
 constexpr uint64_t kLargestChunk = 16'384;
+constexpr uint64_t kMostBlocks = GatedQueue::kMostNumbers / 4;
+constexpr uint64_t kFinerIfUnknown = 16;  // not measured: about as many blocks as a few rounds of a long loop
 
 // Blocks of the gated kernel that the device holds at one time.
 uint64_t NumResident(const PendingLaunch& launch, const GatedFunction& code) {
@@ -70,9 +72,7 @@ uint64_t NumResident(const PendingLaunch& launch, const GatedFunction& code) {
   return place->second;
 }
 
-}  // namespace
-
-std::optional<GatedFunction> FindGate(const PendingLaunch& launch, VariantModule* variants) {
+std::optional<GatedFunction> FindCode(const PendingLaunch& launch, VariantModule* variants) {
   const Kernel& kernel = *launch.kernel;
   if (kernel.gate) {
     GatedFunction code{kernel.function, *kernel.gate};
@@ -90,10 +90,40 @@ std::optional<GatedFunction> FindGate(const PendingLaunch& launch, VariantModule
                         .waits_for_blocks = form.waits_for_blocks}};
 }
 
+uint64_t NumBlocks(const PendingLaunch& launch, const GatedFunction& code) {
+  return launch.shape.num_blocks() * code.finer;
+}
+
+constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+// Of a kernel that takes any grid: so that the blocks that the device holds at one time are done in about a piece.
+uint32_t FinerBy(const PendingLaunch& launch, const GatedFunction& code, std::chrono::nanoseconds duration) {
+  constexpr std::chrono::nanoseconds kPiece = kPromisedAhead;
+  const uint64_t num_blocks = std::max<uint64_t>(launch.shape.num_blocks(), 1);
+  uint64_t finer = kFinerIfUnknown;
+  if (duration > duration.zero()) {
+    const auto num_pieces = CeilDiv(static_cast<uint64_t>(duration.count()), kPiece.count());
+    finer = num_pieces == 1 ? 1 : CeilDiv(num_pieces * NumResident(launch, code), num_blocks);
+  }
+  return static_cast<uint32_t>(std::clamp<uint64_t>(finer, 1, std::max<uint64_t>(kMostBlocks / num_blocks, 1)));
+}
+
+}  // namespace
+
+std::optional<GatedFunction> FindGate(const PendingLaunch& launch, VariantModule* variants,
+                                      std::chrono::nanoseconds duration) {
+  std::optional<GatedFunction> code = FindCode(launch, variants);
+  if (code && launch.here->takes_any_grid) {
+    code->gate.waits_for_blocks = false;
+    code->finer = FinerBy(launch, *code, duration);
+  }
+  return code;
+}
+
 bool FitsGate(const PendingLaunch& launch, const GatedFunction& code) {
   const GateNeeds needs = NeedsOf(launch.attributes);
   if (launch.here->device->gated == nullptr || !needs.is_possible) return false;
-  if (launch.shape.num_blocks() > GatedQueue::kMostNumbers / 4) return false;
+  if (NumBlocks(launch, code) > kMostBlocks) return false;
   if ((needs.has_clusters || needs.is_programmatic) && !code.gate.gates_clusters) return false;
   return !needs.has_clusters || launch.shape.num_blocks() % needs.cluster_blocks == 0;
 }
@@ -110,6 +140,7 @@ GatedForm FormOf(const PendingLaunch& launch, const GatedFunction& code, uint32_
 }
 
 uint32_t ChunkFor(const PendingLaunch& launch, const GatedFunction& code, std::chrono::nanoseconds duration) {
+  if (code.finer > 1) return 1;  // a piece more would double what runs on after a stop
   if (duration <= duration.zero())
     return static_cast<uint32_t>(std::clamp<uint64_t>(NumResident(launch, code), 1, kLargestChunk));
   const GateNeeds needs = NeedsOf(launch.attributes);
@@ -124,7 +155,7 @@ std::chrono::nanoseconds PieceOf(const PendingLaunch& launch, const GatedFunctio
                                  std::chrono::nanoseconds duration) {
   const GateNeeds needs = NeedsOf(launch.attributes);
   const uint64_t promised = uint64_t{chunk} * std::max<uint32_t>(needs.cluster_blocks, 1);
-  const uint64_t num_blocks = launch.shape.num_blocks();
+  const uint64_t num_blocks = NumBlocks(launch, code);
   const uint64_t run_on = std::min(num_blocks, NumResident(launch, code) + promised);
   return std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(duration.count()) *
                                                        static_cast<double>(run_on) / static_cast<double>(num_blocks)));

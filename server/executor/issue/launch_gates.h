@@ -20,10 +20,15 @@ namespace tally::server {
 struct GatedFunction {
   CUfunction function = nullptr;
   KernelGate gate;
+  // The grid is made so many times as large in x. A kernel that takes any (device::kAnyGrid) often has one block a
+  // multiprocessor, each of which runs as long as the launch: only between blocks it can be stopped.
+  uint32_t finer = 1;
 };
 
-// Its own, or that of a variant beside it. Nothing: there is none, or not yet. `variants` may be null.
-std::optional<GatedFunction> FindGate(const PendingLaunch& launch, VariantModule* variants);
+// Its own, or that of a variant beside it. Nothing: there is none, or not yet. `variants` may be null. `duration`: of
+// the launch as it is; zero: not known.
+std::optional<GatedFunction> FindGate(const PendingLaunch& launch, VariantModule* variants,
+                                      std::chrono::nanoseconds duration);
 
 // Whether the launch asks for nothing that a queue cannot give.
 bool FitsGate(const PendingLaunch& launch, const GatedFunction& code);

@@ -114,6 +114,7 @@ CUresult LaunchGated(PendingLaunch& launch, const GatedFunction& code, uint32_t 
     profile->OnGateTurnaround(shape, turnaround);
   };
   GateTiming timing(launch, true, is_sample);
+  launch.shape.grid[0] *= code.finer;  // last: by its own shape everybody else knows it
   const CUresult result = stream.gated->Launch(form, std::move(launch));
   if (result == CUDA_SUCCESS) timing.End();
   return result;
@@ -135,7 +136,8 @@ CUresult LaunchRun::RunForm(const LaunchCandidate& candidate, VariantModule* var
     case LaunchForm::kPersistentBlocks:
       return RunPersistentBlocks(variants->persistent_blocks(), candidate);
     case LaunchForm::kGated:
-      return LaunchGated(launch_, *FindGate(launch_, variants), candidate.degree, is_sample_);
+      return LaunchGated(launch_, *FindGate(launch_, variants, std::chrono::nanoseconds(0)), candidate.degree,
+                         is_sample_);
     case LaunchForm::kOriginal:
       break;
   }

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Pipelines beside high-priority work, on the software driver: stopped between tiles, and the same bits as alone."""
+import os
+import re
+import subprocess
+import sys
+import time
+import unittest
+
+from support.full_stack import BUILD, FullStackTest, not_built
+
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
+ROUNDS = [os.path.join(BUILD, "tests", "pipelines_chains_test"), "--gtest_filter=*RoundsOnTheirOwnResults*"]
+SIM = os.path.join(BUILD, "tests", "pipelines", "native_sim")
+KERNELS = {"TALLY_PIPELINES_CACHE": os.path.join(BUILD, "tests", "pipelines", "kernels")}
+MISSING = not_built(ROUNDS[0], SIM)
+
+
+def digests(output):
+    return re.findall(r"^digest: (\w+) ([0-9a-f]{16})$", output, re.MULTILINE)
+
+
+class Pipelines(FullStackTest):
+    @classmethod
+    def setUpClass(cls):
+        run = subprocess.run(ROUNDS, env={**os.environ, **KERNELS, "LD_LIBRARY_PATH": SIM}, stdout=subprocess.PIPE,
+                             check=True, text=True)
+        cls.undisturbed = digests(run.stdout)
+
+    def start_rounds(self, priority="best-effort"):
+        return self.start_under_tally(*ROUNDS, priority=priority, env=KERNELS)
+
+    def assert_as_undisturbed(self, run):
+        output = run.communicate(timeout=200)[0].decode()
+        self.assertEqual(run.returncode, 0, output)
+        self.assertEqual(digests(output), self.undisturbed)
+        self.assertEqual([name for name, _ in self.undisturbed], ["resident", "streamed", "wide"])
+
+    def stop_and_check(self, *options, **env):
+        self.start_daemon("--transforms", "gate", *options, env=env)
+        self.start_under_tally(sys.executable, CASES, "requests", "1000", "5", priority="high")
+        low = self.start_rounds()
+        stops = launches_left = blocks_left = 0
+        while low.poll() is None:
+            for row in self.ctl_json("ps"):
+                if row["class"] == "best-effort":
+                    stops, launches_left, blocks_left = row["yields"], row["resumed_launches"], row["resumed_blocks"]
+            time.sleep(0.01)
+        self.assert_as_undisturbed(low)
+        self.assertGreater(stops, 3)
+        # The software GPU has 16 multiprocessors, and a pipeline's grid no more blocks.
+        self.assertGreater(blocks_left, 16 * launches_left)
+
+    # Both ways to a gate, as in gated_test.py, and with the threads of a block in another order.
+    def test_they_are_stopped_between_tiles(self):
+        self.stop_and_check(TALLY_FORCE_FORM="gated:1", TALLY_SIM_SCHEDULE="1")
+
+    def test_they_are_stopped_between_tiles_in_one_context(self):
+        self.stop_and_check("--share-contexts", TALLY_FORCE_FORM="spliced:1", TALLY_SIM_SCHEDULE="2")
+
+    def test_those_of_high_priority_run_as_they_are(self):
+        self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": "gated:1"})
+        self.assert_as_undisturbed(self.start_rounds(priority="high"))
+        self.assertEqual(self.ctl_json("kernels"), [])
+
+
+if __name__ == "__main__":
+    if MISSING:
+        print("SKIPPED ALL: not built: " + ", ".join(MISSING))
+    else:
+        unittest.main()
