@@ -14,7 +14,8 @@ SERVICES = {
     "llama": (("eager",), 5.5),
     "gpt-neo": (("eager",), 6),
 }
-TRAININGS = {"resnet50": 6, "pointnet": 3, "pointnet-graph": 3, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10}
+TRAININGS = {"resnet50": 6, "pointnet": 3, "pointnet-graph": 3, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10,
+             **{f"pipeline-{chain}": 1 for chain in ("2x64", "edges", "dlrm", "policy", "8x256")}}
 STAND_IN = "stand-in"
 # What takes seconds to import, besides torch.
 LIBRARIES = {

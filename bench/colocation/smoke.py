@@ -20,6 +20,17 @@ def cells(path):
         return []
 
 
+def run_beside_a_pipeline(path):
+    """Its kernel must be there with a gate, and how soon it was stopped."""
+    subprocess.run([sys.executable, os.path.join(HERE, "colocation.py"), "--smoke", "--json", path, "--pairs", "stand-in:pipeline-2x64",
+                    "--modes", "tally:look-ahead+gates+shared", "--repetitions", "1", "--seconds", "2", "--minutes", "2"],
+                   stdout=subprocess.DEVNULL, check=True, timeout=100)
+    with open(path, encoding="utf-8") as text:
+        kernels = [row for tallyd in json.load(text)["tallyds"].values() for row in tallyd["kernels"]]
+    if not any(row["form"].startswith("gated") and row["is_turnaround_measured"] for row in kernels):
+        sys.exit(f"the pipeline was not stopped: {kernels}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "colocation.json")
@@ -41,6 +52,7 @@ def main():
                 sys.exit("the page does not say when first kernels ran")
         if done[:len(begun)] != begun or len(done) <= len(begun) or len(set(done)) != len(done):
             sys.exit(f"did not go on: {begun}, then {done}")
+        run_beside_a_pipeline(os.path.join(directory, "pipeline.json"))
 
 
 if __name__ == "__main__":
