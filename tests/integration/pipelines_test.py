@@ -36,27 +36,28 @@ class Pipelines(FullStackTest):
         self.assertEqual(digests(output), self.undisturbed)
         self.assertEqual([name for name, _ in self.undisturbed], ["resident", "streamed", "wide"])
 
-    def stop_and_check(self, *options, **env):
+    def stop_and_check(self, count, *options, **env):
         self.start_daemon("--transforms", "gate", *options, env=env)
         self.start_under_tally(sys.executable, CASES, "requests", "1000", "5", priority="high")
-        low = self.start_rounds()
-        stops = launches_left = blocks_left = 0
-        while low.poll() is None:
-            for row in self.ctl_json("ps"):
-                if row["class"] == "best-effort":
-                    stops, launches_left, blocks_left = row["yields"], row["resumed_launches"], row["resumed_blocks"]
+        low = [self.start_rounds() for _ in range(count)]
+        last = {}
+        while any(run.poll() is None for run in low):
+            last |= {row["id"]: row for row in self.ctl_json("ps") if row["class"] == "best-effort"}
             time.sleep(0.01)
-        self.assert_as_undisturbed(low)
-        self.assertGreater(stops, 3)
-        # The software GPU has 16 multiprocessors, and a pipeline's grid no more blocks.
-        self.assertGreater(blocks_left, 16 * launches_left)
+        for run in low:
+            self.assert_as_undisturbed(run)
+        self.assertEqual(len(last), count)
+        for row in last.values():
+            self.assertGreater(row["yields"], 3)
+            # The software GPU has 16 multiprocessors, and a pipeline's grid no more blocks.
+            self.assertGreater(row["resumed_blocks"], 16 * row["resumed_launches"])
 
     # Both ways to a gate, as in gated_test.py, and with the threads of a block in another order.
     def test_they_are_stopped_between_tiles(self):
-        self.stop_and_check(TALLY_FORCE_FORM="gated:1", TALLY_SIM_SCHEDULE="1")
+        self.stop_and_check(1, TALLY_FORCE_FORM="gated:1", TALLY_SIM_SCHEDULE="1")
 
     def test_they_are_stopped_between_tiles_in_one_context(self):
-        self.stop_and_check("--share-contexts", TALLY_FORCE_FORM="spliced:1", TALLY_SIM_SCHEDULE="2")
+        self.stop_and_check(2, "--share-contexts", TALLY_FORCE_FORM="spliced:1", TALLY_SIM_SCHEDULE="2")
 
     def test_those_of_high_priority_run_as_they_are(self):
         self.start_daemon("--transforms", "gate", env={"TALLY_FORCE_FORM": "gated:1"})

@@ -56,7 +56,10 @@ GateNeeds NeedsOf(std::span<const CUlaunchAttribute> attributes) {
 constexpr std::chrono::nanoseconds kPromisedAhead = std::chrono::microseconds(20);
 constexpr uint64_t kLargestChunk = 16'384;
 constexpr uint64_t kMostBlocks = GatedQueue::kMostNumbers / 4;
-constexpr uint64_t kFinerIfUnknown = 16;  // not measured: about as many blocks as a few rounds of a long loop
+constexpr uint64_t kFinerIfUnknown = 16;
+// Where one block fills a multiprocessor, those that leave do so one after another, each in up to a microsecond as we
+// reckon: with more pieces that would take longer than the smaller piece saves.
+constexpr uint64_t kMostPieces = 64;
 
 // Blocks of the gated kernel that the device holds at one time.
 uint64_t NumResident(const PendingLaunch& launch, const GatedFunction& code) {
@@ -102,7 +105,7 @@ uint32_t FinerBy(const PendingLaunch& launch, const GatedFunction& code, std::ch
   const uint64_t num_blocks = std::max<uint64_t>(launch.shape.num_blocks(), 1);
   uint64_t finer = kFinerIfUnknown;
   if (duration > duration.zero()) {
-    const auto num_pieces = CeilDiv(static_cast<uint64_t>(duration.count()), kPiece.count());
+    const uint64_t num_pieces = std::min(CeilDiv(static_cast<uint64_t>(duration.count()), kPiece.count()), kMostPieces);
     finer = num_pieces == 1 ? 1 : CeilDiv(num_pieces * NumResident(launch, code), num_blocks);
   }
   return static_cast<uint32_t>(std::clamp<uint64_t>(finer, 1, std::max<uint64_t>(kMostBlocks / num_blocks, 1)));

@@ -71,6 +71,12 @@ TEST_F(LaunchGatesTest, OneThatIsNotMeasuredIsCutAllTheSame) {
   EXPECT_EQ(ChunkFor(launch_, code, nanoseconds(0)), 1u);
 }
 
+TEST_F(LaunchGatesTest, ALongKernelHasSoManyPiecesAtMost) {
+  here_.takes_any_grid = true;
+  EXPECT_EQ(Gate(microseconds(64 * 20)).finer, 64u);
+  EXPECT_EQ(Gate(std::chrono::seconds(1)).finer, 64u);
+}
+
 TEST_F(LaunchGatesTest, ThereAreNoMoreBlocksThanAQueueCanNumber) {
   here_.takes_any_grid = true;
   launch_.shape.grid[0] = 1 << 27;
