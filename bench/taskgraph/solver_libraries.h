@@ -43,7 +43,6 @@ struct SolverLibraries {
     return is_whole ? std::move(loaded) : nullptr;
   }
 
- private:
   static void* Open(const std::string& name) {
     for (const char* version : {".13", ".12", ".11", ""}) {
       if (void* const library = ::dlopen((name + version).c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;

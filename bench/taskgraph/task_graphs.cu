@@ -15,6 +15,7 @@
 #include "bench/taskgraph/kernels.cuh"
 #include "bench/taskgraph/on_streams.h"
 #include "bench/taskgraph/solver_libraries.h"
+#include "bench/taskgraph/solver_of_several_gpus.h"
 #include "bench/taskgraph/tile_kernels.cuh"
 #include "bench/taskgraph/tiles.h"
 
@@ -23,7 +24,7 @@ namespace {
 
 constexpr const char* kUsage = R"(taskgraph [OPTIONS]
   --problem NAME     lu, cholesky, or a shape: chain, independent, fork-join, wavefront, tree-sum, butterfly, random
-  --mode NAME        cusolver (lu and cholesky), streams, graph
+  --mode NAME        cusolver (lu and cholesky), cusolvermg (cholesky, on --gpus), streams, graph
   --n N              of the matrix (default 96)
   --tiles T          of a row (default 6); N is a multiple of it
   --tasks K          of a shape (default 120)
@@ -32,6 +33,7 @@ constexpr const char* kUsage = R"(taskgraph [OPTIONS]
   --repetitions R    timed (default 5)
   --warm-ups W       before these (default 1), not timed
   --seconds S        instead: repeats for so long, for a program beside another one
+  --gpus N           of cusolvermg (default 2); columns are dealt out before the time begins
   --annotated        says what each tile's task touches (tally/taskgraph.h)
   --plain            no cuBLAS and cuSOLVER, even if they are there
 Prints one line: the median and the best time of a repetition. A wrong result ends it with status 1.
@@ -39,7 +41,7 @@ Prints one line: the median and the best time of a repetition. A wrong result en
 
 struct Options {
   std::string problem = "cholesky", mode = "graph";
-  uint32_t n = 96, tiles = 6, tasks = 120, rounds = 0, blocks = 1, repetitions = 5, warm_ups = 1;
+  uint32_t n = 96, tiles = 6, tasks = 120, rounds = 0, blocks = 1, repetitions = 5, warm_ups = 1, gpus = 2;
   double seconds = 0;
   bool is_plain = false, is_annotated = false;
 };
@@ -74,6 +76,8 @@ Options Parse(int argc, char** argv) {
       options.repetitions = number;
     else if (name == "--warm-ups")
       options.warm_ups = number;
+    else if (name == "--gpus")
+      options.gpus = number;
     else if (name == "--seconds")
       options.seconds = std::strtod(value, nullptr);
     else
@@ -81,6 +85,7 @@ Options Parse(int argc, char** argv) {
   }
   if (options.n == 0 || options.tiles == 0 || options.n % options.tiles != 0) Fail("--n", "no multiple of --tiles");
   if (options.tasks == 0 || options.tasks > 1'000'000) Fail("--tasks", "1 to 1000000");
+  if (options.gpus == 0 || options.gpus > 16) Fail("--gpus", "1 to 16");
   if (options.blocks == 0 || options.repetitions == 0) Fail("--blocks, --repetitions", "at least 1");
   return options;
 }
@@ -131,7 +136,7 @@ class Generated final : public Problem {
  public:
   Generated(const Options& options, OnStreams& streams) : shape_(ShapeOf(options.problem, options.tasks)) {
     if (shape_.empty()) Fail(options.problem.c_str(), "there is no such problem");
-    if (options.mode == "cusolver") Fail("--mode cusolver", "that is for lu and cholesky");
+    if (options.mode.rfind("cusolver", 0) == 0) Fail(options.mode.c_str(), "that is for lu and cholesky");
     std::vector<uint32_t> before, begin;
     for (const auto& row : shape_) {
       begin.push_back(static_cast<uint32_t>(before.size()));
@@ -193,6 +198,11 @@ class Factorization final : public Problem {
     Check(cudaStreamSynchronize(streams.first()), "fill the matrix");
     kernels_ = std::make_unique<TileKernels>(libraries_.get(), streams, is_cholesky_, matrix_, n_, options.tiles,
                                              options.is_annotated);
+    if (options.mode == "cusolvermg") {
+      if (!is_cholesky_) Fail("--mode cusolvermg", "its LU has pivots: that is for cholesky");
+      several_ = std::make_unique<SolverOfSeveralGpus>(n_, options.gpus);
+      return;
+    }
     is_whole_ = options.mode == "cusolver";
     if (is_whole_) {
       if (libraries_ == nullptr) Fail("--mode cusolver", "cuBLAS and cuSOLVER are not there");
@@ -212,11 +222,14 @@ class Factorization final : public Problem {
     for (double* memory : {matrix_, original_, vectors_[0], vectors_[1], vectors_[2]}) cudaFree(memory);
   }
   void Reset(cudaStream_t stream) override {
+    if (several_ != nullptr) return several_->DealOut(original_);
     Check(cudaMemcpyAsync(matrix_, original_, size_t{n_} * n_ * sizeof(double), cudaMemcpyDeviceToDevice, stream),
           "copy the matrix");
   }
   void Issue() override {
-    if (is_whole_) {
+    if (several_ != nullptr) {
+      several_->Factor();
+    } else if (is_whole_) {
       kernels_->FactorWhole(streams_.first());
     } else {
       issuer_->Issue();
@@ -224,6 +237,7 @@ class Factorization final : public Problem {
   }
   // |A x - L (U x)| over |A| |x| n, for one x.
   std::string CheckResult() override {
+    if (several_ != nullptr) several_->Gather(matrix_);
     std::vector<double> x(n_), left(n_), right(n_);
     for (uint32_t i = 0; i < n_; ++i) x[i] = 1.0 + i % 7;
     const auto multiply = [&](const double* a, Part part, int from, int to) {
@@ -248,7 +262,7 @@ class Factorization final : public Problem {
     std::snprintf(text, sizeof(text), "residual %.1e", residual);
     return text;
   }
-  size_t num_tasks() const override { return is_whole_ ? 1 : tiled_.tasks.size(); }
+  size_t num_tasks() const override { return is_whole_ || several_ != nullptr ? 1 : tiled_.tasks.size(); }
 
  private:
   const bool is_cholesky_;
@@ -259,12 +273,14 @@ class Factorization final : public Problem {
   double *matrix_ = nullptr, *original_ = nullptr, *vectors_[3] = {};
   std::unique_ptr<TileKernels> kernels_;
   std::unique_ptr<Issuer> issuer_;
+  std::unique_ptr<SolverOfSeveralGpus> several_;
   bool is_whole_ = false;
 };
 
 int Run(int argc, char** argv) {
   const Options options = Parse(argc, argv);
-  if (options.mode != "cusolver" && options.mode != "streams" && options.mode != "graph") {
+  if (options.mode != "cusolver" && options.mode != "cusolvermg" && options.mode != "streams" &&
+      options.mode != "graph") {
     Fail(options.mode.c_str(), "there is no such mode");
   }
   OnStreams streams;

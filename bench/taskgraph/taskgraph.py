@@ -102,12 +102,19 @@ def on_several(root, options):
     with daemon(root, "auto", env=env) as tallyd:
         for words in rows(options):
             is_matrix = words[1] in ("lu", "cholesky")
-            native = [] if options.smoke else ["graph"] + (["cusolver"] if is_matrix else [])
+            native = [] if options.smoke else [["graph"]] + ([["cusolver"]] if is_matrix else [])
+            if native and words[1] == "cholesky":
+                native.append(["cusolvermg", "--gpus", str(options.gpus)])
             base = None
             for mode in native:
-                tasks, median_ms, checked = run(root, [*words, "--mode", mode], "native", False)
+                try:
+                    tasks, median_ms, checked = run(root, [*words, "--mode", *mode], "native", False)
+                except Failed as failed:
+                    failures += 1
+                    show_failure(words, f"native {mode[0]}", failed)
+                    continue
                 base = base or median_ms
-                show(words, f"native {mode}", tasks, median_ms, base, checked)
+                show(words, f"native {' '.join(mode)}", tasks, median_ms, base, checked)
             for more in [[], ["--annotated"]] if is_matrix else [[]]:
                 way = " ".join([f"spread over {options.gpus}", *more])
                 try:
