@@ -72,14 +72,16 @@ enum class MirrorCommandKind : uint32_t {
   kBeginTask = 10,  // `task`: the launches and fills from here to kEndTask become it, and are not carried out
   kEndTask = 11,    // in order, one behind the other
   kDropTask = 12,   // `task`; nothing of it runs any more
+  // Its contexts run for `value` microseconds at a time beside others'; 0: as the driver has it.
+  kTimeSlice = 13,
   // Work, on `stream`.
-  kLaunch = 13,     // `function`, grid, block, shared_bytes; `num_bytes` of parameters
-  kFill = 14,       // own memory: `rows` of `row_bytes` at `offset` become the byte `value`
-  kRun = 15,        // `task`
-  kFetch = 16,      // from GPU `gpu` into own memory: `rows` of `row_bytes`, each `pitch` behind the last, at `offset`
-  kWriteBack = 17,  // the other way
+  kLaunch = 14,     // `function`, grid, block, shared_bytes; `num_bytes` of parameters
+  kFill = 15,       // own memory: `rows` of `row_bytes` at `offset` become the byte `value`
+  kRun = 16,        // `task`
+  kFetch = 17,      // from GPU `gpu` into own memory: `rows` of `row_bytes`, each `pitch` behind the last, at `offset`
+  kWriteBack = 18,  // the other way
 };
-inline constexpr uint32_t kNumMirrorCommands = 18;
+inline constexpr uint32_t kNumMirrorCommands = 19;
 
 // Of kUnmap: what kMapShared or kMapOwn mapped.
 inline constexpr uint32_t kMirrorSelf = 0xffffffff;

@@ -70,6 +70,9 @@ class Executor {
   // On which devices (bit n: ordinal n) the GPU's time slices put this executor's contexts before best-effort ones that
   // there are: then it is of use to know when work is expected there.
   virtual void TakePrecedence(uint64_t devices) = 0;
+  // How long the GPU runs this executor's contexts at a time beside others', by device; zero: as the driver has it. Of
+  // contexts that its sessions have in processes of their own on further GPUs.
+  virtual void NoteTimeSlices(const std::vector<std::chrono::microseconds>& slices) = 0;
   // As Admission::AllowHolding.
   virtual void AllowHolding(bool is_allowed) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.

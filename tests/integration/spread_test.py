@@ -17,15 +17,18 @@ SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support")
 CASES = os.path.join(SUPPORT, "spread_case.py")
 GRAPH_CASES = os.path.join(SUPPORT, "graph_case.py")
 TASK_GRAPHS = os.path.join(BUILD, "bench", "task_graphs")
-MISSING = not_built()
+SCHEDULING_CASES = os.path.join(SUPPORT, "scheduling_case.py")
+SLICED_EXECUTOR = os.path.join(BUILD, "tests", "sliced", "tally-executor")
+SIM_DRIVER = os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")
+MISSING = not_built(SLICED_EXECUTOR)
 FORCED = {"TALLY_FORCE_GRAPHS": "spread", "TALLY_SIM_SHUFFLE": "1"}
 
 
-class Spread(FullStackTest):
-    def start(self, num_gpus, forced=True, **more):
+class SpreadCase(FullStackTest):
+    def start(self, num_gpus, forced=True, driver="sim", **more):
         self.port = free_port()
         return self.start_daemon(env={**(FORCED if forced else {}), "TALLY_SIM_DEVICES": str(num_gpus), **more},
-                                 metrics=f"127.0.0.1:{self.port}")
+                                 metrics=f"127.0.0.1:{self.port}", driver=driver)
 
     def start_case(self, *case, file=CASES, options=("--graphs", "spread"), env=None):
         return self.start_under_tally(sys.executable, file, *map(str, case), options=options, env=env)
@@ -60,6 +63,14 @@ class Spread(FullStackTest):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def start_forever(self, *more):
+        run = self.start_case("forever", "wavefront", *more)
+        self.assertEqual(run.stdout.readline(), b"launched\n")
+        wait_until(lambda: any(row["launches_spread"] > 4 for row in self.ctl_json("graphs")), "it is spread", 60)
+        return run
+
+
+class Spread(SpreadCase):
     def test_seven_shapes_have_the_bits_of_one_gpu(self):
         for num_gpus in (2, 4):
             with self.subTest(gpus=num_gpus):
@@ -91,12 +102,6 @@ class Spread(FullStackTest):
         moved = sum(int(label.split()[0]) for label in steps if "bytes from GPU" in label)
         self.assertEqual(moved, row["moved_bytes"] // row["launches_spread"])
         self.assertIsNone(run.poll())
-
-    def start_forever(self, *more):
-        run = self.start_case("forever", "wavefront", *more)
-        self.assertEqual(run.stdout.readline(), b"launched\n")
-        wait_until(lambda: any(row["launches_spread"] > 4 for row in self.ctl_json("graphs")), "it is spread", 60)
-        return run
 
     def test_a_mirror_that_is_killed_is_one_error_of_one_program(self):
         self.start(3)
@@ -205,6 +210,26 @@ class Spread(FullStackTest):
         wait_until(lambda: self.metric("graph_launches_total") > 0, "its figures are there", 30)
         self.assertEqual(self.metric("graphs_spread_total"), 0)
         self.assertEqual(self.children(), [])
+
+
+class BesideOthers(SpreadCase):
+    """With time slices, which the software GPU has not: those of the scripted driver."""
+    executor = SLICED_EXECUTOR
+
+    def test_what_spreads_gives_way_on_each_gpu(self):
+        notes = os.path.join(self.directory, "notes")
+        self.start(2, driver="cuda", TALLY_SCRIPT_SLICES="accept", TALLY_REAL_LIBCUDA=SIM_DRIVER, TALLY_SCRIPT_NOTES=notes)
+        self.start_forever()
+        (mirror,) = self.children()
+
+        def slice_of_mirror():
+            with open(notes, encoding="ascii") as file:
+                return [int(us) for pid, us in map(str.split, file) if int(pid) == mirror][-1]
+        own = slice_of_mirror()
+        self.assertEqual(own, 2000, "as the driver has it: nobody else is there")
+        service = self.start_under_tally(sys.executable, SCHEDULING_CASES, "busy", "1000", "1", priority="high")
+        wait_until(lambda: slice_of_mirror() < own, lambda: f"it gives way: {slice_of_mirror()} us", 60)
+        self.assertIsNone(service.poll())
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ constexpr std::array<Shape, shm::kNumMirrorCommands> kShapes = {{
     {},                                                      // kBeginTask
     {},                                                      // kEndTask
     {},                                                      // kDropTask
+    {},                                                      // kTimeSlice
     {.has_stream = true, .has_bytes = true},                 // kLaunch
     {.has_box = true, .has_stream = true},                   // kFill
     {.has_stream = true},                                    // kRun

@@ -35,7 +35,7 @@ void EndWithHome() {
 
 bool IsMirror(int argc, char** argv) { return argc == kNumMirrorArguments && std::string_view(argv[1]) == kMirrorFlag; }
 
-int RunMirror(int argc, char** argv) {
+int RunMirror(int argc, char** argv, const std::function<void(std::chrono::microseconds)>& want_time_slice) {
   SetLogName("tally-mirror");
   UniqueFd page(kMirrorPageFd), socket(kMirrorSocketFd);
   // A thread of its own: the one that serves may be waiting in the driver for a kernel that never ends.
@@ -54,7 +54,8 @@ int RunMirror(int argc, char** argv) {
     LOG_ERROR("{}", driver.error().ToString());
     return 1;
   }
-  const auto service = MirrorService::Open(driver->table, *ordinal, std::move(page), std::move(socket));
+  const auto service =
+      MirrorService::Open(driver->table, *ordinal, std::move(page), std::move(socket), want_time_slice);
   if (!service) {
     LOG_ERROR("{}", service.error().ToString());
     return 1;

@@ -2,6 +2,9 @@
 // kMirrorFlag.
 #pragma once
 
+#include <chrono>
+#include <functional>
+
 namespace tally::server {
 
 // The program's arguments: its name, this, the device's ordinal, and which driver (DriverLibraries, in its order).
@@ -10,8 +13,8 @@ inline constexpr int kNumMirrorArguments = 6;
 inline constexpr int kMirrorPageFd = 3;
 inline constexpr int kMirrorSocketFd = 4;
 
-// Serves home until it is gone. The exit status.
-int RunMirror(int argc, char** argv);
+// Serves home until it is gone. The exit status. `want_time_slice`: as MirrorService has it.
+int RunMirror(int argc, char** argv, const std::function<void(std::chrono::microseconds)>& want_time_slice);
 // Whether the arguments ask for a mirror.
 bool IsMirror(int argc, char** argv);
 

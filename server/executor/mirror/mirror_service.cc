@@ -33,7 +33,7 @@ Status FromCuda(const DriverTable& driver, CUresult result, const char* what) {
 }  // namespace
 
 Result<std::unique_ptr<MirrorService>> MirrorService::Open(const DriverTable& driver, int ordinal, UniqueFd page,
-                                                           UniqueFd socket) {
+                                                           UniqueFd socket, WantTimeSlice want_time_slice) {
   if (Status status = CheckSealedMemfd(page.get(), sizeof(shm::MirrorPage)); !status.ok()) {
     return std::unexpected(status.With("the page"));
   }
@@ -43,7 +43,8 @@ Result<std::unique_ptr<MirrorService>> MirrorService::Open(const DriverTable& dr
   if (header.magic != shm::kMirrorMagic || header.version != shm::kMirrorVersion) {
     return Error(StatusCode::kInvalidArgument, "the page is of another version");
   }
-  std::unique_ptr<MirrorService> service(new MirrorService(driver, ordinal, std::move(*region), std::move(socket)));
+  std::unique_ptr<MirrorService> service(
+      new MirrorService(driver, ordinal, std::move(*region), std::move(socket), std::move(want_time_slice)));
   if (Status status = service->OpenDevice(ordinal); !status.ok()) {
     service->BreakWith(CUDA_ERROR_INVALID_DEVICE, status.ToString());
     return std::unexpected(std::move(status));
@@ -129,7 +130,7 @@ void MirrorService::Serve(uint64_t position) {
 CUresult MirrorService::CarryOut(const MirrorOrder& order, uint64_t position) {
   if (order.command.kind < MirrorCommandKind::kLoadImage) return CarryOutMapping(order, position);
   if (order.command.kind < MirrorCommandKind::kBeginTask) return CarryOutCode(order, position);
-  if (order.command.kind < MirrorCommandKind::kLaunch) return CarryOutTask(order.command);
+  if (order.command.kind < MirrorCommandKind::kLaunch) return CarryOutSetting(order.command);
   return CarryOutWork(order);
 }
 
@@ -207,9 +208,13 @@ CUresult MirrorService::FindFunction(const MirrorOrder& order) {
   return result;
 }
 
-CUresult MirrorService::CarryOutTask(const shm::MirrorCommand& command) {
+CUresult MirrorService::CarryOutSetting(const shm::MirrorCommand& command) {
   if (command.kind == MirrorCommandKind::kBeginTask) return BeginTask(command.task);
   if (command.kind == MirrorCommandKind::kEndTask) return EndTask();
+  if (command.kind == MirrorCommandKind::kTimeSlice) {
+    want_time_slice_(std::chrono::microseconds(command.value));
+    return CUDA_SUCCESS;
+  }
   const auto task = tasks_.find(command.task);
   if (task == tasks_.end()) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = driver_.cuGraphExecDestroy(task->second);

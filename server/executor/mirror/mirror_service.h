@@ -4,7 +4,9 @@
 #include <cuda.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,17 +25,24 @@ namespace tally::server {
 // answers with `result` or `error` and stays as it is.
 class MirrorService {
  public:
+  // How long this process's contexts run at a time beside others'; zero: as the driver has it.
+  using WantTimeSlice = std::function<void(std::chrono::microseconds)>;
   // Checks page and socket, makes the context of device `ordinal`, says kReady.
   static Result<std::unique_ptr<MirrorService>> Open(const DriverTable& driver, int ordinal, UniqueFd page,
-                                                     UniqueFd socket);
+                                                     UniqueFd socket, WantTimeSlice want_time_slice);
   ~MirrorService();
 
   // Until home closes the socket.
   void Run();
 
  private:
-  MirrorService(const DriverTable& driver, int ordinal, MappedRegion region, UniqueFd socket)
-      : driver_(driver), memory_(driver, ordinal), region_(std::move(region)), socket_(std::move(socket)) {}
+  MirrorService(const DriverTable& driver, int ordinal, MappedRegion region, UniqueFd socket,
+                WantTimeSlice want_time_slice)
+      : driver_(driver),
+        want_time_slice_(std::move(want_time_slice)),
+        memory_(driver, ordinal),
+        region_(std::move(region)),
+        socket_(std::move(socket)) {}
   Status OpenDevice(int ordinal);
   shm::MirrorPage& page() { return *reinterpret_cast<shm::MirrorPage*>(region_.data()); }
 
@@ -41,7 +50,7 @@ class MirrorService {
   CUresult CarryOut(const MirrorOrder& order, uint64_t position);
   CUresult CarryOutMapping(const MirrorOrder& order, uint64_t position);
   CUresult CarryOutCode(const MirrorOrder& order, uint64_t position);
-  CUresult CarryOutTask(const shm::MirrorCommand& command);
+  CUresult CarryOutSetting(const shm::MirrorCommand& command);
   CUresult CarryOutWork(const MirrorOrder& order);
   CUresult LoadImage(const shm::MirrorCommand& command, uint64_t position);
   CUresult UnloadImage(uint32_t image);
@@ -69,6 +78,7 @@ class MirrorService {
   };
 
   const DriverTable& driver_;
+  const WantTimeSlice want_time_slice_;
   CUcontext context_ = nullptr;
   CUdevice device_ = 0;
   MirrorMemory memory_;

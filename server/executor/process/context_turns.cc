@@ -44,6 +44,7 @@ void ContextTurns::OnWanted(const std::vector<std::chrono::microseconds>& slices
   GpuChannelGroups::OfThisProcess().WantTimeSlices(slices);
   if (executor_ != nullptr) {
     executor_->LeaveToTimeSlices(is_left_to_slices);
+    executor_->NoteTimeSlices(slices);
     uint64_t devices = 0;
     for (size_t device = 0; device < slices.size(); ++device) {
       if (slices[device].count() != 0) devices |= uint64_t{1} << device;

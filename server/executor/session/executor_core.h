@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "server/executor/dispatch/admission.h"
 #include "server/executor/dispatch/tenant_page.h"
+#include "server/executor/dispatch/time_slices.h"
 #include "server/executor/dispatch/trace.h"
 #include "server/executor/dispatch/used_devices.h"
 #include "server/executor/driver/address_arena.h"
@@ -75,6 +76,7 @@ class ExecutorCore {
   const std::unique_ptr<DeviceOutput> device_output;  // thread-safe
   Notices notices;                                    // thread-safe
   UsedDevices used_devices;                           // thread-safe
+  TimeSlices time_slices;                             // thread-safe
   PeerAccess peers{driver, *devices};
   UploadKernels uploads{driver};          // thread-safe
   AddressArena spread_addresses{driver};  // thread-safe

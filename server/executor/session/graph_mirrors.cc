@@ -39,7 +39,10 @@ bool GraphMirrors::Start(const DriverLibraries& libraries, int home, const std::
   home_device_ = home;
   ordinals_ = std::move(others);
   mirrors_ = std::move(started);
-  home_ = std::make_unique<HomeQueue>(driver_, devices_.completions(home), names_);
+  time_slices_.resize(mirrors_.size());
+  // So tallyd knows that work comes there, and whom it comes beside.
+  for (const int ordinal : ordinals_) core_.used_devices.Note(ordinal);
+  home_ = std::make_unique<HomeQueue>(driver_, core_.devices->completions(home), names_);
   queues_.push_back(home_.get());
   for (const auto& mirror : mirrors_) {
     mirror_queues_.push_back(std::make_unique<MirrorQueue>(*mirror));
@@ -176,6 +179,16 @@ std::string GraphMirrors::WhyNot(const SpreadMemory::Allocation& allocation, OfA
 bool GraphMirrors::Has(const MirroredAllocation& allocation) const {
   const auto known = allocations_.find(allocation.address);
   return known != allocations_.end() && known->second.place.number == allocation.number;
+}
+
+void GraphMirrors::KeepTimeSlices() {
+  for (size_t i = 0; i < mirrors_.size(); ++i) {
+    const auto wanted = core_.time_slices.on(ordinals_[i]);
+    if (wanted == std::exchange(time_slices_[i], wanted)) continue;
+    shm::MirrorCommand command = Command(MirrorCommandKind::kTimeSlice, 0, 0);
+    command.value = static_cast<uint32_t>(wanted.count());
+    mirrors_[i]->Post(command);
+  }
 }
 
 void GraphMirrors::DropTasks() {

@@ -12,6 +12,7 @@
 
 #include <cuda.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,13 +25,13 @@
 #include <utility>
 #include <vector>
 
-#include "server/executor/driver/devices.h"
 #include "server/executor/driver/driver_libraries.h"
 #include "server/executor/driver/driver_table.h"
 #include "server/executor/issue/kernel_code.h"
 #include "server/executor/mirror/mirror.h"
 #include "server/executor/mirror/plan_steps.h"
 #include "server/executor/mirror/step_queue.h"
+#include "server/executor/session/executor_core.h"
 #include "server/executor/session/memory_quota.h"
 #include "server/executor/session/spread_memory.h"
 
@@ -58,8 +59,8 @@ class GraphMirrors {
   // Memory of other GPUs counts as the session's; nothing: there is no room for it.
   using TakeChargeOf = std::function<std::optional<SharedCharge>(int device, uint64_t num_bytes)>;
 
-  GraphMirrors(const DriverTable& driver, Devices& devices, const SpreadMemory& memory, TakeChargeOf take_charge)
-      : driver_(driver), devices_(devices), memory_(memory), take_charge_(std::move(take_charge)) {}
+  GraphMirrors(const DriverTable& driver, ExecutorCore& core, const SpreadMemory& memory, TakeChargeOf take_charge)
+      : driver_(driver), core_(core), memory_(memory), take_charge_(std::move(take_charge)) {}
 
   // `home` and the ordinals of all GPUs. Again: whether they are there, for that home.
   bool Start(const DriverLibraries& libraries, int home, const std::vector<int>& ordinals);
@@ -77,6 +78,9 @@ class GraphMirrors {
 
   // GPU n's is the n-th; home's is the first, and takes graphs only.
   const std::vector<StepQueue*>& queues() const { return queues_; }
+
+  // Before each launch: the mirrors' contexts give way to others as home's do, from now on.
+  void KeepTimeSlices();
 
   // It is about to be freed / code is about to be unloaded.
   void OnFreed(uint64_t address);
@@ -106,11 +110,12 @@ class GraphMirrors {
   void Say(std::string_view what, CUresult error) { Say(what, CudaErrorName(driver_, error)); }
 
   const DriverTable& driver_;
-  Devices& devices_;
+  ExecutorCore& core_;
   const SpreadMemory& memory_;
   const TakeChargeOf take_charge_;
   int home_device_ = 0;
-  std::vector<int> ordinals_;  // of the mirrors
+  std::vector<int> ordinals_;                           // of the mirrors
+  std::vector<std::chrono::microseconds> time_slices_;  // that they have been told
   std::vector<std::unique_ptr<Mirror>> mirrors_;
   const HomeQueue::Names names_;
   std::unique_ptr<HomeQueue> home_;

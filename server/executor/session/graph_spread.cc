@@ -337,6 +337,7 @@ CUresult GraphSpread::TimeTasks(const Place& place) {
 
 CUresult GraphSpread::Launch(const Place& place, const std::function<CUresult()>& look) {
   if (!is_planned_) return TimeTasks(place);
+  place.mirrors.KeepTimeSlices();
   const auto begin = steady_clock::now();
   auto times = std::make_shared<std::vector<StepTimes>>();
   const CUresult result = RunSteps(steps_, place.mirrors.queues(), look, times.get());

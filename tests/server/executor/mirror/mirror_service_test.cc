@@ -39,7 +39,8 @@ class PlayedHome {
     page().header.version = shm::kMirrorVersion;
     socket_ = std::move(sockets->first);
     thread_ = std::thread([page_fd = std::move(*file), other = std::move(sockets->second), this]() mutable {
-      auto service = MirrorService::Open(HomeDriver(), kPlayedDevice, std::move(page_fd), std::move(other));
+      auto service = MirrorService::Open(HomeDriver(), kPlayedDevice, std::move(page_fd), std::move(other),
+                                         [this](std::chrono::microseconds slice) { time_slice_us_ = slice.count(); });
       is_open_ = service.has_value();
       if (is_open_) (*service)->Run();
     });
@@ -52,6 +53,7 @@ class PlayedHome {
     EXPECT_EQ(HomeDriver().cuDevicePrimaryCtxReset_v2(kPlayedDevice), CUDA_SUCCESS);
   }
   shm::MirrorPage& page() { return *reinterpret_cast<shm::MirrorPage*>(region_.data()); }
+  int64_t time_slice_us() const { return time_slice_us_; }
   int socket() const { return socket_.get(); }
   bool IsBroken() { return page().header.error.load(std::memory_order_acquire) != 0; }
   shm::MirrorSlot& next_slot() { return page().slot[next_ % shm::kMirrorSlots]; }
@@ -78,6 +80,7 @@ class PlayedHome {
   UniqueFd socket_;
   std::thread thread_;
   std::atomic<bool> is_open_{false};
+  std::atomic<int64_t> time_slice_us_{-1};
   uint64_t next_ = 0;
 };
 
@@ -162,11 +165,23 @@ TEST(MirrorServiceTest, PagesOfRandomBytesBreakIt) {
   }
 }
 
+TEST(MirrorServiceTest, TimeSlicesAreSetAsHomeSays) {
+  UseHomeContext();
+  PlayedHome home;
+  for (const uint32_t us : {200u, 0u, 30'000u}) {
+    home.next_slot().command = {};
+    home.next_slot().command.kind = MirrorCommandKind::kTimeSlice;
+    home.next_slot().command.value = us;
+    EXPECT_TRUE(home.Post());
+    EXPECT_EQ(home.time_slice_us(), us);
+  }
+}
+
 TEST(MirrorServiceTest, PagesThatAreNoneAreRefused) {
   UseHomeContext();
   const auto open = [](Result<UniqueFd> page) {
     auto sockets = CreateSocketPair();
-    return MirrorService::Open(HomeDriver(), 3, std::move(*page), std::move(sockets->first)).has_value();
+    return MirrorService::Open(HomeDriver(), 3, std::move(*page), std::move(sockets->first), {}).has_value();
   };
   EXPECT_FALSE(open(CreateSealedMemfd("small", sizeof(shm::MirrorPage) - 1)));
   EXPECT_FALSE(open(CreateSealedMemfd("zeros", sizeof(shm::MirrorPage))));

@@ -1,10 +1,12 @@
 #include "tests/server/executor/process/scripted_driver.h"
 
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <string>
@@ -48,6 +50,12 @@ std::string Script() {
   return script != nullptr ? script : "";
 }
 
+void Note(uint64_t slice_us) {
+  const char* const path = std::getenv("TALLY_SCRIPT_NOTES");
+  if (path == nullptr) return;
+  std::ofstream(path, std::ios::app) << ::getpid() << ' ' << slice_us << std::endl;  // in one write
+}
+
 int ScriptedIoctl(int, unsigned long request, void* argument) {
   if (request == kAllocation) return 0;
   const std::lock_guard lock(mutex);
@@ -60,6 +68,7 @@ int ScriptedIoctl(int, unsigned long request, void* argument) {
     control->status = kNotSupported;
   } else {
     Slices()[control->object] = *value;
+    Note(*value);
   }
   return 0;
 }

@@ -2,7 +2,8 @@
 // does, and carries out, or refuses, what server/executor/process/gpu_channel_groups.h asks for.
 //
 // By the environment's TALLY_SCRIPT_SLICES: accept; refuse (all but what the driver itself gives); hide (it makes its
-// groups in a way that nobody sees). Without it there is no such driver: the executor is a software GPU's.
+// groups in a way that nobody sees). Without it there is no such driver: the executor is a software GPU's. Slices that
+// are set go into the file TALLY_SCRIPT_NOTES, each as a line "PID MICROSECONDS".
 #pragma once
 
 namespace tally::server {
