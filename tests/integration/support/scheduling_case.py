@@ -60,7 +60,7 @@ def busy(loops, device=0):
         spinner.call("cuEventCreate", ctypes.byref(event), 0)
     while True:
         for event in events:
-            for _ in range(50):
+            for _ in range(150):  # so that a process that waits long for a processor has something there, too
                 spinner.spin()
             spinner.call("cuEventSynchronize", event)
             spinner.call("cuEventRecord", event, None)
