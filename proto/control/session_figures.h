@@ -315,9 +315,8 @@ inline constexpr auto kSessionFigures = [] {
       {"prefers_holding",
        kHeldNow,
        {"tally_tenant_prefer_holding_sessions", "sessions",
-        "Running sessions whose requests the guard found shorter with the GPU held in gaps; of the others it is held "
-        "as "
-        "a trial only."}},
+        "Running sessions whose requests the guard found shorter with the GPU held in gaps; of the others it is "
+        "held as a trial only."}},
       {"slo_requests",
        kCounter,
        {"tally_tenant_slo_requests_total", "requests",

@@ -6,11 +6,9 @@ import sys
 import unittest
 
 from support.daemon_fixture import free_port, wait_until
-from support.full_stack import BUILD, FullStackTest, not_built
+from support.full_stack import SLICED_EXECUTOR, SLICES, FullStackTest, not_built
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support", "scheduling_case.py")
-SLICED_EXECUTOR = os.path.join(BUILD, "tests", "sliced", "tally-executor")
-SIM_DRIVER = os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")
 MISSING = not_built(SLICED_EXECUTOR)
 GAPS = ("gaps_hit", "gaps_late", "gaps_by_rule", "gaps_by_guard")
 
@@ -20,8 +18,7 @@ class HoldingTest(FullStackTest):
 
     def start(self, *options):
         self.port = free_port()
-        self.start_daemon(*options, metrics=f"127.0.0.1:{self.port}", driver="cuda",
-                          env={"TALLY_SCRIPT_SLICES": "accept", "TALLY_REAL_LIBCUDA": SIM_DRIVER})
+        self.start_daemon(*options, metrics=f"127.0.0.1:{self.port}", driver="cuda", env=SLICES)
 
     def program(self, priority, pause_ms):
         """Short requests, each waited for."""

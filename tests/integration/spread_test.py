@@ -11,15 +11,13 @@ import unittest
 
 from graphs_test import OF_GRAPHS
 from support.daemon_fixture import free_port, is_alive, wait_until
-from support.full_stack import BUILD, PROGRAMS, FullStackTest, not_built
+from support.full_stack import BUILD, PROGRAMS, SLICED_EXECUTOR, SLICES, FullStackTest, not_built
 
 SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support")
 CASES = os.path.join(SUPPORT, "spread_case.py")
 GRAPH_CASES = os.path.join(SUPPORT, "graph_case.py")
 TASK_GRAPHS = os.path.join(BUILD, "bench", "task_graphs")
 SCHEDULING_CASES = os.path.join(SUPPORT, "scheduling_case.py")
-SLICED_EXECUTOR = os.path.join(BUILD, "tests", "sliced", "tally-executor")
-SIM_DRIVER = os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")
 MISSING = not_built(SLICED_EXECUTOR)
 FORCED = {"TALLY_FORCE_GRAPHS": "spread", "TALLY_SIM_SHUFFLE": "1"}
 
@@ -218,7 +216,7 @@ class BesideOthers(SpreadCase):
 
     def test_what_spreads_gives_way_on_each_gpu(self):
         notes = os.path.join(self.directory, "notes")
-        self.start(2, driver="cuda", TALLY_SCRIPT_SLICES="accept", TALLY_REAL_LIBCUDA=SIM_DRIVER, TALLY_SCRIPT_NOTES=notes)
+        self.start(2, driver="cuda", **SLICES, TALLY_SCRIPT_NOTES=notes)
         self.start_forever()
         (mirror,) = self.children()
 

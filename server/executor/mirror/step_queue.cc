@@ -25,6 +25,23 @@ CUresult LaunchCommand(const DriverTable& driver, CUfunction function, const shm
   return driver.cuLaunchKernelEx(&config, function, nullptr, extra);
 }
 
+CUresult DescribeTask(Mirror& mirror, uint32_t task, std::span<const StepCommand> commands) {
+  shm::MirrorCommand command{};
+  command.kind = shm::MirrorCommandKind::kBeginTask;
+  command.task = task;
+  // Waited for: what follows would be carried out.
+  if (const CUresult r = mirror.Do(command); r != CUDA_SUCCESS) return r;
+  for (const StepCommand& part : commands) {
+    command = part.command;
+    command.num_bytes = part.bytes.size();
+    mirror.Post(command, part.bytes);
+  }
+  // It says what failed before, too.
+  command = {};
+  command.kind = shm::MirrorCommandKind::kEndTask;
+  return mirror.Do(command);
+}
+
 std::optional<uint32_t> RunningSteps::StreamFor(const PlacedStep& step) const {
   const uint32_t begin = step.is_copy() ? kMostTasks : 0;
   const uint32_t end = step.is_copy() ? shm::kMirrorStreams : kMostTasks;

@@ -24,6 +24,10 @@ struct StepCommand {
   std::vector<std::byte> bytes{};  // a launch's parameters
 };
 
+// Makes them, one behind the other, a task of the mirror, which kRun starts by this number; nothing of them is carried
+// out meanwhile. An error: there is no such task, or another one has the number.
+CUresult DescribeTask(Mirror& mirror, uint32_t task, std::span<const StepCommand> commands);
+
 // One step of a graph whose tasks have been given their GPUs: a launch, a fill or a task on GPU `gpu` (0: home), or a
 // copy that the mirror `gpu` makes between its own memory and that of GPU `command.gpu`.
 struct PlacedStep {

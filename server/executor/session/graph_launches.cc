@@ -167,7 +167,7 @@ CUresult GraphLaunches::Launch(ServedRequest& served, ClientNames& names, Stream
 GraphLaunches::SpreadParts::SpreadParts(SessionState& session, const SpreadMemory& spread)
     : memory(session.memory),
       finder(session.driver, *session.core.devices, session.core.segments, memory),
-      mirrors(session.driver, session.core, spread,
+      mirrors(session.core, spread,
               [&session](int device, uint64_t num_bytes) { return session.TakeCharge(device, num_bytes); }) {}
 
 GraphSpread::Place GraphLaunches::PlaceOf(const SpreadReading& reading, CUcontext context) {

@@ -206,17 +206,7 @@ std::unique_ptr<const DefinedTask> GraphMirrors::Define(uint32_t gpu, std::span<
   if (free_tasks_.empty()) free_tasks_.push_back(num_tasks_++);
   auto task = std::make_unique<const DefinedTask>(dropped_, gpu, free_tasks_.back());
   free_tasks_.pop_back();
-  Mirror& mirror = *mirrors_[gpu - 1];
-  shm::MirrorCommand command = Command(MirrorCommandKind::kBeginTask, 0, 0);
-  command.task = task->number();
-  mirror.Post(command);
-  for (const StepCommand& part : commands) {
-    shm::MirrorCommand described = part.command;
-    described.num_bytes = part.bytes.size();
-    mirror.Post(described, part.bytes);
-  }
-  // It says what failed before, too.
-  if (const CUresult r = mirror.Do(Command(MirrorCommandKind::kEndTask, 0, 0)); r != CUDA_SUCCESS) {
+  if (const CUresult r = DescribeTask(*mirrors_[gpu - 1], task->number(), commands); r != CUDA_SUCCESS) {
     Say(fmt::format("a task of {} commands", commands.size()), r);
     return nullptr;
   }

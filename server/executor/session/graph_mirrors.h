@@ -59,8 +59,8 @@ class GraphMirrors {
   // Memory of other GPUs counts as the session's; nothing: there is no room for it.
   using TakeChargeOf = std::function<std::optional<SharedCharge>(int device, uint64_t num_bytes)>;
 
-  GraphMirrors(const DriverTable& driver, ExecutorCore& core, const SpreadMemory& memory, TakeChargeOf take_charge)
-      : driver_(driver), core_(core), memory_(memory), take_charge_(std::move(take_charge)) {}
+  GraphMirrors(ExecutorCore& core, const SpreadMemory& memory, TakeChargeOf take_charge)
+      : driver_(core.driver), core_(core), memory_(memory), take_charge_(std::move(take_charge)) {}
 
   // `home` and the ordinals of all GPUs. Again: whether they are there, for that home.
   bool Start(const DriverLibraries& libraries, int home, const std::vector<int>& ordinals);

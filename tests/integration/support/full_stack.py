@@ -9,13 +9,16 @@ BUILD = os.environ["TALLY_TEST_BUILD"]
 PROGRAMS = os.environ.get("TALLY_TEST_PROGRAMS") or os.path.join(BUILD, "programs")
 REPEATED_LAUNCHES = os.path.join(PROGRAMS, "repeated_launches")
 GRAPH_REPEATED = os.path.join(PROGRAMS, "graph_repeated")
+SIM_DRIVER = os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")
+# The executor with the scripted driver's time slices, which the software GPU has not; and what tallyd's environment needs.
+SLICED_EXECUTOR = os.path.join(BUILD, "tests", "sliced", "tally-executor")
+SLICES = {"TALLY_SCRIPT_SLICES": "accept", "TALLY_REAL_LIBCUDA": SIM_DRIVER}
 
 
 def not_built(*programs):
     """What is missing of that, and of what every such test needs."""
     needed = [program("tallyd"), program("tally-run"), program("tally-executor"), *programs,
-              os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"),
-              os.path.join(BUILD, "lib", "tally", "libtally-sim-driver.so")]
+              os.path.join(BUILD, "lib", "tally", "client", "libcuda.so.1"), SIM_DRIVER]
     return [path for path in needed if not os.path.exists(path)]
 
 

@@ -173,18 +173,6 @@ void MirrorWorld::GiveOwn() {
   }
 }
 
-CUresult MirrorWorld::Define(int gpu, uint32_t task, std::span<const StepCommand> commands) {
-  shm::MirrorCommand begin = Command(MirrorCommandKind::kBeginTask);
-  begin.task = task;
-  if (const CUresult r = mirror(gpu).Do(begin); r != CUDA_SUCCESS) return r;
-  for (const StepCommand& part : commands) {
-    shm::MirrorCommand command = part.command;
-    command.num_bytes = part.bytes.size();
-    EXPECT_TRUE(mirror(gpu).Post(command, part.bytes).has_value());
-  }
-  return mirror(gpu).Do(Command(MirrorCommandKind::kEndTask));
-}
-
 std::vector<MirroredAllocation> MirrorWorld::places() const {
   std::vector<MirroredAllocation> places;
   for (const auto& allocation : allocations_) places.push_back(allocation->place());

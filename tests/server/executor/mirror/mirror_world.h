@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -57,9 +56,6 @@ class MirrorWorld {
   // All allocations: home's memory at all mirrors; or memory of their own, everybody's where copies need it.
   void ShareHome();
   void GiveOwn();
-
-  // What the mirror says of it.
-  CUresult Define(int gpu, uint32_t task, std::span<const StepCommand> commands);
 
   Mirror& mirror(int gpu) { return *mirrors_[static_cast<size_t>(gpu - 1)]; }
   HomeAllocation& allocation(size_t number) { return *allocations_[number]; }

@@ -227,7 +227,7 @@ TEST_F(PlacedRunTest, CommandsOfOneTaskFollowOneAnother) {
       commands.push_back({Fill(gpu, 0, {}).command});
       commands.back().command.value = k == count ? i + 1 : 0xee;
     }
-    ASSERT_EQ(world_.Define(static_cast<int>(gpu), i, commands), CUDA_SUCCESS);
+    ASSERT_EQ(DescribeTask(world_.mirror(static_cast<int>(gpu)), i, commands), CUDA_SUCCESS);
     steps.push_back(Run(gpu, i));
     if (i != 0) steps.back().after = {i - 1};
   }
@@ -246,11 +246,12 @@ TEST_F(PlacedRunTest, ATaskThatCannotBeDescribedIsNone) {
   const auto refused = [&](uint32_t task) {
     return RunSteps(std::vector{Run(1, task)}, world_.queues()) == CUDA_ERROR_INVALID_VALUE;
   };
-  EXPECT_EQ(world_.Define(1, 0, std::vector{fill, unknown, fill}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(DescribeTask(world_.mirror(1), 0, std::vector{fill, unknown, fill}), CUDA_ERROR_INVALID_VALUE);
   EXPECT_TRUE(refused(0));
   EXPECT_EQ(WordOfSecond(0), 0u);
-  EXPECT_EQ(world_.Define(1, 0, std::vector{fill, fill}), CUDA_SUCCESS) << "the number is free";
-  EXPECT_NE(world_.Define(1, 0, std::vector{fill}), CUDA_SUCCESS) << "now it is not";
+  EXPECT_EQ(DescribeTask(world_.mirror(1), 0, std::vector{fill, fill}), CUDA_SUCCESS) << "the number is free";
+  EXPECT_NE(DescribeTask(world_.mirror(1), 0, std::vector{fill}), CUDA_SUCCESS) << "now it is not";
+  EXPECT_EQ(WordOfSecond(0), 0u) << "so what was to be its part was not carried out";
   EXPECT_TRUE(refused(1));
   EXPECT_EQ(RunSteps(std::vector{Run(1, 0)}, world_.queues()), CUDA_SUCCESS);
   EXPECT_EQ(WordOfSecond(0), 0xababababu);
@@ -258,7 +259,7 @@ TEST_F(PlacedRunTest, ATaskThatCannotBeDescribedIsNone) {
   EXPECT_EQ(world_.mirror(1).Do(drop), CUDA_SUCCESS);
   EXPECT_EQ(world_.mirror(1).Do(drop), CUDA_ERROR_INVALID_VALUE);
   EXPECT_TRUE(refused(0));
-  EXPECT_EQ(world_.Define(1, 0, std::vector{fill, fill}), CUDA_SUCCESS) << "the number is free again";
+  EXPECT_EQ(DescribeTask(world_.mirror(1), 0, std::vector{fill, fill}), CUDA_SUCCESS) << "the number is free again";
   EXPECT_EQ(world_.mirror(1).Do(MirrorWorld::Command(MirrorCommandKind::kEndTask)), CUDA_ERROR_INVALID_VALUE);
 }
 
