@@ -14,8 +14,10 @@ SERVICES = {
     "llama": (("eager",), 5.5),
     "gpt-neo": (("eager",), 6),
 }
+# Tiles of each multiprocessor that a launch of a pipeline has: on an H100 a few hundred microseconds to milliseconds, or a sixteenth of it.
+PIPELINE_TILES = {"": 32, "-short": 2}
 TRAININGS = {"resnet50": 6, "pointnet": 3, "pointnet-graph": 3, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10,
-             **{f"pipeline-{chain}": 1 for chain in ("2x64", "edges", "dlrm", "policy", "8x256")}}
+             **{f"pipeline-{chain}{length}": 1 for chain in ("2x64", "edges", "dlrm", "policy", "8x256") for length in PIPELINE_TILES}}
 STAND_IN = "stand-in"
 # What takes seconds to import, besides torch.
 LIBRARIES = {
@@ -39,6 +41,12 @@ def is_service(name):
 
 def is_training(name):
     return name == STAND_IN or name in TRAININGS
+
+
+def pipeline(name):
+    """Of a training pipeline-CHAIN: its chain of bench/pipelines, tiles of each multiprocessor."""
+    length = "-short" if name.endswith("-short") else ""
+    return name.removeprefix("pipeline-").removesuffix(length), PIPELINE_TILES[length]
 
 
 def gpu_gib(role, name):

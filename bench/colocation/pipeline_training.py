@@ -9,6 +9,7 @@ import sys
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir)
 sys.path += [os.path.join(ROOT, "bench", "pipelines"), os.path.join(ROOT, "python")]
 # pylint: disable=wrong-import-position
+import catalogue
 import chains
 import stand_ins
 from tally.pipelines import chains as described
@@ -16,17 +17,17 @@ from tally.pipelines import library
 # pylint: enable=wrong-import-position
 
 TILE_ROWS = 64
-TILES_EACH = 32  # of a multiprocessor: a few hundred microseconds to milliseconds on an H100
 MULTIPROCESSOR_COUNT = 16  # CU_DEVICE_ATTRIBUTE_
 
 
 class Training:
     def __init__(self, name):
-        chain = next(chain for chain in chains.CHAINS if chain.name == name.removeprefix("pipeline-"))
+        chain_name, tiles = catalogue.pipeline(name)
+        chain = next(chain for chain in chains.CHAINS if chain.name == chain_name)
         self.gpu = stand_ins.Program(1, 1)
         count = ctypes.c_int()
         self.gpu.call("cuDeviceGetAttribute", ctypes.byref(count), MULTIPROCESSOR_COUNT, 0)
-        self.rows, self.widths = count.value * TILES_EACH * TILE_ROWS, (chain.input, chain.layers[-1].out)
+        self.rows, self.widths = count.value * tiles * TILE_ROWS, (chain.input, chain.layers[-1].out)
         numbers = random.Random(20261121)
         layers, columns, weights = [], {}, {}
         for i, ((width, out), layer) in enumerate(zip(chain.widths(), chain.layers)):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A training as a worker of colocation.py.
 
-    training.py NAME        NAME: a line of training_models.TRAININGS, pipeline-CHAIN of bench/pipelines, or stand-in
+    training.py NAME        NAME: a line of training_models.TRAININGS, pipeline-CHAIN[-short] of bench/pipelines, or stand-in
 
 Builds the model, warms up, prints {"ready": true, "digest": ...} (of the first steps' loss). {"train": true} on stdin: it trains until
 any other line, then answers {"completions": [...]}: when its steps were complete, on CLOCK_MONOTONIC. At most two steps
