@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 namespace taskgraph {
 
@@ -14,6 +15,10 @@ namespace taskgraph {
 }
 inline void Check(cudaError_t result, const char* what) {
   if (result != cudaSuccess) Fail(what, cudaGetErrorString(result));
+}
+// A status of a library, of which 0 is success.
+inline void Require(int status, const char* what) {
+  if (status != 0) Fail(what, ("status " + std::to_string(status)).c_str());
 }
 
 }  // namespace taskgraph

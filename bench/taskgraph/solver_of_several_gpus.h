@@ -88,9 +88,6 @@ class SolverOfSeveralGpus {
     }
   };
 
-  static void Require(cusolverStatus_t status, const char* what) {
-    if (status != CUSOLVER_STATUS_SUCCESS) Fail(what, "a library's error");
-  }
   // Room for its share of the columns; the last block may be smaller than the others.
   void MakePlace(int gpu) {
     Check(cudaSetDevice(gpu), "a GPU");

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "bench/taskgraph/solver_of_several_gpus.h"
 #include "bench/taskgraph/tile_kernels.cuh"
 #include "bench/taskgraph/tiles.h"
+#include "include/tally/taskgraph.h"
 
 namespace taskgraph {
 namespace {
@@ -29,12 +31,13 @@ constexpr const char* kUsage = R"(taskgraph [OPTIONS]
   --tiles T          of a row (default 6); N is a multiple of it
   --tasks K          of a shape (default 120)
   --rounds R         multiply-adds of each thread of a task; 0 (default): empty tasks
+  --uneven           each task has 0 to R of them, by chance; the same tasks in each run
   --blocks B         of 128 threads, of a task of a shape (default 1)
   --repetitions R    timed (default 5)
   --warm-ups W       before these (default 1), not timed
   --seconds S        instead: repeats for so long, for a program beside another one
   --gpus N           of cusolvermg (default 2); columns are dealt out before the time begins
-  --annotated        says what each tile's task touches (tally/taskgraph.h)
+  --annotated        says what each task touches (tally/taskgraph.h)
   --plain            no cuBLAS and cuSOLVER, even if they are there
 Prints one line: the median and the best time of a repetition. A wrong result ends it with status 1.
 )";
@@ -43,7 +46,7 @@ struct Options {
   std::string problem = "cholesky", mode = "graph";
   uint32_t n = 96, tiles = 6, tasks = 120, rounds = 0, blocks = 1, repetitions = 5, warm_ups = 1, gpus = 2;
   double seconds = 0;
-  bool is_plain = false, is_annotated = false;
+  bool is_plain = false, is_annotated = false, is_uneven = false;
 };
 
 Options Parse(int argc, char** argv) {
@@ -51,8 +54,8 @@ Options Parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help") std::exit(std::fputs(kUsage, stdout) < 0 ? 1 : 0);
-    if (name == "--plain" || name == "--annotated") {
-      (name == "--plain" ? options.is_plain : options.is_annotated) = true;
+    if (name == "--plain" || name == "--annotated" || name == "--uneven") {
+      (name == "--plain" ? options.is_plain : name == "--uneven" ? options.is_uneven : options.is_annotated) = true;
       continue;
     }
     if (i + 1 == argc) Fail(argv[i], "it has a value");
@@ -137,20 +140,26 @@ class Generated final : public Problem {
   Generated(const Options& options, OnStreams& streams) : shape_(ShapeOf(options.problem, options.tasks)) {
     if (shape_.empty()) Fail(options.problem.c_str(), "there is no such problem");
     if (options.mode.rfind("cusolver", 0) == 0) Fail(options.mode.c_str(), "that is for lu and cholesky");
-    std::vector<uint32_t> before, begin;
+    std::vector<uint32_t> before, begin, rounds(shape_.size(), options.rounds);
     for (const auto& row : shape_) {
       begin.push_back(static_cast<uint32_t>(before.size()));
       before.insert(before.end(), row.begin(), row.end());
     }
-    before.push_back(0);  // not empty
-    Check(cudaMalloc(&values_, shape_.size() * sizeof(uint32_t)), "values");
-    Check(cudaMalloc(&before_, before.size() * sizeof(uint32_t)), "a list");
+    std::mt19937 random(1);
+    for (uint32_t& number : rounds) {
+      if (options.is_uneven) number = random() % (options.rounds + 1);
+    }
+    Check(cudaMalloc(&values_, AllocationBytes(shape_.size())), "values");
+    Check(cudaMalloc(&before_, AllocationBytes(before.size())), "a list");
     Check(cudaMalloc(&sink_, sizeof(float)), "a word");
-    CopyUp(before_, before.data(), before.size() * sizeof(uint32_t), streams.first());
-    const auto launch = [this, begin, options, &streams](uint32_t task, size_t stream) {
+    if (!before.empty()) CopyUp(before_, before.data(), before.size() * sizeof(uint32_t), streams.first());
+    const auto launch = [this, begin, rounds, options, &streams](uint32_t task, size_t stream) {
+      const uint32_t* const list = before_ + begin[task];
+      if (options.is_annotated) Declare(task, list, streams.stream(stream));
       GeneratedTask<<<options.blocks, 128, 0, streams.stream(stream)>>>(
-          values_, task, before_ + begin[task], static_cast<uint32_t>(shape_[task].size()), options.rounds, sink_);
+          values_, task, list, static_cast<uint32_t>(shape_[task].size()), rounds[task], sink_);
       Check(cudaGetLastError(), "launch a task");
+      if (options.is_annotated) Require(tallyTaskEnd(streams.stream(stream)), "tallyTaskEnd");
     };
     issuer_ = std::make_unique<Issuer>(streams, options.mode == "graph", shape_, launch);
   }
@@ -177,6 +186,16 @@ class Generated final : public Problem {
   size_t num_tasks() const override { return shape_.size(); }
 
  private:
+  // Smaller allocations would keep tasks on the program's own GPU.
+  static size_t AllocationBytes(size_t num_words) { return std::max(num_words * sizeof(uint32_t), size_t{1} << 20); }
+  void Declare(uint32_t task, const uint32_t* list, cudaStream_t stream) const {
+    constexpr size_t kWord = sizeof(uint32_t);
+    std::vector<tallyTaskRegion> regions = {{values_ + task, kWord, 1, 0, TALLY_WRITES},
+                                            {list, shape_[task].size() * kWord, 1, 0, TALLY_READS}};
+    for (const uint32_t other : shape_[task]) regions.push_back({values_ + other, kWord, 1, 0, TALLY_READS});
+    Require(tallyTaskBegin(stream, regions.data(), regions.size()), "tallyTaskBegin");
+  }
+
   const Shape shape_;
   uint32_t *values_ = nullptr, *before_ = nullptr;
   float* sink_ = nullptr;

@@ -3,8 +3,10 @@
 on one GPU, and spread over several. One line per row: the median of the program's own times, and how it compares with the row's
 native graph. Every run checks its result."""
 import argparse
+import collections
 import os
 import re
+import statistics
 import subprocess
 import sys
 import threading
@@ -13,6 +15,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import plan_times  # noqa: E402  pylint: disable=wrong-import-position
 from ways import Failed, daemon, find_root, has_gpu  # noqa: E402  pylint: disable=wrong-import-position
 
+# Blocks of 128 threads: eight a multiprocessor, so that a task alone keeps all of an H100 or H200 busy.
+FILL_A_GPU = 8 * 132
 SHAPES = ["chain", "independent", "fork-join", "wavefront", "tree-sum", "butterfly", "random"]
 LINE = re.compile(r"^(\S+) (\S+) tasks (\d+) median_ms ([\d.]+) best_ms ([\d.]+) runs (\d+) (.+)$", re.MULTILINE)
 
@@ -98,7 +102,7 @@ def on_several(root, options):
         env = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.gpus))))}
     if options.smoke:
         env.update({"TALLY_FORCE_GRAPHS": "spread", "TALLY_SPREAD_LEAST_BYTES": "1024"})
-    failures = 0
+    failures, gains = 0, collections.defaultdict(list)
     with daemon(root, "auto", env=env) as tallyd:
         for words in rows(options):
             is_matrix = words[1] in ("lu", "cholesky")
@@ -115,7 +119,7 @@ def on_several(root, options):
                     continue
                 base = base or median_ms
                 show(words, f"native {' '.join(mode)}", tasks, median_ms, base, checked)
-            for more in [[], ["--annotated"]] if is_matrix else [[]]:
+            for more in [["--annotated"]] if options.rows == "fma" else [[], ["--annotated"]]:
                 way = " ".join([f"spread over {options.gpus}", *more])
                 try:
                     tasks, median_ms, checked = run_spread(root, tallyd, [*words, "--mode", "graph", *more], options.plans)
@@ -124,6 +128,10 @@ def on_several(root, options):
                     show_failure(words, way, failed)
                     continue
                 show(words, way, tasks, median_ms, base, checked)
+                if base and options.rows == "fma":
+                    gains[words[words.index("--rounds") + 1]].append(base / median_ms)
+        for rounds, found in gains.items():
+            print(f"tasks of up to {rounds} multiply-adds, mean of {len(found)} shapes: {statistics.mean(found):.3f} of the graph", flush=True)
         # Why a graph stayed on one GPU, and what was planned.
         print("\n".join(line for line in tallyd.log_text().splitlines() if "graph" in line), flush=True)
     return failures
@@ -155,6 +163,10 @@ def rows(options):
         for shape in SHAPES:
             for rounds in (0, 1000, 10000, 100000):
                 yield ["--problem", shape, "--tasks", "120", "--rounds", str(rounds), "--blocks", "16", "--repetitions", "50"]
+    elif options.rows == "fma":
+        for rounds in (1000, 10000, 100000):
+            for shape in SHAPES:
+                yield ["--problem", shape, "--tasks", "120", "--rounds", str(rounds), "--uneven", "--blocks", str(FILL_A_GPU), "--repetitions", "10"]
     else:
         for tiles in options.tiles.split(","):  # the first is what others are compared with: a run may be cut short
             for size in options.sizes.split(","):
@@ -187,7 +199,7 @@ def on_one(root, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", choices=("empty", "shapes", "lu", "cholesky"), default="empty", help="default: %(default)s")
+    parser.add_argument("--rows", choices=("empty", "shapes", "fma", "lu", "cholesky"), default="empty", help="default: %(default)s")
     parser.add_argument("--smoke", action="store_true", help="small, on the software GPU, without native runs: results only")
     parser.add_argument("--embedded", action="store_true", help="a tallyd for each run; else one has to run already")
     parser.add_argument("--gpus", type=int, default=1, help="spread over so many, by a tallyd of its own (default: %(default)s)")

@@ -61,9 +61,6 @@ class TileKernels {
     void* blas_workspace = nullptr;
   };
 
-  static void Require(int status, const char* what) {
-    if (status != 0) Fail(what, "a library's error");
-  }
   double* Tile(uint32_t row, uint32_t column) const {
     return matrix_ + uint64_t{row} * size_ + uint64_t{column} * size_ * n_;
   }

@@ -18,6 +18,7 @@ import time
 
 BUNDLE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 RIGIDSIM = "python3 bench/window/rigidsim.py --output {out}/rigidsim.md --json {out}/rigidsim.json"
+SPREAD = "python3 bench/taskgraph/taskgraph.py --plans {out}/plans"
 COLOCATION = "python3 bench/colocation/colocation.py --output {out}/colocation.md --json {out}/colocation.json"
 FRAMEWORKS = "python3 tests/frameworks/run.py --output {out}/frameworks.md"
 
@@ -35,6 +36,13 @@ PARTS = {
     "colocation": (1, 560, COLOCATION + " --minutes 9"),
     "colocation-all": (1, 580, COLOCATION + " --csv {out}/all.csv --pairs all --loads 20 --trace poisson"
                        " --modes alone,time-slicing,tally --repetitions 1 --seconds 5 --minutes 9.5"),
+    "colocation-holding": (1, 240, COLOCATION + " --minutes 4 --seconds 4 --repetitions 2 --pairs bert-graph:whisper --loads 50,20,80"
+                           " --modes alone,time-slicing,tally,tally+unheld"),
+    "colocation-gates": (1, 240, COLOCATION + " --minutes 4 --seconds 3 --repetitions 2 --idle-services --pairs bert-graph:pointnet-graph"
+                         " --modes alone,time-slicing,tally,tally:look-ahead+gates+shared"),
+    "colocation-pipelines": (1, 250, COLOCATION + " --minutes 4 --seconds 4 --repetitions 3 --idle-services"
+                             " --pairs bert-graph:pipeline-8x256,bert-graph:pipeline-edges,bert-graph:pipeline-dlrm"
+                             " --modes alone,tally:look-ahead+gates+shared,tally:look-ahead+gates-always+shared"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
     "request-parts": (1, 60, "python3 bench/preemption/request_parts.py --output {out}/parts.md --json {out}/parts.json"),
     "tenants": (1, 200, "TALLY_DEMO_DRIVER=cuda tools/tenants-demo"),
@@ -42,10 +50,11 @@ PARTS = {
     "taskgraph-shapes": (1, 120, "python3 bench/taskgraph/taskgraph.py --embedded --rows shapes"),
     "taskgraph-cholesky": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows cholesky"),
     "taskgraph-lu": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows lu"),
-    "taskgraph-spread-2": (2, 560, "python3 bench/taskgraph/taskgraph.py --gpus 2 --rows lu --sizes 24000,48000 --tiles 8,12 &&"
-                           " python3 bench/taskgraph/taskgraph.py --gpus 2 --rows cholesky --sizes 24000,48000 --tiles 8,12"),
-    "taskgraph-spread-4": (4, 560, "python3 bench/taskgraph/taskgraph.py --gpus 4 --rows lu --sizes 24000,48000 --tiles 12 &&"
-                           " python3 bench/taskgraph/taskgraph.py --gpus 4 --rows cholesky --sizes 24000,48000 --tiles 12"),
+    "taskgraph-spread-2": (2, 300, SPREAD + "/cholesky --gpus 2 --rows cholesky --sizes 24000,48000 --tiles 12 &&"
+                           " python3 bench/taskgraph/taskgraph.py --plans {out}/plans/lu --gpus 2 --rows lu --sizes 24000,48000 --tiles 12"),
+    "taskgraph-spread-4": (4, 300, SPREAD + "/cholesky --gpus 4 --rows cholesky --sizes 24000,48000 --tiles 16 &&"
+                           " python3 bench/taskgraph/taskgraph.py --plans {out}/plans/lu --gpus 4 --rows lu --sizes 24000,48000 --tiles 16"),
+    "taskgraph-spread-fma": (4, 240, SPREAD + " --gpus 4 --rows fma"),
     "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 3 --timeout 100"),
     "ranks-steps": (2, 300, "python3 bench/ranks/ranks.py --output {out}/ranks.md --json {out}/ranks.json"),
     "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --repetitions 2 --seconds 4 --output {out}/several_gpus.md"
