@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/log_prefixes.h"
+#include "base/printable.h"
 
 namespace tally {
 namespace {
@@ -52,12 +53,10 @@ bool LogEnabled(LogLevel level) {
 }
 
 void LogLine(LogLevel level, std::string_view text) {
-  std::string line =
-      fmt::format("{}{}[{}] {} {}\n", LogPrefix(level), g_name, ::getpid(), "EWID"[static_cast<int>(level)], text);
   // One message is one line, and moves no cursor: names in it may be a client's.
-  std::replace_if(
-      line.begin(), line.end() - 1,
-      [](char letter) { return static_cast<unsigned char>(letter) < ' ' || letter == '\x7f'; }, '?');
+  const std::string line = OneLine(fmt::format("{}{}[{}] {} {}", LogPrefix(level), g_name, ::getpid(),
+                                               "EWID"[static_cast<int>(level)], text)) +
+                           '\n';
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -4,17 +4,12 @@
 
 #include <utility>
 
+#include "base/printable.h"
+
 namespace tally::ptx_transforms {
 namespace {
 
-// A token as it may stand in a message: short, and without bytes that upset a terminal.
-std::string Quote(std::string_view text) {
-  constexpr size_t kMaxQuoted = 32;
-  std::string quoted = "'";
-  for (const char c : text.substr(0, kMaxQuoted)) quoted += c >= ' ' && c <= '~' ? c : '?';
-  quoted += text.size() > kMaxQuoted ? "...'" : "'";
-  return quoted;
-}
+constexpr size_t kMostLettersSaid = 32;
 
 }  // namespace
 
@@ -64,10 +59,10 @@ bool TokenStream::Fail(const char* what) {
   if (has_failed_) return false;
   if (current_.kind == TokenKind::kBad) {
     failure_is_fatal_ = true;
-    return FailWith(fmt::format("expected {}, found {}", lexer_.error(), Quote(Text())));
+    return FailWith(fmt::format("expected {}, found {}", lexer_.error(), Quoted(Text(), kMostLettersSaid)));
   }
   if (current_.kind == TokenKind::kEnd) return FailWith(fmt::format("expected {}, found the end of the text", what));
-  return FailWith(fmt::format("expected {}, found {}", what, Quote(Text())));
+  return FailWith(fmt::format("expected {}, found {}", what, Quoted(Text(), kMostLettersSaid)));
 }
 
 bool TokenStream::FailWith(std::string message) {

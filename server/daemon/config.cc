@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "base/unique_fd.h"
 #include "proto/control/cache_directory.h"
 #include "proto/control/socket_paths.h"
@@ -369,11 +370,8 @@ Status MergeConfigJson(const std::string& text, DaemonConfig& config) {
     if (event == Json::parse_event_t::key && depth == 1) line_of[value.get<std::string>()] = line;
     return true;
   };
-  const auto invalid = [](size_t at, std::string what) {
-    // One line, whatever the file's own words hold.
-    std::replace_if(
-        what.begin(), what.end(), [](unsigned char letter) { return letter < ' '; }, '?');
-    return Status(StatusCode::kInvalidArgument, fmt::format("line {}: {}", at, what));
+  const auto invalid = [](size_t at, const std::string& what) {
+    return Status(StatusCode::kInvalidArgument, fmt::format("line {}: {}", at, OneLine(what)));
   };
   const Json root =
       Json::parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line), note_key,

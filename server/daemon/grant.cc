@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/printable.h"
 #include "proto/control/executor_link_abi.h"
 #include "proto/control/socket_paths.h"
 #include "server/daemon/config.h"
@@ -32,22 +33,13 @@ bool IsPlainName(std::string_view name) {
          });
 }
 
-bool IsPrintable(std::string_view text) {
-  return std::ranges::all_of(text, [](char letter) { return letter >= ' ' && letter <= '~'; });
-}
-
 // What is wrong may be long, and may hold anything.
-std::string Shown(std::string_view text) {
-  std::string shown(text.substr(0, 80));
-  std::ranges::replace_if(
-      shown, [](char letter) { return letter < ' ' || letter > '~'; }, '?');
-  return shown;
-}
+std::string Shown(std::string_view text) { return Printable(text.substr(0, 80)); }
 
 Status Invalid(const std::string& sentence) { return Status(StatusCode::kInvalidArgument, sentence); }
 
 Status CheckLabel(const GrantSpec& spec, const char* name, const std::string& value) {
-  if (value.size() > kMaxLabelLetters || !IsPrintable(value)) {
+  if (value.size() > kMaxLabelLetters || !std::ranges::all_of(value, IsPrintable)) {
     return Invalid(fmt::format("grant '{}': {} '{}' must be at most {} printable characters of ASCII", spec.tenant,
                                name, Shown(value), kMaxLabelLetters));
   }

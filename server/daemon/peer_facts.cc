@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "base/unique_fd.h"
 
 #ifndef SO_PEERPIDFD
@@ -64,9 +65,8 @@ bool IsInAnotherNamespace(std::string_view status_file) {
 std::string CgroupOf(pid_t pid) { return pid > 0 ? CgroupIn(ReadProc(pid, "cgroup")) : ""; }
 
 std::string CgroupIn(std::string_view cgroup_file) {
-  std::string path(LineBeginningWith(cgroup_file, "0::"));  // of the one hierarchy of version 2
-  std::ranges::replace_if(
-      path, [](char letter) { return letter <= ' ' || letter > '~'; }, '?');
+  std::string path = Printable(LineBeginningWith(cgroup_file, "0::"));  // of the one hierarchy of version 2
+  std::ranges::replace(path, ' ', '?');
   // The end says which container it is.
   if (path.size() > kMaxCgroupLetters) path = "..." + path.substr(path.size() - (kMaxCgroupLetters - 3));
   return path;

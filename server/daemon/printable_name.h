@@ -5,16 +5,14 @@
 #include <cstring>
 #include <string>
 
+#include "base/printable.h"
+
 namespace tally::server {
 
 // Text of a client for logs, labels and terminals: printable ASCII, always terminated.
 template <size_t size>
 std::string PrintableName(const char (&text)[size]) {
-  std::string name(text, ::strnlen(text, size - 1));
-  for (char& letter : name) {
-    if (letter < ' ' || letter > '~') letter = '?';
-  }
-  return name;
+  return Printable({text, ::strnlen(text, size - 1)});
 }
 
 // Of a program without a grant.

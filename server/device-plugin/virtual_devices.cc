@@ -4,21 +4,13 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "proto/control/granted_gpus.h"
 
 namespace tally::device_plugin {
 namespace {
 
 constexpr size_t kMostLettersSaid = 64;
-
-// For a sentence, whatever was sent.
-std::string Quoted(const std::string& text) {
-  std::string quoted = text.substr(0, kMostLettersSaid);
-  for (char& letter : quoted) {
-    if (letter < ' ' || letter > '~') letter = '?';
-  }
-  return "'" + quoted + (text.size() > kMostLettersSaid ? "...'" : "'");
-}
 
 }  // namespace
 
@@ -56,12 +48,12 @@ Status CheckWish(const Resource& resource, const std::vector<std::string>& ids,
   if (device == devices.end()) {
     return Status(StatusCode::kNotFound,
                   fmt::format("{} has no device {}: there are {}, of {} for each GPU", resource.name,
-                              Quoted(ids.front()), devices.size(), resource.devices_per_gpu));
+                              Quoted(ids.front(), kMostLettersSaid), devices.size(), resource.devices_per_gpu));
   }
   if (!device->second) {
     return Status(StatusCode::kFailedPrecondition,
                   fmt::format("device {} of {} is not well: its GPU is lost, or tallyd does not answer",
-                              Quoted(ids.front()), resource.name));
+                              Quoted(ids.front(), kMostLettersSaid), resource.name));
   }
   return OkStatus();
 }

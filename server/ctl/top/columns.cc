@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/printable.h"
 #include "server/ctl/table.h"
 
 namespace tally::cli {
@@ -151,12 +152,5 @@ std::string FormatRate(double per_second) {
 }
 
 std::string FormatPercent(double share) { return fmt::format("{:.1f}", share * 100); }
-
-std::string Printable(std::string text) {
-  for (char& letter : text) {
-    if (letter < ' ' || letter > '~') letter = '?';
-  }
-  return text;
-}
 
 }  // namespace tally::cli

@@ -47,7 +47,5 @@ void SortRows(TopColumn by, bool is_reversed, std::vector<TopRow>* rows);
 std::string FormatRate(double per_second);
 // 0.1234 -> "12.3".
 std::string FormatPercent(double share);
-// Printable ASCII: what is not becomes '?', so that no name moves a cursor.
-std::string Printable(std::string text);
 
 }  // namespace tally::cli

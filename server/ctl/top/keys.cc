@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/printable.h"
+
 namespace tally::cli {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/printable.h"
 #include "server/ctl/column_widths.h"
 #include "server/ctl/table.h"
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
 #include "proto/control/version.h"
 #include "proto/driver/generated/wire_ops.h"
 #include "scheduler/launch.h"

@@ -21,13 +21,6 @@ grpc::Status ToGrpc(const Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message());
 }
 
-std::string Printable(std::string_view name) {
-  std::string text(name);
-  std::ranges::replace_if(
-      text, [](char letter) { return letter < ' ' || letter > '~'; }, '?');
-  return text;
-}
-
 v1::PriorityClass ToProto(shm::PriorityClass priority_class) {
   switch (priority_class) {
     case shm::PriorityClass::kHighPriority:

@@ -13,9 +13,6 @@
 namespace tally::server {
 
 grpc::Status ToGrpc(const Status& status);
-// A name of a client's: what is not printable ASCII becomes '?'. A message with a text that is not UTF-8 nobody can
-// read, and what moves a cursor is not for terminals.
-std::string Printable(std::string_view name);
 control::v1::PriorityClass ToProto(shm::PriorityClass priority_class);
 // `gpus`: as Overview has them.
 void Fill(const SessionRow& row, const std::vector<std::string>& gpus, control::v1::Session* session);

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "base/printable.h"
 #include "server/daemon/rpc/session_message.h"
 #include "server/daemon/trace_file.h"
 
