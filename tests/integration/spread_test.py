@@ -131,7 +131,8 @@ class Spread(SpreadCase):
             self.assert_ok(self.start_case("declared", 40))
             # As cuSOLVER's: more kernels a task than a mirror's page has room for at one time.
             self.assert_ok(self.start_case("declared", 6, 200))
-            wait_until(lambda: self.metric("graphs_spread_total") == 6, "they were spread", 30)
+            wait_until(lambda: self.metric("graphs_spread_total") == 6,
+                       lambda: f"they were spread: {self.metric('graphs_spread_total')}", 30)
             self.assertGreater(self.metric("graph_moved_bytes_total"), 0)
             self.end_daemon(daemon)
 

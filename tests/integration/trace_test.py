@@ -73,7 +73,13 @@ class RealPrograms(Tracing, FullStackTest):
         self.start_under_tally(sys.executable, CASES, "forever", "200", options=("--name", "training"))
         launches = lambda: {row["tenant"]: row["kernel_launches"] for row in self.ctl_json("ps")}
         wait_until(lambda: min(launches().get("service", 0), launches().get("training", 0)) > 0, "both work", 60)
-        trace = self.trace("1")
+        # Whether one waits for the other within a second is chance.
+        for _ in range(5):
+            trace = self.trace("1")
+            waits = {one["name"] for one in trace.of("training", ": launches")}
+            if "held: high-priority work" in waits:
+                break
+        self.assertIn("held: high-priority work", waits)
         service, training = trace.of("service (high", ": on the GPU"), trace.of("training (best-effort", ": on the GPU")
         self.assertTrue({one["name"] for one in service} <= {"spin", "spin (goes on)"})
         self.assertGreater(len(service), 3)
@@ -84,8 +90,6 @@ class RealPrograms(Tracing, FullStackTest):
         inner = [one for one in service if any(
             outer["ts"] - 500 <= one["ts"] and one["ts"] + one["dur"] <= outer["ts"] + outer["dur"] + 500 for outer in requests)]
         self.assertGreater(len(inner), len(service) // 2)
-        waits = {one["name"] for one in trace.of("training", ": launches")}
-        self.assertIn("held: high-priority work", waits)
         # As many arrows as runs on the GPU, each from the launch to where it runs.
         self.assertEqual(len(trace.flows), len(service) + len(training))
         for ends in trace.flows.values():
