@@ -2,25 +2,31 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace tally::server {
 
 AddressArena::~AddressArena() {
-  if (state_ == State::kReserved) driver_.cuMemAddressFree(kBegin, kNumBytes);
+  if (range_.num_bytes != 0) driver_.cuMemAddressFree(range_.begin, range_.num_bytes);
 }
 
 bool AddressArena::Reserve() {
-  if (state_ != State::kNotAsked) return state_ == State::kReserved;
-  state_ = State::kRefused;
+  if (!std::exchange(was_asked_, true)) {
+    std::ranges::any_of(wishes_, [this](const Range& wish) { return Reserve(wish); });
+  }
+  return range_.num_bytes != 0;
+}
+
+bool AddressArena::Reserve(const Range& wish) {
   if (driver_.cuMemAddressReserve == nullptr || driver_.cuMemAddressFree == nullptr) return false;
   CUdeviceptr got = 0;
-  if (driver_.cuMemAddressReserve(&got, kNumBytes, 0, kBegin, 0) != CUDA_SUCCESS) return false;
-  if (got != kBegin) {
-    driver_.cuMemAddressFree(got, kNumBytes);
+  if (driver_.cuMemAddressReserve(&got, wish.num_bytes, 0, wish.begin, 0) != CUDA_SUCCESS) return false;
+  if (got != wish.begin) {
+    driver_.cuMemAddressFree(got, wish.num_bytes);
     return false;
   }
-  free_.emplace(kBegin, kNumBytes);
-  state_ = State::kReserved;
+  free_.emplace(wish.begin, wish.num_bytes);
+  range_ = wish;
   return true;
 }
 
@@ -37,7 +43,7 @@ std::optional<CUdeviceptr> AddressArena::Take(uint64_t num_bytes) {
 
 bool AddressArena::Give(CUdeviceptr address, uint64_t num_bytes) {
   const std::lock_guard lock(mutex_);
-  if (state_ != State::kReserved || address < kBegin || address - kBegin >= kNumBytes) return false;
+  if (!range_.Contains(address, num_bytes)) return false;
   auto after = free_.lower_bound(address);
   if (after != free_.end() && address + num_bytes == after->first) {
     num_bytes += after->second;
@@ -55,9 +61,8 @@ bool AddressArena::Give(CUdeviceptr address, uint64_t num_bytes) {
 }
 
 bool AddressArena::Holds(CUdeviceptr address, uint64_t num_bytes) {
-  if (address < kBegin || address - kBegin > kNumBytes || num_bytes > kNumBytes - (address - kBegin)) return false;
   const std::lock_guard lock(mutex_);
-  return Reserve();
+  return Reserve() && range_.Contains(address, num_bytes);
 }
 
 }  // namespace tally::server

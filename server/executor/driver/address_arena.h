@@ -6,12 +6,16 @@
 //      home     [ a | b |   | c |                  ]  0x600000000000, 1 TiB      Take, Give
 //      mirror   [ a'| b'|   | c'|                  ]  the same                   Holds
 //
-// The range is reserved at the first use. Where the driver does not grant it there is none: nothing is taken, and
-// nothing is held. Thread-safe.
+// What a process has for itself lies in another one (kApart): neither what home takes later nor what a kernel looks for
+// at home's addresses by mistake is there.
+//
+// The range is reserved at the first use: the first of those wished for that the driver grants. If it grants none,
+// nothing is taken, and nothing is held. Thread-safe.
 #pragma once
 
 #include <cuda.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -23,10 +27,20 @@ namespace tally::server {
 
 class AddressArena {
  public:
-  static constexpr CUdeviceptr kBegin = 0x600000000000;
-  static constexpr uint64_t kNumBytes = uint64_t{1} << 40;
+  struct Range {
+    CUdeviceptr begin = 0;
+    uint64_t num_bytes = 0;
 
-  explicit AddressArena(const DriverTable& driver) : driver_(driver) {}
+    bool Contains(CUdeviceptr address, uint64_t bytes) const {
+      return address >= begin && address - begin <= num_bytes && bytes <= num_bytes - (address - begin);
+    }
+  };
+  // In the order of the wishes; the last is for the software GPU, whose addresses are few.
+  using Ranges = std::array<Range, 2>;
+  static constexpr Ranges kOfHome{{{0x600000000000, uint64_t{1} << 40}, {0x7c1000000000, uint64_t{64} << 30}}};
+  static constexpr Ranges kApart{{{0x680000000000, uint64_t{1} << 40}, {0x7c2800000000, uint64_t{64} << 30}}};
+
+  AddressArena(const DriverTable& driver, const Ranges& wishes) : driver_(driver), wishes_(wishes) {}
   // Nothing is mapped in it any more.
   ~AddressArena();
   AddressArena(const AddressArena&) = delete;
@@ -42,11 +56,14 @@ class AddressArena {
  private:
   // False: there is no range. With the mutex held.
   bool Reserve();
+  bool Reserve(const Range& wish);
 
   const DriverTable& driver_;
+  const Ranges& wishes_;
   std::mutex mutex_;
-  enum class State { kNotAsked, kReserved, kRefused } state_ = State::kNotAsked;  // guarded by mutex_, as below
-  std::map<CUdeviceptr, uint64_t> free_;                                          // begin -> bytes; never adjoining
+  bool was_asked_ = false;                // guarded by mutex_, as below
+  Range range_;                           // no bytes: there is none
+  std::map<CUdeviceptr, uint64_t> free_;  // begin -> bytes; never adjoining
 };
 
 }  // namespace tally::server

@@ -49,7 +49,8 @@ void MirrorMemory::Clear(Range& range, uint64_t num_bytes) {
     driver_.cuMemUnmap(range.base + offset, piece.num_bytes);
     driver_.cuMemRelease(piece.memory);
   }
-  if (!arena_.Holds(range.base, num_bytes)) driver_.cuMemAddressFree(range.base, num_bytes);
+  if (arena_.Holds(range.base, num_bytes) || apart_.Give(range.base, num_bytes)) return;
+  driver_.cuMemAddressFree(range.base, num_bytes);
 }
 
 CUresult MirrorMemory::Release(uint32_t number) {
@@ -112,19 +113,6 @@ CUresult MirrorMemory::MapOwn(const shm::MirrorCommand& command, UniqueFd* expor
   return MapPiece(allocation->own, command.offset, command.num_bytes, memory);
 }
 
-CUresult MirrorMemory::ReserveApart(const Allocation& allocation, CUdeviceptr* base) {
-  for (const CUdeviceptr wish : {next_wish_, kFarWish, allocation.own.base + kNearWish}) {
-    if (wish == 0) continue;
-    if (driver_.cuMemAddressReserve(base, allocation.num_bytes, 0, wish, 0) != CUDA_SUCCESS) continue;
-    if (*base == wish) {
-      next_wish_ = wish + allocation.num_bytes;
-      return CUDA_SUCCESS;
-    }
-    driver_.cuMemAddressFree(*base, allocation.num_bytes);
-  }
-  return driver_.cuMemAddressReserve(base, allocation.num_bytes, 0, 0, 0);
-}
-
 CUresult MirrorMemory::MapOther(const shm::MirrorCommand& command, int fd) {
   Allocation* const allocation = Find(command.allocation);
   if (allocation == nullptr || !IsInside(command.offset, command.num_bytes, allocation->num_bytes)) {
@@ -134,7 +122,9 @@ CUresult MirrorMemory::MapOther(const shm::MirrorCommand& command, int fd) {
   if (const CUresult r = Import(fd, &memory); r != CUDA_SUCCESS) return r;
   Range& range = allocation->others[command.gpu];
   if (range.base == 0) {
-    const CUresult reserved = ReserveApart(*allocation, &range.base);
+    range.base = apart_.Take(allocation->num_bytes).value_or(0);
+    CUresult reserved = CUDA_SUCCESS;
+    if (range.base == 0) reserved = driver_.cuMemAddressReserve(&range.base, allocation->num_bytes, 0, 0, 0);
     if (reserved != CUDA_SUCCESS) {
       allocation->others.erase(command.gpu);
       driver_.cuMemRelease(memory);

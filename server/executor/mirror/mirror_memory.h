@@ -25,7 +25,11 @@ namespace tally::server {
 class MirrorMemory {
  public:
   // `driver` outlives this. `ordinal` is the device's; its context is current in every call.
-  MirrorMemory(const DriverTable& driver, int ordinal) : driver_(driver), ordinal_(ordinal), arena_(driver) {}
+  MirrorMemory(const DriverTable& driver, int ordinal)
+      : driver_(driver),
+        ordinal_(ordinal),
+        arena_(driver, AddressArena::kOfHome),
+        apart_(driver, AddressArena::kApart) {}
   ~MirrorMemory();
   MirrorMemory(const MirrorMemory&) = delete;
   MirrorMemory& operator=(const MirrorMemory&) = delete;
@@ -65,18 +69,12 @@ class MirrorMemory {
   CUresult MapPiece(Range& range, uint64_t offset, uint64_t num_bytes, CUmemGenericAllocationHandle memory);
   CUresult Import(int fd, CUmemGenericAllocationHandle* memory) const;
   void Clear(Range& range, uint64_t num_bytes);
-  // Addresses for memory of others.
-  CUresult ReserveApart(const Allocation& allocation, CUdeviceptr* base);
 
   const DriverTable& driver_;
   const int ordinal_;
   AddressArena arena_;                          // home's addresses
+  AddressArena apart_;                          // for memory of others
   std::map<uint32_t, Allocation> allocations_;  // by number
-  // Where there is no arena, memory of others must not lie where home's next allocation has its addresses. So it is
-  // asked to lie far away, each piece behind the last; drivers with few addresses (the software GPU) have it so far
-  // from home's.
-  static constexpr CUdeviceptr kFarWish = 0x680000000000, kNearWish = CUdeviceptr{128} << 30;
-  CUdeviceptr next_wish_ = 0;  // 0: nobody knows yet
 };
 
 }  // namespace tally::server

@@ -78,11 +78,11 @@ class ExecutorCore {
   UsedDevices used_devices;                           // thread-safe
   TimeSlices time_slices;                             // thread-safe
   PeerAccess peers{driver, *devices};
-  UploadKernels uploads{driver};          // thread-safe
-  AddressArena spread_addresses{driver};  // thread-safe
-  Trace trace{driver, *devices, clock};   // thread-safe
-  ForeignObjects foreign;                 // thread-safe
-  Collectives collectives;                // thread-safe
+  UploadKernels uploads{driver};                                 // thread-safe
+  AddressArena spread_addresses{driver, AddressArena::kOfHome};  // thread-safe
+  Trace trace{driver, *devices, clock};                          // thread-safe
+  ForeignObjects foreign;                                        // thread-safe
+  Collectives collectives;                                       // thread-safe
 
   // The sticky error, CUDA_SUCCESS while all is well.
   CUresult fault() const { return context_fault->error(); }

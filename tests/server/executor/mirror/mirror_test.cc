@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/mapped_region.h"
+#include "server/executor/driver/address_arena.h"
 #include "tests/server/executor/mirror/lying_mirror.h"
 #include "tests/server/executor/mirror/mirror_world.h"
 #include "tests/server/executor/mirror/task_shapes.h"
@@ -48,15 +49,15 @@ TEST_F(MirrorTest, CommandsThatFailAloneBreakNothing) {
   self.gpu = shm::kMirrorSelf;
   EXPECT_EQ(Do(self), CUDA_SUCCESS);
   EXPECT_EQ(Do(self), CUDA_ERROR_INVALID_VALUE);
-  // Addresses that are taken there: by itself, now.
-  shm::MirrorCommand again = Command(kReserve, 1, 0, kGranule);
-  again.address = memory.place().address;
-  EXPECT_EQ(Do(again), CUDA_ERROR_NOT_SUPPORTED);
   // More memory than the GPU has.
   shm::MirrorCommand huge = Command(kReserve, 2, 0, uint64_t{64} << 30);
-  huge.address = memory.place().address + (uint64_t{64} << 30);
+  huge.address = AddressArena::kApart[1].begin;  // of nobody's yet: it has no memory of others
   EXPECT_EQ(Do(huge), CUDA_SUCCESS);
   EXPECT_EQ(Do(Command(kMapOwn, 2, 0, uint64_t{64} << 30)), CUDA_ERROR_OUT_OF_MEMORY);
+  // Addresses that are taken there: by itself, now.
+  shm::MirrorCommand again = Command(kReserve, 1, 0, kGranule);
+  again.address = huge.address;
+  EXPECT_EQ(Do(again), CUDA_ERROR_NOT_SUPPORTED);
   // Work on what is not there.
   shm::MirrorCommand launch = Command(kLaunch);
   launch.function = 99;
@@ -68,6 +69,12 @@ TEST_F(MirrorTest, CommandsThatFailAloneBreakNothing) {
   EXPECT_EQ(Do(fetch), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(world_.mirror(1).error(), CUDA_SUCCESS);
   EXPECT_EQ(Do(Command(kMapOwn, 0, 0, kGranule)), CUDA_SUCCESS);
+}
+
+// Each mirror has memory of three others then, for which it reserves addresses by itself.
+TEST(MirrorAddresses, WhatComesNextAtHomeIsFreeEverywhere) {
+  MirrorWorld world(4, TaskImage(), TaskKernels());
+  for (int i = 0; i < 12; ++i) world.GiveOwn(world.Allocate(kGranule));
 }
 
 TEST_F(MirrorTest, ImagesThatDoNotLoadBreakNothing) {

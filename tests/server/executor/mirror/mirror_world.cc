@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/mapped_region.h"
+#include "server/executor/driver/address_arena.h"
 #include "server/executor/driver/driver_libraries.h"
 
 namespace tally::server {
@@ -21,6 +22,11 @@ UniqueFd FileOf(const std::string& text) {
   EXPECT_TRUE(file.has_value());
   EXPECT_EQ(::pwrite(file->get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
   return std::move(*file);
+}
+
+AddressArena& HomeArena() {
+  static AddressArena& arena = *new AddressArena(HomeDriver(), AddressArena::kOfHome);
+  return arena;
 }
 
 }  // namespace
@@ -52,7 +58,8 @@ HomeAllocation::HomeAllocation(uint32_t number, uint64_t num_bytes) : number_(nu
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  EXPECT_EQ(driver.cuMemAddressReserve(&address_, num_bytes, 0, 0, 0), CUDA_SUCCESS);
+  address_ = HomeArena().Take(num_bytes).value_or(0);
+  EXPECT_NE(address_, 0u);
   EXPECT_EQ(driver.cuMemCreate(&memory_, num_bytes, &properties, 0), CUDA_SUCCESS);
   EXPECT_EQ(driver.cuMemMap(address_, num_bytes, 0, memory_, 0), CUDA_SUCCESS);
   const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -67,7 +74,7 @@ HomeAllocation::~HomeAllocation() {
   const DriverTable& driver = HomeDriver();
   EXPECT_EQ(driver.cuMemUnmap(address_, num_bytes_), CUDA_SUCCESS);
   EXPECT_EQ(driver.cuMemRelease(memory_), CUDA_SUCCESS);
-  EXPECT_EQ(driver.cuMemAddressFree(address_, num_bytes_), CUDA_SUCCESS);
+  EXPECT_TRUE(HomeArena().Give(address_, num_bytes_));
 }
 
 void HomeAllocation::Write(const std::vector<uint32_t>& words) {
@@ -145,29 +152,31 @@ void MirrorWorld::ShareHome() {
 }
 
 void MirrorWorld::GiveOwn() {
-  for (const auto& allocation : allocations_) {
-    const MirroredAllocation place = allocation->place();
-    // By granules, as where only some of an allocation is needed; home's in one piece.
-    for (uint32_t gpu = 0; gpu <= mirrors_.size(); ++gpu) {
-      const uint64_t step = gpu == 0 ? place.num_bytes : kGranule;
-      for (uint64_t offset = 0; offset < place.num_bytes; offset += step) {
-        UniqueFd made;
-        if (gpu != 0) {
-          const auto position =
-              mirror(static_cast<int>(gpu)).Post(Command(MirrorCommandKind::kMapOwn, place.number, offset, step));
-          ASSERT_TRUE(position.has_value());
-          ASSERT_EQ(mirror(static_cast<int>(gpu)).Wait(*position), CUDA_SUCCESS);
-          auto parcel = mirror(static_cast<int>(gpu)).TakeParcel(*position);
-          ASSERT_TRUE(parcel.has_value()) << parcel.error().ToString();
-          made = std::move(*parcel);
-        }
-        shm::MirrorCommand command = Command(MirrorCommandKind::kMapOther, place.number, offset, step);
-        command.gpu = gpu;
-        for (uint32_t other = 1; other <= mirrors_.size(); ++other) {
-          if (other == gpu) continue;
-          EXPECT_EQ(mirror(static_cast<int>(other)).Do(command, {}, gpu == 0 ? allocation->fd() : made.get()),
-                    CUDA_SUCCESS);
-        }
+  for (const auto& allocation : allocations_) GiveOwn(*allocation);
+}
+
+// By granules, as where only some of an allocation is needed; home's in one piece.
+void MirrorWorld::GiveOwn(const HomeAllocation& allocation) {
+  const MirroredAllocation place = allocation.place();
+  for (uint32_t gpu = 0; gpu <= mirrors_.size(); ++gpu) {
+    const uint64_t step = gpu == 0 ? place.num_bytes : kGranule;
+    for (uint64_t offset = 0; offset < place.num_bytes; offset += step) {
+      UniqueFd made;
+      if (gpu != 0) {
+        const auto position =
+            mirror(static_cast<int>(gpu)).Post(Command(MirrorCommandKind::kMapOwn, place.number, offset, step));
+        ASSERT_TRUE(position.has_value());
+        ASSERT_EQ(mirror(static_cast<int>(gpu)).Wait(*position), CUDA_SUCCESS);
+        auto parcel = mirror(static_cast<int>(gpu)).TakeParcel(*position);
+        ASSERT_TRUE(parcel.has_value()) << parcel.error().ToString();
+        made = std::move(*parcel);
+      }
+      shm::MirrorCommand command = Command(MirrorCommandKind::kMapOther, place.number, offset, step);
+      command.gpu = gpu;
+      for (uint32_t other = 1; other <= mirrors_.size(); ++other) {
+        if (other == gpu) continue;
+        EXPECT_EQ(mirror(static_cast<int>(other)).Do(command, {}, gpu == 0 ? allocation.fd() : made.get()),
+                  CUDA_SUCCESS);
       }
     }
   }

@@ -25,7 +25,7 @@ DriverLibraries SimLibraries();
 const DriverTable& HomeDriver();
 void UseHomeContext();
 
-// Exportable memory of home at an address of its own.
+// Exportable memory of home, at an address as executors take it.
 class HomeAllocation {
  public:
   HomeAllocation(uint32_t number, uint64_t num_bytes);
@@ -56,6 +56,7 @@ class MirrorWorld {
   // All allocations: home's memory at all mirrors; or memory of their own, everybody's where copies need it.
   void ShareHome();
   void GiveOwn();
+  void GiveOwn(const HomeAllocation& allocation);
 
   Mirror& mirror(int gpu) { return *mirrors_[static_cast<size_t>(gpu - 1)]; }
   HomeAllocation& allocation(size_t number) { return *allocations_[number]; }
