@@ -70,7 +70,7 @@ class ExecutorProcess final : public Executor, private ExecutorCore {
   void LeaveToTimeSlices(bool is_left) override { admission->LeaveToTimeSlices(is_left); }
   void TakePrecedence(uint64_t on_devices) override { notices.devices = on_devices; }
   void NoteTimeSlices(const std::vector<std::chrono::microseconds>& slices) override { time_slices.Set(slices); }
-  void AllowHolding(bool is_allowed) override { admission->AllowHolding(is_allowed); }
+  void AllowHolding(uint64_t ordinals) override { admission->AllowHolding(ordinals); }
   HighPriorityWatch* high_priority_watch() override { return admission->watch(); }
   Status StartTrace(std::optional<uint32_t> uid) override { return trace.Start(uid); }
   Status EndTrace(int file) override { return WriteTrace(trace.Stop(), file); }

@@ -74,7 +74,7 @@ class Executor {
   // contexts that its sessions have in processes of their own on further GPUs.
   virtual void NoteTimeSlices(const std::vector<std::chrono::microseconds>& slices) = 0;
   // As Admission::AllowHolding.
-  virtual void AllowHolding(bool is_allowed) = 0;
+  virtual void AllowHolding(uint64_t devices) = 0;
   // What is known of high-priority work on this machine; null: nobody has priority, ever. Lives as long as this.
   virtual HighPriorityWatch* high_priority_watch() = 0;
   // Records what sessions do, or those of one user, until EndTrace, which writes it into a file (trace_abi.h). An

@@ -77,8 +77,8 @@ class Admission {
   // Whether copies and fills of best-effort sessions on a device are to pass it at present, as launches do, large ones
   // in pieces. One load.
   virtual bool HoldsCopies(int /*device*/) const { return false; }
-  // There are best-effort contexts against which the GPU may be held (gap_hold.h), or no longer are.
-  virtual void AllowHolding(bool) {}
+  // On which devices (bits) there are best-effort contexts against which the GPU may be held (gap_hold.h).
+  virtual void AllowHolding(uint64_t /*devices*/) {}
   // Whether tenants are to be told of requests. Constant.
   virtual bool wants_requests() const { return false; }
   // Within what time launches that can yield give the GPU back, and short ones and all others drain; for how long they

@@ -24,9 +24,10 @@ void HoldChoice::OnRequest(std::chrono::nanoseconds took, FigureCounters& figure
            did_prefer ? "no shorter" : "shorter", did_prefer ? "not held" : "held");
 }
 
-void GapHold::Open() {
+bool GapHold::Open() {
   const CUresult loaded = kernels_.Load();
   if (loaded != CUDA_SUCCESS) LOG_WARNING("the GPU is not held in gaps: {}", CudaErrorName(driver_, loaded));
+  return loaded == CUDA_SUCCESS;
 }
 
 void GapHold::WhileBusy(TimePoint now, bool has_come, bool may_hold) {

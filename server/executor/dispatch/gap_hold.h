@@ -50,8 +50,9 @@ class GapHold {
   static constexpr HoldingKernels::Queue kQueue{32, std::chrono::microseconds(10)};
 
   explicit GapHold(const DriverTable& driver) : driver_(driver), kernels_(driver) {}
-  // Loads code, which waits for the whole context: before a program's work is on it.
-  void Open();
+  // Loads code, which waits for the whole context: before a program's work is on it. False: the driver refuses, and
+  // nothing is ever held.
+  bool Open();
 
   // Counted in the figures of the session whose work it is.
   void OnBusy(TimePoint now, FigureCounters& figures);

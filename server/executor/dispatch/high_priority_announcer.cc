@@ -94,7 +94,7 @@ bool HighPriorityAnnouncer::StartWatcher(int index) {
   Device& device = devices_[static_cast<size_t>(index)];
   if (may_hold_ && device.gap_hold == nullptr) {
     device.gap_hold = std::make_unique<GapHold>(driver_);
-    device.gap_hold->Open();
+    if (!device.gap_hold->Open()) refused_devices_.fetch_or(uint64_t{1} << index, std::memory_order_relaxed);
   }
   auto thread = StartThread("busy-watch", [this, index, context] {
     driver_.cuCtxSetCurrent(context);
@@ -108,10 +108,11 @@ bool HighPriorityAnnouncer::StartWatcher(int index) {
   return true;
 }
 
-void HighPriorityAnnouncer::AwaitMark(const Mark& mark, Device& device) {
+void HighPriorityAnnouncer::AwaitMark(const Mark& mark, int index) {
+  Device& device = devices_[static_cast<size_t>(index)];
   uint32_t num_seen = device.num_dispatched.load(std::memory_order_relaxed) - 1;
   for (int looks = 0; !mark.HasEnded(); ++looks) {
-    const bool is_held = device.gap_hold != nullptr && MayHold(device);
+    const bool is_held = device.gap_hold != nullptr && MayHold(index);
     if (device.gap_hold != nullptr) {
       const uint32_t num = device.num_dispatched.load(std::memory_order_relaxed);
       device.gap_hold->WhileBusy(clock_.Now(), num != num_seen, is_held);
@@ -146,7 +147,7 @@ void HighPriorityAnnouncer::Watch(int index) {
     }
     pending.swap(device.last_work);
     lock.unlock();
-    for (const Mark& mark : pending) AwaitMark(mark, device);
+    for (const Mark& mark : pending) AwaitMark(mark, index);
     pending.clear();
     lock.lock();
     if (!device.last_work.empty() || device.num_dispatching != 0) {
@@ -161,7 +162,7 @@ void HighPriorityAnnouncer::Watch(int index) {
     page_.SetIdle(static_cast<uint32_t>(index), now + device.hold_off_rule.hold_off());
     if (device.gap_hold == nullptr) continue;
     const bool is_wanted = device.wants_hold.load(std::memory_order_relaxed);
-    HoldUntil(device.gap_hold->OnIdle(now, is_holding_allowed(), is_wanted), device, lock);
+    HoldUntil(device.gap_hold->OnIdle(now, IsHoldingAllowed(index), is_wanted), device, lock);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -41,9 +42,10 @@ class HighPriorityAnnouncer {
   void AfterDispatch(int device, CUstream stream);
   // Of the hold-off, from now on.
   void SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most);
-  // There are best-effort contexts that the GPU would turn to in gaps, or no longer are. None until then.
-  void AllowHolding(bool is_allowed) { is_holding_allowed_.store(is_allowed, std::memory_order_relaxed); }
-  bool is_holding_allowed() const { return is_holding_allowed_.load(std::memory_order_relaxed); }
+  // On these devices (bits) there are best-effort contexts that the GPU would turn to in gaps. On none until then.
+  void AllowHolding(uint64_t devices) { allowed_devices_.store(devices, std::memory_order_relaxed); }
+  // Gaps of some device may be held.
+  bool is_held_anywhere() const { return HeldDevices() != 0; }
   bool may_hold() const { return may_hold_; }
 
  private:
@@ -64,11 +66,15 @@ class HighPriorityAnnouncer {
   // False: no thread can be started.
   bool StartWatcher(int index);
   void Watch(int index);
-  bool MayHold(const Device& device) const {
-    return is_holding_allowed() && device.wants_hold.load(std::memory_order_relaxed);
+  uint64_t HeldDevices() const {
+    return allowed_devices_.load(std::memory_order_relaxed) & ~refused_devices_.load(std::memory_order_relaxed);
   }
-  // Until the mark has ended.
-  void AwaitMark(const Mark& mark, Device& device);
+  bool IsHoldingAllowed(int index) const { return (HeldDevices() >> index & 1) != 0; }
+  bool MayHold(int index) const {
+    return IsHoldingAllowed(index) && devices_[static_cast<size_t>(index)].wants_hold.load(std::memory_order_relaxed);
+  }
+  // Until the mark, of that device, has ended.
+  void AwaitMark(const Mark& mark, int index);
   // Until more work comes, or the GPU was held for long enough.
   void HoldUntil(TimePoint until, Device& device, std::unique_lock<std::mutex>& lock);
 
@@ -77,7 +83,8 @@ class HighPriorityAnnouncer {
   ActivityPage& page_;
   const Clock& clock_;
   const bool may_hold_;
-  std::atomic<bool> is_holding_allowed_{false};
+  std::atomic<uint64_t> allowed_devices_{0};
+  std::atomic<uint64_t> refused_devices_{0};  // by the driver
   std::once_flag claimed_;
   bool can_announce_ = false;  // set once, before any Device is used
   std::array<Device, shm::kActivityDevices> devices_;

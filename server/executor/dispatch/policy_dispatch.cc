@@ -136,7 +136,7 @@ class PolicyTenant final : public AdmissionTenant {
   }
 
   void OnRequest(std::chrono::nanoseconds took) override {
-    if (announcer_.is_holding_allowed()) hold_choice_.OnRequest(took, figures);
+    if (announcer_.is_held_anywhere()) hold_choice_.OnRequest(took, figures);
   }
   bool wants_hold() const { return hold_choice_.holds(); }
 
@@ -206,7 +206,7 @@ class PolicyDispatch final : public Admission {
   }
   void ExpectDescheduling(int device, bool is_expected) override { queues_.ExpectDescheduling(device, is_expected); }
   void LeaveToTimeSlices(bool is_left) override { queues_.PassAll(is_left); }
-  void AllowHolding(bool is_allowed) override { announcer_.AllowHolding(is_allowed); }
+  void AllowHolding(uint64_t devices) override { announcer_.AllowHolding(devices); }
   bool wants_requests() const override { return announcer_.may_hold(); }
   void Open() override {
     watch_.Open();

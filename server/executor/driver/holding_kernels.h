@@ -47,9 +47,9 @@ class HoldingKernels {
   void Release() {
     if (words_ != nullptr) words_->released.store(ticket_.load(std::memory_order_relaxed), std::memory_order_release);
   }
-  // Whether Keep was called since the last Release.
+  // Whether Keep was called since the last Release, and the driver took what it launched.
   bool is_holding() const {
-    return words_ != nullptr &&
+    return failed_ == CUDA_SUCCESS && words_ != nullptr &&
            words_->released.load(std::memory_order_relaxed) != ticket_.load(std::memory_order_relaxed);
   }
 

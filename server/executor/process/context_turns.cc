@@ -52,7 +52,7 @@ void ContextTurns::OnWanted(const std::vector<std::chrono::microseconds>& slices
     const bool is_high = options_.config.priority_class == shm::PriorityClass::kHighPriority;
     executor_->TakePrecedence(is_high ? devices : 0);
     // A high-priority executor has a slice of its own only while there is a best-effort one.
-    executor_->AllowHolding(is_high && is_left_to_slices && devices != 0);
+    executor_->AllowHolding(is_high && is_left_to_slices ? devices : 0);
   }
   Check();
 }

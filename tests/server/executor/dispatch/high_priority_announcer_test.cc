@@ -124,14 +124,28 @@ class HoldingAnnouncerTest : public HighPriorityAnnouncerTest {
 
 TEST_F(HoldingAnnouncerTest, OnlyWhereThereIsWorkToHoldItAgainst) {
   EXPECT_FALSE(IsHeldFor(true));
-  announcer_->AllowHolding(true);
+  announcer_->AllowHolding(1);
   EXPECT_TRUE(IsHeldFor(true));
-  announcer_->AllowHolding(false);
+  announcer_->AllowHolding(0b10);  // on another GPU
   EXPECT_FALSE(IsHeldFor(true));
+  EXPECT_TRUE(announcer_->is_held_anywhere());
+  announcer_->AllowHolding(0);
+  EXPECT_FALSE(announcer_->is_held_anywhere());
+}
+
+// Requests would be counted, and gaps, as if it were.
+TEST_F(HoldingAnnouncerTest, WhereTheDriverRefusesNothingCountsAsHeld) {
+  HeldGpu::result = CUDA_ERROR_INVALID_PTX;
+  announcer_->AllowHolding(0b1);
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(IsHeldFor(true));
+  EXPECT_FALSE(announcer_->is_held_anywhere());
+  for (const control::Figure figure : control::kAllFigures) EXPECT_EQ(figures_[figure], 0u) << figure.row().name;
+  announcer_->AllowHolding(0b11);
+  EXPECT_TRUE(announcer_->is_held_anywhere()) << "another GPU may be";
 }
 
 TEST_F(HoldingAnnouncerTest, AsTheLastLaunchWantsIt) {
-  announcer_->AllowHolding(true);
+  announcer_->AllowHolding(1);
   EXPECT_FALSE(IsHeldFor(false));
   EXPECT_TRUE(IsHeldFor(true));
   EXPECT_FALSE(IsHeldFor(false));
@@ -139,7 +153,7 @@ TEST_F(HoldingAnnouncerTest, AsTheLastLaunchWantsIt) {
 
 TEST_F(HoldingAnnouncerTest, AGapIsCountedOfTheSessionThatEndsIt) {
   IsHeldFor(false);
-  announcer_->AllowHolding(true);
+  announcer_->AllowHolding(1);
   IsHeldFor(false);
   EXPECT_EQ(figures_["gaps_by_guard"], 0u) << "nobody else would have got the first one, and the second lasts";
   FigureCounters next;
@@ -150,7 +164,7 @@ TEST_F(HoldingAnnouncerTest, AGapIsCountedOfTheSessionThatEndsIt) {
 }
 
 TEST_F(HoldingAnnouncerTest, WhatIsHeldEndsWithItOnTheThreadThatHolds) {
-  announcer_->AllowHolding(true);
+  announcer_->AllowHolding(1);
   Launch(Stream(1), true);
   AwaitLooks();
   ScriptedGpu::EndOne(Stream(1));
@@ -160,7 +174,7 @@ TEST_F(HoldingAnnouncerTest, WhatIsHeldEndsWithItOnTheThreadThatHolds) {
 }
 
 TEST_F(HoldingAnnouncerTest, IsReleasedWhenNothingComes) {
-  announcer_->AllowHolding(true);
+  announcer_->AllowHolding(1);
   EXPECT_TRUE(IsHeldFor(true));
   while (!HeldGpu::IsReleased()) Pause();
 }

@@ -76,6 +76,7 @@ TEST_F(HoldingKernelsTest, AContextThatIsLostIsNotAskedAgain) {
   HeldGpu::result = CUDA_SUCCESS;
   EXPECT_EQ(kernels_.Keep(kQueue), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(HeldGpu::num_launched, 0u);
+  EXPECT_FALSE(kernels_.is_holding()) << "a gap would count as held";
 }
 
 TEST(HoldingKernelsEndTest, ReleasesBeforeItWaits) {

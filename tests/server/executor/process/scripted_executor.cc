@@ -117,7 +117,7 @@ class ScriptedExecutor final : public Executor {
   void LeaveToTimeSlices(bool is_left) override { is_left_to_time_slices_ = is_left; }
   void TakePrecedence(uint64_t) override {}
   void NoteTimeSlices(const std::vector<std::chrono::microseconds>&) override {}
-  void AllowHolding(bool) override {}
+  void AllowHolding(uint64_t) override {}
   HighPriorityWatch* high_priority_watch() override { return nullptr; }
   Status Evict(uint64_t session_id, const std::string&) override {
     std::lock_guard lock(mutex_);
