@@ -147,7 +147,7 @@ class Generated final : public Problem {
     }
     std::mt19937 random(1);
     for (uint32_t& number : rounds) {
-      if (options.is_uneven) number = random() % (options.rounds + 1);
+      if (options.is_uneven) number = static_cast<uint32_t>(random() % (uint64_t{options.rounds} + 1));
     }
     Check(cudaMalloc(&values_, AllocationBytes(shape_.size())), "values");
     Check(cudaMalloc(&before_, AllocationBytes(before.size())), "a list");
