@@ -22,6 +22,11 @@ SPREAD = "python3 bench/taskgraph/taskgraph.py --plans {out}/plans"
 COLOCATION = "python3 bench/colocation/colocation.py --output {out}/colocation.md --json {out}/colocation.json"
 FRAMEWORKS = "python3 tests/frameworks/run.py --output {out}/frameworks.md"
 
+
+def factorisations(gpus, tiles):
+    return " && ".join(f"{SPREAD}/{rows} --gpus {gpus} --rows {rows} --sizes 24000,48000 --tiles {tiles}" for rows in ("cholesky", "lu"))
+
+
 # Name: (GPUs, seconds that it usually needs, command in the bundle's folder).
 PARTS = {
     "programs": (1, 240, "tests/gpu/run_all.sh --output {out}/programs.md --logs {out}/logs --skip sim"),
@@ -50,10 +55,8 @@ PARTS = {
     "taskgraph-shapes": (1, 120, "python3 bench/taskgraph/taskgraph.py --embedded --rows shapes"),
     "taskgraph-cholesky": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows cholesky"),
     "taskgraph-lu": (1, 240, "python3 bench/taskgraph/taskgraph.py --embedded --rows lu"),
-    "taskgraph-spread-2": (2, 300, SPREAD + "/cholesky --gpus 2 --rows cholesky --sizes 24000,48000 --tiles 12 &&"
-                           " python3 bench/taskgraph/taskgraph.py --plans {out}/plans/lu --gpus 2 --rows lu --sizes 24000,48000 --tiles 12"),
-    "taskgraph-spread-4": (4, 300, SPREAD + "/cholesky --gpus 4 --rows cholesky --sizes 24000,48000 --tiles 16 &&"
-                           " python3 bench/taskgraph/taskgraph.py --plans {out}/plans/lu --gpus 4 --rows lu --sizes 24000,48000 --tiles 16"),
+    "taskgraph-spread-2": (2, 300, factorisations(2, 12)),
+    "taskgraph-spread-4": (4, 300, factorisations(4, 16)),
     "taskgraph-spread-fma": (4, 240, SPREAD + " --gpus 4 --rows fma"),
     "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 3 --timeout 100"),
     "ranks-steps": (2, 300, "python3 bench/ranks/ranks.py --output {out}/ranks.md --json {out}/ranks.json"),
