@@ -184,12 +184,9 @@ class Traces(TwoUsers):
         user = record()
         def refused():
             nonlocal user
-            if self.ctl_as(MINE, "trace", "--seconds", "0.001", "-o", "/dev/null").returncode != 1:
-                return False
-            if user.poll() is not None:  # this one came first, and the long one was refused
+            if user.poll() is not None:  # what follows came first, and the long one was refused
                 user = record()
-                return False
-            return True
+            return self.ctl_as(MINE, "trace", "--seconds", "0.001", "-o", "/dev/null").returncode == 1 and user.poll() is None
         wait_until(refused, "the first is being recorded")
         began = time.monotonic()
         path = os.path.join(self.directory, "trace.json")
