@@ -1,8 +1,9 @@
 """One rank of a training that torchrun starts on every GPU: what ranks.py measures. Knows nothing of Tally.
 
-Prints one line of JSON from rank 0: milliseconds of each step by the clock of the processor, digest of the losses of
-all ranks. With RANKS_KILL=RANK:STEP that rank kills itself before that step, as if the machine had; the others then
-print what NCCL told them.
+Prints one line of JSON from rank 0: milliseconds of each step by the clock of the processor, when each ended (seconds of
+CLOCK_MONOTONIC), digest of the losses of all ranks. RANKS_READY=PATH: a file that rank 0 makes after its warm-up. With
+RANKS_KILL=RANK:STEP that rank kills itself before that step, as if the machine had; the others then print what NCCL
+told them.
 """
 import hashlib
 import json
@@ -53,7 +54,7 @@ def main():
         run = torch.nn.parallel.DistributedDataParallel(model, device_ids=[torch.cuda.current_device()])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     torch.manual_seed(SEED + rank)
-    losses, times = [], []
+    losses, times, ends = [], [], []
     for step in range(WARM_UP + steps):
         if rank == int(dies_rank) and step == int(dies_step):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -67,11 +68,15 @@ def main():
         torch.cuda.synchronize()
         if step >= WARM_UP:
             times.append((time.perf_counter() - began) * 1e3)
+            ends.append(time.monotonic())
+        if step == WARM_UP and rank == 0 and "RANKS_READY" in os.environ:
+            with open(os.environ["RANKS_READY"], "wb"):
+                pass
     everybodys = [None] * distributed.get_world_size()
     distributed.all_gather_object(everybodys, torch.stack(losses).float().cpu().numpy().tobytes())
     if rank == 0:
         digest = hashlib.sha256(b"".join(everybodys)).hexdigest()[:16]
-        print(json.dumps({"times_ms": times, "digest": digest, "ranks": len(everybodys)}), flush=True)
+        print(json.dumps({"times_ms": times, "ends": ends, "digest": digest, "ranks": len(everybodys)}), flush=True)
     distributed.barrier()
     distributed.destroy_process_group()
 

@@ -39,29 +39,52 @@ def read_options():
     return parser.parse_args()
 
 
-def torchrun(place, options, training, env=None):
-    """(exit status, what it printed); a run that outlives its time is killed: (None, ...)."""
+def start(place, options, training, env=None, role=""):
+    """torchrun, whose stdout and stderr are one pipe. `role`: of modes.Place."""
     network, way = training.split(":")
     command = place.command([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(options.gpus),
-                             os.path.join(HERE, "rank.py"), network, way, str(options.steps)])
+                             os.path.join(HERE, "rank.py"), network, way, str(options.steps)], role)
     environment = {**os.environ, "NCCL_NVLS_ENABLE": "0", "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "OMP_NUM_THREADS": "4", **(env or {})}
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env=environment, start_new_session=True) as process:
-        try:
-            text, _ = process.communicate(timeout=options.timeout)
-            return process.returncode, text
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            return None, process.communicate()[0]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env=environment, start_new_session=True)
+
+
+def end(process):
+    """With all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+def finish(process, seconds):
+    """(exit status, what it printed); one that outlives its time is killed: (None, ...)."""
+    try:
+        text, _ = process.communicate(timeout=seconds)
+        return process.returncode, text
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return None, process.communicate()[0]
+
+
+def answer_in(text):
+    """What rank 0 said, or None."""
+    return next((json.loads(line) for line in text.splitlines() if line.startswith('{"times_ms"')), None)
+
+
+def torchrun(place, options, training, env=None):
+    process = start(place, options, training, env)
+    try:
+        return finish(process, options.timeout)
+    finally:
+        end(process)
 
 
 def measure(place, options, training):
     status, text = torchrun(place, options, training)
-    for line in text.splitlines():
-        if status == 0 and line.startswith('{"times_ms"'):
-            return json.loads(line)
-    return {"failed": "no end in time" if status is None else f"exit status {status}", "log": text[-4000:]}
+    said = answer_in(text) if status == 0 else None
+    return said or {"failed": "no end in time" if status is None else f"exit status {status}", "log": text[-4000:]}
 
 
 def killed(place, options):

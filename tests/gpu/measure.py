@@ -60,6 +60,7 @@ PARTS = {
     "taskgraph-spread-fma": (4, 240, SPREAD + " --gpus 4 --rows fma"),
     "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 3 --timeout 100"),
     "ranks-steps": (2, 300, "python3 bench/ranks/ranks.py --output {out}/ranks.md --json {out}/ranks.json"),
+    "ranks-beside": (2, 250, "python3 bench/ranks/beside.py --output {out}/beside.md --json {out}/beside.json"),
     "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --repetitions 2 --seconds 4 --output {out}/several_gpus.md"
                      " --json {out}/several_gpus.json"),
     "pipelines": (1, 240, "python3 bench/pipelines/pipelines.py --output {out}/pipelines.md"),
