@@ -22,7 +22,7 @@ WARM_UP = 5
 
 def resnet50():
     import torchvision
-    model = torchvision.models.resnet50(weights=None).cuda().to(memory_format=torch.channels_last)
+    model = torchvision.models.resnet50(weights=None).cuda()
     pictures = torch.randn(64, 3, 224, 224, device="cuda").contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, 1000, (64,), device="cuda")
     parts = [part for part in model.modules() if isinstance(part, torchvision.models.resnet.Bottleneck)]
@@ -51,6 +51,7 @@ def main():
         fully_shard(model)
         run = model
     else:
+        model.to(memory_format=torch.channels_last)  # FSDP takes no parameters that are not contiguous
         run = torch.nn.parallel.DistributedDataParallel(model, device_ids=[torch.cuda.current_device()])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     torch.manual_seed(SEED + rank)
