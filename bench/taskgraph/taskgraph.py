@@ -95,11 +95,25 @@ def run_spread(root, tallyd, words, plans):
     return int(found[3]), float(found[4]), f"{found[7]}; {heard}"
 
 
+def devices(options):
+    """Environment in which there are so many."""
+    if not has_gpu():
+        return {"TALLY_SIM_DEVICES": str(options.gpus)}
+    return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.gpus))))}
+
+
+def of_the_machine(root, options):
+    """What its GPUs are to one another, natively; without GPUs only whether the program runs."""
+    command, env = [os.path.join(root, "bench", "gpu_links")], devices(options)
+    if not options.smoke:
+        return subprocess.run(command, check=False, env={**os.environ, **env}).returncode
+    with daemon(root, "auto", env=env) as tallyd:
+        return subprocess.run(tallyd.command([*command, "--bytes", "4096"]), check=False).returncode
+
+
 def on_several(root, options):
     """Rows with one GPU natively, and with several under tally-run."""
-    env = {"TALLY_SIM_DEVICES": str(options.gpus)}
-    if has_gpu():
-        env = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.gpus))))}
+    env = devices(options)
     if options.smoke:
         env.update({"TALLY_FORCE_GRAPHS": "spread", "TALLY_SPREAD_LEAST_BYTES": "1024"})
     failures, gains = 0, collections.defaultdict(list)
@@ -203,11 +217,14 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="small, on the software GPU, without native runs: results only")
     parser.add_argument("--embedded", action="store_true", help="a tallyd for each run; else one has to run already")
     parser.add_argument("--gpus", type=int, default=1, help="spread over so many, by a tallyd of its own (default: %(default)s)")
+    parser.add_argument("--machine", action="store_true", help="with --gpus, instead of rows: what these GPUs are to one another")
     parser.add_argument("--plans", metavar="DIRECTORY", help="with --gpus: keep the plans there, and say where their time went")
     parser.add_argument("--sizes", default="12000,24000,48000", help="of matrices (default: %(default)s)")
     parser.add_argument("--tiles", default="12,6,8,16", help="of a row of these (default: %(default)s)")
     options = parser.parse_args()
     root = find_root()
+    if options.machine:
+        return of_the_machine(root, options)
     failures = on_several(root, options) if options.gpus > 1 else on_one(root, options)
     return f"taskgraph.py: {failures} runs failed" if failures else 0
 

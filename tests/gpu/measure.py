@@ -58,6 +58,7 @@ PARTS = {
     "taskgraph-spread-2": (2, 300, factorisations(2, 12)),
     "taskgraph-spread-4": (4, 300, factorisations(4, 16)),
     "taskgraph-spread-fma": (4, 240, SPREAD + " --gpus 4 --rows fma"),
+    "gpu-links": (4, 60, "python3 bench/taskgraph/taskgraph.py --gpus 4 --machine"),
     "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 3 --timeout 100"),
     "ranks-steps": (2, 300, "python3 bench/ranks/ranks.py --output {out}/ranks.md --json {out}/ranks.json"),
     "ranks-beside": (2, 250, "python3 bench/ranks/beside.py --output {out}/beside.md --json {out}/beside.json"),
