@@ -7,6 +7,7 @@
 
 #include "tests/server/executor/dispatch/scripted_gpu.h"
 #include "tests/server/executor/driver/held_gpu.h"
+#include "tests/support/still_clock.h"
 #include "tests/support/temporary_directory.h"
 
 namespace tally::server {
@@ -107,7 +108,7 @@ class HoldingAnnouncerTest : public HighPriorityAnnouncerTest {
   void SetUp() override {
     HighPriorityAnnouncerTest::SetUp();
     HeldGpu::Fill(held_table_);
-    announcer_ = std::make_unique<HighPriorityAnnouncer>(held_table_, *devices_, *page_, clock_, true);
+    announcer_ = std::make_unique<HighPriorityAnnouncer>(held_table_, *devices_, *page_, still_clock_, true);
     ScriptedGpu::Stop();
   }
   // Whether the GPU is held while something runs that was launched so.
@@ -119,6 +120,7 @@ class HoldingAnnouncerTest : public HighPriorityAnnouncerTest {
     AwaitIdle();
     return is_held;
   }
+  StillClock still_clock_;  // what is busy for long is not held
   DriverTable held_table_ = ScriptedGpu::Table();
 };
 
@@ -176,7 +178,7 @@ TEST_F(HoldingAnnouncerTest, WhatIsHeldEndsWithItOnTheThreadThatHolds) {
 TEST_F(HoldingAnnouncerTest, IsReleasedWhenNothingComes) {
   announcer_->AllowHolding(1);
   EXPECT_TRUE(IsHeldFor(true));
-  while (!HeldGpu::IsReleased()) Pause();
+  for (; !HeldGpu::IsReleased(); Pause()) still_clock_.Advance(std::chrono::milliseconds(1));
 }
 
 }  // namespace

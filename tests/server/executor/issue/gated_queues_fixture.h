@@ -15,6 +15,7 @@
 #include "server/executor/issue/gated_queues.h"
 #include "tests/server/executor/fakes/scripted_watch.h"
 #include "tests/server/executor/issue/sim_device.h"
+#include "tests/support/still_clock.h"
 
 namespace tally::server {
 
@@ -68,16 +69,6 @@ using Words = std::vector<uint32_t>;
 inline void StepOnHost(Words& out, const Words& in, uint32_t addend) {
   for (uint32_t i = 0; i < kWords; ++i) out[i] = out[i] * 5 + in[i] + addend;
 }
-
-// Stands still until told to move: on it nothing is waited for too long, however busy the machine is.
-class StillClock final : public Clock {
- public:
-  TimePoint Now() const override { return TimePoint(std::chrono::nanoseconds(now_ns_.load())); }
-  void Advance(std::chrono::nanoseconds by) { now_ns_ += by.count(); }
-
- private:
-  std::atomic<int64_t> now_ns_{0};
-};
 
 struct GatedStep {
   GatedForm form;
