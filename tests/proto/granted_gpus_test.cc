@@ -19,6 +19,7 @@ TEST(GrantedGpus, AreInTheGrantsOrderEachOnce) {
   EXPECT_EQ(OrdinalsOf("2,0", gpus), (Ordinals{2, 0}));
   EXPECT_EQ(OrdinalsOf(NameOfGpu(gpus[1]) + ",0", gpus), (Ordinals{1, 0}));
   EXPECT_EQ(OrdinalsOf(NameOfGpu(gpus[1]) + ",1,0", gpus), (Ordinals{1, 0}));
+  EXPECT_EQ(OrdinalsOf("1,0," + NameOfGpu(gpus[1]), gpus), (Ordinals{1, 0})) << "not next to one another";
 }
 
 TEST(GrantedGpus, OneThatIsGoneIsLeftOutAndNeverAnotherOne) {
