@@ -86,7 +86,7 @@ void Join(const TopRow& more, TopRow* sum) {
   sum->session_ids.insert(sum->session_ids.end(), more.session_ids.begin(), more.session_ids.end());
   sum->pid = 0;
   if (sum->rank != more.rank) sum->rank.reset();
-  if (sum->gpus != more.gpus) sum->gpus = "-";
+  if (sum->gpus != more.gpus) sum->gpus.assign(1, '-');  // "-" alone makes GCC 12 warn
   sum->is_stale |= more.is_stale;
   Add(more.busy_share, &sum->busy_share);
   sum->memory_bytes += more.memory_bytes;
