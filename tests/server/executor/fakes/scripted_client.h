@@ -28,9 +28,9 @@ class Payload {
   }
   Payload& PutWord(uint64_t word) { return Put(word); }
   Payload& PutBytes(const void* bytes, size_t size) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + (size + 7) / 8 * 8);
-    if (size != 0) std::memcpy(bytes_.data() + at, bytes, size);
+    const auto* const begin = static_cast<const std::byte*>(bytes);
+    bytes_.insert(bytes_.end(), begin, begin + size);
+    bytes_.resize((bytes_.size() + 7) / 8 * 8);
     return *this;
   }
   std::span<const std::byte> bytes() const { return bytes_; }
