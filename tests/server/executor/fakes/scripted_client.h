@@ -3,7 +3,9 @@
 // A ScriptedChannel is used by one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,8 +30,8 @@ class Payload {
   }
   Payload& PutWord(uint64_t word) { return Put(word); }
   Payload& PutBytes(const void* bytes, size_t size) {
-    const auto* const begin = static_cast<const std::byte*>(bytes);
-    bytes_.insert(bytes_.end(), begin, begin + size);
+    // Byte by byte: GCC 12 takes what it makes of larger steps for an overflow.
+    std::copy_n(static_cast<const std::byte*>(bytes), size, std::back_inserter(bytes_));
     bytes_.resize((bytes_.size() + 7) / 8 * 8);
     return *this;
   }
