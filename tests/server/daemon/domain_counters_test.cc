@@ -1,5 +1,6 @@
 #include "server/daemon/domain_counters.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace tally::server {
@@ -10,7 +11,7 @@ Domain Named(const std::string& name, uint32_t uid) { return {name, uid, shm::Pr
 // A million series asked for.
 TEST(DomainBook, WhoeverNamesOneDomainAfterTheOtherGetsSoManySeries) {
   DomainBook book;
-  for (int i = 0; i < 20'000; ++i) ++book.Of(Named("d" + std::to_string(i), 1000)).starts;
+  for (int i = 0; i < 20'000; ++i) ++book.Of(Named(fmt::format("d{}", i), 1000)).starts;
   EXPECT_EQ(book.counters().size(), DomainBook::kMostPerOwner + 1);
   EXPECT_EQ(book.counters().at("(others):1000").starts, 20'000 - DomainBook::kMostPerOwner);
   EXPECT_EQ(book.counters().at("d0:1000").starts, 1u);
