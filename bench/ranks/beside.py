@@ -113,7 +113,7 @@ def measure(root, options, mode, capacity):
             status, text = training.finish()
         said = ranks.answer_in(text) if status == 0 else None
         if said is None:
-            raise ways.Failed(f"the training: {'no end in time' if status is None else f'exit status {status}'}: {text[-2000:]}")
+            raise ways.Failed(f"the training: {ranks.reason(status)}: {text[-2000:]}")
         if not has_outlived:
             raise ways.Failed("the training ended before the requests did: --steps with a higher number")
         found["digest"] = said["digest"]
@@ -122,7 +122,7 @@ def measure(root, options, mode, capacity):
 
 
 def cell(times):
-    return "{:.2f} ({:.2f} to {:.2f})".format(*(machine.quantile(times, q) for q in (0.5, 0.1, 0.9))) if times else "-"
+    return ranks.median_and_range(times) if times else "-"
 
 
 def page(results):

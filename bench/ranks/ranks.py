@@ -49,10 +49,14 @@ def start(place, options, training, env=None, role=""):
                             env=environment, start_new_session=True)
 
 
-def end(process):
+def kill(process):
     """With all that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def end(process):
+    kill(process)
     process.wait()
     process.stdout.close()
 
@@ -63,14 +67,18 @@ def finish(process, seconds):
         text, _ = process.communicate(timeout=seconds)
         return process.returncode, text
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill(process)
         return None, process.communicate()[0]
 
 
 def answer_in(text):
     """What rank 0 said, or None."""
     return next((json.loads(line) for line in text.splitlines() if line.startswith('{"times_ms"')), None)
+
+
+def reason(status):
+    """Why there is no answer."""
+    return "no end in time" if status is None else f"exit status {status}"
 
 
 def torchrun(place, options, training, env=None):
@@ -84,7 +92,7 @@ def torchrun(place, options, training, env=None):
 def measure(place, options, training):
     status, text = torchrun(place, options, training)
     said = answer_in(text) if status == 0 else None
-    return said or {"failed": "no end in time" if status is None else f"exit status {status}", "log": text[-4000:]}
+    return said or {"failed": reason(status), "log": text[-4000:]}
 
 
 def killed(place, options):
@@ -95,10 +103,14 @@ def killed(place, options):
     return {"status": status, "seconds": round(time.monotonic() - began, 1), "said": lines[:8], "log": text[-4000:]}
 
 
+def median_and_range(times):
+    return "{:.2f} ({:.2f} to {:.2f})".format(*(machine.quantile(times, q) for q in (0.5, 0.1, 0.9)))
+
+
 def cell(run):
     if "failed" in run:
         return run["failed"]
-    return "{:.2f} ({:.2f} to {:.2f})".format(*(machine.quantile(run["times_ms"], q) for q in (0.5, 0.1, 0.9)))
+    return median_and_range(run["times_ms"])
 
 
 def page(results):
