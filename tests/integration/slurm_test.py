@@ -115,7 +115,7 @@ class Job(DaemonTest):
             self.session_as(USER, self.socket_of(job=job))
         self.assertEqual([row["tenant"] for row in self.ctl_json("ps")], ["slurm-8", "slurm-9"])
         self.assert_ok("epilog", job="8")
-        self.assertEqual([row["tenant"] for row in self.ctl_json("ps")], ["slurm-9"])
+        wait_until(lambda: [row["tenant"] for row in self.ctl_json("ps")] == ["slurm-9"], "the first job's programs end")
 
     def test_what_goes_wrong_is_one_sentence_and_leaves_nothing(self):
         for name in ("prolog", "epilog", "task-prolog"):
