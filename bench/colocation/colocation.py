@@ -234,12 +234,8 @@ def main():
         wrong.append("cut short; the same command goes on")
     if options.smoke:
         wrong += page.failures(bench.results)
-    if wrong:
-        sys.exit("colocation.py: " + "; ".join(wrong))
+    return wrong
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ways.Failed as failure_of_all:
-        sys.exit(f"colocation.py: {failure_of_all}")
+    ways.run_bench(main)

@@ -219,12 +219,8 @@ def main():
         output.write(markdown(results), results, options)
     print(markdown(results))
     wrong = problems(results)
-    if wrong:
-        sys.exit("several_gpus.py: " + "; ".join(wrong))
+    return wrong
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ways.Failed as failure_of_all:
-        sys.exit(f"several_gpus.py: {failure_of_all}")
+    ways.run_bench(main)

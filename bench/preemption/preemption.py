@@ -178,24 +178,20 @@ def main():
     options = read_options()
     for way in options.ways.split(","):
         if way not in WAYS:
-            sys.exit(f"preemption.py: no way is called '{way}': {', '.join(WAYS)}")
+            raise ways.Failed(f"no way is called '{way}': {', '.join(WAYS)}")
     bench = Bench(options)
     parts = {"forms": bench.measure_forms, "requests": bench.measure_requests}
     for part in options.parts.split(","):
         if part not in parts:
-            sys.exit(f"preemption.py: no part is called '{part}': forms, requests")
+            raise ways.Failed(f"no part is called '{part}': forms, requests")
         try:
             parts[part]()
         finally:
             text = bench.write()
     print(text)
     problems = page.problems(bench.rows.values())
-    if problems:
-        sys.exit("preemption.py: " + "; ".join(problems))
+    return problems
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ways.Failed as failure_of_all:
-        sys.exit(f"preemption.py: {failure_of_all}")
+    ways.run_bench(main)

@@ -185,11 +185,7 @@ def main():
             results["us"]["tally-run"] = measure(lambda role, words: tally.command(words, role), lambda _: {}, options)
     output.write(page(results), results, options)
     print(page(results))
-    return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ways.Failed as failure:
-        sys.exit(f"request_parts.py: {failure}")
+    ways.run_bench(main)

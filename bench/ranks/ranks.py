@@ -113,6 +113,12 @@ def cell(run):
     return median_and_range(run["times_ms"])
 
 
+def differs(runs):
+    """True if losses under tally-run are none of those of the native runs, which are equal."""
+    digests = [run.get("digest") for run in runs]
+    return None not in digests and digests[0] == digests[2] != digests[1]
+
+
 def page(results):
     text = [f"# {results['gpus']} ranks that train together", ""] + [f"* {key}: {value}" for key, value in results["machine"].items()]
     text += ["", "Milliseconds a step, median (10 to 90 %). Native: the faster median of a run before and one after.", "",
@@ -123,8 +129,8 @@ def page(results):
         if not any("failed" in run for run in runs):
             native = min(machine.quantile(run["times_ms"], 0.5) for run in (before, after))
             ratio = f"{machine.quantile(tally['times_ms'], 0.5) / native:.3f}"
-            losses = ("the same bits" if tally["digest"] in (before["digest"], after["digest"]) else
-                      "DIFFER" if before["digest"] == after["digest"] else "native runs differ, too")
+            losses = ("DIFFER" if differs(runs) else
+                      "the same bits" if tally["digest"] in (before["digest"], after["digest"]) else "native runs differ, too")
         text.append(f"| {training} | {cell(before)} | {cell(tally)} | {cell(after)} | {ratio} | {losses} |")
     text += ["", "One rank killed by SIGKILL before step " + str(KILL_STEP) + ":", ""]
     for name, told in results["killed"].items():
@@ -154,14 +160,10 @@ def main():
     output.write(page(results), results, options)
     print(page(results))
     failed = [f"{training}: {run['failed']}" for training, runs in results["runs"].items() for run in runs if "failed" in run]
-    failed += ["losses differ"] if "DIFFER" in page(results) else []
+    failed += [f"{training}: losses differ" for training, runs in results["runs"].items() if differs(runs)]
     failed += [f"{name}: ranks without their partner do not end" for name, told in results["killed"].items() if told["status"] is None]
-    if failed:
-        sys.exit("ranks.py: " + "; ".join(failed))
+    return failed
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ways.Failed as failure:
-        sys.exit(f"ranks.py: {failure}")
+    ways.run_bench(main)

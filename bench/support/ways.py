@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -12,6 +13,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 class Failed(Exception):
     """A part of the bench could not be measured; the sentence says why."""
+
+
+def run_bench(main):
+    """Runs a bench, whose `main` returns what went wrong, as sentences: one line to standard error, and exit status 1."""
+    try:
+        wrong = main()
+    except Failed as failure:
+        wrong = [str(failure)]
+    if wrong:
+        sys.exit(f"{os.path.basename(sys.argv[0])}: " + "; ".join(wrong))
 
 
 def first_line(path):

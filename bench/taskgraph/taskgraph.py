@@ -13,7 +13,7 @@ import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import plan_times  # noqa: E402  pylint: disable=wrong-import-position
-from ways import Failed, daemon, find_root, has_gpu  # noqa: E402  pylint: disable=wrong-import-position
+import ways  # noqa: E402  pylint: disable=wrong-import-position
 
 # Blocks of 128 threads: eight a multiprocessor, so that a task alone keeps all of an H100 or H200 busy.
 FILL_A_GPU = 8 * 132
@@ -33,7 +33,7 @@ def run(root, words, way, embedded):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, env=environment)
     found = LINE.search(done.stdout)
     if done.returncode != 0 or found is None:
-        raise Failed(f"{way}: {' '.join(words)}: status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+        raise ways.Failed(f"{way}: {' '.join(words)}: status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
     return int(found[3]), float(found[4]), found[7]
 
 
@@ -56,7 +56,7 @@ class Watch(threading.Thread):
                 self.row = max(found, key=lambda row: row["launches"], default=self.row)
                 if self.has_plan and self.row and self.row["launches_spread"]:
                     self.plan = self.tallyd.ctl_text("graph", self.row["id"], "--dot")
-            except (Failed, subprocess.SubprocessError):
+            except (ways.Failed, subprocess.SubprocessError):
                 continue
 
     def text(self):
@@ -89,7 +89,7 @@ def run_spread(root, tallyd, words, plans):
     heard = watch.text()
     found = LINE.search(done.stdout)
     if done.returncode != 0 or found is None:
-        raise Failed(f"spread: {' '.join(words)}: status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+        raise ways.Failed(f"spread: {' '.join(words)}: status {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
     if watch.plan:
         keep_plan(plans, words, watch.plan)
     return int(found[3]), float(found[4]), f"{found[7]}; {heard}"
@@ -97,7 +97,7 @@ def run_spread(root, tallyd, words, plans):
 
 def devices(options):
     """Environment in which there are so many."""
-    if not has_gpu():
+    if not ways.has_gpu():
         return {"TALLY_SIM_DEVICES": str(options.gpus)}
     return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(options.gpus))))}
 
@@ -106,9 +106,9 @@ def of_the_machine(root, options):
     """What its GPUs are to one another, natively; without GPUs only whether the program runs."""
     command, env = [os.path.join(root, "bench", "gpu_links")], devices(options)
     if not options.smoke:
-        return subprocess.run(command, check=False, env={**os.environ, **env}).returncode
-    with daemon(root, "auto", env=env) as tallyd:
-        return subprocess.run(tallyd.command([*command, "--bytes", "4096"]), check=False).returncode
+        return subprocess.run(command, check=False, env={**os.environ, **env}).returncode == 0
+    with ways.daemon(root, "auto", env=env) as tallyd:
+        return subprocess.run(tallyd.command([*command, "--bytes", "4096"]), check=False).returncode == 0
 
 
 def on_several(root, options):
@@ -117,7 +117,7 @@ def on_several(root, options):
     if options.smoke:
         env.update({"TALLY_FORCE_GRAPHS": "spread", "TALLY_SPREAD_LEAST_BYTES": "1024"})
     failures, gains = 0, collections.defaultdict(list)
-    with daemon(root, "auto", env=env) as tallyd:
+    with ways.daemon(root, "auto", env=env) as tallyd:
         for words in rows(options):
             is_matrix = words[1] in ("lu", "cholesky")
             native = [] if options.smoke else [["graph"]] + ([["cusolver"]] if is_matrix else [])
@@ -127,7 +127,7 @@ def on_several(root, options):
             for mode in native:
                 try:
                     tasks, median_ms, checked = run(root, [*words, "--mode", *mode], "native", False)
-                except Failed as failed:
+                except ways.Failed as failed:
                     failures += 1
                     show_failure(words, f"native {mode[0]}", failed)
                     continue
@@ -137,7 +137,7 @@ def on_several(root, options):
                 way = " ".join([f"spread over {options.gpus}", *more])
                 try:
                     tasks, median_ms, checked = run_spread(root, tallyd, [*words, "--mode", "graph", *more], options.plans)
-                except Failed as failed:
+                except ways.Failed as failed:
                     failures += 1
                     show_failure(words, way, failed)
                     continue
@@ -189,19 +189,19 @@ def rows(options):
 
 def on_one(root, options):
     """Rows natively, under tally-run, and in partitions."""
-    ways = ["tally", "partitions"] if options.smoke else ["native", "tally", "partitions"]
+    chosen = ["tally", "partitions"] if options.smoke else ["native", "tally", "partitions"]
     failures = 0
     for words in rows(options):
         is_matrix = words[1] in ("lu", "cholesky")
         modes = ["streams", "graph"] + (["cusolver"] if is_matrix and not options.smoke else [])
         base = None
         for mode in modes[::-1]:
-            for way in ways:
+            for way in chosen:
                 if way == "partitions" and mode != "graph":
                     continue
                 try:
                     tasks, median_ms, checked = run(root, [*words, "--mode", mode], way, options.embedded or options.smoke)
-                except Failed as failed:
+                except ways.Failed as failed:
                     failures += 1
                     show_failure(words, f"{way} {mode}", failed)
                     continue
@@ -222,15 +222,12 @@ def main():
     parser.add_argument("--sizes", default="12000,24000,48000", help="of matrices (default: %(default)s)")
     parser.add_argument("--tiles", default="12,6,8,16", help="of a row of these (default: %(default)s)")
     options = parser.parse_args()
-    root = find_root()
+    root = ways.find_root()
     if options.machine:
-        return of_the_machine(root, options)
+        return [] if of_the_machine(root, options) else ["gpu_links failed"]
     failures = on_several(root, options) if options.gpus > 1 else on_one(root, options)
-    return f"taskgraph.py: {failures} runs failed" if failures else 0
+    return [f"{failures} runs failed"] if failures else []
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as failed_at_all:
-        sys.exit(f"taskgraph.py: {failed_at_all}")
+    ways.run_bench(main)

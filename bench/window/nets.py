@@ -226,12 +226,8 @@ def main():
     if options.plot:
         nets_page.plot(cells, options.plot)
     wrong = nets_page.problems(cells)
-    if wrong:
-        sys.exit("nets.py: " + "; ".join(wrong))
+    return wrong
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ways.Failed as failure_of_all:
-        sys.exit(f"nets.py: {failure_of_all}")
+    ways.run_bench(main)

@@ -261,13 +261,8 @@ def main():
     if options.plot:
         plot(groups, options.plot)
     wrong = [problem for group in groups for problem in group.problems()]
-    if wrong:
-        sys.exit("rigidsim.py: " + "; ".join(wrong))
-    return None
+    return wrong
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except ways.Failed as failure_of_all:
-        sys.exit(f"rigidsim.py: {failure_of_all}")
+    ways.run_bench(main)

@@ -65,6 +65,7 @@ class Admission(TwoGpusTest):
         self.busy_service(0)
         self.case("there", "forever", 20, 1)
         self.case("here", "forever", 20, 0)
+        wait_until(lambda: "here" in self.rows(), "it is there")
         self.await_launches("there", 1000)
         there, here = self.launches_within(1, "there", "here")
         self.assertGreater(there, 100)
