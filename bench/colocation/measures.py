@@ -236,7 +236,8 @@ class Results:
                 row["share_of_the_rest"] = row["best_effort_share"] / (1 - row["busy"])
             served = sum(map(served_within, records)) / len(records)
             served_alone = sum(map(served_within, alone)) / len(alone)
-            row["system_throughput"] = served / served_alone + row["best_effort_share"]
+            if served_alone:
+                row["system_throughput"] = served / served_alone + row["best_effort_share"]
         return row
 
     def rows(self, with_interval=True):

@@ -122,6 +122,13 @@ class RowTest(unittest.TestCase):
         self.assertAlmostEqual(row["best_effort_share"], 0.4)
         self.assertAlmostEqual(row["system_throughput"], 1.4)
 
+    def test_a_service_that_served_nothing_in_time_alone_is_no_measure_of_throughput(self):
+        """It would end the bench, and all that was measured would stay unsaid."""
+        rows = self.rows(record("alone", lambda index: 1e5), record("alone", None, service="", training="t", rates=[10], load=0),
+                         record("tally", lambda index: 1e5, training="t", rates=[4], count=1))
+        self.assertNotIn("system_throughput", rows["tally", "t"])
+        self.assertAlmostEqual(rows["tally", "t"]["best_effort_share"], 0.4)
+
     def test_what_a_service_leaves_is_by_its_measured_busy_share_not_by_its_nominal_load(self):
         """200 requests in 4 s of 3 ms on the GPU alone in the mode: 15 % busy, though the load is 50 %. Beside the training they take 9 ms."""
         times = {("alone", ""): 2000.0, ("tally", ""): 3000.0, ("tally", "t"): 9000.0}
