@@ -10,6 +10,7 @@
 
 #include "server/executor/driver/devices.h"
 #include "tests/server/executor/dispatch/scripted_gpu.h"
+#include "tests/support/still_clock.h"
 #include "tests/support/temporary_directory.h"
 
 namespace tally::server {
@@ -26,7 +27,7 @@ class PolicyDispatchFixture : public testing::Test {
     auto page = ActivityPage::Open(directory_ + "/activity");
     EXPECT_TRUE(page) << page.error().ToString();
     return CreatePolicyDispatch(table_, *devices_, std::move(*page), **scheduler::FindPolicy(policy), starvation_bound,
-                                clock_);
+                                *clock_);
   }
 
   // A session that launches from one thread.
@@ -55,7 +56,8 @@ class PolicyDispatchFixture : public testing::Test {
     bool is_forced = false;  // the last one
   };
 
-  const SteadyClock clock_;
+  const SteadyClock steady_clock_;
+  const Clock* clock_ = &steady_clock_;
   const DriverTable table_ = ScriptedGpu::Table();
   const std::unique_ptr<Devices> devices_ = *Devices::Create(table_);
   const TemporaryDirectory temporary_;
@@ -102,8 +104,10 @@ TEST_P(PolicyDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
   one.Launch();
   other.Launch();
   ScriptedGpu::Stop();  // from here on nothing completes: what is in flight waits for what is yet to be launched
-  for (int i = 0; i < 5; ++i) one.Launch();
-  EXPECT_EQ(one.num_launches, 6);
+  // In turn: who has been without company for a second would not be asked.
+  for (Program* const program : {&one, &other, &one, &other, &one}) program->Launch();
+  EXPECT_EQ(one.num_launches, 4);
+  EXPECT_EQ(other.num_launches, 3);
   EXPECT_TRUE(one.is_forced) << "the rest of a copy goes at once then";
   ScriptedGpu::Go();
 }
@@ -177,9 +181,37 @@ TEST_P(StrictPolicyTest, AHeldClientThatLeavesIsReleasedWhileAdmissionIsClosed) 
   ScriptedGpu::Go();
 }
 
-// What goes at once is what drains in 500 us, by what earlier launches took.
-using TallyPolicyDispatchTest = PolicyDispatchFixture;
+// On a clock that stands still nothing goes because it has waited for long.
+class TallyPolicyDispatchTest : public PolicyDispatchFixture {
+ protected:
+  TallyPolicyDispatchTest() {
+    still_clock_.Advance(std::chrono::seconds(1));
+    clock_ = &still_clock_;
+  }
+  // High-priority work is over, and its hold-off.
+  void AwaitOpen(Admission& admission) {
+    while (admission.watch()->IsClosed(0)) {
+      still_clock_.Advance(std::chrono::microseconds(100));
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+  // Nothing completes: how many of so many launches are made all the same. Then everything goes.
+  static int NumMadeOf(int most, Program& program) {
+    ScriptedGpu::Stop();
+    std::atomic<int> num_made{0};
+    std::thread launcher([&] {
+      for (int i = 0; i < most; ++i) num_made += program.Launch() ? 1 : 0;
+    });
+    const int num = ScriptedGpu::AwaitKept(num_made, most);
+    ScriptedGpu::Go();
+    launcher.join();
+    EXPECT_EQ(num_made, most);
+    return num;
+  }
+  StillClock still_clock_;
+};
 
+// What goes at once is what drains in 500 us, by what earlier launches took.
 TEST_F(TallyPolicyDispatchTest, TheDrainBudgetIsCountedInTime) {
   for (const auto& [milliseconds_each, num_expected] : {std::pair(0.05f, 10), std::pair(0.2f, 2)}) {
     ScriptedGpu::Reset();
@@ -188,28 +220,17 @@ TEST_F(TallyPolicyDispatchTest, TheDrainBudgetIsCountedInTime) {
     auto admission = NewAdmission("tally");
     Program service(*high_admission, 1, /*is_high=*/true);
     service.Launch();
+    AwaitOpen(*admission);
     Program training(*admission, 2);
-    for (int i = 0; i < 10; ++i) training.Launch();
-    std::this_thread::sleep_for(milliseconds(20));
-    training.Launch();  // sees that all of them have ended
+    for (int i = 0; i < 11; ++i) training.Launch();
     training.tenant->End();
     Program next(*admission, 3);
     for (int i = 0; i < 6; ++i) next.Launch();
-    std::this_thread::sleep_for(milliseconds(5));
-    ScriptedGpu::Stop();
-    std::thread launcher([&] {
-      for (int i = 0; i < 20; ++i) next.Launch();
-    });
-    std::this_thread::sleep_for(milliseconds(100));
-    // Up to as many went before without having been looked at since.
-    EXPECT_GE(next.num_launches, 6 + num_expected - 1);
-    EXPECT_LE(next.num_launches, 6 + num_expected + 1);
-    ScriptedGpu::Go();
-    launcher.join();
+    EXPECT_EQ(NumMadeOf(20, next), num_expected);
   }
 }
 
-TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithinTheThreshold) {
+TEST_F(TallyPolicyDispatchTest, ShortLaunchesBesideAHighPriorityExecutorDrainWithinTheThreshold) {
   auto high = NewAdmission("tally");
   Program service(*high, 1, /*is_high=*/true);
   auto admission = NewAdmission("tally");
@@ -219,17 +240,8 @@ TEST_F(PolicyDispatchFixture, ShortLaunchesBesideAHighPriorityExecutorDrainWithi
   slices.asked.duration = std::chrono::microseconds(10);
   ScriptedGpu::SetDuration(0.01f);
   service.Launch();
-  while (admission->watch()->IsClosed(0)) std::this_thread::sleep_for(milliseconds(1));
-  ScriptedGpu::Stop();
-  std::thread launcher([&] {
-    for (int i = 0; i < 20; ++i) slices.Launch();
-  });
-  // Shorter than a launch is kept at most.
-  std::this_thread::sleep_for(milliseconds(100));
-  EXPECT_EQ(slices.num_launches, 3);
-  ScriptedGpu::Go();
-  launcher.join();
-  EXPECT_EQ(slices.num_launches, 20);
+  AwaitOpen(*admission);
+  EXPECT_EQ(NumMadeOf(20, slices), 3);
 }
 
 TEST_F(PolicyDispatchFixture, WithAStarvationBoundALaunchGoesBesideHighPriorityWork) {

@@ -4,10 +4,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "server/executor/driver/driver_table.h"
 
@@ -104,6 +107,18 @@ class ScriptedGpu {
   static uint64_t NumQueries() {
     const std::lock_guard lock(mutex);
     return num_queries;
+  }
+  // How far a count of launches gets: `most`, or where it stays while the GPU is asked so often that the next launch is
+  // kept, not slow.
+  static int AwaitKept(const std::atomic<int>& count, int most) {
+    int last = -1;
+    for (uint64_t queries_then = 0; last != count && last != most;) {
+      last = count;
+      queries_then = NumQueries();
+      while (last == count && last != most && NumQueries() < queries_then + 100)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    return last;
   }
   // Ever made / destroyed since Reset.
   static uint64_t NumEvents() {
