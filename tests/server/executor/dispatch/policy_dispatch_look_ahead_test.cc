@@ -1,5 +1,6 @@
 // Admission under `look-ahead` and `time-slices`: what is in force unless somebody asks for another policy.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "server/executor/driver/devices.h"
 #include "tests/server/executor/dispatch/scripted_gpu.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/thread_state.h"
 
 namespace tally::server {
 namespace {
@@ -93,7 +95,7 @@ class LookAheadDispatchTest : public testing::Test {
     WhileTimePasses(std::chrono::milliseconds(1), [&] { thread.join(); });
   }
   // Launches until admission keeps one back, at most `most`; that one is let go at the end. Time stands still
-  // meanwhile: nothing goes because it has waited for long. A launch that asks the GPU so often is kept, not slow.
+  // meanwhile: nothing goes because it has waited for long.
   int NumAdmitted(AdmissionOfOne& executor, const AdmissionOfOne::Asking& one, int most) {
     ScriptedGpu::Stop();
     std::atomic<int> num_admitted{0};
@@ -104,13 +106,7 @@ class LookAheadDispatchTest : public testing::Test {
         executor.Leave(one, pass);
       }
     });
-    int num = -1;
-    for (uint64_t num_queries = 0; num != num_admitted && num != most;) {
-      num = num_admitted;
-      num_queries = ScriptedGpu::NumQueries();
-      while (num == num_admitted && num != most && ScriptedGpu::NumQueries() < num_queries + 100)
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
+    const int num = ScriptedGpu::AwaitKept(num_admitted, most);
     ScriptedGpu::Go();
     launcher.join();
     EXPECT_EQ(num_admitted, most);
@@ -143,10 +139,13 @@ TEST_F(LookAheadDispatchTest, BestEffortWaitsForAnotherExecutorsHighPriorityWork
   ScriptedGpu::Stop();
   high.Launch(high.High());
   std::atomic<bool> dispatched{false};
+  std::atomic<pid_t> thread_id{0};
   std::thread launcher([&] {
+    thread_id = ::gettid();
     best_effort.Launch(best_effort.BestEffort());
     dispatched = true;
   });
+  while (!dispatched && !IsAsleep(thread_id)) std::this_thread::yield();
   WhileTimePasses(std::chrono::milliseconds(10), [] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
   EXPECT_FALSE(dispatched) << "high-priority work is still on the GPU";
   ScriptedGpu::Go();

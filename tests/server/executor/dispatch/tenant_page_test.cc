@@ -1,7 +1,6 @@
 #include "server/executor/dispatch/tenant_page.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -12,13 +11,13 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "tests/support/thread_state.h"
 
 namespace tally::server {
 namespace {
@@ -186,13 +185,6 @@ TEST_F(TenantPageTest, ThreadsAndExecutorsNeverHoldMoreThanTheLimit) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_FALSE(has_exceeded);
   EXPECT_EQ(one->HeldBytes(0), 0u);
-}
-
-// Is it in the kernel, for a lock?
-bool IsAsleep(pid_t thread) {
-  std::ifstream file(fmt::format("/proc/self/task/{}/stat", thread));
-  const std::string stat(std::istreambuf_iterator<char>(file), {});
-  return stat.find(") S ") != std::string::npos;
 }
 
 // Each would find room for both, looking at one time.
