@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "scheduler/tuning.h"
 #include "tests/server/executor/dispatch/scripted_gpu.h"
 #include "tests/server/executor/driver/held_gpu.h"
 #include "tests/support/still_clock.h"
@@ -118,7 +119,13 @@ class HoldingAnnouncerTest : public HighPriorityAnnouncerTest {
     const bool is_held = !HeldGpu::IsReleased();
     ScriptedGpu::EndOne(Stream(1));
     AwaitIdle();
+    AwaitChoice();
     return is_held;
+  }
+  // What becomes of a gap is known: until then the device is locked, as for this.
+  void AwaitChoice() {
+    const scheduler::Tuning tuning;
+    announcer_->SetHoldOffBounds(tuning.min_hold_off, tuning.max_hold_off);
   }
   StillClock still_clock_;  // what is busy for long is not held
   DriverTable held_table_ = ScriptedGpu::Table();
