@@ -125,6 +125,8 @@ class AdmittedCopiesTest : public ExecutorFixture {
     BeginHighPriorityWork();
     EndHighPriorityWork();
   }
+  // Requests of the first session that are being carried out or have been.
+  uint64_t NumRequests() { return executor_->Snapshot().at(0).figures["requests"]; }
   static void WaitALittle() { std::this_thread::sleep_for(std::chrono::milliseconds(50)); }
 
   const TemporaryDirectory directory_;
@@ -195,8 +197,10 @@ TEST_F(AdmittedCopiesTest, TheyWaitHoldingTheirSessionsSequencerAndComeInOrder) 
   const auto other_channel = client_->OpenChannel();
   auto other_client = Connect();
   const auto others_channel = other_client->OpenChannel();
+  const uint64_t num_before = NumRequests();
   channel_->Post(Op::kCopy, CopyUp(20 * kMiB));
   other_channel->Post(Op::kFill, FillOf(4));  // the same session's: behind it
+  while (NumRequests() == num_before) std::this_thread::yield();
   WaitALittle();
   EXPECT_EQ(NumPieces(), 0u) << "high-priority work is still there";
   Synchronize(others_channel.get());  // another session is not kept
@@ -212,6 +216,7 @@ TEST_F(AdmittedCopiesTest, OneInPiecesStopsBetweenThem) {
   BeginAndEndHighPriorityWork();
   busy_after_a_piece = high_.get();
   channel_->Post(Op::kCopy, CopyUp(20 * kMiB));
+  while (NumPieces() == 0) std::this_thread::yield();
   WaitALittle();
   EXPECT_EQ(NumPieces(), 1u);
   EndHighPriorityWork();
