@@ -184,12 +184,14 @@ TEST_F(GatedQueuesTest, AStopInTheMiddleIsMeasured) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     watch_.SetClosed(true);
     Await([&] { return queues_->counts().num_stops > num_before || HasEnded(stream); });
-    EXPECT_FALSE(queues_->OpenPhase());
+    Await([&] { return !queues_->OpenPhase(); });  // also if everything had ended before it was stopped
     watch_.SetClosed(false);
     ASSERT_EQ(queue->Seal(), CUDA_SUCCESS);
     ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
     Await([&] { return queues_->OpenPhase().has_value(); });
-    EXPECT_NE(queues_->OpenPhase(), phase);
+    if (queues_->counts().num_stops > num_before) {
+      EXPECT_NE(queues_->OpenPhase(), phase);
+    }
   }
   ASSERT_EQ(num_told, 1);
   EXPECT_GT(told_ns, 0);
@@ -501,7 +503,10 @@ class RandomStops : public GatedQueuesTest {
     return num_wrong;
   }
   void RunAll() {
-    for (uint32_t seed = 1; seed <= 40; ++seed) ASSERT_EQ(Run(seed, true), 0u) << "seed " << seed;
+    // How much is stopped half-way is chance: more programs, until it was enough.
+    const auto is_enough = [&] { return queues_->counts().num_stops > 40 && queues_->counts().num_cut > 10; };
+    for (uint32_t seed = 1; seed <= 40 || (!is_enough() && seed <= 400); ++seed)
+      ASSERT_EQ(Run(seed, true), 0u) << "seed " << seed;
     const GatedCounts counts = queues_->counts();
     std::printf("    %lu launches, %lu markers; %lu stops, %lu launches made again, %lu of them cut\n",
                 counts.num_launches, counts.num_markers, counts.num_stops, counts.num_relaunches, counts.num_cut);
