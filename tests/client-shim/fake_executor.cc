@@ -114,6 +114,17 @@ size_t FakeExecutor::num_channels() {
   return count;
 }
 
+bool FakeExecutor::IsRoomAwaited() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& session : sessions_) {
+    for (const auto& channel : session->channels) {
+      auto* header = reinterpret_cast<shm::ChannelHeader*>(channel->region.data());
+      if (header->request.writer_waiting.load() != 0) return true;
+    }
+  }
+  return false;
+}
+
 std::byte* FakeExecutor::arena(uint32_t channel) {
   const std::lock_guard lock(mutex_);
   const MappedRegion& region = sessions_.back()->channels[channel]->region;

@@ -89,6 +89,8 @@ class FakeExecutor {
   // Every request that was written before the call, except kDescribeDevices, in the order of sequence numbers.
   std::vector<FakeRequest> requests();
   size_t num_channels();
+  // Whether a client waits for room for a request.
+  bool IsRoomAwaited();
   // Of a channel of the latest session.
   std::byte* arena(uint32_t channel);
   // Where the first pinned memory is offered, and which of it was not wanted.

@@ -60,11 +60,12 @@ TEST(ShimCalls, HostFunctionsRunOnTheCallbackThreadAndAreAcknowledged) {
   executor.On(shm::Op::kLaunchHostFunction, [token](const FakeRequest& request, FakeReply*) {
     *token = request.Read<shm::LaunchHostFunction>().token;
   });
-  executor.On(shm::Op::kAwaitCallback, [token, finished](const FakeRequest& request, FakeReply* reply) {
+  executor.On(shm::Op::kAwaitCallback, [&executor, token, finished](const FakeRequest& request, FakeReply* reply) {
     const auto done = request.Read<shm::AwaitCallback>().finished_token;
     if (done != 0) {
       *finished = done;
-      reply->is_withheld = true;  // no more work
+      executor.session_header()->async_error = CUDA_ERROR_INVALID_HANDLE;  // the program may end
+      reply->is_withheld = true;                                           // no more work
       return;
     }
     reply->Append(token->load());  // 0 at first: asked again
@@ -79,7 +80,8 @@ TEST(ShimCalls, HostFunctionsRunOnTheCallbackThreadAndAreAcknowledged) {
                                  CUDA_SUCCESS);
                          while (ran == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
                          REQUIRE(ran == 42);
-                         std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                         while (SHIM(cuCtxSynchronize)() == CUDA_SUCCESS)
+                           std::this_thread::sleep_for(std::chrono::milliseconds(1));
                          return 0;
                        }),
             0);

@@ -58,7 +58,8 @@ TEST(ShimCalls, FullRingWaitsForTheExecutorAndNoticesItsDeath) {
   FakeExecutor executor;
   executor.On(shm::Op::kOpenContext, [&](const FakeRequest&, FakeReply*) { executor.Pause(true); });
   std::thread killer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    while (!executor.IsRoomAwaited()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // as a rule it sleeps by then
     executor.Die();
   });
   EXPECT_EQ(RunInChild(executor.socket_path(),
