@@ -211,7 +211,7 @@ void Device(Results& results) {
   unlink(path);
 
   CHECK_CUDA(cudaGraphDestroy(parts.graph));
-  for (int i = 0; i < 2000 && destroyed == 0; ++i) usleep(1000);
+  for (int i = 0; i < 20'000 && destroyed == 0; ++i) usleep(1000);
   results.Add("user objects", std::vector<uint32_t>{at_first, then, destroyed});
   results.Add("attributes", std::vector<uint32_t>{priority.priority == -1, cooperative.cooperative == 0});
   results.AddValue<uint32_t>("picture", is_picture);

@@ -48,7 +48,7 @@ class Measure(unittest.TestCase):
                 self.assertRegex(source, re.escape(option) + r"\b(?!-)", f"{name}: {script} has no {option}")
 
     def test_a_part_that_outlives_its_limit_is_ended_with_its_children(self):
-        parts = {"long": (1, 1, "echo early >{out}/page.md; sleep 71 & echo $! >{out}/child; sleep 72")}
+        parts = {"long": (1, 5, "echo early >{out}/page.md; sleep 71 & echo $! >{out}/child; sleep 72")}
         began = time.monotonic()
         status, printed = run(parts, "--output", self.folder, "long")
         self.assertLess(time.monotonic() - began, 30)

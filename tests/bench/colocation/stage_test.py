@@ -47,7 +47,7 @@ class StageTest(unittest.TestCase):
         self.addCleanup(self.stack.close)
         self.note = os.path.join(self.stack.enter_context(tempfile.TemporaryDirectory()), "note")
         self.programs = {"service": SERVICE.replace("NOTE", repr(self.note)), "training": TRAINING}
-        for name, value in (("LIMIT_S", 1), ("GRACE_S", 0), ("LEAD_S", 0.1)):
+        for name, value in (("LIMIT_S", 20), ("GRACE_S", 0), ("LEAD_S", 0.1)):
             self.stack.enter_context(mock.patch.object(stage, name, value))
         test = self
 
@@ -80,7 +80,8 @@ class StageTest(unittest.TestCase):
 
     def test_numbers_come_back(self):
         players = self.start()
-        record = self.measure(players, count=2)
+        with mock.patch.object(stage, "LEAD_S", 2):  # the trainings are at work by then
+            record = self.measure(players, count=2)
         self.assertEqual(record["latencies_ms"], [1.0] * 10)
         self.assertEqual(len(record["rates"]), 2)
         self.assertEqual((record["waits_us"], record["gpu_us"], record["clock_error_us"]), ([10.0], [1.5], 0.5))
@@ -105,6 +106,7 @@ class StageTest(unittest.TestCase):
         players = self.start()
         self.leave_note("sleep")
         with mock.patch.object(modes.Place, "state", lambda place: {"place": place.name}), \
+                mock.patch.object(stage, "LIMIT_S", 1), \
                 self.assertRaisesRegex(ways.Failed, "native: service s: no '{' within") as caught:
             self.measure(players)
         self.assertEqual(caught.exception.state, {"place": "native"})

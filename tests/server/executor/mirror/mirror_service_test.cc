@@ -155,7 +155,7 @@ TEST(MirrorServiceTest, PagesOfRandomBytesBreakIt) {
     PlayedHome home;
     while (home.page().header.state.load() != shm::MirrorState::kReady) std::this_thread::yield();
     auto* const words = reinterpret_cast<volatile uint32_t*>(home.page().slot);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!home.IsBroken() && std::chrono::steady_clock::now() < end) {
       for (int i = 0; i < 1000; ++i) words[random() % (sizeof home.page().slot / 4)] = static_cast<uint32_t>(random());
       home.page().header.num_posted.fetch_add(random() % 4 == 0 ? static_cast<uint32_t>(random()) : 1);
