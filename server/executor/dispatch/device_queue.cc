@@ -73,9 +73,6 @@ void DeviceQueue::Remove(Member& member) {
   policy_->RemoveTenant(member.id_, now);
   if (--num_members_ <= 1) last_change_of_it_ = {};
   if (last_number_ == member.number_) last_number_ = 0;
-  if (alone_ == member.number_) alone_ = 0;
-  // What was in flight may have been what others wait for.
-  Decide(now);
 }
 
 void DeviceQueue::WakeAll() {

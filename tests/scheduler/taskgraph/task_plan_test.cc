@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <utility>
 #include <vector>
@@ -168,6 +169,20 @@ TEST(TaskPlanTest, NothingIsStolenThatWouldEndLater) {
   for (Task& task : tasks) task.cost_ns = 10;
   const auto plan = TaskPlan::Make(WithNeededEdges(tasks), *RegionMap::Make(tasks), kMachine);
   EXPECT_EQ(plan->moved_bytes(), 0);
+}
+
+// Nor is one whose memory would be on its way for longer, beside others that are worth it.
+TEST(TaskPlanTest, WhatHomeWouldEndSoonerStaysThere) {
+  std::vector<Task> tasks(4);
+  for (TaskId id = 0; id < tasks.size(); ++id) {
+    tasks[id] = {.touches = {Extent::kSaid, {{*Box::Range(id * 1000, id == 3 ? 400 : 8), AccessKind::kReadWrite}}},
+                 .cost_ns = std::array{50'000u, 150'000u, 50'000u, 100'000u}[id]};
+  }
+  PlanMachine machine = kMachine;
+  machine.num_devices = 2;
+  const auto plan = TaskPlan::Make(WithNeededEdges(tasks), *RegionMap::Make(tasks), machine);
+  EXPECT_EQ(plan->device_of(3), kHome);
+  EXPECT_LT(plan->end_ns(), 260'000) << "350,000 at home";
 }
 
 TEST(TaskPlanTest, CriticalTasksGoFirst) {

@@ -4,10 +4,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "tests/support/temporary_directory.h"
+#include "tests/support/thread_state.h"
 
 namespace tally::server {
 namespace {
@@ -90,6 +95,33 @@ TEST_F(ActivityPageTest, WaitersWakeWhenTheLastWorkEnds) {
   std::thread waiter([&] { best_effort->WaitWhileBusy(0, hours(1)); });
   high->SetIdle(0, TimePoint{});
   waiter.join();
+}
+
+// They look again by themselves, for executors that have died, so what counts is how soon they wake as a rule.
+TEST_F(ActivityPageTest, WaitersAreWokenByTheLastOfSeveral) {
+  auto one = Open();
+  auto other = Open();
+  auto best_effort = Open();
+  ASSERT_TRUE(one->ClaimSlot().ok());
+  ASSERT_TRUE(other->ClaimSlot().ok());
+  std::vector<milliseconds> waits;
+  for (int round = 0; round < 9; ++round) {
+    one->SetBusy(0);
+    other->SetBusy(0);
+    std::atomic<pid_t> thread = 0;
+    std::thread waiter([&] {
+      thread = ::gettid();
+      best_effort->WaitWhileBusy(0, hours(1));
+    });
+    while (!IsAsleep(thread)) std::this_thread::yield();
+    one->SetIdle(0, TimePoint{});
+    const auto begin = std::chrono::steady_clock::now();
+    other->SetIdle(0, TimePoint{});
+    waiter.join();
+    waits.push_back(std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - begin));
+  }
+  std::ranges::nth_element(waits, waits.begin() + 4);
+  EXPECT_LT(waits[4], milliseconds(50));
 }
 
 TEST_F(ActivityPageTest, WhoWaitsForWorkWakesWhenItComes) {

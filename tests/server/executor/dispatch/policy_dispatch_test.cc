@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <climits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -113,6 +115,9 @@ TEST_P(PolicyDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
 }
 
 TEST_P(PolicyDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
+  StillClock clock;  // nothing goes because it has waited for long
+  clock.Advance(std::chrono::seconds(1));
+  clock_ = &clock;
   auto admission = NewAdmission(GetParam());
   Program stays(*admission, 1);
   Program leaves(*admission, 2);
@@ -124,9 +129,12 @@ TEST_P(PolicyDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
     while (leaves.Launch()) {
     }
   });
+  ScriptedGpu::AwaitKept(leaves.num_launches, INT_MAX);
   leaves.tenant->Leave();
   held.join();
   ScriptedGpu::Go();
+  // Nor is it given its turn, before it has ended or after.
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(stays.Launch());
   leaves.tenant->End();
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(stays.Launch());
 }
@@ -242,6 +250,25 @@ TEST_F(TallyPolicyDispatchTest, ShortLaunchesBesideAHighPriorityExecutorDrainWit
   service.Launch();
   AwaitOpen(*admission);
   EXPECT_EQ(NumMadeOf(20, slices), 3);
+}
+
+// Two that leave room for one another drain side by side, within the 500 us; with a third they would take turns.
+TEST_F(TallyPolicyDispatchTest, SmallLaunchesCountForWhatTheyFillOfTheGpu) {
+  auto high = NewAdmission("tally");
+  Program service(*high, 1, /*is_high=*/true);
+  auto admission = NewAdmission("tally");
+  service.Launch();
+  AwaitOpen(*admission);
+  std::vector<std::unique_ptr<Program>> programs;
+  for (uintptr_t i = 2; i <= 4; ++i) {
+    programs.push_back(std::make_unique<Program>(*admission, i));
+    programs.back()->asked.duration = std::chrono::microseconds(300);
+    programs.back()->asked.num_blocks = 40 * ScriptedGpu::kMultiprocessors / 100;
+  }
+  ScriptedGpu::SetDuration(0.3f);
+  ScriptedGpu::Stop();
+  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(programs[i]->Launch());
+  EXPECT_EQ(NumMadeOf(1, *programs[2]), 0);
 }
 
 TEST_F(PolicyDispatchFixture, WithAStarvationBoundALaunchGoesBesideHighPriorityWork) {
