@@ -165,6 +165,37 @@ TEST(MirrorServiceTest, PagesOfRandomBytesBreakIt) {
   }
 }
 
+// Behind an allocation there may be another one of the same program, so that the GPU would not fault.
+TEST(MirrorServiceTest, BoxesThatLeaveTheirAllocationAreRefused) {
+  UseHomeContext();
+  const HomeAllocation memory(0, kGranule);
+  PlayedHome home;
+  shm::MirrorCommand command{};
+  const auto is_done = [&](MirrorCommandKind kind) {
+    command.kind = kind;
+    const shm::MirrorSlot& slot = home.next_slot();
+    home.next_slot().command = command;
+    return home.Post() && slot.result.load() == CUDA_SUCCESS;
+  };
+  command.num_bytes = kGranule;
+  for (command.allocation = 0; command.allocation < 2; ++command.allocation) {
+    command.address = memory.place().address + (uint64_t{16} << 30) + command.allocation * kGranule;
+    ASSERT_TRUE(is_done(MirrorCommandKind::kReserve));
+    ASSERT_TRUE(is_done(MirrorCommandKind::kMapOwn));
+    ASSERT_TRUE(ReceiveMessage(home.socket(), std::chrono::seconds(20)).has_value());
+  }
+  command.allocation = 0;
+  command.row_bytes = 64;
+  for (command.rows = 1; command.rows <= 3; ++command.rows) {
+    command.pitch = 128;
+    command.offset = kGranule - command.pitch * (command.rows - 1) - command.row_bytes;
+    EXPECT_TRUE(is_done(MirrorCommandKind::kFill)) << command.rows << " rows that end where it ends";
+  }
+  command.rows = 2;
+  command.offset += 1 + command.pitch;
+  EXPECT_FALSE(is_done(MirrorCommandKind::kFill));
+}
+
 TEST(MirrorServiceTest, TimeSlicesAreSetAsHomeSays) {
   UseHomeContext();
   PlayedHome home;
