@@ -247,7 +247,13 @@ class DaemonTest(unittest.TestCase):
             return page.read().decode()
 
 
+held_ports = []
+
+
 def free_port():
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """It stays bound until this process ends, so that nobody else gets it: who listens there says SO_REUSEADDR, as servers do."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    held_ports.append(holder)
+    return holder.getsockname()[1]

@@ -2,25 +2,16 @@
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import time
+
+from support.daemon_fixture import free_port
 
 NEEDED = ("munged", "slurmctld", "slurmd", "srun", "sinfo")
 
 
 def missing():
     return [name for name in NEEDED if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class Cluster:
@@ -41,7 +32,7 @@ class Cluster:
             shutil.chown(path, "munge", "munge")
         subprocess.run(["runuser", "-u", "munge", "--", "munged", "--force", f"--key-file={munge}/key", f"--socket={munge}/socket",
                         f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"], check=True)
-        controller, node = free_ports(2)
+        controller, node = free_port(), free_port()
         settings = {"ClusterName": "test", "SlurmctldHost": self.host, "SlurmctldPort": controller, "SlurmdPort": node,
                     "SlurmUser": "root", "AuthType": "auth/munge", "AuthInfo": f"socket={munge}/socket", "CryptoType": "crypto/munge",
                     "StateSaveLocation": self.made("state"), "SlurmdSpoolDir": self.made("spool"), "MpiDefault": "none",

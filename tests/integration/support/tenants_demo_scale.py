@@ -2,11 +2,11 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
 
+from support.daemon_fixture import free_port
 from support.tenants_demo_rig import BUILD, DRIVER, scrapes
 
 MIB = 1 << 20
@@ -24,11 +24,6 @@ for ordinal in range(count.value):
     text = uuid.raw.hex()
     print(f"{ordinal}: GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
 """
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def many_grants(demo):
