@@ -116,9 +116,9 @@ class Control(DaemonTest):
         self.session()
         (executor,) = self.ctl_json("executors")
         os.kill(executor["pid"], signal.SIGSTOP)
-        self.assertTrue(self.ctl_json("ps")[0]["is_stale"])
+        self.assertTrue(self.ctl_json_at_once("ps")[0]["is_stale"])
         os.kill(executor["pid"], signal.SIGCONT)
-        wait_until(lambda: not self.ctl_json("ps")[0]["is_stale"], "it answers again")
+        wait_until(lambda: not self.ctl_json_at_once("ps")[0]["is_stale"], "it answers again")
 
     def test_unknown_options_and_bad_configuration(self):
         for arguments, words in ((["--frobnicate"], "--frobnicate"), (["--driver", "magic"], "'magic' is no driver"),

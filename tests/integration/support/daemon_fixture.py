@@ -203,13 +203,22 @@ class DaemonTest(unittest.TestCase):
         return subprocess.run([program("tallyctl"), "--socket", self.socket_path, *arguments], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
 
-    def ctl_json(self, *arguments):
+    def ctl_json_at_once(self, *arguments):
         result = self.ctl("--json", *arguments)
         self.assertEqual(result.returncode, 0, result.stderr)
         rows = json.loads(result.stdout)
         if arguments == ("executors",):
             self.executors_seen |= {row["pid"] for row in rows}
         return rows
+
+    def ctl_json(self, *arguments, seconds=10):
+        """Sessions as their executors have them: tallyd waits for half a second, and a busy machine may give one less."""
+        deadline = time.monotonic() + seconds
+        while True:
+            rows = self.ctl_json_at_once(*arguments)
+            if arguments != ("ps",) or not any(row["is_stale"] for row in rows) or time.monotonic() > deadline:
+                return rows
+            time.sleep(0.02)
 
     def session(self, **arguments):
         session = Session(self.socket_path, **arguments)
