@@ -43,10 +43,10 @@ class Restart(DaemonTest):
 
     def test_orderly_end_keeps_executors_with_sessions_and_ends_the_others(self):
         first = self.start_daemon("--executor-idle-seconds", "1")
-        busy = self.session(priority=HIGH)
-        self.session(priority=BEST_EFFORT).close()
-        wait_until(lambda: len(self.ctl_json("ps")) == 1, "one session left")
+        busy, other = self.session(priority=HIGH), self.session(priority=BEST_EFFORT)
         pids = {row["class"]: row["pid"] for row in self.ctl_json("executors")}
+        other.close()
+        wait_until(lambda: len(self.ctl_json("ps")) == 1, "one session left")
         first.send_signal(signal.SIGTERM)
         self.assertEqual(first.wait(60), 0)
         self.assertFalse(is_alive(pids["best-effort"]))

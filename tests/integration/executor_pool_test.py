@@ -108,8 +108,9 @@ class Supervision(DaemonTest):
 
     def test_idle_executor_ends(self):
         self.start_daemon("--executor-idle-seconds", "1")
-        self.session().close()
+        session = self.session()
         (row,) = self.executors()
+        session.close()
         wait_until(lambda: not is_alive(row["pid"]), "the idle executor has ended")
         wait_until(lambda: not self.executors(), "and is forgotten")
         self.assertEqual(self.noted_executors(), [])

@@ -95,6 +95,7 @@ class Variants(FullStackTest):
         self.start_here("--executor-idle-seconds", "2")
         self.run_until_variants_are_used()
         wait_until(lambda: not self.ctl_json("executors"), "the executor has ended", 60)
+        self.session()  # the next one stays until it is asked
         self.assert_right(self.start_program())
         self.assertTrue(any(form != "original" for form in self.forms().values()), self.forms())
 
