@@ -111,7 +111,7 @@ class FullStack(FullStackTest):
         waiting = self.start_under_tally(sys.executable, SCHEDULING_CASE, "many", "10", "20")
         output, _ = waiting.communicate(timeout=60)
         self.assertEqual((output, waiting.returncode), (b"OK\n", 0))
-        self.assertFalse(is_alive(executor))
+        wait_until(lambda: not is_alive(executor), "it has ended")
         self.assertIn("is gone and its work has not ended in 1 s", self.log_of(daemon))
         wait_until(lambda: not self.ctl_json("ps"), "the waiting program's session has ended")
 
