@@ -230,7 +230,11 @@ class Soak:
             self.may_work = True
             self.came_to_rest.notify_all()
 
-    def run(self, seconds, seconds_between_rests):
+    def num_rests(self):
+        return sum(is_rest and who == "tallyd" for _, is_rest, who, _ in self.samples)
+
+    def run(self, seconds, seconds_between_rests, is_enough=lambda: True):
+        """Up to six times as long if that was not enough: on a slow machine less is done in a time."""
         self.daemon = self.fixture.start_daemon("--executor-idle-seconds", "1", "--cache-directory", "",
                                                 metrics=f"127.0.0.1:{self.port}", env={"TALLY_SIM_WORKERS": "1"})
         anchors = [self.start(sys.executable, os.path.join(HERE, "neighbour.py"), priority=priority, stdin=subprocess.PIPE)
@@ -245,7 +249,7 @@ class Soak:
         for thread in places:
             thread.start()
         next_rest = self.began + seconds_between_rests
-        while time.monotonic() < self.began + seconds:
+        while time.monotonic() < self.began + (seconds if is_enough() else 6 * seconds):
             time.sleep(1)
             for who, pid in [("tallyd", self.daemon.pid), *self.executors.items()]:
                 if not is_alive(pid):
