@@ -151,7 +151,10 @@ class Gated(FullStackTest):
 
     def test_gates_rest_while_nobody_with_priority_works(self):
         self.start_daemon("--transforms", "gate", "--gates-rest-after-ms", "200")
-        self.start_case("copy_once", os.path.join(self.directory, "never"), "4096", priority="high")
+        never = os.path.join(self.directory, "never")
+        self.start_case("copy_once", never, "4096", priority="high")
+        wait_until(lambda: os.path.exists(never + ".ready"), "what it does at its start is over", 60)
+        time.sleep(0.5)  # so that gates rest
         self.start_case("forever", "3000")
         nobody = ("time_slice", "nobody_there")
         low = lambda: next(iter(self.best_effort_programs()), {"coverage": []})
