@@ -116,13 +116,16 @@ class Quotas(FullStackTest):
         page = self.page_of(run)
         with open(page, "r+b", buffering=0) as file:
             file.seek(64)  # used_until_ns of the first GPU, tenant_page_abi.h
-            file.write(struct.pack("q", time.monotonic_ns() + 4_000_000_000))
+            file.write(struct.pack("q", time.monotonic_ns() + 60_000_000_000))
         run.kill()
         wait_until(lambda: not self.ctl_json("ps"), "the session has ended")
         again = self.run_program("fill", "plain", str(1 << 50), options=("--share", "30%", "--name", "a", "--domain", "apart"))
         self.assertEqual(self.page_of(again), page)
-        with open(page, "rb") as file:
-            self.assertNotEqual(struct.unpack_from("q", file.read(), 64)[0], 0)
+        with open(page, "r+b", buffering=0) as file:
+            file.seek(64)
+            self.assertNotEqual(struct.unpack("q", file.read(8))[0], 0)
+            file.seek(64)
+            file.write(struct.pack("q", time.monotonic_ns()))
         again.kill()
         wait_until(lambda: not os.path.exists(page), "it is paid for, and nobody has the page")
 
