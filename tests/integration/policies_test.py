@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Programs of both classes under every policy, on the software driver: right results, the dead let go."""
+import contextlib
 import os
 import re
 import signal
@@ -164,7 +165,11 @@ class BusyTime(SharingTest):
                     return False
             return True
         wait_until(are_counted, "both are counted, each in its class", 60)
-        wait_until(lambda: os.path.exists(os.path.join(self.directory, "ledger")), "it is kept what has ended")
+        def is_kept():
+            with contextlib.suppress(FileNotFoundError), open(os.path.join(self.directory, "ledger"), encoding="utf-8") as ledger:
+                return '"gone"' in ledger.read()
+            return False
+        wait_until(is_kept, "it is kept what has ended")
         tenants = [*own, "gone"]
         before = {tenant: self.busy_seconds(port, tenant) for tenant in tenants}
         first.kill()
