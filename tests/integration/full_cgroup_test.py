@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """A control group that has no process or thread left to give: one sentence for who comes, and nothing lost."""
+import contextlib
 import os
 import subprocess
 import time
@@ -40,12 +41,12 @@ class FullCgroup(FullStackTest):
         self.addCleanup(self.remove_group)
 
     def remove_group(self):
-        with open(os.path.join(self.group, "cgroup.procs"), encoding="ascii") as file:
-            left = file.read().split()
-        for pid in left:
-            with open(os.path.join(os.path.dirname(self.group), "cgroup.procs"), "w", encoding="ascii") as file:
-                file.write(pid)
-        os.rmdir(self.group)
+        """Once those have left it that tearDown has killed."""
+        def is_removed():
+            with contextlib.suppress(OSError):
+                os.rmdir(self.group)
+            return not os.path.exists(self.group)
+        wait_until(is_removed, "the control group is empty")
 
     def put(self, name, value):
         with open(os.path.join(self.group, name), "w", encoding="ascii") as file:
