@@ -46,6 +46,7 @@ class FullScreen(OnATerminal, DaemonTest):
         self.session(tenant="a-tenant-with-quite-a-long-name", priority=BEST_EFFORT)
         terminal = self.top()
         terminal.wait_for("a-tenant-w")
+        terminal.wait_for("q quit")  # the last line: a terminal may get a page in pieces
         lines = terminal.lines()
         self.assertIn("tallyctl top - tallyd", lines[0])
         self.assertIn("q quit", lines[23])
