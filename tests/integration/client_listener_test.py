@@ -96,6 +96,7 @@ class Hello(DaemonTest):
     @unittest.skipUnless(os.getuid() == 0, "only root can become another user")
     def test_a_flood_of_many_users_costs_a_quiet_one_nothing(self):
         self.start_daemon("--allow-any-uid")
+        self.session()  # an executor is there: slow has five seconds to say hello
         slow = self.connect()
         flood = []
         for uid in range(54321, 54331):
