@@ -168,6 +168,7 @@ class Metrics(DaemonTest):
         self.start_daemon(metrics=f"127.0.0.1:{port}")
         first = self.session(tenant="bert")
         labels = f'{{tenant="bert",uid="{os.getuid()}"}}'
+        self.ctl_json("ps")  # so its executor has said what it does
         self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id}", self.scrape(port))
         self.assertIn(f"tally_tenant_device_memory_bytes{labels} 4096", self.scrape(port))
         first.close()
@@ -176,6 +177,7 @@ class Metrics(DaemonTest):
         self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id}", page)
         self.assertIn(f"tally_tenant_device_memory_bytes{labels} 0", page)
         second = self.session(tenant="bert")
+        self.ctl_json("ps")
         self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id + second.id}", self.scrape(port))
         self.assertIn('direction="host_to_device"} 2000', self.scrape(port))
 
