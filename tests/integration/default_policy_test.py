@@ -20,7 +20,7 @@ class DefaultPolicyTest(DaemonTest):
         return {row["domain"].split(":")[0]: (row["policy"], row["policy_reason"]) for row in self.ctl_json("executors")}
 
     def assert_in_force(self, policy, reason, domain="best-effort"):
-        wait_until(lambda: self.in_force().get(domain) == (policy, reason), f"{policy}: {reason}, not {self.in_force()}", 10)
+        wait_until(lambda: self.in_force().get(domain) == (policy, reason), f"{policy}: {reason}, not {self.in_force()}")
 
     def assert_said(self, daemon, policy, reason, domain="best-effort"):
         line = f"domain {domain}:{os.getuid()}: policy {policy}: {reason}"
@@ -44,7 +44,7 @@ class Automatic(DefaultPolicyTest):
             self.assert_said(daemon, TIME_SLICES, "the driver accepts them", domain)
         self.assertTrue(self.is_left_to_time_slices())
         self.assertIn("time-slices (the driver accepts them)", self.ctl("executors").stdout)
-        wait_until(lambda: {row["time_slice_us"] for row in self.ctl_json("executors")} == {500, 1_000_000}, "they are set", 10)
+        wait_until(lambda: {row["time_slice_us"] for row in self.ctl_json("executors")} == {500, 1_000_000}, "they are set")
         for row in self.ctl_json("executors"):
             self.assertEqual((row["suspension"], row["is_time_slice_refused"]), ("off", False))
             with open(f"/proc/{row['pid']}/cmdline", "rb") as words:
@@ -58,7 +58,7 @@ class Automatic(DefaultPolicyTest):
         def assert_slices(**by_domain):
             found = lambda: {row["domain"].split(":")[0].replace("-", "_"): (row["shortest_time_slice_us"], row["time_slice_us"])
                              for row in self.ctl_json("executors")}
-            wait_until(lambda: found() == by_domain, f"{by_domain}, not {found()}", 10)
+            wait_until(lambda: found() == by_domain, f"{by_domain}, not {found()}")
 
         self.session(priority=HIGH, tenant="gpu-0")
         self.session(priority=BEST_EFFORT, tenant="gpu-1")
@@ -75,7 +75,7 @@ class Automatic(DefaultPolicyTest):
         daemon = self.start("refuse")
         self.session(priority=HIGH)
         self.session(priority=BEST_EFFORT)
-        wait_until(lambda: "policy look-ahead: the driver refuses" in self.log_of(daemon), "although nobody asks", 10)
+        wait_until(lambda: "policy look-ahead: the driver refuses" in self.log_of(daemon), "although nobody asks")
         self.assert_in_force(LOOK_AHEAD, "the driver refuses time slices")
         self.assertFalse(self.is_left_to_time_slices())
         self.assert_said(daemon, LOOK_AHEAD, "the driver refuses time slices")
