@@ -151,6 +151,13 @@ TEST_F(DeschedulerTest, WhatStandsStillIsLetGoOnOnceMore) {
   std::this_thread::sleep_for(milliseconds(250));
   EXPECT_EQ(Done(), "sg");
   EXPECT_EQ(DoneWhileSomethingStandsStillOnceThereAre(4), "sgsg");
+  // And not again, once all that was said has been heard.
+  size_t num_done = 0;
+  for (int i = 0; i < 40 && num_done != Done().size(); ++i) {
+    num_done = Done().size();
+    std::this_thread::sleep_for(milliseconds(250));
+  }
+  EXPECT_EQ(num_done, Done().size()) << "it never rests";
   EXPECT_EQ(descheduler.num_deschedulings(), 1u);
   EXPECT_GE(descheduler.num_standstills(), 1u);
 }

@@ -302,6 +302,15 @@ TEST_F(GpuChannelGroupsTest, MoreChannelsThanOneCallTakes) {
   EXPECT_EQ(kernel_.disabled.size(), 150u);
 }
 
+// The first call takes its 64, and the second is refused: those of the first would hang their program.
+TEST_F(GpuChannelGroupsTest, WhatIsRefusedHalfWayGoesOnAsAWhole) {
+  Allocate(kDevice, kSubdevice, 0x2080);
+  MakeGroup(10, 1, 150);
+  kernel_.fixed = 100 + 64;
+  EXPECT_EQ(groups_.Deschedule(0, true), 0u);
+  EXPECT_EQ(kernel_.disabled, Channels{});
+}
+
 TEST_F(GpuChannelGroupsTest, WhereItIsRefusedNobodyIsDescheduledOrAskedAgain) {
   Allocate(kDevice, kSubdevice, 0x2080);
   MakeGroup(10, 1, 2);
