@@ -14,7 +14,7 @@ import source_tree
 # What programs and integration tests start; CTest does not know.
 STACK = ("bin/tally-run", "bin/tallyd", "bin/tally-executor", "bin/tallyctl", "lib/tally/client/libcuda.so.1",
          "lib/tally/libtally-sim-driver.so", "bin/tally-switch-test")
-PROGRAMS_OF_INTEGRATION = ("tests/compile_twice", "tests/run_compiled", "tests/machine_code_only", "bench/task_graphs")
+PROGRAMS_OF_INTEGRATION = ("tests/compile_twice", "tests/run_compiled", "tests/machine_code_only")
 LEAST_TIMEOUT = 60  # seconds; on a busy machine
 FAILED_CASE = re.compile(r"^\[  FAILED  \] (\S+\.\S+?),?(?: |$)|^(?:FAIL|ERROR): (\w+)", re.MULTILINE)
 

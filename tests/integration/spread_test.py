@@ -11,12 +11,12 @@ import unittest
 
 from graphs_test import OF_GRAPHS
 from support.daemon_fixture import free_port, is_alive, wait_until
-from support.full_stack import BUILD, PROGRAMS, SLICED_EXECUTOR, SLICES, FullStackTest, not_built
+from support.full_stack import PROGRAMS, SLICED_EXECUTOR, SLICES, FullStackTest, not_built
 
 SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support")
 CASES = os.path.join(SUPPORT, "spread_case.py")
 GRAPH_CASES = os.path.join(SUPPORT, "graph_case.py")
-TASK_GRAPHS = os.path.join(BUILD, "bench", "task_graphs")
+TASK_GRAPHS = os.path.join(PROGRAMS, "..", "bench", "task_graphs")  # compiled with them
 SCHEDULING_CASES = os.path.join(SUPPORT, "scheduling_case.py")
 MISSING = not_built(SLICED_EXECUTOR)
 FORCED = {"TALLY_FORCE_GRAPHS": "spread", "TALLY_SIM_SHUFFLE": "1"}
