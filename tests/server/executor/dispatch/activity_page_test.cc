@@ -115,6 +115,7 @@ TEST_F(ActivityPageTest, WaitersAreWokenByTheLastOfSeveral) {
     });
     while (!IsAsleep(thread)) std::this_thread::yield();
     one->SetIdle(0, TimePoint{});
+    std::this_thread::sleep_for(milliseconds(5));  // it sleeps again, if that woke it
     const auto begin = std::chrono::steady_clock::now();
     other->SetIdle(0, TimePoint{});
     waiter.join();
