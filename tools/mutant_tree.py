@@ -14,7 +14,6 @@ import source_tree
 # What programs and integration tests start; CTest does not know.
 STACK = ("bin/tally-run", "bin/tallyd", "bin/tally-executor", "bin/tallyctl", "lib/tally/client/libcuda.so.1",
          "lib/tally/libtally-sim-driver.so", "bin/tally-switch-test")
-PROGRAMS_OF_INTEGRATION = ("tests/compile_twice", "tests/run_compiled", "tests/machine_code_only")
 LEAST_TIMEOUT = 60  # seconds; on a busy machine
 FAILED_CASE = re.compile(r"^\[  FAILED  \] (\S+\.\S+?),?(?: |$)|^(?:FAIL|ERROR): (\w+)", re.MULTILINE)
 
@@ -43,7 +42,7 @@ class Test:
         if {"programs", "integration"} & set(properties.get("LABELS", ())):
             self.needs |= set(STACK)
         if "integration" in properties.get("LABELS", ()):
-            self.needs |= set(PROGRAMS_OF_INTEGRATION)
+            self.needs.add("tests/integration/all")
 
 
 class Tree:
@@ -52,7 +51,7 @@ class Tree:
         self.source = os.path.join(root, "build/mutants/tree")
         self.folder = os.path.join(self.source, "build/release")
         self.passed = {}  # tests that have passed in this run, with how many seconds they took
-        self.useless = set()  # tests that fail without a mutant
+        self.useless = set()  # tests that fail without a mutant, or do not run
         self.running = set()  # processes
         self.copy(root)
         self.configure(programs)
@@ -137,7 +136,7 @@ class Tree:
         return "does not build: " + (errors or [done.stdout[-500:]])[0].replace(self.source + "/", "")
 
     def run(self, test):
-        """'passed', 'failed' or 'timeout', and the case that failed."""
+        """'passed', 'skipped', 'failed' or 'timeout', and the case that failed."""
         limit = max(LEAST_TIMEOUT, 10 * self.passed[test.name]) if test.name in self.passed else test.timeout
         began = time.monotonic()
         with subprocess.Popen(test.command, cwd=test.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -151,7 +150,9 @@ class Tree:
             watch.cancel()
             self.running.discard(process)
             self.end(process)  # what it has left behind
-        if process.returncode in (0, 77) and ended_in_time:
+        if ended_in_time and (process.returncode == 77 or (process.returncode == 0 and "SKIPPED ALL" in output)):
+            return "skipped", ""
+        if process.returncode == 0 and ended_in_time:
             if test.name not in self.passed:
                 self.passed[test.name] = time.monotonic() - began
             return "passed", ""
@@ -177,7 +178,7 @@ class Tree:
             answer = self.run(test)
             if answer[0] == "failed":
                 answer = self.run(test)  # a busy machine, perhaps
-            if answer[0] != "passed":
+            if answer[0] not in ("passed", "skipped"):
                 has_failed.set()
             return answer
 
@@ -189,8 +190,9 @@ class Tree:
                 for process in list(self.running):
                     self.end(process)
                 raise
+        self.useless |= {test.name for test, (answer, _) in answers if answer == "skipped"}
         for test, (answer, case) in answers:
-            if answer == "passed" or not self.passes_without(test, take_out, put_in):
+            if answer in ("passed", "skipped") or not self.passes_without(test, take_out, put_in):
                 continue
             by = f"{test.name}: {case}" if case else test.name
             return ("timeout" if answer == "timeout" else "killed"), by

@@ -101,6 +101,19 @@ class Judging(unittest.TestCase):
         found, useless = self.judge({"a": ["failed"] * 4, "b": ["failed", "failed"]}, passed=["b"])
         self.assertEqual((found, useless), (("killed", "b: Case.A"), {"a"}))
 
+    def test_what_is_skipped_has_noticed_nothing(self):
+        self.assertEqual(self.judge({"a": ["skipped"], "b": ["passed"]}), (None, {"a"}))
+        self.assertEqual(self.judge({"a": ["skipped"], "b": ["failed", "failed"]}, passed=["b"]), (("killed", "b: Case.A"), {"a"}))
+
+    def test_a_test_without_what_it_needs_is_skipped(self):
+        tree = mutant_tree.Tree.__new__(mutant_tree.Tree)
+        tree.passed, tree.running = {}, set()
+        for command, expected in (("exit 77", "skipped"), ("echo SKIPPED ALL: not built", "skipped"), ("true", "passed"),
+                                  ("echo SKIPPED ALL; false", "failed")):
+            test = mutant_tree.Test({"name": command, "command": ["sh", "-c", command]}, "/", set())
+            self.assertEqual(tree.run(test)[0], expected, command)
+        self.assertEqual(list(tree.passed), ["true"])
+
     def test_a_hang_is_seen_once(self):
         self.assertEqual(self.judge({"a": ["timeout"]}, passed=["a"])[0][0], "timeout")
 
