@@ -159,6 +159,9 @@ TEST_F(AdmittedCopiesTest, LargeOnesAreCut) {
   const shm::Fill full_rows{kDevice, kMiB, kMiB / 2, 400, 1, 0, 2};
   EXPECT_EQ(PiecesOf(Op::kFill, Payload().Put(full_rows)),
             (std::vector<Piece>{{kDevice, 256 * kMiB}, {kDevice + 256 * kMiB, 144 * kMiB}}));
+  const shm::Fill spaced_rows{kDevice, 2 * kMiB, kMiB / 2, 400, 1, 0, 2};
+  EXPECT_EQ(PiecesOf(Op::kFill, Payload().Put(spaced_rows)),
+            (std::vector<Piece>{{kDevice, 512 * kMiB}, {kDevice + 512 * kMiB, 288 * kMiB}}));
 }
 
 TEST_F(AdmittedCopiesTest, LargeBoxesAreCutIntoSlicesOrRows) {
