@@ -344,6 +344,13 @@ TEST_F(BusyTimeTest, EachClassHasItsOwn) {
   ASSERT_EQ(program.Wait(), 0u);
   EXPECT_EQ(entry(false), before);
   EXPECT_GT(entry(true), 0u);
+  change.priority_class = shm::PriorityClass::kBestEffort;
+  ASSERT_TRUE(executor_->SetPriority(1, change).ok());
+  const uint64_t as_high = entry(true);
+  program.Linger(1000);
+  ASSERT_EQ(program.Wait(), 0u);
+  EXPECT_EQ(entry(true), as_high);
+  EXPECT_GT(entry(false), before);
 }
 
 }  // namespace
