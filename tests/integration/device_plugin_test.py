@@ -265,10 +265,11 @@ class Labels(PluginTest):
             kubelet.ask(f"allocate {GPU} software-gpu-{number}")
         kubelet.say(f"pod {'n' * 300} p c {GPU} software-gpu-2")
         kubelet.say(f"pod research p c {GPU} software-gpu-3")
-        wait_until(lambda: "253" in self.plugin_log(), "it says why")
+        why = "must be at most 253 printable characters"
+        wait_until(lambda: why in self.plugin_log(), "it says why")
         wait_until(lambda: self.tenants()["gpu-software-gpu-3"]["namespace"], "the next one is labelled all the same")
         self.assertEqual(self.tenants()["gpu-software-gpu-2"]["namespace"], "")
-        self.assertEqual(self.plugin_log().count("253"), 1)
+        self.assertEqual(self.plugin_log().count(why), 1)
 
     def test_what_a_restart_of_the_machine_took_is_made_again(self):
         self.start_daemon()

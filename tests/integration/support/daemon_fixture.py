@@ -1,4 +1,5 @@
 """Real tallyd processes for tests, and clients that speak its hello (proto/shm/handshake_abi.h) by hand."""
+import atexit
 import contextlib
 import faulthandler
 import functools
@@ -256,13 +257,10 @@ class DaemonTest(unittest.TestCase):
             return page.read().decode()
 
 
-held_ports = []
-
-
 def free_port():
     """It stays bound until this process ends, so that nobody else gets it: who listens there says SO_REUSEADDR, as servers do."""
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind(("127.0.0.1", 0))
-    held_ports.append(holder)
+    atexit.register(holder.close)
     return holder.getsockname()[1]
