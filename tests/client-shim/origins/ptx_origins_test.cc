@@ -81,6 +81,18 @@ TEST(PtxOrigins, TheLatestLessonCounts) {
   EXPECT_EQ(origins.size_bytes(), size_bytes);
 }
 
+TEST(PtxOrigins, WhatWasLearntAnewOutlivesItsFirstLesson) {
+  constexpr int kFit = 18;
+  PtxOrigins origins(100'000);
+  const auto step = [](int i) { return FileCache::KeyOf({BytesOf(std::to_string(i))}); };
+  for (const char letter : {'a', 'b'}) origins.NoteStep(step(0), Text(std::string(5000, letter)));
+  for (int i = 1; i < kFit; ++i) origins.NoteStep(step(i), Text(std::string(5000, 'x')));  // the last pushes out the a's
+  const PtxText text = origins.TakeStep(step(0));
+  ASSERT_NE(text, nullptr);
+  EXPECT_EQ(text->front(), 'b');
+  EXPECT_NE(origins.TakeStep(step(1)), nullptr);
+}
+
 TEST(PtxOrigins, TakesNonsense) {
   PtxOrigins origins(1 << 20);
   const std::vector<std::byte> cubin = ReadImage("separate.cubin");
