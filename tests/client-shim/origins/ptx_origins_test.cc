@@ -86,7 +86,8 @@ TEST(PtxOrigins, WhatWasLearntAnewOutlivesItsFirstLesson) {
   PtxOrigins origins(100'000);
   const auto step = [](int i) { return FileCache::KeyOf({BytesOf(std::to_string(i))}); };
   for (const char letter : {'a', 'b'}) origins.NoteStep(step(0), Text(std::string(5000, letter)));
-  for (int i = 1; i < kFit; ++i) origins.NoteStep(step(i), Text(std::string(5000, 'x')));  // the last pushes out the a's
+  for (int i = 1; i < kFit; ++i)
+    origins.NoteStep(step(i), Text(std::string(5000, 'x')));  // the last pushes out the a's
   const PtxText text = origins.TakeStep(step(0));
   ASSERT_NE(text, nullptr);
   EXPECT_EQ(text->front(), 'b');
