@@ -96,7 +96,7 @@ def page(root, mutants, results, commit):
                     "[The lists](../../tests/mutants/README.md) have them by room, none equivalent to the original. "
                     "A mutant is *killed* when a test fails because of it. What each was killed by: "
                     "[mutants.csv](mutants.csv)."),
-            "", f"Run on: {commits}." if commits else "", "",
+            "", wrapped(f"Run on: {commits}.") if commits else "", "",
             "| room | lines | mutants | run | killed | survived | of those run |",
             "|---|---:|---:|---:|---:|---:|---:|"]
     text += [row(room, lines_in(room), outcomes([m for m in mutants if m.room == room])) for room in rooms]
