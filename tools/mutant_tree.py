@@ -150,14 +150,14 @@ class Tree:
             watch.cancel()
             self.running.discard(process)
             self.end(process)  # what it has left behind
-        if ended_in_time and (process.returncode == 77 or (process.returncode == 0 and "SKIPPED ALL" in output)):
+        if not ended_in_time:
+            return "timeout", ""
+        if process.returncode == 77 or (process.returncode == 0 and "SKIPPED ALL" in output):
             return "skipped", ""
-        if process.returncode == 0 and ended_in_time:
+        if process.returncode == 0:
             if test.name not in self.passed:
                 self.passed[test.name] = time.monotonic() - began
             return "passed", ""
-        if not ended_in_time:
-            return "timeout", ""
         case = FAILED_CASE.search(output)
         return "failed", (case.group(1) or case.group(2)) if case else ""
 

@@ -218,8 +218,7 @@ def main():
                 break  # without a baseline the rest says nothing
         output.write(markdown(results), results, options)
     print(markdown(results))
-    wrong = problems(results)
-    return wrong
+    return problems(results)
 
 
 if __name__ == "__main__":

@@ -190,8 +190,7 @@ def main():
         finally:
             text = bench.write()
     print(text)
-    problems = page.problems(bench.rows.values())
-    return problems
+    return page.problems(bench.rows.values())
 
 
 if __name__ == "__main__":

@@ -225,8 +225,7 @@ def main():
     print(write(facts, cells, tenants, options))
     if options.plot:
         nets_page.plot(cells, options.plot)
-    wrong = nets_page.problems(cells)
-    return wrong
+    return nets_page.problems(cells)
 
 
 if __name__ == "__main__":

@@ -260,8 +260,7 @@ def main():
     print(page)
     if options.plot:
         plot(groups, options.plot)
-    wrong = [problem for group in groups for problem in group.problems()]
-    return wrong
+    return [problem for group in groups for problem in group.problems()]
 
 
 if __name__ == "__main__":

@@ -168,8 +168,7 @@ class Metrics(DaemonTest):
         self.start_daemon(metrics=f"127.0.0.1:{port}")
         first = self.session(tenant="bert")
         labels = f'{{tenant="bert",uid="{os.getuid()}"}}'
-        self.ctl_json("ps")  # so its executor has said what it does
-        self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id}", self.scrape(port))
+        self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id}", self.scrape_once_told(port))
         self.assertIn(f"tally_tenant_device_memory_bytes{labels} 4096", self.scrape(port))
         first.close()
         wait_until(lambda: not self.ctl_json("ps"), "the session is gone")
@@ -177,8 +176,7 @@ class Metrics(DaemonTest):
         self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id}", page)
         self.assertIn(f"tally_tenant_device_memory_bytes{labels} 0", page)
         second = self.session(tenant="bert")
-        self.ctl_json("ps")
-        self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id + second.id}", self.scrape(port))
+        self.assertIn(f"tally_tenant_kernel_launches_total{labels} {first.id + second.id}", self.scrape_once_told(port))
         self.assertIn('direction="host_to_device"} 2000', self.scrape(port))
 
     def test_every_figure_arrives_from_the_executor_under_its_own_name(self):

@@ -156,8 +156,7 @@ class Identity(GrantTest):
         self.start_daemon(metrics=f"127.0.0.1:{port}")
         self.by(self.grant("team-a"))
         self.session(tenant="team-a")
-        self.ctl_json("ps")  # so their executors have said what they do
-        page = self.scrape(port)
+        page = self.scrape_once_told(port)
         for uid in ("grant", os.getuid()):
             self.assertIn(f'tally_tenant_device_memory_bytes{{tenant="team-a",uid="{uid}"}} 4096', page)
         self.assertIn('tally_grant_sessions{tenant="team-a"} 1', page)

@@ -212,9 +212,9 @@ class DaemonTest(unittest.TestCase):
             self.executors_seen |= {row["pid"] for row in rows}
         return rows
 
-    def ctl_json(self, *arguments, seconds=10):
+    def ctl_json(self, *arguments):
         """Sessions as their executors have them: tallyd waits for half a second, and a busy machine may give one less."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + 10
         while True:
             rows = self.ctl_json_at_once(*arguments)
             if arguments != ("ps",) or not any(row["is_stale"] for row in rows) or time.monotonic() > deadline:
@@ -250,6 +250,11 @@ class DaemonTest(unittest.TestCase):
     def scrape_at_rest(self, port):
         """Once no session is left: the last figures of a program come when its executor has ended its session."""
         wait_until(lambda: not self.ctl_json("ps"), "no session is left", 60)
+        return self.scrape(port)
+
+    def scrape_once_told(self, port):
+        """Once executors have said what they do: a scrape waits for that no longer than half a second."""
+        self.ctl_json("ps")
         return self.scrape(port)
 
     def scrape(self, port):

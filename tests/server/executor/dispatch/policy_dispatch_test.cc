@@ -23,6 +23,11 @@ using std::chrono::milliseconds;
 class PolicyDispatchFixture : public testing::Test {
  protected:
   PolicyDispatchFixture() { ScriptedGpu::Reset(); }
+  // Before any admission is made: nothing goes because it has waited for long.
+  void StopTheClock() {
+    still_clock_.Advance(std::chrono::seconds(1));
+    clock_ = &still_clock_;
+  }
   ~PolicyDispatchFixture() override { ScriptedGpu::Go(); }
 
   std::unique_ptr<Admission> NewAdmission(std::string_view policy, std::chrono::nanoseconds starvation_bound = {}) {
@@ -59,6 +64,7 @@ class PolicyDispatchFixture : public testing::Test {
   };
 
   const SteadyClock steady_clock_;
+  StillClock still_clock_;
   const Clock* clock_ = &steady_clock_;
   const DriverTable table_ = ScriptedGpu::Table();
   const std::unique_ptr<Devices> devices_ = *Devices::Create(table_);
@@ -115,9 +121,7 @@ TEST_P(PolicyDispatchTest, AKernelThatWaitsForALaterOneIsNotWaitedForForever) {
 }
 
 TEST_P(PolicyDispatchTest, AClientThatHasLeftLaunchesNothingMore) {
-  StillClock clock;  // nothing goes because it has waited for long
-  clock.Advance(std::chrono::seconds(1));
-  clock_ = &clock;
+  StopTheClock();
   auto admission = NewAdmission(GetParam());
   Program stays(*admission, 1);
   Program leaves(*admission, 2);
@@ -189,13 +193,9 @@ TEST_P(StrictPolicyTest, AHeldClientThatLeavesIsReleasedWhileAdmissionIsClosed) 
   ScriptedGpu::Go();
 }
 
-// On a clock that stands still nothing goes because it has waited for long.
 class TallyPolicyDispatchTest : public PolicyDispatchFixture {
  protected:
-  TallyPolicyDispatchTest() {
-    still_clock_.Advance(std::chrono::seconds(1));
-    clock_ = &still_clock_;
-  }
+  TallyPolicyDispatchTest() { StopTheClock(); }
   // High-priority work is over, and its hold-off.
   void AwaitOpen(Admission& admission) {
     while (admission.watch()->IsClosed(0)) {
@@ -216,7 +216,6 @@ class TallyPolicyDispatchTest : public PolicyDispatchFixture {
     EXPECT_EQ(num_made, most);
     return num;
   }
-  StillClock still_clock_;
 };
 
 // What goes at once is what drains in 500 us, by what earlier launches took.

@@ -51,18 +51,13 @@ class MirrorMemoryTest : public testing::Test {
     Driver::mapped.clear();
     Driver::num_memories = 0;
     for (uint32_t number : {0u, 1u}) {
-      shm::MirrorCommand command{};
-      command.allocation = number;
+      shm::MirrorCommand command = MirrorWorld::Command(shm::MirrorCommandKind::kReserve, number, 0, 2 * kGranule);
       command.address = kHomes + number * 2 * kGranule;
-      command.num_bytes = 2 * kGranule;
       EXPECT_EQ(memory_->Reserve(command), CUDA_SUCCESS);
     }
   }
   static shm::MirrorCommand Piece(uint32_t allocation, uint64_t offset, uint32_t gpu = shm::kMirrorSelf) {
-    shm::MirrorCommand command{};
-    command.allocation = allocation;
-    command.offset = offset;
-    command.num_bytes = kGranule;
+    shm::MirrorCommand command = MirrorWorld::Command(shm::MirrorCommandKind::kMapOwn, allocation, offset, kGranule);
     command.gpu = gpu;
     return command;
   }
