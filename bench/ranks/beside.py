@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""A service on the last GPU, beside a training of a rank on every GPU, in several modes of sharing.
+"""A service on the last GPU, beside a training of a rank on every GPU, in several modes of sharing; or beside a CUDA
+graph that is spread over all of them.
 
     python3 bench/ranks/beside.py --gpus 2 --output beside.md --json beside.json
+    python3 bench/ranks/beside.py --gpus 2 --training lu:spread --modes tally
 
 Says the service's own p99 alone and beside the training, milliseconds a step without and with the service, whether the
 losses of all ranks are the native ones, bit for bit, and how often contexts were descheduled. Modes are those of
-bench/colocation (modes.py), services those of its catalogue.
+bench/colocation (modes.py), services those of its catalogue. A step of a graph is a launch, whose residual is checked.
 """
 import argparse
 import contextlib
@@ -14,6 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,12 +32,15 @@ import ways
 # pylint: enable=wrong-import-position
 
 ALONE_S = 2.0  # of the training, before the first request
+# LU and Cholesky of 24k in 12 x 12 tiles, annotated (bench/task_graphs). They are settled after so many launches.
+SPREAD = ("lu:spread", "cholesky:spread")
+SETTLED_AFTER = 16
 
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", type=int, default=2, help="ranks (default: %(default)s)")
-    parser.add_argument("--training", default="resnet50:ddp", help=f"one of {', '.join(ranks.TRAININGS)} (default: %(default)s)")
+    parser.add_argument("--training", default="resnet50:ddp", help=f"one of {', '.join(ranks.TRAININGS + SPREAD)} (default: %(default)s)")
     parser.add_argument("--service", default="bert-graph", help="default: %(default)s")
     parser.add_argument("--modes", default="time-slicing,tally,tally:look-ahead+suspended", help="default: %(default)s")
     parser.add_argument("--load", type=float, default=50, help="per cent of the service's capacity (default: %(default)s)")
@@ -43,7 +49,10 @@ def read_options():
     parser.add_argument("--timeout", type=float, default=120, help="seconds for one run (default: %(default)s)")
     parser.add_argument("--json", dest="json_path", help="all times")
     parser.add_argument("--output", help="Markdown file; it also goes to stdout")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.training in SPREAD and not all(mode.startswith("tally") for mode in options.modes.split(",")):
+        parser.error("graphs are spread in modes of Tally only: --modes tally,...")
+    return options
 
 
 def split(ends, times_ms, begin, seconds):
@@ -83,9 +92,67 @@ class Training:
                 raise ways.Failed("the training did not begin: " + self.finish(1)[1][-2000:])
             time.sleep(0.05)
 
+    def is_running(self):
+        return self.process.poll() is None
+
     def finish(self, seconds=None):
         """(exit status, what it printed): None if it had to be ended."""
         return ranks.finish(self.process, seconds or max(1, self.limit - time.monotonic()))
+
+    def answer(self):
+        """When steps ended, their milliseconds, a digest of all losses."""
+        status, text = self.finish()
+        said = ranks.answer_in(text) if status == 0 else None
+        if said is None:
+            raise ways.Failed(f"the training: {ranks.reason(status)}: {text[-2000:]}")
+        return said
+
+
+class SpreadGraph:
+    """bench/task_graphs, launched until the requests are over. A context, as Training."""
+
+    def __init__(self, root, place, options):
+        self.limit = time.monotonic() + options.timeout
+        self.launches, self.rest = [], []
+        words = [os.path.join(root, "bench", "task_graphs"), "--problem", options.training.split(":")[0], "--n", "24000", "--tiles", "12",
+                 "--mode", "graph", "--annotated", "--each", "--warm-ups", str(SETTLED_AFTER), "--seconds", str(options.timeout)]
+        gpus = ",".join(map(str, range(options.gpus)))
+        # pylint: disable-next=consider-using-with
+        self.process = subprocess.Popen(place.command(words, "training"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                        env={**os.environ, "TALLY_GRAPHS": "spread", "CUDA_VISIBLE_DEVICES": gpus})
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            words = line.split()
+            if words[:1] == ["launch"]:
+                self.launches.append((float(words[1]), float(words[2])))
+            else:
+                self.rest.append(line)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        ranks.kill(self.process)
+        self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
+
+    def await_ready(self):
+        while len(self.launches) < SETTLED_AFTER:
+            if not self.is_running() or time.monotonic() > self.limit:
+                raise ways.Failed("the graph was not launched: " + "".join(self.rest)[-2000:])
+            time.sleep(0.05)
+
+    def is_running(self):
+        return self.process.poll() is None
+
+    def answer(self):
+        ends, times = zip(*self.launches)
+        return {"ends": ends, "times_ms": times, "digest": "residuals checked"}
 
 
 def suspensions(place):
@@ -103,17 +170,17 @@ def measure(root, options, mode, capacity):
         if capacity is None:
             capacity = max(service.ask(json.dumps({"capacity": 1}), 1 + stage.LIMIT_S)["per_second"] for _ in range(2))
         found = {"capacity": capacity, "alone": serve(service, options, capacity, time.monotonic() + 0.2, "alone")}
-        with Training(place, options) as training:
+        is_spread = options.training in SPREAD
+        with SpreadGraph(root, place, options) if is_spread else Training(place, options) as training:
             training.await_ready()
             time.sleep(ALONE_S)
             before, begin = suspensions(place), time.monotonic() + 0.2
             found["beside"] = serve(service, options, capacity, begin, "beside")
             found["suspensions"] = suspensions(place) - before
-            has_outlived = training.process.poll() is None
-            status, text = training.finish()
-        said = ranks.answer_in(text) if status == 0 else None
-        if said is None:
-            raise ways.Failed(f"the training: {ranks.reason(status)}: {text[-2000:]}")
+            has_outlived = training.is_running()
+            if is_spread:
+                found["graph"] = max(place.way.ctl("graphs"), key=lambda row: row["launches"])
+            said = training.answer()
         if not has_outlived:
             raise ways.Failed("the training ended before the requests did: --steps with a higher number")
         found["digest"] = said["digest"]

@@ -36,6 +36,7 @@ constexpr const char* kUsage = R"(taskgraph [OPTIONS]
   --repetitions R    timed (default 5)
   --warm-ups W       before these (default 1), not timed
   --seconds S        instead: repeats for so long, for a program beside another one
+  --each             prints a line for each repetition, warm-ups too: when it ended, s of CLOCK_MONOTONIC, and its ms
   --gpus N           of cusolvermg (default 2); columns are dealt out before the time begins
   --annotated        says what each task touches (tally/taskgraph.h)
   --plain            no cuBLAS and cuSOLVER, even if they are there
@@ -46,7 +47,7 @@ struct Options {
   std::string problem = "cholesky", mode = "graph";
   uint32_t n = 96, tiles = 6, tasks = 120, rounds = 0, blocks = 1, repetitions = 5, warm_ups = 1, gpus = 2;
   double seconds = 0;
-  bool is_plain = false, is_annotated = false, is_uneven = false;
+  bool is_plain = false, is_annotated = false, is_uneven = false, says_each = false;
 };
 
 Options Parse(int argc, char** argv) {
@@ -54,8 +55,13 @@ Options Parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--help") std::exit(std::fputs(kUsage, stdout) < 0 ? 1 : 0);
-    if (name == "--plain" || name == "--annotated" || name == "--uneven") {
-      (name == "--plain" ? options.is_plain : name == "--uneven" ? options.is_uneven : options.is_annotated) = true;
+    bool* const flag = name == "--plain"       ? &options.is_plain
+                       : name == "--annotated" ? &options.is_annotated
+                       : name == "--uneven"    ? &options.is_uneven
+                       : name == "--each"      ? &options.says_each
+                                               : nullptr;
+    if (flag != nullptr) {
+      *flag = true;
       continue;
     }
     if (i + 1 == argc) Fail(argv[i], "it has a value");
@@ -318,7 +324,12 @@ int Run(int argc, char** argv) {
     const auto start = Clock::now();
     problem->Issue();
     Check(cudaStreamSynchronize(streams.first()), "wait");
-    const std::chrono::duration<double, std::milli> took = Clock::now() - start;
+    const auto end = Clock::now();
+    const std::chrono::duration<double, std::milli> took = end - start;
+    if (options.says_each) {
+      std::printf("launch %.6f %.4f\n", std::chrono::duration<double>(end.time_since_epoch()).count(), took.count());
+      std::fflush(stdout);
+    }
     checked = problem->CheckResult();
     if (i >= options.warm_ups) times_ms.push_back(took.count());
     const std::chrono::duration<double> so_far = Clock::now() - began;
