@@ -48,6 +48,14 @@ PARTS = {
     "colocation-pipelines": (1, 250, COLOCATION + " --minutes 4 --seconds 4 --repetitions 3 --idle-services"
                              " --pairs bert-graph:pipeline-8x256,bert-graph:pipeline-edges,bert-graph:pipeline-dlrm"
                              " --modes alone,tally:look-ahead+gates+shared,tally:look-ahead+gates-always+shared"),
+    # Graphs in partitions, and in partitions of one node: launched node by node.
+    "colocation-graphs": (1, 330, " && ".join(
+        way + "python3 bench/colocation/colocation.py --output {out}/" + name + ".md --json {out}/" + name + ".json --minutes "
+        + minutes + " --seconds 3 --repetitions 2 --pairs bert-graph:resnet50-graph,bert-graph:pointnet-graph --modes " + mode
+        for name, way, minutes, mode in (
+            ("partitions", "", "3", "alone,tally,tally:look-ahead+gates+shared"),
+            ("nodes", "TALLY_GRAPH_PARTITION_NODES=1 ", "2", "alone,tally:look-ahead+gates+shared")))),
+    "promises": (1, 300, "python3 bench/colocation/promises.py --output {out}/promises.md --json {out}/promises.json"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
     "request-parts": (1, 60, "python3 bench/preemption/request_parts.py --output {out}/parts.md --json {out}/parts.json"),
     "tenants": (1, 200, "TALLY_DEMO_DRIVER=cuda tools/tenants-demo"),
@@ -62,6 +70,7 @@ PARTS = {
     "ranks": (2, 300, FRAMEWORKS + " --only 'ranks|two_' --jobs 3 --timeout 100"),
     "ranks-steps": (2, 300, "python3 bench/ranks/ranks.py --output {out}/ranks.md --json {out}/ranks.json"),
     "ranks-beside": (2, 250, "python3 bench/ranks/beside.py --output {out}/beside.md --json {out}/beside.json"),
+    "spread-beside": (2, 90, "python3 bench/ranks/beside.py --training lu:spread --modes tally --output {out}/spread.md --json {out}/spread.json"),
     "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --repetitions 2 --seconds 4 --output {out}/several_gpus.md"
                      " --json {out}/several_gpus.json"),
     "pipelines": (1, 240, "python3 bench/pipelines/pipelines.py --output {out}/pipelines.md"),

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""What a service is promised beside best-effort programs, and what keeping it costs them.
+
+    python3 bench/colocation/promises.py --parts objectives,faults,bound --json promises.json --output promises.md
+
+    objectives   tally-run --slo p99=...: is each of three latencies held, and does the training get more the later they are?
+    faults       a program that goes wrong on the GPU (faulty.py) is started beside the service each second
+    bound        tallyd --starvation-bound, beside a service that makes one request after another without a pause
+
+Each part has tallyds of its own. Programs and what an own time is: README.md. Without GPUs only --smoke makes sense.
+"""
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+# pylint: disable=wrong-import-position
+import catalogue
+import faulty
+import machine
+import measures
+import modes
+import output
+import stage
+import trace
+import ways
+# pylint: enable=wrong-import-position
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PARTS = ("objectives", "faults", "bound")
+# By name: tallyd's options. Objectives need a policy that honours them.
+DAEMONS = {"own contexts": ["--policy", "look-ahead"],
+           "one context": ["--policy", "look-ahead", "--share-contexts", "--transforms", "gate"]}
+OVER_ALONE = (2.0, 1.4, 1.05)  # of the own p99 beside nobody
+BOUND = "100ms"
+
+
+def read_options(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def option(name, sentence, default=None, **words_of_it):
+        parser.add_argument(name, default=default, help=sentence + (" (default: %(default)s)" if default is not None else ""), **words_of_it)
+
+    option("--parts", ", ".join(PARTS), ",".join(PARTS))
+    option("--pair", "SERVICE:TRAINING of catalogue.py", "bert-graph:whisper")
+    option("--load", "per cent of the service's capacity", 50, type=float)
+    option("--seconds", "of requests in a cell", 6, type=float)
+    option("--settle", "seconds before that for an objective to be reached", 5, type=float)
+    option("--start-limit", "seconds in which a program must be ready", 120, type=float)
+    option("--json", "all times", dest="json_path")
+    option("--output", "Markdown file; it also goes to stdout")
+    option("--smoke", "does everything run? Stand-in programs, software driver, no numbers", action="store_true")
+    chosen = parser.parse_args(words)
+    stand_ins = f"{catalogue.STAND_IN}:{catalogue.STAND_IN}"
+    chosen.service, _, chosen.training = (stand_ins if chosen.smoke else chosen.pair).partition(":")
+    if not catalogue.is_service(chosen.service) or not catalogue.is_training(chosen.training):
+        parser.error(f"no pair of a service and a training: {chosen.pair}")
+    chosen.parts = chosen.parts.split(",")
+    if not set(chosen.parts) <= set(PARTS):
+        parser.error(f"parts are {', '.join(PARTS)}")
+    return chosen
+
+
+class Room:
+    """A tallyd and who works under it. A context: all ends with it."""
+
+    def __init__(self, root, options, name, arguments):
+        self.options, self.stack = options, contextlib.ExitStack()
+        cache, self.turns = (self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tally-bench-")) for _ in range(2))
+        driver = "sim" if options.smoke else "cuda"
+        way = self.stack.enter_context(ways.daemon(root, driver, arguments=["--cache-directory", cache, *arguments], name=name))
+        self.place = modes.Place(name, way)
+        self.num_workers = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.stack.close()
+
+    @contextlib.contextmanager
+    def worker(self, role, program, environment=None):
+        self.num_workers += 1
+        worker = stage.Worker(self.place, role, program, self.num_workers, os.path.join(self.turns, str(self.num_workers)), environment)
+        try:
+            worker.make_ready(self.options.start_limit)
+            yield worker
+        finally:
+            worker.child.end(8)
+
+    def capacity(self, service, seconds):
+        """Requests a second, one after another without a pause."""
+        return service.ask(json.dumps({"capacity": seconds}), seconds + stage.LIMIT_S)["per_second"]
+
+    def serve(self, service, capacity, seconds, seed):
+        arrivals = trace.arrivals(seconds, self.options.load / 100, capacity, seed)
+        begin = time.monotonic() + 0.2
+        answer = service.ask(json.dumps({"arrivals": arrivals, "begin": begin, "grace": stage.GRACE_S}),
+                             seconds + stage.GRACE_S + stage.LIMIT_S)
+        return {key: answer[key] for key in ("own_ms", "latencies_ms", "unserved", "wrong")}
+
+    @contextlib.contextmanager
+    def working(self, training):
+        """The training works meanwhile. Gives what tells its steps per second between two moments, afterwards."""
+        started, completions = time.monotonic(), []
+        training.child.say(json.dumps({"train": True}))
+        try:
+            yield lambda begin, end: measures.rate(started, completions, begin, end - begin)
+        finally:
+            training.child.say(json.dumps({"stop": True}))
+            completions.extend(training.answer(stage.LIMIT_S)["completions"])
+
+    def beside(self, training, work):
+        """(what `work` gave, the training's steps per second meanwhile)."""
+        with self.working(training) as rate:
+            time.sleep(0.1 if self.options.smoke else stage.LEAD_S)
+            begin = time.monotonic()
+            found = work()
+            end = time.monotonic()
+        return found, rate(begin, end)
+
+    def solo(self, training):
+        return self.beside(training, lambda: time.sleep(self.options.seconds / 2))[1]
+
+
+def own_p99(cell):
+    return machine.quantile(cell["own_ms"], 0.99)
+
+
+def objectives(room):
+    """Rows, one for each objective; the first without one."""
+    options, rows = room.options, []
+    with room.worker("training", options.training) as training:
+        solo = room.solo(training)
+        for over in (None, *OVER_ALONE):
+            slo = f"p99={over * own_p99(rows[0]['alone']) * 1000:.0f}us" if over else ""
+            with room.worker("service", options.service, {"TALLY_SLO": slo} if over else None) as service:
+                row = {"objective": slo, "over_alone": over, "solo": solo}
+                if not over:
+                    row["capacity"] = room.capacity(service, options.seconds / 6)
+                    row["alone"] = room.serve(service, row["capacity"], options.seconds, "alone")
+                capacity = row["capacity"] if not over else rows[0]["capacity"]
+
+                def work(service=service, capacity=capacity, row=row):
+                    room.serve(service, capacity, options.settle, "settle")
+                    begin = time.monotonic()
+                    row["beside"] = room.serve(service, capacity, options.seconds, "alone")
+                    return begin, time.monotonic(), [said for said in room.place.way.ctl("ps") if said.get("slo")]
+
+                with room.working(training) as rate:
+                    begin, end, row["said"] = work()
+                row["rate"] = rate(begin, end)
+                rows.append(row)
+    return rows
+
+
+class Faults(threading.Thread):
+    """Starts one program of a kind each second until it is told to stop."""
+
+    def __init__(self, place, kind):
+        super().__init__()
+        self.place, self.kind, self.over = place, kind, threading.Event()
+        self.ends = []
+
+    def run(self):
+        while not self.over.is_set():
+            next_one = time.monotonic() + 1
+            words = self.place.command([sys.executable, os.path.join(HERE, "faulty.py"), self.kind], "training")
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
+                try:
+                    said, _ = program.communicate(timeout=0.7 if self.kind == "endless" else 20)
+                except subprocess.TimeoutExpired:
+                    program.kill()
+                    said, _ = program.communicate()
+                    said += "killed"
+            self.ends.append((said.strip().splitlines() or ["nothing"])[-1])
+            self.over.wait(max(0.0, next_one - time.monotonic()))
+
+    def stop(self):
+        self.over.set()
+        self.join()
+
+
+def faults(room):
+    """Rows, one for each kind of fault; the first without one."""
+    options, rows = room.options, []
+    with room.worker("service", options.service) as service:
+        capacity = room.capacity(service, options.seconds / 6)
+        for kind in ("nobody", *faulty.KINDS, "nobody again"):
+            programs = Faults(room.place, kind) if kind in faulty.KINDS else None
+            if programs:
+                programs.start()
+            try:
+                rows.append({"kind": kind, "service": room.serve(service, capacity, options.seconds, "faults")})
+            finally:
+                if programs:
+                    programs.stop()
+            rows[-1]["ends"] = programs.ends if programs else []
+    return rows
+
+
+def bound(room):
+    options = room.options
+    with room.worker("service", options.service) as service, room.worker("training", options.training) as training:
+        solo, alone = room.solo(training), room.capacity(service, options.seconds)
+        beside, rate = room.beside(training, lambda: room.capacity(service, options.seconds))
+    return {"solo": solo, "rate": rate, "alone_per_second": alone, "beside_per_second": beside}
+
+
+def daemons_of(part):
+    """Name in the results and tallyd's options of each tallyd that a part has."""
+    if part == "objectives":
+        return DAEMONS
+    if part == "faults":
+        return {"the default": []}
+    return {f"bound {said}": ["--policy", "look-ahead", "--starvation-bound", said] for said in ("off", BOUND)}
+
+
+def as_told(session):
+    return f"{session['slo_observed_ns'] / 1e6:.3f} ms, {session['slo_caution']:.2f}"
+
+
+def objectives_page(name, rows):
+    alone = own_p99(rows[0]["alone"])
+    text = [f"## Objectives, {name}", "", f"Own p99 alone in the mode: {alone:.3f} ms.", "",
+            "| objective | over alone | own p99 beside | over the objective | training, of solo | not served | tallyctl ps: p99, caution |", "|---|---:|---:|---:|---:|---:|---|"]
+    for row in rows:
+        p99 = own_p99(row["beside"])
+        over = f"{p99 / (row['over_alone'] * alone):.3f}" if row["over_alone"] else "-"
+        text.append(f"| {row['objective'] or 'none'} | {row['over_alone'] or '-'} | {p99:.3f} | {over} | {row['rate'] / row['solo']:.3f} | "
+                    f"{row['beside']['unserved']} | {'; '.join(as_told(said) for said in row['said']) or '-'} |")
+    return text + [""]
+
+
+def faults_page(name, rows):
+    first = own_p99(rows[0]["service"])
+    text = [f"## Faults beside the service, {name}", "", "| each second | ends | requests | wrong, not served | own p50, p99, worst | p99 over nobody |",
+            "|---|---|---:|---|---|---:|"]
+    for row in rows:
+        own = row["service"]["own_ms"]
+        ends = ", ".join(f"{row['ends'].count(end)} x {end}" for end in dict.fromkeys(row["ends"]))
+        text.append(f"| {row['kind']} | {ends or '-'} | {len(own)} | {row['service']['wrong']}, {row['service']['unserved']} | "
+                    f"{machine.quantile(own, 0.5):.3f}, {own_p99(row['service']):.3f}, {max(own):.3f} | {own_p99(row['service']) / first:.3f} |")
+    return text + [""]
+
+
+def bound_page(name, found):
+    return [f"## A service without a pause, {name}", "",
+            f"Requests a second: {found['alone_per_second']:.0f} alone, {found['beside_per_second']:.0f} beside the training; "
+            f"training, of solo: {found['rate'] / found['solo']:.3f}", ""]
+
+
+WRITERS = {"objectives": objectives_page, "faults": faults_page, "bound": bound_page}
+MEASURES = {"objectives": objectives, "faults": faults, "bound": bound}
+
+
+def page(results):
+    text = [f"# What {results['service']} is promised beside {results['training']}", "", *(f"* {key}: {value}" for key, value in results["machine"].items()), ""]
+    text += ["No numbers: the software GPU, and programs of one tiny kernel.", ""] if results["smoke"] else []
+    for part, found in results["parts"].items():
+        for name, numbers in found.items():
+            text += WRITERS[part](name, numbers)
+    return "\n".join(text + [f"* not measured: {sentence}" for sentence in results["failures"]]) + "\n"
+
+
+def main():
+    options = read_options()
+    root = ways.find_root()
+    results = {"machine": machine.describe(root, () if options.smoke else ("torch", "transformers")), "smoke": options.smoke,
+               "service": options.service, "training": options.training, "parts": {part: {} for part in options.parts}, "failures": []}
+    for part in options.parts:
+        for name, arguments in daemons_of(part).items():
+            print(f"{part}, {name}", file=sys.stderr, flush=True)
+            try:
+                with Room(root, options, name, arguments) as room:
+                    results["parts"][part][name] = MEASURES[part](room)
+            except (ways.Failed, OSError, subprocess.SubprocessError) as failure:
+                results["failures"].append(f"{part}, {name}: {failure}")
+            output.write(page(results), results, options)
+    print(page(results))
+    return results["failures"]
+
+
+if __name__ == "__main__":
+    ways.run_bench(main)
