@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A best-effort program that goes wrong on the GPU, as promises.py starts one each second.
 
-    faulty.py KIND          illegal-access, trap, out-of-memory or endless
+    faulty.py KIND          healthy (does nothing wrong), illegal-access, trap, out-of-memory or endless
 
 Says "there" on a line of its own once it is about to. It ends with the driver's error as its last line; endless does
 not end, so it must be killed.
@@ -13,6 +13,9 @@ PTX = b"""
 .version 7.0
 .target sm_70
 .address_size 64
+.visible .entry healthy() {
+  ret;
+}
 .visible .entry illegal_access() {
   .reg .b64 %rd<2>;
   mov.u64 %rd1, 0x123400000000;
@@ -35,8 +38,8 @@ AGAIN:
   ret;
 }
 """
-ENTRIES = {"illegal-access": b"illegal_access", "trap": b"do_trap", "endless": b"endless"}
-KINDS = (*ENTRIES, "out-of-memory")
+ENTRIES = {"healthy": b"healthy", "illegal-access": b"illegal_access", "trap": b"do_trap", "endless": b"endless"}
+KINDS = ("healthy", "out-of-memory", "illegal-access", "trap", "endless")
 
 
 class Gpu:

@@ -4,7 +4,7 @@
     python3 bench/colocation/promises.py --parts objectives,faults,bound --json promises.json --output promises.md
 
     objectives   tally-run --slo p99=...: is each of three latencies held, and does the training get more the later they are?
-    faults       a program that goes wrong on the GPU (faulty.py) is started beside the service each second
+    faults       a program that goes wrong on the GPU (faulty.py) is started beside the service each second; natively, too
     bound        tallyd --starvation-bound, beside a service that makes one request after another without a pause
 
 Each part has tallyds of its own. Programs and what an own time is: README.md. Without GPUs only --smoke makes sense.
@@ -68,14 +68,17 @@ def read_options(words=None):
 
 
 class Room:
-    """A tallyd and who works under it. A context: all ends with it."""
+    """A tallyd and who works under it; `arguments` None: natively. A context: all ends with it."""
 
     def __init__(self, root, options, name, arguments):
         self.options, self.stack = options, contextlib.ExitStack()
         cache, self.turns = (self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tally-bench-")) for _ in range(2))
-        driver = "sim" if options.smoke else "cuda"
-        way = self.stack.enter_context(ways.daemon(root, driver, arguments=["--cache-directory", cache, *arguments], name=name))
-        self.place = modes.Place(name, way)
+        if arguments is None:
+            self.place = self.stack.enter_context(modes.enter(root, "native", options.smoke))
+        else:
+            driver = "sim" if options.smoke else "cuda"
+            way = self.stack.enter_context(ways.daemon(root, driver, arguments=["--cache-directory", cache, *arguments], name=name))
+            self.place = modes.Place(name, way)
         self.num_workers = 0
 
     def __enter__(self):
@@ -170,7 +173,7 @@ class Faults(threading.Thread):
 
     def run(self):
         while not self.over.is_set():
-            next_one = time.monotonic() + 1
+            began = time.monotonic()
             words = self.place.command([sys.executable, os.path.join(HERE, "faulty.py"), self.kind], "training")
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as program:
                 try:
@@ -179,8 +182,8 @@ class Faults(threading.Thread):
                     program.kill()
                     said, _ = program.communicate()
                     said += "killed"
-            self.ends.append((said.strip().splitlines() or ["nothing"])[-1])
-            self.over.wait(max(0.0, next_one - time.monotonic()))
+            self.ends.append({"said": (said.strip().splitlines() or ["nothing"])[-1], "seconds": time.monotonic() - began})
+            self.over.wait(max(0.0, began + 1 - time.monotonic()))
 
     def stop(self):
         self.over.set()
@@ -218,7 +221,7 @@ def daemons_of(part):
     if part == "objectives":
         return DAEMONS
     if part == "faults":
-        return {"the default": []}
+        return {"natively": None, "the default": []}
     return {f"bound {said}": ["--policy", "look-ahead", "--starvation-bound", said] for said in ("off", BOUND)}
 
 
@@ -240,11 +243,13 @@ def objectives_page(name, rows):
 
 def faults_page(name, rows):
     first = own_p99(rows[0]["service"])
-    text = [f"## Faults beside the service, {name}", "", "| each second | ends | requests | wrong, not served | own p50, p99, worst | p99 over nobody |",
+    text = [f"## Faults beside the service, {name}", "", "| each second | ends, the longest after | requests | wrong, not served | own p50, p99, worst | p99 over nobody |",
             "|---|---|---:|---|---|---:|"]
     for row in rows:
         own = row["service"]["own_ms"]
-        ends = ", ".join(f"{row['ends'].count(end)} x {end}" for end in dict.fromkeys(row["ends"]))
+        said = [end["said"] for end in row["ends"]]
+        ends = ", ".join(f"{said.count(end)} x {end}" for end in dict.fromkeys(said))
+        ends += f", {max(end['seconds'] for end in row['ends']):.1f} s" if ends else ""
         text.append(f"| {row['kind']} | {ends or '-'} | {len(own)} | {row['service']['wrong']}, {row['service']['unserved']} | "
                     f"{machine.quantile(own, 0.5):.3f}, {own_p99(row['service']):.3f}, {max(own):.3f} | {own_p99(row['service']) / first:.3f} |")
     return text + [""]

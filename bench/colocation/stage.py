@@ -154,9 +154,10 @@ class Stage:
             if hasattr(place.way, "ctl"):
                 try:
                     kernels = sorted(place.way.ctl("kernels"), key=lambda row: -row["gpu_time_ns"])
-                    found[name] = {"kernels": kernels[:NUM_KERNELS], "executors": place.way.ctl("executors"), "log": place.way.log()}
+                    found[name] = {"kernels": kernels[:NUM_KERNELS], "graphs": place.way.ctl("graphs"), "executors": place.way.ctl("executors"),
+                                   "log": place.way.log()}
                 except (Failed, OSError, ValueError, subprocess.SubprocessError) as failure:
-                    found[name] = {"kernels": [], "executors": [], "log": str(failure)}
+                    found[name] = {"kernels": [], "graphs": [], "executors": [], "log": str(failure)}
         return found
 
     def capacity(self, service, seconds):

@@ -41,7 +41,7 @@ enum class WholeReason : uint32_t {
   kNobodyThere,   // no high-priority program is there, or none has worked lately
   kShort,         // it gives the GPU back soon enough as it is
   kNodes,         // it has nodes that are not cut: of the host, events, memory, conditions, other graphs
-  kEdges,         // it has edges that say more than "behind": programmatic ones
+  kEdges,         // it has edges that say more than "behind": those that order launches
   kTooLarge,      // it has too many nodes or edges
   kUserObjects,   // its program wants to be told when its graphs are gone
   kSeveralGpus,   // the executor has several

@@ -55,15 +55,29 @@ WholeReason ReadNodes(const DriverTable& driver, CUgraph graph, std::vector<Grap
   return WholeReason::kNone;
 }
 
+// Whether a full dependency may stand in its place: it then says no less. So it is with a programmatic one, on whose
+// way captures put kernels of cuBLAS and cuDNN: "may begin early, and waits for the end by itself". One of the order of
+// launches does not: the first may wait for something that the second does.
+bool MayBeFull(const CUgraphEdgeData& edge) {
+  if (edge.to_port != 0) return false;
+  if (edge.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT) return edge.from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT;
+  return edge.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC && edge.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+}
+
 WholeReason ReadEdges(const DriverTable& driver, CUgraph graph, const std::vector<GraphTask>& tasks,
                       std::vector<GraphEdge>* edges) {
   size_t num_edges = 0;
-  if (driver.cuGraphGetEdges(graph, nullptr, nullptr, &num_edges) != CUDA_SUCCESS) return WholeReason::kRefused;
+  if (driver.cuGraphGetEdges_v2(graph, nullptr, nullptr, nullptr, &num_edges) != CUDA_SUCCESS) {
+    return WholeReason::kRefused;
+  }
   if (num_edges > GraphTasks::kMostEdges) return WholeReason::kTooLarge;
   if (num_edges == 0) return WholeReason::kNone;
   std::vector<CUgraphNode> from(num_edges), to(num_edges);
-  // Fails where edges have data.
-  if (driver.cuGraphGetEdges(graph, from.data(), to.data(), &num_edges) != CUDA_SUCCESS) return WholeReason::kEdges;
+  std::vector<CUgraphEdgeData> data(num_edges);
+  if (driver.cuGraphGetEdges_v2(graph, from.data(), to.data(), data.data(), &num_edges) != CUDA_SUCCESS) {
+    return WholeReason::kRefused;
+  }
+  if (!std::ranges::all_of(data, MayBeFull)) return WholeReason::kEdges;
   std::unordered_map<CUgraphNode, uint32_t> index_of;
   for (uint32_t i = 0; i < tasks.size(); ++i) index_of[tasks[i].node] = i;
   for (size_t i = 0; i < num_edges; ++i) {
@@ -111,7 +125,7 @@ bool Sort(GraphTasks* read) {
 
 WholeReason ReadTasks(const DriverTable& driver, CUgraph graph, GraphTasks* tasks) {
   *tasks = {};
-  if (driver.cuGraphGetEdges == nullptr || driver.cuGraphKernelNodeGetAttribute == nullptr ||
+  if (driver.cuGraphGetEdges_v2 == nullptr || driver.cuGraphKernelNodeGetAttribute == nullptr ||
       driver.cuGraphKernelNodeCopyAttributes == nullptr || driver.cuGraphKernelNodeGetParams_v2 == nullptr ||
       driver.cuGraphAddKernelNode_v2 == nullptr || driver.cuGraphInstantiateWithFlags == nullptr) {
     return WholeReason::kRefused;

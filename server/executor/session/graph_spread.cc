@@ -25,7 +25,7 @@ using std::chrono::steady_clock;
 namespace {
 
 // H200s of one host, as bench/taskgraph-model has them: what decides in the end is measured.
-constexpr uint64_t kLinkBytesPerUs = 370'000;
+constexpr uint64_t kLinkBytesPerUs = 385'000;
 constexpr uint64_t kLinkLatencyNs = 10'000;
 constexpr uint64_t kStartNs = 5'000;
 // A plan that promises less is not tried.
@@ -87,7 +87,8 @@ WholeReason GraphSpread::Judge(nanoseconds whole, bool is_forced) {
     return WholeReason::kNone;
   }
   Forget();
-  return for_good_ = WholeReason::kSlower;
+  rest_.Begin();
+  return WholeReason::kSlower;
 }
 
 WholeReason GraphSpread::Look(const Place& place, CUgraph graph, std::span<const DeclaredTask> declared) {
@@ -112,6 +113,7 @@ WholeReason GraphSpread::Look(const Place& place, CUgraph graph, std::span<const
 WholeReason GraphSpread::Prepare(const Place& place, CUgraph graph, std::span<const DeclaredTask> declared,
                                  nanoseconds whole) {
   if (for_good_ != WholeReason::kNone) return for_good_;
+  if (rest_.IsOn()) return WholeReason::kSlower;
   if (is_read_ && !StillHolds(place)) Forget();
   if (is_planned_) return Judge(whole, place.is_forced);
   if (!place.is_forced && whole.count() == 0) return WholeReason::kLooking;

@@ -5,7 +5,7 @@
 //      timed       one launch runs its tasks one after another at home; what each takes is its cost
 //      planned     scheduler/taskgraph says who runs where; mirrors get code and memory
 //      launched    step by step (mirror/placed_run.h), while the session does nothing else
-//      judged      against launches as a whole: what is not quicker is launched as a whole for good
+//      judged      against launches as a whole: what is not quicker rests, and is planned anew later (SpreadRest)
 //
 // A launch that is spread returns when it has ended. Guarded by the session's sequencer; the context of the stream's
 // device is current, for the destructor as well.
@@ -30,6 +30,24 @@
 #include "server/executor/session/spread_tasks.h"
 
 namespace tally::server {
+
+// After a plan that was slower, perhaps as somebody else had one of the GPUs: so many launches as a whole go by, and
+// after each further one twice as many.
+class SpreadRest {
+ public:
+  static constexpr uint64_t kFirst = 64;
+
+  void Begin() {
+    left_ = next_;
+    next_ *= 2;
+  }
+  // Of one more launch.
+  bool IsOn() { return left_ != 0 && left_-- != 0; }
+
+ private:
+  uint64_t left_ = 0;
+  uint64_t next_ = kFirst;
+};
 
 class GraphSpread {
  public:
@@ -90,6 +108,7 @@ class GraphSpread {
 
   const DriverTable& driver_;
   control::WholeReason for_good_ = control::WholeReason::kNone;
+  SpreadRest rest_;
   bool is_read_ = false;
   SpreadTasks tasks_;
   std::vector<CUgraphExec> graphs_;  // by task, of those that run at home; null: it does nothing, or runs elsewhere

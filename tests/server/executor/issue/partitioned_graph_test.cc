@@ -45,6 +45,11 @@ class PartitionedGraphTest : public GraphEdgesTest {
     nodes_.push_back(node);
     return static_cast<uint32_t>(nodes_.size() - 1);
   }
+  void Connect(uint32_t from, uint32_t to, unsigned char port) {
+    const CUgraphEdgeData edge{
+        .from_port = port, .to_port = 0, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC, .reserved = {}};
+    ASSERT_EQ(driver_.cuGraphAddDependencies_v2(graph_, &nodes_[from], &nodes_[to], &edge, 1), CUDA_SUCCESS);
+  }
   void Read() {
     ASSERT_EQ(ReadTasks(driver_, graph_, &tasks_), control::WholeReason::kNone);
     place_.clear();
@@ -334,14 +339,42 @@ TEST_F(PartitionedGraphTest, OfAGraphThatIsTooLargeNoNodeIsAskedFor) {
   EXPECT_EQ(ReadTasks(driver_, graph_, &tasks_), control::WholeReason::kTooLarge);
 }
 
-TEST_F(PartitionedGraphTest, EdgesWithDataLeaveItWhole) {
-  Add({0, 1, 1});
-  Add({0, 2, 2});
-  driver_.cuGraphGetEdges = [](CUgraph, CUgraphNode* from, CUgraphNode*, size_t* count) -> CUresult {
-    *count = 1;
-    return from == nullptr ? CUDA_SUCCESS : CUDA_ERROR_LOSSY_QUERY;
-  };
+// As captures of cuBLAS's kernels have them: the second may begin before the first has ended.
+TEST_F(PartitionedGraphTest, AProgrammaticEdgeBecomesAFullOne) {
+  const uint32_t a = AddBehind({.out = 0, .in = 1, .addend = 1, .rounds = 400}, {});
+  const uint32_t b = AddBehind({.out = 2, .in = 0, .addend = 2}, {}),
+                 c = AddBehind({.out = 3, .in = 2, .addend = 3}, {});
+  Connect(a, b, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+  Connect(b, c, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+  Read();
+  EXPECT_EQ(tasks_.edges, (std::vector<GraphEdge>{{0, 1}, {1, 2}}));
+  Make(CutAs({0, 0, 1}));
+  for (int i = 0; i < 20; ++i) LaunchAndExpect();
+  ExpectMemory();
+}
+
+TEST_F(PartitionedGraphTest, AnEdgeThatOrdersLaunchesLeavesItWhole) {
+  const uint32_t a = AddBehind({0, 1, 1}, {}), b = AddBehind({2, 3, 2}, {});
+  Connect(a, b, CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER);
   EXPECT_EQ(ReadTasks(driver_, graph_, &tasks_), control::WholeReason::kEdges);
+}
+
+TEST_F(PartitionedGraphTest, AnEdgeOfAKindThatIsNotKnownLeavesItWhole) {
+  AddBehind({0, 1, 1}, {});
+  static CUgraphEdgeData edge;
+  driver_.cuGraphGetEdges_v2 = [](CUgraph, CUgraphNode* from, CUgraphNode*, CUgraphEdgeData* data,
+                                  size_t* count) -> CUresult {
+    *count = 1;
+    if (from != nullptr) *data = edge;
+    return CUDA_SUCCESS;
+  };
+  for (const CUgraphEdgeData unknown : {CUgraphEdgeData{.from_port = 3, .to_port = 0, .type = 1, .reserved = {}},
+                                        CUgraphEdgeData{.from_port = 1, .to_port = 0, .type = 0, .reserved = {}},
+                                        CUgraphEdgeData{.from_port = 1, .to_port = 1, .type = 1, .reserved = {}},
+                                        CUgraphEdgeData{.from_port = 0, .to_port = 0, .type = 2, .reserved = {}}}) {
+    edge = unknown;
+    EXPECT_EQ(ReadTasks(driver_, graph_, &tasks_), control::WholeReason::kEdges);
+  }
 }
 
 TEST_F(PartitionedGraphTest, TasksComeBehindThoseThatTheyDependOn) {
