@@ -274,6 +274,22 @@ def page(results):
     return "\n".join(text + [f"* not measured: {sentence}" for sentence in results["failures"]]) + "\n"
 
 
+def cells_of(part, found):
+    """What the service answered, wherever that was kept."""
+    if part == "objectives":
+        return [row[when] for row in found for when in ("alone", "beside") if when in row]
+    return [row["service"] for row in found] if part == "faults" else []
+
+
+def problems(results):
+    sentences = list(results["failures"])
+    for part, rooms in results["parts"].items():
+        for name, found in rooms.items():
+            num_wrong = sum(cell["wrong"] for cell in cells_of(part, found))
+            sentences += [f"{part}, {name}: {num_wrong} wrong outputs"] if num_wrong else []
+    return sentences
+
+
 def main():
     options = read_options()
     root = ways.find_root()
@@ -289,7 +305,7 @@ def main():
                 results["failures"].append(f"{part}, {name}: {failure}")
             output.write(page(results), results, options)
     print(page(results))
-    return results["failures"]
+    return problems(results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Numbers of bench/ranks/beside.py: which steps count for what, and what the page says of them."""
+"""Numbers of bench/ranks/beside.py: which steps count for what, and what the page says of them; and a graph that is launched again and
+again."""
+import time
+import types
 import unittest
 
 import beside
@@ -40,6 +43,35 @@ class Page(unittest.TestCase):
 
     def test_no_steps_within_are_no_number(self):
         self.assertIn("| - | the first bits", page(tally=run(steps_beside_ms=[])))
+
+
+class Place:
+    def __init__(self, script):
+        self.script = script
+
+    def command(self, words, role):  # pylint: disable=unused-argument
+        return ["sh", "-c", self.script]
+
+
+class SpreadGraph(unittest.TestCase):
+    OPTIONS = types.SimpleNamespace(timeout=20, training="lu:spread", gpus=2)
+
+    def test_each_launch_is_a_step_and_settled_ones_come_first(self):
+        script = f"for i in $(seq 1 {beside.SETTLED_AFTER + 4}); do echo launch $i.5 $i.25; done; echo done; exec sleep 60"
+        with beside.SpreadGraph("", Place(script), self.OPTIONS) as graph:
+            graph.await_ready()
+            while len(graph.rest) < 1:
+                time.sleep(0.01)
+            self.assertTrue(graph.is_running())
+            answer = graph.answer()
+        self.assertEqual((answer["ends"][1], answer["times_ms"][1], len(answer["ends"])), (2.5, 2.25, beside.SETTLED_AFTER + 4))
+
+    def test_one_that_ends_before_it_is_settled_says_why(self):
+        with beside.SpreadGraph("", Place("echo launch 1.5 1.25; echo the factors are wrong; exit 1"), self.OPTIONS) as graph:
+            with self.assertRaisesRegex(beside.ways.Failed, "the factors are wrong"):
+                graph.process.wait()
+                graph.reader.join()
+                graph.await_ready()
 
 
 if __name__ == "__main__":
