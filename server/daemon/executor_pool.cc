@@ -210,8 +210,12 @@ void ExecutorPool::OnHello(pid_t pid, const std::shared_ptr<ExecutorLink>& link,
   }
   for (auto& [id, session] : executor->sessions) session.is_in_doubt = true;  // its reports follow
   executor->has_served = true;
-  executor->state = hello.is_faulted != 0 || executor->is_end_expected || is_shutting_down_ ? ExecutorState::kRetiring
-                                                                                            : ExecutorState::kServing;
+  const bool is_leaving = executor->state == ExecutorState::kLeaving;
+  if (hello.is_faulted != 0 || is_shutting_down_ || (executor->is_end_expected && !is_leaving)) {
+    executor->state = ExecutorState::kRetiring;
+  } else if (!is_leaving) {
+    executor->state = ExecutorState::kServing;
+  }
   executor->wanted_time_slice.reset();
   PlanTimeSlices();  // before it has a session, and with that a context
   executor->wanted_tuning.reset();
@@ -271,7 +275,8 @@ void ExecutorPool::NoteFault(const Executor& executor) {
 }
 
 void ExecutorPool::OnIdle(Executor& executor) {
-  if (!executor.sessions.empty() || executor.state != ExecutorState::kServing) return;
+  const bool may_end = executor.state == ExecutorState::kServing || executor.state == ExecutorState::kLeaving;
+  if (!executor.sessions.empty() || !may_end || executor.link == nullptr) return;
   executor.state = ExecutorState::kRetiring;
   executor.is_end_expected = true;
   // If this does not arrive the executor is gone already, which is what was wanted.
@@ -279,7 +284,8 @@ void ExecutorPool::OnIdle(Executor& executor) {
 }
 
 void ExecutorPool::OnLeaving(Executor& executor) {
-  executor.state = ExecutorState::kRetiring;
+  if (executor.state != ExecutorState::kServing) return;
+  executor.state = ExecutorState::kLeaving;
   executor.is_end_expected = true;  // it has done nothing wrong: others of its owner start at once
   PlaceWaitingAnew(executor);
   PlanTimeSlices();
@@ -535,7 +541,7 @@ void ExecutorPool::OnTenantsChanged() {
 void ExecutorPool::PlanTimeSlices() {
   TimeSlicePlan plan(config_.best_effort_time_slice, config_.starvation_bound.value_or(std::chrono::nanoseconds(0)));
   for (const ExecutorPtr& executor : executors_) {
-    if (executor->state != ExecutorState::kServing && executor->state != ExecutorState::kDisconnected) continue;
+    if (executor->state == ExecutorState::kStarting || executor->state == ExecutorState::kRetiring) continue;
     plan.Add(executor->domain.priority_class, executor->used_gpus());
   }
   for (const ExecutorPtr& executor : executors_) {

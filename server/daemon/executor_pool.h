@@ -6,10 +6,11 @@
 //                          +---------------------------------------> kRetiring; waiting clients are refused
 //
 //   kServing <--> kDisconnected when its connection is lost and comes back.
+//   kServing ---> kLeaving when it asks for no new sessions; Idle ends it, once those that it has are over.
 //
-// An executor that retires gets no new session: the next Open() of its domain starts a fresh one. An entry lives
-// exactly as long as its process (a pidfd tells the end), whatever its connection does, and counts as a domain for so
-// long.
+// An executor that leaves or retires gets no new session: the next Open() of its domain starts a fresh one. An entry
+// lives exactly as long as its process (a pidfd tells the end), whatever its connection does, and counts as a domain
+// for so long.
 //
 // Lives on the daemon's loop; callbacks are called there, perhaps before the method returns.
 #pragma once
@@ -54,7 +55,8 @@ enum class ExecutorState {
   kStarting,      // no Hello yet
   kServing,       // takes sessions
   kDisconnected,  // its connection is gone: it is dying, or connects again in a moment
-  kRetiring,      // takes no session any more; its process still runs
+  kLeaving,       // takes no session any more; those that it has go on
+  kRetiring,      // is to end; its process still runs
 };
 
 class ExecutorPool {

@@ -83,7 +83,8 @@ Status ExecutorPool::CheckMayStart(const Domain& domain) const {
                               fault_back_off_.InARow(owner), std::chrono::ceil<milliseconds>(pause).count()));
   }
   const bool does_one_end = std::any_of(executors_.begin(), executors_.end(), [&](const ExecutorPtr& each) {
-    return each->domain.OwnerLabel() == owner && each->state == ExecutorState::kRetiring;
+    const bool is_to_end = each->state == ExecutorState::kRetiring || each->state == ExecutorState::kLeaving;
+    return is_to_end && each->domain.OwnerLabel() == owner;
   });
   if (does_one_end && NumDomainsOf(owner) >= config_.max_domains_per_user) {
     return Status(StatusCode::kResourceExhausted,

@@ -115,6 +115,24 @@ class FullStack(FullStackTest):
         self.assertIn("is gone and its work has not ended in 1 s", self.log_of(daemon))
         wait_until(lambda: not self.ctl_json("ps"), "the waiting program's session has ended")
 
+    def test_who_comes_behind_work_that_does_not_end_is_not_ended_with_it(self):
+        config = os.path.join(self.directory, "tallyd.json")
+        with open(config, "w", encoding="ascii") as file:
+            file.write('{"departed_work_limit_seconds": 6}')
+        daemon = self.start_daemon("--config", config)
+        endless = self.start_under_tally(sys.executable, SCHEDULING_CASE, "endless")
+        self.assertEqual(endless.stdout.readline(), b"launched\n")
+        executor = self.executor_of(endless)
+        endless.kill()
+        wait_until(lambda: "new ones get another executor" in self.log_of(daemon), "its work goes on")
+        later = self.start_program()
+        self.wait_until_launching(later)
+        self.assertNotEqual(self.executor_of(later), executor)
+        self.assertTrue(is_alive(executor), "the limit is not over")
+        wait_until(lambda: not is_alive(executor), "it has ended")
+        before = self.launches_of(later)
+        wait_until(lambda: self.launches_of(later) > before, "the later one goes on")
+
     def test_full_dev_shm_does_not_matter(self):
         """Channels are memfds: they do not live in /dev/shm."""
         probe = "mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/full"

@@ -28,6 +28,7 @@ const char* StateName(ExecutorState state) {
       return "starting";
     case ExecutorState::kServing:
       return "serving";
+    case ExecutorState::kLeaving:
     case ExecutorState::kRetiring:
       return "retiring";
   }

@@ -96,6 +96,7 @@ static v1::Executor::State ToProto(ExecutorState state) {
       return v1::Executor::STATE_STARTING;
     case ExecutorState::kServing:
       return v1::Executor::STATE_SERVING;
+    case ExecutorState::kLeaving:
     case ExecutorState::kRetiring:
       return v1::Executor::STATE_RETIRING;
   }

@@ -7,6 +7,7 @@
 // the clock.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -47,6 +48,13 @@ class DepartedWork {
       if (limit_.count() != 0 && seen.had >= limit_) return id;
     }
     return std::nullopt;
+  }
+
+  // Of those of the last look, what the longest has had.
+  std::chrono::nanoseconds longest() const {
+    std::chrono::nanoseconds most{0};
+    for (const auto& [id, seen] : had_) most = std::max(most, seen.had);
+    return most;
   }
 
  private:

@@ -33,6 +33,10 @@ constexpr std::chrono::milliseconds kFaultLinger{2000};
 constexpr unsigned kExitLimitSeconds = 10;
 // Between looks at sessions whose client is gone.
 constexpr std::chrono::milliseconds kLookAtDeparted{1000};
+// Work of a program that is gone, for so long: whoever comes now gets another executor.
+constexpr std::chrono::seconds kRetireAfter{1};
+// Until one that leaves asks whether it may end, its last session being over.
+constexpr std::chrono::milliseconds kIdleOfLeaving{100};
 // A session has its contexts by then, as a rule.
 constexpr std::chrono::milliseconds kSettleTime{1000};
 
@@ -185,6 +189,7 @@ class DomainProcess {
     if (executor_ != nullptr) link_.SendGpus(executor_->driver_version(), executor_->gpus());
     context_turns_.OnConnected();
     if (executor_ != nullptr) Report(0);
+    if (is_retiring_) link_.SendLeaving();
   }
 
   void OnAddSession(const control::SessionIdentity& identity, UniqueFd socket) {
@@ -260,7 +265,7 @@ class DomainProcess {
 
   void WaitForIdle() {
     const uint64_t wait = ++num_idle_waits_;
-    loop_.PostDelayed(options_.idle, [this, wait] {
+    loop_.PostDelayed(is_retiring_ ? kIdleOfLeaving : options_.idle, [this, wait] {
       if (num_sessions_ > 0 || wait != num_idle_waits_) return;
       if (!link_.is_connected()) return End();  // nobody who could send a session
       link_.SendIdle();
@@ -280,6 +285,7 @@ class DomainProcess {
     const auto endless = departed_work_.Look(draining, TakenDevices(), SteadyClock().Now());
     if (endless && options_.is_own_domain && num_departed == num_sessions_) Leave();
     if (endless) OnEndlessWork(*endless);
+    if (departed_work_.longest() >= kRetireAfter) Retire();
     loop_.PostDelayed(kLookAtDeparted, [this, looks] { LookAtDeparted(looks); });
   }
 
@@ -302,6 +308,14 @@ class DomainProcess {
       are_taken.push_back(watch->IsClosed(device) && !watch->IsOneOfThem(device));
     }
     return are_taken;
+  }
+
+  // This executor may have to end soon, with all its programs: those that have yet to come are better off elsewhere.
+  void Retire() {
+    if (std::exchange(is_retiring_, true)) return;
+    LOG_INFO("domain {}: work of a program that is gone goes on: new ones get another executor",
+             options_.config.domain_name);
+    link_.SendLeaving();
   }
 
   // As natively, where a process that ends takes its work with it. Closing the driver would wait for that.
@@ -346,6 +360,7 @@ class DomainProcess {
   };
   RunningTrace trace_;
   bool is_faulted_ = false;
+  bool is_retiring_ = false;  // said: no new sessions, please
 };
 
 }  // namespace

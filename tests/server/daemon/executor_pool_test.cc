@@ -71,6 +71,7 @@ class Peer {
   }
   void Fault() { Send(control::LinkKind::kFaulted, control::LinkFaulted{}); }
   void Leave() { Send(control::LinkKind::kLeaving, control::LinkSignal{}); }
+  void Idle() { Send(control::LinkKind::kIdle, control::LinkSignal{}); }
   void EndReports() { Send(control::LinkKind::kReportEnd, control::LinkReportEnd{}); }
   // The id of the next session that it is given; 0: none came.
   uint64_t TakeSession() {
@@ -317,11 +318,49 @@ TEST_F(ExecutorPoolTest, WhoLeavesGetsNoMoreSessionsAndHasNotFailed) {
   peer.EndReports();
   ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kServing; }));
   for (int i = 0; i < 6; ++i) peer.Leave();
-  ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kRetiring; }));
+  ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kLeaving; }));
   OnLoop([&] { Open(1); });
   EXPECT_EQ(OnLoop([&] { return pool_->executors().size(); }), 2u) << "the next one starts at once";
   EXPECT_TRUE(OnLoop([&] { return pool_->executors().front()->is_end_expected; }));
   EXPECT_TRUE(OnLoop([&] { return pool_->counters().at(BestEffortOf(kUser).Label()).faults == 0; }));
+}
+
+// Of a domain that others have, too: their programs go on, and it ends with the last of them.
+TEST_F(ExecutorPoolTest, WhoLeavesEndsOnceItsSessionsAreOver) {
+  Listen();
+  Run();
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.Report(1, 0);
+  peer.EndReports();
+  ASSERT_TRUE(Await([&] { return pool_->NumSessions() == 1; }));
+  peer.Leave();
+  peer.Idle();
+  peer.Report(2, 0);  // one that was on its way when it said so
+  ASSERT_TRUE(Await([&] { return pool_->NumSessions() == 2; }));
+  EXPECT_EQ(OnLoop([&] { return StateOfFirst(); }), ExecutorState::kLeaving);
+  for (const uint64_t id : {1, 2}) peer.Report(id, 0, 0, /*has_ended=*/true);
+  peer.Idle();
+  ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kRetiring; }));
+}
+
+TEST_F(ExecutorPoolTest, WhoLeavesGetsNoMoreSessionsWhenItConnectsAgain) {
+  Listen();
+  Run();
+  {
+    Peer peer(socket_path_);
+    peer.SayHello();
+    peer.Report(1, 0);
+    peer.EndReports();
+    peer.Leave();
+    ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kLeaving; }));
+  }
+  Peer peer(socket_path_);
+  peer.SayHello();
+  peer.Report(1, 7);
+  peer.EndReports();
+  ASSERT_TRUE(Await([&] { return pool_->executors().front()->sessions.at(1).figures["kernel_launches"] == 7; }));
+  EXPECT_EQ(OnLoop([&] { return StateOfFirst(); }), ExecutorState::kLeaving);
 }
 
 // Something else than what it waits for may have it looked at.

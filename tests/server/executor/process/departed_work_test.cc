@@ -40,6 +40,19 @@ TEST_F(DepartedWorkTest, WhatHasHadTheLimitIsNamed) {
   EXPECT_EQ(LookAfter(seconds(1), {5, 7}), 7u);
 }
 
+TEST_F(DepartedWorkTest, TheLongestOfThoseThatAreStillThereIsKnown) {
+  EXPECT_EQ(work_.longest(), seconds(0));
+  LookAfter(seconds(1), {7});
+  EXPECT_EQ(work_.longest(), seconds(0)) << "it was not there yet a second ago";
+  LookAfter(seconds(2), {5, 7});
+  LookAfter(seconds(3), {5, 7});
+  EXPECT_EQ(work_.longest(), seconds(5));
+  LookAfter(seconds(1), {5});
+  EXPECT_EQ(work_.longest(), seconds(4));
+  LookAfter(seconds(1), {});
+  EXPECT_EQ(work_.longest(), seconds(0));
+}
+
 TEST_F(DepartedWorkTest, TimeBeforeTheClientLeftDoesNotCount) {
   EXPECT_EQ(LookAfter(seconds(100), {}), std::nullopt);
   EXPECT_EQ(LookAfter(seconds(100), {7}), std::nullopt);
