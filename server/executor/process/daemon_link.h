@@ -79,6 +79,7 @@ class DaemonLink {
   void Send(control::LinkKind kind, uint64_t request_id, Message message);
   void OnReadable();
   bool Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd>& fds);
+  void TakeWhatIsLeft();
   void Disconnect();
 
   EventLoop& loop_;
