@@ -49,11 +49,11 @@ class DaemonLinkTest : public testing::Test {
     EXPECT_TRUE(socket);
     return socket ? std::move(*socket) : UniqueFd();
   }
-  static void SendSession(const UniqueFd& tallyd, uint64_t id) {
+  void SendSession(const UniqueFd& tallyd, uint64_t id) {
     control::LinkAddSession add{};
     add.header = {control::kLinkMagic, static_cast<uint32_t>(control::LinkKind::kAddSession), 0};
     add.identity.session_id = id;
-    const int fd = tallyd.get();  // any will do
+    const int fd = listening_.get();  // any but the socket itself, which would stay open with it
     ASSERT_TRUE(SendMessage(tallyd.get(), std::as_bytes(std::span(&add, 1)), std::span(&fd, 1)).ok());
   }
 
