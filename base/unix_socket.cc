@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace tally {
 namespace {
@@ -152,9 +153,12 @@ Result<ReceivedMessage> ReceiveMessage(int fd, std::chrono::milliseconds timeout
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   ssize_t received = 0;
+  bool is_again = false, was_reset = false;
   do {
     received = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-  } while (received < 0 && errno == EINTR);
+    // A peer that is gone and had not read all says so once, before what it had sent.
+    is_again = received < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(was_reset, true)));
+  } while (is_again);
   if (received < 0) return std::unexpected(StatusFromErrno(errno, "receive"));
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;

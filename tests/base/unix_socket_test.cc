@@ -57,6 +57,22 @@ TEST_F(UnixSocket, TellsTimeOutFromHangUp) {
   EXPECT_EQ(ReceiveMessage(pair->first.get(), milliseconds(1000)).error().code(), StatusCode::kUnavailable);
 }
 
+// The kernel then says first that what it had not read is lost.
+TEST_F(UnixSocket, WhatAPeerSaidBeforeItWentArrivesAlsoIfItHadNotReadAll) {
+  auto pair = CreateSocketPair();
+  ASSERT_TRUE(pair);
+  const std::byte unread[] = {std::byte{1}}, last_words[] = {std::byte{2}, std::byte{3}};
+  ASSERT_TRUE(SendMessage(pair->first.get(), unread).ok());
+  ASSERT_TRUE(SendMessage(pair->second.get(), last_words).ok());
+  pair->second.Reset();
+  const auto message = ReceiveMessage(pair->first.get(), std::chrono::milliseconds(0));
+  ASSERT_TRUE(message) << message.error().message();
+  EXPECT_EQ(message->bytes, (std::vector<std::byte>(std::begin(last_words), std::end(last_words))));
+  const auto end = ReceiveMessage(pair->first.get(), std::chrono::milliseconds(0));
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().code(), StatusCode::kUnavailable);
+}
+
 TEST_F(UnixSocket, ReplacesAStaleSocketButNotALiveOne) {
   {
     auto stale = ListenUnix(Path(), 0600);

@@ -55,17 +55,11 @@ void DaemonLink::Connect() {
   loop_.PostDelayed(std::chrono::milliseconds(control::kReconnectMs), [this] { Connect(); });
 }
 
-// What tallyd said before it went counts: a session on its way would be lost. The error of messages that it has not
-// read comes before these.
+// What tallyd said before it went counts: a session on its way would be lost.
 void DaemonLink::TakeWhatIsLeft() {
-  for (int num_errors = 0; num_errors < 2 && socket_.valid();) {
+  while (socket_.valid()) {
     auto message = ReceiveMessage(socket_.get(), std::chrono::milliseconds(0));
-    if (!message && message.error().code() == StatusCode::kDeadlineExceeded) return;
-    if (!message) {
-      ++num_errors;
-    } else if (!Dispatch(message->bytes, message->fds)) {
-      return;
-    }
+    if (!message || !Dispatch(message->bytes, message->fds)) return;
   }
 }
 

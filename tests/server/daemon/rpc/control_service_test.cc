@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -142,6 +143,23 @@ TEST_F(ControlServiceTest, FiguresTouchNothingElse) {
   EXPECT_EQ(session.age_ns(), 7u);
   EXPECT_EQ(session.executor_pid(), 8);
   EXPECT_FALSE(session.is_stale());
+}
+
+// tallyctl has the same limits; others that speak to this socket may not.
+TEST_F(ControlServiceTest, AShareThatIsNoneIsRefused) {
+  const auto asked = [this](std::optional<uint32_t> level, std::optional<uint32_t> weight) {
+    v1::SetPriorityRequest request;
+    if (level) request.set_level(*level);
+    if (weight) request.set_weight(*weight);
+    v1::SetPriorityResponse response;
+    return service_.SetPriority(nullptr, &request, &response).error_message();
+  };
+  EXPECT_EQ(asked(7, {}), "");
+  EXPECT_EQ(asked(8, {}), "level must be from 0 to 7");
+  EXPECT_EQ(asked({}, 1), "");
+  EXPECT_EQ(asked({}, 10'000), "");
+  for (const uint32_t weight : {0, 10'001}) EXPECT_EQ(asked({}, weight), "weight must be from 1 to 10000");
+  EXPECT_EQ(asked({}, {}), "nothing to change: give a priority_class, a weight or a level");
 }
 
 TEST_F(ControlServiceTest, LabelsArriveEachInItsPlace) {

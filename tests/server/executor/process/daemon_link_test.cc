@@ -87,7 +87,6 @@ TEST_F(DaemonLinkTest, AlsoWhereItsEndIsMetBySending) {
   EXPECT_EQ(num_connections_, 2);
 }
 
-// The socket then says first that ours were lost.
 TEST_F(DaemonLinkTest, AlsoWhereItHadNotReadWhatItWasSent) {
   Run([this](DaemonLink& link) {
     const UniqueFd tallyd = Accept();
