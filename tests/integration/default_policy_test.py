@@ -71,6 +71,19 @@ class Automatic(DefaultPolicyTest):
         assert_slices(high=(own, own), other=(own, longest), best_effort=(1, 1))
         self.assertIn(f" {own} to {longest} ", self.ctl("executors").stdout)
 
+    def test_an_executor_that_leaves_keeps_its_time_slice_until_it_is_gone(self):
+        """What is left of it is still there for a service to wait for."""
+        self.start("accept")
+        slices = lambda: sorted(row["time_slice_us"] for row in self.ctl_json("executors"))
+        self.session(priority=HIGH)
+        endless = self.session(priority=BEST_EFFORT, tenant="endless")
+        wait_until(lambda: slices() == [1, 1_000_000], "both are there")
+        endless.close()
+        wait_until(lambda: "retiring" in {row["state"] for row in self.ctl_json("executors")}, "its work goes on")
+        self.session(priority=BEST_EFFORT)
+        wait_until(lambda: slices() == [500, 500, 1_000_000], "there are two of best-effort programs")
+        wait_until(lambda: slices() == [1, 1_000_000], "it is gone")
+
     def test_where_the_driver_refuses_them_look_ahead_stays(self):
         daemon = self.start("refuse")
         self.session(priority=HIGH)

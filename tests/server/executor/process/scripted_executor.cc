@@ -3,7 +3,8 @@
 // Same front desk (server/executor/executor.h) and same process around it as the real one, so what is tested is tallyd
 // and tally-executor's main. Clients steer it by their tenant's name: "fault" loses the context as soon as it attaches,
 // "all-figures" has done 1000 and more of everything, 1 more from row to row of proto/control/session_figures.h, and
-// with "take-back" the driver (scripted_driver.h) does not accept time slices any more, and "gpu-1" works on that GPU.
+// with "take-back" the driver (scripted_driver.h) does not accept time slices any more, "gpu-1" works on that GPU, and
+// work of "endless" goes on when its client is gone.
 // Environment: TALLY_SCRIPT_START=fail (no driver), hang (never ready), or a path (ready once that file is there); the
 // launch counter of a session is its id; TALLY_SCRIPT_DEVICES: how many GPUs there are, 1 by default.
 #include <poll.h>
@@ -172,12 +173,14 @@ class ScriptedExecutor final : public Executor {
   struct Session {
     SessionIdentity identity;
     TimePoint since;
+    bool has_departed = false;
   };
 
   static SessionSnapshot SnapshotOf(const Session& session) {
     SessionSnapshot snapshot;
     snapshot.identity = session.identity;
     snapshot.age = SteadyClock().Now() - session.since;
+    snapshot.has_departed = snapshot.is_draining = session.has_departed;
     snapshot.figures["kernel_launches"] = session.identity.session_id;
     snapshot.figures["host_to_device_bytes"] = 1000;
     snapshot.figures["device_memory_bytes"] = 4096;
@@ -197,6 +200,9 @@ class ScriptedExecutor final : public Executor {
     while (!is_ending_ && !IsEvicted(id) &&
            (::poll(&state, 1, 20) <= 0 || (state.revents & (POLLHUP | POLLRDHUP)) == 0))
       continue;
+    if (IsEndless(id)) {
+      while (!is_ending_) ::usleep(10'000);
+    }
     SessionEnd end;
     {
       std::lock_guard lock(mutex_);
@@ -206,6 +212,13 @@ class ScriptedExecutor final : public Executor {
     }
     end.reason = "client closed the connection";
     config_.on_session_end(end);
+  }
+
+  // From now on that is seen.
+  bool IsEndless(uint64_t id) {
+    std::lock_guard lock(mutex_);
+    Session& session = sessions_.at(id);
+    return session.has_departed = session.identity.tenant_name == "endless";
   }
 
   bool IsEvicted(uint64_t id) const {
