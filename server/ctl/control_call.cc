@@ -49,6 +49,13 @@ bool Call(const std::string& client_socket, const ControlCall& call) {
   return problem.empty();
 }
 
+void SayIfLate(uint32_t num_late_executors) {
+  if (num_late_executors == 0) return;
+  fmt::print(stderr, "tallyctl: {} not answered in time: what {} is missing here\n",
+             num_late_executors == 1 ? "an executor has" : fmt::format("{} executors have", num_late_executors),
+             num_late_executors == 1 ? "it has" : "they have");
+}
+
 const char* NameOf(v1::PriorityClass priority_class) {
   if (priority_class == v1::PRIORITY_CLASS_HIGH) return "high";
   return priority_class == v1::PRIORITY_CLASS_BEST_EFFORT ? "best-effort" : "unknown";

@@ -22,6 +22,9 @@ std::string CallControl(const std::string& client_socket, std::chrono::milliseco
 // The same for a command: prints the sentence and returns false if it fails.
 bool Call(const std::string& client_socket, const ControlCall& call);
 
+// For what executors are asked for: says on stderr that some have not answered.
+void SayIfLate(uint32_t num_late_executors);
+
 // "high", "best-effort"; never null.
 const char* NameOf(control::v1::PriorityClass priority_class);
 

@@ -16,7 +16,11 @@ namespace {
 namespace v1 = control::v1;
 
 bool Fetch(const Invocation& invocation, v1::ListGraphsResponse* response) {
-  return Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListGraphs(&context, {}, response); });
+  if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListGraphs(&context, {}, response); })) {
+    return false;
+  }
+  SayIfLate(response->late_executors());
+  return true;
 }
 
 void Show(const Invocation& invocation, const v1::ListGraphsResponse& response) {

@@ -66,6 +66,7 @@ int ListKernels(const Invocation& invocation) {
   v1::ListKernelsResponse response;
   if (!Call(invocation.socket, [&](auto& stub, auto& context) { return stub.ListKernels(&context, {}, &response); }))
     return 1;
+  SayIfLate(response.late_executors());
   if (invocation.as_json) {
     Json rows = Json::array();
     for (const v1::Kernel& kernel : response.kernels()) {

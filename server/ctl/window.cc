@@ -34,6 +34,7 @@ int ShowShapes(const Invocation& invocation) {
             [&](auto& stub, auto& context) { return stub.ListWindowShapes(&context, {}, &response); })) {
     return 1;
   }
+  SayIfLate(response.late_executors());
   if (invocation.as_json) {
     fmt::print("{}\n", ShapeJson(response).dump(2));
     return 0;

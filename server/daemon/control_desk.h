@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,13 @@ struct DaemonFacts {
   ProcessFigures process{};                               // of tallyd itself
 };
 
+// What executors were asked for.
+template <typename Row>
+struct Listed {
+  std::vector<Row> rows;
+  std::set<pid_t> late{};  // executors that had not answered within half a second: theirs are missing
+};
+
 class ControlDesk {
  public:
   virtual ~ControlDesk() = default;
@@ -90,11 +98,11 @@ class ControlDesk {
   virtual Result<Overview> GetOverview() = 0;
   virtual Status SetPriority(uint64_t session_id, const control::ShareChange& change) = 0;
   // Kernels of best-effort tenants, by GPU time, the most first.
-  virtual Result<std::vector<KernelRow>> GetKernels() = 0;
+  virtual Result<Listed<KernelRow>> GetKernels() = 0;
   // Shapes of windows, the most used first.
-  virtual Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() = 0;
+  virtual Result<Listed<control::WindowShapeFigures>> GetWindowShapes() = 0;
   // Sessions' graphs, those launched most often first.
-  virtual Result<std::vector<control::GraphFigures>> GetGraphs() = 0;
+  virtual Result<Listed<control::GraphFigures>> GetGraphs() = 0;
   // One of them for Graphviz; empty: there is none, or it is launched as a whole.
   virtual Result<std::string> DrawGraph(uint64_t session_id, uint32_t number) = 0;
   // Has executors record what all sessions do, for the administrator, or those of one user and his grants, for so long,

@@ -412,20 +412,20 @@ void ExecutorPool::Query(milliseconds limit, std::function<void()> done) {
   for (const ExecutorPtr& executor : executors_) {
     for (auto& [session_id, session] : executor->sessions) session.is_stale = true;  // until it answers
   }
-  Ask(control::LinkKind::kQuery, limit, std::move(done));
+  Ask(control::LinkKind::kQuery, limit, [done = std::move(done)](const auto&) { done(); });
 }
 
-void ExecutorPool::QueryKernels(milliseconds limit, std::function<void()> done) {
+void ExecutorPool::QueryKernels(milliseconds limit, Answered done) {
   for (const ExecutorPtr& executor : executors_) executor->kernels.clear();
   Ask(control::LinkKind::kQueryKernels, limit, std::move(done));
 }
 
-void ExecutorPool::QueryWindowShapes(milliseconds limit, std::function<void()> done) {
+void ExecutorPool::QueryWindowShapes(milliseconds limit, Answered done) {
   for (const ExecutorPtr& executor : executors_) executor->window_shapes.clear();
   Ask(control::LinkKind::kQueryWindowShapes, limit, std::move(done));
 }
 
-void ExecutorPool::QueryGraphs(milliseconds limit, std::function<void()> done) {
+void ExecutorPool::QueryGraphs(milliseconds limit, Answered done) {
   for (const ExecutorPtr& executor : executors_) executor->graphs.clear();
   Ask(control::LinkKind::kQueryGraphs, limit, std::move(done));
 }
@@ -439,7 +439,7 @@ void ExecutorPool::DrawGraph(uint64_t session_id, uint32_t number, milliseconds 
     return executor.sessions.contains(session_id) &&
            executor.link->SendDrawGraph(id, session_id, number, shared->get()).ok();
   };
-  Ask(send, limit, [shared, done = std::move(done)] { done(ReadGraphPicture(shared->get())); });
+  Ask(send, limit, [shared, done = std::move(done)](const auto&) { done(ReadGraphPicture(shared->get())); });
 }
 
 void ExecutorPool::Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid, std::function<void()> done) {
@@ -452,7 +452,8 @@ void ExecutorPool::Trace(std::chrono::nanoseconds duration, std::optional<uint32
     return true;
   };
   for (const ExecutorPtr& executor : executors_) executor->trace_file.Reset();
-  Ask(send, std::chrono::ceil<milliseconds>(duration) + kTraceAnswerLimit, std::move(done));
+  Ask(send, std::chrono::ceil<milliseconds>(duration) + kTraceAnswerLimit,
+      [done = std::move(done)](const auto&) { done(); });
 }
 
 void ExecutorPool::EndTraces() {
@@ -577,23 +578,22 @@ void ExecutorPool::ChoosePolicy(Executor& executor) {
   LOG_INFO("domain {}: policy {}: {}", executor.domain.Label(), choice.policy, choice.reason);
 }
 
-void ExecutorPool::Ask(control::LinkKind question, milliseconds limit, std::function<void()> done) {
+void ExecutorPool::Ask(control::LinkKind question, milliseconds limit, Answered done) {
   Ask([question](Executor& executor, uint64_t id) { return executor.link->SendSignal(question, id).ok(); }, limit,
       std::move(done));
 }
 
-void ExecutorPool::Ask(const std::function<bool(Executor&, uint64_t)>& send, milliseconds limit,
-                       std::function<void()> done) {
+void ExecutorPool::Ask(const std::function<bool(Executor&, uint64_t)>& send, milliseconds limit, Answered done) {
   const uint64_t id = next_request_id_++;
   Inquiry inquiry{{}, std::move(done)};
   for (const ExecutorPtr& executor : executors_) {
     if (executor->link != nullptr && send(*executor, id)) inquiry.awaited.insert(executor->pid);
   }
-  if (inquiry.awaited.empty()) return inquiry.done();
+  if (inquiry.awaited.empty()) return inquiry.done({});
   inquiries_.emplace(id, std::move(inquiry));
   loop_.PostDelayed(limit, [this, id] {
     const auto late = inquiries_.extract(id);
-    if (!late.empty()) late.mapped().done();
+    if (!late.empty()) late.mapped().done(late.mapped().awaited);
   });
 }
 
@@ -601,7 +601,7 @@ void ExecutorPool::AnswerArrived(uint64_t inquiry_id, pid_t pid) {
   const auto found = inquiries_.find(inquiry_id);
   if (found == inquiries_.end()) return;
   found->second.awaited.erase(pid);
-  if (found->second.awaited.empty()) inquiries_.extract(found).mapped().done();
+  if (found->second.awaited.empty()) inquiries_.extract(found).mapped().done({});
 }
 
 void ExecutorPool::AnswersFailed(pid_t pid) {

@@ -131,12 +131,14 @@ class ExecutorPool {
 
   // Asks every executor for its figures; calls `done` when all have answered or `limit` is over.
   void Query(std::chrono::milliseconds limit, std::function<void()> done);
+  // `late`: who had not answered by then.
+  using Answered = std::function<void(const std::set<pid_t>& late)>;
   // The same for what it knows about kernels (Executor::kernels).
-  void QueryKernels(std::chrono::milliseconds limit, std::function<void()> done);
+  void QueryKernels(std::chrono::milliseconds limit, Answered done);
   // Likewise of the shapes of windows (Executor::window_shapes).
-  void QueryWindowShapes(std::chrono::milliseconds limit, std::function<void()> done);
+  void QueryWindowShapes(std::chrono::milliseconds limit, Answered done);
   // Likewise of sessions' graphs (Executor::graphs).
-  void QueryGraphs(std::chrono::milliseconds limit, std::function<void()> done);
+  void QueryGraphs(std::chrono::milliseconds limit, Answered done);
   // Has a session's executor draw one of its graphs; what `done` gets is empty if that is launched as a whole, or is
   // not there.
   void DrawGraph(uint64_t session_id, uint32_t number, std::chrono::milliseconds limit,
@@ -188,7 +190,7 @@ class ExecutorPool {
 
   struct Inquiry {  // one Query()
     std::set<pid_t> awaited;
-    std::function<void()> done;
+    Answered done;
   };
 
   void OnConnection();
@@ -239,14 +241,14 @@ class ExecutorPool {
   void EndSessions(Executor& executor);
   // `send` says whether the executor was asked.
   void Ask(const std::function<bool(Executor&, uint64_t request_id)>& send, std::chrono::milliseconds limit,
-           std::function<void()> done);
+           Answered done);
   // The session has ended: removes the page of its tenant (tenant_files.h) if no other session needs it, or later.
   void LeaveTenantPage(const control::SessionIdentity& ended);
   void RemoveTenantPages();
   // Those that an earlier tallyd has left.
   void FindTenantPages();
   std::set<std::string> NeededTenantPages() const;
-  void Ask(control::LinkKind question, std::chrono::milliseconds limit, std::function<void()> done);
+  void Ask(control::LinkKind question, std::chrono::milliseconds limit, Answered done);
   void AnswerArrived(uint64_t inquiry_id, pid_t pid);
   void AnswersFailed(pid_t pid);
   void StopAwaiting(pid_t pid);

@@ -1,8 +1,10 @@
 #include "server/daemon/loop_desk.h"
 
 #include <algorithm>
-#include <functional>
 #include <future>
+#include <memory>
+#include <type_traits>
+#include <utility>
 
 namespace tally::server {
 namespace {
@@ -11,12 +13,6 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kExecutorAnswerLimit{500};
 // Longer than anything the loop waits for itself: beyond it, the loop has ended.
 constexpr std::chrono::seconds kLoopAnswerLimit{5};
-
-template <typename Answer>
-Answer Await(std::future<Answer>& answer, Answer too_late, std::chrono::nanoseconds longer = {}) {
-  if (answer.wait_for(kLoopAnswerLimit + longer) != std::future_status::ready) return too_late;
-  return answer.get();
-}
 
 }  // namespace
 
@@ -41,117 +37,94 @@ void LoopDesk::SetForcedSwitch(const std::optional<control::SwitchFigures>& figu
   facts_.forced_switch = figures;
 }
 
-Result<Overview> LoopDesk::GetOverview() {
-  // The promise is shared with the loop: it may answer after we have stopped waiting.
-  auto promise = std::make_shared<std::promise<Result<Overview>>>();
+template <typename Answer, typename F>
+Answer LoopDesk::Ask(F ask, std::chrono::nanoseconds longer) {
+  // Shared with the loop: it may answer after we have stopped waiting.
+  const auto promise = std::make_shared<std::promise<Answer>>();
   auto answer = promise->get_future();
-  loop_.Post(
-      [this, promise] { pool_.Query(kExecutorAnswerLimit, [this, promise] { promise->set_value(Collect()); }); });
-  return Await<Result<Overview>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+  loop_.Post([promise, ask = std::move(ask)] {
+    ask([promise](Answer answered) { promise->set_value(std::move(answered)); });
+  });
+  if (answer.wait_for(kLoopAnswerLimit + longer) == std::future_status::ready) return answer.get();
+  Status ended(StatusCode::kUnavailable, "tallyd is ending");
+  if constexpr (std::is_same_v<Answer, Status>) {
+    return ended;
+  } else {
+    return std::unexpected(std::move(ended));
+  }
+}
+
+Result<Overview> LoopDesk::GetOverview() {
+  return Ask<Result<Overview>>(
+      [this](auto answer) { pool_.Query(kExecutorAnswerLimit, [this, answer] { answer(Collect()); }); });
 }
 
 Status LoopDesk::SetPriority(uint64_t session_id, const control::ShareChange& change) {
-  auto promise = std::make_shared<std::promise<Status>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise, session_id, change] {
-    pool_.SetPriority(session_id, change, [promise](Status status) { promise->set_value(std::move(status)); });
-  });
-  return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
+  return Ask<Status>([this, session_id, change](auto answer) { pool_.SetPriority(session_id, change, answer); });
 }
 
-Result<std::vector<KernelRow>> LoopDesk::GetKernels() {
-  auto promise = std::make_shared<std::promise<Result<std::vector<KernelRow>>>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise] {
-    pool_.QueryKernels(kExecutorAnswerLimit, [this, promise] { promise->set_value(CollectKernels()); });
+Result<Listed<KernelRow>> LoopDesk::GetKernels() {
+  using Answer = Listed<KernelRow>;
+  return Ask<Result<Answer>>([this](auto answer) {
+    pool_.QueryKernels(kExecutorAnswerLimit, [this, answer](auto& late) { answer(Answer{CollectKernels(), late}); });
   });
-  return Await<Result<std::vector<KernelRow>>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
-Result<std::vector<control::WindowShapeFigures>> LoopDesk::GetWindowShapes() {
-  using Answer = Result<std::vector<control::WindowShapeFigures>>;
-  auto promise = std::make_shared<std::promise<Answer>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise] {
-    pool_.QueryWindowShapes(kExecutorAnswerLimit, [this, promise] { promise->set_value(CollectWindowShapes()); });
+Result<Listed<control::WindowShapeFigures>> LoopDesk::GetWindowShapes() {
+  using Answer = Listed<control::WindowShapeFigures>;
+  return Ask<Result<Answer>>([this](auto answer) {
+    pool_.QueryWindowShapes(kExecutorAnswerLimit, [this, answer](auto& late) {
+      answer(Answer{CollectWindowShapes(), late});
+    });
   });
-  return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
-Result<std::vector<control::GraphFigures>> LoopDesk::GetGraphs() {
-  using Answer = Result<std::vector<control::GraphFigures>>;
-  auto promise = std::make_shared<std::promise<Answer>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise] {
-    pool_.QueryGraphs(kExecutorAnswerLimit, [this, promise] { promise->set_value(CollectGraphs()); });
+Result<Listed<control::GraphFigures>> LoopDesk::GetGraphs() {
+  using Answer = Listed<control::GraphFigures>;
+  return Ask<Result<Answer>>([this](auto answer) {
+    pool_.QueryGraphs(kExecutorAnswerLimit, [this, answer](auto& late) { answer(Answer{CollectGraphs(), late}); });
   });
-  return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
 Result<std::string> LoopDesk::DrawGraph(uint64_t session_id, uint32_t number) {
-  using Answer = Result<std::string>;
-  auto promise = std::make_shared<std::promise<Answer>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise, session_id, number] {
-    pool_.DrawGraph(session_id, number, kExecutorAnswerLimit,
-                    [promise](std::string text) { promise->set_value(std::move(text)); });
-  });
-  return Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+  return Ask<Result<std::string>>(
+      [this, session_id, number](auto answer) { pool_.DrawGraph(session_id, number, kExecutorAnswerLimit, answer); });
 }
 
 Result<Recording> LoopDesk::Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) {
-  using Answer = Result<Recording>;
   const Status turn =
       trace_turns_.Enter(!uid.has_value(), kLoopAnswerLimit, [this] { loop_.Post([this] { pool_.EndTraces(); }); });
   if (!turn.ok()) return std::unexpected(turn);
-  auto promise = std::make_shared<std::promise<Answer>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise, duration, uid] {
-    pool_.Trace(duration, uid, [this, promise] { promise->set_value(CollectTraces()); });
-  });
-  Answer traces = Await<Answer>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"), duration);
+  auto traces = Ask<Result<Recording>>(
+      [this, duration, uid](auto answer) { pool_.Trace(duration, uid, [this, answer] { answer(CollectTraces()); }); },
+      duration);
   const bool is_cut_short = trace_turns_.Leave();
   if (traces) traces->is_cut_short = is_cut_short;
   return traces;
 }
 
 Status LoopDesk::SetTurnaroundThreshold(std::chrono::nanoseconds threshold) {
-  auto promise = std::make_shared<std::promise<Status>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise, threshold] {
+  return Ask<Status>([this, threshold](auto answer) {
     const Status honoured = pool_.CheckHonoured(scheduler::Setting::kTurnaround);
     if (honoured.ok()) pool_.SetTurnaroundThreshold(threshold);
-    promise->set_value(honoured);
+    answer(honoured);
   });
-  return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
 }
 
 Result<GrantRow> LoopDesk::CreateGrant(const GrantSpec& spec) {
-  auto promise = std::make_shared<std::promise<Result<GrantRow>>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise, spec] { promise->set_value(grants_.Create(spec)); });
-  return Await<Result<GrantRow>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+  return Ask<Result<GrantRow>>([this, spec](auto answer) { answer(grants_.Create(spec)); });
 }
 
 Status LoopDesk::LabelGrant(const std::string& tenant, const GrantLabels& labels) {
-  auto promise = std::make_shared<std::promise<Status>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise, tenant, labels] { promise->set_value(grants_.Label(tenant, labels)); });
-  return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
+  return Ask<Status>([this, tenant, labels](auto answer) { answer(grants_.Label(tenant, labels)); });
 }
 
 Status LoopDesk::RevokeGrant(const std::string& tenant) {
-  auto promise = std::make_shared<std::promise<Status>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise, tenant] { promise->set_value(grants_.Revoke(tenant)); });
-  return Await(answer, Status(StatusCode::kUnavailable, "tallyd is ending"));
+  return Ask<Status>([this, tenant](auto answer) { answer(grants_.Revoke(tenant)); });
 }
 
 Result<std::vector<GrantRow>> LoopDesk::GetGrants() {
-  auto promise = std::make_shared<std::promise<Result<std::vector<GrantRow>>>>();
-  auto answer = promise->get_future();
-  loop_.Post([this, promise] { promise->set_value(grants_.Rows()); });
-  return Await<Result<std::vector<GrantRow>>>(answer, Error(StatusCode::kUnavailable, "tallyd is ending"));
+  return Ask<Result<std::vector<GrantRow>>>([this](auto answer) { answer(grants_.Rows()); });
 }
 
 std::vector<KernelRow> LoopDesk::CollectKernels() const {

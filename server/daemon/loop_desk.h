@@ -18,9 +18,9 @@ class LoopDesk final : public ControlDesk {
 
   Result<Overview> GetOverview() override;
   Status SetPriority(uint64_t session_id, const control::ShareChange& change) override;
-  Result<std::vector<KernelRow>> GetKernels() override;
-  Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override;
-  Result<std::vector<control::GraphFigures>> GetGraphs() override;
+  Result<Listed<KernelRow>> GetKernels() override;
+  Result<Listed<control::WindowShapeFigures>> GetWindowShapes() override;
+  Result<Listed<control::GraphFigures>> GetGraphs() override;
   Result<std::string> DrawGraph(uint64_t session_id, uint32_t number) override;
   Result<Recording> Trace(std::chrono::nanoseconds duration, std::optional<uint32_t> uid) override;
   Status SetTurnaroundThreshold(std::chrono::nanoseconds threshold) override;
@@ -32,6 +32,11 @@ class LoopDesk final : public ControlDesk {
   void SetForcedSwitch(const std::optional<control::SwitchFigures>& figures);
 
  private:
+  // `ask`, which is called on the loop, gives its answer to what it is called with, then or later. kUnavailable: the
+  // loop has ended.
+  template <typename Answer, typename F>
+  Answer Ask(F ask, std::chrono::nanoseconds longer = {});
+
   Overview Collect() const;                                              // on the loop
   std::vector<KernelRow> CollectKernels() const;                         // on the loop
   std::vector<control::WindowShapeFigures> CollectWindowShapes() const;  // likewise

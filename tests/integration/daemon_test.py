@@ -120,6 +120,20 @@ class Control(DaemonTest):
         os.kill(executor["pid"], signal.SIGCONT)
         wait_until(lambda: not self.ctl_json_at_once("ps")[0]["is_stale"], "it answers again")
 
+    def test_what_a_stuck_executor_does_not_say_is_said_to_be_missing(self):
+        self.start_daemon()
+        self.session()
+        (executor,) = self.ctl_json("executors")
+        lists = (["kernels"], ["graphs"], ["window", "--shapes"])
+        for words in lists:
+            self.assertEqual(self.ctl(*words).stderr, "")
+        os.kill(executor["pid"], signal.SIGSTOP)
+        for words in lists:
+            shown = self.ctl("--json", *words)
+            self.assertEqual((shown.returncode, json.loads(shown.stdout)), (0, []))
+            self.assertEqual(shown.stderr, "tallyctl: an executor has not answered in time: what it has is missing here\n")
+        os.kill(executor["pid"], signal.SIGCONT)
+
     def test_unknown_options_and_bad_configuration(self):
         for arguments, words in ((["--frobnicate"], "--frobnicate"), (["--driver", "magic"], "'magic' is no driver"),
                                  (["--metrics-address", "nonsense"], "HOST:PORT"), (["--config", "/nowhere"], "/nowhere"),

@@ -187,7 +187,8 @@ grpc::Status ControlService::ListKernels(grpc::ServerContext*, const v1::ListKer
                                          v1::ListKernelsResponse* response) {
   const auto kernels = desk_.GetKernels();
   if (!kernels) return ToGrpc(kernels.error());
-  for (const KernelRow& row : *kernels) Fill(row, response->add_kernels());
+  for (const KernelRow& row : kernels->rows) Fill(row, response->add_kernels());
+  response->set_late_executors(static_cast<uint32_t>(kernels->late.size()));
   return grpc::Status::OK;
 }
 
@@ -195,7 +196,8 @@ grpc::Status ControlService::ListWindowShapes(grpc::ServerContext*, const v1::Li
                                               v1::ListWindowShapesResponse* response) {
   const auto shapes = desk_.GetWindowShapes();
   if (!shapes) return ToGrpc(shapes.error());
-  for (const control::WindowShapeFigures& figures : *shapes) Fill(figures, response->add_shapes());
+  for (const control::WindowShapeFigures& figures : shapes->rows) Fill(figures, response->add_shapes());
+  response->set_late_executors(static_cast<uint32_t>(shapes->late.size()));
   return grpc::Status::OK;
 }
 
@@ -203,7 +205,8 @@ grpc::Status ControlService::ListGraphs(grpc::ServerContext*, const v1::ListGrap
                                         v1::ListGraphsResponse* response) {
   const auto graphs = desk_.GetGraphs();
   if (!graphs) return ToGrpc(graphs.error());
-  for (const control::GraphFigures& figures : *graphs) Fill(figures, response->add_graphs());
+  for (const control::GraphFigures& figures : graphs->rows) Fill(figures, response->add_graphs());
+  response->set_late_executors(static_cast<uint32_t>(graphs->late.size()));
   return grpc::Status::OK;
 }
 

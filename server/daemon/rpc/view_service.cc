@@ -45,17 +45,22 @@ grpc::Status ViewService::ListExecutors(grpc::ServerContext* context, const v1::
 grpc::Status ViewService::ListWindowShapes(grpc::ServerContext* context, const v1::ListWindowShapesRequest*,
                                            v1::ListWindowShapesResponse* response) {
   grpc::Status refusal;
-  const auto own = OwnSessions(*context, &refusal);
+  const auto own = OwnOf(*context, &refusal);
   if (!own) return refusal;
   const auto shapes = desk_.GetWindowShapes();
   if (!shapes) return ToGrpc(shapes.error());
-  for (const control::WindowShapeFigures& figures : *shapes) {
-    if (own->contains(figures.session_id)) Fill(figures, response->add_shapes());
+  for (const control::WindowShapeFigures& figures : shapes->rows) {
+    if (own->sessions.contains(figures.session_id)) Fill(figures, response->add_shapes());
   }
+  response->set_late_executors(own->NumExecutorsIn(shapes->late));
   return grpc::Status::OK;
 }
 
-std::optional<std::set<uint64_t>> ViewService::OwnSessions(grpc::ServerContext& context, grpc::Status* refusal) {
+uint32_t ViewService::Own::NumExecutorsIn(const std::set<pid_t>& some) const {
+  return static_cast<uint32_t>(std::ranges::count_if(some, [&](pid_t pid) { return executors.contains(pid); }));
+}
+
+std::optional<ViewService::Own> ViewService::OwnOf(grpc::ServerContext& context, grpc::Status* refusal) {
   const auto viewer = find_viewer_(context);
   if (!viewer) {
     *refusal = Nobody();
@@ -66,9 +71,11 @@ std::optional<std::set<uint64_t>> ViewService::OwnSessions(grpc::ServerContext& 
     *refusal = ToGrpc(overview.error());
     return std::nullopt;
   }
-  std::set<uint64_t> own;
+  Own own;
   for (const SessionRow& row : overview->sessions) {
-    if (MaySee(*viewer, row)) own.insert(row.record.identity.session_id);
+    if (!MaySee(*viewer, row)) continue;
+    own.sessions.insert(row.record.identity.session_id);
+    own.executors.insert(row.executor_pid);
   }
   return own;
 }
@@ -76,23 +83,24 @@ std::optional<std::set<uint64_t>> ViewService::OwnSessions(grpc::ServerContext& 
 grpc::Status ViewService::ListGraphs(grpc::ServerContext* context, const v1::ListGraphsRequest*,
                                      v1::ListGraphsResponse* response) {
   grpc::Status refusal;
-  const auto own = OwnSessions(*context, &refusal);
+  const auto own = OwnOf(*context, &refusal);
   if (!own) return refusal;
   const auto graphs = desk_.GetGraphs();
   if (!graphs) return ToGrpc(graphs.error());
-  for (const control::GraphFigures& figures : *graphs) {
-    if (own->contains(figures.session_id)) Fill(figures, response->add_graphs());
+  for (const control::GraphFigures& figures : graphs->rows) {
+    if (own->sessions.contains(figures.session_id)) Fill(figures, response->add_graphs());
   }
+  response->set_late_executors(own->NumExecutorsIn(graphs->late));
   return grpc::Status::OK;
 }
 
 grpc::Status ViewService::DrawGraph(grpc::ServerContext* context, const v1::DrawGraphRequest* request,
                                     v1::DrawGraphResponse* response) {
   grpc::Status refusal;
-  const auto own = OwnSessions(*context, &refusal);
+  const auto own = OwnOf(*context, &refusal);
   if (!own) return refusal;
   // Of others' nobody learns whether they are there.
-  if (!own->contains(request->session_id())) return NoSuchGraph();
+  if (!own->sessions.contains(request->session_id())) return NoSuchGraph();
   return server::DrawGraph(desk_, *request, response);
 }
 

@@ -47,8 +47,14 @@ class ViewService final : public control::v1::Control::Service {
  private:
   class TraceTurn;
 
-  // Of whoever asks; none: `refusal` says why.
-  std::optional<std::set<uint64_t>> OwnSessions(grpc::ServerContext& context, grpc::Status* refusal);
+  // What whoever asks may know of.
+  struct Own {
+    std::set<uint64_t> sessions;
+    std::set<pid_t> executors;  // of these; others may have some there, too
+    uint32_t NumExecutorsIn(const std::set<pid_t>& some) const;
+  };
+  // None: `refusal` says why.
+  std::optional<Own> OwnOf(grpc::ServerContext& context, grpc::Status* refusal);
 
   ControlDesk& desk_;
   const bool shows_totals_;

@@ -29,11 +29,11 @@ class OneSessionDesk final : public ControlDesk {
     return overview;
   }
   Status SetPriority(uint64_t, const control::ShareChange&) override { return OkStatus(); }
-  Result<std::vector<KernelRow>> GetKernels() override { return std::vector<KernelRow>{}; }
-  Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
-    return std::vector<control::WindowShapeFigures>{};
+  Result<Listed<KernelRow>> GetKernels() override { return Listed<KernelRow>{}; }
+  Result<Listed<control::WindowShapeFigures>> GetWindowShapes() override {
+    return Listed<control::WindowShapeFigures>{};
   }
-  Result<std::vector<control::GraphFigures>> GetGraphs() override { return std::vector<control::GraphFigures>{}; }
+  Result<Listed<control::GraphFigures>> GetGraphs() override { return Listed<control::GraphFigures>{}; }
   Result<std::string> DrawGraph(uint64_t, uint32_t) override { return std::string(); }
   Result<Recording> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override { return Recording{}; }
   Status SetTurnaroundThreshold(std::chrono::nanoseconds) override { return OkStatus(); }

@@ -35,22 +35,22 @@ class BusyDesk final : public ControlDesk {
     return overview;
   }
   Status SetPriority(uint64_t, const control::ShareChange&) override { return OkStatus(); }
-  Result<std::vector<KernelRow>> GetKernels() override {
+  Result<Listed<KernelRow>> GetKernels() override {
     KernelRow row;
     std::strcpy(row.report.kernel, kNoText);
-    return std::vector<KernelRow>{row};
+    return Listed<KernelRow>{{row}};
   }
-  Result<std::vector<control::WindowShapeFigures>> GetWindowShapes() override {
-    return std::vector<control::WindowShapeFigures>{};
+  Result<Listed<control::WindowShapeFigures>> GetWindowShapes() override {
+    return Listed<control::WindowShapeFigures>{};
   }
   // One of this user's session, one of another's.
-  Result<std::vector<control::GraphFigures>> GetGraphs() override {
+  Result<Listed<control::GraphFigures>> GetGraphs() override {
     std::vector<control::GraphFigures> graphs(2);
     graphs[0].session_id = 1;
     graphs[1].session_id = 2;
     graphs[0].number = graphs[1].number = 3;
     graphs[0].reason = control::WholeReason::kShort;
-    return graphs;
+    return Listed<control::GraphFigures>{graphs, {7, 9}};
   }
   Result<std::string> DrawGraph(uint64_t, uint32_t number) override { return number == 3 ? "digraph" : ""; }
   Result<Recording> Trace(std::chrono::nanoseconds, std::optional<uint32_t>) override {
@@ -161,7 +161,9 @@ TEST_F(ViewServerTest, AUserSeesHisOwnGraphs) {
   ASSERT_EQ(own.graphs_size(), 1);
   EXPECT_EQ(own.graphs(0).session_id(), 1u);
   EXPECT_EQ(own.graphs(0).why_whole(), "short");
+  EXPECT_EQ(own.late_executors(), 1u) << "the one that has a session of this user";
   EXPECT_EQ(list(*all_stub).graphs_size(), 2);
+  EXPECT_EQ(list(*all_stub).late_executors(), 2u);
   EXPECT_EQ(draw(*stub, 1, 3), "digraph");
   EXPECT_EQ(draw(*all_stub, 2, 3), "digraph");
   const std::string none = draw(*stub, 1, 4);
