@@ -126,7 +126,7 @@ class Control(DaemonTest):
         (executor,) = self.ctl_json("executors")
         lists = (["kernels"], ["graphs"], ["window", "--shapes"])
         for words in lists:
-            self.assertEqual(self.ctl(*words).stderr, "")
+            wait_until(lambda words=words: self.ctl(*words).stderr == "", "it answers in time")
         os.kill(executor["pid"], signal.SIGSTOP)
         for words in lists:
             shown = self.ctl("--json", *words)
