@@ -141,7 +141,7 @@ def objectives(room):
     options, rows = room.options, []
     with room.worker("training", options.training) as training:
         solo = room.solo(training)
-        for over in (None, *OVER_ALONE):
+        for over in (None, *(OVER_ALONE[:1] if options.smoke else OVER_ALONE)):
             slo = f"p99={over * own_p99(rows[0]['alone']) * 1000:.0f}us" if over else ""
             with room.worker("service", options.service, {"TALLY_SLO": slo} if over else None) as service:
                 row = {"objective": slo, "over_alone": over, "solo": solo}
