@@ -543,15 +543,16 @@ void ExecutorPool::PlanTimeSlices() {
   TimeSlicePlan plan(config_.best_effort_time_slice, config_.starvation_bound.value_or(std::chrono::nanoseconds(0)));
   for (const ExecutorPtr& executor : executors_) {
     if (executor->state == ExecutorState::kStarting || executor->state == ExecutorState::kRetiring) continue;
-    plan.Add(executor->domain.priority_class, executor->used_gpus());
+    plan.Add(executor->domain.priority_class, executor->used_gpus(), executor->time_slices.has_contexts != 0);
   }
   for (const ExecutorPtr& executor : executors_) {
     if (executor->link == nullptr) continue;
     ChoosePolicy(*executor);
     Executor::WantedTimeSlice wanted{plan.SlicesFor(executor->domain.priority_class, executor->used_gpus()),
-                                     executor->policy.policy == scheduler::kTimeSlicesPolicy};
+                                     executor->policy.policy == scheduler::kTimeSlicesPolicy,
+                                     plan.HeldGpusFor(executor->domain.priority_class, executor->used_gpus())};
     if (executor->wanted_time_slice == wanted) continue;
-    const Status sent = executor->link->SendSetTimeSlice(wanted.slices, wanted.is_left_to_slices);
+    const Status sent = executor->link->SendSetTimeSlice(wanted.slices, wanted.is_left_to_slices, wanted.held_gpus);
     if (sent.ok()) executor->wanted_time_slice = std::move(wanted);
   }
 }

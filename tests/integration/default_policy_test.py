@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Which policy is in force, with an executor whose driver accepts time slices or does not, and what is refused because of it."""
 import os
+import signal
 import subprocess
 import unittest
 
@@ -26,10 +27,12 @@ class DefaultPolicyTest(DaemonTest):
         line = f"domain {domain}:{os.getuid()}: policy {policy}: {reason}"
         self.assertEqual(self.log_of(daemon).count(line), 1, self.log_of(daemon))
 
+    def told(self, domain):
+        """What the executor of a domain was told."""
+        return next(row["remark"] for row in self.ctl_json("kernels") if row["domain"].startswith(domain))
+
     def is_left_to_time_slices(self):
-        """What the executor of the best-effort domain was told."""
-        return {"left to time slices": True, "": False}[
-            next(row["remark"] for row in self.ctl_json("kernels") if row["domain"].startswith("best-effort"))]
+        return {"left to time slices": True, "": False}[self.told("best-effort")]
 
 
 class Automatic(DefaultPolicyTest):
@@ -70,6 +73,17 @@ class Automatic(DefaultPolicyTest):
         self.session(priority=HIGH, domain="other", tenant="gpu-0")  # on the first GPU there are two now
         assert_slices(high=(own, own), other=(own, longest), best_effort=(1, 1))
         self.assertIn(f" {own} to {longest} ", self.ctl("executors").stdout)
+
+    def test_the_gpu_is_held_while_somebody_else_has_contexts(self):
+        self.start("accept")
+        self.session(priority=HIGH)
+        self.assert_in_force(TIME_SLICES, "the driver accepts them", "high")
+        self.assertEqual(self.told("high"), "left to time slices")
+        self.session(priority=BEST_EFFORT)
+        wait_until(lambda: self.told("high") == "may hold the GPU", "there is somebody to hold it from")
+        self.assertTrue(self.is_left_to_time_slices())
+        os.kill(next(row["pid"] for row in self.ctl_json("executors") if row["domain"].startswith("best-effort")), signal.SIGKILL)
+        wait_until(lambda: self.told("high") == "left to time slices", "he is gone")
 
     def test_an_executor_that_leaves_keeps_its_time_slice_until_it_is_gone(self):
         """What is left of it is still there for a service to wait for."""

@@ -88,7 +88,8 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, has_contexts), 68u);
   EXPECT_EQ(offsetof(LinkTimeSlices, used_gpus), 72u);
   EXPECT_EQ(offsetof(LinkSetTimeSlice, is_left_to_slices), 16u);
-  EXPECT_EQ(offsetof(LinkSetTimeSlice, slice_us), 24u);
+  EXPECT_EQ(offsetof(LinkSetTimeSlice, held_gpus), 24u);
+  EXPECT_EQ(offsetof(LinkSetTimeSlice, slice_us), 32u);
 }
 
 TEST(ExecutorLinkAbi, GpusAreLaidOutAsTheirTwin) {

@@ -154,9 +154,7 @@ class DomainProcess {
     events.on_set_tuning = [this](const scheduler::Tuning& tuning) {
       if (executor_ != nullptr) executor_->Tune(tuning);
     };
-    events.on_set_time_slice = [this](const auto& slices, bool is_left_to_slices) {
-      context_turns_.OnWanted(slices, is_left_to_slices);
-    };
+    events.on_set_time_slice = [this](const WantedTurns& turns) { context_turns_.OnWanted(turns); };
     events.on_end_session = [this](uint64_t session_id, const std::string& reason) {
       // One that is gone already has ended as it was to.
       if (executor_ != nullptr) (void)executor_->Evict(session_id, reason);

@@ -85,7 +85,7 @@ class ScriptedExecutor final : public Executor {
     report.chosen.duration = std::chrono::microseconds(100);
     report.chosen.turnaround = threshold_;
     report.original_duration = std::chrono::microseconds(80);
-    report.remark = is_left_to_time_slices_ ? "left to time slices" : "";
+    report.remark = held_devices_ != 0 ? "may hold the GPU" : is_left_to_time_slices_ ? "left to time slices" : "";
     return {report};
   }
   // One for each session with a window.
@@ -118,7 +118,7 @@ class ScriptedExecutor final : public Executor {
   void LeaveToTimeSlices(bool is_left) override { is_left_to_time_slices_ = is_left; }
   void TakePrecedence(uint64_t) override {}
   void NoteTimeSlices(const std::vector<std::chrono::microseconds>&) override {}
-  void AllowHolding(uint64_t) override {}
+  void AllowHolding(uint64_t devices) override { held_devices_ = devices; }
   HighPriorityWatch* high_priority_watch() override { return nullptr; }
   Status Evict(uint64_t session_id, const std::string&) override {
     std::lock_guard lock(mutex_);
@@ -170,6 +170,7 @@ class ScriptedExecutor final : public Executor {
   std::atomic<uint64_t> used_devices_{0};
   std::chrono::nanoseconds threshold_{31'600};  // on the executor's loop only, as below
   bool is_left_to_time_slices_ = false;
+  uint64_t held_devices_ = 0;
   struct Session {
     SessionIdentity identity;
     TimePoint since;
