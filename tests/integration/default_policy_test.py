@@ -28,8 +28,11 @@ class DefaultPolicyTest(DaemonTest):
         self.assertEqual(self.log_of(daemon).count(line), 1, self.log_of(daemon))
 
     def told(self, domain):
-        """What the executor of a domain was told."""
-        return next(row["remark"] for row in self.ctl_json("kernels") if row["domain"].startswith(domain))
+        """What the executor of a domain was told; a busy machine's may be late with its answer."""
+        found = []
+        wait_until(lambda: found.extend(row["remark"] for row in self.ctl_json("kernels") if row["domain"].startswith(domain)) or found,
+                   "it answers")
+        return found[0]
 
     def is_left_to_time_slices(self):
         return {"left to time slices": True, "": False}[self.told("best-effort")]
