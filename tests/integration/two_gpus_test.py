@@ -142,11 +142,13 @@ class Order(TwoGpusTest):
         for shuffle, window in ((1, "off"), (2, "on"), (3, "on")):
             with self.subTest((shuffle, window)):
                 daemon = self.start("--policy", "look-ahead", shuffle=shuffle)
-                self.case("service", "requests", 20, 2, 0, priority="high")
-                self.await_launches("service", 2)
-                training = self.case("exchange", "exchange", 60, env={"TALLY_WINDOW": window})
-                self.assertEqual(training.communicate(timeout=100)[0], b"OK\n")
-                self.end_all(daemon)
+                try:
+                    self.case("service", "requests", 20, 2, 0, priority="high")
+                    self.await_launches("service", 2)
+                    training = self.case("exchange", "exchange", 60, env={"TALLY_WINDOW": window})
+                    self.assertEqual(training.communicate(timeout=100)[0], b"OK\n")
+                finally:
+                    self.end_all(daemon)
 
     def test_graphs_on_the_second(self):
         self.start("--policy", "look-ahead")

@@ -34,9 +34,11 @@ def event_on(gpu):
 
 
 def stream_on(gpu):
-    stream = ctypes.c_void_p()
-    gpu.make_current()
+    """One that does not wait for the legacy stream, but for what that has so far: the fill that makes the GPU's word zero."""
+    stream, filled = ctypes.c_void_p(), event_on(gpu)
     gpu.call("cuStreamCreate", ctypes.byref(stream), 1)
+    gpu.call("cuEventRecord", filled, None)
+    gpu.call("cuStreamWaitEvent", stream, filled, 0)
     return stream
 
 
