@@ -199,6 +199,11 @@ class Spread(SpreadCase):
         self.assert_ok(self.start_case("gone_in_flight", 4, 4, 12, file=GRAPH_CASES))
         self.assert_ok(self.start_case("reset", 4, 4, 6, file=GRAPH_CASES))
 
+    def test_memory_that_is_had_again_is_other_memory(self):
+        self.start(2, TALLY_SIM_REUSE_ADDRESSES="1")
+        self.assert_ok(self.start_case("anew", "wavefront"))
+        wait_until(lambda: self.num_spread() > 4, "all of it was spread", 30)
+
     def test_what_does_not_pay_is_left_whole(self):
         self.start(2, forced=False)
         run = self.start_case("forever", "independent", 1)

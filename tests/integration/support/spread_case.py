@@ -332,6 +332,24 @@ def nonsense():
     print("OK")
 
 
+def anew(shape):
+    """Memory that is freed and had again is other memory, also at the same addresses: mirrors must not go on with what was there."""
+    graph = Shaped(shape)
+    for _ in range(3):
+        for _ in range(2):
+            graph.launch()
+        graph.check()
+        for matrix in graph.matrices:
+            graph.call("cuMemFree_v2", matrix)
+        if {graph.allocate(MATRIX_BYTES).value for _ in graph.matrices} != {matrix.value for matrix in graph.matrices}:
+            sys.exit("the memory is elsewhere")
+        for matrix in graph.matrices:
+            graph.call("cuMemsetD32_v2", matrix, 1, ctypes.c_size_t(MATRIX_BYTES // 4))
+        graph.call("cuCtxSynchronize")
+        graph.expected = [[1] * (SIDE * SIDE) for _ in range(2 * TILES)]
+    print("OK")
+
+
 def forever(shape, rounds="100"):
     graph = Shaped(shape, int(rounds))
     print("launched", flush=True)
@@ -342,4 +360,4 @@ def forever(shape, rounds="100"):
 
 
 if __name__ == "__main__":
-    {"shapes": shapes, "declared": declared, "lies": lies, "nonsense": nonsense, "forever": forever}[sys.argv[1]](*sys.argv[2:])
+    {"shapes": shapes, "declared": declared, "lies": lies, "nonsense": nonsense, "anew": anew, "forever": forever}[sys.argv[1]](*sys.argv[2:])
