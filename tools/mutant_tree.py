@@ -129,6 +129,8 @@ class Tree:
                 for test in tests:
                     test.command = commands[test.name]
             return ""
+        if "interrupted by user" in done.stdout:
+            raise KeyboardInterrupt  # nothing is known of it
         # What is asserted at compile time is tested, too.
         if refused := re.search(r"(\S+?):\d+:\d+: error: static assertion failed", done.stdout):
             raise Refused(f"static_assert in {refused.group(1).replace(self.source + '/', '').replace('../', '')}")
