@@ -195,7 +195,8 @@ def faults(room):
     options, rows = room.options, []
     with room.worker("service", options.service) as service:
         capacity = room.capacity(service, options.seconds / 6)
-        for kind in ("nobody", *faulty.KINDS, "nobody again"):
+        kinds = ("illegal-access", "endless") if options.smoke else faulty.KINDS
+        for kind in ("nobody", *kinds, "nobody again"):
             programs = Faults(room.place, kind) if kind in faulty.KINDS else None
             if programs:
                 programs.start()
