@@ -43,6 +43,14 @@ def is_training(name):
     return name == STAND_IN or name in TRAININGS
 
 
+def choose_pair(options, parser):
+    """Sets options.service and options.training, as --pair and --smoke have them."""
+    pair = f"{STAND_IN}:{STAND_IN}" if options.smoke else options.pair
+    options.service, _, options.training = pair.partition(":")
+    if not is_service(options.service) or not is_training(options.training):
+        parser.error(f"no pair of a service and a training: {options.pair}")
+
+
 def pipeline(name):
     """Of a training pipeline-CHAIN: its chain of bench/pipelines, tiles of each multiprocessor."""
     length = "-short" if name.endswith("-short") else ""

@@ -9,6 +9,8 @@ not end, so it must be killed.
 import ctypes
 import sys
 
+import stand_ins
+
 PTX = b"""
 .version 7.0
 .target sm_70
@@ -42,22 +44,7 @@ ENTRIES = {"healthy": b"healthy", "illegal-access": b"illegal_access", "trap": b
 KINDS = ("healthy", "out-of-memory", "illegal-access", "trap", "endless")
 
 
-class Gpu:
-    def __init__(self):
-        self.cuda = ctypes.CDLL("libcuda.so.1")
-        self.context = ctypes.c_void_p()
-        self.call("cuInit", 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
-        self.call("cuCtxSetCurrent", self.context)
-
-    def tried(self, name, *arguments):
-        return getattr(self.cuda, name)(*arguments)
-
-    def call(self, name, *arguments):
-        error = self.tried(name, *arguments)
-        if error:
-            sys.exit(f"{name}: error {error}")
-
+class Faulty(stand_ins.Gpu):
     def allocate(self, size):
         """(error, address)"""
         memory = ctypes.c_uint64()
@@ -73,9 +60,7 @@ class Gpu:
         return error
 
     def run(self, kind):
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("cuModuleLoadData", ctypes.byref(module), PTX)
-        self.call("cuModuleGetFunction", ctypes.byref(function), module, ENTRIES[kind])
+        function = self.load(PTX, ENTRIES[kind])
         error, word = self.allocate(4)
         if not error:
             self.call("cuMemsetD32_v2", word, 0, ctypes.c_size_t(1))
@@ -87,7 +72,7 @@ class Gpu:
 def main():
     if len(sys.argv) != 2 or sys.argv[1] not in KINDS:
         sys.exit(__doc__)
-    gpu = Gpu()
+    gpu = Faulty()
     print("there", flush=True)
     error = gpu.take_all() if sys.argv[1] == "out-of-memory" else gpu.run(sys.argv[1])
     print(f"error {error}", flush=True)

@@ -10,7 +10,9 @@
 Each part has tallyds of its own. Programs and what an own time is: README.md. Without GPUs only --smoke makes sense.
 """
 import argparse
+import collections.abc
 import contextlib
+import dataclasses
 import json
 import os
 import subprocess
@@ -22,31 +24,31 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 # pylint: disable=wrong-import-position
 import catalogue
+import command_line
 import faulty
 import machine
 import measures
 import modes
 import output
 import stage
-import trace
 import ways
 # pylint: enable=wrong-import-position
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PARTS = ("objectives", "faults", "bound")
-# By name: tallyd's options. Objectives need a policy that honours them.
-DAEMONS = {"own contexts": ["--policy", "look-ahead"],
-           "one context": ["--policy", "look-ahead", "--share-contexts", "--transforms", "gate"]}
 OVER_ALONE = (2.0, 1.4, 1.05)  # of the own p99 beside nobody
-BOUND = "100ms"
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    rooms: dict  # by name: tallyd's options; None: natively
+    measure: collections.abc.Callable
+    page: collections.abc.Callable
+    cells: collections.abc.Callable  # what the service answered, of what was measured
 
 
 def read_options(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-
-    def option(name, sentence, default=None, **words_of_it):
-        parser.add_argument(name, default=default, help=sentence + (" (default: %(default)s)" if default is not None else ""), **words_of_it)
-
+    option = command_line.option_adder(parser)
     option("--parts", ", ".join(PARTS), ",".join(PARTS))
     option("--pair", "SERVICE:TRAINING of catalogue.py", "bert-graph:whisper")
     option("--load", "per cent of the service's capacity", 50, type=float)
@@ -57,10 +59,7 @@ def read_options(words=None):
     option("--output", "Markdown file; it also goes to stdout")
     option("--smoke", "does everything run? Stand-in programs, software driver, no numbers", action="store_true")
     chosen = parser.parse_args(words)
-    stand_ins = f"{catalogue.STAND_IN}:{catalogue.STAND_IN}"
-    chosen.service, _, chosen.training = (stand_ins if chosen.smoke else chosen.pair).partition(":")
-    if not catalogue.is_service(chosen.service) or not catalogue.is_training(chosen.training):
-        parser.error(f"no pair of a service and a training: {chosen.pair}")
+    catalogue.choose_pair(chosen, parser)
     chosen.parts = chosen.parts.split(",")
     if not set(chosen.parts) <= set(PARTS):
         parser.error(f"parts are {', '.join(PARTS)}")
@@ -97,16 +96,8 @@ class Room:
         finally:
             worker.child.end(8)
 
-    def capacity(self, service, seconds):
-        """Requests a second, one after another without a pause."""
-        return service.ask(json.dumps({"capacity": seconds}), seconds + stage.LIMIT_S)["per_second"]
-
     def serve(self, service, capacity, seconds, seed):
-        arrivals = trace.arrivals(seconds, self.options.load / 100, capacity, seed)
-        begin = time.monotonic() + 0.2
-        answer = service.ask(json.dumps({"arrivals": arrivals, "begin": begin, "grace": stage.GRACE_S}),
-                             seconds + stage.GRACE_S + stage.LIMIT_S)
-        return {key: answer[key] for key in ("own_ms", "latencies_ms", "unserved", "wrong")}
+        return service.serve(self.options.load, capacity, seconds, time.monotonic() + 0.2, seed)
 
     @contextlib.contextmanager
     def working(self, training):
@@ -146,18 +137,14 @@ def objectives(room):
             with room.worker("service", options.service, {"TALLY_SLO": slo} if over else None) as service:
                 row = {"objective": slo, "over_alone": over, "solo": solo}
                 if not over:
-                    row["capacity"] = room.capacity(service, options.seconds / 6)
-                    row["alone"] = room.serve(service, row["capacity"], options.seconds, "alone")
-                capacity = row["capacity"] if not over else rows[0]["capacity"]
-
-                def work(service=service, capacity=capacity, row=row):
+                    capacity = service.per_second(options.seconds / 6)
+                    row["alone"] = room.serve(service, capacity, options.seconds, "alone")
+                with room.working(training) as rate:
                     room.serve(service, capacity, options.settle, "settle")
                     begin = time.monotonic()
                     row["beside"] = room.serve(service, capacity, options.seconds, "alone")
-                    return begin, time.monotonic(), [said for said in room.place.way.ctl("ps") if said.get("slo")]
-
-                with room.working(training) as rate:
-                    begin, end, row["said"] = work()
+                    end = time.monotonic()
+                    row["said"] = [said for said in room.place.way.ctl("ps") if said.get("slo")]
                 row["rate"] = rate(begin, end)
                 rows.append(row)
     return rows
@@ -194,7 +181,7 @@ def faults(room):
     """Rows, one for each kind of fault; the first without one."""
     options, rows = room.options, []
     with room.worker("service", options.service) as service:
-        capacity = room.capacity(service, options.seconds / 6)
+        capacity = service.per_second(options.seconds / 6)
         kinds = ("illegal-access", "endless") if options.smoke else faulty.KINDS
         for kind in ("nobody", *kinds, "nobody again"):
             programs = Faults(room.place, kind) if kind in faulty.KINDS else None
@@ -212,18 +199,9 @@ def faults(room):
 def bound(room):
     options = room.options
     with room.worker("service", options.service) as service, room.worker("training", options.training) as training:
-        solo, alone = room.solo(training), room.capacity(service, options.seconds)
-        beside, rate = room.beside(training, lambda: room.capacity(service, options.seconds))
+        solo, alone = room.solo(training), service.per_second(options.seconds)
+        beside, rate = room.beside(training, lambda: service.per_second(options.seconds))
     return {"solo": solo, "rate": rate, "alone_per_second": alone, "beside_per_second": beside}
-
-
-def daemons_of(part):
-    """Name in the results and tallyd's options of each tallyd that a part has."""
-    if part == "objectives":
-        return DAEMONS
-    if part == "faults":
-        return {"natively": None, "the default": []}
-    return {f"bound {said}": ["--policy", "look-ahead", "--starvation-bound", said] for said in ("off", BOUND)}
 
 
 def as_told(session):
@@ -262,8 +240,15 @@ def bound_page(name, found):
             f"training, of solo: {found['rate'] / found['solo']:.3f}", ""]
 
 
-WRITERS = {"objectives": objectives_page, "faults": faults_page, "bound": bound_page}
-MEASURES = {"objectives": objectives, "faults": faults, "bound": bound}
+PARTS = {
+    # They need a policy that honours them.
+    "objectives": Part({"own contexts": ["--policy", "look-ahead"],
+                        "one context": ["--policy", "look-ahead", "--share-contexts", "--transforms", "gate"]},
+                       objectives, objectives_page, lambda rows: [row[when] for row in rows for when in ("alone", "beside") if when in row]),
+    "faults": Part({"natively": None, "the default": []}, faults, faults_page, lambda rows: [row["service"] for row in rows]),
+    "bound": Part({f"bound {said}": ["--policy", "look-ahead", "--starvation-bound", said] for said in ("off", "100ms")},
+                  bound, bound_page, lambda found: []),
+}
 
 
 def page(results):
@@ -271,22 +256,15 @@ def page(results):
     text += ["No numbers: the software GPU, and programs of one tiny kernel.", ""] if results["smoke"] else []
     for part, found in results["parts"].items():
         for name, numbers in found.items():
-            text += WRITERS[part](name, numbers)
+            text += PARTS[part].page(name, numbers)
     return "\n".join(text + [f"* not measured: {sentence}" for sentence in results["failures"]]) + "\n"
-
-
-def cells_of(part, found):
-    """What the service answered, wherever that was kept."""
-    if part == "objectives":
-        return [row[when] for row in found for when in ("alone", "beside") if when in row]
-    return [row["service"] for row in found] if part == "faults" else []
 
 
 def problems(results):
     sentences = list(results["failures"])
     for part, rooms in results["parts"].items():
         for name, found in rooms.items():
-            num_wrong = sum(cell["wrong"] for cell in cells_of(part, found))
+            num_wrong = sum(cell["wrong"] for cell in PARTS[part].cells(found))
             sentences += [f"{part}, {name}: {num_wrong} wrong outputs"] if num_wrong else []
     return sentences
 
@@ -297,11 +275,11 @@ def main():
     results = {"machine": machine.describe(root, () if options.smoke else ("torch", "transformers")), "smoke": options.smoke,
                "service": options.service, "training": options.training, "parts": {part: {} for part in options.parts}, "failures": []}
     for part in options.parts:
-        for name, arguments in daemons_of(part).items():
+        for name, arguments in PARTS[part].rooms.items():
             print(f"{part}, {name}", file=sys.stderr, flush=True)
             try:
                 with Room(root, options, name, arguments) as room:
-                    results["parts"][part][name] = MEASURES[part](room)
+                    results["parts"][part][name] = PARTS[part].measure(room)
             except (ways.Failed, OSError, subprocess.SubprocessError) as failure:
                 results["failures"].append(f"{part}, {name}: {failure}")
             output.write(page(results), results, options)

@@ -18,6 +18,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 # pylint: disable=wrong-import-position
 import catalogue
+import command_line
 import machine
 import measures
 import modes
@@ -32,12 +33,7 @@ DEFAULT_MODES = "time-slicing,driver-slices,tally,tally:look-ahead+suspended"
 
 def read_options(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-
-    def option(name, sentence, default=None, **words_of_it):
-        has_default = default is not None
-        parser.add_argument(name, default=default, help=sentence + (" (default: %(default)s)" if has_default else ""),
-                            **words_of_it)
-
+    option = command_line.option_adder(parser)
     option("--gpus", "how many of this machine's", 2, type=int)
     option("--pair", "SERVICE:TRAINING of catalogue.py", "bert-graph:bert")
     option("--modes", "see modes.py; natively alone always comes first", DEFAULT_MODES)
@@ -49,10 +45,7 @@ def read_options(words=None):
     option("--output", "Markdown file; it also goes to stdout")
     option("--smoke", "does everything run? Stand-in programs, software driver, no numbers", action="store_true")
     chosen = parser.parse_args(words)
-    stand_ins = f"{catalogue.STAND_IN}:{catalogue.STAND_IN}"
-    chosen.service, _, chosen.training = (stand_ins if chosen.smoke else chosen.pair).partition(":")
-    if not catalogue.is_service(chosen.service) or not catalogue.is_training(chosen.training):
-        parser.error(f"no pair of a service and a training: {chosen.pair}")
+    catalogue.choose_pair(chosen, parser)
     if chosen.gpus < 2 or not 0 < chosen.load < 100:
         parser.error("GPUs are at least 2, loads between 0 and 100")
     chosen.modes = [mode for mode in dict.fromkeys(chosen.modes.split(",")) if mode != "alone"]
@@ -91,9 +84,7 @@ class Workers:
     def capacities(self):
         """Requests per second of each GPU's service, one after another, back to back."""
         seconds = 0.3 if self.options.smoke else 1
-        request = json.dumps({"capacity": seconds})
-        return [max(service.ask(request, seconds + stage.LIMIT_S)["per_second"] for _ in range(2))
-                for service in self.services]
+        return [max(service.per_second(seconds) for _ in range(2)) for service in self.services]
 
     def measure(self, with_services, with_training, capacities, repetition):
         """The services' answers by GPU, and the training's steps per second."""
@@ -106,7 +97,7 @@ class Workers:
         try:
             for gpu, service in enumerate(self.services if with_services else ()):
                 arrivals = trace.arrivals(options.seconds, options.load / 100, capacities[gpu], f"{gpu} {repetition}")
-                service.child.say(json.dumps({"arrivals": arrivals, "begin": begin, "grace": stage.GRACE_S}))
+                service.child.say(stage.requests(arrivals, begin))
             for service in self.services if with_services else ():
                 answers.append(service.answer(options.seconds + stage.LEAD_S + stage.GRACE_S + stage.LIMIT_S))
             time.sleep(max(0, begin + options.seconds - time.monotonic()))
@@ -117,8 +108,7 @@ class Workers:
         if with_training:
             completions = self.training.answer(stage.LIMIT_S)["completions"]
             rate = measures.rate(started, completions, begin, options.seconds)
-        kept = ("latencies_ms", "own_ms", "unserved", "wrong")
-        return {"gpus": [{key: answer[key] for key in kept} for answer in answers], "rate": rate}
+        return {"gpus": [{key: answer[key] for key in stage.KEPT} for answer in answers], "rate": rate}
 
 
 def measure_place(options, root, place_name, results):

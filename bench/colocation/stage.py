@@ -23,6 +23,13 @@ MOST_STARTS = 2
 NUM_KERNELS = 40
 COPY_TURNS = 2  # more of the same training, which are all in one mode, may be built beside the others, as many at a time
 
+KEPT = ("latencies_ms", "own_ms", "unserved", "wrong")  # of a service's answer, where nobody asks for its GPU's clock
+
+
+def requests(arrivals, begin):
+    """What a service is asked."""
+    return json.dumps({"arrivals": arrivals, "begin": begin, "grace": GRACE_S})
+
 
 class Worker:
     """A service or a training in a place. It is started again once if it ends by itself."""
@@ -70,6 +77,16 @@ class Worker:
     def ask(self, request, timeout_s):
         self.child.say(request)
         return self.answer(timeout_s)
+
+    def per_second(self, seconds):
+        """A service's requests, back to back."""
+        return self.ask(json.dumps({"capacity": seconds}), seconds + LIMIT_S)["per_second"]
+
+    def serve(self, load, capacity, seconds, begin, seed):
+        """What of a service's answer is kept; `load`: per cent of `capacity`."""
+        arrivals = trace.arrivals(seconds, load / 100, capacity, seed)
+        answer = self.ask(requests(arrivals, begin), seconds + GRACE_S + LIMIT_S)
+        return {key: answer[key] for key in KEPT}
 
     def answer(self, timeout_s):
         """One that does not come ends the worker: the next one it gave would be of another request."""
@@ -163,8 +180,7 @@ class Stage:
     def capacity(self, service, seconds):
         """Requests per second, back to back, natively alone; the better of two, as the first warms the machine up."""
         worker = self.worker("native", "service", service)
-        request = json.dumps({"capacity": seconds})
-        return max(worker.ask(request, seconds + LIMIT_S)["per_second"] for _ in range(2))
+        return max(worker.per_second(seconds) for _ in range(2))
 
     @staticmethod
     def calibrated(service):
@@ -187,8 +203,7 @@ class Stage:
                 told.append(training)
             if service is not None:
                 arrivals = trace.arrivals(seconds, cell.load, capacity, measures.seed_of(vars(cell)), trace.KINDS[kind])
-                answer = service.ask(json.dumps({"arrivals": arrivals, "begin": begin, "grace": GRACE_S}),
-                                     seconds + LEAD_S + GRACE_S + LIMIT_S)
+                answer = service.ask(requests(arrivals, begin), seconds + LEAD_S + GRACE_S + LIMIT_S)
                 record.update(answer)
             time.sleep(max(0, begin + seconds - time.monotonic()))
         finally:

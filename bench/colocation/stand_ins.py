@@ -32,31 +32,46 @@ AGAIN:
 """
 
 
-class Program:
-    """`cells` numbers on the device, on which a launch makes `rounds` rounds each."""
+class Gpu:
+    """A device's primary context, current in the thread that makes this."""
 
-    def __init__(self, blocks, rounds, device=0):
-        self.cuda = ctypes.CDLL("libcuda.so.1")
-        self.blocks, self.threads = blocks, 32
-        self.first = (ctypes.c_uint32 * (blocks * self.threads))(*range(blocks * self.threads))
-        self.cells = (ctypes.c_uint32 * len(self.first))()
-        self.context, module = ctypes.c_void_p(), ctypes.c_void_p()
-        self.function, self.memory, self.rounds = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint32(rounds)
+    def __init__(self, device=0):
+        self.cuda, self.context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
         self.call("cuInit", 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
         self.make_current()
-        self.call("cuModuleLoadData", ctypes.byref(module), PTX)
-        self.call("cuModuleGetFunction", ctypes.byref(self.function), module, b"churn")
-        self.call("cuMemAlloc_v2", ctypes.byref(self.memory), ctypes.c_size_t(ctypes.sizeof(self.first)))
-        self.reset()
+
+    def tried(self, name, *arguments):
+        """What the call returns, whatever it is."""
+        return getattr(self.cuda, name)(*arguments)
 
     def call(self, name, *arguments):
-        error = getattr(self.cuda, name)(*arguments)
+        error = self.tried(name, *arguments)
         if error:
             raise SystemExit(f"{name}: error {error}")
 
     def make_current(self):
         self.call("cuCtxSetCurrent", self.context)
+
+    def load(self, ptx, entry):
+        """A kernel."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), ptx)
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, entry)
+        return function
+
+
+class Program(Gpu):
+    """`cells` numbers on the device, on which a launch makes `rounds` rounds each."""
+
+    def __init__(self, blocks, rounds, device=0):
+        super().__init__(device)
+        self.blocks, self.threads = blocks, 32
+        self.first = (ctypes.c_uint32 * (blocks * self.threads))(*range(blocks * self.threads))
+        self.cells = (ctypes.c_uint32 * len(self.first))()
+        self.function, self.memory, self.rounds = self.load(PTX, b"churn"), ctypes.c_uint64(), ctypes.c_uint32(rounds)
+        self.call("cuMemAlloc_v2", ctypes.byref(self.memory), ctypes.c_size_t(ctypes.sizeof(self.first)))
+        self.reset()
 
     def reset(self):
         self.call("cuMemcpyHtoD_v2", self.memory, self.first, ctypes.c_size_t(ctypes.sizeof(self.first)))

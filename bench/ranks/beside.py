@@ -20,21 +20,20 @@ import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[1:1] = [os.path.join(HERE, "..", "support"), os.path.join(HERE, "..", "colocation")]
+sys.path[1:1] = [os.path.join(HERE, "..", folder) for folder in ("support", "colocation", "taskgraph")]
 # pylint: disable=wrong-import-position
 import machine
 import modes
 import output
 import ranks
 import stage
-import trace
 import ways
+from taskgraph import SETTLED_AFTER
 # pylint: enable=wrong-import-position
 
 ALONE_S = 2.0  # of the training, before the first request
-# LU and Cholesky of 24k in 12 x 12 tiles, annotated (bench/task_graphs). They are settled after so many launches.
+# LU and Cholesky of 24k in 12 x 12 tiles, annotated (bench/task_graphs).
 SPREAD = ("lu:spread", "cholesky:spread")
-SETTLED_AFTER = 16
 
 
 def read_options():
@@ -60,13 +59,6 @@ def split(ends, times_ms, begin, seconds):
     before = [took for end, took in zip(ends, times_ms) if end < begin]
     within = [took for end, took in zip(ends, times_ms) if end - took / 1e3 >= begin and end <= begin + seconds]
     return before, within
-
-
-def serve(service, options, capacity, begin, seed):
-    arrivals = trace.arrivals(options.seconds, options.load / 100, capacity, seed)
-    request = json.dumps({"arrivals": arrivals, "begin": begin, "grace": stage.GRACE_S})
-    answer = service.ask(request, options.seconds + stage.GRACE_S + stage.LIMIT_S)
-    return {key: answer[key] for key in ("own_ms", "latencies_ms", "unserved", "wrong")}
 
 
 class Training:
@@ -168,14 +160,15 @@ def measure(root, options, mode, capacity):
         stack.callback(lambda: service.child.end(8))
         service.make_ready(options.timeout)
         if capacity is None:
-            capacity = max(service.ask(json.dumps({"capacity": 1}), 1 + stage.LIMIT_S)["per_second"] for _ in range(2))
-        found = {"capacity": capacity, "alone": serve(service, options, capacity, time.monotonic() + 0.2, "alone")}
+            capacity = max(service.per_second(1) for _ in range(2))
+        alone = service.serve(options.load, capacity, options.seconds, time.monotonic() + 0.2, "alone")
+        found = {"capacity": capacity, "alone": alone}
         is_spread = options.training in SPREAD
         with SpreadGraph(root, place, options) if is_spread else Training(place, options) as training:
             training.await_ready()
             time.sleep(ALONE_S)
             before, begin = suspensions(place), time.monotonic() + 0.2
-            found["beside"] = serve(service, options, capacity, begin, "beside")
+            found["beside"] = service.serve(options.load, capacity, options.seconds, begin, "beside")
             found["suspensions"] = suspensions(place) - before
             has_outlived = training.is_running()
             if is_spread:

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <future>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <thread>
@@ -73,6 +74,12 @@ class Peer {
   void Leave() { Send(control::LinkKind::kLeaving, control::LinkSignal{}); }
   void Idle() { Send(control::LinkKind::kIdle, control::LinkSignal{}); }
   void EndReports() { Send(control::LinkKind::kReportEnd, control::LinkReportEnd{}); }
+  // As one that has these sessions.
+  void Introduce(std::initializer_list<uint64_t> sessions) {
+    SayHello();
+    for (const uint64_t id : sessions) Report(id, 0);
+    EndReports();
+  }
   // The id of the next session that it is given; 0: none came.
   uint64_t TakeSession() {
     for (;;) {
@@ -186,8 +193,7 @@ TEST_F(ExecutorPoolTest, WhileALinkIsDownAnotherExecutorIsStarted) {
   Listen();
   Run();
   auto peer = std::make_unique<Peer>(socket_path_);
-  peer->SayHello();
-  peer->EndReports();
+  peer->Introduce({});
   ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kServing; }));
   peer.reset();
   ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kDisconnected; }));
@@ -262,10 +268,7 @@ TEST_F(ExecutorPoolTest, SessionsThatWaitForAnEarlierExecutorCountAndAreCountedO
   ASSERT_EQ(answers_.size(), 1u) << "the others wait";
   EXPECT_THAT(answers_.at(14).message(), HasSubstr("max_sessions_per_user"));
   Peer peer(socket_path_);
-  peer.SayHello();
-  peer.Report(1, 0);
-  peer.Report(2, 0);
-  peer.EndReports();
+  peer.Introduce({1, 2});
   Run();
   EXPECT_EQ(peer.TakeSession(), 11u);
   ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
@@ -299,10 +302,7 @@ TEST_F(ExecutorPoolTest, SoDoThoseOfAllUsersTogether) {
   ASSERT_EQ(answers_.size(), 1u);
   EXPECT_THAT(answers_.at(22).message(), HasSubstr("(max_sessions)"));
   Peer peer(socket_path_);
-  peer.SayHello();
-  peer.Report(1, 0);
-  peer.Report(2, 0);
-  peer.EndReports();
+  peer.Introduce({1, 2});
   Run();
   EXPECT_EQ(peer.TakeSession(), 11u);
   ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
@@ -314,8 +314,7 @@ TEST_F(ExecutorPoolTest, WhoLeavesGetsNoMoreSessionsAndHasNotFailed) {
   Listen();
   Run();
   Peer peer(socket_path_);
-  peer.SayHello();
-  peer.EndReports();
+  peer.Introduce({});
   ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kServing; }));
   for (int i = 0; i < 6; ++i) peer.Leave();
   ASSERT_TRUE(Await([&] { return StateOfFirst() == ExecutorState::kLeaving; }));
@@ -330,9 +329,7 @@ TEST_F(ExecutorPoolTest, WhoLeavesEndsOnceItsSessionsAreOver) {
   Listen();
   Run();
   Peer peer(socket_path_);
-  peer.SayHello();
-  peer.Report(1, 0);
-  peer.EndReports();
+  peer.Introduce({1});
   ASSERT_TRUE(Await([&] { return pool_->NumSessions() == 1; }));
   peer.Leave();
   peer.Idle();
@@ -349,9 +346,7 @@ TEST_F(ExecutorPoolTest, WhoLeavesGetsNoMoreSessionsWhenItConnectsAgain) {
   Run();
   {
     Peer peer(socket_path_);
-    peer.SayHello();
-    peer.Report(1, 0);
-    peer.EndReports();
+    peer.Introduce({1});
     peer.Leave();
     ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kLeaving; }));
   }
@@ -391,8 +386,7 @@ TEST_F(ExecutorPoolTest, WhatAnExecutorsSocketDoesNotHoldGoesWhenThereIsRoom) {
   Listen();
   Run();
   Peer peer(socket_path_);
-  peer.SayHello();
-  peer.EndReports();
+  peer.Introduce({});
   ASSERT_TRUE(Await([&] { return !pool_->executors().empty() && StateOfFirst() == ExecutorState::kServing; }));
   OnLoop([&] {
     for (uint64_t id = 1; id <= kSessions; ++id) Open(id);
