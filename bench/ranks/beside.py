@@ -11,7 +11,6 @@ bench/colocation (modes.py), services those of its catalogue. A step of a graph 
 """
 import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
