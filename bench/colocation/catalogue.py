@@ -16,7 +16,7 @@ SERVICES = {
 }
 # Tiles of each multiprocessor that a launch of a pipeline has: on an H100 a few hundred microseconds to milliseconds, or a sixteenth of it.
 PIPELINE_TILES = {"": 32, "-short": 2}
-TRAININGS = {"resnet50": 6, "resnet50-graph": 6, "pointnet": 3, "pointnet-graph": 3, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10,
+TRAININGS = {"resnet50": 6, "resnet50-graph": 6, "pointnet": 3, "pointnet-graph": 3, "policy-graph": 1, "bert": 6, "gpt2-medium": 28, "gpt2-large": 32, "pegasus": 14, "whisper": 10,
              **{f"pipeline-{chain}{length}": 1 for chain in ("2x64", "edges", "dlrm", "policy", "8x256") for length in PIPELINE_TILES}}
 STAND_IN = "stand-in"
 # What takes seconds to import, besides torch.
@@ -55,6 +55,11 @@ def pipeline(name):
     """Of a training pipeline-CHAIN: its chain of bench/pipelines, tiles of each multiprocessor."""
     length = "-short" if name.endswith("-short") else ""
     return name.removeprefix("pipeline-").removesuffix(length), PIPELINE_TILES[length]
+
+
+def captured_steps(training):
+    """In its CUDA graph; 0: it has none. A step of the policy network takes about 0.2 ms."""
+    return {"policy-graph": 32}.get(training, int(training.endswith("-graph")))
 
 
 def gpu_gib(role, name):

@@ -1,7 +1,7 @@
 """The trainings of the catalogue: random weights, a fixed seed, synthetic batches; mixed precision as such trainings use it.
 
 Each function here returns a model, its loss as a function of a batch, and the batch. A step copies a batch to
-the GPU, runs forward, backward and the optimizer, and does not wait. NAME-graph is the same with the step as a CUDA graph.
+the GPU, runs forward, backward and the optimizer, and does not wait. NAME-graph is the same with the step as a CUDA graph, or several.
 """
 import hashlib
 import importlib
@@ -26,6 +26,15 @@ def pointnet():
     model = PointNet(40).cuda()
     batch = (torch.randn(32, 3, 1024), torch.randint(0, 40, (32,)))
     return model, lambda points, labels: torch.nn.functional.cross_entropy(model(points), labels), batch
+
+
+def policy():
+    """As of reinforcement learning: layers so narrow that a kernel takes microseconds."""
+    widths = (64, 256, 256, 256, 8)
+    layers = [layer for width, out in zip(widths, widths[1:]) for layer in (torch.nn.Linear(width, out), torch.nn.Tanh())]
+    model = torch.nn.Sequential(*layers).cuda()
+    batch = (torch.randn(1024, widths[0]), torch.rand(1024, widths[-1]))
+    return model, lambda seen, wanted: torch.nn.functional.mse_loss(model(seen), wanted), batch
 
 
 def bert():
@@ -61,25 +70,26 @@ def whisper():
     return model, lambda sound, text: model(input_features=sound, labels=text).loss, (sound, text)
 
 
-NETWORKS = {"resnet50": resnet50, "pointnet": pointnet, "bert": bert, "gpt2-medium": lambda: gpt2(1024, 24, 16, 8),
+NETWORKS = {"resnet50": resnet50, "pointnet": pointnet, "policy": policy, "bert": bert, "gpt2-medium": lambda: gpt2(1024, 24, 16, 8),
             "gpt2-large": lambda: gpt2(1280, 36, 20, 4), "pegasus": pegasus, "whisper": whisper}
 
 
 class Training:
-    def __init__(self, network, is_captured):
+    def __init__(self, network, captured_steps):
+        """`captured_steps`: of a graph; 0: eager."""
         with torch.device("cuda"):  # the CPU would take seconds for the numbers alone
             self.model, self.loss, batch = network()
         self.model.train()
         self.batch = tuple(part.cpu().pin_memory() for part in batch)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, capturable=is_captured)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, capturable=captured_steps > 0)
         # What takes part in a capture must never have been on the legacy stream, gradients included.
-        stream = torch.cuda.Stream() if is_captured else torch.cuda.current_stream()
+        stream = torch.cuda.Stream() if captured_steps else torch.cuda.current_stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             first = self._step()
             for _ in range(2):
                 self._step()
-        self._queue = self._captured(stream) if is_captured else self._step
+        self._queue = self._captured(stream, captured_steps) if captured_steps else self._step
         torch.cuda.synchronize()
         self.facts = {"digest": hashlib.sha256(first.detach().float().cpu().numpy().tobytes()).hexdigest()[:16],
                       "loss": first.item(), "torch": torch.__version__, "gpu_gib": round(torch.cuda.max_memory_reserved() / 2**30, 2)}
@@ -96,14 +106,15 @@ class Training:
         self.optimizer.step()
         return loss
 
-    def _captured(self, stream):
-        """What queues a step as a graph."""
+    def _captured(self, stream, num_steps):
+        """What queues so many steps as one graph."""
         static = [part.cuda() for part in self.batch]
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        self.optimizer.zero_grad(set_to_none=True)  # gradients of the graph's own memory
         with torch.cuda.graph(graph, stream=stream):
-            self._learn(static)
+            for _ in range(num_steps):
+                self.optimizer.zero_grad(set_to_none=True)  # gradients of the graph's own memory
+                self._learn(static)
 
         def queue():
             for place, part in zip(static, self.batch):
@@ -125,4 +136,4 @@ def build(name):
     network = name.removesuffix("-graph")
     importlib.import_module(catalogue.LIBRARIES.get(network, "torch"))
     torch.manual_seed(SEED)
-    return built(Training, NETWORKS[network], network != name)
+    return built(Training, NETWORKS[network], catalogue.captured_steps(name))
