@@ -64,13 +64,18 @@ def distance(got, want):
     return ((got.float() - want).norm() / want.norm()).item()
 
 
+def buffers(torch, chain, rows, dtype):
+    """Inputs and outputs that are larger together than the L2 cache."""
+    row_bytes = 2 * (chain.input + chain.layers[-1].out)
+    count = max(2, min(32, int(BUFFER_BYTES / (rows * row_bytes))))
+    return ([torch.randn(rows, chain.input, device="cuda").to(dtype) for _ in range(count)],
+            [torch.full((rows, chain.layers[-1].out), float("nan"), device="cuda", dtype=dtype) for _ in range(count)])
+
+
 def measure(torch, chain, rows, options, dtype):
     import library as pipelines
     operands = pipelines.Operands(chain, dtype)
-    row_bytes = 2 * (chain.input + chain.layers[-1].out)
-    count = max(2, min(32, int(BUFFER_BYTES / (rows * row_bytes))))
-    xs = [torch.randn(rows, chain.input, device="cuda").to(dtype) for _ in range(count)]
-    ys = [torch.full((rows, chain.layers[-1].out), float("nan"), device="cuda", dtype=dtype) for _ in range(count)]
+    xs, ys = buffers(torch, chain, rows, dtype)
     want = operands.forward(xs[0], exact=True)
     row = {"chain": chain.name, "rows": rows, "ways": {}}
 
