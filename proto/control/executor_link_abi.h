@@ -57,7 +57,7 @@
 namespace tally::control {
 
 inline constexpr uint32_t kLinkMagic = 0x4B4E494C;  // "LINK" in memory
-inline constexpr uint32_t kLinkVersion = 24;
+inline constexpr uint32_t kLinkVersion = 25;
 inline constexpr uint32_t kReconnectMs = 250;
 
 inline constexpr size_t kLinkNameBytes = 64;
@@ -292,10 +292,9 @@ struct LinkSetTimeSlice {
   LinkHeader header;
   uint32_t is_left_to_slices;    // 1: launches are not held back; only for an executor whose policy is "auto"
   uint32_t num_gpus;             // at most kMostGpus; contexts on others keep the driver's own
-  uint64_t held_gpus;            // bit n: ordinal n may be held in gaps, as somebody else has contexts there
   uint64_t slice_us[kMostGpus];  // by the executor's ordinals; 0: the driver's own
 };
-static_assert(sizeof(LinkSetTimeSlice) == 32 + 8 * kMostGpus);
+static_assert(sizeof(LinkSetTimeSlice) == 24 + 8 * kMostGpus);
 
 // Whether an executor deschedules its contexts while high-priority work keeps coming. Of several devices the highest.
 enum class LinkDescheduling : uint32_t {

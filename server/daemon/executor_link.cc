@@ -201,13 +201,11 @@ Status ExecutorLink::SendSetTuning(const scheduler::Tuning& tuning) {
   return Send(socket_.get(), LinkKind::kSetTuning, 0, message);
 }
 
-Status ExecutorLink::SendSetTimeSlice(std::span<const std::chrono::microseconds> slices, bool is_left_to_slices,
-                                      uint64_t held_gpus) {
+Status ExecutorLink::SendSetTimeSlice(std::span<const std::chrono::microseconds> slices, bool is_left_to_slices) {
   control::LinkSetTimeSlice message{};
   message.num_gpus = static_cast<uint32_t>(std::min(slices.size(), control::kMostGpus));
   for (size_t i = 0; i < message.num_gpus; ++i) message.slice_us[i] = static_cast<uint64_t>(slices[i].count());
   message.is_left_to_slices = is_left_to_slices ? 1 : 0;
-  message.held_gpus = held_gpus;
   return Send(socket_.get(), LinkKind::kSetTimeSlice, 0, message);
 }
 

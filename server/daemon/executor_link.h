@@ -48,8 +48,7 @@ class ExecutorLink : public std::enable_shared_from_this<ExecutorLink> {
   Status SendSetPriority(uint64_t request_id, uint64_t session_id, const control::ShareChange& change);
   Status SendSetTuning(const scheduler::Tuning& tuning);
   // By the executor's ordinals.
-  Status SendSetTimeSlice(std::span<const std::chrono::microseconds> slices, bool is_left_to_slices,
-                          uint64_t held_gpus);
+  Status SendSetTimeSlice(std::span<const std::chrono::microseconds> slices, bool is_left_to_slices);
   Status SendEndSession(uint64_t session_id, const std::string& reason);
   // `file`: of kTraceFileBytes.
   Status SendTrace(uint64_t request_id, std::chrono::nanoseconds duration, std::optional<uint32_t> uid, int file);

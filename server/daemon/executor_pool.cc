@@ -356,7 +356,10 @@ Result<ExecutorPool::ExecutorPtr> ExecutorPool::Start(const Domain& domain) {
                              label, num_domains));
   }
   if (before_start_) before_start_();
-  const auto pid = spawner_.Spawn(domain);
+  const bool is_beside_service = std::any_of(executors_.begin(), executors_.end(), [](const ExecutorPtr& each) {
+    return each->domain.priority_class == shm::PriorityClass::kHighPriority && each->state != ExecutorState::kRetiring;
+  });
+  const auto pid = spawner_.Spawn(domain, is_beside_service);
   if (!pid) return std::unexpected(pid.error());
   auto executor = std::make_shared<Executor>();
   executor->pid = *pid;
@@ -543,16 +546,15 @@ void ExecutorPool::PlanTimeSlices() {
   TimeSlicePlan plan(config_.best_effort_time_slice, config_.starvation_bound.value_or(std::chrono::nanoseconds(0)));
   for (const ExecutorPtr& executor : executors_) {
     if (executor->state == ExecutorState::kStarting || executor->state == ExecutorState::kRetiring) continue;
-    plan.Add(executor->domain.priority_class, executor->used_gpus(), executor->time_slices.has_contexts != 0);
+    plan.Add(executor->domain.priority_class, executor->used_gpus());
   }
   for (const ExecutorPtr& executor : executors_) {
     if (executor->link == nullptr) continue;
     ChoosePolicy(*executor);
     Executor::WantedTimeSlice wanted{plan.SlicesFor(executor->domain.priority_class, executor->used_gpus()),
-                                     executor->policy.policy == scheduler::kTimeSlicesPolicy,
-                                     plan.HeldGpusFor(executor->domain.priority_class, executor->used_gpus())};
+                                     executor->policy.policy == scheduler::kTimeSlicesPolicy};
     if (executor->wanted_time_slice == wanted) continue;
-    const Status sent = executor->link->SendSetTimeSlice(wanted.slices, wanted.is_left_to_slices, wanted.held_gpus);
+    const Status sent = executor->link->SendSetTimeSlice(wanted.slices, wanted.is_left_to_slices);
     if (sent.ok()) executor->wanted_time_slice = std::move(wanted);
   }
 }

@@ -84,7 +84,6 @@ class ExecutorPool {
     struct WantedTimeSlice {
       std::vector<std::chrono::microseconds> slices;  // by its ordinals
       bool is_left_to_slices;
-      uint64_t held_gpus;  // bit n: its ordinal n
       bool operator==(const WantedTimeSlice&) const = default;
     };
     std::optional<WantedTimeSlice> wanted_time_slice;  // as it was told

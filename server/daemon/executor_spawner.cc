@@ -30,7 +30,7 @@ Result<ExecutorSpawner> ExecutorSpawner::Create(const DaemonConfig& config, Driv
   return ExecutorSpawner(config, driver, std::move(executor_socket), std::move(program));
 }
 
-Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
+Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain, bool is_beside_service) const {
   std::vector<std::string> words = {"tally-executor",
                                     "--domain",
                                     domain.WireName(),
@@ -71,6 +71,11 @@ Result<pid_t> ExecutorSpawner::Spawn(const Domain& domain) const {
   if (domain.is_own) words.push_back("--own-domain");
   if (domain.are_classes_mixed) words.push_back("--mixed-classes");
   if (config_.suspend_best_effort) words.push_back("--suspend");
+  // The service waits for each that is made. Gates need many: what they stop keeps its GPU channel.
+  const bool is_best_effort = domain.priority_class == shm::PriorityClass::kBestEffort;
+  if (is_beside_service && is_best_effort && config_.transforms == control::Transforms::kNone) {
+    words.push_back("--few-gpu-channels");
+  }
   if (config_.refresh_contexts) words.push_back("--refresh");
   if (config_.hold_gpu) words.push_back("--hold-gpu");
   if (config_.embedded_parent != 0) {

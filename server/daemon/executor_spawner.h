@@ -17,7 +17,8 @@ class ExecutorSpawner {
   static Result<ExecutorSpawner> Create(const DaemonConfig& config, DriverChoice driver, std::string executor_socket);
 
   // A new process in a session of its own (a terminal's Ctrl-C does not reach it) with only descriptors 0, 1 and 2.
-  Result<pid_t> Spawn(const Domain& domain) const;
+  // `is_beside_service`: a high-priority domain is there.
+  Result<pid_t> Spawn(const Domain& domain, bool is_beside_service) const;
   DriverChoice driver() const { return driver_; }
   // Of executors started from now on.
   void Reconfigure(const DaemonConfig& config) { config_ = config; }

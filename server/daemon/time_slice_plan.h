@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "proto/shm/handshake_abi.h"
@@ -69,14 +68,13 @@ class TimeSlicePlan {
   TimeSlicePlan(std::chrono::microseconds best_effort_slice, std::chrono::nanoseconds starvation_bound)
       : best_effort_slice_(best_effort_slice), starvation_bound_(starvation_bound) {}
 
-  // A domain. `has_contexts`: it has made them.
-  void Add(shm::PriorityClass priority_class, const std::vector<UsedGpu>& gpus, bool has_contexts) {
+  // A domain.
+  void Add(shm::PriorityClass priority_class, const std::vector<UsedGpu>& gpus) {
     const bool is_high = priority_class == shm::PriorityClass::kHighPriority;
     for (const UsedGpu& gpu : gpus) {
       if (!gpu.is_used) continue;
       DomainCount& domains = domains_[gpu.place];
       ++(is_high ? domains.high_priority : domains.best_effort);
-      if (!is_high && has_contexts) taken_in_gaps_.insert(gpu.place);
     }
   }
   // Of one that was added, by its ordinals. Zero: the driver's own, as where it does not work.
@@ -91,23 +89,11 @@ class TimeSlicePlan {
     }
     return slices;
   }
-  // Bit n: on its ordinal n, where it has a slice of its own, somebody would take the GPU in a gap. Whoever is still
-  // making contexts needs the GPU for that, and is not kept from it.
-  uint64_t HeldGpusFor(shm::PriorityClass priority_class, const std::vector<UsedGpu>& gpus) const {
-    if (priority_class != shm::PriorityClass::kHighPriority) return 0;
-    const auto slices = SlicesFor(priority_class, gpus);
-    uint64_t held = 0;
-    for (size_t i = 0; i < gpus.size(); ++i) {
-      if (slices[i].count() != 0 && taken_in_gaps_.contains(gpus[i].place)) held |= uint64_t{1} << i;
-    }
-    return held;
-  }
 
  private:
   const std::chrono::microseconds best_effort_slice_;
   const std::chrono::nanoseconds starvation_bound_;
   std::map<size_t, DomainCount> domains_;  // by place
-  std::set<size_t> taken_in_gaps_;         // places where a best-effort domain has contexts
 };
 
 }  // namespace tally::server

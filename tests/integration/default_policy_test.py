@@ -77,7 +77,7 @@ class Automatic(DefaultPolicyTest):
         assert_slices(high=(own, own), other=(own, longest), best_effort=(1, 1))
         self.assertIn(f" {own} to {longest} ", self.ctl("executors").stdout)
 
-    def test_the_gpu_is_held_while_somebody_else_has_contexts(self):
+    def test_the_gpu_is_held_while_best_effort_programs_are_there(self):
         self.start("accept")
         self.session(priority=HIGH)
         self.assert_in_force(TIME_SLICES, "the driver accepts them", "high")
@@ -94,11 +94,13 @@ class Automatic(DefaultPolicyTest):
         slices = lambda: sorted(row["time_slice_us"] for row in self.ctl_json("executors"))
         self.session(priority=HIGH)
         endless = self.session(priority=BEST_EFFORT, tenant="endless")
+        neighbour = self.session(priority=BEST_EFFORT)
         wait_until(lambda: slices() == [1, 1_000_000], "both are there")
         endless.close()
         wait_until(lambda: "retiring" in {row["state"] for row in self.ctl_json("executors")}, "its work goes on")
         self.session(priority=BEST_EFFORT)
         wait_until(lambda: slices() == [500, 500, 1_000_000], "there are two of best-effort programs")
+        neighbour.close()
         wait_until(lambda: slices() == [1, 1_000_000], "it is gone")
 
     def test_where_the_driver_refuses_them_look_ahead_stays(self):
@@ -108,6 +110,7 @@ class Automatic(DefaultPolicyTest):
         wait_until(lambda: "policy look-ahead: the driver refuses" in self.log_of(daemon), "although nobody asks")
         self.assert_in_force(LOOK_AHEAD, "the driver refuses time slices")
         self.assertFalse(self.is_left_to_time_slices())
+        self.assertEqual(self.told("high"), "", "the GPU is not held then")
         self.assert_said(daemon, LOOK_AHEAD, "the driver refuses time slices")
 
     def test_a_driver_whose_time_slices_nobody_sees_counts_as_one_that_refuses(self):

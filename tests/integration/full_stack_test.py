@@ -119,7 +119,9 @@ class FullStack(FullStackTest):
         config = os.path.join(self.directory, "tallyd.json")
         with open(config, "w", encoding="ascii") as file:
             file.write('{"departed_work_limit_seconds": 6}')
-        self.start_daemon("--config", config)
+        daemon = self.start_daemon("--config", config)
+        neighbour = self.start_program()
+        self.wait_until_launching(neighbour)
         endless = self.start_under_tally(sys.executable, SCHEDULING_CASE, "endless")
         self.assertEqual(endless.stdout.readline(), b"launched\n")
         executor = self.executor_of(endless)
@@ -129,8 +131,27 @@ class FullStack(FullStackTest):
         self.wait_until_launching(later)
         self.assertNotEqual(self.executor_of(later), executor)
         wait_until(lambda: not is_alive(executor), "it has ended")
+        self.assertIn("is gone and its work has not ended in 6 s", self.log_of(daemon))
         before = self.launches_of(later)
         wait_until(lambda: self.launches_of(later) > before, "the later one goes on")
+
+    def test_work_of_programs_that_are_gone_ends_with_them_where_nobody_else_is(self):
+        """As natively. Whoever comes meanwhile waits for nothing, and nobody counts it as a failure."""
+        daemon = self.start_daemon()
+        programs = [self.start_under_tally(sys.executable, SCHEDULING_CASE, "endless") for _ in range(2)]
+        for endless in programs:
+            self.assertEqual(endless.stdout.readline(), b"launched\n")
+        executor = self.executor_of(programs[0])
+        self.assertEqual(self.executor_of(programs[1]), executor)
+        programs[0].kill()
+        wait_until(lambda: [row["state"] for row in self.ctl_json("executors")] == ["retiring"], "its work goes on")
+        time.sleep(1)
+        self.assertTrue(is_alive(executor), "the other one is still there")
+        programs[1].kill()
+        wait_until(lambda: not is_alive(executor), "it has ended")
+        self.assertNotIn("its work has not ended in", self.log_of(daemon))
+        self.assertNotIn("failed", self.log_of(daemon))
+        self.assertFalse(any(row["failures"] for row in self.ctl_json("executors")))
 
     def test_full_dev_shm_does_not_matter(self):
         """Channels are memfds: they do not live in /dev/shm."""

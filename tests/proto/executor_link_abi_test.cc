@@ -37,7 +37,7 @@ struct TwinReport {
   uint32_t has_ended, reserved;
 };
 
-TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 24u); }
+TEST(ExecutorLinkAbi, VersionBelongsToThisLayout) { EXPECT_EQ(kLinkVersion, 25u); }
 
 TEST(ExecutorLinkAbi, AnExecutorMaySayAnything) {
   EXPECT_STREQ(NameOf(LinkDescheduling::kRefused), "refused");
@@ -88,8 +88,7 @@ TEST(ExecutorLinkAbi, TimeSlicesAreLaidOutAsTheirTwin) {
   EXPECT_EQ(offsetof(LinkTimeSlices, has_contexts), 68u);
   EXPECT_EQ(offsetof(LinkTimeSlices, used_gpus), 72u);
   EXPECT_EQ(offsetof(LinkSetTimeSlice, is_left_to_slices), 16u);
-  EXPECT_EQ(offsetof(LinkSetTimeSlice, held_gpus), 24u);
-  EXPECT_EQ(offsetof(LinkSetTimeSlice, slice_us), 32u);
+  EXPECT_EQ(offsetof(LinkSetTimeSlice, slice_us), 24u);
 }
 
 TEST(ExecutorLinkAbi, GpusAreLaidOutAsTheirTwin) {

@@ -90,6 +90,8 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
                "the domain is one rank's or one process's: end as soon as that has ended");
   app.add_flag("--mixed-classes", options.config.are_classes_mixed,
                "programs of both classes are to come: on the GPU, streams of high-priority ones go first");
+  app.add_flag("--few-gpu-channels", options.makes_few_gpu_channels,
+               "as many GPU channels in a context as the driver makes by itself, instead of as many as there can be");
   app.add_flag("--suspend", options.deschedules,
                "deschedule best-effort contexts while high-priority work keeps coming");
   app.add_flag("--refresh", options.refreshes, "preempt high-priority contexts in a pause, once a second at most");

@@ -40,19 +40,19 @@ void ContextTurns::Stop() {
   refreshers_.clear();
 }
 
-void ContextTurns::OnWanted(const WantedTurns& turns) {
-  GpuChannelGroups::OfThisProcess().WantTimeSlices(turns.slices);
+void ContextTurns::OnWanted(const std::vector<std::chrono::microseconds>& slices, bool is_left_to_slices) {
+  GpuChannelGroups::OfThisProcess().WantTimeSlices(slices);
   if (executor_ != nullptr) {
-    executor_->LeaveToTimeSlices(turns.is_left_to_slices);
-    executor_->NoteTimeSlices(turns.slices);
+    executor_->LeaveToTimeSlices(is_left_to_slices);
+    executor_->NoteTimeSlices(slices);
     uint64_t devices = 0;
-    for (size_t device = 0; device < turns.slices.size(); ++device) {
-      if (turns.slices[device].count() != 0) devices |= uint64_t{1} << device;
+    for (size_t device = 0; device < slices.size(); ++device) {
+      if (slices[device].count() != 0) devices |= uint64_t{1} << device;
     }
-    // A high-priority executor has a slice of its own only while there is a best-effort one.
     const bool is_high = options_.config.priority_class == shm::PriorityClass::kHighPriority;
     executor_->TakePrecedence(is_high ? devices : 0);
-    executor_->AllowHolding(is_high && turns.is_left_to_slices ? turns.held_devices : 0);
+    // A high-priority executor has a slice of its own only while there is a best-effort one.
+    executor_->AllowHolding(is_high && is_left_to_slices ? devices : 0);
   }
   Check();
 }

@@ -29,7 +29,8 @@ class ContextTurns {
   void Start(Executor& executor);
   // Everything goes on.
   void Stop();
-  void OnWanted(const WantedTurns& turns);
+  // What tallyd asks for, by device; zero: the driver's own slices.
+  void OnWanted(const std::vector<std::chrono::microseconds>& slices, bool is_left_to_slices);
   // Another tallyd has been told nothing yet.
   void OnConnected();
   // What the driver says of its time slices decides what tallyd wants next.

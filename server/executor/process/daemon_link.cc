@@ -131,9 +131,9 @@ bool DaemonLink::Dispatch(std::span<const std::byte> bytes, std::vector<UniqueFd
     case LinkKind::kSetTimeSlice: {
       control::LinkSetTimeSlice set{};
       if (!Read(bytes, set) || set.num_gpus > control::kMostGpus) return false;
-      WantedTurns turns{{}, set.is_left_to_slices != 0, set.held_gpus};
-      for (uint32_t i = 0; i < set.num_gpus; ++i) turns.slices.emplace_back(set.slice_us[i]);
-      events_.on_set_time_slice(turns);
+      std::vector<std::chrono::microseconds> slices;
+      for (const uint64_t slice_us : std::span(set.slice_us).first(set.num_gpus)) slices.emplace_back(slice_us);
+      events_.on_set_time_slice(slices, set.is_left_to_slices != 0);
       return true;
     }
     case LinkKind::kSetPriority: {

@@ -21,13 +21,6 @@
 
 namespace tally::server {
 
-// What tallyd asks of this executor's contexts.
-struct WantedTurns {
-  std::vector<std::chrono::microseconds> slices;  // by device; zero: the driver's own
-  bool is_left_to_slices = false;                 // launches are not held back
-  uint64_t held_devices = 0;                      // bit n: device n may be held in gaps of high-priority work
-};
-
 class DaemonLink {
  public:
   struct Events {
@@ -40,7 +33,8 @@ class DaemonLink {
     std::function<void(uint64_t request_id)> on_query_graphs;
     std::function<void(uint64_t request_id, uint64_t session_id, uint32_t number, UniqueFd)> on_draw_graph;
     std::function<void(const scheduler::Tuning&)> on_set_tuning;
-    std::function<void(const WantedTurns&)> on_set_time_slice;
+    // By device.
+    std::function<void(const std::vector<std::chrono::microseconds>&, bool is_left_to_slices)> on_set_time_slice;
     std::function<void(uint64_t session_id, const std::string& reason)> on_end_session;
     std::function<void(uint64_t request_id, std::chrono::nanoseconds, std::optional<uint32_t> uid, UniqueFd)> on_trace;
     std::function<void()> on_end_trace;

@@ -31,9 +31,10 @@ namespace {
 constexpr std::chrono::milliseconds kFaultLinger{2000};
 // Closing a driver whose GPU is stuck may hang: then the kernel ends the process.
 constexpr unsigned kExitLimitSeconds = 10;
-// Between looks at sessions whose client is gone.
+// Between looks at sessions whose client is gone, and while there are some that still have work.
 constexpr std::chrono::milliseconds kLookAtDeparted{1000};
-// Work of a program that is gone, for so long: whoever comes now gets another executor.
+constexpr std::chrono::milliseconds kLookAtDraining{200};
+// Work of a program that is gone, for so long: whoever comes now gets another executor. If nobody else is here it ends.
 constexpr std::chrono::seconds kRetireAfter{1};
 // Until one that leaves asks whether it may end, its last session being over.
 constexpr std::chrono::milliseconds kIdleOfLeaving{100};
@@ -91,7 +92,7 @@ class DomainProcess {
 
   void StartExecutor() {
     // As many GPU channels as there can be: programs that share one wait for one another.
-    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+    if (!options_.makes_few_gpu_channels) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
     auto executor = Executor::Create(MakeConfig());
     if (!executor) {
       start_error_ = executor.error();
@@ -154,7 +155,9 @@ class DomainProcess {
     events.on_set_tuning = [this](const scheduler::Tuning& tuning) {
       if (executor_ != nullptr) executor_->Tune(tuning);
     };
-    events.on_set_time_slice = [this](const WantedTurns& turns) { context_turns_.OnWanted(turns); };
+    events.on_set_time_slice = [this](const auto& slices, bool is_left_to_slices) {
+      context_turns_.OnWanted(slices, is_left_to_slices);
+    };
     events.on_end_session = [this](uint64_t session_id, const std::string& reason) {
       // One that is gone already has ended as it was to.
       if (executor_ != nullptr) (void)executor_->Evict(session_id, reason);
@@ -281,10 +284,13 @@ class DomainProcess {
       if (session.is_draining) draining.push_back({session.identity.session_id, BusyOf(session)});
     }
     const auto endless = departed_work_.Look(draining, TakenDevices(), SteadyClock().Now());
-    if (endless && options_.is_own_domain && num_departed == num_sessions_) Leave();
+    const bool goes_on = departed_work_.longest() >= kRetireAfter;
+    // A session that was on its way to one that retires has come by the next look.
+    const bool may_leave = goes_on && is_retiring_ && options_.departed_work_limit.count() != 0;
+    if (may_leave && num_departed == num_sessions_) Leave();
     if (endless) OnEndlessWork(*endless);
-    if (departed_work_.longest() >= kRetireAfter) Retire();
-    loop_.PostDelayed(kLookAtDeparted, [this, looks] { LookAtDeparted(looks); });
+    if (goes_on) Retire();
+    loop_.PostDelayed(draining.empty() ? kLookAtDeparted : kLookAtDraining, [this, looks] { LookAtDeparted(looks); });
   }
 
   // By device.

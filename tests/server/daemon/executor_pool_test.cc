@@ -27,7 +27,9 @@
 namespace tally::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr uint32_t kUser = 7;
 constexpr auto kLongEnough = std::chrono::seconds(20);
@@ -112,7 +114,7 @@ class ExecutorPoolTest : public testing::Test {
  protected:
   void SetUp() override {
     config_.executor_path = directory_ + "/silent";
-    std::ofstream(config_.executor_path) << "#!/bin/sh\nexec sleep 1000\n";
+    std::ofstream(config_.executor_path) << "#!/bin/sh\necho \"$@\" > " + directory_ + "/words-$$\nexec sleep 1000\n";
     ASSERT_EQ(::chmod(config_.executor_path.c_str(), 0755), 0);
     auto runtime_dir = RuntimeDir::Open(directory_, false);
     auto loop = EventLoop::Create();
@@ -161,14 +163,27 @@ class ExecutorPoolTest : public testing::Test {
     return testing::AssertionSuccess();
   }
   // On the loop's thread, or before it runs. Its answer comes into answers_.
-  void Open(uint64_t session_id, uint32_t uid = kUser, uint64_t grant_id = 0) {
+  void Open(uint64_t session_id, uint32_t uid = kUser, uint64_t grant_id = 0,
+            shm::PriorityClass priority_class = shm::PriorityClass::kBestEffort) {
     control::SessionIdentity identity{};
     identity.grant_id = grant_id;
     identity.session_id = session_id;
     identity.uid = uid;
     identity.weight = scheduler::kDefaultWeight;
-    pool_->Open(BestEffortOf(uid), identity, UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)),
+    const bool is_high = priority_class == shm::PriorityClass::kHighPriority;
+    const Domain domain = is_high ? Domain{"high", uid, priority_class} : BestEffortOf(uid);
+    pool_->Open(domain, identity, UniqueFd(::open("/dev/null", O_RDWR | O_CLOEXEC)),
                 [this, session_id](Status status) { answers_.emplace(session_id, std::move(status)); });
+  }
+  // What the executor that was started last was told; it has only just been started.
+  std::string WordsOfLast() {
+    const std::string path = directory_ + "/words-" + std::to_string(pool_->executors().back()->pid);
+    for (const auto limit = std::chrono::steady_clock::now() + kLongEnough; std::chrono::steady_clock::now() < limit;) {
+      std::string words;
+      if (std::getline(std::ifstream(path), words)) return words;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return "";
   }
   ExecutorState StateOfFirst() { return pool_->executors().front()->state; }
 
@@ -307,6 +322,28 @@ TEST_F(ExecutorPoolTest, SoDoThoseOfAllUsersTogether) {
   EXPECT_EQ(peer.TakeSession(), 11u);
   ASSERT_TRUE(Await([&] { return answers_.size() == 4; }));
   for (const uint64_t id : {12, 21}) EXPECT_THAT(answers_.at(id).message(), HasSubstr("(max_sessions)"));
+}
+
+// Each that is made stops for a moment what a service has on the GPU.
+TEST_F(ExecutorPoolTest, BesideAServiceBestEffortContextsHaveFewGpuChannels) {
+  Listen();
+  Open(1);
+  EXPECT_THAT(WordsOfLast(), Not(HasSubstr("--few-gpu-channels"))) << "nobody is there";
+  Open(2, kUser + 1, 0, shm::PriorityClass::kHighPriority);
+  EXPECT_THAT(WordsOfLast(), Not(HasSubstr("--few-gpu-channels"))) << "it is the service";
+  Open(3, kUser + 1);
+  EXPECT_THAT(WordsOfLast(), HasSubstr("--few-gpu-channels"));
+  Open(4, kUser + 2, 0, shm::PriorityClass::kHighPriority);
+  EXPECT_THAT(WordsOfLast(), Not(HasSubstr("--few-gpu-channels"))) << "another service";
+}
+
+// Streams that a gate has stopped keep theirs.
+TEST_F(ExecutorPoolTest, WithTransformsTheyHaveMany) {
+  config_.transforms = control::Transforms::kGate;
+  Listen();
+  Open(1, kUser, 0, shm::PriorityClass::kHighPriority);
+  Open(2);
+  EXPECT_THAT(WordsOfLast(), AllOf(HasSubstr("--transforms gate"), Not(HasSubstr("--few-gpu-channels"))));
 }
 
 // Of one rank, whose program was killed with work on the GPU: it ends with that, as a process would natively.

@@ -57,7 +57,7 @@ struct Works {
 };
 std::vector<std::vector<int64_t>> SlicesOf(const std::vector<Works>& executors) {
   TimeSlicePlan plan(microseconds(1), {});
-  for (const Works& executor : executors) plan.Add(executor.priority_class, executor.gpus(), /*has_contexts=*/true);
+  for (const Works& executor : executors) plan.Add(executor.priority_class, executor.gpus());
   std::vector<std::vector<int64_t>> slices;
   for (const Works& executor : executors) {
     slices.emplace_back();
@@ -91,21 +91,6 @@ TEST(TimeSlicePlanTest, ExecutorsMayCountTheGpusDifferently) {
   using Slices = std::vector<std::vector<int64_t>>;
   EXPECT_EQ(SlicesOf({{kHigh, 0b01}, {kBestEffort, 0b10, {1, 0}}}), (Slices{{1'000'000, 0}, {0, 1}}));
   EXPECT_EQ(SlicesOf({{kHigh, 0b01}, {kBestEffort, 0b01, {1, 0}}}), (Slices{{0, 0}, {0, 0}}));
-}
-
-TEST(TimeSlicePlanTest, AGpuIsHeldFromThoseThatHaveContextsThere) {
-  const auto held = [](const std::vector<Works>& executors, bool has_contexts) {
-    TimeSlicePlan plan(microseconds(1), {});
-    for (const Works& executor : executors) plan.Add(executor.priority_class, executor.gpus(), has_contexts);
-    return plan.HeldGpusFor(executors.front().priority_class, executors.front().gpus());
-  };
-  EXPECT_EQ(held({{kHigh, 0b11}, {kBestEffort, 0b10}}, true), 0b10u);
-  EXPECT_EQ(held({{kHigh, 0b11}, {kBestEffort, 0b01, {1, 0}}}, true), 0b10u) << "they count the GPUs differently";
-  EXPECT_EQ(held({{kHigh, 0b11}, {kBestEffort, 0b11}}, false), 0u) << "making contexts takes the GPU, too";
-  EXPECT_EQ(held({{kHigh, 0b01}, {kBestEffort, 0b10}}, true), 0u);
-  EXPECT_EQ(held({{kHigh, 0b01}, {kHigh, 0b01}, {kBestEffort, 0b01}}, true), 0u)
-      << "two of them share as the driver does";
-  EXPECT_EQ(held({{kBestEffort, 0b01}, {kHigh, 0b01}}, true), 0u);
 }
 
 TEST(TimeSlicePlanTest, TheOnlyGpuIsUsedFromTheBeginning) {
