@@ -49,12 +49,12 @@ PARTS = {
                              " --pairs bert-graph:pipeline-8x256,bert-graph:pipeline-edges,bert-graph:pipeline-dlrm"
                              " --modes alone,tally:look-ahead+gates+shared,tally:look-ahead+gates-always+shared"),
     # Graphs in partitions, and in partitions of one node: launched node by node.
-    "colocation-graphs": (1, 330, " && ".join(
+    "colocation-graphs": (1, 430, " && ".join(
         way + "python3 bench/colocation/colocation.py --output {out}/" + name + ".md --json {out}/" + name + ".json --minutes "
-        + minutes + " --seconds 3 --repetitions 2 --pairs bert-graph:resnet50-graph,bert-graph:pointnet-graph --modes " + mode
+        + minutes + " --seconds 3 --repetitions 2 --pairs bert-graph:resnet50-graph,bert-graph:policy-graph,bert-graph:pointnet-graph --modes " + mode
         for name, way, minutes, mode in (
-            ("partitions", "", "3", "alone,tally,tally:look-ahead+gates+shared"),
-            ("nodes", "TALLY_GRAPH_PARTITION_NODES=1 ", "2", "alone,tally:look-ahead+gates+shared")))),
+            ("partitions", "", "4", "alone,tally,tally:look-ahead+gates+shared"),
+            ("nodes", "TALLY_GRAPH_PARTITION_NODES=1 ", "2.7", "alone,tally:look-ahead+gates+shared")))),
     "promises": (1, 300, "python3 bench/colocation/promises.py --output {out}/promises.md --json {out}/promises.json"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
     "request-parts": (1, 60, "python3 bench/preemption/request_parts.py --output {out}/parts.md --json {out}/parts.json"),
@@ -74,6 +74,9 @@ PARTS = {
     "several-gpus": (2, 500, "python3 bench/colocation/several_gpus.py --gpus 2 --repetitions 2 --seconds 4 --output {out}/several_gpus.md"
                      " --json {out}/several_gpus.json"),
     "pipelines": (1, 240, "python3 bench/pipelines/pipelines.py --output {out}/pipelines.md"),
+    "pipelines-compiled": (1, 120, "python3 bench/pipelines/pipelines.py --seconds 0.05 --rows 16384 --compiled max-autotune"
+                           " --output {out}/pipelines.md"),
+    "pipelines-dram": (1, 150, "python3 bench/pipelines/dram.py --output {out}/dram.md"),
     "pipelines-nets": (1, 240, "python3 bench/pipelines/nets.py --output {out}/nets.md"),
     "pipelines-queues": (1, 120, "bench/queues > {out}/queues.md && cat {out}/queues.md"),
 }
