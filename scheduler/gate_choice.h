@@ -28,6 +28,9 @@ class GateChoice {
   // What a gate may cost of a short kernel without anybody's asking whether it pays: both, or it is not dear.
   static constexpr int kDearPercent = 2;
   static constexpr Nanoseconds kDear{500};
+  // Blocks that run on for as long after a stop keep a request longer than a switch to a context of its own would:
+  // twice as long (docs/driver-waits.md).
+  static constexpr Nanoseconds kLongBlocks{400'000};
 
   struct Next {
     bool is_gated = true;
@@ -46,6 +49,7 @@ class GateChoice {
   Nanoseconds duration() const { return gated_.empty() ? Nanoseconds(0) : gated_.Median(); }
   uint32_t num_samples() const { return static_cast<uint32_t>(gated_.size()); }
   bool is_turnaround_measured() const { return !turnarounds_.empty(); }
+  bool has_long_blocks() const { return turnarounds_.OrEstimate(Nanoseconds(0)) >= kLongBlocks; }
   // Measured ones win once there are a few.
   Nanoseconds Turnaround(Nanoseconds estimate) const { return turnarounds_.OrEstimate(estimate); }
 

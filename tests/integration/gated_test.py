@@ -30,7 +30,7 @@ class Gated(FullStackTest):
 
     def stop_and_check(self, form, *options):
         self.port = free_port()
-        self.start_daemon("--transforms", "gate", *options, env={"TALLY_FORCE_FORM": form}, metrics=f"127.0.0.1:{self.port}")
+        daemon = self.start_daemon("--transforms", "gate", *options, env={"TALLY_FORCE_FORM": form}, metrics=f"127.0.0.1:{self.port}")
         deadline = time.monotonic() + 100
         most_stops = 0
         low = [self.start_program(), self.start_program()]
@@ -54,6 +54,11 @@ class Gated(FullStackTest):
             self.assertLessEqual(row["stops"], row["yields"])
         for run in low:
             self.assert_right(run)
+        is_said = lambda: "in a context of its own (tally-run --domain NAME)" in self.log_of(daemon)
+        if "--share-contexts" not in options:
+            self.assertFalse(is_said(), "it has one")
+        elif any("no gate ends them" in row["remark"] for row in self.ctl_json("kernels")):
+            wait_until(is_said, "it is said")
         kernels = [row for row in self.ctl_json("kernels") if row["launches"] > 20]
         self.assertTrue(all(row["form"].startswith("gated") for row in kernels))
         page = self.scrape_at_rest(self.port)

@@ -147,9 +147,12 @@ void KernelProfile::OnGateDuration(const LaunchShape& launch_shape, bool is_gate
   if (Shape* shape = FindLocked(launch_shape)) shape->gate.OnDuration(is_gated, duration);
 }
 
-void KernelProfile::OnGateTurnaround(const LaunchShape& launch_shape, Nanoseconds turnaround) {
+bool KernelProfile::OnGateTurnaround(const LaunchShape& launch_shape, Nanoseconds turnaround) {
   const std::lock_guard lock(mutex_);
-  if (Shape* shape = FindLocked(launch_shape)) shape->gate.OnTurnaround(turnaround);
+  Shape* shape = FindLocked(launch_shape);
+  if (shape == nullptr) return false;
+  shape->gate.OnTurnaround(turnaround);
+  return shape->gate.has_long_blocks();
 }
 
 void KernelProfile::SetCandidates(const LaunchShape& launch_shape, std::span<const LaunchCandidate> candidates,
@@ -208,6 +211,7 @@ KernelReport KernelProfile::ReportLocked(const LaunchShape& launch_shape, const 
 
 std::string KernelProfile::RemarkLocked(const Shape& shape, const KernelReport& report, Nanoseconds threshold) const {
   if (shape.gated) {
+    if (shape.gate.has_long_blocks()) return "its blocks run on for long after a stop, and no gate ends them";
     if (!shape.gate.is_left_alone()) return "";
     return fmt::format("short, and its gate would cost {:.1f} us a launch",
                        static_cast<double>((shape.gate.duration() - report.original_duration).count()) / 1e3);

@@ -71,7 +71,8 @@ class KernelProfile {
   };
   GateUse UseGate(const LaunchShape& shape, uint32_t chunk, Nanoseconds piece, Nanoseconds threshold);
   void OnGateDuration(const LaunchShape& shape, bool is_gated, Nanoseconds duration);
-  void OnGateTurnaround(const LaunchShape& shape, Nanoseconds turnaround);
+  // Whether its blocks run on for long after a stop, which no gate ends (GateChoice::kLongBlocks).
+  bool OnGateTurnaround(const LaunchShape& shape, Nanoseconds turnaround);
   // `threshold`: what they were made for.
   void SetCandidates(const LaunchShape& shape, std::span<const scheduler::LaunchCandidate> candidates,
                      Nanoseconds threshold);

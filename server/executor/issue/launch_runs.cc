@@ -110,8 +110,9 @@ CUresult LaunchGated(PendingLaunch& launch, const GatedFunction& code, uint32_t 
   const AdmittedDispatch dispatch(launch, asked);
   if (dispatch.is_cancelled()) return AdmittedDispatch::kCancelled;
   owner.counters.Add("gated_launches");
-  launch.on_turnaround = [profile = launch.here->profile, shape = launch.shape](auto turnaround) {
-    profile->OnGateTurnaround(shape, turnaround);
+  launch.on_turnaround = [profile = launch.here->profile, shape = launch.shape,
+                          runs_owner = owner.runs_owner](auto turnaround) {
+    if (profile->OnGateTurnaround(shape, turnaround)) runs_owner->NoteLongBlocks(profile->kernel(), turnaround);
   };
   GateTiming timing(launch, true, is_sample);
   launch.shape.grid[0] *= code.finer;  // last: by its own shape everybody else knows it

@@ -19,6 +19,14 @@ constexpr auto kLongestTurnaround = milliseconds(20);  // then it counts as that
 
 }  // namespace
 
+void RunsOwner::NoteLongBlocks(const std::string& kernel, std::chrono::nanoseconds left) {
+  if (name.empty() || has_long_blocks.exchange(true)) return;
+  LOG_WARNING(
+      "{}: blocks of kernel {:.200} ran on for {:.1f} ms when a service wanted the GPU, and no gate ends them; in a "
+      "context of its own (tally-run --domain NAME) the program would make it wait for 0.2 ms",
+      name, kernel, std::chrono::duration<double, std::milli>(left).count());
+}
+
 std::unique_ptr<PersistentRuns> PersistentRuns::Create(const DriverTable& driver, CompletionSource& completions,
                                                        CUcontext context, int device, HighPriorityWatch* watch,
                                                        std::function<void(CUresult)> on_failure, const Clock& clock,

@@ -64,6 +64,12 @@ struct RunsOwner {
     figures.Add("stops", 1, static_cast<size_t>(bucket - std::begin(control::kStopBoundsNs)));
     figures.Add("stop_ns", left);
   }
+  // A kernel has kept the GPU for so long after stops, the last time for `left`.
+  void NoteLongBlocks(const std::string& kernel, std::chrono::nanoseconds left);
+  // Of a program in a context of both classes, for who reads the log; empty: nobody need read it. Constant once there
+  // are launches.
+  std::string name;
+  std::atomic<bool> has_long_blocks{false};
   // Became high-priority: what has yielded goes on at once and does not yield any more, because what the program
   // queues behind it counts as high-priority work now.
   std::atomic<bool> is_high_priority{false};

@@ -68,6 +68,9 @@ Session::Session(ExecutorCore& core, UniqueFd socket, SessionIdentity identity, 
                     [this](const std::string& reason) { Evict(reason); }},
       identity_(std::move(identity)) {
   state_.keeps_kernels = identity_.keeps_kernels;
+  if (core.are_classes_mixed) {
+    state_.runs_owner->name = fmt::format("session {} ({})", identity_.session_id, identity_.tenant_name);
+  }
   if (identity_.share_permille < scheduler::kWholeShare) state_.CapShare(identity_.share_permille, tenant_page);
   state_.OpenWindow(identity_.window);
   state_.OpenGraphs(identity_.graphs);

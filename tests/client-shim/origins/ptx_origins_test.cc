@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "images/kernel_identity.h"
 #include "tests/images/test_images.h"
 
 namespace tally::client_shim {
@@ -39,6 +40,33 @@ TEST(PtxOrigins, KnowsKernelsThroughALinker) {
   EXPECT_EQ(origins.Find(linked), nullptr);
   // Not linked, it cannot be loaded, and is no image.
   EXPECT_EQ(origins.Find(separate), nullptr);
+}
+
+// A copy of it in which the code of one kernel is another.
+std::vector<std::byte> WithAnotherKernel(const std::vector<std::byte>& cubin) {
+  const auto before = images::IdentifyKernels(cubin);
+  for (size_t at = 64; at < cubin.size(); ++at) {
+    std::vector<std::byte> changed = cubin;
+    changed[at] ^= std::byte{1};
+    const auto after = images::IdentifyKernels(changed);
+    if (!after || after->size() != before->size()) continue;
+    size_t num_changed = 0;
+    for (size_t i = 0; i < before->size(); ++i) num_changed += (*before)[i].identity != (*after)[i].identity ? 1 : 0;
+    if (num_changed == 1) return changed;
+  }
+  ADD_FAILURE() << "each byte belongs to none or to several";
+  return cubin;
+}
+
+TEST(PtxOrigins, KernelsOfTwoTextsAreOfNone) {
+  const std::vector<std::byte> plain = ReadImage("plain.cubin"), linked = ReadImage("plain_linked.cubin");
+  PtxOrigins origins(1 << 20);
+  origins.Learn(plain, Text("one text"));
+  ASSERT_NE(origins.Find(linked), nullptr);
+  EXPECT_EQ(*origins.Find(linked), "one text");
+  // All kernels but one are the later text's now.
+  origins.Learn(WithAnotherKernel(plain), Text("another text"));
+  EXPECT_EQ(origins.Find(linked), nullptr);
 }
 
 TEST(PtxOrigins, GivesAStepBackOnce) {

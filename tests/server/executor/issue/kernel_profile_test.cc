@@ -132,6 +132,17 @@ TEST(KernelProfileTest, SaysWhatTheGateCostsAndGives) {
   EXPECT_EQ(report.remark, "");
 }
 
+TEST(KernelProfileTest, SaysThatNoGateEndsItsBlocks) {
+  KernelProfile profile("kernel", {}, "");
+  Settle(profile, [](auto) { return microseconds(3000); });
+  profile.UseGate(kShape, 64, microseconds(40), kThreshold);
+  EXPECT_FALSE(profile.OnGateTurnaround(kShape, microseconds(2900)));
+  EXPECT_FALSE(profile.OnGateTurnaround(kShape, microseconds(20))) << "by accident, perhaps";
+  EXPECT_EQ(profile.Report(kThreshold).at(0).remark, "");
+  EXPECT_TRUE(profile.OnGateTurnaround(kShape, microseconds(2900)));
+  EXPECT_EQ(profile.Report(kThreshold).at(0).remark, "its blocks run on for long after a stop, and no gate ends them");
+}
+
 TEST(KernelProfileTest, SaysThatAKernelIsLeftAlone) {
   KernelProfile profile("kernel", {}, "");
   Settle(profile, [](auto) { return microseconds(10); });

@@ -1,5 +1,7 @@
 #include "server/executor/issue/persistent_runs.h"
 
+#include <gmock/gmock.h>
+
 #include <cstring>
 #include <random>
 
@@ -312,6 +314,19 @@ TEST_F(PersistentRunsTest, MoreThanCanBeCountedAreRefused) {
   Await([&] { return Put(stream, std::move(refused)) == CUDA_SUCCESS; });
   ASSERT_EQ(driver_.cuStreamSynchronize(stream), CUDA_SUCCESS);
   EXPECT_EQ(Read(out)[0], kMost + 1);
+}
+
+TEST(RunsOwnerTest, SaysOnceWhoseBlocksKeepAServiceWaiting) {
+  const auto said = [](RunsOwner& owner) {
+    testing::internal::CaptureStderr();
+    owner.NoteLongBlocks("wgrad", std::chrono::microseconds(2940));
+    return testing::internal::GetCapturedStderr();
+  };
+  RunsOwner nobodys, owner;
+  EXPECT_EQ(said(nobodys), "") << "it has a context of its own";
+  owner.name = "session 7 (train.py)";
+  EXPECT_THAT(said(owner), testing::HasSubstr("session 7 (train.py): blocks of kernel wgrad ran on for 2.9 ms"));
+  EXPECT_EQ(said(owner), "");
 }
 
 }  // namespace

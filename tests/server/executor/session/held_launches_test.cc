@@ -239,6 +239,16 @@ TEST_F(HeldLaunchesTest, ItsModuleIsUnloadedBehindIt) {
   EXPECT_EQ(AsyncError(), static_cast<uint32_t>(CUDA_ERROR_INVALID_HANDLE)) << "it is gone";
 }
 
+// What it was in memory may be another module's by then.
+TEST_F(HeldLaunchesTest, AKernelOfAnUnloadedModuleIsNoOthers) {
+  ASSERT_EQ(channel_->Call(Op::kUnloadModule, Payload().PutWord(module_)).result, 0u);
+  ASSERT_NE(LoadKernel(*channel_, "put", &module_, 1, kPut), kernel_);
+  channel_->Post(Op::kLaunch, Put(1, 7));
+  EXPECT_EQ(Synchronize(), 0u);
+  EXPECT_EQ(AsyncError(), static_cast<uint32_t>(CUDA_ERROR_INVALID_HANDLE));
+  EXPECT_EQ(Read(*channel_), 0u);
+}
+
 TEST_F(HeldLaunchesTest, WhatIsPendingBehindItIsBoundedByTheRing) {
   const uint64_t record_bytes = sizeof(shm::RequestHeader) + Put(1, 1).bytes().size();
   const uint64_t ring_bytes = channel_->header().request_bytes;
