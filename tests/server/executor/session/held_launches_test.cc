@@ -52,12 +52,13 @@ class HeldLaunchesTest : public ExecutorFixture {
     ASSERT_EQ(Synchronize(), 0u);
   }
   void TearDown() override {
-    high_->SetIdle(0, {});
+    if (has_begun_) EndHighPriorityWork();
     ExecutorFixture::TearDown();
   }
 
   void BeginHighPriorityWork() {
     ASSERT_TRUE(high_->ClaimSlot().ok());
+    has_begun_ = true;
     high_->SetBusy(0);
   }
   void EndHighPriorityWork() { high_->SetIdle(0, {}); }
@@ -113,6 +114,7 @@ class HeldLaunchesTest : public ExecutorFixture {
 
   const TemporaryDirectory directory_;
   std::unique_ptr<server::ActivityPage> high_;
+  bool has_begun_ = false;
   std::unique_ptr<ScriptedClient> client_;
   std::unique_ptr<ScriptedChannel> channel_, other_channel_;
   UniqueFd pinned_fd_;
