@@ -98,6 +98,8 @@ bool IsUniform(Warp& w, const Instruction& i, uint32_t operand, uint64_t* value)
 // list = sums (written, then read), then the left operand's registers; a, b = descriptors, c = are there sums before?
 // x = columns, y = flags.
 void OpWarpgroupProduct(Warp& w, const Instruction& i) {
+  // Late, too: who goes on without having waited for it overwrites what it has yet to read.
+  if (DelaysBefore(w, i)) return;
   WithWholeWarp(w, i, [&] {
     const bool are_half = i.y & kHalfSums;
     const MatrixElement element = i.y & kIsBf16 ? MatrixElement::kBf16 : MatrixElement::kF16;
