@@ -94,7 +94,7 @@ class FakeExecutor {
   // Of a channel of the latest session.
   std::byte* arena(uint32_t channel);
   // Where the first pinned memory is offered, and which of it was not wanted.
-  static constexpr uint64_t kFirstHostAddress = 0x600000000000;
+  static constexpr uint64_t kFirstHostAddress = 0x500000000000;  // free under asan, too
   std::vector<uint64_t> rejected_host_addresses();
 
  private:
@@ -154,6 +154,9 @@ template <typename Function>
 Function* ShimFunction(const char* name, Function*) {
   return reinterpret_cast<Function*>(::dlsym(OpenShim(), name));
 }
-#define SHIM(symbol) ::tally::client_shim::ShimFunction(#symbol, static_cast<decltype(&::symbol)>(nullptr))
+#define SHIM(symbol) SHIM_VARIANT(symbol, "")
+// Of the same type, with a suffix that no header declares: "_ptds".
+#define SHIM_VARIANT(symbol, suffix) \
+  ::tally::client_shim::ShimFunction(#symbol suffix, static_cast<decltype(&::symbol)>(nullptr))
 
 }  // namespace tally::client_shim

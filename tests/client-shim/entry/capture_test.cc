@@ -36,8 +36,8 @@ TEST(Capture, ARefusedBlockingCopyOfPageableMemorySpoilsIt) {
                          char bytes[64] = {};
                          CUgraph graph = nullptr;
                          REQUIRE(SHIM(cuMemAlloc_v2)(&memory, sizeof(bytes)) == CUDA_SUCCESS);
-                         const auto up = ShimFunction("cuMemcpyHtoD_v2_ptds", &::cuMemcpyHtoD_v2);
-                         const auto down = ShimFunction("cuMemcpyDtoH_v2_ptds", &::cuMemcpyDtoH_v2);
+                         const auto up = SHIM_VARIANT(cuMemcpyHtoD_v2, "_ptds");
+                         const auto down = SHIM_VARIANT(cuMemcpyDtoH_v2, "_ptds");
                          for (const bool is_up : {true, false}) {
                            REQUIRE(BeginCapture(CU_STREAM_PER_THREAD) == CUDA_SUCCESS);
                            REQUIRE((is_up ? up(memory, bytes, sizeof(bytes)) : down(bytes, memory, sizeof(bytes))) ==

@@ -119,7 +119,7 @@ TEST(CopyLinear, ABlockingCopyReturnsEarlyOnlyWhereNothingWasUnderWay) {
                          REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_SUCCESS);
                          REQUIRE(blocking(100));  // early
                          // Of the stream of this thread nothing is known.
-                         const auto own = ShimFunction("cuMemcpyHtoD_v2_ptds", &::cuMemcpyHtoD_v2);
+                         const auto own = SHIM_VARIANT(cuMemcpyHtoD_v2, "_ptds");
                          REQUIRE(own(device, host.data(), 100) == CUDA_SUCCESS);
                          // One stream that is idle says nothing of the others.
                          REQUIRE(SHIM(cuMemsetD8Async)(device, 1, 100, nullptr) == CUDA_SUCCESS);

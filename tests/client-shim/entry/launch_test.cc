@@ -82,8 +82,7 @@ TEST(ShimCalls, PerThreadTwinMeansThePerThreadStream) {
                          int number = 0;
                          void* pointer = nullptr;
                          void* parameters[] = {&number, &pointer};
-                         const auto twin =
-                             ShimFunction("cuLaunchKernel_ptsz", static_cast<decltype(&::cuLaunchKernel)>(nullptr));
+                         const auto twin = SHIM_VARIANT(cuLaunchKernel, "_ptsz");
                          REQUIRE(twin(function, 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr) == CUDA_SUCCESS);
                          REQUIRE(SHIM(cuCtxSynchronize)() == CUDA_SUCCESS);
                          return 0;
