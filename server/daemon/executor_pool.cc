@@ -7,19 +7,12 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 
 #include "base/log.h"
-#include "base/mapped_region.h"
 #include "base/unix_socket.h"
-#include "proto/control/trace_abi.h"
-#include "proto/driver/generated/driver_symbols.h"
 #include "proto/driver/generated/wire_ops.h"
-#include "server/daemon/graph_picture_file.h"
 #include "server/daemon/ledger_file.h"
 #include "server/daemon/peer_facts.h"
-#include "server/daemon/policy_rules.h"
-#include "server/daemon/tuning_plan.h"
 
 namespace tally::server {
 namespace {
