@@ -25,7 +25,17 @@ import tempfile
 import ways
 from ways import Failed
 
-TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?(\+(?P<transforms>transforms|gates-always|gates))?(?P<shared>\+shared)?(?P<suspended>\+suspended)?(?P<unrefreshed>\+unrefreshed)?(?P<unheld>\+unheld)?(/(?P<slice>[0-9]+))?(@(?P<threshold>[0-9.]+))?$")
+# What stands behind tally[:POLICY]: at most one of the first, then any of the others; and what it means to tallyd.
+TRANSFORMS = {"transforms": ["--transforms", "all"], "gates": ["--transforms", "gate"],
+              "gates-always": ["--transforms", "gate", "--gates-rest-after-ms", "0"]}
+SWITCHES = {"shared": "--share-contexts", "suspended": "--suspend-best-effort", "unrefreshed": "--no-refresh-contexts",
+            "unheld": "--no-hold-gpu"}
+NUMBERS = {"slice": ("/", "[0-9]+", "--time-slice-us"), "threshold": ("@", "[0-9.]+", "--turnaround-us")}
+TALLY = re.compile(r"^tally(:(?P<policy>[a-z-]+))?" + rf"(\+(?P<transforms>{'|'.join(sorted(TRANSFORMS, key=len, reverse=True))}))?"
+                   + "".join(rf"(?P<{name}>\+{name})?" for name in SWITCHES)
+                   + "".join(f"({sign}(?P<{name}>{number}))?" for name, (sign, number, _) in NUMBERS.items()) + "$")
+TALLY_GRAMMAR = ("tally[:POLICY][" + "|".join("+" + name for name in TRANSFORMS) + "]" + "".join(f"[+{name}]" for name in SWITCHES)
+                 + "[/SLICE_US][@THRESHOLD_US]")
 NATIVE = ("alone", "time-slicing")
 DRIVER_SLICES = "driver-slices"
 MPS = ("mps", "mps-priority")
@@ -35,8 +45,7 @@ POLICIES = ("none", "kernel-granular", "tally-paper", "fair", "tally")
 def check(names):
     for name in names:
         if name not in NATIVE + MPS + (DRIVER_SLICES,) and not TALLY.match(name):
-            raise Failed(f"there is no mode '{name}': {', '.join(NATIVE + MPS + (DRIVER_SLICES,))}, "
-                         "tally[:POLICY][+transforms|+gates|+gates-always][+shared][+suspended][+unrefreshed][+unheld][/SLICE_US][@THRESHOLD_US]")
+            raise Failed(f"there is no mode '{name}': {', '.join((*NATIVE, *MPS, DRIVER_SLICES, TALLY_GRAMMAR))}")
 
 
 def rewrites(mode):
@@ -71,20 +80,10 @@ def daemon_arguments(root, mode):
             raise Failed(f"this tallyd does not offer the policy '{parts['policy']}'")
         arguments += ["--policy", parts["policy"]]
     if parts["transforms"]:
-        arguments += {"transforms": ["--transforms", "all"], "gates": ["--transforms", "gate"],
-                      "gates-always": ["--transforms", "gate", "--gates-rest-after-ms", "0"]}[parts["transforms"]]
-    if parts["shared"]:
-        arguments += ["--share-contexts"]
-    if parts["suspended"]:
-        arguments += ["--suspend-best-effort"]
-    if parts["unrefreshed"]:
-        arguments += ["--no-refresh-contexts"]
-    if parts["unheld"]:
-        arguments += ["--no-hold-gpu"]
-    if parts["slice"]:
-        arguments += ["--time-slice-us", parts["slice"]]
-    if parts["threshold"]:
-        arguments += ["--turnaround-us", parts["threshold"]]
+        arguments += TRANSFORMS[parts["transforms"]]
+    arguments += [option for name, option in SWITCHES.items() if parts[name]]
+    for name, (_, _, option) in NUMBERS.items():
+        arguments += [option, parts[name]] if parts[name] else []
     return arguments
 
 
