@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What a service is promised beside best-effort programs, and what keeping it costs them.
 
-    python3 bench/colocation/promises.py --parts objectives,faults,bound --json promises.json --output promises.md
+    python3 bench/colocation/promises.py --parts objectives,faults,starts,bound --json promises.json --output promises.md
 
     objectives   tally-run --slo p99=...: is each of three latencies held, and does the training get more the later they are?
     faults       a program that goes wrong on the GPU (faulty.py) is started beside the service each second; natively, too
+    starts       what a context costs a service that is asked each millisecond while it is made, by how many GPU channels it has
     bound        tallyd --starvation-bound, beside a service that makes one request after another without a pause
 
 Each part has tallyds of its own. Programs and what an own time is: README.md. Without GPUs only --smoke makes sense.
@@ -36,6 +37,8 @@ import ways
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OVER_ALONE = (2.0, 1.4, 1.05)  # of the own p99 beside nobody
+CHANNELS = "CUDA_DEVICE_MAX_CONNECTIONS"
+LATE, STOOD_STILL_MS = 1.6, 50  # a request that took so many times the median; what is longer waited for a fault
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Part:
     measure: collections.abc.Callable
     page: collections.abc.Callable
     cells: collections.abc.Callable  # what the service answered, of what was measured
+    environments: dict = dataclasses.field(default_factory=dict)  # by name: tallyd's, and so its executors'
 
 
 def read_options(words=None):
@@ -69,14 +73,15 @@ def read_options(words=None):
 class Room:
     """A tallyd and who works under it; `arguments` None: natively. A context: all ends with it."""
 
-    def __init__(self, root, options, name, arguments):
+    def __init__(self, root, options, name, arguments, environment):
         self.options, self.stack = options, contextlib.ExitStack()
         cache, self.turns = (self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tally-bench-")) for _ in range(2))
         if arguments is None:
             self.place = self.stack.enter_context(modes.enter(root, "native", options.smoke))
         else:
             driver = "sim" if options.smoke else "cuda"
-            way = self.stack.enter_context(ways.daemon(root, driver, arguments=["--cache-directory", cache, *arguments], name=name))
+            way = self.stack.enter_context(ways.daemon(root, driver, arguments=["--cache-directory", cache, *arguments], name=name,
+                                                              env=environment))
             self.place = modes.Place(name, way)
         self.num_workers = 0
 
@@ -196,6 +201,19 @@ def faults(room):
     return rows
 
 
+def starts(room):
+    """Each program faults, so that the next one gets a context of its own, under Tally, too."""
+    with room.worker("service", room.options.service) as service:
+        programs = Faults(room.place, "illegal-access")
+        programs.start()
+        try:
+            arrivals = [number * 1e-3 for number in range(int(room.options.seconds * 1000))]
+            answer = service.ask(stage.requests(arrivals, time.monotonic() + 0.2), room.options.seconds + stage.LIMIT_S)
+        finally:
+            programs.stop()
+    return {"service": {key: answer[key] for key in stage.KEPT}, "ends": programs.ends}
+
+
 def bound(room):
     options = room.options
     with room.worker("service", options.service) as service, room.worker("training", options.training) as training:
@@ -234,6 +252,15 @@ def faults_page(name, rows):
     return text + [""]
 
 
+def starts_page(name, found):
+    own = found["service"]["own_ms"]
+    late = [took for took in own if LATE * machine.quantile(own, 0.5) < took < STOOD_STILL_MS]
+    seconds = [end["seconds"] for end in found["ends"]]
+    return [f"## Contexts that are made beside a service, {name}", "",
+            f"{len(seconds)} programs, of {min(seconds):.2f} to {max(seconds):.2f} s; requests of more than {LATE} times the median: "
+            f"{len(late)}, {len(late) / len(seconds):.1f} a program, the longest {max(late, default=0):.1f} ms", ""]
+
+
 def bound_page(name, found):
     return [f"## A service without a pause, {name}", "",
             f"Requests a second: {found['alone_per_second']:.0f} alone, {found['beside_per_second']:.0f} beside the training; "
@@ -246,6 +273,9 @@ PARTS = {
                         "one context": ["--policy", "look-ahead", "--share-contexts", "--transforms", "gate"]},
                        objectives, objectives_page, lambda rows: [row[when] for row in rows for when in ("alone", "beside") if when in row]),
     "faults": Part({"natively": None, "the default": []}, faults, faults_page, lambda rows: [row["service"] for row in rows]),
+    "starts": Part({"natively": None, "the default": [], **{f"{channels} GPU channels": [] for channels in (2, 8, 16, 32)}},
+                   starts, starts_page, lambda found: [found["service"]],
+                   {f"{channels} GPU channels": {CHANNELS: str(channels)} for channels in (2, 8, 16, 32)}),
     "bound": Part({f"bound {said}": ["--policy", "look-ahead", "--starvation-bound", said] for said in ("off", "100ms")},
                   bound, bound_page, lambda found: []),
 }
@@ -275,10 +305,11 @@ def main():
     results = {"machine": machine.describe(root, () if options.smoke else ("torch", "transformers")), "smoke": options.smoke,
                "service": options.service, "training": options.training, "parts": {part: {} for part in options.parts}, "failures": []}
     for part in options.parts:
-        for name, arguments in PARTS[part].rooms.items():
+        rooms = list(PARTS[part].rooms.items())
+        for name, arguments in rooms[:2] if options.smoke else rooms:
             print(f"{part}, {name}", file=sys.stderr, flush=True)
             try:
-                with Room(root, options, name, arguments) as room:
+                with Room(root, options, name, arguments, PARTS[part].environments.get(name)) as room:
                     results["parts"][part][name] = PARTS[part].measure(room)
             except (ways.Failed, OSError, subprocess.SubprocessError) as failure:
                 results["failures"].append(f"{part}, {name}: {failure}")

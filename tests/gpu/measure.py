@@ -55,7 +55,7 @@ PARTS = {
         for name, way, minutes, mode in (
             ("partitions", "", "4", "alone,tally,tally:look-ahead+gates+shared"),
             ("nodes", "TALLY_GRAPH_PARTITION_NODES=1 ", "2.7", "alone,tally:look-ahead+gates+shared")))),
-    "promises": (1, 300, "python3 bench/colocation/promises.py --output {out}/promises.md --json {out}/promises.json"),
+    "promises": (1, 420, "python3 bench/colocation/promises.py --output {out}/promises.md --json {out}/promises.json"),
     "preemption": (1, 300, "python3 bench/preemption/preemption.py --output {out}/preemption.md --json {out}/preemption.json"),
     "request-parts": (1, 60, "python3 bench/preemption/request_parts.py --output {out}/parts.md --json {out}/parts.json"),
     "tenants": (1, 200, "TALLY_DEMO_DRIVER=cuda tools/tenants-demo"),

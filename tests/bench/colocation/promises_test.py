@@ -32,6 +32,12 @@ class Page(unittest.TestCase):
         self.assertIn("| nobody | - | 100 | 0, 0 | 0.500, 1.000, 1.000 | 1.000 |", text)
         self.assertIn("| trap | 2 x error 700, 1 x killed, 1.5 s | 100 | 0, 0 | 1.000, 2.000, 2.000 | 2.000 |", text)
 
+    def test_late_requests_are_counted_for_each_program_without_those_that_waited_for_a_fault(self):
+        own = [0.7] * 96 + [1.0, 2.0, 3.0, 150.0]
+        found = {"service": {**cell(), "own_ms": own}, "ends": [{"said": "error 700", "seconds": seconds} for seconds in (0.25, 1.5)]}
+        text = promises.page(results(starts=found))
+        self.assertIn("2 programs, of 0.25 to 1.50 s; requests of more than 1.6 times the median: 2, 1.0 a program, the longest 3.0 ms", text)
+
     def test_the_bound_says_what_either_has(self):
         text = promises.page(results(bound={"solo": 10.0, "rate": 0.5, "alone_per_second": 1000, "beside_per_second": 900}))
         self.assertIn("1000 alone, 900 beside the training; training, of solo: 0.050", text)
