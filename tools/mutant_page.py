@@ -45,7 +45,8 @@ def lines_of_code(root):
 
 
 def percent(part, whole):
-    return f"{100 * part / whole:.0f} %" if whole else "-"
+    """Rounded down: not all is not 100."""
+    return f"{100 * part // whole} %" if whole else "-"
 
 
 def row(name, lines, outcomes):

@@ -128,6 +128,12 @@ TEST(Refusals, OfLoopsThatWaitForOtherBlocks) {
   EXPECT_EQ(Slice("@%p1 bra M; L: ld.volatile.global.u32 %r1, [%rd1]; M: setp.eq.u32 %p1, %r1, 0; @%p1 bra L; ret;"),
             "inter-block-wait")
       << "a loop with two entries";
+  const std::string waits =
+      ".func waits(){\n.reg .pred %p1;\n.reg .b32 %r1;\n.reg .b64 %rd1;\n"
+      "L: ld.volatile.global.u32 %r1, [%rd1];\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra L;\nret;\n}\n";
+  EXPECT_EQ(Slice("call waits; ret;", waits), "inter-block-wait") << "in a function";
+  EXPECT_EQ(PersistentBlocks("call calls; ret;", waits + ".func calls(){\ncall waits;\nret;\n}\n"), "inter-block-wait")
+      << "in a function of a function";
 }
 
 TEST(Refusals, OfWhatLivesAsLongAsABlock) {
