@@ -37,17 +37,15 @@ import ways
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OVER_ALONE = (2.0, 1.4, 1.05)  # of the own p99 beside nobody
-CHANNELS = "CUDA_DEVICE_MAX_CONNECTIONS"
 LATE, STOOD_STILL_MS = 1.6, 50  # a request that took so many times the median; what is longer waited for a fault
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    rooms: dict  # by name: tallyd's options; None: natively
+    rooms: dict  # by name: as `under` gives it; None: natively
     measure: collections.abc.Callable
     page: collections.abc.Callable
     cells: collections.abc.Callable  # what the service answered, of what was measured
-    environments: dict = dataclasses.field(default_factory=dict)  # by name: tallyd's, and so its executors'
 
 
 def read_options(words=None):
@@ -70,18 +68,23 @@ def read_options(words=None):
     return chosen
 
 
-class Room:
-    """A tallyd and who works under it; `arguments` None: natively. A context: all ends with it."""
+def under(*arguments, **environment):
+    """A tallyd with these options; the environment is its executors', too."""
+    return {"arguments": arguments, "env": environment}
 
-    def __init__(self, root, options, name, arguments, environment):
+
+class Room:
+    """A tallyd and who works under it; `tallyd` None: natively. A context: all ends with it."""
+
+    def __init__(self, root, options, name, tallyd):
         self.options, self.stack = options, contextlib.ExitStack()
         cache, self.turns = (self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tally-bench-")) for _ in range(2))
-        if arguments is None:
+        if tallyd is None:
             self.place = self.stack.enter_context(modes.enter(root, "native", options.smoke))
         else:
             driver = "sim" if options.smoke else "cuda"
-            way = self.stack.enter_context(ways.daemon(root, driver, arguments=["--cache-directory", cache, *arguments], name=name,
-                                                              env=environment))
+            arguments = ["--cache-directory", cache, *tallyd["arguments"]]
+            way = self.stack.enter_context(ways.daemon(root, driver, arguments=arguments, env=tallyd["env"], name=name))
             self.place = modes.Place(name, way)
         self.num_workers = 0
 
@@ -208,10 +211,10 @@ def starts(room):
         programs.start()
         try:
             arrivals = [number * 1e-3 for number in range(int(room.options.seconds * 1000))]
-            answer = service.ask(stage.requests(arrivals, time.monotonic() + 0.2), room.options.seconds + stage.LIMIT_S)
+            answer = service.serve_at(arrivals, room.options.seconds, time.monotonic() + 0.2)
         finally:
             programs.stop()
-    return {"service": {key: answer[key] for key in stage.KEPT}, "ends": programs.ends}
+    return {"service": answer, "ends": programs.ends}
 
 
 def bound(room):
@@ -269,14 +272,14 @@ def bound_page(name, found):
 
 PARTS = {
     # They need a policy that honours them.
-    "objectives": Part({"own contexts": ["--policy", "look-ahead"],
-                        "one context": ["--policy", "look-ahead", "--share-contexts", "--transforms", "gate"]},
+    "objectives": Part({"own contexts": under("--policy", "look-ahead"),
+                        "one context": under("--policy", "look-ahead", "--share-contexts", "--transforms", "gate")},
                        objectives, objectives_page, lambda rows: [row[when] for row in rows for when in ("alone", "beside") if when in row]),
-    "faults": Part({"natively": None, "the default": []}, faults, faults_page, lambda rows: [row["service"] for row in rows]),
-    "starts": Part({"natively": None, "the default": [], **{f"{channels} GPU channels": [] for channels in (2, 8, 16, 32)}},
-                   starts, starts_page, lambda found: [found["service"]],
-                   {f"{channels} GPU channels": {CHANNELS: str(channels)} for channels in (2, 8, 16, 32)}),
-    "bound": Part({f"bound {said}": ["--policy", "look-ahead", "--starvation-bound", said] for said in ("off", "100ms")},
+    "faults": Part({"natively": None, "the default": under()}, faults, faults_page, lambda rows: [row["service"] for row in rows]),
+    "starts": Part({"natively": None, "the default": under(),
+                    **{f"{channels} GPU channels": under(CUDA_DEVICE_MAX_CONNECTIONS=str(channels)) for channels in (2, 8, 16, 32)}},
+                   starts, starts_page, lambda found: [found["service"]]),
+    "bound": Part({f"bound {said}": under("--policy", "look-ahead", "--starvation-bound", said) for said in ("off", "100ms")},
                   bound, bound_page, lambda found: []),
 }
 
@@ -306,10 +309,10 @@ def main():
                "service": options.service, "training": options.training, "parts": {part: {} for part in options.parts}, "failures": []}
     for part in options.parts:
         rooms = list(PARTS[part].rooms.items())
-        for name, arguments in rooms[:2] if options.smoke else rooms:
+        for name, tallyd in rooms[:2] if options.smoke else rooms:
             print(f"{part}, {name}", file=sys.stderr, flush=True)
             try:
-                with Room(root, options, name, arguments, PARTS[part].environments.get(name)) as room:
+                with Room(root, options, name, tallyd) as room:
                     results["parts"][part][name] = PARTS[part].measure(room)
             except (ways.Failed, OSError, subprocess.SubprocessError) as failure:
                 results["failures"].append(f"{part}, {name}: {failure}")

@@ -84,7 +84,10 @@ class Worker:
 
     def serve(self, load, capacity, seconds, begin, seed):
         """What of a service's answer is kept; `load`: per cent of `capacity`."""
-        arrivals = trace.arrivals(seconds, load / 100, capacity, seed)
+        return self.serve_at(trace.arrivals(seconds, load / 100, capacity, seed), seconds, begin)
+
+    def serve_at(self, arrivals, seconds, begin):
+        """The same of requests that come in `seconds`."""
         answer = self.ask(requests(arrivals, begin), seconds + GRACE_S + LIMIT_S)
         return {key: answer[key] for key in KEPT}
 

@@ -23,6 +23,8 @@ constexpr std::chrono::seconds kOwnDomainDepartedWork{2};
 
 std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** argv) {
   ExecutorOptions options;
+  // Of one rank or one process (shm::OwnDomain): it ends as soon as that has, as the program's context would.
+  bool is_own_domain = false;
   int64_t idle_seconds = options.idle.count();
   int64_t departed_work_seconds = options.departed_work_limit.count();
   int64_t starvation_bound_ns = 0;
@@ -86,7 +88,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   app.add_option("--starvation-bound-ns", starvation_bound_ns,
                  "after what time behind high-priority work one best-effort launch goes all the same (0: never)")
       ->type_name("NANOSECONDS");
-  app.add_flag("--own-domain", options.is_own_domain,
+  app.add_flag("--own-domain", is_own_domain,
                "the domain is one rank's or one process's: end as soon as that has ended");
   app.add_flag("--mixed-classes", options.config.are_classes_mixed,
                "programs of both classes are to come: on the GPU, streams of high-priority ones go first");
@@ -106,7 +108,7 @@ std::variant<ExecutorOptions, int> ParseExecutorCommandLine(int argc, char** arg
   options.config.starvation_bound = std::chrono::nanoseconds(starvation_bound_ns);
   options.idle = std::chrono::seconds(idle_seconds);
   options.departed_work_limit = std::chrono::seconds(departed_work_seconds);
-  if (options.is_own_domain) {
+  if (is_own_domain) {
     options.idle = std::min(options.idle, kOwnDomainIdle);
     options.departed_work_limit = kOwnDomainDepartedWork;
   }

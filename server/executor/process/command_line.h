@@ -14,8 +14,6 @@ struct ExecutorOptions {
   uint32_t owner_uid = 0;  // whose domain; control::kSharedDomain: everybody's
   std::string control_socket;
   std::chrono::seconds idle{60};  // without sessions for this time: end
-  // Of one rank or one process (shm::OwnDomain): it ends as soon as that has, as the program's context would.
-  bool is_own_domain = false;
   // Of contexts. What is on the GPU stands still while one is made (docs/driver-waits.md).
   bool makes_few_gpu_channels = false;
   bool deschedules = false;  // descheduler.h
