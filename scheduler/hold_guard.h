@@ -6,6 +6,9 @@
 // than chance explains. Compared are means of logarithms, old rounds counting less: a service with two sorts of
 // requests needs no equal mix for that, only enough rounds.
 //
+// A service may change, such as when more requests come. So if a round of the other way is better than the one before
+// it by far more than chance explains, what was known is forgotten, and both ways go by turns again.
+//
 // Not thread-safe. No clock: the caller measures.
 #pragma once
 
@@ -29,25 +32,26 @@ class HoldGuard {
   void OnRequest(std::chrono::nanoseconds took);
 
  private:
-  // Of one way: sums over its rounds of the mean logarithm, discounted.
-  struct Rounds {
+  // Of numbers that each count less than the next by a factor, or all the same.
+  struct Moments {
     double weight = 0;
     double sum = 0;
     double sum_of_squares = 0;
-    void Add(double mean);
+    void Add(double number, double memory = 1);
     double Mean() const { return sum / weight; }
     double SquaredError() const;  // of the mean
   };
   void EndRound();
   bool IsHoldingBetter() const;
+  bool IsSurprise() const;
 
   bool holds_ = false;
   bool prefers_holding_ = false;
-  uint32_t num_requests_ = 0;  // of this round
-  double sum_of_logs_ = 0;
-  uint32_t num_rounds_ = 0;
-  uint32_t num_since_other_ = 0;  // rounds
-  std::array<Rounds, 2> rounds_;  // without, with
+  Moments round_;  // of the logarithms of its requests so far
+  Moments round_before_;
+  uint32_t num_rounds_ = 0;        // since both ways go by turns
+  uint32_t num_since_other_ = 0;   // rounds
+  std::array<Moments, 2> rounds_;  // means of those without, with
 };
 
 }  // namespace tally::scheduler

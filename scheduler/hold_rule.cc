@@ -24,7 +24,7 @@ HoldRule::Nanoseconds HoldRule::HoldAt(size_t index) {
 
 double HoldRule::Cost(const Config& config, double weight, Nanoseconds hold, Nanoseconds gap) {
   const double usable = std::max(0.0, Count(gap - config.loss));
-  if (gap <= hold) return usable;
+  if (hold.count() != 0 && gap <= hold) return usable;
   return weight * Count(config.switch_time) + usable - std::max(0.0, Count(gap - hold - config.loss));
 }
 
@@ -52,9 +52,7 @@ void HoldRule::OnBusy(TimePoint now) {
   busy_since_ = now;
   if (gap < gap.zero() || busy < busy.zero()) return;  // a clock that went back
   const double busy_ns = Count(std::min<Nanoseconds>(busy, kLongestCounted));
-  // What came while the GPU was held has not paid yet.
-  const double saved_ns = gap <= HoldAt(chosen_) ? Count(config_.switch_time) : 0;
-  busy_ns_ = busy_ns_ * kMemory + busy_ns + saved_ns;
+  busy_ns_ = busy_ns_ * kMemory + busy_ns;
   all_ns_ = all_ns_ * kMemory + busy_ns + Count(std::min<Nanoseconds>(gap, kLongestCounted));
   const double weight = this->weight();
   double paid = 0;

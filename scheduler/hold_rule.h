@@ -5,14 +5,16 @@
 //
 //      came while held        g <= h    what best-effort work would have got of the gap:  max(0, g - loss)
 //      came after that        g >  h    weight x switch, and what of the gap was held instead of used
+//      not held               h =  0    weight x switch, however short the gap was
 //
 // `loss` is what switching there and back takes away from best-effort work. So a gap says for each of a few holds what
 // it would have cost, whatever was done. The rule sums that up, old gaps counting less, and takes the cheapest. A
 // distribution of gaps is not kept: these sums are all that the choice needs of one.
 //
 // A late request makes others late that come meanwhile: at a load of u, requests that come at random, 1 / (1 - u) of
-// them in all. So the weight of a switch rises with the load that there would be if every one were paid for. Where
-// switches would leave a service no time for its own work, it is held through all its gaps.
+// them in all. So the weight of a switch rises with the load, switches that were paid for included. Where they leave a
+// service no time for its own work, it is held through as many of its gaps as end that, and best-effort work has the
+// others.
 //
 // What was learned may be wrong from one gap to the next. So a purse bounds what all choices together may lose against
 // never holding, on any gaps whatever: `purse` + `tithe` x the time that passed + the loss of one gap. It is filled by
@@ -53,6 +55,8 @@ class HoldRule {
   // and after it.
   static constexpr Nanoseconds kLongestCounted{10'000'000};
 
+  // Whether anything would be held now, if it may be.
+  bool would_hold() const { return purse_ns_ > 0 && Cheapest() != 0; }
   // High-priority work has ended: for how long to hold from now. Zero: not at all, as always unless `may_hold`.
   Nanoseconds OnIdle(TimePoint now, bool may_hold);
   // It is there again.
@@ -72,7 +76,7 @@ class HoldRule {
   std::array<double, kNumHolds> costs_{};  // of the gaps so far, each counting less by kMemory than the next
   double purse_ns_;
   size_t chosen_ = 0;
-  double busy_ns_ = 0;  // if every switch were paid for, and all time; old times counting less
+  double busy_ns_ = 0;  // and all time; old times counting less
   double all_ns_ = 0;
   bool is_idle_ = false;
   TimePoint idle_since_{};  // meaningful while is_idle_

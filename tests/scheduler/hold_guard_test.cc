@@ -11,8 +11,9 @@ namespace {
 using std::chrono::nanoseconds;
 
 // A service whose requests take `held` times as long where the GPU is held. The share of them that it was held for.
-double ShareHeld(HoldGuard& guard, double held, double spread, int num_requests, std::mt19937& random) {
-  std::lognormal_distribution<double> took_us(std::log(5000), spread);
+double ShareHeld(HoldGuard& guard, double held, double spread, int num_requests, std::mt19937& random,
+                 double us = 5000) {
+  std::lognormal_distribution<double> took_us(std::log(us), spread);
   int num_held = 0;
   for (int i = 0; i < num_requests; ++i) {
     num_held += guard.holds();
@@ -65,6 +66,25 @@ TEST(HoldGuardTest, FollowsAServiceThatChanges) {
   EXPECT_LT(ShareHeld(guard, 1.2, 0.1, 10'000, random), 0.03);
   ShareHeld(guard, 0.8, 0.1, 40'000, random);
   EXPECT_GT(ShareHeld(guard, 0.8, 0.1, 10'000, random), 0.9);
+}
+
+// At a low load requests gain nothing, at a high one a fifth: it must not take the minute that the memory of the low
+// one lasts. Nor must what is known of long requests stand against short ones.
+TEST(HoldGuardTest, AServiceThatGainsMuchAtOnceIsFoundAtTheNextTrial) {
+  std::mt19937 random(6);
+  constexpr int kUntilTrial = HoldGuard::kRound * (HoldGuard::kRoundsBetween + 2);
+  for (int i = 0; i < 20; ++i) {
+    for (const double us_then : {5000., 1500.}) {
+      HoldGuard guard;
+      ShareHeld(guard, 1, 0.1, 20'000, random);
+      ShareHeld(guard, 0.8, 0.1, kUntilTrial + kTrial, random, us_then);
+      EXPECT_TRUE(guard.prefers_holding()) << i << " " << us_then;
+    }
+    HoldGuard guard;
+    ShareHeld(guard, 0.7, 0.1, 20'000, random);
+    ShareHeld(guard, 1.2, 0.1, kUntilTrial + kTrial, random);
+    EXPECT_FALSE(guard.prefers_holding()) << i;
+  }
 }
 
 TEST(HoldGuardTest, TimesThatCannotBeAreTimesAllTheSame) {

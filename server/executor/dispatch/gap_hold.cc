@@ -39,11 +39,22 @@ void GapHold::WhileBusy(TimePoint now, bool has_come, bool may_hold) {
   }
 }
 
+GapHold::Gap GapHold::Begin(TimePoint now, bool may_hold, bool is_wanted) {
+  const bool is_by_guard = rule_.would_hold() && !is_wanted;
+  return {now, now + rule_.OnIdle(now, may_hold), is_by_guard};
+}
+
 TimePoint GapHold::OnIdle(TimePoint now, bool is_allowed, bool is_wanted) {
   // What is not held by now has been turned away from.
-  const TimePoint until = now + rule_.OnIdle(now, is_allowed && is_wanted && kernels_.is_holding());
-  if (is_allowed) gap_ = {now, until, is_wanted};
-  return until;
+  const Gap gap = Begin(now, is_allowed && is_wanted && kernels_.is_holding(), is_wanted);
+  if (is_allowed) gap_ = gap;
+  return gap.held_until;
+}
+
+void GapHold::OnUnseenGap(TimePoint now, bool is_allowed, bool is_wanted, FigureCounters& figures) {
+  const Gap gap = Begin(now, is_allowed && is_wanted, is_wanted);
+  rule_.OnBusy(now);
+  if (is_allowed) Count(gap, now, figures);
 }
 
 void GapHold::OnBusy(TimePoint now, FigureCounters& figures) {
@@ -53,7 +64,7 @@ void GapHold::OnBusy(TimePoint now, FigureCounters& figures) {
 
 void GapHold::Count(const Gap& gap, TimePoint end, FigureCounters& figures) {
   if (gap.held_until == gap.since) {
-    figures.Add(gap.is_wanted ? Figure("gaps_by_rule") : Figure("gaps_by_guard"));
+    figures.Add(gap.is_by_guard ? Figure("gaps_by_guard") : Figure("gaps_by_rule"));
     return;
   }
   figures.Add(end <= gap.held_until ? Figure("gaps_hit") : Figure("gaps_late"));

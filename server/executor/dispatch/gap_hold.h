@@ -37,8 +37,8 @@ class HoldChoice {
   int num_said_ = 0;            // likewise
 };
 
-// Of one device. OnBusy and OnIdle are serialised by the caller; all but OnBusy is for one thread, on which the
-// device's context is current.
+// Of one device. OnBusy, OnIdle and OnUnseenGap are serialised by the caller; the others and OnIdle are for one thread,
+// on which the device's context is current.
 class GapHold {
  public:
   // What is held for longer than this without new work may be held for ever: a stream that waits for what never comes
@@ -56,12 +56,17 @@ class GapHold {
 
   // Counted in the figures of the session whose work it is.
   void OnBusy(TimePoint now, FigureCounters& figures);
+  // A request that comes before anybody has seen the last one end. The GPU turns away in such a gap, too, unless it is
+  // held.
+  void OnUnseenGap(TimePoint now, bool is_allowed, bool is_wanted, FigureCounters& figures);
   // High-priority work runs; `has_come`: more of it since the last look.
   void WhileBusy(TimePoint now, bool has_come, bool may_hold);
   // It has ended. Until when to hold, with WhileIdle again and again; `now`: not at all. `is_allowed`: somebody else
   // would get the gap; `is_wanted`: by the HoldChoice.
   TimePoint OnIdle(TimePoint now, bool is_allowed, bool is_wanted);
   void WhileIdle() { kernels_.Keep(kQueue); }
+  // Some gaps, such as the last ones, would be held. If not, a HoldChoice has nothing to find out.
+  bool would_hold() const { return rule_.would_hold(); }
   void End() { kernels_.Release(); }
 
  private:
@@ -69,8 +74,10 @@ class GapHold {
   struct Gap {
     TimePoint since;
     TimePoint held_until;
-    bool is_wanted;
+    bool is_by_guard;  // not held, because the HoldChoice does not want it
   };
+  // Returns its beginning; `may_hold`: the GPU is held until now.
+  Gap Begin(TimePoint now, bool may_hold, bool is_wanted);
   static void Count(const Gap& gap, TimePoint end, FigureCounters& figures);
 
   scheduler::HoldRule rule_{{}};

@@ -36,7 +36,7 @@ HighPriorityAnnouncer::~HighPriorityAnnouncer() {
   }
 }
 
-void HighPriorityAnnouncer::BeforeDispatch(int index, bool wants_hold, FigureCounters& figures) {
+void HighPriorityAnnouncer::BeforeDispatch(int index, const Launching& launching) {
   std::call_once(claimed_, [this] {
     const Status claimed = page_.ClaimSlot();
     if (!claimed.ok()) LOG_WARNING("high-priority work is not announced: {}", claimed.message());
@@ -46,14 +46,21 @@ void HighPriorityAnnouncer::BeforeDispatch(int index, bool wants_hold, FigureCou
   Device& device = devices_[static_cast<size_t>(index)];
   std::lock_guard lock(device.mutex);
   ++device.num_dispatching;
-  device.wants_hold.store(wants_hold, std::memory_order_relaxed);
-  if (device.is_busy) return;
+  device.wants_hold.store(launching.wants_hold, std::memory_order_relaxed);
+  if (device.is_busy) {
+    // The watcher has not seen the last request end, or there would be a gap.
+    if (launching.begins_request && device.gap_hold != nullptr) {
+      device.gap_hold->OnUnseenGap(clock_.Now(), IsHoldingAllowed(index), launching.wants_hold, launching.figures);
+      NoteWouldHold(index);
+    }
+    return;
+  }
   // Nobody would see the end of what is announced.
   if (!device.watcher.joinable() && !StartWatcher(index)) return;
   device.is_busy = true;
   const TimePoint now = clock_.Now();
   device.hold_off_rule.OnHighPriorityBusy(now);
-  if (device.gap_hold != nullptr) device.gap_hold->OnBusy(now, figures);
+  if (device.gap_hold != nullptr) device.gap_hold->OnBusy(now, launching.figures);
   page_.SetBusy(static_cast<uint32_t>(index));
 }
 
@@ -106,6 +113,15 @@ bool HighPriorityAnnouncer::StartWatcher(int index) {
   }
   device.watcher = std::move(*thread);
   return true;
+}
+
+void HighPriorityAnnouncer::NoteWouldHold(int index) {
+  const uint64_t bit = uint64_t{1} << index;
+  if (devices_[static_cast<size_t>(index)].gap_hold->would_hold()) {
+    wanting_devices_.fetch_or(bit, std::memory_order_relaxed);
+  } else {
+    wanting_devices_.fetch_and(~bit, std::memory_order_relaxed);
+  }
 }
 
 void HighPriorityAnnouncer::AwaitMark(const Mark& mark, int index) {
@@ -161,6 +177,7 @@ void HighPriorityAnnouncer::Watch(int index) {
     device.is_busy = false;
     page_.SetIdle(static_cast<uint32_t>(index), now + device.hold_off_rule.hold_off());
     if (device.gap_hold == nullptr) continue;
+    NoteWouldHold(index);
     const bool is_wanted = device.wants_hold.load(std::memory_order_relaxed);
     HoldUntil(device.gap_hold->OnIdle(now, IsHoldingAllowed(index), is_wanted), device, lock);
   }

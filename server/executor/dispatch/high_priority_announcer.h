@@ -36,16 +36,20 @@ class HighPriorityAnnouncer {
   HighPriorityAnnouncer(const HighPriorityAnnouncer&) = delete;
   HighPriorityAnnouncer& operator=(const HighPriorityAnnouncer&) = delete;
 
-  // `device` is an ordinal; `wants_hold`: in the gap behind it the GPU is better held; `figures`: of the session. Never
-  // waits for the GPU.
-  void BeforeDispatch(int device, bool wants_hold, FigureCounters& figures);
+  struct Launching {
+    bool begins_request;      // the first launch since its session has waited for its last request
+    bool wants_hold;          // in the gap behind it the GPU is better held
+    FigureCounters& figures;  // of the session
+  };
+  // `device` is an ordinal. Never waits for the GPU.
+  void BeforeDispatch(int device, const Launching& launching);
   void AfterDispatch(int device, CUstream stream);
   // Of the hold-off, from now on.
   void SetHoldOffBounds(std::chrono::nanoseconds least, std::chrono::nanoseconds most);
   // On these devices (bits) there are best-effort contexts that the GPU would turn to in gaps. On none until then.
   void AllowHolding(uint64_t devices) { allowed_devices_.store(devices, std::memory_order_relaxed); }
-  // Gaps of some device may be held.
-  bool is_held_anywhere() const { return HeldDevices() != 0; }
+  // Gaps of some device may be held, and are such that they would be.
+  bool WouldHoldAnywhere() const { return (HeldDevices() & wanting_devices_.load(std::memory_order_relaxed)) != 0; }
   bool may_hold() const { return may_hold_; }
 
  private:
@@ -73,6 +77,8 @@ class HighPriorityAnnouncer {
   bool MayHold(int index) const {
     return IsHoldingAllowed(index) && devices_[static_cast<size_t>(index)].wants_hold.load(std::memory_order_relaxed);
   }
+  // GapHold::would_hold of that device may have changed; under its mutex.
+  void NoteWouldHold(int index);
   // Until the mark, of that device, has ended.
   void AwaitMark(const Mark& mark, int index);
   // Until more work comes, or the GPU was held for long enough.
@@ -85,6 +91,7 @@ class HighPriorityAnnouncer {
   const bool may_hold_;
   std::atomic<uint64_t> allowed_devices_{0};
   std::atomic<uint64_t> refused_devices_{0};  // by the driver
+  std::atomic<uint64_t> wanting_devices_{0};  // GapHold::would_hold, at the beginning of their last gaps
   std::once_flag claimed_;
   bool can_announce_ = false;  // set once, before any Device is used
   std::array<Device, shm::kActivityDevices> devices_;

@@ -136,9 +136,16 @@ class PolicyTenant final : public AdmissionTenant {
   }
 
   void OnRequest(std::chrono::nanoseconds took) override {
-    if (announcer_.is_held_anywhere()) hold_choice_.OnRequest(took, figures);
+    // Else both ways are the same, and what they say of each other would stand in the way when they are not.
+    if (announcer_.WouldHoldAnywhere()) hold_choice_.OnRequest(took, figures);
+    has_waited_.store(true, std::memory_order_relaxed);
   }
-  bool wants_hold() const { return hold_choice_.holds(); }
+  // Of a launch that it is to make now.
+  HighPriorityAnnouncer::Launching Launching() {
+    const bool begins_request = has_waited_.load(std::memory_order_relaxed);
+    if (begins_request) has_waited_.store(false, std::memory_order_relaxed);
+    return {begins_request, hold_choice_.holds(), figures};
+  }
 
   void End() override { Remove(); }
 
@@ -163,6 +170,7 @@ class PolicyTenant final : public AdmissionTenant {
   Levels& levels_;
   const HighPriorityAnnouncer& announcer_;
   HoldChoice hold_choice_;
+  std::atomic<bool> has_waited_{false};  // for its last request, and launched nothing since
   std::mutex mutex_;
   scheduler::TenantShare share_;                                                    // guarded by mutex_
   std::array<std::atomic<DeviceQueue::Member*>, shm::kActivityDevices> members_{};  // made under mutex_, owned
@@ -185,8 +193,7 @@ class PolicyDispatch final : public Admission {
 
   DispatchPass BeforeDispatch(const DispatchPlace& place, const scheduler::LaunchAsked& asked) override {
     if (IsAnnounced(place)) {
-      announcer_.BeforeDispatch(place.device, static_cast<PolicyTenant*>(place.tenant)->wants_hold(),
-                                place.tenant->figures);
+      announcer_.BeforeDispatch(place.device, static_cast<PolicyTenant*>(place.tenant)->Launching());
       if (!policy_.minds_levels || !levels_.are_several()) return {};
     } else if (PassesAll(place.device)) {
       return {};

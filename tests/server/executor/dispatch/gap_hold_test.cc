@@ -86,7 +86,16 @@ TEST_F(GapHoldTest, AGapThatNobodyElseWouldGetIsNot) {
 TEST_F(GapHoldTest, AGapIsCountedOnce) {
   AwaitWork(microseconds(60), true, false);
   hold_.OnBusy(now_, figures_);
-  EXPECT_EQ(figures_["gaps_by_guard"], 1u);
+  EXPECT_EQ(figures_["gaps_by_rule"], 1u);
+}
+
+// The guard is not what keeps the GPU from being held where it would not be.
+TEST_F(GapHoldTest, GapsThatAreTooLongAreNotTheGuards) {
+  EXPECT_FALSE(hold_.would_hold());
+  for (int i = 0; i < 10; ++i) AwaitWork(milliseconds(50), true, false);
+  EXPECT_FALSE(hold_.would_hold());
+  EXPECT_EQ(figures_["gaps_by_rule"], 10u);
+  EXPECT_EQ(figures_["gaps_by_guard"], 0u);
 }
 
 TEST(HoldChoiceTest, TriesBothWaysAndKeepsTheShorter) {

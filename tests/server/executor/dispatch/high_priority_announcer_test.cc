@@ -28,8 +28,8 @@ class HighPriorityAnnouncerTest : public testing::Test {
     announcer_.reset();
   }
   static CUstream Stream(uintptr_t number) { return reinterpret_cast<CUstream>(number); }
-  void Launch(CUstream stream, bool wants_hold = false) {
-    announcer_->BeforeDispatch(0, wants_hold, figures_);
+  void Launch(CUstream stream, bool wants_hold = false, bool begins_request = false) {
+    announcer_->BeforeDispatch(0, {begins_request, wants_hold, figures_});
     announcer_->AfterDispatch(0, stream);
   }
   // Somebody has looked since.
@@ -132,14 +132,16 @@ class HoldingAnnouncerTest : public HighPriorityAnnouncerTest {
 };
 
 TEST_F(HoldingAnnouncerTest, OnlyWhereThereIsWorkToHoldItAgainst) {
-  EXPECT_FALSE(IsHeldFor(true));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(IsHeldFor(true));
   announcer_->AllowHolding(1);
   EXPECT_TRUE(IsHeldFor(true));
   announcer_->AllowHolding(0b10);  // on another GPU
   EXPECT_FALSE(IsHeldFor(true));
-  EXPECT_TRUE(announcer_->is_held_anywhere());
+  EXPECT_FALSE(announcer_->WouldHoldAnywhere()) << "of whose gaps nothing is known";
+  announcer_->AllowHolding(0b11);
+  EXPECT_TRUE(announcer_->WouldHoldAnywhere());
   announcer_->AllowHolding(0);
-  EXPECT_FALSE(announcer_->is_held_anywhere());
+  EXPECT_FALSE(announcer_->WouldHoldAnywhere());
 }
 
 // Requests would be counted, and gaps, as if it were.
@@ -147,10 +149,39 @@ TEST_F(HoldingAnnouncerTest, WhereTheDriverRefusesNothingCountsAsHeld) {
   HeldGpu::result = CUDA_ERROR_INVALID_PTX;
   announcer_->AllowHolding(0b1);
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(IsHeldFor(true));
-  EXPECT_FALSE(announcer_->is_held_anywhere());
+  EXPECT_FALSE(announcer_->WouldHoldAnywhere());
   for (const control::Figure figure : control::kAllFigures) EXPECT_EQ(figures_[figure], 0u) << figure.row().name;
-  announcer_->AllowHolding(0b11);
-  EXPECT_TRUE(announcer_->is_held_anywhere()) << "another GPU may be";
+}
+
+// Gaps that nobody would hold say nothing about holding: a service whose requests come closer together later would be
+// thought to gain nothing for as long as they count.
+TEST_F(HoldingAnnouncerTest, OnlyGapsThatWouldBeHeldAreAQuestion) {
+  announcer_->AllowHolding(1);
+  EXPECT_FALSE(announcer_->WouldHoldAnywhere()) << "nothing is known of gaps";
+  const auto work_after = [&](std::chrono::nanoseconds gap) {
+    still_clock_.Advance(gap);
+    IsHeldFor(false);
+  };
+  for (int i = 0; i < 20; ++i) work_after(std::chrono::milliseconds(10));
+  EXPECT_FALSE(announcer_->WouldHoldAnywhere());
+  for (int i = 0; i < 20; ++i) work_after(std::chrono::microseconds(50));
+  EXPECT_TRUE(announcer_->WouldHoldAnywhere());
+  for (int i = 0; i < 200; ++i) work_after(std::chrono::milliseconds(10));
+  EXPECT_FALSE(announcer_->WouldHoldAnywhere());
+}
+
+// Requests that queue follow one another before a watcher that looks now and then can see a gap: they would gain most.
+TEST_F(HoldingAnnouncerTest, ARequestBehindAnotherIsAGapThatWouldBeHeld) {
+  announcer_->AllowHolding(1);
+  for (const bool begins_request : {false, true}) {
+    for (int i = 0; i < 5; ++i) Launch(Stream(1), false, begins_request);
+    EXPECT_EQ(announcer_->WouldHoldAnywhere(), begins_request);
+    EXPECT_EQ(figures_["gaps_by_rule"] + figures_["gaps_by_guard"], begins_request ? 5u : 0u);
+  }
+  EXPECT_EQ(figures_["gaps_by_guard"], 4u) << "of the first one nothing was known";
+  Launch(Stream(1), true, true);
+  EXPECT_EQ(figures_["gaps_hit"], 1u);
+  ScriptedGpu::EndOne(Stream(1));
 }
 
 TEST_F(HoldingAnnouncerTest, AsTheLastLaunchWantsIt) {
@@ -158,6 +189,12 @@ TEST_F(HoldingAnnouncerTest, AsTheLastLaunchWantsIt) {
   EXPECT_FALSE(IsHeldFor(false));
   EXPECT_TRUE(IsHeldFor(true));
   EXPECT_FALSE(IsHeldFor(false));
+  Launch(Stream(1), false);
+  Launch(Stream(1), true);
+  AwaitLooks();
+  EXPECT_FALSE(HeldGpu::IsReleased());
+  for (int i = 0; i < 2; ++i) ScriptedGpu::EndOne(Stream(1));
+  AwaitIdle();
 }
 
 TEST_F(HoldingAnnouncerTest, AGapIsCountedOfTheSessionThatEndsIt) {
@@ -166,7 +203,7 @@ TEST_F(HoldingAnnouncerTest, AGapIsCountedOfTheSessionThatEndsIt) {
   IsHeldFor(false);
   EXPECT_EQ(figures_["gaps_by_guard"], 0u) << "nobody else would have got the first one, and the second lasts";
   FigureCounters next;
-  announcer_->BeforeDispatch(0, true, next);
+  announcer_->BeforeDispatch(0, {false, true, next});
   announcer_->AfterDispatch(0, Stream(1));
   EXPECT_EQ(next["gaps_by_guard"], 1u);
   EXPECT_EQ(figures_["gaps_by_guard"], 0u);

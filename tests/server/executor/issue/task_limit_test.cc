@@ -114,12 +114,12 @@ TEST_F(TaskLimitTest, WorkThatNobodyCanWatchIsNotAnnounced) {
   FigureCounters figures;
   {
     const TaskLimit limit;
-    announcer.BeforeDispatch(0, false, figures);
+    announcer.BeforeDispatch(0, {false, false, figures});
     EXPECT_FALSE((*page)->IsBusy(0));
     announcer.AfterDispatch(0, stream);
     EXPECT_FALSE((*page)->IsBusy(0));
   }
-  announcer.BeforeDispatch(0, false, figures);
+  announcer.BeforeDispatch(0, {false, false, figures});
   EXPECT_TRUE((*page)->IsBusy(0));
   announcer.AfterDispatch(0, stream);
   Await([&] { return !(*page)->IsBusy(0); });
